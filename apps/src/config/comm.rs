@@ -1,0 +1,107 @@
+//! `[comm]`: the backends to compare, the fabric they run over, and the limit of a wait.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::fault::{Fault, Located};
+use super::names::{KnownNames, one_of};
+use super::section::{Section, Shape, known_name};
+use super::value::{Node, Value};
+
+pub(super) const SHAPE: Shape<'static> =
+    Shape { name: "comm", keys: &["backend", "fabric", "timeout_s", "signal"] };
+
+/// What `standard` may be called on the fabric `mpi`, and nowhere else.
+const ALIAS: &str = "cray-mpich";
+const STANDARD: &str = "standard";
+const MPI: &str = "mpi";
+
+/// The backends of the five protocols, which a configuration compares where it names none.
+const DEFAULT_BACKENDS: [&str; 5] = [STANDARD, "st-send", "st-rsend", "active-rma", "notified"];
+
+/// How ghosts are exchanged.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CommConfig {
+    /// Backends in the order of the runs, none twice, aliases resolved.
+    pub backend: Vec<String>,
+    /// The fabric.
+    pub fabric: String,
+    /// Limit of any wait in seconds; 0 for none.
+    pub timeout_s: f64,
+    /// How a GPU's stream signals; `None` on a host device, which has one way only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<Signal>,
+}
+
+impl CommConfig {
+    /// The limit of any wait, if there is one.
+    pub fn timeout(&self) -> Option<Duration> {
+        (self.timeout_s > 0.0).then(|| Duration::from_secs_f64(self.timeout_s))
+    }
+}
+
+/// How a GPU's stream writes and waits for flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Signal {
+    /// From a kernel.
+    Kernel,
+    /// By the stream's own memory operations.
+    Memop,
+}
+
+pub(super) fn read(section: &Section<'_>, names: &KnownNames<'_>, device: &str) -> Result<CommConfig, Fault> {
+    let fabric = section.name("fabric", names.fabrics)?;
+    let fabric = fabric.map_or_else(|| "local".to_owned(), |fabric| fabric.value);
+    let signal = section.name("signal", &["kernel", "memop"])?;
+    let signal = match signal.as_ref().map(|signal| signal.value.as_str()) {
+        Some("memop") => Signal::Memop,
+        _ => Signal::Kernel,
+    };
+    Ok(CommConfig {
+        backend: read_backends(section, names.backends, &fabric)?,
+        fabric,
+        timeout_s: section.seconds("timeout_s")?.unwrap_or(60.0),
+        signal: (device != "host").then_some(signal),
+    })
+}
+
+fn read_backends(section: &Section<'_>, known: &[&str], fabric: &str) -> Result<Vec<String>, Fault> {
+    let found = section
+        .list("backend", &one_of(known), |subject, node| read_backend(subject, node, known, fabric))?;
+    let Some(found) = found else {
+        let built_in = DEFAULT_BACKENDS.iter().filter(|name| known.contains(name));
+        return Ok(built_in.map(|name| (*name).to_owned()).collect());
+    };
+    let mut backends: Vec<String> = Vec::with_capacity(found.values.len());
+    for backend in found.values {
+        if backends.contains(&backend.value) {
+            let message = format!("`comm.backend` names `{}` twice", backend.value);
+            let fault = Fault::new(&backend.origin, message).expected("each backend once");
+            return Err(match backend.value.as_str() {
+                STANDARD if fabric == MPI => fault.hint(format!("`{ALIAS}` is `{STANDARD}` too")),
+                _ => fault,
+            });
+        }
+        backends.push(backend.value);
+    }
+    Ok(backends)
+}
+
+/// One backend by its own name.
+fn read_backend(subject: &str, node: &Node, known: &[&str], fabric: &str) -> Result<Located<String>, Fault> {
+    match &node.value {
+        Value::String(text) if text == ALIAS && known.contains(&STANDARD) => {
+            if fabric == MPI {
+                return Ok(Located::new(STANDARD.to_owned(), node.origin.clone()));
+            }
+            let message =
+                format!("`{ALIAS}` is a name of `{STANDARD}` on the fabric `{MPI}`; here it is `{fabric}`");
+            Err(Fault::new(&node.origin, message)
+                .expected(one_of(known))
+                .hint(format!("write `{STANDARD}`, or choose the fabric `{MPI}`")))
+        }
+        _ => known_name(subject, node, known),
+    }
+}

@@ -1,0 +1,79 @@
+//! `[grid]`: the cells, which axes wrap around, and the width of the halo.
+
+use serde::Serialize;
+
+use super::fault::{Fault, Origin};
+use super::section::{List, Section, Shape};
+
+pub(super) const SHAPE: Shape<'static> = Shape { name: "grid", keys: &["cells", "periodic", "halo"] };
+
+/// The global grid, slowest axis first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GridConfig {
+    /// Cells per axis, of all ranks together.
+    pub cells: Vec<usize>,
+    /// Whether an axis wraps around.
+    pub periodic: Vec<bool>,
+    /// Width of the halo in cells, per axis.
+    pub halo: Vec<usize>,
+}
+
+/// The section with what later checks point at.
+#[derive(Debug)]
+pub(super) struct Grid {
+    pub(super) config: GridConfig,
+    pub(super) cells_origin: Origin,
+    pub(super) halo_origin: Origin,
+}
+
+pub(super) fn read(section: &Section<'_>) -> Result<Grid, Fault> {
+    let cells = section.integers("cells", 1)?.unwrap_or(List {
+        values: vec![2048, 2048],
+        origin: Origin::Default,
+        single: false,
+    });
+    let total = cells.values.iter().try_fold(1_usize, |total, axis| total.checked_mul(*axis));
+    if total.is_none() {
+        let message = "the product of `grid.cells` does not fit into 64 bits";
+        return Err(Fault::new(&cells.origin, message));
+    }
+    let axes = cells.values.len();
+    let periodic = section.booleans("periodic")?;
+    let halo = section.integers("halo", 1)?;
+    let halo_origin = match &halo {
+        Some(halo) => halo.origin.clone(),
+        None => Origin::Default,
+    };
+    Ok(Grid {
+        config: GridConfig {
+            periodic: per_axis("`grid.periodic`", periodic, true, axes)?,
+            halo: per_axis("`grid.halo`", halo, 1, axes)?,
+            cells: cells.values,
+        },
+        cells_origin: cells.origin,
+        halo_origin,
+    })
+}
+
+/// One value for all axes, or a list with one for each.
+fn per_axis<T: Clone>(
+    subject: &str,
+    found: Option<List<T>>,
+    default: T,
+    axes: usize,
+) -> Result<Vec<T>, Fault> {
+    match found {
+        None => Ok(vec![default; axes]),
+        Some(list) if list.single => Ok(vec![list.values[0].clone(); axes]),
+        Some(list) if list.values.len() == axes => Ok(list.values),
+        Some(list) => {
+            let entries = list.values.len();
+            let message = format!(
+                "{subject} has {entries} {}, `grid.cells` has {axes}",
+                if entries == 1 { "entry" } else { "entries" }
+            );
+            Err(Fault::new(&list.origin, message)
+                .expected("one value for all axes, or a list with one for each axis"))
+        }
+    }
+}

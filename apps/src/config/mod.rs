@@ -1,0 +1,150 @@
+//! The run configuration: a TOML file and the flags laid over it, resolved and checked.
+//!
+//! Reading has three steps, each in a file of its own: the text becomes a tree whose nodes
+//! know where they come from (`value`), flags replace nodes of it (`overrides`), and every
+//! section is read from it with its defaults (`grid`, `app`, `run`, `comm`, `device`,
+//! `output`). What is wrong is reported with its line or its flag ([`ConfigError`]).
+//!
+//! ```
+//! use streamhalo_apps::config::{KnownNames, Overrides, RunConfig};
+//!
+//! let names = KnownNames {
+//!     apps: &["life"],
+//!     backends: &["standard", "st-send"],
+//!     fabrics: &["local"],
+//!     devices: &["host"],
+//! };
+//! let text = "app.pattern = 'random:1'\nrun.ranks = [1, 2]\n";
+//! let flags = Overrides { ranks: Some("2".into()), ..Overrides::default() };
+//! let config = RunConfig::parse("example.toml", text, &flags, &names)?;
+//! assert_eq!(config.run.ranks, [2]);
+//! # Ok::<(), Box<streamhalo_apps::config::ConfigError>>(())
+//! ```
+
+mod app;
+mod comm;
+mod device;
+mod fault;
+mod grid;
+mod names;
+mod output;
+mod overrides;
+mod run;
+mod section;
+mod value;
+
+use std::path::Path;
+
+use serde::Serialize;
+
+pub use app::{AppConfig, AppSettings, LifeSettings, Pattern};
+pub use comm::{CommConfig, Signal};
+pub use device::{DeviceConfig, StreamKind};
+pub use fault::{ConfigError, Excerpt, Place};
+pub use grid::GridConfig;
+pub use names::{KnownNames, nearest};
+pub use output::OutputConfig;
+pub use overrides::Overrides;
+pub use run::{Layout, RunSettings};
+
+use crate::error::AppError;
+use fault::{Fault, Origin};
+use names::one_of;
+use section::{Section, Shape, belongs_to};
+use value::Table;
+
+/// The sections in the order of the documentation.
+const SHAPES: [Shape<'static>; 6] =
+    [app::ANY_SHAPE, grid::SHAPE, run::SHAPE, comm::SHAPE, device::SHAPE, output::SHAPE];
+
+/// A resolved configuration: every key has its value. Serialised, it is the `config` of
+/// `results.json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunConfig {
+    /// `[app]`
+    pub app: AppConfig,
+    /// `[grid]`
+    pub grid: GridConfig,
+    /// `[run]`
+    pub run: RunSettings,
+    /// `[comm]`
+    pub comm: CommConfig,
+    /// `[device]`
+    pub device: DeviceConfig,
+    /// `[output]`
+    pub output: OutputConfig,
+}
+
+impl RunConfig {
+    /// Reads a configuration file and lays `overrides` over it.
+    ///
+    /// # Errors
+    ///
+    /// [`AppError::ConfigUnreadable`] where the file cannot be read, [`AppError::Config`]
+    /// where its content or a flag is wrong.
+    pub fn load(path: &Path, overrides: &Overrides, names: &KnownNames<'_>) -> Result<Self, AppError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| AppError::ConfigUnreadable { path: path.to_owned(), source })?;
+        let shown = path.display().to_string();
+        Ok(Self::parse(&shown, &text, overrides, names)?)
+    }
+
+    /// Reads a configuration from `text`. Errors call it `file`, and relative paths in it
+    /// start at the folder of `file`.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake of the text or of a flag.
+    pub fn parse(
+        file: &str,
+        text: &str,
+        overrides: &Overrides,
+        names: &KnownNames<'_>,
+    ) -> Result<Self, Box<ConfigError>> {
+        let folder = Path::new(file).parent().unwrap_or(Path::new(""));
+        resolve(text, folder, overrides, names).map_err(|fault| Box::new(fault.locate(file, text)))
+    }
+}
+
+fn resolve(
+    text: &str,
+    folder: &Path,
+    overrides: &Overrides,
+    names: &KnownNames<'_>,
+) -> Result<RunConfig, Fault> {
+    let mut root = value::parse_document(text)?;
+    overrides::apply(&mut root, overrides, &SHAPES)?;
+    check_sections(&root)?;
+    let section = |shape: Shape<'static>| {
+        let section = Section::find(&root, shape.name)?;
+        section.check_keys(&shape, &SHAPES)?;
+        Ok(section)
+    };
+    // The keys of [app] depend on its name, so its reader checks them.
+    let app = Section::find(&root, app::NAME)?;
+    let grid = grid::read(&section(grid::SHAPE)?)?;
+    let app = app::read(&app, &grid, names.apps, folder, &SHAPES)?;
+    let run = run::read(&section(run::SHAPE)?, &grid)?;
+    let device = device::read(&section(device::SHAPE)?, names.devices)?;
+    let comm = comm::read(&section(comm::SHAPE)?, names, &device.kind)?;
+    let output = output::read(&section(output::SHAPE)?, &app.name)?;
+    Ok(RunConfig { app, grid: grid.config, run, comm, device, output })
+}
+
+/// Refuses whatever stands beside the sections.
+fn check_sections(root: &Table) -> Result<(), Fault> {
+    let names = SHAPES.map(|shape| shape.name);
+    let unknown = root.entries.iter().find(|entry| !names.contains(&entry.key.as_str()));
+    let Some(entry) = unknown else {
+        return Ok(());
+    };
+    let fault = unknown_section(&entry.key_origin, &entry.key, &names);
+    Err(match belongs_to(&entry.key, &SHAPES) {
+        Some(hint) => fault.hint(hint),
+        None => fault.nearest(nearest(&entry.key, &names)),
+    })
+}
+
+fn unknown_section(origin: &Origin, name: &str, names: &[&str]) -> Fault {
+    Fault::new(origin, format!("unknown section `{name}`")).expected(one_of(names))
+}

@@ -1,0 +1,115 @@
+//! Values from the command line, laid over those of the file.
+//!
+//! They become nodes whose origin is the flag, so that one set of checks serves both and an
+//! error names whichever of them was wrong.
+
+use super::fault::{Fault, Origin};
+use super::names::nearest;
+use super::section::{Shape, belongs_to};
+use super::value::{Entry, Node, Table, Value, parse_value};
+
+/// What the flags of the command line say, as typed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// `--set section.key=value`, in order: the last one of a key wins.
+    pub set: Vec<String>,
+    /// `--ranks 1,2,4`; this and the flags below win over `--set`.
+    pub ranks: Option<String>,
+    /// `--backend x,y`.
+    pub backend: Option<String>,
+    /// `--fabric x`.
+    pub fabric: Option<String>,
+    /// `--out DIR`.
+    pub out: Option<String>,
+}
+
+/// Lays the flags over the file.
+pub(super) fn apply(root: &mut Table, overrides: &Overrides, all: &[Shape<'_>]) -> Result<(), Fault> {
+    for text in &overrides.set {
+        set(root, text, all)?;
+    }
+    let lists =
+        [("--ranks", "run", "ranks", &overrides.ranks), ("--backend", "comm", "backend", &overrides.backend)];
+    for (flag, section, key, value) in lists {
+        if let Some(value) = value {
+            let origin = Origin::Flag(format!("{flag} {value}"));
+            let items = value.split(',').map(|item| bare(item.trim(), &origin));
+            let node = Node { value: Value::Array(items.collect()), origin: origin.clone() };
+            replace(root, section, key, node);
+        }
+    }
+    let strings =
+        [("--fabric", "comm", "fabric", &overrides.fabric), ("--out", "output", "dir", &overrides.out)];
+    for (flag, section, key, value) in strings {
+        if let Some(value) = value {
+            let node =
+                Node { value: Value::String(value.clone()), origin: Origin::Flag(format!("{flag} {value}")) };
+            replace(root, section, key, node);
+        }
+    }
+    Ok(())
+}
+
+/// An item of a comma-separated list: a number where it reads as one.
+fn bare(item: &str, origin: &Origin) -> Node {
+    Node {
+        value: match item.parse() {
+            Ok(number) => Value::Integer(number),
+            Err(_) => Value::String(item.to_owned()),
+        },
+        origin: origin.clone(),
+    }
+}
+
+fn set(root: &mut Table, text: &str, all: &[Shape<'_>]) -> Result<(), Fault> {
+    let origin = Origin::Flag(format!("--set {text}"));
+    let form = |message: String| {
+        Fault::new(&origin, message).expected("`section.key=value`, as in `--set run.trials=3`")
+    };
+    let Some((path, value)) = text.split_once('=') else {
+        return Err(form("there is no `=`".to_owned()));
+    };
+    let path = path.trim();
+    let Some((section, key)) = path.split_once('.') else {
+        let fault = form(format!("`{path}` names no section"));
+        return Err(match belongs_to(path, all) {
+            Some(hint) => fault.hint(hint),
+            None => fault,
+        });
+    };
+    let (section, key) = (section.trim(), key.trim());
+    if !all.iter().any(|shape| shape.name == section) {
+        let names: Vec<&str> = all.iter().map(|shape| shape.name).collect();
+        return Err(super::unknown_section(&origin, section, &names).nearest(nearest(section, &names)));
+    }
+    let node = value_of(value.trim(), &origin)?;
+    replace(root, section, key, node);
+    Ok(())
+}
+
+/// A TOML value; a word that is none is a string, since a shell eats the quotation marks.
+fn value_of(text: &str, origin: &Origin) -> Result<Node, Fault> {
+    match parse_value(text, origin) {
+        Err(fault) if text.is_empty() || text.starts_with(['[', '{', '"', '\'']) => Err(fault),
+        Err(_) => Ok(Node { value: Value::String(text.to_owned()), origin: origin.clone() }),
+        parsed => parsed,
+    }
+}
+
+fn replace(root: &mut Table, section: &str, key: &str, node: Node) {
+    let origin = node.origin.clone();
+    let entry = Entry { key: key.to_owned(), key_origin: origin.clone(), node };
+    match root.entries.iter_mut().find(|entry| entry.key == section) {
+        Some(found) => {
+            // What is no section is left as it is: reading refuses it and points at the file.
+            if let Value::Table(table) = &mut found.node.value {
+                table.set(entry);
+            }
+        }
+        None => root.set(Entry {
+            key: section.to_owned(),
+            key_origin: origin.clone(),
+            node: Node { value: Value::Table(Table { entries: vec![entry] }), origin },
+        }),
+    }
+}

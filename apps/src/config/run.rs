@@ -1,0 +1,183 @@
+//! `[run]`: on how many ranks, in which layout, how often, and how it is checked.
+
+use serde::{Serialize, Serializer};
+
+use super::fault::{Fault, Located, Origin};
+use super::grid::Grid;
+use super::section::{List, Section, Shape, as_integer, wrong};
+use super::value::{Node, Value};
+
+pub(super) const SHAPE: Shape<'static> =
+    Shape { name: "run", keys: &["ranks", "layout", "trials", "warmup", "verify", "exchange_every", "pin"] };
+
+/// What is run: every entry of `ranks` with every backend, `trials` times.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RunSettings {
+    /// Rank counts of the strong scaling, none twice.
+    pub ranks: Vec<usize>,
+    /// How the grid is cut at each of them.
+    pub layout: Layout,
+    /// Timed repetitions, at least 1.
+    pub trials: u32,
+    /// Untimed repetitions before them.
+    pub warmup: u32,
+    /// Compare every owned cell with the reference.
+    pub verify: bool,
+    /// Steps between two exchanges; no halo is narrower.
+    pub exchange_every: usize,
+    /// Bind rank r to core r mod cores.
+    pub pin: bool,
+}
+
+/// Ranks per axis, slowest axis first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// The least surface; among equals the one that cuts the slower axis.
+    Auto,
+    /// One for each entry of `ranks`.
+    PerEntry(Vec<Vec<usize>>),
+}
+
+impl Layout {
+    /// The layout that the user gave for an entry of `ranks`, counted from 0.
+    pub fn for_entry(&self, entry: usize) -> Option<&[usize]> {
+        match self {
+            Self::Auto => None,
+            Self::PerEntry(layouts) => layouts.get(entry).map(Vec::as_slice),
+        }
+    }
+}
+
+impl Serialize for Layout {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => serializer.serialize_str("auto"),
+            Self::PerEntry(layouts) => layouts.serialize(serializer),
+        }
+    }
+}
+
+pub(super) fn read(section: &Section<'_>, grid: &Grid) -> Result<RunSettings, Fault> {
+    let ranks = read_ranks(section)?;
+    let layout = read_layout(section, &ranks.values, grid.config.cells.len())?;
+    let trials = section.integer("trials", 1)?;
+    let warmup = section.integer("warmup", 0)?;
+    let exchange_every = section.integer("exchange_every", 1)?;
+    Ok(RunSettings {
+        ranks: ranks.values,
+        layout,
+        trials: trials.map_or(5, |trials| trials.value),
+        warmup: warmup.map_or(1, |warmup| warmup.value),
+        verify: section.boolean("verify")?.unwrap_or(true),
+        exchange_every: check_width(exchange_every, grid)?,
+        pin: section.boolean("pin")?.unwrap_or(true),
+    })
+}
+
+fn read_ranks(section: &Section<'_>) -> Result<List<usize>, Fault> {
+    let Some(ranks) = section.integers("ranks", 1)? else {
+        return Ok(List { values: vec![1, 2, 4], origin: Origin::Default, single: false });
+    };
+    for (index, count) in ranks.values.iter().enumerate() {
+        if ranks.values[..index].contains(count) {
+            let message = format!("`run.ranks` names {count} twice");
+            return Err(Fault::new(&ranks.origin, message).expected("each rank count once"));
+        }
+    }
+    Ok(ranks)
+}
+
+const LAYOUT_EXPECTED: &str =
+    "`\"auto\"`, or a list with one layout for each entry of `run.ranks`, as in `[[1, 1], [2, 1]]`";
+
+fn read_layout(section: &Section<'_>, ranks: &[usize], axes: usize) -> Result<Layout, Fault> {
+    let Some(node) = section.node("layout") else {
+        return Ok(Layout::Auto);
+    };
+    let subject = section.dotted("layout");
+    let items = match &node.value {
+        Value::String(text) if text == "auto" => return Ok(Layout::Auto),
+        Value::String(text) => {
+            return Err(
+                wrong(&subject, node, LAYOUT_EXPECTED).nearest(super::names::nearest(text, &["auto"]))
+            );
+        }
+        Value::Array(items) => items,
+        _ => return Err(wrong(&subject, node, LAYOUT_EXPECTED)),
+    };
+    if items.len() != ranks.len() {
+        let message = format!(
+            "{subject} has {} for {} of `run.ranks`, {ranks:?}",
+            counted(items.len(), "layout"),
+            counted(ranks.len(), "entry")
+        );
+        return Err(Fault::new(&node.origin, message)
+            .expected(LAYOUT_EXPECTED)
+            .hint("`--set run.layout=auto` lets the program choose"));
+    }
+    let entries = items.iter().zip(ranks).enumerate();
+    let layouts = entries
+        .map(|(index, (item, ranks))| {
+            one_layout(&format!("{subject} entry {}", index + 1), item, *ranks, axes)
+        })
+        .collect::<Result<_, _>>()?;
+    Ok(Layout::PerEntry(layouts))
+}
+
+fn one_layout(subject: &str, node: &Node, ranks: usize, axes: usize) -> Result<Vec<usize>, Fault> {
+    let expected =
+        format!("a list of {}, at least 1 each, whose product is {ranks}", counted(axes, "integer"));
+    let Value::Array(items) = &node.value else {
+        return Err(wrong(subject, node, &expected));
+    };
+    let read = |item: &Node| {
+        as_integer(&item.value, 1).ok_or_else(|| wrong(&format!("an axis of {subject}"), item, &expected))
+    };
+    let layout: Vec<usize> = items.iter().map(read).collect::<Result<_, _>>()?;
+    if layout.len() != axes {
+        let message = format!(
+            "{subject}, {layout:?}, has {} for the {axes} of the grid",
+            counted(layout.len(), "axis"),
+        );
+        return Err(Fault::new(&node.origin, message).expected(expected));
+    }
+    let product = layout.iter().try_fold(1_usize, |product, axis| product.checked_mul(*axis));
+    if product != Some(ranks) {
+        let product = product.map_or("more than 64 bits hold".to_owned(), |n| n.to_string());
+        let message =
+            format!("{subject}, {layout:?}, is for {product} ranks; that entry of `run.ranks` is {ranks}");
+        return Err(Fault::new(&node.origin, message).expected(expected));
+    }
+    Ok(layout)
+}
+
+/// "1 layout", "2 layouts", "2 axes".
+fn counted(count: usize, noun: &str) -> String {
+    match (count, noun) {
+        (1, _) => format!("1 {noun}"),
+        (_, "axis") => format!("{count} axes"),
+        (_, "entry") => format!("{count} entries"),
+        _ => format!("{count} {noun}s"),
+    }
+}
+
+/// Between two exchanges every step uses up one layer of the halo.
+fn check_width(found: Option<Located<usize>>, grid: &Grid) -> Result<usize, Fault> {
+    let every = match found {
+        Some(found) => found,
+        None => Located::default(1),
+    };
+    let narrowest = grid.config.halo.iter().copied().min().unwrap_or(0);
+    if every.value > narrowest {
+        let message = format!("`run.exchange_every` is {}, but `grid.halo` is {narrowest} wide", every.value);
+        // The default of either fits the other, so one of the two was set; point at it.
+        let origin = match &every.origin {
+            Origin::Default => &grid.halo_origin,
+            set => set,
+        };
+        return Err(Fault::new(origin, message)
+            .expected("a halo of at least `run.exchange_every` cells: each step uses up one layer")
+            .hint(format!("set `grid.halo` to {}, or `run.exchange_every` to {narrowest}", every.value)));
+    }
+    Ok(every.value)
+}

@@ -1,0 +1,154 @@
+//! What can go wrong in the program, and what the user can do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::config::ConfigError;
+
+/// An error of the program `streamhalo`. Its text says what was asked and what was found;
+/// [`hint`](Self::hint) says what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AppError {
+    /// A configuration or a flag that lays over it is wrong.
+    #[error(transparent)]
+    Config(Box<ConfigError>),
+
+    /// A configuration file cannot be read.
+    #[error("cannot read the configuration {}: {source}", path.display())]
+    ConfigUnreadable {
+        /// The file that was asked for.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+
+    /// A flag's value does not fit another flag's.
+    #[error("{flag}: {message}")]
+    Usage {
+        /// The flag as it was typed.
+        flag: String,
+        /// What does not fit.
+        message: String,
+    },
+
+    /// A folder cannot take results.
+    #[error("cannot write results into {}: {source}", dir.display())]
+    NotWritable {
+        /// The folder that was asked for.
+        dir: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+
+    /// A file of results could not be written or put in its place.
+    #[error("cannot replace {}: {source}; earlier results are untouched", path.display())]
+    Replace {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+
+    /// There is no `results.json` to report on.
+    #[error("cannot read {}: {source}", path.display())]
+    ResultsUnreadable {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+
+    /// A `results.json` ends in the middle.
+    #[error("{} ends in the middle: {reason}", path.display())]
+    ResultsTruncated {
+        /// The file.
+        path: PathBuf,
+        /// What the parser missed.
+        reason: String,
+    },
+
+    /// A `results.json` that this program did not write.
+    #[error("{} is not a result of streamhalo: {reason}", path.display())]
+    ResultsForeign {
+        /// The file.
+        path: PathBuf,
+        /// What is missing or wrong.
+        reason: String,
+    },
+
+    /// A `results.json` of another version of the schema.
+    #[error("{} has schema {found}; this program reads schema {supported}", path.display())]
+    ResultsSchema {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: String,
+        /// Ours.
+        supported: u32,
+    },
+
+    /// Results that must not be written: a run that was measured wrong.
+    #[error("run {run} of the results is inconsistent: {reason}")]
+    InconsistentRun {
+        /// Counted from 1.
+        run: usize,
+        /// What is wrong.
+        reason: String,
+    },
+
+    /// The plot could not be drawn.
+    #[error("cannot draw speedup.svg: {0}")]
+    Plot(String),
+
+    /// The terminal or pipe that we print to is broken.
+    #[error("cannot print: {0}")]
+    Print(io::Error),
+
+    /// A command that this build does not carry out yet.
+    #[error("this build of streamhalo does not carry out `{command}`")]
+    NotBuilt {
+        /// The command.
+        command: &'static str,
+    },
+}
+
+impl AppError {
+    /// What to do about it, as one line.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Config(error) => return error.hint.clone(),
+            Self::ConfigUnreadable { .. } => {
+                "give the path of a TOML file, as in `streamhalo run configs/life/acorn.toml`"
+            }
+            Self::NotWritable { .. } | Self::Replace { .. } => {
+                "make the folder writable, or choose another with `--out DIR`"
+            }
+            Self::ResultsUnreadable { .. } => {
+                "give the folder that a run wrote, as in `streamhalo report results/life`"
+            }
+            Self::ResultsTruncated { .. } | Self::ResultsForeign { .. } => {
+                "run the configuration again: `streamhalo run CONFIG.toml --out DIR` replaces it"
+            }
+            Self::ResultsSchema { .. } => {
+                "report with the version of streamhalo that wrote it, or run the configuration again"
+            }
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+
+    /// The exit status: 2 for a wrong command line or configuration, 1 for all else.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Config(_) | Self::ConfigUnreadable { .. } | Self::Usage { .. } => 2,
+            _ => 1,
+        }
+    }
+}
+
+impl From<Box<ConfigError>> for AppError {
+    fn from(error: Box<ConfigError>) -> Self {
+        Self::Config(error)
+    }
+}

@@ -1,0 +1,22 @@
+//! Conway's Game of Life on `u8` cells: what of it needs no communication.
+//!
+//! Rule B3/S23: with `n` the number of live cells among the eight neighbours, a cell lives in the
+//! next generation if `n = 3`, or if `n = 2` and it lives now. Axis 0 is y (slowest in memory),
+//! axis 1 is x.
+//!
+//! | step | where |
+//! |---|---|
+//! | generation 0 from global coordinates, whatever the decomposition | [`pattern`], [`rle`] |
+//! | one generation of a rank's owned rows | [`kernel`] |
+//! | what ranks report about their owned cells, and how it adds up | [`checksum`] |
+//! | the same again, simply, on the whole grid, to verify against | [`reference`](mod@reference) |
+
+pub mod checksum;
+pub mod kernel;
+mod mix;
+pub mod pattern;
+pub mod reference;
+pub mod rle;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,358 @@
+//! Generation 0 as a function of global coordinates, so that every rank fills only its own cells
+//! and the decomposition changes none of them.
+//!
+//! An [`Initial`] is what the configuration names; [`Initial::place`] checks it against the grid
+//! and gives the [`Generation`] that fills rows and boxes.
+
+use std::path::Path;
+
+use crate::config::nearest;
+
+use super::mix::mix;
+use super::rle::{Pattern, ReadError};
+
+#[cfg(test)]
+mod tests;
+
+/// Side of the block that holds one glider of `glider-field`, in cells.
+const GLIDER_BLOCK_CELLS: usize = 8;
+
+/// The block, a row per byte, column x in bit x: a glider that moves towards high y and high x.
+const GLIDER_BLOCK: [u8; GLIDER_BLOCK_CELLS] = [
+    0b0000_0000,
+    0b0000_0100,
+    0b0000_1000,
+    0b0000_1110,
+    0,
+    0,
+    0,
+    0,
+];
+
+/// The initial state that the configuration names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Initial {
+    /// A pattern from a file, once on the grid.
+    File(Pattern),
+    /// One glider in every block of 8 x 8 cells, the workload of the 2026 paper. On a torus every
+    /// generation has the same population, and every 32nd is the first one again.
+    GliderField,
+    /// Every cell lives with probability 1/2.
+    Random {
+        /// Another seed gives other cells.
+        seed: u64,
+    },
+}
+
+/// Why there is no such initial state, or not on this grid.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the fields say what the messages say")]
+pub enum InitialError {
+    #[error(
+        "unknown pattern {asked:?}{}: expected a file ending in .rle, \"glider-field\" or \
+         \"random:SEED\" with a whole number as SEED",
+        meant(nearest)
+    )]
+    Unknown {
+        asked: String,
+        nearest: Option<String>,
+    },
+    #[error("the seed of {asked:?} is not a whole number from 0 to {}", u64::MAX)]
+    Seed { asked: String },
+    #[error("{source}{}", meant(nearest))]
+    File {
+        source: ReadError,
+        nearest: Option<String>,
+    },
+    #[error(
+        "the pattern has {} x {} cells (y x x) and does not fit the grid of {} x {}",
+        pattern[0], pattern[1], grid[0], grid[1]
+    )]
+    TooLarge {
+        pattern: [usize; 2],
+        grid: [usize; 2],
+    },
+    #[error(
+        "glider-field needs multiples of {GLIDER_BLOCK_CELLS} cells on both axes, \
+         the grid has {} x {}",
+        grid[0], grid[1]
+    )]
+    NotInBlocks { grid: [usize; 2] },
+    #[error("the origin [{}, {}] is outside of the grid of {} x {} cells", origin[0], origin[1], grid[0], grid[1])]
+    OriginOutside {
+        origin: [usize; 2],
+        grid: [usize; 2],
+    },
+    #[error(
+        "from the origin {origin} the pattern's {extent} cells reach beyond the grid's {cells} on \
+         axis {axis}, which is not periodic: use an origin of at most {}",
+        cells - extent
+    )]
+    CrossesBoundary {
+        axis: usize,
+        origin: usize,
+        extent: usize,
+        cells: usize,
+    },
+    #[error("an origin is for patterns from a file: {initial} has none")]
+    OriginOfNothing { initial: &'static str },
+}
+
+/// The end of a message about a name that was not found.
+fn meant(nearest: &Option<String>) -> String {
+    nearest
+        .as_ref()
+        .map(|name| format!(" (did you mean {name:?}?)"))
+        .unwrap_or_default()
+}
+
+impl Initial {
+    /// Reads the configuration's word: the path of a file, relative to `base_dir`; `glider-field`;
+    /// or `random:SEED`. What ends in `.rle` is a path even if there is no such file.
+    ///
+    /// # Errors
+    ///
+    /// If the word is none of these, with the nearest one, or the file is absent or not a pattern.
+    pub fn parse(asked: &str, base_dir: &Path) -> Result<Initial, InitialError> {
+        if asked == "glider-field" {
+            return Ok(Initial::GliderField);
+        }
+        if let Some(seed) = asked.strip_prefix("random:") {
+            return seed
+                .parse()
+                .map(|seed| Initial::Random { seed })
+                .map_err(|_| InitialError::Seed {
+                    asked: asked.to_owned(),
+                });
+        }
+        let path = base_dir.join(asked);
+        if !asked.ends_with(".rle") && !path.is_file() {
+            let nearest = nearest_word(asked, base_dir);
+            return Err(InitialError::Unknown {
+                asked: asked.to_owned(),
+                nearest,
+            });
+        }
+        Pattern::read(&path).map(Initial::File).map_err(|source| {
+            let nearest = match source {
+                ReadError::Unreadable { .. } => nearest_file(asked, base_dir),
+                ReadError::Invalid { .. } => None,
+            };
+            InitialError::File { source, nearest }
+        })
+    }
+
+    /// Puts this state on a grid of `cells` (y, x).
+    ///
+    /// A pattern's box has its low corner at `origin` (y, x) and wraps around periodic axes;
+    /// without an origin its middle is the middle of the grid, so that it straddles the boundaries
+    /// between ranks.
+    ///
+    /// # Errors
+    ///
+    /// If it does not fit the grid.
+    pub fn place(
+        self,
+        cells: [usize; 2],
+        periodic: [bool; 2],
+        origin: Option<[usize; 2]>,
+    ) -> Result<Generation, InitialError> {
+        if let (Some(_), Some(initial)) = (origin, self.word()) {
+            return Err(InitialError::OriginOfNothing { initial });
+        }
+        let state = match self {
+            Initial::File(pattern) => State::Listed(placed(&pattern, cells, periodic, origin)?),
+            Initial::GliderField if cells.iter().any(|extent| extent % GLIDER_BLOCK_CELLS != 0) => {
+                return Err(InitialError::NotInBlocks { grid: cells });
+            }
+            Initial::GliderField => State::GliderField,
+            Initial::Random { seed } => State::Random { seed },
+        };
+        Ok(Generation { cells, state })
+    }
+
+    /// The configuration's word, where it names no file.
+    fn word(&self) -> Option<&'static str> {
+        match self {
+            Initial::File(_) => None,
+            Initial::GliderField => Some("glider-field"),
+            Initial::Random { .. } => Some("random"),
+        }
+    }
+}
+
+/// The live cells of a pattern in global coordinates, sorted.
+fn placed(
+    pattern: &Pattern,
+    cells: [usize; 2],
+    periodic: [bool; 2],
+    origin: Option<[usize; 2]>,
+) -> Result<Vec<(usize, usize)>, InitialError> {
+    let extents = [pattern.height, pattern.width];
+    if extents[0] > cells[0] || extents[1] > cells[1] {
+        return Err(InitialError::TooLarge {
+            pattern: extents,
+            grid: cells,
+        });
+    }
+    let origin = origin.unwrap_or_else(|| [0, 1].map(|axis| (cells[axis] - extents[axis]) / 2));
+    for axis in [0, 1] {
+        // A pattern without cells fits a grid without cells.
+        if origin[axis] >= cells[axis].max(1) {
+            return Err(InitialError::OriginOutside {
+                origin,
+                grid: cells,
+            });
+        }
+        if !periodic[axis] && origin[axis] + extents[axis] > cells[axis] {
+            return Err(InitialError::CrossesBoundary {
+                axis,
+                origin: origin[axis],
+                extent: extents[axis],
+                cells: cells[axis],
+            });
+        }
+    }
+    let wrapped =
+        |&(y, x): &(usize, usize)| ((origin[0] + y) % cells[0], (origin[1] + x) % cells[1]);
+    let mut live: Vec<_> = pattern.cells.iter().map(wrapped).collect();
+    live.sort_unstable();
+    Ok(live)
+}
+
+/// The first generation on a grid: which of its cells live.
+#[derive(Clone, Debug)]
+pub struct Generation {
+    cells: [usize; 2],
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// Live cells as global (y, x), sorted.
+    Listed(Vec<(usize, usize)>),
+    GliderField,
+    Random {
+        seed: u64,
+    },
+}
+
+impl Generation {
+    /// Writes 0 or 1 to every cell of `out`: those of global row `y` from global column `x_start`
+    /// on. Coordinates beyond the grid wrap around, so ghosts of a periodic grid can be filled too.
+    pub fn fill_row(&self, y: usize, x_start: usize, out: &mut [u8]) {
+        let [height, width] = self.cells;
+        let mut rest = out;
+        let mut x = x_start;
+        while !rest.is_empty() {
+            x %= width;
+            let length = rest.len().min(width - x);
+            let (segment, behind) = rest.split_at_mut(length);
+            self.fill_segment(y % height, x, segment);
+            rest = behind;
+            x += length;
+        }
+    }
+
+    /// Calls `set(y, x)`, counted from the low corner of the box, for every live cell of the box of
+    /// `extents` that starts at global `start`. The box may wrap around the grid.
+    pub fn fill(&self, start: [usize; 2], extents: [usize; 2], set: &mut dyn FnMut(usize, usize)) {
+        let mut row = vec![0; extents[1]];
+        for y in 0..extents[0] {
+            self.fill_row(start[0] + y, start[1], &mut row);
+            for (x, _) in row.iter().enumerate().filter(|&(_, &cell)| cell == 1) {
+                set(y, x);
+            }
+        }
+    }
+
+    /// [`Generation::fill_row`] where nothing wraps.
+    fn fill_segment(&self, y: usize, x_start: usize, out: &mut [u8]) {
+        match &self.state {
+            State::Listed(live) => {
+                out.fill(0);
+                let first = live.partition_point(|&cell| cell < (y, x_start));
+                let end = (y, x_start + out.len());
+                for &(_, x) in live[first..].iter().take_while(|&&cell| cell < end) {
+                    out[x - x_start] = 1;
+                }
+            }
+            State::GliderField => {
+                let row = GLIDER_BLOCK[y % GLIDER_BLOCK_CELLS];
+                for (step, cell) in out.iter_mut().enumerate() {
+                    *cell = row >> ((x_start + step) % GLIDER_BLOCK_CELLS) & 1;
+                }
+            }
+            State::Random { seed } => fill_random(*seed, y, x_start, out),
+        }
+    }
+}
+
+/// Random cells of density 1/2. The cell at (y, x) is bit x mod 64 of a hash of the seed, y and
+/// x div 64: one hash gives 64 cells, and depends on nothing that was drawn before it.
+fn fill_random(seed: u64, y: usize, x_start: usize, out: &mut [u8]) {
+    let row_key = mix(mix(seed) ^ y as u64);
+    let mut x = x_start;
+    let mut rest = out;
+    while !rest.is_empty() {
+        let first = x % 64;
+        let (cells, behind) = rest.split_at_mut(rest.len().min(64 - first));
+        let bits = mix(row_key ^ (x / 64) as u64) >> first;
+        for (bit, cell) in cells.iter_mut().enumerate() {
+            *cell = (bits >> bit & 1) as u8;
+        }
+        x += cells.len();
+        rest = behind;
+    }
+}
+
+/// The known word most like what was asked, if one is.
+fn nearest_word(asked: &str, base_dir: &Path) -> Option<String> {
+    let (head, seed) = asked.split_once(':').unwrap_or((asked, "SEED"));
+    let mut known = vec![
+        ("glider-field".to_owned(), "glider-field".to_owned()),
+        ("random".to_owned(), format!("random:{seed}")),
+    ];
+    // A pattern may have been asked for by its bare name.
+    for file in files(&base_dir.join("patterns")) {
+        let stem = file.trim_end_matches(".rle").to_owned();
+        known.push((stem, format!("patterns/{file}")));
+    }
+    suggestion(head.rsplit('/').next()?, known)
+}
+
+/// The pattern file in the same folder with the name most like what was asked, if one is.
+fn nearest_file(asked: &str, base_dir: &Path) -> Option<String> {
+    let (folder, name) = asked.split_at(asked.rfind('/').map_or(0, |slash| slash + 1));
+    let files = files(&base_dir.join(folder)).into_iter();
+    suggestion(
+        name,
+        files
+            .map(|file| (file.clone(), format!("{folder}{file}")))
+            .collect(),
+    )
+}
+
+/// The names of the pattern files in a folder; none if there is no folder.
+fn files(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.ends_with(".rle"))
+        .collect();
+    // Folders are read in no order, and messages should not change from run to run.
+    names.sort_unstable();
+    names
+}
+
+/// What to suggest for the nearest of the `known` names.
+fn suggestion(asked: &str, known: Vec<(String, String)>) -> Option<String> {
+    let names: Vec<_> = known.iter().map(|(name, _)| name.as_str()).collect();
+    let found = nearest(asked, &names)?;
+    known
+        .iter()
+        .find(|(name, _)| name == found)
+        .map(|(_, suggestion)| suggestion.clone())
+}

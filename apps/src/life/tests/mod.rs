@@ -1,0 +1,134 @@
+//! The kernel against the reference, and both against the published histories of famous patterns.
+
+use std::path::PathBuf;
+
+use fearless_simd::Level;
+
+use super::checksum::{Checksum, population};
+use super::kernel::step_rows_at;
+use super::pattern::Initial;
+
+mod histories;
+mod kernel;
+
+/// The folder of this application's configurations.
+pub(super) fn config_dir() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "..", "configs", "life"]
+        .iter()
+        .collect()
+}
+
+/// A whole grid for the kernel: rows with one ghost on each side, filled before every step by
+/// copying, or left dead where an axis is not periodic.
+struct Padded {
+    height: usize,
+    width: usize,
+    periodic: [bool; 2],
+    level: Level,
+    now: Vec<u8>,
+    next: Vec<u8>,
+}
+
+impl Padded {
+    fn new(height: usize, width: usize, cells: &[u8], periodic: [bool; 2]) -> Padded {
+        let empty = vec![0; (height + 2) * (width + 2)];
+        let level = Level::new();
+        let mut grid = Padded {
+            height,
+            width,
+            periodic,
+            level,
+            now: empty.clone(),
+            next: empty,
+        };
+        for (y, row) in cells.chunks(width).enumerate() {
+            let start = (y + 1) * (width + 2) + 1;
+            grid.now[start..start + width].copy_from_slice(row);
+        }
+        grid
+    }
+
+    fn fill_ghosts(&mut self) {
+        let (height, stride) = (self.height, self.width + 2);
+        if self.periodic[1] {
+            for row in self.now.chunks_exact_mut(stride) {
+                (row[0], row[stride - 1]) = (row[stride - 2], row[1]);
+            }
+        }
+        // After x, so that rows bring their corners along.
+        if self.periodic[0] {
+            self.now
+                .copy_within(height * stride..(height + 1) * stride, 0);
+            self.now
+                .copy_within(stride..2 * stride, (height + 1) * stride);
+        }
+    }
+
+    fn step(&mut self) {
+        self.fill_ghosts();
+        self.advance();
+    }
+
+    /// The kernel alone, on ghosts that are there.
+    fn advance(&mut self) {
+        let (height, stride) = (self.height, self.width + 2);
+        let next = self.next.chunks_exact_mut(stride).skip(1).take(height);
+        step_rows_at(
+            self.level,
+            |row| &self.now[row * stride..][..stride],
+            next.map(|row| &mut row[1..stride - 1]),
+        );
+        std::mem::swap(&mut self.now, &mut self.next);
+    }
+
+    fn row(&self, y: usize) -> &[u8] {
+        &self.now[(y + 1) * (self.width + 2) + 1..][..self.width]
+    }
+
+    fn cells(&self) -> Vec<u8> {
+        (0..self.height)
+            .flat_map(|y| self.row(y))
+            .copied()
+            .collect()
+    }
+
+    fn population(&self) -> u64 {
+        (0..self.height).map(|y| population(self.row(y))).sum()
+    }
+
+    fn checksum(&self) -> Checksum {
+        let mut sum = Checksum::default();
+        for y in 0..self.height {
+            sum.add_row(y, 0, self.row(y));
+        }
+        sum
+    }
+}
+
+/// The cells of an initial state on a torus, row by row.
+fn cells_of(asked: &str, cells: [usize; 2]) -> Vec<u8> {
+    let initial = Initial::parse(asked, &config_dir()).unwrap();
+    let generation = initial.place(cells, [true; 2], None).unwrap();
+    let mut grid = vec![0; cells[0] * cells[1]];
+    for (y, row) in grid.chunks_mut(cells[1]).enumerate() {
+        generation.fill_row(y, 0, row);
+    }
+    grid
+}
+
+/// Every instruction set that this machine can run the kernel with.
+fn levels() -> Vec<Level> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let level = Level::new();
+        let narrower = [
+            level.as_sse2().map(Level::Sse2),
+            level.as_sse4_2().map(Level::Sse4_2),
+            level.as_avx2().map(Level::Avx2),
+            level.as_avx512().map(Level::Avx512),
+        ];
+        narrower.into_iter().flatten().collect()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    vec![Level::new()]
+}

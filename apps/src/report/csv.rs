@@ -1,0 +1,105 @@
+//! `results.csv`: one row a run, for spreadsheets and data frames.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::results::{Results, RunRecord};
+use super::text::by;
+
+/// The application's own columns follow these, each with the prefix `result_`.
+const COLUMNS: [&str; 18] = [
+    "app",
+    "backend",
+    "fabric",
+    "executor",
+    "device",
+    "ranks",
+    "layout",
+    "cells",
+    "steps",
+    "trial",
+    "solve_s",
+    "halo_s",
+    "compute_s",
+    "setup_s",
+    "bytes_per_exchange",
+    "messages_per_exchange",
+    "verified",
+    "checksum",
+];
+
+/// The text of `results.csv`. An application's own results are flattened: `{"a": {"b": 1}}`
+/// becomes a column `result_a_b`. A run without a column that others have leaves it empty.
+pub fn csv(results: &Results) -> String {
+    let own: Vec<_> = results.runs.iter().map(|run| flatten(&run.result)).collect();
+    let mut own_columns: Vec<&String> = own.iter().flat_map(BTreeMap::keys).collect();
+    own_columns.sort();
+    own_columns.dedup();
+
+    let columns = COLUMNS.iter().map(|column| (*column).to_owned());
+    let header = columns.chain(own_columns.iter().map(|column| quoted(column)));
+    let mut text = line(header);
+    for (run, own) in results.runs.iter().zip(&own) {
+        let own =
+            own_columns.iter().map(|column| own.get(*column).map_or(String::new(), |cell| quoted(cell)));
+        text.push_str(&line(cells(run).into_iter().chain(own)));
+    }
+    text
+}
+
+fn line(cells: impl Iterator<Item = String>) -> String {
+    let mut line = cells.collect::<Vec<_>>().join(",");
+    line.push('\n');
+    line
+}
+
+fn cells(run: &RunRecord) -> [String; COLUMNS.len()] {
+    [
+        quoted(&run.app),
+        quoted(&run.backend),
+        quoted(&run.fabric),
+        quoted(&run.executor),
+        quoted(&run.device),
+        run.ranks.to_string(),
+        by(&run.layout),
+        by(&run.cells),
+        run.steps.to_string(),
+        run.trial.to_string(),
+        run.solve_s.to_string(),
+        run.halo_s.to_string(),
+        run.compute_s.to_string(),
+        run.setup_s.to_string(),
+        run.bytes_per_exchange.to_string(),
+        run.messages_per_exchange.to_string(),
+        run.verified.map_or(String::new(), |verified| verified.to_string()),
+        quoted(&run.checksum),
+    ]
+}
+
+fn flatten(result: &Map<String, Value>) -> BTreeMap<String, String> {
+    let mut columns = BTreeMap::new();
+    flatten_into(&mut columns, "result", result);
+    columns
+}
+
+fn flatten_into(columns: &mut BTreeMap<String, String>, prefix: &str, result: &Map<String, Value>) {
+    for (key, value) in result {
+        let column = format!("{prefix}_{key}");
+        match value {
+            Value::Object(inner) => flatten_into(columns, &column, inner),
+            Value::String(text) => _ = columns.insert(column, text.clone()),
+            Value::Null => _ = columns.insert(column, String::new()),
+            other => _ = columns.insert(column, other.to_string()),
+        }
+    }
+}
+
+/// RFC 4180: a cell with a comma, a quotation mark or a line end goes into quotation marks.
+fn quoted(cell: &str) -> String {
+    if cell.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell.to_owned()
+    }
+}

@@ -1,0 +1,162 @@
+//! Replacing the files of a results folder together, at the end of a run.
+//!
+//! Every new file is complete and on the disk under a temporary name before the first is
+//! renamed; a rename that fails undoes those before it. So a run that fails leaves the
+//! results of the run before it as they were. (A crash of the machine between two renames can
+//! leave new and old side by side; `results.json` goes first, and `report` makes the rest.)
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process;
+
+use crate::error::AppError;
+
+/// A file to be put into the results folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputFile {
+    /// Its name in the folder.
+    pub name: String,
+    /// Its content.
+    pub content: Vec<u8>,
+}
+
+impl OutputFile {
+    /// A file with a name and a content.
+    pub fn new(name: impl Into<String>, content: impl Into<Vec<u8>>) -> Self {
+        Self { name: name.into(), content: content.into() }
+    }
+}
+
+/// Makes the folder and tries to write into it, so that a run of an hour does not end in
+/// an error that its first second could have told.
+///
+/// # Errors
+///
+/// [`AppError::NotWritable`] with what the system said.
+pub fn check_writable(dir: &Path) -> Result<(), AppError> {
+    let probe = temporary(dir, "probe", "new");
+    let tried =
+        fs::create_dir_all(dir).and_then(|()| File::create(&probe)).and_then(|_| fs::remove_file(&probe));
+    tried.map_err(|source| AppError::NotWritable { dir: dir.to_owned(), source })
+}
+
+/// Replaces the files of a folder: all of them, or none.
+///
+/// # Errors
+///
+/// [`AppError::NotWritable`] where the folder cannot be made or written to,
+/// [`AppError::Replace`] with the file that cannot be replaced.
+pub fn replace_files(dir: &Path, files: &[OutputFile]) -> Result<(), AppError> {
+    check_writable(dir)?;
+    let mut pending: Vec<Pending> = Vec::with_capacity(files.len());
+    for file in files {
+        // Dropped on the way out by an error, a pending file undoes itself.
+        pending.push(Pending::write(dir, file)?);
+    }
+    for file in &mut pending {
+        file.put_in_place()?;
+    }
+    // The names are on the disk only when the folder is.
+    let synced = File::open(dir).and_then(|folder| folder.sync_all());
+    synced.map_err(|source| AppError::Replace { path: dir.to_owned(), source })?;
+    pending.iter_mut().for_each(Pending::keep);
+    Ok(())
+}
+
+/// A new file on its way to its place.
+#[derive(Debug)]
+struct Pending {
+    place: PathBuf,
+    /// The new content until it is in its place.
+    new: PathBuf,
+    /// A second name of the earlier file, while it may have to come back.
+    earlier: PathBuf,
+    had_earlier: bool,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Written,
+    InPlace,
+    Kept,
+}
+
+impl Pending {
+    fn write(dir: &Path, file: &OutputFile) -> Result<Self, AppError> {
+        let pending = Self {
+            place: dir.join(&file.name),
+            new: temporary(dir, &file.name, "new"),
+            earlier: temporary(dir, &file.name, "earlier"),
+            had_earlier: false,
+            state: State::Written,
+        };
+        let write = || -> io::Result<()> {
+            let mut target = File::create(&pending.new)?;
+            target.write_all(&file.content)?;
+            target.sync_all()
+        };
+        match write() {
+            Ok(()) => Ok(pending),
+            Err(source) => Err(pending.error(source)),
+        }
+    }
+
+    fn put_in_place(&mut self) -> Result<(), AppError> {
+        match self.link_earlier() {
+            Ok(linked) => self.had_earlier = linked,
+            Err(source) => return Err(self.error(source)),
+        }
+        fs::rename(&self.new, &self.place).map_err(|source| self.error(source))?;
+        self.state = State::InPlace;
+        Ok(())
+    }
+
+    /// Gives the earlier file a second name. Its own name stays, so that at no moment is
+    /// there nothing under it.
+    fn link_earlier(&self) -> io::Result<bool> {
+        match fs::symlink_metadata(&self.place) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+            Ok(found) if found.is_dir() => {
+                return Err(io::Error::new(io::ErrorKind::IsADirectory, "a folder has its name"));
+            }
+            Ok(_) => {}
+        }
+        // Some file systems have no hard links.
+        fs::hard_link(&self.place, &self.earlier)
+            .or_else(|_| fs::copy(&self.place, &self.earlier).map(|_| ()))?;
+        Ok(true)
+    }
+
+    fn keep(&mut self) {
+        self.state = State::Kept;
+    }
+
+    fn error(&self, source: io::Error) -> AppError {
+        AppError::Replace { path: self.place.clone(), source }
+    }
+}
+
+impl Drop for Pending {
+    /// Whatever was not kept is undone. Nothing can be done about an error here, and the one
+    /// that led here is on its way to the user.
+    fn drop(&mut self) {
+        match self.state {
+            State::Written => _ = fs::remove_file(&self.new),
+            State::InPlace if self.had_earlier => _ = fs::rename(&self.earlier, &self.place),
+            State::InPlace => _ = fs::remove_file(&self.place),
+            State::Kept => {}
+        }
+        if self.had_earlier {
+            _ = fs::remove_file(&self.earlier);
+        }
+    }
+}
+
+/// A name in the same folder, since a rename is atomic only within one file system; with the
+/// process, so that two runs into one folder do not write into one file.
+fn temporary(dir: &Path, name: &str, role: &str) -> PathBuf {
+    dir.join(format!(".{name}.{}.{role}", process::id()))
+}

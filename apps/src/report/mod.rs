@@ -1,0 +1,67 @@
+//! What a run leaves behind: `results.json`, and everything that is made from it.
+//!
+//! `results.json` is the source; the table, `results.csv` and `speedup.svg` are functions of
+//! it, which is why `streamhalo report` can make them again.
+
+mod csv;
+mod files;
+mod machine;
+mod plot;
+mod progress;
+mod results;
+mod summary;
+mod table;
+mod text;
+
+use std::io::{self, Write};
+use std::path::Path;
+
+pub use csv::csv;
+pub use files::{OutputFile, check_writable, replace_files};
+pub use machine::MachineInfo;
+pub use plot::speedup_svg;
+pub use progress::Progress;
+pub use results::{RESULTS_FILE, Results, RunRecord, SCHEMA};
+pub use summary::{Baseline, Group, Spread, Summary, Verification};
+pub use table::table;
+
+use crate::error::AppError;
+
+/// The files that follow from the results: `results.csv` and `speedup.svg`.
+///
+/// # Errors
+///
+/// [`AppError::Plot`] where the plot cannot be drawn.
+pub fn derived_files(results: &Results) -> Result<Vec<OutputFile>, AppError> {
+    Ok(vec![
+        OutputFile::new("results.csv", csv(results)),
+        OutputFile::new("speedup.svg", speedup_svg(results)?),
+    ])
+}
+
+/// Writes `results.json`, what follows from it, and the application's own `extra` files:
+/// all of them, or none and the earlier ones stay.
+///
+/// # Errors
+///
+/// [`AppError::InconsistentRun`] where a record cannot be right, [`AppError::Plot`], and
+/// [`AppError::NotWritable`] or [`AppError::Replace`] where the folder cannot take the files.
+pub fn write_results(dir: &Path, results: &Results, extra: Vec<OutputFile>) -> Result<(), AppError> {
+    let mut files = vec![OutputFile::new(RESULTS_FILE, results.to_json()?)];
+    files.extend(derived_files(results)?);
+    files.extend(extra);
+    replace_files(dir, &files)
+}
+
+/// Prints to the standard output. A reader that has seen enough (`| head`) is no error.
+///
+/// # Errors
+///
+/// [`AppError::Print`] where printing fails for another reason.
+pub fn print(text: &str) -> Result<(), AppError> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(AppError::Print(error)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,222 @@
+//! `speedup.svg`: speed-up against rank count, one line a backend.
+//!
+//! Positions along x are moved apart by some pixels a backend: at one rank count the
+//! whiskers of five backends would otherwise cover each other.
+
+mod scale;
+mod style;
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::results::{Results, RunRecord};
+use super::summary::{Baseline, Group, Summary};
+use super::text::joined;
+use crate::error::AppError;
+use scale::{Axis, Scale, label};
+use style::{FAINT_INK, GRID, IDEAL, INK, Style};
+
+const SIZE: (u32, u32) = (880, 540);
+const TITLE_HEIGHT: i32 = 70;
+/// Where the chart and the text above it begin; labels of the axis stand to the left.
+const LEFT: i32 = 80;
+/// Pixels between the lines of two backends at one rank count.
+const APART: f64 = 7.0;
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+/// Where a position on both axes lies on the page.
+type Place<'f> = &'f dyn Fn(f64, f64) -> (i32, i32);
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+
+/// The text of `speedup.svg`. It names fonts by family only, so it needs none to be made.
+///
+/// # Errors
+///
+/// [`AppError::Plot`] where the drawing library refuses.
+pub fn speedup_svg(results: &Results) -> Result<String, AppError> {
+    let mut svg = String::new();
+    let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+    draw(&root, results).map_err(|error| AppError::Plot(error.to_string()))?;
+    drop(root);
+    Ok(svg)
+}
+
+fn draw(root: &Area<'_>, results: &Results) -> Drawn {
+    root.fill(&WHITE)?;
+    let summary = Summary::of(results);
+    let timed: Vec<&Group> = summary.groups.iter().filter(|g| g.speedup.is_some()).collect();
+    let (Some(first), Some(baseline), false) = (results.runs.first(), &summary.baseline, timed.is_empty())
+    else {
+        let centred = text_style(17, &INK).pos(Pos::new(HPos::Center, VPos::Center));
+        root.draw_text(
+            "no run took any time: there is no speed-up to show",
+            &centred,
+            (SIZE.0 as i32 / 2, SIZE.1 as i32 / 2),
+        )?;
+        return Ok(root.present()?);
+    };
+    let (head, body) = root.split_vertically(TITLE_HEIGHT);
+    draw_title(&head, first, &timed)?;
+    let longest = summary.backends.iter().map(|name| name.chars().count()).max();
+    let legend_width = 64 + 8 * longest.unwrap_or(0).max(8) as i32;
+    let (chart, legend) = body.split_horizontally(SIZE.0 as i32 - legend_width);
+    draw_chart(root, &chart, &timed, &summary.backends, baseline)?;
+    draw_legend(&legend, &summary.backends)?;
+    Ok(root.present()?)
+}
+
+fn draw_title(area: &Area<'_>, run: &RunRecord, timed: &[&Group]) -> Drawn {
+    let title = format!("{}: {} cells, fabric {}", run.app, joined(&run.cells, " × "), run.fabric);
+    let trials = timed.iter().map(|group| group.trials).max().unwrap_or(0);
+    let spread = match trials {
+        1 => "one trial each".to_owned(),
+        _ => format!("medians of {trials} trials, whiskers from min to max"),
+    };
+    let below = format!("{spread}; {} steps, device {}", run.steps, run.device);
+    let bold = ("sans-serif", 23).into_font().style(FontStyle::Bold);
+    area.draw_text(&title, &bold.color(&INK), (LEFT, 18))?;
+    area.draw_text(&below, &text_style(16, &FAINT_INK), (LEFT, 44))?;
+    Ok(())
+}
+
+fn draw_chart(
+    root: &Area<'_>,
+    area: &Area<'_>,
+    timed: &[&Group],
+    backends: &[String],
+    baseline: &Baseline,
+) -> Drawn {
+    let mut ranks: Vec<usize> = timed.iter().map(|group| group.ranks).collect();
+    ranks.dedup();
+    let scale = Scale::for_ranks(&ranks);
+    let ideal = |count: usize| count as f64 / baseline.ranks as f64;
+    let measured = timed.iter().filter_map(|group| group.speedup);
+    let measured = measured.flat_map(|spread| [spread.min, spread.max]);
+    let bounds = measured.chain(ranks.iter().map(|count| ideal(*count)));
+    let (least, greatest) = bounds
+        .fold((f64::INFINITY, 0.0_f64), |(least, greatest), value| (least.min(value), greatest.max(value)));
+    let x = Axis::of_ranks(scale, &ranks);
+    let y = Axis::of_speedups(scale, least, greatest);
+
+    let mut chart = ChartBuilder::on(area)
+        .margin_left(12)
+        .margin_right(12)
+        .margin_bottom(14)
+        .x_label_area_size(46)
+        .y_label_area_size(LEFT - 12)
+        .build_cartesian_2d(x.clone(), y)?;
+    let format = |position: &f64| label(scale.value(*position));
+    chart
+        .configure_mesh()
+        .bold_line_style(GRID)
+        .axis_style(FAINT_INK)
+        .label_style(text_style(16, &INK))
+        .axis_desc_style(text_style(18, &INK))
+        .x_desc("ranks")
+        .y_desc(format!("speed-up over {}", baseline.describe()))
+        .x_label_formatter(&format)
+        .y_label_formatter(&format)
+        .draw()?;
+
+    let place = |x: f64, y: f64| chart.backend_coord(&(x, y));
+    let (first, last) = (ranks[0], ranks[ranks.len() - 1]);
+    // At one rank count the ideal is a level, drawn across the chart.
+    let ends = match first == last {
+        true => [(x.range.start, ideal(first)), (x.range.end, ideal(first))],
+        false => [first, last].map(|count| (scale.position(count as f64), ideal(count))),
+    };
+    let ideal_line = ends.map(|(x, value)| place(x, scale.position(value)));
+    root.draw(&PathElement::new(ideal_line, IDEAL))?;
+    let apart = pixels_apart(&place, scale, &ranks, backends.len());
+    for (index, backend) in backends.iter().enumerate() {
+        let shift = ((index as f64 - (backends.len() - 1) as f64 / 2.0) * apart).round() as i32;
+        let points: Vec<Point> = timed
+            .iter()
+            .filter(|group| group.backend == *backend)
+            .filter_map(|group| Point::of(group, scale, &place, shift))
+            .collect();
+        draw_series(root, &points, Style::of(index))?;
+    }
+    Ok(())
+}
+
+/// How far the points of two backends are moved apart: a little, less where rank counts
+/// stand close, and far where there is but one rank count and all of the width is free.
+fn pixels_apart(place: Place<'_>, scale: Scale, ranks: &[usize], backends: usize) -> f64 {
+    let pixel = |count: &usize| f64::from(place(scale.position(*count as f64), 0.0).0);
+    let gaps = ranks.windows(2).map(|pair| pixel(&pair[1]) - pixel(&pair[0]));
+    let narrowest = gaps.fold(f64::INFINITY, f64::min);
+    match narrowest.is_finite() {
+        true => APART.min(0.4 * narrowest / backends as f64),
+        false => 60.0_f64.min(500.0 / backends as f64),
+    }
+}
+
+/// A group on the page: its median and its extremes.
+struct Point {
+    x: i32,
+    median: i32,
+    min: i32,
+    max: i32,
+}
+
+impl Point {
+    fn of(group: &Group, scale: Scale, place: Place<'_>, shift: i32) -> Option<Self> {
+        let speedup = group.speedup?;
+        let x = scale.position(group.ranks as f64);
+        let y = |value| place(x, scale.position(value)).1;
+        Some(Self {
+            x: place(x, 0.0).0 + shift,
+            median: y(speedup.median),
+            min: y(speedup.min),
+            max: y(speedup.max),
+        })
+    }
+}
+
+fn draw_series(root: &Area<'_>, points: &[Point], style: Style) -> Drawn {
+    let line: Vec<_> = points.iter().map(|point| (point.x, point.median)).collect();
+    if line.len() > 1 {
+        root.draw(&PathElement::new(line, style.colour.stroke_width(2)))?;
+    }
+    for point in points {
+        // The page grows downwards: the maximum is the smaller coordinate.
+        let stem = [(point.x, point.max), (point.x + 1, point.min)];
+        root.draw(&Rectangle::new(stem, style.colour.filled()))?;
+        for end in [point.max, point.min] {
+            let cap = [(point.x - 3, end), (point.x + 4, end + 1)];
+            root.draw(&Rectangle::new(cap, style.colour.filled()))?;
+        }
+        let outline = style.mark.iter();
+        let outline = outline.map(|(dx, dy)| (point.x + dx, point.median + dy));
+        root.draw(&Polygon::new(outline.collect::<Vec<_>>(), style.colour))?;
+    }
+    Ok(())
+}
+
+fn draw_legend(area: &Area<'_>, backends: &[String]) -> Drawn {
+    let entry = |row: usize| (24, 24 + 26 * row as i32);
+    for (index, backend) in backends.iter().enumerate() {
+        let style = Style::of(index);
+        let (x, y) = entry(index);
+        let swatch = [(x - 15, y - 1), (x + 15, y + 1)];
+        area.draw(&Rectangle::new(swatch, style.colour.filled()))?;
+        let outline = style.mark.iter().map(|(dx, dy)| (x + dx, y + dy));
+        area.draw(&Polygon::new(outline.collect::<Vec<_>>(), style.colour))?;
+        draw_entry(area, backend, (x, y))?;
+    }
+    let (x, y) = entry(backends.len());
+    area.draw(&Rectangle::new([(x - 15, y), (x + 15, y + 1)], IDEAL.filled()))?;
+    draw_entry(area, "ideal", (x, y))
+}
+
+fn draw_entry(area: &Area<'_>, name: &str, (x, y): (i32, i32)) -> Drawn {
+    let left = text_style(17, &INK).pos(Pos::new(HPos::Left, VPos::Center));
+    Ok(area.draw_text(name, &left, (x + 24, y))?)
+}
+
+/// The library draws a size of 124 as 100 pixels.
+fn text_style<'a>(size: u32, colour: &'a RGBColor) -> TextStyle<'a> {
+    ("sans-serif", size).into_font().color(colour)
+}

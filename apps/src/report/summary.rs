@@ -1,0 +1,172 @@
+//! The runs of one folder, grouped by rank count and backend, with speed-ups over one
+//! baseline. The table and the plot are two views of it.
+
+use super::results::{Results, RunRecord};
+
+/// Median and extremes of the trials of a group.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The middle one; between two, their mean.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+impl Spread {
+    fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let last = values.len() - 1;
+        Self {
+            median: (values[last / 2] + values[last.div_ceil(2)]) / 2.0,
+            min: values[0],
+            max: values[last],
+        }
+    }
+
+    /// What is divided by these values, with the extremes changing places.
+    fn speedup_from(self, baseline: f64) -> Option<Self> {
+        (baseline > 0.0 && self.min > 0.0).then(|| Self {
+            median: baseline / self.median,
+            min: baseline / self.max,
+            max: baseline / self.min,
+        })
+    }
+}
+
+/// What is known about the answers of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verification {
+    /// Every trial gave the reference's answer.
+    Passed,
+    /// Some were compared, and all of these gave the reference's answer.
+    Partly,
+    /// A trial gave another answer.
+    Failed,
+    /// Nobody looked.
+    NotDone,
+}
+
+/// The trials of one backend at one rank count.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Number of ranks.
+    pub ranks: usize,
+    /// The backend.
+    pub backend: String,
+    /// How many trials.
+    pub trials: usize,
+    /// Solve times in seconds.
+    pub solve_s: Spread,
+    /// Speed-up over the baseline; `None` where no time was measured.
+    pub speedup: Option<Spread>,
+    /// Median share of the solve time spent on exchanges, 0 to 1.
+    pub halo_share: Option<f64>,
+    /// Payload of one exchange, all ranks.
+    pub bytes_per_exchange: u64,
+    /// Messages of one exchange, all ranks.
+    pub messages_per_exchange: u64,
+    /// Whether the answers were right.
+    pub verification: Verification,
+}
+
+/// What speed-ups are relative to: a median solve time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Baseline {
+    /// `standard` where it ran on the fewest ranks, else the first backend that did.
+    pub backend: String,
+    /// The fewest ranks.
+    pub ranks: usize,
+    /// Its median solve time.
+    pub solve_s: f64,
+}
+
+impl Baseline {
+    /// "standard at 1 rank".
+    pub fn describe(&self) -> String {
+        let ranks = if self.ranks == 1 { "rank" } else { "ranks" };
+        format!("{} at {} {ranks}", self.backend, self.ranks)
+    }
+}
+
+/// All groups of a folder.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// By rank count, then in the order in which the backends first ran.
+    pub groups: Vec<Group>,
+    /// The backends in the order in which they first ran.
+    pub backends: Vec<String>,
+    /// `None` where there are no runs.
+    pub baseline: Option<Baseline>,
+}
+
+impl Summary {
+    /// Groups the runs.
+    pub fn of(results: &Results) -> Self {
+        let runs = &results.runs;
+        let mut backends: Vec<String> = Vec::new();
+        let mut ranks: Vec<usize> = Vec::new();
+        for run in runs {
+            if !backends.contains(&run.backend) {
+                backends.push(run.backend.clone());
+            }
+            ranks.push(run.ranks);
+        }
+        ranks.sort_unstable();
+        ranks.dedup();
+        let mut groups: Vec<Group> = Vec::new();
+        for count in ranks {
+            for backend in &backends {
+                let of_group = |run: &&RunRecord| run.ranks == count && run.backend == *backend;
+                let members: Vec<_> = runs.iter().filter(of_group).collect();
+                groups.extend(group(&members));
+            }
+        }
+        let baseline = find_baseline(&groups);
+        if let Some(baseline) = &baseline {
+            for group in &mut groups {
+                group.speedup = group.solve_s.speedup_from(baseline.solve_s);
+            }
+        }
+        Self { groups, backends, baseline }
+    }
+}
+
+fn group(runs: &[&RunRecord]) -> Option<Group> {
+    let first = runs.first()?;
+    let shares: Vec<f64> =
+        runs.iter().filter(|run| run.solve_s > 0.0).map(|run| run.halo_s / run.solve_s).collect();
+    Some(Group {
+        ranks: first.ranks,
+        backend: first.backend.clone(),
+        trials: runs.len(),
+        solve_s: Spread::of(runs.iter().map(|run| run.solve_s).collect()),
+        speedup: None,
+        halo_share: (!shares.is_empty()).then(|| Spread::of(shares).median),
+        bytes_per_exchange: first.bytes_per_exchange,
+        messages_per_exchange: first.messages_per_exchange,
+        verification: verification(runs),
+    })
+}
+
+fn verification(runs: &[&RunRecord]) -> Verification {
+    let any = |wanted| runs.iter().any(|run| run.verified == wanted);
+    if any(Some(false)) {
+        Verification::Failed
+    } else if !any(Some(true)) {
+        Verification::NotDone
+    } else if any(None) {
+        Verification::Partly
+    } else {
+        Verification::Passed
+    }
+}
+
+fn find_baseline(groups: &[Group]) -> Option<Baseline> {
+    let fewest = groups.first()?.ranks;
+    let mut candidates = groups.iter().filter(|group| group.ranks == fewest);
+    let first = candidates.clone().next()?;
+    let chosen = candidates.find(|group| group.backend == "standard").unwrap_or(first);
+    Some(Baseline { backend: chosen.backend.clone(), ranks: chosen.ranks, solve_s: chosen.solve_s.median })
+}

@@ -1,0 +1,123 @@
+//! The table that a run prints: one row for each rank count and backend.
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, ContentLineStyle, LineStyle, Table, TableStyle};
+
+use super::results::Results;
+use super::summary::{Group, Spread, Summary, Verification};
+use super::text::{bytes, joined, significant, time, time_unit};
+
+/// Columns of a terminal that every table fits into.
+const WIDTH: u16 = 100;
+
+/// Rules above, below and under the header; columns are separated by their padding.
+const RULED: TableStyle = TableStyle::new()
+    .top_border(LineStyle::none().fill('─').junction('─'))
+    .header_lines(ContentLineStyle::none())
+    .header_separator(LineStyle::none().fill('─').junction('─'))
+    .content_lines(ContentLineStyle::none())
+    .bottom_border(LineStyle::none().fill('─').junction('─'));
+
+/// The results as a table of text, at most 100 columns wide, with what they have in common
+/// above it and what the speed-up is relative to below.
+pub fn table(results: &Results) -> String {
+    let summary = Summary::of(results);
+    let (Some(first), Some(baseline)) = (results.runs.first(), &summary.baseline) else {
+        return "no runs\n".to_owned();
+    };
+    let head = format!(
+        "{}: {} cells, {} steps; fabric {}, device {}\nexecuted by {}",
+        first.app,
+        joined(&first.cells, " x "),
+        first.steps,
+        first.fabric,
+        first.device,
+        executors(results),
+    );
+    let mut foot = format!("Speed-up: over {}, {} (medians).", baseline.describe(), time(baseline.solve_s));
+    let failed = results.runs.iter().filter(|run| run.verified == Some(false));
+    let failed = failed.count();
+    if failed > 0 {
+        foot.push_str(&format!("\nVerification FAILED in {failed} of {} runs.", results.runs.len()));
+    }
+    format!("{head}\n{}\n{foot}\n", rows(&summary))
+}
+
+/// "host (standard), stream (st-send, notified)": who stood between the kernels and the wire.
+fn executors(results: &Results) -> String {
+    let mut by_executor: Vec<(&str, Vec<&str>)> = Vec::new();
+    for run in &results.runs {
+        let known = by_executor.iter_mut().find(|(executor, _)| *executor == run.executor);
+        match known {
+            Some((_, backends)) if backends.contains(&run.backend.as_str()) => {}
+            Some((_, backends)) => backends.push(&run.backend),
+            None => by_executor.push((&run.executor, vec![&run.backend])),
+        }
+    }
+    let entries: Vec<String> = by_executor
+        .iter()
+        .map(|(executor, backends)| format!("{executor} ({})", backends.join(", ")))
+        .collect();
+    entries.join(", ")
+}
+
+fn rows(summary: &Summary) -> String {
+    let mut table = Table::new();
+    table.load_style(RULED).set_width(WIDTH).set_content_arrangement(ContentArrangement::Dynamic).set_header(
+        [
+            right("ranks"),
+            Cell::new("backend"),
+            right("solve\nmedian"),
+            right("min .. max"),
+            right("speed-up"),
+            right("halo\nshare"),
+            right("bytes per\nexchange"),
+            right("messages per\nexchange"),
+            Cell::new("verified"),
+        ],
+    );
+    for group in &summary.groups {
+        table.add_row([
+            right(group.ranks.to_string()),
+            Cell::new(&group.backend),
+            right(time(group.solve_s.median)),
+            right(extremes(&group.solve_s)),
+            right(or_dash(group.speedup.map(|s| significant(s.median)))),
+            right(or_dash(group.halo_share.map(percent))),
+            right(bytes(group.bytes_per_exchange)),
+            right(group.messages_per_exchange.to_string()),
+            Cell::new(mark(group)),
+        ]);
+    }
+    // A blank separates columns already.
+    for column in table.column_iter_mut() {
+        column.set_padding((1, 0));
+    }
+    table.trim_fmt()
+}
+
+fn right(text: impl ToString) -> Cell {
+    Cell::new(text.to_string()).set_alignment(CellAlignment::Right)
+}
+
+/// Both in the unit of the median, which stands beside them.
+fn extremes(spread: &Spread) -> String {
+    let (unit, _) = time_unit(spread.median);
+    format!("{} .. {}", significant(spread.min / unit), significant(spread.max / unit))
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
+fn mark(group: &Group) -> &'static str {
+    match group.verification {
+        Verification::Passed => "yes",
+        Verification::Partly => "partly",
+        Verification::Failed => "FAILED",
+        Verification::NotDone => "-",
+    }
+}

@@ -1,0 +1,191 @@
+//! What a configuration may say, and what it means.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::json;
+use streamhalo_apps::AppError;
+use streamhalo_apps::config::{
+    AppSettings, Layout, LifeSettings, Overrides, Pattern, RunConfig, Signal, StreamKind,
+};
+
+use super::{NAMES, parse, parse_with};
+
+/// The example of the design, with its patterns beside it.
+const EXAMPLE: &str = r#"
+[app]
+name    = "life"
+steps   = 1000
+pattern = "patterns/acorn.rle"
+
+[grid]
+cells    = [2048, 2048]
+periodic = [true, true]
+halo     = 1
+
+[run]
+ranks  = [1, 2, 4]
+layout = "auto"
+trials = 5
+warmup = 1
+verify = true
+exchange_every = 1
+pin    = true
+
+[comm]
+backend = ["standard", "st-send", "st-rsend", "active-rma", "notified"]
+fabric  = "local"
+timeout_s = 60
+signal  = "kernel"
+
+[device]
+kind   = "host"
+stream = "inline"
+threads = 1
+
+[output]
+dir = "results/life"
+"#;
+
+fn load(name: &str, text: &str) -> RunConfig {
+    let folder = std::env::temp_dir().join(format!("streamhalo-{name}-{}", std::process::id()));
+    fs::create_dir_all(folder.join("patterns")).expect("can write");
+    fs::write(folder.join("patterns/acorn.rle"), "bob!").expect("can write");
+    let file = folder.join("f.toml");
+    fs::write(&file, text).expect("can write");
+    let config = RunConfig::load(&file, &Overrides::default(), &NAMES);
+    fs::remove_dir_all(&folder).expect("was ours");
+    config.unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn the_example_is_what_an_empty_file_means() {
+    let (example, empty) = (load("same", EXAMPLE), load("same", ""));
+    assert_eq!(example, empty);
+    let mut found = serde_json::to_value(&example).expect("is JSON");
+    let pattern = found["app"]["pattern"].take();
+    let pattern = pattern.as_str().expect("is a path");
+    assert!(pattern.ends_with("patterns/acorn.rle"), "{pattern}");
+    assert_eq!(
+        found,
+        json!({
+            "app": { "name": "life", "steps": 1000, "pattern": null },
+            "grid": { "cells": [2048, 2048], "periodic": [true, true], "halo": [1, 1] },
+            "run": {
+                "ranks": [1, 2, 4], "layout": "auto", "trials": 5, "warmup": 1,
+                "verify": true, "exchange_every": 1, "pin": true,
+            },
+            "comm": {
+                "backend": ["standard", "st-send", "st-rsend", "active-rma", "notified"],
+                "fabric": "local", "timeout_s": 60.0,
+            },
+            "device": { "kind": "host", "stream": "inline", "threads": 1 },
+            "output": { "dir": "results/life" },
+        })
+    );
+}
+
+#[test]
+fn one_value_stands_for_a_list() {
+    let config = parse("[run]\nranks = 2\n[comm]\nbackend = 'st-send'").expect("is right");
+    assert_eq!(config.run.ranks, [2]);
+    assert_eq!(config.comm.backend, ["st-send"]);
+    let config = parse("[grid]\ncells = [8, 9]\nperiodic = false\nhalo = 3").expect("is right");
+    assert_eq!(config.grid.halo, [3, 3]);
+    assert_eq!(config.grid.periodic, [false, false]);
+    let config = parse("[grid]\nhalo = [1, 2]\nperiodic = [true, false]").expect("is right");
+    assert_eq!(config.grid.halo, [1, 2]);
+}
+
+#[test]
+fn layouts_belong_to_the_entries_of_ranks() {
+    let config = parse("[run]\nranks = [1, 6]\nlayout = [[1, 1], [3, 2]]").expect("is right");
+    assert_eq!(config.run.layout.for_entry(0), Some([1, 1].as_slice()));
+    assert_eq!(config.run.layout.for_entry(1), Some([3, 2].as_slice()));
+    assert_eq!(config.run.layout.for_entry(2), None);
+    assert_eq!(Layout::Auto.for_entry(0), None);
+    let json = serde_json::to_value(&config.run).expect("is JSON");
+    assert_eq!(json["layout"], json!([[1, 1], [3, 2]]));
+}
+
+#[test]
+fn no_steps_and_no_limit_are_allowed() {
+    let config = parse("app.steps = 0\napp.pattern = 'glider-field'\ncomm.timeout_s = 0");
+    let config = config.expect("is right");
+    assert_eq!(config.app.steps, 0);
+    assert_eq!(config.comm.timeout(), None);
+    let config = parse("comm.timeout_s = 0.5").expect("is right");
+    assert_eq!(config.comm.timeout(), Some(Duration::from_millis(500)));
+}
+
+#[test]
+fn the_patterns_of_life() {
+    let pattern = |text: &str| match parse(text).expect("is right").app.settings {
+        AppSettings::Life(life) => life,
+        other => panic!("{other:?}"),
+    };
+    let generated = |pattern| LifeSettings { pattern, origin: None };
+    assert_eq!(pattern("app.pattern = 'glider-field'"), generated(Pattern::GliderField));
+    // An origin is for files; a generated pattern has none to use it for.
+    assert_eq!(pattern("app.pattern = 'random:42'\napp.origin = [1, 2]"), generated(Pattern::Random(42)));
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    assert_eq!(
+        pattern(&format!("app.pattern = '{file}'\napp.origin = [1, 2]")),
+        LifeSettings { pattern: Pattern::File(file.into()), origin: Some([1, 2]) }
+    );
+}
+
+#[test]
+fn a_relative_path_starts_at_the_file_that_holds_it() {
+    let flags = |set: &str| Overrides { set: vec![set.to_owned()], ..Overrides::default() };
+    // Tests run in the folder of the package, where `Cargo.toml` is and `src/Cargo.toml` not.
+    let parse = |text: &str, flags: &Overrides| {
+        RunConfig::parse("src/f.toml", text, flags, &NAMES).map(|config| config.app.settings)
+    };
+    let file = |path: &str| {
+        Ok(AppSettings::Life(LifeSettings { pattern: Pattern::File(path.into()), origin: None }))
+    };
+    let text = "app.pattern = 'lib.rs'";
+    assert_eq!(parse(text, &Overrides::default()), file("src/lib.rs"));
+    assert_eq!(parse(text, &flags("app.pattern=Cargo.toml")), file("Cargo.toml"));
+    assert!(parse(text, &flags("app.pattern=lib.rs")).is_err());
+}
+
+#[test]
+fn an_application_without_settings_has_the_common_keys() {
+    let config = parse("app.name = 'faces'\napp.steps = 7\ngrid.cells = [4, 4, 4]");
+    let config = config.expect("is right");
+    assert_eq!(config.app.settings, AppSettings::Plain {});
+    assert_eq!(config.grid.halo, [1, 1, 1]);
+    assert_eq!(config.output.dir.to_str(), Some("results/faces"));
+    let json = serde_json::to_value(&config.app).expect("is JSON");
+    assert_eq!(json, json!({ "name": "faces", "steps": 7 }));
+}
+
+#[test]
+fn cray_mpich_is_standard_on_mpi() {
+    let config = parse("comm.fabric = 'mpi'\ncomm.backend = ['cray-mpich', 'st-send']");
+    assert_eq!(config.expect("is right").comm.backend, ["standard", "st-send"]);
+}
+
+#[test]
+fn keys_of_one_kind_of_device_hold_there_only() {
+    let text = "device.stream = 'threaded'\ncomm.signal = 'memop'";
+    let host = parse(text).expect("is right");
+    assert_eq!(host.device.stream, Some(StreamKind::Threaded));
+    assert_eq!(host.comm.signal, None);
+    let flags = Overrides { set: vec!["device.kind=opencl".to_owned()], ..Overrides::default() };
+    let gpu = parse_with(text, &flags).expect("is right");
+    assert_eq!(gpu.device.stream, None);
+    assert_eq!(gpu.comm.signal, Some(Signal::Memop));
+}
+
+#[test]
+fn an_absent_file_is_a_matter_of_usage() {
+    let error = RunConfig::load("absent/f.toml".as_ref(), &Overrides::default(), &NAMES);
+    let error = error.expect_err("is absent");
+    assert!(matches!(error, AppError::ConfigUnreadable { .. }), "{error:?}");
+    assert_eq!(error.exit_status(), 2);
+    assert!(error.to_string().contains("absent/f.toml"), "{error}");
+    assert!(error.hint().expect("has a remedy").contains("streamhalo run"));
+}

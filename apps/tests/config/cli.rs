@@ -1,0 +1,152 @@
+//! The command line, through the program itself where its exit status matters.
+
+use std::process::{Command as Process, Output};
+
+use clap::{CommandFactory, Parser};
+use streamhalo_apps::cli::{Bench, BenchHaloArgs, Cli, Command};
+
+fn streamhalo(arguments: &[&str]) -> Output {
+    Process::new(env!("CARGO_BIN_EXE_streamhalo")).args(arguments).output().expect("the program starts")
+}
+
+fn parse(arguments: &[&str]) -> Command {
+    let arguments = std::iter::once("streamhalo").chain(arguments.iter().copied());
+    match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli.command,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn bench_halo(arguments: &[&str]) -> BenchHaloArgs {
+    match parse(&[["bench", "halo"].as_slice(), arguments].concat()) {
+        Command::Bench(args) => match args.what {
+            Bench::Halo(args) => args,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_definition_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn every_help_fits_a_screen_and_shows_an_example() {
+    for command in [
+        vec![],
+        vec!["run"],
+        vec!["launch"],
+        vec!["explain"],
+        vec!["info"],
+        vec!["bench"],
+        vec!["bench", "halo"],
+        vec!["report"],
+    ] {
+        let output = streamhalo(&[command.as_slice(), &["--help"]].concat());
+        let help = String::from_utf8(output.stdout).expect("is text");
+        assert!(output.status.success(), "{command:?}");
+        let lines = help.lines().count();
+        assert!(lines <= 24, "{command:?} has {lines} lines:\n{help}");
+        for line in help.lines() {
+            assert!(line.chars().count() <= 100, "{command:?}: {line}");
+        }
+        let example = help.contains("Example:\n  streamhalo ");
+        assert!(example || command == ["info"], "{command:?}:\n{help}");
+    }
+}
+
+#[test]
+fn run_takes_the_flags_of_the_design() {
+    let arguments = "run c.toml --set a.b=1 --ranks 1,2 --set c.d=2 --backend x,y --fabric shm \
+                     --out dir --quiet";
+    let arguments: Vec<_> = arguments.split_whitespace().collect();
+    let Command::Run(args) = parse(&arguments) else { panic!("is run") };
+    let flags = args.overrides();
+    assert_eq!(flags.set, ["a.b=1", "c.d=2"]);
+    assert_eq!(flags.ranks.as_deref(), Some("1,2"));
+    assert_eq!(flags.backend.as_deref(), Some("x,y"));
+    assert_eq!(flags.fabric.as_deref(), Some("shm"));
+    assert_eq!(flags.out.as_deref(), Some("dir"));
+    assert!(args.quiet);
+    assert_eq!(args.config.config.to_str(), Some("c.toml"));
+}
+
+#[test]
+fn launch_passes_on_what_follows_the_program() {
+    for arguments in [
+        ["launch", "-n", "4", "./solve", "--help", "-n", "8", "--", "x"],
+        ["launch", "-n4", "./solve", "--help", "-n", "8", "--", "x", ""],
+    ] {
+        let arguments: Vec<_> = arguments.into_iter().filter(|a| !a.is_empty()).collect();
+        let Command::Launch(args) = parse(&arguments) else { panic!("is launch") };
+        assert_eq!(args.processes.get(), 4);
+        let (program, rest) = args.program();
+        assert_eq!(program, "./solve");
+        assert_eq!(rest, ["--help", "-n", "8", "--", "x"]);
+    }
+    for wrong in [["launch", "-n", "0", "./solve"].as_slice(), &["launch", "-n", "2"], &["launch", "./solve"]]
+    {
+        assert_eq!(streamhalo(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn bench_halo_has_the_defaults_of_the_design() {
+    let args = bench_halo(&[]);
+    assert_eq!(args.ranks(), Some(2));
+    assert_eq!(args.cells.len(), 3);
+    assert_eq!(args.width.get(), 1);
+    assert!(args.all_backends() && !args.alternating && !args.prints_json());
+    let args = bench_halo(&[
+        "--layout",
+        "2,2",
+        "--cells=8,16",
+        "--element",
+        "u8",
+        "--pattern",
+        "faces",
+        "--alternating",
+        "--backend",
+        "st-send,notified",
+        "--json",
+        "-",
+        "--seconds",
+        "0.25",
+    ]);
+    assert!(args.check().is_ok());
+    assert_eq!(args.ranks(), Some(4));
+    assert_eq!(args.backend, ["st-send", "notified"]);
+    assert!(args.prints_json() && args.alternating);
+}
+
+#[test]
+fn flags_of_bench_halo_that_do_not_fit_each_other() {
+    let error = bench_halo(&["--layout", "2,1"]).check().expect_err("2 axes, 3 axes");
+    assert_eq!(
+        error.to_string(),
+        "--layout: has 2 axes where --cells has 3; give one number per axis to both"
+    );
+    assert_eq!(error.exit_status(), 2);
+    let error = bench_halo(&["--backend", "all,st-send"]).check();
+    assert!(error.expect_err("all and one").to_string().starts_with("--backend: "));
+}
+
+#[test]
+fn usage_errors_exit_with_2_and_name_the_flag() {
+    for (arguments, part) in [
+        (["bench", "halo", "--seconds", "0"].as_slice(), "--seconds"),
+        (&["bench", "halo", "--layout", "2,0,1"], "--layout"),
+        (&["bench", "halo", "--element", "f16"], "[possible values: u8, i32, i64, f32, f64]"),
+        (&["bench", "halo", "--json", "file"], "--json"),
+        (&["reprot", "x"], "'report'"),
+        (&["run"], "<CONFIG.toml>"),
+        (&[], "Usage:"),
+    ] {
+        let output = streamhalo(arguments);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.contains(part), "{arguments:?}: {text}");
+    }
+}

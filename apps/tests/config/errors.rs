@@ -1,0 +1,128 @@
+//! The form of an error, names that nobody knows, and text that is not TOML.
+
+use super::{check, parse, printed};
+
+/// The whole text of some errors: the form is a promise to editors and to people.
+#[test]
+fn errors_show_their_line() {
+    for (text, wanted) in [
+        (
+            "[run]\n# how often\ntrails = 5\n",
+            "f.toml:3:1: unknown key `trails` in [run]\n  |\n3 | trails = 5\n  | ^^^^^^\n  \
+             = expected `ranks`, `layout`, `trials`, `warmup`, `verify`, `exchange_every` or \
+             `pin`\nhint: did you mean `trials`?",
+        ),
+        (
+            "[comm]\n  backend = [\"standard\", \"st-sned\"]\n",
+            "f.toml:2:26: `comm.backend` entry 2 is the string \"st-sned\"\n  |\n\
+             2 |   backend = [\"standard\", \"st-sned\"]\n  |                          ^^^^^^^^^\n  \
+             = expected `standard`, `st-send`, `st-rsend`, `active-rma` or `notified`\n\
+             hint: did you mean `st-send`?",
+        ),
+        (
+            "\n\n\n\n\n\n\n\n\n[run]\nranks = [1, 4]\nlayout = [[1, 1], [2, 1]]",
+            "f.toml:12:19: `run.layout` entry 2, [2, 1], is for 2 ranks; that entry of \
+             `run.ranks` is 4\n   |\n12 | layout = [[1, 1], [2, 1]]\n   |                   ^^^^^^\n   \
+             = expected a list of 2 integers, at least 1 each, whose product is 4",
+        ),
+        (
+            "[grid]\ncells = [1024, 1024\n",
+            "f.toml:2:20: not TOML: unclosed array, expected `]`\n  |\n2 | cells = [1024, 1024\n  \
+             |                    ^",
+        ),
+    ] {
+        let error = parse(text).expect_err(text);
+        assert_eq!(printed(&error), wanted, "\n{}", printed(&error));
+    }
+}
+
+#[test]
+fn unknown_names() {
+    check(&[
+        (
+            "app.pattern = 'random:1'\n[comms]\nfabric = 'shm'",
+            (2, 2),
+            "unknown section `comms`",
+            "`app`, `grid`, `run`, `comm`, `device` or `output`",
+            Some("did you mean `comm`?"),
+        ),
+        ("ranks = 2", (1, 1), "unknown section `ranks`", "`run`", Some("`ranks` belongs to [run]")),
+        (
+            "[grid]\nranks = 2",
+            (2, 1),
+            "unknown key `ranks` in [grid]",
+            "expected `cells`, `periodic` or `halo`",
+            Some("`ranks` belongs to [run]"),
+        ),
+        (
+            "[app]\nname = 'live'",
+            (2, 8),
+            "`app.name` is the string \"live\"",
+            "expected `life` or `faces`",
+            Some("did you mean `life`?"),
+        ),
+        (
+            "[app]\nname = 'faces'\npattern = 'random:1'",
+            (3, 1),
+            "unknown key `pattern` in [app]",
+            "expected `name` or `steps`",
+            None,
+        ),
+        (
+            "comm.fabric = 'smh'",
+            (1, 15),
+            "`comm.fabric` is the string \"smh\"",
+            "`shm+mpi`",
+            Some("did you mean `shm`?"),
+        ),
+        (
+            "comm.backend = 'nccl'",
+            (1, 16),
+            "`comm.backend` is the string \"nccl\"",
+            "expected `standard`",
+            None,
+        ),
+        (
+            "comm.signal = 'kernal'",
+            (1, 15),
+            "`comm.signal` is the string \"kernal\"",
+            "expected `kernel` or `memop`",
+            Some("did you mean `kernel`?"),
+        ),
+        (
+            "device.kind = 'gpu'",
+            (1, 15),
+            "`device.kind` is the string \"gpu\"",
+            "expected `host`, `opencl`, `cuda` or `hip`",
+            None,
+        ),
+        (
+            "device.stream = 'inlined'",
+            (1, 17),
+            "`device.stream` is the string \"inlined\"",
+            "expected `inline` or `threaded`",
+            Some("did you mean `inline`?"),
+        ),
+        (
+            "run.layout = 'atuo'",
+            (1, 14),
+            "`run.layout` is the string \"atuo\"",
+            "`\"auto\"`, or a list",
+            Some("did you mean `auto`?"),
+        ),
+    ]);
+}
+
+#[test]
+fn text_that_is_not_toml() {
+    for (text, place) in [
+        ("[run]\nranks == 2", "f.toml:2:8: not TOML: "),
+        ("[run]\nranks = 1\nranks = 2", "f.toml:3:1: not TOML: duplicate key"),
+        ("[run]\n[run]", "f.toml:2:2: not TOML: duplicate key"),
+        ("x = 'µ\n", "f.toml:1:7: not TOML: invalid literal string"),
+        ("run.trials = 99999999999999999999", "f.toml:1:14: 99999999999999999999 does not fit"),
+    ] {
+        let error = parse(text).expect_err(text);
+        assert!(printed(&error).starts_with(place), "{text}\n{error}");
+    }
+}

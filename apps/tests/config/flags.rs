@@ -1,0 +1,158 @@
+//! Flags laid over a file: they win, and their errors name them.
+
+use streamhalo_apps::config::{Overrides, Place, RunConfig};
+
+use super::{parse_with, printed};
+
+fn set(values: &[&str]) -> Overrides {
+    Overrides { set: values.iter().map(|value| (*value).to_owned()).collect(), ..Overrides::default() }
+}
+
+fn with_set(text: &str, values: &[&str]) -> RunConfig {
+    parse_with(text, &set(values)).unwrap_or_else(|error| panic!("{}", printed(&error)))
+}
+
+#[test]
+fn set_takes_toml_and_bare_words() {
+    let config = with_set(
+        "[run]\ntrials = 5\n",
+        &[
+            "run.trials=3",
+            "run.ranks = [1, 2]",
+            "run.layout=[[1,1],[2,1]]",
+            "run.layout=auto",
+            "comm.backend=st-send",
+            "comm.fabric=\"shm\"",
+            "comm.timeout_s=0.5",
+            "output.dir=results/2026-11-21 a=b",
+            "grid.periodic=false",
+        ],
+    );
+    assert_eq!(config.run.trials, 3);
+    assert_eq!(config.run.ranks, [1, 2]);
+    assert_eq!(config.comm.backend, ["st-send"]);
+    assert_eq!(config.comm.fabric, "shm");
+    assert_eq!(config.output.dir.to_str(), Some("results/2026-11-21 a=b"));
+    assert_eq!(config.grid.periodic, [false, false]);
+}
+
+#[test]
+fn flags_win_over_set_and_set_over_the_file() {
+    let mut flags = set(&["run.ranks=2", "comm.fabric=mpi", "run.trials=2", "run.trials=4"]);
+    flags.ranks = Some("1, 8".to_owned());
+    flags.backend = Some("notified,standard".to_owned());
+    flags.fabric = Some("shm".to_owned());
+    flags.out = Some("elsewhere".to_owned());
+    let text = "[run]\nranks = 3\ntrials = 9\n[output]\ndir = 'here'";
+    let config = parse_with(text, &flags).expect("is right");
+    assert_eq!(config.run.ranks, [1, 8]);
+    assert_eq!(config.run.trials, 4);
+    assert_eq!(config.comm.backend, ["notified", "standard"]);
+    assert_eq!(config.comm.fabric, "shm");
+    assert_eq!(config.output.dir.to_str(), Some("elsewhere"));
+}
+
+#[test]
+fn a_mistake_in_the_file_stays_one_of_the_file() {
+    let error = parse_with("run = 3", &set(&["run.trials=1"])).expect_err("is no section");
+    assert!(matches!(error.place, Place::Line(_)), "{error}");
+}
+
+#[test]
+fn errors_name_the_flag() {
+    let backends = "expected `standard`, `st-send`, `st-rsend`, `active-rma` or `notified`";
+    for (flags, wanted) in [
+        (
+            set(&["run.trails=5"]),
+            "--set run.trails=5: unknown key `trails` in [run]\n  = expected `ranks`, `layout`, \
+             `trials`, `warmup`, `verify`, `exchange_every` or `pin`\n\
+             hint: did you mean `trials`?"
+                .to_owned(),
+        ),
+        (
+            set(&["rnu.trials=5"]),
+            "--set rnu.trials=5: unknown section `rnu`\n  = expected `app`, `grid`, `run`, \
+             `comm`, `device` or `output`\nhint: did you mean `run`?"
+                .to_owned(),
+        ),
+        (
+            set(&["trials=5"]),
+            "--set trials=5: `trials` names no section\n  = expected `section.key=value`, as in \
+             `--set run.trials=3`\nhint: `trials` belongs to [run]"
+                .to_owned(),
+        ),
+        (
+            set(&["run.trials"]),
+            "--set run.trials: there is no `=`\n  = expected `section.key=value`, as in \
+             `--set run.trials=3`"
+                .to_owned(),
+        ),
+        (
+            set(&["run.trials=five"]),
+            "--set run.trials=five: `run.trials` is the string \"five\"\n  \
+             = expected an integer of at least 1"
+                .to_owned(),
+        ),
+        (
+            Overrides { ranks: Some("1,two".to_owned()), ..Overrides::default() },
+            "--ranks 1,two: `run.ranks` entry 2 is the string \"two\"\n  \
+             = expected an integer of at least 1"
+                .to_owned(),
+        ),
+        (
+            Overrides { ranks: Some("1,,2".to_owned()), ..Overrides::default() },
+            "--ranks 1,,2: `run.ranks` entry 2 is the string \"\"\n  \
+             = expected an integer of at least 1"
+                .to_owned(),
+        ),
+        (
+            Overrides { backend: Some("standard,st-ssend".to_owned()), ..Overrides::default() },
+            format!(
+                "--backend standard,st-ssend: `comm.backend` entry 2 is the string \
+                 \"st-ssend\"\n  = {backends}\nhint: did you mean `st-send`?"
+            ),
+        ),
+        (
+            Overrides {
+                backend: Some("cray-mpich".to_owned()),
+                fabric: Some("shm+mpi".to_owned()),
+                ..Overrides::default()
+            },
+            format!(
+                "--backend cray-mpich: `cray-mpich` is a name of `standard` on the fabric \
+                 `mpi`; here it is `shm+mpi`\n  = {backends}\n\
+                 hint: write `standard`, or choose the fabric `mpi`"
+            ),
+        ),
+        (
+            Overrides { fabric: Some("locale".to_owned()), ..Overrides::default() },
+            "--fabric locale: `comm.fabric` is the string \"locale\"\n  = expected `local`, \
+             `shm`, `mpi`, `ofi`, `shm+mpi` or `shm+ofi`\nhint: did you mean `local`?"
+                .to_owned(),
+        ),
+    ] {
+        let error = parse_with("", &flags).expect_err(&wanted);
+        assert_eq!(printed(&error), wanted, "\n{}", printed(&error));
+    }
+}
+
+#[test]
+fn broken_toml_after_set_is_not_taken_for_a_word() {
+    for value in ["run.ranks=[1,2", "run.ranks=", "output.dir='x", "app={name"] {
+        let error = parse_with("", &set(&[value])).expect_err(value);
+        assert!(printed(&error).starts_with(&format!("--set {value}: ")), "{error}");
+    }
+}
+
+#[test]
+fn ranks_that_no_longer_fit_the_layout_point_at_it() {
+    let text = "[run]\nranks = [1, 2]\nlayout = [[1, 1], [2, 1]]\n";
+    let flags = Overrides { ranks: Some("4".to_owned()), ..Overrides::default() };
+    let error = parse_with(text, &flags).expect_err("layouts are for others");
+    assert!(
+        printed(&error)
+            .starts_with("f.toml:3:10: `run.layout` has 2 layouts for 1 entry of `run.ranks`, [4]"),
+        "{error}"
+    );
+    assert!(error.hint.expect("has a remedy").contains("--set run.layout=auto"));
+}

@@ -1,0 +1,169 @@
+//! Values of a wrong type, out of range, or that do not fit each other.
+
+use super::{check, parse, printed};
+
+#[test]
+fn wrong_types_and_ranges() {
+    let least = "expected an integer of at least 1";
+    check(&[
+        ("run = 3", (1, 7), "`run` is the integer 3", "`[run]` on a line", None),
+        ("run.trials = 'five'", (1, 14), "`run.trials` is the string \"five\"", least, None),
+        ("run.trials = 0", (1, 14), "`run.trials` is the integer 0", least, None),
+        ("run.trials = 2.5", (1, 14), "`run.trials` is the float 2.5", least, None),
+        ("run.warmup = 4294967296", (1, 14), "`run.warmup` is the integer 4294967296", "at least 0", None),
+        ("run.verify = 1", (1, 14), "`run.verify` is the integer 1", "`true` or `false`", None),
+        ("run.ranks = 0", (1, 13), "`run.ranks` is the integer 0", least, None),
+        ("run.ranks = [1, 0]", (1, 17), "`run.ranks` entry 2 is the integer 0", least, None),
+        ("run.ranks = []", (1, 13), "`run.ranks` is an empty list", "a list of such", None),
+        ("run.ranks = [2, 2]", (1, 13), "`run.ranks` names 2 twice", "each rank count once", None),
+        ("run.exchange_every = 0", (1, 22), "`run.exchange_every` is the integer 0", least, None),
+        ("comm.backend = []", (1, 16), "`comm.backend` is an empty list", "a list of such", None),
+        ("comm.backend = [1]", (1, 17), "`comm.backend` entry 1 is the integer 1", "`notified`", None),
+        ("comm.timeout_s = -1", (1, 18), "`comm.timeout_s` is the integer -1", "seconds", None),
+        ("comm.timeout_s = nan", (1, 18), "`comm.timeout_s` is the float NaN", "seconds", None),
+        ("comm.timeout_s = 1e300", (1, 18), "`comm.timeout_s` is the float 1e300", "", None),
+        ("device.threads = 0", (1, 18), "`device.threads` is the integer 0", least, None),
+        ("output.dir = ''", (1, 14), "`output.dir` is the string \"\"", "path of a folder", None),
+        ("output.dir = 1979-05-27", (1, 14), "`output.dir` is a date", "path of a folder", None),
+        ("grid.cells = [8, -8]", (1, 18), "`grid.cells` entry 2 is the integer -8", least, None),
+        ("grid.halo = 0", (1, 13), "`grid.halo` is the integer 0", least, None),
+        (
+            "app.pattern = 'random:1'\napp.steps = -1",
+            (2, 13),
+            "`app.steps` is the integer -1",
+            "at least 0",
+            None,
+        ),
+    ]);
+}
+
+#[test]
+fn values_that_do_not_fit_each_other() {
+    let per_axis = "one value for all axes, or a list with one for each axis";
+    check(&[
+        (
+            "grid.cells = [4294967296, 4294967296, 4294967296]",
+            (1, 14),
+            "the product of `grid.cells` does not fit into 64 bits",
+            "",
+            None,
+        ),
+        ("grid.halo = [1]", (1, 13), "`grid.halo` has 1 entry, `grid.cells` has 2", per_axis, None),
+        (
+            "grid.periodic = [true, true, true]",
+            (1, 17),
+            "`grid.periodic` has 3 entries, `grid.cells` has 2",
+            per_axis,
+            None,
+        ),
+        (
+            "grid.cells = [8, 8, 8]",
+            (1, 14),
+            "`life` lives on 2 axes, `grid.cells` has 3",
+            "`[rows, columns]`",
+            None,
+        ),
+        (
+            "run.exchange_every = 2",
+            (1, 22),
+            "`run.exchange_every` is 2, but `grid.halo` is 1 wide",
+            "at least `run.exchange_every` cells",
+            Some("set `grid.halo` to 2, or `run.exchange_every` to 1"),
+        ),
+        (
+            "run.exchange_every = 4\ngrid.halo = [4, 2]",
+            (1, 22),
+            "`run.exchange_every` is 4, but `grid.halo` is 2 wide",
+            "a halo of at least `run.exchange_every` cells: each step uses up one layer",
+            Some("set `grid.halo` to 4, or `run.exchange_every` to 2"),
+        ),
+        (
+            "run.layout = [[1, 1]]",
+            (1, 14),
+            "`run.layout` has 1 layout for 3 entries of `run.ranks`, [1, 2, 4]",
+            "one layout for each entry",
+            Some("`--set run.layout=auto` lets the program choose"),
+        ),
+        (
+            "run.ranks = 2\nrun.layout = [[2, 1, 1]]",
+            (2, 15),
+            "`run.layout` entry 1, [2, 1, 1], has 3 axes for the 2 of the grid",
+            "a list of 2 integers",
+            None,
+        ),
+        (
+            "run.ranks = 2\nrun.layout = [2]",
+            (2, 15),
+            "`run.layout` entry 1 is the integer 2",
+            "a list of 2 integers",
+            None,
+        ),
+        (
+            "run.ranks = 2\nrun.layout = [[2, 0]]",
+            (2, 19),
+            "an axis of `run.layout` entry 1 is the integer 0",
+            "at least 1 each",
+            None,
+        ),
+        (
+            "comm.backend = ['st-send', 'standard', 'st-send']",
+            (1, 40),
+            "`comm.backend` names `st-send` twice",
+            "each backend once",
+            None,
+        ),
+        (
+            "comm.fabric = 'mpi'\ncomm.backend = ['standard', 'cray-mpich']",
+            (2, 29),
+            "`comm.backend` names `standard` twice",
+            "each backend once",
+            Some("`cray-mpich` is `standard` too"),
+        ),
+        (
+            "comm.backend = 'cray-mpich'",
+            (1, 16),
+            "`cray-mpich` is a name of `standard` on the fabric `mpi`; here it is `local`",
+            "expected `standard`",
+            Some("write `standard`, or choose the fabric `mpi`"),
+        ),
+    ]);
+}
+
+#[test]
+fn patterns_and_origins() {
+    let pattern = "the path of an RLE file, `glider-field` or `random:SEED`";
+    let within = "expected `[y, x]` within the 2048 by 2048 cells, counted from 0";
+    check(&[
+        ("app.pattern = 'absent.rle'", (1, 15), "`app.pattern`: there is no file absent.rle", pattern, None),
+        (
+            "app.pattern = 'glider_feld'",
+            (1, 15),
+            "`app.pattern`: there is no file glider_feld",
+            pattern,
+            Some("did you mean `glider-field`?"),
+        ),
+        (
+            "app.pattern = 'random:x'",
+            (1, 15),
+            "`x` is not a seed for `app.pattern`",
+            "as in `random:42`",
+            None,
+        ),
+        ("app.pattern = 7", (1, 15), "`app.pattern` is the integer 7", pattern, None),
+        (
+            "app.pattern = 'random:1'\napp.origin = [1, 2048]",
+            (2, 14),
+            "`app.origin` is [1, 2048]",
+            within,
+            None,
+        ),
+        ("app.pattern = 'random:1'\napp.origin = [1, -1]", (2, 14), "`app.origin` is a list", within, None),
+        ("app.pattern = 'random:1'\napp.origin = 5", (2, 14), "`app.origin` is the integer 5", within, None),
+    ]);
+    // A default that does not fit has no line.
+    let error = parse("app.name = 'life'").expect_err("there is no such file here");
+    assert!(
+        printed(&error).starts_with("f.toml: `app.pattern`: there is no file patterns/acorn.rle"),
+        "{error}"
+    );
+}

@@ -1,0 +1,334 @@
+//! Matching: every rank says what it sends and receives, all check it all, and each gets the
+//! memory of its peers.
+
+use super::{Direct, ExchangeSpec, MessageSpec};
+use crate::element::ElementType;
+use crate::error::{Error, Result};
+use crate::fabric::{Place, Region, Role, Word};
+use crate::world::World;
+use serde::{Deserialize, Serialize};
+
+/// A cache line. Words that different ranks write lie on different lines.
+const LINE: usize = 64;
+/// Payloads up to this travel on the lines of their own completion word.
+pub(super) const INLINE_BYTES: usize = 224;
+/// Where such a payload begins.
+const INLINE_OFFSET: usize = 32;
+
+/// A matched exchange from this rank's side.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) sends: Vec<PlannedSend>,
+    pub(super) recvs: Vec<PlannedRecv>,
+    /// Counts the arrivals of a phase, from all sources.
+    pub(super) counts: [Word; 2],
+}
+
+#[derive(Debug)]
+pub(super) struct PlannedSend {
+    pub(super) peer: usize,
+    pub(super) tag: u32,
+    pub(super) bytes: usize,
+    pub(super) direct: bool,
+    pub(super) reason: &'static str,
+    /// The peer sends nothing to this rank in the exchange.
+    pub(super) one_way: bool,
+    /// The peer says here that it is ready.
+    pub(super) clear: Word,
+    /// The peer's receive buffers.
+    pub(super) slots: [Place; 2],
+    /// Say that the payload is there.
+    pub(super) arrivals: [Word; 2],
+    /// The peer's counts of arrivals.
+    pub(super) counts: [Word; 2],
+    /// The peer's arrays, by phase, where it lets senders write them.
+    pub(super) ghosts: [Vec<Region>; 2],
+}
+
+#[derive(Debug)]
+pub(super) struct PlannedRecv {
+    pub(super) peer: usize,
+    pub(super) tag: u32,
+    pub(super) bytes: usize,
+    pub(super) direct: bool,
+    pub(super) one_way: bool,
+    /// This rank says here that it is ready.
+    pub(super) clear: Word,
+    pub(super) slots: [Place; 2],
+    pub(super) arrivals: [Word; 2],
+}
+
+/// What the words of an exchange mean, and when it may write ghosts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rules {
+    pub(super) clear: Role,
+    pub(super) arrival: Role,
+    /// What a receiver must allow for its ghosts to be written directly; `None`: never done.
+    pub(super) direct: Option<Direct>,
+}
+
+/// Above this a single pass into the ghosts beats packing; measured, see docs/design.
+const DIRECT_BYTES: usize = 200;
+/// Runs shorter than a cache line are packed up to this size.
+const SHORT_RUNS_BYTES: usize = 64 * 1024;
+
+impl Rules {
+    /// Whether a message goes straight into the ghosts, and why. Both sides decide alike.
+    fn path(self, message: &Told) -> (bool, &'static str) {
+        match self.direct {
+            None => (false, "two-sided messages are packed"),
+            Some(needed) if message.direct < needed => (
+                false,
+                if message.direct == Direct::Never {
+                    "it is reduced on arrival"
+                } else {
+                    "the field has one generation, so a ready send needs a buffer"
+                },
+            ),
+            Some(_) if message.bytes <= DIRECT_BYTES => (false, "small enough to travel with its signal"),
+            Some(_) if message.run_bytes < LINE && message.bytes <= SHORT_RUNS_BYTES => {
+                (false, "runs are shorter than a cache line")
+            }
+            Some(_) => (true, "one pass over the data"),
+        }
+    }
+}
+
+/// What a rank tells the others of one message.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Told {
+    peer: usize,
+    tag: u32,
+    elements: Vec<(ElementType, usize)>,
+    bytes: usize,
+    run_bytes: usize,
+    direct: Direct,
+    /// In the teller's inbox: a send's word for the receiver's readiness, a receive's first buffer.
+    offset: usize,
+    ghosts: Vec<[(u64, usize); 2]>,
+}
+
+/// What a rank tells the others.
+#[derive(Debug, Serialize, Deserialize)]
+struct Announcement {
+    sends: Vec<Told>,
+    recvs: Vec<Told>,
+    inbox_key: u64,
+    inbox_bytes: usize,
+    last_epoch: u32,
+}
+
+/// A receive buffer: the completion word, then the payload.
+fn slot_bytes(bytes: usize) -> usize {
+    if bytes <= INLINE_BYTES {
+        (INLINE_OFFSET + bytes).next_multiple_of(LINE)
+    } else {
+        LINE + bytes.next_multiple_of(LINE)
+    }
+}
+
+fn payload_offset(bytes: usize) -> usize {
+    if bytes <= INLINE_BYTES { INLINE_OFFSET } else { LINE }
+}
+
+fn tell(message: &MessageSpec, offset: usize) -> Told {
+    Told {
+        peer: message.peer,
+        tag: message.tag,
+        elements: message.elements.clone(),
+        bytes: message.bytes,
+        run_bytes: message.run_bytes,
+        direct: message.direct,
+        offset,
+        ghosts: message
+            .ghosts
+            .iter()
+            .map(|field| [0, 1].map(|phase| (field[phase].key(), field[phase].bytes())))
+            .collect(),
+    }
+}
+
+/// Matches an exchange. Collective.
+pub(super) fn match_all(world: &World, spec: &ExchangeSpec, rules: Rules) -> Result<Plan> {
+    // The inbox: counts, then a line for each send's receiver, then the receive buffers.
+    let counts_bytes = 2 * LINE;
+    let mut next = counts_bytes;
+    let mut take = |bytes: usize| {
+        let offset = next;
+        next += bytes;
+        offset
+    };
+    let sends: Vec<Told> = spec.sends.iter().map(|message| tell(message, take(LINE))).collect();
+    let recvs: Vec<Told> =
+        spec.recvs.iter().map(|message| tell(message, take(2 * slot_bytes(message.bytes)))).collect();
+    let inbox = world.fabric().allocate(next);
+    let own = inbox.as_ref().map(|inbox| Announcement {
+        sends,
+        recvs,
+        inbox_key: inbox.key(),
+        inbox_bytes: inbox.bytes(),
+        last_epoch: spec.last_epoch,
+    });
+    let all = world.agree("match_exchange", own)?;
+    check_all(&all)?;
+    let planned = inbox.and_then(|inbox| plan(world, spec, rules, &all, &inbox));
+    // A rank that could not map a peer's memory fails on all; and no rank starts before all can
+    // receive.
+    world.agree("match_exchange", planned.as_ref().map(|_| ()))?;
+    planned
+}
+
+/// The same verdict on every rank, since every rank sees the same announcements.
+fn check_all(all: &[Announcement]) -> Result<()> {
+    for (rank, told) in all.iter().enumerate() {
+        let bad = |reason: String| Error::BadExchange { rank, reason };
+        if told.last_epoch != all[0].last_epoch {
+            return Err(bad(format!(
+                "it starts after epoch {}, rank 0 after {}",
+                told.last_epoch, all[0].last_epoch
+            )));
+        }
+        for (messages, way) in [(&told.sends, "sends to"), (&told.recvs, "receives from")] {
+            for (index, message) in messages.iter().enumerate() {
+                let Told { peer, tag, bytes, .. } = message;
+                if *peer >= all.len() {
+                    return Err(bad(format!("it {way} rank {peer}, but the world has {} ranks", all.len())));
+                }
+                if messages[..index].iter().any(|other| (other.peer, other.tag) == (*peer, *tag)) {
+                    return Err(bad(format!(
+                        "it {way} rank {peer} twice with tag {tag}; give each message its own tag"
+                    )));
+                }
+                let needed: usize =
+                    message.elements.iter().map(|(element, count)| element.bytes() * count).sum();
+                if *bytes == 0 || *bytes < needed {
+                    return Err(bad(format!(
+                        "its message with tag {tag} that {way} rank {peer} has {bytes} bytes for {needed} bytes of elements"
+                    )));
+                }
+            }
+        }
+    }
+    for (sender, told) in all.iter().enumerate() {
+        for send in &told.sends {
+            let receiver = send.peer;
+            let recv = find(&all[receiver].recvs, sender, send.tag);
+            let mismatch = |expected: String| Error::Mismatch {
+                sender,
+                receiver,
+                tag: send.tag,
+                sent: describe(send),
+                expected,
+            };
+            match recv {
+                None => return Err(mismatch("has no receive for it".into())),
+                Some(recv) if recv.elements != send.elements || recv.bytes != send.bytes => {
+                    return Err(mismatch(format!("expects {}", describe(recv))));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    for (receiver, told) in all.iter().enumerate() {
+        for recv in &told.recvs {
+            if find(&all[recv.peer].sends, receiver, recv.tag).is_none() {
+                return Err(Error::Mismatch {
+                    sender: recv.peer,
+                    receiver,
+                    tag: recv.tag,
+                    sent: "nothing".into(),
+                    expected: format!("expects {}", describe(recv)),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn find(messages: &[Told], peer: usize, tag: u32) -> Option<&Told> {
+    messages.iter().find(|message| (message.peer, message.tag) == (peer, tag))
+}
+
+fn describe(message: &Told) -> String {
+    let elements: Vec<String> =
+        message.elements.iter().map(|(element, count)| format!("{count} {element}")).collect();
+    format!("{} bytes ({})", message.bytes, elements.join(" + "))
+}
+
+fn plan(
+    world: &World,
+    spec: &ExchangeSpec,
+    rules: Rules,
+    all: &[Announcement],
+    inbox: &Region,
+) -> Result<Plan> {
+    let own = world.rank();
+    let sends_to = |rank: usize, peer: usize| all[rank].sends.iter().any(|message| message.peer == peer);
+    let map_inbox = |peer: usize| world.fabric().map(peer, all[peer].inbox_key, all[peer].inbox_bytes);
+    let counts = |region: &Region, from: usize, to: usize| -> Result<[Word; 2]> {
+        Ok([region.word(0, Role::Notification, from, to)?, region.word(LINE, Role::Notification, from, to)?])
+    };
+    let arrivals = |region: &Region, message: &Told, from: usize, to: usize| -> Result<[Word; 2]> {
+        let second = message.offset + slot_bytes(message.bytes);
+        Ok([
+            region.word(message.offset, rules.arrival, from, to)?,
+            region.word(second, rules.arrival, from, to)?,
+        ])
+    };
+    let slots = |region: &Region, message: &Told| -> Result<[Place; 2]> {
+        let first = message.offset + payload_offset(message.bytes);
+        let what = "a receive buffer";
+        Ok([
+            region.place(first, message.bytes, what)?,
+            region.place(first + slot_bytes(message.bytes), message.bytes, what)?,
+        ])
+    };
+    let sends = all[own].sends.iter().map(|send| {
+        let peer = send.peer;
+        let recv = find(&all[peer].recvs, own, send.tag).expect("checked to be there");
+        let region = map_inbox(peer)?;
+        let (direct, reason) = rules.path(recv);
+        let mapped = |phase: usize| -> Result<Vec<Region>> {
+            if !direct {
+                return Ok(Vec::new());
+            }
+            recv.ghosts.iter().map(|field| world.fabric().map(peer, field[phase].0, field[phase].1)).collect()
+        };
+        Ok(PlannedSend {
+            peer,
+            tag: send.tag,
+            bytes: send.bytes,
+            direct,
+            reason,
+            one_way: !sends_to(peer, own),
+            clear: inbox.word(send.offset, rules.clear, peer, own)?,
+            slots: slots(&region, recv)?,
+            arrivals: arrivals(&region, recv, own, peer)?,
+            counts: counts(&region, own, peer)?,
+            ghosts: [mapped(0)?, mapped(1)?],
+        })
+    });
+    let sends = sends.collect::<Result<Vec<_>>>()?;
+    let recvs = all[own].recvs.iter().map(|recv| {
+        let peer = recv.peer;
+        let send = find(&all[peer].sends, own, recv.tag).expect("checked to be there");
+        Ok(PlannedRecv {
+            peer,
+            tag: recv.tag,
+            bytes: recv.bytes,
+            direct: rules.path(recv).0,
+            one_way: !sends_to(own, peer),
+            clear: map_inbox(peer)?.word(send.offset, rules.clear, own, peer)?,
+            slots: slots(inbox, recv)?,
+            arrivals: arrivals(inbox, recv, peer, own)?,
+        })
+    });
+    let recvs = recvs.collect::<Result<Vec<_>>>()?;
+    // Words start at the epoch before the first, as after a wait.
+    if spec.last_epoch != 0 {
+        for word in sends.iter().map(|send| &send.clear).chain(recvs.iter().flat_map(|recv| &recv.arrivals)) {
+            word.cell().store(spec.last_epoch);
+        }
+    }
+    Ok(Plan { sends, recvs, counts: counts(inbox, own, own)? })
+}

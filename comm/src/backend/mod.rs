@@ -1,0 +1,177 @@
+//! Backends: ways to carry out a matched, persistent neighbourhood exchange.
+//!
+//! A backend is one file and one row of [`BACKENDS`]. [`match_exchange`] makes an [`Exchange`] out of
+//! what every rank wants to send and to receive.
+
+mod active_rma;
+mod matching;
+mod notified;
+mod protocol;
+mod st_rsend;
+mod st_send;
+mod standard;
+
+use crate::device::{MoveTable, Stream};
+use crate::element::ElementType;
+use crate::error::{Error, Result};
+use crate::fabric::{Executor, Place, Region};
+use crate::world::World;
+use std::fmt;
+use std::sync::Arc;
+
+/// Whether, and when, a sender may write straight into the ghosts of a receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub enum Direct {
+    /// Never: the message is packed, for instance because it is reduced on arrival.
+    Never,
+    /// Once the receiver has said so for the epoch.
+    WhenClear,
+    /// At any time between the receiver's last two messages to the sender: the ghosts alternate
+    /// between two generations, of which the sender writes the one that is not in use.
+    Alternating,
+}
+
+/// One message of an exchange, as one side describes it.
+#[derive(Debug, Clone)]
+pub struct MessageSpec {
+    /// The other rank.
+    pub peer: usize,
+    /// Tells messages between the same two ranks apart.
+    pub tag: u32,
+    /// Types and numbers of the elements, in the order in which they are packed.
+    pub elements: Vec<(ElementType, usize)>,
+    /// Bytes of the packed message, which may have gaps between fields.
+    pub bytes: usize,
+    /// The shortest contiguous run in the receiver's ghosts, in bytes.
+    pub run_bytes: usize,
+    /// For a receive: whether the ghosts may be written directly. Ignored for a send.
+    pub direct: Direct,
+    /// For a receive: the memory of each field, by phase. Ignored for a send.
+    pub ghosts: Vec<[Region; 2]>,
+}
+
+/// What a rank wants to exchange.
+#[derive(Debug, Clone)]
+pub struct ExchangeSpec {
+    /// Messages to other ranks.
+    pub sends: Vec<MessageSpec>,
+    /// Messages from other ranks.
+    pub recvs: Vec<MessageSpec>,
+    /// The epoch before the first exchange. 0, except to test what happens near the wrap at 2³².
+    pub last_epoch: u32,
+}
+
+/// Where a message begins: what its moves are built for.
+#[derive(Debug, Clone)]
+pub enum Slot {
+    /// One packed message.
+    Packed(Place),
+    /// The arrays themselves, one region a field.
+    Ghosts(Vec<Region>),
+}
+
+/// How a message of an exchange travels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// The other rank.
+    pub peer: usize,
+    /// Payload bytes.
+    pub bytes: usize,
+    /// The path, such as `packed` or `straight into ghosts`.
+    pub path: &'static str,
+    /// Why this path.
+    pub reason: &'static str,
+    /// Who carries it out.
+    pub executor: Executor,
+}
+
+/// A matched exchange. Starts and waits alternate; one exchange is in flight at a time.
+///
+/// After matching no call allocates, and none but those of `standard` waits for the stream.
+pub trait Exchange: fmt::Debug {
+    /// How many exchanges were started, wrapping.
+    fn epoch(&self) -> u32;
+    /// Where the moves of the `message`-th send go in exchanges of a phase (the parity of their
+    /// epoch): own staging memory, or memory of the peer.
+    fn send_slot(&self, message: usize, phase: usize) -> Slot;
+    /// Where the `message`-th receive has arrived; `None` if the sender fills the ghosts.
+    fn recv_slot(&self, message: usize, phase: usize) -> Option<Place>;
+    /// Gives the moves of every send, by phase. Once, before the first start.
+    fn bind(&mut self, moves: Vec<[Arc<MoveTable>; 2]>) -> Result<()>;
+    /// Enqueues whatever tells senders that this rank is ready. Never blocks.
+    fn start_recvs(&mut self, stream: &Stream) -> Result<()>;
+    /// Enqueues moves and sends; those whose receivers are not ready go out later. Blocks only
+    /// with `standard`, which waits for the stream.
+    fn start_sends(&mut self, stream: &Stream) -> Result<()>;
+    /// Enqueues waiting for all messages.
+    fn wait(&mut self, stream: &Stream) -> Result<()>;
+    /// How each send travels.
+    fn routes(&self) -> Vec<Route>;
+}
+
+type Make = fn(&World, &Stream, ExchangeSpec) -> Result<Box<dyn Exchange>>;
+
+/// One row of the registry of backends.
+#[derive(Clone, Copy)]
+pub struct BackendRow {
+    /// The name in configurations.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// The paper that it is from.
+    pub source: &'static str,
+    make: Make,
+}
+
+impl fmt::Debug for BackendRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BackendRow({})", self.name)
+    }
+}
+
+/// Every backend.
+pub const BACKENDS: &[BackendRow] =
+    &[standard::ROW, st_send::ROW, st_rsend::ROW, active_rma::ROW, notified::ROW];
+
+/// The names of all backends.
+pub fn backend_names() -> impl Iterator<Item = &'static str> {
+    BACKENDS.iter().map(|row| row.name)
+}
+
+fn find(name: &str) -> Result<&'static BackendRow> {
+    if name == "cray-mpich" {
+        return Err(Error::BackendRefused {
+            backend: "cray-mpich",
+            reason: "it names the machine's MPI on the `mpi` fabric; on this fabric say `standard`".into(),
+        });
+    }
+    BACKENDS.iter().find(|row| row.name == name).ok_or_else(|| Error::UnknownBackend {
+        name: name.to_string(),
+        known: backend_names().collect::<Vec<_>>().join(", "),
+    })
+}
+
+/// Matches what every rank wants to exchange, and gives each its part. Collective over `world`;
+/// blocks. The exchange is carried out by `stream`.
+///
+/// # Errors
+/// The same on every rank: [`Error::Mismatch`] if peers, tags, byte counts or element types of the
+/// two sides differ, [`Error::BadExchange`] if a rank's description is unusable in itself, or what
+/// any rank failed with.
+pub fn match_exchange(
+    world: &World,
+    stream: &Stream,
+    backend: &str,
+    spec: ExchangeSpec,
+) -> Result<Box<dyn Exchange>> {
+    let row = find(backend);
+    // Ranks that know the backend must not go on alone: they would wait for those that do not.
+    let names = world.agree("match_exchange", row.as_ref().map(|row| row.name.to_string()))?;
+    if let Some(rank) = names.iter().position(|name| *name != names[0]) {
+        return Err(Error::BadExchange {
+            rank,
+            reason: format!("it asked for backend `{}`, rank 0 for `{}`", names[rank], names[0]),
+        });
+    }
+    (row?.make)(world, stream, spec)
+}

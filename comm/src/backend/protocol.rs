@@ -1,0 +1,230 @@
+//! The stream-triggered backends: one engine, driven by what each protocol says.
+
+use super::matching::{INLINE_BYTES, Plan, PlannedRecv, PlannedSend, Rules, match_all};
+use super::{Direct, Exchange, ExchangeSpec, Route, Slot};
+use crate::device::{Message, MoveTable, Rule, SignalSet, Stream, TriggeredSend, WaitSet};
+use crate::error::{Error, Result};
+use crate::fabric::{Executor, Place, Role, next_count, phase};
+use crate::world::World;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How receivers learn that payloads are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Completion {
+    /// Each sender sets a word of its own to the epoch.
+    Flag,
+    /// All senders count in one word.
+    Count,
+}
+
+/// What makes a stream-triggered backend: what goes before, with and after the payload.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Protocol {
+    /// What a receiver says as it starts.
+    pub(super) readiness: Role,
+    /// To which senders it says so.
+    pub(super) announces: fn(&PlannedRecv) -> bool,
+    /// From which receivers a sender waits to hear it.
+    pub(super) awaits: fn(&PlannedSend) -> bool,
+    /// The value that a receiver announces in an epoch.
+    pub(super) announced: fn(u32) -> u32,
+    /// The value that a sender needs in an epoch.
+    pub(super) needed: fn(u32) -> u32,
+    /// Whether no send starts before all receivers are ready.
+    pub(super) waits_for_group: bool,
+    /// Receive buffers used in turn.
+    pub(super) buffers: usize,
+    /// What must be allowed for a single pass into the ghosts.
+    pub(super) direct: Direct,
+    pub(super) completion: Completion,
+}
+
+/// A matched exchange under a protocol.
+#[derive(Debug)]
+pub(super) struct Triggered {
+    protocol: Protocol,
+    plan: Plan,
+    executor: Executor,
+    epoch: u32,
+    stage: Stage,
+    group: u64,
+    readiness: Arc<SignalSet>,
+    /// By phase; one for the whole group, or one a message.
+    sends: [Vec<Arc<TriggeredSend>>; 2],
+    waits: [Arc<WaitSet>; 2],
+    /// What the counts of each phase come to next.
+    expected: [u32; 2],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Unbound,
+    Idle,
+    Receiving,
+    Sending,
+}
+
+impl Triggered {
+    /// Matches an exchange. Collective.
+    pub(super) fn matched(
+        world: &World,
+        spec: &ExchangeSpec,
+        protocol: Protocol,
+    ) -> Result<Box<dyn Exchange>> {
+        static NEXT_GROUP: AtomicU64 = AtomicU64::new(1);
+        let arrival = match protocol.completion {
+            Completion::Flag => Role::Completion,
+            Completion::Count => Role::Notification,
+        };
+        let rules = Rules { clear: protocol.readiness, arrival, direct: Some(protocol.direct) };
+        let plan = match_all(world, spec, rules)?;
+        let group = NEXT_GROUP.fetch_add(1, Ordering::Relaxed);
+        let told = plan.recvs.iter().filter(|recv| (protocol.announces)(recv));
+        let readiness =
+            Arc::new(SignalSet { words: told.map(|recv| recv.clear.clone()).collect(), rule: Rule::Set });
+        let waits = [0, 1].map(|phase| {
+            let buffer = phase % protocol.buffers;
+            let arrivals = plan.recvs.iter().map(|recv| recv.arrivals[buffer].clone()).collect();
+            Arc::new(match protocol.completion {
+                Completion::Flag => WaitSet { words: arrivals, sources: Vec::new(), group },
+                Completion::Count if plan.recvs.is_empty() => {
+                    WaitSet { words: Vec::new(), sources: Vec::new(), group }
+                }
+                Completion::Count => {
+                    WaitSet { words: vec![plan.counts[phase].clone()], sources: arrivals, group }
+                }
+            })
+        });
+        Ok(Box::new(Self {
+            protocol,
+            plan,
+            executor: world.fabric().executor(),
+            epoch: spec.last_epoch,
+            stage: Stage::Unbound,
+            group,
+            readiness,
+            sends: [Vec::new(), Vec::new()],
+            waits,
+            expected: [0, 0],
+        }))
+    }
+
+    fn buffer(&self, phase: usize) -> usize {
+        phase % self.protocol.buffers
+    }
+
+    fn message(&self, send: &PlannedSend, phase: usize, moves: Arc<MoveTable>) -> Message {
+        let arrival = send.arrivals[self.buffer(phase)].clone();
+        match self.protocol.completion {
+            Completion::Flag => Message { moves, stamp: None, completion: (arrival, Rule::Set) },
+            // The source's own word is stamped with the epoch, as part of the payload: it is read
+            // only to say which source is missing.
+            Completion::Count => Message {
+                moves,
+                stamp: Some(arrival),
+                completion: (send.counts[phase].clone(), Rule::Increment),
+            },
+        }
+    }
+
+    fn expect(&self, call: &'static str, stage: Stage, reason: &str) -> Result<()> {
+        if self.stage == stage { Ok(()) } else { Err(Error::OutOfOrder { call, reason: reason.into() }) }
+    }
+}
+
+impl Exchange for Triggered {
+    fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    fn send_slot(&self, message: usize, phase: usize) -> Slot {
+        let send = &self.plan.sends[message];
+        if send.direct {
+            Slot::Ghosts(send.ghosts[phase].clone())
+        } else {
+            Slot::Packed(send.slots[self.buffer(phase)].clone())
+        }
+    }
+
+    fn recv_slot(&self, message: usize, phase: usize) -> Option<Place> {
+        let recv = &self.plan.recvs[message];
+        if recv.direct { None } else { Some(recv.slots[self.buffer(phase)].clone()) }
+    }
+
+    fn bind(&mut self, moves: Vec<[Arc<MoveTable>; 2]>) -> Result<()> {
+        self.expect("bind", Stage::Unbound, "moves are given once")?;
+        assert_eq!(moves.len(), self.plan.sends.len(), "one table of moves for each send");
+        self.sends = [0, 1].map(|phase| {
+            let messages = self.plan.sends.iter().zip(&moves).map(|(send, moves)| {
+                let conditions =
+                    if (self.protocol.awaits)(send) { vec![send.clear.clone()] } else { Vec::new() };
+                (conditions, self.message(send, phase, moves[phase].clone()))
+            });
+            let triggered = |conditions, messages| {
+                Arc::new(TriggeredSend {
+                    conditions,
+                    needed: self.protocol.needed,
+                    messages,
+                    group: self.group,
+                })
+            };
+            if self.protocol.waits_for_group {
+                let (conditions, messages): (Vec<_>, Vec<_>) = messages.unzip();
+                vec![triggered(conditions.into_iter().flatten().collect(), messages)]
+            } else {
+                messages.map(|(conditions, message)| triggered(conditions, vec![message])).collect()
+            }
+        });
+        self.stage = Stage::Idle;
+        Ok(())
+    }
+
+    fn start_recvs(&mut self, stream: &Stream) -> Result<()> {
+        self.expect("start_recvs", Stage::Idle, "bind the moves first, and wait for the last exchange")?;
+        self.epoch = self.epoch.wrapping_add(1);
+        self.stage = Stage::Receiving;
+        stream.write_values(&self.readiness, (self.protocol.announced)(self.epoch));
+        Ok(())
+    }
+
+    fn start_sends(&mut self, stream: &Stream) -> Result<()> {
+        self.expect("start_sends", Stage::Receiving, "start the receives first")?;
+        self.stage = Stage::Sending;
+        for send in &self.sends[phase(self.epoch)] {
+            stream.enqueue_send(send, self.epoch);
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, stream: &Stream) -> Result<()> {
+        self.expect("wait", Stage::Sending, "start receives and sends first")?;
+        self.stage = Stage::Idle;
+        let phase = phase(self.epoch);
+        let value = match self.protocol.completion {
+            Completion::Flag => self.epoch,
+            Completion::Count => {
+                self.expected[phase] = next_count(self.expected[phase], self.plan.recvs.len() as u32);
+                self.expected[phase]
+            }
+        };
+        stream.wait_values(&self.waits[phase], value);
+        Ok(())
+    }
+
+    fn routes(&self) -> Vec<Route> {
+        let path = |send: &PlannedSend| match (send.direct, send.bytes) {
+            (true, _) => "straight into ghosts",
+            (false, ..=INLINE_BYTES) => "packed, with its signal",
+            (false, _) => "packed into the peer's buffer",
+        };
+        let route = |send: &PlannedSend| Route {
+            peer: send.peer,
+            bytes: send.bytes,
+            path: path(send),
+            reason: send.reason,
+            executor: self.executor,
+        };
+        self.plan.sends.iter().map(route).collect()
+    }
+}

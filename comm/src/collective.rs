@@ -1,0 +1,97 @@
+//! Collective calls of set-up: barriers, and every rank telling every other rank something.
+//!
+//! They go through memory that all ranks have from the start, one board per rank. Nothing here is
+//! on the exchange path.
+
+use crate::error::{Error, Result};
+use crate::fabric::{Fabric, Region, Role, WaitContext, Word};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The boards of one world: where its ranks meet.
+#[derive(Debug)]
+pub(crate) struct Boards {
+    region: Region,
+    arrived: Word,
+    rank: usize,
+    size: usize,
+    /// Barriers passed; the word counts arrivals, `size` for each.
+    rounds: Cell<u32>,
+}
+
+/// What a rank has put up for the others: a region with its data. In zeroed shared memory.
+#[repr(C, align(64))]
+struct Board {
+    key: AtomicU64,
+    region_bytes: AtomicU64,
+    data_bytes: AtomicU64,
+}
+
+impl Boards {
+    /// How much memory the boards of that many ranks need.
+    pub(crate) const fn bytes(size: usize) -> usize {
+        (size + 1) * size_of::<Board>()
+    }
+
+    /// The boards in zeroed memory that all `size` ranks share.
+    pub(crate) fn new(region: Region, rank: usize, size: usize) -> Result<Self> {
+        region.place(0, Self::bytes(size), "the boards of a world")?;
+        // Any rank can be the last to arrive; the message names this one as it waits for all.
+        let arrived = region.word(0, Role::Barrier, rank, rank)?;
+        Ok(Self { region, arrived, rank, size, rounds: Cell::new(0) })
+    }
+
+    fn board(&self, rank: usize) -> &Board {
+        crate::fabric::shared_struct(&self.region, (rank + 1) * size_of::<Board>())
+    }
+
+    /// Blocks until every rank has called it.
+    pub(crate) fn barrier(&self, context: &WaitContext) -> Result<()> {
+        self.rounds.set(self.rounds.get().wrapping_add(1));
+        self.arrived.post_increment();
+        crate::fabric::store_fence();
+        self.arrived.wake();
+        context.wait(&self.arrived, self.rounds.get().wrapping_mul(self.size as u32), &mut || false)
+    }
+
+    /// Gives every rank the data of every rank, by rank. Blocks.
+    pub(crate) fn all_gather(
+        &self,
+        fabric: &dyn Fabric,
+        context: &WaitContext,
+        data: &[u8],
+    ) -> Result<Vec<Vec<u8>>> {
+        // Without memory for the data this rank still has to arrive, or the others would wait:
+        // it puts up nothing, which all of them see.
+        let region = fabric.allocate(data.len().max(1)).and_then(|region| {
+            region.write_bytes(0, data)?;
+            Ok(region)
+        });
+        let own = self.board(self.rank);
+        if let Ok(region) = &region {
+            own.key.store(region.key(), Ordering::Relaxed);
+            own.data_bytes.store(data.len() as u64, Ordering::Relaxed);
+        }
+        own.region_bytes.store(region.as_ref().map_or(0, |region| region.bytes() as u64), Ordering::Relaxed);
+        self.barrier(context)?;
+        let gathered = (0..self.size).map(|rank| self.read(fabric, rank)).collect::<Result<Vec<_>>>();
+        // The data must stay until all have read it.
+        self.barrier(context)?;
+        drop(region);
+        gathered
+    }
+
+    fn read(&self, fabric: &dyn Fabric, rank: usize) -> Result<Vec<u8>> {
+        let board = self.board(rank);
+        let region_bytes = board.region_bytes.load(Ordering::Relaxed) as usize;
+        if region_bytes == 0 {
+            return Err(Error::CollectiveFailed {
+                call: "all_gather",
+                rank,
+                reason: "it had no memory for what it wanted to say".into(),
+            });
+        }
+        let region = fabric.map(rank, board.key.load(Ordering::Relaxed), region_bytes)?;
+        region.read_bytes(0, board.data_bytes.load(Ordering::Relaxed) as usize)
+    }
+}

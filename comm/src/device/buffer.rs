@@ -1,0 +1,173 @@
+//! Typed memory that lives where its stream lives.
+
+use super::host::kernel::{Reader, Tile, Writer};
+use super::stream::Stream;
+use crate::element::Element;
+use crate::error::{Error, Result};
+use crate::fabric::{Place, Region};
+use crate::world::World;
+use ndarray::{ArrayView4, ArrayViewMut4, ShapeBuilder};
+use std::marker::PhantomData;
+
+/// The shape of a buffer, slowest axis first: up to three axes (fewer are filled up with leading
+/// ones) of points, each with a number of components that lie next to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Extents {
+    /// Points along each axis, slowest first.
+    pub points: [usize; 3],
+    /// Elements at each point.
+    pub components: usize,
+}
+
+impl Extents {
+    /// Elements in all, or `None` if there are more than can be addressed.
+    pub fn elements(self) -> Option<usize> {
+        self.points.into_iter().try_fold(self.components, usize::checked_mul)
+    }
+
+    /// Elements from one point to the next along each axis.
+    pub fn strides(self) -> [usize; 3] {
+        let row = self.points[2] * self.components;
+        [self.points[1] * row, row, self.components]
+    }
+
+    /// The whole box.
+    pub fn whole(self) -> Tile {
+        Tile { start: [0; 3], end: self.points }
+    }
+}
+
+/// An array of elements in memory that peers can address, bound to the stream that works on it.
+///
+/// Peers write into it only where and when an exchange allows it: to ghosts, never to what a rank
+/// owns. So what is lent to the host as a view is what the rank owns, and what includes ghosts is
+/// copied.
+#[derive(Debug)]
+pub struct Buffer<T> {
+    region: Region,
+    extents: Extents,
+    stream: Stream,
+    element: PhantomData<T>,
+}
+
+impl<T: Element> Buffer<T> {
+    /// A zeroed buffer.
+    ///
+    /// # Errors
+    /// If there is not that much memory.
+    pub fn zeros(world: &World, stream: &Stream, extents: Extents) -> Result<Self> {
+        let bytes = extents.elements().and_then(|elements| elements.checked_mul(size_of::<T>()));
+        let bytes = bytes.ok_or(Error::OutOfMemory {
+            bytes: usize::MAX,
+            kind: "host",
+            reason: format!("{extents:?} of {} are more than can be addressed", T::TYPE),
+        })?;
+        let region = world.fabric().allocate(bytes)?;
+        Ok(Self { region, extents, stream: stream.clone(), element: PhantomData })
+    }
+
+    /// Its shape.
+    pub fn extents(&self) -> Extents {
+        self.extents
+    }
+
+    /// Its memory.
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// The stream that works on it.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// The place of a point's first component.
+    pub fn place(&self, point: [usize; 3]) -> Result<Place> {
+        let offset: usize =
+            point.iter().zip(self.extents.strides()).map(|(index, stride)| index * stride).sum();
+        self.region.place(offset * size_of::<T>(), 0, "a point of an array")
+    }
+
+    /// Read access for a kernel, to the points of `bounds`.
+    ///
+    /// # Errors
+    /// If `bounds` leaves the array.
+    pub fn reader(&self, bounds: Tile) -> Result<Reader<'_, T>> {
+        self.check(bounds)?;
+        Ok(Reader::new(self.region.clone(), self.extents, self.stream.id(), bounds))
+    }
+
+    /// Write access for a kernel, to the points of `bounds`.
+    ///
+    /// # Errors
+    /// If `bounds` leaves the array.
+    pub fn writer(&mut self, bounds: Tile) -> Result<Writer<'_, T>> {
+        self.check(bounds)?;
+        Ok(Writer::new(self.region.clone(), self.extents, self.stream.id(), bounds))
+    }
+
+    /// Synchronises the stream and lends the points of `bounds` to the host, as
+    /// `[axis 0, axis 1, axis 2, component]`. `bounds` must hold no ghosts that peers may write.
+    ///
+    /// # Errors
+    /// The stream's error, or that `bounds` leaves the array.
+    pub fn view(&self, bounds: Tile) -> Result<ArrayView4<'_, T>> {
+        let (pointer, shape, strides) = self.lend(bounds)?;
+        // SAFETY: shape and strides stay within the region by `check`; any bits are an element;
+        // the stream has come to rest, can only get new work on this array through `&mut self`
+        // or a reader, and peers keep to ghosts.
+        Ok(unsafe { ArrayView4::from_shape_ptr(shape.strides(strides), pointer) })
+    }
+
+    /// As [`Buffer::view`], to write.
+    pub fn view_mut(&mut self, bounds: Tile) -> Result<ArrayViewMut4<'_, T>> {
+        let (pointer, shape, strides) = self.lend(bounds)?;
+        // SAFETY: as in `view`, and `&mut self` excludes other views.
+        Ok(unsafe { ArrayViewMut4::from_shape_ptr(shape.strides(strides), pointer) })
+    }
+
+    /// Synchronises the stream and copies the points of `bounds` out, in row-major order with the
+    /// components next to each other. What peers may be writing meanwhile is undefined.
+    pub fn copy_out(&self, bounds: Tile) -> Result<Vec<T>> {
+        self.check(bounds)?;
+        self.stream.synchronize()?;
+        let [_, _, row_elements] = bounds.extents();
+        let row_elements = row_elements * self.extents.components;
+        let mut out = Vec::with_capacity(bounds.points() * self.extents.components);
+        for (i, j) in bounds.rows() {
+            let row = self.place([i, j, bounds.start[2]])?;
+            let first = row.pointer().cast::<T>();
+            for k in 0..row_elements {
+                // SAFETY: within the region by `check`; any bits are an element.
+                let element = unsafe { first.add(k) };
+                // SAFETY: as above; the read is not of a reference, which a peer could invalidate.
+                out.push(unsafe { element.read() });
+            }
+        }
+        Ok(out)
+    }
+
+    fn lend(&self, bounds: Tile) -> Result<(*mut T, ndarray::Ix4, ndarray::Ix4)> {
+        self.check(bounds)?;
+        self.stream.synchronize()?;
+        let [nz, ny, nx] = bounds.extents();
+        let [sz, sy, sx] = self.extents.strides();
+        let shape = ndarray::Dim([nz, ny, nx, self.extents.components]);
+        let start = if bounds.points() == 0 { [0; 3] } else { bounds.start };
+        Ok((self.place(start)?.pointer().cast(), shape, ndarray::Dim([sz, sy, sx, 1])))
+    }
+
+    fn check(&self, bounds: Tile) -> Result<()> {
+        if bounds.is_within(self.extents.whole()) {
+            return Ok(());
+        }
+        Err(Error::OutOfBounds {
+            what: "a box of an array",
+            start: bounds.start.iter().zip(self.extents.strides()).map(|(i, s)| i * s).sum::<usize>()
+                * size_of::<T>(),
+            end: bounds.end.iter().zip(self.extents.strides()).map(|(i, s)| i * s).sum::<usize>()
+                * size_of::<T>(),
+            region_bytes: self.region.bytes(),
+        })
+    }
+}

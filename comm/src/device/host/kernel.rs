@@ -1,0 +1,367 @@
+//! Kernels: closures over tiles of arrays.
+
+use crate::device::buffer::Extents;
+use crate::device::stream::Stream;
+use crate::element::Element;
+use crate::error::{Error, Result};
+use crate::fabric::Region;
+use std::any::Any;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A box of points, half open, slowest axis first; the last axis (x) is contiguous.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tile {
+    /// First point on each axis.
+    pub start: [usize; 3],
+    /// One past the last point on each axis.
+    pub end: [usize; 3],
+}
+
+impl Tile {
+    /// Points along each axis; 0 where the end is not past the start.
+    pub fn extents(self) -> [usize; 3] {
+        std::array::from_fn(|axis| self.end[axis].saturating_sub(self.start[axis]))
+    }
+
+    /// Points in all.
+    pub fn points(self) -> usize {
+        self.extents().into_iter().product()
+    }
+
+    /// Whether every point lies in `other`. An empty tile lies everywhere.
+    pub fn is_within(self, other: Tile) -> bool {
+        self.points() == 0
+            || (0..3).all(|axis| self.start[axis] >= other.start[axis] && self.end[axis] <= other.end[axis])
+    }
+
+    /// The two outer indices of every row, in order.
+    pub fn rows(self) -> impl Iterator<Item = (usize, usize)> {
+        (self.start[0]..self.end[0]).flat_map(move |i| (self.start[1]..self.end[1]).map(move |j| (i, j)))
+    }
+
+    /// At most `parts` tiles that make up this one, cut along the slowest axis that is long enough.
+    fn split(self, parts: usize) -> impl Iterator<Item = Tile> {
+        let extents = self.extents();
+        let axis = if extents[0] >= parts { 0 } else { 1 };
+        let length = extents[axis];
+        let parts = parts.min(length).max(1);
+        (0..parts).map(move |part| {
+            let mut tile = self;
+            tile.start[axis] = self.start[axis] + part * length / parts;
+            tile.end[axis] = self.start[axis] + (part + 1) * length / parts;
+            tile
+        })
+    }
+}
+
+/// Read access to some points of an array, to be given to a kernel.
+#[derive(Debug, Clone)]
+pub struct Reader<'a, T> {
+    region: Region,
+    extents: Extents,
+    stream: u64,
+    bounds: Tile,
+    array: PhantomData<&'a T>,
+}
+
+/// Write access to some points of an array, to be given to a kernel.
+#[derive(Debug)]
+pub struct Writer<'a, T> {
+    region: Region,
+    extents: Extents,
+    stream: u64,
+    bounds: Tile,
+    array: PhantomData<&'a mut T>,
+}
+
+impl<T> Reader<'_, T> {
+    pub(crate) fn new(region: Region, extents: Extents, stream: u64, bounds: Tile) -> Self {
+        Self { region, extents, stream, bounds, array: PhantomData }
+    }
+}
+
+impl<T> Writer<'_, T> {
+    pub(crate) fn new(region: Region, extents: Extents, stream: u64, bounds: Tile) -> Self {
+        Self { region, extents, stream, bounds, array: PhantomData }
+    }
+}
+
+/// An array as a kernel reads it: row by row.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows<'a, T> {
+    base: *const T,
+    extents: Extents,
+    bounds: Tile,
+    lifetime: PhantomData<&'a T>,
+}
+
+impl<'a, T: Element> Rows<'a, T> {
+    /// The points `x` of the row at `i` on axis 0 and `j` on axis 1, all in local indices: the
+    /// components of each point next to each other. Two-dimensional arrays have `i = 0`.
+    ///
+    /// # Panics
+    /// If the points are not in the array, or are ghosts that an exchange may be filling: an
+    /// error of the stream, which names the kernel.
+    #[inline(always)]
+    pub fn span(&self, i: usize, j: usize, x: Range<usize>) -> &'a [T] {
+        let Tile { start, end } = self.bounds;
+        assert!(
+            start[0] <= i
+                && i < end[0]
+                && start[1] <= j
+                && j < end[1]
+                && start[2] <= x.start
+                && x.start <= x.end
+                && x.end <= end[2],
+            "points {x:?} of row ({i}, {j}) are not in {}: they are outside of the array, or ghosts that have not been exchanged",
+            self.bounds
+        );
+        let [_, ny, nx] = self.extents.points;
+        let components = self.extents.components;
+        // SAFETY: the points lie within the array by the assertion, since the bounds do.
+        let first = unsafe { self.base.add(((i * ny + j) * nx + x.start) * components) };
+        // SAFETY: as above; the launch has checked that the kernel does not write the array, the
+        // stream orders other kernels, and peers write only ghosts, outside of the bounds then.
+        unsafe { std::slice::from_raw_parts(first, (x.end - x.start) * components) }
+    }
+
+    /// All points of a row that may be read, ghosts included where they may.
+    #[inline(always)]
+    pub fn row(&self, i: usize, j: usize) -> &'a [T] {
+        self.span(i, j, self.bounds.start[2]..self.bounds.end[2])
+    }
+}
+
+/// The part of an array that a kernel writes: row by row, within its tile.
+#[derive(Debug)]
+pub struct RowsMut<'a, T> {
+    base: *mut T,
+    extents: Extents,
+    tile: Tile,
+    lifetime: PhantomData<&'a mut T>,
+}
+
+impl<T: Element> RowsMut<'_, T> {
+    /// The part within the tile of the row at `i` on axis 0 and `j` on axis 1 of local indices:
+    /// the tile's points along x, the components of each next to each other.
+    #[inline(always)]
+    pub fn row(&mut self, i: usize, j: usize) -> &mut [T] {
+        let tile = self.tile;
+        assert!(
+            (tile.start[0]..tile.end[0]).contains(&i) && (tile.start[1]..tile.end[1]).contains(&j),
+            "row ({i}, {j}) is not in the tile {tile:?}"
+        );
+        let [_, ny, nx] = self.extents.points;
+        let components = self.extents.components;
+        let start = ((i * ny + j) * nx + tile.start[2]) * components;
+        // SAFETY: the row's part lies within the array, since the tile does.
+        let first = unsafe { self.base.add(start) };
+        // SAFETY: as above; tiles of one launch do not overlap, nothing else has access to the
+        // array meanwhile, and `&mut self` lends one row at a time.
+        unsafe { std::slice::from_raw_parts_mut(first, (tile.end[2] - tile.start[2]) * components) }
+    }
+}
+
+// SAFETY: shared read access to plain elements.
+unsafe impl<T: Element> Send for Rows<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Element> Sync for Rows<'_, T> {}
+// SAFETY: exclusive access to elements of its own tile.
+unsafe impl<T: Element> Send for RowsMut<'_, T> {}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// Something that a kernel can be given: a [`Reader`] or a [`Writer`].
+///
+/// It borrows its array until the launch, so that no view of the array is alive when the kernel
+/// comes to run: every view synchronises the stream first.
+pub trait Argument: sealed::Sealed + Send + Sync {
+    /// The same without the borrow: what the stream keeps.
+    type Detached: Argument + 'static;
+    /// What the kernel sees of it.
+    type View<'a>
+    where
+        Self: 'a;
+    #[doc(hidden)]
+    fn detach(self) -> Self::Detached;
+    #[doc(hidden)]
+    fn memory(&self) -> (&Region, u64, Option<Tile>);
+    #[doc(hidden)]
+    fn view<'a>(&'a self, tile: Tile) -> Self::View<'a>;
+}
+
+impl<T> sealed::Sealed for Reader<'_, T> {}
+impl<T> sealed::Sealed for Writer<'_, T> {}
+
+impl<T: Element> Argument for Reader<'_, T> {
+    type Detached = Reader<'static, T>;
+    type View<'a>
+        = Rows<'a, T>
+    where
+        Self: 'a;
+
+    fn detach(self) -> Reader<'static, T> {
+        Reader::new(self.region, self.extents, self.stream, self.bounds)
+    }
+
+    fn memory(&self) -> (&Region, u64, Option<Tile>) {
+        (&self.region, self.stream, None)
+    }
+
+    fn view<'a>(&'a self, _tile: Tile) -> Self::View<'a> {
+        Rows {
+            base: self.region.base().cast_const().cast(),
+            extents: self.extents,
+            bounds: self.bounds,
+            lifetime: PhantomData,
+        }
+    }
+}
+
+impl<T: Element> Argument for Writer<'_, T> {
+    type Detached = Writer<'static, T>;
+    type View<'a>
+        = RowsMut<'a, T>
+    where
+        Self: 'a;
+
+    fn detach(self) -> Writer<'static, T> {
+        Writer::new(self.region, self.extents, self.stream, self.bounds)
+    }
+
+    fn memory(&self) -> (&Region, u64, Option<Tile>) {
+        (&self.region, self.stream, Some(self.bounds))
+    }
+
+    fn view<'a>(&'a self, tile: Tile) -> Self::View<'a> {
+        RowsMut { base: self.region.base().cast(), extents: self.extents, tile, lifetime: PhantomData }
+    }
+}
+
+/// The arguments of a kernel: a tuple of up to six.
+pub trait Arguments: sealed::Sealed + Send + Sync {
+    /// The same without the borrows: what the stream keeps.
+    type Detached: Arguments + 'static;
+    /// What the kernel sees of them.
+    type Views<'a>
+    where
+        Self: 'a;
+    #[doc(hidden)]
+    fn detach(self) -> Self::Detached;
+    #[doc(hidden)]
+    fn memories(&self) -> impl Iterator<Item = (&Region, u64, Option<Tile>)>;
+    #[doc(hidden)]
+    fn views(&self, tile: Tile) -> Self::Views<'_>;
+}
+
+macro_rules! arguments {
+    ($($argument:ident $index:tt),+) => {
+        impl<$($argument: Argument),+> sealed::Sealed for ($($argument,)+) {}
+        impl<$($argument: Argument),+> Arguments for ($($argument,)+) {
+            type Detached = ($($argument::Detached,)+);
+            type Views<'a>
+                = ($($argument::View<'a>,)+)
+            where
+                Self: 'a;
+            fn detach(self) -> Self::Detached {
+                ($(self.$index.detach(),)+)
+            }
+            fn memories(&self) -> impl Iterator<Item = (&Region, u64, Option<Tile>)> {
+                [$(self.$index.memory()),+].into_iter()
+            }
+            fn views(&self, tile: Tile) -> Self::Views<'_> {
+                ($(self.$index.view(tile),)+)
+            }
+        }
+    };
+}
+
+arguments!(A 0);
+arguments!(A 0, B 1);
+arguments!(A 0, B 1, C 2);
+arguments!(A 0, B 1, C 2, D 3);
+arguments!(A 0, B 1, C 2, D 3, E 4);
+arguments!(A 0, B 1, C 2, D 3, E 4, F 5);
+
+impl Stream {
+    /// Enqueues a kernel over the points of `tile`. The body is called once for each part of the
+    /// tile, from the stream's threads; parts do not overlap. Does not block on a threaded stream.
+    ///
+    /// A panic of the body is an error of the stream, which names the kernel.
+    ///
+    /// # Errors
+    /// At once, with nothing enqueued: if an array belongs to another stream, is given both to
+    /// read and to write, or `tile` leaves what a writer may write.
+    pub fn launch<A: Arguments>(
+        &self,
+        kernel: &str,
+        tile: Tile,
+        arguments: A,
+        body: impl Fn(Tile, <A::Detached as Arguments>::Views<'_>) + Send + Sync + 'static,
+    ) -> Result<()> {
+        self.check_arguments(kernel, tile, &arguments)?;
+        let arguments = arguments.detach();
+        let threads = self.threads().cloned();
+        let rank = self.status().context.rank;
+        let name = kernel.to_string();
+        let run = move || {
+            let run_all = || match &threads {
+                None => body(tile, arguments.views(tile)),
+                Some(pool) => pool.scope(|scope| {
+                    for part in tile.split(pool.current_num_threads()) {
+                        let (body, arguments) = (&body, &arguments);
+                        scope.spawn(move |_| body(part, arguments.views(part)));
+                    }
+                }),
+            };
+            // The kernel's arguments are not looked at again after a panic.
+            catch_unwind(AssertUnwindSafe(run_all)).map_err(|panic| Error::KernelPanicked {
+                kernel: name,
+                rank,
+                message: panic_message(&*panic),
+            })
+        };
+        self.enqueue_boxed(kernel.to_string(), Box::new(run));
+        Ok(())
+    }
+
+    fn check_arguments<A: Arguments>(&self, kernel: &str, tile: Tile, arguments: &A) -> Result<()> {
+        for (index, (region, stream, bounds)) in arguments.memories().enumerate() {
+            if stream != self.id() {
+                return Err(Error::WrongStream {
+                    what: "an argument of a kernel",
+                    owner: stream,
+                    used: self.id(),
+                });
+            }
+            let Some(bounds) = bounds else { continue };
+            if !tile.is_within(bounds) {
+                return Err(Error::TileOutOfBounds { kernel: kernel.to_string(), tile, bounds });
+            }
+            let aliased = |(other_index, (other, _, _)): (usize, (&Region, u64, Option<Tile>))| {
+                other_index != index && other.is_same(region)
+            };
+            if arguments.memories().enumerate().any(aliased) {
+                return Err(Error::AliasedArguments { kernel: kernel.to_string() });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".into())
+}
+
+impl fmt::Display for Tile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}..{:?}", self.start, self.end)
+    }
+}

@@ -1,0 +1,159 @@
+//! The executor of host streams: what a thread does with the operations that it is given.
+//!
+//! The thread is the executor. Sends whose receivers are not ready wait in a list of the thread,
+//! and every wait on it serves all of them, whichever stream or exchange they belong to. So a rank
+//! that waits for one exchange still sends what others wait for, and two exchanges that are begun
+//! in different orders on two ranks do not block each other.
+
+use crate::device::stream::{Event, Operation, Status, TriggeredSend, WaitSet};
+use crate::error::Result;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+struct Pending {
+    send: Arc<TriggeredSend>,
+    epoch: u32,
+    status: Arc<Status>,
+}
+
+/// How many sends may wait on a thread before the list has to grow.
+const PENDING_CAPACITY: usize = 256;
+
+thread_local! {
+    static PENDING: RefCell<Vec<Pending>> = RefCell::new(Vec::with_capacity(PENDING_CAPACITY));
+}
+
+/// Carries out one operation.
+pub(crate) fn run(status: &Arc<Status>, operation: Operation) {
+    match operation {
+        // An event is completed on a failed stream too: who waits for it must not hang.
+        Operation::Record(event) => event.complete(),
+        _ if status.has_failed() => {}
+        Operation::Move(moves) => moves.run(),
+        Operation::Signal(signals, value) => signals.run(value),
+        Operation::Send(send, epoch) => self::send(status, &send, epoch),
+        Operation::Wait(waits, value) => wait(status, &waits, value),
+        Operation::Host(_name, function) => {
+            if let Err(error) = function() {
+                status.fail(error);
+            }
+        }
+        Operation::WaitEvent(event) => fail_on_error(status, wait_for_event(status, &event)),
+    }
+}
+
+/// Sends at once if the receivers are ready, and otherwise as soon as a wait finds them ready.
+#[inline]
+pub(crate) fn send(status: &Arc<Status>, send: &Arc<TriggeredSend>, epoch: u32) {
+    if status.has_failed() {
+        return;
+    }
+    if send.is_clear(epoch) {
+        send.run(epoch);
+    } else {
+        PENDING.with_borrow_mut(|pending| {
+            pending.push(Pending { send: send.clone(), epoch, status: status.clone() });
+        });
+    }
+}
+
+/// Waits for the words and for the group's own sends.
+#[inline]
+pub(crate) fn wait(status: &Arc<Status>, waits: &WaitSet, value: u32) {
+    if status.has_failed() {
+        return;
+    }
+    fail_on_error(status, wait_for_words(status, waits, value));
+}
+
+fn wait_for_words(status: &Status, waits: &WaitSet, value: u32) -> Result<()> {
+    let context = &status.context;
+    for word in &waits.words {
+        if word.cell().reached(value) {
+            continue;
+        }
+        let waited = context.wait(word, value, &mut || serve() > 0);
+        waited.map_err(|error| waits.name_the_late(error, word))?;
+    }
+    while has_pending(waits.group) {
+        // A receiver that is not ready: wait for it, serving the others meanwhile.
+        let Some((send, epoch)) = first_pending(waits.group) else { break };
+        let needed = (send.needed)(epoch);
+        for word in &send.conditions {
+            context.wait(word, needed, &mut || serve() > 0)?;
+        }
+        serve();
+    }
+    Ok(())
+}
+
+impl WaitSet {
+    /// Where all sources count in one word, says which of them is late.
+    fn name_the_late(&self, error: crate::error::Error, waited: &crate::fabric::Word) -> crate::error::Error {
+        let crate::error::Error::TimedOut { rank, what, wanted, found, seconds, peer } = error else {
+            return error;
+        };
+        let newest = self.sources.iter().map(|source| source.cell().load()).max();
+        let late =
+            self.sources.iter().find(|source| Some(source.cell().load()) != newest).or(self.sources.first());
+        let peer = late.map_or(peer, |source| source.from);
+        crate::error::Error::TimedOut {
+            rank,
+            peer,
+            what: format!("{what} ({} counted)", waited.role),
+            wanted,
+            found,
+            seconds,
+        }
+    }
+}
+
+fn wait_for_event(status: &Status, event: &Event) -> Result<()> {
+    let context = &status.context;
+    let waited = context.wait_until(&mut || event.is_complete(), &mut || serve() > 0, &mut |nap| {
+        // Events are between streams of one rank; nobody is asked to wake this one.
+        std::thread::sleep(nap.min(std::time::Duration::from_micros(50)));
+    });
+    waited.map_err(|_| match context.abort.failure() {
+        Some(_) => context.peer_failure(),
+        None => crate::error::Error::OperationFailed {
+            operation: "waiting for an event".into(),
+            message: "no stream came to it within the time-out".into(),
+        },
+    })
+}
+
+fn fail_on_error(status: &Status, result: Result<()>) {
+    if let Err(error) = result {
+        status.fail(error);
+    }
+}
+
+/// Carries out the pending sends whose receivers have become ready; how many are left.
+pub(crate) fn serve() -> usize {
+    PENDING.with_borrow_mut(|pending| {
+        let mut i = 0;
+        while i < pending.len() {
+            let one = &pending[i];
+            if one.status.has_failed() {
+                pending.swap_remove(i);
+            } else if one.send.is_clear(one.epoch) {
+                one.send.run(one.epoch);
+                pending.swap_remove(i);
+            } else {
+                i += 1;
+            }
+        }
+        pending.len()
+    })
+}
+
+fn has_pending(group: u64) -> bool {
+    PENDING.with_borrow(|pending| pending.iter().any(|one| one.send.group == group))
+}
+
+fn first_pending(group: u64) -> Option<(Arc<TriggeredSend>, u32)> {
+    PENDING.with_borrow(|pending| {
+        pending.iter().find(|one| one.send.group == group).map(|one| (one.send.clone(), one.epoch))
+    })
+}

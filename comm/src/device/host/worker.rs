@@ -1,0 +1,147 @@
+//! The thread of a threaded stream.
+
+use super::lane;
+use crate::device::stream::{Operation, Status};
+use crate::error::{Error, Result};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// Operations that fit on a stream before enqueueing has to wait for the executor, as on a GPU.
+/// The slots are made once, so that enqueueing does not allocate.
+const DEPTH: usize = 4096;
+/// Looks at the progress before going to sleep on it.
+const SPINS: u32 = 2000;
+
+/// A thread that carries out operations in order.
+pub(crate) struct Worker {
+    queue: Option<SyncSender<Operation>>,
+    enqueued: AtomicU64,
+    progress: Arc<Progress>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Progress {
+    done: AtomicU64,
+    /// What the owner sleeps for, if it does.
+    awaited: Mutex<Option<u64>>,
+    reached: Condvar,
+}
+
+impl Worker {
+    pub(crate) fn start(status: Arc<Status>) -> Result<Self> {
+        let (queue, operations) = sync_channel(DEPTH);
+        let progress = Arc::new(Progress::default());
+        let shared = progress.clone();
+        let thread = std::thread::Builder::new()
+            .name(format!("rank {} stream", status.context.rank))
+            .spawn(move || work(&status, &operations, &shared))
+            .map_err(|error| Error::System {
+                call: "starting a stream's thread",
+                reason: error.to_string(),
+            })?;
+        Ok(Self { queue: Some(queue), enqueued: AtomicU64::new(0), progress, thread: Some(thread) })
+    }
+
+    pub(crate) fn push(&self, operation: Operation) {
+        self.enqueued.fetch_add(1, Ordering::Relaxed);
+        let queue = self.queue.as_ref().expect("the queue lives as long as the worker");
+        // The receiver only goes when the queue does.
+        queue.send(operation).expect("a stream's thread outlives its queue");
+    }
+
+    /// Blocks until all that was pushed is done.
+    pub(crate) fn drain(&self) {
+        let wanted = self.enqueued.load(Ordering::Relaxed);
+        for _ in 0..SPINS {
+            if self.progress.done.load(Ordering::Acquire) >= wanted {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        let mut awaited = self.progress.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        *awaited = Some(wanted);
+        // Either the worker sees the mark, or its count is seen here: both are under the lock or
+        // sequentially consistent.
+        while self.progress.done.load(Ordering::SeqCst) < wanted {
+            let pause = std::time::Duration::from_millis(20);
+            awaited =
+                self.progress.reached.wait_timeout(awaited, pause).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *awaited = None;
+    }
+}
+
+fn work(status: &Arc<Status>, operations: &Receiver<Operation>, progress: &Progress) {
+    let mut done = 0;
+    loop {
+        let operation = match operations.try_recv() {
+            Ok(operation) => operation,
+            Err(_) => {
+                // Idle: whoever waits for the end is told, then sends that wait are served while
+                // nothing else comes.
+                tell(progress);
+                match next(operations) {
+                    Some(operation) => operation,
+                    None => break,
+                }
+            }
+        };
+        lane::run(status, operation);
+        done += 1;
+        progress.done.store(done, Ordering::SeqCst);
+    }
+    tell(progress);
+}
+
+fn tell(progress: &Progress) {
+    let awaited = progress.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+    if awaited.is_some() {
+        progress.reached.notify_all();
+    }
+}
+
+/// The next operation; `None` when the stream has been dropped.
+fn next(operations: &Receiver<Operation>) -> Option<Operation> {
+    use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
+    for _ in 0..SPINS {
+        lane::serve();
+        match operations.try_recv() {
+            Ok(operation) => return Some(operation),
+            Err(TryRecvError::Disconnected) => return None,
+            Err(TryRecvError::Empty) => std::hint::spin_loop(),
+        }
+    }
+    while lane::serve() > 0 {
+        match operations.recv_timeout(std::time::Duration::from_micros(50)) {
+            Ok(operation) => return Some(operation),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+    operations.recv().ok()
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        if let Some(thread) = self.thread.take() {
+            // Its panic, if any, is one of ours and was printed by the thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Worker({} of {} done)",
+            self.progress.done.load(Ordering::Relaxed),
+            self.enqueued.load(Ordering::Relaxed)
+        )
+    }
+}

@@ -1,0 +1,194 @@
+//! Strided moves, and tables of them that are built once and run many times.
+
+use crate::element::{ElementType, Op};
+use crate::error::{Error, Result};
+use crate::fabric::{Observer, Place, Region};
+use std::fmt;
+use std::sync::Arc;
+
+/// A strided copy or reduction from one box of elements to another of the same shape: up to two
+/// outer axes of contiguous runs.
+#[derive(Debug, Clone)]
+pub struct Move {
+    /// Where the source's first run begins.
+    pub source: Place,
+    /// Bytes from one run to the next in the source, along the outer and the inner axis.
+    pub source_strides: [usize; 2],
+    /// Where the destination's first run begins.
+    pub destination: Place,
+    /// Bytes from one run to the next in the destination, along the outer and the inner axis.
+    pub destination_strides: [usize; 2],
+    /// Runs along the outer and the inner axis.
+    pub counts: [usize; 2],
+    /// Length of a run in bytes.
+    pub run_bytes: usize,
+    /// What a run consists of.
+    pub element: ElementType,
+    /// How the source is combined with the destination.
+    pub op: Op,
+}
+
+impl Move {
+    fn bytes(&self) -> usize {
+        self.counts[0] * self.counts[1] * self.run_bytes
+    }
+}
+
+/// A loop nest over runs: moves of one shape, carried out together because they are likely to
+/// touch the same cache lines (the two ends of a row, for instance).
+pub(crate) struct Nest {
+    pub(crate) counts: [usize; 2],
+    pub(crate) run_bytes: usize,
+    pub(crate) source_strides: [usize; 2],
+    pub(crate) destination_strides: [usize; 2],
+    /// First source and first destination byte of each move.
+    pub(crate) pairs: Vec<(*const u8, *mut u8)>,
+    pub(crate) element: ElementType,
+    pub(crate) op: Op,
+}
+
+// SAFETY: the pointers are into regions that the table of the nest keeps alive; who accesses them
+// when is settled by streams and words.
+unsafe impl Send for Nest {}
+// SAFETY: as above; a nest is never changed after it was built.
+unsafe impl Sync for Nest {}
+
+/// Runs this short are worth doing together with others: they share cache lines.
+const SHORT_RUN_BYTES: usize = 64;
+
+/// Moves, checked and compiled to loop nests. Running it neither allocates nor fails.
+pub struct MoveTable {
+    pub(crate) nests: Vec<Nest>,
+    /// Payload that goes to watched memory of peers: observer, rank, bytes.
+    observed: Vec<(Arc<dyn Observer>, usize, usize)>,
+    bytes: usize,
+    /// What the pointers point into.
+    _regions: Vec<Region>,
+}
+
+impl MoveTable {
+    /// Compiles stages of moves. Moves of one stage do not depend on each other, except that
+    /// reductions happen in the given order; stages run one after the other.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] if a move leaves its region.
+    pub fn new(stages: &[Vec<Move>]) -> Result<Self> {
+        let mut table = Self { nests: Vec::new(), observed: Vec::new(), bytes: 0, _regions: Vec::new() };
+        for stage in stages {
+            let first = table.nests.len();
+            for one in stage.iter().filter(|one| one.bytes() > 0) {
+                table.check(one)?;
+                table.keep(one);
+                table.add(first, one);
+                table.bytes += one.bytes();
+            }
+        }
+        Ok(table)
+    }
+
+    /// Bytes that a run of the table moves.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Loop nests that a run of the table goes through.
+    pub fn nests(&self) -> usize {
+        self.nests.len()
+    }
+
+    fn check(&self, one: &Move) -> Result<()> {
+        let reach = |strides: [usize; 2]| {
+            (one.counts[0] - 1) * strides[0] + (one.counts[1] - 1) * strides[1] + one.run_bytes
+        };
+        one.source.advance(0, reach(one.source_strides), "the source of a move")?;
+        one.destination.advance(0, reach(one.destination_strides), "the destination of a move")?;
+        if one.run_bytes % one.element.bytes() != 0 {
+            return Err(Error::OutOfBounds {
+                what: "a move of whole elements",
+                start: 0,
+                end: one.run_bytes,
+                region_bytes: one.element.bytes(),
+            });
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, one: &Move) {
+        for region in [one.source.region(), one.destination.region()] {
+            if !self._regions.iter().any(|kept| kept.is_same(region)) {
+                self._regions.push(region.clone());
+            }
+        }
+        let target = one.destination.region();
+        if let Some(observer) = target.observer() {
+            // One put per target region, however many boxes it consists of.
+            match self
+                .observed
+                .iter_mut()
+                .find(|(seen, to, _)| Arc::ptr_eq(seen, observer) && *to == target.owner())
+            {
+                Some((_, _, bytes)) => *bytes += one.bytes(),
+                None => self.observed.push((observer.clone(), target.owner(), one.bytes())),
+            }
+        }
+    }
+
+    fn add(&mut self, first_of_stage: usize, one: &Move) {
+        let nest = merge_runs(one);
+        let alike = |other: &&mut Nest| {
+            nest.op == Op::Replace
+                && other.op == Op::Replace
+                && nest.run_bytes < SHORT_RUN_BYTES
+                && (nest.counts, nest.run_bytes) == (other.counts, other.run_bytes)
+                && nest.source_strides == other.source_strides
+                && nest.destination_strides == other.destination_strides
+        };
+        match self.nests[first_of_stage..].iter_mut().find(alike) {
+            Some(other) => other.pairs.extend(nest.pairs),
+            None => self.nests.push(nest),
+        }
+    }
+
+    /// Tells the observers, if any, of the payload that a run of the table has stored.
+    #[inline(always)]
+    pub(crate) fn observe(&self) {
+        for (observer, to, bytes) in &self.observed {
+            observer.stored(*to, *bytes);
+        }
+    }
+}
+
+/// One loop fewer where runs follow each other without a gap on both sides.
+fn merge_runs(one: &Move) -> Nest {
+    let mut nest = Nest {
+        counts: one.counts,
+        run_bytes: one.run_bytes,
+        source_strides: one.source_strides,
+        destination_strides: one.destination_strides,
+        pairs: vec![(one.source.pointer().cast_const(), one.destination.pointer())],
+        element: one.element,
+        op: one.op,
+    };
+    for _ in 0..2 {
+        if nest.counts[1] == 1 {
+            // The inner axis has nothing to step over: let the outer one take its place.
+            nest.counts = [1, nest.counts[0]];
+            nest.source_strides[1] = nest.source_strides[0];
+            nest.destination_strides[1] = nest.destination_strides[0];
+        }
+        if nest.counts[1] > 1
+            && nest.source_strides[1] == nest.run_bytes
+            && nest.destination_strides[1] == nest.run_bytes
+        {
+            nest.run_bytes *= nest.counts[1];
+            nest.counts[1] = 1;
+        }
+    }
+    nest
+}
+
+impl fmt::Debug for MoveTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MoveTable({} bytes in {} loop nests)", self.bytes, self.nests.len())
+    }
+}

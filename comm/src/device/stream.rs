@@ -1,0 +1,401 @@
+//! Streams: FIFO queues of operations, and what is enqueued on them.
+
+use super::MoveTable;
+use super::host::{lane, worker::Worker};
+use crate::error::{Error, Result};
+use crate::fabric::{WaitContext, Word, store_fence};
+use crate::world::World;
+use std::cell::Cell;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// When the operations of a host stream run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StreamKind {
+    /// On the calling thread, as they are enqueued. The fastest where ranks fill the cores. A wait
+    /// blocks the caller, so exchanges must be issued in the same order on all ranks.
+    #[default]
+    Inline,
+    /// On a thread of the stream's own, as on a GPU: enqueueing does not wait for the operation.
+    Threaded,
+}
+
+impl StreamKind {
+    /// The name in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            StreamKind::Inline => "inline",
+            StreamKind::Threaded => "threaded",
+        }
+    }
+
+    /// The kind of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [StreamKind::Inline, StreamKind::Threaded].into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// How a stream is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamOptions {
+    /// When operations run.
+    pub kind: StreamKind,
+    /// Threads for kernels.
+    pub threads: usize,
+}
+
+impl Default for StreamOptions {
+    fn default() -> Self {
+        Self { kind: StreamKind::Inline, threads: 1 }
+    }
+}
+
+/// A FIFO of operations. Everything is promised to run in order, and nothing is promised to have
+/// run until [`Stream::synchronize`]. A stream belongs to the thread of its rank; clones are the
+/// same stream.
+///
+/// After an operation has failed, what is left on the stream is skipped, and the waits of other
+/// ranks end with [`Error::PeerFailed`].
+#[derive(Clone)]
+pub struct Stream {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    id: u64,
+    kind: StreamKind,
+    worker: Option<Worker>,
+    threads: Option<Arc<rayon::ThreadPool>>,
+    synchronizations: Cell<u64>,
+    status: Arc<Status>,
+}
+
+/// What the executor of a stream shares with its owner.
+#[derive(Debug)]
+pub(crate) struct Status {
+    failed: AtomicBool,
+    first_error: Mutex<Option<Error>>,
+    pub(crate) context: Arc<WaitContext>,
+}
+
+impl Status {
+    /// Whether an operation has failed, so that the rest is skipped.
+    #[inline(always)]
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// Keeps the first error and tells the other ranks.
+    pub(crate) fn fail(&self, error: Error) {
+        self.context.abort.raise(self.context.rank, &error.to_string());
+        self.first_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.failed.store(true, Ordering::Release);
+    }
+
+    fn result(&self) -> Result<()> {
+        if !self.has_failed() {
+            return Ok(());
+        }
+        let error = self.first_error.lock().unwrap_or_else(PoisonError::into_inner);
+        Err(error.clone().expect("a failed stream has an error"))
+    }
+}
+
+/// What can be on a stream.
+pub(crate) enum Operation {
+    Move(Arc<MoveTable>),
+    Signal(Arc<SignalSet>, u32),
+    Send(Arc<TriggeredSend>, u32),
+    Wait(Arc<WaitSet>, u32),
+    Host(String, HostFunction),
+    Record(Event),
+    WaitEvent(Event),
+}
+
+/// A host function on a stream.
+pub(crate) type HostFunction = Box<dyn FnOnce() -> Result<()> + Send>;
+
+/// How an epoch becomes what a word is set to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// The word becomes the value.
+    Set,
+    /// The word becomes one more.
+    Increment,
+}
+
+impl Rule {
+    #[inline(always)]
+    fn post(self, word: &Word, value: u32) {
+        match self {
+            Rule::Set => word.post(value),
+            Rule::Increment => word.post_increment(),
+        }
+    }
+}
+
+/// Words that are written together.
+#[derive(Debug)]
+pub(crate) struct SignalSet {
+    pub(crate) words: Vec<Word>,
+    pub(crate) rule: Rule,
+}
+
+impl SignalSet {
+    #[inline]
+    pub(crate) fn run(&self, value: u32) {
+        if self.words.is_empty() {
+            return;
+        }
+        for word in &self.words {
+            self.rule.post(word, value);
+        }
+        store_fence();
+        for word in &self.words {
+            word.wake();
+        }
+    }
+}
+
+/// Words that are waited for together, and the sends that must have gone out as well.
+#[derive(Debug)]
+pub(crate) struct WaitSet {
+    pub(crate) words: Vec<Word>,
+    /// For the message of a time-out: who the words depend on, one word a source, which come to
+    /// the epoch. Empty where `words` says it already.
+    pub(crate) sources: Vec<Word>,
+    /// The group of the sends.
+    pub(crate) group: u64,
+}
+
+/// Payload and completion of a send.
+#[derive(Debug)]
+pub(crate) struct Message {
+    /// Packs straight to where the payload goes.
+    pub(crate) moves: Arc<MoveTable>,
+    /// Set to the epoch as part of the payload, for nobody to wait on.
+    pub(crate) stamp: Option<Word>,
+    /// Written once the payload is there.
+    pub(crate) completion: (Word, Rule),
+}
+
+/// Sends that are carried out once their receivers are ready, whenever a stream has come to them:
+/// what a network interface does with a triggered operation, done by the stream's executor.
+#[derive(Debug)]
+pub(crate) struct TriggeredSend {
+    /// Words that must have come to `needed(epoch)`.
+    pub(crate) conditions: Vec<Word>,
+    pub(crate) needed: fn(u32) -> u32,
+    pub(crate) messages: Vec<Message>,
+    /// Whose wait has to see it gone.
+    pub(crate) group: u64,
+}
+
+impl TriggeredSend {
+    /// Whether all receivers are ready.
+    #[inline(always)]
+    pub(crate) fn is_clear(&self, epoch: u32) -> bool {
+        let needed = (self.needed)(epoch);
+        self.conditions.iter().all(|word| word.cell().reached(needed))
+    }
+
+    /// Moves the payloads and signals their completion, message by message.
+    #[inline]
+    pub(crate) fn run(&self, epoch: u32) {
+        for message in &self.messages {
+            message.moves.run();
+            if let Some(stamp) = &message.stamp {
+                stamp.cell().store(epoch);
+            }
+            let (word, rule) = &message.completion;
+            rule.post(word, epoch);
+        }
+        store_fence();
+        for message in &self.messages {
+            message.completion.0.wake();
+        }
+    }
+}
+
+/// A point in a stream that other streams can wait for.
+#[derive(Debug, Clone, Default)]
+pub struct Event {
+    reached: Arc<AtomicBool>,
+}
+
+impl Event {
+    /// An event that nothing has recorded yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether a stream has come to the point where it was recorded.
+    pub fn is_complete(&self) -> bool {
+        self.reached.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn complete(&self) {
+        self.reached.store(true, Ordering::Release);
+    }
+}
+
+impl Stream {
+    pub(crate) fn host(world: &World, options: StreamOptions) -> Result<Self> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let status = Arc::new(Status {
+            failed: AtomicBool::new(false),
+            first_error: Mutex::new(None),
+            context: world.wait_context().clone(),
+        });
+        let worker = match options.kind {
+            StreamKind::Inline => None,
+            StreamKind::Threaded => Some(Worker::start(status.clone())?),
+        };
+        let threads = match options.threads {
+            0 | 1 => None,
+            threads => {
+                let name = format!("rank {} kernel", world.rank());
+                let pool = rayon::ThreadPoolBuilder::new()
+                    .num_threads(threads)
+                    .thread_name(move |i| format!("{name} {i}"))
+                    .build();
+                Some(Arc::new(pool.map_err(|error| Error::System {
+                    call: "starting the kernel threads",
+                    reason: error.to_string(),
+                })?))
+            }
+        };
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        Ok(Self {
+            inner: Rc::new(Inner {
+                id,
+                kind: options.kind,
+                worker,
+                threads,
+                synchronizations: Cell::new(0),
+                status,
+            }),
+        })
+    }
+
+    /// Identifies the stream within its process.
+    pub fn id(&self) -> u64 {
+        self.inner.id
+    }
+
+    /// When its operations run.
+    pub fn kind(&self) -> StreamKind {
+        self.inner.kind
+    }
+
+    /// How often the host has waited for this stream: [`Stream::synchronize`] and the backends
+    /// that need it.
+    pub fn synchronizations(&self) -> u64 {
+        self.inner.synchronizations.get()
+    }
+
+    pub(crate) fn threads(&self) -> Option<&Arc<rayon::ThreadPool>> {
+        self.inner.threads.as_ref()
+    }
+
+    pub(crate) fn status(&self) -> &Arc<Status> {
+        &self.inner.status
+    }
+
+    /// Blocks until all that was enqueued has run.
+    ///
+    /// # Errors
+    /// The first error of an enqueued operation, which it names. It stays: a stream that has
+    /// failed does no more.
+    pub fn synchronize(&self) -> Result<()> {
+        self.inner.synchronizations.set(self.inner.synchronizations.get() + 1);
+        if let Some(worker) = &self.inner.worker {
+            worker.drain();
+        }
+        self.inner.status.result()
+    }
+
+    /// Records an event behind what is on the stream. Does not block.
+    pub fn record(&self, event: &Event) {
+        self.enqueue(|| Operation::Record(event.clone()));
+    }
+
+    /// Makes the stream wait until another stream has come to where the event was recorded. Blocks
+    /// the caller on an inline stream only.
+    pub fn wait_event(&self, event: &Event) {
+        self.enqueue(|| Operation::WaitEvent(event.clone()));
+    }
+
+    /// Enqueues a host function. Its error surfaces at [`Stream::synchronize`] with the name.
+    pub fn enqueue_host(
+        &self,
+        name: &str,
+        function: impl FnOnce() -> std::result::Result<(), String> + Send + 'static,
+    ) {
+        let operation = name.to_string();
+        let failed = operation.clone();
+        self.enqueue(|| {
+            let function =
+                move || function().map_err(|message| Error::OperationFailed { operation: failed, message });
+            Operation::Host(operation, Box::new(function))
+        });
+    }
+
+    /// Enqueues a table of moves.
+    pub fn enqueue_move(&self, moves: &Arc<MoveTable>) {
+        match &self.inner.worker {
+            None if !self.inner.status.has_failed() => moves.run(),
+            None => {}
+            Some(worker) => worker.push(Operation::Move(moves.clone())),
+        }
+    }
+
+    /// Enqueues writing a value to a word, which peers may wait for.
+    pub(crate) fn write_values(&self, signals: &Arc<SignalSet>, value: u32) {
+        match &self.inner.worker {
+            None if !self.inner.status.has_failed() => signals.run(value),
+            None => {}
+            Some(worker) => worker.push(Operation::Signal(signals.clone(), value)),
+        }
+    }
+
+    /// Enqueues a send that goes out as soon as its receivers are ready; does not wait for them.
+    pub(crate) fn enqueue_send(&self, send: &Arc<TriggeredSend>, epoch: u32) {
+        match &self.inner.worker {
+            None => lane::send(&self.inner.status, send, epoch),
+            Some(worker) => worker.push(Operation::Send(send.clone(), epoch)),
+        }
+    }
+
+    /// Enqueues waiting until all words have come to the value and the group's sends have gone.
+    pub(crate) fn wait_values(&self, waits: &Arc<WaitSet>, value: u32) {
+        match &self.inner.worker {
+            None => lane::wait(&self.inner.status, waits, value),
+            Some(worker) => worker.push(Operation::Wait(waits.clone(), value)),
+        }
+    }
+
+    fn enqueue(&self, operation: impl FnOnce() -> Operation) {
+        match &self.inner.worker {
+            None => lane::run(&self.inner.status, operation()),
+            Some(worker) => worker.push(operation()),
+        }
+    }
+
+    /// Makes the stream fail: for host calls that a backend makes on its behalf.
+    pub(crate) fn fail(&self, error: Error) {
+        self.inner.status.fail(error);
+    }
+
+    pub(crate) fn enqueue_boxed(&self, name: String, function: HostFunction) {
+        self.enqueue(|| Operation::Host(name, function));
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream({}, {})", self.id(), self.kind().name())
+    }
+}

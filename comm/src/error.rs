@@ -1,0 +1,215 @@
+//! What can go wrong, with the data that a reader of the message needs.
+
+use crate::element::ElementType;
+
+/// An error of the communication layer. Every message says what was asked, what was found and
+/// what to do.
+#[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// A backend of that name is not registered.
+    #[error("there is no backend `{name}`; the backends are {known}")]
+    UnknownBackend {
+        /// What was asked for.
+        name: String,
+        /// The names that exist, comma separated.
+        known: String,
+    },
+    /// A backend cannot serve the exchange that it was asked to.
+    #[error("backend `{backend}` cannot be used here: {reason}")]
+    BackendRefused {
+        /// The backend's name.
+        backend: &'static str,
+        /// Why, and what to choose instead.
+        reason: String,
+    },
+    /// A fabric of that name is not available on this machine or in this build.
+    #[error("fabric `{name}` cannot be used: {reason}")]
+    FabricUnavailable {
+        /// The fabric's name.
+        name: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// Two sides of an exchange disagree. Every rank gets this same value.
+    #[error(
+        "the exchange does not match: rank {sender} sends to rank {receiver} with tag {tag} {sent}, \
+         but rank {receiver} {expected}; both sides must give the same peer, tag, sizes and element types"
+    )]
+    Mismatch {
+        /// The sending rank.
+        sender: usize,
+        /// The receiving rank.
+        receiver: usize,
+        /// The tag.
+        tag: u32,
+        /// What the sender announced.
+        sent: String,
+        /// What the receiver announced.
+        expected: String,
+    },
+    /// A rank's description of an exchange is unusable in itself. Every rank gets this same value.
+    #[error("rank {rank} described its exchange wrongly: {reason}")]
+    BadExchange {
+        /// The rank whose description it is.
+        rank: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A call that every rank must make was made with different arguments, or not by all.
+    #[error("rank {rank} could not take part in `{call}`: {reason}")]
+    CollectiveFailed {
+        /// The collective call.
+        call: &'static str,
+        /// The first rank that failed.
+        rank: usize,
+        /// Its reason.
+        reason: String,
+    },
+    /// Memory that peers can address could not be had.
+    #[error("{bytes} bytes of {kind} memory could not be allocated: {reason}")]
+    OutOfMemory {
+        /// How much was asked for.
+        bytes: usize,
+        /// Which memory.
+        kind: &'static str,
+        /// What the system said.
+        reason: String,
+    },
+    /// A place lies outside of its region.
+    #[error("{what} needs bytes {start}..{end} of a region of {region_bytes} bytes")]
+    OutOfBounds {
+        /// Which operation asked.
+        what: &'static str,
+        /// First byte.
+        start: usize,
+        /// One past the last byte.
+        end: usize,
+        /// Size of the region.
+        region_bytes: usize,
+    },
+    /// An array was used with another element type than it has.
+    #[error("{what} has elements of type {found}, {asked} was asked for")]
+    ElementMismatch {
+        /// What was used.
+        what: &'static str,
+        /// The type asked for.
+        asked: ElementType,
+        /// The type found.
+        found: ElementType,
+    },
+    /// A kernel was given the same memory to read and to write.
+    #[error(
+        "kernel `{kernel}` would read and write the same memory; give it two generations, or write access alone"
+    )]
+    AliasedArguments {
+        /// The kernel's name.
+        kernel: String,
+    },
+    /// A kernel was to write points that it may not write.
+    #[error(
+        "kernel `{kernel}` was launched over the points {tile}, but may write {bounds} only; peers may be filling the ghosts around them"
+    )]
+    TileOutOfBounds {
+        /// The kernel's name.
+        kernel: String,
+        /// The points of the launch.
+        tile: crate::device::Tile,
+        /// The points that may be written.
+        bounds: crate::device::Tile,
+    },
+    /// Memory of one stream was used on another.
+    #[error(
+        "{what} belongs to stream {owner}, but was used on stream {used}; arrays live where their stream lives"
+    )]
+    WrongStream {
+        /// What was used.
+        what: &'static str,
+        /// The stream that it belongs to.
+        owner: u64,
+        /// The stream that it was used on.
+        used: u64,
+    },
+    /// An exchange was started twice without a wait in between, or waited for without a start.
+    #[error("`{call}` was called out of order: {reason}")]
+    OutOfOrder {
+        /// The call.
+        call: &'static str,
+        /// What has to come first.
+        reason: String,
+    },
+    /// A kernel panicked.
+    #[error("kernel `{kernel}` panicked on rank {rank}: {message}")]
+    KernelPanicked {
+        /// The kernel's name.
+        kernel: String,
+        /// The rank.
+        rank: usize,
+        /// The panic's message.
+        message: String,
+    },
+    /// An enqueued host function failed.
+    #[error("enqueued operation `{operation}` failed: {message}")]
+    OperationFailed {
+        /// The operation's name.
+        operation: String,
+        /// Its error.
+        message: String,
+    },
+    /// Another rank failed, so this one stopped waiting for it.
+    #[error("rank {rank} failed in {operation}; this rank stopped waiting for it")]
+    PeerFailed {
+        /// The rank that failed.
+        rank: usize,
+        /// What it was doing, and its own error.
+        operation: String,
+    },
+    /// A wait lasted longer than the time-out.
+    #[error(
+        "rank {rank} waited {seconds} s for {what} of rank {peer} (wants {wanted}, has {found}); \
+         is that rank alive, and does it make the same calls? The time-out is `timeout_s`"
+    )]
+    TimedOut {
+        /// The waiting rank.
+        rank: usize,
+        /// The rank it waits for.
+        peer: usize,
+        /// What it waits for.
+        what: String,
+        /// The value that it waits for.
+        wanted: u32,
+        /// The value that is there.
+        found: u32,
+        /// How long it has waited, in seconds.
+        seconds: u64,
+    },
+    /// The operating system refused a call.
+    #[error("{call} failed: {reason}")]
+    System {
+        /// The call, with what it was called for.
+        call: &'static str,
+        /// The system's reason.
+        reason: String,
+    },
+    /// The environment that a launcher sets for its ranks is not usable.
+    #[error("{variable}=`{value}` is not usable: {reason}")]
+    BadEnvironment {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A world of that size cannot be had.
+    #[error("a world of {asked} ranks was asked for; {reason}")]
+    BadWorldSize {
+        /// The number of ranks asked for.
+        asked: usize,
+        /// What is possible.
+        reason: String,
+    },
+}
+
+/// The result of a call of the communication layer.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,122 @@
+//! The fabric `local`: ranks are threads of one process.
+
+use super::wait::Abort;
+use super::{Executor, Fabric, Region};
+use crate::collective::Boards;
+use crate::error::{Error, Result};
+use std::alloc::Layout;
+use std::collections::HashMap;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// One rank's end of the fabric.
+#[derive(Debug)]
+pub struct LocalFabric {
+    hub: Arc<Hub>,
+    rank: usize,
+}
+
+/// What the ranks share: which memory goes with which key.
+#[derive(Debug)]
+struct Hub {
+    size: usize,
+    blocks: Mutex<HashMap<u64, Weak<Block>>>,
+    next_key: AtomicU64,
+    roots: [Arc<Block>; 2],
+}
+
+impl LocalFabric {
+    /// The ends of a fabric of `size` ranks, by rank. Each may be moved to its own thread.
+    pub fn ends(size: usize) -> Result<Vec<Arc<LocalFabric>>> {
+        let roots = [Arc::new(Block::new(Abort::BYTES, 0)?), Arc::new(Block::new(Boards::bytes(size), 0)?)];
+        let hub = Arc::new(Hub { size, blocks: Mutex::default(), next_key: AtomicU64::new(1), roots });
+        Ok((0..size).map(|rank| Arc::new(LocalFabric { hub: hub.clone(), rank })).collect())
+    }
+}
+
+impl Fabric for LocalFabric {
+    fn name(&self) -> &'static str {
+        "local"
+    }
+
+    fn executor(&self) -> Executor {
+        Executor::Stream
+    }
+
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.hub.size
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Region> {
+        let key = self.hub.next_key.fetch_add(1, Ordering::Relaxed);
+        let block = Arc::new(Block::new(bytes, key)?);
+        let mut blocks = self.hub.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        blocks.retain(|_, block| block.strong_count() > 0);
+        blocks.insert(key, Arc::downgrade(&block));
+        Ok(block.region(self.rank, key))
+    }
+
+    fn map(&self, owner: usize, key: u64, bytes: usize) -> Result<Region> {
+        let blocks = self.hub.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        match blocks.get(&key).and_then(Weak::upgrade) {
+            Some(block) if block.bytes == bytes => Ok(block.region(owner, key)),
+            _ => Err(Error::System {
+                call: "mapping a peer's memory",
+                reason: format!("rank {owner} has no region with key {key} and {bytes} bytes any more"),
+            }),
+        }
+    }
+
+    fn roots(&self) -> (Region, Region) {
+        let [abort, boards] = &self.hub.roots;
+        (abort.region(0, u64::MAX), boards.region(0, u64::MAX))
+    }
+}
+
+/// Memory of the heap that lives while anyone has mapped it.
+#[derive(Debug)]
+struct Block {
+    start: NonNull<u8>,
+    layout: Layout,
+    skew: usize,
+    bytes: usize,
+}
+
+// SAFETY: the block owns its memory; access is settled by those who map it.
+unsafe impl Send for Block {}
+// SAFETY: as above; a block is never changed.
+unsafe impl Sync for Block {}
+
+impl Block {
+    fn new(bytes: usize, key: u64) -> Result<Self> {
+        let skew = super::skew(bytes, key);
+        let failed = |reason: &str| Error::OutOfMemory { bytes, kind: "host", reason: reason.into() };
+        let layout = Layout::from_size_align((bytes + skew).max(64), if bytes < 4096 { 64 } else { 4096 })
+            .map_err(|_| failed("the size is beyond the address space"))?;
+        // SAFETY: the layout's size is at least 64.
+        let start = unsafe { std::alloc::alloc_zeroed(layout) };
+        let start = NonNull::new(start)
+            .ok_or_else(|| failed("the allocator has no more; use fewer cells or ranks"))?;
+        Ok(Self { start, layout, skew, bytes })
+    }
+
+    fn region(self: &Arc<Self>, owner: usize, key: u64) -> Region {
+        // SAFETY: the allocation holds `skew` more bytes than asked for.
+        let base = unsafe { self.start.add(self.skew) };
+        // SAFETY: the memory holds `bytes` bytes from `base`, which is aligned to 64 since the
+        // skew is, and lives as long as this `Arc`.
+        unsafe { Region::new(base, self.bytes, owner, key, self.clone()) }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout, and nobody maps it any more.
+        unsafe { std::alloc::dealloc(self.start.as_ptr(), self.layout) };
+    }
+}

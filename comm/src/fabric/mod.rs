@@ -1,0 +1,104 @@
+//! Fabrics: what the wire between ranks can do.
+//!
+//! On the fabrics of this module a rank's memory is mapped into its peers, so that the executor
+//! of a stream stores payloads and signals straight into it ([`Executor::Stream`]). A new fabric is
+//! one file and one row of [`FABRICS`].
+
+mod futex;
+mod local;
+mod observer;
+mod protocol;
+mod region;
+pub mod shm;
+mod sync;
+mod two_sided;
+mod wait;
+mod word;
+
+pub(crate) use futex::Futex;
+pub use local::LocalFabric;
+pub use observer::{Event, Observer, Recording, RecordingFabric, Role};
+pub use protocol::phase;
+pub(crate) use protocol::{clear_to_send, credit_granted, credit_needed, next_count};
+pub(crate) use region::shared_struct;
+pub use region::{Place, Region, Word};
+pub(crate) use two_sided::{EAGER_BYTES, Ticket, TwoSided};
+pub use wait::WaitPolicy;
+pub(crate) use wait::{Abort, WaitContext};
+pub(crate) use word::store_fence;
+
+use crate::error::Result;
+use std::fmt;
+
+/// Who carries out what a stream has triggered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Executor {
+    /// The stream's own executor: peer memory is mapped.
+    Stream,
+    /// The network interface, by triggered operations.
+    Nic,
+    /// A progress thread.
+    Proxy,
+    /// The host, which synchronises the stream first.
+    Host,
+}
+
+impl fmt::Display for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Executor::Stream => "stream",
+            Executor::Nic => "nic",
+            Executor::Proxy => "proxy",
+            Executor::Host => "host",
+        })
+    }
+}
+
+/// A transport between the ranks of a job.
+pub trait Fabric: Send + Sync + fmt::Debug {
+    /// The name in configurations.
+    fn name(&self) -> &'static str;
+    /// Who executes triggered operations.
+    fn executor(&self) -> Executor;
+    /// This rank.
+    fn rank(&self) -> usize;
+    /// How many ranks there are.
+    fn size(&self) -> usize;
+    /// Zeroed memory that peers can address, aligned to 64 bytes.
+    fn allocate(&self, bytes: usize) -> Result<Region>;
+    /// Maps a region of `owner` by the key and the size that it gave out.
+    fn map(&self, owner: usize, key: u64, bytes: usize) -> Result<Region>;
+    /// The memory that every rank has from the start: that of the abort word, and that of the
+    /// world's collectives.
+    fn roots(&self) -> (Region, Region);
+}
+
+/// One row of the registry of fabrics.
+#[derive(Debug, Clone, Copy)]
+pub struct FabricRow {
+    /// The name in configurations.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub summary: &'static str,
+    /// Why it cannot be used on this machine or in this build, if so.
+    pub unusable: fn() -> Option<String>,
+}
+
+/// Every fabric that this version knows.
+pub const FABRICS: &[FabricRow] = &[
+    FabricRow { name: "local", summary: "ranks are threads of one process", unusable: || None },
+    FabricRow {
+        name: "shm",
+        summary: "ranks are processes of one machine, sharing memory",
+        unusable: shm::unusable,
+    },
+];
+
+/// By how much the `index`-th large region starts off its page. Without it two generations of an
+/// array lie a multiple of 4096 bytes apart, and a load of one stalls behind a store to the other
+/// whose address ends in the same 12 bits.
+pub(crate) fn skew(bytes: usize, index: u64) -> usize {
+    const STEP: u64 = 33 * 64;
+    if bytes < 4096 { 0 } else { (index * STEP % 4096) as usize }
+}

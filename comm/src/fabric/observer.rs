@@ -1,0 +1,138 @@
+//! Watching what goes over a fabric: which signals and payloads, from whom to whom, in which order.
+
+use super::{Executor, Fabric, Region};
+use crate::error::Result;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a word says, or a message is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Role {
+    /// A rank has arrived at a barrier.
+    Barrier,
+    /// A sender asks a receiver for a place to put a large message (two-sided, rendezvous).
+    ReadyToSend,
+    /// A receiver says that its memory may be written.
+    ClearToSend,
+    /// A receiver of a one-way pair says how far it has unpacked.
+    Credit,
+    /// A target exposes its window.
+    Exposure,
+    /// The payload.
+    Payload,
+    /// The payload has arrived.
+    Completion,
+    /// A payload has arrived: one more in the receiver's count.
+    Notification,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Role::Barrier => "the barrier",
+            Role::ReadyToSend => "the ready-to-send",
+            Role::ClearToSend => "the clear-to-send",
+            Role::Credit => "the credit",
+            Role::Exposure => "the exposure",
+            Role::Payload => "the payload",
+            Role::Completion => "the completion",
+            Role::Notification => "the notification",
+        })
+    }
+}
+
+/// One thing that a rank did to a peer's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// What it was.
+    pub role: Role,
+    /// The rank that did it.
+    pub from: usize,
+    /// The rank whose memory it went to.
+    pub to: usize,
+    /// Payload bytes; 0 for signals.
+    pub bytes: usize,
+}
+
+/// Is told of every store of a rank to peers' memory.
+pub trait Observer: Send + Sync {
+    /// A word in the memory of rank `to` was written.
+    fn signalled(&self, role: Role, to: usize);
+    /// Payload was stored into one region of rank `to`.
+    fn stored(&self, to: usize, bytes: usize);
+}
+
+/// The events of one rank, in the order in which it caused them.
+#[derive(Debug, Clone)]
+pub struct Recording {
+    rank: usize,
+    events: Arc<Mutex<Vec<Event>>>,
+}
+
+impl Recording {
+    /// Takes what was recorded since the last call.
+    pub fn take(&self) -> Vec<Event> {
+        std::mem::take(&mut self.events.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn push(&self, event: Event) {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+    }
+}
+
+impl Observer for Recording {
+    fn signalled(&self, role: Role, to: usize) {
+        self.push(Event { role, from: self.rank, to, bytes: 0 });
+    }
+
+    fn stored(&self, to: usize, bytes: usize) {
+        self.push(Event { role: Role::Payload, from: self.rank, to, bytes });
+    }
+}
+
+/// A fabric that carries out what another one does and records it.
+#[derive(Debug)]
+pub struct RecordingFabric {
+    inner: Arc<dyn Fabric>,
+    recording: Recording,
+}
+
+impl RecordingFabric {
+    /// Wraps a fabric.
+    pub fn new(inner: Arc<dyn Fabric>) -> (Arc<Self>, Recording) {
+        let recording = Recording { rank: inner.rank(), events: Arc::default() };
+        (Arc::new(Self { inner, recording: recording.clone() }), recording)
+    }
+}
+
+impl Fabric for RecordingFabric {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn executor(&self) -> Executor {
+        self.inner.executor()
+    }
+
+    fn rank(&self) -> usize {
+        self.inner.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.inner.size()
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Region> {
+        self.inner.allocate(bytes)
+    }
+
+    fn map(&self, owner: usize, key: u64, bytes: usize) -> Result<Region> {
+        let region = self.inner.map(owner, key, bytes)?;
+        Ok(region.observed(Arc::new(self.recording.clone())))
+    }
+
+    fn roots(&self) -> (Region, Region) {
+        self.inner.roots()
+    }
+}

@@ -1,0 +1,222 @@
+//! Memory that peers can address, and places in it.
+
+use super::observer::{Observer, Role};
+use super::word::WordCell;
+use crate::error::{Error, Result};
+use std::any::Any;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// A piece of memory of one rank, as mapped into this one. Cloning is cheap; the memory lives
+/// until the owner and every peer that has mapped it have let go.
+///
+/// Peers may write to it at any time, so no reference to its bytes is ever formed: it is read
+/// and written through raw pointers, ordered by the words of `word.rs`.
+#[derive(Clone)]
+pub struct Region {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    base: NonNull<u8>,
+    bytes: usize,
+    owner: usize,
+    key: u64,
+    observer: Option<Arc<dyn Observer>>,
+    /// Frees or unmaps the memory when the last clone is dropped.
+    _memory: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the pointer is to memory that `_memory` keeps mapped and that any thread may address;
+// who accesses it when is settled by the flag protocols of the modules that do.
+unsafe impl Send for Inner {}
+// SAFETY: as above; `Inner` itself is never changed after construction.
+unsafe impl Sync for Inner {}
+
+impl Region {
+    /// # Safety
+    /// `base` must be aligned to 64 bytes and point to `bytes` bytes that stay readable and
+    /// writable for as long as `memory` lives.
+    pub(crate) unsafe fn new(
+        base: NonNull<u8>,
+        bytes: usize,
+        owner: usize,
+        key: u64,
+        memory: Arc<dyn Any + Send + Sync>,
+    ) -> Self {
+        Self { inner: Arc::new(Inner { base, bytes, owner, key, observer: None, _memory: memory }) }
+    }
+
+    /// The same memory, with every store of this rank to it reported to `observer`.
+    pub(crate) fn observed(&self, observer: Arc<dyn Observer>) -> Self {
+        let inner = &self.inner;
+        Self {
+            inner: Arc::new(Inner {
+                base: inner.base,
+                bytes: inner.bytes,
+                owner: inner.owner,
+                key: inner.key,
+                observer: Some(observer),
+                _memory: inner._memory.clone(),
+            }),
+        }
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.inner.bytes
+    }
+
+    /// The rank whose memory it is.
+    pub fn owner(&self) -> usize {
+        self.inner.owner
+    }
+
+    /// What a peer needs to map the region. Unique within a job for as long as the region lives.
+    pub fn key(&self) -> u64 {
+        self.inner.key
+    }
+
+    /// Whether both are the same memory.
+    pub fn is_same(&self, other: &Region) -> bool {
+        self.inner.base == other.inner.base
+    }
+
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.inner.base.as_ptr()
+    }
+
+    pub(crate) fn observer(&self) -> Option<&Arc<dyn Observer>> {
+        self.inner.observer.as_ref()
+    }
+
+    /// The place at `offset` bytes, of which `bytes` bytes will be used.
+    pub fn place(&self, offset: usize, bytes: usize, what: &'static str) -> Result<Place> {
+        match offset.checked_add(bytes) {
+            Some(end) if end <= self.bytes() => Ok(Place { region: self.clone(), offset }),
+            _ => Err(Error::OutOfBounds {
+                what,
+                start: offset,
+                end: offset.saturating_add(bytes),
+                region_bytes: self.bytes(),
+            }),
+        }
+    }
+
+    /// The synchronisation word at `offset` bytes, a multiple of 8.
+    pub(crate) fn word(&self, offset: usize, role: Role, from: usize, to: usize) -> Result<Word> {
+        assert!(offset.is_multiple_of(8), "a word at byte {offset} is not aligned");
+        let place = self.place(offset, size_of::<WordCell>(), "a synchronisation word")?;
+        // SAFETY: `place` checked that the offset lies within the region.
+        let cell = unsafe { self.inner.base.add(offset) }.cast::<WordCell>();
+        Ok(Word { cell, observer: self.inner.observer.clone(), _region: place.region, role, from, to })
+    }
+
+    /// Copies bytes in. For set-up, before any peer knows the region.
+    pub(crate) fn write_bytes(&self, offset: usize, data: &[u8]) -> Result<()> {
+        let place = self.place(offset, data.len(), "a copy into a region")?;
+        // SAFETY: in bounds by `place`; the source is a live slice and cannot overlap memory of
+        // a region, to which no references exist.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), place.pointer(), data.len()) };
+        Ok(())
+    }
+
+    /// Copies bytes out. For set-up, after a collective has ordered the writer before the caller.
+    pub(crate) fn read_bytes(&self, offset: usize, bytes: usize) -> Result<Vec<u8>> {
+        let place = self.place(offset, bytes, "a copy out of a region")?;
+        let mut data = vec![0; bytes];
+        // SAFETY: in bounds by `place`; the destination is a fresh vector of that length.
+        unsafe { std::ptr::copy_nonoverlapping(place.pointer(), data.as_mut_ptr(), bytes) };
+        Ok(data)
+    }
+}
+
+impl std::fmt::Debug for Region {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Region(rank {}, key {:#x}, {} bytes)", self.owner(), self.key(), self.bytes())
+    }
+}
+
+/// A position in a region: where a message, a box or a slot begins.
+#[derive(Debug, Clone)]
+pub struct Place {
+    region: Region,
+    offset: usize,
+}
+
+impl Place {
+    /// The region.
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Bytes from the region's beginning.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// The place `bytes` further on, of which `length` bytes will be used.
+    pub fn advance(&self, bytes: usize, length: usize, what: &'static str) -> Result<Place> {
+        self.region.place(self.offset + bytes, length, what)
+    }
+
+    pub(crate) fn pointer(&self) -> *mut u8 {
+        // SAFETY: a place is only made with an offset within its region.
+        unsafe { self.region.base().add(self.offset) }
+    }
+}
+
+/// A synchronisation word in some rank's memory, with what it means.
+#[derive(Clone)]
+pub struct Word {
+    cell: NonNull<WordCell>,
+    observer: Option<Arc<dyn Observer>>,
+    _region: Region,
+    /// What a value in it says.
+    pub(crate) role: Role,
+    /// The rank that writes it.
+    pub(crate) from: usize,
+    /// The rank that waits on it.
+    pub(crate) to: usize,
+}
+
+// SAFETY: the cell consists of atomics, and `_region` keeps it mapped.
+unsafe impl Send for Word {}
+// SAFETY: as above.
+unsafe impl Sync for Word {}
+
+impl Word {
+    #[inline(always)]
+    pub(crate) fn cell(&self) -> &WordCell {
+        // SAFETY: `_region` keeps the memory mapped; the cell is aligned by construction and
+        // consists of atomics, so that other ranks may change it meanwhile.
+        unsafe { self.cell.as_ref() }
+    }
+
+    /// Tells the observer, if this world is watched.
+    #[inline(always)]
+    pub(crate) fn observe(&self) {
+        if let Some(observer) = &self.observer {
+            observer.signalled(self.role, self.to);
+        }
+    }
+}
+
+impl std::fmt::Debug for Word {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of rank {} to rank {}: {}", self.role, self.from, self.to, self.cell().load())
+    }
+}
+
+/// A structure of atomics at `offset` bytes of a region, for which zero is a value.
+///
+/// Only for types that consist of atomics, whose alignment divides 64.
+pub(crate) fn shared_struct<T: Sync>(region: &Region, offset: usize) -> &T {
+    assert!(offset.is_multiple_of(align_of::<T>()) && align_of::<T>() <= 64, "byte {offset} is not aligned");
+    assert!(offset + size_of::<T>() <= region.bytes(), "byte {offset} is not in the region");
+    // SAFETY: in bounds by the assertion.
+    let start = unsafe { region.inner.base.add(offset) }.cast::<T>();
+    // SAFETY: aligned and in bounds by the assertions, zeroed when made, and mapped for as long
+    // as `region` is borrowed; callers keep to types made of atomics.
+    unsafe { start.as_ref() }
+}

@@ -1,0 +1,158 @@
+//! Starting the ranks of a job as processes, and ending them together.
+
+use super::segment::Segment;
+use super::{RANK_VARIABLE, SEGMENT_VARIABLE, SIZE_VARIABLE};
+use crate::error::{Error, Result};
+use rustix::process::{Pid, Signal};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long the other ranks have to end by themselves after one has failed.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The processes of a job. Dropping it ends those that still run.
+#[derive(Debug)]
+pub struct Job {
+    segment: Arc<Segment>,
+    ranks: Vec<Child>,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exit {
+    /// Every rank ended with status 0.
+    Success,
+    /// A rank failed.
+    Failed {
+        /// The first rank that did.
+        rank: usize,
+        /// Its exit status, or the signal that ended it.
+        reason: String,
+        /// A status for the launcher to exit with.
+        code: i32,
+    },
+}
+
+impl Job {
+    /// Starts `size` processes. `command` makes the command of a rank; the environment that tells
+    /// the process its rank is added to it.
+    pub fn start(size: usize, command: &mut dyn FnMut(usize) -> Command) -> Result<Self> {
+        if size == 0 {
+            return Err(Error::BadWorldSize { asked: 0, reason: "a job has at least one rank".into() });
+        }
+        let segment = Segment::create(size)?;
+        let mut job = Self { segment, ranks: Vec::with_capacity(size) };
+        for rank in 0..size {
+            let mut command = command(rank);
+            command
+                .env(SEGMENT_VARIABLE, job.segment.descriptor().as_raw_fd().to_string())
+                .env(RANK_VARIABLE, rank.to_string())
+                .env(SIZE_VARIABLE, size.to_string());
+            let child = command.spawn().map_err(|error| Error::System {
+                call: "starting a rank",
+                reason: format!("`{}`: {error}", command.get_program().display()),
+            })?;
+            job.ranks.push(child);
+        }
+        Ok(job)
+    }
+
+    /// The processes, by rank, to take their pipes.
+    pub fn ranks(&mut self) -> &mut [Child] {
+        &mut self.ranks
+    }
+
+    /// Blocks until all ranks have ended, or `interrupted` says true. Once a rank has failed the
+    /// others are told, which ends their waits, and after five seconds they are killed.
+    pub fn wait(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Exit> {
+        let mut first_failure: Option<Exit> = None;
+        let mut deadline: Option<Instant> = None;
+        let mut ended = vec![false; self.ranks.len()];
+        loop {
+            for (rank, child) in self.ranks.iter_mut().enumerate() {
+                if ended[rank] {
+                    continue;
+                }
+                let status = child.try_wait().map_err(|error| Error::System {
+                    call: "waiting for a rank",
+                    reason: error.to_string(),
+                })?;
+                let Some(status) = status else { continue };
+                ended[rank] = true;
+                if !status.success() && first_failure.is_none() {
+                    let (reason, code) = describe(status);
+                    self.segment.abort().raise(rank, &format!("its process: {reason}"));
+                    first_failure = Some(Exit::Failed { rank, reason, code });
+                    deadline = Some(Instant::now() + GRACE);
+                }
+            }
+            if ended.iter().all(|ended| *ended) {
+                // The rank that raised the abort word first is the cause, whoever ended first.
+                return Ok(match (first_failure, self.segment.abort().failure()) {
+                    (Some(Exit::Failed { code, .. }), Some((rank, reason))) => {
+                        Exit::Failed { rank, reason, code }
+                    }
+                    (failure, _) => failure.unwrap_or(Exit::Success),
+                });
+            }
+            if interrupted() {
+                self.kill();
+                return Ok(Exit::Failed { rank: 0, reason: "interrupted".into(), code: 130 });
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                self.kill();
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Ends every process that still runs, and waits for it.
+    pub fn kill(&mut self) {
+        for child in &mut self.ranks {
+            // Both fail only for a process that has ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn describe(status: ExitStatus) -> (String, i32) {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => (format!("exited with status {code}"), code),
+        (None, Some(signal)) => (format!("was ended by signal {signal}"), 128 + signal),
+        (None, None) => ("ended for a reason that the system did not give".into(), 1),
+    }
+}
+
+/// Makes the calling process end when its parent does, so that no rank outlives its launcher.
+pub(crate) fn end_with_parent() -> Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| Error::System { call: "prctl(PR_SET_PDEATHSIG)", reason: error.to_string() })?;
+    // The parent may have gone before the call: then the process belongs to another one already.
+    if rustix::process::getppid() == Some(Pid::INIT) {
+        return Err(Error::System { call: "finding the launcher", reason: "it has ended already".into() });
+    }
+    Ok(())
+}
+
+/// Pins the calling thread to a core, counted among those that the process may use, wrapping round.
+pub fn pin_to_core(index: usize) -> Result<()> {
+    let failed = |call: &'static str| {
+        move |error: rustix::io::Errno| Error::System { call, reason: error.to_string() }
+    };
+    let allowed = rustix::thread::sched_getaffinity(None).map_err(failed("sched_getaffinity"))?;
+    let cores: Vec<usize> =
+        (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
+    let mut one = rustix::thread::CpuSet::new();
+    one.set(cores[index % cores.len()]);
+    rustix::thread::sched_setaffinity(None, &one).map_err(failed("sched_setaffinity"))
+}

@@ -1,0 +1,313 @@
+//! The memory file that the ranks of a job share.
+
+use super::super::wait::Abort;
+use super::super::{Executor, Fabric, Region, skew};
+use super::{RANK_VARIABLE, SEGMENT_VARIABLE, SIZE_VARIABLE};
+use crate::collective::Boards;
+use crate::error::{Error, Result};
+use rustix::fs::{FallocateFlags, MemfdFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+use std::ffi::c_void;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// A page; regions begin on one.
+const PAGE: usize = 4096;
+/// In front of each region: how many processes map it, and where it starts.
+const HEADER_BYTES: usize = 64;
+const MAGIC: u64 = u64::from_le_bytes(*b"shalo001");
+
+/// The beginning of the file.
+#[repr(C)]
+struct FileHeader {
+    magic: AtomicU64,
+    size: AtomicU64,
+    /// Where the next region goes. Offsets are not used twice; what is freed becomes a hole.
+    next: AtomicU64,
+}
+
+/// The beginning of a region.
+#[repr(C)]
+struct RegionHeader {
+    /// Processes that map it; the last to let go frees the memory.
+    users: AtomicU32,
+    /// Bytes from the end of the header to the first byte.
+    skew: AtomicU32,
+}
+
+/// One rank's end of the fabric.
+#[derive(Debug)]
+pub struct ShmFabric {
+    segment: Arc<Segment>,
+    rank: usize,
+    size: usize,
+    roots: [Region; 2],
+}
+
+/// The file, as this process has it.
+#[derive(Debug)]
+pub(super) struct Segment {
+    file: OwnedFd,
+    header: Mapping,
+}
+
+/// A mapped piece of the file.
+#[derive(Debug)]
+struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a mapping is plain memory of the process; access is settled by those who use it.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(file: &OwnedFd, offset: u64, bytes: usize) -> Result<Self> {
+        let failed = |error: rustix::io::Errno| Error::OutOfMemory {
+            bytes,
+            kind: "shared",
+            reason: format!(
+                "mapping it failed: {error}; look at the limits of address space and of mappings"
+            ),
+        };
+        // SAFETY: a fresh shared mapping at an address of the kernel's choice replaces nothing.
+        let start = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                file.as_fd(),
+                offset,
+            )
+        };
+        let start = NonNull::new(start.map_err(failed)?.cast::<u8>())
+            .ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
+        Ok(Self { start, bytes })
+    }
+
+    fn header<T: Sync>(&self) -> &T {
+        assert!(size_of::<T>() <= self.bytes && align_of::<T>() <= PAGE, "a header must fit its mapping");
+        // SAFETY: in bounds and aligned by the assertion; headers consist of atomics, and the
+        // mapping lives as long as `self`.
+        unsafe { self.start.cast::<T>().as_ref() }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new` with this size, and nobody uses it any more.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast::<c_void>(), self.bytes) };
+    }
+}
+
+/// A region's piece of the file; the last process to drop it gives the memory back.
+#[derive(Debug)]
+struct Piece {
+    segment: Arc<Segment>,
+    mapping: Mapping,
+    offset: u64,
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        if self.mapping.header::<RegionHeader>().users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // A failure only means that the memory comes back when the job ends.
+            let _ = rustix::fs::fallocate(
+                &self.segment.file,
+                FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+                self.offset,
+                self.mapping.bytes as u64,
+            );
+        }
+    }
+}
+
+fn whole_pages(bytes: usize) -> usize {
+    bytes.next_multiple_of(PAGE)
+}
+
+/// Where the abort word and the boards lie in the file: right behind its header.
+const ABORT_OFFSET: usize = 64;
+const BOARDS_OFFSET: usize = (ABORT_OFFSET + Abort::BYTES).next_multiple_of(64);
+
+fn root_bytes(size: usize) -> usize {
+    whole_pages(BOARDS_OFFSET + Boards::bytes(size))
+}
+
+impl Segment {
+    /// Makes the file for a job of `size` ranks. It stays open across `exec`, for the ranks to
+    /// inherit.
+    pub(super) fn create(size: usize) -> Result<Arc<Self>> {
+        let failed = |call: &'static str| {
+            move |error: rustix::io::Errno| Error::System { call, reason: error.to_string() }
+        };
+        let file =
+            rustix::fs::memfd_create(c"streamhalo", MemfdFlags::empty()).map_err(failed("memfd_create"))?;
+        let bytes = root_bytes(size);
+        reserve(&file, 0, bytes)?;
+        let header = Mapping::new(&file, 0, bytes)?;
+        let fields = header.header::<FileHeader>();
+        fields.size.store(size as u64, Ordering::Relaxed);
+        fields.next.store(bytes as u64, Ordering::Relaxed);
+        fields.magic.store(MAGIC, Ordering::Release);
+        Ok(Arc::new(Self { file, header }))
+    }
+
+    /// Opens the file that this process has inherited as descriptor `fd`.
+    fn inherited(fd: &str) -> Result<(Arc<Self>, usize)> {
+        let bad = |reason: String| Error::BadEnvironment {
+            variable: SEGMENT_VARIABLE,
+            value: fd.to_string(),
+            reason,
+        };
+        let number: u32 = fd.parse().map_err(|_| bad("it must be the number of a file descriptor".into()))?;
+        let path = format!("/proc/self/fd/{number}");
+        let file = File::options().read(true).write(true).open(&path).map_err(|error| {
+            bad(format!(
+                "{error}; start ranks with `streamhalo run` or `streamhalo launch`, which pass it on"
+            ))
+        })?;
+        let bytes = file.metadata().map_err(|error| bad(error.to_string()))?.len() as usize;
+        let foreign = || bad("it is not a memory file of StreamHalo".into());
+        if bytes < root_bytes(1) {
+            return Err(foreign());
+        }
+        let file = OwnedFd::from(file);
+        let first = Mapping::new(&file, 0, PAGE)?;
+        if first.header::<FileHeader>().magic.load(Ordering::Acquire) != MAGIC {
+            return Err(foreign());
+        }
+        let size = first.header::<FileHeader>().size.load(Ordering::Relaxed) as usize;
+        let header = Mapping::new(&file, 0, root_bytes(size))?;
+        Ok((Arc::new(Self { file, header }), size))
+    }
+
+    pub(super) fn descriptor(&self) -> &OwnedFd {
+        &self.file
+    }
+
+    /// The job's abort word, for the launcher, which is not a rank.
+    pub(super) fn abort(self: &Arc<Self>) -> Abort {
+        Abort::new(self.root(ABORT_OFFSET, Abort::BYTES))
+    }
+
+    fn root(self: &Arc<Self>, offset: usize, bytes: usize) -> Region {
+        assert!(offset + bytes <= self.header.bytes, "the file's beginning has {} bytes", self.header.bytes);
+        // SAFETY: in bounds by the assertion.
+        let base = unsafe { self.header.start.add(offset) };
+        // SAFETY: in bounds by the assertion, aligned to 64 as both offsets are, and mapped for
+        // as long as the segment lives.
+        unsafe { Region::new(base, bytes, 0, u64::MAX, self.clone()) }
+    }
+
+    /// Maps `bytes` bytes of the file from `offset` on as a region.
+    fn region(
+        self: &Arc<Self>,
+        owner: usize,
+        offset: u64,
+        bytes: usize,
+        skew: Option<usize>,
+    ) -> Result<Region> {
+        let total = whole_pages(HEADER_BYTES + bytes + if bytes < PAGE { 0 } else { PAGE });
+        let mapping = Mapping::new(&self.file, offset, total)?;
+        let header = mapping.header::<RegionHeader>();
+        header.users.fetch_add(1, Ordering::AcqRel);
+        if let Some(skew) = skew {
+            header.skew.store(skew as u32, Ordering::Relaxed);
+        }
+        let start = HEADER_BYTES + header.skew.load(Ordering::Relaxed) as usize;
+        assert!(start + bytes <= total, "a region of {bytes} bytes does not fit behind {start}");
+        // SAFETY: in bounds by the assertion.
+        let base = unsafe { mapping.start.add(start) };
+        let piece = Arc::new(Piece { segment: self.clone(), mapping, offset });
+        // SAFETY: in bounds by the assertion, aligned to 64 as header and skew are, and mapped
+        // until `piece` is dropped.
+        Ok(unsafe { Region::new(base, bytes, owner, offset, piece) })
+    }
+}
+
+fn reserve(file: &OwnedFd, offset: u64, bytes: usize) -> Result<()> {
+    rustix::fs::fallocate(file, FallocateFlags::empty(), offset, bytes as u64).map_err(|error| {
+        Error::OutOfMemory {
+            bytes,
+            kind: "shared",
+            reason: format!("{error}; free memory, or use fewer cells or ranks"),
+        }
+    })
+}
+
+impl ShmFabric {
+    /// The end of the rank that this process was started as.
+    pub fn from_env() -> Result<Arc<Self>> {
+        let variable = |name: &'static str| {
+            std::env::var(name).map_err(|_| Error::BadEnvironment {
+                variable: name,
+                value: String::new(),
+                reason: "it is not set; start ranks with `streamhalo run` or `streamhalo launch`".into(),
+            })
+        };
+        let number = |name: &'static str| {
+            let value = variable(name)?;
+            value.parse::<usize>().map_err(|_| Error::BadEnvironment {
+                variable: name,
+                value,
+                reason: "it must be a whole number".into(),
+            })
+        };
+        let (rank, size) = (number(RANK_VARIABLE)?, number(SIZE_VARIABLE)?);
+        let (segment, file_size) = Segment::inherited(&variable(SEGMENT_VARIABLE)?)?;
+        if size != file_size || rank >= size {
+            return Err(Error::BadEnvironment {
+                variable: RANK_VARIABLE,
+                value: format!("{rank} of {size}"),
+                reason: format!("the job has {file_size} ranks"),
+            });
+        }
+        let roots =
+            [segment.root(ABORT_OFFSET, Abort::BYTES), segment.root(BOARDS_OFFSET, Boards::bytes(size))];
+        Ok(Arc::new(Self { segment, rank, size, roots }))
+    }
+}
+
+impl Fabric for ShmFabric {
+    fn name(&self) -> &'static str {
+        "shm"
+    }
+
+    fn executor(&self) -> Executor {
+        Executor::Stream
+    }
+
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Region> {
+        let total = whole_pages(HEADER_BYTES + bytes + if bytes < PAGE { 0 } else { PAGE });
+        let header = self.segment.header.header::<FileHeader>();
+        let offset = header.next.fetch_add(total as u64, Ordering::Relaxed);
+        // Reserving grows the file and never shrinks it, whichever rank comes first; and memory
+        // that is not there is an error now instead of a bus error at the first store.
+        reserve(&self.segment.file, offset, total)?;
+        self.segment.region(self.rank, offset, bytes, Some(skew(bytes, offset / PAGE as u64)))
+    }
+
+    fn map(&self, owner: usize, key: u64, bytes: usize) -> Result<Region> {
+        self.segment.region(owner, key, bytes, None)
+    }
+
+    fn roots(&self) -> (Region, Region) {
+        let [abort, boards] = &self.roots;
+        (abort.clone(), boards.clone())
+    }
+}

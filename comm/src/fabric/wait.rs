@@ -1,0 +1,221 @@
+//! Waiting on words: spin, then yield, then sleep; and stop when another rank has failed.
+
+use super::region::{Region, Word};
+use super::word::Sleep;
+use super::{Futex, store_fence};
+use crate::error::{Error, Result};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How a rank waits. Spinning answers soonest; yielding and sleeping let ranks outnumber cores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitPolicy {
+    /// Looks before the first yield; `u32::MAX`: never yields, sleeps or makes a system call.
+    pub spins: u32,
+    /// Yields before the first sleep.
+    pub yields: u32,
+}
+
+impl WaitPolicy {
+    /// For that many ranks on this machine: one rank per core spins about a microsecond, more
+    /// ranks than cores give way soon.
+    pub fn for_ranks(ranks: usize) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        if ranks <= cores { Self { spins: 1000, yields: 200 } } else { Self { spins: 64, yields: 64 } }
+    }
+
+    /// Spins for ever.
+    pub const SPIN: Self = Self { spins: u32::MAX, yields: 0 };
+}
+
+/// The abort word of a job: the first failure of any rank, for all the others to see.
+#[derive(Debug, Clone)]
+pub(crate) struct Abort {
+    region: Region,
+}
+
+/// In shared memory; zeroed means that nobody has failed.
+#[repr(C)]
+struct AbortCell {
+    /// 0: none, 1: being written, 2: there.
+    state: AtomicU32,
+    rank: AtomicU32,
+    length: AtomicU32,
+    text: [AtomicU8; Abort::TEXT_BYTES],
+}
+
+impl Abort {
+    const TEXT_BYTES: usize = 500;
+    pub(crate) const BYTES: usize = size_of::<AbortCell>();
+
+    /// The abort word in zeroed memory that all ranks share.
+    pub(crate) fn new(region: Region) -> Self {
+        assert!(region.bytes() >= Self::BYTES, "the abort word needs {} bytes", Self::BYTES);
+        Self { region }
+    }
+
+    fn cell(&self) -> &AbortCell {
+        let cell = NonNull::new(self.region.base()).expect("regions are never null").cast::<AbortCell>();
+        // SAFETY: the region is large enough by `new`, aligned to 64 bytes, mapped while `self`
+        // lives, and consists of atomics, for which zero is a value.
+        unsafe { cell.as_ref() }
+    }
+
+    /// Tells all ranks that `rank` has failed, unless one has told already.
+    pub(crate) fn raise(&self, rank: usize, operation: &str) {
+        let cell = self.cell();
+        if cell.state.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return;
+        }
+        let mut length = operation.len().min(Self::TEXT_BYTES);
+        while !operation.is_char_boundary(length) {
+            length -= 1;
+        }
+        for (slot, byte) in cell.text.iter().zip(operation.as_bytes()).take(length) {
+            slot.store(*byte, Ordering::Relaxed);
+        }
+        cell.rank.store(rank as u32, Ordering::Relaxed);
+        cell.length.store(length as u32, Ordering::Relaxed);
+        cell.state.store(2, Ordering::Release);
+    }
+
+    /// The first failure, if there was one.
+    pub(crate) fn failure(&self) -> Option<(usize, String)> {
+        let cell = self.cell();
+        if cell.state.load(Ordering::Acquire) != 2 {
+            return None;
+        }
+        let length = (cell.length.load(Ordering::Relaxed) as usize).min(Self::TEXT_BYTES);
+        let text: Vec<u8> = cell.text.iter().take(length).map(|byte| byte.load(Ordering::Relaxed)).collect();
+        Some((cell.rank.load(Ordering::Relaxed) as usize, String::from_utf8_lossy(&text).into_owned()))
+    }
+}
+
+/// What every wait of a rank needs to know.
+#[derive(Debug)]
+pub(crate) struct WaitContext {
+    pub(crate) rank: usize,
+    pub(crate) policy: WaitPolicy,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) abort: Abort,
+}
+
+/// The longest single sleep: how late a failure of another rank may be seen.
+const NAP: Duration = Duration::from_millis(20);
+/// The same while operations of this rank still wait for other words.
+const SHORT_NAP: Duration = Duration::from_micros(200);
+/// Looks between two readings of the clock for who never yields.
+const SPINS_BETWEEN_CHECKS: u32 = 1 << 14;
+
+impl WaitContext {
+    /// Blocks until `word` has come to `wanted`. Meanwhile it calls `serve` now and then, which
+    /// makes progress on what else this rank has to do and says whether more is left.
+    #[inline]
+    pub(crate) fn wait(&self, word: &Word, wanted: u32, serve: &mut dyn FnMut() -> bool) -> Result<()> {
+        if word.cell().reached(wanted) {
+            return Ok(());
+        }
+        self.wait_until(&mut || word.cell().reached(wanted), serve, &mut |nap| {
+            word.cell().sleep_unless_reached(wanted, &Futex { nap });
+        })
+        .map_err(|waited| self.give_up(waited, word, wanted))
+    }
+
+    /// The loop behind every wait: `done` ends it, `sleep` sleeps where whatever `done` looks at
+    /// will wake it. Gives the time waited on failure.
+    pub(crate) fn wait_until(
+        &self,
+        done: &mut dyn FnMut() -> bool,
+        serve: &mut dyn FnMut() -> bool,
+        sleep: &mut dyn FnMut(Duration),
+    ) -> Result<(), GaveUp> {
+        // A system call for the clock is made by neither: it is read without one.
+        let mut started: Option<Instant> = None;
+        let mut yields = 0;
+        let spins = self.policy.spins.min(SPINS_BETWEEN_CHECKS);
+        loop {
+            let more = serve();
+            // Pending operations want attention sooner than a whole spin.
+            for _ in 0..if more { 16.min(spins) } else { spins } {
+                if done() {
+                    return Ok(());
+                }
+                std::hint::spin_loop();
+            }
+            if self.abort.failure().is_some() {
+                return Err(GaveUp::PeerFailed);
+            }
+            let waited = started.get_or_insert_with(Instant::now).elapsed();
+            if self.timeout.is_some_and(|timeout| waited >= timeout) {
+                return Err(GaveUp::TimedOut(waited));
+            }
+            if self.policy.spins == u32::MAX {
+                continue;
+            }
+            if yields < self.policy.yields {
+                yields += 1;
+                std::thread::yield_now();
+            } else {
+                sleep(if more { SHORT_NAP } else { NAP });
+            }
+        }
+    }
+
+    /// The error of a wait on `word` that ended without it.
+    pub(crate) fn give_up(&self, gave_up: GaveUp, word: &Word, wanted: u32) -> Error {
+        match gave_up {
+            GaveUp::PeerFailed => self.peer_failure(),
+            GaveUp::TimedOut(waited) => Error::TimedOut {
+                rank: self.rank,
+                peer: word.from,
+                what: word.role.to_string(),
+                wanted,
+                found: word.cell().load(),
+                seconds: waited.as_secs(),
+            },
+        }
+    }
+
+    /// The error that says which other rank has failed.
+    pub(crate) fn peer_failure(&self) -> Error {
+        let (rank, operation) =
+            self.abort.failure().unwrap_or((self.rank, "an operation that it did not name".into()));
+        Error::PeerFailed { rank, operation }
+    }
+}
+
+/// Why a wait ended without what it waited for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum GaveUp {
+    PeerFailed,
+    TimedOut(Duration),
+}
+
+impl Word {
+    /// Stores a value without looking for sleepers; [`Word::wake`] must follow.
+    #[inline(always)]
+    pub(crate) fn post(&self, value: u32) {
+        self.observe();
+        self.cell().store(value);
+    }
+
+    /// Adds one without looking for sleepers; [`Word::wake`] must follow.
+    #[inline(always)]
+    pub(crate) fn post_increment(&self) {
+        self.observe();
+        self.cell().increment();
+    }
+
+    /// Wakes sleepers; a [`store_fence`] lies between the post and this.
+    #[inline(always)]
+    pub(crate) fn wake(&self) {
+        self.cell().wake_sleepers(&Futex::WAKER);
+    }
+}
+
+const _: () = {
+    // A sleeper's futex must be the same type that words sleep with.
+    const fn sleeps<T: Sleep>() {}
+    sleeps::<Futex>();
+};

@@ -1,0 +1,326 @@
+//! Worlds: the ranks that work together, and what they set up together.
+
+use crate::collective::Boards;
+use crate::error::{Error, Result};
+use crate::fabric::{
+    Abort, Fabric, LocalFabric, Recording, RecordingFabric, TwoSided, WaitContext, WaitPolicy,
+};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A set of ranks. A world belongs to the thread of its rank; clones are the same world.
+///
+/// The first failure of any rank is seen by the waits of all others, which then end with
+/// [`Error::PeerFailed`].
+#[derive(Clone)]
+pub struct World {
+    shared: Rc<Shared>,
+}
+
+struct Shared {
+    fabric: Arc<dyn Fabric>,
+    rank: usize,
+    size: usize,
+    boards: Boards,
+    wait: Arc<WaitContext>,
+    next_tag: Cell<u32>,
+    two_sided: RefCell<TwoSided>,
+}
+
+/// How the ranks of a world wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorldOptions {
+    /// How to wait; chosen by the number of ranks and cores if `None`.
+    pub policy: Option<WaitPolicy>,
+    /// After how long any wait fails; never if `None`.
+    pub timeout: Option<Duration>,
+}
+
+impl Default for WorldOptions {
+    fn default() -> Self {
+        Self { policy: None, timeout: Some(Duration::from_secs(60)) }
+    }
+}
+
+impl World {
+    /// The world that this process was started in: a rank of `streamhalo launch` or
+    /// `streamhalo run`, or else a world of one rank.
+    ///
+    /// # Errors
+    /// If a launcher's environment is there but cannot be used. A process that an MPI launcher
+    /// started with several ranks is refused rather than left alone.
+    pub fn from_env() -> Result<Self> {
+        Self::from_env_with(WorldOptions::default())
+    }
+
+    /// As [`World::from_env`], with options.
+    pub fn from_env_with(options: WorldOptions) -> Result<Self> {
+        #[cfg(target_os = "linux")]
+        if std::env::var_os(crate::fabric::shm::SEGMENT_VARIABLE).is_some() {
+            crate::fabric::shm::end_with_parent()?;
+            return Self::new(crate::fabric::shm::ShmFabric::from_env()?, options);
+        }
+        for variable in ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"] {
+            if let Ok(value) = std::env::var(variable)
+                && value != "1"
+            {
+                return Err(Error::FabricUnavailable {
+                    name: "mpi".into(),
+                    reason: format!(
+                        "an MPI launcher started this process ({variable}={value}), but this version has no MPI fabric; \
+                         start it with `streamhalo launch -n {value}` on one machine"
+                    ),
+                });
+            }
+        }
+        Self::alone_with(options)
+    }
+
+    /// A world of one rank.
+    pub fn alone() -> Result<Self> {
+        Self::alone_with(WorldOptions::default())
+    }
+
+    fn alone_with(options: WorldOptions) -> Result<Self> {
+        Self::new(LocalFabric::ends(1)?.remove(0), options)
+    }
+
+    /// The world of all ranks of a fabric, in the thread of this end's rank.
+    pub fn new(fabric: Arc<dyn Fabric>, options: WorldOptions) -> Result<Self> {
+        let (abort, boards) = fabric.roots();
+        let (rank, size) = (fabric.rank(), fabric.size());
+        let wait = Arc::new(WaitContext {
+            rank,
+            policy: options.policy.unwrap_or_else(|| WaitPolicy::for_ranks(size)),
+            timeout: options.timeout,
+            abort: Abort::new(abort),
+        });
+        Self::assemble(fabric, boards, size, wait)
+    }
+
+    fn assemble(
+        fabric: Arc<dyn Fabric>,
+        boards: crate::fabric::Region,
+        size: usize,
+        wait: Arc<WaitContext>,
+    ) -> Result<Self> {
+        let rank = fabric.rank();
+        let boards = Boards::new(boards, rank, size)?;
+        let two_sided = RefCell::new(TwoSided::new(rank));
+        Ok(Self {
+            shared: Rc::new(Shared { fabric, rank, size, boards, wait, next_tag: Cell::new(0), two_sided }),
+        })
+    }
+
+    /// Runs `rank_main` on `size` threads, each with its rank's world, and gives the results by
+    /// rank. Blocks until all have ended.
+    ///
+    /// # Errors
+    /// As soon as one rank gives an error or panics the others' waits end; each rank's own result
+    /// is in the vector.
+    pub fn threads<T: Send, E: Send + From<Error> + fmt::Display>(
+        size: usize,
+        options: WorldOptions,
+        rank_main: impl Fn(World) -> std::result::Result<T, E> + Sync,
+    ) -> Result<Vec<std::result::Result<T, E>>> {
+        let ends = LocalFabric::ends(size)?.into_iter().map(|end| end as Arc<dyn Fabric>).collect();
+        Self::on_threads(ends, options, rank_main)
+    }
+
+    /// As [`World::threads`], with what each rank does to its peers' memory recorded.
+    pub fn recorded_threads<T: Send, E: Send + From<Error> + fmt::Display>(
+        size: usize,
+        options: WorldOptions,
+        rank_main: impl Fn(World, Recording) -> std::result::Result<T, E> + Sync,
+    ) -> Result<Vec<std::result::Result<T, E>>> {
+        let (ends, recordings): (Vec<_>, Vec<_>) = LocalFabric::ends(size)?
+            .into_iter()
+            .map(|end| {
+                let (fabric, recording) = RecordingFabric::new(end);
+                (fabric as Arc<dyn Fabric>, recording)
+            })
+            .unzip();
+        Self::on_threads(ends, options, |world| {
+            let recording = recordings[world.rank()].clone();
+            rank_main(world, recording)
+        })
+    }
+
+    fn on_threads<T: Send, E: Send + From<Error> + fmt::Display>(
+        ends: Vec<Arc<dyn Fabric>>,
+        options: WorldOptions,
+        rank_main: impl Fn(World) -> std::result::Result<T, E> + Sync,
+    ) -> Result<Vec<std::result::Result<T, E>>> {
+        if ends.is_empty() {
+            return Err(Error::BadWorldSize { asked: 0, reason: "a world has at least one rank".into() });
+        }
+        let rank_main = &rank_main;
+        let results = std::thread::scope(|scope| {
+            let threads: Vec<_> = ends
+                .into_iter()
+                .map(|end| {
+                    std::thread::Builder::new().name(format!("rank {}", end.rank())).spawn_scoped(
+                        scope,
+                        move || {
+                            let world = World::new(end, options)?;
+                            let result = rank_main(world.clone());
+                            if let Err(error) = &result {
+                                world.fail(&error.to_string());
+                            }
+                            result
+                        },
+                    )
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.map(|thread| thread.join())).collect::<Vec<_>>()
+        });
+        let mut outcomes = Vec::with_capacity(results.len());
+        for joined in results {
+            match joined {
+                Ok(Ok(result)) => outcomes.push(result),
+                Ok(Err(panic)) => std::panic::resume_unwind(panic),
+                Err(error) => {
+                    return Err(Error::System { call: "starting a rank's thread", reason: error.to_string() });
+                }
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// The world of the first `ranks` ranks of this one. Collective over this world; ranks that
+    /// are not in it get `None`.
+    pub fn first(&self, ranks: usize) -> Result<Option<World>> {
+        if ranks == 0 || ranks > self.size() {
+            return Err(Error::BadWorldSize {
+                asked: ranks,
+                reason: format!("this world has {}", self.size()),
+            });
+        }
+        let made = if self.rank() == 0 { Some(self.fabric().allocate(Boards::bytes(ranks))) } else { None };
+        let key = match &made {
+            Some(Ok(region)) => Ok(region.key()),
+            Some(Err(error)) => Err(error.clone()),
+            None => Ok(0),
+        };
+        let keys = self.agree("World::first", key)?;
+        if self.rank() >= ranks {
+            self.barrier()?;
+            return Ok(None);
+        }
+        let boards = match made {
+            Some(region) => region?,
+            None => self.fabric().map(0, keys[0], Boards::bytes(ranks))?,
+        };
+        let world = Self::assemble(self.shared.fabric.clone(), boards, ranks, self.shared.wait.clone())?;
+        // Rank 0 keeps the boards until all have mapped them.
+        self.barrier()?;
+        Ok(Some(world))
+    }
+
+    /// This rank, from 0.
+    pub fn rank(&self) -> usize {
+        self.shared.rank
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> usize {
+        self.shared.size
+    }
+
+    /// The fabric between the ranks.
+    pub fn fabric(&self) -> &dyn Fabric {
+        &*self.shared.fabric
+    }
+
+    /// Blocks until all ranks have called it. Collective.
+    pub fn barrier(&self) -> Result<()> {
+        self.shared.boards.barrier(&self.shared.wait)
+    }
+
+    /// Gives every rank the values of every rank, by rank. Collective; blocks.
+    pub fn all_gather<T: serde::Serialize + serde::de::DeserializeOwned>(&self, value: &T) -> Result<Vec<T>> {
+        let encoded = postcard::to_stdvec(value)
+            .map_err(|error| Error::System { call: "encoding a message", reason: error.to_string() })?;
+        let gathered = self.shared.boards.all_gather(self.fabric(), &self.shared.wait, &encoded)?;
+        gathered
+            .iter()
+            .enumerate()
+            .map(|(rank, bytes)| {
+                postcard::from_bytes(bytes).map_err(|error| Error::CollectiveFailed {
+                    call: "all_gather",
+                    rank,
+                    reason: format!(
+                        "it said something else than this rank ({error}); do all ranks make the same calls?"
+                    ),
+                })
+            })
+            .collect()
+    }
+
+    /// Turns each rank's own result into one verdict: the values of all, or the error of the first
+    /// rank that has one. Collective; blocks.
+    pub fn agree<T, E>(&self, call: &'static str, own: std::result::Result<T, E>) -> Result<Vec<T>>
+    where
+        T: serde::Serialize + serde::de::DeserializeOwned,
+        E: fmt::Display,
+    {
+        let told = self.all_gather(&own.map_err(|error| error.to_string()))?;
+        told.into_iter()
+            .enumerate()
+            .map(|(rank, result)| result.map_err(|reason| Error::CollectiveFailed { call, rank, reason }))
+            .collect()
+    }
+
+    /// The largest of the ranks' values. Collective; blocks.
+    pub fn all_max(&self, value: f64) -> Result<f64> {
+        Ok(self.all_gather(&value)?.into_iter().fold(f64::NEG_INFINITY, f64::max))
+    }
+
+    /// A tag that no other exchange of this world has, the same on every rank as long as all make
+    /// the same calls in the same order.
+    pub fn next_tag(&self) -> u32 {
+        let tag = self.shared.next_tag.get();
+        self.shared.next_tag.set(tag.wrapping_add(1));
+        tag
+    }
+
+    /// Tells the other ranks that this one has failed; their waits end with
+    /// [`Error::PeerFailed`]. The first failure is the one that all see.
+    pub fn fail(&self, operation: &str) {
+        self.shared.wait.abort.raise(self.rank(), operation);
+    }
+
+    /// Pins the calling thread to core `rank mod cores`, among those that the process may use.
+    /// Gives false where the system cannot.
+    pub fn pin(&self) -> Result<bool> {
+        #[cfg(target_os = "linux")]
+        return crate::fabric::shm::pin_to_core(self.rank()).map(|()| true);
+        #[cfg(not(target_os = "linux"))]
+        Ok(false)
+    }
+
+    pub(crate) fn wait_context(&self) -> &Arc<WaitContext> {
+        &self.shared.wait
+    }
+
+    pub(crate) fn two_sided(&self) -> &RefCell<TwoSided> {
+        &self.shared.two_sided
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.wait.abort.raise(self.rank, "its own code, which panicked");
+        }
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "World(rank {} of {} over {})", self.rank(), self.size(), self.fabric().name())
+    }
+}

@@ -1,0 +1,211 @@
+//! The values of a field on one rank.
+
+use crate::{Entity, Field, FieldInfo, GridError, IndexBox, LocalGrid};
+use ndarray::{ArrayD, ArrayViewD, ArrayViewMutD, Axis, IxDyn};
+use std::cell::Cell;
+use streamhalo_comm::Element;
+use streamhalo_comm::device::{Buffer, Extents, Reader, Stream, Writer};
+
+/// A field's values on one rank, ghosts included: row-major `[axis 0, .., x]`, the components of
+/// an entry next to each other. It lives where its stream lives; host access waits for the stream.
+#[derive(Debug)]
+pub struct Array<T, const D: usize> {
+    grid: LocalGrid<D>,
+    entity: Entity,
+    buffer: Buffer<T>,
+    /// Whether nothing may be filling the ghosts at the moment.
+    ghosts_readable: Cell<bool>,
+    /// Whether kernels may write ghosts.
+    ghosts_writable: Cell<bool>,
+}
+
+impl<T: Element, const D: usize> Array<T, D> {
+    /// An array of zeros with one component.
+    ///
+    /// # Errors
+    /// If `entity` does not exist on the grid, or there is not enough memory.
+    pub fn zeros(grid: &LocalGrid<D>, entity: Entity, stream: &Stream) -> Result<Self, GridError> {
+        Self::with_components(grid, entity, 1, stream)
+    }
+
+    /// An array of zeros with several components at each entry.
+    ///
+    /// # Errors
+    /// If `entity` does not exist on the grid, `components` is 0, or there is not enough memory.
+    pub fn with_components(
+        grid: &LocalGrid<D>,
+        entity: Entity,
+        components: usize,
+        stream: &Stream,
+    ) -> Result<Self, GridError> {
+        entity.check(D)?;
+        if components == 0 {
+            return Err(GridError::NoComponents { entity });
+        }
+        let mut points = [1; 3];
+        points[3 - D..].copy_from_slice(&grid.extents(entity));
+        let buffer = Buffer::zeros(grid.world(), stream, Extents { points, components })?;
+        Ok(Self {
+            grid: grid.clone(),
+            entity,
+            buffer,
+            ghosts_readable: Cell::new(true),
+            ghosts_writable: Cell::new(true),
+        })
+    }
+
+    /// The grid that it is on.
+    pub fn grid(&self) -> &LocalGrid<D> {
+        &self.grid
+    }
+
+    /// Where its values sit.
+    pub fn entity(&self) -> Entity {
+        self.entity
+    }
+
+    /// Elements at each entry.
+    pub fn components(&self) -> usize {
+        self.buffer.extents().components
+    }
+
+    /// The owned entries, in local indices.
+    pub fn owned_box(&self) -> IndexBox<D> {
+        self.grid.owned(self.entity)
+    }
+
+    fn whole_box(&self) -> IndexBox<D> {
+        IndexBox::new([0; D], self.grid.extents(self.entity))
+    }
+
+    /// What may be read at the moment: all, or without the ghosts that an exchange may be filling.
+    fn readable_box(&self) -> IndexBox<D> {
+        if self.ghosts_readable.get() { self.whole_box() } else { self.owned_box() }
+    }
+
+    /// Read access for a kernel: to all entries, or to the owned ones while an exchange may be
+    /// filling the ghosts (between `begin_gather` and `finish`, and in the generation of an
+    /// alternating field that has not been exchanged yet).
+    pub fn reader(&self) -> Result<Reader<'_, T>, GridError> {
+        Ok(self.buffer.reader(self.readable_box().tile())?)
+    }
+
+    /// Write access for a kernel: to all entries, or to the owned ones where peers may be filling
+    /// the ghosts.
+    pub fn writer(&mut self) -> Result<Writer<'_, T>, GridError> {
+        let bounds = if self.ghosts_writable.get() { self.whole_box() } else { self.owned_box() };
+        Ok(self.buffer.writer(bounds.tile())?)
+    }
+
+    /// Lends the owned entries to the host: shape `[axis 0, .., x]`, with the component as a last
+    /// axis where there are several. Blocks until the stream has come to rest.
+    pub fn owned(&self) -> Result<ArrayViewD<'_, T>, GridError> {
+        let view = self.buffer.view(self.owned_box().tile())?.into_dyn();
+        Ok(reshape(view, D))
+    }
+
+    /// As [`Array::owned`], to write.
+    pub fn owned_mut(&mut self) -> Result<ArrayViewMutD<'_, T>, GridError> {
+        let bounds = self.owned_box().tile();
+        let view = self.buffer.view_mut(bounds)?.into_dyn();
+        Ok(reshape_mut(view, D))
+    }
+
+    /// Sets every owned entry from its global index and component. Blocks until the stream has
+    /// come to rest.
+    pub fn fill(&mut self, mut value: impl FnMut([usize; D], usize) -> T) -> Result<(), GridError> {
+        let (local, global) = (self.owned_box(), self.grid.owned_global(self.entity));
+        let components = self.components();
+        let mut view = self.buffer.view_mut(local.tile())?;
+        for (slot, index) in view.exact_chunks_mut([1, 1, 1, components]).into_iter().zip(global.indices()) {
+            for (component, element) in slot.into_iter().enumerate() {
+                *element = value(index, component);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets every entry, ghosts included, from its local index and component: for boundary
+    /// conditions and tests. Blocks until the stream has come to rest.
+    ///
+    /// # Errors
+    /// If peers may be writing the ghosts at the moment.
+    pub fn fill_with_ghosts(
+        &mut self,
+        mut value: impl FnMut([usize; D], usize) -> T,
+    ) -> Result<(), GridError> {
+        self.check_ghosts("fill_with_ghosts")?;
+        let whole = self.whole_box();
+        let components = self.components();
+        let mut view = self.buffer.view_mut(whole.tile())?;
+        for (slot, index) in view.exact_chunks_mut([1, 1, 1, components]).into_iter().zip(whole.indices()) {
+            for (component, element) in slot.into_iter().enumerate() {
+                *element = value(index, component);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies all entries, ghosts included, to the host: shape `[axis 0, .., x]`, with the
+    /// component as a last axis where there are several. Blocks until the stream has come to rest.
+    ///
+    /// # Errors
+    /// If an exchange may be filling the ghosts at the moment.
+    pub fn copy_with_ghosts(&self) -> Result<ArrayD<T>, GridError> {
+        self.check_ghosts("copy_with_ghosts")?;
+        let elements = self.buffer.copy_out(self.whole_box().tile())?;
+        let mut shape = self.grid.extents(self.entity).to_vec();
+        if self.components() > 1 {
+            shape.push(self.components());
+        }
+        Ok(ArrayD::from_shape_vec(IxDyn(&shape), elements).expect("the shape is that of what was copied"))
+    }
+
+    fn check_ghosts(&self, call: &'static str) -> Result<(), GridError> {
+        if self.ghosts_readable.get() { Ok(()) } else { Err(GridError::GhostsInFlight { call }) }
+    }
+
+    pub(crate) fn set_ghosts_writable(&self, writable: bool) {
+        self.ghosts_writable.set(writable);
+    }
+
+    pub(crate) fn buffer(&self) -> &Buffer<T> {
+        &self.buffer
+    }
+}
+
+impl<T: Element, const D: usize> Field<D> for Array<T, D> {
+    fn info(&self) -> FieldInfo<'_, D> {
+        FieldInfo {
+            entity: self.entity,
+            element: T::TYPE,
+            extents: self.buffer.extents(),
+            subdomain: self.grid.subdomain(),
+            stream: self.buffer.stream(),
+            generations: [self.buffer.region(); 2],
+            generation: None,
+        }
+    }
+
+    fn set_ghosts_readable(&self, readable: bool) {
+        self.ghosts_readable.set(readable);
+        self.ghosts_writable.set(readable);
+    }
+
+    fn set_written_by_peers(&self) {}
+}
+
+/// Drops the leading axes of one point, and the component's if there is one.
+fn reshape<T>(mut view: ArrayViewD<'_, T>, dimensions: usize) -> ArrayViewD<'_, T> {
+    for _ in dimensions..3 {
+        view = view.index_axis_move(Axis(0), 0);
+    }
+    if view.shape()[dimensions] == 1 { view.index_axis_move(Axis(dimensions), 0) } else { view }
+}
+
+fn reshape_mut<T>(mut view: ArrayViewMutD<'_, T>, dimensions: usize) -> ArrayViewMutD<'_, T> {
+    for _ in dimensions..3 {
+        view = view.index_axis_move(Axis(0), 0);
+    }
+    if view.shape()[dimensions] == 1 { view.index_axis_move(Axis(dimensions), 0) } else { view }
+}

@@ -1,0 +1,176 @@
+//! Everything that can be wrong with a grid, its partition or its halo.
+
+use crate::Entity;
+
+/// What is wrong with a grid, its partition or its halo.
+///
+/// Every variant holds what was asked and what was found; its message adds what to do. Arrays hold
+/// one entry per axis, slowest axis first. Apart from [`GridError::RankOutOfRange`] every error
+/// depends only on arguments that all ranks share, so all ranks get it or none does.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GridError {
+    /// An axis was given no cells.
+    #[error("axis {axis} has 0 cells (of {cells:?}): give every axis at least 1")]
+    ZeroCells {
+        /// The axis without cells.
+        axis: usize,
+        /// The cells asked for on each axis.
+        cells: Vec<usize>,
+    },
+
+    /// A grid, or a subdomain with its ghosts, has more entries than can be counted safely.
+    #[error(
+        "{extents:?} nodes, ghosts included, are more than {limit} in all: use fewer cells or a narrower halo"
+    )]
+    TooManyEntries {
+        /// The nodes, ghosts included, that there would be on each axis.
+        extents: Vec<usize>,
+        /// The largest number of entries.
+        limit: usize,
+    },
+
+    /// A face or an edge names an axis that the grid does not have.
+    #[error(
+        "there is no {entity} on a grid with {dimensions} axes: axis must be below {dimensions}, not {axis}"
+    )]
+    EntityAxis {
+        /// The entity asked for.
+        entity: Entity,
+        /// The axis it names.
+        axis: usize,
+        /// The number of axes of the grid.
+        dimensions: usize,
+    },
+
+    /// A grid was to be split over no ranks.
+    #[error("a grid cannot be split over 0 ranks: give at least 1")]
+    ZeroRanks,
+
+    /// No layout gives every one of the ranks at least one cell on every axis.
+    #[error(
+        "{cells:?} cells cannot be split over {ranks} ranks with at least one cell each on every axis: use {}",
+        usable_rank_counts(*.below, *.above)
+    )]
+    NoLayout {
+        /// The number of ranks asked for.
+        ranks: usize,
+        /// The cells of the grid on each axis.
+        cells: Vec<usize>,
+        /// The largest number of ranks below `ranks` that works.
+        below: usize,
+        /// The smallest number of ranks above `ranks` that works, if there is one.
+        above: Option<usize>,
+    },
+
+    /// A layout has no parts on an axis, or more parts than the axis has cells.
+    #[error(
+        "layout {layout:?} splits the {cells} cells of axis {axis} into {parts} parts: use 1 to {cells} parts there"
+    )]
+    LayoutAxis {
+        /// The axis that cannot be split so.
+        axis: usize,
+        /// The parts asked for on this axis.
+        parts: usize,
+        /// The cells of the grid on this axis.
+        cells: usize,
+        /// The whole layout.
+        layout: Vec<usize>,
+    },
+
+    /// A layout does not have as many parts as there are ranks.
+    #[error(
+        "layout {layout:?} makes {product} subdomains for {ranks} ranks: the product of its factors must be {ranks}"
+    )]
+    LayoutProduct {
+        /// The layout asked for.
+        layout: Vec<usize>,
+        /// The number of subdomains that it makes.
+        product: usize,
+        /// The number of ranks there are.
+        ranks: usize,
+    },
+
+    /// A rank was asked for that the partition does not have.
+    #[error("there is no rank {rank} among {ranks} ranks: use 0 to {}", .ranks - 1)]
+    RankOutOfRange {
+        /// The rank asked for.
+        rank: usize,
+        /// The number of ranks there are.
+        ranks: usize,
+    },
+
+    /// The thinnest subdomain on an axis has fewer cells than the halo is wide, so that ghosts would
+    /// come from beyond the direct neighbour.
+    #[error(
+        "a halo width of {halo_width} on axis {axis} is more than the {thinnest_cells} cells of the thinnest subdomain of layout {layout:?}: use a halo width of at most {thinnest_cells}, fewer ranks on axis {axis}, or more cells"
+    )]
+    SubdomainTooThin {
+        /// The axis on which the subdomain is too thin.
+        axis: usize,
+        /// The cells of the thinnest subdomain on this axis.
+        thinnest_cells: usize,
+        /// The halo width asked for on this axis.
+        halo_width: usize,
+        /// The layout of the ranks.
+        layout: Vec<usize>,
+    },
+
+    /// More layers were to be exchanged than there are ghosts.
+    #[error(
+        "an exchange of {width} layers on axis {axis} is wider than the halo, which has {halo_width}: exchange at most {halo_width}, or make the subdomain with a wider halo"
+    )]
+    ExchangeTooWide {
+        /// The axis on which the exchange is too wide.
+        axis: usize,
+        /// The layers asked for on this axis.
+        width: usize,
+        /// The halo width of the subdomain on this axis.
+        halo_width: usize,
+    },
+
+    /// A rank owns fewer node-like entries than its neighbour's ghosts need (one more than the
+    /// exchange is wide), so that the rest would come from beyond the direct neighbour.
+    #[error(
+        "an exchange of {width} layers ({entity}) on axis {axis} takes {needed} owned entries from each rank, but the thinnest subdomain of layout {layout:?} owns {thinnest}: exchange fewer layers, use fewer ranks on axis {axis}, or more cells"
+    )]
+    TooFewOwned {
+        /// The entity to be exchanged.
+        entity: Entity,
+        /// The axis on which too few entries are owned.
+        axis: usize,
+        /// The exchange width asked for on this axis.
+        width: usize,
+        /// The entries that the thinnest of the ranks which must fill such ghosts owns.
+        thinnest: usize,
+        /// The entries that it would have to own.
+        needed: usize,
+        /// The layout of the ranks.
+        layout: Vec<usize>,
+    },
+
+    /// An array was asked for without components.
+    #[error("an array of {entity} values needs at least one component, 0 were asked for")]
+    NoComponents {
+        /// Where the values would sit.
+        entity: Entity,
+    },
+
+    /// Ghosts were asked for while an exchange may be filling them.
+    #[error("`{call}` needs the ghosts, but an exchange may be filling them: finish it, or exchange first")]
+    GhostsInFlight {
+        /// The call.
+        call: &'static str,
+    },
+
+    /// The communication layer failed: no memory, or a stream that has failed.
+    #[error(transparent)]
+    Communication(#[from] streamhalo_comm::Error),
+}
+
+fn usable_rank_counts(below: usize, above: Option<usize>) -> String {
+    match above {
+        Some(above) => format!("{below} or {above} ranks"),
+        None => format!("at most {below} ranks"),
+    }
+}

@@ -1,0 +1,84 @@
+//! What an exchange needs to know of an array, whatever its element type.
+
+use crate::{Alternating, Array, Entity, Subdomain};
+use streamhalo_comm::device::{Extents, Stream};
+use streamhalo_comm::fabric::Region;
+use streamhalo_comm::{Element, ElementType};
+
+/// A field as an exchange sees it.
+#[derive(Debug)]
+pub struct FieldInfo<'a, const D: usize> {
+    /// Where its values sit.
+    pub entity: Entity,
+    /// Type of its elements.
+    pub element: ElementType,
+    /// Shape, ghosts included.
+    pub extents: Extents,
+    /// The rank's part of the grid.
+    pub subdomain: &'a Subdomain<D>,
+    /// The stream that works on it.
+    pub stream: &'a Stream,
+    /// Its memory: twice the same for a field of one generation.
+    pub generations: [&'a Region; 2],
+    /// Which generation is current; `None` for a field of one generation.
+    pub generation: Option<usize>,
+}
+
+/// An [`Array`] or an [`Alternating`] field.
+pub trait Field<const D: usize> {
+    /// What an exchange needs to know of it.
+    fn info(&self) -> FieldInfo<'_, D>;
+    /// Called by an exchange: whether the ghosts of the current generation may be read. While they
+    /// may not, kernels and host copies get owned entries only.
+    fn set_ghosts_readable(&self, readable: bool);
+    /// Called by an exchange once: peers may write the ghosts of the generation that is not in use
+    /// at any time.
+    fn set_written_by_peers(&self);
+}
+
+/// One field, or a tuple of up to six, to be exchanged together.
+pub trait Fields<const D: usize> {
+    /// Calls back with each field, in order.
+    fn each(&self, visit: &mut dyn FnMut(&dyn Field<D>));
+}
+
+impl<T: Element, const D: usize> Fields<D> for Array<T, D> {
+    fn each(&self, visit: &mut dyn FnMut(&dyn Field<D>)) {
+        visit(self);
+    }
+}
+
+impl<T: Element, const D: usize> Fields<D> for Alternating<T, D> {
+    fn each(&self, visit: &mut dyn FnMut(&dyn Field<D>)) {
+        visit(self);
+    }
+}
+
+impl<F: Fields<D> + ?Sized, const D: usize> Fields<D> for &mut F {
+    fn each(&self, visit: &mut dyn FnMut(&dyn Field<D>)) {
+        (**self).each(visit);
+    }
+}
+
+impl<F: Fields<D>, const D: usize> Fields<D> for Vec<F> {
+    fn each(&self, visit: &mut dyn FnMut(&dyn Field<D>)) {
+        self.iter().for_each(|field| field.each(visit));
+    }
+}
+
+macro_rules! fields {
+    ($($field:ident $index:tt),+) => {
+        impl<$($field: Fields<DIMENSIONS>),+, const DIMENSIONS: usize> Fields<DIMENSIONS> for ($($field,)+) {
+            fn each(&self, visit: &mut dyn FnMut(&dyn Field<DIMENSIONS>)) {
+                $(self.$index.each(visit);)+
+            }
+        }
+    };
+}
+
+fields!(A 0);
+fields!(A 0, B 1);
+fields!(A 0, B 1, C 2);
+fields!(A 0, B 1, C 2, E 3);
+fields!(A 0, B 1, C 2, E 3, F 4);
+fields!(A 0, B 1, C 2, E 3, F 4, G 5);

@@ -1,0 +1,149 @@
+//! A box of indices, and walking over it.
+
+use crate::blocks::block;
+use std::array::from_fn;
+use std::iter::FusedIterator;
+
+/// A half-open box of indices: on each axis those from `start` up to, but not including, `end`.
+///
+/// Axis 0 is the slowest. A box is empty where `end` is not above `start` on some axis; empty boxes
+/// at different places are not equal.
+///
+/// ```
+/// use streamhalo_grid::IndexBox;
+/// let owned = IndexBox::new([1, 1], [4, 6]);
+/// assert_eq!(owned.extents(), [3, 5]);
+/// let interior = owned.shrink([1, 1]); // what does not depend on ghosts
+/// assert_eq!(interior.indices().collect::<Vec<_>>(), [[2, 2], [2, 3], [2, 4]]);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct IndexBox<const D: usize> {
+    /// The lowest index on each axis.
+    pub start: [usize; D],
+    /// One above the highest index on each axis.
+    pub end: [usize; D],
+}
+
+impl<const D: usize> IndexBox<D> {
+    /// The box from `start` up to, but not including, `end`.
+    pub const fn new(start: [usize; D], end: [usize; D]) -> Self {
+        Self { start, end }
+    }
+
+    /// The number of indices on each axis, 0 where `end` is not above `start`.
+    pub fn extents(&self) -> [usize; D] {
+        from_fn(|axis| self.end[axis].saturating_sub(self.start[axis]))
+    }
+
+    /// The number of indices in the box: the product of its extents.
+    pub fn len(&self) -> usize {
+        self.extents().iter().product()
+    }
+
+    /// Whether there is no index in the box.
+    pub fn is_empty(&self) -> bool {
+        (0..D).any(|axis| self.start[axis] >= self.end[axis])
+    }
+
+    /// Whether `index` is in the box.
+    pub fn contains(&self, index: [usize; D]) -> bool {
+        (0..D).all(|axis| (self.start[axis]..self.end[axis]).contains(&index[axis]))
+    }
+
+    /// The indices that are in both boxes. Where there are none the result is empty, with `start`
+    /// equal to `end` on each axis on which the boxes are apart.
+    pub fn intersection(&self, other: &Self) -> Self {
+        let start: [usize; D] = from_fn(|axis| self.start[axis].max(other.start[axis]));
+        let end = from_fn(|axis| self.end[axis].min(other.end[axis]).max(start[axis]));
+        Self { start, end }
+    }
+
+    /// The box without its outermost `width` indices, on both sides of each axis. An axis with
+    /// fewer than 2 × `width` indices has none left.
+    pub fn shrink(&self, width: [usize; D]) -> Self {
+        let start: [usize; D] = from_fn(|axis| {
+            let last = self.end[axis].max(self.start[axis]);
+            self.start[axis].saturating_add(width[axis]).min(last)
+        });
+        let end = from_fn(|axis| self.end[axis].saturating_sub(width[axis]).max(start[axis]));
+        Self { start, end }
+    }
+
+    /// The box with `width` more indices on both sides of each axis.
+    ///
+    /// # Panics
+    ///
+    /// Where the box would start below index 0: it would leave its array, and being cut off there
+    /// would make it lopsided without a word.
+    pub fn grow(&self, width: [usize; D]) -> Self {
+        let start = from_fn(|axis| {
+            self.start[axis].checked_sub(width[axis]).unwrap_or_else(|| {
+                panic!(
+                    "a box that starts at {} on axis {axis} cannot grow by {}: indices begin at 0",
+                    self.start[axis], width[axis]
+                )
+            })
+        });
+        Self { start, end: from_fn(|axis| self.end[axis] + width[axis]) }
+    }
+
+    /// All indices of the box in row-major order: the last axis runs fastest.
+    pub fn indices(&self) -> Indices<D> {
+        Indices { bounds: *self, next: self.start, remaining: self.len() }
+    }
+
+    /// The box cut into at most `parts` boxes, in order, along the slowest axis that has more than
+    /// one index, so that each part is as contiguous as can be. Extents differ by at most one, the
+    /// longer parts come first, and no part is empty: there are fewer than `parts` where the axis
+    /// has fewer indices, and none where the box is empty. Does not allocate.
+    ///
+    /// # Panics
+    ///
+    /// Where `parts` is 0.
+    pub fn split(&self, parts: usize) -> impl ExactSizeIterator<Item = Self> + Clone + use<D> {
+        assert!(parts > 0, "a box cannot be split into 0 parts: ask for at least 1");
+        let whole = *self;
+        let extents = whole.extents();
+        let axis = (0..D).find(|&axis| extents[axis] > 1).unwrap_or(0);
+        let parts = if whole.is_empty() { 0 } else { parts.min(extents[axis]) };
+        (0..parts).map(move |part| {
+            let range = block(extents[axis], parts, part);
+            let mut piece = whole;
+            piece.start[axis] = whole.start[axis] + range.start;
+            piece.end[axis] = whole.start[axis] + range.end;
+            piece
+        })
+    }
+}
+
+/// The indices of an [`IndexBox`] in row-major order, made by [`IndexBox::indices`].
+#[derive(Clone, Debug)]
+pub struct Indices<const D: usize> {
+    bounds: IndexBox<D>,
+    next: [usize; D],
+    remaining: usize,
+}
+
+impl<const D: usize> Iterator for Indices<D> {
+    type Item = [usize; D];
+
+    fn next(&mut self) -> Option<[usize; D]> {
+        self.remaining = self.remaining.checked_sub(1)?;
+        let index = self.next;
+        for axis in (0..D).rev() {
+            self.next[axis] += 1;
+            if self.next[axis] < self.bounds.end[axis] {
+                break;
+            }
+            self.next[axis] = self.bounds.start[axis];
+        }
+        Some(index)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.remaining, Some(self.remaining))
+    }
+}
+
+impl<const D: usize> ExactSizeIterator for Indices<D> {}
+impl<const D: usize> FusedIterator for Indices<D> {}

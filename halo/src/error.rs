@@ -1,0 +1,85 @@
+//! What can be wrong with a halo exchange.
+
+use streamhalo_grid::GridError;
+
+/// An error of setting up or starting a halo exchange. Set-up is collective: it fails on all ranks
+/// or on none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HaloError {
+    /// The communication layer failed.
+    #[error(transparent)]
+    Communication(#[from] streamhalo_comm::Error),
+    /// The grid does not allow it.
+    #[error(transparent)]
+    Grid(#[from] GridError),
+    /// An offset of a pattern is not one.
+    #[error("offset {offset:?} of the pattern is not usable: {reason}")]
+    BadOffset {
+        /// The offset, slowest axis first.
+        offset: Vec<i32>,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No field was given.
+    #[error("an exchange needs at least one field")]
+    NoFields,
+    /// A field does not fit the others.
+    #[error("field {index} cannot be exchanged with field 0: {reason}")]
+    MixedFields {
+        /// The field, counted from 0.
+        index: usize,
+        /// What differs.
+        reason: &'static str,
+    },
+    /// The fields given to an exchange are not those that it was made for.
+    #[error(
+        "`{call}` was given {found}; the exchange was matched for {expected}; \
+         give it the same fields in the same order, or make another StreamHalo"
+    )]
+    OtherFields {
+        /// The call.
+        call: &'static str,
+        /// What was given.
+        found: String,
+        /// What was matched.
+        expected: String,
+    },
+    /// A field that alternates is in another generation than the exchange counts on.
+    #[error(
+        "field {index} is in generation {found}, but exchange {epoch} expects {expected}: it was made for \
+         {swaps} swap(s) between two exchanges (`swaps_per_exchange`)"
+    )]
+    WrongGeneration {
+        /// The field, counted from 0.
+        index: usize,
+        /// Its generation.
+        found: usize,
+        /// The expected one.
+        expected: usize,
+        /// The number of the exchange, from 1.
+        epoch: u32,
+        /// Swaps between two exchanges, as given at set-up.
+        swaps: usize,
+    },
+    /// The ranks were asked for different exchanges.
+    #[error(
+        "rank {rank} was asked for another exchange than rank 0: {found}, not {expected}; all ranks must make the same calls"
+    )]
+    RanksDisagree {
+        /// The first rank that differs.
+        rank: usize,
+        /// What it was asked for.
+        found: String,
+        /// What rank 0 was asked for.
+        expected: String,
+    },
+    /// A scatter was started on an exchange that was made without.
+    #[error(
+        "this StreamHalo was made without a scatter; ask for one with `StreamHalo::builder(..).scatter(op)`"
+    )]
+    NoScatter,
+}
+
+/// The result of a halo exchange's calls.
+pub type Result<T, E = HaloError> = std::result::Result<T, E>;

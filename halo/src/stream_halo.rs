@@ -1,0 +1,370 @@
+//! The exchange that applications use.
+
+use crate::error::{HaloError, Result};
+use crate::exchange::{Compiled, Parts};
+use crate::legs::Legs;
+use crate::pattern::Pattern;
+use crate::tables::{Registered, Way};
+use serde::{Deserialize, Serialize};
+use std::ops::{Deref, DerefMut};
+use streamhalo_comm::backend::{Direct, Route};
+use streamhalo_comm::device::Stream;
+use streamhalo_comm::fabric::phase;
+use streamhalo_comm::{ElementType, Error, Op, World};
+use streamhalo_grid::{FieldInfo, Fields, HaloWidth, Subdomain};
+
+/// A matched exchange of the ghosts of some fields: `gather` fills ghosts from the ranks that own
+/// them, `scatter` combines ghosts with what their owners have.
+///
+/// Every step is enqueued on the stream: receives start, boxes are packed (or go straight into the
+/// peers' ghosts), sends start, and the stream waits and unpacks. The host waits for none of it,
+/// except with backend `standard` (2026, section IV, figures 2 and 3).
+#[derive(Debug)]
+pub struct StreamHalo {
+    stream: Stream,
+    fields: Vec<Registered>,
+    swaps: usize,
+    gather: Compiled,
+    scatter: Option<Compiled>,
+}
+
+/// Makes a [`StreamHalo`]; see [`StreamHalo::builder`].
+#[derive(Debug, Clone)]
+pub struct StreamHaloBuilder<'a> {
+    world: &'a World,
+    stream: &'a Stream,
+    backend: &'a str,
+    pattern: Pattern,
+    scatter: Option<Op>,
+    swaps: usize,
+    last_epoch: u32,
+}
+
+/// What ranks compare before they match.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Request {
+    width: Vec<usize>,
+    offsets: Vec<Vec<i32>>,
+    fields: Vec<(String, ElementType, usize, Option<usize>)>,
+    layout: Vec<usize>,
+    cells: Vec<usize>,
+    scatter: Option<Op>,
+    swaps: usize,
+}
+
+impl StreamHalo {
+    /// Matches a gather of `width` layers (one number, or one for each axis, slowest first) of all
+    /// `fields`, carried out on `stream` by `backend`. Collective over `world`; blocks.
+    ///
+    /// `fields` are an [`Array`](crate::Array) or an [`Alternating`](crate::Alternating) field, or a
+    /// tuple of them; their element types may differ. An alternating field is swapped once between
+    /// two exchanges, by kernels that write owned entries only; see
+    /// [`StreamHaloBuilder::swaps_per_exchange`] for others.
+    ///
+    /// # Errors
+    /// The same on every rank: no such backend, a subdomain thinner than the width, fields on
+    /// different grids or streams, or ranks that ask for different exchanges.
+    pub fn new<const D: usize>(
+        world: &World,
+        stream: &Stream,
+        backend: &str,
+        pattern: Pattern,
+        width: impl HaloWidth<D>,
+        fields: &impl Fields<D>,
+    ) -> Result<Self> {
+        Self::builder(world, stream).backend(backend).pattern(pattern).build(width, fields)
+    }
+
+    /// A builder with backend `st-send`, pattern [`Pattern::All`], no scatter, and one swap of
+    /// alternating fields between two exchanges.
+    pub fn builder<'a>(world: &'a World, stream: &'a Stream) -> StreamHaloBuilder<'a> {
+        StreamHaloBuilder {
+            world,
+            stream,
+            backend: "st-send",
+            pattern: Pattern::All,
+            scatter: None,
+            swaps: 1,
+            last_epoch: 0,
+        }
+    }
+
+    /// Enqueues filling the ghosts of `fields`, which must be those that the exchange was made for.
+    /// Blocks only on an inline stream, and with `standard`.
+    ///
+    /// # Errors
+    /// At once, with nothing enqueued, if the fields are others or in another generation. Errors of
+    /// what is enqueued surface at `Stream::synchronize`.
+    pub fn enqueue_gather<const D: usize>(&mut self, fields: &mut impl Fields<D>) -> Result<()> {
+        self.begin_gather(fields)?.finish()
+    }
+
+    /// As [`StreamHalo::enqueue_gather`], and waits for the stream.
+    pub fn gather<const D: usize>(&mut self, fields: &mut impl Fields<D>) -> Result<()> {
+        self.enqueue_gather(fields)?;
+        Ok(self.stream.synchronize()?)
+    }
+
+    /// Enqueues the first half of a gather: receives start, and what is clear to be sent is sent.
+    /// Until [`InFlight::finish`] the ghosts are undefined, and kernels get owned entries only;
+    /// entries that are sent must not be written.
+    ///
+    /// # Errors
+    /// As [`StreamHalo::enqueue_gather`].
+    pub fn begin_gather<'a, F: Fields<D>, const D: usize>(
+        &'a mut self,
+        fields: &'a mut F,
+    ) -> Result<InFlight<'a, F, D>> {
+        self.check("begin_gather", fields, &self.gather)?;
+        self.gather.begin(&self.stream)?;
+        fields.each(&mut |field| field.set_ghosts_readable(false));
+        Ok(InFlight { halo: self, fields })
+    }
+
+    /// Enqueues combining the ghosts of `fields` with what their owners have, by the operation that
+    /// the exchange was made with. Contributions to an entry are taken in the order of their
+    /// offsets, so that a sum has one value on every backend and fabric at a given layout.
+    /// Afterwards the ghosts are undefined. Blocks as [`StreamHalo::enqueue_gather`] does.
+    ///
+    /// # Errors
+    /// [`HaloError::NoScatter`] if the exchange was made without; else as
+    /// [`StreamHalo::enqueue_gather`].
+    pub fn enqueue_scatter<const D: usize>(&mut self, fields: &mut impl Fields<D>) -> Result<()> {
+        let Some(scatter) = &self.scatter else { return Err(HaloError::NoScatter) };
+        self.check("enqueue_scatter", fields, scatter)?;
+        if let Some(scatter) = &mut self.scatter {
+            scatter.begin(&self.stream)?;
+            scatter.finish(&self.stream)?;
+        }
+        Ok(())
+    }
+
+    /// As [`StreamHalo::enqueue_scatter`], and waits for the stream.
+    pub fn scatter<const D: usize>(&mut self, fields: &mut impl Fields<D>) -> Result<()> {
+        self.enqueue_scatter(fields)?;
+        Ok(self.stream.synchronize()?)
+    }
+
+    /// The stream that carries the exchange out.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Payload bytes that this rank sends in a gather.
+    pub fn bytes_per_exchange(&self) -> usize {
+        self.gather.bytes()
+    }
+
+    /// How each message of a gather travels, one for each rank that this one sends to.
+    pub fn routes(&self) -> Vec<Route> {
+        self.gather.routes()
+    }
+
+    /// Whether these are the fields of the exchange, in the generation that it is about.
+    fn check<const D: usize>(
+        &self,
+        call: &'static str,
+        fields: &impl Fields<D>,
+        compiled: &Compiled,
+    ) -> Result<()> {
+        let epoch = compiled.next_epoch();
+        let mut index = 0;
+        let mut others = false;
+        let mut wrong_generation = None;
+        fields.each(&mut |field| {
+            let FieldInfo { generations, generation, .. } = field.info();
+            match self.fields.get(index) {
+                Some(registered) if (0..2).all(|i| registered.generations[i].is_same(generations[i])) => {
+                    let expected = registered.generation_in(phase(epoch), self.swaps);
+                    if let Some(found) = generation
+                        && found != expected
+                    {
+                        let swaps = self.swaps;
+                        wrong_generation.get_or_insert(HaloError::WrongGeneration {
+                            index,
+                            found,
+                            expected,
+                            epoch,
+                            swaps,
+                        });
+                    }
+                }
+                _ => others = true,
+            }
+            index += 1;
+        });
+        let expected = self.fields.len();
+        if others || index != expected {
+            let found = if index == expected { "others".to_string() } else { format!("{index}") };
+            return Err(HaloError::OtherFields { call, found, expected: format!("{expected} field(s)") });
+        }
+        wrong_generation.map_or(Ok(()), Err)
+    }
+}
+
+/// A gather whose messages are on their way; the fields can be used through it. Dropping it without
+/// [`InFlight::finish`] leaves the exchange in flight, and the next one is refused.
+#[derive(Debug)]
+#[must_use = "ghosts are undefined until the exchange is finished"]
+pub struct InFlight<'a, F, const D: usize> {
+    halo: &'a mut StreamHalo,
+    fields: &'a mut F,
+}
+
+impl<F: Fields<D>, const D: usize> InFlight<'_, F, D> {
+    /// Enqueues the second half: the rest is sent, and the stream waits for all messages and
+    /// unpacks them. Blocks as [`StreamHalo::enqueue_gather`] does.
+    ///
+    /// # Errors
+    /// With `standard`, what went wrong; else errors surface at `Stream::synchronize`.
+    pub fn finish(self) -> Result<()> {
+        self.halo.gather.finish(&self.halo.stream)?;
+        self.fields.each(&mut |field| field.set_ghosts_readable(true));
+        Ok(())
+    }
+}
+
+impl<F, const D: usize> Deref for InFlight<'_, F, D> {
+    type Target = F;
+
+    fn deref(&self) -> &F {
+        self.fields
+    }
+}
+
+impl<F, const D: usize> DerefMut for InFlight<'_, F, D> {
+    fn deref_mut(&mut self) -> &mut F {
+        self.fields
+    }
+}
+
+impl<'a> StreamHaloBuilder<'a> {
+    /// The backend's name.
+    pub fn backend(self, backend: &'a str) -> Self {
+        Self { backend, ..self }
+    }
+
+    /// Which neighbours take part.
+    pub fn pattern(self, pattern: Pattern) -> Self {
+        Self { pattern, ..self }
+    }
+
+    /// Makes a scatter too, which combines with `op` on arrival.
+    pub fn scatter(self, op: Op) -> Self {
+        Self { scatter: Some(op), ..self }
+    }
+
+    /// How often alternating fields are swapped between two exchanges: 1 unless told. With 1,
+    /// kernels write owned entries only, and backends may let peers write straight into the
+    /// ghosts of the other generation. A halo of width k that is exchanged every k steps says k
+    /// here: its kernels write ghosts too.
+    pub fn swaps_per_exchange(self, swaps: usize) -> Self {
+        Self { swaps, ..self }
+    }
+
+    /// The epoch before the first exchange, to test what happens near the wrap at 2³²; even.
+    #[doc(hidden)]
+    pub fn last_epoch(self, last_epoch: u32) -> Self {
+        assert!(last_epoch.is_multiple_of(2), "the first exchange has phase 1");
+        Self { last_epoch, ..self }
+    }
+
+    /// Matches the exchange of `width` layers of all `fields`; see [`StreamHalo::new`]. Collective;
+    /// blocks.
+    ///
+    /// # Errors
+    /// As [`StreamHalo::new`].
+    pub fn build<const D: usize>(
+        self,
+        width: impl HaloWidth<D>,
+        fields: &impl Fields<D>,
+    ) -> Result<StreamHalo> {
+        let world = self.world;
+        let checked = self.check(width.widths(), fields);
+        let told = world.agree("StreamHalo::new", checked.as_ref().map(|checked| checked.request.clone()));
+        let requests = match (told, &checked) {
+            (Ok(requests), _) => requests,
+            // The same on all ranks, as errors of geometry are: as it is, not wrapped.
+            (Err(Error::CollectiveFailed { reason, .. }), Err(own)) if reason == own.to_string() => {
+                return Err(own.clone());
+            }
+            (Err(error), _) => return Err(error.into()),
+        };
+        if let Some(rank) = requests.iter().position(|request| *request != requests[0]) {
+            let [found, expected] = [rank, 0].map(|rank| format!("{:?}", requests[rank]));
+            return Err(HaloError::RanksDisagree { rank, found, expected });
+        }
+        let Checked { legs, subdomain, registered, direct, .. } = checked?;
+        let parts = Parts {
+            world,
+            stream: self.stream,
+            backend: self.backend,
+            subdomain: &subdomain,
+            legs: &legs,
+            fields: &registered,
+            swaps: self.swaps,
+            last_epoch: self.last_epoch,
+            direct,
+        };
+        let gather = Compiled::new(&parts, Way::Gather)?;
+        let scatter = self.scatter.map(|op| Compiled::new(&parts, Way::Scatter(op))).transpose()?;
+        if direct == Direct::Alternating {
+            fields.each(&mut |field| field.set_written_by_peers());
+        }
+        Ok(StreamHalo { stream: self.stream.clone(), fields: registered, swaps: self.swaps, gather, scatter })
+    }
+
+    /// What this rank alone can check.
+    fn check<const D: usize>(&self, width: [usize; D], fields: &impl Fields<D>) -> Result<Checked<D>> {
+        let offsets = self.pattern.offsets::<D>()?;
+        let mut registered: Vec<Registered> = Vec::new();
+        let mut first: Option<Subdomain<D>> = None;
+        let mut result = Ok(());
+        fields.each(&mut |field| {
+            let info = field.info();
+            let first = *first.get_or_insert(*info.subdomain);
+            let fits = if first != *info.subdomain {
+                Err(HaloError::MixedFields {
+                    index: registered.len(),
+                    reason: "it is on another grid, or has another halo",
+                })
+            } else if info.stream.id() != self.stream.id() {
+                let (owner, used) = (info.stream.id(), self.stream.id());
+                Err(Error::WrongStream { what: "a field of an exchange", owner, used }.into())
+            } else {
+                info.subdomain.check_exchange(info.entity, width).map_err(HaloError::from)
+            };
+            if result.is_ok() {
+                result = fits;
+            }
+            registered.push(Registered::new(&info));
+        });
+        result?;
+        let subdomain = first.ok_or(HaloError::NoFields)?;
+        let alternating = registered.iter().all(|field| field.generation.is_some());
+        let direct = if alternating && self.swaps == 1 { Direct::Alternating } else { Direct::WhenClear };
+        let legs = Legs::new(&subdomain, &offsets, width);
+        let describe = |field: &Registered| {
+            (field.entity.to_string(), field.element, field.extents.components, field.generation)
+        };
+        let request = Request {
+            width: width.to_vec(),
+            offsets: offsets.iter().map(|offset| offset.to_vec()).collect(),
+            fields: registered.iter().map(describe).collect(),
+            layout: subdomain.partition().layout().to_vec(),
+            cells: subdomain.partition().grid().cells().to_vec(),
+            scatter: self.scatter,
+            swaps: self.swaps,
+        };
+        Ok(Checked { request, legs, subdomain, registered, direct })
+    }
+}
+
+/// A request that this rank has found usable.
+struct Checked<const D: usize> {
+    request: Request,
+    legs: Legs<D>,
+    subdomain: Subdomain<D>,
+    registered: Vec<Registered>,
+    direct: Direct,
+}
