@@ -32,6 +32,19 @@ pub enum AppError {
         message: String,
     },
 
+    /// A rank failed.
+    #[error("rank {rank} failed: {message}")]
+    Rank {
+        /// The first rank that did.
+        rank: usize,
+        /// What it was doing, and its error.
+        message: String,
+    },
+
+    /// An exchange could not be set up or carried out.
+    #[error(transparent)]
+    Halo(#[from] streamhalo::HaloError),
+
     /// A folder cannot take results.
     #[error("cannot write results into {}: {source}", dir.display())]
     NotWritable {

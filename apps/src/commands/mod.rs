@@ -1,5 +1,6 @@
 //! The commands of the program, one file each.
 
+mod bench_halo;
 mod report;
 
 use crate::cli::{Bench, Cli, Command};
@@ -19,10 +20,7 @@ pub fn dispatch(cli: Cli) -> Result<u8, AppError> {
         Command::Explain(_) => not_built("explain"),
         Command::Info => not_built("info"),
         Command::Bench(args) => match args.what {
-            Bench::Halo(args) => {
-                args.check()?;
-                not_built("bench halo")
-            }
+            Bench::Halo(args) => bench_halo::bench_halo(&args),
         },
     }
 }

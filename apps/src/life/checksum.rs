@@ -68,10 +68,7 @@ impl fmt::Display for Checksum {
 #[must_use]
 pub fn population(cells: &[u8]) -> u64 {
     // Sums of 255 cells fit a byte, which keeps the inner loop in byte lanes.
-    cells
-        .chunks(255)
-        .map(|chunk| u64::from(chunk.iter().sum::<u8>()))
-        .sum()
+    cells.chunks(255).map(|chunk| u64::from(chunk.iter().sum::<u8>())).sum()
 }
 
 #[cfg(test)]

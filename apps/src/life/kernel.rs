@@ -58,7 +58,7 @@ pub(super) fn step_rows_at<'now, 'next>(
     now: impl Fn(usize) -> &'now [u8],
     next: impl IntoIterator<Item = &'next mut [u8]>,
 ) {
-    let mut next = next.into_iter();
+    let mut next = next.into_iter().fuse();
     dispatch!(level, simd => {
         let mut y = 0;
         while let Some(first) = next.next() {
@@ -92,18 +92,10 @@ fn step_block<S: Simd, const ROWS: usize, const INPUTS: usize>(
     const { assert!(INPUTS == ROWS + 2) };
     let columns = next[0].len();
     for row in &next {
-        assert_eq!(
-            row.len(),
-            columns,
-            "rows of the next generation have one length"
-        );
+        assert_eq!(row.len(), columns, "rows of the next generation have one length");
     }
     for row in now {
-        assert_eq!(
-            row.len(),
-            columns + 2,
-            "a row to read has one ghost cell on either side"
-        );
+        assert_eq!(row.len(), columns + 2, "a row to read has one ghost cell on either side");
     }
     if columns >= S::u8s::LEN {
         step_lanes::<S, S::u8s, ROWS, INPUTS>(simd, now, next);
@@ -133,9 +125,7 @@ fn step_lanes<S: Simd, V: SimdInt<S, Element = u8>, const ROWS: usize, const INP
             let (below, centre_below) = triples::<S, V>(simd, now[row + 2], x);
             let neighbours = above + here + below - centre;
             let alive = (neighbours | centre).simd_eq(three);
-            alive
-                .select(one, zero)
-                .store_slice(&mut next[row][x..x + V::LEN]);
+            alive.select(one, zero).store_slice(&mut next[row][x..x + V::LEN]);
             (above, here, centre) = (here, below, centre_below);
         }
     }
@@ -154,10 +144,7 @@ fn triples<S: Simd, V: SimdInt<S, Element = u8>>(simd: S, row: &[u8], x: usize) 
 
 /// Advances one block of rows that are narrower than any vector.
 #[inline(always)]
-fn step_cells<const ROWS: usize, const INPUTS: usize>(
-    now: [&[u8]; INPUTS],
-    next: [&mut [u8]; ROWS],
-) {
+fn step_cells<const ROWS: usize, const INPUTS: usize>(now: [&[u8]; INPUTS], next: [&mut [u8]; ROWS]) {
     for (y, row) in next.into_iter().enumerate() {
         for (x, cell) in row.iter_mut().enumerate() {
             let around: u8 = now[y..y + 3].iter().flat_map(|row| &row[x..x + 3]).sum();

@@ -18,16 +18,8 @@ mod tests;
 const GLIDER_BLOCK_CELLS: usize = 8;
 
 /// The block, a row per byte, column x in bit x: a glider that moves towards high y and high x.
-const GLIDER_BLOCK: [u8; GLIDER_BLOCK_CELLS] = [
-    0b0000_0000,
-    0b0000_0100,
-    0b0000_1000,
-    0b0000_1110,
-    0,
-    0,
-    0,
-    0,
-];
+const GLIDER_BLOCK: [u8; GLIDER_BLOCK_CELLS] =
+    [0b0000_0000, 0b0000_0100, 0b0000_1000, 0b0000_1110, 0, 0, 0, 0];
 
 /// The initial state that the configuration names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,25 +47,16 @@ pub enum InitialError {
          \"random:SEED\" with a whole number as SEED",
         meant(nearest)
     )]
-    Unknown {
-        asked: String,
-        nearest: Option<String>,
-    },
+    Unknown { asked: String, nearest: Option<String> },
     #[error("the seed of {asked:?} is not a whole number from 0 to {}", u64::MAX)]
     Seed { asked: String },
     #[error("{source}{}", meant(nearest))]
-    File {
-        source: ReadError,
-        nearest: Option<String>,
-    },
+    File { source: ReadError, nearest: Option<String> },
     #[error(
         "the pattern has {} x {} cells (y x x) and does not fit the grid of {} x {}",
         pattern[0], pattern[1], grid[0], grid[1]
     )]
-    TooLarge {
-        pattern: [usize; 2],
-        grid: [usize; 2],
-    },
+    TooLarge { pattern: [usize; 2], grid: [usize; 2] },
     #[error(
         "glider-field needs multiples of {GLIDER_BLOCK_CELLS} cells on both axes, \
          the grid has {} x {}",
@@ -81,31 +64,20 @@ pub enum InitialError {
     )]
     NotInBlocks { grid: [usize; 2] },
     #[error("the origin [{}, {}] is outside of the grid of {} x {} cells", origin[0], origin[1], grid[0], grid[1])]
-    OriginOutside {
-        origin: [usize; 2],
-        grid: [usize; 2],
-    },
+    OriginOutside { origin: [usize; 2], grid: [usize; 2] },
     #[error(
         "from the origin {origin} the pattern's {extent} cells reach beyond the grid's {cells} on \
          axis {axis}, which is not periodic: use an origin of at most {}",
         cells - extent
     )]
-    CrossesBoundary {
-        axis: usize,
-        origin: usize,
-        extent: usize,
-        cells: usize,
-    },
+    CrossesBoundary { axis: usize, origin: usize, extent: usize, cells: usize },
     #[error("an origin is for patterns from a file: {initial} has none")]
     OriginOfNothing { initial: &'static str },
 }
 
 /// The end of a message about a name that was not found.
 fn meant(nearest: &Option<String>) -> String {
-    nearest
-        .as_ref()
-        .map(|name| format!(" (did you mean {name:?}?)"))
-        .unwrap_or_default()
+    nearest.as_ref().map(|name| format!(" (did you mean {name:?}?)")).unwrap_or_default()
 }
 
 impl Initial {
@@ -123,17 +95,12 @@ impl Initial {
             return seed
                 .parse()
                 .map(|seed| Initial::Random { seed })
-                .map_err(|_| InitialError::Seed {
-                    asked: asked.to_owned(),
-                });
+                .map_err(|_| InitialError::Seed { asked: asked.to_owned() });
         }
         let path = base_dir.join(asked);
         if !asked.ends_with(".rle") && !path.is_file() {
             let nearest = nearest_word(asked, base_dir);
-            return Err(InitialError::Unknown {
-                asked: asked.to_owned(),
-                nearest,
-            });
+            return Err(InitialError::Unknown { asked: asked.to_owned(), nearest });
         }
         Pattern::read(&path).map(Initial::File).map_err(|source| {
             let nearest = match source {
@@ -192,19 +159,13 @@ fn placed(
 ) -> Result<Vec<(usize, usize)>, InitialError> {
     let extents = [pattern.height, pattern.width];
     if extents[0] > cells[0] || extents[1] > cells[1] {
-        return Err(InitialError::TooLarge {
-            pattern: extents,
-            grid: cells,
-        });
+        return Err(InitialError::TooLarge { pattern: extents, grid: cells });
     }
     let origin = origin.unwrap_or_else(|| [0, 1].map(|axis| (cells[axis] - extents[axis]) / 2));
     for axis in [0, 1] {
         // A pattern without cells fits a grid without cells.
         if origin[axis] >= cells[axis].max(1) {
-            return Err(InitialError::OriginOutside {
-                origin,
-                grid: cells,
-            });
+            return Err(InitialError::OriginOutside { origin, grid: cells });
         }
         if !periodic[axis] && origin[axis] + extents[axis] > cells[axis] {
             return Err(InitialError::CrossesBoundary {
@@ -215,8 +176,7 @@ fn placed(
             });
         }
     }
-    let wrapped =
-        |&(y, x): &(usize, usize)| ((origin[0] + y) % cells[0], (origin[1] + x) % cells[1]);
+    let wrapped = |&(y, x): &(usize, usize)| ((origin[0] + y) % cells[0], (origin[1] + x) % cells[1]);
     let mut live: Vec<_> = pattern.cells.iter().map(wrapped).collect();
     live.sort_unstable();
     Ok(live)
@@ -327,12 +287,7 @@ fn nearest_word(asked: &str, base_dir: &Path) -> Option<String> {
 fn nearest_file(asked: &str, base_dir: &Path) -> Option<String> {
     let (folder, name) = asked.split_at(asked.rfind('/').map_or(0, |slash| slash + 1));
     let files = files(&base_dir.join(folder)).into_iter();
-    suggestion(
-        name,
-        files
-            .map(|file| (file.clone(), format!("{folder}{file}")))
-            .collect(),
-    )
+    suggestion(name, files.map(|file| (file.clone(), format!("{folder}{file}"))).collect())
 }
 
 /// The names of the pattern files in a folder; none if there is no folder.
@@ -351,8 +306,5 @@ fn files(folder: &Path) -> Vec<String> {
 fn suggestion(asked: &str, known: Vec<(String, String)>) -> Option<String> {
     let names: Vec<_> = known.iter().map(|(name, _)| name.as_str()).collect();
     let found = nearest(asked, &names)?;
-    known
-        .iter()
-        .find(|(name, _)| name == found)
-        .map(|(_, suggestion)| suggestion.clone())
+    known.iter().find(|(name, _)| name == found).map(|(_, suggestion)| suggestion.clone())
 }

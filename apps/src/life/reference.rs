@@ -28,24 +28,11 @@ impl Reference {
     /// If `cells` has another length, or a cell is neither 0 nor 1.
     #[must_use]
     pub fn new(height: usize, width: usize, cells: Vec<u8>, periodic: [bool; 2]) -> Reference {
-        assert_eq!(
-            cells.len(),
-            height * width,
-            "a grid of {height} x {width} cells"
-        );
+        assert_eq!(cells.len(), height * width, "a grid of {height} x {width} cells");
         assert!(cells.iter().all(|&cell| cell <= 1), "cells are 0 or 1");
-        let live = (0..cells.len())
-            .filter(|&index| cells[index] == 1)
-            .collect();
+        let live = (0..cells.len()).filter(|&index| cells[index] == 1).collect();
         let counts = vec![0; cells.len()];
-        Reference {
-            height,
-            width,
-            periodic,
-            cells,
-            live,
-            counts,
-        }
+        Reference { height, width, periodic, cells, live, counts }
     }
 
     /// Advances by one generation.
@@ -140,34 +127,22 @@ mod tests {
     use super::*;
 
     fn grid(rows: &[&str], periodic: [bool; 2]) -> Reference {
-        let cells = rows
-            .concat()
-            .bytes()
-            .map(|byte| u8::from(byte == b'o'))
-            .collect();
+        let cells = rows.concat().bytes().map(|byte| u8::from(byte == b'o')).collect();
         Reference::new(rows.len(), rows[0].len(), cells, periodic)
     }
 
     fn shown(reference: &Reference) -> Vec<String> {
         let symbol = |&cell: &u8| if cell == 1 { 'o' } else { '.' };
-        (0..reference.height)
-            .map(|y| reference.row(y).iter().map(symbol).collect())
-            .collect()
+        (0..reference.height).map(|y| reference.row(y).iter().map(symbol).collect()).collect()
     }
 
     #[test]
     fn blinker_turns_and_turns_back() {
         let mut blinker = grid(&[".....", "..o..", "..o..", "..o..", "....."], [false; 2]);
         blinker.step();
-        assert_eq!(
-            shown(&blinker),
-            [".....", ".....", ".ooo.", ".....", "....."]
-        );
+        assert_eq!(shown(&blinker), [".....", ".....", ".ooo.", ".....", "....."]);
         blinker.step();
-        assert_eq!(
-            shown(&blinker),
-            [".....", "..o..", "..o..", "..o..", "....."]
-        );
+        assert_eq!(shown(&blinker), [".....", "..o..", "..o..", "..o..", "....."]);
     }
 
     #[test]
@@ -196,11 +171,7 @@ mod tests {
         // Every cell of the row has three times the row's three cells, less itself, around it.
         let mut row = grid(&["o...."], [true; 2]);
         row.step();
-        assert_eq!(
-            shown(&row),
-            ["oo..o"],
-            "2 for the cell itself, 3 for its neighbours"
-        );
+        assert_eq!(shown(&row), ["oo..o"], "2 for the cell itself, 3 for its neighbours");
     }
 
     #[test]

@@ -40,58 +40,21 @@ pub enum RleError {
         "line {line}, column {column}: expected {expected} in the header \
          `x = WIDTH, y = HEIGHT, rule = B3/S23`, found {found}"
     )]
-    Header {
-        line: usize,
-        column: usize,
-        expected: &'static str,
-        found: String,
-    },
+    Header { line: usize, column: usize, expected: &'static str, found: String },
     #[error("line {line}, column {column}: the rule {found} is not supported, expected B3/S23")]
-    UnsupportedRule {
-        line: usize,
-        column: usize,
-        found: String,
-    },
+    UnsupportedRule { line: usize, column: usize, found: String },
     #[error("line {line}, column {column}: expected a count, b, o, $ or !, found {found:?}")]
-    UnknownCharacter {
-        line: usize,
-        column: usize,
-        found: char,
-    },
-    #[error(
-        "line {line}, column {column}: expected b, o or $ after the count {count}, found {found}"
-    )]
-    CountWithoutTag {
-        line: usize,
-        column: usize,
-        count: u32,
-        found: String,
-    },
-    #[error(
-        "line {line}, column {column}: expected a number from {least} to {}, found {found}",
-        u32::MAX
-    )]
-    NumberOutOfRange {
-        line: usize,
-        column: usize,
-        least: u32,
-        found: String,
-    },
+    UnknownCharacter { line: usize, column: usize, found: char },
+    #[error("line {line}, column {column}: expected b, o or $ after the count {count}, found {found}")]
+    CountWithoutTag { line: usize, column: usize, count: u32, found: String },
+    #[error("line {line}, column {column}: expected a number from {least} to {}, found {found}", u32::MAX)]
+    NumberOutOfRange { line: usize, column: usize, least: u32, found: String },
     #[error(
         "line {line}, column {column}: expected live cells within the header's box of {height} rows \
          and {width} columns, found one in row {y}, column {x} (counted from 0)"
     )]
-    OutsideBox {
-        line: usize,
-        column: usize,
-        y: usize,
-        x: usize,
-        height: usize,
-        width: usize,
-    },
-    #[error(
-        "line {line}, column {column}: expected ! at the end of the pattern, found the end of the text"
-    )]
+    OutsideBox { line: usize, column: usize, y: usize, x: usize, height: usize, width: usize },
+    #[error("line {line}, column {column}: expected ! at the end of the pattern, found the end of the text")]
     MissingEnd { line: usize, column: usize },
 }
 
@@ -101,10 +64,7 @@ pub enum RleError {
 #[allow(missing_docs, reason = "the fields say what the messages say")]
 pub enum ReadError {
     #[error("cannot read the pattern file {}: {source}", path.display())]
-    Unreadable {
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    Unreadable { path: PathBuf, source: std::io::Error },
     #[error("the pattern file {} is not valid: {source}", path.display())]
     Invalid { path: PathBuf, source: RleError },
 }
@@ -123,20 +83,11 @@ impl Pattern {
     ) -> Pattern {
         let mut cells: Vec<_> = cells.into_iter().collect();
         for &(y, x) in &cells {
-            assert!(
-                y < height && x < width,
-                "cell ({y}, {x}) outside of {height} x {width}"
-            );
+            assert!(y < height && x < width, "cell ({y}, {x}) outside of {height} x {width}");
         }
         cells.sort_unstable();
         cells.dedup();
-        Pattern {
-            name: None,
-            comments: Vec::new(),
-            height,
-            width,
-            cells,
-        }
+        Pattern { name: None, comments: Vec::new(), height, width, cells }
     }
 
     /// Reads a pattern from its text. What follows the closing `!` is ignored.
@@ -155,14 +106,9 @@ impl Pattern {
     ///
     /// If the file cannot be read or is not a pattern; both name its path.
     pub fn read(path: &Path) -> Result<Pattern, ReadError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ReadError::Unreadable {
-            path: path.into(),
-            source,
-        })?;
-        Self::parse(&text).map_err(|source| ReadError::Invalid {
-            path: path.into(),
-            source,
-        })
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ReadError::Unreadable { path: path.into(), source })?;
+        Self::parse(&text).map_err(|source| ReadError::Invalid { path: path.into(), source })
     }
 
     /// The text of the pattern, which [`Pattern::parse`] reads back.
@@ -187,23 +133,13 @@ fn remark(letter: char, text: &str) -> String {
 /// Header and body for live cells that come sorted by (y, x), each once: the path for grids whose
 /// cells are better not listed in memory.
 #[must_use]
-pub fn encode(
-    height: usize,
-    width: usize,
-    live: impl IntoIterator<Item = (usize, usize)>,
-) -> String {
+pub fn encode(height: usize, width: usize, live: impl IntoIterator<Item = (usize, usize)>) -> String {
     let mut text = format!("x = {width}, y = {height}, rule = B3/S23\n");
-    let mut body = Body {
-        text: &mut text,
-        line_characters: 0,
-    };
+    let mut body = Body { text: &mut text, line_characters: 0 };
     // The next cell that has no tag yet, and how many live cells before it wait for theirs.
     let (mut at_y, mut at_x, mut run) = (0, 0, 0);
     for (y, x) in live {
-        debug_assert!(
-            y < height && x < width && (y, x) >= (at_y, at_x),
-            "sorted, inside the box"
-        );
+        debug_assert!(y < height && x < width && (y, x) >= (at_y, at_x), "sorted, inside the box");
         if (y, x) != (at_y, at_x) {
             body.push(run, 'o');
             run = 0;
@@ -231,11 +167,7 @@ struct Body<'text> {
 impl Body<'_> {
     /// Appends `count` times `tag`, on a new line if this one is full; nothing for zero.
     fn push(&mut self, count: usize, tag: char) {
-        let digits = if count > 1 {
-            count.ilog10() as usize + 1
-        } else {
-            0
-        };
+        let digits = if count > 1 { count.ilog10() as usize + 1 } else { 0 };
         if count == 0 {
             return;
         }

@@ -23,6 +23,7 @@ pub use plot::speedup_svg;
 pub use progress::Progress;
 pub use results::{RESULTS_FILE, Results, RunRecord, SCHEMA};
 pub use summary::{Baseline, Group, Spread, Summary, Verification};
+pub(crate) use table::RULED;
 pub use table::table;
 
 use crate::error::AppError;

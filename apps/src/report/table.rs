@@ -10,7 +10,7 @@ use super::text::{bytes, joined, significant, time, time_unit};
 const WIDTH: u16 = 100;
 
 /// Rules above, below and under the header; columns are separated by their padding.
-const RULED: TableStyle = TableStyle::new()
+pub(crate) const RULED: TableStyle = TableStyle::new()
     .top_border(LineStyle::none().fill('─').junction('─'))
     .header_lines(ContentLineStyle::none())
     .header_separator(LineStyle::none().fill('─').junction('─'))

@@ -1,8 +1,7 @@
 //! Waiting on words: spin, then yield, then sleep; and stop when another rank has failed.
 
 use super::region::{Region, Word};
-use super::word::Sleep;
-use super::{Futex, store_fence};
+use super::Futex;
 use crate::error::{Error, Result};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -213,9 +212,3 @@ impl Word {
         self.cell().wake_sleepers(&Futex::WAKER);
     }
 }
-
-const _: () = {
-    // A sleeper's futex must be the same type that words sleep with.
-    const fn sleeps<T: Sleep>() {}
-    sleeps::<Futex>();
-};

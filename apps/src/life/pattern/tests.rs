@@ -31,10 +31,7 @@ fn reads_every_word() {
     assert!(matches!(glider(), Initial::File(pattern) if pattern.cells.len() == 5));
     assert_eq!(parse("glider-field").unwrap(), Initial::GliderField);
     assert_eq!(parse("random:42").unwrap(), Initial::Random { seed: 42 });
-    assert_eq!(
-        parse("random:18446744073709551615").unwrap(),
-        Initial::Random { seed: u64::MAX }
-    );
+    assert_eq!(parse("random:18446744073709551615").unwrap(), Initial::Random { seed: u64::MAX });
 }
 
 #[test]
@@ -48,10 +45,7 @@ fn unknown_words_get_the_nearest_one() {
         ("patterns/acron", "\"patterns/acorn.rle\""),
     ] {
         let message = parse_error(asked);
-        assert!(
-            message.contains(&format!("(did you mean {nearest}?)")),
-            "{asked}: {message}"
-        );
+        assert!(message.contains(&format!("(did you mean {nearest}?)")), "{asked}: {message}");
     }
     assert_eq!(
         parse_error("spaceships"),
@@ -62,27 +56,13 @@ fn unknown_words_get_the_nearest_one() {
 
 #[test]
 fn bad_seeds_and_files_say_what_is_wrong() {
-    for asked in [
-        "random:",
-        "random:-1",
-        "random:0x10",
-        "random:18446744073709551616",
-    ] {
-        assert!(
-            matches!(parse(asked), Err(InitialError::Seed { .. })),
-            "{asked}"
-        );
+    for asked in ["random:", "random:-1", "random:0x10", "random:18446744073709551616"] {
+        assert!(matches!(parse(asked), Err(InitialError::Seed { .. })), "{asked}");
     }
     let message = parse_error("patterns/acron.rle");
     assert!(message.contains("patterns/acron.rle"), "{message}");
-    assert!(
-        message.ends_with(" (did you mean \"patterns/acorn.rle\"?)"),
-        "{message}"
-    );
-    assert!(matches!(
-        parse("nowhere/a.rle"),
-        Err(InitialError::File { nearest: None, .. })
-    ));
+    assert!(message.ends_with(" (did you mean \"patterns/acorn.rle\"?)"), "{message}");
+    assert!(matches!(parse("nowhere/a.rle"), Err(InitialError::File { nearest: None, .. })));
 }
 
 #[test]
@@ -95,9 +75,7 @@ fn a_pattern_straddles_the_middle() {
 fn a_pattern_wraps_around_periodic_axes_only() {
     let generation = glider().place([5, 6], TORUS, Some([4, 4])).unwrap();
     assert_eq!(live(&generation), [(0, 0), (1, 0), (1, 4), (1, 5), (4, 5)]);
-    let refused = glider()
-        .place([5, 6], [true, false], Some([4, 4]))
-        .unwrap_err();
+    let refused = glider().place([5, 6], [true, false], Some([4, 4])).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "from the origin 4 the pattern's 3 cells reach beyond the grid's 6 on axis 1, which is not \
@@ -108,31 +86,15 @@ fn a_pattern_wraps_around_periodic_axes_only() {
 
 #[test]
 fn a_pattern_that_does_not_fit_is_refused() {
-    let refused = |cells, origin| {
-        glider()
-            .place(cells, TORUS, origin)
-            .unwrap_err()
-            .to_string()
-    };
+    let refused = |cells, origin| glider().place(cells, TORUS, origin).unwrap_err().to_string();
     assert_eq!(
         refused([2, 8], None),
         "the pattern has 3 x 3 cells (y x x) and does not fit the grid of 2 x 8"
     );
-    assert_eq!(
-        refused([8, 8], Some([0, 8])),
-        "the origin [0, 8] is outside of the grid of 8 x 8 cells"
-    );
-    assert!(
-        glider().place([3, 3], [false; 2], None).is_ok(),
-        "it may fill the grid"
-    );
-    let random = Initial::Random { seed: 1 }
-        .place([8, 8], TORUS, Some([0, 0]))
-        .unwrap_err();
-    assert_eq!(
-        random.to_string(),
-        "an origin is for patterns from a file: random has none"
-    );
+    assert_eq!(refused([8, 8], Some([0, 8])), "the origin [0, 8] is outside of the grid of 8 x 8 cells");
+    assert!(glider().place([3, 3], [false; 2], None).is_ok(), "it may fill the grid");
+    let random = Initial::Random { seed: 1 }.place([8, 8], TORUS, Some([0, 0])).unwrap_err();
+    assert_eq!(random.to_string(), "an origin is for patterns from a file: random has none");
 }
 
 #[test]
@@ -153,32 +115,19 @@ fn a_glider_field_needs_whole_blocks() {
 
 #[test]
 fn random_cells_have_density_one_half_and_depend_on_the_seed() {
-    let of_seed = |seed| {
-        live(
-            &Initial::Random { seed }
-                .place([512, 500], TORUS, None)
-                .unwrap(),
-        )
-    };
+    let of_seed = |seed| live(&Initial::Random { seed }.place([512, 500], TORUS, None).unwrap());
     let (one, two) = (of_seed(1), of_seed(2));
     // Six standard deviations of 256,000 fair coins: 6 * sqrt(n) / 2 = 1518.
     for cells in [&one, &two] {
         assert!(cells.len().abs_diff(128_000) < 1518, "{}", cells.len());
     }
-    let in_both = one
-        .iter()
-        .filter(|cell| two.binary_search(cell).is_ok())
-        .count();
+    let in_both = one.iter().filter(|cell| two.binary_search(cell).is_ok()).count();
     assert!(in_both.abs_diff(64_000) < 1400, "{in_both} live in both");
     // Neighbouring rows, and neighbouring words of a row, are as unlike as two seeds.
     for (step_y, step_x) in [(1, 0), (0, 64), (1, 1)] {
-        let moved =
-            |&&(y, x): &&(usize, usize)| one.binary_search(&(y + step_y, x + step_x)).is_ok();
+        let moved = |&&(y, x): &&(usize, usize)| one.binary_search(&(y + step_y, x + step_x)).is_ok();
         let repeated = one.iter().filter(moved).count();
-        assert!(
-            repeated.abs_diff((512 - step_y) * (500 - step_x) / 4) < 1400,
-            "{repeated}"
-        );
+        assert!(repeated.abs_diff((512 - step_y) * (500 - step_x) / 4) < 1400, "{repeated}");
     }
 }
 

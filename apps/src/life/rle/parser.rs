@@ -5,11 +5,7 @@ use super::{Pattern, RleError};
 /// Reads a whole pattern.
 pub(super) fn parse(text: &str) -> Result<Pattern, RleError> {
     let text = text.replace("\r\n", "\n");
-    let mut cursor = Cursor {
-        rest: &text,
-        line: 1,
-        column: 1,
-    };
+    let mut cursor = Cursor { rest: &text, line: 1, column: 1 };
     let mut pattern = Pattern::default();
     loop {
         cursor.skip(char::is_whitespace);
@@ -59,11 +55,7 @@ fn header(cursor: &mut Cursor<'_>, pattern: &mut Pattern) -> Result<(), RleError
         // The second is the older notation: survival first.
         "b3/s23" | "23/3" => Ok(()),
         "" => Err(cursor.unexpected("a rule")),
-        _ => Err(RleError::UnsupportedRule {
-            line,
-            column,
-            found: rule.to_owned(),
-        }),
+        _ => Err(RleError::UnsupportedRule { line, column, found: rule.to_owned() }),
     }
 }
 
@@ -100,14 +92,7 @@ fn body(cursor: &mut Cursor<'_>, pattern: &mut Pattern) -> Result<(), RleError> 
                 if y >= height || length > width.saturating_sub(x) {
                     // The first cell of the run that lies outside.
                     let x = if y < height { x.max(width) } else { x };
-                    return Err(RleError::OutsideBox {
-                        line,
-                        column,
-                        y,
-                        x,
-                        height,
-                        width,
-                    });
+                    return Err(RleError::OutsideBox { line, column, y, x, height, width });
                 }
                 pattern.cells.extend((x..x + length).map(|x| (y, x)));
                 x += length;
@@ -115,20 +100,11 @@ fn body(cursor: &mut Cursor<'_>, pattern: &mut Pattern) -> Result<(), RleError> 
             (Some('!'), None) => return Ok(()),
             (None, None) => return Err(RleError::MissingEnd { line, column }),
             (Some(found), None) => {
-                return Err(RleError::UnknownCharacter {
-                    line,
-                    column,
-                    found,
-                });
+                return Err(RleError::UnknownCharacter { line, column, found });
             }
             (_, Some(count)) => {
                 let found = cursor.found();
-                return Err(RleError::CountWithoutTag {
-                    line,
-                    column,
-                    count,
-                    found,
-                });
+                return Err(RleError::CountWithoutTag { line, column, count, found });
             }
         }
         cursor.advance();
@@ -198,12 +174,7 @@ impl<'text> Cursor<'text> {
         }
         match digits.parse() {
             Ok(number) if number >= least => Ok(Some(number)),
-            _ => Err(RleError::NumberOutOfRange {
-                line,
-                column,
-                least,
-                found: digits.to_owned(),
-            }),
+            _ => Err(RleError::NumberOutOfRange { line, column, least, found: digits.to_owned() }),
         }
     }
 
@@ -217,11 +188,6 @@ impl<'text> Cursor<'text> {
     }
 
     fn unexpected(&self, expected: &'static str) -> RleError {
-        RleError::Header {
-            line: self.line,
-            column: self.column,
-            expected,
-            found: self.found(),
-        }
+        RleError::Header { line: self.line, column: self.column, expected, found: self.found() }
     }
 }

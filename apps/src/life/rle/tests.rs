@@ -47,10 +47,7 @@ fn white_space_and_remarks_may_stand_between_any_two_tokens() {
 fn dead_cells_and_rows_beyond_the_box_are_dropped() {
     let pattern = Pattern::parse("x = 1, y = 1\no9b4$7b!").unwrap();
     assert_eq!(pattern.cells, [(0, 0)]);
-    assert_eq!(
-        Pattern::parse("x = 0, y = 0\n!").unwrap(),
-        Pattern::default()
-    );
+    assert_eq!(Pattern::parse("x = 0, y = 0\n!").unwrap(), Pattern::default());
 }
 
 #[test]
@@ -62,90 +59,45 @@ fn header_errors_have_their_place() {
         found: found.to_owned(),
     };
     assert_eq!(error(""), header(1, 1, "`x`", "the end of the text"));
-    assert_eq!(
-        error("#N no header\nbob$2bo$3o!"),
-        header(2, 1, "`x`", "'b'")
-    );
+    assert_eq!(error("#N no header\nbob$2bo$3o!"), header(2, 1, "`x`", "'b'"));
     assert_eq!(error("x 3"), header(1, 3, "`=`", "'3'"));
     assert_eq!(error("x = -3"), header(1, 5, "the width", "'-'"));
-    assert_eq!(
-        error("x = 3\ny = 3\n!"),
-        header(1, 6, "`,`", "the end of the line")
-    );
+    assert_eq!(error("x = 3\ny = 3\n!"), header(1, 6, "`,`", "the end of the line"));
     assert_eq!(error("x = 3, z = 3"), header(1, 8, "`y`", "'z'"));
-    assert_eq!(
-        error("x = 3, y ="),
-        header(1, 11, "the height", "the end of the text")
-    );
-    assert_eq!(
-        error("x = 3, y = 3 o!"),
-        header(1, 14, "`,` or the end of the line", "'o'")
-    );
-    assert_eq!(
-        error("x = 3, y = 3, ruel = B3"),
-        header(1, 15, "`rule`", "'r'")
-    );
-    assert_eq!(
-        error("x = 3, y = 3, rule =\r\n!"),
-        header(1, 21, "a rule", "the end of the line")
-    );
+    assert_eq!(error("x = 3, y ="), header(1, 11, "the height", "the end of the text"));
+    assert_eq!(error("x = 3, y = 3 o!"), header(1, 14, "`,` or the end of the line", "'o'"));
+    assert_eq!(error("x = 3, y = 3, ruel = B3"), header(1, 15, "`rule`", "'r'"));
+    assert_eq!(error("x = 3, y = 3, rule =\r\n!"), header(1, 21, "a rule", "the end of the line"));
     assert_eq!(
         error("x = 9999999999, y = 1\n!"),
-        RleError::NumberOutOfRange {
-            line: 1,
-            column: 5,
-            least: 0,
-            found: "9999999999".into()
-        }
+        RleError::NumberOutOfRange { line: 1, column: 5, least: 0, found: "9999999999".into() }
     );
 }
 
 #[test]
 fn other_rules_are_refused_by_name() {
-    let refused = |rule: &str| RleError::UnsupportedRule {
-        line: 2,
-        column: 22,
-        found: rule.into(),
-    };
+    let refused = |rule: &str| RleError::UnsupportedRule { line: 2, column: 22, found: rule.into() };
     for rule in ["B36/S23", "B3/S23:T100,100", "HighLife"] {
-        assert_eq!(
-            error(&format!("#N X\nx = 3, y = 3, rule = {rule} \r\n!")),
-            refused(rule)
-        );
+        assert_eq!(error(&format!("#N X\nx = 3, y = 3, rule = {rule} \r\n!")), refused(rule));
     }
     let message = refused("B36/S23").to_string();
-    assert_eq!(
-        message,
-        "line 2, column 22: the rule B36/S23 is not supported, expected B3/S23"
-    );
+    assert_eq!(message, "line 2, column 22: the rule B36/S23 is not supported, expected B3/S23");
 }
 
 #[test]
 fn body_errors_have_their_place() {
     assert_eq!(
         error("x = 3, y = 3\nbob$\n2bq$3o!"),
-        RleError::UnknownCharacter {
-            line: 3,
-            column: 3,
-            found: 'q'
-        }
+        RleError::UnknownCharacter { line: 3, column: 3, found: 'q' }
     );
     // Columns are characters, not bytes, and a remark begins its line.
     assert_eq!(
         error("x = 3, y = 3\nb\u{3000}é"),
-        RleError::UnknownCharacter {
-            line: 2,
-            column: 3,
-            found: 'é'
-        }
+        RleError::UnknownCharacter { line: 2, column: 3, found: 'é' }
     );
     assert_eq!(
         error("x = 3, y = 3\nbo #C late"),
-        RleError::UnknownCharacter {
-            line: 2,
-            column: 4,
-            found: '#'
-        }
+        RleError::UnknownCharacter { line: 2, column: 4, found: '#' }
     );
     for (text, found) in [
         ("x = 3, y = 3\r\nbo$\r\nb2!", "'!'"),
@@ -153,51 +105,22 @@ fn body_errors_have_their_place() {
         ("x = 3, y = 3\nbo$\nb2\n", "the end of the text"),
     ] {
         let found = found.to_owned();
-        assert_eq!(
-            error(text),
-            RleError::CountWithoutTag {
-                line: 3,
-                column: 2,
-                count: 2,
-                found
-            }
-        );
+        assert_eq!(error(text), RleError::CountWithoutTag { line: 3, column: 2, count: 2, found });
     }
     for digits in ["4294967296", "99999999999999999999", "0"] {
         let found = digits.to_owned();
         assert_eq!(
             error(&format!("x = 3, y = 3\nb{digits}o!")),
-            RleError::NumberOutOfRange {
-                line: 2,
-                column: 2,
-                least: 1,
-                found
-            }
+            RleError::NumberOutOfRange { line: 2, column: 2, least: 1, found }
         );
     }
-    assert_eq!(
-        error("x = 3, y = 3\nbob$2bo$3o\n\n"),
-        RleError::MissingEnd { line: 4, column: 1 }
-    );
-    assert_eq!(
-        error("x = 3, y = 3"),
-        RleError::MissingEnd {
-            line: 1,
-            column: 13
-        }
-    );
+    assert_eq!(error("x = 3, y = 3\nbob$2bo$3o\n\n"), RleError::MissingEnd { line: 4, column: 1 });
+    assert_eq!(error("x = 3, y = 3"), RleError::MissingEnd { line: 1, column: 13 });
 }
 
 #[test]
 fn live_cells_outside_of_the_box_have_their_place() {
-    let outside = |line, column, y, x| RleError::OutsideBox {
-        line,
-        column,
-        y,
-        x,
-        height: 2,
-        width: 3,
-    };
+    let outside = |line, column, y, x| RleError::OutsideBox { line, column, y, x, height: 2, width: 3 };
     assert_eq!(error("x = 3, y = 2\nb3o!"), outside(2, 2, 0, 3));
     assert_eq!(error("x = 3, y = 2\n3o$\n 3bo!"), outside(3, 4, 1, 3));
     assert_eq!(error("x = 3, y = 2\n5bo!"), outside(2, 3, 0, 5));
@@ -214,11 +137,7 @@ fn live_cells_outside_of_the_box_have_their_place() {
 fn an_absent_file_is_named() {
     let error = Pattern::read(Path::new("nowhere/glider.rle")).unwrap_err();
     assert!(matches!(error, ReadError::Unreadable { .. }));
-    assert!(
-        error
-            .to_string()
-            .starts_with("cannot read the pattern file nowhere/glider.rle: ")
-    );
+    assert!(error.to_string().starts_with("cannot read the pattern file nowhere/glider.rle: "));
 }
 
 #[test]
@@ -226,18 +145,9 @@ fn writes_the_shortest_text() {
     let mut glider = Pattern::from_cells(5, 9, GLIDER.into_iter().rev());
     glider.name = Some("Two\nlines".into());
     glider.comments = vec!["as said".into()];
-    assert_eq!(
-        glider.write(),
-        "#N Two lines\n#C as said\nx = 9, y = 5, rule = B3/S23\nbo$2bo$3o!\n"
-    );
-    assert_eq!(
-        Pattern::from_cells(4, 4, []).write(),
-        "x = 4, y = 4, rule = B3/S23\n!\n"
-    );
-    assert_eq!(
-        encode(9, 2, [(3, 1), (8, 0)]),
-        "x = 2, y = 9, rule = B3/S23\n3$bo5$o!\n"
-    );
+    assert_eq!(glider.write(), "#N Two lines\n#C as said\nx = 9, y = 5, rule = B3/S23\nbo$2bo$3o!\n");
+    assert_eq!(Pattern::from_cells(4, 4, []).write(), "x = 4, y = 4, rule = B3/S23\n!\n");
+    assert_eq!(encode(9, 2, [(3, 1), (8, 0)]), "x = 2, y = 9, rule = B3/S23\n3$bo5$o!\n");
 }
 
 #[test]
@@ -251,18 +161,12 @@ fn patterns() -> impl Strategy<Value = Pattern> {
     (0usize..40, 1usize..300)
         .prop_flat_map(|(height, width)| {
             let runs = prop::collection::vec((0..height.max(1), 0..width, 1usize..30), 0..60);
-            (
-                Just(height),
-                Just(width),
-                runs,
-                prop::option::of("[a-z ]{0,20}"),
-            )
+            (Just(height), Just(width), runs, prop::option::of("[a-z ]{0,20}"))
         })
         .prop_map(|(height, width, runs, name)| {
             let inside = |&(y, _): &(usize, usize)| y < height;
-            let cells = runs
-                .into_iter()
-                .flat_map(|(y, x, length)| (x..(x + length).min(width)).map(move |x| (y, x)));
+            let cells =
+                runs.into_iter().flat_map(|(y, x, length)| (x..(x + length).min(width)).map(move |x| (y, x)));
             let mut pattern = Pattern::from_cells(height, width, cells.filter(inside));
             pattern.name = name.map(|name| name.trim().to_owned());
             pattern

@@ -27,11 +27,7 @@ fn outermost_ring_is_dead(reference: &Reference, side: usize) -> bool {
 /// spaceships of constant population and oscillators of period two.
 fn settled_at(history: &[u64]) -> usize {
     let repeats = |first: &usize| history[*first] == history[*first + 2];
-    (0..history.len() - 2)
-        .rev()
-        .take_while(repeats)
-        .last()
-        .expect("settled at the end")
+    (0..history.len() - 2).rev().take_while(repeats).last().expect("settled at the end")
 }
 
 /// Plays `name` until some time after the published generation at which it settles, and compares
@@ -42,10 +38,7 @@ fn settles(name: &str, side: usize, generation: usize, population: u64) {
     for _ in 0..generation + 60 {
         reference.step();
         history.push(reference.population());
-        assert!(
-            outermost_ring_is_dead(&reference, side),
-            "{name} outgrew {side} cells"
-        );
+        assert!(outermost_ring_is_dead(&reference, side), "{name} outgrew {side} cells");
     }
     assert_eq!(settled_at(&history), generation, "{name}");
     assert_eq!(history[generation], population, "{name}");
@@ -65,10 +58,7 @@ fn small_methuselahs_settle_when_published() {
 }
 
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "seconds in a release build, minutes in a debug build"
-)]
+#[cfg_attr(debug_assertions, ignore = "seconds in a release build, minutes in a debug build")]
 fn large_methuselahs_settle_when_published() {
     settles("r-pentomino", 640, 1103, 116);
     // Gliders leave at a quarter of a cell per generation: 5266 / 4 = 1317 cells, less the time at
@@ -103,11 +93,7 @@ fn the_gun_releases_a_glider_every_30_generations() {
         assert!(outermost_ring_is_dead(&reference, 256));
     }
     for generation in 0..=300 {
-        assert_eq!(
-            history[generation + 30],
-            history[generation] + 5,
-            "{generation}"
-        );
+        assert_eq!(history[generation + 30], history[generation] + 5, "{generation}");
     }
     assert_eq!(kernel.cells(), reference.cells());
 }
@@ -124,9 +110,7 @@ fn spaceships_move_as_published() {
                 reference.step();
                 kernel.step();
             }
-            let from = |axis: usize, extent: usize, step: usize| {
-                (axis + period * (extent - step)) % extent
-            };
+            let from = |axis: usize, extent: usize, step: usize| (axis + period * (extent - step)) % extent;
             let moved: Vec<_> = (0..20 * 24)
                 .map(|cell| first[from(cell / 24, 20, step_y) * 24 + from(cell % 24, 24, step_x)])
                 .collect();
@@ -147,10 +131,6 @@ fn a_glider_field_repeats_after_32_generations() {
         kernel.step();
         assert_eq!(reference.population(), 5 * 3 * 17);
         assert_eq!(kernel.cells(), reference.cells());
-        assert_eq!(
-            reference.cells() == first,
-            generation == 32,
-            "generation {generation}"
-        );
+        assert_eq!(reference.cells() == first, generation == 32, "generation {generation}");
     }
 }

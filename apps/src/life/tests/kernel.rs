@@ -17,10 +17,8 @@ fn agrees_with_the_reference_at_every_width() {
                 let cells = cells_of(&format!("random:{}", 100 * width + height), [height, width]);
                 let mut reference = Reference::new(height, width, cells.clone(), periodic);
                 let padded = || Padded::new(height, width, &cells, periodic);
-                let mut grids: Vec<_> = levels()
-                    .into_iter()
-                    .map(|level| Padded { level, ..padded() })
-                    .collect();
+                let mut grids: Vec<_> =
+                    levels().into_iter().map(|level| Padded { level, ..padded() }).collect();
                 for generation in 1..=3 {
                     reference.step();
                     for grid in &mut grids {
@@ -43,8 +41,7 @@ fn agrees_with_the_reference_at_every_width() {
 fn follows_the_rule_for_every_neighbourhood() {
     let cell = |state: usize, bit: usize| (state >> bit & 1) as u8;
     for state in 0..512 {
-        let row =
-            |first: usize| -> Vec<u8> { (0..302).map(|x| cell(state, first + x % 3)).collect() };
+        let row = |first: usize| -> Vec<u8> { (0..302).map(|x| cell(state, first + x % 3)).collect() };
         let (above, here, below) = (row(0), row(3), row(6));
         let mut next = vec![7; 300];
         step_row(&above, &here, &below, &mut next);
@@ -123,10 +120,7 @@ fn speed() {
     let side = 1024;
     let mut reference = Reference::new(side, side, cells_of("random:1", [side; 2]), [true; 2]);
     let whole = least_ns(1, || (0..200).for_each(|_| reference.step()));
-    println!(
-        "reference, 200 generations of {side} x {side} random cells: {:.2} s",
-        whole / 1e9
-    );
+    println!("reference, 200 generations of {side} x {side} random cells: {:.2} s", whole / 1e9);
 }
 
 fn least_ns<Answer>(rounds: usize, mut work: impl FnMut() -> Answer) -> f64 {

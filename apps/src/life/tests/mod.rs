@@ -13,9 +13,7 @@ mod kernel;
 
 /// The folder of this application's configurations.
 pub(super) fn config_dir() -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "..", "configs", "life"]
-        .iter()
-        .collect()
+    [env!("CARGO_MANIFEST_DIR"), "..", "configs", "life"].iter().collect()
 }
 
 /// A whole grid for the kernel: rows with one ghost on each side, filled before every step by
@@ -33,14 +31,7 @@ impl Padded {
     fn new(height: usize, width: usize, cells: &[u8], periodic: [bool; 2]) -> Padded {
         let empty = vec![0; (height + 2) * (width + 2)];
         let level = Level::new();
-        let mut grid = Padded {
-            height,
-            width,
-            periodic,
-            level,
-            now: empty.clone(),
-            next: empty,
-        };
+        let mut grid = Padded { height, width, periodic, level, now: empty.clone(), next: empty };
         for (y, row) in cells.chunks(width).enumerate() {
             let start = (y + 1) * (width + 2) + 1;
             grid.now[start..start + width].copy_from_slice(row);
@@ -57,10 +48,8 @@ impl Padded {
         }
         // After x, so that rows bring their corners along.
         if self.periodic[0] {
-            self.now
-                .copy_within(height * stride..(height + 1) * stride, 0);
-            self.now
-                .copy_within(stride..2 * stride, (height + 1) * stride);
+            self.now.copy_within(height * stride..(height + 1) * stride, 0);
+            self.now.copy_within(stride..2 * stride, (height + 1) * stride);
         }
     }
 
@@ -86,10 +75,7 @@ impl Padded {
     }
 
     fn cells(&self) -> Vec<u8> {
-        (0..self.height)
-            .flat_map(|y| self.row(y))
-            .copied()
-            .collect()
+        (0..self.height).flat_map(|y| self.row(y)).copied().collect()
     }
 
     fn population(&self) -> u64 {
