@@ -3,6 +3,7 @@
 use crate::{Array, Entity, Field, FieldInfo, GridError, LocalGrid};
 use std::cell::Cell;
 use streamhalo_comm::Element;
+use streamhalo_comm::fabric::Region;
 use streamhalo_comm::device::{Reader, Stream, Writer};
 
 /// Two generations of one field. A step exchanges the current one, computes the next one from it,
@@ -73,12 +74,12 @@ impl<T: Element, const D: usize> Alternating<T, D> {
 
 impl<T: Element, const D: usize> Field<D> for Alternating<T, D> {
     fn info(&self) -> FieldInfo<'_, D> {
+        self.generations[0].info()
+    }
+
+    fn generations(&self) -> ([&Region; 2], Option<usize>) {
         let [first, second] = &self.generations;
-        FieldInfo {
-            generations: [first.buffer().region(), second.buffer().region()],
-            generation: Some(self.current.get()),
-            ..first.info()
-        }
+        ([first.buffer().region(), second.buffer().region()], Some(self.current.get()))
     }
 
     fn set_ghosts_readable(&self, readable: bool) {

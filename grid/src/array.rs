@@ -4,6 +4,7 @@ use crate::{Entity, Field, FieldInfo, GridError, IndexBox, LocalGrid};
 use ndarray::{ArrayD, ArrayViewD, ArrayViewMutD, Axis, IxDyn};
 use std::cell::Cell;
 use streamhalo_comm::Element;
+use streamhalo_comm::fabric::Region;
 use streamhalo_comm::device::{Buffer, Extents, Reader, Stream, Writer};
 
 /// A field's values on one rank, ghosts included: row-major `[axis 0, .., x]`, the components of
@@ -182,9 +183,11 @@ impl<T: Element, const D: usize> Field<D> for Array<T, D> {
             extents: self.buffer.extents(),
             subdomain: self.grid.subdomain(),
             stream: self.buffer.stream(),
-            generations: [self.buffer.region(); 2],
-            generation: None,
         }
+    }
+
+    fn generations(&self) -> ([&Region; 2], Option<usize>) {
+        ([self.buffer.region(); 2], None)
     }
 
     fn set_ghosts_readable(&self, readable: bool) {

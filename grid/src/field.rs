@@ -18,16 +18,14 @@ pub struct FieldInfo<'a, const D: usize> {
     pub subdomain: &'a Subdomain<D>,
     /// The stream that works on it.
     pub stream: &'a Stream,
-    /// Its memory: twice the same for a field of one generation.
-    pub generations: [&'a Region; 2],
-    /// Which generation is current; `None` for a field of one generation.
-    pub generation: Option<usize>,
 }
 
 /// An [`Array`] or an [`Alternating`] field.
 pub trait Field<const D: usize> {
     /// What an exchange needs to know of it.
     fn info(&self) -> FieldInfo<'_, D>;
+    /// Its memory, twice the same for a field of one generation, and which generation is current.
+    fn generations(&self) -> ([&Region; 2], Option<usize>);
     /// Called by an exchange: whether the ghosts of the current generation may be read. While they
     /// may not, kernels and host copies get owned entries only.
     fn set_ghosts_readable(&self, readable: bool);

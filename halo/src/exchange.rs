@@ -86,6 +86,11 @@ impl Compiled {
         Ok(())
     }
 
+    /// For a begin that is not finished at once.
+    pub(crate) fn flush(&mut self, stream: &Stream) {
+        self.exchange.flush(stream);
+    }
+
     /// Waiting and unpacking.
     pub(crate) fn finish(&mut self, stream: &Stream) -> Result<()> {
         let phase = phase(self.exchange.epoch());

@@ -11,7 +11,7 @@ use streamhalo_comm::backend::{Direct, Route};
 use streamhalo_comm::device::Stream;
 use streamhalo_comm::fabric::phase;
 use streamhalo_comm::{ElementType, Error, Op, World};
-use streamhalo_grid::{FieldInfo, Fields, HaloWidth, Subdomain};
+use streamhalo_grid::{Fields, HaloWidth, Subdomain};
 
 /// A matched exchange of the ghosts of some fields: `gather` fills ghosts from the ranks that own
 /// them, `scatter` combines ghosts with what their owners have.
@@ -96,7 +96,11 @@ impl StreamHalo {
     /// At once, with nothing enqueued, if the fields are others or in another generation. Errors of
     /// what is enqueued surface at `Stream::synchronize`.
     pub fn enqueue_gather<const D: usize>(&mut self, fields: &mut impl Fields<D>) -> Result<()> {
-        self.begin_gather(fields)?.finish()
+        self.check("enqueue_gather", fields, &self.gather)?;
+        self.gather.begin(&self.stream)?;
+        self.gather.finish(&self.stream)?;
+        fields.each(&mut |field| field.set_ghosts_readable(true));
+        Ok(())
     }
 
     /// As [`StreamHalo::enqueue_gather`], and waits for the stream.
@@ -117,6 +121,7 @@ impl StreamHalo {
     ) -> Result<InFlight<'a, F, D>> {
         self.check("begin_gather", fields, &self.gather)?;
         self.gather.begin(&self.stream)?;
+        self.gather.flush(&self.stream);
         fields.each(&mut |field| field.set_ghosts_readable(false));
         Ok(InFlight { halo: self, fields })
     }
@@ -172,9 +177,11 @@ impl StreamHalo {
         let mut others = false;
         let mut wrong_generation = None;
         fields.each(&mut |field| {
-            let FieldInfo { generations, generation, .. } = field.info();
+            let ([first, second], generation) = field.generations();
             match self.fields.get(index) {
-                Some(registered) if (0..2).all(|i| registered.generations[i].is_same(generations[i])) => {
+                Some(registered)
+                    if registered.generations[0].is_same(first) && registered.generations[1].is_same(second) =>
+                {
                     let expected = registered.generation_in(phase(epoch), self.swaps);
                     if let Some(found) = generation
                         && found != expected
@@ -337,7 +344,7 @@ impl<'a> StreamHaloBuilder<'a> {
             if result.is_ok() {
                 result = fits;
             }
-            registered.push(Registered::new(&info));
+            registered.push(Registered::new(field));
         });
         result?;
         let subdomain = first.ok_or(HaloError::NoFields)?;

@@ -8,7 +8,7 @@ use streamhalo_comm::Op;
 use streamhalo_comm::backend::{Direct, Exchange, MessageSpec, Slot};
 use streamhalo_comm::device::{Extents, Move, MoveTable};
 use streamhalo_comm::fabric::{Place, Region};
-use streamhalo_grid::{Entity, FieldInfo, IndexBox, Subdomain};
+use streamhalo_grid::{Entity, Field, IndexBox, Subdomain};
 
 /// A field as it was registered.
 #[derive(Debug, Clone)]
@@ -21,13 +21,15 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
-    pub(crate) fn new<const D: usize>(info: &FieldInfo<'_, D>) -> Self {
+    pub(crate) fn new<const D: usize>(field: &dyn Field<D>) -> Self {
+        let info = field.info();
+        let (generations, generation) = field.generations();
         Self {
             entity: info.entity,
             element: info.element,
             extents: info.extents,
-            generations: info.generations.map(Region::clone),
-            generation: info.generation,
+            generations: generations.map(Region::clone),
+            generation,
         }
     }
 

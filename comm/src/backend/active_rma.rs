@@ -12,6 +12,7 @@ pub(super) const ROW: BackendRow = BackendRow {
     name: "active-rma",
     summary: "post, start, put, complete, wait, all on the stream",
     source: "2023 active RMA, sections 4 and 5",
+    by_host: false,
     make: |world, _stream, spec| Triggered::matched(world, &spec, PROTOCOL),
 };
 

@@ -103,6 +103,9 @@ pub trait Exchange: fmt::Debug {
     /// Enqueues moves and sends; those whose receivers are not ready go out later. Blocks only
     /// with `standard`, which waits for the stream.
     fn start_sends(&mut self, stream: &Stream) -> Result<()>;
+    /// Enqueues waking receivers that sleep: for sends whose wait does not follow soon, as the
+    /// wait does it too.
+    fn flush(&mut self, stream: &Stream);
     /// Enqueues waiting for all messages.
     fn wait(&mut self, stream: &Stream) -> Result<()>;
     /// How each send travels.
@@ -120,7 +123,17 @@ pub struct BackendRow {
     pub summary: &'static str,
     /// The paper that it is from.
     pub source: &'static str,
+    /// Whether the host starts and awaits messages, whatever the fabric can do.
+    by_host: bool,
     make: Make,
+}
+
+impl BackendRow {
+    /// Who carries out what this backend starts, over a fabric whose triggered operations are
+    /// executed by `fabric`.
+    pub fn executor(&self, fabric: Executor) -> Executor {
+        if self.by_host { Executor::Host } else { fabric }
+    }
 }
 
 impl fmt::Debug for BackendRow {

@@ -13,6 +13,7 @@ pub(super) const ROW: BackendRow = BackendRow {
     name: "notified",
     summary: "put with notification; one counting request for all neighbours",
     source: "2015, sections III and IV",
+    by_host: false,
     make: |world, _stream, spec| Triggered::matched(world, &spec, PROTOCOL),
 };
 

@@ -4,7 +4,7 @@ use super::matching::{INLINE_BYTES, Plan, PlannedRecv, PlannedSend, Rules, match
 use super::{Direct, Exchange, ExchangeSpec, Route, Slot};
 use crate::device::{Message, MoveTable, Rule, SignalSet, Stream, TriggeredSend, WaitSet};
 use crate::error::{Error, Result};
-use crate::fabric::{Executor, Place, Role, next_count, phase};
+use crate::fabric::{Executor, Place, Role, Word, next_count, phase};
 use crate::world::World;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,6 +38,16 @@ pub(super) struct Protocol {
     /// What must be allowed for a single pass into the ghosts.
     pub(super) direct: Direct,
     pub(super) completion: Completion,
+}
+
+impl Protocol {
+    /// What says that a send's payload is there.
+    fn completion_word(self, send: &PlannedSend, phase: usize) -> &Word {
+        match self.completion {
+            Completion::Flag => &send.arrivals[phase % self.buffers],
+            Completion::Count => &send.counts[phase],
+        }
+    }
 }
 
 /// A matched exchange under a protocol.
@@ -86,15 +96,13 @@ impl Triggered {
         let waits = [0, 1].map(|phase| {
             let buffer = phase % protocol.buffers;
             let arrivals = plan.recvs.iter().map(|recv| recv.arrivals[buffer].clone()).collect();
-            Arc::new(match protocol.completion {
-                Completion::Flag => WaitSet { words: arrivals, sources: Vec::new(), group },
-                Completion::Count if plan.recvs.is_empty() => {
-                    WaitSet { words: Vec::new(), sources: Vec::new(), group }
-                }
-                Completion::Count => {
-                    WaitSet { words: vec![plan.counts[phase].clone()], sources: arrivals, group }
-                }
-            })
+            let signalled = plan.sends.iter().map(|send| protocol.completion_word(send, phase).clone()).collect();
+            let (words, sources) = match protocol.completion {
+                Completion::Flag => (arrivals, Vec::new()),
+                Completion::Count if plan.recvs.is_empty() => (Vec::new(), Vec::new()),
+                Completion::Count => (vec![plan.counts[phase].clone()], arrivals),
+            };
+            Arc::new(WaitSet { words, sources, signalled, group })
         });
         Ok(Box::new(Self {
             protocol,
@@ -115,16 +123,15 @@ impl Triggered {
     }
 
     fn message(&self, send: &PlannedSend, phase: usize, moves: Arc<MoveTable>) -> Message {
-        let arrival = send.arrivals[self.buffer(phase)].clone();
+        let completion = self.protocol.completion_word(send, phase).clone();
         match self.protocol.completion {
-            Completion::Flag => Message { moves, stamp: None, completion: (arrival, Rule::Set) },
+            Completion::Flag => Message { moves, stamp: None, completion: (completion, Rule::Set) },
             // The source's own word is stamped with the epoch, as part of the payload: it is read
             // only to say which source is missing.
-            Completion::Count => Message {
-                moves,
-                stamp: Some(arrival),
-                completion: (send.counts[phase].clone(), Rule::Increment),
-            },
+            Completion::Count => {
+                let stamp = Some(send.arrivals[self.buffer(phase)].clone());
+                Message { moves, stamp, completion: (completion, Rule::Increment) }
+            }
         }
     }
 
@@ -195,6 +202,10 @@ impl Exchange for Triggered {
             stream.enqueue_send(send, self.epoch);
         }
         Ok(())
+    }
+
+    fn flush(&mut self, stream: &Stream) {
+        stream.wake_signalled(&self.waits[phase(self.epoch)]);
     }
 
     fn wait(&mut self, stream: &Stream) -> Result<()> {

@@ -13,6 +13,7 @@ pub(super) const ROW: BackendRow = BackendRow {
     name: "st-rsend",
     summary: "stream-triggered ready sends into two buffers used in turn",
     source: "2026, sections III to V",
+    by_host: false,
     make: |world, _stream, spec| Triggered::matched(world, &spec, PROTOCOL),
 };
 

@@ -12,6 +12,7 @@ pub(super) const ROW: BackendRow = BackendRow {
     name: "st-send",
     summary: "stream-triggered sends, each after its receiver's clear-to-send",
     source: "2026, sections III to V",
+    by_host: false,
     make: |world, _stream, spec| Triggered::matched(world, &spec, PROTOCOL),
 };
 

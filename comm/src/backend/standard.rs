@@ -15,6 +15,7 @@ pub(super) const ROW: BackendRow = BackendRow {
     name: "standard",
     summary: "two-sided messages, started and waited for by the host",
     source: "the baseline of every paper",
+    by_host: true,
     make: |world, _stream, spec| Ok(Box::new(Standard::matched(world, &spec)?)),
 };
 
@@ -138,6 +139,8 @@ impl Exchange for Standard {
         }
         Ok(())
     }
+
+    fn flush(&mut self, _stream: &Stream) {}
 
     fn wait(&mut self, stream: &Stream) -> Result<()> {
         if !self.started {

@@ -108,6 +108,7 @@ pub(crate) enum Operation {
     Move(Arc<MoveTable>),
     Signal(Arc<SignalSet>, u32),
     Send(Arc<TriggeredSend>, u32),
+    Wake(Arc<WaitSet>),
     Wait(Arc<WaitSet>, u32),
     Host(String, HostFunction),
     Record(Event),
@@ -166,8 +167,22 @@ pub(crate) struct WaitSet {
     /// For the message of a time-out: who the words depend on, one word a source, which come to
     /// the epoch. Empty where `words` says it already.
     pub(crate) sources: Vec<Word>,
+    /// What the group's sends signal. A send that goes out at once leaves waking sleepers to the
+    /// wait, so that its stores drain while the stream does something else.
+    pub(crate) signalled: Vec<Word>,
     /// The group of the sends.
     pub(crate) group: u64,
+}
+
+impl WaitSet {
+    /// Wakes whoever sleeps on what the group has signalled.
+    #[inline(always)]
+    pub(crate) fn wake_signalled(&self) {
+        if !self.signalled.is_empty() {
+            store_fence();
+            self.signalled.iter().for_each(Word::wake);
+        }
+    }
 }
 
 /// Payload and completion of a send.
@@ -201,7 +216,8 @@ impl TriggeredSend {
         self.conditions.iter().all(|word| word.cell().reached(needed))
     }
 
-    /// Moves the payloads and signals their completion, message by message.
+    /// Moves the payloads and signals their completion, message by message, without waking those
+    /// who sleep for it: see [`WaitSet::wake_signalled`].
     #[inline]
     pub(crate) fn run(&self, epoch: u32) {
         for message in &self.messages {
@@ -212,6 +228,10 @@ impl TriggeredSend {
             let (word, rule) = &message.completion;
             rule.post(word, epoch);
         }
+    }
+
+    /// Wakes those who sleep for the completion.
+    pub(crate) fn wake(&self) {
         store_fence();
         for message in &self.messages {
             message.completion.0.wake();
@@ -366,6 +386,15 @@ impl Stream {
         match &self.inner.worker {
             None => lane::send(&self.inner.status, send, epoch),
             Some(worker) => worker.push(Operation::Send(send.clone(), epoch)),
+        }
+    }
+
+    /// Enqueues waking those who sleep for what a group has sent: for a group whose wait is not
+    /// enqueued soon.
+    pub(crate) fn wake_signalled(&self, waits: &Arc<WaitSet>) {
+        match &self.inner.worker {
+            None => waits.wake_signalled(),
+            Some(worker) => worker.push(Operation::Wake(waits.clone())),
         }
     }
 

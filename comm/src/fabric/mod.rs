@@ -81,16 +81,24 @@ pub struct FabricRow {
     pub name: &'static str,
     /// What it is, in a line.
     pub summary: &'static str,
+    /// Who executes triggered operations on it.
+    pub executor: Executor,
     /// Why it cannot be used on this machine or in this build, if so.
     pub unusable: fn() -> Option<String>,
 }
 
 /// Every fabric that this version knows.
 pub const FABRICS: &[FabricRow] = &[
-    FabricRow { name: "local", summary: "ranks are threads of one process", unusable: || None },
+    FabricRow {
+        name: "local",
+        summary: "ranks are threads of one process",
+        executor: Executor::Stream,
+        unusable: || None,
+    },
     FabricRow {
         name: "shm",
         summary: "ranks are processes of one machine, sharing memory",
+        executor: Executor::Stream,
         unusable: shm::unusable,
     },
 ];

@@ -154,15 +154,40 @@ impl<T: Element> RowsMut<'_, T> {
             (tile.start[0]..tile.end[0]).contains(&i) && (tile.start[1]..tile.end[1]).contains(&j),
             "row ({i}, {j}) is not in the tile {tile:?}"
         );
-        let [_, ny, nx] = self.extents.points;
-        let components = self.extents.components;
-        let start = ((i * ny + j) * nx + tile.start[2]) * components;
-        // SAFETY: the row's part lies within the array, since the tile does.
-        let first = unsafe { self.base.add(start) };
-        // SAFETY: as above; tiles of one launch do not overlap, nothing else has access to the
-        // array meanwhile, and `&mut self` lends one row at a time.
-        unsafe { std::slice::from_raw_parts_mut(first, (tile.end[2] - tile.start[2]) * components) }
+        // SAFETY: the row is in the tile by the assertion, and `&mut self` lends one at a time.
+        unsafe { row_of_tile(self.base, self.extents, tile, i, j) }
     }
+
+    /// The parts within the tile of all its rows, in order, for kernels that write several rows
+    /// side by side. Each is as [`RowsMut::row`] gives it.
+    #[inline(always)]
+    pub fn rows(&mut self) -> impl Iterator<Item = &mut [T]> {
+        let (base, extents, tile) = (self.base, self.extents, self.tile);
+        // SAFETY: the rows are those of the tile, each is lent once, and `&mut self` is borrowed for
+        // as long as any of them lives.
+        tile.rows().map(move |(i, j)| unsafe { row_of_tile(base, extents, tile, i, j) })
+    }
+}
+
+/// The part of a row that lies in a tile.
+///
+/// # Safety
+/// `base` is the memory of an array of `extents` of which the caller may write the points of `tile`;
+/// (`i`, `j`) is a row of the tile; and nothing else has access to that part of it during `'a`.
+#[inline(always)]
+unsafe fn row_of_tile<'a, T>(
+    base: *mut T,
+    extents: Extents,
+    tile: Tile,
+    i: usize,
+    j: usize,
+) -> &'a mut [T] {
+    let [_, ny, nx] = extents.points;
+    let start = ((i * ny + j) * nx + tile.start[2]) * extents.components;
+    // SAFETY: the row's part lies within the array, since the tile does.
+    let first = unsafe { base.add(start) };
+    // SAFETY: as above; tiles of one launch do not overlap, and the caller lends the row once.
+    unsafe { std::slice::from_raw_parts_mut(first, (tile.end[2] - tile.start[2]) * extents.components) }
 }
 
 // SAFETY: shared read access to plain elements.

@@ -32,6 +32,7 @@ pub(crate) fn run(status: &Arc<Status>, operation: Operation) {
         Operation::Move(moves) => moves.run(),
         Operation::Signal(signals, value) => signals.run(value),
         Operation::Send(send, epoch) => self::send(status, &send, epoch),
+        Operation::Wake(waits) => waits.wake_signalled(),
         Operation::Wait(waits, value) => wait(status, &waits, value),
         Operation::Host(_name, function) => {
             if let Err(error) = function() {
@@ -67,6 +68,7 @@ pub(crate) fn wait(status: &Arc<Status>, waits: &WaitSet, value: u32) {
 }
 
 fn wait_for_words(status: &Status, waits: &WaitSet, value: u32) -> Result<()> {
+    waits.wake_signalled();
     let context = &status.context;
     for word in &waits.words {
         if word.cell().reached(value) {
@@ -139,6 +141,7 @@ pub(crate) fn serve() -> usize {
                 pending.swap_remove(i);
             } else if one.send.is_clear(one.epoch) {
                 one.send.run(one.epoch);
+                one.send.wake();
                 pending.swap_remove(i);
             } else {
                 i += 1;
