@@ -114,9 +114,9 @@ pub enum Error {
         /// The kernel's name.
         kernel: String,
         /// The points of the launch.
-        tile: crate::device::Tile,
+        tile: Box<crate::device::Tile>,
         /// The points that may be written.
-        bounds: crate::device::Tile,
+        bounds: Box<crate::device::Tile>,
     },
     /// Memory of one stream was used on another.
     #[error(
@@ -157,7 +157,7 @@ pub enum Error {
         message: String,
     },
     /// Another rank failed, so this one stopped waiting for it.
-    #[error("rank {rank} failed in {operation}; this rank stopped waiting for it")]
+    #[error("rank {rank} failed: {operation}; this rank stopped waiting for it")]
     PeerFailed {
         /// The rank that failed.
         rank: usize,

@@ -2,8 +2,10 @@
 //!
 //! Axes on which a rank is its own neighbour are *folded* where the offsets are a full product over
 //! that axis. A gather first copies the ghosts along them, and its messages then span these ghosts:
-//! 18 boxes become 2 contiguous copies. A scatter sends first and folds afterwards, in reverse.
+//! 18 boxes become 2 contiguous copies. A scatter sends first and folds afterwards, in reverse;
+//! one that replaces is not folded, or else the last offset would not win.
 
+use std::ops::Range;
 use streamhalo_grid::{Entity, IndexBox, Subdomain};
 
 /// The geometry of an exchange on one rank.
@@ -33,6 +35,12 @@ impl<const D: usize> Legs<D> {
         Self { subdomain: *subdomain, width, folded, offsets }
     }
 
+    /// The same without folds: a scatter that replaces, of which the last offset wins, cannot
+    /// combine along one axis after the other.
+    pub(crate) fn unfolded(subdomain: &Subdomain<D>, offsets: &[[i32; D]], width: [usize; D]) -> Self {
+        Self { subdomain: *subdomain, width, folded: [false; D], offsets: offsets.to_vec() }
+    }
+
     /// The same exchange as another rank sees it.
     pub(crate) fn of_rank(&self, subdomain: &Subdomain<D>) -> Self {
         Self { subdomain: *subdomain, ..self.clone() }
@@ -55,43 +63,49 @@ impl<const D: usize> Legs<D> {
     /// The ghosts at `offset`, with the ghosts along folded axes.
     pub(crate) fn ghosts(&self, entity: Entity, offset: [i32; D]) -> IndexBox<D> {
         let ghosts = self.subdomain.recv_box(entity, offset, self.width);
-        self.span_folded(entity, ghosts, D)
+        self.span_folded(entity, ghosts, 0..D)
     }
 
     /// The owned entries that are the ghosts at `offset` of the rank at the other side, with the
     /// ghosts along folded axes.
     pub(crate) fn owned(&self, entity: Entity, offset: [i32; D]) -> IndexBox<D> {
         let owned = self.subdomain.send_box(entity, offset.map(|component| -component), self.width);
-        self.span_folded(entity, owned, D)
+        self.span_folded(entity, owned, 0..D)
     }
 
-    /// Extends a box by the ghosts along the folded axes among the last `axes`.
-    fn span_folded(&self, entity: Entity, mut span: IndexBox<D>, axes: usize) -> IndexBox<D> {
-        for axis in (D - axes..D).filter(|axis| self.folded[*axis]) {
+    /// Extends a box by the ghosts along the folded ones of these axes.
+    fn span_folded(&self, entity: Entity, mut span: IndexBox<D>, axes: Range<usize>) -> IndexBox<D> {
+        for axis in axes.filter(|axis| self.folded[*axis]) {
             span.start[axis] = self.subdomain.recv_box(entity, unit(axis, -1), self.width).start[axis];
             span.end[axis] = self.subdomain.recv_box(entity, unit(axis, 1), self.width).end[axis];
         }
         span
     }
 
-    /// The copies that fold a part of the owned entries: stage by stage, each along one axis, from
-    /// the fastest to the slowest, as (owned, ghosts) pairs.
-    pub(crate) fn folds(&self, entity: Entity, part: IndexBox<D>) -> Vec<Vec<[IndexBox<D>; 2]>> {
+    /// The copies that fold parts of the owned entries: stage by stage, each along one axis, as
+    /// (owned, ghosts) pairs.
+    ///
+    /// From the slowest axis to the fastest: what one stage stores in long runs the next one loads
+    /// in short ones. The other way round long loads would wait for several short stores each.
+    pub(crate) fn folds(&self, entity: Entity, parts: &[IndexBox<D>]) -> Vec<Vec<[IndexBox<D>; 2]>> {
         let mut stages = Vec::new();
-        for axis in (0..D).rev().filter(|axis| self.folded[*axis]) {
-            let stage = [-1, 1].map(|side| {
+        for axis in (0..D).filter(|axis| self.folded[*axis]) {
+            let mut stage = Vec::new();
+            for side in [-1, 1] {
                 let along = |mut range: IndexBox<D>, ends: IndexBox<D>| {
                     range.start[axis] = ends.start[axis];
                     range.end[axis] = ends.end[axis];
                     range
                 };
-                // Axes faster than this one have been folded already, slower ones will be.
-                let across = self.span_folded(entity, part, D - 1 - axis);
                 let ghosts = self.subdomain.recv_box(entity, unit(axis, side), self.width);
                 let owned = self.subdomain.send_box(entity, unit(axis, -side), self.width);
-                [along(across, owned), along(across, ghosts)]
-            });
-            stages.push(stage.to_vec());
+                for part in parts {
+                    // Slower axes have been folded already, faster ones will be.
+                    let across = self.span_folded(entity, *part, 0..axis);
+                    stage.push([along(across, owned), along(across, ghosts)]);
+                }
+            }
+            stages.push(stage);
         }
         stages
     }

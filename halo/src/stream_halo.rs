@@ -48,6 +48,9 @@ struct Request {
     fields: Vec<(String, ElementType, usize, Option<usize>)>,
     layout: Vec<usize>,
     cells: Vec<usize>,
+    periodic: Vec<bool>,
+    /// Of the arrays: what goes straight into ghosts is placed by it.
+    halo_width: Vec<usize>,
     scatter: Option<Op>,
     swaps: usize,
 }
@@ -288,20 +291,21 @@ impl<'a> StreamHaloBuilder<'a> {
     ) -> Result<StreamHalo> {
         let world = self.world;
         let checked = self.check(width.widths(), fields);
-        let told = world.agree("StreamHalo::new", checked.as_ref().map(|checked| checked.request.clone()));
-        let requests = match (told, &checked) {
-            (Ok(requests), _) => requests,
-            // The same on all ranks, as errors of geometry are: as it is, not wrapped.
-            (Err(Error::CollectiveFailed { reason, .. }), Err(own)) if reason == own.to_string() => {
-                return Err(own.clone());
-            }
-            (Err(error), _) => return Err(error.into()),
-        };
+        let own = checked.as_ref().map(|checked| checked.request.clone()).map_err(ToString::to_string);
+        let told = world.all_gather(&own)?;
+        if let Some((rank, Err(reason))) = told.iter().enumerate().find(|(_, request)| request.is_err()) {
+            return Err(match checked {
+                // The same on all ranks, as errors of geometry are: as it is, not wrapped.
+                Err(own) if told.iter().all(|other| *other == told[0]) => own,
+                _ => Error::CollectiveFailed { call: "StreamHalo::new", rank, reason: reason.clone() }.into(),
+            });
+        }
+        let requests: Vec<&Request> = told.iter().flatten().collect();
         if let Some(rank) = requests.iter().position(|request| *request != requests[0]) {
             let [found, expected] = [rank, 0].map(|rank| format!("{:?}", requests[rank]));
             return Err(HaloError::RanksDisagree { rank, found, expected });
         }
-        let Checked { legs, subdomain, registered, direct, .. } = checked?;
+        let Checked { legs, scatter_legs, subdomain, registered, direct, .. } = checked?;
         let parts = Parts {
             world,
             stream: self.stream,
@@ -314,6 +318,7 @@ impl<'a> StreamHaloBuilder<'a> {
             direct,
         };
         let gather = Compiled::new(&parts, Way::Gather)?;
+        let parts = Parts { legs: &scatter_legs, ..parts };
         let scatter = self.scatter.map(|op| Compiled::new(&parts, Way::Scatter(op))).transpose()?;
         if direct == Direct::Alternating {
             fields.each(&mut |field| field.set_written_by_peers());
@@ -351,6 +356,10 @@ impl<'a> StreamHaloBuilder<'a> {
         let alternating = registered.iter().all(|field| field.generation.is_some());
         let direct = if alternating && self.swaps == 1 { Direct::Alternating } else { Direct::WhenClear };
         let legs = Legs::new(&subdomain, &offsets, width);
+        let scatter_legs = match self.scatter {
+            Some(Op::Replace) => Legs::unfolded(&subdomain, &offsets, width),
+            _ => legs.clone(),
+        };
         let describe = |field: &Registered| {
             (field.entity.to_string(), field.element, field.extents.components, field.generation)
         };
@@ -360,10 +369,12 @@ impl<'a> StreamHaloBuilder<'a> {
             fields: registered.iter().map(describe).collect(),
             layout: subdomain.partition().layout().to_vec(),
             cells: subdomain.partition().grid().cells().to_vec(),
+            periodic: subdomain.partition().grid().periodic().to_vec(),
+            halo_width: subdomain.halo_width().to_vec(),
             scatter: self.scatter,
             swaps: self.swaps,
         };
-        Ok(Checked { request, legs, subdomain, registered, direct })
+        Ok(Checked { request, legs, scatter_legs, subdomain, registered, direct })
     }
 }
 
@@ -371,6 +382,7 @@ impl<'a> StreamHaloBuilder<'a> {
 struct Checked<const D: usize> {
     request: Request,
     legs: Legs<D>,
+    scatter_legs: Legs<D>,
     subdomain: Subdomain<D>,
     registered: Vec<Registered>,
     direct: Direct,

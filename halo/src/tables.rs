@@ -251,25 +251,23 @@ impl<const D: usize> Compiler<'_, D> {
         if self.legs.folds_any() {
             for field in self.fields {
                 let (shell, rest) = self.legs.shell_and_rest(field.entity);
-                for part in shell {
-                    self.fold_part(field, part, phase, &mut early)?;
-                }
+                self.fold_parts(field, &shell, phase, &mut early)?;
                 for part in slabs(field, rest) {
-                    self.fold_part(field, part, phase, &mut late)?;
+                    self.fold_parts(field, &[part], phase, &mut late)?;
                 }
             }
         }
         Ok((early, late))
     }
 
-    fn fold_part(
+    fn fold_parts(
         &self,
         field: &Registered,
-        part: IndexBox<D>,
+        parts: &[IndexBox<D>],
         phase: usize,
         stages: &mut Vec<Vec<Move>>,
     ) -> Result<()> {
-        for stage in self.legs.folds(field.entity, part) {
+        for stage in self.legs.folds(field.entity, parts) {
             let mut moves = Vec::new();
             for [owned, ghosts] in stage {
                 self.push_within(&mut moves, field, owned, ghosts, phase, Op::Replace)?;
@@ -284,7 +282,7 @@ impl<const D: usize> Compiler<'_, D> {
         let mut stages = Vec::new();
         for field in self.fields {
             let owned = self.legs.all_owned(field.entity);
-            for stage in self.legs.folds(field.entity, owned).into_iter().rev() {
+            for stage in self.legs.folds(field.entity, &[owned]).into_iter().rev() {
                 let mut moves = Vec::new();
                 for [owned, ghosts] in stage {
                     self.push_within(&mut moves, field, ghosts, owned, phase, op)?;

@@ -33,6 +33,8 @@ pub(super) struct PlannedSend {
     pub(super) reason: &'static str,
     /// The peer sends nothing to this rank in the exchange.
     pub(super) one_way: bool,
+    /// The peer's waits may sleep until they are woken.
+    pub(super) peer_sleeps: bool,
     /// The peer says here that it is ready.
     pub(super) clear: Word,
     /// The peer's receive buffers.
@@ -52,6 +54,7 @@ pub(super) struct PlannedRecv {
     pub(super) bytes: usize,
     pub(super) direct: bool,
     pub(super) one_way: bool,
+    pub(super) peer_sleeps: bool,
     /// This rank says here that it is ready.
     pub(super) clear: Word,
     pub(super) slots: [Place; 2],
@@ -116,6 +119,8 @@ struct Announcement {
     inbox_key: u64,
     inbox_bytes: usize,
     last_epoch: u32,
+    /// Whether its waits may sleep until they are woken.
+    sleeps: bool,
 }
 
 /// A receive buffer: the completion word, then the payload.
@@ -168,6 +173,7 @@ pub(super) fn match_all(world: &World, spec: &ExchangeSpec, rules: Rules) -> Res
         inbox_key: inbox.key(),
         inbox_bytes: inbox.bytes(),
         last_epoch: spec.last_epoch,
+        sleeps: world.wait_context().policy.sleeps,
     });
     let all = world.agree("match_exchange", own)?;
     check_all(&all)?;
@@ -301,6 +307,7 @@ fn plan(
             direct,
             reason,
             one_way: !sends_to(peer, own),
+            peer_sleeps: all[peer].sleeps,
             clear: inbox.word(send.offset, rules.clear, peer, own)?,
             slots: slots(&region, recv)?,
             arrivals: arrivals(&region, recv, own, peer)?,
@@ -318,6 +325,7 @@ fn plan(
             bytes: recv.bytes,
             direct: rules.path(recv).0,
             one_way: !sends_to(own, peer),
+            peer_sleeps: all[peer].sleeps,
             clear: map_inbox(peer)?.word(send.offset, rules.clear, own, peer)?,
             slots: slots(inbox, recv)?,
             arrivals: arrivals(inbox, recv, peer, own)?,

@@ -168,7 +168,8 @@ fn find(name: &str) -> Result<&'static BackendRow> {
 /// blocks. The exchange is carried out by `stream`.
 ///
 /// # Errors
-/// The same on every rank: [`Error::Mismatch`] if peers, tags, byte counts or element types of the
+/// The same on every rank: [`Error::UnknownBackend`] or [`Error::BackendRefused`] if there is no such
+/// backend here, [`Error::Mismatch`] if peers, tags, byte counts or element types of the
 /// two sides differ, [`Error::BadExchange`] if a rank's description is unusable in itself, or what
 /// any rank failed with.
 pub fn match_exchange(
@@ -177,14 +178,13 @@ pub fn match_exchange(
     backend: &str,
     spec: ExchangeSpec,
 ) -> Result<Box<dyn Exchange>> {
-    let row = find(backend);
-    // Ranks that know the backend must not go on alone: they would wait for those that do not.
-    let names = world.agree("match_exchange", row.as_ref().map(|row| row.name.to_string()))?;
+    // Every rank sees what all have asked for, so that none goes on alone and all say the same.
+    let names = world.all_gather(&backend.to_string())?;
     if let Some(rank) = names.iter().position(|name| *name != names[0]) {
         return Err(Error::BadExchange {
             rank,
             reason: format!("it asked for backend `{}`, rank 0 for `{}`", names[rank], names[0]),
         });
     }
-    (row?.make)(world, stream, spec)
+    (find(backend)?.make)(world, stream, spec)
 }

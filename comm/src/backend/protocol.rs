@@ -67,12 +67,55 @@ pub(super) struct Triggered {
     expected: [u32; 2],
 }
 
+/// How far an exchange has come. Calls in another order are refused, and do nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+pub(super) enum Stage {
     Unbound,
     Idle,
     Receiving,
     Sending,
+}
+
+/// A call and where it belongs.
+#[derive(Debug)]
+pub(super) struct Step {
+    call: &'static str,
+    needed: Stage,
+    next: Stage,
+    reason: &'static str,
+}
+
+pub(super) const BIND: Step =
+    Step { call: "bind", needed: Stage::Unbound, next: Stage::Idle, reason: "moves are given once" };
+pub(super) const START_RECVS: Step = Step {
+    call: "start_recvs",
+    needed: Stage::Idle,
+    next: Stage::Receiving,
+    reason: "bind the moves first, and wait for the last exchange",
+};
+pub(super) const START_SENDS: Step = Step {
+    call: "start_sends",
+    needed: Stage::Receiving,
+    next: Stage::Sending,
+    reason: "start the receives first",
+};
+pub(super) const WAIT: Step = Step {
+    call: "wait",
+    needed: Stage::Sending,
+    next: Stage::Idle,
+    reason: "start receives and sends first",
+};
+
+impl Stage {
+    /// Takes a step, if it is its turn.
+    #[inline(always)]
+    pub(super) fn take(&mut self, step: &'static Step) -> Result<()> {
+        if *self != step.needed {
+            return Err(Error::OutOfOrder { call: step.call, reason: step.reason.into() });
+        }
+        *self = step.next;
+        Ok(())
+    }
 }
 
 impl Triggered {
@@ -91,12 +134,17 @@ impl Triggered {
         let plan = match_all(world, spec, rules)?;
         let group = NEXT_GROUP.fetch_add(1, Ordering::Relaxed);
         let told = plan.recvs.iter().filter(|recv| (protocol.announces)(recv));
-        let readiness =
-            Arc::new(SignalSet { words: told.map(|recv| recv.clear.clone()).collect(), rule: Rule::Set });
+        let readiness = Arc::new(SignalSet {
+            words: told.map(|recv| recv.clear.clone()).collect(),
+            rule: Rule::Set,
+            wakes: plan.recvs.iter().any(|recv| recv.peer_sleeps),
+        });
         let waits = [0, 1].map(|phase| {
             let buffer = phase % protocol.buffers;
             let arrivals = plan.recvs.iter().map(|recv| recv.arrivals[buffer].clone()).collect();
-            let signalled = plan.sends.iter().map(|send| protocol.completion_word(send, phase).clone()).collect();
+            // Peers that never sleep need no wake-up.
+            let signalled = plan.sends.iter().filter(|send| send.peer_sleeps);
+            let signalled = signalled.map(|send| protocol.completion_word(send, phase).clone()).collect();
             let (words, sources) = match protocol.completion {
                 Completion::Flag => (arrivals, Vec::new()),
                 Completion::Count if plan.recvs.is_empty() => (Vec::new(), Vec::new()),
@@ -134,10 +182,6 @@ impl Triggered {
             }
         }
     }
-
-    fn expect(&self, call: &'static str, stage: Stage, reason: &str) -> Result<()> {
-        if self.stage == stage { Ok(()) } else { Err(Error::OutOfOrder { call, reason: reason.into() }) }
-    }
 }
 
 impl Exchange for Triggered {
@@ -160,7 +204,7 @@ impl Exchange for Triggered {
     }
 
     fn bind(&mut self, moves: Vec<[Arc<MoveTable>; 2]>) -> Result<()> {
-        self.expect("bind", Stage::Unbound, "moves are given once")?;
+        self.stage.take(&BIND)?;
         assert_eq!(moves.len(), self.plan.sends.len(), "one table of moves for each send");
         self.sends = [0, 1].map(|phase| {
             let messages = self.plan.sends.iter().zip(&moves).map(|(send, moves)| {
@@ -183,21 +227,18 @@ impl Exchange for Triggered {
                 messages.map(|(conditions, message)| triggered(conditions, vec![message])).collect()
             }
         });
-        self.stage = Stage::Idle;
         Ok(())
     }
 
     fn start_recvs(&mut self, stream: &Stream) -> Result<()> {
-        self.expect("start_recvs", Stage::Idle, "bind the moves first, and wait for the last exchange")?;
+        self.stage.take(&START_RECVS)?;
         self.epoch = self.epoch.wrapping_add(1);
-        self.stage = Stage::Receiving;
         stream.write_values(&self.readiness, (self.protocol.announced)(self.epoch));
         Ok(())
     }
 
     fn start_sends(&mut self, stream: &Stream) -> Result<()> {
-        self.expect("start_sends", Stage::Receiving, "start the receives first")?;
-        self.stage = Stage::Sending;
+        self.stage.take(&START_SENDS)?;
         for send in &self.sends[phase(self.epoch)] {
             stream.enqueue_send(send, self.epoch);
         }
@@ -209,8 +250,7 @@ impl Exchange for Triggered {
     }
 
     fn wait(&mut self, stream: &Stream) -> Result<()> {
-        self.expect("wait", Stage::Sending, "start receives and sends first")?;
-        self.stage = Stage::Idle;
+        self.stage.take(&WAIT)?;
         let phase = phase(self.epoch);
         let value = match self.protocol.completion {
             Completion::Flag => self.epoch,

@@ -4,9 +4,10 @@
 //! for its receives. Every message is matched by source and tag at every start.
 
 use super::matching::{Rules, match_all};
+use super::protocol::{BIND, START_RECVS, START_SENDS, Stage, WAIT};
 use super::{BackendRow, Exchange, ExchangeSpec, Route, Slot};
 use crate::device::{MoveTable, Stream, serve};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fabric::{EAGER_BYTES, Executor, Place, Role, Ticket, TwoSided, phase};
 use crate::world::World;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ const RULES: Rules = Rules { clear: Role::ClearToSend, arrival: Role::Completion
 struct Standard {
     world: World,
     epoch: u32,
-    started: bool,
+    stage: Stage,
     sends: Vec<Side>,
     recvs: Vec<Side>,
     tickets: Vec<Ticket>,
@@ -84,7 +85,7 @@ impl Standard {
         Ok(Self {
             world: world.clone(),
             epoch: spec.last_epoch,
-            started: false,
+            stage: Stage::Unbound,
             sends,
             recvs,
             tickets,
@@ -107,19 +108,14 @@ impl Exchange for Standard {
     }
 
     fn bind(&mut self, moves: Vec<[Arc<MoveTable>; 2]>) -> Result<()> {
+        self.stage.take(&BIND)?;
         assert_eq!(moves.len(), self.sends.len(), "one table of moves for each send");
         self.moves = moves;
         Ok(())
     }
 
     fn start_recvs(&mut self, _stream: &Stream) -> Result<()> {
-        if self.started {
-            return Err(Error::OutOfOrder {
-                call: "start_recvs",
-                reason: "wait for the last exchange first".into(),
-            });
-        }
-        self.started = true;
+        self.stage.take(&START_RECVS)?;
         self.epoch = self.epoch.wrapping_add(1);
         let mut engine = self.world.two_sided().borrow_mut();
         for recv in &self.recvs {
@@ -129,6 +125,7 @@ impl Exchange for Standard {
     }
 
     fn start_sends(&mut self, stream: &Stream) -> Result<()> {
+        self.stage.take(&START_SENDS)?;
         for moves in &self.moves {
             stream.enqueue_move(&moves[phase(self.epoch)]);
         }
@@ -143,10 +140,7 @@ impl Exchange for Standard {
     fn flush(&mut self, _stream: &Stream) {}
 
     fn wait(&mut self, stream: &Stream) -> Result<()> {
-        if !self.started {
-            return Err(Error::OutOfOrder { call: "wait", reason: "start receives and sends first".into() });
-        }
-        self.started = false;
+        self.stage.take(&WAIT)?;
         let waited =
             TwoSided::wait(self.world.two_sided(), self.world.wait_context(), &self.tickets, &mut || {
                 serve() > 0

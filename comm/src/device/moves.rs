@@ -45,6 +45,8 @@ pub(crate) struct Nest {
     pub(crate) pairs: Vec<(*const u8, *mut u8)>,
     pub(crate) element: ElementType,
     pub(crate) op: Op,
+    /// Carries the nest out, compiled for its length of runs and operation.
+    pub(crate) run: fn(&Nest),
 }
 
 // SAFETY: the pointers are into regions that the table of the nest keeps alive; who accesses them
@@ -52,9 +54,6 @@ pub(crate) struct Nest {
 unsafe impl Send for Nest {}
 // SAFETY: as above; a nest is never changed after it was built.
 unsafe impl Sync for Nest {}
-
-/// Runs this short are worth doing together with others: they share cache lines.
-const SHORT_RUN_BYTES: usize = 64;
 
 /// Moves, checked and compiled to loop nests. Running it neither allocates nor fails.
 pub struct MoveTable {
@@ -138,7 +137,6 @@ impl MoveTable {
         let alike = |other: &&mut Nest| {
             nest.op == Op::Replace
                 && other.op == Op::Replace
-                && nest.run_bytes < SHORT_RUN_BYTES
                 && (nest.counts, nest.run_bytes) == (other.counts, other.run_bytes)
                 && nest.source_strides == other.source_strides
                 && nest.destination_strides == other.destination_strides
@@ -168,6 +166,7 @@ fn merge_runs(one: &Move) -> Nest {
         pairs: vec![(one.source.pointer().cast_const(), one.destination.pointer())],
         element: one.element,
         op: one.op,
+        run: |_| {},
     };
     for _ in 0..2 {
         if nest.counts[1] == 1 {
@@ -184,6 +183,7 @@ fn merge_runs(one: &Move) -> Nest {
             nest.counts[1] = 1;
         }
     }
+    nest.run = super::host::copy::runner(&nest);
     nest
 }
 

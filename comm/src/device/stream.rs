@@ -142,20 +142,19 @@ impl Rule {
 pub(crate) struct SignalSet {
     pub(crate) words: Vec<Word>,
     pub(crate) rule: Rule,
+    /// Whether anyone may sleep on them.
+    pub(crate) wakes: bool,
 }
 
 impl SignalSet {
     #[inline]
     pub(crate) fn run(&self, value: u32) {
-        if self.words.is_empty() {
-            return;
-        }
         for word in &self.words {
             self.rule.post(word, value);
         }
-        store_fence();
-        for word in &self.words {
-            word.wake();
+        if self.wakes {
+            store_fence();
+            self.words.iter().for_each(Word::wake);
         }
     }
 }
@@ -269,6 +268,8 @@ impl Stream {
             first_error: Mutex::new(None),
             context: world.wait_context().clone(),
         });
+        // The caller waits too, inline or in backends that synchronise.
+        lane::prepare();
         let worker = match options.kind {
             StreamKind::Inline => None,
             StreamKind::Threaded => Some(Worker::start(status.clone())?),

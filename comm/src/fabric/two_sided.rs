@@ -82,6 +82,8 @@ struct Request {
 #[derive(Debug)]
 struct Channel {
     peer: usize,
+    /// Whether the peer's waits may sleep until they are woken.
+    peer_sleeps: bool,
     /// The ring that this rank reads, in its own memory.
     incoming: Region,
     /// The ring that this rank writes, in the peer's memory.
@@ -123,9 +125,10 @@ impl TwoSided {
             Ok::<(), Error>(())
         });
         let keys: Vec<(usize, u64)> = own.iter().map(|(peer, region)| (*peer, region.key())).collect();
-        let all = world.agree("connecting two-sided peers", allocated.map(|()| keys))?;
+        let told = (world.wait_context().policy.sleeps, keys);
+        let all = world.agree("connecting two-sided peers", allocated.map(|()| told))?;
         let mapped = own.into_iter().map(|(peer, incoming)| {
-            let key = all[peer].iter().find(|(of, _)| *of == world.rank()).map(|(_, key)| *key);
+            let key = all[peer].1.iter().find(|(of, _)| *of == world.rank()).map(|(_, key)| *key);
             let key = key.ok_or_else(|| Error::BadExchange {
                 rank: peer,
                 reason: format!("it has no channel to rank {}", world.rank()),
@@ -133,7 +136,7 @@ impl TwoSided {
             let outgoing = world.fabric().map(peer, key, CHANNEL_BYTES)?;
             let freed = incoming.word(FREED_OFFSET, Role::Credit, peer, world.rank())?;
             let free = outgoing.word(FREED_OFFSET, Role::Credit, world.rank(), peer)?;
-            Ok(Channel { peer, incoming, outgoing, freed, free, sent: 0, read: 0, read_ahead: 0, told: 0 })
+            Ok(Channel { peer, peer_sleeps: all[peer].0, incoming, outgoing, freed, free, sent: 0, read: 0, read_ahead: 0, told: 0 })
         });
         let mapped = mapped.collect::<Result<Vec<Channel>>>();
         world.agree("connecting two-sided peers", mapped.as_ref().map(|_| ()))?;
@@ -402,8 +405,10 @@ impl TwoSided {
         unsafe { write_header(pointer, fields) };
         let arrived = arrived(&channel.outgoing, number);
         arrived.store(number.wrapping_add(1));
-        store_fence();
-        arrived.wake_sleepers(&Futex::WAKER);
+        if channel.peer_sleeps {
+            store_fence();
+            arrived.wake_sleepers(&Futex::WAKER);
+        }
         channel.sent = number.wrapping_add(1);
         request.state = next;
     }

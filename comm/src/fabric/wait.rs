@@ -14,6 +14,10 @@ pub struct WaitPolicy {
     pub spins: u32,
     /// Yields before the first sleep.
     pub yields: u32,
+    /// Whether a rank that has waited long sleeps until it is woken. Otherwise it naps for some
+    /// microseconds at a time, and its peers need not look whether it sleeps, which costs them a
+    /// memory fence with every signal.
+    pub sleeps: bool,
 }
 
 impl WaitPolicy {
@@ -21,11 +25,15 @@ impl WaitPolicy {
     /// ranks than cores give way soon.
     pub fn for_ranks(ranks: usize) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        if ranks <= cores { Self { spins: 1000, yields: 200 } } else { Self { spins: 64, yields: 64 } }
+        if ranks <= cores {
+            Self { spins: 1000, yields: 200, sleeps: false }
+        } else {
+            Self { spins: 64, yields: 64, sleeps: true }
+        }
     }
 
     /// Spins for ever.
-    pub const SPIN: Self = Self { spins: u32::MAX, yields: 0 };
+    pub const SPIN: Self = Self { spins: u32::MAX, yields: 0, sleeps: false };
 }
 
 /// The abort word of a job: the first failure of any rank, for all the others to see.
@@ -155,8 +163,10 @@ impl WaitContext {
             if yields < self.policy.yields {
                 yields += 1;
                 std::thread::yield_now();
-            } else {
+            } else if self.policy.sleeps {
                 sleep(if more { SHORT_NAP } else { NAP });
+            } else {
+                std::thread::sleep(SHORT_NAP / 4);
             }
         }
     }

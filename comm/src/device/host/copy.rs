@@ -6,48 +6,57 @@ use crate::element::{Element, ElementType, Op};
 impl MoveTable {
     /// Carries out all moves. The caller is the executor of a stream: what the moves read has been
     /// written, and nobody else writes what they write, as ordered by the stream and its words.
+    #[inline]
     pub(crate) fn run(&self) {
         for nest in &self.nests {
-            match nest.op {
-                Op::Replace => nest.replace(),
-                op => nest.reduce(op),
-            }
+            (nest.run)(nest);
         }
         self.observe();
     }
 }
 
-/// Above this a call of the library's copy pays off; below, sixteen bytes at a time.
-const LIBRARY_COPY_BYTES: usize = 192;
-
-impl Nest {
-    fn replace(&self) {
-        // Lengths that halos have: 1 to 4 elements of 1 to 8 bytes. A call with a run-time
-        // length for each of them would take several times as long.
-        match self.run_bytes {
-            1 => self.replace_runs::<1>(),
-            2 => self.replace_runs::<2>(),
-            3 => self.replace_runs::<3>(),
-            4 => self.replace_runs::<4>(),
-            8 => self.replace_runs::<8>(),
-            12 => self.replace_runs::<12>(),
-            16 => self.replace_runs::<16>(),
-            24 => self.replace_runs::<24>(),
-            32 => self.replace_runs::<32>(),
-            // SAFETY: `copy_chunks` is given runs that lie within their regions.
-            16..=LIBRARY_COPY_BYTES => self.each_run(|source, destination, bytes| unsafe {
-                copy_chunks(source, destination, bytes);
-            }),
-            // SAFETY: runs lie within their regions, as the table has checked.
-            _ => self.each_run(|source, destination, bytes| unsafe {
-                std::ptr::copy(source, destination, bytes);
-            }),
+/// The code for a nest. Lengths that halos have (1 to 4 elements of 1 to 8 bytes) get code of their
+/// own, as a call with a run-time length for each would take several times as long; runs of some
+/// cache lines go in two to four overlapping pieces, and longer ones to the library's copy.
+pub(crate) fn runner(nest: &Nest) -> fn(&Nest) {
+    #[cfg(target_arch = "x86_64")]
+    if nest.op == Op::Replace && is_x86_feature_detected!("avx") {
+        match nest.run_bytes {
+            // SAFETY: the instructions are there, as was just asked.
+            32 => return |nest| unsafe { nest.replace_runs_avx::<32>() },
+            // SAFETY: as above.
+            64 => return |nest| unsafe { nest.replace_runs_avx::<64>() },
+            // SAFETY: as above.
+            33..=63 => return |nest| unsafe { nest.replace_ends_avx::<32>() },
+            // SAFETY: as above.
+            65..=128 => return |nest| unsafe { nest.replace_ends_avx::<64>() },
+            _ => {}
         }
     }
+    match (nest.op, nest.run_bytes) {
+        (Op::Sum | Op::Min | Op::Max, _) => Nest::reduce,
+        (Op::Replace, 1) => Nest::replace_runs::<1>,
+        (Op::Replace, 2) => Nest::replace_runs::<2>,
+        (Op::Replace, 3) => Nest::replace_runs::<3>,
+        (Op::Replace, 4) => Nest::replace_runs::<4>,
+        (Op::Replace, 8) => Nest::replace_runs::<8>,
+        (Op::Replace, 12) => Nest::replace_runs::<12>,
+        (Op::Replace, 16) => Nest::replace_runs::<16>,
+        (Op::Replace, 24) => Nest::replace_runs::<24>,
+        (Op::Replace, 32) => Nest::replace_runs::<32>,
+        (Op::Replace, 64) => Nest::replace_runs::<64>,
+        (Op::Replace, 16..=31) => Nest::replace_ends::<16>,
+        (Op::Replace, 33..=63) => Nest::replace_ends::<32>,
+        (Op::Replace, 65..=128) => Nest::replace_ends::<64>,
+        (Op::Replace, _) => Nest::replace_long,
+    }
+}
 
+impl Nest {
     #[inline(always)]
     fn replace_runs<const BYTES: usize>(&self) {
-        // Two at a time: they are the two ends of the same rows, that is, the same cache lines.
+        // Two at a time: they are likely the two ends of the same rows, that is, the same cache
+        // lines.
         let mut pairs = self.pairs.chunks_exact(2);
         for both in &mut pairs {
             let [(source_a, destination_a), (source_b, destination_b)] = [both[0], both[1]];
@@ -68,6 +77,40 @@ impl Nest {
                 unsafe { store(*first_destination, destination, run) };
             });
         }
+    }
+
+    /// The same in registers twice as long.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx")]
+    fn replace_runs_avx<const BYTES: usize>(&self) {
+        self.replace_runs::<BYTES>();
+    }
+
+    /// The same in registers twice as long.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx")]
+    fn replace_ends_avx<const BYTES: usize>(&self) {
+        self.replace_ends::<BYTES>();
+    }
+
+    /// Runs of `BYTES` to twice as many: the first and the last `BYTES`, which may overlap.
+    #[inline(always)]
+    fn replace_ends<const BYTES: usize>(&self) {
+        self.each_run(|source, destination, bytes| {
+            // SAFETY: the run has at least `BYTES` bytes and lies within its region.
+            let (head, tail) = unsafe { (load::<BYTES>(source, 0), load::<BYTES>(source, bytes - BYTES)) };
+            // SAFETY: as above.
+            unsafe { store(destination, 0, head) };
+            // SAFETY: as above.
+            unsafe { store(destination, bytes - BYTES, tail) };
+        });
+    }
+
+    fn replace_long(&self) {
+        self.each_run(|source, destination, bytes| {
+            // SAFETY: runs lie within their regions, as the table has checked.
+            unsafe { std::ptr::copy(source, destination, bytes) };
+        });
     }
 
     /// Calls back with the offset of every run in source and destination.
@@ -100,18 +143,18 @@ impl Nest {
         }
     }
 
-    fn reduce(&self, op: Op) {
+    fn reduce(&self) {
         match self.element {
-            ElementType::U8 => self.reduce_elements::<u8>(op),
-            ElementType::I32 => self.reduce_elements::<i32>(op),
-            ElementType::I64 => self.reduce_elements::<i64>(op),
-            ElementType::F32 => self.reduce_elements::<f32>(op),
-            ElementType::F64 => self.reduce_elements::<f64>(op),
+            ElementType::U8 => self.reduce_elements::<u8>(),
+            ElementType::I32 => self.reduce_elements::<i32>(),
+            ElementType::I64 => self.reduce_elements::<i64>(),
+            ElementType::F32 => self.reduce_elements::<f32>(),
+            ElementType::F64 => self.reduce_elements::<f64>(),
         }
     }
 
-    fn reduce_elements<T: Element>(&self, op: Op) {
-        match op {
+    fn reduce_elements<T: Element>(&self) {
+        match self.op {
             Op::Replace => self.reduce_with::<T>(|own, other| T::combine(Op::Replace, own, other)),
             Op::Sum => self.reduce_with::<T>(|own, other| T::combine(Op::Sum, own, other)),
             Op::Min => self.reduce_with::<T>(|own, other| T::combine(Op::Min, own, other)),
@@ -150,24 +193,4 @@ unsafe fn load<const BYTES: usize>(first: *const u8, offset: usize) -> [u8; BYTE
 unsafe fn store<const BYTES: usize>(first: *mut u8, offset: usize, run: [u8; BYTES]) {
     // SAFETY: by the caller.
     unsafe { first.add(offset).cast::<[u8; BYTES]>().write_unaligned(run) };
-}
-
-/// Copies sixteen bytes at a time; the last sixteen may overlap those before.
-///
-/// # Safety
-/// `bytes`, at least 16, must be readable at `source` and writable at `destination`.
-#[inline(always)]
-unsafe fn copy_chunks(source: *const u8, destination: *mut u8, bytes: usize) {
-    let mut at = 0;
-    while at + 16 < bytes {
-        // SAFETY: `at + 16` is within the run.
-        let chunk = unsafe { load::<16>(source, at) };
-        // SAFETY: as above.
-        unsafe { store(destination, at, chunk) };
-        at += 16;
-    }
-    // SAFETY: the run has at least sixteen bytes.
-    let chunk = unsafe { load::<16>(source, bytes - 16) };
-    // SAFETY: as above.
-    unsafe { store(destination, bytes - 16, chunk) };
 }

@@ -366,7 +366,11 @@ impl Stream {
             }
             let Some(bounds) = bounds else { continue };
             if !tile.is_within(bounds) {
-                return Err(Error::TileOutOfBounds { kernel: kernel.to_string(), tile, bounds });
+                return Err(Error::TileOutOfBounds {
+                    kernel: kernel.to_string(),
+                    tile: Box::new(tile),
+                    bounds: Box::new(bounds),
+                });
             }
             let aliased = |(other_index, (other, _, _)): (usize, (&Region, u64, Option<Tile>))| {
                 other_index != index && other.is_same(region)

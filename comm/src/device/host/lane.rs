@@ -23,6 +23,12 @@ thread_local! {
     static PENDING: RefCell<Vec<Pending>> = RefCell::new(Vec::with_capacity(PENDING_CAPACITY));
 }
 
+/// Makes the calling thread's list, which allocates: set-up calls it on every thread that executes
+/// or waits, so that no exchange does.
+pub(crate) fn prepare() {
+    PENDING.with_borrow(|_| ());
+}
+
 /// Carries out one operation.
 pub(crate) fn run(status: &Arc<Status>, operation: Operation) {
     match operation {

@@ -1,6 +1,6 @@
 //! The host as a device: streams whose operations run on its cores.
 
-mod copy;
+pub(super) mod copy;
 pub(super) mod kernel;
 pub(super) mod lane;
 pub(super) mod worker;

@@ -77,8 +77,12 @@ impl Worker {
 
 fn work(status: &Arc<Status>, operations: &Receiver<Operation>, progress: &Progress) {
     let mut done = 0;
+    lane::prepare();
+    // A channel allocates when a thread sleeps on it for the first time. That belongs to set-up,
+    // not to the first exchange that comes late.
+    let mut first = operations.recv_timeout(std::time::Duration::from_millis(1)).ok();
     loop {
-        let operation = match operations.try_recv() {
+        let operation = match first.take().map_or_else(|| operations.try_recv(), Ok) {
             Ok(operation) => operation,
             Err(_) => {
                 // Idle: whoever waits for the end is told, then sends that wait are served while

@@ -84,7 +84,7 @@ impl Job {
                 ended[rank] = true;
                 if !status.success() && first_failure.is_none() {
                     let (reason, code) = describe(status);
-                    self.segment.abort().raise(rank, &format!("its process: {reason}"));
+                    self.segment.abort().raise(rank, &reason);
                     first_failure = Some(Exit::Failed { rank, reason, code });
                     deadline = Some(Instant::now() + GRACE);
                 }
@@ -127,9 +127,9 @@ impl Drop for Job {
 
 fn describe(status: ExitStatus) -> (String, i32) {
     match (status.code(), status.signal()) {
-        (Some(code), _) => (format!("exited with status {code}"), code),
-        (None, Some(signal)) => (format!("was ended by signal {signal}"), 128 + signal),
-        (None, None) => ("ended for a reason that the system did not give".into(), 1),
+        (Some(code), _) => (format!("its process exited with status {code}"), code),
+        (None, Some(signal)) => (format!("its process was ended by signal {signal}"), 128 + signal),
+        (None, None) => ("its process ended for a reason that the system did not give".into(), 1),
     }
 }
 
