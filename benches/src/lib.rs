@@ -1,1 +1,1 @@
-
+//! The benches are in `benches/`; this library is empty.

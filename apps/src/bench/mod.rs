@@ -2,3 +2,4 @@
 
 pub mod halo;
 pub mod ranks;
+mod subject;

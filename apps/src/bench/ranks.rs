@@ -44,9 +44,7 @@ fn on_threads<M: Measurement>(ranks: usize, measurement: &M) -> Result<M::Outcom
     })
     .map_err(HaloError::from)?;
     // A rank that only stopped because another failed is not the cause.
-    let is_cause = |outcome: &Result<M::Outcome, HaloError>| {
-        matches!(outcome, Err(error) if !matches!(error, HaloError::Communication(streamhalo::comm::Error::PeerFailed { .. })))
-    };
+    let is_cause = |outcome: &Result<M::Outcome, HaloError>| matches!(outcome, Err(error) if !matches!(error, HaloError::Communication(streamhalo::comm::Error::PeerFailed { .. })));
     let index = outcomes.iter().position(is_cause).unwrap_or(0);
     Ok(outcomes.swap_remove(index)?)
 }
@@ -58,7 +56,8 @@ fn on_processes<M: Measurement>(ranks: usize, measurement: &M) -> Result<M::Outc
     use streamhalo::comm::fabric::shm::{Exit, Job};
 
     let failed = |message: String| AppError::Rank { rank: 0, message };
-    let program = std::env::current_exe().map_err(|error| failed(format!("finding this program: {error}")))?;
+    let program =
+        std::env::current_exe().map_err(|error| failed(format!("finding this program: {error}")))?;
     let encoded = serde_json::to_string(measurement).map_err(|error| failed(error.to_string()))?;
     let mut job = Job::start(ranks, &mut |rank| {
         let mut command = Command::new(&program);
@@ -89,7 +88,8 @@ fn on_processes<M: Measurement>(ranks: usize, measurement: &M) -> Result<M::Outc
 pub fn rank_main<M: Measurement>() -> Option<u8> {
     let encoded = std::env::var(VARIABLE).ok()?;
     let outcome = (|| -> Result<(), String> {
-        let measurement: M = serde_json::from_str(&encoded).map_err(|error| format!("{VARIABLE}: {error}"))?;
+        let measurement: M =
+            serde_json::from_str(&encoded).map_err(|error| format!("{VARIABLE}: {error}"))?;
         let world = World::from_env().map_err(|error| error.to_string())?;
         world.pin().map_err(|error| error.to_string())?;
         let outcome = measurement.on_rank(&world).map_err(|error| {

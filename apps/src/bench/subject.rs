@@ -1,0 +1,169 @@
+//! A field whose exchange is timed: filled from global indices and checked before.
+
+use super::halo::HaloBench;
+use std::time::{Duration, Instant};
+use streamhalo::comm::backend::Route;
+use streamhalo::comm::{Element, ElementType};
+use streamhalo::grid::Fields;
+use streamhalo::{
+    Alternating, Array, Device, Entity, GlobalGrid, HaloError, Pattern, Stream, StreamHalo, World,
+};
+
+/// An exchange that can be timed, whatever its dimension and element type.
+pub(super) trait Subject {
+    /// Time of that many exchanges on this rank, which begin on all ranks at once. Collective.
+    fn time(&mut self, world: &World, exchanges: usize) -> Result<Duration, HaloError>;
+    /// How the messages of this rank travel.
+    fn routes(&self) -> Vec<Route>;
+    /// Payload bytes that this rank sends in an exchange.
+    fn bytes(&self) -> usize;
+}
+
+/// Sets an exchange up on this rank and checks it. Collective.
+pub(super) fn subject(
+    bench: &HaloBench,
+    world: &World,
+    backend: &str,
+) -> Result<Box<dyn Subject>, HaloError> {
+    match bench.cells.len() {
+        1 => with_element::<1>(bench, world, backend),
+        2 => with_element::<2>(bench, world, backend),
+        _ => with_element::<3>(bench, world, backend),
+    }
+}
+
+fn with_element<const D: usize>(
+    bench: &HaloBench,
+    world: &World,
+    backend: &str,
+) -> Result<Box<dyn Subject>, HaloError> {
+    match ElementType::from_name(&bench.element) {
+        Some(ElementType::U8) => checked::<u8, D>(bench, world, backend, |hash| hash as u8),
+        Some(ElementType::I32) => checked::<i32, D>(bench, world, backend, |hash| hash as i32),
+        Some(ElementType::I64) => checked::<i64, D>(bench, world, backend, |hash| hash as i64),
+        Some(ElementType::F32) => checked::<f32, D>(bench, world, backend, |hash| (hash % (1 << 20)) as f32),
+        _ => checked::<f64, D>(bench, world, backend, |hash| (hash % (1 << 40)) as f64),
+    }
+}
+
+enum Field<T, const D: usize> {
+    Single(Array<T, D>),
+    Double(Alternating<T, D>),
+}
+
+struct Exchanged<T, const D: usize> {
+    field: Field<T, D>,
+    halo: StreamHalo,
+}
+
+fn checked<T: Element, const D: usize>(
+    bench: &HaloBench,
+    world: &World,
+    backend: &str,
+    value: fn(u64) -> T,
+) -> Result<Box<dyn Subject>, HaloError> {
+    let stream: &Stream = &Device::host().stream(world)?;
+    let layout: [usize; D] = std::array::from_fn(|axis| bench.layout[axis]);
+    let cells: [usize; D] = std::array::from_fn(|axis| bench.cells[axis] * layout[axis]);
+    let grid = GlobalGrid::new(cells, [true; D])?.partition_as(world, layout)?.local(bench.width)?;
+    let pattern = if bench.faces { Pattern::Faces } else { Pattern::All };
+    let global = |index: [usize; D]| {
+        let hash = index.iter().fold(0_u64, |hash, i| hash.wrapping_mul(1_000_003).wrapping_add(*i as u64));
+        value(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 13)
+    };
+    let mut exchanged = if bench.alternating {
+        let mut field = Alternating::<T, D>::zeros(&grid, Entity::Cell, stream)?;
+        for _ in 0..2 {
+            field.now_mut().fill(|index, _| global(index))?;
+            field.swap();
+        }
+        let halo = StreamHalo::new(world, stream, backend, pattern, bench.width, &field)?;
+        Exchanged { field: Field::Double(field), halo }
+    } else {
+        let mut field = Array::<T, D>::zeros(&grid, Entity::Cell, stream)?;
+        field.fill(|index, _| global(index))?;
+        let halo = StreamHalo::new(world, stream, backend, pattern, bench.width, &field)?;
+        Exchanged { field: Field::Single(field), halo }
+    };
+    // Both generations.
+    for _ in 0..2 {
+        exchanged.exchange_and(|field| check(field, bench, backend, global))?;
+    }
+    Ok(Box::new(exchanged))
+}
+
+/// Compares every cell that the exchange fills with what its global index says.
+fn check<T: Element, const D: usize>(
+    field: &Array<T, D>,
+    bench: &HaloBench,
+    backend: &str,
+    global: impl Fn([usize; D]) -> T,
+) -> Result<(), HaloError> {
+    let owned = field.owned_box();
+    for (index, found) in field.copy_with_ghosts()?.indexed_iter() {
+        let local: [usize; D] = std::array::from_fn(|axis| index[axis]);
+        let outside = (0..D).filter(|&axis| !(owned.start[axis]..owned.end[axis]).contains(&local[axis]));
+        let filled = !bench.faces || outside.count() <= 1;
+        let expected = field.grid().to_global(Entity::Cell, local).map(&global);
+        assert!(
+            !filled || Some(*found) == expected,
+            "backend {backend} put {found:?} where {expected:?} belongs, at {local:?}"
+        );
+    }
+    Ok(())
+}
+
+impl<T: Element, const D: usize> Exchanged<T, D> {
+    /// One exchange, then a look at what it was about.
+    fn exchange_and(
+        &mut self,
+        look: impl FnOnce(&Array<T, D>) -> Result<(), HaloError>,
+    ) -> Result<(), HaloError> {
+        match &mut self.field {
+            Field::Single(field) => {
+                self.halo.gather(field)?;
+                look(field)
+            }
+            Field::Double(field) => {
+                self.halo.gather(field)?;
+                look(field.now())?;
+                field.swap();
+                Ok(())
+            }
+        }
+    }
+}
+
+impl<T: Element, const D: usize> Subject for Exchanged<T, D> {
+    fn time(&mut self, world: &World, exchanges: usize) -> Result<Duration, HaloError> {
+        world.barrier()?;
+        let started = Instant::now();
+        match &mut self.field {
+            Field::Single(field) => repeat(&mut self.halo, field, exchanges, |_| {})?,
+            Field::Double(field) => repeat(&mut self.halo, field, exchanges, Alternating::swap)?,
+        }
+        self.halo.stream().synchronize()?;
+        Ok(started.elapsed())
+    }
+
+    fn routes(&self) -> Vec<Route> {
+        self.halo.routes()
+    }
+
+    fn bytes(&self) -> usize {
+        self.halo.bytes_per_exchange()
+    }
+}
+
+fn repeat<F: Fields<D>, const D: usize>(
+    halo: &mut StreamHalo,
+    field: &mut F,
+    exchanges: usize,
+    after: impl Fn(&mut F),
+) -> Result<(), HaloError> {
+    for _ in 0..exchanges {
+        halo.enqueue_gather(field)?;
+        after(field);
+    }
+    Ok(())
+}
