@@ -36,6 +36,9 @@ pub enum Command {
     Bench(BenchArgs),
     /// Write tables and plots of a results folder again
     Report(ReportArgs),
+    /// The process of a rank, as `run` starts it
+    #[command(hide = true)]
+    Worker(WorkerArgs),
 }
 
 /// A configuration and what is laid over it.
@@ -257,6 +260,13 @@ pub struct ReportArgs {
     /// Folder with the results.json of a run
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
+}
+
+/// `streamhalo worker`
+#[derive(Args, Clone, Debug)]
+pub struct WorkerArgs {
+    /// What the ranks do together
+    pub work: String,
 }
 
 fn positive_seconds(text: &str) -> Result<f64, String> {

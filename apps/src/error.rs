@@ -3,7 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
+use streamhalo::HaloError;
+use streamhalo::grid::GridError;
+
 use crate::config::ConfigError;
+use crate::life::pattern::InitialError;
 
 /// An error of the program `streamhalo`. Its text says what was asked and what was found;
 /// [`hint`](Self::hint) says what to do.
@@ -32,6 +36,19 @@ pub enum AppError {
         message: String,
     },
 
+    /// The grid of a configuration cannot be split as it says.
+    #[error("at {}: {source}", ranks_of(*.ranks))]
+    Split {
+        /// The entry of `run.ranks`.
+        ranks: usize,
+        /// Why.
+        source: Box<GridError>,
+    },
+
+    /// The initial state of `life` is no pattern, or does not fit the grid.
+    #[error("`app.pattern`: {0}")]
+    Pattern(#[from] InitialError),
+
     /// A rank failed.
     #[error("rank {rank} failed: {message}")]
     Rank {
@@ -43,7 +60,42 @@ pub enum AppError {
 
     /// An exchange could not be set up or carried out.
     #[error(transparent)]
-    Halo(#[from] streamhalo::HaloError),
+    Halo(Box<HaloError>),
+
+    /// The program was started by a launcher that it cannot work under.
+    #[error("`{command}` was started by {launcher}: {reason}")]
+    Launcher {
+        /// What was started.
+        command: &'static str,
+        /// What started it.
+        launcher: &'static str,
+        /// Why that does not do.
+        reason: String,
+    },
+
+    /// A program that was launched has failed.
+    #[error("rank {rank} of `{program}` failed: {reason}")]
+    Launched {
+        /// The program.
+        program: String,
+        /// The first rank that failed.
+        rank: usize,
+        /// How it ended.
+        reason: String,
+        /// Its exit status.
+        status: u8,
+    },
+
+    /// The user has asked the program to stop.
+    #[error("interrupted; earlier results are untouched")]
+    Interrupted {
+        /// The signal's number.
+        signal: usize,
+    },
+
+    /// Ctrl-C cannot be watched for.
+    #[error("cannot watch for Ctrl-C: {0}")]
+    Signals(io::Error),
 
     /// A folder cannot take results.
     #[error("cannot write results into {}: {source}", dir.display())]
@@ -117,13 +169,6 @@ pub enum AppError {
     /// The terminal or pipe that we print to is broken.
     #[error("cannot print: {0}")]
     Print(io::Error),
-
-    /// A command that this build does not carry out yet.
-    #[error("this build of streamhalo does not carry out `{command}`")]
-    NotBuilt {
-        /// The command.
-        command: &'static str,
-    },
 }
 
 impl AppError {
@@ -151,13 +196,44 @@ impl AppError {
         Some(hint.to_owned())
     }
 
-    /// The exit status: 2 for a wrong command line or configuration, 1 for all else.
+    /// The exit status: 2 for a wrong command line or configuration, that of a program which was
+    /// launched, 128 and the signal after an interruption, 1 for all else.
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::ConfigUnreadable { .. } | Self::Usage { .. } => 2,
+            Self::Config(_)
+            | Self::ConfigUnreadable { .. }
+            | Self::Usage { .. }
+            | Self::Split { .. }
+            | Self::Pattern(_) => 2,
+            Self::Launched { status, .. } => *status,
+            // As shells say that a signal ended a program.
+            Self::Interrupted { signal } => u8::try_from(128 + signal).unwrap_or(1),
             _ => 1,
         }
     }
+}
+
+impl From<HaloError> for AppError {
+    fn from(error: HaloError) -> Self {
+        Self::Halo(Box::new(error))
+    }
+}
+
+impl From<streamhalo::comm::Error> for AppError {
+    fn from(error: streamhalo::comm::Error) -> Self {
+        HaloError::from(error).into()
+    }
+}
+
+impl From<GridError> for AppError {
+    fn from(error: GridError) -> Self {
+        HaloError::from(error).into()
+    }
+}
+
+/// "1 rank", "4 ranks".
+pub(crate) fn ranks_of(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "rank" } else { "ranks" })
 }
 
 impl From<Box<ConfigError>> for AppError {

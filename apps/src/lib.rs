@@ -6,11 +6,16 @@
 
 #![forbid(unsafe_code)]
 
+pub mod app;
 pub mod bench;
 pub mod cli;
 pub mod commands;
 pub mod config;
 pub mod error;
+mod interrupt;
+pub mod life;
+pub mod ranks;
 pub mod report;
+mod run;
 
 pub use error::AppError;

@@ -5,12 +5,9 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use streamhalo_apps::{bench, cli::Cli, commands};
+use streamhalo_apps::{cli::Cli, commands};
 
 fn main() -> ExitCode {
-    if let Some(status) = bench::ranks::rank_main::<bench::halo::HaloBench>() {
-        return ExitCode::from(status);
-    }
     match commands::dispatch(Cli::parse()) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {

@@ -8,12 +8,13 @@ use std::process::exit;
 use std::time::Duration;
 use streamhalo::comm::backend::backend_names;
 use streamhalo_apps::bench::halo::{HaloBench, TimedExchanges};
-use streamhalo_apps::bench::ranks::{measure, rank_main};
+use streamhalo_apps::bench::measure;
+use streamhalo_apps::ranks::rank_main;
 
 fn main() {
     // Ranks of the fabric `shm` are processes of this program.
-    if let Some(status) = rank_main::<TimedExchanges>() {
-        exit(i32::from(status));
+    if std::env::args().nth(1).as_deref() == Some("worker") {
+        exit(rank_main::<TimedExchanges>().map_or(1, i32::from));
     }
     let mut criterion = Criterion::default()
         .sample_size(10)
@@ -56,7 +57,7 @@ fn sweep(criterion: &mut Criterion, fabric: &str, layout: &[usize], cells: &[usi
             group.bench_function(BenchmarkId::new(name, cells[0]), |bencher| {
                 bencher.iter_custom(|exchanges| {
                     let timed = TimedExchanges { bench: bench.clone(), exchanges };
-                    measure(fabric, ranks, &timed).unwrap_or_else(|error| panic!("{error}"))
+                    measure(fabric, ranks, timed).unwrap_or_else(|error| panic!("{error}"))
                 });
             });
         }

@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::fabric::{Fabric, Region, Role, WaitContext, Word};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The boards of one world: where its ranks meet.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ struct Board {
     key: AtomicU64,
     region_bytes: AtomicU64,
     data_bytes: AtomicU64,
+    /// Barriers that the rank has arrived at: read only to say who is missing.
+    rounds: AtomicU32,
 }
 
 impl Boards {
@@ -36,7 +38,7 @@ impl Boards {
     /// The boards in zeroed memory that all `size` ranks share.
     pub(crate) fn new(region: Region, rank: usize, size: usize) -> Result<Self> {
         region.place(0, Self::bytes(size), "the boards of a world")?;
-        // Any rank can be the last to arrive; the message names this one as it waits for all.
+        // Any rank can be the last to arrive; `name_the_late` says which.
         let arrived = region.word(0, Role::Barrier, rank, rank)?;
         Ok(Self { region, arrived, rank, size, rounds: Cell::new(0) })
     }
@@ -48,10 +50,22 @@ impl Boards {
     /// Blocks until every rank has called it.
     pub(crate) fn barrier(&self, context: &WaitContext) -> Result<()> {
         self.rounds.set(self.rounds.get().wrapping_add(1));
+        self.board(self.rank).rounds.store(self.rounds.get(), Ordering::Relaxed);
         self.arrived.post_increment();
         crate::fabric::store_fence();
         self.arrived.wake();
-        context.wait(&self.arrived, self.rounds.get().wrapping_mul(self.size as u32), &mut || false)
+        let waited =
+            context.wait(&self.arrived, self.rounds.get().wrapping_mul(self.size as u32), &mut crate::device::progress);
+        waited.map_err(|error| self.name_the_late(error))
+    }
+
+    /// Says which rank a barrier waits for: its word only counts them.
+    fn name_the_late(&self, mut error: Error) -> Error {
+        if let Error::TimedOut { peer, .. } = &mut error {
+            let rounds = |rank: usize| self.board(rank).rounds.load(Ordering::Relaxed);
+            *peer = (0..self.size).find(|rank| rounds(*rank) != self.rounds.get()).unwrap_or(*peer);
+        }
+        error
     }
 
     /// Gives every rank the data of every rank, by rank. Blocks.

@@ -27,7 +27,7 @@ struct Shared {
     boards: Boards,
     wait: Arc<WaitContext>,
     next_tag: Cell<u32>,
-    two_sided: RefCell<TwoSided>,
+    two_sided: Rc<RefCell<TwoSided>>,
 }
 
 /// How the ranks of a world wait.
@@ -57,6 +57,9 @@ impl World {
     }
 
     /// As [`World::from_env`], with options.
+    ///
+    /// # Errors
+    /// As [`World::from_env`].
     pub fn from_env_with(options: WorldOptions) -> Result<Self> {
         #[cfg(target_os = "linux")]
         if std::env::var_os(crate::fabric::shm::SEGMENT_VARIABLE).is_some() {
@@ -79,7 +82,10 @@ impl World {
         Self::alone_with(options)
     }
 
-    /// A world of one rank.
+    /// A world of one rank, in the calling thread. Needs no launcher.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if the little memory that a world needs is not there.
     pub fn alone() -> Result<Self> {
         Self::alone_with(WorldOptions::default())
     }
@@ -88,7 +94,10 @@ impl World {
         Self::new(LocalFabric::ends(1)?.remove(0), options)
     }
 
-    /// The world of all ranks of a fabric, in the thread of this end's rank.
+    /// The world of all ranks of a fabric, in the thread of this end's rank. Does not communicate.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] if the fabric's roots are too small for its ranks.
     pub fn new(fabric: Arc<dyn Fabric>, options: WorldOptions) -> Result<Self> {
         let (abort, boards) = fabric.roots();
         let (rank, size) = (fabric.rank(), fabric.size());
@@ -109,7 +118,7 @@ impl World {
     ) -> Result<Self> {
         let rank = fabric.rank();
         let boards = Boards::new(boards, rank, size)?;
-        let two_sided = RefCell::new(TwoSided::new(rank));
+        let two_sided = TwoSided::of_world(rank);
         Ok(Self {
             shared: Rc::new(Shared { fabric, rank, size, boards, wait, next_tag: Cell::new(0), two_sided }),
         })
@@ -131,6 +140,9 @@ impl World {
     }
 
     /// As [`World::threads`], with what each rank does to its peers' memory recorded.
+    ///
+    /// # Errors
+    /// As [`World::threads`].
     pub fn recorded_threads<T: Send, E: Send + From<Error> + fmt::Display>(
         size: usize,
         options: WorldOptions,
@@ -190,8 +202,12 @@ impl World {
         Ok(outcomes)
     }
 
-    /// The world of the first `ranks` ranks of this one. Collective over this world; ranks that
-    /// are not in it get `None`.
+    /// The world of the first `ranks` ranks of this one. Collective over this world; blocks. Ranks
+    /// that are not in it get `None`.
+    ///
+    /// # Errors
+    /// [`Error::BadWorldSize`] if `ranks` is 0 or more than there are; [`Error::CollectiveFailed`], on
+    /// all ranks, if rank 0 has no memory for it; or that a rank failed meanwhile.
     pub fn first(&self, ranks: usize) -> Result<Option<World>> {
         if ranks == 0 || ranks > self.size() {
             return Err(Error::BadWorldSize {
@@ -236,11 +252,19 @@ impl World {
     }
 
     /// Blocks until all ranks have called it. Collective.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`] if another rank has failed, [`Error::TimedOut`] if one does not come.
     pub fn barrier(&self) -> Result<()> {
         self.shared.boards.barrier(&self.shared.wait)
     }
 
-    /// Gives every rank the values of every rank, by rank. Collective; blocks.
+    /// Gives every rank the values of every rank, by rank. Collective; blocks. For set-up and
+    /// results: it allocates, and copies every value to every rank.
+    ///
+    /// # Errors
+    /// [`Error::CollectiveFailed`] if a rank has no memory for its value, or makes another call; else
+    /// as [`World::barrier`].
     pub fn all_gather<T: serde::Serialize + serde::de::DeserializeOwned>(&self, value: &T) -> Result<Vec<T>> {
         let encoded = postcard::to_stdvec(value)
             .map_err(|error| Error::System { call: "encoding a message", reason: error.to_string() })?;
@@ -262,6 +286,10 @@ impl World {
 
     /// Turns each rank's own result into one verdict: the values of all, or the error of the first
     /// rank that has one. Collective; blocks.
+    ///
+    /// # Errors
+    /// [`Error::CollectiveFailed`] with `call`, that rank and its reason, the same on every rank; else
+    /// as [`World::all_gather`].
     pub fn agree<T, E>(&self, call: &'static str, own: std::result::Result<T, E>) -> Result<Vec<T>>
     where
         T: serde::Serialize + serde::de::DeserializeOwned,
@@ -274,7 +302,10 @@ impl World {
             .collect()
     }
 
-    /// The largest of the ranks' values. Collective; blocks.
+    /// The largest of the ranks' values, by `f64::max`, which ignores NaN. Collective; blocks.
+    ///
+    /// # Errors
+    /// As [`World::all_gather`].
     pub fn all_max(&self, value: f64) -> Result<f64> {
         Ok(self.all_gather(&value)?.into_iter().fold(f64::NEG_INFINITY, f64::max))
     }
@@ -294,7 +325,10 @@ impl World {
     }
 
     /// Pins the calling thread to core `rank mod cores`, among those that the process may use.
-    /// Gives false where the system cannot.
+    /// Gives false where the system cannot. Threads that it starts afterwards inherit that.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the system refuses.
     pub fn pin(&self) -> Result<bool> {
         #[cfg(target_os = "linux")]
         return crate::fabric::shm::pin_to_core(self.rank()).map(|()| true);

@@ -56,7 +56,11 @@ impl<T: Element, const D: usize> Alternating<T, D> {
         &mut self.generations[self.current.get()]
     }
 
-    /// For a kernel: read access to the current generation and write access to the next one.
+    /// For a kernel: read access to the current generation and write access to the next one. Does
+    /// not block.
+    ///
+    /// # Errors
+    /// As [`Array::reader`].
     pub fn now_and_next(&mut self) -> Result<(Reader<'_, T>, Writer<'_, T>), GridError> {
         let [first, second] = &mut self.generations;
         let (now, next) = if self.current.get() == 0 { (first, second) } else { (second, first) };

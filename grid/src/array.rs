@@ -86,13 +86,19 @@ impl<T: Element, const D: usize> Array<T, D> {
 
     /// Read access for a kernel: to all entries, or to the owned ones while an exchange may be
     /// filling the ghosts (between `begin_gather` and `finish`, and in the generation of an
-    /// alternating field that has not been exchanged yet).
+    /// alternating field that has not been exchanged yet). Does not block.
+    ///
+    /// # Errors
+    /// None that an array of this type can cause; kept for those of the communication layer.
     pub fn reader(&self) -> Result<Reader<'_, T>, GridError> {
         Ok(self.buffer.reader(self.readable_box().tile())?)
     }
 
     /// Write access for a kernel: to all entries, or to the owned ones where peers may be filling
-    /// the ghosts.
+    /// the ghosts. Does not block.
+    ///
+    /// # Errors
+    /// As [`Array::reader`].
     pub fn writer(&mut self) -> Result<Writer<'_, T>, GridError> {
         let bounds = if self.ghosts_writable.get() { self.whole_box() } else { self.owned_box() };
         Ok(self.buffer.writer(bounds.tile())?)
@@ -100,20 +106,29 @@ impl<T: Element, const D: usize> Array<T, D> {
 
     /// Lends the owned entries to the host: shape `[axis 0, .., x]`, with the component as a last
     /// axis where there are several. Blocks until the stream has come to rest.
+    ///
+    /// # Errors
+    /// The stream's, if it has failed.
     pub fn owned(&self) -> Result<ArrayViewD<'_, T>, GridError> {
         let view = self.buffer.view(self.owned_box().tile())?.into_dyn();
         Ok(reshape(view, D))
     }
 
     /// As [`Array::owned`], to write.
+    ///
+    /// # Errors
+    /// As [`Array::owned`].
     pub fn owned_mut(&mut self) -> Result<ArrayViewMutD<'_, T>, GridError> {
         let bounds = self.owned_box().tile();
         let view = self.buffer.view_mut(bounds)?.into_dyn();
         Ok(reshape_mut(view, D))
     }
 
-    /// Sets every owned entry from its global index and component. Blocks until the stream has
-    /// come to rest.
+    /// Sets every owned entry from its global index, slowest axis first, and component. Blocks until
+    /// the stream has come to rest.
+    ///
+    /// # Errors
+    /// As [`Array::owned`].
     pub fn fill(&mut self, mut value: impl FnMut([usize; D], usize) -> T) -> Result<(), GridError> {
         let (local, global) = (self.owned_box(), self.grid.owned_global(self.entity));
         let components = self.components();
@@ -130,7 +145,8 @@ impl<T: Element, const D: usize> Array<T, D> {
     /// conditions and tests. Blocks until the stream has come to rest.
     ///
     /// # Errors
-    /// If peers may be writing the ghosts at the moment.
+    /// [`GridError::GhostsInFlight`] if peers may be writing the ghosts at the moment; the stream's,
+    /// if it has failed.
     pub fn fill_with_ghosts(
         &mut self,
         mut value: impl FnMut([usize; D], usize) -> T,
@@ -151,7 +167,8 @@ impl<T: Element, const D: usize> Array<T, D> {
     /// component as a last axis where there are several. Blocks until the stream has come to rest.
     ///
     /// # Errors
-    /// If an exchange may be filling the ghosts at the moment.
+    /// [`GridError::GhostsInFlight`] if an exchange may be filling the ghosts at the moment; the
+    /// stream's, if it has failed.
     pub fn copy_with_ghosts(&self) -> Result<ArrayD<T>, GridError> {
         self.check_ghosts("copy_with_ghosts")?;
         let elements = self.buffer.copy_out(self.whole_box().tile())?;

@@ -1,4 +1,81 @@
-//! Halo exchange on streams.
+//! Halo exchange on streams: every step of it (posting receives, packing, sending, waiting,
+//! unpacking) is enqueued behind the kernels that it depends on, so that the host never stands
+//! between a kernel and the wire. How it is carried out is a word that is chosen at run time; the
+//! answer is bit for bit the same whichever word it is.
+//!
+//! Two ranks cool a hot spot on a ring of twelve cells:
+//!
+//! ```
+//! use streamhalo::prelude::*;
+//! use streamhalo::WorldOptions;
+//!
+//! /// What a rank does, whatever the number of ranks is: three steps, and the whole ring at the end.
+//! fn cool(world: World) -> Result<Vec<f64>, HaloError> {
+//!     let stream = Device::host().stream(&world)?;
+//!     let grid = GlobalGrid::new([12], [true])?.partition(&world)?.local(1)?;
+//!     let mut heat = Alternating::<f64, 1>::zeros(&grid, Entity::Cell, &stream)?;
+//!     heat.now_mut().fill(|[x], _| if x == 0 { 64.0 } else { 0.0 })?;
+//!     let mut halo = StreamHalo::new(&world, &stream, "st-rsend", Pattern::Faces, 1, &heat)?;
+//!     for _ in 0..3 {
+//!         halo.enqueue_gather(&mut heat)?;
+//!         stream.launch("cool", grid.owned(Entity::Cell).tile(), heat.now_and_next()?, step)?;
+//!         heat.swap();
+//!     }
+//!     stream.synchronize()?; // the only place where the host waits
+//!     let owned: Vec<f64> = heat.now().owned()?.iter().copied().collect();
+//!     Ok(world.all_gather(&owned)?.concat())
+//! }
+//!
+//! /// u(x) becomes (u(x - 1) + 2 u(x) + u(x + 1)) / 4. Of three axes a line has the last.
+//! fn step(tile: Tile, (now, mut next): (Rows<'_, f64>, RowsMut<'_, f64>)) {
+//!     let around = now.span(0, 0, tile.start[2] - 1..tile.end[2] + 1);
+//!     for (cell, near) in next.row(0, 0).iter_mut().zip(around.windows(3)) {
+//!         *cell = (near[0] + 2.0 * near[1] + near[2]) / 4.0;
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), HaloError> {
+//! for ring in World::threads(2, WorldOptions::default(), cool)? {
+//!     assert_eq!(ring?, [20.0, 15.0, 6.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 6.0, 15.0]);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! With [`World::from_env`] in the place of `World::threads` the same `cool` runs alone, or as the
+//! ranks that `streamhalo launch -n N PROGRAM` starts; `examples/life.rs` is such a program.
+//!
+//! | type | what it is |
+//! |---|---|
+//! | [`World`] | the ranks that work together, and what they set up together |
+//! | [`Device`], [`Stream`] | what runs work, and in which order |
+//! | [`GlobalGrid`], [`Partition`], [`LocalGrid`] | the cells, how they are split, and a rank's part with its ghosts |
+//! | [`Entity`], [`IndexBox`], [`Tile`] | what a value belongs to, and boxes of indices |
+//! | [`Array`] | a field's values on a rank, ghosts included |
+//! | [`Alternating`] | two generations of a field, of which a step reads one and writes the other |
+//! | [`Rows`], [`RowsMut`] | arrays as a kernel sees them |
+//! | [`Pattern`] | which neighbours take part in an exchange |
+//! | [`StreamHalo`] | a matched exchange: `gather` fills ghosts from their owners, `scatter` combines ghosts with what their owners have |
+//! | [`InFlight`] | a gather that was begun and not finished, to compute meanwhile |
+//! | [`HaloError`] | everything that can go wrong, with the data that a reader of the message needs |
+//!
+//! **Order.** What is enqueued on a stream runs in order. `enqueue_*` gives no result: the first
+//! error of what was enqueued surfaces at [`Stream::synchronize`], with the operation that caused it.
+//! Bare verbs ([`StreamHalo::gather`], [`StreamHalo::scatter`]) wait. On an *inline* stream, which is
+//! the default, operations run as they are enqueued, and so the wait of an exchange blocks its
+//! caller; on a *threaded* one it does not.
+//!
+//! **Axes.** Axis 0 is the slowest in memory and the last axis (x) the fastest, everywhere. Kernels
+//! see three axes: fields of fewer have leading axes of one point.
+//!
+//! **Ghosts.** Between [`StreamHalo::begin_gather`] and [`InFlight::finish`], and in a generation that
+//! has not been exchanged yet, ghosts are undefined, and kernels cannot read them. Ghosts beyond a
+//! boundary that is not periodic are never touched: what they hold is the application's boundary
+//! condition.
+//!
+//! **Set-up is collective.** All ranks make the same calls in the same order; a call fails on all of
+//! them or on none, and says on all of them which rank's request was wrong. After set-up an exchange
+//! allocates nothing.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -107,6 +107,9 @@ impl StreamHalo {
     }
 
     /// As [`StreamHalo::enqueue_gather`], and waits for the stream.
+    ///
+    /// # Errors
+    /// As [`StreamHalo::enqueue_gather`], and what went wrong on the stream.
     pub fn gather<const D: usize>(&mut self, fields: &mut impl Fields<D>) -> Result<()> {
         self.enqueue_gather(fields)?;
         Ok(self.stream.synchronize()?)
@@ -148,6 +151,9 @@ impl StreamHalo {
     }
 
     /// As [`StreamHalo::enqueue_scatter`], and waits for the stream.
+    ///
+    /// # Errors
+    /// As [`StreamHalo::enqueue_scatter`], and what went wrong on the stream.
     pub fn scatter<const D: usize>(&mut self, fields: &mut impl Fields<D>) -> Result<()> {
         self.enqueue_scatter(fields)?;
         Ok(self.stream.synchronize()?)

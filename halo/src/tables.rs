@@ -49,6 +49,9 @@ impl Registered {
     }
 }
 
+/// Moves, stage by stage: those of one stage do not depend on each other.
+type Stages = Vec<Vec<Move>>;
+
 /// What happens to data on arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -246,7 +249,7 @@ impl<const D: usize> Compiler<'_, D> {
     }
 
     /// The folds of a gather: those that messages need, and the rest.
-    fn gather_folds(&self, phase: usize) -> Result<(Vec<Vec<Move>>, Vec<Vec<Move>>)> {
+    fn gather_folds(&self, phase: usize) -> Result<(Stages, Stages)> {
         let (mut early, mut late) = (Vec::new(), Vec::new());
         if self.legs.folds_any() {
             for field in self.fields {
@@ -265,7 +268,7 @@ impl<const D: usize> Compiler<'_, D> {
         field: &Registered,
         parts: &[IndexBox<D>],
         phase: usize,
-        stages: &mut Vec<Vec<Move>>,
+        stages: &mut Stages,
     ) -> Result<()> {
         for stage in self.legs.folds(field.entity, parts) {
             let mut moves = Vec::new();
@@ -278,7 +281,7 @@ impl<const D: usize> Compiler<'_, D> {
     }
 
     /// The folds of a scatter: those of a gather in reverse, from ghosts to owned entries.
-    fn scatter_folds(&self, phase: usize, op: Op) -> Result<Vec<Vec<Move>>> {
+    fn scatter_folds(&self, phase: usize, op: Op) -> Result<Stages> {
         let mut stages = Vec::new();
         for field in self.fields {
             let owned = self.legs.all_owned(field.entity);
@@ -320,7 +323,7 @@ impl<const D: usize> Compiler<'_, D> {
         envelopes: &[Envelope<D>],
         exchange: &dyn Exchange,
         phase: usize,
-    ) -> Result<Vec<Vec<Move>>> {
+    ) -> Result<Stages> {
         let op = match self.way {
             Way::Gather => Op::Replace,
             Way::Scatter(op) => op,

@@ -1,1 +1,18 @@
+//! What the conformance suites share: worlds with a watchdog, an oracle for ghosts, and fields of
+//! any kind that are filled and checked by kernels.
+//!
+//! A suite runs over every row of the backend registry and both kinds of stream, so a new row gets
+//! its tests for nothing.
 
+mod fields;
+mod oracle;
+mod random;
+mod ranks;
+
+pub use fields::{FieldSet, FieldSpec};
+pub use oracle::{Oracle, Origin, Sample, offsets_of, value};
+pub use random::Random;
+pub use ranks::{
+    KINDS, Scenario, TIMEOUT, delay, each_way, expect_all, on_ranks, outcomes, same_on_all, stream_of,
+    watchdog,
+};

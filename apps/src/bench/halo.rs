@@ -1,10 +1,12 @@
 //! Time of a halo exchange, for all backends in one interleaved run.
 
-use super::ranks::Measurement;
 use super::subject::{Subject, subject};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use streamhalo::{HaloError, World};
+
+use crate::error::AppError;
+use crate::ranks::Work;
 
 /// What is measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -77,10 +79,13 @@ impl HaloBench {
     }
 }
 
-impl Measurement for HaloBench {
-    type Outcome = Vec<HaloFigures>;
+impl Work for HaloBench {
+    const NAME: &'static str = "bench-halo";
 
-    fn on_rank(&self, world: &World) -> Result<Vec<HaloFigures>, HaloError> {
+    type Report = Vec<HaloFigures>;
+
+    fn on_rank(&self, world: &World, report: &mut dyn FnMut(Vec<HaloFigures>)) -> Result<(), AppError> {
+        world.pin()?;
         let mut contestants = Vec::new();
         for backend in &self.backends {
             contestants.push(Contestant {
@@ -106,7 +111,8 @@ impl Measurement for HaloBench {
             }
         }
         let figures = self.backends.iter().zip(contestants);
-        Ok(figures.map(|(backend, contestant)| self.figures(backend, contestant)).collect())
+        report(figures.map(|(backend, contestant)| self.figures(backend, contestant)).collect());
+        Ok(())
     }
 }
 
@@ -119,14 +125,18 @@ pub struct TimedExchanges {
     pub exchanges: u64,
 }
 
-impl Measurement for TimedExchanges {
-    type Outcome = Duration;
+impl Work for TimedExchanges {
+    const NAME: &'static str = "timed-exchanges";
 
-    fn on_rank(&self, world: &World) -> Result<Duration, HaloError> {
+    type Report = Duration;
+
+    fn on_rank(&self, world: &World, report: &mut dyn FnMut(Duration)) -> Result<(), AppError> {
+        world.pin()?;
         let mut subject = subject(&self.bench, world, &self.bench.backends[0])?;
         subject.time(world, 10)?;
         let time = subject.time(world, self.exchanges as usize)?;
-        Ok(Duration::from_secs_f64(world.all_max(time.as_secs_f64())?))
+        report(Duration::from_secs_f64(world.all_max(time.as_secs_f64())?));
+        Ok(())
     }
 }
 

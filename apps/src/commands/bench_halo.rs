@@ -1,7 +1,7 @@
 //! `streamhalo bench halo`: time of a halo exchange, by backend.
 
 use crate::bench::halo::{HaloBench, HaloFigures};
-use crate::bench::ranks::measure;
+use crate::bench::measure;
 use crate::cli::{BenchHaloArgs, Element, Neighbours};
 use crate::config::nearest;
 use crate::error::AppError;
@@ -17,8 +17,9 @@ pub(super) fn bench_halo(args: &BenchHaloArgs) -> Result<u8, AppError> {
     if let Some(dir) = &args.out {
         report::check_writable(dir)?;
     }
-    let figures = measure(&args.fabric, bench.ranks(), &bench)?;
-    let lines: Vec<String> = figures.iter().map(|one| serde_json::to_string(one).expect("figures are plain data")).collect();
+    let figures = measure(&args.fabric, bench.ranks(), bench.clone())?;
+    let lines: Vec<String> =
+        figures.iter().map(|one| serde_json::to_string(one).expect("figures are plain data")).collect();
     if let Some(dir) = &args.out {
         let text = format!("[\n{}\n]\n", lines.join(",\n"));
         report::replace_files(dir, &[report::OutputFile::new("bench-halo.json", text.into_bytes())])?;
@@ -32,7 +33,8 @@ pub(super) fn bench_halo(args: &BenchHaloArgs) -> Result<u8, AppError> {
 }
 
 fn bench_of(args: &BenchHaloArgs) -> Result<HaloBench, AppError> {
-    let numbers = |list: &[std::num::NonZeroUsize]| list.iter().map(|number| number.get()).collect::<Vec<_>>();
+    let numbers =
+        |list: &[std::num::NonZeroUsize]| list.iter().map(|number| number.get()).collect::<Vec<_>>();
     let (layout, cells) = (numbers(&args.layout), numbers(&args.cells));
     let usage = |flag: &str, message: String| AppError::Usage { flag: flag.to_owned(), message };
     if cells.len() > 3 {
@@ -46,7 +48,9 @@ fn bench_of(args: &BenchHaloArgs) -> Result<HaloBench, AppError> {
         let near = nearest(name, known).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
         format!("`{name}` is not one of {}{near}", known.join(", "))
     };
-    if let Some(name) = args.backend.iter().find(|name| !args.all_backends() && !known.contains(&name.as_str())) {
+    if let Some(name) =
+        args.backend.iter().find(|name| !args.all_backends() && !known.contains(&name.as_str()))
+    {
         return Err(usage("--backend", unknown(name, &known)));
     }
     let fabrics: Vec<&str> = FABRICS.iter().map(|row| row.name).collect();
@@ -67,7 +71,11 @@ fn bench_of(args: &BenchHaloArgs) -> Result<HaloBench, AppError> {
         width: args.width.get(),
         faces: args.pattern == Neighbours::Faces,
         alternating: args.alternating,
-        backends: if args.all_backends() { known.iter().map(ToString::to_string).collect() } else { args.backend.clone() },
+        backends: if args.all_backends() {
+            known.iter().map(ToString::to_string).collect()
+        } else {
+            args.backend.clone()
+        },
         fabric: args.fabric.clone(),
         seconds: args.seconds,
     })

@@ -3,12 +3,13 @@
 //! A new application with settings of its own adds a variant of [`AppSettings`], its keys to
 //! [`own_keys`] and a reader; one without needs nothing here.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
-use super::fault::{Fault, Located, Origin};
+use super::fault::{Fault, Located};
 use super::grid::Grid;
+use super::pattern::Pattern;
 use super::section::{Section, Shape, as_integer, wrong};
 use super::value::Value;
 
@@ -23,7 +24,7 @@ pub(super) const ANY_SHAPE: Shape<'static> =
     Shape { name: NAME, keys: &["name", "steps", "pattern", "origin"] };
 
 /// Which application, and its settings.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AppConfig {
     /// The application's row in the registry.
     pub name: String,
@@ -35,7 +36,7 @@ pub struct AppConfig {
 }
 
 /// The settings of one application.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum AppSettings {
@@ -46,7 +47,7 @@ pub enum AppSettings {
 }
 
 /// What only `life` has.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LifeSettings {
     /// The first generation.
     pub pattern: Pattern,
@@ -55,33 +56,6 @@ pub struct LifeSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<[usize; 2]>,
 }
-
-/// The first generation of `life`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Pattern {
-    /// A run-length encoded file. A relative path in a configuration file starts at that
-    /// file's folder, one in a flag at the working directory; this is the resolved path.
-    File(PathBuf),
-    /// Gliders all over the grid.
-    GliderField,
-    /// Random cells from a seed.
-    Random(u64),
-}
-
-impl Serialize for Pattern {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::File(path) => serializer.collect_str(&path.display()),
-            Self::GliderField => serializer.serialize_str(GLIDER_FIELD),
-            Self::Random(seed) => serializer.collect_str(&format_args!("{RANDOM}{seed}")),
-        }
-    }
-}
-
-const GLIDER_FIELD: &str = "glider-field";
-const RANDOM: &str = "random:";
-const PATTERN_EXPECTED: &str = "the path of an RLE file, `glider-field` or `random:SEED`";
 
 /// `folder` is the folder of the configuration file.
 pub(super) fn read(
@@ -120,38 +94,9 @@ fn life(section: &Section<'_>, grid: &Grid, folder: &Path) -> Result<LifeSetting
         let message = format!("`life` lives on 2 axes, `grid.cells` has {axes}");
         return Err(Fault::new(&grid.cells_origin, message).expected("`[rows, columns]`"));
     }
-    let pattern = match section.string("pattern", PATTERN_EXPECTED)? {
-        Some(pattern) => pattern,
-        None => Located::default("patterns/acorn.rle".to_owned()),
-    };
-    let pattern = read_pattern(&pattern, folder)?;
+    let pattern = Pattern::read(section, folder)?;
     let origin = read_origin(section, &grid.config.cells)?;
     Ok(LifeSettings { origin: origin.filter(|_| matches!(pattern, Pattern::File(_))), pattern })
-}
-
-fn read_pattern(text: &Located<String>, folder: &Path) -> Result<Pattern, Fault> {
-    if text.value == GLIDER_FIELD {
-        return Ok(Pattern::GliderField);
-    }
-    if let Some(seed) = text.value.strip_prefix(RANDOM) {
-        return seed.parse().map(Pattern::Random).map_err(|_| {
-            let message = format!("`{seed}` is not a seed for `app.pattern`");
-            Fault::new(&text.origin, message)
-                .expected("an integer from 0 to 18446744073709551615, as in `random:42`")
-        });
-    }
-    let path = match text.origin {
-        Origin::Flag(_) => PathBuf::from(&text.value),
-        Origin::File(_) | Origin::Default => folder.join(&text.value),
-    };
-    if !path.is_file() {
-        let message = format!("`app.pattern`: there is no file {}", path.display());
-        let names = [GLIDER_FIELD];
-        return Err(Fault::new(&text.origin, message)
-            .expected(PATTERN_EXPECTED)
-            .nearest(super::names::nearest(&text.value, &names)));
-    }
-    Ok(Pattern::File(path))
 }
 
 fn read_origin(section: &Section<'_>, cells: &[usize]) -> Result<Option<[usize; 2]>, Fault> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::fault::{Fault, Located};
 use super::names::{KnownNames, one_of};
@@ -14,6 +14,8 @@ pub(super) const SHAPE: Shape<'static> =
 
 /// What `standard` may be called on the fabric `mpi`, and nowhere else.
 const ALIAS: &str = "cray-mpich";
+/// Fabrics that this version does not have.
+pub(crate) const LATER_FABRICS: [&str; 4] = [MPI, "ofi", "shm+mpi", "shm+ofi"];
 const STANDARD: &str = "standard";
 const MPI: &str = "mpi";
 
@@ -21,7 +23,7 @@ const MPI: &str = "mpi";
 const DEFAULT_BACKENDS: [&str; 5] = [STANDARD, "st-send", "st-rsend", "active-rma", "notified"];
 
 /// How ghosts are exchanged.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CommConfig {
     /// Backends in the order of the runs, none twice, aliases resolved.
     pub backend: Vec<String>,
@@ -42,7 +44,7 @@ impl CommConfig {
 }
 
 /// How a GPU's stream writes and waits for flags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Signal {
     /// From a kernel.
@@ -52,7 +54,7 @@ pub enum Signal {
 }
 
 pub(super) fn read(section: &Section<'_>, names: &KnownNames<'_>, device: &str) -> Result<CommConfig, Fault> {
-    let fabric = section.name("fabric", names.fabrics)?;
+    let fabric = section.name_by_now("fabric", "fabric", names.fabrics, &LATER_FABRICS)?;
     let fabric = fabric.map_or_else(|| "local".to_owned(), |fabric| fabric.value);
     let signal = section.name("signal", &["kernel", "memop"])?;
     let signal = match signal.as_ref().map(|signal| signal.value.as_str()) {

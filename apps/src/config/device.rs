@@ -1,14 +1,17 @@
 //! `[device]`: what runs the kernels.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
 use super::section::{Section, Shape};
 
 pub(super) const SHAPE: Shape<'static> = Shape { name: "device", keys: &["kind", "stream", "threads"] };
 
+/// Devices that this version does not have.
+pub(crate) const LATER_DEVICES: [&str; 3] = ["opencl", "cuda", "hip"];
+
 /// What runs the kernels of a rank.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceConfig {
     /// The device's row in the registry.
     pub kind: String,
@@ -20,7 +23,7 @@ pub struct DeviceConfig {
 }
 
 /// How a host stream runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StreamKind {
     /// On the rank's own thread, at enqueue.
@@ -30,7 +33,7 @@ pub enum StreamKind {
 }
 
 pub(super) fn read(section: &Section<'_>, devices: &[&str]) -> Result<DeviceConfig, Fault> {
-    let kind = section.name("kind", devices)?;
+    let kind = section.name_by_now("kind", "device", devices, &LATER_DEVICES)?;
     let kind = kind.map_or_else(|| "host".to_owned(), |kind| kind.value);
     // Checked on every device, so that one configuration serves several by `--set
     // device.kind=...` and a slip does not hide until then.

@@ -1,6 +1,6 @@
 //! `[grid]`: the cells, which axes wrap around, and the width of the halo.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::fault::{Fault, Origin};
 use super::section::{List, Section, Shape};
@@ -8,7 +8,7 @@ use super::section::{List, Section, Shape};
 pub(super) const SHAPE: Shape<'static> = Shape { name: "grid", keys: &["cells", "periodic", "halo"] };
 
 /// The global grid, slowest axis first.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GridConfig {
     /// Cells per axis, of all ranks together.
     pub cells: Vec<usize>,

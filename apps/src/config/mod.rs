@@ -29,22 +29,26 @@ mod grid;
 mod names;
 mod output;
 mod overrides;
+mod pattern;
 mod run;
 mod section;
 mod value;
 
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-pub use app::{AppConfig, AppSettings, LifeSettings, Pattern};
+pub use app::{AppConfig, AppSettings, LifeSettings};
+pub(crate) use comm::LATER_FABRICS;
 pub use comm::{CommConfig, Signal};
+pub(crate) use device::LATER_DEVICES;
 pub use device::{DeviceConfig, StreamKind};
 pub use fault::{ConfigError, Excerpt, Place};
 pub use grid::GridConfig;
 pub use names::{KnownNames, nearest};
 pub use output::OutputConfig;
 pub use overrides::Overrides;
+pub use pattern::Pattern;
 pub use run::{Layout, RunSettings};
 
 use crate::error::AppError;
@@ -58,8 +62,8 @@ const SHAPES: [Shape<'static>; 6] =
     [app::ANY_SHAPE, grid::SHAPE, run::SHAPE, comm::SHAPE, device::SHAPE, output::SHAPE];
 
 /// A resolved configuration: every key has its value. Serialised, it is the `config` of
-/// `results.json`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// `results.json`, and what the processes of ranks are told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunConfig {
     /// `[app]`
     pub app: AppConfig,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
 use super::section::{Section, Shape};
@@ -10,7 +10,7 @@ use super::section::{Section, Shape};
 pub(super) const SHAPE: Shape<'static> = Shape { name: "output", keys: &["dir"] };
 
 /// Where the results go.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputConfig {
     /// The folder, relative to the working directory.
     pub dir: PathBuf,

@@ -1,6 +1,6 @@
 //! `[run]`: on how many ranks, in which layout, how often, and how it is checked.
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::fault::{Fault, Located, Origin};
 use super::grid::Grid;
@@ -10,8 +10,11 @@ use super::value::{Node, Value};
 pub(super) const SHAPE: Shape<'static> =
     Shape { name: "run", keys: &["ranks", "layout", "trials", "warmup", "verify", "exchange_every", "pin"] };
 
+/// The layout that the program chooses.
+const AUTO: &str = "auto";
+
 /// What is run: every entry of `ranks` with every backend, `trials` times.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunSettings {
     /// Rank counts of the strong scaling, none twice.
     pub ranks: Vec<usize>,
@@ -30,7 +33,8 @@ pub struct RunSettings {
 }
 
 /// Ranks per axis, slowest axis first.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "WrittenLayout")]
 pub enum Layout {
     /// The least surface; among equals the one that cuts the slower axis.
     Auto,
@@ -51,8 +55,28 @@ impl Layout {
 impl Serialize for Layout {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Auto => serializer.serialize_str("auto"),
+            Self::Auto => serializer.serialize_str(AUTO),
             Self::PerEntry(layouts) => layouts.serialize(serializer),
+        }
+    }
+}
+
+/// A layout as it is written.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum WrittenLayout {
+    Word(String),
+    PerEntry(Vec<Vec<usize>>),
+}
+
+impl TryFrom<WrittenLayout> for Layout {
+    type Error = String;
+
+    fn try_from(written: WrittenLayout) -> Result<Self, String> {
+        match written {
+            WrittenLayout::Word(word) if word == AUTO => Ok(Self::Auto),
+            WrittenLayout::Word(word) => Err(format!("`{word}` is not a layout")),
+            WrittenLayout::PerEntry(layouts) => Ok(Self::PerEntry(layouts)),
         }
     }
 }
@@ -96,11 +120,9 @@ fn read_layout(section: &Section<'_>, ranks: &[usize], axes: usize) -> Result<La
     };
     let subject = section.dotted("layout");
     let items = match &node.value {
-        Value::String(text) if text == "auto" => return Ok(Layout::Auto),
+        Value::String(text) if text == AUTO => return Ok(Layout::Auto),
         Value::String(text) => {
-            return Err(
-                wrong(&subject, node, LAYOUT_EXPECTED).nearest(super::names::nearest(text, &["auto"]))
-            );
+            return Err(wrong(&subject, node, LAYOUT_EXPECTED).nearest(super::names::nearest(text, &[AUTO])));
         }
         Value::Array(items) => items,
         _ => return Err(wrong(&subject, node, LAYOUT_EXPECTED)),

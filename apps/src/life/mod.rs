@@ -1,4 +1,4 @@
-//! Conway's Game of Life on `u8` cells: what of it needs no communication.
+//! Conway's Game of Life on `u8` cells.
 //!
 //! Rule B3/S23: with `n` the number of live cells among the eight neighbours, a cell lives in the
 //! next generation if `n = 3`, or if `n = 2` and it lives now. Axis 0 is y (slowest in memory),
@@ -6,12 +6,15 @@
 //!
 //! | step | where |
 //! |---|---|
+//! | the time loop over ranks | [`driver`] |
 //! | generation 0 from global coordinates, whatever the decomposition | [`pattern`], [`rle`] |
-//! | one generation of a rank's owned rows | [`kernel`] |
+//! | one generation of a tile of rows | [`kernel`] |
 //! | what ranks report about their owned cells, and how it adds up | [`checksum`] |
 //! | the same again, simply, on the whole grid, to verify against | [`reference`](mod@reference) |
 
+mod bits;
 pub mod checksum;
+pub mod driver;
 pub mod kernel;
 mod mix;
 pub mod pattern;

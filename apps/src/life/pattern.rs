@@ -4,9 +4,7 @@
 //! An [`Initial`] is what the configuration names; [`Initial::place`] checks it against the grid
 //! and gives the [`Generation`] that fills rows and boxes.
 
-use std::path::Path;
-
-use crate::config::nearest;
+use crate::config;
 
 use super::mix::mix;
 use super::rle::{Pattern, ReadError};
@@ -42,16 +40,8 @@ pub enum Initial {
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the fields say what the messages say")]
 pub enum InitialError {
-    #[error(
-        "unknown pattern {asked:?}{}: expected a file ending in .rle, \"glider-field\" or \
-         \"random:SEED\" with a whole number as SEED",
-        meant(nearest)
-    )]
-    Unknown { asked: String, nearest: Option<String> },
-    #[error("the seed of {asked:?} is not a whole number from 0 to {}", u64::MAX)]
-    Seed { asked: String },
-    #[error("{source}{}", meant(nearest))]
-    File { source: ReadError, nearest: Option<String> },
+    #[error(transparent)]
+    File(#[from] ReadError),
     #[error(
         "the pattern has {} x {} cells (y x x) and does not fit the grid of {} x {}",
         pattern[0], pattern[1], grid[0], grid[1]
@@ -75,39 +65,17 @@ pub enum InitialError {
     OriginOfNothing { initial: &'static str },
 }
 
-/// The end of a message about a name that was not found.
-fn meant(nearest: &Option<String>) -> String {
-    nearest.as_ref().map(|name| format!(" (did you mean {name:?}?)")).unwrap_or_default()
-}
-
 impl Initial {
-    /// Reads the configuration's word: the path of a file, relative to `base_dir`; `glider-field`;
-    /// or `random:SEED`. What ends in `.rle` is a path even if there is no such file.
+    /// What the configuration names, read from its file if it has one.
     ///
     /// # Errors
     ///
-    /// If the word is none of these, with the nearest one, or the file is absent or not a pattern.
-    pub fn parse(asked: &str, base_dir: &Path) -> Result<Initial, InitialError> {
-        if asked == "glider-field" {
-            return Ok(Initial::GliderField);
-        }
-        if let Some(seed) = asked.strip_prefix("random:") {
-            return seed
-                .parse()
-                .map(|seed| Initial::Random { seed })
-                .map_err(|_| InitialError::Seed { asked: asked.to_owned() });
-        }
-        let path = base_dir.join(asked);
-        if !asked.ends_with(".rle") && !path.is_file() {
-            let nearest = nearest_word(asked, base_dir);
-            return Err(InitialError::Unknown { asked: asked.to_owned(), nearest });
-        }
-        Pattern::read(&path).map(Initial::File).map_err(|source| {
-            let nearest = match source {
-                ReadError::Unreadable { .. } => nearest_file(asked, base_dir),
-                ReadError::Invalid { .. } => None,
-            };
-            InitialError::File { source, nearest }
+    /// If the file cannot be read or is not a pattern.
+    pub fn open(named: &config::Pattern) -> Result<Initial, InitialError> {
+        Ok(match named {
+            config::Pattern::File(path) => Initial::File(Pattern::read(path)?),
+            config::Pattern::GliderField => Initial::GliderField,
+            config::Pattern::Random(seed) => Initial::Random { seed: *seed },
         })
     }
 
@@ -266,45 +234,4 @@ fn fill_random(seed: u64, y: usize, x_start: usize, out: &mut [u8]) {
         x += cells.len();
         rest = behind;
     }
-}
-
-/// The known word most like what was asked, if one is.
-fn nearest_word(asked: &str, base_dir: &Path) -> Option<String> {
-    let (head, seed) = asked.split_once(':').unwrap_or((asked, "SEED"));
-    let mut known = vec![
-        ("glider-field".to_owned(), "glider-field".to_owned()),
-        ("random".to_owned(), format!("random:{seed}")),
-    ];
-    // A pattern may have been asked for by its bare name.
-    for file in files(&base_dir.join("patterns")) {
-        let stem = file.trim_end_matches(".rle").to_owned();
-        known.push((stem, format!("patterns/{file}")));
-    }
-    suggestion(head.rsplit('/').next()?, known)
-}
-
-/// The pattern file in the same folder with the name most like what was asked, if one is.
-fn nearest_file(asked: &str, base_dir: &Path) -> Option<String> {
-    let (folder, name) = asked.split_at(asked.rfind('/').map_or(0, |slash| slash + 1));
-    let files = files(&base_dir.join(folder)).into_iter();
-    suggestion(name, files.map(|file| (file.clone(), format!("{folder}{file}"))).collect())
-}
-
-/// The names of the pattern files in a folder; none if there is no folder.
-fn files(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<_> = entries
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| name.ends_with(".rle"))
-        .collect();
-    // Folders are read in no order, and messages should not change from run to run.
-    names.sort_unstable();
-    names
-}
-
-/// What to suggest for the nearest of the `known` names.
-fn suggestion(asked: &str, known: Vec<(String, String)>) -> Option<String> {
-    let names: Vec<_> = known.iter().map(|(name, _)| name.as_str()).collect();
-    let found = nearest(asked, &names)?;
-    known.iter().find(|(name, _)| name == found).map(|(_, suggestion)| suggestion.clone())
 }

@@ -24,6 +24,7 @@ pub use progress::Progress;
 pub use results::{RESULTS_FILE, Results, RunRecord, SCHEMA};
 pub use summary::{Baseline, Group, Spread, Summary, Verification};
 pub(crate) use table::RULED;
+pub(crate) use table::by_executor;
 pub use table::table;
 
 use crate::error::AppError;

@@ -31,7 +31,7 @@ pub fn table(results: &Results) -> String {
         first.steps,
         first.fabric,
         first.device,
-        executors(results),
+        by_executor(results.runs.iter().map(|run| (run.executor.clone(), run.backend.as_str()))),
     );
     let mut foot = format!("Speed-up: over {}, {} (medians).", baseline.describe(), time(baseline.solve_s));
     let failed = results.runs.iter().filter(|run| run.verified == Some(false));
@@ -42,15 +42,15 @@ pub fn table(results: &Results) -> String {
     format!("{head}\n{}\n{foot}\n", rows(&summary))
 }
 
-/// "host (standard), stream (st-send, notified)": who stood between the kernels and the wire.
-fn executors(results: &Results) -> String {
-    let mut by_executor: Vec<(&str, Vec<&str>)> = Vec::new();
-    for run in &results.runs {
-        let known = by_executor.iter_mut().find(|(executor, _)| *executor == run.executor);
-        match known {
-            Some((_, backends)) if backends.contains(&run.backend.as_str()) => {}
-            Some((_, backends)) => backends.push(&run.backend),
-            None => by_executor.push((&run.executor, vec![&run.backend])),
+/// "host (standard), stream (st-send, notified)": who stands between the kernels and the wire, from
+/// pairs of an executor and a backend, of which any number may be alike.
+pub(crate) fn by_executor<'b>(pairs: impl Iterator<Item = (String, &'b str)>) -> String {
+    let mut by_executor: Vec<(String, Vec<&str>)> = Vec::new();
+    for (executor, backend) in pairs {
+        match by_executor.iter_mut().find(|(known, _)| *known == executor) {
+            Some((_, backends)) if backends.contains(&backend) => {}
+            Some((_, backends)) => backends.push(backend),
+            None => by_executor.push((executor, vec![backend])),
         }
     }
     let entries: Vec<String> = by_executor

@@ -97,16 +97,29 @@ pub trait Exchange: fmt::Debug {
     /// Where the `message`-th receive has arrived; `None` if the sender fills the ghosts.
     fn recv_slot(&self, message: usize, phase: usize) -> Option<Place>;
     /// Gives the moves of every send, by phase. Once, before the first start.
+    ///
+    /// # Errors
+    /// [`Error::OutOfOrder`], here and below where it is another call's turn; it then does nothing.
     fn bind(&mut self, moves: Vec<[Arc<MoveTable>; 2]>) -> Result<()>;
     /// Enqueues whatever tells senders that this rank is ready. Never blocks.
+    ///
+    /// # Errors
+    /// [`Error::OutOfOrder`].
     fn start_recvs(&mut self, stream: &Stream) -> Result<()>;
     /// Enqueues moves and sends; those whose receivers are not ready go out later. Blocks only
     /// with `standard`, which waits for the stream.
+    ///
+    /// # Errors
+    /// [`Error::OutOfOrder`]; with `standard` the stream's error.
     fn start_sends(&mut self, stream: &Stream) -> Result<()>;
     /// Enqueues waking receivers that sleep: for sends whose wait does not follow soon, as the
     /// wait does it too.
     fn flush(&mut self, stream: &Stream);
-    /// Enqueues waiting for all messages.
+    /// Enqueues waiting for all messages. Blocks on an inline stream, and with `standard`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfOrder`]; with `standard` what went wrong. Else that surfaces at
+    /// [`Stream::synchronize`].
     fn wait(&mut self, stream: &Stream) -> Result<()>;
     /// How each send travels.
     fn routes(&self) -> Vec<Route>;

@@ -117,10 +117,6 @@ impl Exchange for Standard {
     fn start_recvs(&mut self, _stream: &Stream) -> Result<()> {
         self.stage.take(&START_RECVS)?;
         self.epoch = self.epoch.wrapping_add(1);
-        let mut engine = self.world.two_sided().borrow_mut();
-        for recv in &self.recvs {
-            engine.start(recv.ticket);
-        }
         Ok(())
     }
 
@@ -130,7 +126,12 @@ impl Exchange for Standard {
             stream.enqueue_move(&moves[phase(self.epoch)]);
         }
         stream.synchronize()?;
+        // Only now has the stream unpacked the last messages: before, any progress of the host could
+        // have put the next ones into their place.
         let mut engine = self.world.two_sided().borrow_mut();
+        for recv in &self.recvs {
+            engine.start(recv.ticket);
+        }
         for send in &self.sends {
             engine.start(send.ticket);
         }
@@ -141,11 +142,11 @@ impl Exchange for Standard {
 
     fn wait(&mut self, stream: &Stream) -> Result<()> {
         self.stage.take(&WAIT)?;
-        let waited =
-            TwoSided::wait(self.world.two_sided(), self.world.wait_context(), &self.tickets, &mut || {
-                serve() > 0
-            });
-        waited.inspect_err(|error| stream.fail(error.clone()))
+        let engine = self.world.two_sided();
+        let waited = TwoSided::wait(engine, self.world.wait_context(), &self.tickets, &mut || {
+            TwoSided::progress_others(Some(engine)) | (serve() > 0)
+        });
+        waited.map_err(|error| stream.fail(error))
     }
 
     fn routes(&self) -> Vec<Route> {

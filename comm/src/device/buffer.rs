@@ -81,7 +81,10 @@ impl<T: Element> Buffer<T> {
         &self.stream
     }
 
-    /// The place of a point's first component.
+    /// The place of a point's first component; `point` is `[axis 0, axis 1, axis 2]`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] if it lies behind the end of the array.
     pub fn place(&self, point: [usize; 3]) -> Result<Place> {
         let offset: usize =
             point.iter().zip(self.extents.strides()).map(|(index, stride)| index * stride).sum();
@@ -120,6 +123,9 @@ impl<T: Element> Buffer<T> {
     }
 
     /// As [`Buffer::view`], to write.
+    ///
+    /// # Errors
+    /// As [`Buffer::view`].
     pub fn view_mut(&mut self, bounds: Tile) -> Result<ArrayViewMut4<'_, T>> {
         let (pointer, shape, strides) = self.lend(bounds)?;
         // SAFETY: as in `view`, and `&mut self` excludes other views.
@@ -128,6 +134,9 @@ impl<T: Element> Buffer<T> {
 
     /// Synchronises the stream and copies the points of `bounds` out, in row-major order with the
     /// components next to each other. What peers may be writing meanwhile is undefined.
+    ///
+    /// # Errors
+    /// As [`Buffer::view`].
     pub fn copy_out(&self, bounds: Tile) -> Result<Vec<T>> {
         self.check(bounds)?;
         self.stream.synchronize()?;

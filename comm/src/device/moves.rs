@@ -101,7 +101,7 @@ impl MoveTable {
         };
         one.source.advance(0, reach(one.source_strides), "the source of a move")?;
         one.destination.advance(0, reach(one.destination_strides), "the destination of a move")?;
-        if one.run_bytes % one.element.bytes() != 0 {
+        if !one.run_bytes.is_multiple_of(one.element.bytes()) {
             return Err(Error::OutOfBounds {
                 what: "a move of whole elements",
                 start: 0,

@@ -87,11 +87,13 @@ impl Status {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Keeps the first error and tells the other ranks.
+    /// Keeps the first error and tells the other ranks. In this order: a wait of this rank that
+    /// ends because of it must find the error.
     pub(crate) fn fail(&self, error: Error) {
-        self.context.abort.raise(self.context.rank, &error.to_string());
+        let told = error.to_string();
         self.first_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         self.failed.store(true, Ordering::Release);
+        self.context.abort.raise(self.context.rank, &told);
     }
 
     fn result(&self) -> Result<()> {
@@ -338,6 +340,16 @@ impl Stream {
         self.inner.status.result()
     }
 
+    /// The first error so far of an enqueued operation, for a host that wants to stop enqueueing
+    /// on a stream that skips it all. Does not block, so that no error proves nothing.
+    ///
+    /// # Errors
+    /// As [`Stream::synchronize`].
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        self.inner.status.result()
+    }
+
     /// Records an event behind what is on the stream. Does not block.
     pub fn record(&self, event: &Event) {
         self.enqueue(|| Operation::Record(event.clone()));
@@ -414,9 +426,11 @@ impl Stream {
         }
     }
 
-    /// Makes the stream fail: for host calls that a backend makes on its behalf.
-    pub(crate) fn fail(&self, error: Error) {
+    /// Makes the stream fail, for host calls that a backend makes on its behalf; gives the first
+    /// error of the stream, which may be another.
+    pub(crate) fn fail(&self, error: Error) -> Error {
         self.inner.status.fail(error);
+        self.inner.status.result().expect_err("a failed stream has an error")
     }
 
     pub(crate) fn enqueue_boxed(&self, name: String, function: HostFunction) {

@@ -28,6 +28,9 @@ struct Hub {
 
 impl LocalFabric {
     /// The ends of a fabric of `size` ranks, by rank. Each may be moved to its own thread.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
     pub fn ends(size: usize) -> Result<Vec<Arc<LocalFabric>>> {
         let roots = [Arc::new(Block::new(Abort::BYTES, 0)?), Arc::new(Block::new(Boards::bytes(size), 0)?)];
         let hub = Arc::new(Hub { size, blocks: Mutex::default(), next_key: AtomicU64::new(1), roots });

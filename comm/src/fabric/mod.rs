@@ -65,9 +65,15 @@ pub trait Fabric: Send + Sync + fmt::Debug {
     fn rank(&self) -> usize;
     /// How many ranks there are.
     fn size(&self) -> usize;
-    /// Zeroed memory that peers can address, aligned to 64 bytes.
+    /// Zeroed memory that peers can address, aligned to 64 bytes. Not collective.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     fn allocate(&self, bytes: usize) -> Result<Region>;
-    /// Maps a region of `owner` by the key and the size that it gave out.
+    /// Maps a region of `owner` by the key and the size, in bytes, that it gave out. Not collective.
+    ///
+    /// # Errors
+    /// [`Error::System`](crate::Error::System) if there is no such region any more.
     fn map(&self, owner: usize, key: u64, bytes: usize) -> Result<Region>;
     /// The memory that every rank has from the start: that of the abort word, and that of the
     /// world's collectives.

@@ -90,7 +90,10 @@ impl Region {
         self.inner.observer.as_ref()
     }
 
-    /// The place at `offset` bytes, of which `bytes` bytes will be used.
+    /// The place at `offset` bytes, of which `bytes` bytes will be used. `what` is for the message.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] if they are not in the region.
     pub fn place(&self, offset: usize, bytes: usize, what: &'static str) -> Result<Place> {
         match offset.checked_add(bytes) {
             Some(end) if end <= self.bytes() => Ok(Place { region: self.clone(), offset }),
@@ -156,6 +159,9 @@ impl Place {
     }
 
     /// The place `bytes` further on, of which `length` bytes will be used.
+    ///
+    /// # Errors
+    /// As [`Region::place`].
     pub fn advance(&self, bytes: usize, length: usize, what: &'static str) -> Result<Place> {
         self.region.place(self.offset + bytes, length, what)
     }

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::world::World;
 use std::cell::RefCell;
 use std::ptr::NonNull;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 /// Cells of a ring: what a sender may be ahead of its receiver.
@@ -109,9 +110,44 @@ pub(crate) struct TwoSided {
     requests: Vec<Option<Request>>,
 }
 
+thread_local! {
+    /// The engines of this thread's worlds. Whatever blocks the thread makes progress on all of
+    /// them: a peer may need that before it comes to what this rank waits for.
+    static ENGINES: RefCell<Vec<Weak<RefCell<TwoSided>>>> = const { RefCell::new(Vec::new()) };
+}
+
 impl TwoSided {
-    pub(crate) fn new(rank: usize) -> Self {
-        Self { rank, channels: Vec::new(), requests: Vec::new() }
+    /// The engine of a world of this thread.
+    pub(crate) fn of_world(rank: usize) -> Rc<RefCell<Self>> {
+        let engine = Rc::new(RefCell::new(Self { rank, channels: Vec::new(), requests: Vec::new() }));
+        ENGINES.with_borrow_mut(|engines| {
+            engines.retain(|other| other.strong_count() > 0);
+            engines.push(Rc::downgrade(&engine));
+        });
+        engine
+    }
+
+    /// Makes progress on the engines of this thread but `waiting`, whose own wait does; whether
+    /// any of them has more to do.
+    pub(crate) fn progress_others(waiting: Option<&RefCell<TwoSided>>) -> bool {
+        ENGINES.with_borrow(|engines| {
+            let mut more = false;
+            for engine in engines.iter().filter_map(Weak::upgrade) {
+                if waiting.is_some_and(|waiting| std::ptr::eq(waiting, &*engine)) {
+                    continue;
+                }
+                let mut engine = engine.borrow_mut();
+                if engine.is_active() {
+                    engine.progress();
+                    more |= engine.is_active();
+                }
+            }
+            more
+        })
+    }
+
+    fn is_active(&self) -> bool {
+        self.requests.iter().flatten().any(|request| request.state != State::Idle)
     }
 
     /// Makes channels to those of `peers` that have none. Collective; peers name each other.
@@ -377,7 +413,7 @@ impl TwoSided {
                 unsafe {
                     std::ptr::copy_nonoverlapping(
                         request.place.pointer(),
-                        pointer.as_ptr().cast::<u8>().add(HEADER_BYTES),
+                        pointer.as_ptr().cast::<u8>().wrapping_add(HEADER_BYTES),
                         request.bytes,
                     )
                 };

@@ -34,10 +34,7 @@ pub(crate) fn has_reached(found: u32, wanted: u32) -> bool {
 
 impl WordCell {
     /// A cell with that value and no sleepers.
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "cells live in zeroed shared memory; the model checker makes its own")
-    )]
+    #[allow(dead_code, reason = "cells live in zeroed shared memory; the model checker makes its own")]
     pub(crate) fn new(value: u32) -> Self {
         Self { value: AtomicU32::new(value), sleepers: AtomicU32::new(0) }
     }

@@ -2,21 +2,13 @@
 
 use proptest::prelude::*;
 
-use super::super::tests::config_dir;
+use super::super::tests::initial;
 use super::*;
 
 const TORUS: [bool; 2] = [true; 2];
 
-fn parse(asked: &str) -> Result<Initial, InitialError> {
-    Initial::parse(asked, &config_dir())
-}
-
-fn parse_error(asked: &str) -> String {
-    parse(asked).expect_err(asked).to_string()
-}
-
 fn glider() -> Initial {
-    parse("patterns/glider.rle").unwrap()
+    initial("patterns/glider.rle")
 }
 
 /// All live cells of a grid, row by row.
@@ -27,42 +19,12 @@ fn live(generation: &Generation) -> Vec<(usize, usize)> {
 }
 
 #[test]
-fn reads_every_word() {
+fn opens_whatever_the_configuration_names() {
     assert!(matches!(glider(), Initial::File(pattern) if pattern.cells.len() == 5));
-    assert_eq!(parse("glider-field").unwrap(), Initial::GliderField);
-    assert_eq!(parse("random:42").unwrap(), Initial::Random { seed: 42 });
-    assert_eq!(parse("random:18446744073709551615").unwrap(), Initial::Random { seed: u64::MAX });
-}
-
-#[test]
-fn unknown_words_get_the_nearest_one() {
-    for (asked, nearest) in [
-        ("glider_field", "\"glider-field\""),
-        ("Glider-Field", "\"glider-field\""),
-        ("random", "\"random:SEED\""),
-        ("rnadom:7", "\"random:7\""),
-        ("acorn", "\"patterns/acorn.rle\""),
-        ("patterns/acron", "\"patterns/acorn.rle\""),
-    ] {
-        let message = parse_error(asked);
-        assert!(message.contains(&format!("(did you mean {nearest}?)")), "{asked}: {message}");
-    }
-    assert_eq!(
-        parse_error("spaceships"),
-        "unknown pattern \"spaceships\": expected a file ending in .rle, \"glider-field\" or \
-         \"random:SEED\" with a whole number as SEED"
-    );
-}
-
-#[test]
-fn bad_seeds_and_files_say_what_is_wrong() {
-    for asked in ["random:", "random:-1", "random:0x10", "random:18446744073709551616"] {
-        assert!(matches!(parse(asked), Err(InitialError::Seed { .. })), "{asked}");
-    }
-    let message = parse_error("patterns/acron.rle");
-    assert!(message.contains("patterns/acron.rle"), "{message}");
-    assert!(message.ends_with(" (did you mean \"patterns/acorn.rle\"?)"), "{message}");
-    assert!(matches!(parse("nowhere/a.rle"), Err(InitialError::File { nearest: None, .. })));
+    assert_eq!(initial("glider-field"), Initial::GliderField);
+    assert_eq!(initial("random:42"), Initial::Random { seed: 42 });
+    let absent = Initial::open(&config::Pattern::File("nowhere/a.rle".into())).unwrap_err();
+    assert!(absent.to_string().starts_with("cannot read the pattern file nowhere/a.rle: "), "{absent}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use fearless_simd::Level;
 use super::checksum::{Checksum, population};
 use super::kernel::step_rows_at;
 use super::pattern::Initial;
+use crate::config;
 
 mod histories;
 mod kernel;
@@ -91,10 +92,18 @@ impl Padded {
     }
 }
 
+/// What a configuration of this application calls `asked`.
+pub(super) fn initial(asked: &str) -> Initial {
+    let named = match config::Pattern::try_from(asked.to_owned()).unwrap() {
+        config::Pattern::File(path) => config::Pattern::File(config_dir().join(path)),
+        generated => generated,
+    };
+    Initial::open(&named).unwrap()
+}
+
 /// The cells of an initial state on a torus, row by row.
 fn cells_of(asked: &str, cells: [usize; 2]) -> Vec<u8> {
-    let initial = Initial::parse(asked, &config_dir()).unwrap();
-    let generation = initial.place(cells, [true; 2], None).unwrap();
+    let generation = initial(asked).place(cells, [true; 2], None).unwrap();
     let mut grid = vec![0; cells[0] * cells[1]];
     for (y, row) in grid.chunks_mut(cells[1]).enumerate() {
         generation.fill_row(y, 0, row);

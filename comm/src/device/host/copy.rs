@@ -62,7 +62,9 @@ impl Nest {
             let [(source_a, destination_a), (source_b, destination_b)] = [both[0], both[1]];
             self.each_offset(|source, destination| {
                 // SAFETY: the table has checked that every run lies within its region.
-                let (a, b) = unsafe { (load::<BYTES>(source_a, source), load::<BYTES>(source_b, source)) };
+                let a = unsafe { load::<BYTES>(source_a, source) };
+                // SAFETY: as above.
+                let b = unsafe { load::<BYTES>(source_b, source) };
                 // SAFETY: as above.
                 unsafe { store(destination_a, destination, a) };
                 // SAFETY: as above.
@@ -98,7 +100,9 @@ impl Nest {
     fn replace_ends<const BYTES: usize>(&self) {
         self.each_run(|source, destination, bytes| {
             // SAFETY: the run has at least `BYTES` bytes and lies within its region.
-            let (head, tail) = unsafe { (load::<BYTES>(source, 0), load::<BYTES>(source, bytes - BYTES)) };
+            let head = unsafe { load::<BYTES>(source, 0) };
+            // SAFETY: as above.
+            let tail = unsafe { load::<BYTES>(source, bytes - BYTES) };
             // SAFETY: as above.
             unsafe { store(destination, 0, head) };
             // SAFETY: as above.
@@ -169,11 +173,11 @@ impl Nest {
             for i in 0..bytes / size_of::<T>() {
                 // SAFETY: the element lies within the run, which lies within its region; any bits
                 // are a value of an element type.
-                let other = unsafe { source.add(i).read_unaligned() };
+                let other = unsafe { source.wrapping_add(i).read_unaligned() };
                 // SAFETY: as above.
-                let own = unsafe { destination.add(i).read_unaligned() };
+                let own = unsafe { destination.wrapping_add(i).read_unaligned() };
                 // SAFETY: as above.
-                unsafe { destination.add(i).write_unaligned(combine(own, other)) };
+                unsafe { destination.wrapping_add(i).write_unaligned(combine(own, other)) };
             }
         });
     }
@@ -184,7 +188,7 @@ impl Nest {
 #[inline(always)]
 unsafe fn load<const BYTES: usize>(first: *const u8, offset: usize) -> [u8; BYTES] {
     // SAFETY: by the caller.
-    unsafe { first.add(offset).cast::<[u8; BYTES]>().read_unaligned() }
+    unsafe { first.wrapping_add(offset).cast::<[u8; BYTES]>().read_unaligned() }
 }
 
 /// # Safety
@@ -192,5 +196,5 @@ unsafe fn load<const BYTES: usize>(first: *const u8, offset: usize) -> [u8; BYTE
 #[inline(always)]
 unsafe fn store<const BYTES: usize>(first: *mut u8, offset: usize, run: [u8; BYTES]) {
     // SAFETY: by the caller.
-    unsafe { first.add(offset).cast::<[u8; BYTES]>().write_unaligned(run) };
+    unsafe { first.wrapping_add(offset).cast::<[u8; BYTES]>().write_unaligned(run) };
 }

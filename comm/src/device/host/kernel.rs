@@ -147,6 +147,9 @@ pub struct RowsMut<'a, T> {
 impl<T: Element> RowsMut<'_, T> {
     /// The part within the tile of the row at `i` on axis 0 and `j` on axis 1 of local indices:
     /// the tile's points along x, the components of each next to each other.
+    ///
+    /// # Panics
+    /// If the row is not in the tile: an error of the stream, which names the kernel.
     #[inline(always)]
     pub fn row(&mut self, i: usize, j: usize) -> &mut [T] {
         let tile = self.tile;

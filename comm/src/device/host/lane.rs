@@ -7,6 +7,7 @@
 
 use crate::device::stream::{Event, Operation, Status, TriggeredSend, WaitSet};
 use crate::error::Result;
+use crate::fabric::TwoSided;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -80,7 +81,7 @@ fn wait_for_words(status: &Status, waits: &WaitSet, value: u32) -> Result<()> {
         if word.cell().reached(value) {
             continue;
         }
-        let waited = context.wait(word, value, &mut || serve() > 0);
+        let waited = context.wait(word, value, &mut progress);
         waited.map_err(|error| waits.name_the_late(error, word))?;
     }
     while has_pending(waits.group) {
@@ -88,7 +89,7 @@ fn wait_for_words(status: &Status, waits: &WaitSet, value: u32) -> Result<()> {
         let Some((send, epoch)) = first_pending(waits.group) else { break };
         let needed = (send.needed)(epoch);
         for word in &send.conditions {
-            context.wait(word, needed, &mut || serve() > 0)?;
+            context.wait(word, needed, &mut progress)?;
         }
         serve();
     }
@@ -118,7 +119,7 @@ impl WaitSet {
 
 fn wait_for_event(status: &Status, event: &Event) -> Result<()> {
     let context = &status.context;
-    let waited = context.wait_until(&mut || event.is_complete(), &mut || serve() > 0, &mut |nap| {
+    let waited = context.wait_until(&mut || event.is_complete(), &mut progress, &mut |nap| {
         // Events are between streams of one rank; nobody is asked to wake this one.
         std::thread::sleep(nap.min(std::time::Duration::from_micros(50)));
     });
@@ -155,6 +156,11 @@ pub(crate) fn serve() -> usize {
         }
         pending.len()
     })
+}
+
+/// Makes progress on all that this thread has begun, for whatever blocks it; whether more is left.
+pub(crate) fn progress() -> bool {
+    TwoSided::progress_others(None) | (serve() > 0)
 }
 
 fn has_pending(group: u64) -> bool {

@@ -1,7 +1,7 @@
 //! Starting the ranks of a job as processes, and ending them together.
 
 use super::segment::Segment;
-use super::{RANK_VARIABLE, SEGMENT_VARIABLE, SIZE_VARIABLE};
+use super::{LAUNCHER_VARIABLE, RANK_VARIABLE, SEGMENT_VARIABLE, SIZE_VARIABLE};
 use crate::error::{Error, Result};
 use rustix::process::{Pid, Signal};
 use std::os::fd::AsRawFd;
@@ -38,7 +38,11 @@ pub enum Exit {
 
 impl Job {
     /// Starts `size` processes. `command` makes the command of a rank; the environment that tells
-    /// the process its rank is added to it.
+    /// the process its rank is added to it. Does not wait for them.
+    ///
+    /// # Errors
+    /// [`Error::BadWorldSize`] for no processes; [`Error::OutOfMemory`] or [`Error::System`] if the
+    /// memory file or a process cannot be made. Those already started are ended.
     pub fn start(size: usize, command: &mut dyn FnMut(usize) -> Command) -> Result<Self> {
         if size == 0 {
             return Err(Error::BadWorldSize { asked: 0, reason: "a job has at least one rank".into() });
@@ -50,7 +54,8 @@ impl Job {
             command
                 .env(SEGMENT_VARIABLE, job.segment.descriptor().as_raw_fd().to_string())
                 .env(RANK_VARIABLE, rank.to_string())
-                .env(SIZE_VARIABLE, size.to_string());
+                .env(SIZE_VARIABLE, size.to_string())
+                .env(LAUNCHER_VARIABLE, std::process::id().to_string());
             let child = command.spawn().map_err(|error| Error::System {
                 call: "starting a rank",
                 reason: format!("`{}`: {error}", command.get_program().display()),
@@ -67,13 +72,16 @@ impl Job {
 
     /// Blocks until all ranks have ended, or `interrupted` says true. Once a rank has failed the
     /// others are told, which ends their waits, and after five seconds they are killed.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the system cannot say how a process is. That a rank failed is an [`Exit`].
     pub fn wait(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Exit> {
         let mut first_failure: Option<Exit> = None;
         let mut deadline: Option<Instant> = None;
-        let mut ended = vec![false; self.ranks.len()];
+        let mut ended: Vec<Option<ExitStatus>> = vec![None; self.ranks.len()];
         loop {
             for (rank, child) in self.ranks.iter_mut().enumerate() {
-                if ended[rank] {
+                if ended[rank].is_some() {
                     continue;
                 }
                 let status = child.try_wait().map_err(|error| Error::System {
@@ -81,7 +89,7 @@ impl Job {
                     reason: error.to_string(),
                 })?;
                 let Some(status) = status else { continue };
-                ended[rank] = true;
+                ended[rank] = Some(status);
                 if !status.success() && first_failure.is_none() {
                     let (reason, code) = describe(status);
                     self.segment.abort().raise(rank, &reason);
@@ -89,11 +97,12 @@ impl Job {
                     deadline = Some(Instant::now() + GRACE);
                 }
             }
-            if ended.iter().all(|ended| *ended) {
+            if ended.iter().all(Option::is_some) {
                 // The rank that raised the abort word first is the cause, whoever ended first.
                 return Ok(match (first_failure, self.segment.abort().failure()) {
                     (Some(Exit::Failed { code, .. }), Some((rank, reason))) => {
-                        Exit::Failed { rank, reason, code }
+                        let own = ended.get(rank).copied().flatten().filter(|status| !status.success());
+                        Exit::Failed { rank, reason, code: own.map_or(code, |status| describe(status).1) }
                     }
                     (failure, _) => failure.unwrap_or(Exit::Success),
                 });
@@ -137,14 +146,22 @@ fn describe(status: ExitStatus) -> (String, i32) {
 pub(crate) fn end_with_parent() -> Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| Error::System { call: "prctl(PR_SET_PDEATHSIG)", reason: error.to_string() })?;
-    // The parent may have gone before the call: then the process belongs to another one already.
-    if rustix::process::getppid() == Some(Pid::INIT) {
+    // It may have gone before the call, which then waits for the end of whoever has taken its
+    // place. The launcher itself need not be the parent: a shell may stand between.
+    let launcher = std::env::var(LAUNCHER_VARIABLE).ok().and_then(|value| value.parse().ok());
+    let Some(launcher) = launcher.and_then(Pid::from_raw) else { return Ok(()) };
+    let is_gone = rustix::process::getppid() != Some(launcher)
+        && rustix::process::test_kill_process(launcher) == Err(rustix::io::Errno::SRCH);
+    if is_gone {
         return Err(Error::System { call: "finding the launcher", reason: "it has ended already".into() });
     }
     Ok(())
 }
 
 /// Pins the calling thread to a core, counted among those that the process may use, wrapping round.
+///
+/// # Errors
+/// [`Error::System`] if the system refuses.
 pub fn pin_to_core(index: usize) -> Result<()> {
     let failed = |call: &'static str| {
         move |error: rustix::io::Errno| Error::System { call, reason: error.to_string() }

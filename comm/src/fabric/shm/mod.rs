@@ -21,6 +21,9 @@ pub const RANK_VARIABLE: &str = "STREAMHALO_RANK";
 /// How many ranks there are.
 pub const SIZE_VARIABLE: &str = "STREAMHALO_SIZE";
 
+/// The process that started the ranks, without which they end.
+pub const LAUNCHER_VARIABLE: &str = "STREAMHALO_LAUNCHER";
+
 /// Why the fabric cannot be used here, if so.
 pub(super) fn unusable() -> Option<String> {
     if cfg!(target_os = "linux") {

@@ -36,6 +36,19 @@ struct RegionHeader {
     users: AtomicU32,
     /// Bytes from the end of the header to the first byte.
     skew: AtomicU32,
+    bytes: AtomicU64,
+    /// Its own offset, to tell a header from anything else.
+    key: AtomicU64,
+}
+
+impl RegionHeader {
+    /// Counts one more process that maps it; false if all that had have let go, or it is none.
+    fn join(&self, key: u64, bytes: usize) -> bool {
+        let more = |users: u32| if users == 0 { None } else { users.checked_add(1) };
+        self.key.load(Ordering::Relaxed) == key
+            && self.bytes.load(Ordering::Relaxed) == bytes as u64
+            && self.users.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).is_ok()
+    }
 }
 
 /// One rank's end of the fabric.
@@ -206,44 +219,61 @@ impl Segment {
         unsafe { Region::new(base, bytes, 0, u64::MAX, self.clone()) }
     }
 
-    /// Maps `bytes` bytes of the file from `offset` on as a region.
-    fn region(
-        self: &Arc<Self>,
-        owner: usize,
-        offset: u64,
-        bytes: usize,
-        skew: Option<usize>,
-    ) -> Result<Region> {
-        let total = whole_pages(HEADER_BYTES + bytes + if bytes < PAGE { 0 } else { PAGE });
-        let mapping = Mapping::new(&self.file, offset, total)?;
+    /// The region in a mapped piece that this process is counted in.
+    fn region(self: &Arc<Self>, owner: usize, mapping: Mapping, offset: u64, bytes: usize) -> Region {
         let header = mapping.header::<RegionHeader>();
-        header.users.fetch_add(1, Ordering::AcqRel);
-        if let Some(skew) = skew {
-            header.skew.store(skew as u32, Ordering::Relaxed);
-        }
         let start = HEADER_BYTES + header.skew.load(Ordering::Relaxed) as usize;
-        assert!(start + bytes <= total, "a region of {bytes} bytes does not fit behind {start}");
+        assert!(start + bytes <= mapping.bytes, "a region of {bytes} bytes does not fit behind {start}");
         // SAFETY: in bounds by the assertion.
         let base = unsafe { mapping.start.add(start) };
         let piece = Arc::new(Piece { segment: self.clone(), mapping, offset });
         // SAFETY: in bounds by the assertion, aligned to 64 as header and skew are, and mapped
         // until `piece` is dropped.
-        Ok(unsafe { Region::new(base, bytes, owner, offset, piece) })
+        unsafe { Region::new(base, bytes, owner, offset, piece) }
     }
 }
 
+/// What a region of that size takes of the file: with its header, and room for its skew. `None`
+/// beyond any address space, so that sums of offsets do not overflow.
+fn piece_bytes(bytes: usize) -> Option<usize> {
+    let total = whole_pages(HEADER_BYTES + bytes.min(1 << 48) + if bytes < PAGE { 0 } else { PAGE });
+    (bytes < 1 << 47).then_some(total)
+}
+
+fn out_of_memory(bytes: usize, reason: impl std::fmt::Display) -> Error {
+    let reason = format!("{reason}; free memory, or use fewer cells or ranks");
+    Error::OutOfMemory { bytes, kind: "shared", reason }
+}
+
+/// Reserving less than this is not worth a look at what the machine has left.
+const MUCH_MEMORY_BYTES: usize = 1 << 24;
+
+/// Makes sure that the memory is there.
 fn reserve(file: &OwnedFd, offset: u64, bytes: usize) -> Result<()> {
-    rustix::fs::fallocate(file, FallocateFlags::empty(), offset, bytes as u64).map_err(|error| {
-        Error::OutOfMemory {
-            bytes,
-            kind: "shared",
-            reason: format!("{error}; free memory, or use fewer cells or ranks"),
-        }
-    })
+    // The kernel does not refuse what it does not have: it takes page after page, and kills
+    // processes when there are none left.
+    if bytes >= MUCH_MEMORY_BYTES
+        && let Some(available) = available_bytes()
+        && bytes as u64 > available
+    {
+        return Err(out_of_memory(bytes, format!("the machine has {available} bytes left")));
+    }
+    rustix::fs::fallocate(file, FallocateFlags::empty(), offset, bytes as u64)
+        .map_err(|error| out_of_memory(bytes, error))
+}
+
+/// What the kernel thinks that it can still give out.
+fn available_bytes() -> Option<u64> {
+    let told = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 impl ShmFabric {
     /// The end of the rank that this process was started as.
+    ///
+    /// # Errors
+    /// [`Error::BadEnvironment`] if the launcher's variables are not there or do not fit the job.
     pub fn from_env() -> Result<Arc<Self>> {
         let variable = |name: &'static str| {
             std::env::var(name).map_err(|_| Error::BadEnvironment {
@@ -293,17 +323,38 @@ impl Fabric for ShmFabric {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Region> {
-        let total = whole_pages(HEADER_BYTES + bytes + if bytes < PAGE { 0 } else { PAGE });
+        let total = piece_bytes(bytes).ok_or_else(|| out_of_memory(bytes, "no machine has that much"))?;
         let header = self.segment.header.header::<FileHeader>();
         let offset = header.next.fetch_add(total as u64, Ordering::Relaxed);
         // Reserving grows the file and never shrinks it, whichever rank comes first; and memory
         // that is not there is an error now instead of a bus error at the first store.
         reserve(&self.segment.file, offset, total)?;
-        self.segment.region(self.rank, offset, bytes, Some(skew(bytes, offset / PAGE as u64)))
+        let mapping = Mapping::new(&self.segment.file, offset, total)?;
+        let header = mapping.header::<RegionHeader>();
+        header.skew.store(skew(bytes, offset / PAGE as u64) as u32, Ordering::Relaxed);
+        header.bytes.store(bytes as u64, Ordering::Relaxed);
+        header.key.store(offset, Ordering::Relaxed);
+        header.users.store(1, Ordering::Release);
+        Ok(self.segment.region(self.rank, mapping, offset, bytes))
     }
 
     fn map(&self, owner: usize, key: u64, bytes: usize) -> Result<Region> {
-        self.segment.region(owner, key, bytes, None)
+        let gone = || Error::System {
+            call: "mapping a peer's memory",
+            reason: format!("rank {owner} has no region with key {key} and {bytes} bytes any more"),
+        };
+        // Beyond what was ever allocated a look at the header would be a bus error.
+        let end = self.segment.header.header::<FileHeader>().next.load(Ordering::Relaxed);
+        let total = piece_bytes(bytes).ok_or_else(gone)?;
+        let fits = key.checked_add(total as u64).is_some_and(|piece_end| piece_end <= end);
+        if !fits || !key.is_multiple_of(PAGE as u64) {
+            return Err(gone());
+        }
+        let mapping = Mapping::new(&self.segment.file, key, total)?;
+        if !mapping.header::<RegionHeader>().join(key, bytes) {
+            return Err(gone());
+        }
+        Ok(self.segment.region(owner, mapping, key, bytes))
     }
 
     fn roots(&self) -> (Region, Region) {

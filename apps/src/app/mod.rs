@@ -1,0 +1,118 @@
+//! Applications: what `streamhalo run` runs.
+//!
+//! An application is one file or folder and one row of [`APPLICATIONS`]; settings of its own are
+//! read where `[app]` is. It gets a [`Trial`] on every rank and answers with an [`Outcome`] that is
+//! the same on all of them. Everything around it (which backends and ranks, warm-up, verification,
+//! reports) is the same for all applications.
+
+mod answer;
+mod stopwatch;
+mod trial;
+
+use streamhalo::comm::backend::Route;
+use streamhalo::{LocalGrid, StreamHalo};
+
+use crate::config::RunConfig;
+use crate::error::AppError;
+use crate::life;
+use crate::report::OutputFile;
+
+pub use answer::Answer;
+pub use stopwatch::{Phase, Stopwatch, Times};
+pub use trial::{Outcome, Trial};
+
+/// One row of the registry.
+#[derive(Clone, Copy, Debug)]
+pub struct ApplicationRow {
+    /// The name in configurations.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub summary: &'static str,
+    /// Where it is from.
+    pub source: &'static str,
+    /// The numbers of axes that its grid can have.
+    pub dimensions: &'static [usize],
+    /// What it asks of a backend and a device. All that this version has offer all of it.
+    pub needs: &'static [Need],
+    pub(crate) open: fn(&RunConfig) -> Result<Box<dyn Application>, AppError>,
+}
+
+/// Something that an application asks of a backend and a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Need {
+    /// Filling ghosts from their owners.
+    Gather,
+    /// Combining ghosts with what their owners have.
+    Scatter,
+}
+
+/// Every application.
+pub const APPLICATIONS: &[ApplicationRow] = &[life::driver::ROW];
+
+/// An application with its settings, checked.
+pub trait Application: Send + Sync {
+    /// Runs once and gives the same on every rank. Collective; blocks.
+    ///
+    /// # Errors
+    ///
+    /// What goes wrong on this rank, or which other rank failed.
+    fn run_trial(&self, trial: &Trial<'_>) -> Result<Outcome, AppError>;
+
+    /// Sets up as a trial does, without a step, and says how this rank's messages travel.
+    /// Collective; blocks.
+    ///
+    /// # Errors
+    ///
+    /// As [`Application::run_trial`].
+    fn routes(&self, trial: &Trial<'_>) -> Result<Routes, AppError>;
+
+    /// The answer by an independent and simple computation, on one thread. It asks `go_on` now and
+    /// then, and stops with its error.
+    ///
+    /// # Errors
+    ///
+    /// That of `go_on`.
+    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError>;
+
+    /// Where a state differs from that of the reference, as a sentence.
+    fn difference(&self, found: &[u8], reference: &[u8]) -> String;
+
+    /// Files of its own for the results folder, made from a final state.
+    fn files(&self, state: &[u8]) -> Vec<OutputFile>;
+}
+
+impl ApplicationRow {
+    /// The application that a configuration names.
+    ///
+    /// # Errors
+    ///
+    /// Settings that do not fit each other, or a file of its own that cannot be read.
+    pub fn open(config: &RunConfig) -> Result<Box<dyn Application>, AppError> {
+        let row = APPLICATIONS.iter().find(|row| row.name == config.app.name);
+        (row.expect("a configuration names a registered application").open)(config)
+    }
+}
+
+/// How the messages of one rank travel.
+#[derive(Clone, Debug)]
+pub struct Routes {
+    /// Each offset at which this rank has a neighbour, slowest axis first, and that neighbour's rank,
+    /// which may be its own.
+    pub neighbors: Vec<(Vec<i32>, usize)>,
+    /// One for each rank that it sends to.
+    pub routes: Vec<Route>,
+}
+
+impl Routes {
+    /// Those of an exchange with all neighbours of a grid.
+    pub fn of<const D: usize>(grid: &LocalGrid<D>, halo: &StreamHalo) -> Self {
+        let offsets = (0..3_usize.pow(D as u32)).map(|code| {
+            let digit = |axis: usize| (code / 3_usize.pow((D - 1 - axis) as u32) % 3) as i32 - 1;
+            std::array::from_fn::<i32, D, _>(digit)
+        });
+        let neighbor = |offset: [i32; D]| Some((offset.to_vec(), grid.neighbor(offset)?));
+        let neighbors = offsets.filter(|offset| *offset != [0; D]).filter_map(neighbor).collect();
+        Self { neighbors, routes: halo.routes() }
+    }
+}

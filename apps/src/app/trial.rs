@@ -1,0 +1,102 @@
+//! One run of an application: what a rank is given, and what it gives back.
+
+use serde::{Deserialize, Serialize};
+use streamhalo::{Stream, StreamHalo, World};
+
+use super::{Answer, Times};
+use crate::error::AppError;
+
+/// What one rank needs to run an application once.
+#[derive(Debug)]
+pub struct Trial<'a> {
+    /// The ranks.
+    pub world: &'a World,
+    /// This rank's stream.
+    pub stream: &'a Stream,
+    /// The backend's name.
+    pub backend: &'a str,
+    /// Ranks per axis, slowest axis first.
+    pub layout: &'a [usize],
+    /// Whether the final state is wanted.
+    pub wants_state: bool,
+}
+
+/// What a trial gives, of all ranks together.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Seconds from the barrier before the first step to that after the last: the largest of all
+    /// ranks, as are the other times. They need not be of one rank, so that `halo_s` and `compute_s`
+    /// can add up to more than this.
+    pub solve_s: f64,
+    /// Seconds on exchanges.
+    pub halo_s: f64,
+    /// Seconds on kernels.
+    pub compute_s: f64,
+    /// Seconds before that.
+    pub setup_s: f64,
+    /// Payload of one exchange: the sum of all ranks.
+    pub bytes_per_exchange: u64,
+    /// Messages of one exchange: the sum of all ranks.
+    pub messages_per_exchange: u64,
+    /// What was computed.
+    pub answer: Answer,
+}
+
+/// The most that a rank puts up at once for the others to read.
+const PIECE_BYTES: usize = 1 << 20;
+
+impl Trial<'_> {
+    /// Brings together what the ranks have measured. Collective; blocks.
+    ///
+    /// # Errors
+    ///
+    /// Which rank failed.
+    pub fn outcome(
+        &self,
+        setup_s: f64,
+        times: Times,
+        halo: &StreamHalo,
+        answer: Answer,
+    ) -> Result<Outcome, AppError> {
+        Ok(Outcome {
+            solve_s: self.world.all_max(times.solve_s)?,
+            halo_s: self.world.all_max(times.halo_s)?,
+            compute_s: self.world.all_max(times.compute_s)?,
+            setup_s: self.world.all_max(setup_s)?,
+            bytes_per_exchange: self.all_sum(halo.bytes_per_exchange() as u64)?,
+            messages_per_exchange: self.all_sum(halo.routes().len() as u64)?,
+            answer,
+        })
+    }
+
+    /// The sum, modulo 2⁶⁴, of the ranks' values. Collective; blocks.
+    ///
+    /// # Errors
+    ///
+    /// Which rank failed.
+    pub fn all_sum(&self, value: u64) -> Result<u64, AppError> {
+        Ok(self.world.all_gather(&value)?.into_iter().fold(0, u64::wrapping_add))
+    }
+
+    /// Brings every rank's bytes to rank 0, by rank; the others get nothing. In pieces, so that
+    /// little of it is in memory more than once. Collective; blocks.
+    ///
+    /// # Errors
+    ///
+    /// Which rank failed.
+    pub fn gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, AppError> {
+        let lengths = self.world.all_gather(&own.len())?;
+        let longest = lengths.into_iter().max().unwrap_or(0);
+        let keeps = self.world.rank() == 0;
+        let mut gathered = vec![Vec::new(); if keeps { self.world.size() } else { 0 }];
+        for start in (0..longest).step_by(PIECE_BYTES) {
+            let rest = own.get(start..).unwrap_or_default();
+            let piece = rest[..rest.len().min(PIECE_BYTES)].to_vec();
+            let pieces = self.world.all_gather(&piece)?;
+            for (bytes, piece) in gathered.iter_mut().zip(pieces) {
+                bytes.extend(piece);
+            }
+        }
+        Ok(gathered)
+    }
+}

@@ -1,0 +1,134 @@
+//! `streamhalo explain CONFIG.toml`: how each message of an exchange travels, and why.
+//!
+//! Ranks set up as `run` would and are asked; nothing is stepped. They are threads whatever the
+//! fabric is: on both that this version has a rank's memory is mapped by its peers, so that the
+//! paths are the same.
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use streamhalo::comm::backend::Route;
+
+use super::load;
+use crate::app::{ApplicationRow, Routes, Trial};
+use crate::cli::ExplainArgs;
+use crate::config::RunConfig;
+use crate::error::{AppError, ranks_of};
+use crate::ranks::on_threads;
+use crate::report;
+use crate::run::{Entry, plan, stream, world_options};
+
+/// Columns of the table.
+const WIDTH: u16 = 100;
+
+/// Prints one table for each entry of `run.ranks`.
+pub(super) fn explain(args: &ExplainArgs) -> Result<u8, AppError> {
+    let config = load(&args.config, &args.config.overrides())?;
+    let entries = plan(&config)?;
+    ApplicationRow::open(&config)?;
+    let mut text = String::new();
+    for entry in &entries {
+        let routes = config.comm.backend.iter().map(|backend| set_up(&config, entry, backend));
+        let routes: Vec<Vec<Routes>> = routes.collect::<Result<_, _>>()?;
+        text += &section(&config, entry, &routes);
+    }
+    report::print(&text)?;
+    Ok(0)
+}
+
+/// Routes by rank.
+fn set_up(config: &RunConfig, entry: &Entry, backend: &str) -> Result<Vec<Routes>, AppError> {
+    on_threads(entry.ranks, world_options(config), |world| {
+        let application = ApplicationRow::open(config)?;
+        let stream = stream(config, world)?;
+        let trial = Trial { world, stream: &stream, backend, layout: &entry.layout, wants_state: false };
+        application.routes(&trial)
+    })
+}
+
+/// `routes` by backend, then by rank.
+fn section(config: &RunConfig, entry: &Entry, routes: &[Vec<Routes>]) -> String {
+    let layout: Vec<String> = entry.layout.iter().map(ToString::to_string).collect();
+    let head = format!(
+        "{} ({}), fabric {}, exchange every {}\n",
+        ranks_of(entry.ranks),
+        layout.join(" x "),
+        config.comm.fabric,
+        if config.run.exchange_every == 1 {
+            "step".to_owned()
+        } else {
+            format!("{} steps", config.run.exchange_every)
+        },
+    );
+    if routes.iter().flatten().all(|rank| rank.routes.is_empty()) {
+        return head + "  no messages: all ghosts are copies of the rank's own cells, made by its stream\n\n";
+    }
+    let mut table = Table::new();
+    table
+        .load_style(report::RULED)
+        .set_width(WIDTH)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(["rank", "to", "offsets", "bytes", "backend", "path", "by", "why"]);
+    for rank in 0..entry.ranks {
+        for (to, rows) in messages(config, rank, routes) {
+            for (index, (route, backends)) in rows.iter().enumerate() {
+                let only_first = |text: String| if index == 0 { text } else { String::new() };
+                table.add_row([
+                    right(only_first(rank.to_string())),
+                    right(only_first(to.to_string())),
+                    Cell::new(only_first(offsets(&routes[0][rank], to, entry))),
+                    right(only_first(route.bytes.to_string())),
+                    Cell::new(backends.join(" ")),
+                    Cell::new(route.path),
+                    Cell::new(route.executor.to_string()),
+                    Cell::new(route.reason),
+                ]);
+            }
+        }
+    }
+    format!("{head}{}\n\n", table.trim_fmt())
+}
+
+fn right(text: String) -> Cell {
+    Cell::new(text).set_alignment(CellAlignment::Right)
+}
+
+/// The ways that one message travels, each with the backends that take it.
+type Ways<'r> = Vec<(&'r Route, Vec<&'r str>)>;
+
+/// A rank's messages, by peer.
+fn messages<'r>(config: &'r RunConfig, rank: usize, routes: &'r [Vec<Routes>]) -> Vec<(usize, Ways<'r>)> {
+    let mut by_peer: Vec<(usize, Ways<'_>)> = Vec::new();
+    for (backend, by_rank) in config.comm.backend.iter().zip(routes) {
+        for route in &by_rank[rank].routes {
+            let known = by_peer.iter().position(|(peer, _)| *peer == route.peer);
+            let at = known.unwrap_or_else(|| {
+                by_peer.push((route.peer, Vec::new()));
+                by_peer.len() - 1
+            });
+            let ways = &mut by_peer[at].1;
+            match ways.iter_mut().find(|(way, _)| *way == route) {
+                Some((_, backends)) => backends.push(backend),
+                None => ways.push((route, vec![backend])),
+            }
+        }
+    }
+    by_peer
+}
+
+/// The offsets at which a rank has that neighbour, a star for all three on an axis that one rank
+/// holds alone.
+fn offsets(routes: &Routes, to: usize, entry: &Entry) -> String {
+    let mut shown: Vec<String> = Vec::new();
+    for (offset, _) in routes.neighbors.iter().filter(|(_, peer)| *peer == to) {
+        let components = offset.iter().enumerate().map(|(axis, component)| {
+            let mut along = vec![0; offset.len()];
+            along[axis] = 1;
+            let wraps = routes.neighbors.iter().any(|(at, _)| *at == along);
+            if entry.layout[axis] == 1 && wraps { "*".to_owned() } else { component.to_string() }
+        });
+        let text = format!("[{}]", components.collect::<Vec<_>>().join(","));
+        if !shown.contains(&text) {
+            shown.push(text);
+        }
+    }
+    shown.join(" ")
+}

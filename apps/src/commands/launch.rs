@@ -1,0 +1,40 @@
+//! `streamhalo launch -n N PROGRAM`: one's own program as the ranks of a world over `shm`.
+
+use std::process::Command;
+use std::time::Duration;
+
+use streamhalo::comm::fabric::shm::{Exit, Job};
+
+use crate::cli::LaunchArgs;
+use crate::error::AppError;
+use crate::interrupt::Interrupt;
+
+/// How long between two looks at the processes: they may hold all cores.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Starts the processes with this one's standard input, output and error, and waits for them. Once
+/// one has failed or the user interrupts, the others are ended.
+pub(super) fn launch(args: &LaunchArgs) -> Result<u8, AppError> {
+    let (program, arguments) = args.program();
+    let interrupt = Interrupt::watch()?;
+    let mut job = Job::start(args.processes.get(), &mut |_rank| {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        command
+    })?;
+    let exit = job.wait(&|| {
+        std::thread::sleep(PAUSE);
+        interrupt.has_come()
+    })?;
+    interrupt.check()?;
+    match exit {
+        Exit::Success => Ok(0),
+        Exit::Failed { rank, reason, code } => Err(AppError::Launched {
+            program: program.display().to_string(),
+            rank,
+            reason,
+            // What a system can report is 1 to 255.
+            status: u8::try_from(code).ok().filter(|code| *code != 0).unwrap_or(1),
+        }),
+    }
+}

@@ -1,0 +1,19 @@
+//! `streamhalo worker NAME`: a rank that this program has started as a process. Not for people.
+
+use crate::bench::halo::HaloBench;
+use crate::cli::WorkerArgs;
+use crate::error::AppError;
+use crate::ranks::{Work, rank_main};
+use crate::run::RunWork;
+
+/// Does a rank's part of the work of that name.
+pub(super) fn worker(args: &WorkerArgs) -> Result<u8, AppError> {
+    match args.work.as_str() {
+        RunWork::NAME => rank_main::<RunWork>(),
+        HaloBench::NAME => rank_main::<HaloBench>(),
+        other => Err(AppError::Usage {
+            flag: "worker".to_owned(),
+            message: format!("there is no work `{other}`; workers are started by `streamhalo` itself"),
+        }),
+    }
+}

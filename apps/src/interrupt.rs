@@ -1,0 +1,57 @@
+//! Ctrl-C: noted by a handler, and asked about wherever the program waits.
+//!
+//! Nothing is torn down in the handler itself. Whoever waits for ranks looks at the note, and the
+//! error that it becomes ends the processes of ranks and leaves earlier results as they are.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::error::AppError;
+
+/// Whether the user has asked the program to stop.
+#[derive(Clone, Debug)]
+pub(crate) struct Interrupt {
+    /// The signal that came last; 0 before there was one.
+    signal: Arc<AtomicUsize>,
+}
+
+impl Interrupt {
+    /// From now on SIGINT and SIGTERM do not end the program but are noted.
+    ///
+    /// # Errors
+    ///
+    /// [`AppError::Signals`] where the system refuses the handlers.
+    pub(crate) fn watch() -> Result<Self, AppError> {
+        let signal = Arc::new(AtomicUsize::new(0));
+        for number in [SIGINT, SIGTERM] {
+            signal_hook::flag::register_usize(number, signal.clone(), number as usize)
+                .map_err(AppError::Signals)?;
+        }
+        Ok(Self { signal })
+    }
+
+    /// A signal of that number, or none for 0, without a handler.
+    #[cfg(test)]
+    pub(crate) fn that_came(signal: usize) -> Self {
+        Self { signal: Arc::new(AtomicUsize::new(signal)) }
+    }
+
+    /// Whether a signal has come.
+    pub(crate) fn has_come(&self) -> bool {
+        self.signal.load(Ordering::Relaxed) != 0
+    }
+
+    /// Turns a signal into an error.
+    ///
+    /// # Errors
+    ///
+    /// [`AppError::Interrupted`] once a signal has come.
+    pub(crate) fn check(&self) -> Result<(), AppError> {
+        match self.signal.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            signal => Err(AppError::Interrupted { signal }),
+        }
+    }
+}

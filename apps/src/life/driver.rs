@@ -1,0 +1,247 @@
+//! The Game of Life benchmark of the 2026 paper (CabanaGhost, section VI-A3): strong scaling of an
+//! 8-point stencil, of which only the halo exchange differs from backend to backend.
+//!
+//! | paper | here |
+//! |---|---|
+//! | figure 2, `StreamHalo(exec_space)`: requests for each neighbour, `MPI_Matchall` | [`StreamHalo::builder`] in `set_up` |
+//! | figure 3, `enqueueGather(arrays)`: (1) start receives, (2) pack, (3) start sends, (4) wait, (5) unpack | [`StreamHalo::enqueue_gather`] in `run_trial` |
+//! | figure 3, what comes behind it on the same stream: the kernel | [`Stream::launch`] of `next_generation` |
+//! | VI-A3, "trials of 1,000 Game of Life iterations" | the loop of `run_trial` |
+//! | VI-A3, "the time from the beginning to the end of the solver phases" | `solve_s`, between two barriers |
+//!
+//! With `run.exchange_every = k` the halo is k or more cells wide and exchanged every k steps: the
+//! first step behind an exchange computes k - 1 layers of ghosts too, the next one k - 2, and so on.
+
+use std::time::Instant;
+
+use serde_json::{Map, Value};
+use streamhalo::comm::device::Tile;
+use streamhalo::prelude::{Alternating, Entity, GlobalGrid, LocalGrid, Pattern, Rows, RowsMut, StreamHalo};
+use streamhalo::{HaloError, IndexBox, Stream};
+
+use super::bits;
+use super::checksum::{Checksum, population};
+use super::kernel::step_rows;
+use super::pattern::{Generation, Initial};
+use super::reference::Reference;
+use super::rle;
+use crate::app::{Answer, Application, ApplicationRow, Need, Outcome, Phase, Routes, Stopwatch, Trial};
+use crate::config::{AppSettings, RunConfig};
+use crate::error::AppError;
+use crate::report::OutputFile;
+
+/// The row of the registry.
+pub const ROW: ApplicationRow = ApplicationRow {
+    name: "life",
+    summary: "Conway's Game of Life, an 8-point stencil on bytes",
+    source: "2026, section VI-A3",
+    dimensions: &[2],
+    needs: &[Need::Gather],
+    open: |config| Ok(Box::new(Life::open(config)?)),
+};
+
+/// The game with its settings.
+struct Life {
+    initial: Generation,
+    grid: GlobalGrid<2>,
+    halo_width: [usize; 2],
+    exchange_every: usize,
+    steps: u64,
+}
+
+/// What one rank computes on.
+struct Field {
+    grid: LocalGrid<2>,
+    cells: Alternating<u8, 2>,
+    halo: StreamHalo,
+}
+
+impl Life {
+    fn open(config: &RunConfig) -> Result<Self, AppError> {
+        let AppSettings::Life(settings) = &config.app.settings else {
+            unreachable!("the configuration of `life` has the settings of `life`")
+        };
+        let cells = [config.grid.cells[0], config.grid.cells[1]];
+        let periodic = [config.grid.periodic[0], config.grid.periodic[1]];
+        Ok(Self {
+            initial: Initial::open(&settings.pattern)?.place(cells, periodic, settings.origin)?,
+            grid: GlobalGrid::new(cells, periodic)?,
+            halo_width: [config.grid.halo[0], config.grid.halo[1]],
+            exchange_every: config.run.exchange_every,
+            steps: config.app.steps,
+        })
+    }
+
+    /// The first generation, and the exchange that every step begins with.
+    fn set_up(&self, trial: &Trial<'_>) -> Result<Field, AppError> {
+        let layout = [trial.layout[0], trial.layout[1]];
+        let grid = self.grid.partition_as(trial.world, layout)?.local(self.halo_width)?;
+        let mut cells = Alternating::zeros(&grid, Entity::Cell, trial.stream)?;
+        // Both generations, so that the system hands out their pages before the clock runs.
+        for initial in [None, Some(&self.initial)] {
+            let [first_y, first_x] = grid.owned_global(Entity::Cell).start;
+            for (y, mut row) in cells.now_mut().owned_mut()?.rows_mut().into_iter().enumerate() {
+                let row = row.as_slice_mut().expect("rows are contiguous");
+                match initial {
+                    None => row.fill(0),
+                    Some(generation) => generation.fill_row(first_y + y, first_x, row),
+                }
+            }
+            cells.swap();
+        }
+        cells.swap();
+        let halo = StreamHalo::builder(trial.world, trial.stream)
+            .backend(trial.backend)
+            .pattern(Pattern::All)
+            .swaps_per_exchange(self.exchange_every)
+            .build(self.halo_width, &cells)?;
+        Ok(Field { grid, cells, halo })
+    }
+}
+
+impl Application for Life {
+    fn run_trial(&self, trial: &Trial<'_>) -> Result<Outcome, AppError> {
+        let (world, stream) = (trial.world, trial.stream);
+        let started = Instant::now();
+        let Field { grid, mut cells, mut halo } = self.set_up(trial)?;
+        let tiles: Vec<Tile> =
+            (0..self.exchange_every).rev().map(|layers| with_ghosts(&grid, layers).tile()).collect();
+        world.barrier()?;
+        let setup_s = started.elapsed().as_secs_f64();
+
+        let stopwatch = Stopwatch::start(stream);
+        for step in 0..self.steps {
+            let since_exchange = (step % self.exchange_every as u64) as usize;
+            if since_exchange == 0 {
+                stream.check()?; // skips whatever is enqueued once something has failed
+                halo.enqueue_gather(&mut cells)?;
+                stopwatch.lap(Phase::Halo);
+            }
+            launch_life(stream, tiles[since_exchange], &mut cells)?;
+            cells.swap();
+            stopwatch.lap(Phase::Compute);
+        }
+        stream.synchronize()?; // the only place where the host waits
+        world.barrier()?;
+        let times = stopwatch.stop();
+
+        let answer = answer(trial, &grid, &cells)?;
+        trial.outcome(setup_s, times, &halo, answer)
+    }
+
+    fn routes(&self, trial: &Trial<'_>) -> Result<Routes, AppError> {
+        let field = self.set_up(trial)?;
+        Ok(Routes::of(&field.grid, &field.halo))
+    }
+
+    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
+        let [height, width] = self.grid.cells();
+        let mut cells = vec![0; height * width];
+        for (y, row) in cells.chunks_exact_mut(width).enumerate() {
+            self.initial.fill_row(y, 0, row);
+        }
+        let mut reference = Reference::new(height, width, cells, self.grid.periodic());
+        for _ in 0..self.steps {
+            go_on()?;
+            reference.step();
+        }
+        Ok(Answer {
+            checksum: reference.checksum().to_string(),
+            result: result(reference.population()),
+            state: Some(bits::pack([reference.cells()])),
+        })
+    }
+
+    fn difference(&self, found: &[u8], reference: &[u8]) -> String {
+        let [height, width] = self.grid.cells();
+        let differ: Vec<u8> = found.iter().zip(reference).map(|(found, right)| found ^ right).collect();
+        match bits::live(&differ).next() {
+            Some(first) => format!(
+                "{} of {} cells differ, the first at [{}, {}]",
+                bits::live(&differ).count(),
+                height * width,
+                first / width,
+                first % width
+            ),
+            None => "its cells do not, but some are neither 0 nor 1".to_owned(),
+        }
+    }
+
+    fn files(&self, state: &[u8]) -> Vec<OutputFile> {
+        let [height, width] = self.grid.cells();
+        let cells = bits::live(state).map(|cell| (cell / width, cell % width));
+        let head = format!("#C Generation {}.\n", self.steps);
+        vec![OutputFile::new("final.rle", head + &rle::encode(height, width, cells))]
+    }
+}
+
+/// The owned cells and `layers` of ghosts around them, but nothing beyond a boundary that is not
+/// periodic: what is there stays dead because nobody ever writes it.
+fn with_ghosts(grid: &LocalGrid<2>, layers: usize) -> IndexBox<2> {
+    let mut cells = grid.owned(Entity::Cell);
+    for axis in 0..2 {
+        let has_neighbor = |side: i32| {
+            let mut offset = [0; 2];
+            offset[axis] = side;
+            grid.neighbor(offset).is_some()
+        };
+        if has_neighbor(-1) {
+            cells.start[axis] -= layers;
+        }
+        if has_neighbor(1) {
+            cells.end[axis] += layers;
+        }
+    }
+    cells
+}
+
+/// Enqueues one generation of the cells of `tile`.
+fn launch_life(stream: &Stream, tile: Tile, cells: &mut Alternating<u8, 2>) -> Result<(), HaloError> {
+    stream
+        .launch("life", tile, cells.now_and_next()?, |tile, (now, next)| next_generation(tile, now, next))?;
+    Ok(())
+}
+
+/// The kernel: rule B3/S23 on the cells of `tile`, row by row.
+fn next_generation(tile: Tile, now: Rows<'_, u8>, mut next: RowsMut<'_, u8>) {
+    let (y, x) = (tile.start[1], tile.start[2] - 1..tile.end[2] + 1);
+    step_rows(|row| now.span(0, y - 1 + row, x.clone()), next.rows());
+}
+
+/// What the ranks have computed together. Collective.
+fn answer(trial: &Trial<'_>, grid: &LocalGrid<2>, cells: &Alternating<u8, 2>) -> Result<Answer, AppError> {
+    let owned = cells.now().owned()?;
+    let rows = || owned.rows().into_iter().map(|row| row.to_slice().expect("rows are contiguous"));
+    let [first_y, first_x] = grid.owned_global(Entity::Cell).start;
+    let mut checksum = Checksum::default();
+    for (y, row) in rows().enumerate() {
+        checksum.add_row(first_y + y, first_x, row);
+    }
+    let live = rows().map(population).sum();
+    Ok(Answer {
+        checksum: Checksum::from(trial.all_sum(checksum.value())?).to_string(),
+        result: result(trial.all_sum(live)?),
+        state: if trial.wants_state { whole_state(trial, grid, bits::pack(rows()))? } else { None },
+    })
+}
+
+/// The state of the whole grid on rank 0, from the owned cells of every rank. Collective.
+fn whole_state(trial: &Trial<'_>, grid: &LocalGrid<2>, own: Vec<u8>) -> Result<Option<Vec<u8>>, AppError> {
+    let parts = trial.gather(&own)?;
+    let partition = grid.subdomain().partition();
+    let [height, width] = partition.grid().cells();
+    let mut state = bits::none(height * width);
+    for (rank, part) in parts.iter().enumerate() {
+        let owned = partition.owned_cells(rank);
+        let row_cells = owned.extents()[1];
+        for cell in bits::live(part) {
+            let (y, x) = (owned.start[0] + cell / row_cells, owned.start[1] + cell % row_cells);
+            bits::set(&mut state, y * width + x);
+        }
+    }
+    Ok((trial.world.rank() == 0).then_some(state))
+}
+
+fn result(population: u64) -> Map<String, Value> {
+    Map::from_iter([("population".to_owned(), Value::from(population))])
+}

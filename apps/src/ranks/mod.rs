@@ -1,0 +1,135 @@
+//! Ranks that this program starts itself: threads of this process for the fabric `local`, processes
+//! of this program for `shm`.
+//!
+//! What they do together is a [`Work`]. Processes are started as `streamhalo worker NAME`, are told
+//! their work on the standard input, and rank 0's reports come back as JSON lines on its standard
+//! output; threads are handed the work as it is, and report through a channel. Whoever waits sees
+//! one stream of reports either way.
+
+mod processes;
+#[cfg(test)]
+mod tests;
+mod threads;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use streamhalo::comm::Error;
+use streamhalo::grid::GridError;
+use streamhalo::{HaloError, World, WorldOptions};
+
+use crate::error::AppError;
+use crate::interrupt::Interrupt;
+
+pub use processes::rank_main;
+pub(crate) use threads::on_threads;
+
+/// How long whoever waits for ranks sleeps between two looks at Ctrl-C. Ranks may hold all cores.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What the ranks of a world do together.
+pub trait Work: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// Tells the process of a rank which work is its.
+    const NAME: &'static str;
+
+    /// What rank 0 reports, any number of times.
+    type Report: Serialize + DeserializeOwned + Send + 'static;
+
+    /// How its ranks wait.
+    fn options(&self) -> WorldOptions {
+        WorldOptions::default()
+    }
+
+    /// The part of one rank. What ranks other than 0 report goes nowhere.
+    ///
+    /// # Errors
+    ///
+    /// What goes wrong on the rank.
+    fn on_rank(&self, world: &World, report: &mut dyn FnMut(Self::Report)) -> Result<(), AppError>;
+}
+
+/// Has `ranks` ranks over `fabric` do the work. Blocks until all have ended or the user
+/// interrupts, and hands on reports as they come.
+///
+/// # Errors
+///
+/// [`AppError::Rank`] with the rank that failed first, [`AppError::Interrupted`], or that there is
+/// no such fabric here.
+pub(crate) fn carry_out<W: Work>(
+    fabric: &str,
+    ranks: usize,
+    work: W,
+    interrupt: &Interrupt,
+    receive: &mut dyn FnMut(W::Report),
+) -> Result<(), AppError> {
+    match fabric {
+        "local" => threads::carry_out(ranks, work, interrupt, receive),
+        "shm" => processes::carry_out(ranks, &work, interrupt, receive),
+        other => Err(AppError::from(Error::FabricUnavailable {
+            name: other.to_owned(),
+            reason: "this version starts ranks over `local` and `shm` only".to_owned(),
+        })),
+    }
+}
+
+/// Runs a rank's part and tells the other ranks if it fails or panics.
+fn guarded(world: &World, part: impl FnOnce() -> Result<(), AppError>) -> Result<(), AppError> {
+    // Nothing of what a panic has left behind is looked at again.
+    let result = catch_unwind(AssertUnwindSafe(part)).unwrap_or_else(|panic| {
+        let message = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+            (Some(text), _) => (*text).to_owned(),
+            (_, Some(text)) => text.clone(),
+            _ => "without a message".to_owned(),
+        };
+        Err(AppError::Rank { rank: world.rank(), message: format!("it panicked: {message}") })
+    });
+    if let Err(error) = &result {
+        let message = match error {
+            AppError::Rank { message, .. } => message.clone(),
+            other => other.to_string(),
+        };
+        world.fail(&message);
+    }
+    result
+}
+
+fn no_thread(error: std::io::Error) -> AppError {
+    AppError::from(Error::System { call: "starting a thread", reason: error.to_string() })
+}
+
+/// What the communication layer said, if it was that.
+fn communication(error: &AppError) -> Option<&Error> {
+    let AppError::Halo(error) = error else {
+        return None;
+    };
+    match &**error {
+        HaloError::Communication(error) | HaloError::Grid(GridError::Communication(error)) => Some(error),
+        _ => None,
+    }
+}
+
+/// The error of the rank that failed first, if any did: one that only stopped waiting for another
+/// is not the cause.
+fn first_cause(results: impl IntoIterator<Item = Result<(), AppError>>) -> Result<(), AppError> {
+    let failed = results.into_iter().enumerate();
+    let mut failed: Vec<_> = failed.filter_map(|(rank, result)| Some((rank, result.err()?))).collect();
+    let is_cause =
+        |(_, error): &(usize, AppError)| !matches!(communication(error), Some(Error::PeerFailed { .. }));
+    let cause = failed.iter().position(is_cause).unwrap_or(0);
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let (rank, error) = failed.swap_remove(cause);
+    Err(match communication(&error) {
+        Some(Error::PeerFailed { rank, operation }) => {
+            AppError::Rank { rank: *rank, message: operation.clone() }
+        }
+        Some(Error::CollectiveFailed { call, rank, reason }) => {
+            AppError::Rank { rank: *rank, message: format!("{reason} (in `{call}`)") }
+        }
+        _ if matches!(error, AppError::Rank { .. }) => error,
+        _ => AppError::Rank { rank, message: error.to_string() },
+    })
+}

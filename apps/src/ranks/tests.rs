@@ -1,0 +1,99 @@
+//! What becomes of ranks that misbehave. Processes take the same way, and are tested from outside.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use streamhalo::{Alternating, Device, Entity, GlobalGrid, World, WorldOptions};
+
+use super::{Work, carry_out};
+use crate::error::AppError;
+use crate::interrupt::Interrupt;
+
+/// What the last rank does, while the others wait for it.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+enum Last {
+    Joins,
+    Panics,
+    PanicsInAKernel,
+    GivesAnError,
+    NeverComes,
+}
+
+impl Work for Last {
+    const NAME: &'static str = "test";
+
+    type Report = (usize, u32);
+
+    fn options(&self) -> WorldOptions {
+        WorldOptions { timeout: Some(Duration::from_millis(300)), ..WorldOptions::default() }
+    }
+
+    fn on_rank(&self, world: &World, report: &mut dyn FnMut((usize, u32))) -> Result<(), AppError> {
+        for count in 0..3 {
+            report((world.rank(), count));
+        }
+        if world.rank() + 1 == world.size() {
+            match self {
+                Self::Joins => {}
+                Self::Panics => panic!("out of cheese"),
+                Self::PanicsInAKernel => return panic_in_a_kernel(world),
+                Self::GivesAnError => {
+                    return Err(GlobalGrid::new([0], [true]).map(|_| ()).unwrap_err().into());
+                }
+                Self::NeverComes => std::thread::sleep(Duration::from_millis(600)),
+            }
+        }
+        Ok(world.barrier()?)
+    }
+}
+
+fn panic_in_a_kernel(world: &World) -> Result<(), AppError> {
+    let stream = Device::host().stream(world)?;
+    let alone = World::alone()?;
+    let grid = GlobalGrid::new([4, 4], [true; 2])?.partition(&alone)?.local(1)?;
+    let mut cells = Alternating::<u8, 2>::zeros(&grid, Entity::Cell, &stream)?;
+    let tile = grid.owned(Entity::Cell).tile();
+    stream.launch("life", tile, cells.now_and_next()?, |_, _| panic!("out of cheese"))?;
+    assert!(stream.check().is_err(), "an inline stream has run it");
+    Ok(stream.synchronize()?)
+}
+
+fn outcome(ranks: usize, last: Last, interrupt: &Interrupt) -> (Result<(), String>, Vec<(usize, u32)>) {
+    let mut reports = Vec::new();
+    let result = carry_out("local", ranks, last, interrupt, &mut |report| reports.push(report));
+    (result.map_err(|error| error.to_string()), reports)
+}
+
+#[test]
+fn reports_are_those_of_rank_0_in_order() {
+    for ranks in [1, 3] {
+        let (result, reports) = outcome(ranks, Last::Joins, &Interrupt::that_came(0));
+        assert_eq!((result, reports), (Ok(()), vec![(0, 0), (0, 1), (0, 2)]));
+    }
+}
+
+#[test]
+fn the_rank_that_failed_first_is_named_with_what_it_did() {
+    for (last, message) in [
+        (Last::Panics, "rank 2 failed: it panicked: out of cheese"),
+        (Last::PanicsInAKernel, "rank 2 failed: kernel `life` panicked on rank 2: out of cheese"),
+        (Last::GivesAnError, "rank 2 failed: axis 0 has 0 cells"),
+        (Last::NeverComes, "failed: rank "),
+    ] {
+        let (result, _) = outcome(3, last, &Interrupt::that_came(0));
+        let found = result.expect_err("the last rank misbehaves");
+        assert!(found.contains(message), "{last:?}: {found}");
+    }
+}
+
+#[test]
+fn an_interruption_does_not_wait_for_ranks() {
+    let (result, _) = outcome(2, Last::NeverComes, &Interrupt::that_came(2));
+    assert_eq!(result, Err("interrupted; earlier results are untouched".to_owned()));
+}
+
+#[test]
+fn other_fabrics_start_nothing() {
+    let result = carry_out("mpi", 2, Last::Joins, &Interrupt::that_came(0), &mut |_| {});
+    assert!(result.expect_err("is none of ours").to_string().contains("fabric `mpi` cannot be used"));
+}

@@ -1,0 +1,181 @@
+//! What has been measured, verified as it comes.
+
+use streamhalo::comm::backend::BACKENDS;
+use streamhalo::comm::fabric::FabricRow;
+
+use super::Entry;
+use crate::app::{Answer, Application, Outcome};
+use crate::config::RunConfig;
+use crate::error::ranks_of;
+use crate::report::RunRecord;
+
+/// Keeps what ranks report, and compares their answers with the reference's.
+pub(crate) struct Journal<'a> {
+    config: &'a RunConfig,
+    fabric: &'a FabricRow,
+    application: &'a dyn Application,
+    reference: Option<Answer>,
+    kept: Kept,
+}
+
+/// What has been measured so far.
+#[derive(Default)]
+pub(crate) struct Kept {
+    /// One record a timed run, in order.
+    pub(crate) records: Vec<RunRecord>,
+    /// The last final state.
+    pub(crate) state: Option<Vec<u8>>,
+    /// What is wrong with the answers, a sentence for each of them.
+    pub(crate) wrong: Vec<String>,
+}
+
+impl<'a> Journal<'a> {
+    /// An empty one. Without a reference nothing is verified.
+    pub(crate) fn new(
+        config: &'a RunConfig,
+        fabric: &'a FabricRow,
+        application: &'a dyn Application,
+        reference: Option<Answer>,
+    ) -> Self {
+        Self { config, fabric, application, reference, kept: Kept::default() }
+    }
+
+    /// Everything that was kept.
+    pub(crate) fn close(self) -> Kept {
+        self.kept
+    }
+
+    /// Notes what a trial gave.
+    pub(crate) fn note(&mut self, entry: &Entry, backend: String, trial: u32, outcome: Outcome) {
+        let Outcome {
+            solve_s,
+            halo_s,
+            compute_s,
+            setup_s,
+            bytes_per_exchange,
+            messages_per_exchange,
+            answer,
+        } = outcome;
+        let wrong = self.reference.as_ref().map(|reference| wrong(self.application, &answer, reference));
+        let verified = wrong.as_ref().map(Option::is_none);
+        if let Some(Some(difference)) = wrong {
+            let ranks = ranks_of(entry.ranks);
+            self.kept
+                .wrong
+                .push(format!("verification failed: {backend}, {ranks}, trial {trial}: {difference}"));
+        }
+        self.kept.state = answer.state.or(self.kept.state.take());
+        self.kept.records.push(RunRecord {
+            app: self.config.app.name.clone(),
+            executor: executor(&backend, self.fabric),
+            backend,
+            fabric: self.fabric.name.to_owned(),
+            device: self.config.device.kind.clone(),
+            ranks: entry.ranks,
+            layout: entry.layout.clone(),
+            cells: self.config.grid.cells.clone(),
+            steps: self.config.app.steps,
+            trial,
+            solve_s,
+            halo_s,
+            compute_s,
+            setup_s,
+            bytes_per_exchange,
+            messages_per_exchange,
+            verified,
+            checksum: answer.checksum,
+            result: answer.result,
+        });
+    }
+}
+
+/// What is wrong with an answer, if anything is.
+fn wrong(application: &dyn Application, found: &Answer, reference: &Answer) -> Option<String> {
+    if found == reference {
+        return None;
+    }
+    Some(match (&found.state, &reference.state) {
+        (Some(found), Some(reference)) => application.difference(found, reference),
+        _ => "its final state did not arrive".to_owned(),
+    })
+}
+
+/// Who carries out what a backend starts.
+pub(crate) fn executor(backend: &str, fabric: &FabricRow) -> String {
+    let row =
+        BACKENDS.iter().find(|row| row.name == backend).expect("a configuration names registered backends");
+    row.executor(fabric.executor).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::ApplicationRow;
+    use crate::config::{ConfigError, KnownNames, Overrides};
+    use crate::error::AppError;
+    use streamhalo::comm::fabric::FABRICS;
+
+    /// Three live cells in a row of five, and what the application says of them.
+    fn game() -> Result<(RunConfig, Box<dyn Application>), AppError> {
+        let names =
+            KnownNames { apps: &["life"], backends: &["st-send"], fabrics: &["local"], devices: &["host"] };
+        let text = "app = { steps = 1, pattern = 'random:1' }\ngrid.cells = [4, 5]\n";
+        let config = RunConfig::parse("f.toml", text, &Overrides::default(), &names);
+        let config = config.map_err(|error: Box<ConfigError>| AppError::from(error))?;
+        let application = ApplicationRow::open(&config)?;
+        Ok((config, application))
+    }
+
+    fn outcome(answer: Answer) -> Outcome {
+        Outcome {
+            solve_s: 1.0,
+            halo_s: 0.25,
+            compute_s: 0.5,
+            setup_s: 0.125,
+            bytes_per_exchange: 0,
+            messages_per_exchange: 0,
+            answer,
+        }
+    }
+
+    type Change<'c> = &'c dyn Fn(&mut Answer);
+
+    /// What is noted of an answer that is the reference's but for `change`.
+    fn noted(change: impl Fn(&mut Answer)) -> Kept {
+        let (config, application) = game().expect("is right");
+        let reference = application.reference(&|| Ok(())).expect("nobody stops it");
+        let mut answer = reference.clone();
+        change(&mut answer);
+        let mut journal = Journal::new(&config, &FABRICS[0], &*application, Some(reference));
+        let entry = Entry { ranks: 2, layout: vec![1, 2] };
+        journal.note(&entry, "st-send".to_owned(), 3, outcome(answer));
+        journal.close()
+    }
+
+    #[test]
+    fn the_answer_of_the_reference_is_verified() {
+        let kept = noted(|_| {});
+        assert_eq!(kept.records[0].verified, Some(true));
+        assert_eq!((kept.wrong.len(), kept.state.is_some()), (0, true));
+    }
+
+    #[test]
+    fn any_other_answer_is_not_and_is_told_where() {
+        let flip = |cell: usize| {
+            move |answer: &mut Answer| answer.state.as_mut().expect("is there")[cell / 8] ^= 1 << (cell % 8)
+        };
+        let cases: [(Change<'_>, &str); 5] = [
+            (&flip(0), "1 of 20 cells differ, the first at [0, 0]"),
+            (&flip(13), "1 of 20 cells differ, the first at [2, 3]"),
+            (&|answer| answer.checksum.push('0'), "its cells do not, but"),
+            (&|answer| _ = answer.result.insert("population".to_owned(), 0.into()), "its cells do not, but"),
+            (&|answer| answer.state = None, "its final state did not arrive"),
+        ];
+        for (change, difference) in cases {
+            let kept = noted(change);
+            assert_eq!(kept.records[0].verified, Some(false), "{difference}");
+            let head = "verification failed: st-send, 2 ranks, trial 3: ";
+            assert!(kept.wrong[0].starts_with(&format!("{head}{difference}")), "{:?}", kept.wrong);
+        }
+    }
+}

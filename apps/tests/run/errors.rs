@@ -1,0 +1,114 @@
+//! What is wrong before anything runs: said with its place, and nothing is written.
+
+use std::fs;
+use std::process::Output;
+
+use super::{Folder, SMALL, text};
+
+fn refused(output: &Output, status: i32, parts: &[&str]) {
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{said}");
+    assert!(said.starts_with("error: "), "{said}");
+    for part in parts {
+        assert!(said.contains(part), "no {part:?} in\n{said}");
+    }
+}
+
+/// Values laid over the small configuration, and what must be said of them.
+const WRONG: &[(&[&str], &[&str])] = &[
+    (&["run.ranks=0"], &["run.ranks", "at least 1"]),
+    (&["run.ranks=5000"], &["run.ranks", "5000"]),
+    (&["run.rank=2"], &["unknown key `rank`", "did you mean `ranks`?"]),
+    (&["grid.cells=[2, 2]", "run.ranks=5"], &["at 5 ranks", "cannot be split over 5 ranks"]),
+    (
+        &["grid.cells=[8, 8]", "grid.halo=3", "run.ranks=4"],
+        &["at 4 ranks", "halo width of 3", "thinnest subdomain"],
+    ),
+    (&["run.ranks=4", "run.layout=[[4, 2]]"], &["run.layout", "product is 4"]),
+    (&["grid.cells=[24, 2]", "run.ranks=4", "run.layout=[[1, 4]]"], &["at 4 ranks", "axis 1 into 4 parts"]),
+    (&["run.exchange_every=2"], &["run.exchange_every", "`grid.halo` is 1 wide"]),
+    (&["grid.cells=[8, 8, 8]"], &["2 axes"]),
+    (&["grid.cells=[20, 20]", "app.pattern=glider-field"], &["glider-field needs multiples of 8"]),
+    (&["app.pattern=random:x"], &["`x` is not a seed"]),
+    (&["app.pattern=absent.rle"], &["there is no file absent.rle"]),
+    (&["comm.backend=st-sent"], &["did you mean `st-send`?"]),
+    (&["comm.fabric=mpi"], &["this version of streamhalo has no fabric `mpi` yet", "`local` or `shm`"]),
+    (&["comm.fabric=shm+ofi"], &["this version of streamhalo has no fabric `shm+ofi` yet"]),
+    (&["comm.fabric=locl"], &["did you mean `local`?"]),
+    (&["device.kind=cuda"], &["this version of streamhalo has no device `cuda` yet", "`host`"]),
+];
+
+#[test]
+fn wrong_configurations_exit_with_2_and_write_nothing() {
+    let folder = Folder::new();
+    for (set, parts) in WRONG {
+        refused(&folder.run(SMALL, set), 2, parts);
+        assert!(!folder.out().exists(), "{set:?}");
+    }
+}
+
+#[test]
+fn a_wrong_line_is_shown() {
+    let folder = Folder::new();
+    let output = folder.run("[run]\nranks = [1, 2]\ntrails = 3\n", &["app.pattern=random:1"]);
+    refused(
+        &output,
+        2,
+        &["config.toml:3:1: unknown key `trails`", "3 | trails = 3", "did you mean `trials`?"],
+    );
+}
+
+#[test]
+fn patterns_that_are_none() {
+    let folder = Folder::new();
+    let cases: [(&str, &[&str]); 3] = [
+        ("x = 3, y = 3\nbob$2bq$3o!\n", &["line 2, column 7", "'q'"]),
+        ("x = 3, y = 3\nbob$2bo$3o\n", &["expected ! at the end of the pattern"]),
+        ("x = 50, y = 2\n50o$50o!\n", &["2 x 50 cells", "does not fit the grid of 24 x 40"]),
+    ];
+    for (content, parts) in cases {
+        let path = folder.write("wrong.rle", content);
+        let output = folder.run(SMALL, &[&format!("app.pattern={path:?}")]);
+        refused(&output, 2, &[&["`app.pattern`: "], parts].concat());
+        assert!(!folder.out().exists());
+    }
+    let path = folder.write("row.rle", "x = 3, y = 1\n3o!\n");
+    let output =
+        folder.run(SMALL, &[&format!("app.pattern={path:?}"), "app.origin=[0, 38]", "grid.periodic=false"]);
+    refused(&output, 2, &["axis 1, which is not periodic"]);
+}
+
+#[test]
+fn files_that_are_not_there() {
+    let folder = Folder::new();
+    refused(
+        &folder.streamhalo(&["run", "absent.toml"]),
+        2,
+        &["absent.toml", "hint: give the path of a TOML file"],
+    );
+    // A file where the folder for results should be: nobody can write into that, root included.
+    fs::write(folder.out(), "a file").expect("can write");
+    refused(&folder.run(SMALL, &[]), 1, &["cannot write results into", "--out DIR"]);
+    assert_eq!(fs::read_to_string(folder.out()).expect("is there"), "a file");
+}
+
+#[test]
+fn launchers_that_it_cannot_work_under() {
+    let folder = Folder::new();
+    let config = folder.write("config.toml", SMALL);
+    let run = ["run", config.to_str().expect("is text")];
+    let mut command = folder.command(env!("CARGO_BIN_EXE_streamhalo"));
+    let output = command.args(run).env("PMI_SIZE", "2").output().expect("the program starts");
+    refused(&output, 1, &["an MPI launcher", "no MPI fabric"]);
+    let program = env!("CARGO_BIN_EXE_streamhalo");
+    let output = folder.streamhalo(&["launch", "-n", "2", program, run[0], run[1]]);
+    refused(&output, 1, &["`streamhalo launch`", "`--fabric shm`"]);
+}
+
+#[test]
+fn workers_are_not_for_people() {
+    let folder = Folder::new();
+    refused(&folder.streamhalo(&["worker", "run"]), 2, &["`streamhalo run` starts"]);
+    refused(&folder.streamhalo(&["worker", "nothing"]), 2, &["there is no work `nothing`"]);
+    assert!(!text(&folder.streamhalo(&["--help"]).stdout).contains("worker"));
+}

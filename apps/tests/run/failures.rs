@@ -1,0 +1,128 @@
+//! Runs that do not come to their end: no process is left, earlier results stay as they were, and
+//! the message says who failed.
+
+use std::fs;
+use std::process::{Child, Output};
+use std::time::{Duration, Instant};
+
+use super::{FABRICS, Folder, SMALL, finish, signal, text, until};
+
+/// A game that would take hours.
+const ENDLESS: [&str; 4] =
+    ["app.steps=1000000000", "run.ranks=2", "run.verify=false", "comm.backend=['st-send']"];
+
+/// A folder with the results of an earlier run, and an endless one that is under way in it.
+fn under_way(fabric: &str, set: &[&str]) -> (Folder, Child) {
+    let folder = Folder::new();
+    folder.records(SMALL, &["run.ranks=1"]);
+    let fabric = format!("comm.fabric={fabric}");
+    let child = folder.start(SMALL, &[&ENDLESS[..], &[&fabric], set].concat());
+    // Ranks are at work once some processor time has been used, by whichever process or thread.
+    until("the ranks are at work", || busy_ticks(&folder) > 20);
+    (folder, child)
+}
+
+/// Processor time of all processes of a folder, in hundredths of a second.
+fn busy_ticks(folder: &Folder) -> u64 {
+    let ticks = |process: u32| {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        // The name of the program, in brackets, may hold blanks; user time is the 14th field.
+        let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        fields.get(11)?.parse::<u64>().ok()
+    };
+    folder.processes().into_iter().filter_map(ticks).sum()
+}
+
+/// Waits for the end and checks what holds after every failure.
+fn ends(folder: &Folder, child: Child, earlier: &[String], within: Duration) -> Output {
+    let since = Instant::now();
+    let output = finish(Ok(child));
+    assert!(since.elapsed() < within, "took {:?}: {}", since.elapsed(), text(&output.stderr));
+    until("all processes have ended", || folder.processes().is_empty());
+    assert_eq!(results(folder), earlier, "{}", text(&output.stderr));
+    output
+}
+
+/// Names and contents of the results folder.
+fn results(folder: &Folder) -> Vec<String> {
+    let entries = fs::read_dir(folder.out()).expect("was made").map(|entry| entry.expect("is readable"));
+    let mut files: Vec<_> = entries
+        .map(|entry| format!("{:?} {:?}", entry.file_name(), fs::read(entry.path()).expect("is readable")))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn ctrl_c_ends_everything() {
+    for fabric in FABRICS {
+        let (folder, child) = under_way(fabric, &[]);
+        let earlier = results(&folder);
+        assert_eq!(folder.workers().len(), if fabric == "shm" { 2 } else { 0 });
+        signal("-INT", child.id());
+        let output = ends(&folder, child, &earlier, Duration::from_secs(10));
+        assert_eq!(output.status.code(), Some(130), "{fabric}");
+        assert!(text(&output.stderr).contains("interrupted; earlier results are untouched"));
+    }
+}
+
+/// As a terminal does it: ranks get the signal too, and may be gone first.
+#[test]
+fn ctrl_c_from_a_terminal_reaches_ranks_too() {
+    let (folder, child) = under_way("shm", &[]);
+    let earlier = results(&folder);
+    // The program is stopped meanwhile, so that its ranks are certain to be first.
+    signal("-STOP", child.id());
+    folder.workers().into_iter().for_each(|worker| signal("-INT", worker));
+    signal("-INT", child.id());
+    signal("-CONT", child.id());
+    let output = ends(&folder, child, &earlier, Duration::from_secs(10));
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+}
+
+#[test]
+fn ctrl_c_while_the_reference_is_computed() {
+    let folder = Folder::new();
+    folder.records(SMALL, &["run.ranks=1"]);
+    let earlier = results(&folder);
+    let child = folder.start(SMALL, &["app.steps=1000000000", "run.ranks=2"]);
+    until("it computes", || busy_ticks(&folder) > 20);
+    signal("-TERM", child.id());
+    let output = ends(&folder, child, &earlier, Duration::from_secs(10));
+    assert_eq!(output.status.code(), Some(143), "{}", text(&output.stderr));
+}
+
+#[test]
+fn ranks_do_not_outlive_a_program_that_was_killed() {
+    let (folder, child) = under_way("shm", &[]);
+    let earlier = results(&folder);
+    signal("-KILL", child.id());
+    let output = ends(&folder, child, &earlier, Duration::from_secs(10));
+    assert_eq!(output.status.code(), None);
+}
+
+#[test]
+fn a_rank_that_dies_is_named() {
+    let (folder, child) = under_way("shm", &[]);
+    let earlier = results(&folder);
+    // Either of them; which one has which rank is not seen from outside.
+    signal("-KILL", folder.workers()[0]);
+    let output = ends(&folder, child, &earlier, Duration::from_secs(10));
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let named = [0, 1]
+        .iter()
+        .any(|rank| said.contains(&format!("error: rank {rank} failed: its process was ended by signal 9")));
+    assert!(named && said.contains("(st-send, 2 ranks, trial 0)"), "{said}");
+}
+
+#[test]
+fn a_rank_that_does_not_answer_is_named() {
+    let (folder, child) = under_way("shm", &["comm.timeout_s=1"]);
+    let earlier = results(&folder);
+    signal("-STOP", folder.workers()[1]);
+    let output = ends(&folder, child, &earlier, Duration::from_secs(30));
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("waited 1 s for") && said.contains("`timeout_s`"), "{said}");
+}

@@ -1,0 +1,79 @@
+//! `streamhalo launch`: somebody else's program as ranks.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use streamhalo::World;
+
+use super::{Folder, finish, signal, text, until};
+
+fn shell(folder: &Folder, ranks: &str, script: &str) -> std::process::Output {
+    folder.streamhalo(&["launch", "-n", ranks, "sh", "-c", script])
+}
+
+#[test]
+fn every_process_is_a_rank_and_has_the_standard_output() {
+    let folder = Folder::new();
+    let output = shell(&folder, "3", "echo rank $STREAMHALO_RANK of $STREAMHALO_SIZE");
+    let mut lines: Vec<_> = text(&output.stdout).lines().map(str::to_owned).collect();
+    lines.sort();
+    assert_eq!(lines, ["rank 0 of 3", "rank 1 of 3", "rank 2 of 3"]);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+}
+
+/// Not a test but a rank of the next one.
+#[test]
+#[ignore = "a rank of another test"]
+fn as_a_rank() {
+    let world = World::from_env().expect("was launched");
+    let ranks = world.all_gather(&world.rank()).expect("all are here");
+    println!("rank {} knows {ranks:?} over {}", world.rank(), world.fabric().name());
+}
+
+#[test]
+fn programs_of_this_library_find_their_world() {
+    let folder = Folder::new();
+    let program = std::env::current_exe().expect("is known");
+    let program = program.to_str().expect("is text");
+    let as_a_rank = ["--exact", "launch::as_a_rank", "--ignored", "--nocapture", "--test-threads=1"];
+    let output = folder.streamhalo(&[&["launch", "-n", "3", program], &as_a_rank[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for rank in 0..3 {
+        let line = format!("rank {rank} knows [0, 1, 2] over shm");
+        assert!(text(&output.stdout).contains(&line), "no {line:?} in {}", text(&output.stdout));
+    }
+}
+
+#[test]
+fn the_exit_status_is_that_of_the_first_rank_that_fails() {
+    let folder = Folder::new();
+    let output = shell(&folder, "3", "test $STREAMHALO_RANK = 1 && exit 7; exec sleep 60");
+    assert_eq!(output.status.code(), Some(7));
+    let said = text(&output.stderr);
+    assert!(said.contains("error: rank 1 of `sh` failed: its process exited with status 7"), "{said}");
+    until("all processes have ended", || folder.processes().is_empty());
+}
+
+#[test]
+fn a_program_that_is_not_there() {
+    let folder = Folder::new();
+    let output = folder.streamhalo(&["launch", "-n", "2", "./absent-program"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.contains("./absent-program"), "{said}");
+}
+
+#[test]
+fn ctrl_c_ends_all_ranks() {
+    let folder = Folder::new();
+    let mut command = folder.command(env!("CARGO_BIN_EXE_streamhalo"));
+    let child = command.args(["launch", "-n", "3", "sleep", "600"]).stderr(Stdio::piped()).spawn();
+    let child = child.expect("the program starts");
+    until("all ranks run", || folder.processes().len() == 4);
+    // A rank that has just been forked is still the program; by now it may take signals.
+    std::thread::sleep(Duration::from_millis(50));
+    signal("-INT", child.id());
+    let output = finish(Ok(child));
+    assert_eq!(output.status.code(), Some(130));
+    until("all processes have ended", || folder.processes().is_empty());
+}

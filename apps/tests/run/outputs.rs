@@ -1,0 +1,119 @@
+//! What a run prints and leaves behind.
+
+use std::fs;
+
+use serde_json::Value;
+use streamhalo_apps::life::rle::Pattern;
+
+use super::{Folder, SMALL, pattern, text};
+
+/// The keys of a record, as the documentation lists them.
+const KEYS: [&str; 19] = [
+    "app",
+    "backend",
+    "fabric",
+    "executor",
+    "device",
+    "ranks",
+    "layout",
+    "cells",
+    "steps",
+    "trial",
+    "solve_s",
+    "halo_s",
+    "compute_s",
+    "setup_s",
+    "bytes_per_exchange",
+    "messages_per_exchange",
+    "verified",
+    "checksum",
+    "result",
+];
+
+#[test]
+fn results_have_every_field_of_the_schema() {
+    let folder = Folder::new();
+    let records = folder.records(SMALL, &["device.stream=threaded"]);
+    let results: Value = serde_json::from_str(&folder.read_out("results.json")).expect("is JSON");
+    assert_eq!(results["schema"], 1);
+    assert_eq!(results["config"]["app"]["pattern"], "random:7");
+    assert_eq!(results["config"]["grid"]["halo"], serde_json::json!([1, 1]));
+    assert!(results["machine"]["os"].is_string());
+    assert_eq!(records.len(), 3 * 5);
+    let mut sorted = KEYS;
+    sorted.sort_unstable();
+    for record in &records {
+        let keys: Vec<_> = record.as_object().expect("is an object").keys().map(String::as_str).collect();
+        assert_eq!(keys, sorted);
+        assert_eq!((&record["app"], &record["device"]), (&Value::from("life"), &Value::from("host")));
+        let seconds = |key: &str| record[key].as_f64().expect("is a number");
+        // On a threaded stream too the parts are measured, not guessed.
+        assert!(seconds("compute_s") > 0.0 && seconds("halo_s") > 0.0 && seconds("setup_s") > 0.0);
+        assert!(seconds("solve_s") >= seconds("compute_s").max(seconds("halo_s")), "{record}");
+        let checksum = record["checksum"].as_str().expect("is text");
+        assert_eq!(checksum.len(), 16);
+        assert!(checksum.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        let ranks: u64 =
+            record["layout"].as_array().expect("is a list").iter().filter_map(Value::as_u64).product();
+        assert_eq!(record["ranks"], ranks);
+    }
+}
+
+#[test]
+fn table_plot_and_final_state_are_written() {
+    let folder = Folder::new();
+    let glider = pattern("glider");
+    let output = folder.run(SMALL, &[&glider, "app.origin=[23, 39]", "app.steps=4"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let mut names: Vec<_> = fs::read_dir(folder.out())
+        .expect("was made")
+        .map(|entry| entry.expect("is readable").file_name().into_string().expect("is text"))
+        .collect();
+    names.sort();
+    assert_eq!(names, ["final.rle", "results.csv", "results.json", "speedup.svg"]);
+    assert_eq!(folder.read_out("results.csv").lines().count(), 1 + 3 * 5);
+    assert!(folder.read_out("speedup.svg").contains("</svg>"));
+    // One cell down and to the right: from across the corner to the corner.
+    let last = Pattern::parse(&folder.read_out("final.rle")).expect("is a pattern");
+    assert_eq!((last.height, last.width), (24, 40));
+    assert_eq!(last.cells, [(0, 1), (1, 2), (2, 0), (2, 1), (2, 2)]);
+}
+
+#[test]
+fn what_is_used_is_said_unless_quiet() {
+    let folder = Folder::new();
+    let output = folder.run(SMALL, &["comm.fabric=shm", "device.threads=2"]);
+    let (said, table) = (text(&output.stderr), text(&output.stdout));
+    let lines: Vec<_> = said.lines().collect();
+    assert!(lines[0].starts_with("device:   host, ") && lines[0].contains("2 threads a rank"), "{said}");
+    assert!(lines[1].starts_with("fabric:   shm, ranks are processes"), "{said}");
+    assert_eq!(lines[2], "backends: standard, st-send, st-rsend, active-rma, notified");
+    assert_eq!(lines[3], "executor: host (standard), stream (st-send, st-rsend, active-rma, notified)");
+    assert!(lines[4].starts_with("results in ") && lines.len() == 5, "{said}");
+    assert!(table.starts_with("life: 24 x 40 cells, 24 steps; fabric shm, device host"), "{table}");
+
+    let config = folder.write("config.toml", SMALL);
+    let out = folder.out();
+    let arguments =
+        ["run", config.to_str().expect("is text"), "--quiet", "--out", out.to_str().expect("is text")];
+    let output = folder.streamhalo(&arguments);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+}
+
+#[test]
+fn flags_win_over_the_file() {
+    let folder = Folder::new();
+    let config = folder.write("config.toml", SMALL);
+    let out = folder.out();
+    let arguments = "--ranks 2,3 --backend notified --fabric shm --set app.steps=3 --quiet".split(' ');
+    let paths = ["run", config.to_str().expect("is text"), "--out", out.to_str().expect("is text")];
+    let output = folder.streamhalo(&paths.into_iter().chain(arguments).collect::<Vec<_>>());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let results: Value = serde_json::from_str(&folder.read_out("results.json")).expect("is JSON");
+    let runs = results["runs"].as_array().expect("is a list");
+    let found: Vec<_> = runs
+        .iter()
+        .map(|run| (run["ranks"].as_u64(), run["backend"].as_str(), run["steps"].as_u64()))
+        .collect();
+    assert_eq!(found, [2, 3].map(|ranks| (Some(ranks), Some("notified"), Some(3))));
+}

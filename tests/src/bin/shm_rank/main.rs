@@ -1,0 +1,34 @@
+//! A rank of a job over shared memory, in the situations that the suite `shm` puts it in.
+//!
+//! `shm_rank MODE [ARGUMENTS]` takes its place in the job from the environment, as any rank does; see
+//! [`modes`]. `shm_rank launch N MODE` is a launcher itself. `shm_rank with
+//! [NAME=VALUE | NAME]... MODE` is a rank whose environment was changed: set, or taken away.
+
+#[cfg(target_os = "linux")]
+mod launching;
+#[cfg(target_os = "linux")]
+mod memory;
+#[cfg(target_os = "linux")]
+mod modes;
+
+#[cfg(target_os = "linux")]
+fn main() -> std::process::ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match arguments.as_slice() {
+        ["launch", ranks, mode] => launching::launch(ranks, mode),
+        ["with", changes @ .., mode] => launching::with_changes(changes, mode),
+        [mode, rest @ ..] => modes::run(mode, rest),
+        [] => Err("a mode is missing".into()),
+    };
+    match result {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() {}

@@ -1,0 +1,171 @@
+//! What a rank does.
+
+use std::error::Error;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use streamhalo::comm::backend::backend_names;
+use streamhalo::comm::fabric::WaitPolicy;
+use streamhalo::grid::Fields;
+use streamhalo::prelude::*;
+use streamhalo::{ElementType, StreamKind, WorldOptions};
+use streamhalo_tests::{FieldSet, FieldSpec, Random, stream_of};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// - `world`: joins the others and leaves.
+/// - `exchange SEED EPOCHS`: all backends with arrays and alternating fields, checked in every epoch.
+/// - `wake`: how soon a rank that sleeps goes on once what it waits for is there.
+/// - `memory`, `kept`, `refused`: see [`super::memory`].
+/// - `forever`: exchanges until something ends it, and says when it has begun.
+/// - `kernel`, `main`: the last rank panics in a kernel, or in its own code, and the others exchange.
+pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
+    match (mode, arguments) {
+        ("world", []) => Ok(World::from_env()?.barrier()?),
+        ("exchange", [seed, epochs]) => exchange(&World::from_env()?, seed.parse()?, epochs.parse()?),
+        ("wake", []) => wake(),
+        ("memory", []) => super::memory::comes_back(&World::from_env()?),
+        ("kept", []) => super::memory::is_kept(&World::from_env()?),
+        ("refused", []) => super::memory::is_refused(&World::from_env()?),
+        ("forever", []) => forever(&World::from_env()?, &mut |_, _| Ok(())),
+        ("kernel", []) => forever(&World::from_env()?, &mut panic_in_kernel),
+        ("main", []) => {
+            // The others have ended when this one does.
+            let _slow = EndsLate;
+            forever(&World::from_env()?, &mut |world, _| {
+                assert!(world.rank() + 1 < world.size(), "this rank panics on purpose");
+                Ok(())
+            })
+        }
+        _ => Err(format!("there is no mode {mode} {arguments:?}").into()),
+    }
+}
+
+/// Takes its time where the thread panics.
+struct EndsLate;
+
+impl Drop for EndsLate {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+/// All backends, one after the other, with pauses that differ from rank to rank.
+fn exchange(world: &World, seed: u64, epochs: u32) -> Outcome {
+    let mut random = Random::new(seed ^ (world.rank() as u64) << 32);
+    let mut cases = 0;
+    for backend in backend_names() {
+        for alternating in [false, true] {
+            let (stream, grid) = small_grid(world)?;
+            let specs = [
+                FieldSpec { element: ElementType::F64, entity: Entity::Cell, components: 1, alternating },
+                FieldSpec { element: ElementType::U8, entity: Entity::Cell, components: 3, alternating },
+            ];
+            let pattern = Pattern::All;
+            let mut fields = FieldSet::new(&grid, &stream, &specs, &pattern, [1, 1])?;
+            let mut halo = StreamHalo::new(world, &stream, backend, pattern, 1, &fields)?;
+            for epoch in 1..=epochs {
+                if random.once_in(4) {
+                    std::thread::sleep(Duration::from_micros(random.between(1, 1500) as u64));
+                }
+                fields.fill(epoch)?;
+                halo.enqueue_gather(&mut fields)?;
+                fields.check(epoch)?;
+                fields.swap();
+            }
+            fields.assert_right(&(backend, alternating, world.rank()))?;
+            cases += 1;
+        }
+    }
+    println!("rank {} of {}: {cases} cases", world.rank(), world.size());
+    Ok(())
+}
+
+fn small_grid(world: &World) -> Result<(Stream, LocalGrid<2>), HaloError> {
+    let stream = stream_of(world, StreamKind::Inline)?;
+    // So that every rank has neighbours, and small as well as large messages are sent.
+    let grid = GlobalGrid::new([8 * world.size(), 40], [true, true])?.partition(world)?.local(1)?;
+    Ok((stream, grid))
+}
+
+/// The last rank is late by a time that no nap of its peers ends with, so that who was not woken
+/// shows by being later still. Prints, for each backend: by how much the first rank was late in the
+/// better quarter of all tries, in microseconds, and how often it slept.
+fn wake() -> Outcome {
+    const LATE: Duration = Duration::from_millis(30);
+    const TRIES: usize = 16;
+    let policy = WaitPolicy { spins: 1, yields: 1, sleeps: true };
+    let options = WorldOptions { policy: Some(policy), ..WorldOptions::default() };
+    let world = World::from_env_with(options)?;
+    for backend in backend_names() {
+        let (stream, grid) = small_grid(&world)?;
+        let mut cells = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
+        let mut halo = StreamHalo::new(&world, &stream, backend, Pattern::All, 1, &cells)?;
+        let mut late = Vec::new();
+        let mut sleeps = 0;
+        for _ in 0..TRIES {
+            world.barrier()?;
+            if world.rank() + 1 == world.size() {
+                std::thread::sleep(LATE);
+            }
+            let (begun, slept) = (SystemTime::now(), sleeps_so_far()?);
+            halo.gather(&mut cells)?;
+            let (ended, slept) = (SystemTime::now(), sleeps_so_far()? - slept);
+            let times = world.all_gather(&[begun, ended].map(since_epoch))?;
+            late.push(times[0][1].saturating_sub(times[world.size() - 1][0]));
+            sleeps += slept;
+        }
+        if world.rank() == 0 {
+            late.sort_unstable();
+            println!("{backend} {} {sleeps}", late[TRIES / 4]);
+        }
+    }
+    Ok(())
+}
+
+fn since_epoch(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+}
+
+/// How often this thread has given up its core to wait for something.
+fn sleeps_so_far() -> Result<u64, Box<dyn Error>> {
+    let status = std::fs::read_to_string("/proc/thread-self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    Ok(line.ok_or("the kernel does not count switches")?.trim().parse()?)
+}
+
+/// Exchanges with all backends in turn until an exchange fails, or `disturb` does something.
+fn forever(world: &World, disturb: &mut dyn FnMut(&World, &mut Array<f64, 2>) -> Outcome) -> Outcome {
+    let (stream, grid) = small_grid(world)?;
+    let mut cells = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
+    let halos = backend_names().map(|name| StreamHalo::new(world, &stream, name, Pattern::All, 1, &cells));
+    let mut halos = halos.collect::<Result<Vec<_>, _>>()?;
+    let round = |halos: &mut [StreamHalo], cells: &mut Array<f64, 2>| -> Outcome {
+        for halo in halos {
+            gather(halo, cells)?;
+        }
+        Ok(())
+    };
+    round(&mut halos, &mut cells)?;
+    println!("rank {} runs", world.rank());
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(120) {
+        round(&mut halos, &mut cells)?;
+        disturb(world, &mut cells)?;
+    }
+    Err("nothing has happened for two minutes".into())
+}
+
+fn gather<const D: usize>(halo: &mut StreamHalo, fields: &mut impl Fields<D>) -> Outcome {
+    Ok(halo.gather(fields)?)
+}
+
+fn panic_in_kernel(world: &World, cells: &mut Array<f64, 2>) -> Outcome {
+    let last = world.rank() + 1 == world.size();
+    let owned = cells.owned_box().tile();
+    let stream = streamhalo::grid::Field::info(cells).stream.clone();
+    stream.launch("explode", owned, (cells.writer()?,), move |_tile, _rows| {
+        assert!(!last, "this kernel panics on purpose");
+    })?;
+    Ok(stream.synchronize()?)
+}

@@ -1,0 +1,252 @@
+//! Arrays as applications see them: views and their shapes, filling, copying with ghosts, and what
+//! is refused while peers may be writing.
+
+use streamhalo::comm::Error;
+use streamhalo::grid::GridError;
+use streamhalo::{
+    Alternating, Array, Entity, GlobalGrid, HaloError, LocalGrid, Pattern, Rows, RowsMut, StreamHalo, Tile,
+    World,
+};
+use streamhalo_tests::{KINDS, each_way, on_ranks, stream_of};
+
+fn plane(world: &World) -> Result<LocalGrid<2>, HaloError> {
+    Ok(GlobalGrid::new([6, 5], [true, false])?.partition_as(world, [world.size(), 1])?.local([2, 1])?)
+}
+
+#[test]
+fn views_have_the_axes_of_the_grid_and_one_for_several_components() {
+    on_ranks(2, |world| {
+        for kind in KINDS {
+            let stream = stream_of(world, kind)?;
+            let line = GlobalGrid::new([9], [true])?.partition(world)?.local(2)?;
+            let space = GlobalGrid::new([6, 4, 5], [false; 3])?.partition(world)?.local([1, 0, 2])?;
+            let cells = 5 - world.rank();
+            let mut points = Array::<u8, 1>::zeros(&line, Entity::Cell, &stream)?;
+            assert_eq!(points.owned()?.shape(), [cells]);
+            assert_eq!(points.owned_mut()?.shape(), [cells]);
+            assert_eq!(points.copy_with_ghosts()?.shape(), [cells + 4]);
+            let pairs = Array::<u8, 1>::with_components(&line, Entity::Cell, 2, &stream)?;
+            assert_eq!(pairs.owned()?.shape(), [cells, 2]);
+            assert_eq!(pairs.copy_with_ghosts()?.shape(), [cells + 4, 2]);
+            // The last rank of a bounded axis owns the nodes of its boundary.
+            let last = world.rank();
+            let mut nodes = Array::<f64, 3>::with_components(&space, Entity::Node, 3, &stream)?;
+            assert_eq!(nodes.owned()?.shape(), [3 + last, 5, 6, 3]);
+            assert_eq!(nodes.owned_mut()?.shape(), [3 + last, 5, 6, 3]);
+            assert_eq!(nodes.copy_with_ghosts()?.shape(), [3 + 2 + 1, 5, 6 + 4, 3]);
+            let faces = Array::<f64, 3>::zeros(&space, Entity::Face(2), &stream)?;
+            assert_eq!(faces.owned()?.shape(), [3, 4, 6]);
+            assert_eq!((faces.entity(), faces.components()), (Entity::Face(2), 1));
+            assert_eq!(faces.owned_box(), space.owned(Entity::Face(2)));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn filling_goes_by_global_index_and_views_see_it() {
+    on_ranks(3, |world| {
+        for kind in KINDS {
+            let stream = stream_of(world, kind)?;
+            let grid = plane(world)?;
+            let mut field = Array::<i32, 2>::with_components(&grid, Entity::Cell, 2, &stream)?;
+            let value = |[y, x]: [usize; 2], component: usize| (y * 100 + x * 10 + component) as i32;
+            field.fill(value)?;
+            for ((global, local), component) in grid
+                .owned_global(Entity::Cell)
+                .indices()
+                .zip(grid.owned(Entity::Cell).indices())
+                .flat_map(|pair| [(pair, 0), (pair, 1)])
+            {
+                let [y, x] = [local[0] - 2, local[1] - 1];
+                assert_eq!(field.owned()?[[y, x, component]], value(global, component));
+                assert_eq!(
+                    field.copy_with_ghosts()?[[local[0], local[1], component]],
+                    value(global, component)
+                );
+            }
+            // Ghosts are still zero; what is written through a view arrives in kernels.
+            assert_eq!(field.copy_with_ghosts()?[[0, 0, 0]], 0);
+            field.owned_mut()?[[1, 2, 1]] = -7;
+            let whole = Tile { start: [0; 3], end: [1, 6, 7] };
+            stream.launch("look", whole, (field.reader()?,), |_, (rows,): (Rows<'_, i32>,)| {
+                assert_eq!(rows.span(0, 3, 3..4)[1], -7);
+                assert_eq!(rows.row(0, 3).len(), 14);
+            })?;
+            stream.synchronize()?;
+            field.fill_with_ghosts(|[y, x], component| (y * 50 + x * 4 + component) as i32)?;
+            let all = field.copy_with_ghosts()?;
+            for (index, entry) in all.indexed_iter() {
+                assert_eq!(*entry as usize, index[0] * 50 + index[1] * 4 + index[2]);
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn host_access_waits_for_the_stream() {
+    on_ranks(1, |world| {
+        let stream = stream_of(world, KINDS[1])?;
+        let grid = plane(world)?;
+        let mut field = Array::<u8, 2>::zeros(&grid, Entity::Cell, &stream)?;
+        for round in 1..20 {
+            let slow = move |tile: Tile, (mut rows,): (RowsMut<'_, u8>,)| {
+                std::thread::sleep(std::time::Duration::from_micros(100));
+                tile.rows().for_each(|(i, j)| rows.row(i, j).fill(round));
+            };
+            stream.launch("slow", grid.owned(Entity::Cell).tile(), (field.writer()?,), slow)?;
+            match round % 3 {
+                0 => assert!(field.owned()?.iter().all(|entry| *entry == round)),
+                1 => assert!(field.owned_mut()?.iter().all(|entry| *entry == round)),
+                _ => assert_eq!(field.copy_with_ghosts()?[[3, 3]], round),
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn arrays_that_cannot_be() {
+    on_ranks(1, |world| {
+        let stream = stream_of(world, KINDS[0])?;
+        let grid = plane(world)?;
+        let none = Array::<f64, 2>::with_components(&grid, Entity::Cell, 0, &stream).map(|_| ());
+        assert_eq!(none, Err(GridError::NoComponents { entity: Entity::Cell }));
+        for entity in [Entity::Face(2), Entity::Edge(7)] {
+            let missing = Alternating::<f64, 2>::zeros(&grid, entity, &stream).map(|_| ());
+            assert!(matches!(missing, Err(GridError::EntityAxis { dimensions: 2, .. })), "{missing:?}");
+        }
+        for components in [usize::MAX / 16, usize::MAX / 64] {
+            let huge = Array::<f64, 2>::with_components(&grid, Entity::Cell, components, &stream).map(|_| ());
+            assert!(
+                matches!(huge, Err(GridError::Communication(Error::OutOfMemory { .. }))),
+                "{components} components: {huge:?}"
+            );
+        }
+        Ok(())
+    });
+}
+
+fn in_flight(call: &'static str) -> GridError {
+    GridError::GhostsInFlight { call }
+}
+
+#[test]
+fn ghosts_are_out_of_reach_while_an_exchange_is_in_flight() {
+    on_ranks(2, |world| {
+        for way in each_way() {
+            let stream = stream_of(world, way.kind)?;
+            let grid = plane(world)?;
+            let mut field = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
+            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, [2, 1], &field)?;
+            for _ in 0..3 {
+                let mut exchange = halo.begin_gather(&mut field)?;
+                assert_eq!(exchange.copy_with_ghosts().map(|_| ()), Err(in_flight("copy_with_ghosts")));
+                assert_eq!(exchange.fill_with_ghosts(|_, _| 1.0), Err(in_flight("fill_with_ghosts")));
+                // What it owns it may look at.
+                assert_eq!(exchange.owned()?.shape(), [3, 5]);
+                exchange.finish()?;
+                field.copy_with_ghosts()?;
+                field.fill_with_ghosts(|_, _| 1.0)?;
+                halo.enqueue_gather(&mut field)?;
+                assert_eq!(field.copy_with_ghosts()?.iter().sum::<f64>(), 49.0);
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_swap_changes_which_generation_is_now() {
+    on_ranks(1, |world| {
+        for kind in KINDS {
+            let stream = stream_of(world, kind)?;
+            let grid = plane(world)?;
+            let mut field = Alternating::<i64, 2>::with_components(&grid, Entity::Cell, 2, &stream)?;
+            field.now_mut().fill(|_, _| 1)?;
+            for step in 1..6 {
+                let (now, next) = field.now_and_next()?;
+                let double = |tile: Tile, (now, mut next): (Rows<'_, i64>, RowsMut<'_, i64>)| {
+                    for (i, j) in tile.rows() {
+                        let own = now.span(i, j, tile.start[2]..tile.end[2]);
+                        next.row(i, j).iter_mut().zip(own).for_each(|(next, own)| *next = 2 * own);
+                    }
+                };
+                stream.launch("double", grid.owned(Entity::Cell).tile(), (now, next), double)?;
+                field.swap();
+                assert!(field.now().owned()?.iter().all(|entry| *entry == 1 << step));
+            }
+            assert_eq!(field.now().components(), 2);
+        }
+        Ok(())
+    });
+}
+
+/// Where peers may write straight into the generation that is not in use, its ghosts are out of
+/// reach until it has been exchanged, and kernels write owned entries only.
+#[test]
+fn ghosts_that_peers_may_write_are_out_of_reach_until_they_are_exchanged() {
+    on_ranks(2, |world| {
+        for way in each_way() {
+            let stream = stream_of(world, way.kind)?;
+            let grid = plane(world)?;
+            let owned = grid.owned(Entity::Cell).tile();
+            let mut field = Alternating::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
+            field.now().copy_with_ghosts()?;
+            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, [2, 1], &field)?;
+            for _ in 0..4 {
+                assert_eq!(field.now().copy_with_ghosts().map(|_| ()), Err(in_flight("copy_with_ghosts")));
+                assert_eq!(field.now_mut().fill_with_ghosts(|_, _| 0.0), Err(in_flight("fill_with_ghosts")));
+                halo.enqueue_gather(&mut field)?;
+                field.now().copy_with_ghosts()?;
+                let whole = Tile { start: [0; 3], end: [1, 7, 7] };
+                let (now, next) = field.now_and_next()?;
+                let refused = stream.launch("all", whole, (now, next), |_, _| ());
+                let (tile, bounds) = (Box::new(whole), Box::new(owned));
+                assert_eq!(refused, Err(Error::TileOutOfBounds { kernel: "all".into(), tile, bounds }));
+                let write = field.now_mut().writer()?;
+                let refused = stream.launch("now", whole, (write,), |_, _| ());
+                assert!(matches!(refused, Err(Error::TileOutOfBounds { .. })), "{refused:?}");
+                let (now, next) = field.now_and_next()?;
+                stream
+                    .launch("owned", owned, (now, next), |_, (now, _)| assert_eq!(now.row(0, 0).len(), 7))?;
+                field.swap();
+            }
+            stream.synchronize()?;
+        }
+        Ok(())
+    });
+}
+
+/// Where no peer writes ahead, kernels may write ghosts, as a halo of several layers needs.
+#[test]
+fn fields_of_wide_halos_may_be_written_with_their_ghosts() {
+    on_ranks(2, |world| {
+        for way in each_way() {
+            let stream = stream_of(world, way.kind)?;
+            let grid = plane(world)?;
+            let mut field = Alternating::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
+            let mut halo = StreamHalo::builder(world, &stream)
+                .backend(way.backend)
+                .swaps_per_exchange(2)
+                .build([2, 1], &field)?;
+            let whole = Tile { start: [0; 3], end: [1, 7, 7] };
+            for _ in 0..3 {
+                halo.enqueue_gather(&mut field)?;
+                for _ in 0..2 {
+                    let (now, next) = field.now_and_next()?;
+                    stream.launch("all", whole, (now, next), |tile, (now, mut next)| {
+                        for (i, j) in tile.rows() {
+                            next.row(i, j).copy_from_slice(now.row(i, j));
+                        }
+                    })?;
+                    field.swap();
+                }
+                field.now().copy_with_ghosts()?;
+            }
+            stream.synchronize()?;
+        }
+        Ok(())
+    });
+}

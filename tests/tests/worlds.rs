@@ -1,0 +1,365 @@
+//! Worlds: collectives, sub-worlds, and what ranks say of ranks that are late, fail or panic.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::time::Duration;
+use streamhalo::ElementType::F64;
+use streamhalo::comm::Error;
+use streamhalo::{
+    Array, Entity, GlobalGrid, HaloError, Pattern, Stream, StreamHalo, StreamKind, World, WorldOptions,
+};
+use streamhalo_tests::{
+    FieldSet, FieldSpec, Random, Scenario, each_way, expect_all, on_ranks, outcomes, same_on_all, stream_of,
+    watchdog,
+};
+
+/// Waits end soon, so that a test can wait for that; not so soon that a busy machine ends others.
+const SOON: WorldOptions = WorldOptions { policy: None, timeout: Some(Duration::from_secs(2)) };
+
+fn errors<T: std::fmt::Debug>(results: Vec<Result<T, HaloError>>) -> Vec<Option<Error>> {
+    let error = |result: Result<T, HaloError>| match result {
+        Ok(_) => None,
+        Err(HaloError::Communication(error)) => Some(error),
+        Err(other) => panic!("{other}"),
+    };
+    results.into_iter().map(error).collect()
+}
+
+/// Rank `late` of `ranks` makes the exchange, but never takes part in it.
+fn without(ranks: usize, late: usize, way: Scenario) -> Vec<Option<Error>> {
+    let results = World::threads(ranks, SOON, |world| -> Result<(), HaloError> {
+        let stream = stream_of(&world, way.kind)?;
+        let grid = GlobalGrid::new([2 * ranks, 40], [true; 2])?.partition_as(&world, [ranks, 1])?.local(1)?;
+        let mut field = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
+        let mut halo = StreamHalo::new(&world, &stream, way.backend, Pattern::All, 1, &field)?;
+        if world.rank() != late {
+            halo.gather(&mut field)?;
+        }
+        Ok(())
+    });
+    errors(results.expect("threads can be started"))
+}
+
+/// Runs tests that mostly wait at the same time.
+fn at_once<T: Sync>(cases: &[T], test: impl Fn(&T) + Sync) {
+    let test = &test;
+    std::thread::scope(|scope| {
+        for case in cases {
+            scope.spawn(move || test(case));
+        }
+    });
+}
+
+#[test]
+fn a_time_out_says_who_waits_for_whom_and_for_what() {
+    let cases: Vec<_> = each_way().flat_map(|way| [(way, 0), (way, 1)]).collect();
+    at_once(&cases, |(way, late)| {
+        let error = without(2, *late, *way).remove(1 - late).expect("the other rank waits in vain");
+        let Error::TimedOut { rank, peer, what, .. } = &error else { panic!("{error}, {way:?}") };
+        assert_eq!((*rank, *peer), (1 - late, *late), "{error}, {way:?}");
+        let expected = match way.backend {
+            "standard" => "the message with tag 0",
+            "notified" => "the notification",
+            _ => "the completion",
+        };
+        // Backends may say more, such as how many sources are counted in one word.
+        assert!(what.contains(expected), "{what}, {way:?}");
+        assert!(error.to_string().contains(&format!("rank {rank} waited")), "{error}");
+    });
+}
+
+#[test]
+fn of_several_sources_that_count_in_one_word_the_late_one_is_named() {
+    at_once(&[1, 2], |late| {
+        let way = Scenario { backend: "notified", kind: StreamKind::Inline };
+        let seen = without(3, *late, way);
+        let timed_out: Vec<_> = seen
+            .iter()
+            .flatten()
+            .filter_map(|error| match error {
+                Error::TimedOut { peer, .. } => Some(*peer),
+                Error::PeerFailed { rank, .. } if rank != late => None,
+                other => panic!("{other}"),
+            })
+            .collect();
+        assert!(!timed_out.is_empty() && timed_out.iter().all(|peer| peer == late), "{seen:?}");
+        assert_eq!(seen.iter().flatten().count(), 2);
+    });
+}
+
+#[test]
+fn a_barrier_that_times_out_names_a_rank_that_is_missing() {
+    at_once(&[0, 2], |missing| {
+        let results = World::threads(3, SOON, |world| {
+            (0..5).try_for_each(|_| world.barrier())?;
+            if world.rank() == *missing { Ok(()) } else { world.barrier() }
+        });
+        let results = results.expect("threads can be started");
+        let mut timed_out = 0;
+        for (rank, result) in results.into_iter().enumerate().filter(|(rank, _)| rank != missing) {
+            match result.expect_err("a rank is missing") {
+                Error::TimedOut { rank: waiting, peer, what, .. } => {
+                    assert_eq!((waiting, peer, &*what), (rank, *missing, "the barrier"));
+                    timed_out += 1;
+                }
+                Error::PeerFailed { rank: failed, operation } => {
+                    assert_ne!(failed, *missing, "{operation}");
+                }
+                other => panic!("{other}"),
+            }
+        }
+        assert!(timed_out > 0);
+    });
+}
+
+#[test]
+fn a_rank_that_fails_ends_the_waits_of_the_others() {
+    for way in each_way() {
+        let results = outcomes(3, |world| {
+            let stream = stream_of(world, way.kind)?;
+            let grid = GlobalGrid::new([6, 40], [true; 2])?.partition_as(world, [3, 1])?.local(1)?;
+            let mut field = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
+            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &field)?;
+            for step in 0.. {
+                if world.rank() == 2 && step == 3 {
+                    return Err(HaloError::BadOffset { offset: vec![7], reason: "the tide is out".into() });
+                }
+                halo.gather(&mut field)?;
+            }
+            Ok(())
+        });
+        for error in errors(results.into_iter().take(2).collect::<Vec<Result<(), _>>>()) {
+            match error.expect("the others cannot go on") {
+                Error::PeerFailed { rank: 2, operation } => {
+                    assert!(operation.contains("the tide is out"), "{operation}");
+                }
+                other => panic!("{other}, {way:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_panics_ends_the_waits_of_the_others_and_is_not_lost() {
+    let seen = Mutex::new(Vec::new());
+    let ranks = || {
+        World::threads(3, watchdog(), |world| {
+            assert!(world.rank() != 1, "rank 1 is unwell");
+            let waited = world.barrier();
+            seen.lock().expect("this rank does not panic").push(waited.clone());
+            waited
+        })
+    };
+    let panic = catch_unwind(AssertUnwindSafe(ranks)).expect_err("the panic goes on in the caller");
+    assert_eq!(panic.downcast_ref::<&str>(), Some(&"rank 1 is unwell"));
+    let seen = seen.into_inner().expect("no rank panicked with it");
+    assert_eq!(seen.len(), 2);
+    for result in seen {
+        assert!(
+            matches!(&result, Err(Error::PeerFailed { rank: 1, operation }) if operation.contains("panicked")),
+            "{result:?}"
+        );
+    }
+}
+
+#[test]
+fn the_first_failure_is_the_one_that_all_see() {
+    let results = outcomes(4, |world| -> Result<(), HaloError> {
+        if world.rank() == 3 {
+            world.fail("looking for the chart");
+            world.fail("something else");
+        }
+        loop {
+            world.barrier()?;
+        }
+    });
+    for error in errors(results) {
+        let expected = Error::PeerFailed { rank: 3, operation: "looking for the chart".into() };
+        assert_eq!(error, Some(expected));
+    }
+}
+
+#[test]
+fn collectives_again_and_again() {
+    for ranks in [1, 2, 3, 5, 8] {
+        on_ranks(ranks, |world| {
+            let rank = world.rank();
+            for round in 0..60_usize {
+                // Of another length on every rank, and empty on some.
+                let own = vec![rank as u32; (round * 7 + rank * 5) % 90];
+                let all = world.all_gather(&own)?;
+                let expected: Vec<_> = (0..ranks).map(|r| vec![r as u32; (round * 7 + r * 5) % 90]).collect();
+                assert_eq!(all, expected);
+                assert_eq!(world.all_max((round + rank) as f64)?, (round + ranks - 1) as f64);
+                (0..10).try_for_each(|_| world.barrier())?;
+                let own = if rank > 0 && round % 3 == 0 {
+                    Err(format!("rank {rank} in {round}"))
+                } else {
+                    Ok(rank)
+                };
+                let expected = if ranks > 1 && round % 3 == 0 {
+                    let reason = format!("rank 1 in {round}");
+                    Err(Error::CollectiveFailed { call: "rounding", rank: 1, reason })
+                } else {
+                    Ok((0..ranks).collect())
+                };
+                assert_eq!(world.agree("rounding", own), expected);
+                assert_eq!(world.next_tag(), round as u32);
+            }
+            assert_eq!(world.all_max(f64::NEG_INFINITY)?, f64::NEG_INFINITY);
+            Ok(())
+        });
+    }
+}
+
+/// One epoch of an exchange over all ranks of a world.
+fn exchange(world: &World, stream: &Stream, way: Scenario, epochs: u32) -> Result<(), HaloError> {
+    let grid = GlobalGrid::new([2 * world.size(), 30], [true; 2])?;
+    let grid = grid.partition_as(world, [world.size(), 1])?.local(1)?;
+    let specs = [FieldSpec::array(F64, Entity::Node, 1)];
+    let mut fields = FieldSet::new(&grid, stream, &specs, &Pattern::All, [1, 1])?;
+    let mut halo = StreamHalo::new(world, stream, way.backend, Pattern::All, 1, &fields)?;
+    for epoch in 1..=epochs {
+        fields.fill(epoch)?;
+        halo.enqueue_gather(&mut fields)?;
+        fields.check(epoch)?;
+    }
+    fields.assert_right(&(way, world))
+}
+
+#[test]
+fn the_first_ranks_are_a_world() {
+    on_ranks(4, |world| {
+        for way in each_way() {
+            let stream = stream_of(world, way.kind)?;
+            for ranks in [1, 2, 3, 4] {
+                let part = world.first(ranks)?;
+                assert_eq!(part.is_some(), world.rank() < ranks);
+                let Some(part) = part else { continue };
+                assert_eq!((part.rank(), part.size()), (world.rank(), ranks));
+                // The whole world and its parts, also parts of parts, at the same time.
+                exchange(&part, &stream, way, 3)?;
+                if let Some(pair) = part.first(ranks.div_ceil(2))? {
+                    exchange(&pair, &stream, way, 2)?;
+                    assert_eq!(pair.all_gather(&pair.rank())?, (0..pair.size()).collect::<Vec<_>>());
+                }
+                part.barrier()?;
+            }
+            exchange(world, &stream, way, 3)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn sub_worlds_that_cannot_be() {
+    let errors = on_ranks(2, |world| Ok([0, 3].map(|asked| world.first(asked).expect_err("no such world"))));
+    let [none, many] = same_on_all(errors);
+    assert!(matches!(none, Error::BadWorldSize { asked: 0, .. }), "{none}");
+    assert!(matches!(many, Error::BadWorldSize { asked: 3, .. }), "{many}");
+    let empty = World::threads(0, SOON, |_| Ok::<(), Error>(()));
+    assert!(matches!(empty, Err(Error::BadWorldSize { asked: 0, .. })), "{empty:?}");
+}
+
+#[test]
+fn a_failure_in_a_sub_world_is_seen_by_all() {
+    let results = outcomes(3, |world| {
+        match world.first(2)? {
+            Some(part) if part.rank() == 1 => part.fail("finding the key"),
+            Some(part) => (0..1_000_000).try_for_each(|_| part.barrier())?,
+            None => {}
+        }
+        loop {
+            world.barrier()?;
+        }
+        #[expect(unreachable_code, reason = "gives the closure its type")]
+        Ok(())
+    });
+    for error in errors(results) {
+        assert_eq!(error, Some(Error::PeerFailed { rank: 1, operation: "finding the key".into() }));
+    }
+}
+
+/// Exchanges of a world and of a part of it, in flight together and begun in opposite orders.
+#[test]
+fn exchanges_of_a_world_and_of_a_part_do_not_block_each_other() {
+    for cells in [40, 1_100] {
+        on_ranks(2, |world| {
+            let part = world.first(2)?.expect("both ranks are in it");
+            for way in each_way() {
+                let stream = stream_of(world, way.kind)?;
+                let make = |world: &World| -> Result<_, HaloError> {
+                    let grid =
+                        GlobalGrid::new([6, cells], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
+                    let field = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
+                    let halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &field)?;
+                    Ok((field, halo))
+                };
+                let mut both = [make(world)?, make(&part)?];
+                for _ in 0..3 {
+                    let [(a, one), (b, two)] = &mut both;
+                    let (mut one, mut two) = ((a, one), (b, two));
+                    if world.rank() == 1 {
+                        std::mem::swap(&mut one, &mut two);
+                    }
+                    let first = one.1.begin_gather(one.0)?;
+                    let second = two.1.begin_gather(two.0)?;
+                    first.finish()?;
+                    second.finish()?;
+                }
+                stream.synchronize()?;
+            }
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn tags_tell_the_exchanges_of_a_world_apart() {
+    // Many exchanges of one world between the same ranks, finished in another order than begun.
+    on_ranks(2, |world| {
+        for way in each_way() {
+            let stream = stream_of(world, way.kind)?;
+            let grid = GlobalGrid::new([4, 6], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
+            let specs = [FieldSpec::array(F64, Entity::Cell, 1)];
+            let make = |_| FieldSet::new(&grid, &stream, &specs, &Pattern::All, [1, 1]);
+            let mut sets = (0..5).map(make).collect::<Result<Vec<_>, _>>()?;
+            let make =
+                |fields: &FieldSet<2>| StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, fields);
+            let mut halos = sets.iter().map(make).collect::<Result<Vec<_>, _>>()?;
+            let mut random = Random::new(3);
+            for epoch in 1..=5 {
+                for (number, set) in (0..).zip(&mut sets) {
+                    set.fill(epoch * 10 + number)?;
+                }
+                let begin = halos.iter_mut().zip(&mut sets).map(|(halo, set)| halo.begin_gather(set));
+                let mut in_flight = begin.collect::<Result<Vec<_>, _>>()?;
+                while !in_flight.is_empty() {
+                    in_flight.swap_remove(random.below(in_flight.len())).finish()?;
+                }
+                for (number, set) in (0..).zip(&sets) {
+                    set.check(epoch * 10 + number)?;
+                }
+            }
+            for set in &sets {
+                set.assert_right(&way)?;
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn results_come_by_rank() {
+    let results = World::threads(5, SOON, |world| {
+        if world.rank() == 3 {
+            Err(Error::System { call: "three", reason: "of five".into() })
+        } else {
+            Ok(world.rank())
+        }
+    });
+    let results = results.expect("threads can be started");
+    assert_eq!(results[3], Err(Error::System { call: "three", reason: "of five".into() }));
+    let others = results.into_iter().filter(Result::is_ok).collect();
+    assert_eq!(expect_all(others), [0, 1, 2, 4]);
+}
