@@ -133,8 +133,9 @@ impl StreamHalo {
     }
 
     /// Enqueues combining the ghosts of `fields` with what their owners have, by the operation that
-    /// the exchange was made with. Contributions to an entry are taken in the order of their
-    /// offsets, so that a sum has one value on every backend and fabric at a given layout.
+    /// the exchange was made with. Contributions to an entry are taken in a fixed order, that of
+    /// their offsets (those along axes that the rank has to itself come last, axis by axis), so that a
+    /// sum has one value on every backend and fabric at a given layout.
     /// Afterwards the ghosts are undefined. Blocks as [`StreamHalo::enqueue_gather`] does.
     ///
     /// # Errors

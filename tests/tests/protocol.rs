@@ -327,6 +327,43 @@ fn an_access_epoch_waits_for_the_whole_group() {
     }
 }
 
+/// Without a message back, the sender of a one-way pair needs no more than that there is a free
+/// buffer: two epochs go out before the receiver has done anything, and each before it starts it.
+#[test]
+fn ready_senders_of_one_way_pairs_run_two_epochs_ahead() {
+    for (backend, field) in ["st-rsend", "notified"].iter().flat_map(|row| [(row, CELLS), (row, ALTERNATING)])
+    {
+        let sent = AtomicUsize::new(0);
+        let case = Case {
+            periodic: [false; 2],
+            pattern: Pattern::Offsets(vec![vec![1, 0]]),
+            ..Case::new([6, 60], [2, 1], &[field])
+        };
+        let ranks = World::threads(2, watchdog(), |world| {
+            let stream = stream_of(&world, StreamKind::Threaded)?;
+            let mut fields =
+                FieldSet::new(&case.grid(&world)?, &stream, &case.fields, &case.pattern, [1; 2])?;
+            let mut halo = StreamHalo::new(&world, &stream, backend, case.pattern.clone(), 1, &fields)?;
+            for epoch in 1..=6 {
+                if world.rank() == 0 {
+                    // Credit for an epoch is given as the next one starts.
+                    wait_for(|| sent.load(Ordering::SeqCst) >= epoch.max(2) as usize);
+                }
+                fields.fill(epoch)?;
+                halo.enqueue_gather(&mut fields)?;
+                fields.check(epoch)?;
+                fields.swap();
+                if world.rank() == 1 {
+                    stream.synchronize()?;
+                    sent.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+            fields.assert_right(&(backend, field))
+        });
+        expect_all(ranks.expect("threads can be started"));
+    }
+}
+
 fn wait_for(mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {

@@ -100,3 +100,25 @@ impl Trial<'_> {
         Ok(gathered)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ranks::on_threads;
+    use streamhalo::{Device, WorldOptions};
+
+    #[test]
+    fn gathers_whatever_the_ranks_have() {
+        let of_rank = |rank: usize| vec![rank as u8 + 1; [0, 2 * PIECE_BYTES, PIECE_BYTES + 3][rank]];
+        let gathered = on_threads(3, WorldOptions::default(), |world| {
+            let stream = Device::host().stream(world)?;
+            let trial =
+                Trial { world, stream: &stream, backend: "standard", layout: &[3], wants_state: false };
+            assert_eq!(trial.all_sum(u64::MAX)?, u64::MAX.wrapping_mul(3));
+            trial.gather(&of_rank(world.rank()))
+        });
+        let gathered = gathered.expect("nothing fails");
+        assert!(gathered[0] == [0, 1, 2].map(of_rank), "rank 0 has all");
+        assert_eq!(gathered[1..], [Vec::<Vec<u8>>::new(), Vec::new()]);
+    }
+}

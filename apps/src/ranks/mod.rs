@@ -110,18 +110,13 @@ fn communication(error: &AppError) -> Option<&Error> {
     }
 }
 
-/// The error of the rank that failed first, if any did: one that only stopped waiting for another
-/// is not the cause.
+/// The error of the rank that failed first, if any did. The others have stopped waiting for it, and
+/// their errors say so.
 fn first_cause(results: impl IntoIterator<Item = Result<(), AppError>>) -> Result<(), AppError> {
-    let failed = results.into_iter().enumerate();
-    let mut failed: Vec<_> = failed.filter_map(|(rank, result)| Some((rank, result.err()?))).collect();
-    let is_cause =
-        |(_, error): &(usize, AppError)| !matches!(communication(error), Some(Error::PeerFailed { .. }));
-    let cause = failed.iter().position(is_cause).unwrap_or(0);
-    if failed.is_empty() {
+    let failed = results.into_iter().enumerate().find_map(|(rank, result)| Some((rank, result.err()?)));
+    let Some((rank, error)) = failed else {
         return Ok(());
-    }
-    let (rank, error) = failed.swap_remove(cause);
+    };
     Err(match communication(&error) {
         Some(Error::PeerFailed { rank, operation }) => {
             AppError::Rank { rank: *rank, message: operation.clone() }

@@ -18,7 +18,8 @@ pub enum StreamKind {
     /// blocks the caller, so exchanges must be issued in the same order on all ranks.
     #[default]
     Inline,
-    /// On a thread of the stream's own, as on a GPU: enqueueing does not wait for the operation.
+    /// On a thread of the stream's own, as on a GPU: enqueueing does not wait for the operation, but
+    /// for room on the stream once 4096 operations are on it.
     Threaded,
 }
 

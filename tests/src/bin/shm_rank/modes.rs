@@ -12,7 +12,8 @@ use streamhalo_tests::{FieldSet, FieldSpec, Random, stream_of};
 type Outcome = Result<(), Box<dyn Error>>;
 
 /// - `world`: joins the others and leaves.
-/// - `exchange SEED EPOCHS`: all backends with arrays and alternating fields, checked in every epoch.
+/// - `exchange SEED EPOCHS`: all backends with arrays and alternating fields on either kind of stream,
+///   checked in every epoch.
 /// - `wake`: how soon a rank that sleeps goes on once what it waits for is there.
 /// - `memory`, `kept`, `refused`: see [`super::memory`].
 /// - `forever`: exchanges until something ends it, and says when it has begun.
@@ -53,10 +54,13 @@ impl Drop for EndsLate {
 /// All backends, one after the other, with pauses that differ from rank to rank.
 fn exchange(world: &World, seed: u64, epochs: u32) -> Outcome {
     let mut random = Random::new(seed ^ (world.rank() as u64) << 32);
-    let mut cases = 0;
+    let mut cases: u64 = 0;
     for backend in backend_names() {
         for alternating in [false, true] {
-            let (stream, grid) = small_grid(world)?;
+            // Every case meets both kinds as seeds go by.
+            let threaded = (seed + cases / 2 + u64::from(alternating)) % 2 == 1;
+            let kind = if threaded { StreamKind::Threaded } else { StreamKind::Inline };
+            let (stream, grid) = small_grid(world, kind)?;
             let specs = [
                 FieldSpec { element: ElementType::F64, entity: Entity::Cell, components: 1, alternating },
                 FieldSpec { element: ElementType::U8, entity: Entity::Cell, components: 3, alternating },
@@ -73,7 +77,7 @@ fn exchange(world: &World, seed: u64, epochs: u32) -> Outcome {
                 fields.check(epoch)?;
                 fields.swap();
             }
-            fields.assert_right(&(backend, alternating, world.rank()))?;
+            fields.assert_right(&(backend, kind, alternating, world.rank()))?;
             cases += 1;
         }
     }
@@ -81,8 +85,8 @@ fn exchange(world: &World, seed: u64, epochs: u32) -> Outcome {
     Ok(())
 }
 
-fn small_grid(world: &World) -> Result<(Stream, LocalGrid<2>), HaloError> {
-    let stream = stream_of(world, StreamKind::Inline)?;
+fn small_grid(world: &World, kind: StreamKind) -> Result<(Stream, LocalGrid<2>), HaloError> {
+    let stream = stream_of(world, kind)?;
     // So that every rank has neighbours, and small as well as large messages are sent.
     let grid = GlobalGrid::new([8 * world.size(), 40], [true, true])?.partition(world)?.local(1)?;
     Ok((stream, grid))
@@ -98,7 +102,7 @@ fn wake() -> Outcome {
     let options = WorldOptions { policy: Some(policy), ..WorldOptions::default() };
     let world = World::from_env_with(options)?;
     for backend in backend_names() {
-        let (stream, grid) = small_grid(&world)?;
+        let (stream, grid) = small_grid(&world, StreamKind::Inline)?;
         let mut cells = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
         let mut halo = StreamHalo::new(&world, &stream, backend, Pattern::All, 1, &cells)?;
         let mut late = Vec::new();
@@ -136,7 +140,7 @@ fn sleeps_so_far() -> Result<u64, Box<dyn Error>> {
 
 /// Exchanges with all backends in turn until an exchange fails, or `disturb` does something.
 fn forever(world: &World, disturb: &mut dyn FnMut(&World, &mut Array<f64, 2>) -> Outcome) -> Outcome {
-    let (stream, grid) = small_grid(world)?;
+    let (stream, grid) = small_grid(world, StreamKind::Inline)?;
     let mut cells = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
     let halos = backend_names().map(|name| StreamHalo::new(world, &stream, name, Pattern::All, 1, &cells));
     let mut halos = halos.collect::<Result<Vec<_>, _>>()?;

@@ -1,0 +1,114 @@
+//! Command lines: that the program understands them, and that what they name is there.
+
+use crate::program::refusal;
+use crate::{FOLDERS, assert_none, blocks_in, workspace};
+use std::path::Path;
+
+/// The arguments of a command line of the program, however it is started.
+fn arguments(line: &str) -> Option<Vec<&str>> {
+    let rest = line.strip_prefix("streamhalo ").or_else(|| line.strip_prefix("cargo run --release -- "))?;
+    Some(rest.split_whitespace().collect())
+}
+
+/// The same, so that the program only looks whether it understands them.
+fn to_be_parsed<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    let mut parsed = arguments.to_vec();
+    // From the launched program on everything is that program's.
+    let end = if arguments.first() == Some(&"launch") { parsed.len().min(3) } else { parsed.len() };
+    parsed.insert(end, "--help");
+    parsed
+}
+
+/// As arguments of `explain`, if they are about a configuration. The grid is small, unless they
+/// say another.
+fn to_be_explained<'a>(arguments: &[&'a str]) -> Option<Vec<&'a str>> {
+    let (command, rest) = arguments.split_first()?;
+    if !["run", "explain"].contains(command) {
+        return None;
+    }
+    let mut explained = vec!["explain", "--set", "grid.cells=[256,256]"];
+    let mut rest = rest.iter();
+    while let Some(argument) = rest.next() {
+        match *argument {
+            "--quiet" => {}
+            "--out" => _ = rest.next(),
+            other => explained.push(other),
+        }
+    }
+    Some(explained)
+}
+
+/// What is wrong with a line of a shell block, as far as text and files tell.
+fn line_complaint(line: &str, root: &Path) -> Option<String> {
+    let program = line.split_whitespace().next().unwrap_or_default();
+    let known = ["cargo", "streamhalo"].contains(&program) || root.join(program).is_file();
+    if !known {
+        return Some(format!("`{line}`: there is no program `{program}`"));
+    }
+    let in_workspace = |word: &&str| FOLDERS.contains(&word.split('/').next().unwrap_or_default());
+    let paths = line.split_whitespace().filter(|word| word.contains('/')).filter(in_workspace);
+    paths.filter(|path| !root.join(path).exists()).map(|path| format!("`{line}`: there is no {path}")).next()
+}
+
+#[test]
+fn commands_parse() {
+    let mut complaints = Vec::new();
+    let mut explained: Vec<Vec<String>> = Vec::new();
+    for (name, block) in blocks_in("sh") {
+        for line in block.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let mut found: Vec<String> = line_complaint(line, &workspace()).into_iter().collect();
+            if let Some(arguments) = arguments(line) {
+                found.extend(refusal(&to_be_parsed(&arguments)));
+                let once =
+                    to_be_explained(&arguments).filter(|one| !explained.iter().any(|other| other == one));
+                if let Some(one) = once {
+                    found.extend(refusal(&one));
+                    explained.push(one.into_iter().map(str::to_string).collect());
+                }
+            }
+            complaints.extend(found.into_iter().map(|complaint| format!("{name}: {complaint}")));
+        }
+    }
+    assert_none(&complaints);
+    assert!(explained.len() >= 3, "the documents run next to nothing: {explained:?}");
+}
+
+/// The checks themselves.
+mod checks {
+    use super::*;
+
+    #[test]
+    fn commands_that_are_not_understood_are_refused() {
+        let parsed = |line: &str| refusal(&to_be_parsed(&arguments(line).expect("is one of ours")));
+        for right in [
+            "streamhalo info",
+            "streamhalo launch -n 4 ./mine --cells 5",
+            "cargo run --release -- run x.toml --quiet",
+        ] {
+            assert_eq!(parsed(right), None);
+        }
+        for wrong in
+            ["streamhalo inform", "streamhalo launch -m 4 ./mine", "streamhalo run x.toml --backends y"]
+        {
+            assert!(parsed(wrong).is_some(), "{wrong}");
+        }
+        assert_eq!(arguments("cargo bench"), None);
+        let explained = to_be_explained(&["run", "x.toml", "--out", "y", "--quiet", "--ranks", "2"]);
+        assert_eq!(
+            explained.expect("is a run"),
+            ["explain", "--set", "grid.cells=[256,256]", "x.toml", "--ranks", "2"]
+        );
+        assert_eq!(to_be_explained(&["info"]), None);
+        let wrong = ["explain", "configs/life/quickstart.toml", "--backend", "st-sent"];
+        assert!(refusal(&wrong).is_some_and(|said| said.contains("did you mean `st-send`?")));
+    }
+
+    #[test]
+    fn lines_about_files_that_are_not_there_are_found() {
+        let complaint = |line: &str| line_complaint(line, &workspace());
+        assert_eq!(complaint("cargo bench"), None);
+        assert_eq!(complaint("streamhalo run configs/life/quickstart.toml --out results/mine"), None);
+        assert!(complaint("streamhalo run configs/life/absent.toml").is_some());
+        assert!(complaint("make all").is_some());
+    }
+}
