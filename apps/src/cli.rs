@@ -107,7 +107,7 @@ pub struct ExplainArgs {
 
 /// `streamhalo launch`
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "On a cluster start the program with mpiexec or srun instead.\n\n\
+#[command(after_help = "All processes are on this machine: this version has no fabric across machines.\n\n\
                         Example:\n  streamhalo launch -n 4 ./my-solver --cells 512")]
 pub struct LaunchArgs {
     /// Number of processes

@@ -38,7 +38,8 @@ fn main() {
 
 fn sweep(criterion: &mut Criterion, fabric: &str, layout: &[usize], cells: &[usize], element: &str) {
     let ranks: usize = layout.iter().product();
-    let mut group = criterion.benchmark_group(format!("halo/{fabric}/{ranks} ranks/{}-D {element}", cells.len()));
+    let mut group =
+        criterion.benchmark_group(format!("halo/{fabric}/{ranks} ranks/{}-D {element}", cells.len()));
     for backend in backend_names() {
         for alternating in [false, true] {
             let bench = HaloBench {

@@ -54,8 +54,11 @@ impl Boards {
         self.arrived.post_increment();
         crate::fabric::store_fence();
         self.arrived.wake();
-        let waited =
-            context.wait(&self.arrived, self.rounds.get().wrapping_mul(self.size as u32), &mut crate::device::progress);
+        let waited = context.wait(
+            &self.arrived,
+            self.rounds.get().wrapping_mul(self.size as u32),
+            &mut crate::device::progress,
+        );
         waited.map_err(|error| self.name_the_late(error))
     }
 

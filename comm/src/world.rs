@@ -66,14 +66,16 @@ impl World {
             crate::fabric::shm::end_with_parent()?;
             return Self::new(crate::fabric::shm::ShmFabric::from_env()?, options);
         }
-        for variable in ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"] {
+        // Each of these says how many tasks a launcher has started; `srun` may set only its own.
+        let started = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
+        for variable in started {
             if let Ok(value) = std::env::var(variable)
                 && value != "1"
             {
                 return Err(Error::FabricUnavailable {
                     name: "mpi".into(),
                     reason: format!(
-                        "an MPI launcher started this process ({variable}={value}), but this version has no MPI fabric; \
+                        "a launcher started this process as one of several ({variable}={value}), but this version has no MPI fabric; \
                          start it with `streamhalo launch -n {value}` on one machine"
                     ),
                 });
@@ -195,7 +197,10 @@ impl World {
                 Ok(Ok(result)) => outcomes.push(result),
                 Ok(Err(panic)) => std::panic::resume_unwind(panic),
                 Err(error) => {
-                    return Err(Error::System { call: "starting a rank's thread", reason: error.to_string() });
+                    return Err(Error::System {
+                        call: "starting a rank's thread",
+                        reason: error.to_string(),
+                    });
                 }
             }
         }

@@ -3,8 +3,8 @@
 use crate::{Array, Entity, Field, FieldInfo, GridError, LocalGrid};
 use std::cell::Cell;
 use streamhalo_comm::Element;
-use streamhalo_comm::fabric::Region;
 use streamhalo_comm::device::{Reader, Stream, Writer};
+use streamhalo_comm::fabric::Region;
 
 /// Two generations of one field. A step exchanges the current one, computes the next one from it,
 /// and swaps.

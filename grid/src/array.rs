@@ -4,8 +4,8 @@ use crate::{Entity, Field, FieldInfo, GridError, IndexBox, LocalGrid};
 use ndarray::{ArrayD, ArrayViewD, ArrayViewMutD, Axis, IxDyn};
 use std::cell::Cell;
 use streamhalo_comm::Element;
-use streamhalo_comm::fabric::Region;
 use streamhalo_comm::device::{Buffer, Extents, Reader, Stream, Writer};
+use streamhalo_comm::fabric::Region;
 
 /// A field's values on one rank, ghosts included: row-major `[axis 0, .., x]`, the components of
 /// an entry next to each other. It lives where its stream lives; host access waits for the stream.

@@ -190,7 +190,8 @@ impl StreamHalo {
             let ([first, second], generation) = field.generations();
             match self.fields.get(index) {
                 Some(registered)
-                    if registered.generations[0].is_same(first) && registered.generations[1].is_same(second) =>
+                    if registered.generations[0].is_same(first)
+                        && registered.generations[1].is_same(second) =>
                 {
                     let expected = registered.generation_in(phase(epoch), self.swaps);
                     if let Some(found) = generation

@@ -318,12 +318,7 @@ impl<const D: usize> Compiler<'_, D> {
 
     /// Unpacking, in the order of the offsets whichever rank they come from, so that a sum has one
     /// value. A scatter's own-rank boxes take their place among them.
-    fn unpack(
-        &self,
-        envelopes: &[Envelope<D>],
-        exchange: &dyn Exchange,
-        phase: usize,
-    ) -> Result<Stages> {
+    fn unpack(&self, envelopes: &[Envelope<D>], exchange: &dyn Exchange, phase: usize) -> Result<Stages> {
         let op = match self.way {
             Way::Gather => Op::Replace,
             Way::Scatter(op) => op,

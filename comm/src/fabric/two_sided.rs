@@ -172,7 +172,18 @@ impl TwoSided {
             let outgoing = world.fabric().map(peer, key, CHANNEL_BYTES)?;
             let freed = incoming.word(FREED_OFFSET, Role::Credit, peer, world.rank())?;
             let free = outgoing.word(FREED_OFFSET, Role::Credit, world.rank(), peer)?;
-            Ok(Channel { peer, peer_sleeps: all[peer].0, incoming, outgoing, freed, free, sent: 0, read: 0, read_ahead: 0, told: 0 })
+            Ok(Channel {
+                peer,
+                peer_sleeps: all[peer].0,
+                incoming,
+                outgoing,
+                freed,
+                free,
+                sent: 0,
+                read: 0,
+                read_ahead: 0,
+                told: 0,
+            })
         });
         let mapped = mapped.collect::<Result<Vec<Channel>>>();
         world.agree("connecting two-sided peers", mapped.as_ref().map(|_| ()))?;

@@ -1,7 +1,7 @@
 //! Waiting on words: spin, then yield, then sleep; and stop when another rank has failed.
 
-use super::region::{Region, Word};
 use super::Futex;
+use super::region::{Region, Word};
 use crate::error::{Error, Result};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};

@@ -178,13 +178,7 @@ impl<T: Element> RowsMut<'_, T> {
 /// `base` is the memory of an array of `extents` of which the caller may write the points of `tile`;
 /// (`i`, `j`) is a row of the tile; and nothing else has access to that part of it during `'a`.
 #[inline(always)]
-unsafe fn row_of_tile<'a, T>(
-    base: *mut T,
-    extents: Extents,
-    tile: Tile,
-    i: usize,
-    j: usize,
-) -> &'a mut [T] {
+unsafe fn row_of_tile<'a, T>(base: *mut T, extents: Extents, tile: Tile, i: usize, j: usize) -> &'a mut [T] {
     let [_, ny, nx] = extents.points;
     let start = ((i * ny + j) * nx + tile.start[2]) * extents.components;
     // SAFETY: the row's part lies within the array, since the tile does.

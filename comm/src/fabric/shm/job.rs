@@ -1,7 +1,7 @@
 //! Starting the ranks of a job as processes, and ending them together.
 
 use super::segment::Segment;
-use super::{LAUNCHER_VARIABLE, RANK_VARIABLE, SEGMENT_VARIABLE, SIZE_VARIABLE};
+use super::{Exit, LAUNCHER_VARIABLE, RANK_VARIABLE, SEGMENT_VARIABLE, SIZE_VARIABLE};
 use crate::error::{Error, Result};
 use rustix::process::{Pid, Signal};
 use std::os::fd::AsRawFd;
@@ -18,22 +18,6 @@ const GRACE: Duration = Duration::from_secs(5);
 pub struct Job {
     segment: Arc<Segment>,
     ranks: Vec<Child>,
-}
-
-/// How a job ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Exit {
-    /// Every rank ended with status 0.
-    Success,
-    /// A rank failed.
-    Failed {
-        /// The first rank that did.
-        rank: usize,
-        /// Its exit status, or the signal that ended it.
-        reason: String,
-        /// A status for the launcher to exit with.
-        code: i32,
-    },
 }
 
 impl Job {

@@ -3,14 +3,19 @@
 //! The launcher makes the file and passes it on to its ranks by inheritance. It has no name, so
 //! nothing of it can be left behind: it is gone when the last process that maps it is.
 
+#[cfg(not(target_os = "linux"))]
+mod absent;
 #[cfg(target_os = "linux")]
 mod job;
 #[cfg(target_os = "linux")]
 mod segment;
 
+#[cfg(not(target_os = "linux"))]
+pub use absent::{Job, pin_to_core};
 #[cfg(target_os = "linux")]
 pub(crate) use job::end_with_parent;
-pub use job::{Exit, Job, pin_to_core};
+#[cfg(target_os = "linux")]
+pub use job::{Job, pin_to_core};
 #[cfg(target_os = "linux")]
 pub use segment::ShmFabric;
 
@@ -23,6 +28,22 @@ pub const SIZE_VARIABLE: &str = "STREAMHALO_SIZE";
 
 /// The process that started the ranks, without which they end.
 pub const LAUNCHER_VARIABLE: &str = "STREAMHALO_LAUNCHER";
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exit {
+    /// Every rank ended with status 0.
+    Success,
+    /// A rank failed.
+    Failed {
+        /// The first rank that did.
+        rank: usize,
+        /// Its exit status, or the signal that ended it.
+        reason: String,
+        /// A status for the launcher to exit with.
+        code: i32,
+    },
+}
 
 /// Why the fabric cannot be used here, if so.
 pub(super) fn unusable() -> Option<String> {
