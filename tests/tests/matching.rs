@@ -185,8 +185,11 @@ fn copy(source: Place, destination: Place) -> Result<Arc<MoveTable>, Error> {
     Ok(Arc::new(MoveTable::new(&[vec![one]])?))
 }
 
+/// The moves of a send, by phase.
+type ByPhase = [Arc<MoveTable>; 2];
+
 impl Ring {
-    fn new(world: &World, stream: &Stream, backend: &str) -> Result<(Self, Vec<[Arc<MoveTable>; 2]>), Error> {
+    fn new(world: &World, stream: &Stream, backend: &str) -> Result<(Self, Vec<ByPhase>), Error> {
         let size = world.size();
         let to = |peer| vec![message(peer, 9, &[(I64, ENTRIES)])];
         let (next, previous) = ((world.rank() + 1) % size, (world.rank() + size - 1) % size);

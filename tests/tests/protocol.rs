@@ -45,13 +45,16 @@ impl Case {
         let mut bytes = vec![vec![0; self.ranks()]; self.ranks()];
         for field in &self.fields {
             let oracle = Oracle::new(grid.subdomain(), field.entity, &self.pattern, [1, 1]);
-            for receiver in 0..self.ranks() {
-                let there = oracle.of_rank(receiver);
-                for local in there.entries() {
-                    let Origin::Ghost { offset, .. } = there.origin(local) else { continue };
-                    let sender = grid.partition().neighbor(receiver, offset).expect("a filled ghost");
-                    if sender != receiver {
-                        bytes[sender][receiver] += field.components * field.element.bytes();
+            for (sender, row) in bytes.iter_mut().enumerate() {
+                for (receiver, sent) in row.iter_mut().enumerate().filter(|(receiver, _)| *receiver != sender)
+                {
+                    let there = oracle.of_rank(receiver);
+                    for local in there.entries() {
+                        let Origin::Ghost { offset, .. } = there.origin(local) else { continue };
+                        let from = grid.partition().neighbor(receiver, offset).expect("a filled ghost");
+                        if from == sender {
+                            *sent += field.components * field.element.bytes();
+                        }
                     }
                 }
             }
@@ -133,8 +136,8 @@ fn check_way(
         fields.swap();
         stream.synchronize()?;
         let events = recording.take();
-        for peer in 0..world.size() {
-            let (given, taken) = (bytes[world.rank()][peer], bytes[peer][world.rank()]);
+        for (peer, row) in bytes.iter().enumerate() {
+            let (given, taken) = (bytes[world.rank()][peer], row[world.rank()]);
             let to_peer: Vec<Event> = events.iter().copied().filter(|event| event.to == peer).collect();
             let roles: Vec<Role> = to_peer.iter().map(|event| event.role).collect();
             assert_eq!(

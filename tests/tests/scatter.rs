@@ -168,7 +168,9 @@ fn expected<T: Sample, const D: usize>(
     before: impl Fn(usize, [usize; D], usize) -> T,
     rank: usize,
 ) -> BTreeMap<([usize; D], usize), T> {
-    let mut contributions: BTreeMap<([usize; D], usize), Vec<([i32; D], T)>> = BTreeMap::new();
+    /// What is added to an entry, with the offset that it comes from.
+    type Contributions<T, const D: usize> = Vec<([i32; D], T)>;
+    let mut contributions: BTreeMap<([usize; D], usize), Contributions<T, D>> = BTreeMap::new();
     for sharer in 0..ranks {
         let there = oracle.of_rank(sharer);
         for local in there.entries() {

@@ -274,10 +274,12 @@ fn kernels_cannot_leave_their_points() {
 }
 
 /// Runs a stencil on so many threads, and gives the bits.
-fn stencil<T: Sample>(threads: usize, points: [usize; 3], components: usize, kind: StreamKind) -> Vec<u64>
-where
-    T: std::ops::Add<Output = T>,
-{
+fn stencil<T: Sample + std::ops::Add<Output = T>>(
+    threads: usize,
+    points: [usize; 3],
+    components: usize,
+    kind: StreamKind,
+) -> Vec<u64> {
     let [bits] = on_ranks(1, |world| {
         let stream = Device::host().stream_with(world, StreamOptions { kind, threads })?;
         let extents = Extents { points, components };
