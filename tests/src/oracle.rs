@@ -2,11 +2,12 @@
 
 use crate::random::mix;
 use std::array::from_fn;
+use std::cmp::Ordering;
 use streamhalo::grid::Subdomain;
-use streamhalo::{Element, Entity, Pattern};
+use streamhalo::{Element, Entity, Op, Pattern};
 
 /// Elements as tests make them: floats are whole numbers, so that sums are exact.
-pub trait Sample: Element {
+pub trait Sample: Element + PartialOrd {
     /// What ghosts hold that nothing may touch; no value that [`value`] gives.
     const SENTINEL: Self;
     /// An element from random bits: what to fill arrays with.
@@ -15,10 +16,39 @@ pub trait Sample: Element {
     fn bits(self) -> u64;
     /// The element that has those bits.
     fn of_bits(bits: u64) -> Self;
+    /// The sum; integers wrap.
+    fn plus(self, other: Self) -> Self;
+    /// What an operation must make of two elements.
+    fn combined(self, op: Op, other: Self) -> Self {
+        let first = match op {
+            Op::Replace => return other,
+            Op::Sum => return self.plus(other),
+            Op::Min => Ordering::Less,
+            Op::Max => Ordering::Greater,
+            other => panic!("the suites do not know operation {other:?}"),
+        };
+        match self.partial_cmp(&other) {
+            Some(order) => {
+                if order == first || order == Ordering::Equal {
+                    self
+                } else {
+                    other
+                }
+            }
+            // A NaN has no order, not even with itself.
+            None => {
+                if self.partial_cmp(&self).is_none() {
+                    other
+                } else {
+                    self
+                }
+            }
+        }
+    }
 }
 
 macro_rules! sample {
-    ($($rust:ty, $sentinel:expr, |$bits:ident| $from:expr;)*) => {$(
+    ($($rust:ty, $sentinel:expr, |$bits:ident| $from:expr, |$a:ident, $b:ident| $sum:expr;)*) => {$(
         impl Sample for $rust {
             const SENTINEL: Self = $sentinel;
             fn from_bits($bits: u64) -> Self {
@@ -33,16 +63,20 @@ macro_rules! sample {
                 let bytes = bits.to_le_bytes();
                 Self::from_le_bytes(std::array::from_fn(|i| bytes[i]))
             }
+            fn plus(self, other: Self) -> Self {
+                let ($a, $b) = (self, other);
+                $sum
+            }
         }
     )*};
 }
 
 sample! {
-    u8, u8::MAX, |bits| (bits % 251) as u8;
-    i32, i32::MIN, |bits| (bits % (1 << 30)) as i32;
-    i64, i64::MIN, |bits| (bits >> 2) as i64;
-    f32, -1.0, |bits| (bits % (1 << 23)) as f32;
-    f64, -1.0, |bits| (bits % (1 << 50)) as f64;
+    u8, u8::MAX, |bits| (bits % 251) as u8, |a, b| a.wrapping_add(b);
+    i32, i32::MIN, |bits| (bits % (1 << 30)) as i32, |a, b| a.wrapping_add(b);
+    i64, i64::MIN, |bits| (bits >> 2) as i64, |a, b| a.wrapping_add(b);
+    f32, -1.0, |bits| (bits % (1 << 23)) as f32, |a, b| a + b;
+    f64, -1.0, |bits| (bits % (1 << 50)) as f64, |a, b| a + b;
 }
 
 /// The value of an entry of field `field` in an epoch. Epochs, fields and components differ, so

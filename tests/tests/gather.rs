@@ -18,6 +18,8 @@ struct Case<const D: usize> {
     pattern: Pattern,
     fields: Vec<FieldSpec>,
     swaps: usize,
+    /// Of alternating fields, before the exchange is made.
+    swaps_before: usize,
     epochs: u32,
     seed: u64,
 }
@@ -34,6 +36,7 @@ impl<const D: usize> Case<D> {
             pattern: Pattern::All,
             fields: vec![field],
             swaps: 1,
+            swaps_before: 0,
             epochs: 6,
             seed: 0,
         }
@@ -51,6 +54,7 @@ impl<const D: usize> Case<D> {
         let grid =
             GlobalGrid::new(self.cells, self.periodic)?.partition_as(world, self.layout)?.local(self.halo)?;
         let mut fields = FieldSet::new(&grid, &stream, &self.fields, &self.pattern, self.width)?;
+        (0..self.swaps_before).for_each(|_| fields.swap());
         let mut halo = StreamHalo::builder(world, &stream)
             .backend(way.backend)
             .pattern(self.pattern.clone())
@@ -219,11 +223,16 @@ fn long_runs_go_straight_into_ghosts() {
         for fields in [vec![SCALAR], vec![ALTERNATING], vec![ALTERNATING, ALTERNATING]] {
             // 40 cells of 8 bytes: above 200 bytes, in runs of at least a cache line.
             let case = Case::new([10, 40], [2, 1], SCALAR);
-            Case { swaps, fields, epochs: 8, ..case }.run_direct();
+            Case { swaps, swaps_before: swaps / 2, fields, epochs: 8, ..case }.run_direct();
         }
     }
     let three = Case::new([6, 10, 12], [2, 1, 1], ALTERNATING);
     Case { pattern: Pattern::Faces, width: [2, 1, 1], halo: [2, 1, 1], ..three }.run_direct();
+    // Ranks whose arrays have other strides than their peers'.
+    for field in [SCALAR, ALTERNATING] {
+        Case::new([6, 7, 12], [1, 2, 1], field).run_direct();
+        Case { halo: [1, 8], width: [1, 8], ..Case::new([10, 33], [1, 2], field) }.run_direct();
+    }
 }
 
 #[test]
@@ -293,6 +302,7 @@ fn random_case<const D: usize>(seed: u64) -> Case<D> {
         pattern,
         fields,
         swaps: random.pick(&[0, 1, 1, 1, 2, 3]),
+        swaps_before: random.below(2),
         epochs: 6,
         seed,
     }

@@ -51,7 +51,7 @@ impl Plan {
                 for offset in (0..self.run_bytes).step_by(size_of::<T>()) {
                     let other = load::<T>(&memory[self.source.0], from + offset);
                     let own = load::<T>(&memory[self.destination.0], to + offset);
-                    store(&mut memory[self.destination.0], to + offset, T::combine(self.op, own, other));
+                    store(&mut memory[self.destination.0], to + offset, own.combined(self.op, other));
                 }
             }
         }
@@ -145,6 +145,64 @@ fn two_ends<T: Element>(random: &mut Random, number: usize) -> Vec<Plan> {
     vec![end(high, low), end(low, high)]
 }
 
+/// Moves that differ in one thing only, none of which may be carried out as the others are.
+fn nearly_alike<T: Element>(random: &mut Random, number: usize) -> Vec<Plan> {
+    let unit = size_of::<T>();
+    let run_bytes = unit * random.between(1, 6);
+    let counts = [random.between(1, 3), random.between(1, 3)];
+    // Room for one run more, and for runs and strides one element longer.
+    let inner = run_bytes + unit * random.between(1, 3);
+    let strides = [(inner + unit) * (counts[1] + 1), inner];
+    let same = Plan {
+        source: (number % 3, 0),
+        destination: ((number + 1) % 3, 0),
+        source_strides: strides,
+        destination_strides: strides,
+        counts,
+        run_bytes,
+        op: Op::Replace,
+    };
+    let mut plans = Vec::new();
+    let mut next = 0;
+    for _ in 0..10 {
+        let mut plan = same.clone();
+        match random.below(9) {
+            0 => plan.counts[0] += 1,
+            1 => plan.counts[1] += 1,
+            2 => plan.source_strides[0] += unit,
+            3 => plan.source_strides[1] += unit,
+            4 => plan.destination_strides[0] += unit,
+            5 => plan.destination_strides[1] += unit,
+            6 => plan.run_bytes += unit,
+            7 => plan.op = Op::Sum,
+            _ => {}
+        }
+        plan.source.1 = unit * random.below(500);
+        plan.destination.1 = next;
+        next += plan.reach(plan.destination_strides);
+        plans.push(plan);
+    }
+    plans
+}
+
+/// Two stages: the second has a move of the same shape as one of the first, and reads what another
+/// one of the first has written.
+fn chained<T: Element>(random: &mut Random) -> [Vec<Plan>; 2] {
+    let unit = size_of::<T>();
+    let run_bytes = unit * random.between(1, 4);
+    let row = |source: (usize, usize), destination: (usize, usize), runs: usize| Plan {
+        source,
+        destination,
+        source_strides: [0, run_bytes + unit],
+        destination_strides: [0, run_bytes + 2 * unit],
+        counts: [1, runs],
+        run_bytes,
+        op: Op::Replace,
+    };
+    let far = 100 * unit;
+    [vec![row((0, far), (1, 0), 3), row((0, 3 * far), (1, 2 * far), 4)], vec![row((1, 2 * far), (2, far), 3)]]
+}
+
 fn check<T: Sample>(world: &World, stream: &Stream, seed: u64) -> Result<(), HaloError> {
     let mut random = Random::new(seed);
     let mut buffers =
@@ -158,12 +216,17 @@ fn check<T: Sample>(world: &World, stream: &Stream, seed: u64) -> Result<(), Hal
         buffer.view_mut(EXTENTS.whole())?.iter_mut().zip(&bytes).for_each(|(byte, other)| *byte = *other);
         memory.push(bytes);
     }
-    let stages: Vec<Vec<Plan>> = (0..random.between(1, 4))
-        .map(|number| match random.below(3) {
+    let mut stages = Vec::new();
+    if random.once_in(2) {
+        stages.extend(chained::<T>(&mut random));
+    }
+    for number in stages.len()..stages.len() + random.between(1, 4) {
+        stages.push(match random.below(4) {
             0 => two_ends::<T>(&mut random, number),
+            1 => nearly_alike::<T>(&mut random, number),
             _ => stage::<T>(&mut random, number),
-        })
-        .collect();
+        });
+    }
     let compile = |plan: &Plan| plan.compile::<T>(&buffers);
     let moves =
         stages.iter().map(|stage| stage.iter().map(compile).collect()).collect::<Result<Vec<_>, _>>()?;

@@ -189,7 +189,7 @@ fn expected<T: Sample, const D: usize>(
             let mut given = contributions.remove(&(global, component)).unwrap_or_default();
             given.sort_by_key(|(offset, _)| *offset);
             let own = before(rank, local, component);
-            let all = given.into_iter().fold(own, |own, (_, other)| T::combine(op, own, other));
+            let all = given.into_iter().fold(own, |own, (_, other)| own.combined(op, other));
             result.insert((global, component), all);
         }
     }

@@ -169,9 +169,7 @@ fn the_first_failure_is_the_one_that_all_see() {
             world.fail("looking for the chart");
             world.fail("something else");
         }
-        loop {
-            world.barrier()?;
-        }
+        again_and_again(world)
     });
     for error in errors(results) {
         let expected = Error::PeerFailed { rank: 3, operation: "looking for the chart".into() };
@@ -266,18 +264,19 @@ fn a_failure_in_a_sub_world_is_seen_by_all() {
     let results = outcomes(3, |world| {
         match world.first(2)? {
             Some(part) if part.rank() == 1 => part.fail("finding the key"),
-            Some(part) => (0..1_000_000).try_for_each(|_| part.barrier())?,
+            Some(part) => again_and_again(&part)?,
             None => {}
         }
-        loop {
-            world.barrier()?;
-        }
-        #[expect(unreachable_code, reason = "gives the closure its type")]
-        Ok(())
+        again_and_again(world)
     });
     for error in errors(results) {
         assert_eq!(error, Some(Error::PeerFailed { rank: 1, operation: "finding the key".into() }));
     }
+}
+
+/// Barriers until another rank has failed, or for long if that is not seen.
+fn again_and_again(world: &World) -> Result<(), HaloError> {
+    Ok((0..200_000).try_for_each(|_| world.barrier())?)
 }
 
 /// Exchanges of a world and of a part of it, in flight together and begun in opposite orders.
