@@ -37,14 +37,39 @@ pub(super) struct PlannedSend {
     pub(super) peer_sleeps: bool,
     /// The peer says here that it is ready.
     pub(super) clear: Word,
-    /// The peer's receive buffers.
-    pub(super) slots: [Place; 2],
-    /// Say that the payload is there.
-    pub(super) arrivals: [Word; 2],
-    /// The peer's counts of arrivals.
-    pub(super) counts: [Word; 2],
-    /// The peer's arrays, by phase, where it lets senders write them.
-    pub(super) ghosts: [Vec<Region>; 2],
+    pub(super) target: Target,
+}
+
+impl PlannedSend {
+    /// Whether a wire carries it.
+    pub(super) fn is_far(&self) -> bool {
+        matches!(self.target, Target::Far(_))
+    }
+}
+
+impl PlannedRecv {
+    /// Whether a wire brings it.
+    pub(super) fn is_far(&self) -> bool {
+        self.clear.is_none()
+    }
+}
+
+/// Where a send is packed.
+#[derive(Debug)]
+pub(super) enum Target {
+    /// The peer's memory is mapped.
+    Near {
+        /// The peer's receive buffers.
+        slots: [Place; 2],
+        /// Say that the payload is there.
+        arrivals: [Word; 2],
+        /// The peer's counts of arrivals.
+        counts: [Word; 2],
+        /// The peer's arrays, by phase, where it lets senders write them.
+        ghosts: [Vec<Region>; 2],
+    },
+    /// A wire takes it from here.
+    Far(Place),
 }
 
 #[derive(Debug)]
@@ -55,8 +80,8 @@ pub(super) struct PlannedRecv {
     pub(super) direct: bool,
     pub(super) one_way: bool,
     pub(super) peer_sleeps: bool,
-    /// This rank says here that it is ready.
-    pub(super) clear: Word,
+    /// This rank says here that it is ready; a wire says it to far peers.
+    pub(super) clear: Option<Word>,
     pub(super) slots: [Place; 2],
     pub(super) arrivals: [Word; 2],
 }
@@ -77,8 +102,9 @@ const SHORT_RUNS_BYTES: usize = 64 * 1024;
 
 impl Rules {
     /// Whether a message goes straight into the ghosts, and why. Both sides decide alike.
-    fn path(self, message: &Told) -> (bool, &'static str) {
+    fn path(self, message: &Told, is_mapped: bool) -> (bool, &'static str) {
         match self.direct {
+            _ if !is_mapped => (false, "the peer's memory is not mapped"),
             None => (false, "two-sided messages are packed"),
             Some(needed) if message.direct < needed => (
                 false,
@@ -289,16 +315,28 @@ fn plan(
             region.place(first + slot_bytes(message.bytes), message.bytes, what)?,
         ])
     };
-    let sends = all[own].sends.iter().map(|send| {
+    let staging = stage(world, &all[own].sends)?;
+    let sends = all[own].sends.iter().zip(staging).map(|(send, staging)| {
         let peer = send.peer;
         let recv = find(&all[peer].recvs, own, send.tag).expect("checked to be there");
-        let region = map_inbox(peer)?;
-        let (direct, reason) = rules.path(recv);
+        let (direct, reason) = rules.path(recv, staging.is_none());
         let mapped = |phase: usize| -> Result<Vec<Region>> {
             if !direct {
                 return Ok(Vec::new());
             }
             recv.ghosts.iter().map(|field| world.fabric().map(peer, field[phase].0, field[phase].1)).collect()
+        };
+        let target = match staging {
+            Some(place) => Target::Far(place),
+            None => {
+                let region = map_inbox(peer)?;
+                Target::Near {
+                    slots: slots(&region, recv)?,
+                    arrivals: arrivals(&region, recv, own, peer)?,
+                    counts: counts(&region, own, peer)?,
+                    ghosts: [mapped(0)?, mapped(1)?],
+                }
+            }
         };
         Ok(PlannedSend {
             peer,
@@ -309,24 +347,24 @@ fn plan(
             one_way: !sends_to(peer, own),
             peer_sleeps: all[peer].sleeps,
             clear: inbox.word(send.offset, rules.clear, peer, own)?,
-            slots: slots(&region, recv)?,
-            arrivals: arrivals(&region, recv, own, peer)?,
-            counts: counts(&region, own, peer)?,
-            ghosts: [mapped(0)?, mapped(1)?],
+            target,
         })
     });
     let sends = sends.collect::<Result<Vec<_>>>()?;
     let recvs = all[own].recvs.iter().map(|recv| {
         let peer = recv.peer;
         let send = find(&all[peer].sends, own, recv.tag).expect("checked to be there");
+        let is_mapped = world.fabric().is_mapped(peer);
+        let clear =
+            if is_mapped { Some(map_inbox(peer)?.word(send.offset, rules.clear, own, peer)?) } else { None };
         Ok(PlannedRecv {
             peer,
             tag: recv.tag,
             bytes: recv.bytes,
-            direct: rules.path(recv).0,
+            direct: rules.path(recv, is_mapped).0,
             one_way: !sends_to(own, peer),
-            peer_sleeps: all[peer].sleeps,
-            clear: map_inbox(peer)?.word(send.offset, rules.clear, own, peer)?,
+            peer_sleeps: is_mapped && all[peer].sleeps,
+            clear,
             slots: slots(inbox, recv)?,
             arrivals: arrivals(inbox, recv, peer, own)?,
         })
@@ -339,4 +377,24 @@ fn plan(
         }
     }
     Ok(Plan { sends, recvs, counts: counts(inbox, own, own)? })
+}
+
+/// Memory of this rank for the messages that a wire carries, each on lines of its own.
+fn stage(world: &World, sends: &[Told]) -> Result<Vec<Option<Place>>> {
+    let is_far = |send: &&Told| !world.fabric().is_mapped(send.peer);
+    let bytes: usize = sends.iter().filter(is_far).map(|send| send.bytes.next_multiple_of(LINE)).sum();
+    if bytes == 0 {
+        return Ok(vec![None; sends.len()]);
+    }
+    let region = world.fabric().allocate(bytes)?;
+    let mut next = 0;
+    let place = |send: &Told| -> Result<Option<Place>> {
+        if !is_far(&send) {
+            return Ok(None);
+        }
+        let offset = next;
+        next += send.bytes.next_multiple_of(LINE);
+        region.place(offset, send.bytes, "a staged send").map(Some)
+    };
+    sends.iter().map(place).collect()
 }

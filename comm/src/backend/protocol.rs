@@ -1,10 +1,11 @@
 //! The stream-triggered backends: one engine, driven by what each protocol says.
 
-use super::matching::{INLINE_BYTES, Plan, PlannedRecv, PlannedSend, Rules, match_all};
+use super::far;
+use super::matching::{INLINE_BYTES, Plan, PlannedRecv, PlannedSend, Rules, Target, match_all};
 use super::{Direct, Exchange, ExchangeSpec, Route, Slot};
 use crate::device::{Message, MoveTable, Rule, SignalSet, Stream, TriggeredSend, WaitSet};
 use crate::error::{Error, Result};
-use crate::fabric::{Executor, Place, Role, Word, next_count, phase};
+use crate::fabric::{Executor, OpenExchange, Place, Role, Word, next_count, phase};
 use crate::world::World;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,11 +42,12 @@ pub(super) struct Protocol {
 }
 
 impl Protocol {
-    /// What says that a send's payload is there.
-    fn completion_word(self, send: &PlannedSend, phase: usize) -> &Word {
-        match self.completion {
-            Completion::Flag => &send.arrivals[phase % self.buffers],
-            Completion::Count => &send.counts[phase],
+    /// What says that a payload is there, in the memory of a peer that is mapped.
+    fn completion_word<'a>(self, target: &'a Target, phase: usize) -> Option<&'a Word> {
+        match (target, self.completion) {
+            (Target::Near { arrivals, .. }, Completion::Flag) => Some(&arrivals[phase % self.buffers]),
+            (Target::Near { counts, .. }, Completion::Count) => Some(&counts[phase]),
+            (Target::Far(_), _) => None,
         }
     }
 }
@@ -55,7 +57,8 @@ impl Protocol {
 pub(super) struct Triggered {
     protocol: Protocol,
     plan: Plan,
-    executor: Executor,
+    /// What goes over a wire, if the fabric has one.
+    far: Option<OpenExchange>,
     epoch: u32,
     stage: Stage,
     group: u64,
@@ -63,6 +66,8 @@ pub(super) struct Triggered {
     /// By phase; one for the whole group, or one a message.
     sends: [Vec<Arc<TriggeredSend>>; 2],
     waits: [Arc<WaitSet>; 2],
+    /// Until the payloads that a wire takes have left their staging memory.
+    departures: Arc<WaitSet>,
     /// What the counts of each phase come to next.
     expected: [u32; 2],
 }
@@ -132,10 +137,12 @@ impl Triggered {
         };
         let rules = Rules { clear: protocol.readiness, arrival, direct: Some(protocol.direct) };
         let plan = match_all(world, spec, rules)?;
+        let far = far::open(world, &plan, protocol, spec.last_epoch)?;
         let group = NEXT_GROUP.fetch_add(1, Ordering::Relaxed);
         let told = plan.recvs.iter().filter(|recv| (protocol.announces)(recv));
+        let starts = far.iter().flat_map(|far| &far.starts).cloned();
         let readiness = Arc::new(SignalSet {
-            words: told.map(|recv| recv.clear.clone()).collect(),
+            words: told.filter_map(|recv| recv.clear.clone()).chain(starts).collect(),
             rule: Rule::Set,
             wakes: plan.recvs.iter().any(|recv| recv.peer_sleeps),
         });
@@ -144,7 +151,8 @@ impl Triggered {
             let arrivals = plan.recvs.iter().map(|recv| recv.arrivals[buffer].clone()).collect();
             // Peers that never sleep need no wake-up.
             let signalled = plan.sends.iter().filter(|send| send.peer_sleeps);
-            let signalled = signalled.map(|send| protocol.completion_word(send, phase).clone()).collect();
+            let signalled =
+                signalled.filter_map(|send| protocol.completion_word(&send.target, phase).cloned()).collect();
             let (words, sources) = match protocol.completion {
                 Completion::Flag => (arrivals, Vec::new()),
                 Completion::Count if plan.recvs.is_empty() => (Vec::new(), Vec::new()),
@@ -152,16 +160,19 @@ impl Triggered {
             };
             Arc::new(WaitSet { words, sources, signalled, group })
         });
+        let departures = far.iter().flat_map(|far| &far.departures).cloned().collect();
+        let departures = WaitSet { words: departures, sources: Vec::new(), signalled: Vec::new(), group };
         Ok(Box::new(Self {
             protocol,
             plan,
-            executor: world.fabric().executor(),
+            far,
             epoch: spec.last_epoch,
             stage: Stage::Unbound,
             group,
             readiness,
             sends: [Vec::new(), Vec::new()],
             waits,
+            departures: Arc::new(departures),
             expected: [0, 0],
         }))
     }
@@ -171,14 +182,20 @@ impl Triggered {
     }
 
     fn message(&self, send: &PlannedSend, phase: usize, moves: Arc<MoveTable>) -> Message {
-        let completion = self.protocol.completion_word(send, phase).clone();
-        match self.protocol.completion {
-            Completion::Flag => Message { moves, stamp: None, completion: (completion, Rule::Set) },
+        let word = self.protocol.completion_word(&send.target, phase);
+        match (word.cloned(), &send.target, self.protocol.completion) {
             // The source's own word is stamped with the epoch, as part of the payload: it is read
             // only to say which source is missing.
-            Completion::Count => {
-                let stamp = Some(send.arrivals[self.buffer(phase)].clone());
-                Message { moves, stamp, completion: (completion, Rule::Increment) }
+            (Some(count), Target::Near { arrivals, .. }, Completion::Count) => {
+                let stamp = Some(arrivals[self.buffer(phase)].clone());
+                Message { moves, stamp, completion: (count, Rule::Increment) }
+            }
+            (Some(flag), ..) => Message { moves, stamp: None, completion: (flag, Rule::Set) },
+            (None, ..) => {
+                let far = self.far.as_ref().expect("a far send goes over a wire");
+                let before = self.plan.sends.iter().take_while(|other| !std::ptr::eq(*other, send));
+                let index = before.filter(|other| other.is_far()).count();
+                Message { moves, stamp: None, completion: (far.triggers[index].clone(), Rule::Set) }
             }
         }
     }
@@ -191,10 +208,10 @@ impl Exchange for Triggered {
 
     fn send_slot(&self, message: usize, phase: usize) -> Slot {
         let send = &self.plan.sends[message];
-        if send.direct {
-            Slot::Ghosts(send.ghosts[phase].clone())
-        } else {
-            Slot::Packed(send.slots[self.buffer(phase)].clone())
+        match &send.target {
+            Target::Near { ghosts, .. } if send.direct => Slot::Ghosts(ghosts[phase].clone()),
+            Target::Near { slots, .. } => Slot::Packed(slots[self.buffer(phase)].clone()),
+            Target::Far(staging) => Slot::Packed(staging.clone()),
         }
     }
 
@@ -207,11 +224,14 @@ impl Exchange for Triggered {
         self.stage.take(&BIND)?;
         assert_eq!(moves.len(), self.plan.sends.len(), "one table of moves for each send");
         self.sends = [0, 1].map(|phase| {
-            let messages = self.plan.sends.iter().zip(&moves).map(|(send, moves)| {
-                let conditions =
-                    if (self.protocol.awaits)(send) { vec![send.clear.clone()] } else { Vec::new() };
+            let message = |(send, moves): (&PlannedSend, &[Arc<MoveTable>; 2])| {
+                let awaits = (self.protocol.awaits)(send);
+                let conditions = if awaits { vec![send.clear.clone()] } else { Vec::new() };
                 (conditions, self.message(send, phase, moves[phase].clone()))
-            });
+            };
+            let all = self.plan.sends.iter().zip(&moves);
+            let (far, near): (Vec<_>, Vec<_>) = all.partition(|(send, _)| send.is_far());
+            let messages = near.into_iter().map(message);
             let triggered = |conditions, messages| {
                 Arc::new(TriggeredSend {
                     conditions,
@@ -220,12 +240,17 @@ impl Exchange for Triggered {
                     group: self.group,
                 })
             };
+            // A wire looks at the conditions itself: its messages are packed and handed over at once.
+            let far = far.into_iter().map(|send| triggered(Vec::new(), vec![message(send).1]));
+            let mut sends: Vec<_> = far.collect();
             if self.protocol.waits_for_group {
-                let (conditions, messages): (Vec<_>, Vec<_>) = messages.unzip();
-                vec![triggered(conditions.into_iter().flatten().collect(), messages)]
+                let messages: Vec<_> = messages.map(|(_, message)| message).collect();
+                let group = self.plan.sends.iter().map(|send| send.clear.clone()).collect();
+                sends.extend((!messages.is_empty()).then(|| triggered(group, messages)));
             } else {
-                messages.map(|(conditions, message)| triggered(conditions, vec![message])).collect()
+                sends.extend(messages.map(|(conditions, message)| triggered(conditions, vec![message])));
             }
+            sends
         });
         Ok(())
     }
@@ -260,6 +285,9 @@ impl Exchange for Triggered {
             }
         };
         stream.wait_values(&self.waits[phase], value);
+        if !self.departures.words.is_empty() {
+            stream.wait_values(&self.departures, self.epoch);
+        }
         Ok(())
     }
 
@@ -269,12 +297,12 @@ impl Exchange for Triggered {
             (false, ..=INLINE_BYTES) => "packed, with its signal",
             (false, _) => "packed into the peer's buffer",
         };
-        let route = |send: &PlannedSend| Route {
-            peer: send.peer,
-            bytes: send.bytes,
-            path: path(send),
-            reason: send.reason,
-            executor: self.executor,
+        let route = |send: &PlannedSend| {
+            let (path, reason, executor) = match &self.far {
+                Some(far) if send.is_far() => (far.path, far.reason, far.executor),
+                _ => (path(send), send.reason, Executor::Stream),
+            };
+            Route { peer: send.peer, bytes: send.bytes, path, reason, executor }
         };
         self.plan.sends.iter().map(route).collect()
     }

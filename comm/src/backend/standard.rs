@@ -6,11 +6,16 @@
 use super::matching::{Rules, match_all};
 use super::protocol::{BIND, START_RECVS, START_SENDS, Stage, WAIT};
 use super::{BackendRow, Exchange, ExchangeSpec, Route, Slot};
-use crate::device::{MoveTable, Stream, serve};
-use crate::error::Result;
-use crate::fabric::{EAGER_BYTES, Executor, Place, Role, Ticket, TwoSided, phase};
+use crate::device::{MoveTable, Stream, progress};
+use crate::error::{Error, Result};
+use crate::fabric::{
+    EAGER_BYTES, Executor, FarMessage, FarMessages, GaveUp, Persistent, Place, Role, Ticket, TwoSided,
+    WaitContext, phase,
+};
 use crate::world::World;
+use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(super) const ROW: BackendRow = BackendRow {
     name: "standard",
@@ -22,22 +27,29 @@ pub(super) const ROW: BackendRow = BackendRow {
 
 const RULES: Rules = Rules { clear: Role::ClearToSend, arrival: Role::Completion, direct: None };
 
+/// A cache line: messages do not share one.
+const LINE: usize = 64;
+
 struct Standard {
     world: World,
     epoch: u32,
     stage: Stage,
     sends: Vec<Side>,
     recvs: Vec<Side>,
+    /// The messages between ranks whose memory is mapped.
     tickets: Vec<Ticket>,
+    /// The others.
+    far: Option<Box<dyn Persistent>>,
     moves: Vec<[Arc<MoveTable>; 2]>,
 }
 
-/// One message: its place in the staging memory, and its request.
+/// One message and its place in the staging memory.
 struct Side {
     peer: usize,
+    tag: u32,
     bytes: usize,
     place: Place,
-    ticket: Ticket,
+    is_far: bool,
 }
 
 impl Standard {
@@ -45,53 +57,105 @@ impl Standard {
         let plan = match_all(world, spec, RULES)?;
         let mut peers: Vec<usize> =
             plan.sends.iter().map(|send| send.peer).chain(plan.recvs.iter().map(|recv| recv.peer)).collect();
+        peers.retain(|peer| world.fabric().is_mapped(*peer));
         peers.sort_unstable();
         peers.dedup();
         TwoSided::connect(world, &peers)?;
         // Staging: the sends, then the receives, each on lines of its own.
-        let mut next = 0;
-        let mut take = |bytes: usize| {
-            let offset = next;
-            next += bytes.next_multiple_of(64);
-            offset
-        };
-        let send_offsets: Vec<usize> = plan.sends.iter().map(|send| take(send.bytes)).collect();
-        let recv_offsets: Vec<usize> = plan.recvs.iter().map(|recv| take(recv.bytes)).collect();
-        let staging = world.fabric().allocate(next.max(64));
+        let sends = plan.sends.iter().map(|send| (send.peer, send.tag, send.bytes, send.is_far()));
+        let recvs = plan.recvs.iter().map(|recv| (recv.peer, recv.tag, recv.bytes, recv.is_far()));
+        let all: Vec<_> = sends.chain(recvs).collect();
+        let staged = all.iter().map(|(_, _, bytes, _)| bytes.next_multiple_of(LINE)).sum::<usize>();
+        let staging = world.fabric().allocate(staged.max(LINE));
         let keys = world
             .agree("match_exchange", staging.as_ref().map(|staging| (staging.key(), staging.bytes())))?;
         let staging = staging?;
-        let requests = || -> Result<(Vec<Side>, Vec<Side>)> {
-            let mut engine = world.two_sided().borrow_mut();
-            let sends = plan.sends.iter().zip(send_offsets).map(|(send, offset)| {
-                let place = staging.place(offset, send.bytes, "a staged send")?;
-                let (key, bytes) = keys[send.peer];
-                let target = world.fabric().map(send.peer, key, bytes)?;
-                let ticket = engine.send_init(send.peer, send.tag, place.clone(), send.bytes, target);
-                Ok(Side { peer: send.peer, bytes: send.bytes, place, ticket })
-            });
-            let sends = sends.collect::<Result<Vec<_>>>()?;
-            let recvs = plan.recvs.iter().zip(recv_offsets).map(|(recv, offset)| {
-                let place = staging.place(offset, recv.bytes, "a staged receive")?;
-                let ticket = engine.recv_init(recv.peer, recv.tag, place.clone(), recv.bytes);
-                Ok(Side { peer: recv.peer, bytes: recv.bytes, place, ticket })
-            });
-            Ok((sends, recvs.collect::<Result<Vec<_>>>()?))
+        let mut next = 0;
+        let sides = all.into_iter().map(|(peer, tag, bytes, is_far)| {
+            let offset = next;
+            next += bytes.next_multiple_of(LINE);
+            Ok(Side { peer, tag, bytes, place: staging.place(offset, bytes, "a staged message")?, is_far })
+        });
+        let mut sends = sides.collect::<Result<Vec<Side>>>()?;
+        let recvs = sends.split_off(plan.sends.len());
+        let tickets = Self::tickets(world, &sends, &recvs, &keys);
+        world.agree("match_exchange", tickets.as_ref().map(|_| ()))?;
+        let far = match world.fabric().wire() {
+            Some(wire) => Some(wire.open_two_sided(world, far_messages(&sends, &recvs))?),
+            None => None,
         };
-        let made = requests();
-        world.agree("match_exchange", made.as_ref().map(|_| ()))?;
-        let (sends, recvs) = made?;
-        let tickets = recvs.iter().chain(&sends).map(|side| side.ticket).collect();
         Ok(Self {
             world: world.clone(),
             epoch: spec.last_epoch,
             stage: Stage::Unbound,
             sends,
             recvs,
-            tickets,
+            tickets: tickets?,
+            far,
             moves: Vec::new(),
         })
     }
+
+    /// Requests for the near messages: receives first.
+    fn tickets(world: &World, sends: &[Side], recvs: &[Side], keys: &[(u64, usize)]) -> Result<Vec<Ticket>> {
+        let mut engine = world.two_sided().borrow_mut();
+        let near = |side: &&Side| !side.is_far;
+        let mut tickets: Vec<Ticket> = recvs
+            .iter()
+            .filter(near)
+            .map(|recv| engine.recv_init(recv.peer, recv.tag, recv.place.clone(), recv.bytes))
+            .collect();
+        for send in sends.iter().filter(near) {
+            let (key, bytes) = keys[send.peer];
+            let target = world.fabric().map(send.peer, key, bytes)?;
+            tickets.push(engine.send_init(send.peer, send.tag, send.place.clone(), send.bytes, target));
+        }
+        Ok(tickets)
+    }
+}
+
+/// Blocks until a wire's messages are complete.
+fn wait_far(context: &WaitContext, far: &mut dyn Persistent) -> Result<()> {
+    let (mut failed, far) = (None, RefCell::new(far));
+    let mut done = || match far.borrow_mut().test() {
+        Ok(done) => done,
+        Err(error) => {
+            failed = Some(error);
+            true
+        }
+    };
+    let waited = context.wait_until(&mut done, &mut progress, &mut |nap| {
+        std::thread::sleep(nap.min(Duration::from_micros(50)));
+    });
+    match (failed, waited) {
+        (Some(error), _) => Err(error),
+        (None, Ok(())) => Ok(()),
+        (None, Err(gave_up)) => Err(match (gave_up, far.borrow().late()) {
+            (GaveUp::TimedOut(waited), Some((peer, is_send))) => Error::TimedOut {
+                rank: context.rank,
+                peer,
+                what: if is_send { "the acceptance of a message" } else { "a message" }.into(),
+                wanted: 1,
+                found: 0,
+                seconds: waited.as_secs(),
+            },
+            _ => context.peer_failure(),
+        }),
+    }
+}
+
+fn far_messages(sends: &[Side], recvs: &[Side]) -> FarMessages {
+    let far = |sides: &[Side]| {
+        let far = sides.iter().filter(|side| side.is_far);
+        far.map(|side| FarMessage {
+            peer: side.peer,
+            tag: side.tag,
+            bytes: side.bytes,
+            place: side.place.clone(),
+        })
+        .collect()
+    };
+    FarMessages { sends: far(sends), recvs: far(recvs) }
 }
 
 impl Exchange for Standard {
@@ -129,13 +193,11 @@ impl Exchange for Standard {
         // Only now has the stream unpacked the last messages: before, any progress of the host could
         // have put the next ones into their place.
         let mut engine = self.world.two_sided().borrow_mut();
-        for recv in &self.recvs {
-            engine.start(recv.ticket);
+        for ticket in &self.tickets {
+            engine.start(*ticket);
         }
-        for send in &self.sends {
-            engine.start(send.ticket);
-        }
-        Ok(())
+        let started = self.far.as_mut().map_or(Ok(()), |far| far.start());
+        started.map_err(|error| stream.fail(error))
     }
 
     fn flush(&mut self, _stream: &Stream) {}
@@ -143,23 +205,24 @@ impl Exchange for Standard {
     fn wait(&mut self, stream: &Stream) -> Result<()> {
         self.stage.take(&WAIT)?;
         let engine = self.world.two_sided();
-        let waited = TwoSided::wait(engine, self.world.wait_context(), &self.tickets, &mut || {
-            TwoSided::progress_others(Some(engine)) | (serve() > 0)
-        });
-        waited.map_err(|error| stream.fail(error))
+        let context = self.world.wait_context();
+        let near = TwoSided::wait(engine, context, &self.tickets, &mut progress);
+        near.and_then(|()| match &mut self.far {
+            None => Ok(()),
+            Some(far) => wait_far(context, &mut **far),
+        })
+        .map_err(|error| stream.fail(error))
     }
 
     fn routes(&self) -> Vec<Route> {
-        let route = |send: &Side| Route {
-            peer: send.peer,
-            bytes: send.bytes,
-            path: if send.bytes <= EAGER_BYTES { "packed, eager" } else { "packed, rendezvous" },
-            reason: if send.bytes <= EAGER_BYTES {
-                "it fits a cell of the ring"
-            } else {
-                "it is longer than a cell of the ring"
-            },
-            executor: Executor::Host,
+        let path = |send: &Side| match &self.far {
+            Some(far) if send.is_far => far.path(),
+            _ if send.bytes <= EAGER_BYTES => ("packed, eager", "it fits a cell of the ring"),
+            _ => ("packed, rendezvous", "it is longer than a cell of the ring"),
+        };
+        let route = |send: &Side| {
+            let (path, reason) = path(send);
+            Route { peer: send.peer, bytes: send.bytes, path, reason, executor: Executor::Host }
         };
         self.sends.iter().map(route).collect()
     }

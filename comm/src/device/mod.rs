@@ -9,7 +9,7 @@ mod stream;
 
 pub use buffer::{Buffer, Extents};
 pub use host::kernel::{Argument, Arguments, Reader, Rows, RowsMut, Tile, Writer};
-pub(crate) use host::lane::{progress, serve};
+pub(crate) use host::lane::progress;
 pub use moves::{Move, MoveTable};
 pub use stream::{Event, Stream, StreamKind, StreamOptions};
 pub(crate) use stream::{Message, Rule, SignalSet, TriggeredSend, WaitSet};

@@ -7,28 +7,36 @@
 mod futex;
 mod local;
 mod observer;
+mod progress;
 mod protocol;
 mod region;
 pub mod shm;
 mod sync;
 mod two_sided;
 mod wait;
+mod wire;
 mod word;
 
 pub(crate) use futex::Futex;
 pub use local::LocalFabric;
 pub use observer::{Event, Observer, Recording, RecordingFabric, Role};
+pub(crate) use progress::progress_all;
 pub use protocol::phase;
 pub(crate) use protocol::{clear_to_send, credit_granted, credit_needed, next_count};
 pub(crate) use region::shared_struct;
 pub use region::{Place, Region, Word};
 pub(crate) use two_sided::{EAGER_BYTES, Ticket, TwoSided};
 pub use wait::WaitPolicy;
-pub(crate) use wait::{Abort, WaitContext};
+pub(crate) use wait::{Abort, GaveUp, WaitContext};
+pub use wire::Wire;
+pub(crate) use wire::{
+    FarExchange, FarMessage, FarMessages, FarRecv, FarSend, OpenExchange, Persistent, Terms,
+};
 pub(crate) use word::store_fence;
 
 use crate::error::Result;
 use std::fmt;
+use std::sync::Arc;
 
 /// Who carries out what a stream has triggered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +83,15 @@ pub trait Fabric: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`Error::System`](crate::Error::System) if there is no such region any more.
     fn map(&self, owner: usize, key: u64, bytes: usize) -> Result<Region>;
+    /// Whether a peer's memory is mapped into this rank; otherwise the [`Fabric::wire`] carries
+    /// messages to it. Two ranks see it alike.
+    fn is_mapped(&self, _peer: usize) -> bool {
+        true
+    }
+    /// What carries messages to peers whose memory is not mapped, on every rank or on none.
+    fn wire(&self) -> Option<Arc<dyn Wire>> {
+        None
+    }
     /// The memory that every rank has from the start: that of the abort word, and that of the
     /// world's collectives.
     fn roots(&self) -> (Region, Region);

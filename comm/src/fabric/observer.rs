@@ -1,6 +1,6 @@
 //! Watching what goes over a fabric: which signals and payloads, from whom to whom, in which order.
 
-use super::{Executor, Fabric, Region};
+use super::{Executor, Fabric, Region, Wire};
 use crate::error::Result;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,6 +25,10 @@ pub enum Role {
     Completion,
     /// A payload has arrived: one more in the receiver's count.
     Notification,
+    /// A stream has come to where a message may be carried out.
+    Trigger,
+    /// A payload has left the memory that it was packed into.
+    Departure,
 }
 
 impl fmt::Display for Role {
@@ -38,6 +42,8 @@ impl fmt::Display for Role {
             Role::Payload => "the payload",
             Role::Completion => "the completion",
             Role::Notification => "the notification",
+            Role::Trigger => "the trigger",
+            Role::Departure => "the acceptance of the payload",
         })
     }
 }
@@ -130,6 +136,14 @@ impl Fabric for RecordingFabric {
     fn map(&self, owner: usize, key: u64, bytes: usize) -> Result<Region> {
         let region = self.inner.map(owner, key, bytes)?;
         Ok(region.observed(Arc::new(self.recording.clone())))
+    }
+
+    fn is_mapped(&self, peer: usize) -> bool {
+        self.inner.is_mapped(peer)
+    }
+
+    fn wire(&self) -> Option<Arc<dyn Wire>> {
+        self.inner.wire()
     }
 
     fn roots(&self) -> (Region, Region) {

@@ -1,6 +1,7 @@
 //! Memory that peers can address, and places in it.
 
 use super::observer::{Observer, Role};
+use super::wire::{Doorbell, Hook};
 use super::word::WordCell;
 use crate::error::{Error, Result};
 use std::any::Any;
@@ -112,7 +113,8 @@ impl Region {
         let place = self.place(offset, size_of::<WordCell>(), "a synchronisation word")?;
         // SAFETY: `place` checked that the offset lies within the region.
         let cell = unsafe { self.inner.base.add(offset) }.cast::<WordCell>();
-        Ok(Word { cell, observer: self.inner.observer.clone(), _region: place.region, role, from, to })
+        let hook = self.inner.observer.clone().map(Hook::Observed);
+        Ok(Word { cell, hook, _region: place.region, role, from, to })
     }
 
     /// Copies bytes in. For set-up, before any peer knows the region.
@@ -176,7 +178,7 @@ impl Place {
 #[derive(Clone)]
 pub struct Word {
     cell: NonNull<WordCell>,
-    observer: Option<Arc<dyn Observer>>,
+    hook: Option<Hook>,
     _region: Region,
     /// What a value in it says.
     pub(crate) role: Role,
@@ -199,12 +201,15 @@ impl Word {
         unsafe { self.cell.as_ref() }
     }
 
-    /// Tells the observer, if this world is watched.
+    /// The same word, of which a wire is told whenever it is posted.
+    pub(crate) fn with_doorbell(mut self, doorbell: Arc<dyn Doorbell>) -> Self {
+        self.hook = Some(Hook::Doorbell(doorbell));
+        self
+    }
+
     #[inline(always)]
-    pub(crate) fn observe(&self) {
-        if let Some(observer) = &self.observer {
-            observer.signalled(self.role, self.to);
-        }
+    pub(crate) fn hook(&self) -> Option<&Hook> {
+        self.hook.as_ref()
     }
 }
 

@@ -6,6 +6,7 @@
 //! the sender copies straight (*rendezvous*). Every message is matched by source and tag when it
 //! arrives, as in a message-passing library; the host makes progress in its calls.
 
+use super::progress::Engine;
 use super::region::{Place, Region, Word};
 use super::wait::{GaveUp, WaitContext};
 use super::word::WordCell;
@@ -14,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::world::World;
 use std::cell::RefCell;
 use std::ptr::NonNull;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Cells of a ring: what a sender may be ahead of its receiver.
@@ -108,42 +109,32 @@ pub(crate) struct TwoSided {
     rank: usize,
     channels: Vec<Channel>,
     requests: Vec<Option<Request>>,
+    /// A wait of its own makes progress already.
+    is_waiting: bool,
 }
 
-thread_local! {
-    /// The engines of this thread's worlds. Whatever blocks the thread makes progress on all of
-    /// them: a peer may need that before it comes to what this rank waits for.
-    static ENGINES: RefCell<Vec<Weak<RefCell<TwoSided>>>> = const { RefCell::new(Vec::new()) };
+impl Engine for RefCell<TwoSided> {
+    fn progress(&self) -> bool {
+        let mut engine = self.borrow_mut();
+        if engine.is_waiting || !engine.is_active() {
+            return false;
+        }
+        engine.progress();
+        engine.is_active()
+    }
 }
 
 impl TwoSided {
     /// The engine of a world of this thread.
     pub(crate) fn of_world(rank: usize) -> Rc<RefCell<Self>> {
-        let engine = Rc::new(RefCell::new(Self { rank, channels: Vec::new(), requests: Vec::new() }));
-        ENGINES.with_borrow_mut(|engines| {
-            engines.retain(|other| other.strong_count() > 0);
-            engines.push(Rc::downgrade(&engine));
-        });
+        let engine = Rc::new(RefCell::new(Self {
+            rank,
+            channels: Vec::new(),
+            requests: Vec::new(),
+            is_waiting: false,
+        }));
+        super::progress::register(&engine);
         engine
-    }
-
-    /// Makes progress on the engines of this thread but `waiting`, whose own wait does; whether
-    /// any of them has more to do.
-    pub(crate) fn progress_others(waiting: Option<&RefCell<TwoSided>>) -> bool {
-        ENGINES.with_borrow(|engines| {
-            let mut more = false;
-            for engine in engines.iter().filter_map(Weak::upgrade) {
-                if waiting.is_some_and(|waiting| std::ptr::eq(waiting, &*engine)) {
-                    continue;
-                }
-                let mut engine = engine.borrow_mut();
-                if engine.is_active() {
-                    engine.progress();
-                    more |= engine.is_active();
-                }
-            }
-            more
-        })
     }
 
     fn is_active(&self) -> bool {
@@ -268,9 +259,11 @@ impl TwoSided {
         if done(&mut engine.borrow_mut()) {
             return Ok(());
         }
+        engine.borrow_mut().is_waiting = true;
         let waited = context.wait_until(&mut || done(&mut engine.borrow_mut()), serve, &mut |nap| {
             engine.borrow_mut().sleep(tickets, nap);
         });
+        engine.borrow_mut().is_waiting = false;
         waited.map_err(|gave_up| engine.borrow().give_up(context, gave_up, tickets))
     }
 

@@ -2,6 +2,7 @@
 
 use super::Futex;
 use super::region::{Region, Word};
+use super::wire::Hook;
 use crate::error::{Error, Result};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -205,15 +206,46 @@ impl Word {
     /// Stores a value without looking for sleepers; [`Word::wake`] must follow.
     #[inline(always)]
     pub(crate) fn post(&self, value: u32) {
-        self.observe();
-        self.cell().store(value);
+        match self.hook() {
+            None => self.cell().store(value),
+            Some(hook) => self.post_hooked(hook, value),
+        }
+    }
+
+    #[cold]
+    fn post_hooked(&self, hook: &Hook, value: u32) {
+        match hook {
+            Hook::Observed(observer) => {
+                observer.signalled(self.role, self.to);
+                self.cell().store(value);
+            }
+            Hook::Doorbell(doorbell) => {
+                self.cell().store(value);
+                doorbell.ring(value);
+            }
+        }
     }
 
     /// Adds one without looking for sleepers; [`Word::wake`] must follow.
     #[inline(always)]
     pub(crate) fn post_increment(&self) {
-        self.observe();
+        if let Some(Hook::Observed(observer)) = self.hook() {
+            observer.signalled(self.role, self.to);
+        }
         self.cell().increment();
+    }
+
+    /// Stores a value and wakes whoever sleeps on it: for those that execute what a stream has
+    /// triggered.
+    pub(crate) fn set(&self, value: u32) {
+        self.cell().set(value, &Futex::WAKER);
+    }
+
+    /// Adds one and wakes, as [`Word::set`].
+    pub(crate) fn increment(&self) {
+        self.cell().increment();
+        super::store_fence();
+        self.wake();
     }
 
     /// Wakes sleepers; a [`store_fence`] lies between the post and this.

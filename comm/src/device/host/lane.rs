@@ -7,7 +7,7 @@
 
 use crate::device::stream::{Event, Operation, Status, TriggeredSend, WaitSet};
 use crate::error::Result;
-use crate::fabric::TwoSided;
+use crate::fabric::progress_all;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -160,7 +160,7 @@ pub(crate) fn serve() -> usize {
 
 /// Makes progress on all that this thread has begun, for whatever blocks it; whether more is left.
 pub(crate) fn progress() -> bool {
-    TwoSided::progress_others(None) | (serve() > 0)
+    progress_all() | (serve() > 0)
 }
 
 fn has_pending(group: u64) -> bool {

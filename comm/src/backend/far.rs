@@ -1,0 +1,53 @@
+//! The part of an exchange that goes over a wire, because the peers' memory is not mapped.
+
+use super::matching::{Plan, Target};
+use super::protocol::{Completion, Protocol};
+use crate::error::Result;
+use crate::fabric::{FarExchange, FarRecv, FarSend, OpenExchange, Terms};
+use crate::world::World;
+
+/// Makes it ready to be triggered; `None` on a fabric without a wire. Collective.
+pub(super) fn open(
+    world: &World,
+    plan: &Plan,
+    protocol: Protocol,
+    last_epoch: u32,
+) -> Result<Option<OpenExchange>> {
+    let Some(wire) = world.fabric().wire() else { return Ok(None) };
+    let sends = plan.sends.iter().filter_map(|send| match &send.target {
+        Target::Near { .. } => None,
+        Target::Far(staging) => Some(FarSend {
+            peer: send.peer,
+            tag: send.tag,
+            bytes: send.bytes,
+            staging: staging.clone(),
+            awaits: (protocol.awaits)(send),
+            clear: send.clear.clone(),
+        }),
+    });
+    let recvs = plan.recvs.iter().filter(|recv| recv.is_far()).map(|recv| FarRecv {
+        peer: recv.peer,
+        tag: recv.tag,
+        bytes: recv.bytes,
+        slots: recv.slots.clone(),
+        arrivals: recv.arrivals.clone(),
+        announces: (protocol.announces)(recv),
+    });
+    let group = if protocol.waits_for_group { plan.sends.as_slice() } else { &[] };
+    let exchange = FarExchange {
+        terms: Terms {
+            readiness: protocol.readiness,
+            announced: protocol.announced,
+            needed: protocol.needed,
+            waits_for_group: protocol.waits_for_group,
+            buffers: protocol.buffers,
+            counts: protocol.completion == Completion::Count,
+            last_epoch,
+        },
+        sends: sends.collect(),
+        recvs: recvs.collect(),
+        group: group.iter().map(|send| send.clear.clone()).collect(),
+        counts: plan.counts.clone(),
+    };
+    wire.open(world, exchange).map(Some)
+}

@@ -1,0 +1,33 @@
+//! What a thread has begun and has to go on with while it waits for something else.
+//!
+//! A peer may need an answer of this rank before it comes to what this rank waits for, so whatever
+//! blocks a thread makes progress on all engines that live on it.
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+
+/// Something that only moves when the thread that it lives on calls it.
+pub(crate) trait Engine {
+    /// Does what can be done without blocking; whether more is left.
+    fn progress(&self) -> bool;
+}
+
+thread_local! {
+    static ENGINES: RefCell<Vec<Weak<dyn Engine>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Has the calling thread's waits make progress on an engine while it lives.
+pub(crate) fn register<E: Engine + 'static>(engine: &Rc<E>) {
+    let engine: Rc<dyn Engine> = engine.clone();
+    ENGINES.with_borrow_mut(|engines| {
+        engines.retain(|other| other.strong_count() > 0);
+        engines.push(Rc::downgrade(&engine));
+    });
+}
+
+/// Makes progress on the engines of the calling thread; whether any has more to do.
+pub(crate) fn progress_all() -> bool {
+    ENGINES.with_borrow(|engines| {
+        engines.iter().filter_map(Weak::upgrade).fold(false, |more, engine| engine.progress() | more)
+    })
+}

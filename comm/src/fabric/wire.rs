@@ -1,0 +1,167 @@
+//! Wires: what carries messages to peers whose memory is not mapped.
+//!
+//! A stream writes and waits for words of its own rank only, whatever lies behind them. It posts a
+//! *doorbell* when a payload is packed or a receive begins; the executor of the wire (the network
+//! interface, a progress thread, or the host) carries the message out and sets the words that the
+//! stream waits for. So a wire needs no operation of its own on the stream, and the protocols of the
+//! backends are the same as over mapped memory.
+
+use super::region::{Place, Word};
+use super::{Executor, Role};
+use crate::error::Result;
+use crate::world::World;
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+/// What a fabric offers for peers whose memory is not mapped.
+pub trait Wire: Send + Sync + fmt::Debug {
+    /// Makes the far part of an exchange ready to be triggered. Collective over `world`: every rank
+    /// calls it, also with nothing to send; blocks. Fails on all ranks or on none.
+    ///
+    /// # Errors
+    /// What the wire cannot do, or has no more room for.
+    fn open(&self, world: &World, exchange: FarExchange) -> Result<OpenExchange>;
+
+    /// Makes persistent two-sided messages that the host starts and waits for. Collective, as
+    /// [`Wire::open`].
+    ///
+    /// # Errors
+    /// As [`Wire::open`].
+    fn open_two_sided(&self, world: &World, messages: FarMessages) -> Result<Box<dyn Persistent>>;
+}
+
+/// What a protocol says about its far messages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    /// What a receiver says as it starts.
+    pub(crate) readiness: Role,
+    /// The value that a receiver announces in an epoch.
+    pub(crate) announced: fn(u32) -> u32,
+    /// The value that a sender needs in an epoch.
+    pub(crate) needed: fn(u32) -> u32,
+    /// Whether no send starts before all receivers are ready.
+    pub(crate) waits_for_group: bool,
+    /// Receive buffers used in turn.
+    pub(crate) buffers: usize,
+    /// Whether arrivals are counted in one word, rather than flagged one by one.
+    pub(crate) counts: bool,
+    /// The epoch before the first.
+    pub(crate) last_epoch: u32,
+}
+
+/// The messages of an exchange that go over a wire, from one rank's side.
+#[derive(Debug)]
+pub struct FarExchange {
+    pub(crate) terms: Terms,
+    pub(crate) sends: Vec<FarSend>,
+    pub(crate) recvs: Vec<FarRecv>,
+    /// Where `waits_for_group`: the words of all receivers, near ones too.
+    pub(crate) group: Vec<Word>,
+    /// Where arrivals are counted, by phase.
+    pub(crate) counts: [Word; 2],
+}
+
+/// A message to a peer.
+#[derive(Debug, Clone)]
+pub(crate) struct FarSend {
+    pub(crate) peer: usize,
+    pub(crate) tag: u32,
+    pub(crate) bytes: usize,
+    /// Where the stream packs it.
+    pub(crate) staging: Place,
+    /// Whether it waits for the receiver's readiness, which the wire sets here.
+    pub(crate) awaits: bool,
+    pub(crate) clear: Word,
+}
+
+/// A message from a peer.
+#[derive(Debug, Clone)]
+pub(crate) struct FarRecv {
+    pub(crate) peer: usize,
+    pub(crate) tag: u32,
+    pub(crate) bytes: usize,
+    /// Where it arrives, by phase; with one buffer the first.
+    pub(crate) slots: [Place; 2],
+    /// Set to the epoch once it is there, by buffer.
+    pub(crate) arrivals: [Word; 2],
+    /// Whether the sender is told that this rank is ready.
+    pub(crate) announces: bool,
+}
+
+/// The far part of an exchange, ready to be triggered.
+#[derive(Debug)]
+pub struct OpenExchange {
+    /// Posted with the announced value as receives start.
+    pub(crate) starts: Vec<Word>,
+    /// Posted with the epoch once the payload is packed, one a send.
+    pub(crate) triggers: Vec<Word>,
+    /// Come to the epoch once the staging memory may be packed again.
+    pub(crate) departures: Vec<Word>,
+    /// Who executes it.
+    pub(crate) executor: Executor,
+    /// How its messages travel, and why so.
+    pub(crate) path: &'static str,
+    pub(crate) reason: &'static str,
+    /// Ends the exchange when dropped.
+    pub(crate) guard: Box<dyn Any>,
+}
+
+/// Two-sided messages with peers, from one rank's side.
+#[derive(Debug, Clone)]
+pub struct FarMessages {
+    pub(crate) sends: Vec<FarMessage>,
+    pub(crate) recvs: Vec<FarMessage>,
+}
+
+/// A persistent two-sided message.
+#[derive(Debug, Clone)]
+pub(crate) struct FarMessage {
+    pub(crate) peer: usize,
+    pub(crate) tag: u32,
+    pub(crate) bytes: usize,
+    /// Where it comes from or goes to.
+    pub(crate) place: Place,
+}
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Hook::Observed(_) => "Observed",
+            Hook::Doorbell(_) => "Doorbell",
+        })
+    }
+}
+
+/// Persistent two-sided messages, which the host starts and tests.
+pub trait Persistent: fmt::Debug {
+    /// Starts all receives, then all sends. The payloads must stay until all are complete.
+    ///
+    /// # Errors
+    /// What the library says.
+    fn start(&mut self) -> Result<()>;
+    /// Whether all that was started is complete. Does not block.
+    ///
+    /// # Errors
+    /// What the library says.
+    fn test(&mut self) -> Result<bool>;
+    /// A message that is not complete: its peer, and whether it is a send.
+    fn late(&self) -> Option<(usize, bool)>;
+    /// How its messages travel, and why so.
+    fn path(&self) -> (&'static str, &'static str);
+}
+
+/// Is told when a stream comes to a trigger that is not a plain word of memory.
+pub(crate) trait Doorbell: Send + Sync {
+    /// The value that the stream has posted.
+    fn ring(&self, value: u32);
+}
+
+/// What a word in memory does besides holding its value.
+#[derive(Clone)]
+pub(crate) enum Hook {
+    /// Tells an observer that it was written.
+    Observed(Arc<dyn super::Observer>),
+    /// Rings a bell in place of being written.
+    Doorbell(Arc<dyn Doorbell>),
+}
