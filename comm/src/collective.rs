@@ -1,16 +1,16 @@
-//! Collective calls of set-up: barriers, and every rank telling every other rank something.
-//!
-//! They go through memory that all ranks have from the start, one board per rank. Nothing here is
-//! on the exchange path.
+//! Boards: a meeting in memory that all ranks have from the start, one board per rank.
 
 use crate::error::{Error, Result};
 use crate::fabric::{Fabric, Region, Role, WaitContext, Word};
+use crate::meeting::Meeting;
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The boards of one world: where its ranks meet.
+/// The boards of one world: where ranks meet that map each other's memory.
 #[derive(Debug)]
 pub(crate) struct Boards {
+    fabric: Arc<dyn Fabric>,
     region: Region,
     arrived: Word,
     rank: usize,
@@ -35,20 +35,45 @@ impl Boards {
         (size + 1) * size_of::<Board>()
     }
 
-    /// The boards in zeroed memory that all `size` ranks share.
-    pub(crate) fn new(region: Region, rank: usize, size: usize) -> Result<Self> {
+    /// The boards in zeroed memory that the first `size` ranks of the fabric share.
+    pub(crate) fn new(fabric: Arc<dyn Fabric>, region: Region, size: usize) -> Result<Self> {
+        let rank = fabric.rank();
         region.place(0, Self::bytes(size), "the boards of a world")?;
         // Any rank can be the last to arrive; `name_the_late` says which.
         let arrived = region.word(0, Role::Barrier, rank, rank)?;
-        Ok(Self { region, arrived, rank, size, rounds: Cell::new(0) })
+        Ok(Self { fabric, region, arrived, rank, size, rounds: Cell::new(0) })
     }
 
     fn board(&self, rank: usize) -> &Board {
         crate::fabric::shared_struct(&self.region, (rank + 1) * size_of::<Board>())
     }
 
-    /// Blocks until every rank has called it.
-    pub(crate) fn barrier(&self, context: &WaitContext) -> Result<()> {
+    /// Says which rank a barrier waits for: its word only counts them.
+    fn name_the_late(&self, mut error: Error) -> Error {
+        if let Error::TimedOut { peer, .. } = &mut error {
+            let rounds = |rank: usize| self.board(rank).rounds.load(Ordering::Relaxed);
+            *peer = (0..self.size).find(|rank| rounds(*rank) != self.rounds.get()).unwrap_or(*peer);
+        }
+        error
+    }
+
+    fn read(&self, rank: usize) -> Result<Vec<u8>> {
+        let board = self.board(rank);
+        let region_bytes = board.region_bytes.load(Ordering::Relaxed) as usize;
+        if region_bytes == 0 {
+            return Err(Error::CollectiveFailed {
+                call: "all_gather",
+                rank,
+                reason: "it had no memory for what it wanted to say".into(),
+            });
+        }
+        let region = self.fabric.map(rank, board.key.load(Ordering::Relaxed), region_bytes)?;
+        region.read_bytes(0, board.data_bytes.load(Ordering::Relaxed) as usize)
+    }
+}
+
+impl Meeting for Boards {
+    fn barrier(&self, context: &WaitContext) -> Result<()> {
         self.rounds.set(self.rounds.get().wrapping_add(1));
         self.board(self.rank).rounds.store(self.rounds.get(), Ordering::Relaxed);
         self.arrived.post_increment();
@@ -62,25 +87,10 @@ impl Boards {
         waited.map_err(|error| self.name_the_late(error))
     }
 
-    /// Says which rank a barrier waits for: its word only counts them.
-    fn name_the_late(&self, mut error: Error) -> Error {
-        if let Error::TimedOut { peer, .. } = &mut error {
-            let rounds = |rank: usize| self.board(rank).rounds.load(Ordering::Relaxed);
-            *peer = (0..self.size).find(|rank| rounds(*rank) != self.rounds.get()).unwrap_or(*peer);
-        }
-        error
-    }
-
-    /// Gives every rank the data of every rank, by rank. Blocks.
-    pub(crate) fn all_gather(
-        &self,
-        fabric: &dyn Fabric,
-        context: &WaitContext,
-        data: &[u8],
-    ) -> Result<Vec<Vec<u8>>> {
+    fn all_gather(&self, context: &WaitContext, data: &[u8]) -> Result<Vec<Vec<u8>>> {
         // Without memory for the data this rank still has to arrive, or the others would wait:
         // it puts up nothing, which all of them see.
-        let region = fabric.allocate(data.len().max(1)).and_then(|region| {
+        let region = self.fabric.allocate(data.len().max(1)).and_then(|region| {
             region.write_bytes(0, data)?;
             Ok(region)
         });
@@ -91,24 +101,40 @@ impl Boards {
         }
         own.region_bytes.store(region.as_ref().map_or(0, |region| region.bytes() as u64), Ordering::Relaxed);
         self.barrier(context)?;
-        let gathered = (0..self.size).map(|rank| self.read(fabric, rank)).collect::<Result<Vec<_>>>();
+        let gathered = (0..self.size).map(|rank| self.read(rank)).collect::<Result<Vec<_>>>();
         // The data must stay until all have read it.
         self.barrier(context)?;
         drop(region);
         gathered
     }
 
-    fn read(&self, fabric: &dyn Fabric, rank: usize) -> Result<Vec<u8>> {
-        let board = self.board(rank);
-        let region_bytes = board.region_bytes.load(Ordering::Relaxed) as usize;
-        if region_bytes == 0 {
-            return Err(Error::CollectiveFailed {
-                call: "all_gather",
-                rank,
-                reason: "it had no memory for what it wanted to say".into(),
-            });
+    fn first(&self, context: &WaitContext, ranks: usize) -> Result<Option<Box<dyn Meeting>>> {
+        // Rank 0 makes the boards, and tells their key; a text behind it says why there are none.
+        let made = if self.rank == 0 { Some(self.fabric.allocate(Self::bytes(ranks))) } else { None };
+        let (key, reason) = match &made {
+            Some(Ok(region)) => (region.key(), String::new()),
+            Some(Err(error)) => (0, error.to_string()),
+            None => (0, String::new()),
+        };
+        let told = self.all_gather(context, &[&key.to_le_bytes(), reason.as_bytes()].concat())?;
+        let failed =
+            |reason: &str| Error::CollectiveFailed { call: "World::first", rank: 0, reason: reason.into() };
+        let (key, reason) = told[0].split_first_chunk::<8>().ok_or_else(|| {
+            failed("it said something else than this rank; do all ranks make the same calls?")
+        })?;
+        let key = u64::from_le_bytes(*key);
+        if !reason.is_empty() {
+            return Err(failed(&String::from_utf8_lossy(reason)));
         }
-        let region = fabric.map(rank, board.key.load(Ordering::Relaxed), region_bytes)?;
-        region.read_bytes(0, board.data_bytes.load(Ordering::Relaxed) as usize)
+        let boards = (self.rank < ranks).then(|| {
+            let region = match made.clone() {
+                Some(region) => region?,
+                None => self.fabric.map(0, key, Self::bytes(ranks))?,
+            };
+            Self::new(self.fabric.clone(), region, ranks)
+        });
+        // Rank 0 keeps the boards until all have mapped them.
+        self.barrier(context)?;
+        Ok(boards.transpose()?.map(|boards| Box::new(boards) as Box<dyn Meeting>))
     }
 }

@@ -103,6 +103,7 @@ pub mod device;
 mod element;
 mod error;
 pub mod fabric;
+mod meeting;
 mod world;
 
 pub use element::{Element, ElementType, Op};

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::fabric::{
     Abort, Fabric, LocalFabric, Recording, RecordingFabric, TwoSided, WaitContext, WaitPolicy,
 };
+use crate::meeting::Meeting;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
@@ -24,7 +25,7 @@ struct Shared {
     fabric: Arc<dyn Fabric>,
     rank: usize,
     size: usize,
-    boards: Boards,
+    meeting: Box<dyn Meeting>,
     wait: Arc<WaitContext>,
     next_tag: Cell<u32>,
     two_sided: Rc<RefCell<TwoSided>>,
@@ -109,21 +110,21 @@ impl World {
             timeout: options.timeout,
             abort: Abort::new(abort),
         });
-        Self::assemble(fabric, boards, size, wait)
+        let boards = Boards::new(fabric.clone(), boards, size)?;
+        Ok(Self::assemble(fabric, Box::new(boards), size, wait))
     }
 
     fn assemble(
         fabric: Arc<dyn Fabric>,
-        boards: crate::fabric::Region,
+        meeting: Box<dyn Meeting>,
         size: usize,
         wait: Arc<WaitContext>,
-    ) -> Result<Self> {
+    ) -> Self {
         let rank = fabric.rank();
-        let boards = Boards::new(boards, rank, size)?;
         let two_sided = TwoSided::of_world(rank);
-        Ok(Self {
-            shared: Rc::new(Shared { fabric, rank, size, boards, wait, next_tag: Cell::new(0), two_sided }),
-        })
+        Self {
+            shared: Rc::new(Shared { fabric, rank, size, meeting, wait, next_tag: Cell::new(0), two_sided }),
+        }
     }
 
     /// Runs `rank_main` on `size` threads, each with its rank's world, and gives the results by
@@ -220,25 +221,10 @@ impl World {
                 reason: format!("this world has {}", self.size()),
             });
         }
-        let made = if self.rank() == 0 { Some(self.fabric().allocate(Boards::bytes(ranks))) } else { None };
-        let key = match &made {
-            Some(Ok(region)) => Ok(region.key()),
-            Some(Err(error)) => Err(error.clone()),
-            None => Ok(0),
-        };
-        let keys = self.agree("World::first", key)?;
-        if self.rank() >= ranks {
-            self.barrier()?;
-            return Ok(None);
-        }
-        let boards = match made {
-            Some(region) => region?,
-            None => self.fabric().map(0, keys[0], Boards::bytes(ranks))?,
-        };
-        let world = Self::assemble(self.shared.fabric.clone(), boards, ranks, self.shared.wait.clone())?;
-        // Rank 0 keeps the boards until all have mapped them.
-        self.barrier()?;
-        Ok(Some(world))
+        let meeting = self.shared.meeting.first(&self.shared.wait, ranks)?;
+        Ok(meeting.map(|meeting| {
+            Self::assemble(self.shared.fabric.clone(), meeting, ranks, self.shared.wait.clone())
+        }))
     }
 
     /// This rank, from 0.
@@ -261,7 +247,7 @@ impl World {
     /// # Errors
     /// [`Error::PeerFailed`] if another rank has failed, [`Error::TimedOut`] if one does not come.
     pub fn barrier(&self) -> Result<()> {
-        self.shared.boards.barrier(&self.shared.wait)
+        self.shared.meeting.barrier(&self.shared.wait)
     }
 
     /// Gives every rank the values of every rank, by rank. Collective; blocks. For set-up and
@@ -273,7 +259,7 @@ impl World {
     pub fn all_gather<T: serde::Serialize + serde::de::DeserializeOwned>(&self, value: &T) -> Result<Vec<T>> {
         let encoded = postcard::to_stdvec(value)
             .map_err(|error| Error::System { call: "encoding a message", reason: error.to_string() })?;
-        let gathered = self.shared.boards.all_gather(self.fabric(), &self.shared.wait, &encoded)?;
+        let gathered = self.shared.meeting.all_gather(&self.shared.wait, &encoded)?;
         gathered
             .iter()
             .enumerate()
