@@ -1,9 +1,9 @@
 //! Worlds: the ranks that work together, and what they set up together.
 
-use crate::collective::Boards;
 use crate::error::{Error, Result};
 use crate::fabric::{
-    Abort, Fabric, LocalFabric, Recording, RecordingFabric, TwoSided, WaitContext, WaitPolicy,
+    Abort, Carrier, Fabric, LocalFabric, Recording, RecordingFabric, TwoSided, WaitContext, WaitPolicy,
+    register,
 };
 use crate::meeting::Meeting;
 use std::cell::{Cell, RefCell};
@@ -29,6 +29,8 @@ struct Shared {
     wait: Arc<WaitContext>,
     next_tag: Cell<u32>,
     two_sided: Rc<RefCell<TwoSided>>,
+    /// The thread's waits make progress on it.
+    carrier: Option<Rc<Arc<Carrier>>>,
 }
 
 /// How the ranks of a world wait.
@@ -102,16 +104,19 @@ impl World {
     /// # Errors
     /// [`Error::OutOfBounds`] if the fabric's roots are too small for its ranks.
     pub fn new(fabric: Arc<dyn Fabric>, options: WorldOptions) -> Result<Self> {
-        let (abort, boards) = fabric.roots();
         let (rank, size) = (fabric.rank(), fabric.size());
         let wait = Arc::new(WaitContext {
             rank,
-            policy: options.policy.unwrap_or_else(|| WaitPolicy::for_ranks(size)),
+            policy: options.policy.unwrap_or_else(|| fabric.wait_policy()),
             timeout: options.timeout,
-            abort: Abort::new(abort),
+            abort: Abort::new(fabric.abort()),
         });
-        let boards = Boards::new(fabric.clone(), boards, size)?;
-        Ok(Self::assemble(fabric, Box::new(boards), size, wait))
+        let meeting = fabric.clone().meeting()?;
+        let carrier = fabric.carrier().map(Rc::new);
+        if let Some(carrier) = &carrier {
+            register(carrier);
+        }
+        Ok(Self::assemble(fabric, meeting, size, wait, carrier))
     }
 
     fn assemble(
@@ -119,12 +124,13 @@ impl World {
         meeting: Box<dyn Meeting>,
         size: usize,
         wait: Arc<WaitContext>,
+        carrier: Option<Rc<Arc<Carrier>>>,
     ) -> Self {
         let rank = fabric.rank();
         let two_sided = TwoSided::of_world(rank);
-        Self {
-            shared: Rc::new(Shared { fabric, rank, size, meeting, wait, next_tag: Cell::new(0), two_sided }),
-        }
+        let next_tag = Cell::new(0);
+        let shared = Shared { fabric, rank, size, meeting, wait, next_tag, two_sided, carrier };
+        Self { shared: Rc::new(shared) }
     }
 
     /// Runs `rank_main` on `size` threads, each with its rank's world, and gives the results by
@@ -223,7 +229,8 @@ impl World {
         }
         let meeting = self.shared.meeting.first(&self.shared.wait, ranks)?;
         Ok(meeting.map(|meeting| {
-            Self::assemble(self.shared.fabric.clone(), meeting, ranks, self.shared.wait.clone())
+            let Shared { fabric, wait, carrier, .. } = &*self.shared;
+            Self::assemble(fabric.clone(), meeting, ranks, wait.clone(), carrier.clone())
         }))
     }
 
@@ -313,6 +320,7 @@ impl World {
     /// [`Error::PeerFailed`]. The first failure is the one that all see.
     pub fn fail(&self, operation: &str) {
         self.shared.wait.abort.raise(self.rank(), operation);
+        self.fabric().tell_failure(self.rank(), operation);
     }
 
     /// Pins the calling thread to core `rank mod cores`, among those that the process may use.

@@ -9,8 +9,8 @@ use super::{BackendRow, Exchange, ExchangeSpec, Route, Slot};
 use crate::device::{MoveTable, Stream, progress};
 use crate::error::{Error, Result};
 use crate::fabric::{
-    EAGER_BYTES, Executor, FarMessage, FarMessages, GaveUp, Persistent, Place, Role, Ticket, TwoSided,
-    WaitContext, phase,
+    EAGER_BYTES, Executor, FarMessage, FarMessages, Persistent, Place, Role, Ticket, TwoSided, WaitContext,
+    phase,
 };
 use crate::world::World;
 use std::cell::RefCell;
@@ -116,32 +116,18 @@ impl Standard {
 
 /// Blocks until a wire's messages are complete.
 fn wait_far(context: &WaitContext, far: &mut dyn Persistent) -> Result<()> {
-    let (mut failed, far) = (None, RefCell::new(far));
-    let mut done = || match far.borrow_mut().test() {
-        Ok(done) => done,
-        Err(error) => {
-            failed = Some(error);
-            true
+    let far = RefCell::new(far);
+    context.poll(&mut || far.borrow_mut().test(), Duration::ZERO, &|waited| {
+        let (peer, is_send) = far.borrow().late().unwrap_or((context.rank, false));
+        Error::TimedOut {
+            rank: context.rank,
+            peer,
+            what: if is_send { "the acceptance of a message" } else { "a message" }.into(),
+            wanted: 1,
+            found: 0,
+            seconds: waited.as_secs(),
         }
-    };
-    let waited = context.wait_until(&mut done, &mut progress, &mut |nap| {
-        std::thread::sleep(nap.min(Duration::from_micros(50)));
-    });
-    match (failed, waited) {
-        (Some(error), _) => Err(error),
-        (None, Ok(())) => Ok(()),
-        (None, Err(gave_up)) => Err(match (gave_up, far.borrow().late()) {
-            (GaveUp::TimedOut(waited), Some((peer, is_send))) => Error::TimedOut {
-                rank: context.rank,
-                peer,
-                what: if is_send { "the acceptance of a message" } else { "a message" }.into(),
-                wanted: 1,
-                found: 0,
-                seconds: waited.as_secs(),
-            },
-            _ => context.peer_failure(),
-        }),
-    }
+    })
 }
 
 fn far_messages(sends: &[Side], recvs: &[Side]) -> FarMessages {

@@ -4,6 +4,7 @@ use super::wait::Abort;
 use super::{Executor, Fabric, Region};
 use crate::collective::Boards;
 use crate::error::{Error, Result};
+use crate::meeting::Meeting;
 use std::alloc::Layout;
 use std::collections::HashMap;
 use std::ptr::NonNull;
@@ -75,9 +76,14 @@ impl Fabric for LocalFabric {
         }
     }
 
-    fn roots(&self) -> (Region, Region) {
-        let [abort, boards] = &self.hub.roots;
-        (abort.region(0, u64::MAX), boards.region(0, u64::MAX))
+    fn abort(&self) -> Region {
+        self.hub.roots[0].region(0, u64::MAX)
+    }
+
+    fn meeting(self: Arc<Self>) -> Result<Box<dyn Meeting>> {
+        let boards = self.hub.roots[1].region(0, u64::MAX);
+        let size = self.hub.size;
+        Ok(Box::new(Boards::new(self, boards, size)?))
     }
 }
 

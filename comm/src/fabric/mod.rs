@@ -4,6 +4,7 @@
 //! of a stream stores payloads and signals straight into it ([`Executor::Stream`]). A new fabric is
 //! one file and one row of [`FABRICS`].
 
+mod carrier;
 mod futex;
 mod local;
 mod observer;
@@ -11,23 +12,25 @@ mod progress;
 mod protocol;
 mod region;
 pub mod shm;
+mod spanning;
 mod sync;
 mod two_sided;
 mod wait;
 mod wire;
 mod word;
 
+pub use carrier::Carrier;
 pub(crate) use futex::Futex;
 pub use local::LocalFabric;
 pub use observer::{Event, Observer, Recording, RecordingFabric, Role};
-pub(crate) use progress::progress_all;
+pub(crate) use progress::{progress_all, register};
 pub use protocol::phase;
 pub(crate) use protocol::{clear_to_send, credit_granted, credit_needed, next_count};
 pub(crate) use region::shared_struct;
 pub use region::{Place, Region, Word};
 pub(crate) use two_sided::{EAGER_BYTES, Ticket, TwoSided};
 pub use wait::WaitPolicy;
-pub(crate) use wait::{Abort, GaveUp, WaitContext};
+pub(crate) use wait::{Abort, WaitContext};
 pub use wire::Wire;
 pub(crate) use wire::{
     FarExchange, FarMessage, FarMessages, FarRecv, FarSend, OpenExchange, Persistent, Terms,
@@ -35,6 +38,7 @@ pub(crate) use wire::{
 pub(crate) use word::store_fence;
 
 use crate::error::Result;
+use crate::meeting::Meeting;
 use std::fmt;
 use std::sync::Arc;
 
@@ -92,9 +96,23 @@ pub trait Fabric: Send + Sync + fmt::Debug {
     fn wire(&self) -> Option<Arc<dyn Wire>> {
         None
     }
-    /// The memory that every rank has from the start: that of the abort word, and that of the
-    /// world's collectives.
-    fn roots(&self) -> (Region, Region);
+    /// The memory of the abort word, from the start.
+    fn abort(&self) -> Region;
+    /// Where all ranks meet. Once; does not communicate.
+    ///
+    /// # Errors
+    /// If the memory for it is too small.
+    fn meeting(self: Arc<Self>) -> Result<Box<dyn Meeting>>;
+    /// How ranks wait unless they are told.
+    fn wait_policy(&self) -> WaitPolicy {
+        WaitPolicy::for_ranks(self.size())
+    }
+    /// Tells the ranks of other machines that this one has failed, if the abort word does not.
+    fn tell_failure(&self, _rank: usize, _operation: &str) {}
+    /// Who carries what streams have triggered, if that is neither the stream nor the network.
+    fn carrier(&self) -> Option<Arc<Carrier>> {
+        None
+    }
 }
 
 /// One row of the registry of fabrics.

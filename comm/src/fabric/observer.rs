@@ -1,7 +1,8 @@
 //! Watching what goes over a fabric: which signals and payloads, from whom to whom, in which order.
 
-use super::{Executor, Fabric, Region, Wire};
+use super::{Carrier, Executor, Fabric, Region, WaitPolicy, Wire};
 use crate::error::Result;
+use crate::meeting::Meeting;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -146,7 +147,23 @@ impl Fabric for RecordingFabric {
         self.inner.wire()
     }
 
-    fn roots(&self) -> (Region, Region) {
-        self.inner.roots()
+    fn abort(&self) -> Region {
+        self.inner.abort()
+    }
+
+    fn meeting(self: Arc<Self>) -> Result<Box<dyn Meeting>> {
+        self.inner.clone().meeting()
+    }
+
+    fn wait_policy(&self) -> WaitPolicy {
+        self.inner.wait_policy()
+    }
+
+    fn tell_failure(&self, rank: usize, operation: &str) {
+        self.inner.tell_failure(rank, operation);
+    }
+
+    fn carrier(&self) -> Option<Arc<Carrier>> {
+        self.inner.carrier()
     }
 }

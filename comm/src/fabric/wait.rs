@@ -101,8 +101,8 @@ impl Abort {
 }
 
 /// What every wait of a rank needs to know.
-#[derive(Debug)]
-pub(crate) struct WaitContext {
+#[derive(Debug, Clone)]
+pub struct WaitContext {
     pub(crate) rank: usize,
     pub(crate) policy: WaitPolicy,
     pub(crate) timeout: Option<Duration>,
@@ -169,6 +169,34 @@ impl WaitContext {
             } else {
                 std::thread::sleep(SHORT_NAP / 4);
             }
+        }
+    }
+
+    /// Blocks until `done` says so, looking again and again: for what wakes nobody. `late` makes the
+    /// error of a time-out, which comes `grace` later than that of other waits.
+    pub(crate) fn poll(
+        &self,
+        done: &mut dyn FnMut() -> Result<bool>,
+        grace: Duration,
+        late: &dyn Fn(Duration) -> Error,
+    ) -> Result<()> {
+        let mut failed = None;
+        let mut ended = || match done() {
+            Ok(ended) => ended,
+            Err(error) => {
+                failed = Some(error);
+                true
+            }
+        };
+        let patient = Self { timeout: self.timeout.map(|timeout| timeout + grace), ..self.clone() };
+        let waited = patient.wait_until(&mut ended, &mut crate::device::progress, &mut |nap| {
+            std::thread::sleep(nap.min(SHORT_NAP / 4));
+        });
+        match (failed, waited) {
+            (Some(error), _) => Err(error),
+            (None, Ok(())) => Ok(()),
+            (None, Err(GaveUp::PeerFailed)) => Err(self.peer_failure()),
+            (None, Err(GaveUp::TimedOut(waited))) => Err(late(waited)),
         }
     }
 

@@ -5,6 +5,7 @@ use super::super::{Executor, Fabric, Region, skew};
 use super::{RANK_VARIABLE, SEGMENT_VARIABLE, SIZE_VARIABLE};
 use crate::collective::Boards;
 use crate::error::{Error, Result};
+use crate::meeting::Meeting;
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::ffi::c_void;
@@ -357,8 +358,12 @@ impl Fabric for ShmFabric {
         Ok(self.segment.region(owner, mapping, key, bytes))
     }
 
-    fn roots(&self) -> (Region, Region) {
-        let [abort, boards] = &self.roots;
-        (abort.clone(), boards.clone())
+    fn abort(&self) -> Region {
+        self.roots[0].clone()
+    }
+
+    fn meeting(self: Arc<Self>) -> Result<Box<dyn Meeting>> {
+        let (boards, size) = (self.roots[1].clone(), self.size);
+        Ok(Box::new(Boards::new(self, boards, size)?))
     }
 }

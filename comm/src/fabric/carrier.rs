@@ -1,0 +1,173 @@
+//! Carriers: who executes what streams have triggered, where neither the stream itself nor the
+//! network interface does.
+//!
+//! A carrier goes round the exchanges that it carries, looks at the words that streams have posted,
+//! and calls the library. It is a progress thread ([`Executor::Proxy`]), or, where the library may be
+//! called by one thread only, the host in its waits ([`Executor::Host`]).
+
+use super::progress::Engine;
+use super::{Abort, Executor};
+use crate::error::{Error, Result};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Something that a carrier carries.
+pub(crate) trait Carried: Send {
+    /// Does what can be done now; whether anything is under way. An error ends the job.
+    fn progress(&mut self) -> Result<bool>;
+}
+
+/// Rounds without anything under way before the thread naps.
+const IDLE_ROUNDS: u32 = 500;
+/// How late an idle thread may see what a stream has posted.
+const NAP: Duration = Duration::from_micros(50);
+
+/// Carries the exchanges of one rank.
+pub struct Carrier {
+    rank: usize,
+    executor: Executor,
+    abort: Abort,
+    loads: Mutex<Vec<(u64, Box<dyn Carried>)>>,
+    next_load: AtomicU64,
+    stop: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Takes what is carried off its carrier when dropped.
+#[derive(Debug)]
+pub(crate) struct Load {
+    carrier: Arc<Carrier>,
+    number: u64,
+}
+
+impl Carrier {
+    /// A carrier that carries nothing yet, by a thread of its own or by the host.
+    pub(crate) fn new(rank: usize, executor: Executor, abort: Abort) -> Arc<Self> {
+        Arc::new(Self {
+            rank,
+            executor,
+            abort,
+            loads: Mutex::default(),
+            next_load: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            thread: Mutex::default(),
+        })
+    }
+
+    /// Who carries.
+    pub(crate) fn executor(&self) -> Executor {
+        self.executor
+    }
+
+    /// Carries one more, and starts the thread if there is to be one.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the system refuses the thread.
+    pub(crate) fn carry(self: &Arc<Self>, load: Box<dyn Carried>) -> Result<Load> {
+        let number = self.add(load);
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.executor == Executor::Proxy && thread.is_none() {
+            let carrier = self.clone();
+            let name = format!("rank {} proxy", self.rank);
+            let started = std::thread::Builder::new().name(name).spawn(move || carrier.work());
+            let started = started.map_err(|error| Error::System {
+                call: "starting the progress thread",
+                reason: error.to_string(),
+            })?;
+            *thread = Some(started);
+        }
+        Ok(Load { carrier: self.clone(), number })
+    }
+
+    /// Carries something for as long as there are rounds, without starting a thread for it.
+    pub(crate) fn add(&self, load: Box<dyn Carried>) -> u64 {
+        let number = self.next_load.fetch_add(1, Ordering::Relaxed);
+        self.loads().push((number, load));
+        number
+    }
+
+    fn loads(&self) -> MutexGuard<'_, Vec<(u64, Box<dyn Carried>)>> {
+        self.loads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Goes round once; whether anything is under way.
+    fn round(&self) -> bool {
+        let mut under_way = false;
+        if self.stop.load(Ordering::Acquire) {
+            return false;
+        }
+        for (_, load) in self.loads().iter_mut() {
+            match load.progress() {
+                Ok(more) => under_way |= more,
+                Err(error) => {
+                    self.abort.raise(self.rank, &error.to_string());
+                    self.stop.store(true, Ordering::Release);
+                    return false;
+                }
+            }
+        }
+        under_way
+    }
+
+    fn work(&self) {
+        let mut idle = 0;
+        while !self.stop.load(Ordering::Acquire) {
+            if self.round() {
+                idle = 0;
+            } else {
+                idle = (idle + 1).min(IDLE_ROUNDS);
+            }
+            if idle < IDLE_ROUNDS {
+                // The rank may share its core with this thread.
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(NAP);
+            }
+        }
+    }
+
+    /// Ends the thread, unless the job has failed: it may then be in a call that never returns.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread
+            && self.abort.failure().is_none()
+        {
+            // Its panic, if any, is one of ours and was printed by the thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The rank's own thread as the carrier, and where there is none yet.
+impl Engine for Arc<Carrier> {
+    fn progress(&self) -> bool {
+        if self.thread.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+            return false;
+        }
+        self.round()
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        // After a failure the thread may hold the lock in a call that never returns.
+        let loads = if self.carrier.abort.failure().is_some() {
+            self.carrier.loads.try_lock().ok()
+        } else {
+            Some(self.carrier.loads())
+        };
+        if let Some(mut loads) = loads {
+            loads.retain(|(number, _)| *number != self.number);
+        }
+    }
+}
+
+impl fmt::Debug for Carrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Carrier(rank {}, {})", self.rank, self.executor)
+    }
+}
