@@ -191,6 +191,14 @@ pub enum Error {
         /// The system's reason.
         reason: String,
     },
+    /// The MPI library reported an error.
+    #[error("{call} failed: {reason}")]
+    Mpi {
+        /// The call, by its name in the standard.
+        call: &'static str,
+        /// The library's code and text.
+        reason: String,
+    },
     /// The environment that a launcher sets for its ranks is not usable.
     #[error("{variable}=`{value}` is not usable: {reason}")]
     BadEnvironment {

@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::fabric::{
-    Abort, Carrier, Fabric, LocalFabric, Recording, RecordingFabric, TwoSided, WaitContext, WaitPolicy,
-    register,
+    self, Abort, Fabric, HostRounds, LocalFabric, Recording, RecordingFabric, TwoSided, WaitContext,
+    WaitPolicy, register,
 };
 use crate::meeting::Meeting;
 use std::cell::{Cell, RefCell};
@@ -30,7 +30,7 @@ struct Shared {
     next_tag: Cell<u32>,
     two_sided: Rc<RefCell<TwoSided>>,
     /// The thread's waits make progress on it.
-    carrier: Option<Rc<Arc<Carrier>>>,
+    carrier: Option<Rc<HostRounds>>,
 }
 
 /// How the ranks of a world wait.
@@ -49,12 +49,13 @@ impl Default for WorldOptions {
 }
 
 impl World {
-    /// The world that this process was started in: a rank of `streamhalo launch` or
-    /// `streamhalo run`, or else a world of one rank.
+    /// The world that this process was started in: a rank of `streamhalo launch` or `streamhalo run`, of
+    /// `mpiexec` or `srun`, or else a world of one rank. Collective over the ranks that were started;
+    /// blocks.
     ///
     /// # Errors
-    /// If a launcher's environment is there but cannot be used. A process that an MPI launcher
-    /// started with several ranks is refused rather than left alone.
+    /// If a launcher's environment is there but cannot be used. A process that was started as one of
+    /// several is refused rather than left alone.
     pub fn from_env() -> Result<Self> {
         Self::from_env_with(WorldOptions::default())
     }
@@ -64,27 +65,17 @@ impl World {
     /// # Errors
     /// As [`World::from_env`].
     pub fn from_env_with(options: WorldOptions) -> Result<Self> {
-        #[cfg(target_os = "linux")]
-        if std::env::var_os(crate::fabric::shm::SEGMENT_VARIABLE).is_some() {
-            crate::fabric::shm::end_with_parent()?;
-            return Self::new(crate::fabric::shm::ShmFabric::from_env()?, options);
-        }
-        // Each of these says how many tasks a launcher has started; `srun` may set only its own.
-        let started = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
-        for variable in started {
-            if let Ok(value) = std::env::var(variable)
-                && value != "1"
-            {
-                return Err(Error::FabricUnavailable {
-                    name: "mpi".into(),
-                    reason: format!(
-                        "a launcher started this process as one of several ({variable}={value}), but this version has no MPI fabric; \
-                         start it with `streamhalo launch -n {value}` on one machine"
-                    ),
-                });
-            }
-        }
-        Self::alone_with(options)
+        Self::over(&fabric::of_launcher(), options)
+    }
+
+    /// The world that this process was started in, over the fabric of that name, one of
+    /// [`FABRICS`](crate::fabric::FABRICS). Collective over the ranks that were started; blocks.
+    ///
+    /// # Errors
+    /// [`Error::FabricUnavailable`] if there is no such fabric, if it cannot be used on this machine, or if
+    /// the ranks were not started for it; else as [`World::from_env`].
+    pub fn over(fabric: &str, options: WorldOptions) -> Result<Self> {
+        Self::new(fabric::join(fabric, &options)?, options)
     }
 
     /// A world of one rank, in the calling thread. Needs no launcher.
@@ -92,11 +83,7 @@ impl World {
     /// # Errors
     /// [`Error::OutOfMemory`] if the little memory that a world needs is not there.
     pub fn alone() -> Result<Self> {
-        Self::alone_with(WorldOptions::default())
-    }
-
-    fn alone_with(options: WorldOptions) -> Result<Self> {
-        Self::new(LocalFabric::ends(1)?.remove(0), options)
+        Self::new(LocalFabric::ends(1)?.remove(0), WorldOptions::default())
     }
 
     /// The world of all ranks of a fabric, in the thread of this end's rank. Does not communicate.
@@ -112,7 +99,7 @@ impl World {
             abort: Abort::new(fabric.abort()),
         });
         let meeting = fabric.clone().meeting()?;
-        let carrier = fabric.carrier().map(Rc::new);
+        let carrier = fabric.carrier().map(|carrier| Rc::new(HostRounds(carrier)));
         if let Some(carrier) = &carrier {
             register(carrier);
         }
@@ -124,7 +111,7 @@ impl World {
         meeting: Box<dyn Meeting>,
         size: usize,
         wait: Arc<WaitContext>,
-        carrier: Option<Rc<Arc<Carrier>>>,
+        carrier: Option<Rc<HostRounds>>,
     ) -> Self {
         let rank = fabric.rank();
         let two_sided = TwoSided::of_world(rank);
@@ -348,6 +335,10 @@ impl Drop for Shared {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.wait.abort.raise(self.rank, "its own code, which panicked");
+        }
+        // A stream that failed could tell those only who see this rank's abort word.
+        if let Some((rank, operation)) = self.wait.abort.failure() {
+            self.fabric.tell_failure(rank, &operation);
         }
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn open(
 ) -> Result<Option<OpenExchange>> {
     let Some(wire) = world.fabric().wire() else { return Ok(None) };
     let sends = plan.sends.iter().filter_map(|send| match &send.target {
-        Target::Near { .. } => None,
+        Target::Near(_) => None,
         Target::Far(staging) => Some(FarSend {
             peer: send.peer,
             tag: send.tag,

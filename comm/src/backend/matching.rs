@@ -58,18 +58,22 @@ impl PlannedRecv {
 #[derive(Debug)]
 pub(super) enum Target {
     /// The peer's memory is mapped.
-    Near {
-        /// The peer's receive buffers.
-        slots: [Place; 2],
-        /// Say that the payload is there.
-        arrivals: [Word; 2],
-        /// The peer's counts of arrivals.
-        counts: [Word; 2],
-        /// The peer's arrays, by phase, where it lets senders write them.
-        ghosts: [Vec<Region>; 2],
-    },
+    Near(Box<Near>),
     /// A wire takes it from here.
     Far(Place),
+}
+
+/// Memory of a peer.
+#[derive(Debug)]
+pub(super) struct Near {
+    /// Its receive buffers.
+    pub(super) slots: [Place; 2],
+    /// Say that the payload is there.
+    pub(super) arrivals: [Word; 2],
+    /// Its counts of arrivals.
+    pub(super) counts: [Word; 2],
+    /// Its arrays, by phase, where it lets senders write them.
+    pub(super) ghosts: [Vec<Region>; 2],
 }
 
 #[derive(Debug)]
@@ -330,12 +334,12 @@ fn plan(
             Some(place) => Target::Far(place),
             None => {
                 let region = map_inbox(peer)?;
-                Target::Near {
+                Target::Near(Box::new(Near {
                     slots: slots(&region, recv)?,
                     arrivals: arrivals(&region, recv, own, peer)?,
                     counts: counts(&region, own, peer)?,
                     ghosts: [mapped(0)?, mapped(1)?],
-                }
+                }))
             }
         };
         Ok(PlannedSend {

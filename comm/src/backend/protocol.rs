@@ -43,10 +43,10 @@ pub(super) struct Protocol {
 
 impl Protocol {
     /// What says that a payload is there, in the memory of a peer that is mapped.
-    fn completion_word<'a>(self, target: &'a Target, phase: usize) -> Option<&'a Word> {
+    fn completion_word(self, target: &Target, phase: usize) -> Option<&Word> {
         match (target, self.completion) {
-            (Target::Near { arrivals, .. }, Completion::Flag) => Some(&arrivals[phase % self.buffers]),
-            (Target::Near { counts, .. }, Completion::Count) => Some(&counts[phase]),
+            (Target::Near(near), Completion::Flag) => Some(&near.arrivals[phase % self.buffers]),
+            (Target::Near(near), Completion::Count) => Some(&near.counts[phase]),
             (Target::Far(_), _) => None,
         }
     }
@@ -186,8 +186,8 @@ impl Triggered {
         match (word.cloned(), &send.target, self.protocol.completion) {
             // The source's own word is stamped with the epoch, as part of the payload: it is read
             // only to say which source is missing.
-            (Some(count), Target::Near { arrivals, .. }, Completion::Count) => {
-                let stamp = Some(arrivals[self.buffer(phase)].clone());
+            (Some(count), Target::Near(near), Completion::Count) => {
+                let stamp = Some(near.arrivals[self.buffer(phase)].clone());
                 Message { moves, stamp, completion: (count, Rule::Increment) }
             }
             (Some(flag), ..) => Message { moves, stamp: None, completion: (flag, Rule::Set) },
@@ -209,8 +209,8 @@ impl Exchange for Triggered {
     fn send_slot(&self, message: usize, phase: usize) -> Slot {
         let send = &self.plan.sends[message];
         match &send.target {
-            Target::Near { ghosts, .. } if send.direct => Slot::Ghosts(ghosts[phase].clone()),
-            Target::Near { slots, .. } => Slot::Packed(slots[self.buffer(phase)].clone()),
+            Target::Near(near) if send.direct => Slot::Ghosts(near.ghosts[phase].clone()),
+            Target::Near(near) => Slot::Packed(near.slots[self.buffer(phase)].clone()),
             Target::Far(staging) => Slot::Packed(staging.clone()),
         }
     }

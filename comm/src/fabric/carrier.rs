@@ -142,13 +142,14 @@ impl Carrier {
     }
 }
 
-/// The rank's own thread as the carrier, and where there is none yet.
-impl Engine for Arc<Carrier> {
+/// The waits of a rank's own thread, which go round as long as no other thread does.
+#[derive(Debug)]
+pub(crate) struct HostRounds(pub(crate) Arc<Carrier>);
+
+impl Engine for HostRounds {
     fn progress(&self) -> bool {
-        if self.thread.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
-            return false;
-        }
-        self.round()
+        let thread = self.0.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        thread.is_none() && self.0.round()
     }
 }
 

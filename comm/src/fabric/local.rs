@@ -5,6 +5,7 @@ use super::{Executor, Fabric, Region};
 use crate::collective::Boards;
 use crate::error::{Error, Result};
 use crate::meeting::Meeting;
+use crate::world::WorldOptions;
 use std::alloc::Layout;
 use std::collections::HashMap;
 use std::ptr::NonNull;
@@ -16,6 +17,20 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 pub struct LocalFabric {
     hub: Arc<Hub>,
     rank: usize,
+}
+
+/// The fabric of a process that is alone.
+pub(super) fn join(_options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
+    match super::mpi::started_ranks() {
+        Some((variable, ranks)) if ranks > 1 => Err(super::unavailable(
+            "local",
+            format!(
+                "its ranks are threads of one process, but a launcher started this process as one of several \
+                 ({variable}={ranks}); use `mpi`, or start one process"
+            ),
+        )),
+        _ => Ok(LocalFabric::ends(1)?.remove(0)),
+    }
 }
 
 /// What the ranks share: which memory goes with which key.
@@ -33,9 +48,20 @@ impl LocalFabric {
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub fn ends(size: usize) -> Result<Vec<Arc<LocalFabric>>> {
-        let roots = [Arc::new(Block::new(Abort::BYTES, 0)?), Arc::new(Block::new(Boards::bytes(size), 0)?)];
-        let hub = Arc::new(Hub { size, blocks: Mutex::default(), next_key: AtomicU64::new(1), roots });
+        let hub = Arc::new(Hub::new(size)?);
         Ok((0..size).map(|rank| Arc::new(LocalFabric { hub: hub.clone(), rank })).collect())
+    }
+
+    /// The memory of a rank that shares none with others.
+    pub(crate) fn alone(rank: usize) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self { hub: Arc::new(Hub::new(1)?), rank }))
+    }
+}
+
+impl Hub {
+    fn new(size: usize) -> Result<Self> {
+        let roots = [Arc::new(Block::new(Abort::BYTES, 0)?), Arc::new(Block::new(Boards::bytes(size), 0)?)];
+        Ok(Self { size, blocks: Mutex::default(), next_key: AtomicU64::new(1), roots })
     }
 }
 

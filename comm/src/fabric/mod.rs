@@ -7,7 +7,9 @@
 mod carrier;
 mod futex;
 mod local;
+pub(crate) mod mpi;
 mod observer;
+pub(crate) mod over_mpi;
 mod progress;
 mod protocol;
 mod region;
@@ -20,6 +22,7 @@ mod wire;
 mod word;
 
 pub use carrier::Carrier;
+pub(crate) use carrier::HostRounds;
 pub(crate) use futex::Futex;
 pub use local::LocalFabric;
 pub use observer::{Event, Observer, Recording, RecordingFabric, Role};
@@ -37,8 +40,9 @@ pub(crate) use wire::{
 };
 pub(crate) use word::store_fence;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::meeting::Meeting;
+use crate::world::WorldOptions;
 use std::fmt;
 use std::sync::Arc;
 
@@ -126,6 +130,44 @@ pub struct FabricRow {
     pub executor: Executor,
     /// Why it cannot be used on this machine or in this build, if so.
     pub unusable: fn() -> Option<String>,
+    /// Joins the ranks that a launcher has started. Collective over them.
+    join: fn(&WorldOptions) -> Result<Arc<dyn Fabric>>,
+}
+
+/// Names the fabric to use, where a launcher leaves the choice.
+pub const FABRIC_VARIABLE: &str = "STREAMHALO_FABRIC";
+
+/// The name of the fabric that this process was started for.
+pub(crate) fn of_launcher() -> String {
+    if std::env::var_os(shm::SEGMENT_VARIABLE).is_some() {
+        return "shm".into();
+    }
+    match (std::env::var(FABRIC_VARIABLE), mpi::started_ranks()) {
+        (Ok(name), _) => name,
+        (Err(_), Some((_, 2..))) => "mpi".into(),
+        (Err(_), _) => "local".into(),
+    }
+}
+
+/// The fabric of that name, between the ranks that a launcher has started. Collective over them.
+///
+/// # Errors
+/// [`Error::FabricUnavailable`] if there is no such fabric, if it cannot be used here, or if nothing
+/// has started ranks for it.
+pub(crate) fn join(name: &str, options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
+    let row = FABRICS.iter().find(|row| row.name == name).ok_or_else(|| Error::FabricUnavailable {
+        name: name.into(),
+        reason: format!(
+            "there is none of that name; the fabrics are {}",
+            FABRICS.iter().map(|row| row.name).collect::<Vec<_>>().join(", ")
+        ),
+    })?;
+    (row.join)(options)
+}
+
+/// An error for ranks that were started otherwise than a fabric needs.
+pub(crate) fn unavailable(name: &str, reason: impl Into<String>) -> Error {
+    Error::FabricUnavailable { name: name.into(), reason: reason.into() }
 }
 
 /// Every fabric that this version knows.
@@ -135,12 +177,28 @@ pub const FABRICS: &[FabricRow] = &[
         summary: "ranks are threads of one process",
         executor: Executor::Stream,
         unusable: || None,
+        join: local::join,
     },
     FabricRow {
         name: "shm",
         summary: "ranks are processes of one machine, sharing memory",
         executor: Executor::Stream,
         unusable: shm::unusable,
+        join: shm::join,
+    },
+    FabricRow {
+        name: "mpi",
+        summary: "any MPI library, found at run time",
+        executor: Executor::Proxy,
+        unusable: over_mpi::unusable,
+        join: over_mpi::join,
+    },
+    FabricRow {
+        name: "shm+mpi",
+        summary: "shm between the ranks of a node, mpi between nodes",
+        executor: Executor::Proxy,
+        unusable: || shm::unusable().or_else(over_mpi::unusable),
+        join: |options| shm::within_nodes("shm+mpi", over_mpi::launched()?, options),
     },
 ];
 

@@ -104,7 +104,7 @@ pub struct OpenExchange {
     pub(crate) path: &'static str,
     pub(crate) reason: &'static str,
     /// Ends the exchange when dropped.
-    pub(crate) guard: Box<dyn Any>,
+    pub(crate) _guard: Box<dyn Any>,
 }
 
 /// Two-sided messages with peers, from one rank's side.

@@ -1,8 +1,12 @@
 //! The fabric where the system lacks what it needs: every start says so.
 
+use super::super::spanning::Spanning;
+use super::super::{Fabric, unavailable};
 use super::Exit;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::world::WorldOptions;
 use std::process::{Child, Command};
+use std::sync::Arc;
 
 /// A job that cannot be started here.
 #[derive(Debug)]
@@ -16,8 +20,7 @@ impl Job {
     /// # Errors
     /// Always.
     pub fn start(_size: usize, _command: &mut dyn FnMut(usize) -> Command) -> Result<Self> {
-        let reason = super::unusable().unwrap_or_default();
-        Err(Error::FabricUnavailable { name: "shm".into(), reason })
+        Err(unavailable("shm", super::unusable().unwrap_or_default()))
     }
 
     /// The processes: none.
@@ -35,6 +38,20 @@ impl Job {
 
     /// Nothing to end.
     pub fn kill(&mut self) {}
+}
+
+/// Says why there is no such fabric.
+pub(in super::super) fn join(_options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
+    Err(unavailable("shm", super::unusable().unwrap_or_default()))
+}
+
+/// Says why there is no such fabric.
+pub(in super::super) fn within_nodes(
+    name: &'static str,
+    _wire: Arc<Spanning>,
+    _options: &WorldOptions,
+) -> Result<Arc<dyn Fabric>> {
+    Err(unavailable(name, super::unusable().unwrap_or_default()))
 }
 
 /// Threads are not pinned here.

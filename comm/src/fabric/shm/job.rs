@@ -127,7 +127,7 @@ fn describe(status: ExitStatus) -> (String, i32) {
 }
 
 /// Makes the calling process end when its parent does, so that no rank outlives its launcher.
-pub(crate) fn end_with_parent() -> Result<()> {
+pub(super) fn end_with_parent() -> Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| Error::System { call: "prctl(PR_SET_PDEATHSIG)", reason: error.to_string() })?;
     // It may have gone before the call, which then waits for the end of whoever has taken its

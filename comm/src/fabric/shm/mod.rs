@@ -8,16 +8,25 @@ mod absent;
 #[cfg(target_os = "linux")]
 mod job;
 #[cfg(target_os = "linux")]
+mod node;
+#[cfg(target_os = "linux")]
 mod segment;
 
 #[cfg(not(target_os = "linux"))]
 pub use absent::{Job, pin_to_core};
-#[cfg(target_os = "linux")]
-pub(crate) use job::end_with_parent;
+#[cfg(not(target_os = "linux"))]
+pub(super) use absent::{join, within_nodes};
 #[cfg(target_os = "linux")]
 pub use job::{Job, pin_to_core};
 #[cfg(target_os = "linux")]
+pub(super) use node::within_nodes;
+#[cfg(target_os = "linux")]
 pub use segment::ShmFabric;
+
+use super::Fabric;
+use crate::error::Result;
+use crate::world::WorldOptions;
+use std::sync::Arc;
 
 /// Names the memory file to a rank, as a file descriptor that it inherits.
 pub const SEGMENT_VARIABLE: &str = "STREAMHALO_SHM_FD";
@@ -28,6 +37,13 @@ pub const SIZE_VARIABLE: &str = "STREAMHALO_SIZE";
 
 /// The process that started the ranks, without which they end.
 pub const LAUNCHER_VARIABLE: &str = "STREAMHALO_LAUNCHER";
+
+/// The fabric of a rank that `streamhalo run` or `streamhalo launch` has started.
+#[cfg(target_os = "linux")]
+pub(super) fn join(_options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
+    job::end_with_parent()?;
+    Ok(ShmFabric::from_env()?)
+}
 
 /// How a job ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -181,24 +181,29 @@ impl Segment {
             reason,
         };
         let number: u32 = fd.parse().map_err(|_| bad("it must be the number of a file descriptor".into()))?;
-        let path = format!("/proc/self/fd/{number}");
-        let file = File::options().read(true).write(true).open(&path).map_err(|error| {
+        Self::open(&format!("/proc/self/fd/{number}")).map_err(|reason| {
             bad(format!(
-                "{error}; start ranks with `streamhalo run` or `streamhalo launch`, which pass it on"
+                "{reason}; start ranks with `streamhalo run` or `streamhalo launch`, which pass it on"
             ))
-        })?;
-        let bytes = file.metadata().map_err(|error| bad(error.to_string()))?.len() as usize;
-        let foreign = || bad("it is not a memory file of StreamHalo".into());
+        })
+    }
+
+    /// Opens the file that a process of this machine has made, under its path in `/proc`.
+    pub(super) fn open(path: &str) -> Result<(Arc<Self>, usize), String> {
+        let file = File::options().read(true).write(true).open(path).map_err(|error| error.to_string())?;
+        let bytes = file.metadata().map_err(|error| error.to_string())?.len() as usize;
+        let foreign = || "it is not a memory file of StreamHalo".to_owned();
         if bytes < root_bytes(1) {
             return Err(foreign());
         }
         let file = OwnedFd::from(file);
-        let first = Mapping::new(&file, 0, PAGE)?;
+        let mapped = |bytes| Mapping::new(&file, 0, bytes).map_err(|error| error.to_string());
+        let first = mapped(PAGE)?;
         if first.header::<FileHeader>().magic.load(Ordering::Acquire) != MAGIC {
             return Err(foreign());
         }
         let size = first.header::<FileHeader>().size.load(Ordering::Relaxed) as usize;
-        let header = Mapping::new(&file, 0, root_bytes(size))?;
+        let header = mapped(root_bytes(size))?;
         Ok((Arc::new(Self { file, header }), size))
     }
 
@@ -300,9 +305,14 @@ impl ShmFabric {
                 reason: format!("the job has {file_size} ranks"),
             });
         }
+        Ok(Arc::new(Self::of_segment(segment, rank, size)))
+    }
+
+    /// The end of a rank, in a file that all the ranks with whom it shares memory have open.
+    pub(super) fn of_segment(segment: Arc<Segment>, rank: usize, size: usize) -> Self {
         let roots =
             [segment.root(ABORT_OFFSET, Abort::BYTES), segment.root(BOARDS_OFFSET, Boards::bytes(size))];
-        Ok(Arc::new(Self { segment, rank, size, roots }))
+        Self { segment, rank, size, roots }
     }
 }
 

@@ -1,0 +1,317 @@
+//! Communicators: who can talk to whom, point-to-point and collective calls that do not block.
+
+use super::abi::{Handle, RawStatus};
+use super::request::{Kind, Request, Status};
+use super::window::Group;
+use super::{Mpi, count, rank_number};
+use crate::error::{Error, Result};
+use std::ffi::{c_int, c_void};
+
+/// A communicator. Cloning copies the handle; [`Communicator::free`] frees it for all clones.
+#[derive(Debug, Clone)]
+pub(crate) struct Communicator {
+    pub(super) mpi: &'static Mpi,
+    pub(super) handle: Handle,
+}
+
+impl Mpi {
+    /// All processes of the job. Duplicate it before messages are sent, lest they meet an application's.
+    ///
+    /// # Errors
+    /// [`Error::OutOfOrder`] if MPI is not running.
+    pub(crate) fn world(&'static self) -> Result<Communicator> {
+        self.communicator(self.constants.comm_world)
+    }
+
+    fn communicator(&'static self, handle: Handle) -> Result<Communicator> {
+        if !self.is_running() {
+            return Err(Error::OutOfOrder {
+                call: "MPI_Comm_rank",
+                reason: "MPI has to be started first, and not finalised".to_owned(),
+            });
+        }
+        Ok(Communicator { mpi: self, handle })
+    }
+}
+
+impl Communicator {
+    /// An application's communicator: its `MPI_Comm`, widened to a `usize`. It keeps its error handler.
+    ///
+    /// # Safety
+    /// `handle` must be a communicator of the library that [`Mpi::path`] names.
+    ///
+    /// # Errors
+    /// [`Error::OutOfOrder`] if MPI is not running, [`Error::Mpi`] for the null communicator.
+    pub(crate) unsafe fn from_raw(mpi: &'static Mpi, handle: usize) -> Result<Self> {
+        // A 32-bit handle that was widened as a signed number has ones above.
+        let handle = if mpi.constants.narrow_handles { handle & 0xffff_ffff } else { handle };
+        if handle == mpi.constants.comm_null || handle == 0 {
+            return Err(Error::Mpi {
+                call: "MPI_Comm_dup",
+                reason:
+                    "the communicator that was handed in is MPI_COMM_NULL; hand in one that this rank is in"
+                        .to_owned(),
+            });
+        }
+        mpi.communicator(handle)
+    }
+
+    /// The library that it belongs to.
+    pub(crate) fn mpi(&self) -> &'static Mpi {
+        self.mpi
+    }
+
+    /// The handle, as an application's MPI calls know it.
+    pub(crate) fn raw(&self) -> Handle {
+        self.handle
+    }
+
+    /// This process's rank.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) fn rank(&self) -> Result<usize> {
+        let mut rank = 0;
+        // SAFETY: the handle is a communicator's; the place lives through the call.
+        unsafe { self.mpi.table.comm_rank(self.handle, &raw mut rank) }?;
+        Ok(rank as usize)
+    }
+
+    /// How many ranks it has.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) fn size(&self) -> Result<usize> {
+        let mut size = 0;
+        // SAFETY: the handle is a communicator's; the place lives through the call.
+        unsafe { self.mpi.table.comm_size(self.handle, &raw mut size) }?;
+        Ok(size as usize)
+    }
+
+    /// The same ranks, with messages of their own. Collective; blocks.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) fn duplicate(&self) -> Result<Communicator> {
+        // SAFETY: the handle is a communicator's; `new` is a place for the result.
+        self.made(|new| unsafe { self.mpi.table.comm_dup(self.handle, new) })
+    }
+
+    /// The ranks of this one that are on this node, in the same order. Collective; blocks.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) fn node(&self) -> Result<Communicator> {
+        let constants = &self.mpi.constants;
+        let (kind, info) = (constants.comm_type_shared, constants.info_null);
+        // SAFETY: the handles are those of a communicator and of no hints; `new` is a place for the result.
+        self.made(|new| unsafe { self.mpi.table.comm_split_type(self.handle, kind, 0, info, new) })
+    }
+
+    /// The first `ranks` ranks of this one. Collective over those alone, which alone may call; blocks.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) fn first(&self, ranks: usize) -> Result<Communicator> {
+        let ranks: Vec<usize> = (0..ranks).collect();
+        let group = Group::new(self, &ranks)?;
+        // SAFETY: the handles are those of a communicator and of a group of it; `new` is a place for the result.
+        let made =
+            self.made(|new| unsafe { self.mpi.table.comm_create_group(self.handle, group.handle, 0, new) });
+        group.free()?;
+        made
+    }
+
+    /// Wraps a new communicator, which then reports its errors.
+    fn made(&self, call: impl FnOnce(*mut Handle) -> Result<()>) -> Result<Communicator> {
+        let mut handle = 0;
+        call(&raw mut handle)?;
+        self.mpi.handle_errors(handle)?;
+        Ok(Communicator { mpi: self.mpi, handle })
+    }
+
+    /// Frees it, for all clones. Collective; not for the world or an application's communicator.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) fn free(mut self) -> Result<()> {
+        // SAFETY: the handle is a communicator's; later uses of clones are errors of the library's checks, not ours.
+        unsafe { self.mpi.table.comm_free(&raw mut self.handle) }
+    }
+
+    /// The greatest tag.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) fn tag_upper_bound(&self) -> Result<i32> {
+        let key = self.mpi.constants.tag_upper_bound;
+        let mut value: *const c_int = std::ptr::null();
+        let mut found = 0;
+        let place = (&raw mut value).cast::<c_void>();
+        // SAFETY: both places live through the call, which stores the address of an integer.
+        unsafe { self.mpi.table.comm_get_attr(self.handle, key, place, &raw mut found) }?;
+        if found == 0 || value.is_null() {
+            return Ok(32767); // what every library has at least
+        }
+        // SAFETY: the address of the library's own integer, which stays.
+        Ok(unsafe { value.read() })
+    }
+
+    /// The next message with this tag from any rank, if one has come. It stays until it is received.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) fn iprobe(&self, tag: i32) -> Result<Option<Status>> {
+        let mut status = RawStatus::default();
+        let mut flag = 0;
+        let source = self.mpi.constants.any_source;
+        let place = status.as_mut_ptr();
+        // SAFETY: the handle is a communicator's; both places live through the call.
+        unsafe { self.mpi.table.iprobe(source, tag, self.handle, &raw mut flag, place) }?;
+        if flag == 0 { Ok(None) } else { Status::of(self.mpi, &status).map(Some) }
+    }
+
+    /// Sends bytes.
+    ///
+    /// # Safety
+    /// The bytes must stay, unchanged, until the request has completed.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) unsafe fn isend(&self, data: *const u8, bytes: usize, to: usize, tag: i32) -> Result<Request> {
+        let (bytes, to, byte) = (count("MPI_Isend", bytes)?, rank_number(to), self.mpi.constants.byte);
+        let mut request = Request::new(self.mpi, Kind::Send);
+        let place = request.place();
+        // SAFETY: the caller keeps the bytes; the handles are valid.
+        unsafe { self.mpi.table.isend(data.cast(), bytes, byte, to, tag, self.handle, place) }?;
+        Ok(request)
+    }
+
+    /// Receives up to `bytes` bytes.
+    ///
+    /// # Safety
+    /// The memory must stay, untouched, until the request has completed.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) unsafe fn irecv(&self, data: *mut u8, bytes: usize, from: usize, tag: i32) -> Result<Request> {
+        let (bytes, from, byte) = (count("MPI_Irecv", bytes)?, rank_number(from), self.mpi.constants.byte);
+        let mut request = Request::new(self.mpi, Kind::Receive);
+        let place = request.place();
+        // SAFETY: the caller keeps the memory; the handles are valid.
+        unsafe { self.mpi.table.irecv(data.cast(), bytes, byte, from, tag, self.handle, place) }?;
+        Ok(request)
+    }
+
+    /// Completes when every rank has called it. Collective.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) fn ibarrier(&self) -> Result<Request> {
+        let mut request = Request::new(self.mpi, Kind::Collective);
+        // SAFETY: the handle is a communicator's.
+        unsafe { self.mpi.table.ibarrier(self.handle, request.place()) }?;
+        Ok(request)
+    }
+
+    /// Gives the bytes of rank `root` to all. Collective.
+    ///
+    /// # Safety
+    /// The memory must stay, and be left alone, until the request has completed.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) unsafe fn ibcast(&self, data: *mut u8, bytes: usize, root: usize) -> Result<Request> {
+        let (bytes, root, byte) = (count("MPI_Ibcast", bytes)?, rank_number(root), self.mpi.constants.byte);
+        let mut request = Request::new(self.mpi, Kind::Collective);
+        let place = request.place();
+        // SAFETY: the caller keeps the memory; the handles are valid.
+        unsafe { self.mpi.table.ibcast(data.cast(), bytes, byte, root, self.handle, place) }?;
+        Ok(request)
+    }
+
+    /// Gives `bytes` bytes of every rank to all, in the order of ranks. Collective.
+    ///
+    /// # Safety
+    /// `data` is good for `bytes` bytes, `all` for as many from each rank; both must stay, and be left
+    /// alone, until the request has completed. They must not overlap.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) unsafe fn iallgather(&self, data: *const u8, bytes: usize, all: *mut u8) -> Result<Request> {
+        let (bytes, byte) = (count("MPI_Iallgather", bytes)?, self.mpi.constants.byte);
+        let mut request = Request::new(self.mpi, Kind::Collective);
+        let place = request.place();
+        let table = &self.mpi.table;
+        // SAFETY: the caller keeps the memory; the handles are valid.
+        unsafe { table.iallgather(data.cast(), bytes, byte, all.cast(), bytes, byte, self.handle, place) }?;
+        Ok(request)
+    }
+
+    /// A persistent send: started any number of times.
+    ///
+    /// # Safety
+    /// The bytes must stay for as long as the request, and unchanged while it is active.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) unsafe fn send_init(
+        &self,
+        data: *const u8,
+        bytes: usize,
+        to: usize,
+        tag: i32,
+    ) -> Result<Request> {
+        let (bytes, to, byte) = (count("MPI_Send_init", bytes)?, rank_number(to), self.mpi.constants.byte);
+        let mut request = Request::new(self.mpi, Kind::Send);
+        let place = request.place();
+        // SAFETY: the caller keeps the bytes; the handles are valid.
+        unsafe { self.mpi.table.send_init(data.cast(), bytes, byte, to, tag, self.handle, place) }?;
+        Ok(request)
+    }
+
+    /// A persistent send that is started only when its receive is known to be.
+    ///
+    /// # Safety
+    /// As [`Communicator::send_init`].
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) unsafe fn rsend_init(
+        &self,
+        data: *const u8,
+        bytes: usize,
+        to: usize,
+        tag: i32,
+    ) -> Result<Request> {
+        let (bytes, to, byte) = (count("MPI_Rsend_init", bytes)?, rank_number(to), self.mpi.constants.byte);
+        let mut request = Request::new(self.mpi, Kind::Send);
+        let place = request.place();
+        // SAFETY: the caller keeps the bytes; the handles are valid.
+        unsafe { self.mpi.table.rsend_init(data.cast(), bytes, byte, to, tag, self.handle, place) }?;
+        Ok(request)
+    }
+
+    /// A persistent receive.
+    ///
+    /// # Safety
+    /// The memory must stay for as long as the request, and be left alone while it is active.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) unsafe fn recv_init(
+        &self,
+        data: *mut u8,
+        bytes: usize,
+        from: usize,
+        tag: i32,
+    ) -> Result<Request> {
+        let (bytes, from, byte) =
+            (count("MPI_Recv_init", bytes)?, rank_number(from), self.mpi.constants.byte);
+        let mut request = Request::new(self.mpi, Kind::Receive);
+        let place = request.place();
+        // SAFETY: the caller keeps the memory; the handles are valid.
+        unsafe { self.mpi.table.recv_init(data.cast(), bytes, byte, from, tag, self.handle, place) }?;
+        Ok(request)
+    }
+}

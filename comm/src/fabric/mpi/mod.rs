@@ -1,0 +1,162 @@
+//! The machine's MPI library, opened at run time: the layer below the fabric `mpi`.
+//!
+//! One program serves every MPI, without headers or a compiler wrapper at build time. A library is
+//! found ([`search`]) and opened ([`library`]), its functions are put into one table whose calls are
+//! checked ([`table`]), and what differs between libraries is in [`abi`]. Above are owned types:
+//! [`Communicator`], [`Request`], [`RequestSet`], [`Window`].
+//!
+//! **Threads.** The types are `Send` and `Sync`, as they hold nothing but handles. Which thread may
+//! call follows the level that [`Mpi::start`] returns: with [`ThreadLevel::Multiple`] any at any time,
+//! with `Serialized` any but one at a time, below that only the one for which
+//! [`Mpi::is_main_thread`] holds. Dropping a [`RequestSet`] is a call.
+//!
+//! **Errors.** Every call returns a [`Result`]. The communicators and windows of this module have an
+//! error handler of ours; an application's own, [`Communicator::from_raw`], keeps its handler, so
+//! that a failing call on it ends the job if the application left it so. Duplicate it first.
+// The fabric that uses all of it is a module of its own.
+#![allow(dead_code, unused_imports)]
+
+mod abi;
+mod communicator;
+mod launcher;
+mod library;
+mod request;
+mod request_set;
+mod search;
+mod start;
+mod table;
+#[cfg(test)]
+mod tests;
+mod window;
+
+pub(crate) use abi::{Abi, Handle};
+pub(crate) use communicator::Communicator;
+pub(crate) use request::{Request, Status};
+pub(crate) use request_set::RequestSet;
+pub(crate) use start::ThreadLevel;
+pub(crate) use window::{Group, Window};
+
+use crate::error::{Error, Result};
+use abi::Constants;
+use launcher::Launcher;
+use library::Library;
+use std::path::Path;
+use std::sync::OnceLock;
+use table::Table;
+
+/// The MPI library of this process.
+pub(crate) struct Mpi {
+    pub(crate) table: Table,
+    pub(crate) constants: Constants,
+    library: Library,
+    launcher: Launcher,
+    started: start::Started,
+}
+
+/// How many ranks an MPI launcher has started, with the variable that says so.
+pub(crate) fn started_ranks() -> Option<(&'static str, usize)> {
+    Launcher::of_this_process().size
+}
+
+impl std::fmt::Debug for Mpi {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Mpi({}, {})", self.path().display(), self.abi())
+    }
+}
+
+impl Mpi {
+    /// The library, which the first call finds and opens. Does not initialise it.
+    ///
+    /// # Errors
+    /// [`Error::FabricUnavailable`] if there is none, or if it is too old.
+    pub(crate) fn get() -> Result<&'static Mpi> {
+        static MPI: OnceLock<Result<Mpi>> = OnceLock::new();
+        MPI.get_or_init(Self::open).as_ref().map_err(Clone::clone)
+    }
+
+    fn open() -> Result<Mpi> {
+        let launcher = Launcher::of_this_process();
+        let library = Library::find(&launcher)?;
+        // SAFETY: the symbols are those of a library that has `MPI_Init_thread`.
+        let table = unsafe { Table::load(|name| library.symbol(name)) }?;
+        if let Some(reason) = too_old(table.version()?, &library.path) {
+            return Err(unavailable(reason));
+        }
+        let constants = library.abi.constants(|name| library.symbol(name))?;
+        Ok(Mpi { table, constants, library, launcher, started: start::Started::default() })
+    }
+
+    /// The library's file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.library.path
+    }
+
+    /// Its binary interface.
+    pub(crate) fn abi(&self) -> Abi {
+        self.library.abi
+    }
+
+    /// What the library says of itself, in one or more lines. May be asked before [`Mpi::start`].
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) fn library_version(&self) -> Result<String> {
+        self.table.library_version()
+    }
+
+    /// The version of the standard that the library implements. May be asked before [`Mpi::start`].
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) fn version(&self) -> Result<(i32, i32)> {
+        self.table.version()
+    }
+
+    /// Whether the library has partitioned communication, MPI 4.0.
+    pub(crate) fn has_partitioned(&self) -> bool {
+        has_partitioned(&self.library)
+    }
+}
+
+fn has_partitioned(library: &Library) -> bool {
+    [c"MPI_Psend_init", c"MPI_Precv_init", c"MPI_Pready", c"MPI_Parrived"]
+        .iter()
+        .all(|name| library.symbol(name).is_some())
+}
+
+/// Why a library of that version of the standard will not do, if so.
+fn too_old(version: (i32, i32), path: &Path) -> Option<String> {
+    let (major, minor) = version;
+    (major < 3).then(|| {
+        format!(
+            "the library {} implements MPI {major}.{minor}, but 3.0 or newer is needed; set {} to another one",
+            path.display(),
+            library::VARIABLE
+        )
+    })
+}
+
+/// The error for anything that keeps MPI from being used at all.
+fn unavailable(reason: String) -> Error {
+    Error::FabricUnavailable { name: "mpi".to_owned(), reason }
+}
+
+/// A count as MPI takes it.
+///
+/// # Errors
+/// [`Error::Mpi`] if it has more than 31 bits.
+fn count(call: &'static str, bytes: usize) -> Result<std::ffi::c_int> {
+    std::ffi::c_int::try_from(bytes).map_err(|_| Error::Mpi {
+        call,
+        reason: format!(
+            "one message of {bytes} bytes was asked for, MPI takes {} at most; split it",
+            i32::MAX
+        ),
+    })
+}
+
+/// A rank as MPI takes it. Ranks come from communicators, which number them so.
+fn rank_number(rank: usize) -> std::ffi::c_int {
+    // One that cannot be is left to MPI to refuse.
+    std::ffi::c_int::try_from(rank).unwrap_or(std::ffi::c_int::MAX)
+}

@@ -1,0 +1,203 @@
+//! Persistent requests in one array, as the calls for several of them take it.
+
+use super::abi::{Handle, RawStatus};
+use super::request::{Kind, Request};
+use super::{Mpi, count};
+use crate::error::Result;
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+
+/// An array of handles with the width that the library has in arrays.
+#[derive(Debug)]
+enum Handles {
+    Narrow(Vec<u32>),
+    Wide(Vec<Handle>),
+}
+
+impl Handles {
+    fn push(&mut self, handle: Handle) {
+        match self {
+            Handles::Narrow(handles) => handles.push(handle as u32), // the library's own width
+            Handles::Wide(handles) => handles.push(handle),
+        }
+    }
+
+    /// The address of one, behind which the others follow.
+    fn at(&mut self, index: usize) -> *mut c_void {
+        match self {
+            Handles::Narrow(handles) => (&raw mut handles[index..]).cast(),
+            Handles::Wide(handles) => (&raw mut handles[index..]).cast(),
+        }
+    }
+}
+
+/// Persistent requests that are started and tested together. Its calls allocate nothing, except `push`.
+///
+/// Dropping it frees the requests, after it has cancelled the receives that are active. An active
+/// send goes on, and its memory must stay until the receiver has it.
+#[derive(Debug)]
+pub(crate) struct RequestSet {
+    mpi: &'static Mpi,
+    handles: Handles,
+    /// Which requests are active, and which of all are receives.
+    active: Vec<bool>,
+    receives: Vec<bool>,
+    /// Where the library puts the indices of completed requests.
+    indices: Vec<c_int>,
+}
+
+impl RequestSet {
+    /// An empty set.
+    pub(crate) fn new(mpi: &'static Mpi) -> Self {
+        let handles = if mpi.constants.narrow_handles {
+            Handles::Narrow(Vec::new())
+        } else {
+            Handles::Wide(Vec::new())
+        };
+        Self { mpi, handles, active: Vec::new(), receives: Vec::new(), indices: Vec::new() }
+    }
+
+    /// How many requests there are.
+    pub(crate) fn len(&self) -> usize {
+        self.active.len()
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.active.is_empty()
+    }
+
+    /// Whether a request has been started and is not known to have completed.
+    pub(crate) fn is_active(&self, index: usize) -> bool {
+        self.active[index]
+    }
+
+    /// Adds an inactive persistent request, and returns its index.
+    pub(crate) fn push(&mut self, request: Request) -> usize {
+        debug_assert!(std::ptr::eq(request.mpi(), self.mpi), "there is one library in a process");
+        self.handles.push(request.handle);
+        self.active.push(false);
+        self.receives.push(request.kind == Kind::Receive);
+        self.indices.push(0);
+        self.len() - 1
+    }
+
+    /// Starts one.
+    ///
+    /// # Safety
+    /// As [`Request::start`].
+    ///
+    /// # Errors
+    /// [`Error::Mpi`](crate::Error::Mpi).
+    pub(crate) unsafe fn start(&mut self, index: usize) -> Result<()> {
+        let request = self.handles.at(index);
+        // SAFETY: the handle is that of a request; the rest is the caller's.
+        unsafe { self.mpi.table.start(request) }?;
+        self.active[index] = true;
+        Ok(())
+    }
+
+    /// Starts those with these indices.
+    ///
+    /// # Safety
+    /// As [`Request::start`], for each.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`](crate::Error::Mpi).
+    pub(crate) unsafe fn start_all(&mut self, range: Range<usize>) -> Result<()> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let active = &mut self.active[range.clone()];
+        let requests = self.handles.at(range.start);
+        // SAFETY: as many handles follow as the range has, which was checked against the array; the rest is the caller's.
+        unsafe { self.mpi.table.start_all(count("MPI_Startall", range.len())?, requests) }?;
+        active.fill(true);
+        Ok(())
+    }
+
+    /// Finds requests that have completed: puts their indices into `completed`, in place of what is there.
+    /// Returns whether any was active. Allocates only if `completed` has room for fewer than all.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`](crate::Error::Mpi).
+    pub(crate) fn test_some(&mut self, completed: &mut Vec<usize>) -> Result<bool> {
+        completed.clear();
+        if self.is_empty() {
+            return Ok(false);
+        }
+        let (mpi, number) = (self.mpi, count("MPI_Testsome", self.len())?);
+        let mut found = 0;
+        let (requests, indices) = (self.handles.at(0), self.indices.as_mut_ptr());
+        let ignore = mpi.constants.status_ignore as *mut c_void;
+        // SAFETY: both arrays have as many places as there are requests; statuses are ignored.
+        unsafe { mpi.table.test_some(number, requests, &raw mut found, indices, ignore) }?;
+        if found == mpi.constants.undefined {
+            return Ok(false);
+        }
+        for index in &self.indices[..usize::try_from(found).unwrap_or(0)] {
+            let index = *index as usize;
+            self.active[index] = false;
+            completed.push(index);
+        }
+        Ok(true)
+    }
+
+    /// Whether none is active any more.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`](crate::Error::Mpi).
+    pub(crate) fn test_all(&mut self) -> Result<bool> {
+        if self.is_empty() {
+            return Ok(true);
+        }
+        let (mpi, number) = (self.mpi, count("MPI_Testall", self.len())?);
+        let mut flag = 0;
+        let requests = self.handles.at(0);
+        let ignore = mpi.constants.status_ignore as *mut c_void;
+        // SAFETY: the array has as many handles as it is said to; statuses are ignored.
+        unsafe { mpi.table.test_all(number, requests, &raw mut flag, ignore) }?;
+        if flag != 0 {
+            self.active.fill(false);
+        }
+        Ok(flag != 0)
+    }
+
+    /// Ends an active receive. MPI has it end by itself, without the sender, but not at once.
+    fn cancel(&mut self, index: usize) -> Result<()> {
+        const TRIES: usize = 1000;
+        let mpi = self.mpi;
+        let request = self.handles.at(index);
+        // SAFETY: the handle is that of an active request.
+        unsafe { mpi.table.cancel(request) }?;
+        for _ in 0..TRIES {
+            let mut status = RawStatus::default();
+            let mut flag = 0;
+            let place = status.as_mut_ptr();
+            // SAFETY: the handle is that of a request; all places live through the call.
+            unsafe { mpi.table.test(request, &raw mut flag, place) }?;
+            if flag != 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for RequestSet {
+    fn drop(&mut self) {
+        // After a failure other ranks may be gone, and the whole job ends with this process.
+        if self.is_empty() || !self.mpi.is_running() || self.mpi.is_poisoned() {
+            return;
+        }
+        for index in 0..self.len() {
+            if self.active[index] && self.receives[index] {
+                // One that cannot be cancelled is freed all the same; nobody is there to be told.
+                let _ = self.cancel(index);
+            }
+            let request = self.handles.at(index);
+            // SAFETY: the handle is that of a request, which nobody has after this.
+            let _ = unsafe { self.mpi.table.request_free(request) };
+        }
+    }
+}

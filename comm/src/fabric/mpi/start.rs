@@ -1,0 +1,251 @@
+//! Initialising MPI, and ending it with the process.
+
+use super::abi::{Constants, Handle};
+use super::table::{RECORD, Table};
+use super::{Mpi, unavailable};
+use crate::error::{Error, Result};
+use std::ffi::c_int;
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Caps the level of thread support that is asked for: `single`, `funneled`, `serialized` or `multiple`.
+pub(crate) const THREADS_VARIABLE: &str = "STREAMHALO_MPI_THREADS";
+
+/// Which threads may call MPI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ThreadLevel {
+    /// There is one thread only.
+    Single,
+    /// The one that initialised.
+    Funneled,
+    /// Any, one at a time.
+    Serialized,
+    /// Any, at any time.
+    Multiple,
+}
+
+impl ThreadLevel {
+    const ALL: [ThreadLevel; 4] =
+        [ThreadLevel::Single, ThreadLevel::Funneled, ThreadLevel::Serialized, ThreadLevel::Multiple];
+
+    /// The level that an MPI value means; a value between two levels grants the lower one.
+    fn of(value: c_int, constants: &Constants) -> Self {
+        let mut granted = Self::ALL.iter().zip(constants.thread_levels).filter(|(_, level)| *level <= value);
+        granted.next_back().map_or(ThreadLevel::Single, |(level, _)| *level)
+    }
+
+    fn value(self, constants: &Constants) -> c_int {
+        constants.thread_levels[self as usize]
+    }
+
+    /// The level to ask for by the value of [`THREADS_VARIABLE`].
+    fn asked(value: Option<&str>) -> Result<Self> {
+        let Some(value) = value else { return Ok(ThreadLevel::Multiple) };
+        Self::ALL.into_iter().find(|level| level.to_string() == value).ok_or_else(|| Error::BadEnvironment {
+            variable: THREADS_VARIABLE,
+            value: value.to_owned(),
+            reason: "it is one of single, funneled, serialized and multiple".to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for ThreadLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ThreadLevel::Single => "single",
+            ThreadLevel::Funneled => "funneled",
+            ThreadLevel::Serialized => "serialized",
+            ThreadLevel::Multiple => "multiple",
+        })
+    }
+}
+
+/// What there is once MPI is initialised.
+#[derive(Debug, Default)]
+pub(crate) struct Started {
+    level: OnceLock<Result<ThreadLevel>>,
+    handlers: OnceLock<Handlers>,
+}
+
+/// Our error handler, as MPI knows it for communicators and for windows.
+#[derive(Debug, Clone, Copy)]
+struct Handlers {
+    communicators: Handle,
+    windows: Handle,
+}
+
+/// Whether the job has failed, so that others may never come to finalise.
+static POISONED: AtomicBool = AtomicBool::new(false);
+
+impl Mpi {
+    /// Initialises MPI if the application has not, asking for all the thread support there is, and returns
+    /// which is granted. What is initialised here is finalised when the process exits. Collective over all
+    /// processes of the job if it initialises.
+    ///
+    /// # Errors
+    /// [`Error::FabricUnavailable`] if the library is not the launcher's, or if MPI was finalised;
+    /// [`Error::BadEnvironment`]; [`Error::Mpi`].
+    pub(crate) fn start(&'static self) -> Result<ThreadLevel> {
+        self.started.level.get_or_init(|| self.initialise()).clone()
+    }
+
+    fn initialise(&'static self) -> Result<ThreadLevel> {
+        let table = &self.table;
+        if self.finalized()? {
+            return Err(unavailable(
+                "MPI was finalised in this process, and it cannot be initialised twice; make worlds before MPI_Finalize"
+                    .to_owned(),
+            ));
+        }
+        if self.initialized()? {
+            let mut level = 0;
+            // SAFETY: MPI is initialised; the place lives through the call.
+            unsafe { table.query_thread(&raw mut level) }?;
+            self.make_handlers()?;
+            return Ok(ThreadLevel::of(level, &self.constants));
+        }
+        if let Some(reason) = self.launcher.mismatch(self.path(), &self.library_version()?) {
+            return Err(unavailable(reason));
+        }
+        let asked = ThreadLevel::asked(std::env::var(THREADS_VARIABLE).ok().as_deref())?;
+        let mut level = 0;
+        let none = std::ptr::null_mut();
+        // SAFETY: MPI is not initialised; without arguments it takes none of the command line; the place lives
+        // through the call.
+        unsafe { table.init_thread(none, none.cast(), asked.value(&self.constants), &raw mut level) }?;
+        // SAFETY: registers a function without conditions. It cannot be refused within the 32 places that
+        // a system has at least; where it is, the process ends without finalising.
+        unsafe { libc::atexit(end) };
+        self.make_handlers()?;
+        // The predefined communicators end the job on an error, unless they are told not to.
+        self.handle_errors(self.constants.comm_world)?;
+        self.handle_errors(self.constants.comm_self)?;
+        let size = self.world()?.size()?;
+        match self.launcher.wrong_size(self.path(), size) {
+            Some(reason) => Err(unavailable(reason)),
+            None => Ok(ThreadLevel::of(level, &self.constants)),
+        }
+    }
+
+    fn make_handlers(&self) -> Result<()> {
+        let (mut communicators, mut windows) = (0, 0);
+        // SAFETY: MPI is initialised; the function stays, as the library of it is never closed.
+        unsafe { self.table.comm_create_errhandler(RECORD, &raw mut communicators) }?;
+        // SAFETY: as above.
+        unsafe { self.table.win_create_errhandler(RECORD, &raw mut windows) }?;
+        // Made once: `start` comes here once.
+        let _ = self.started.handlers.set(Handlers { communicators, windows });
+        Ok(())
+    }
+
+    fn handlers(&self, call: &'static str) -> Result<Handlers> {
+        self.started
+            .handlers
+            .get()
+            .copied()
+            .ok_or_else(|| Error::OutOfOrder { call, reason: "MPI has to be started first".to_owned() })
+    }
+
+    /// Makes errors on a communicator come back as results.
+    pub(super) fn handle_errors(&self, comm: Handle) -> Result<()> {
+        let handler = self.handlers("MPI_Comm_set_errhandler")?.communicators;
+        // SAFETY: the handler is one for communicators; the caller's handle is one of a communicator.
+        unsafe { self.table.comm_set_errhandler(comm, handler) }
+    }
+
+    /// Makes errors on a window come back as results.
+    pub(super) fn handle_window_errors(&self, window: Handle) -> Result<()> {
+        let handler = self.handlers("MPI_Win_set_errhandler")?.windows;
+        // SAFETY: the handler is one for windows; the caller's handle is one of a window.
+        unsafe { self.table.win_set_errhandler(window, handler) }
+    }
+
+    /// Whether the calling thread is the one that initialised MPI.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) fn is_main_thread(&self) -> Result<bool> {
+        let mut flag = 0;
+        // SAFETY: the place lives through the call; the caller has started MPI, else it is an error.
+        unsafe { self.table.is_thread_main(&raw mut flag) }?;
+        Ok(flag != 0)
+    }
+
+    /// Whether MPI can be called: it is initialised, and not finalised.
+    pub(crate) fn is_running(&self) -> bool {
+        self.initialized().unwrap_or(false) && !self.finalized().unwrap_or(true)
+    }
+
+    fn initialized(&self) -> Result<bool> {
+        let mut flag = 0;
+        // SAFETY: the place lives through the call, which is allowed at any time.
+        unsafe { self.table.initialized(&raw mut flag) }?;
+        Ok(flag != 0)
+    }
+
+    fn finalized(&self) -> Result<bool> {
+        let mut flag = 0;
+        // SAFETY: the place lives through the call, which is allowed at any time.
+        unsafe { self.table.finalized(&raw mut flag) }?;
+        Ok(flag != 0)
+    }
+
+    /// Notes that the job has failed. What would wait for other ranks is then left out, and a process whose
+    /// MPI was initialised here ends the whole job when it exits: finalising would hang.
+    pub(crate) fn poison(&self) {
+        POISONED.store(true, Ordering::Release);
+    }
+
+    /// Whether [`Mpi::poison`] was called.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        POISONED.load(Ordering::Acquire)
+    }
+
+    /// Ends all processes of the job at once.
+    pub(crate) fn abort(&self, code: i32) -> Result<()> {
+        // SAFETY: does not return where it can end the processes.
+        unsafe { self.table.abort(self.constants.comm_world, code) }
+    }
+}
+
+/// Runs when the process exits.
+extern "C" fn end() {
+    let Ok(mpi) = Mpi::get() else { return };
+    if !mpi.is_running() {
+        return;
+    }
+    if mpi.is_poisoned() {
+        let _ = mpi.abort(1);
+        return;
+    }
+    let table: &Table = &mpi.table;
+    // SAFETY: MPI is running, was initialised here, and nothing of ours runs after the process's exit. There is
+    // nobody left to tell of an error.
+    let _ = unsafe { table.finalize() };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::abi::Abi;
+    use super::*;
+
+    #[test]
+    fn levels_are_ordered_and_named() {
+        assert!(ThreadLevel::ALL.is_sorted());
+        assert_eq!(ThreadLevel::asked(None), Ok(ThreadLevel::Multiple));
+        assert_eq!(ThreadLevel::asked(Some("funneled")), Ok(ThreadLevel::Funneled));
+        let error = ThreadLevel::asked(Some("many")).expect_err("is no level");
+        assert!(matches!(error, Error::BadEnvironment { variable: THREADS_VARIABLE, .. }), "{error}");
+    }
+
+    #[test]
+    fn levels_have_other_values_in_the_standard_abi() {
+        for abi in [Abi::Standard, Abi::Mpich] {
+            let constants = abi.constants(|_| None).expect("are known");
+            for level in ThreadLevel::ALL {
+                assert_eq!(ThreadLevel::of(level.value(&constants), &constants), level);
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Windows: memory that other ranks put data into, between a post and a start on both sides.
+
+use super::abi::Handle;
+use super::communicator::Communicator;
+use super::{Mpi, count, rank_number};
+use crate::error::Result;
+use std::ffi::c_int;
+
+/// Some ranks of a communicator.
+#[derive(Debug)]
+pub(crate) struct Group {
+    mpi: &'static Mpi,
+    pub(super) handle: Handle,
+}
+
+impl Group {
+    /// The group of these ranks. Not collective.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`](crate::Error::Mpi).
+    pub(crate) fn new(comm: &Communicator, ranks: &[usize]) -> Result<Self> {
+        let mpi = comm.mpi;
+        let ranks: Vec<c_int> = ranks.iter().map(|rank| rank_number(*rank)).collect();
+        let number = count("MPI_Group_incl", ranks.len())?;
+        let (mut all, mut handle) = (0, 0);
+        // SAFETY: the handle is a communicator's; the place lives through the call.
+        unsafe { mpi.table.comm_group(comm.handle, &raw mut all) }?;
+        // SAFETY: the handle is a group's, and the array has as many ranks as it is said to.
+        let made = unsafe { mpi.table.group_incl(all, number, ranks.as_ptr(), &raw mut handle) };
+        // SAFETY: the handle is a group's, which nobody has after this.
+        unsafe { mpi.table.group_free(&raw mut all) }?;
+        made.map(|()| Self { mpi, handle })
+    }
+
+    /// Frees it.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`](crate::Error::Mpi).
+    pub(crate) fn free(mut self) -> Result<()> {
+        // SAFETY: the handle is a group's, which nobody has after this.
+        unsafe { self.mpi.table.group_free(&raw mut self.handle) }
+    }
+}
+
+/// A window: memory of every rank of a communicator. Offsets are in bytes.
+///
+/// What is called in which order follows MPI 4.1, section 12.5: `post`, then `test` until it holds, on the side
+/// whose memory is written; `start`, `put`, `complete` on the other.
+#[derive(Debug)]
+pub(crate) struct Window {
+    mpi: &'static Mpi,
+    handle: Handle,
+}
+
+impl Window {
+    /// Makes a window of memory of this rank, and of others of theirs. Collective; blocks.
+    ///
+    /// # Safety
+    /// `base` is good for reads and writes of `bytes` bytes until the window is freed.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`](crate::Error::Mpi).
+    pub(crate) unsafe fn create(base: *mut u8, bytes: usize, comm: &Communicator) -> Result<Self> {
+        let mpi = comm.mpi;
+        let mut handle = 0;
+        // No object is larger than an `isize` can say.
+        let (bytes, info) = (bytes as isize, mpi.constants.info_null);
+        // SAFETY: the memory is the caller's; the handles are those of a communicator and of no hints.
+        unsafe { mpi.table.win_create(base.cast(), bytes, 1, info, comm.handle, &raw mut handle) }?;
+        mpi.handle_window_errors(handle)?;
+        Ok(Self { mpi, handle })
+    }
+
+    fn assertion(&self, nocheck: bool) -> c_int {
+        if nocheck { self.mpi.constants.mode_nocheck } else { 0 }
+    }
+
+    /// Lets the ranks of a group write. With `nocheck` the caller vouches that none of them has started yet.
+    ///
+    /// # Safety
+    /// Nothing of the memory that they write is used until [`Window::test`] holds; with `nocheck`, the order is as said.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`](crate::Error::Mpi).
+    pub(crate) unsafe fn post(&self, group: &Group, nocheck: bool) -> Result<()> {
+        // SAFETY: the handles are those of a group and of a window; the rest is the caller's.
+        unsafe { self.mpi.table.win_post(group.handle, self.assertion(nocheck), self.handle) }
+    }
+
+    /// Begins to write to the ranks of a group. May wait for their posts, unless `nocheck` says that they
+    /// are known to have been made.
+    ///
+    /// # Safety
+    /// With `nocheck`, the posts have been made, also with it.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`](crate::Error::Mpi).
+    pub(crate) unsafe fn start(&self, group: &Group, nocheck: bool) -> Result<()> {
+        // SAFETY: the handles are those of a group and of a window; the rest is the caller's.
+        unsafe { self.mpi.table.win_start(group.handle, self.assertion(nocheck), self.handle) }
+    }
+
+    /// Writes bytes to `offset` bytes into the window of rank `target`, of any size: as several puts where
+    /// MPI cannot count them.
+    ///
+    /// # Safety
+    /// The bytes must stay, unchanged, until [`Window::complete`] or [`Window::flush`]; they must lie within the target's window.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`](crate::Error::Mpi).
+    pub(crate) unsafe fn put(
+        &self,
+        data: *const u8,
+        bytes: usize,
+        target: usize,
+        offset: usize,
+    ) -> Result<()> {
+        const PIECE: usize = 1 << 30;
+        let (target, byte) = (rank_number(target), self.mpi.constants.byte);
+        let mut done = 0;
+        while done < bytes {
+            let piece = count("MPI_Put", (bytes - done).min(PIECE))?;
+            let from = data.wrapping_add(done).cast();
+            let to = (offset + done) as isize;
+            // SAFETY: the caller keeps the bytes; the handles are valid.
+            unsafe { self.mpi.table.put(from, piece, byte, target, to, piece, byte, self.handle) }?;
+            done += PIECE;
+        }
+        Ok(())
+    }
+
+    /// Ends what [`Window::start`] began: the bytes of all puts may be changed. Blocks until they have left.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`](crate::Error::Mpi).
+    pub(crate) fn complete(&self) -> Result<()> {
+        // SAFETY: the handle is a window's.
+        unsafe { self.mpi.table.win_complete(self.handle) }
+    }
+
+    /// Whether all that was posted for have completed, so that their data is there. Holds once for each post.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`](crate::Error::Mpi).
+    pub(crate) fn test(&self) -> Result<bool> {
+        let mut flag = 0;
+        // SAFETY: the handle is a window's; the place lives through the call.
+        unsafe { self.mpi.table.win_test(self.handle, &raw mut flag) }?;
+        Ok(flag != 0)
+    }
+
+    /// Opens the windows of all ranks for puts and atomics that are ended by [`Window::flush`].
+    ///
+    /// # Errors
+    /// [`Error::Mpi`](crate::Error::Mpi).
+    pub(crate) fn lock_all(&self) -> Result<()> {
+        // SAFETY: the handle is a window's.
+        unsafe { self.mpi.table.win_lock_all(0, self.handle) }
+    }
+
+    /// Ends what [`Window::lock_all`] began.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`](crate::Error::Mpi).
+    pub(crate) fn unlock_all(&self) -> Result<()> {
+        // SAFETY: the handle is a window's.
+        unsafe { self.mpi.table.win_unlock_all(self.handle) }
+    }
+
+    /// Blocks until all that was put to a rank is there.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`](crate::Error::Mpi).
+    pub(crate) fn flush(&self, target: usize) -> Result<()> {
+        // SAFETY: the handle is a window's.
+        unsafe { self.mpi.table.win_flush(rank_number(target), self.handle) }
+    }
+
+    /// Adds to a 64-bit number in the window of a rank, atomically, and stores what was there before.
+    ///
+    /// # Safety
+    /// `before` stays until [`Window::flush`]; `offset` is that of an aligned number within the target's window.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`](crate::Error::Mpi).
+    pub(crate) unsafe fn fetch_add(
+        &self,
+        value: &i64,
+        before: *mut i64,
+        target: usize,
+        offset: usize,
+    ) -> Result<()> {
+        let (target, constants) = (rank_number(target), &self.mpi.constants);
+        let (int64, sum, value) = (constants.int64, constants.sum, (&raw const *value).cast());
+        let table = &self.mpi.table;
+        // SAFETY: the places are the caller's; the handles are valid.
+        unsafe { table.fetch_and_op(value, before.cast(), int64, target, offset as isize, sum, self.handle) }
+    }
+
+    /// Frees the window. Collective; blocks until all ranks have called it.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`](crate::Error::Mpi).
+    pub(crate) fn free(mut self) -> Result<()> {
+        // SAFETY: the handle is a window's, which nobody has after this.
+        unsafe { self.mpi.table.win_free(&raw mut self.handle) }
+    }
+}

@@ -1,0 +1,94 @@
+//! Ranks that an MPI launcher has started, or that an application has brought together.
+
+use super::alarm::{Alarm, AlarmCheck};
+use super::meeting::MpiMeeting;
+use crate::error::Result;
+use crate::fabric::mpi::{Communicator, Mpi, ThreadLevel};
+use crate::fabric::spanning::Bootstrap;
+use crate::fabric::{Abort, Carrier, Executor, Fabric, LocalFabric, Region};
+use crate::meeting::Meeting;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// One rank's end.
+pub(super) struct MpiBootstrap {
+    mpi: &'static Mpi,
+    base: Communicator,
+    rank: usize,
+    size: usize,
+    /// Of the first meeting, until somebody asks for it.
+    first: Mutex<Option<Communicator>>,
+    memory: Arc<LocalFabric>,
+    alarm: Arc<Alarm>,
+    carrier: Arc<Carrier>,
+    was_told: AtomicBool,
+}
+
+impl MpiBootstrap {
+    /// Over the ranks of a communicator. Collective over it.
+    pub(super) fn new(mpi: &'static Mpi, level: ThreadLevel, base: Communicator) -> Result<Arc<Self>> {
+        let (rank, size) = (base.rank()?, base.size()?);
+        let first = base.duplicate()?;
+        let memory = LocalFabric::alone(rank)?;
+        let abort = Abort::new(memory.abort());
+        let alarm = Alarm::new(base.duplicate()?, abort.clone());
+        // A library that lets one thread at a time call it, or the main thread only, is called by the host.
+        let executor = if level == ThreadLevel::Multiple { Executor::Proxy } else { Executor::Host };
+        let carrier = Carrier::new(rank, executor, abort);
+        // No thread is started for it: the host looks in its waits, until there is a thread anyway.
+        carrier.add(Box::new(AlarmCheck(alarm.clone())));
+        let was_told = AtomicBool::new(false);
+        let first = Mutex::new(Some(first));
+        Ok(Arc::new(Self { mpi, base, rank, size, first, memory, alarm, carrier, was_told }))
+    }
+
+    pub(super) fn base(&self) -> &Communicator {
+        &self.base
+    }
+
+    pub(super) fn proxy(&self) -> &Arc<Carrier> {
+        &self.carrier
+    }
+}
+
+impl Bootstrap for MpiBootstrap {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn meeting(&self) -> Result<Box<dyn Meeting>> {
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let communicator = first.map_or_else(|| self.base.duplicate(), Ok)?;
+        Ok(Box::new(MpiMeeting::new(communicator)?))
+    }
+
+    fn abort(&self) -> Region {
+        self.memory.abort()
+    }
+
+    fn tell_failure(&self, _rank: usize, _operation: &str) {
+        if self.was_told.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        // Nobody else can be told of a failure to tell. Finalising would wait for those who never come.
+        let _ = self.alarm.check();
+        self.mpi.poison();
+    }
+
+    fn carrier(&self) -> Option<Arc<Carrier>> {
+        Some(self.carrier.clone())
+    }
+}
+
+impl Drop for MpiBootstrap {
+    fn drop(&mut self) {
+        self.carrier.stop();
+        if Abort::new(self.memory.abort()).failure().is_some() {
+            self.mpi.poison();
+        }
+    }
+}

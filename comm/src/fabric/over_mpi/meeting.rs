@@ -1,0 +1,200 @@
+//! Meetings over MPI: rank 0 gathers with messages, so that it can say who is missing, and broadcasts.
+
+use crate::error::{Error, Result};
+use crate::fabric::WaitContext;
+use crate::fabric::mpi::{Communicator, Request};
+use crate::meeting::Meeting;
+use std::cell::Cell;
+use std::time::Duration;
+
+/// Messages to rank 0.
+const GATHER: i32 = 1;
+/// What goes before the data of a rank: the number of the call, and which it is.
+const HEADER_BYTES: usize = 8;
+const BARRIER: u32 = 1;
+const ALL_GATHER: u32 = 2;
+/// How much longer than rank 0 the others wait: it knows who is missing, and tells them.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Where the ranks of one communicator meet.
+#[derive(Debug)]
+pub(super) struct MpiMeeting {
+    communicator: Communicator,
+    rank: usize,
+    size: usize,
+    calls: Cell<u32>,
+}
+
+impl MpiMeeting {
+    /// Over a communicator that nobody else uses.
+    pub(super) fn new(communicator: Communicator) -> Result<Self> {
+        let (rank, size) = (communicator.rank()?, communicator.size()?);
+        Ok(Self { communicator, rank, size, calls: Cell::new(0) })
+    }
+
+    /// Every rank's data, by rank, on all of them.
+    fn meet(&self, context: &WaitContext, kind: u32, data: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.calls.set(self.calls.get().wrapping_add(1));
+        let mut message = Vec::with_capacity(HEADER_BYTES + data.len());
+        message.extend(self.calls.get().to_le_bytes());
+        message.extend(kind.to_le_bytes());
+        message.extend(data);
+        let mut all =
+            if self.rank == 0 { self.gather(context, message)? } else { self.send(context, message)? };
+        self.broadcast(context, &mut all)?;
+        decode(&all)
+    }
+
+    /// Rank 0: takes every rank's message, and puts them in one.
+    fn gather(&self, context: &WaitContext, own: Vec<u8>) -> Result<Vec<u8>> {
+        let mut messages: Vec<Option<Vec<u8>>> = vec![None; self.size];
+        messages[0] = Some(own);
+        while let Some(missing) = messages.iter().position(Option::is_none) {
+            let mut found = None;
+            context.poll(
+                &mut || {
+                    found = self.communicator.iprobe(GATHER)?;
+                    Ok(found.is_some())
+                },
+                Duration::ZERO,
+                &|waited| self.late(context, missing, waited),
+            )?;
+            let found = found.expect("the wait ends with it");
+            let (rank, bytes) = (found.source, found.bytes);
+            let mut message = vec![0; bytes];
+            // SAFETY: the vector holds `bytes` bytes and is kept until the request is complete, or, after
+            // a failure, for ever.
+            let request = unsafe { self.communicator.irecv(message.as_mut_ptr(), bytes, rank, GATHER) }?;
+            let waited = self.complete(context, request, rank, Duration::ZERO);
+            if waited.is_err() {
+                std::mem::forget(std::mem::take(&mut message));
+            }
+            waited?;
+            messages[rank] = Some(message);
+        }
+        Ok(encode(&messages.into_iter().flatten().collect::<Vec<_>>()))
+    }
+
+    /// The other ranks: hands rank 0 the message.
+    fn send(&self, context: &WaitContext, message: Vec<u8>) -> Result<Vec<u8>> {
+        // SAFETY: the message is kept until the request is complete, or, after a failure, for ever.
+        let request = unsafe { self.communicator.isend(message.as_ptr(), message.len(), 0, GATHER) }?;
+        let waited = self.complete(context, request, 0, GRACE);
+        if waited.is_err() {
+            std::mem::forget(message);
+        }
+        waited.map(|()| Vec::new())
+    }
+
+    fn broadcast(&self, context: &WaitContext, all: &mut Vec<u8>) -> Result<()> {
+        let mut length = Box::new(all.len() as u64);
+        // SAFETY: the length is on the heap, and kept as in `send`.
+        let request = unsafe { self.communicator.ibcast((&raw mut *length).cast(), size_of::<u64>(), 0) }?;
+        let waited = self.complete(context, request, 0, GRACE);
+        if waited.is_err() {
+            std::mem::forget(length);
+            return waited;
+        }
+        all.resize(*length as usize, 0);
+        // SAFETY: the vector holds that many bytes, and is kept as in `send`.
+        let request = unsafe { self.communicator.ibcast(all.as_mut_ptr(), all.len(), 0) }?;
+        let waited = self.complete(context, request, 0, GRACE);
+        if waited.is_err() {
+            std::mem::forget(std::mem::take(all));
+        }
+        waited
+    }
+
+    fn complete(
+        &self,
+        context: &WaitContext,
+        mut request: Request,
+        peer: usize,
+        grace: Duration,
+    ) -> Result<()> {
+        context.poll(&mut || Ok(request.test()?.is_some()), grace, &|waited| self.late(context, peer, waited))
+    }
+
+    fn late(&self, context: &WaitContext, peer: usize, waited: Duration) -> Error {
+        Error::TimedOut {
+            rank: context.rank,
+            peer,
+            what: "the collective call".into(),
+            wanted: self.calls.get(),
+            found: self.calls.get().wrapping_sub(1),
+            seconds: waited.as_secs(),
+        }
+    }
+}
+
+impl Meeting for MpiMeeting {
+    fn barrier(&self, context: &WaitContext) -> Result<()> {
+        self.meet(context, BARRIER, &[]).map(|_| ())
+    }
+
+    fn all_gather(&self, context: &WaitContext, data: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.meet(context, ALL_GATHER, data)
+    }
+
+    fn first(&self, context: &WaitContext, ranks: usize) -> Result<Option<Box<dyn Meeting>>> {
+        // Making a communicator blocks without a time-out: not before all have come.
+        self.barrier(context)?;
+        if self.rank >= ranks {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(Self::new(self.communicator.first(ranks)?)?)))
+    }
+}
+
+/// All messages in one: each with its length.
+fn encode(messages: &[Vec<u8>]) -> Vec<u8> {
+    let mut all = Vec::new();
+    for message in messages {
+        all.extend((message.len() as u64).to_le_bytes());
+        all.extend(message);
+    }
+    all
+}
+
+/// The data of each rank, if all have made the same call.
+fn decode(mut all: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let mut data = Vec::new();
+    let mut first_header = None;
+    while let Some((length, rest)) = all.split_first_chunk::<8>() {
+        let (message, rest) = rest.split_at(u64::from_le_bytes(*length) as usize);
+        let (header, payload) = message.split_at(HEADER_BYTES);
+        if *first_header.get_or_insert(header) != header {
+            return Err(Error::CollectiveFailed {
+                call: "a collective call",
+                rank: data.len(),
+                reason: "it made another call than rank 0; do all ranks make the same calls?".into(),
+            });
+        }
+        data.push(payload.to_vec());
+        all = rest;
+    }
+    Ok(data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(call: u32, kind: u32, data: &[u8]) -> Vec<u8> {
+        [&call.to_le_bytes(), &kind.to_le_bytes(), data].concat()
+    }
+
+    #[test]
+    fn data_comes_back_by_rank() {
+        let all = encode(&[message(7, 2, b"one"), message(7, 2, b""), message(7, 2, &[0; 99])]);
+        assert_eq!(decode(&all), Ok(vec![b"one".to_vec(), vec![], vec![0; 99]]));
+    }
+
+    #[test]
+    fn another_call_is_named_with_its_rank() {
+        for other in [message(7, 1, b"one"), message(8, 2, b"one")] {
+            let all = encode(&[message(7, 2, b"one"), message(7, 2, b"one"), other]);
+            assert!(matches!(decode(&all), Err(Error::CollectiveFailed { rank: 2, .. })));
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The fabric `mpi`: exchanges over any MPI library.
+//!
+//! Ranks meet, and hear of each other's failures, with messages ([`bootstrap`]). A wire makes each
+//! exchange either persistent messages or access epochs of a window, which a carrier goes round to:
+//! a progress thread where the library lets several threads call it, else the host in its waits.
+
+mod active;
+mod alarm;
+mod bootstrap;
+mod meeting;
+mod messages;
+mod persistent;
+mod readiness;
+mod windows;
+mod wire;
+
+use super::mpi::{Communicator, Mpi, ThreadLevel};
+use super::spanning::Spanning;
+use super::{Fabric, unavailable};
+use crate::error::{Error, Result};
+use crate::world::{World, WorldOptions};
+use bootstrap::MpiBootstrap;
+use std::sync::Arc;
+use wire::MpiWire;
+
+/// Why the fabric cannot be used here, if so.
+pub(super) fn unusable() -> Option<String> {
+    Mpi::get().err().map(|error| match error {
+        Error::FabricUnavailable { reason, .. } => reason,
+        other => other.to_string(),
+    })
+}
+
+/// The fabric `mpi`, for the registry.
+pub(super) fn join(_options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
+    Ok(launched()?)
+}
+
+/// The fabric of the ranks that a launcher has started. Collective over them.
+///
+/// # Errors
+/// [`Error::FabricUnavailable`] if there is no library, or none for this launcher; what the library says.
+pub(super) fn launched() -> Result<Arc<Spanning>> {
+    let mpi = Mpi::get()?;
+    let level = mpi.start()?;
+    over(mpi, level, mpi.world()?)
+}
+
+impl World {
+    /// The world of the ranks of an MPI communicator, for an application that has initialised MPI
+    /// itself. Collective over the communicator, which is duplicated; blocks. The world must be dropped
+    /// before MPI is finalised.
+    ///
+    /// `communicator` is the application's `MPI_Comm`, of whatever type its library gives it: the bits
+    /// of an `int` (MPICH, Intel MPI, Cray MPICH) or of a pointer (Open MPI, the standard ABI). With the
+    /// crate `mpi` it is `communicator.as_raw() as usize`.
+    ///
+    /// # Safety
+    /// It must be a communicator of the MPI library that this process uses, and this rank must be in it.
+    ///
+    /// # Errors
+    /// [`Error::FabricUnavailable`] if the library is not one of the three ABIs, too old, or was not
+    /// initialised; [`Error::Mpi`].
+    pub unsafe fn from_mpi_comm(communicator: usize, options: WorldOptions) -> Result<Self> {
+        // SAFETY: passed on to the caller.
+        let fabric = unsafe { of_communicator(communicator) }?;
+        Self::new(fabric, options)
+    }
+}
+
+/// The fabric of the ranks of an application's communicator. Collective over them.
+///
+/// # Safety
+/// `handle` must be a communicator of the MPI library of this process.
+///
+/// # Errors
+/// As [`launched`].
+unsafe fn of_communicator(handle: usize) -> Result<Arc<Spanning>> {
+    let mpi = Mpi::get()?;
+    let level = mpi.start()?;
+    // SAFETY: passed on to the caller.
+    let theirs = unsafe { Communicator::from_raw(mpi, handle) }?;
+    over(mpi, level, theirs.duplicate()?)
+}
+
+fn over(mpi: &'static Mpi, level: ThreadLevel, base: Communicator) -> Result<Arc<Spanning>> {
+    if level < ThreadLevel::Serialized && !mpi.is_main_thread()? {
+        return Err(unavailable(
+            "mpi",
+            "this MPI may be called by the thread that initialised it only, and this is another; \
+             make the world there, or initialise MPI with MPI_THREAD_MULTIPLE",
+        ));
+    }
+    let bootstrap = MpiBootstrap::new(mpi, level, base)?;
+    let carrier = bootstrap.proxy().clone();
+    let wire = MpiWire::new(bootstrap.base().duplicate()?, carrier.clone())?;
+    Ok(Arc::new(Spanning {
+        name: "mpi",
+        wire: Some(wire),
+        executor: carrier.executor(),
+        ..Spanning::of_strangers(bootstrap)?
+    }))
+}

@@ -1,0 +1,67 @@
+//! Memory that the ranks of a node share, although somebody else has started them.
+//!
+//! The first rank of a node makes the memory file, and the others open it through `/proc`, as the same
+//! user may. It has no name of its own, so that nothing of it is left behind.
+
+use super::super::spanning::Spanning;
+use super::super::{Executor, Fabric, unavailable};
+use super::segment::{Segment, ShmFabric};
+use crate::error::Result;
+use crate::world::{World, WorldOptions};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+/// The fabric `name`: that of a wire between nodes, with mapped memory within them. Collective.
+pub(in super::super) fn within_nodes(
+    name: &'static str,
+    wire: Arc<Spanning>,
+    options: &WorldOptions,
+) -> Result<Arc<dyn Fabric>> {
+    const CALL: &str = "sharing memory within nodes";
+    let world = World::new(wire.clone(), *options)?;
+    let (rank, size) = (world.rank(), world.size());
+    let nodes = world.agree(CALL, node())?;
+    let leader = nodes.iter().position(|node| *node == nodes[rank]).expect("this rank is on its node");
+    let made = if leader == rank { Some(Segment::create(size)) } else { None };
+    let path = match &made {
+        None => Ok(String::new()),
+        Some(Ok(segment)) => {
+            Ok(format!("/proc/{}/fd/{}", std::process::id(), segment.descriptor().as_raw_fd()))
+        }
+        Some(Err(error)) => Err(error.clone()),
+    };
+    let paths = world.agree(CALL, path)?;
+    let opened = match made {
+        Some(segment) => segment,
+        None => Segment::open(&paths[leader]).map(|(segment, _)| segment).map_err(|reason| {
+            unavailable(
+                name,
+                format!(
+                    "the memory file of rank {leader}, which is on the same node, cannot be opened ({reason}); \
+                     use the fabric without `shm+`"
+                ),
+            )
+        }),
+    };
+    // Rank `leader` keeps the file open until all have it.
+    world.agree(CALL, opened.as_ref().map(|_| ()))?;
+    let memory = ShmFabric::of_segment(opened?, rank, size);
+    let mapped: Vec<bool> = nodes.iter().map(|node| *node == nodes[rank]).collect();
+    let executor = if mapped.iter().all(|mapped| *mapped) { Executor::Stream } else { wire.executor };
+    Ok(Arc::new(Spanning {
+        name,
+        bootstrap: wire.bootstrap.clone(),
+        memory: Arc::new(memory),
+        mapped,
+        wire: wire.wire.clone().filter(|_| executor != Executor::Stream),
+        executor,
+    }))
+}
+
+/// What two ranks have in common if one can open the other's files: the running system, and its view
+/// of processes.
+fn node() -> std::io::Result<(String, String)> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let processes = std::fs::read_link("/proc/self/ns/pid")?;
+    Ok((boot, processes.to_string_lossy().into_owned()))
+}
