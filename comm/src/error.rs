@@ -209,6 +209,16 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// The ranks of a job could not meet.
+    #[error("rank {rank} could not meet the other ranks at {address}: {reason}")]
+    RendezvousFailed {
+        /// This rank.
+        rank: usize,
+        /// Where rank 0 listens.
+        address: String,
+        /// Who did not come, or what does not fit.
+        reason: String,
+    },
     /// A world of that size cannot be had.
     #[error("a world of {asked} ranks was asked for; {reason}")]
     BadWorldSize {
