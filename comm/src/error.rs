@@ -219,6 +219,14 @@ pub enum Error {
         /// Who did not come, or what does not fit.
         reason: String,
     },
+    /// libfabric refused a call, or an operation of its failed.
+    #[error("libfabric's {call} failed: {reason}")]
+    Libfabric {
+        /// The call.
+        call: &'static str,
+        /// What libfabric says, for which operation and which peer.
+        reason: String,
+    },
     /// A world of that size cannot be had.
     #[error("a world of {asked} ranks was asked for; {reason}")]
     BadWorldSize {

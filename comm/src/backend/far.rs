@@ -33,7 +33,6 @@ pub(super) fn open(
         arrivals: recv.arrivals.clone(),
         announces: (protocol.announces)(recv),
     });
-    let group = if protocol.waits_for_group { plan.sends.as_slice() } else { &[] };
     let exchange = FarExchange {
         terms: Terms {
             readiness: protocol.readiness,
@@ -46,7 +45,6 @@ pub(super) fn open(
         },
         sends: sends.collect(),
         recvs: recvs.collect(),
-        group: group.iter().map(|send| send.clear.clone()).collect(),
         counts: plan.counts.clone(),
     };
     wire.open(world, exchange).map(Some)

@@ -240,23 +240,34 @@ impl Exchange for Triggered {
                     group: self.group,
                 })
             };
-            // A wire looks at the conditions itself: its messages are packed and handed over at once.
-            let far = far.into_iter().map(|send| triggered(Vec::new(), vec![message(send).1]));
-            let mut sends: Vec<_> = far.collect();
             if self.protocol.waits_for_group {
-                let messages: Vec<_> = messages.map(|(_, message)| message).collect();
-                let group = self.plan.sends.iter().map(|send| send.clear.clone()).collect();
-                sends.extend((!messages.is_empty()).then(|| triggered(group, messages)));
+                // A wire looks at the readiness of its own peers, and knows nothing of the near ones.
+                let group = |all: bool| {
+                    let group = self.plan.sends.iter().filter(|send| all || !send.is_far());
+                    group.map(|send| send.clear.clone()).collect()
+                };
+                let (near, far): (Vec<_>, Vec<_>) =
+                    (messages.collect(), far.into_iter().map(message).collect());
+                let batches = [(group(false), far), (group(true), near)];
+                let batches = batches.into_iter().filter(|(_, messages)| !messages.is_empty());
+                let only = |messages: Vec<(_, Message)>| messages.into_iter().map(|(_, message)| message);
+                batches.map(|(group, messages)| triggered(group, only(messages).collect())).collect()
             } else {
-                sends.extend(messages.map(|(conditions, message)| triggered(conditions, vec![message])));
+                let far = far.into_iter().map(|send| triggered(Vec::new(), vec![message(send).1]));
+                far.chain(messages.map(|(conditions, message)| triggered(conditions, vec![message])))
+                    .collect()
             }
-            sends
         });
         Ok(())
     }
 
     fn start_recvs(&mut self, stream: &Stream) -> Result<()> {
-        self.stage.take(&START_RECVS)?;
+        let mut stage = self.stage;
+        stage.take(&START_RECVS)?;
+        if let Some(arm) = self.far.as_mut().and_then(|far| far.arm.as_mut()) {
+            arm.arm(&stream.status().context)?;
+        }
+        self.stage = stage;
         self.epoch = self.epoch.wrapping_add(1);
         stream.write_values(&self.readiness, (self.protocol.announced)(self.epoch));
         Ok(())

@@ -4,12 +4,16 @@
 //! of a stream stores payloads and signals straight into it ([`Executor::Stream`]). A new fabric is
 //! one file and one row of [`FABRICS`].
 
+mod bells;
 mod carrier;
 mod futex;
 mod local;
+mod met;
 pub(crate) mod mpi;
 mod observer;
+mod ofi;
 pub(crate) mod over_mpi;
+mod over_ofi;
 mod progress;
 mod protocol;
 mod region;
@@ -23,11 +27,13 @@ mod wait;
 mod wire;
 mod word;
 
+pub(crate) use bells::Bells;
 pub use carrier::Carrier;
 pub(crate) use carrier::HostRounds;
 pub(crate) use futex::Futex;
 pub use local::LocalFabric;
 pub use observer::{Event, Observer, Recording, RecordingFabric, Role};
+pub use over_ofi::{COUNTER_START_VARIABLE, ENTRIES_VARIABLE, PROVIDER_VARIABLE, THROTTLING_VARIABLE};
 pub(crate) use progress::{progress_all, register};
 pub use protocol::phase;
 pub(crate) use protocol::{clear_to_send, credit_granted, credit_needed, next_count};
@@ -38,7 +44,7 @@ pub use wait::WaitPolicy;
 pub(crate) use wait::{Abort, WaitContext};
 pub use wire::Wire;
 pub(crate) use wire::{
-    FarExchange, FarMessage, FarMessages, FarRecv, FarSend, OpenExchange, Persistent, Terms,
+    Arm, Doorbell, FarExchange, FarMessage, FarMessages, FarRecv, FarSend, OpenExchange, Persistent, Terms,
 };
 pub(crate) use word::store_fence;
 
@@ -146,6 +152,7 @@ pub(crate) fn of_launcher() -> String {
     }
     match (std::env::var(FABRIC_VARIABLE), mpi::started_ranks()) {
         (Ok(name), _) => name,
+        (Err(_), _) if std::env::var_os(rendezvous::ADDRESS_VARIABLE).is_some() => "ofi".into(),
         (Err(_), Some((_, 2..))) => "mpi".into(),
         (Err(_), _) => "local".into(),
     }
@@ -201,6 +208,20 @@ pub const FABRICS: &[FabricRow] = &[
         executor: Executor::Proxy,
         unusable: || shm::unusable().or_else(over_mpi::unusable),
         join: |options| shm::within_nodes("shm+mpi", over_mpi::launched()?, options),
+    },
+    FabricRow {
+        name: "ofi",
+        summary: "libfabric, with triggered operations where the provider has them",
+        executor: Executor::Nic,
+        unusable: over_ofi::unusable,
+        join: over_ofi::join,
+    },
+    FabricRow {
+        name: "shm+ofi",
+        summary: "shm between the ranks of a node, ofi between nodes",
+        executor: Executor::Nic,
+        unusable: || shm::unusable().or_else(over_ofi::unusable),
+        join: |options| shm::within_nodes("shm+ofi", over_ofi::launched(options)?, options),
     },
 ];
 

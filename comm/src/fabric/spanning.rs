@@ -5,6 +5,7 @@ use super::{Carrier, Executor, Fabric, LocalFabric, Region, WaitPolicy, Wire};
 use crate::error::Result;
 use crate::meeting::Meeting;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// What ranks of any machines start from: they know each other, meet, and hear of failures.
@@ -13,6 +14,10 @@ pub(crate) trait Bootstrap: Send + Sync {
     fn size(&self) -> usize;
     /// A new meeting of all ranks. Collective, but for the first.
     fn meeting(&self) -> Result<Box<dyn Meeting>>;
+    /// This rank's own address on the network that ranks have met over, if it is known.
+    fn local_address(&self) -> Option<IpAddr> {
+        None
+    }
     /// This rank's abort word, which failures of others come to as well.
     fn abort(&self) -> Region;
     /// Tells all ranks of a failure.

@@ -56,8 +56,6 @@ pub struct FarExchange {
     pub(crate) terms: Terms,
     pub(crate) sends: Vec<FarSend>,
     pub(crate) recvs: Vec<FarRecv>,
-    /// Where `waits_for_group`: the words of all receivers, near ones too.
-    pub(crate) group: Vec<Word>,
     /// Where arrivals are counted, by phase.
     pub(crate) counts: [Word; 2],
 }
@@ -103,8 +101,20 @@ pub struct OpenExchange {
     /// How its messages travel, and why so.
     pub(crate) path: &'static str,
     pub(crate) reason: &'static str,
+    /// Where the host has to queue the operations of an epoch before a stream comes to them.
+    pub(crate) arm: Option<Box<dyn Arm>>,
     /// Ends the exchange when dropped.
     pub(crate) _guard: Box<dyn Any>,
+}
+
+/// Queues what the network interface is to carry out once a stream triggers it.
+pub(crate) trait Arm: fmt::Debug {
+    /// Queues the operations of the next epoch, all or none. May wait for room, as the wire's
+    /// throttling says, but never for this epoch's triggers.
+    ///
+    /// # Errors
+    /// That there is no room, if the application is to make some; what the library says.
+    fn arm(&mut self, context: &super::WaitContext) -> Result<()>;
 }
 
 /// Two-sided messages with peers, from one rank's side.

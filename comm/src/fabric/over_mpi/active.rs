@@ -7,13 +7,12 @@
 //! exposure epoch is tested, not waited for. So no call of one exchange holds up another, in
 //! whichever order ranks come to them.
 
-use super::messages::Bells;
 use super::readiness::{Readiness, Said};
 use super::wire::Tags;
 use crate::error::Result;
 use crate::fabric::carrier::Carried;
 use crate::fabric::mpi::{Communicator, Group, RequestSet, Window};
-use crate::fabric::{FarExchange, Place, Terms, Word};
+use crate::fabric::{Bells, FarExchange, Place, Terms, Word};
 use std::sync::Arc;
 
 /// An exchange that a carrier goes round to.
@@ -22,7 +21,7 @@ pub(super) struct ActiveTarget {
     terms: Terms,
     start: Word,
     started: u32,
-    /// Every receiver's exposure, near ones too.
+    /// Every receiver's exposure.
     group: Vec<Word>,
     puts: Vec<Put>,
     sent: u32,
@@ -60,7 +59,7 @@ impl ActiveTarget {
         offsets: &[usize],
         window: Arc<Window>,
     ) -> Result<Self> {
-        let FarExchange { terms, sends, recvs, group, .. } = exchange;
+        let FarExchange { terms, sends, recvs, .. } = exchange;
         let mut set = RequestSet::new(communicator.mpi());
         let mut readiness = Readiness::default();
         let mut meanings = Vec::new();
@@ -89,7 +88,7 @@ impl ActiveTarget {
             terms,
             start: bells.start.clone(),
             started: terms.last_epoch,
-            group,
+            group: sends.iter().map(|send| send.clear.clone()).collect(),
             puts: puts.collect(),
             sent: terms.last_epoch,
             arrivals: recvs.iter().map(|recv| recv.arrivals[0].clone()).collect(),

@@ -11,8 +11,7 @@ use super::wire::Tags;
 use crate::error::Result;
 use crate::fabric::carrier::Carried;
 use crate::fabric::mpi::{Communicator, RequestSet};
-use crate::fabric::{FarExchange, FarRecv, FarSend, Place, Role, Terms, Word, phase};
-use crate::world::World;
+use crate::fabric::{Bells, FarExchange, FarRecv, FarSend, Place, Terms, Word, phase};
 
 /// An exchange that a carrier goes round to.
 #[derive(Debug)]
@@ -64,38 +63,6 @@ enum Meaning {
     Departed(usize),
     Arrived { recv: usize, buffer: usize },
     Said(Said),
-}
-
-/// The words between the stream and its carrier.
-#[derive(Debug, Clone)]
-pub(super) struct Bells {
-    pub(super) start: Word,
-    pub(super) triggers: Vec<Word>,
-    pub(super) departures: Vec<Word>,
-}
-
-impl Bells {
-    /// The words of an exchange, in memory of this rank.
-    pub(super) fn new(world: &World, exchange: &FarExchange) -> Result<Self> {
-        const LINE: usize = 64;
-        let (own, terms) = (world.rank(), exchange.terms);
-        let region = world.fabric().allocate((1 + 2 * exchange.sends.len()) * LINE)?;
-        let word = |line: usize, role: Role, from: usize, value: u32| {
-            let word = region.word(line * LINE, role, from, own)?;
-            word.cell().store(value);
-            Ok(word)
-        };
-        let sends = || exchange.sends.iter().enumerate();
-        Ok(Self {
-            start: word(0, Role::Trigger, own, (terms.announced)(terms.last_epoch))?,
-            triggers: sends()
-                .map(|(i, _)| word(1 + 2 * i, Role::Trigger, own, terms.last_epoch))
-                .collect::<Result<_>>()?,
-            departures: sends()
-                .map(|(i, send)| word(2 + 2 * i, Role::Departure, send.peer, terms.last_epoch))
-                .collect::<Result<_>>()?,
-        })
-    }
 }
 
 impl Messages {

@@ -15,7 +15,7 @@ mod windows;
 mod wire;
 
 use super::mpi::{Communicator, Mpi, ThreadLevel};
-use super::spanning::Spanning;
+use super::spanning::{Bootstrap, Spanning};
 use super::{Fabric, unavailable};
 use crate::error::{Error, Result};
 use crate::world::{World, WorldOptions};
@@ -66,6 +66,13 @@ impl World {
         let fabric = unsafe { of_communicator(communicator) }?;
         Self::new(fabric, options)
     }
+}
+
+/// The ranks that an MPI launcher has started, for other fabrics. Collective over them.
+pub(super) fn bootstrap() -> Result<Arc<dyn Bootstrap>> {
+    let mpi = Mpi::get()?;
+    let level = mpi.start()?;
+    Ok(MpiBootstrap::new(mpi, level, mpi.world()?)?)
 }
 
 /// The fabric of the ranks of an application's communicator. Collective over them.

@@ -1,13 +1,13 @@
 //! The wire of the fabric `mpi`: makes exchanges ready, each rank telling its peers what they need.
 
 use super::active::ActiveTarget;
-use super::messages::{Bells, Messages};
+use super::messages::Messages;
 use super::persistent::Requests;
 use super::windows::Windows;
 use crate::error::{Error, Result};
 use crate::fabric::carrier::{Carried, Carrier};
 use crate::fabric::mpi::Communicator;
-use crate::fabric::{FarExchange, FarMessages, OpenExchange, Persistent, Role, Wire};
+use crate::fabric::{Bells, FarExchange, FarMessages, OpenExchange, Persistent, Role, Wire};
 use crate::world::World;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -155,6 +155,7 @@ impl Wire for MpiWire {
                 (false, _) => "packed, MPI send",
             },
             reason: "the peer's memory is not mapped",
+            arm: None,
             _guard: Box::new(load?),
         })
     }

@@ -27,13 +27,17 @@ fn wait_for(what: impl Fn() -> bool) {
 fn a_rank_that_vanishes_is_named_on_all_others() {
     watched(|| {
         for (size, lost) in [(2, 1), (4, 3), (5, 2), (4, 0)] {
+            let through = AtomicUsize::new(0);
             let outcomes = job(size, AMPLE, |rendezvous, context| {
                 abort_on_failure(&rendezvous, context);
                 let meeting = rendezvous.meeting();
                 for _ in 0..3 {
                     meeting.barrier(context).expect("all come");
                 }
+                through.fetch_add(1, Ordering::SeqCst);
                 if context.rank == lost {
+                    // Rank 0 would take verdicts along that are still on their way.
+                    wait_for(|| through.load(Ordering::SeqCst) == size);
                     rendezvous.vanish();
                     return None;
                 }

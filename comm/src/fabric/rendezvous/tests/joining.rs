@@ -193,3 +193,35 @@ fn a_reserved_port_is_given_to_nobody_else() {
         drop(socket::listen(&port.address().to_string()).expect("rank 0 may have it"));
     });
 }
+
+/// The address of this machine on its way out, if it has one.
+fn outside_address() -> Option<std::net::IpAddr> {
+    let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    // Nothing is sent; the address is one of those kept for documents.
+    socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|address| !address.is_loopback())
+}
+
+#[test]
+fn an_address_that_others_reach_is_preferred() {
+    let Some(outside) = outside_address() else {
+        eprintln!("skipped: this machine has the loopback interface alone");
+        return;
+    };
+    watched(move || {
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("there is a free port");
+        let port = listener.local_addr().expect("it has an address").port();
+        let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        thread::scope(|scope| {
+            let ranks = [(1, loopback), (2, SocketAddr::from((outside, port)))].map(|(rank, address)| {
+                scope.spawn(move || Rendezvous::join(&options(address, rank, 3, AMPLE)))
+            });
+            let centre = Rendezvous::from_listener(listener, &options(loopback, 0, 3, AMPLE));
+            assert_eq!(centre.expect("they meet").local_address(), outside);
+            for rank in ranks {
+                let rank = rank.join().expect("no rank panics").expect("they meet");
+                assert_eq!(rank.local_address(), outside, "rank {}", rank.rank());
+            }
+        });
+    });
+}

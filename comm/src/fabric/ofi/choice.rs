@@ -1,0 +1,163 @@
+//! Which of libfabric's offers an endpoint is opened by, and why none fits.
+
+use super::endpoint::EndpointOptions;
+use super::library::{Library, Offers, unavailable};
+use super::provider::{Offer, TRIGGERED, providers};
+use super::sys;
+use crate::error::Result;
+
+/// How good a provider is where none was named, lower being better.
+fn rank(provider: &str) -> usize {
+    const GOOD: [&str; 3] = ["cxi", "verbs;ofi_rxm", "efa"];
+    const ANYWHERE: [&str; 6] = ["tcp", "tcp;ofi_rxm", "net", "net;ofi_rxm", "udp;ofi_rxd", "sockets"];
+    let place = |names: &[&str]| names.iter().position(|known| *known == provider);
+    match (place(&GOOD), place(&ANYWHERE)) {
+        (Some(place), _) => place,
+        (_, Some(place)) => 10 + place,
+        // It does not leave the machine.
+        _ if provider == "shm" => usize::MAX,
+        // One for a network that is not known here.
+        _ => 9,
+    }
+}
+
+/// The one offer that an endpoint is opened by.
+pub(super) fn chosen(library: &'static Library, options: &EndpointOptions) -> Result<Offers> {
+    let needed = sys::FI_MSG | sys::FI_TAGGED | sys::FI_RMA;
+    if options.needs_triggered {
+        let caps = needed | sys::FI_ATOMIC | sys::FI_TRIGGER | sys::FI_RMA_EVENT;
+        return best(library, options, caps)?.map_or_else(|| Err(refusal(library, options)), Ok);
+    }
+    // `ofi_rxm` has atomic operations only for those who can do without order, which nobody here can.
+    for caps in [needed | sys::FI_ATOMIC, needed] {
+        if let Some(best) = best(library, options, caps)? {
+            return Ok(best);
+        }
+    }
+    Err(refusal(library, options))
+}
+
+/// The best offer with these capabilities.
+fn best(library: &'static Library, options: &EndpointOptions, caps: u64) -> Result<Option<Offers>> {
+    let mut hints = library.hints()?;
+    let info = hints.info();
+    info.caps = caps;
+    let (endpoint, domain) = (info.ep_attr, info.domain_attr);
+    let (sending, receiving) = (info.tx_attr, info.rx_attr);
+    // SAFETY: hints have all their parts.
+    unsafe { (*endpoint).r#type = sys::FI_EP_RDM };
+    // SAFETY: as above.
+    unsafe { (*domain).mr_mode = sys::MR_MODES };
+    // SAFETY: as above.
+    unsafe { (*domain).threading = sys::FI_THREAD_SAFE };
+    // SAFETY: as above.
+    unsafe { (*domain).av_type = sys::FI_AV_TABLE };
+    // What is written to one peer arrives in order, so that a flag follows its payload.
+    // SAFETY: as above.
+    unsafe { (*sending).msg_order = sys::FI_ORDER_WAW | sys::FI_ORDER_SAS };
+    // SAFETY: as above.
+    unsafe { (*receiving).msg_order = sys::FI_ORDER_WAW | sys::FI_ORDER_SAS };
+    if let Some(provider) = &options.provider {
+        hints.set_provider(provider)?;
+    }
+    let offers = library.offers(&hints, options.source.as_deref())?;
+    let best = match &options.provider {
+        Some(_) => offers.iter().next(),
+        None => offers.iter().min_by_key(|offer| rank(&Offer::of(offer).provider)),
+    };
+    best.map(|best| library.copy(best)).transpose()
+}
+
+/// Why there is no such endpoint, and which there are.
+fn refusal(library: &'static Library, options: &EndpointOptions) -> crate::Error {
+    let known = match providers() {
+        Ok(known) => known,
+        Err(error) => return error,
+    };
+    let usable: Vec<_> = known.iter().filter(|one| one.unusable.is_none()).collect();
+    let names = |triggered: bool| {
+        let fits = usable.iter().filter(|one| !triggered || one.capabilities.contains(&TRIGGERED));
+        let names: Vec<_> = fits.map(|one| format!("`{}`", one.name)).collect();
+        if names.is_empty() {
+            "none (those in files of their own are looked for where FI_PROVIDER_PATH says)".into()
+        } else {
+            names.join(", ")
+        }
+    };
+    let of = format!("libfabric {}", library.version());
+    let at = options.source.as_ref().map_or(String::new(), |source| format!(" at address `{source}`"));
+    // `tcp` also names `tcp;ofi_rxm`.
+    let is = |name: &str, asked: &str| name == asked || name.split(';').any(|part| part == asked);
+    let Some(asked) = &options.provider else {
+        return unavailable(format!(
+            "no provider of {of}{at} has what is needed{}; those that have it elsewhere: {}",
+            if options.needs_triggered {
+                " (triggered operations, which only `cxi` and `sockets` have)"
+            } else {
+                ""
+            },
+            names(options.needs_triggered)
+        ));
+    };
+    match known.iter().find(|one| is(&one.name, asked)) {
+        None => {
+            unavailable(format!("{of} has no provider `{asked}` on this machine; it has {}", names(false)))
+        }
+        Some(found) if options.needs_triggered && !found.capabilities.contains(&TRIGGERED) => {
+            unavailable(format!(
+                "provider `{asked}` has no triggered operations; of those on this machine these have: {}",
+                names(true)
+            ))
+        }
+        Some(found) => unavailable(match &found.unusable {
+            Some(reason) => format!("provider `{asked}`: {reason}; those that can be used: {}", names(false)),
+            None => format!("provider `{asked}` has no endpoint{at}; it has {}", found.domains.join(", ")),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+    use crate::fabric::ofi::endpoint::Endpoint;
+
+    /// The message of a refusal; nothing where there is no libfabric.
+    fn refused(provider: &str, needs_triggered: bool) -> Option<String> {
+        if let Err(error) = Library::load() {
+            println!("skipped: {error}");
+            return None;
+        }
+        let options = EndpointOptions { provider: Some(provider.into()), source: None, needs_triggered };
+        match Endpoint::open(&options) {
+            Err(Error::FabricUnavailable { reason, .. }) => Some(reason),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_unknown_provider_is_refused_with_those_there_are() {
+        let Some(reason) = refused("carrier-pigeon", false) else { return };
+        assert!(reason.contains("no provider `carrier-pigeon`"), "{reason}");
+        assert!(reason.contains("it has `"), "{reason}");
+    }
+
+    #[test]
+    fn the_best_provider_leaves_the_machine() {
+        let best = |names: [&'static str; 3]| names.into_iter().min_by_key(|name| rank(name));
+        assert_eq!(best(["shm", "tcp;ofi_rxm", "cxi"]), Some("cxi"));
+        assert_eq!(best(["shm", "sockets", "tcp"]), Some("tcp"));
+        assert_eq!(best(["udp;ofi_rxd", "psm3", "net"]), Some("psm3"));
+        assert_eq!(best(["shm", "sockets", "shm"]), Some("sockets"));
+    }
+
+    #[test]
+    fn a_provider_without_triggered_operations_is_refused_with_those_that_have_them() {
+        if providers().is_ok_and(|known| known.iter().all(|one| one.name != "shm")) {
+            println!("skipped: no provider `shm`");
+            return;
+        }
+        let Some(reason) = refused("shm", true) else { return };
+        assert!(reason.contains("`shm` has no triggered operations"), "{reason}");
+    }
+}

@@ -1,0 +1,182 @@
+//! Atomic operations that wait for their trigger.
+
+use super::{Entry, supported};
+use crate::error::{Error, Result};
+use crate::fabric::ofi::call::Posted;
+use crate::fabric::ofi::counter::Counter;
+use crate::fabric::ofi::endpoint::Endpoint;
+use crate::fabric::ofi::memory::{LocalSlice, MemoryRegion, RemotePlace};
+use crate::fabric::ofi::sys::{self, Zeroed};
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// The type of an atomic operation's operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Width {
+    /// 32 bits.
+    U32,
+    /// 64 bits.
+    U64,
+}
+
+impl Width {
+    pub(in crate::fabric::ofi) fn datatype(self) -> i32 {
+        match self {
+            Width::U32 => sys::FI_UINT32,
+            Width::U64 => sys::FI_UINT64,
+        }
+    }
+
+    /// Size in bytes.
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            Width::U32 => 4,
+            Width::U64 => 8,
+        }
+    }
+}
+
+/// What an atomic operation does to the word there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Adds the operand.
+    Add,
+    /// Puts the operand in its place.
+    Set,
+}
+
+impl Change {
+    pub(in crate::fabric::ofi) fn operation(self) -> i32 {
+        match self {
+            Change::Add => sys::FI_SUM,
+            Change::Set => sys::FI_ATOMIC_WRITE,
+        }
+    }
+}
+
+/// What an atomic operation reads.
+struct AtomicParts {
+    operation: sys::FiOpAtomic,
+    operand: sys::FiIoc,
+    descriptor: *mut c_void,
+    target: sys::FiRmaIoc,
+    value: LocalSlice,
+}
+
+/// An atomic operation on a word of a peer, or of this side, that waits for its trigger. If the
+/// word's region has a counter, that counts it.
+#[derive(Debug)]
+pub(crate) struct DeferredAtomic {
+    entry: Entry<AtomicParts>,
+}
+
+impl DeferredAtomic {
+    /// Changes the word at `target` by `value` each time that it is armed and `trigger` comes to
+    /// the threshold; then adds 1 to `completion`.
+    ///
+    /// # Errors
+    /// [`Error::FabricUnavailable`] if the provider has no deferred work; [`Error::Libfabric`].
+    pub(crate) fn new(
+        change: Change,
+        width: Width,
+        value: u64,
+        target: RemotePlace,
+        trigger: &Counter,
+        completion: &Counter,
+    ) -> Result<Self> {
+        let endpoint = trigger.endpoint();
+        supported(endpoint)?;
+        let value = operand(endpoint, width, value)?;
+        let parts = AtomicParts {
+            operation: sys::FiOpAtomic { ep: endpoint.inner.endpoint, ..Zeroed::zeroed() },
+            operand: sys::FiIoc { addr: value.pointer(), count: 1 },
+            descriptor: value.descriptor(),
+            target: sys::FiRmaIoc { addr: target.address, count: 1, key: target.key },
+            value,
+        };
+        let finish = |context, parts: *mut AtomicParts| {
+            // SAFETY: the parts are where they stay, and nothing reads them yet.
+            let parts = unsafe { &mut *parts };
+            parts.operation.msg = sys::FiMsgAtomic {
+                msg_iov: &raw const parts.operand,
+                desc: &raw mut parts.descriptor,
+                iov_count: 1,
+                addr: target.peer.0,
+                rma_iov: &raw const parts.target,
+                rma_iov_count: 1,
+                datatype: width.datatype(),
+                op: change.operation(),
+                context,
+                data: 0,
+            };
+            (&raw mut parts.operation).cast()
+        };
+        let mut entry = Entry::new(trigger, completion, sys::FI_OP_ATOMIC, parts, finish);
+        entry.work().completion_cntr = completion.raw();
+        let what = format!("a triggered atomic operation on a word of peer {}", target.peer.0);
+        Ok(Self { entry: entry.named(what) })
+    }
+
+    /// The operand of the next time that it is armed.
+    ///
+    /// # Errors
+    /// [`Error::OutOfOrder`] if it is still armed.
+    pub(crate) fn set_value(&mut self, value: u64) -> Result<()> {
+        if !self.entry.is_done() {
+            return Err(Error::OutOfOrder {
+                call: "set_value",
+                reason: "the entry has not completed yet, and may still read its operand".into(),
+            });
+        }
+        store(&self.entry.parts().value, value);
+        Ok(())
+    }
+
+    /// As [`DeferredWrite::arm`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn arm(&mut self, threshold: u64, done: u64) -> Result<Posted> {
+        self.entry.arm(threshold, done)
+    }
+
+    /// As [`DeferredWrite::is_done`].
+    pub(crate) fn is_done(&self) -> bool {
+        self.entry.is_done()
+    }
+
+    /// As [`DeferredWrite::settle`].
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        self.entry.settle()
+    }
+}
+
+/// A registered word with an operand.
+fn operand(endpoint: &Endpoint, width: Width, value: u64) -> Result<LocalSlice> {
+    let word: Arc<OperandWord> = Arc::new(OperandWord(UnsafeCell::new(0)));
+    let base = NonNull::new(word.0.get()).expect("a live word has an address").cast();
+    // SAFETY: the word lives as long as the region, and only `store` writes to it.
+    let region = unsafe { MemoryRegion::register(endpoint, base, 8, word, None) }?;
+    let slice = region.slice(0, width.bytes(), "an operand")?;
+    store(&slice, value);
+    Ok(slice)
+}
+
+struct OperandWord(UnsafeCell<u64>);
+
+// SAFETY: it is written only while no entry that reads it is armed.
+unsafe impl Sync for OperandWord {}
+
+/// Puts a value into an operand word.
+fn store(operand: &LocalSlice, value: u64) {
+    let pointer = operand.pointer();
+    if operand.bytes() == 4 {
+        // SAFETY: four bytes of an aligned word that no armed entry reads.
+        unsafe { pointer.cast::<u32>().write(value as u32) };
+    } else {
+        // SAFETY: as above, with eight.
+        unsafe { pointer.cast::<u64>().write(value) };
+    }
+}

@@ -1,0 +1,93 @@
+//! The fabric `ofi`: exchanges over libfabric.
+//!
+//! Over providers with triggered operations (`cxi`, `sockets`) the network interface carries an exchange
+//! out ([`triggered`]); over others a progress thread does ([`proxied`]).
+
+mod entries;
+mod hub;
+mod proxied;
+mod tagged;
+mod throttling;
+mod told;
+mod triggered;
+mod wire;
+
+pub use throttling::{COUNTER_START_VARIABLE, ENTRIES_VARIABLE, THROTTLING_VARIABLE};
+
+use super::met::Met;
+use super::ofi::{Endpoint, EndpointOptions, Library};
+use super::rendezvous::RendezvousOptions;
+use super::spanning::{Bootstrap, Spanning};
+use super::{Fabric, over_mpi};
+use crate::error::{Error, Result};
+use crate::world::{World, WorldOptions};
+use std::sync::Arc;
+use wire::OfiWire;
+
+/// Names libfabric's provider; without it the best one is taken that reaches other machines.
+pub const PROVIDER_VARIABLE: &str = "STREAMHALO_OFI_PROVIDER";
+
+fn unavailable(reason: impl Into<String>) -> Error {
+    super::unavailable("ofi", reason)
+}
+
+/// Why the fabric cannot be used here, if so.
+pub(super) fn unusable() -> Option<String> {
+    Library::load().err().map(|error| match error {
+        Error::FabricUnavailable { reason, .. } => reason,
+        other => other.to_string(),
+    })
+}
+
+/// The fabric `ofi`, for the registry.
+pub(super) fn join(options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
+    Ok(launched(options)?)
+}
+
+/// The fabric of the ranks that meet at a rendezvous, or that an MPI launcher has started. Collective.
+///
+/// # Errors
+/// [`Error::FabricUnavailable`] if nobody has started ranks, or libfabric cannot be used; what it says.
+pub(super) fn launched(options: &WorldOptions) -> Result<Arc<Spanning>> {
+    let bootstrap: Arc<dyn Bootstrap> = match RendezvousOptions::from_env()? {
+        Some(rendezvous) => Met::join(&RendezvousOptions { timeout: options.timeout, ..rendezvous })?,
+        None => match super::mpi::started_ranks() {
+            Some(_) => over_mpi::bootstrap()?,
+            None => {
+                return Err(unavailable(
+                    "nobody has started ranks for it: use `streamhalo run`, `mpiexec` or `srun`, or give every \
+                     process a rendezvous (`--rank-zero HOST:PORT --world-size N --rank R`)",
+                ));
+            }
+        },
+    };
+    let strangers = Arc::new(Spanning::of_strangers(bootstrap.clone())?);
+    let world = World::new(strangers, *options)?;
+    let provider = std::env::var(PROVIDER_VARIABLE).ok();
+    let source = bootstrap.local_address().map(|address| address.to_string());
+    let wire = OfiWire::new(&world, open(provider.as_deref(), source.as_deref()))?;
+    let executor = wire.executor();
+    Ok(Arc::new(Spanning { name: "ofi", wire: Some(wire), executor, ..Spanning::of_strangers(bootstrap)? }))
+}
+
+/// An endpoint, with triggered operations where the provider has them, at this rank's address on the
+/// network that ranks have met over if that is one of the provider's.
+fn open(provider: Option<&str>, source: Option<&str>) -> Result<Endpoint> {
+    let options = |provider: Option<&str>, source: Option<&str>| EndpointOptions {
+        provider: provider.map(str::to_owned),
+        source: source.filter(|_| provider.is_some_and(is_of_addresses)).map(str::to_owned),
+        needs_triggered: provider.is_some_and(|name| ["cxi", "sockets"].contains(&name)),
+    };
+    if provider.is_some() {
+        return Endpoint::open(&options(provider, source));
+    }
+    // The best one, which need not be of such addresses, or have such operations.
+    let found = Endpoint::open(&options(None, None))?;
+    let named = options(Some(found.provider()), source);
+    if named.source.is_some() || named.needs_triggered { Endpoint::open(&named) } else { Ok(found) }
+}
+
+/// Whether a provider's interfaces are known by internet addresses.
+fn is_of_addresses(provider: &str) -> bool {
+    ["tcp", "sockets", "net", "udp"].contains(&provider.split(';').next().unwrap_or(provider))
+}
