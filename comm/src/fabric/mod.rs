@@ -9,10 +9,12 @@ mod carrier;
 mod futex;
 mod local;
 mod met;
-pub(crate) mod mpi;
+#[cfg_attr(not(target_os = "linux"), path = "mpi/absent.rs")]
+pub mod mpi;
 mod observer;
 mod ofi;
-pub(crate) mod over_mpi;
+#[cfg_attr(not(target_os = "linux"), path = "over_mpi/absent.rs")]
+mod over_mpi;
 mod over_ofi;
 mod progress;
 mod protocol;

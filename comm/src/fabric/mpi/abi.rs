@@ -50,9 +50,11 @@ pub(crate) struct Constants {
     pub(crate) thread_levels: [c_int; 4],
     /// `MPI_STATUS_IGNORE` and `MPI_STATUSES_IGNORE`, which are the same everywhere.
     pub(crate) status_ignore: usize,
-    /// Where the source and the tag are in a status, in units of `int`.
+    /// Where the source, the tag and the error are in a status, and its size, in units of `int`.
     pub(crate) status_source: usize,
     pub(crate) status_tag: usize,
+    pub(crate) status_error: usize,
+    pub(crate) status_size: usize,
     /// Whether a handle in an array takes 4 bytes instead of those of a pointer.
     pub(crate) narrow_handles: bool,
 }
@@ -76,6 +78,8 @@ const STANDARD: Constants = Constants {
     status_ignore: 0,
     status_source: 0,
     status_tag: 1,
+    status_error: 2,
+    status_size: 8,
     narrow_handles: false,
 };
 
@@ -98,6 +102,8 @@ const MPICH: Constants = Constants {
     status_ignore: 1,
     status_source: 2,
     status_tag: 3,
+    status_error: 4,
+    status_size: 5,
     narrow_handles: true,
 };
 
@@ -135,6 +141,8 @@ impl Abi {
                     status_ignore: 0,
                     status_source: 0,
                     status_tag: 1,
+                    status_error: 2,
+                    status_size: 6,
                     narrow_handles: false,
                 })
             }
@@ -163,6 +171,12 @@ impl RawStatus {
 
     pub(crate) fn tag(&self, constants: &Constants) -> c_int {
         self.0[constants.status_tag]
+    }
+
+    /// The error in the status at `index` of an array, which the library has filled with statuses of its own size.
+    pub(crate) fn error_in(array: &[RawStatus], index: usize, constants: &Constants) -> c_int {
+        let position = index * constants.status_size + constants.status_error;
+        array[position / 16].0[position % 16]
     }
 
     pub(crate) fn as_mut_ptr(&mut self) -> *mut c_void {
@@ -194,5 +208,9 @@ mod tests {
         (status.0[0], status.0[1], status.0[2], status.0[3]) = (1, 2, 3, 4);
         assert_eq!((status.source(&STANDARD), status.tag(&STANDARD)), (1, 2));
         assert_eq!((status.source(&MPICH), status.tag(&MPICH)), (3, 4));
+        let mut array = [RawStatus::default(); 2];
+        (array[0].0[14], array[1].0[2]) = (5, 6);
+        assert_eq!(RawStatus::error_in(&array, 2, &MPICH), 5);
+        assert_eq!(RawStatus::error_in(&array, 2, &STANDARD), 6);
     }
 }

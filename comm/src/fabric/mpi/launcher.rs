@@ -69,10 +69,10 @@ impl Launcher {
             .iter()
             .find_map(|prefix| starting(prefix))
             .map(|(name, value)| format!("{name}={value}"));
-        // Slurm serves every family by its own PMI and PMIx, so that these variables tell nothing there.
-        let slurm = value("SLURM_PROCID").is_some();
-        let pmi = said("PMI_RANK").or_else(|| said("PMI_SIZE")).filter(|_| !slurm);
-        let pmix = said("PMIX_RANK").filter(|_| !slurm);
+        // These serve every family by their own PMI and PMIx, so that the variables of those tell nothing there.
+        let manager = said("SLURM_PROCID").or_else(|| said("FLUX_TASK_RANK"));
+        let pmi = said("PMI_RANK").or_else(|| said("PMI_SIZE")).filter(|_| manager.is_none());
+        let pmix = said("PMIX_RANK").filter(|_| manager.is_none());
 
         let (family, evidence) = match (open_mpi, hydra) {
             // A launcher inside the ranks of another one inherits its variables.
@@ -85,13 +85,13 @@ impl Launcher {
             (None, None) => match (pmi, pmix) {
                 (Some(evidence), _) => (Some(Family::Mpich), Some(evidence)),
                 (None, Some(evidence)) => (Some(Family::OpenMpi), Some(evidence)),
-                (None, None) => (None, said("SLURM_PROCID")),
+                (None, None) => (None, manager),
             },
         };
         let sizes: &[&'static str] = match family {
             Some(Family::OpenMpi) => &["OMPI_COMM_WORLD_SIZE"],
             Some(Family::Mpich) => &["PMI_SIZE"],
-            None => &["PMI_SIZE", "SLURM_STEP_NUM_TASKS"],
+            None => &["PMI_SIZE", "SLURM_STEP_NUM_TASKS", "FLUX_JOB_SIZE"],
         };
         let size = sizes.iter().find_map(|name| Some((*name, value(name)?.parse().ok()?)));
         Self { family, evidence, size, programs }
@@ -203,12 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn slurm_serves_every_family() {
+    fn a_resource_manager_serves_every_family() {
         let step = [("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "8")];
         for more in [("PMI_RANK", "0"), ("PMIX_RANK", "0"), ("PMI_FD", "5")] {
             let slurm = detect(&[&step[..], &[more]].concat(), &[]);
             assert_eq!((slurm.family, slurm.size), (None, Some(("SLURM_STEP_NUM_TASKS", 8))));
         }
+        let flux = detect(&[("FLUX_TASK_RANK", "0"), ("FLUX_JOB_SIZE", "8"), ("PMI_RANK", "0")], &[]);
+        assert_eq!((flux.family, flux.size), (None, Some(("FLUX_JOB_SIZE", 8))));
         let inside = [("PMI_RANK", "0"), ("PMI_SIZE", "16"), ("HYDRA_BSTRAP_LAUNCHER", "slurm")];
         let hydra = detect(&[&step[..], &inside].concat(), &[]);
         assert_eq!((hydra.family, hydra.size), (Some(Family::Mpich), Some(("PMI_SIZE", 16))));

@@ -37,10 +37,11 @@ impl Library {
             ));
         }
         let asked = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
-        if asked.is_none()
-            && let Some(loaded) = Self::loaded()
-        {
-            return Ok(loaded);
+        if let Some(loaded) = Self::loaded() {
+            return match &asked {
+                Some(asked) => loaded.unless_other_than(Path::new(asked), launcher),
+                None => Ok(loaded),
+            };
         }
         let mut refused = Vec::new();
         for candidate in candidates(asked.as_deref().map(Path::new), launcher) {
@@ -57,14 +58,32 @@ impl Library {
         Err(unavailable(nothing_found(asked.as_deref().map(Path::new), launcher, &refused)))
     }
 
+    /// The loaded library, if it is the one that was asked for.
+    fn unless_other_than(self, asked: &Path, launcher: &Launcher) -> Result<Self> {
+        let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let same = candidates(Some(asked), launcher).iter().any(|candidate| match &candidate.place {
+            Place::File(path) => real(path) == real(&self.path),
+            Place::Name(name) => self.path.ends_with(name),
+        });
+        if same {
+            return Ok(self);
+        }
+        Err(unavailable(format!(
+            "{VARIABLE}=`{}` was asked for, but this program has loaded the MPI library {} already, and two do not \
+             get on in one process; unset the variable, or link the program with the other one",
+            asked.display(),
+            self.path.display()
+        )))
+    }
+
     /// Opens one candidate. One that was asked for by name is taken even if it is of another family than
     /// the launcher; that is refused later, with a better message.
     fn open_candidate(candidate: &Candidate, launcher: &Launcher, asked: bool) -> Result<Self, String> {
         let library = Self::open(&candidate.place)?;
         if !asked {
             // SAFETY: `open` has made sure that these are the functions of an MPI library.
-            let table =
-                unsafe { Table::load(|name| library.symbol(name)) }.map_err(|error| error.to_string())?;
+            let table = unsafe { Table::load(library.abi, |name| library.symbol(name)) }
+                .map_err(|error| error.to_string())?;
             let version = table.library_version().map_err(|error| error.to_string())?;
             if let Some(reason) = launcher.mismatch(&library.path, &version) {
                 return Err(reason);

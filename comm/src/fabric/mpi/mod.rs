@@ -1,25 +1,29 @@
 //! The machine's MPI library, opened at run time: the layer below the fabric `mpi`.
 //!
-//! One program serves every MPI, without headers or a compiler wrapper at build time. A library is
-//! found ([`search`]) and opened ([`library`]), its functions are put into one table whose calls are
-//! checked ([`table`]), and what differs between libraries is in [`abi`]. Above are owned types:
-//! [`Communicator`], [`Request`], [`RequestSet`], [`Window`].
+//! One program serves every MPI, without headers or a compiler wrapper at build time; with the feature
+//! `mpi` it is linked with one instead, which then is found in this process. A library is
+//! found (`search`) and opened (`library`), its functions are put into one table whose calls are
+//! checked (`table`), and what differs between libraries is in `abi`. Above are owned types:
+//! `Communicator`, `Request`, `RequestSet`, `Window`.
 //!
 //! **Threads.** The types are `Send` and `Sync`, as they hold nothing but handles. Which thread may
-//! call follows the level that [`Mpi::start`] returns: with [`ThreadLevel::Multiple`] any at any time,
+//! call follows the level that `Mpi::start` returns: with `ThreadLevel::Multiple` any at any time,
 //! with `Serialized` any but one at a time, below that only the one for which
-//! [`Mpi::is_main_thread`] holds. Dropping a [`RequestSet`] is a call.
+//! `Mpi::is_main_thread` holds. Dropping a `RequestSet` is a call.
 //!
-//! **Errors.** Every call returns a [`Result`]. The communicators and windows of this module have an
-//! error handler of ours; an application's own, [`Communicator::from_raw`], keeps its handler, so
+//! **Errors.** Every call returns a `Result`. The communicators and windows of this module have an
+//! error handler of ours; an application's own, `Communicator::from_raw`, keeps its handler, so
 //! that a failing call on it ends the job if the application left it so. Duplicate it first.
-// The fabric that uses all of it is a module of its own.
-#![allow(dead_code, unused_imports)]
+#![allow(dead_code, reason = "what the fabric does not call is tested here, and is what windows need next")]
 
 mod abi;
 mod communicator;
+mod found;
+mod installed;
 mod launcher;
 mod library;
+#[cfg(feature = "mpi")]
+mod linked;
 mod request;
 mod request_set;
 mod search;
@@ -29,9 +33,11 @@ mod table;
 mod tests;
 mod window;
 
-pub(crate) use abi::{Abi, Handle};
+pub(crate) use abi::Abi;
 pub(crate) use communicator::Communicator;
-pub(crate) use request::{Request, Status};
+pub use found::FoundLibrary;
+pub use installed::installed;
+pub(crate) use request::Request;
 pub(crate) use request_set::RequestSet;
 pub(crate) use start::ThreadLevel;
 pub(crate) use window::{Group, Window};
@@ -77,12 +83,18 @@ impl Mpi {
     fn open() -> Result<Mpi> {
         let launcher = Launcher::of_this_process();
         let library = Library::find(&launcher)?;
+        #[cfg(feature = "mpi")]
+        // SAFETY: the functions are those that the linker has found for these names.
+        let table = unsafe { Table::load(library.abi, table::linked) }?;
+        #[cfg(not(feature = "mpi"))]
         // SAFETY: the symbols are those of a library that has `MPI_Init_thread`.
-        let table = unsafe { Table::load(|name| library.symbol(name)) }?;
+        let table = unsafe { Table::load(library.abi, |name| library.symbol(name)) }?;
         if let Some(reason) = too_old(table.version()?, &library.path) {
             return Err(unavailable(reason));
         }
         let constants = library.abi.constants(|name| library.symbol(name))?;
+        #[cfg(feature = "mpi")]
+        linked::check(&constants, &library.path)?;
         Ok(Mpi { table, constants, library, launcher, started: start::Started::default() })
     }
 

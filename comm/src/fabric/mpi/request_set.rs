@@ -3,7 +3,7 @@
 use super::abi::{Handle, RawStatus};
 use super::request::{Kind, Request};
 use super::{Mpi, count};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 
@@ -44,6 +44,8 @@ pub(crate) struct RequestSet {
     receives: Vec<bool>,
     /// Where the library puts the indices of completed requests.
     indices: Vec<c_int>,
+    /// And their statuses, one after the other, in which only errors are looked for.
+    statuses: Vec<RawStatus>,
 }
 
 impl RequestSet {
@@ -54,7 +56,14 @@ impl RequestSet {
         } else {
             Handles::Wide(Vec::new())
         };
-        Self { mpi, handles, active: Vec::new(), receives: Vec::new(), indices: Vec::new() }
+        Self {
+            mpi,
+            handles,
+            active: Vec::new(),
+            receives: Vec::new(),
+            indices: Vec::new(),
+            statuses: Vec::new(),
+        }
     }
 
     /// How many requests there are.
@@ -79,6 +88,7 @@ impl RequestSet {
         self.active.push(false);
         self.receives.push(request.kind == Kind::Receive);
         self.indices.push(0);
+        self.statuses.push(RawStatus::default());
         self.len() - 1
     }
 
@@ -88,7 +98,7 @@ impl RequestSet {
     /// As [`Request::start`].
     ///
     /// # Errors
-    /// [`Error::Mpi`](crate::Error::Mpi).
+    /// [`Error::Mpi`].
     pub(crate) unsafe fn start(&mut self, index: usize) -> Result<()> {
         let request = self.handles.at(index);
         // SAFETY: the handle is that of a request; the rest is the caller's.
@@ -103,7 +113,7 @@ impl RequestSet {
     /// As [`Request::start`], for each.
     ///
     /// # Errors
-    /// [`Error::Mpi`](crate::Error::Mpi).
+    /// [`Error::Mpi`].
     pub(crate) unsafe fn start_all(&mut self, range: Range<usize>) -> Result<()> {
         if range.is_empty() {
             return Ok(());
@@ -120,7 +130,7 @@ impl RequestSet {
     /// Returns whether any was active. Allocates only if `completed` has room for fewer than all.
     ///
     /// # Errors
-    /// [`Error::Mpi`](crate::Error::Mpi).
+    /// [`Error::Mpi`] of the first request that has failed; `completed` is filled all the same.
     pub(crate) fn test_some(&mut self, completed: &mut Vec<usize>) -> Result<bool> {
         completed.clear();
         if self.is_empty() {
@@ -129,24 +139,45 @@ impl RequestSet {
         let (mpi, number) = (self.mpi, count("MPI_Testsome", self.len())?);
         let mut found = 0;
         let (requests, indices) = (self.handles.at(0), self.indices.as_mut_ptr());
-        let ignore = mpi.constants.status_ignore as *mut c_void;
-        // SAFETY: both arrays have as many places as there are requests; statuses are ignored.
-        unsafe { mpi.table.test_some(number, requests, &raw mut found, indices, ignore) }?;
+        let statuses = self.statuses.as_mut_ptr().cast();
+        // SAFETY: all arrays have as many places as there are requests.
+        let tested = unsafe { mpi.table.test_some(number, requests, &raw mut found, indices, statuses) };
         if found == mpi.constants.undefined {
-            return Ok(false);
+            return tested.map(|()| false);
         }
-        for index in &self.indices[..usize::try_from(found).unwrap_or(0)] {
+        let found = usize::try_from(found).unwrap_or(0).min(self.len());
+        // Those that failed have completed as well.
+        for index in &self.indices[..found] {
             let index = *index as usize;
             self.active[index] = false;
             completed.push(index);
         }
+        tested.map_err(|error| self.explained(error, found))?;
         Ok(true)
+    }
+
+    /// An error that only refers to the statuses, with what stands in the first one that has failed.
+    #[cold]
+    fn explained(&self, error: Error, found: usize) -> Error {
+        let constants = &self.mpi.constants;
+        let code = |place| RawStatus::error_in(&self.statuses, place, constants);
+        let failed = (0..found).map(|place| (code(place), self.indices[place])).find(|(code, _)| *code != 0);
+        let Error::Mpi { call, reason } = error else { return error };
+        let reason = match failed {
+            Some((code, index)) => format!("request {index}: {}", self.mpi.table.text(code)),
+            // MPICH 5.0 and Intel MPI leave the statuses without it.
+            None => format!(
+                "one of the requests {:?}, the library does not say why: {reason}",
+                &self.indices[..found]
+            ),
+        };
+        Error::Mpi { call, reason }
     }
 
     /// Whether none is active any more.
     ///
     /// # Errors
-    /// [`Error::Mpi`](crate::Error::Mpi).
+    /// [`Error::Mpi`].
     pub(crate) fn test_all(&mut self) -> Result<bool> {
         if self.is_empty() {
             return Ok(true);

@@ -84,6 +84,8 @@ pub(crate) fn candidates(asked: Option<&Path>, launcher: &Launcher) -> Vec<Candi
         if asked.is_dir() || (asked.is_absolute() && !asked.exists() && !is_library(asked)) {
             let folders = std::iter::once(asked.to_owned()).chain(folders(asked)).collect::<Vec<_>>();
             add(&mut found, &folders, &names(launcher.family), because);
+            // An installation of the other family is found as well: the launcher is then the one to change.
+            add(&mut found, &folders, &SONAMES, because);
         } else if asked.components().count() > 1 || asked.exists() {
             // Absolute, as the loader looks for a name without a slash elsewhere.
             let path = std::path::absolute(asked).unwrap_or_else(|_| asked.to_owned());

@@ -1,6 +1,6 @@
 //! The functions of an MPI library: one table of pointers, and a checked call for each.
 
-use super::abi::{Handle, lacks};
+use super::abi::{Abi, Handle, lacks};
 use crate::error::{Error, Result};
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -32,6 +32,8 @@ macro_rules! functions {
     ($($field:ident = $name:ident($($argument:ident: $type:ty),*);)*) => {
         /// The functions that the fabric uses. Handles are passed as [`Handle`]s.
         pub(crate) struct Table {
+            /// Whether error classes are numbered as in the standard ABI.
+            standard_classes: bool,
             $($field: unsafe extern "C" fn($($type),*) -> c_int,)*
         }
 
@@ -43,8 +45,9 @@ macro_rules! functions {
             ///
             /// # Errors
             /// [`Error::FabricUnavailable`] that names the function that is missing.
-            pub(crate) unsafe fn load(symbol: impl Fn(&CStr) -> Option<*const c_void>) -> Result<Self> {
+            pub(crate) unsafe fn load(abi: Abi, symbol: impl Fn(&CStr) -> Option<*const c_void>) -> Result<Self> {
                 Ok(Self {
+                    standard_classes: abi == Abi::Standard,
                     $($field: {
                         const NAME: &CStr = name(concat!(stringify!($name), "\0"));
                         let address = symbol(NAME).ok_or_else(|| lacks(NAME))?;
@@ -71,6 +74,16 @@ macro_rules! functions {
                     self.check(stringify!($name), code)
                 }
             )*
+        }
+
+        /// The function of that name that this program is linked with.
+        #[cfg(feature = "mpi")]
+        pub(crate) fn linked(name: &CStr) -> Option<*const c_void> {
+            // The addresses of functions, whatever types the library's header gives their handles.
+            $(if name.to_bytes() == stringify!($name).as_bytes() {
+                return Some(::mpi::ffi::$name as *const c_void);
+            })*
+            None
         }
 
         /// The names of all functions that are needed.
@@ -158,17 +171,29 @@ impl Table {
 
     #[cold]
     fn failure(&self, call: &'static str, code: c_int) -> Error {
+        Error::Mpi { call, reason: self.text(code) }
+    }
+
+    /// An error code, with the library's text for it.
+    pub(crate) fn text(&self, code: c_int) -> String {
+        // MPICH 5.0 and Intel MPI take a bare class of the standard ABI for the class of their own that has its
+        // number, and give the text of another error.
+        let class = usize::try_from(code).ok().and_then(|class| STANDARD_CLASSES.get(class));
+        if let (true, Some(name)) = (self.standard_classes, class) {
+            return format!("error {code}: MPI_ERR_{name}");
+        }
         let mut text = [0u8; TEXT_BYTES];
         let mut length = 0;
         // SAFETY: the text is longer than any library's `MPI_MAX_ERROR_STRING`. Called past the check, which
         // would ask for the text of an error in asking for a text.
         let failed = unsafe { (self.error_string)(code, text.as_mut_ptr().cast(), &raw mut length) };
         RECORDED.set(0);
-        let reason = match CStr::from_bytes_until_nul(&text) {
-            Ok(text) if failed == 0 && !text.is_empty() => text.to_string_lossy().trim().to_owned(),
-            _ => "the library has no text for it".to_owned(),
-        };
-        Error::Mpi { call, reason: format!("error {code}: {reason}") }
+        match CStr::from_bytes_until_nul(&text) {
+            Ok(text) if failed == 0 && !text.is_empty() => {
+                format!("error {code}: {}", text.to_string_lossy().trim())
+            }
+            _ => format!("error {code}, for which the library has no text"),
+        }
     }
 
     /// The library's own name and version. May be asked before MPI is initialised.
@@ -195,6 +220,30 @@ impl Table {
         Ok((version, subversion))
     }
 }
+
+/// The error classes of the standard ABI, MPI 5.0, by their numbers: those of the calls that are used here.
+const STANDARD_CLASSES: [&str; 20] = [
+    "NONE",
+    "BUFFER",
+    "COUNT",
+    "TYPE",
+    "TAG",
+    "COMM",
+    "RANK",
+    "REQUEST",
+    "ROOT",
+    "GROUP",
+    "OP",
+    "TOPOLOGY",
+    "DIMS",
+    "ARG",
+    "UNKNOWN",
+    "TRUNCATE",
+    "OTHER",
+    "INTERN",
+    "PENDING",
+    "IN_STATUS",
+];
 
 /// The longest text that a library returns: `MPI_MAX_LIBRARY_VERSION_STRING` of MPICH and of the standard ABI.
 const TEXT_BYTES: usize = 8192;

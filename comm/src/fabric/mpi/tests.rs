@@ -1,8 +1,10 @@
 //! The layer on real libraries: two ranks, for each launcher that `STREAMHALO_TEST_MPIEXEC` names.
 
-use super::library::VARIABLE;
+use super::launcher::{Launcher, first_line};
+use super::library::{Library, VARIABLE};
+use super::request::Status;
 use super::search::{Place, candidates};
-use super::{Communicator, Group, Mpi, Request, RequestSet, Status, ThreadLevel, Window};
+use super::{Communicator, Group, Mpi, Request, RequestSet, ThreadLevel, Window};
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,8 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Colon-separated paths of `mpiexec` programs.
 const LAUNCHERS: &str = "STREAMHALO_TEST_MPIEXEC";
-/// What the ranks run.
-const INNER: &str = "fabric::mpi::tests::two_ranks";
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// A wait that never ends would keep the launcher waiting too.
 fn until<T>(what: &str, mut done: impl FnMut() -> Result<Option<T>>) -> T {
@@ -22,7 +23,7 @@ fn until<T>(what: &str, mut done: impl FnMut() -> Result<Option<T>>) -> T {
             Ok(None) => {}
             Err(error) => panic!("{what}: {error}"),
         }
-        assert!(start.elapsed() < Duration::from_secs(30), "{what} does not come");
+        assert!(start.elapsed() < LONGEST_WAIT, "{what} does not come");
         std::thread::yield_now();
     }
 }
@@ -39,11 +40,12 @@ fn launchers() -> Vec<PathBuf> {
     std::env::split_paths(&list).collect()
 }
 
-/// Runs two ranks, and returns whether they succeeded, with all that they said.
-fn run(launcher: &Path, variables: &[(&str, &Path)]) -> (bool, String) {
+/// Runs a test of this module as two ranks, and returns whether they succeeded, with all that they said.
+fn run(launcher: &Path, test: &str, variables: &[(&str, &Path)]) -> (bool, String) {
     let this = std::env::current_exe().expect("a running program has a file");
+    let test = format!("fabric::mpi::tests::{test}");
     let mut command = Command::new(launcher);
-    command.args(["-n", "2"]).arg(this).args(["--exact", INNER, "--ignored", "--nocapture"]);
+    command.args(["-n", "2"]).arg(this).args(["--exact", &test, "--ignored", "--nocapture"]);
     for (name, value) in variables {
         command.env(name, value);
     }
@@ -55,14 +57,14 @@ fn run(launcher: &Path, variables: &[(&str, &Path)]) -> (bool, String) {
 #[test]
 fn every_library_of_every_launcher() {
     for launcher in launchers() {
-        let (success, said) = run(&launcher, &[]);
-        assert!(success && said.contains("two ranks have passed"), "{}: {said}", launcher.display());
+        let (success, said) = run(&launcher, "two_ranks", &[]);
+        assert!(success && said.contains(PASSED), "{}: {said}", launcher.display());
         eprintln!("{}: {}", launcher.display(), result_line(&said));
         // An installation may have a library for each interface; the launcher serves all of them.
         let program = std::fs::canonicalize(&launcher).expect("was run");
         let prefix = program.parent().and_then(Path::parent).expect("lies in a folder of an installation");
         let mut seen = Vec::new();
-        for candidate in candidates(Some(prefix), &super::launcher::Launcher::default()) {
+        for candidate in candidates(Some(prefix), &Launcher::default()) {
             let Place::File(library) = candidate.place else { continue };
             let Ok(file) = std::fs::canonicalize(&library) else { continue };
             // What lies in the folders of a distribution is not this launcher's alone.
@@ -70,16 +72,37 @@ fn every_library_of_every_launcher() {
                 continue;
             }
             seen.push(file);
-            let (success, said) = run(&launcher, &[(VARIABLE, &library)]);
+            let (success, said) = run(&launcher, "two_ranks", &[(VARIABLE, &library)]);
             assert!(success && said.contains(&*library.to_string_lossy()), "{}: {said}", library.display());
             eprintln!("{}: {}", launcher.display(), result_line(&said));
         }
     }
 }
 
-/// What the ranks said at their end; the test harness may have written before it on the same line.
+#[test]
+fn an_application_that_has_initialised_mpi_keeps_it() {
+    for launcher in launchers() {
+        let (success, said) = run(&launcher, "initialised_by_the_application", &[]);
+        assert!(success && said.contains(PASSED), "{}: {said}", launcher.display());
+    }
+}
+
+#[test]
+fn a_rank_that_fails_ends_the_job() {
+    for launcher in launchers() {
+        let start = Instant::now();
+        let (success, said) = run(&launcher, "one_rank_fails", &[]);
+        assert!(!success, "{}: {said}", launcher.display());
+        assert!(start.elapsed() < LONGEST_WAIT, "{}: {said}", launcher.display());
+    }
+}
+
+/// What the ranks say at their end.
+const PASSED: &str = "two ranks have passed";
+
+/// The line with it; the test harness may have written before it on the same line.
 fn result_line(said: &str) -> &str {
-    said.lines().find_map(|line| line.find("two ranks have passed").map(|at| &line[at..])).unwrap_or_default()
+    said.lines().find_map(|line| line.find(PASSED).map(|at| &line[at..])).unwrap_or_default()
 }
 
 #[test]
@@ -106,18 +129,70 @@ fn two_ranks() {
     windows(&comm);
     locked(&comm);
     errors(&comm);
+    truncated(mpi, &comm);
+    if level == ThreadLevel::Multiple {
+        several_threads(&comm);
+    }
 
     wait("a barrier", comm.ibarrier().expect("can be entered"));
     if comm.rank() == Ok(0) {
         println!(
-            "two ranks have passed: {} ({}, {level}, partitioned {}): {}",
+            "{PASSED}: {} ({}, {level}, partitioned {}): {}",
             mpi.path().display(),
             mpi.abi(),
             mpi.has_partitioned(),
-            super::launcher::first_line(&mpi.library_version().expect("is known")),
+            first_line(&mpi.library_version().expect("is known")),
         );
     }
     comm.free().expect("can be freed");
+}
+
+#[test]
+#[ignore = "is run by an MPI launcher with two ranks"]
+fn initialised_by_the_application() {
+    // The application has it for itself, as a plug-in of an interpreter does: nobody else sees its symbols.
+    let launcher = Launcher::of_this_process();
+    let own = candidates(None, &launcher).iter().find_map(|one| Library::open(&one.place).ok());
+    let own = own.expect("there is a library");
+    let mpi = Mpi::get().expect("there is a library");
+    assert_eq!(mpi.path(), own.path, "the one that is there is taken");
+    let out_of_order = mpi.world().expect_err("MPI is not initialised");
+    assert!(matches!(out_of_order, Error::OutOfOrder { .. }), "{out_of_order}");
+    let (funneled, mut level) = (mpi.constants.thread_levels[1], 0);
+    let none = std::ptr::null_mut();
+    // SAFETY: as an application does it; the place lives through the call.
+    unsafe { mpi.table.init_thread(none, none.cast(), funneled, &raw mut level) }.expect("initialises");
+    assert!(mpi.start().expect("joins") >= ThreadLevel::Funneled);
+    // SAFETY: the handle is that of all ranks.
+    let handed_in = unsafe { Communicator::from_raw(mpi, mpi.constants.comm_world) }.expect("is one");
+    let comm = handed_in.duplicate().expect("can be had");
+    assert_eq!(comm.size(), Ok(2));
+    errors(&comm);
+    // SAFETY: no communicator is used.
+    let null = unsafe { Communicator::from_raw(mpi, mpi.constants.comm_null) };
+    assert!(null.expect_err("is none").to_string().contains("MPI_COMM_NULL"));
+    wait("a barrier", comm.ibarrier().expect("can be entered"));
+    let rank = comm.rank();
+    comm.free().expect("can be freed");
+    // SAFETY: as an application does it; if the exit did so once more, the ranks would fail.
+    unsafe { mpi.table.finalize() }.expect("finalises");
+    assert!(!mpi.is_running());
+    if rank == Ok(0) {
+        println!("{PASSED}");
+    }
+}
+
+#[test]
+#[ignore = "is run by an MPI launcher with two ranks"]
+fn one_rank_fails() {
+    let mpi = Mpi::get().expect("there is a library");
+    mpi.start().expect("it starts");
+    let comm = mpi.world().expect("is running").duplicate().expect("can be had");
+    if comm.rank() == Ok(1) {
+        mpi.poison(); // and exits, as a program does after it has written its error
+        return;
+    }
+    wait("a barrier that the other rank never enters", comm.ibarrier().expect("can be entered"));
 }
 
 fn first_ranks(comm: &Communicator) {
@@ -232,12 +307,16 @@ fn persistent(mpi: &'static Mpi, comm: &Communicator) {
     }
 }
 
+/// Memory of a window.
+#[repr(align(64))]
+struct Aligned<T>(T);
+
 fn windows(comm: &Communicator) {
     const BYTES: usize = 4096;
     let rank = comm.rank().expect("is known");
     let peer = 1 - rank;
-    let mut memory = vec![0u8; BYTES];
-    let base = memory.as_mut_ptr();
+    let mut memory = Aligned([0u8; BYTES]);
+    let base: *mut u8 = (&raw mut memory.0).cast();
     // SAFETY: freed below, before the memory is.
     let window = unsafe { Window::create(base, BYTES, comm) }.expect("is made");
     let group = Group::new(comm, &[peer]).expect("is made");
@@ -266,10 +345,10 @@ fn windows(comm: &Communicator) {
 
 fn locked(comm: &Communicator) {
     let rank = comm.rank().expect("is known");
-    let mut numbers = vec![5i64; 512];
-    let base: *mut i64 = numbers.as_mut_ptr();
-    // SAFETY: freed below, before the numbers are.
-    let window = unsafe { Window::create(base.cast(), 4096, comm) }.expect("is made");
+    let mut numbers = Aligned([5i64; 2]);
+    let base: *mut i64 = (&raw mut numbers.0).cast();
+    // SAFETY: freed below, before the numbers end.
+    let window = unsafe { Window::create(base.cast(), 16, comm) }.expect("is made");
     window.lock_all().expect("is locked");
     let (one, mut before) = (rank as i64 + 1, -1);
     // SAFETY: flushed at once; the offset is that of a number.
@@ -279,7 +358,8 @@ fn locked(comm: &Communicator) {
     window.unlock_all().expect("is unlocked");
     window.free().expect("can be freed");
     if rank == 0 {
-        assert_eq!(numbers[1], 5 + 1 + 2);
+        // SAFETY: in bounds, and the window is no more.
+        assert_eq!(unsafe { base.wrapping_add(1).read() }, 5 + 1 + 2);
     }
 }
 
@@ -298,13 +378,88 @@ fn errors(comm: &Communicator) {
     // An error leaves the next call alone.
     assert_eq!(comm.size(), Ok(2));
 
-    let mut number = 0u8;
+    let mut memory = Aligned([0u8; 2]);
+    let base: *mut u8 = (&raw mut memory.0).cast();
+    // SAFETY: no window comes of it.
+    let error = unsafe { Window::create(base.wrapping_add(1), 1, comm) }.expect_err("lies badly");
+    assert!(error.to_string().contains("not aligned"), "{error}");
     // SAFETY: freed below.
-    let window = unsafe { Window::create(&raw mut number, 1, comm) }.expect("is made");
+    let window = unsafe { Window::create(base, 1, comm) }.expect("is made");
     window.lock_all().expect("is locked");
     // SAFETY: nothing is put.
     let error = unsafe { window.put(data.as_ptr(), 1, 7, 0) }.expect_err("there is no rank 7");
     assert!(matches!(error, Error::Mpi { call: "MPI_Put", .. }), "{error:?}");
     window.unlock_all().expect("is unlocked");
     window.free().expect("can be freed");
+}
+
+/// A message that is longer than its receive, among others that are not.
+fn truncated(mpi: &'static Mpi, comm: &Communicator) {
+    let rank = comm.rank().expect("is known");
+    let (sent, mut received) = ([3u8; 8], [[0u8; 4]; 3]);
+    if rank == 0 {
+        for (tag, bytes) in [(0, 4), (1, 8), (2, 4)] {
+            // SAFETY: waited for at once.
+            let send = unsafe { comm.isend(sent.as_ptr(), bytes, 1, tag) };
+            wait("a send", send.expect("is sent"));
+        }
+        return;
+    }
+    let mut set = RequestSet::new(mpi);
+    let base: *mut u8 = (&raw mut received).cast();
+    for tag in 0..3 {
+        // SAFETY: in bounds; used after the set has ended.
+        let receive = unsafe { comm.recv_init(base.wrapping_add(4 * tag as usize), 4, 0, tag) };
+        set.push(receive.expect("is made"));
+    }
+    // SAFETY: none is active.
+    unsafe { set.start_all(0..3) }.expect("start");
+    let mut completed = Vec::new();
+    let (mut failed, mut seen) = (None, [0; 3]);
+    until("messages", || {
+        let active = match set.test_some(&mut completed) {
+            Ok(active) => active,
+            Err(error) => failed.replace(error).is_none(),
+        };
+        completed.iter().for_each(|index| seen[*index] += 1);
+        Ok((!active).then_some(()))
+    });
+    let error = failed.expect("one was too long");
+    assert!(matches!(error, Error::Mpi { call: "MPI_Testsome", .. }), "{error:?}");
+    let said = error.to_string();
+    let explained = said.contains("request 1: ") && said.to_lowercase().contains("truncated");
+    assert!(explained || said.contains("requests [1], the library does not say why"), "{said}");
+    assert_eq!(seen, [1; 3], "{error}");
+    drop(set);
+    assert_eq!((received[0], received[2]), ([3; 4], [3; 4]));
+}
+
+/// Two threads that call at the same time, each on a communicator of its own.
+fn several_threads(comm: &Communicator) {
+    let peer = 1 - comm.rank().expect("is known");
+    let own = [comm.duplicate().expect("can be had"), comm.duplicate().expect("can be had")];
+    std::thread::scope(|scope| {
+        for (thread, comm) in own.iter().enumerate() {
+            scope.spawn(move || {
+                let mut received = 0u64;
+                for round in 0..500u64 {
+                    let sent = 2 * round + thread as u64;
+                    let (from, to) = ((&raw const sent).cast(), (&raw mut received).cast());
+                    // SAFETY: waited for in this round.
+                    let receive = unsafe { comm.irecv(to, 8, peer, 0) }.expect("is posted");
+                    // SAFETY: waited for in this round.
+                    let send = unsafe { comm.isend(from, 8, peer, 0) }.expect("is sent");
+                    wait("a message of a thread", receive);
+                    wait("a send of a thread", send);
+                    assert_eq!(received, sent);
+                    // An error is told to the thread that has made it, and to no other.
+                    if thread == 0 {
+                        // SAFETY: no send comes of it.
+                        assert!(unsafe { comm.isend(from, 8, 9, 0) }.is_err());
+                    }
+                }
+            });
+        }
+    });
+    own.into_iter().for_each(|comm| comm.free().expect("can be freed"));
 }

@@ -3,7 +3,7 @@
 use super::abi::Handle;
 use super::communicator::Communicator;
 use super::{Mpi, count, rank_number};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use std::ffi::c_int;
 
 /// Some ranks of a communicator.
@@ -17,7 +17,7 @@ impl Group {
     /// The group of these ranks. Not collective.
     ///
     /// # Errors
-    /// [`Error::Mpi`](crate::Error::Mpi).
+    /// [`Error::Mpi`].
     pub(crate) fn new(comm: &Communicator, ranks: &[usize]) -> Result<Self> {
         let mpi = comm.mpi;
         let ranks: Vec<c_int> = ranks.iter().map(|rank| rank_number(*rank)).collect();
@@ -35,7 +35,7 @@ impl Group {
     /// Frees it.
     ///
     /// # Errors
-    /// [`Error::Mpi`](crate::Error::Mpi).
+    /// [`Error::Mpi`].
     pub(crate) fn free(mut self) -> Result<()> {
         // SAFETY: the handle is a group's, which nobody has after this.
         unsafe { self.mpi.table.group_free(&raw mut self.handle) }
@@ -59,8 +59,18 @@ impl Window {
     /// `base` is good for reads and writes of `bytes` bytes until the window is freed.
     ///
     /// # Errors
-    /// [`Error::Mpi`](crate::Error::Mpi).
+    /// [`Error::Mpi`], also if `base` is not aligned to 64 bytes: MPICH 4.0 on UCX rounds it down to 16, and
+    /// then writes to the wrong place. All ranks have to keep to that, lest the others wait for one that did not.
     pub(crate) unsafe fn create(base: *mut u8, bytes: usize, comm: &Communicator) -> Result<Self> {
+        const ALIGNMENT: usize = 64; // that of a region, and more than any library asks for
+        if !base.addr().is_multiple_of(ALIGNMENT) {
+            return Err(Error::Mpi {
+                call: "MPI_Win_create",
+                reason: format!(
+                    "the memory at {base:p} is not aligned to {ALIGNMENT} bytes, as libraries need it; allocate it so"
+                ),
+            });
+        }
         let mpi = comm.mpi;
         let mut handle = 0;
         // No object is larger than an `isize` can say.
@@ -81,7 +91,7 @@ impl Window {
     /// Nothing of the memory that they write is used until [`Window::test`] holds; with `nocheck`, the order is as said.
     ///
     /// # Errors
-    /// [`Error::Mpi`](crate::Error::Mpi).
+    /// [`Error::Mpi`].
     pub(crate) unsafe fn post(&self, group: &Group, nocheck: bool) -> Result<()> {
         // SAFETY: the handles are those of a group and of a window; the rest is the caller's.
         unsafe { self.mpi.table.win_post(group.handle, self.assertion(nocheck), self.handle) }
@@ -94,7 +104,7 @@ impl Window {
     /// With `nocheck`, the posts have been made, also with it.
     ///
     /// # Errors
-    /// [`Error::Mpi`](crate::Error::Mpi).
+    /// [`Error::Mpi`].
     pub(crate) unsafe fn start(&self, group: &Group, nocheck: bool) -> Result<()> {
         // SAFETY: the handles are those of a group and of a window; the rest is the caller's.
         unsafe { self.mpi.table.win_start(group.handle, self.assertion(nocheck), self.handle) }
@@ -107,7 +117,7 @@ impl Window {
     /// The bytes must stay, unchanged, until [`Window::complete`] or [`Window::flush`]; they must lie within the target's window.
     ///
     /// # Errors
-    /// [`Error::Mpi`](crate::Error::Mpi).
+    /// [`Error::Mpi`].
     pub(crate) unsafe fn put(
         &self,
         data: *const u8,
@@ -132,7 +142,7 @@ impl Window {
     /// Ends what [`Window::start`] began: the bytes of all puts may be changed. Blocks until they have left.
     ///
     /// # Errors
-    /// [`Error::Mpi`](crate::Error::Mpi).
+    /// [`Error::Mpi`].
     pub(crate) fn complete(&self) -> Result<()> {
         // SAFETY: the handle is a window's.
         unsafe { self.mpi.table.win_complete(self.handle) }
@@ -141,7 +151,7 @@ impl Window {
     /// Whether all that was posted for have completed, so that their data is there. Holds once for each post.
     ///
     /// # Errors
-    /// [`Error::Mpi`](crate::Error::Mpi).
+    /// [`Error::Mpi`].
     pub(crate) fn test(&self) -> Result<bool> {
         let mut flag = 0;
         // SAFETY: the handle is a window's; the place lives through the call.
@@ -152,7 +162,7 @@ impl Window {
     /// Opens the windows of all ranks for puts and atomics that are ended by [`Window::flush`].
     ///
     /// # Errors
-    /// [`Error::Mpi`](crate::Error::Mpi).
+    /// [`Error::Mpi`].
     pub(crate) fn lock_all(&self) -> Result<()> {
         // SAFETY: the handle is a window's.
         unsafe { self.mpi.table.win_lock_all(0, self.handle) }
@@ -161,7 +171,7 @@ impl Window {
     /// Ends what [`Window::lock_all`] began.
     ///
     /// # Errors
-    /// [`Error::Mpi`](crate::Error::Mpi).
+    /// [`Error::Mpi`].
     pub(crate) fn unlock_all(&self) -> Result<()> {
         // SAFETY: the handle is a window's.
         unsafe { self.mpi.table.win_unlock_all(self.handle) }
@@ -170,7 +180,7 @@ impl Window {
     /// Blocks until all that was put to a rank is there.
     ///
     /// # Errors
-    /// [`Error::Mpi`](crate::Error::Mpi).
+    /// [`Error::Mpi`].
     pub(crate) fn flush(&self, target: usize) -> Result<()> {
         // SAFETY: the handle is a window's.
         unsafe { self.mpi.table.win_flush(rank_number(target), self.handle) }
@@ -182,7 +192,7 @@ impl Window {
     /// `before` stays until [`Window::flush`]; `offset` is that of an aligned number within the target's window.
     ///
     /// # Errors
-    /// [`Error::Mpi`](crate::Error::Mpi).
+    /// [`Error::Mpi`].
     pub(crate) unsafe fn fetch_add(
         &self,
         value: &i64,
@@ -200,7 +210,7 @@ impl Window {
     /// Frees the window. Collective; blocks until all ranks have called it.
     ///
     /// # Errors
-    /// [`Error::Mpi`](crate::Error::Mpi).
+    /// [`Error::Mpi`].
     pub(crate) fn free(mut self) -> Result<()> {
         // SAFETY: the handle is a window's, which nobody has after this.
         unsafe { self.mpi.table.win_free(&raw mut self.handle) }

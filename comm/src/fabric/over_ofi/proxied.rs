@@ -92,8 +92,8 @@ impl Proxied {
         let mut kept = Vec::new();
         let mut own = || -> Result<_> {
             let mut heard = Vec::new();
-            for send in &sends {
-                let region = register_word(endpoint, &bells.hearing[heard.len()], None)?;
+            for word in &bells.hearing {
+                let region = register_word(endpoint, word, None)?;
                 let told = hub.number();
                 heard.push((vec![Target::of(&region, told.number)], told));
                 kept.push(region);

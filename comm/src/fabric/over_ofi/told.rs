@@ -51,6 +51,7 @@ pub(super) struct Targets {
 }
 
 type Sides = Vec<(usize, u32)>;
+type OwnTargets = (Vec<Vec<Target>>, Vec<Vec<Target>>);
 
 /// The peers and tags of an exchange's messages.
 pub(super) fn sides_of(exchange: &FarExchange) -> (Sides, Sides) {
@@ -68,7 +69,7 @@ pub(super) fn tell(
     world: &World,
     call: &'static str,
     (sends, recvs): &(Sides, Sides),
-    own: Result<(Vec<Vec<Target>>, Vec<Vec<Target>>)>,
+    own: Result<OwnTargets>,
 ) -> Result<Targets> {
     let named = |sides: &Sides, targets: Vec<Vec<Target>>| -> Vec<Told> {
         let all = sides.iter().zip(targets);
