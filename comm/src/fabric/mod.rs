@@ -10,7 +10,7 @@ mod futex;
 mod local;
 mod met;
 #[cfg_attr(not(target_os = "linux"), path = "mpi/absent.rs")]
-pub mod mpi;
+mod mpi;
 mod observer;
 mod ofi;
 #[cfg_attr(not(target_os = "linux"), path = "over_mpi/absent.rs")]
@@ -34,7 +34,9 @@ pub use carrier::Carrier;
 pub(crate) use carrier::HostRounds;
 pub(crate) use futex::Futex;
 pub use local::LocalFabric;
+pub use mpi::{FoundLibrary, installed as mpi_libraries};
 pub use observer::{Event, Observer, Recording, RecordingFabric, Role};
+pub use ofi::{Provider, providers as libfabric_providers};
 pub use over_ofi::{COUNTER_START_VARIABLE, ENTRIES_VARIABLE, PROVIDER_VARIABLE, THROTTLING_VARIABLE};
 pub(crate) use progress::{progress_all, register};
 pub use protocol::phase;
@@ -123,6 +125,10 @@ pub trait Fabric: Send + Sync + fmt::Debug {
     }
     /// Tells the ranks of other machines that this one has failed, if the abort word does not.
     fn tell_failure(&self, _rank: usize, _operation: &str) {}
+    /// The library that carries messages, with its version, if it is one of the machine's.
+    fn engine(&self) -> Option<String> {
+        None
+    }
     /// Who carries what streams have triggered, if that is neither the stream nor the network.
     fn carrier(&self) -> Option<Arc<Carrier>> {
         None

@@ -163,6 +163,10 @@ impl Fabric for RecordingFabric {
         self.inner.tell_failure(rank, operation);
     }
 
+    fn engine(&self) -> Option<String> {
+        self.inner.engine()
+    }
+
     fn carrier(&self) -> Option<Arc<Carrier>> {
         self.inner.carrier()
     }

@@ -107,6 +107,10 @@ impl Fabric for Spanning {
         self.bootstrap.tell_failure(rank, operation);
     }
 
+    fn engine(&self) -> Option<String> {
+        self.wire.as_ref().map(|wire| wire.engine())
+    }
+
     fn carrier(&self) -> Option<Arc<Carrier>> {
         self.bootstrap.carrier()
     }

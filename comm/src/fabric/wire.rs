@@ -16,6 +16,9 @@ use std::sync::Arc;
 
 /// What a fabric offers for peers whose memory is not mapped.
 pub trait Wire: Send + Sync + fmt::Debug {
+    /// The library, with its version.
+    fn engine(&self) -> String;
+
     /// Makes the far part of an exchange ready to be triggered. Collective over `world`: every rank
     /// calls it, also with nothing to send; blocks. Fails on all ranks or on none.
     ///

@@ -37,4 +37,5 @@ pub(crate) use counter::Counter;
 pub(crate) use endpoint::{Endpoint, EndpointOptions, PeerAddress};
 pub(crate) use library::Library;
 pub(crate) use memory::{LocalSlice, MemoryRegion, RemotePlace};
+pub use provider::{Provider, providers};
 pub(crate) use work::{Change, DeferredAtomic, DeferredCounterAdd, DeferredWrite, Width};

@@ -6,17 +6,17 @@ use crate::error::Result;
 
 /// One provider, with all that it offers on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Provider {
+pub struct Provider {
     /// Its name, as in `tcp;ofi_rxm` where one is built upon another.
-    pub(crate) name: String,
+    pub name: String,
     /// Its version.
-    pub(crate) version: String,
+    pub version: String,
     /// The networks and interfaces that it sees, as `fabric/domain`.
-    pub(crate) domains: Vec<String>,
+    pub domains: Vec<String>,
     /// What its endpoints can do.
-    pub(crate) capabilities: Vec<&'static str>,
+    pub capabilities: Vec<&'static str>,
     /// Why it cannot be used, if so.
-    pub(crate) unusable: Option<String>,
+    pub unusable: Option<String>,
 }
 
 /// The capability that only some providers have.
@@ -97,7 +97,7 @@ impl Offer {
 ///
 /// # Errors
 /// As [`Library::load`]; [`Error::Libfabric`](crate::Error::Libfabric).
-pub(crate) fn providers() -> Result<Vec<Provider>> {
+pub fn providers() -> Result<Vec<Provider>> {
     let library = Library::load()?;
     let mut hints = library.hints()?;
     let info = hints.info();

@@ -7,7 +7,7 @@ use super::throttling::Allowance;
 use super::told::{Target, register};
 use super::triggered::Triggered;
 use crate::error::{Error, Result};
-use crate::fabric::ofi::{Endpoint, MemoryRegion, PeerAddress, Posted};
+use crate::fabric::ofi::{Endpoint, Library, MemoryRegion, PeerAddress, Posted};
 use crate::fabric::{
     Abort, Bells, Carrier, Executor, FarExchange, FarMessages, OpenExchange, Persistent, Wire,
 };
@@ -108,6 +108,12 @@ impl OfiWire {
 }
 
 impl Wire for OfiWire {
+    fn engine(&self) -> String {
+        let endpoint = self.hub.endpoint();
+        let version = Library::load().map(|library| library.version()).unwrap_or_default();
+        format!("libfabric {version}, provider {} ({})", endpoint.provider(), endpoint.domain())
+    }
+
     fn open(&self, world: &World, exchange: FarExchange) -> Result<OpenExchange> {
         const CALL: &str = "opening an exchange over libfabric";
         let sends = exchange.sends.iter().map(|send| send.peer);
