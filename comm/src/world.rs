@@ -322,6 +322,10 @@ impl World {
         Ok(false)
     }
 
+    pub(crate) fn shared_fabric(&self) -> &Arc<dyn Fabric> {
+        &self.shared.fabric
+    }
+
     pub(crate) fn wait_context(&self) -> &Arc<WaitContext> {
         &self.shared.wait
     }

@@ -18,6 +18,9 @@ use std::time::Duration;
 pub(crate) trait Carried: Send {
     /// Does what can be done now; whether anything is under way. An error ends the job.
     fn progress(&mut self) -> Result<bool>;
+
+    /// Whether nothing is on its way any more that this side has begun, so that it may be dropped.
+    fn is_quiet(&self) -> bool;
 }
 
 /// Rounds without anything under way before the thread naps.
@@ -30,13 +33,20 @@ pub struct Carrier {
     rank: usize,
     executor: Executor,
     abort: Abort,
-    loads: Mutex<Vec<(u64, Box<dyn Carried>)>>,
+    loads: Mutex<Vec<Carriage>>,
     next_load: AtomicU64,
     stop: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Takes what is carried off its carrier when dropped.
+struct Carriage {
+    number: u64,
+    load: Box<dyn Carried>,
+    /// Its exchange has been dropped.
+    is_leaving: bool,
+}
+
+/// Takes what is carried off its carrier when dropped, as soon as it is quiet.
 #[derive(Debug)]
 pub(crate) struct Load {
     carrier: Arc<Carrier>,
@@ -85,11 +95,11 @@ impl Carrier {
     /// Carries something for as long as there are rounds, without starting a thread for it.
     pub(crate) fn add(&self, load: Box<dyn Carried>) -> u64 {
         let number = self.next_load.fetch_add(1, Ordering::Relaxed);
-        self.loads().push((number, load));
+        self.loads().push(Carriage { number, load, is_leaving: false });
         number
     }
 
-    fn loads(&self) -> MutexGuard<'_, Vec<(u64, Box<dyn Carried>)>> {
+    fn loads(&self) -> MutexGuard<'_, Vec<Carriage>> {
         self.loads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -99,8 +109,9 @@ impl Carrier {
         if self.stop.load(Ordering::Acquire) {
             return false;
         }
-        for (_, load) in self.loads().iter_mut() {
-            match load.progress() {
+        let mut loads = self.loads();
+        for carriage in loads.iter_mut() {
+            match carriage.load.progress() {
                 Ok(more) => under_way |= more,
                 Err(error) => {
                     self.abort.raise(self.rank, &error.to_string());
@@ -109,6 +120,7 @@ impl Carrier {
                 }
             }
         }
+        loads.retain(|carriage| !(carriage.is_leaving && carriage.load.is_quiet()));
         under_way
     }
 
@@ -139,6 +151,9 @@ impl Carrier {
             // Its panic, if any, is one of ours and was printed by the thread.
             let _ = thread.join();
         }
+        if self.abort.failure().is_none() {
+            self.loads().clear();
+        }
     }
 }
 
@@ -162,7 +177,10 @@ impl Drop for Load {
             Some(self.carrier.loads())
         };
         if let Some(mut loads) = loads {
-            loads.retain(|(number, _)| *number != self.number);
+            for carriage in loads.iter_mut().filter(|carriage| carriage.number == self.number) {
+                carriage.is_leaving = true;
+            }
+            loads.retain(|carriage| !(carriage.is_leaving && carriage.load.is_quiet()));
         }
     }
 }

@@ -7,6 +7,7 @@
 mod bells;
 mod carrier;
 mod futex;
+mod keep;
 mod local;
 mod met;
 #[cfg_attr(not(target_os = "linux"), path = "mpi/absent.rs")]
@@ -33,6 +34,7 @@ pub(crate) use bells::Bells;
 pub use carrier::Carrier;
 pub(crate) use carrier::HostRounds;
 pub(crate) use futex::Futex;
+pub(crate) use keep::Keep;
 pub use local::LocalFabric;
 pub use mpi::{FoundLibrary, installed as mpi_libraries};
 pub use observer::{Event, Observer, Recording, RecordingFabric, Role};

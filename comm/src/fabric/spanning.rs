@@ -1,12 +1,13 @@
 //! Fabrics that span machines: a wire to the peers far away, and mapped memory to those, if any,
 //! that share this rank's.
 
-use super::{Carrier, Executor, Fabric, LocalFabric, Region, WaitPolicy, Wire};
+use super::{Abort, Carrier, Executor, Fabric, LocalFabric, Region, WaitContext, WaitPolicy, Wire};
 use crate::error::Result;
 use crate::meeting::Meeting;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What ranks of any machines start from: they know each other, meet, and hear of failures.
 pub(crate) trait Bootstrap: Send + Sync {
@@ -26,6 +27,26 @@ pub(crate) trait Bootstrap: Send + Sync {
     fn carrier(&self) -> Option<Arc<Carrier>>;
 }
 
+/// Where peers write to this rank's memory, they may be at it when this rank has ended its last
+/// exchange: dropping this meets them once more, for a limited time.
+pub(crate) struct Farewell(pub(crate) Arc<dyn Bootstrap>);
+
+/// How long a rank waits for the others before it goes.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        let abort = Abort::new(self.0.abort());
+        if std::thread::panicking() || abort.failure().is_some() {
+            return;
+        }
+        let (rank, policy) = (self.0.rank(), WaitPolicy { spins: 64, yields: 64, sleeps: false });
+        let context = WaitContext { rank, policy, timeout: Some(FAREWELL), abort };
+        // Who has left before cannot be met, and needs nothing any more.
+        let _ = self.0.meeting().and_then(|meeting| meeting.barrier(&context));
+    }
+}
+
 /// One rank's end of a fabric that spans machines.
 pub(crate) struct Spanning {
     pub(crate) name: &'static str,
@@ -34,6 +55,8 @@ pub(crate) struct Spanning {
     pub(crate) memory: Arc<dyn Fabric>,
     /// Which ranks those are, by rank; this one is.
     pub(crate) mapped: Vec<bool>,
+    /// Before the wire goes, all ranks have to be done with it.
+    pub(crate) farewell: Option<Arc<Farewell>>,
     /// None on the way to one.
     pub(crate) wire: Option<Arc<dyn Wire>>,
     pub(crate) executor: Executor,
@@ -48,6 +71,7 @@ impl Spanning {
             bootstrap,
             memory: LocalFabric::alone(rank)?,
             mapped: (0..size).map(|peer| peer == rank).collect(),
+            farewell: None,
             wire: None,
             executor: Executor::Host,
         })

@@ -108,6 +108,8 @@ pub struct OpenExchange {
     pub(crate) arm: Option<Box<dyn Arm>>,
     /// Ends the exchange when dropped.
     pub(crate) _guard: Box<dyn Any>,
+    /// Keeps the wire, which goes last.
+    pub(crate) _fabric: Arc<dyn super::Fabric>,
 }
 
 /// Queues what the network interface is to carry out once a stream triggers it.

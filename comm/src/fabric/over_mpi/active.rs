@@ -8,10 +8,11 @@
 //! whichever order ranks come to them.
 
 use super::readiness::{Readiness, Said};
+use super::windows::OwnWindow;
 use super::wire::Tags;
 use crate::error::Result;
 use crate::fabric::carrier::Carried;
-use crate::fabric::mpi::{Communicator, Group, RequestSet, Window};
+use crate::fabric::mpi::{Communicator, Group, RequestSet};
 use crate::fabric::{Bells, FarExchange, Place, Terms, Word};
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ pub(super) struct ActiveTarget {
     completed: Vec<usize>,
     origins: Group,
     targets: Group,
-    window: Arc<Window>,
+    window: Arc<OwnWindow>,
 }
 
 #[derive(Debug)]
@@ -57,7 +58,7 @@ impl ActiveTarget {
         bells: &Bells,
         tags: &Tags,
         offsets: &[usize],
-        window: Arc<Window>,
+        window: Arc<OwnWindow>,
     ) -> Result<Self> {
         let FarExchange { terms, sends, recvs, .. } = exchange;
         let mut set = RequestSet::new(communicator.mpi());
@@ -106,13 +107,13 @@ impl ActiveTarget {
     /// The whole access epoch, once all may begin and all payloads are packed.
     fn access(&mut self, epoch: u32) -> Result<()> {
         // SAFETY: every target has posted, without a check too: its exposure says so.
-        unsafe { self.window.start(&self.targets, true) }?;
+        unsafe { self.window.window.start(&self.targets, true) }?;
         for put in &self.puts {
             // SAFETY: the staging memory holds `bytes` bytes and is packed again only after the
             // departure; the target has checked that the offset lies in its window.
-            unsafe { self.window.put(put.staging.pointer(), put.bytes, put.target, put.offset) }?;
+            unsafe { self.window.window.put(put.staging.pointer(), put.bytes, put.target, put.offset) }?;
         }
-        self.window.complete()?;
+        self.window.window.complete()?;
         self.sent = epoch;
         self.puts.iter().for_each(|put| put.departure.set(epoch));
         Ok(())
@@ -126,7 +127,7 @@ impl Carried for ActiveTarget {
             self.started = next;
             if !self.arrivals.is_empty() {
                 // SAFETY: the stream has unpacked the last epoch, and no origin starts before it is told below.
-                unsafe { self.window.post(&self.origins, true) }?;
+                unsafe { self.window.window.post(&self.origins, true) }?;
             }
             self.readiness.announce((self.terms.announced)(next));
         }
@@ -140,7 +141,7 @@ impl Carried for ActiveTarget {
             self.access(epoch)?;
         }
         let is_exposed = !self.arrivals.is_empty() && self.arrived != self.started;
-        if is_exposed && self.window.test()? {
+        if is_exposed && self.window.window.test()? {
             self.arrived = self.started;
             self.arrivals.iter().for_each(|word| word.set(self.arrived));
         }
@@ -152,5 +153,8 @@ impl Carried for ActiveTarget {
         self.completed = completed;
         let is_open = |exists: bool, epoch: u32| exists && epoch != self.started;
         Ok(is_open(!self.arrivals.is_empty(), self.arrived) || is_open(!self.puts.is_empty(), self.sent))
+    }
+    fn is_quiet(&self) -> bool {
+        self.readiness.is_quiet()
     }
 }

@@ -76,4 +76,8 @@ impl Carried for AlarmCheck {
     fn progress(&mut self) -> Result<bool> {
         self.0.check().map(|()| false)
     }
+
+    fn is_quiet(&self) -> bool {
+        true
+    }
 }

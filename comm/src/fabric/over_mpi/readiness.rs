@@ -97,6 +97,11 @@ impl Readiness {
         Ok(())
     }
 
+    /// Whether all that was said has gone.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.outgoing.iter().all(|outgoing| outgoing.told == self.due && !outgoing.is_active)
+    }
+
     /// Takes note of a completion.
     pub(super) fn note(&mut self, said: Said, set: &mut RequestSet) -> Result<()> {
         match said {

@@ -65,7 +65,7 @@ impl MpiWire {
             carrier,
             next_tag: AtomicI32::new(0),
             last_tag,
-            windows: Windows::default(),
+            windows: Windows::new(),
         }))
     }
 
@@ -164,6 +164,7 @@ impl Wire for MpiWire {
             },
             reason: "the peer's memory is not mapped",
             arm: None,
+            _fabric: world.shared_fabric().clone(),
             _guard: Box::new(load?),
         })
     }

@@ -17,7 +17,7 @@ pub use throttling::{COUNTER_START_VARIABLE, ENTRIES_VARIABLE, THROTTLING_VARIAB
 use super::met::Met;
 use super::ofi::{Endpoint, EndpointOptions, Library};
 use super::rendezvous::RendezvousOptions;
-use super::spanning::{Bootstrap, Spanning};
+use super::spanning::{Bootstrap, Farewell, Spanning};
 use super::{Fabric, over_mpi};
 use crate::error::{Error, Result};
 use crate::world::{World, WorldOptions};
@@ -67,7 +67,13 @@ pub(super) fn launched(options: &WorldOptions) -> Result<Arc<Spanning>> {
     let source = bootstrap.local_address().map(|address| address.to_string());
     let wire = OfiWire::new(&world, open(provider.as_deref(), source.as_deref()))?;
     let executor = wire.executor();
-    Ok(Arc::new(Spanning { name: "ofi", wire: Some(wire), executor, ..Spanning::of_strangers(bootstrap)? }))
+    Ok(Arc::new(Spanning {
+        name: "ofi",
+        farewell: Some(Arc::new(Farewell(bootstrap.clone()))),
+        wire: Some(wire),
+        executor,
+        ..Spanning::of_strangers(bootstrap)?
+    }))
 }
 
 /// An endpoint, with triggered operations where the provider has them, at this rank's address on the

@@ -9,7 +9,7 @@ use super::told::{Target, Targets, register, register_word, tell};
 use crate::error::Result;
 use crate::fabric::carrier::Carried;
 use crate::fabric::ofi::{LocalSlice, MemoryRegion, PeerAddress, Posted, RemotePlace};
-use crate::fabric::{Bells, FarExchange, Terms, Word, phase};
+use crate::fabric::{Bells, FarExchange, Keep, Terms, Word, phase};
 use crate::world::World;
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) struct Proxied {
     sends: Vec<Send>,
     recvs: Vec<Recv>,
     /// What peers write to.
-    _regions: Vec<MemoryRegion>,
+    _regions: Arc<Vec<MemoryRegion>>,
 }
 
 #[derive(Debug)]
@@ -80,6 +80,7 @@ impl Proxied {
         peers: &[PeerAddress],
         exchange: FarExchange,
         bells: &Bells,
+        keep: &Keep<Vec<MemoryRegion>>,
     ) -> Result<Self> {
         let sides = super::told::sides_of(&exchange);
         let FarExchange { terms, sends, recvs, counts } = exchange;
@@ -156,7 +157,8 @@ impl Proxied {
         });
         let recvs = made_recvs.collect::<Result<Vec<_>>>()?;
         let (hub, start) = (hub.clone(), bells.start.clone());
-        let sends = made_sends;
+        let (sends, kept) = (made_sends, Arc::new(kept));
+        keep.add(world.size(), kept.clone());
         Ok(Self { hub, terms, counts, group, start, started: 0, sends, recvs, _regions: kept })
     }
 
@@ -236,6 +238,10 @@ impl Carried for Proxied {
                 let arrived: u32 = recv.noted.iter().fold(0, |sum, noted| sum.wrapping_add(*noted));
                 open(arrived) || (recv.announcement.is_some() && open(recv.done.count()))
             }))
+    }
+    fn is_quiet(&self) -> bool {
+        self.sends.iter().all(|send| send.done.count() == send.sent)
+            && self.recvs.iter().all(|recv| recv.done.count() == recv.announced)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::fabric::ofi::{
     Posted, RemotePlace, Width,
 };
 use crate::fabric::{
-    Abort, Arm, Bells, Doorbell, FarExchange, FarRecv, FarSend, Terms, WaitContext, Word, phase,
+    Abort, Arm, Bells, Doorbell, FarExchange, FarRecv, FarSend, Keep, Terms, WaitContext, Word, phase,
 };
 use crate::world::World;
 use std::collections::VecDeque;
@@ -55,7 +55,7 @@ struct State {
     queued: VecDeque<u64>,
     /// Every counter, and what it comes to.
     counters: Vec<(Counter, Count)>,
-    _regions: Vec<MemoryRegion>,
+    _regions: Arc<Vec<MemoryRegion>>,
     looked: Instant,
     moved: Instant,
 }
@@ -186,7 +186,7 @@ impl Triggered {
         peers: &[PeerAddress],
         exchange: FarExchange,
         bells: &mut Bells,
-        allowance: &Allowance,
+        (allowance, keep): (&Allowance, &Keep<Vec<MemoryRegion>>),
     ) -> Result<Self> {
         let sides = sides_of(&exchange);
         let FarExchange { terms, sends, recvs, counts, .. } = exchange;
@@ -237,6 +237,8 @@ impl Triggered {
                 allowance.budget.limit()
             )));
         }
+        let regions = Arc::new(regions);
+        keep.add(world.size(), regions.clone());
         let state = State {
             hub: hub.clone(),
             terms,
@@ -491,5 +493,10 @@ impl Carried for Triggered {
             }
         }
         Ok(false)
+    }
+    fn is_quiet(&self) -> bool {
+        let mut state = self.state();
+        state.reap();
+        state.queued.is_empty()
     }
 }

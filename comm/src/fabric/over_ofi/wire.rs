@@ -9,7 +9,7 @@ use super::triggered::Triggered;
 use crate::error::{Error, Result};
 use crate::fabric::ofi::{Endpoint, Library, MemoryRegion, PeerAddress, Posted};
 use crate::fabric::{
-    Abort, Bells, Carrier, Executor, FarExchange, FarMessages, OpenExchange, Persistent, Wire,
+    Abort, Bells, Carrier, Executor, FarExchange, FarMessages, Keep, OpenExchange, Persistent, Wire,
 };
 use crate::world::World;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,6 +31,8 @@ pub(super) struct OfiWire {
     scratch: MemoryRegion,
     scratches: Vec<Target>,
     connected: Mutex<Vec<bool>>,
+    /// What peers may still write to.
+    keep: Keep<Vec<MemoryRegion>>,
 }
 
 impl OfiWire {
@@ -65,7 +67,17 @@ impl OfiWire {
         let connected = Mutex::new(vec![false; world.size()]);
         let scratches = all.into_iter().map(|(.., scratch)| scratch).collect();
         let (hub, peers) = (Hub::new(endpoint), peers?);
-        Ok(Arc::new(Self { hub, peers, carrier, executor, allowance, scratch, scratches, connected }))
+        Ok(Arc::new(Self {
+            hub,
+            peers,
+            carrier,
+            executor,
+            allowance,
+            scratch,
+            scratches,
+            connected,
+            keep: Keep::new(),
+        }))
     }
 
     /// Writes to ranks that nothing was written to before: providers connect with the first operation,
@@ -119,14 +131,23 @@ impl Wire for OfiWire {
         let sends = exchange.sends.iter().map(|send| send.peer);
         let connected = self.connect(world, sends.chain(exchange.recvs.iter().map(|recv| recv.peer)));
         let bells = connected.and_then(|()| Bells::new(world, &exchange));
-        world.agree(CALL, bells.as_ref().map(|_| ()))?;
+        let done = self.keep.done(world.size());
+        let all = world.agree(CALL, bells.as_ref().map(|_| done))?;
+        self.keep.take(world.size(), &all.iter().map(Vec::as_slice).collect::<Vec<_>>());
         let mut bells = bells?;
         let nic = self.executor == Executor::Nic;
         let opened = if nic {
-            Triggered::open(world, &self.hub, &self.peers, exchange, &mut bells, &self.allowance)
-                .and_then(|made| Ok((self.carrier.carry(Box::new(made.clone()))?, Some(Box::new(made) as _))))
+            Triggered::open(
+                world,
+                &self.hub,
+                &self.peers,
+                exchange,
+                &mut bells,
+                (&self.allowance, &self.keep),
+            )
+            .and_then(|made| Ok((self.carrier.carry(Box::new(made.clone()))?, Some(Box::new(made) as _))))
         } else {
-            Proxied::open(world, &self.hub, &self.peers, exchange, &bells)
+            Proxied::open(world, &self.hub, &self.peers, exchange, &bells, &self.keep)
                 .and_then(|made| Ok((self.carrier.carry(Box::new(made))?, None)))
         };
         // Nobody sends before all can receive.
@@ -140,6 +161,7 @@ impl Wire for OfiWire {
             path: if nic { "packed, triggered write" } else { "packed, write with data" },
             reason: "the peer's memory is not mapped",
             arm,
+            _fabric: world.shared_fabric().clone(),
             _guard: Box::new(load),
         })
     }

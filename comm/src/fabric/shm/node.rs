@@ -53,6 +53,7 @@ pub(in super::super) fn within_nodes(
         bootstrap: wire.bootstrap.clone(),
         memory: Arc::new(memory),
         mapped,
+        farewell: wire.farewell.clone(),
         wire: wire.wire.clone().filter(|_| executor != Executor::Stream),
         executor,
     }))
