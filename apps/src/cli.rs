@@ -74,6 +74,20 @@ impl ConfigArgs {
     }
 }
 
+/// How processes that were started one by one find each other, over `ofi` and `shm+ofi`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct RendezvousArgs {
+    /// Where rank 0 waits for the others, over `ofi`
+    #[arg(long, value_name = "HOST:PORT", requires = "world_size", requires = "rank")]
+    pub rank_zero: Option<String>,
+    /// How many ranks meet there
+    #[arg(long, value_name = "N", requires = "rank_zero")]
+    pub world_size: Option<NonZeroUsize>,
+    /// Which of them this process is, from 0
+    #[arg(long, value_name = "R", requires = "rank_zero")]
+    pub rank: Option<usize>,
+}
+
 /// `streamhalo run`
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  streamhalo run configs/life/acorn.toml --backend standard,st-rsend")]
@@ -87,6 +101,9 @@ pub struct RunArgs {
     /// No progress on the terminal
     #[arg(long)]
     pub quiet: bool,
+    /// How processes that were started one by one find each other.
+    #[command(flatten)]
+    pub rendezvous: RendezvousArgs,
 }
 
 impl RunArgs {
@@ -107,7 +124,7 @@ pub struct ExplainArgs {
 
 /// `streamhalo launch`
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "All processes are on this machine: this version has no fabric across machines.\n\n\
+#[command(after_help = "All processes are on this machine. Across machines an MPI launcher starts them.\n\n\
                         Example:\n  streamhalo launch -n 4 ./my-solver --cells 512")]
 pub struct LaunchArgs {
     /// Number of processes
@@ -151,8 +168,9 @@ pub enum Bench {
 
 /// `streamhalo bench halo`
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Lists are slowest axis first.\n\n\
-             Example:\n  streamhalo bench halo --layout 2,1,1 --cells 32,32,32 --json -")]
+#[command(
+    after_help = "Lists are slowest axis first. Example:\n  streamhalo bench halo --layout 2,1,1 --cells 32,32,32 --json -"
+)]
 pub struct BenchHaloArgs {
     /// Ranks per axis; their product is the number of ranks
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,1,1")]
@@ -189,6 +207,9 @@ pub struct BenchHaloArgs {
     /// Folder for the figures as `bench-halo.json`
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// How processes that were started one by one find each other.
+    #[command(flatten)]
+    pub rendezvous: RendezvousArgs,
 }
 
 impl BenchHaloArgs {

@@ -27,6 +27,13 @@ pub enum AppError {
         source: io::Error,
     },
 
+    /// The command line is not understood.
+    #[error("{message}")]
+    CommandLine {
+        /// What the parser says of it.
+        message: String,
+    },
+
     /// A flag's value does not fit another flag's.
     #[error("{flag}: {message}")]
     Usage {
@@ -62,13 +69,53 @@ pub enum AppError {
     #[error(transparent)]
     Halo(Box<HaloError>),
 
+    /// A rank of a launcher cannot do what it was asked.
+    #[error("rank {rank}: {message}")]
+    Refused {
+        /// The first rank that cannot.
+        rank: usize,
+        /// Its error.
+        message: String,
+        /// What to do about it.
+        hint: Option<String>,
+        /// The exit status of its error.
+        status: u8,
+    },
+
+    /// The ranks of a launcher were not started alike.
+    #[error("rank {rank} was not started as the others were: {what}")]
+    Differs {
+        /// The first rank that differs from rank 0, or from the one that says so.
+        rank: usize,
+        /// In what.
+        what: String,
+    },
+
+    /// What went wrong is for another rank to print.
+    #[error("another rank says what went wrong")]
+    Told {
+        /// The exit status of the error.
+        status: u8,
+    },
+
+    /// The ranks of a fabric have to be started by a launcher, and were not.
+    #[error(
+        "ranks over the fabric `{fabric}` are started by an MPI launcher, but no MPI launcher has started this process"
+    )]
+    NotLaunched {
+        /// What was started.
+        command: &'static str,
+        /// The fabric.
+        fabric: String,
+    },
+
     /// The program was started by a launcher that it cannot work under.
     #[error("`{command}` was started by {launcher}: {reason}")]
     Launcher {
         /// What was started.
         command: &'static str,
         /// What started it.
-        launcher: &'static str,
+        launcher: String,
         /// Why that does not do.
         reason: String,
     },
@@ -176,6 +223,16 @@ impl AppError {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Config(error) => return error.hint.clone(),
+            Self::Refused { hint, .. } => return hint.clone(),
+            Self::NotLaunched { command, fabric } => {
+                return Some(format!(
+                    "start it as in `mpiexec -n 4 {command} ... --fabric {fabric}` (with Slurm \
+                     `srun -n 4 ...`); on one machine `--fabric shm` needs no launcher"
+                ));
+            }
+            Self::Differs { .. } => {
+                "give every rank the same program and flags, and a configuration that all can read"
+            }
             Self::ConfigUnreadable { .. } => {
                 "give the path of a TOML file, as in `streamhalo run configs/life/acorn.toml`"
             }
@@ -196,16 +253,25 @@ impl AppError {
         Some(hint.to_owned())
     }
 
+    /// Whether this process is the one that prints it.
+    pub fn is_for_this_process(&self) -> bool {
+        !matches!(self, Self::Told { .. })
+    }
+
     /// The exit status: 2 for a wrong command line or configuration, that of a program which was
     /// launched, 128 and the signal after an interruption, 1 for all else.
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Config(_)
             | Self::ConfigUnreadable { .. }
+            | Self::CommandLine { .. }
             | Self::Usage { .. }
             | Self::Split { .. }
-            | Self::Pattern(_) => 2,
-            Self::Launched { status, .. } => *status,
+            | Self::Pattern(_)
+            | Self::Launcher { .. }
+            | Self::NotLaunched { .. }
+            | Self::Differs { .. } => 2,
+            Self::Launched { status, .. } | Self::Refused { status, .. } | Self::Told { status } => *status,
             // As shells say that a signal ended a program.
             Self::Interrupted { signal } => u8::try_from(128 + signal).unwrap_or(1),
             _ => 1,

@@ -32,6 +32,11 @@ impl Interrupt {
         Ok(Self { signal })
     }
 
+    /// None that is ever noted: signals end the program as the system does it.
+    pub(crate) fn left_to_the_system() -> Self {
+        Self { signal: Arc::new(AtomicUsize::new(0)) }
+    }
+
     /// A signal of that number, or none for 0, without a handler.
     #[cfg(test)]
     pub(crate) fn that_came(signal: usize) -> Self {

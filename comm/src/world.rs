@@ -208,6 +208,22 @@ impl World {
     /// [`Error::BadWorldSize`] if `ranks` is 0 or more than there are; [`Error::CollectiveFailed`], on
     /// all ranks, if rank 0 has no memory for it; or that a rank failed meanwhile.
     pub fn first(&self, ranks: usize) -> Result<Option<World>> {
+        self.first_waiting(ranks, self.shared.wait.clone())
+    }
+
+    /// As [`World::first`], but the ranks of the new world wait as `options` say: ranks that are left out
+    /// may have to wait longer than any wait among those that work.
+    ///
+    /// # Errors
+    /// As [`World::first`].
+    pub fn first_with(&self, ranks: usize, options: WorldOptions) -> Result<Option<World>> {
+        let Shared { fabric, wait, .. } = &*self.shared;
+        let policy = options.policy.unwrap_or_else(|| fabric.wait_policy());
+        let wait = WaitContext { policy, timeout: options.timeout, ..(**wait).clone() };
+        self.first_waiting(ranks, Arc::new(wait))
+    }
+
+    fn first_waiting(&self, ranks: usize, wait: Arc<WaitContext>) -> Result<Option<World>> {
         if ranks == 0 || ranks > self.size() {
             return Err(Error::BadWorldSize {
                 asked: ranks,
@@ -216,8 +232,8 @@ impl World {
         }
         let meeting = self.shared.meeting.first(&self.shared.wait, ranks)?;
         Ok(meeting.map(|meeting| {
-            let Shared { fabric, wait, carrier, .. } = &*self.shared;
-            Self::assemble(fabric.clone(), meeting, ranks, wait.clone(), carrier.clone())
+            let Shared { fabric, carrier, .. } = &*self.shared;
+            Self::assemble(fabric.clone(), meeting, ranks, wait, carrier.clone())
         }))
     }
 

@@ -9,6 +9,7 @@ mod answer;
 mod stopwatch;
 mod trial;
 
+use serde::{Deserialize, Serialize};
 use streamhalo::comm::backend::Route;
 use streamhalo::{LocalGrid, StreamHalo};
 
@@ -95,13 +96,35 @@ impl ApplicationRow {
 }
 
 /// How the messages of one rank travel.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Routes {
     /// Each offset at which this rank has a neighbour, slowest axis first, and that neighbour's rank,
     /// which may be its own.
     pub neighbors: Vec<(Vec<i32>, usize)>,
     /// One for each rank that it sends to.
-    pub routes: Vec<Route>,
+    pub ways: Vec<Way>,
+}
+
+/// How one message travels: a [`Route`] that another process can be told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Way {
+    /// The other rank.
+    pub peer: usize,
+    /// Payload bytes.
+    pub bytes: usize,
+    /// The path.
+    pub path: String,
+    /// Why this path.
+    pub reason: String,
+    /// Who carries it out.
+    pub executor: String,
+}
+
+impl From<Route> for Way {
+    fn from(route: Route) -> Self {
+        let Route { peer, bytes, path, reason, executor } = route;
+        Self { peer, bytes, path: path.into(), reason: reason.into(), executor: executor.to_string() }
+    }
 }
 
 impl Routes {
@@ -113,6 +136,6 @@ impl Routes {
         });
         let neighbor = |offset: [i32; D]| Some((offset.to_vec(), grid.neighbor(offset)?));
         let neighbors = offsets.filter(|offset| *offset != [0; D]).filter_map(neighbor).collect();
-        Self { neighbors, routes: halo.routes() }
+        Self { neighbors, ways: halo.routes().into_iter().map(Way::from).collect() }
     }
 }

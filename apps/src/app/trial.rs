@@ -5,6 +5,7 @@ use streamhalo::{Stream, StreamHalo, World};
 
 use super::{Answer, Times};
 use crate::error::AppError;
+use crate::run::executors_of_all;
 
 /// What one rank needs to run an application once.
 #[derive(Debug)]
@@ -38,6 +39,9 @@ pub struct Outcome {
     pub bytes_per_exchange: u64,
     /// Messages of one exchange: the sum of all ranks.
     pub messages_per_exchange: u64,
+    /// Who carried its messages out: `stream`, `nic`, `proxy` or `host`, or several of them as in
+    /// `stream+proxy`.
+    pub executor: String,
     /// What was computed.
     pub answer: Answer,
 }
@@ -58,13 +62,15 @@ impl Trial<'_> {
         halo: &StreamHalo,
         answer: Answer,
     ) -> Result<Outcome, AppError> {
+        let routes = halo.routes();
         Ok(Outcome {
             solve_s: self.world.all_max(times.solve_s)?,
             halo_s: self.world.all_max(times.halo_s)?,
             compute_s: self.world.all_max(times.compute_s)?,
             setup_s: self.world.all_max(setup_s)?,
             bytes_per_exchange: self.all_sum(halo.bytes_per_exchange() as u64)?,
-            messages_per_exchange: self.all_sum(halo.routes().len() as u64)?,
+            messages_per_exchange: self.all_sum(routes.len() as u64)?,
+            executor: executors_of_all(self.world, self.backend, &routes)?,
             answer,
         })
     }

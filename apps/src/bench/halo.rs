@@ -7,6 +7,7 @@ use streamhalo::{HaloError, World};
 
 use crate::error::AppError;
 use crate::ranks::Work;
+use crate::run::executors_of_all;
 
 /// What is measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -40,7 +41,7 @@ pub struct HaloFigures {
     pub backend: String,
     /// The fabric.
     pub fabric: String,
-    /// Who carries out the first message.
+    /// Who carries out the messages, as in `stream+proxy`.
     pub executor: String,
     /// How the first message travels.
     pub path: String,
@@ -110,8 +111,12 @@ impl Work for HaloBench {
                 break;
             }
         }
-        let figures = self.backends.iter().zip(contestants);
-        report(figures.map(|(backend, contestant)| self.figures(backend, contestant)).collect());
+        let mut figures = Vec::new();
+        for (backend, contestant) in self.backends.iter().zip(contestants) {
+            let executor = executors_of_all(world, backend, &contestant.subject.routes())?;
+            figures.push(self.figures(backend, executor, contestant));
+        }
+        report(figures);
         Ok(())
     }
 }
@@ -164,7 +169,7 @@ impl Contestant {
 }
 
 impl HaloBench {
-    fn figures(&self, backend: &str, mut contestant: Contestant) -> HaloFigures {
+    fn figures(&self, backend: &str, executor: String, mut contestant: Contestant) -> HaloFigures {
         contestant.batches_us.sort_by(f64::total_cmp);
         let routes = contestant.subject.routes();
         let first = routes.first();
@@ -172,7 +177,7 @@ impl HaloBench {
             bench: "halo".to_owned(),
             backend: backend.to_owned(),
             fabric: self.fabric.clone(),
-            executor: first.map_or("stream".to_owned(), |route| route.executor.to_string()),
+            executor,
             path: first.map_or("own-rank copies", |route| route.path).to_owned(),
             layout: self.layout.clone(),
             cells: self.cells.clone(),

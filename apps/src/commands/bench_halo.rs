@@ -1,38 +1,73 @@
 //! `streamhalo bench halo`: time of a halo exchange, by backend.
 
 use crate::bench::halo::{HaloBench, HaloFigures};
-use crate::bench::measure;
 use crate::cli::{BenchHaloArgs, Element, Neighbours};
 use crate::config::nearest;
 use crate::error::AppError;
+use crate::ranks::{Prepared, Ranks, adopt};
 use crate::report;
 use comfy_table::{Cell, CellAlignment, Table};
+use serde_json::Value;
+use std::path::PathBuf;
 use streamhalo::comm::backend::backend_names;
-use streamhalo::comm::fabric::FABRICS;
+use streamhalo::comm::fabric::{self, FABRICS};
+
+const COMMAND: &str = "streamhalo bench halo";
 
 /// Measures and prints.
 pub(super) fn bench_halo(args: &BenchHaloArgs) -> Result<u8, AppError> {
-    args.check()?;
-    let bench = bench_of(args)?;
-    if let Some(dir) = &args.out {
-        report::check_writable(dir)?;
+    let planned = bench_of(args).and_then(|bench| {
+        adopt(&args.rendezvous, &bench.fabric)?;
+        Ok(Planned { bench, out: args.out.clone() })
+    });
+    let (ranks, planned) = Ranks::gather(COMMAND, Some(&args.fabric), planned)?;
+    ranks.conclude(measure(&ranks, &planned, args.prints_json()))
+}
+
+/// A bench that can be done as far as one process can tell.
+struct Planned {
+    bench: HaloBench,
+    out: Option<PathBuf>,
+}
+
+impl Prepared for Planned {
+    fn asked(&self) -> Value {
+        serde_json::to_value(&self.bench).expect("a bench is plain data")
     }
-    let figures = measure(&args.fabric, bench.ranks(), bench.clone())?;
+
+    fn most_ranks(&self) -> (&'static str, usize) {
+        ("--layout", self.bench.ranks())
+    }
+
+    fn check_as_leader(&self) -> Result<(), AppError> {
+        self.out.as_deref().map_or(Ok(()), report::check_writable)
+    }
+}
+
+fn measure(ranks: &Ranks, planned: &Planned, prints_json: bool) -> Result<u8, AppError> {
+    let Planned { bench, out } = planned;
+    let mut figures = Vec::new();
+    let interrupt = ranks.interrupt()?;
+    ranks.carry_out(bench.ranks(), bench.clone(), &interrupt, &mut |report| figures = report)?;
+    if !ranks.lead_here() {
+        return Ok(0);
+    }
     let lines: Vec<String> =
         figures.iter().map(|one| serde_json::to_string(one).expect("figures are plain data")).collect();
-    if let Some(dir) = &args.out {
+    if let Some(dir) = out {
         let text = format!("[\n{}\n]\n", lines.join(",\n"));
         report::replace_files(dir, &[report::OutputFile::new("bench-halo.json", text.into_bytes())])?;
     }
-    if args.prints_json() {
+    if prints_json {
         report::print(&(lines.join("\n") + "\n"))?;
     } else {
-        report::print(&table(&bench, &figures))?;
+        report::print(&table(bench, &figures))?;
     }
     Ok(0)
 }
 
 fn bench_of(args: &BenchHaloArgs) -> Result<HaloBench, AppError> {
+    args.check()?;
     let numbers =
         |list: &[std::num::NonZeroUsize]| list.iter().map(|number| number.get()).collect::<Vec<_>>();
     let (layout, cells) = (numbers(&args.layout), numbers(&args.cells));
@@ -40,8 +75,10 @@ fn bench_of(args: &BenchHaloArgs) -> Result<HaloBench, AppError> {
     if cells.len() > 3 {
         return Err(usage("--cells", format!("has {} axes; there are 1 to 3", cells.len())));
     }
-    if args.ranks().is_none_or(|ranks| ranks > 4096) {
-        return Err(usage("--layout", "asks for more than 4096 ranks".to_owned()));
+    // A launcher may have started them on many machines, and has said how many.
+    let most = if fabric::launched().is_some() { usize::MAX } else { 4096 };
+    if args.ranks().is_none_or(|ranks| ranks > most) {
+        return Err(usage("--layout", format!("asks for more than {most} ranks")));
     }
     let known: Vec<&str> = backend_names().collect();
     let unknown = |name: &str, known: &[&str]| {

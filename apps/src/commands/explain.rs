@@ -1,47 +1,102 @@
 //! `streamhalo explain CONFIG.toml`: how each message of an exchange travels, and why.
 //!
-//! Ranks set up as `run` would and are asked; nothing is stepped. They are threads whatever the
-//! fabric is: on both that this version has a rank's memory is mapped by its peers, so that the
-//! paths are the same.
+//! Ranks set up as `run` would and are asked; nothing is stepped. Over `local` and `shm` they are threads:
+//! over both a rank's memory is mapped by its peers, so that the paths are the same.
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
-use streamhalo::comm::backend::Route;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use streamhalo::{World, WorldOptions};
 
 use super::load;
-use crate::app::{ApplicationRow, Routes, Trial};
+use crate::app::{ApplicationRow, Routes, Trial, Way};
 use crate::cli::ExplainArgs;
 use crate::config::RunConfig;
 use crate::error::{AppError, ranks_of};
-use crate::ranks::on_threads;
+use crate::ranks::{Prepared, Ranks, Work};
 use crate::report;
 use crate::run::{Entry, plan, stream, world_options};
 
+const COMMAND: &str = "streamhalo explain";
 /// Columns of the table.
 const WIDTH: u16 = 100;
 
 /// Prints one table for each entry of `run.ranks`.
 pub(super) fn explain(args: &ExplainArgs) -> Result<u8, AppError> {
-    let config = load(&args.config, &args.config.overrides())?;
-    let entries = plan(&config)?;
-    ApplicationRow::open(&config)?;
+    let config = load(&args.config, &args.config.overrides());
+    let fabric = config.as_ref().map(|config| config.comm.fabric.clone());
+    let fabric = fabric.ok().or(args.config.fabric.clone());
+    let planned = config.and_then(|config| {
+        ApplicationRow::open(&config)?;
+        Ok(Planned { entries: plan(&config)?, config })
+    });
+    let (ranks, planned) = Ranks::gather(COMMAND, fabric.as_deref(), planned)?;
+    let ranks = match ranks {
+        Ranks::Own(fabric) if fabric == "shm" => Ranks::Own("local".to_owned()),
+        ranks => ranks,
+    };
+    ranks.conclude(ask(&ranks, &planned))
+}
+
+/// What is to be explained.
+struct Planned {
+    config: RunConfig,
+    entries: Vec<Entry>,
+}
+
+impl Prepared for Planned {
+    fn asked(&self) -> Value {
+        serde_json::to_value(&self.config).expect("a configuration is JSON")
+    }
+
+    fn most_ranks(&self) -> (&'static str, usize) {
+        ("run.ranks", self.entries.iter().map(|entry| entry.ranks).max().unwrap_or(1))
+    }
+}
+
+fn ask(ranks: &Ranks, planned: &Planned) -> Result<u8, AppError> {
+    let Planned { config, entries } = planned;
+    let interrupt = ranks.interrupt()?;
     let mut text = String::new();
-    for entry in &entries {
-        let routes = config.comm.backend.iter().map(|backend| set_up(&config, entry, backend));
-        let routes: Vec<Vec<Routes>> = routes.collect::<Result<_, _>>()?;
-        text += &section(&config, entry, &routes);
+    for entry in entries {
+        let asked = Explanation { config: config.clone(), layout: entry.layout.clone() };
+        let mut routes = Vec::new();
+        ranks.carry_out(entry.ranks, asked, &interrupt, &mut |by_rank| routes.push(by_rank))?;
+        if ranks.lead_here() {
+            text += &section(config, entry, &routes);
+        }
     }
     report::print(&text)?;
     Ok(0)
 }
 
-/// Routes by rank.
-fn set_up(config: &RunConfig, entry: &Entry, backend: &str) -> Result<Vec<Routes>, AppError> {
-    on_threads(entry.ranks, world_options(config), |world| {
-        let application = ApplicationRow::open(config)?;
-        let stream = stream(config, world)?;
-        let trial = Trial { world, stream: &stream, backend, layout: &entry.layout, wants_state: false };
-        application.routes(&trial)
-    })
+/// What the ranks of an entry are asked. Rank 0 reports how the messages of every rank travel, for one
+/// backend after the other.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Explanation {
+    config: RunConfig,
+    layout: Vec<usize>,
+}
+
+impl Work for Explanation {
+    const NAME: &'static str = "explain";
+
+    type Report = Vec<Routes>;
+
+    fn options(&self) -> WorldOptions {
+        world_options(&self.config)
+    }
+
+    fn on_rank(&self, world: &World, report: &mut dyn FnMut(Vec<Routes>)) -> Result<(), AppError> {
+        let application = ApplicationRow::open(&self.config)?;
+        let stream = stream(&self.config, world)?;
+        for backend in &self.config.comm.backend {
+            let layout = &self.layout;
+            let trial = Trial { world, stream: &stream, backend, layout, wants_state: false };
+            report(world.all_gather(&application.routes(&trial)?)?);
+        }
+        Ok(())
+    }
 }
 
 /// `routes` by backend, then by rank.
@@ -58,7 +113,7 @@ fn section(config: &RunConfig, entry: &Entry, routes: &[Vec<Routes>]) -> String 
             format!("{} steps", config.run.exchange_every)
         },
     );
-    if routes.iter().flatten().all(|rank| rank.routes.is_empty()) {
+    if routes.iter().flatten().all(|rank| rank.ways.is_empty()) {
         return head + "  no messages: all ghosts are copies of the rank's own cells, made by its stream\n\n";
     }
     let mut table = Table::new();
@@ -77,9 +132,9 @@ fn section(config: &RunConfig, entry: &Entry, routes: &[Vec<Routes>]) -> String 
                     Cell::new(only_first(offsets(&routes[0][rank], to, entry))),
                     right(only_first(route.bytes.to_string())),
                     Cell::new(backends.join(" ")),
-                    Cell::new(route.path),
-                    Cell::new(route.executor.to_string()),
-                    Cell::new(route.reason),
+                    Cell::new(&route.path),
+                    Cell::new(&route.executor),
+                    Cell::new(&route.reason),
                 ]);
             }
         }
@@ -92,13 +147,13 @@ fn right(text: String) -> Cell {
 }
 
 /// The ways that one message travels, each with the backends that take it.
-type Ways<'r> = Vec<(&'r Route, Vec<&'r str>)>;
+type Ways<'r> = Vec<(&'r Way, Vec<&'r str>)>;
 
 /// A rank's messages, by peer.
 fn messages<'r>(config: &'r RunConfig, rank: usize, routes: &'r [Vec<Routes>]) -> Vec<(usize, Ways<'r>)> {
     let mut by_peer: Vec<(usize, Ways<'_>)> = Vec::new();
     for (backend, by_rank) in config.comm.backend.iter().zip(routes) {
-        for route in &by_rank[rank].routes {
+        for route in &by_rank[rank].ways {
             let known = by_peer.iter().position(|(peer, _)| *peer == route.peer);
             let at = known.unwrap_or_else(|| {
                 by_peer.push((route.peer, Vec::new()));

@@ -6,7 +6,7 @@ use streamhalo::comm::backend::BACKENDS;
 use streamhalo::comm::fabric::FABRICS;
 
 use crate::app::{APPLICATIONS, Need};
-use crate::config::{LATER_DEVICES, LATER_FABRICS};
+use crate::config::{LATER_DEVICES, later_fabrics};
 use crate::error::AppError;
 use crate::report::{self, MachineInfo};
 
@@ -46,7 +46,11 @@ fn text(machine: &MachineInfo) -> String {
             line(row.name, format!("{}; {state}", row.summary))
         })
         .collect();
-    fabrics.push(later(&LATER_FABRICS));
+    let known: Vec<&str> = FABRICS.iter().map(|row| row.name).collect();
+    let missing = later_fabrics(&known);
+    if !missing.is_empty() {
+        fabrics.push(later(&missing));
+    }
     section("fabrics", fabrics);
     section(
         "libraries",

@@ -9,12 +9,13 @@ mod run;
 mod worker;
 
 use streamhalo::comm::backend::backend_names;
-use streamhalo::comm::fabric::FABRICS;
+use streamhalo::comm::fabric::{self, FABRICS};
 
 use crate::app::APPLICATIONS;
 use crate::cli::{Bench, Cli, Command, ConfigArgs};
 use crate::config::{KnownNames, Overrides, RunConfig};
 use crate::error::AppError;
+use crate::ranks;
 
 /// The devices that this version has.
 const DEVICES: [&str; 1] = ["host"];
@@ -36,6 +37,30 @@ pub fn dispatch(cli: Cli) -> Result<u8, AppError> {
             Bench::Halo(args) => bench_halo::bench_halo(&args),
         },
         Command::Worker(args) => worker::worker(&args),
+    }
+}
+
+/// Answers a command line that is a question, or is not understood. The ranks of a launcher are told, as
+/// they would wait for this one.
+///
+/// # Errors
+///
+/// What is wrong with the command line, where a launcher has started several processes.
+pub fn refuse(error: clap::Error) -> Result<u8, AppError> {
+    let launcher = fabric::launched();
+    match launcher {
+        Some(fabric::Launched { ranks: Some(2..), rank, .. }) => {
+            if !error.use_stderr() {
+                return match rank {
+                    None | Some(0) => error.exit(),
+                    Some(_) => Ok(0),
+                };
+            }
+            let text = error.to_string();
+            let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned();
+            ranks::refuse(AppError::CommandLine { message })
+        }
+        _ => error.exit(),
     }
 }
 

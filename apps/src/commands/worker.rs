@@ -1,5 +1,6 @@
 //! `streamhalo worker NAME`: a rank that this program has started as a process. Not for people.
 
+use super::explain::Explanation;
 use crate::bench::halo::HaloBench;
 use crate::cli::WorkerArgs;
 use crate::error::AppError;
@@ -11,6 +12,7 @@ pub(super) fn worker(args: &WorkerArgs) -> Result<u8, AppError> {
     match args.work.as_str() {
         RunWork::NAME => rank_main::<RunWork>(),
         HaloBench::NAME => rank_main::<HaloBench>(),
+        Explanation::NAME => rank_main::<Explanation>(),
         other => Err(AppError::Usage {
             flag: "worker".to_owned(),
             message: format!("there is no work `{other}`; workers are started by `streamhalo` itself"),

@@ -12,12 +12,20 @@ use super::value::{Node, Value};
 pub(super) const SHAPE: Shape<'static> =
     Shape { name: "comm", keys: &["backend", "fabric", "timeout_s", "signal"] };
 
-/// What `standard` may be called on the fabric `mpi`, and nowhere else.
+/// What `standard` may be called on fabrics over MPI, and nowhere else.
 const ALIAS: &str = "cray-mpich";
-/// Fabrics that this version does not have.
-pub(crate) const LATER_FABRICS: [&str; 4] = [MPI, "ofi", "shm+mpi", "shm+ofi"];
+/// Fabrics of the design that a version may not have yet.
+const DESIGNED_FABRICS: [&str; 4] = ["mpi", "ofi", "shm+mpi", "shm+ofi"];
 const STANDARD: &str = "standard";
-const MPI: &str = "mpi";
+
+/// The fabrics of the design that are not among those that this version has.
+pub(crate) fn later_fabrics(known: &[&str]) -> Vec<&'static str> {
+    DESIGNED_FABRICS.into_iter().filter(|name| !known.contains(name)).collect()
+}
+
+fn is_over_mpi(fabric: &str) -> bool {
+    fabric.ends_with("mpi")
+}
 
 /// The backends of the five protocols, which a configuration compares where it names none.
 const DEFAULT_BACKENDS: [&str; 5] = [STANDARD, "st-send", "st-rsend", "active-rma", "notified"];
@@ -54,7 +62,7 @@ pub enum Signal {
 }
 
 pub(super) fn read(section: &Section<'_>, names: &KnownNames<'_>, device: &str) -> Result<CommConfig, Fault> {
-    let fabric = section.name_by_now("fabric", "fabric", names.fabrics, &LATER_FABRICS)?;
+    let fabric = section.name_by_now("fabric", "fabric", names.fabrics, &later_fabrics(names.fabrics))?;
     let fabric = fabric.map_or_else(|| "local".to_owned(), |fabric| fabric.value);
     let signal = section.name("signal", &["kernel", "memop"])?;
     let signal = match signal.as_ref().map(|signal| signal.value.as_str()) {
@@ -82,7 +90,7 @@ fn read_backends(section: &Section<'_>, known: &[&str], fabric: &str) -> Result<
             let message = format!("`comm.backend` names `{}` twice", backend.value);
             let fault = Fault::new(&backend.origin, message).expected("each backend once");
             return Err(match backend.value.as_str() {
-                STANDARD if fabric == MPI => fault.hint(format!("`{ALIAS}` is `{STANDARD}` too")),
+                STANDARD if is_over_mpi(fabric) => fault.hint(format!("`{ALIAS}` is `{STANDARD}` too")),
                 _ => fault,
             });
         }
@@ -95,14 +103,14 @@ fn read_backends(section: &Section<'_>, known: &[&str], fabric: &str) -> Result<
 fn read_backend(subject: &str, node: &Node, known: &[&str], fabric: &str) -> Result<Located<String>, Fault> {
     match &node.value {
         Value::String(text) if text == ALIAS && known.contains(&STANDARD) => {
-            if fabric == MPI {
+            if is_over_mpi(fabric) {
                 return Ok(Located::new(STANDARD.to_owned(), node.origin.clone()));
             }
             let message =
-                format!("`{ALIAS}` is a name of `{STANDARD}` on the fabric `{MPI}`; here it is `{fabric}`");
+                format!("`{ALIAS}` is a name of `{STANDARD}` on fabrics over MPI; here it is `{fabric}`");
             Err(Fault::new(&node.origin, message)
                 .expected(one_of(known))
-                .hint(format!("write `{STANDARD}`, or choose the fabric `{MPI}`")))
+                .hint(format!("write `{STANDARD}`, or choose the fabric `mpi` or `shm+mpi`")))
         }
         _ => known_name(subject, node, known),
     }

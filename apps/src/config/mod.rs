@@ -39,7 +39,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 pub use app::{AppConfig, AppSettings, LifeSettings};
-pub(crate) use comm::LATER_FABRICS;
+pub(crate) use comm::later_fabrics;
 pub use comm::{CommConfig, Signal};
 pub(crate) use device::LATER_DEVICES;
 pub use device::{DeviceConfig, StreamKind};

@@ -1,12 +1,17 @@
-//! Ranks that this program starts itself: threads of this process for the fabric `local`, processes
-//! of this program for `shm`.
+//! The ranks that do a work together: threads of this process for the fabric `local`, processes of this
+//! program for `shm`, or the processes that a launcher has started, of which this is one.
 //!
-//! What they do together is a [`Work`]. Processes are started as `streamhalo worker NAME`, are told
-//! their work on the standard input, and rank 0's reports come back as JSON lines on its standard
-//! output; threads are handed the work as it is, and report through a channel. Whoever waits sees
-//! one stream of reports either way.
+//! What they do together is a [`Work`]. Processes that this program starts are started as `streamhalo
+//! worker NAME`, are told their work on the standard input, and rank 0's reports come back as JSON lines
+//! on its standard output; threads are handed the work as it is, and report through a channel; ranks of a
+//! launcher all know the work, and rank 0 has the reports at hand. Whoever leads sees one stream of
+//! reports in each case.
 
+mod agreement;
+mod launched;
 mod processes;
+mod rendezvous;
+mod start;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -23,7 +28,11 @@ use streamhalo::{HaloError, World, WorldOptions};
 use crate::error::AppError;
 use crate::interrupt::Interrupt;
 
+pub(crate) use launched::Launched;
 pub use processes::rank_main;
+pub(crate) use rendezvous::adopt;
+pub(crate) use start::{Prepared, Ranks, refuse};
+#[cfg(test)]
 pub(crate) use threads::on_threads;
 
 /// How long whoever waits for ranks sleeps between two looks at Ctrl-C. Ranks may hold all cores.
@@ -50,7 +59,7 @@ pub trait Work: Serialize + DeserializeOwned + Send + Sync + 'static {
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(Self::Report)) -> Result<(), AppError>;
 }
 
-/// Has `ranks` ranks over `fabric` do the work. Blocks until all have ended or the user
+/// Starts `ranks` ranks over `fabric` that do the work. Blocks until all have ended or the user
 /// interrupts, and hands on reports as they come.
 ///
 /// # Errors
@@ -66,11 +75,10 @@ pub(crate) fn carry_out<W: Work>(
 ) -> Result<(), AppError> {
     match fabric {
         "local" => threads::carry_out(ranks, work, interrupt, receive),
-        "shm" => processes::carry_out(ranks, &work, interrupt, receive),
-        other => Err(AppError::from(Error::FabricUnavailable {
-            name: other.to_owned(),
-            reason: "this version starts ranks over `local` and `shm` only".to_owned(),
-        })),
+        _ if fabric == "shm" || rendezvous::is_for(fabric) => {
+            processes::carry_out(fabric, ranks, &work, interrupt, receive)
+        }
+        _ => Err(AppError::NotLaunched { command: "streamhalo run", fabric: fabric.to_owned() }),
     }
 }
 
@@ -86,13 +94,17 @@ fn guarded(world: &World, part: impl FnOnce() -> Result<(), AppError>) -> Result
         Err(AppError::Rank { rank: world.rank(), message: format!("it panicked: {message}") })
     });
     if let Err(error) = &result {
-        let message = match error {
-            AppError::Rank { message, .. } => message.clone(),
-            other => other.to_string(),
-        };
-        world.fail(&message);
+        world.fail(&message_of(error));
     }
     result
+}
+
+/// What a rank tells the others of its error: they know which rank it is.
+fn message_of(error: &AppError) -> String {
+    match error {
+        AppError::Rank { message, .. } => message.clone(),
+        other => other.to_string(),
+    }
 }
 
 fn no_thread(error: std::io::Error) -> AppError {
@@ -114,10 +126,12 @@ fn communication(error: &AppError) -> Option<&Error> {
 /// their errors say so.
 fn first_cause(results: impl IntoIterator<Item = Result<(), AppError>>) -> Result<(), AppError> {
     let failed = results.into_iter().enumerate().find_map(|(rank, result)| Some((rank, result.err()?)));
-    let Some((rank, error)) = failed else {
-        return Ok(());
-    };
-    Err(match communication(&error) {
+    failed.map_or(Ok(()), |(rank, error)| Err(cause(rank, error)))
+}
+
+/// What is behind the error of a rank: that of the rank that failed first, if it says so.
+fn cause(rank: usize, error: AppError) -> AppError {
+    match communication(&error) {
         Some(Error::PeerFailed { rank, operation }) => {
             AppError::Rank { rank: *rank, message: operation.clone() }
         }
@@ -126,5 +140,5 @@ fn first_cause(results: impl IntoIterator<Item = Result<(), AppError>>) -> Resul
         }
         _ if matches!(error, AppError::Rank { .. }) => error,
         _ => AppError::Rank { rank, message: error.to_string() },
-    })
+    }
 }

@@ -1,20 +1,37 @@
-//! Ranks as processes of this program: the fabric `shm`.
+//! Ranks as processes of this program on this machine: the fabric `shm`, and fabrics whose ranks can
+//! meet at a rendezvous.
 
 use std::cell::{Cell, RefCell};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 
+use serde::{Deserialize, Serialize};
 use streamhalo::World;
+use streamhalo::comm::fabric::FABRIC_VARIABLE;
 use streamhalo::comm::fabric::shm::{Exit, Job, SEGMENT_VARIABLE};
 
-use super::{PAUSE, Work, guarded, no_thread};
+use super::rendezvous::{self, Rendezvous};
+use super::{PAUSE, Work, cause, guarded, no_thread};
 use crate::error::AppError;
 use crate::interrupt::Interrupt;
+
+/// What rank 0 says on its standard output, a line each.
+#[derive(Serialize, Deserialize)]
+enum Line<R> {
+    Report(R),
+    /// Which rank failed, and how. Over `shm` the memory that all share says so too, also of a rank that
+    /// was killed.
+    Failed {
+        rank: usize,
+        message: String,
+    },
+}
 
 /// Carries out a work, as [`super::carry_out`] says. Dropping the job on any way out of here ends
 /// its processes.
 pub(super) fn carry_out<W: Work>(
+    fabric: &str,
     ranks: usize,
     work: &W,
     interrupt: &Interrupt,
@@ -24,9 +41,13 @@ pub(super) fn carry_out<W: Work>(
     let program =
         std::env::current_exe().map_err(|error| failed(format!("its program cannot be found: {error}")))?;
     let told = serde_json::to_vec(work).expect("a work is plain data");
+    let rendezvous = rendezvous::is_for(fabric).then(Rendezvous::on_this_machine).transpose()?;
     let mut job = Job::start(ranks, &mut |rank| {
         let mut command = Command::new(&program);
-        command.args(["worker", W::NAME]).stdin(Stdio::piped());
+        command.args(["worker", W::NAME]).env(FABRIC_VARIABLE, fabric).stdin(Stdio::piped());
+        if let Some(rendezvous) = &rendezvous {
+            rendezvous.tell(&mut command);
+        }
         command.stdout(if rank == 0 { Stdio::piped() } else { Stdio::null() });
         command
     })?;
@@ -39,15 +60,19 @@ pub(super) fn carry_out<W: Work>(
     let pipe = job.ranks()[0].stdout.take().expect("rank 0 was started with a pipe");
     let reports = read_reports::<W>(pipe)?;
     // The job's wait looks at its processes between two calls, and this is what it calls.
-    let (receive, broken) = (RefCell::new(receive), Cell::new(None));
+    let (receive, broken, told) = (RefCell::new(receive), Cell::new(None), Cell::new(None));
     let ended = Cell::new(false);
+    let take = |line: Result<Line<W::Report>, String>| match line {
+        Ok(Line::Report(report)) => (receive.borrow_mut())(report),
+        Ok(Line::Failed { rank, message }) => told.set(Some((rank, message))),
+        Err(message) => broken.set(Some(message)),
+    };
     let exit = job.wait(&|| {
         if ended.get() {
             std::thread::sleep(PAUSE);
         } else {
             match reports.recv_timeout(PAUSE) {
-                Ok(Ok(report)) => (receive.borrow_mut())(report),
-                Ok(Err(message)) => broken.set(Some(message)),
+                Ok(line) => take(line),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => ended.set(true),
             }
@@ -56,20 +81,16 @@ pub(super) fn carry_out<W: Work>(
     })?;
     // A terminal sends Ctrl-C to ranks too: that they ended by it is no failure of theirs.
     interrupt.check()?;
+    reports.into_iter().for_each(&take);
     if let Exit::Failed { rank, reason, .. } = exit {
-        return Err(AppError::Rank { rank, message: reason });
-    }
-    for report in reports {
-        match report {
-            Ok(report) => (receive.borrow_mut())(report),
-            Err(message) => broken.set(Some(message)),
-        }
+        let (rank, message) = told.take().filter(|_| rendezvous.is_some()).unwrap_or((rank, reason));
+        return Err(AppError::Rank { rank, message });
     }
     broken.take().map_or(Ok(()), |message| Err(failed(message)))
 }
 
 /// Reads reports from a rank's pipe as they come, so that a long one does not fill it.
-fn read_reports<W: Work>(pipe: ChildStdout) -> Result<Receiver<Result<W::Report, String>>, AppError> {
+fn read_reports<W: Work>(pipe: ChildStdout) -> Result<Receiver<Result<Line<W::Report>, String>>, AppError> {
     let (sender, reports) = mpsc::channel();
     let starting = std::thread::Builder::new().name("reports".to_owned());
     let reading = starting.spawn(move || {
@@ -107,17 +128,22 @@ pub fn rank_main<W: Work>() -> Result<u8, AppError> {
     read.map_err(|error| failed(format!("its work cannot be read: {error}")))?;
     let work: W =
         serde_json::from_str(&told).map_err(|error| failed(format!("its work is not one: {error}")))?;
-    let world = World::from_env_with(work.options())?;
-    let mut output = std::io::stdout();
-    let mut report = |report: W::Report| {
+    let fabric = std::env::var(FABRIC_VARIABLE).unwrap_or_else(|_| "shm".to_owned());
+    let world = World::over(&fabric, work.options())?;
+    let say = |line: Line<W::Report>| {
         if world.rank() == 0 {
-            let mut line = serde_json::to_vec(&report).expect("a report is plain data");
-            line.push(b'\n');
+            let mut text = serde_json::to_vec(&line).expect("a report is plain data");
+            text.push(b'\n');
+            let mut output = std::io::stdout();
             // Nobody listens any more only where the program that started this one has ended, and
             // then this one is about to.
-            _ = output.write_all(&line).and_then(|()| output.flush());
+            _ = output.write_all(&text).and_then(|()| output.flush());
         }
     };
-    let result = guarded(&world, || work.on_rank(&world, &mut report));
+    let result = guarded(&world, || work.on_rank(&world, &mut |report| say(Line::Report(report))));
+    let result = result.map_err(|error| cause(world.rank(), error));
+    if let Err(AppError::Rank { rank, message }) = &result {
+        say(Line::Failed { rank: *rank, message: message.clone() });
+    }
     Ok(u8::from(result.is_err()))
 }

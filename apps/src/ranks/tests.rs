@@ -95,5 +95,5 @@ fn an_interruption_does_not_wait_for_ranks() {
 #[test]
 fn other_fabrics_start_nothing() {
     let result = carry_out("mpi", 2, Last::Joins, &Interrupt::that_came(0), &mut |_| {});
-    assert!(result.expect_err("is none of ours").to_string().contains("fabric `mpi` cannot be used"));
+    assert!(result.expect_err("is none of ours").to_string().contains("are started by an MPI launcher"));
 }

@@ -39,7 +39,8 @@ pub struct RunRecord {
     pub backend: String,
     /// The fabric.
     pub fabric: String,
-    /// Who executes the deferred operations: `stream`, `nic`, `proxy` or `host`.
+    /// Who executed the deferred operations: `stream`, `nic`, `proxy` or `host`, or several of them, as in
+    /// `stream+proxy`.
     pub executor: String,
     /// The device.
     pub device: String,

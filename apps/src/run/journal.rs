@@ -1,8 +1,5 @@
 //! What has been measured, verified as it comes.
 
-use streamhalo::comm::backend::BACKENDS;
-use streamhalo::comm::fabric::FabricRow;
-
 use super::Entry;
 use crate::app::{Answer, Application, Outcome};
 use crate::config::RunConfig;
@@ -12,7 +9,6 @@ use crate::report::RunRecord;
 /// Keeps what ranks report, and compares their answers with the reference's.
 pub(crate) struct Journal<'a> {
     config: &'a RunConfig,
-    fabric: &'a FabricRow,
     application: &'a dyn Application,
     reference: Option<Answer>,
     kept: Kept,
@@ -33,11 +29,10 @@ impl<'a> Journal<'a> {
     /// An empty one. Without a reference nothing is verified.
     pub(crate) fn new(
         config: &'a RunConfig,
-        fabric: &'a FabricRow,
         application: &'a dyn Application,
         reference: Option<Answer>,
     ) -> Self {
-        Self { config, fabric, application, reference, kept: Kept::default() }
+        Self { config, application, reference, kept: Kept::default() }
     }
 
     /// Everything that was kept.
@@ -54,6 +49,7 @@ impl<'a> Journal<'a> {
             setup_s,
             bytes_per_exchange,
             messages_per_exchange,
+            executor,
             answer,
         } = outcome;
         let wrong = self.reference.as_ref().map(|reference| wrong(self.application, &answer, reference));
@@ -67,9 +63,9 @@ impl<'a> Journal<'a> {
         self.kept.state = answer.state.or(self.kept.state.take());
         self.kept.records.push(RunRecord {
             app: self.config.app.name.clone(),
-            executor: executor(&backend, self.fabric),
+            executor,
             backend,
-            fabric: self.fabric.name.to_owned(),
+            fabric: self.config.comm.fabric.clone(),
             device: self.config.device.kind.clone(),
             ranks: entry.ranks,
             layout: entry.layout.clone(),
@@ -100,20 +96,12 @@ fn wrong(application: &dyn Application, found: &Answer, reference: &Answer) -> O
     })
 }
 
-/// Who carries out what a backend starts.
-pub(crate) fn executor(backend: &str, fabric: &FabricRow) -> String {
-    let row =
-        BACKENDS.iter().find(|row| row.name == backend).expect("a configuration names registered backends");
-    row.executor(fabric.executor).to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::app::ApplicationRow;
     use crate::config::{ConfigError, KnownNames, Overrides};
     use crate::error::AppError;
-    use streamhalo::comm::fabric::FABRICS;
 
     /// Three live cells in a row of five, and what the application says of them.
     fn game() -> Result<(RunConfig, Box<dyn Application>), AppError> {
@@ -134,6 +122,7 @@ mod tests {
             setup_s: 0.125,
             bytes_per_exchange: 0,
             messages_per_exchange: 0,
+            executor: "stream".to_owned(),
             answer,
         }
     }
@@ -146,7 +135,7 @@ mod tests {
         let reference = application.reference(&|| Ok(())).expect("nobody stops it");
         let mut answer = reference.clone();
         change(&mut answer);
-        let mut journal = Journal::new(&config, &FABRICS[0], &*application, Some(reference));
+        let mut journal = Journal::new(&config, &*application, Some(reference));
         let entry = Entry { ranks: 2, layout: vec![1, 2] };
         journal.note(&entry, "st-send".to_owned(), 3, outcome(answer));
         journal.close()

@@ -1,10 +1,14 @@
 //! The parts of `streamhalo run`: how a grid is split over ranks, what they do, and what becomes
 //! of their answers.
 
+mod banner;
+mod executors;
 mod journal;
 mod plan;
 mod work;
 
-pub(crate) use journal::{Journal, Kept, executor};
+pub(crate) use banner::Banner;
+pub(crate) use executors::{executors_of, executors_of_all};
+pub(crate) use journal::{Journal, Kept};
 pub(crate) use plan::{Entry, plan};
 pub(crate) use work::{RunReport, RunWork, StatesWanted, stream, world_options};

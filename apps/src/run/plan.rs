@@ -1,5 +1,6 @@
 //! How the grid is split at each entry of `run.ranks`, checked before anything runs.
 
+use streamhalo::comm::fabric;
 use streamhalo::grid::GridError;
 use streamhalo::{GlobalGrid, Partition};
 
@@ -25,10 +26,12 @@ pub(crate) struct Entry {
 /// [`AppError::Split`] where the grid cannot be split so, or a part is thinner than the halo.
 pub(crate) fn plan(config: &RunConfig) -> Result<Vec<Entry>, AppError> {
     let usage = |flag: &str, message: String| AppError::Usage { flag: flag.to_owned(), message };
-    if let Some(ranks) = config.run.ranks.iter().find(|ranks| **ranks > MOST_RANKS) {
+    // A launcher may have started them on many machines, and has said how many.
+    let most = if fabric::launched().is_some() { usize::MAX } else { MOST_RANKS };
+    if let Some(ranks) = config.run.ranks.iter().find(|ranks| **ranks > most) {
         return Err(usage(
             "run.ranks",
-            format!("{ranks} ranks are more than the {MOST_RANKS} that one machine is given"),
+            format!("{ranks} ranks are more than the {most} that one machine is given"),
         ));
     }
     let entry = match config.grid.cells.len() {

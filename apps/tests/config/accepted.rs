@@ -164,8 +164,10 @@ fn an_application_without_settings_has_the_common_keys() {
 
 #[test]
 fn cray_mpich_is_standard_on_mpi() {
-    let config = parse("comm.fabric = 'mpi'\ncomm.backend = ['cray-mpich', 'st-send']");
-    assert_eq!(config.expect("is right").comm.backend, ["standard", "st-send"]);
+    for fabric in ["mpi", "shm+mpi"] {
+        let config = parse(&format!("comm.fabric = '{fabric}'\ncomm.backend = ['cray-mpich', 'st-send']"));
+        assert_eq!(config.expect("is right").comm.backend, ["standard", "st-send"]);
+    }
 }
 
 #[test]

@@ -115,13 +115,13 @@ fn errors_name_the_flag() {
         (
             Overrides {
                 backend: Some("cray-mpich".to_owned()),
-                fabric: Some("shm+mpi".to_owned()),
+                fabric: Some("shm+ofi".to_owned()),
                 ..Overrides::default()
             },
             format!(
-                "--backend cray-mpich: `cray-mpich` is a name of `standard` on the fabric \
-                 `mpi`; here it is `shm+mpi`\n  = {backends}\n\
-                 hint: write `standard`, or choose the fabric `mpi`"
+                "--backend cray-mpich: `cray-mpich` is a name of `standard` on fabrics over MPI; \
+                 here it is `shm+ofi`\n  = {backends}\n\
+                 hint: write `standard`, or choose the fabric `mpi` or `shm+mpi`"
             ),
         ),
         (

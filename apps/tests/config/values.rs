@@ -122,9 +122,9 @@ fn values_that_do_not_fit_each_other() {
         (
             "comm.backend = 'cray-mpich'",
             (1, 16),
-            "`cray-mpich` is a name of `standard` on the fabric `mpi`; here it is `local`",
+            "`cray-mpich` is a name of `standard` on fabrics over MPI; here it is `local`",
             "expected `standard`",
-            Some("write `standard`, or choose the fabric `mpi`"),
+            Some("write `standard`, or choose the fabric `mpi` or `shm+mpi`"),
         ),
     ]);
 }

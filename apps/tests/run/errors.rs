@@ -32,8 +32,14 @@ const WRONG: &[(&[&str], &[&str])] = &[
     (&["app.pattern=random:x"], &["`x` is not a seed"]),
     (&["app.pattern=absent.rle"], &["there is no file absent.rle"]),
     (&["comm.backend=st-sent"], &["did you mean `st-send`?"]),
-    (&["comm.fabric=mpi"], &["this version of streamhalo has no fabric `mpi` yet", "`local` or `shm`"]),
-    (&["comm.fabric=shm+ofi"], &["this version of streamhalo has no fabric `shm+ofi` yet"]),
+    (
+        &["comm.fabric=mpi"],
+        &[
+            "no MPI launcher has started this process",
+            "hint: start it as in `mpiexec -n 4 streamhalo run ...",
+        ],
+    ),
+    (&["comm.fabric=shm+mpi"], &["ranks over the fabric `shm+mpi` are started by an MPI launcher"]),
     (&["comm.fabric=locl"], &["did you mean `local`?"]),
     (&["device.kind=cuda"], &["this version of streamhalo has no device `cuda` yet", "`host`"]),
 ];
@@ -99,10 +105,10 @@ fn launchers_that_it_cannot_work_under() {
     let run = ["run", config.to_str().expect("is text")];
     let mut command = folder.command(env!("CARGO_BIN_EXE_streamhalo"));
     let output = command.args(run).env("PMI_SIZE", "2").output().expect("the program starts");
-    refused(&output, 1, &["an MPI launcher", "no MPI fabric"]);
+    refused(&output, 2, &["a launcher (PMI_SIZE=2)", "each of the 2 processes", "choose `mpi`"]);
     let program = env!("CARGO_BIN_EXE_streamhalo");
     let output = folder.streamhalo(&["launch", "-n", "2", program, run[0], run[1]]);
-    refused(&output, 1, &["`streamhalo launch`", "`--fabric shm`"]);
+    refused(&output, 2, &["`streamhalo launch`", "`--fabric shm`"]);
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub(crate) use carrier::HostRounds;
 pub(crate) use futex::Futex;
 pub(crate) use keep::Keep;
 pub use local::LocalFabric;
-pub use mpi::{FoundLibrary, installed as mpi_libraries};
+pub use mpi::{FoundLibrary, Launched, installed as mpi_libraries, launched};
 pub use observer::{Event, Observer, Recording, RecordingFabric, Role};
 pub use ofi::{Provider, providers as libfabric_providers};
 pub use over_ofi::{COUNTER_START_VARIABLE, ENTRIES_VARIABLE, PROVIDER_VARIABLE, THROTTLING_VARIABLE};

@@ -5,11 +5,8 @@ mod found;
 mod launcher;
 
 pub use found::FoundLibrary;
-
-/// How many ranks an MPI launcher has started, with the variable that says so.
-pub(crate) fn started_ranks() -> Option<(&'static str, usize)> {
-    launcher::Launcher::of_this_process().size
-}
+pub(crate) use launcher::started_ranks;
+pub use launcher::{Launched, launched};
 
 /// No library: none is looked for on this system.
 pub fn installed() -> Vec<FoundLibrary> {

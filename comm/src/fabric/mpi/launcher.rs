@@ -42,8 +42,42 @@ pub(crate) struct Launcher {
     pub(crate) evidence: Option<String>,
     /// How many ranks it started, with the variable that says so.
     pub(crate) size: Option<(&'static str, usize)>,
+    /// Which of them this process is.
+    pub(crate) rank: Option<usize>,
     /// The launching programs among the parent processes, the nearest first.
     pub(crate) programs: Vec<PathBuf>,
+}
+
+/// What an MPI launcher has told this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launched {
+    /// How many ranks it has started, where it says so.
+    pub ranks: Option<usize>,
+    /// Which of them this process is, where it says so.
+    pub rank: Option<usize>,
+    /// By what it is known: a variable with its value, or a program.
+    pub evidence: String,
+}
+
+/// What the MPI launcher of this process has told it, if one has started it. Neither opens a library nor
+/// communicates.
+pub fn launched() -> Option<Launched> {
+    let Launcher { family, evidence, size, rank, .. } = Launcher::of_this_process();
+    // A Slurm batch script has a variable of its own, but is no rank.
+    if family.is_none() && size.is_none() {
+        return None;
+    }
+    let ranks = size.map(|(_, ranks)| ranks);
+    let evidence = match size {
+        Some((variable, ranks)) => format!("{variable}={ranks}"),
+        None => evidence.unwrap_or_default(),
+    };
+    Some(Launched { ranks, rank, evidence })
+}
+
+/// How many ranks an MPI launcher has started, with the variable that says so.
+pub(crate) fn started_ranks() -> Option<(&'static str, usize)> {
+    Launcher::of_this_process().size
 }
 
 impl Launcher {
@@ -94,7 +128,13 @@ impl Launcher {
             None => &["PMI_SIZE", "SLURM_STEP_NUM_TASKS", "FLUX_JOB_SIZE"],
         };
         let size = sizes.iter().find_map(|name| Some((*name, value(name)?.parse().ok()?)));
-        Self { family, evidence, size, programs }
+        let ranks: &[&str] = match family {
+            Some(Family::OpenMpi) => &["OMPI_COMM_WORLD_RANK", "PMIX_RANK"],
+            Some(Family::Mpich) => &["PMI_RANK"],
+            None => &["PMI_RANK", "SLURM_PROCID"],
+        };
+        let rank = ranks.iter().find_map(|name| value(name)?.parse().ok());
+        Self { family, evidence, size, rank, programs }
     }
 
     /// Why a library of this version must not be initialised under this launcher, if so. It would find
@@ -197,6 +237,7 @@ mod tests {
         assert_eq!(open_mpi.size, Some(("OMPI_COMM_WORLD_SIZE", 4)));
         let hydra = detect(&[("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("HYDI_CONTROL_FD", "7")], &[]);
         assert_eq!((hydra.family, hydra.size), (Some(Family::Mpich), Some(("PMI_SIZE", 2))));
+        assert_eq!((open_mpi.rank, hydra.rank), (Some(0), Some(1)));
         assert_eq!(detect(&[("PMIX_RANK", "0")], &[]).family, Some(Family::OpenMpi));
         // Users set this one for a shell; it starts nothing.
         assert_eq!(detect(&[("I_MPI_ROOT", "/opt/intel")], &[]), Launcher::default());

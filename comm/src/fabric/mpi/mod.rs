@@ -37,6 +37,8 @@ pub(crate) use abi::Abi;
 pub(crate) use communicator::Communicator;
 pub use found::FoundLibrary;
 pub use installed::installed;
+pub(crate) use launcher::started_ranks;
+pub use launcher::{Launched, launched};
 pub(crate) use request::Request;
 pub(crate) use request_set::RequestSet;
 pub(crate) use start::ThreadLevel;
@@ -57,11 +59,6 @@ pub(crate) struct Mpi {
     library: Library,
     launcher: Launcher,
     started: start::Started,
-}
-
-/// How many ranks an MPI launcher has started, with the variable that says so.
-pub(crate) fn started_ranks() -> Option<(&'static str, usize)> {
-    Launcher::of_this_process().size
 }
 
 impl std::fmt::Debug for Mpi {

@@ -1,0 +1,192 @@
+//! Ranks that a launcher has started: every process of this program is one of them, and all make the
+//! world together, once.
+//!
+//! All ranks prepare alike and compare what they were asked ([`super::agreement`]). Then rank 0 leads:
+//! it alone verifies, prints and writes. The others do their part of each work, or wait for the next one
+//! where a work is for fewer ranks.
+
+use std::time::Duration;
+
+use streamhalo::comm::Error;
+use streamhalo::comm::fabric::{self, WaitPolicy};
+use streamhalo::{World, WorldOptions};
+
+use super::agreement::{Said, verdict};
+use super::{Prepared, Work, cause, guarded, message_of};
+use crate::error::{AppError, ranks_of};
+
+/// One of the ranks.
+pub(crate) struct Launched {
+    /// All ranks. They wait for each other as long as it takes: rank 0 may be computing a reference, or
+    /// the first ranks may be at work that is not for all.
+    world: World,
+    command: &'static str,
+}
+
+/// How long a rank that is not in a hurry sleeps between two looks, whatever its policy says elsewhere:
+/// it may share its core with one that works.
+const PATIENT: WaitPolicy = WaitPolicy { spins: 1, yields: 0, sleeps: false };
+
+/// How long other ranks leave it to rank 0 to print what went wrong before a world was made. A launcher
+/// ends them when rank 0 has ended.
+const BEFORE: Duration = Duration::from_secs(1);
+/// How long a rank that has failed leaves it to rank 0, which may be deep in a kernel.
+const OF_THE_CAUSE: Duration = Duration::from_secs(5);
+/// How long all others do.
+const OF_OTHERS: Duration = Duration::from_secs(10);
+
+impl Launched {
+    /// Makes the world over `fabric` and lets its ranks agree on what they have prepared. Collective.
+    ///
+    /// # Errors
+    ///
+    /// On all ranks if it is one on any of them.
+    pub(super) fn gather<P: Prepared>(
+        command: &'static str,
+        fabric: &str,
+        prepared: Result<P, AppError>,
+    ) -> Result<(Self, P), AppError> {
+        let world = match World::over(fabric, WorldOptions::default()) {
+            Ok(world) => world,
+            Err(error) => {
+                let same_on_all = matches!(error, Error::CollectiveFailed { .. });
+                let error = match prepared {
+                    Err(own) => own,
+                    Ok(_) => match error {
+                        Error::CollectiveFailed { rank, .. } => stranger(rank),
+                        other => other.into(),
+                    },
+                };
+                return Err(without_a_world(error, same_on_all));
+            }
+        };
+        let own = prepared.and_then(|prepared| {
+            check_size(command, &prepared, world.size())?;
+            if world.rank() == 0 {
+                prepared.check_as_leader()?;
+            }
+            Ok(prepared)
+        });
+        let launched = Self { world, command };
+        let prepared = launched.agree(own)?;
+        let patient = WorldOptions { policy: Some(PATIENT), timeout: None };
+        let world = launched.world.first_with(launched.world.size(), patient);
+        let world = world.map_err(|error| launched.failed(error.into()))?;
+        Ok((Self { world: world.expect("it is of all ranks"), command }, prepared))
+    }
+
+    /// One verdict on what every rank has prepared.
+    fn agree<P: Prepared>(&self, own: Result<P, AppError>) -> Result<P, AppError> {
+        let said = Said::new(self.command, own.as_ref().map(Prepared::asked));
+        let all = match self.world.all_gather(&said) {
+            Ok(all) => all,
+            Err(Error::CollectiveFailed { rank, .. }) => return Err(self.told(stranger(rank))),
+            Err(error) => return Err(self.failed(error.into())),
+        };
+        match (verdict(&all), own) {
+            (Ok(()), own) => own,
+            (Err((rank, _)), Err(error)) if rank == self.world.rank() => Err(self.told(error)),
+            (Err((_, error)), _) => Err(self.told(error)),
+        }
+    }
+
+    /// Whether this rank is the one that prints and writes.
+    pub(crate) fn leads(&self) -> bool {
+        self.world.rank() == 0
+    }
+
+    /// The world of all ranks.
+    pub(crate) fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Has the first `ranks` ranks do a work; returns on the others once they have begun. Collective.
+    ///
+    /// # Errors
+    ///
+    /// [`AppError::Rank`] with the rank that failed first, which ends all.
+    pub(super) fn carry_out<W: Work>(
+        &self,
+        ranks: usize,
+        work: &W,
+        receive: &mut dyn FnMut(W::Report),
+    ) -> Result<(), AppError> {
+        let own = self.world.rank();
+        let done = match self.world.first_with(ranks, work.options()) {
+            Ok(None) => Ok(()),
+            Ok(Some(world)) => guarded(&world, || {
+                work.on_rank(&world, &mut |report| {
+                    if own == 0 {
+                        receive(report);
+                    }
+                })
+            }),
+            Err(error) => Err(error.into()),
+        };
+        done.map_err(|error| cause(own, error))
+    }
+
+    /// Gives all ranks the exit status of rank 0, or ends all where one has failed. Collective.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong, on the rank that is to print it; [`AppError::Told`] on the others.
+    pub(super) fn conclude(&self, outcome: Result<u8, AppError>) -> Result<u8, AppError> {
+        let status = outcome.and_then(|status| Ok(self.world.all_gather(&status)?[0]));
+        status.map_err(|error| self.failed(error))
+    }
+
+    /// An error that every rank has: rank 0 prints it.
+    fn told(&self, error: AppError) -> AppError {
+        if self.leads() { error } else { AppError::Told { status: error.exit_status() } }
+    }
+
+    /// An error that this rank has, and others may not know. Rank 0 prints it and ends the job. The
+    /// others print it only where rank 0 does not in some time, as a rank that ends ends all of them,
+    /// rank 0 before it has printed.
+    fn failed(&self, error: AppError) -> AppError {
+        let own = self.world.rank();
+        self.world.fail(&message_of(&error));
+        let error = cause(own, error);
+        if own != 0 {
+            let is_cause = matches!(&error, AppError::Rank { rank, .. } if *rank == own);
+            std::thread::sleep(if is_cause { OF_THE_CAUSE } else { OF_OTHERS });
+        }
+        error
+    }
+}
+
+/// A rank whose first message is none that it should be.
+fn stranger(rank: usize) -> AppError {
+    let what = "it runs another version of the program, or over another fabric".to_owned();
+    AppError::Differs { rank, what }
+}
+
+/// Refuses what is for more ranks than there are.
+fn check_size(command: &str, prepared: &impl Prepared, size: usize) -> Result<(), AppError> {
+    let (flag, ranks) = prepared.most_ranks();
+    if ranks <= size {
+        return Ok(());
+    }
+    Err(AppError::Usage {
+        flag: flag.to_owned(),
+        message: format!(
+            "asks for {}, but the launcher has started {size}; start them with \
+             `mpiexec -n {ranks} {command} ...`, or ask for fewer",
+            ranks_of(ranks)
+        ),
+    })
+}
+
+/// An error of a process that is no rank of a world. Where the launcher says that it is not the first of
+/// its processes, that one is given the time to print.
+pub(super) fn without_a_world(error: AppError, same_on_all: bool) -> AppError {
+    match fabric::launched().and_then(|by| by.rank) {
+        None | Some(0) => error,
+        Some(_) if same_on_all => AppError::Told { status: error.exit_status() },
+        Some(_) => {
+            std::thread::sleep(BEFORE);
+            error
+        }
+    }
+}
