@@ -2,6 +2,7 @@
 
 use crate::oracle::{Oracle, Origin, Sample, key, value_at};
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use streamhalo::grid::{Field, Fields, GridError};
 use streamhalo::{
@@ -37,7 +38,15 @@ impl FieldSpec {
 pub struct FieldSet<const D: usize> {
     fields: Vec<Box<dyn Checked<D>>>,
     stream: Stream,
-    faults: Arc<Mutex<Vec<String>>>,
+    findings: Arc<Findings>,
+}
+
+/// What checks have found.
+#[derive(Debug, Default)]
+struct Findings {
+    faults: Mutex<Vec<String>>,
+    /// Of all values seen. A sum, so that it does not matter which thread sees which.
+    checksum: AtomicU64,
 }
 
 impl<const D: usize> FieldSet<D> {
@@ -61,7 +70,7 @@ impl<const D: usize> FieldSet<D> {
             })
         };
         let fields = specs.iter().enumerate().map(make).collect::<Result<_, _>>()?;
-        Ok(Self { fields, stream: stream.clone(), faults: Arc::default() })
+        Ok(Self { fields, stream: stream.clone(), findings: Arc::default() })
     }
 
     /// Enqueues setting what the rank owns to its values in an epoch.
@@ -84,7 +93,7 @@ impl<const D: usize> FieldSet<D> {
 
     fn enqueue_check(&self, epoch: u32, owned_only: bool) -> Result<(), HaloError> {
         for field in &self.fields {
-            field.enqueue_check(&self.stream, epoch, owned_only, &self.faults)?;
+            field.enqueue_check(&self.stream, epoch, owned_only, &self.findings)?;
         }
         Ok(())
     }
@@ -100,7 +109,7 @@ impl<const D: usize> FieldSet<D> {
     /// With the first wrong entries, if there are any.
     pub fn assert_right(&self, context: &dyn fmt::Debug) -> Result<(), HaloError> {
         self.stream.synchronize()?;
-        let faults = self.faults.lock().expect("checks do not panic");
+        let faults = self.findings.faults.lock().expect("checks do not panic");
         assert!(
             faults.is_empty(),
             "{} wrong entries in {context:?}, first\n{}",
@@ -108,6 +117,11 @@ impl<const D: usize> FieldSet<D> {
             faults.iter().take(5).cloned().collect::<Vec<_>>().join("\n")
         );
         Ok(())
+    }
+
+    /// Of the values that checks have seen since the set was made, once the stream has come to them.
+    pub fn checksum(&self) -> u64 {
+        self.findings.checksum.load(Ordering::Relaxed)
     }
 }
 
@@ -132,7 +146,7 @@ trait Checked<const D: usize> {
         stream: &Stream,
         epoch: u32,
         owned_only: bool,
-        faults: &Arc<Mutex<Vec<String>>>,
+        findings: &Arc<Findings>,
     ) -> Result<(), HaloError>;
     fn swap(&mut self);
 }
@@ -253,21 +267,26 @@ impl<T: Sample, const D: usize> Checked<D> for One<T, D> {
         stream: &Stream,
         epoch: u32,
         owned_only: bool,
-        faults: &Arc<Mutex<Vec<String>>>,
+        findings: &Arc<Findings>,
     ) -> Result<(), HaloError> {
         let (index, components, entries) = (self.index, self.components, self.entries.clone());
-        let faults = faults.clone();
+        let findings = findings.clone();
         let whole = self.whole.tile();
         let tile = if owned_only { self.owned.tile() } else { whole };
         let check = move |tile: Tile, (rows,): (streamhalo::Rows<'_, T>,)| {
+            let mut sum = 0_u64;
             for (i, j) in tile.rows() {
                 let row = rows.span(i, j, tile.start[2]..tile.end[2]);
                 for (x, entry) in (tile.start[2]..).zip(row.chunks_exact(components)) {
                     let is = &entries[position(whole, [i, j, x])];
+                    // Another weight for every entry, so that misplaced values show.
+                    let weight = 2 * (position(whole, [i, j, x]) * 16 + index) as u64 + 1;
                     for (component, found) in entry.iter().enumerate() {
                         let expected: T = is.expected(index, component, epoch);
+                        let bits = found.bits() ^ (component as u64) << 48 ^ u64::from(epoch) << 32;
+                        sum = sum.wrapping_add(bits.wrapping_mul(weight));
                         if *found != expected {
-                            faults.lock().expect("checks do not panic").push(format!(
+                            findings.faults.lock().expect("checks do not panic").push(format!(
                                 "field {index}, epoch {epoch}, point {:?} component {component}, \
                                  {:?}: {found:?} instead of {expected:?}",
                                 [i, j, x],
@@ -277,6 +296,7 @@ impl<T: Sample, const D: usize> Checked<D> for One<T, D> {
                     }
                 }
             }
+            findings.checksum.fetch_add(sum, Ordering::Relaxed);
         };
         Ok(stream.launch("check", tile, (self.current().reader()?,), check)?)
     }

@@ -4,11 +4,16 @@
 //! A suite runs over every row of the backend registry and both kinds of stream, so a new row gets
 //! its tests for nothing.
 
+pub mod cases;
+mod cells;
 mod fields;
 mod oracle;
 mod random;
 mod ranks;
+#[cfg(target_os = "linux")]
+pub mod start;
 
+pub use cells::{Cell, Outcome, try_cells};
 pub use fields::{FieldSet, FieldSpec};
 pub use oracle::{Oracle, Origin, Sample, offsets_of, value};
 pub use random::Random;

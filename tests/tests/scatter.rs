@@ -3,79 +3,40 @@
 
 use std::collections::BTreeMap;
 use streamhalo::ElementType::F64;
-use streamhalo::{Array, Entity, GlobalGrid, HaloError, LocalGrid, Op, Pattern, StreamHalo, World};
+use streamhalo::{Array, Entity, HaloError, LocalGrid, Op, Pattern, World};
+use streamhalo_tests::cases::ScatterCase;
 use streamhalo_tests::{
     FieldSpec, Oracle, Origin, Random, Sample, Scenario, delay, each_way, on_ranks, same_on_all, stream_of,
     value,
 };
 
-/// A scatter to be tried in every way.
-#[derive(Debug, Clone)]
-struct Case<const D: usize> {
-    cells: [usize; D],
-    periodic: [bool; D],
-    layout: [usize; D],
-    width: [usize; D],
-    pattern: Pattern,
-    entity: Entity,
-    components: usize,
-}
-
-impl<const D: usize> Case<D> {
-    fn new(cells: [usize; D], layout: [usize; D]) -> Self {
-        Self {
-            cells,
-            periodic: [true; D],
-            layout,
-            width: [1; D],
-            pattern: Pattern::All,
-            entity: Entity::Cell,
-            components: 1,
-        }
-    }
-
-    /// Runs `check` on every rank, in every way.
-    fn each_way(
-        &self,
-        check: impl Fn(&World, &LocalGrid<D>, &Oracle<D>, Scenario) -> Result<(), HaloError> + Sync,
-    ) {
-        on_ranks(self.layout.iter().product(), |world| {
-            let grid = self.grid(world)?;
-            let oracle = Oracle::new(grid.subdomain(), self.entity, &self.pattern, self.width);
-            each_way().try_for_each(|way| check(world, &grid, &oracle, way))
-        });
-    }
-
-    /// With one layer of ghosts more than is exchanged.
-    fn grid(&self, world: &World) -> Result<LocalGrid<D>, HaloError> {
-        let halo = self.width.map(|width| width + 1);
-        Ok(GlobalGrid::new(self.cells, self.periodic)?.partition_as(world, self.layout)?.local(halo)?)
-    }
-
-    fn halo<T: Sample>(
-        &self,
-        world: &World,
-        field: &Array<T, D>,
-        way: Scenario,
-        op: Op,
-    ) -> Result<StreamHalo, HaloError> {
-        StreamHalo::builder(world, streamhalo::grid::Field::info(field).stream)
-            .backend(way.backend)
-            .pattern(self.pattern.clone())
-            .scatter(op)
-            .build(self.width, field)
-    }
+/// Runs `check` on every rank, in every way.
+fn each_way_of(
+    case: &ScatterCase<2>,
+    check: impl Fn(&World, &LocalGrid<2>, &Oracle<2>, Scenario) -> Result<(), HaloError> + Sync,
+) {
+    on_ranks(case.ranks(), |world| {
+        let grid = case.grid(world)?;
+        let oracle = case.oracle(&grid);
+        each_way().try_for_each(|way| check(world, &grid, &oracle, way))
+    });
 }
 
 /// The cases that all properties are checked on: folded axes, one's own neighbour, thin
 /// subdomains, the same peer on both sides, nodes that are shared, offsets of one way.
-fn cases() -> Vec<Case<2>> {
+fn cases() -> Vec<ScatterCase<2>> {
     let one_way = Pattern::Offsets(vec![vec![0, 1], vec![1, 0], vec![-1, -1]]);
     let kinds =
         [([true, true], Entity::Cell), ([true, false], Entity::Node), ([false, true], Entity::Face(1))];
     let case = |layout: [usize; 2], pattern: &Pattern, (periodic, entity)| {
         let cells = [layout[0] * 3, layout[1] * 4];
-        Case { periodic, pattern: pattern.clone(), entity, width: [2, 1], ..Case::new(cells, layout) }
+        ScatterCase {
+            periodic,
+            pattern: pattern.clone(),
+            entity,
+            width: [2, 1],
+            ..ScatterCase::new(cells, layout)
+        }
     };
     let mut cases = vec![
         case([2, 1], &Pattern::All, ([true, true], Entity::Node)),
@@ -97,7 +58,7 @@ fn whole<T: Sample>(rank: usize, local: &[usize], component: usize, epoch: u32) 
 #[test]
 fn gather_and_scatter_sum_are_adjoint() {
     for case in cases() {
-        case.each_way(|world, grid, oracle, way| {
+        each_way_of(&case, |world, grid, oracle, way| {
             let stream = stream_of(world, way.kind)?;
             let mut field = Array::<i64, 2>::zeros(grid, case.entity, &stream)?;
             let mut halo = case.halo(world, &field, way, Op::Sum)?;
@@ -134,7 +95,7 @@ fn gather_and_scatter_sum_are_adjoint() {
 #[test]
 fn a_scatter_of_ones_counts_how_often_entries_are_shared() {
     for case in cases() {
-        case.each_way(|world, grid, oracle, way| {
+        each_way_of(&case, |world, grid, oracle, way| {
             let mut copies: BTreeMap<[usize; 2], i32> = BTreeMap::new();
             for rank in 0..world.size() {
                 let there = oracle.of_rank(rank);
@@ -158,76 +119,17 @@ fn a_scatter_of_ones_counts_how_often_entries_are_shared() {
     }
 }
 
-/// What a scatter must give on the owned entries of the oracle's rank: contributions combined in
-/// the order of their offsets.
-fn expected<T: Sample, const D: usize>(
-    case: &Case<D>,
-    oracle: &Oracle<D>,
-    ranks: usize,
-    op: Op,
-    before: impl Fn(usize, [usize; D], usize) -> T,
-    rank: usize,
-) -> BTreeMap<([usize; D], usize), T> {
-    /// What is added to an entry, with the offset that it comes from.
-    type Contributions<T, const D: usize> = Vec<([i32; D], T)>;
-    let mut contributions: BTreeMap<([usize; D], usize), Contributions<T, D>> = BTreeMap::new();
-    for sharer in 0..ranks {
-        let there = oracle.of_rank(sharer);
-        for local in there.entries() {
-            if let Origin::Ghost { global, offset } = there.origin(local) {
-                for component in 0..case.components {
-                    let shared = (offset, before(sharer, local, component));
-                    contributions.entry((global, component)).or_default().push(shared);
-                }
-            }
-        }
-    }
-    let mut result = BTreeMap::new();
-    for local in oracle.entries() {
-        let Origin::Owned { global } = oracle.origin(local) else { continue };
-        for component in 0..case.components {
-            let mut given = contributions.remove(&(global, component)).unwrap_or_default();
-            given.sort_by_key(|(offset, _)| *offset);
-            let own = before(rank, local, component);
-            let all = given.into_iter().fold(own, |own, (_, other)| own.combined(op, other));
-            result.insert((global, component), all);
-        }
-    }
-    result
-}
-
 /// Checks an operation on entries made by `before(rank, local, component)`, bit for bit.
 fn check_op<T: Sample, const D: usize>(
-    case: &Case<D>,
+    case: &ScatterCase<D>,
     op: Op,
     before: impl Fn(usize, [usize; D], usize) -> T + Sync,
 ) {
-    on_ranks(case.layout.iter().product(), |world| {
-        let grid = case.grid(world)?;
-        let oracle = Oracle::new(grid.subdomain(), case.entity, &case.pattern, case.width);
-        let expected = expected(case, &oracle, world.size(), op, &before, world.rank());
-        for way in each_way() {
-            let stream = stream_of(world, way.kind)?;
-            let mut field = Array::<T, D>::with_components(&grid, case.entity, case.components, &stream)?;
-            let mut halo = case.halo(world, &field, way, op)?;
-            for _ in 0..2 {
-                field.fill_with_ghosts(|local, component| before(world.rank(), local, component))?;
-                halo.scatter(&mut field)?;
-                for (found, (key, expected)) in field.owned()?.iter().zip(&expected) {
-                    assert_eq!(
-                        found.bits(),
-                        expected.bits(),
-                        "{op:?} of {key:?} is {found:?}, not {expected:?}, in {case:?}, {way:?}"
-                    );
-                }
-            }
-        }
-        Ok(())
-    });
+    on_ranks(case.ranks(), |world| case.check_op(world, each_way(), op, &before));
 }
 
 /// The cases with one to three components.
-fn cases_with_components() -> Vec<Case<2>> {
+fn cases_with_components() -> Vec<ScatterCase<2>> {
     let mut cases = cases();
     cases.iter_mut().zip(0..).for_each(|(case, index)| case.components = 1 + index % 3);
     cases
@@ -235,8 +137,8 @@ fn cases_with_components() -> Vec<Case<2>> {
 
 /// Those without folded axes, where sums are taken in the order of the offsets. (Folded axes are
 /// summed one after the other, after what other ranks send.)
-fn unfolded() -> Vec<Case<2>> {
-    let folded = |case: &Case<2>, axis: usize| case.layout[axis] == 1 && case.periodic[axis];
+fn unfolded() -> Vec<ScatterCase<2>> {
+    let folded = |case: &ScatterCase<2>, axis: usize| case.layout[axis] == 1 && case.periodic[axis];
     let mut cases = cases_with_components();
     cases.retain(|case| case.pattern != Pattern::All || !(0..2).any(|axis| folded(case, axis)));
     cases
@@ -287,7 +189,7 @@ fn floating_point_sums_add_in_the_order_of_the_offsets() {
         check_op::<f64, 2>(&case, Op::Sum, uneven);
         check_op::<f32, 2>(&case, Op::Sum, |rank, local, c| uneven(rank, local, c) as f32);
     }
-    let large = Case { components: 3, width: [1, 2], ..Case::new([6, 3_000], [2, 2]) };
+    let large = ScatterCase { components: 3, width: [1, 2], ..ScatterCase::new([6, 3_000], [2, 2]) };
     check_op::<f64, 2>(&large, Op::Sum, uneven);
 }
 
@@ -295,7 +197,7 @@ fn floating_point_sums_add_in_the_order_of_the_offsets() {
 fn sums_have_the_same_bits_in_every_way_and_in_every_run() {
     let spec = FieldSpec::array(F64, Entity::Node, 1);
     for layout in [[1, 1, 1], [2, 1, 1], [1, 2, 2], [1, 1, 3]] {
-        let case = Case { entity: spec.entity, ..Case::new([5, 6, 7], layout) };
+        let case = ScatterCase { entity: spec.entity, ..ScatterCase::new([5, 6, 7], layout) };
         let ranks = layout.iter().product();
         let sums = on_ranks(ranks, |world| {
             let grid = case.grid(world)?;

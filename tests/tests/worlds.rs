@@ -3,14 +3,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::time::Duration;
-use streamhalo::ElementType::F64;
 use streamhalo::comm::Error;
 use streamhalo::{
-    Array, Entity, GlobalGrid, HaloError, Pattern, Stream, StreamHalo, StreamKind, World, WorldOptions,
+    Array, Entity, GlobalGrid, HaloError, Pattern, StreamHalo, StreamKind, World, WorldOptions,
 };
+use streamhalo_tests::cases::worlds::{many_tags, parts, world_and_part};
 use streamhalo_tests::{
-    FieldSet, FieldSpec, Random, Scenario, each_way, expect_all, on_ranks, outcomes, same_on_all, stream_of,
-    watchdog,
+    Scenario, each_way, expect_all, on_ranks, outcomes, same_on_all, stream_of, watchdog,
 };
 
 /// Waits end soon, so that a test can wait for that; not so soon that a busy machine ends others.
@@ -210,43 +209,9 @@ fn collectives_again_and_again() {
     }
 }
 
-/// One epoch of an exchange over all ranks of a world.
-fn exchange(world: &World, stream: &Stream, way: Scenario, epochs: u32) -> Result<(), HaloError> {
-    let grid = GlobalGrid::new([2 * world.size(), 30], [true; 2])?;
-    let grid = grid.partition_as(world, [world.size(), 1])?.local(1)?;
-    let specs = [FieldSpec::array(F64, Entity::Node, 1)];
-    let mut fields = FieldSet::new(&grid, stream, &specs, &Pattern::All, [1, 1])?;
-    let mut halo = StreamHalo::new(world, stream, way.backend, Pattern::All, 1, &fields)?;
-    for epoch in 1..=epochs {
-        fields.fill(epoch)?;
-        halo.enqueue_gather(&mut fields)?;
-        fields.check(epoch)?;
-    }
-    fields.assert_right(&(way, world))
-}
-
 #[test]
 fn the_first_ranks_are_a_world() {
-    on_ranks(4, |world| {
-        for way in each_way() {
-            let stream = stream_of(world, way.kind)?;
-            for ranks in [1, 2, 3, 4] {
-                let part = world.first(ranks)?;
-                assert_eq!(part.is_some(), world.rank() < ranks);
-                let Some(part) = part else { continue };
-                assert_eq!((part.rank(), part.size()), (world.rank(), ranks));
-                // The whole world and its parts, also parts of parts, at the same time.
-                exchange(&part, &stream, way, 3)?;
-                if let Some(pair) = part.first(ranks.div_ceil(2))? {
-                    exchange(&pair, &stream, way, 2)?;
-                    assert_eq!(pair.all_gather(&pair.rank())?, (0..pair.size()).collect::<Vec<_>>());
-                }
-                part.barrier()?;
-            }
-            exchange(world, &stream, way, 3)?;
-        }
-        Ok(())
-    });
+    on_ranks(4, |world| each_way().try_for_each(|way| parts(world, way).map(|_| ())));
 }
 
 #[test]
@@ -279,73 +244,16 @@ fn again_and_again(world: &World) -> Result<(), HaloError> {
     Ok((0..200_000).try_for_each(|_| world.barrier())?)
 }
 
-/// Exchanges of a world and of a part of it, in flight together and begun in opposite orders.
 #[test]
 fn exchanges_of_a_world_and_of_a_part_do_not_block_each_other() {
-    for cells in [40, 1_100] {
-        on_ranks(2, |world| {
-            let part = world.first(2)?.expect("both ranks are in it");
-            for way in each_way() {
-                let stream = stream_of(world, way.kind)?;
-                let make = |world: &World| -> Result<_, HaloError> {
-                    let grid =
-                        GlobalGrid::new([6, cells], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
-                    let field = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
-                    let halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &field)?;
-                    Ok((field, halo))
-                };
-                let mut both = [make(world)?, make(&part)?];
-                for _ in 0..3 {
-                    let [(a, one), (b, two)] = &mut both;
-                    let (mut one, mut two) = ((a, one), (b, two));
-                    if world.rank() == 1 {
-                        std::mem::swap(&mut one, &mut two);
-                    }
-                    let first = one.1.begin_gather(one.0)?;
-                    let second = two.1.begin_gather(two.0)?;
-                    first.finish()?;
-                    second.finish()?;
-                }
-                stream.synchronize()?;
-            }
-            Ok(())
-        });
+    for row in [40, 1_100] {
+        on_ranks(2, |world| each_way().try_for_each(|way| world_and_part(world, way, row).map(|_| ())));
     }
 }
 
 #[test]
 fn tags_tell_the_exchanges_of_a_world_apart() {
-    // Many exchanges of one world between the same ranks, finished in another order than begun.
-    on_ranks(2, |world| {
-        for way in each_way() {
-            let stream = stream_of(world, way.kind)?;
-            let grid = GlobalGrid::new([4, 6], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
-            let specs = [FieldSpec::array(F64, Entity::Cell, 1)];
-            let make = |_| FieldSet::new(&grid, &stream, &specs, &Pattern::All, [1, 1]);
-            let mut sets = (0..5).map(make).collect::<Result<Vec<_>, _>>()?;
-            let make =
-                |fields: &FieldSet<2>| StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, fields);
-            let mut halos = sets.iter().map(make).collect::<Result<Vec<_>, _>>()?;
-            let mut random = Random::new(3);
-            for epoch in 1..=5 {
-                for (number, set) in (0..).zip(&mut sets) {
-                    set.fill(epoch * 10 + number)?;
-                }
-                let begin = halos.iter_mut().zip(&mut sets).map(|(halo, set)| halo.begin_gather(set));
-                let mut in_flight = begin.collect::<Result<Vec<_>, _>>()?;
-                while !in_flight.is_empty() {
-                    in_flight.swap_remove(random.below(in_flight.len())).finish()?;
-                }
-                for (number, set) in (0..).zip(&sets) {
-                    set.check(epoch * 10 + number)?;
-                }
-            }
-            for set in &sets {
-                set.assert_right(&way)?;
-            }
-        }
-        Ok(())
-    });
+    on_ranks(2, |world| each_way().try_for_each(|way| many_tags(world, way).map(|_| ())));
 }
 
 #[test]

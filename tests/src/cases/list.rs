@@ -1,0 +1,220 @@
+//! The cases that fit a number of ranks, in an order that is the same on all of them.
+
+use super::order::{blocked_elsewhere, opposite_orders, random_delays, ring, slow_rank, two_streams, wrap};
+use super::refusals::{a_mismatch, a_wrong_offset, another_width, wrong_backends};
+use super::worlds::{many_tags, parts, world_and_part};
+use super::{ALTERNATING, CELLS, Done, GatherCase, ScatterCase, offsets, random_gather};
+use crate::{FieldSpec, KINDS, Sample, Scenario, value};
+use std::fmt;
+use streamhalo::ElementType::{F32, F64, I32, I64, U8};
+use streamhalo::{Entity, HaloError, Op, Pattern, World};
+
+type Run = dyn Fn(&World, Scenario) -> Result<Done, HaloError> + Send + Sync;
+
+/// An exchange, or several, to be tried over a world in some way.
+pub struct Case {
+    /// What a failure is reported as.
+    pub name: &'static str,
+    run: Box<Run>,
+}
+
+impl Case {
+    /// Tries it. Collective; panics on a rank that gets a wrong value.
+    pub fn run(&self, world: &World, way: Scenario) -> Result<Done, HaloError> {
+        (self.run)(world, way)
+    }
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Case({})", self.name)
+    }
+}
+
+#[derive(Default)]
+struct List(Vec<Case>);
+
+impl List {
+    fn add(
+        &mut self,
+        name: &'static str,
+        run: impl Fn(&World, Scenario) -> Result<Done, HaloError> + Send + Sync + 'static,
+    ) {
+        self.0.push(Case { name, run: Box::new(run) });
+    }
+
+    fn gather<const D: usize>(&mut self, name: &'static str, case: GatherCase<D>) {
+        self.add(name, move |world, way| case.run_way(world, way));
+    }
+}
+
+/// The largest number that divides the ranks and is at most its own cofactor.
+fn smaller_side(ranks: usize) -> usize {
+    (1..=ranks).rfind(|side| side * side <= ranks && ranks.is_multiple_of(*side)).expect("1 divides")
+}
+
+/// All cases for that many ranks. With `at_length` false only those that no two fabrics share the
+/// code of: messages of every size and order, delays, the wrap, scatters, parts and refusals.
+pub fn cases_for(ranks: usize, at_length: bool) -> Vec<Case> {
+    let mut list = List::default();
+    let side = smaller_side(ranks);
+    let plane = [ranks / side, side];
+    if at_length {
+        geometry(&mut list, ranks, plane);
+        list.add("a world and its like, in opposite orders", |world, way| world_and_part(world, way, 40));
+        list.add("another width on one rank", another_width);
+        list.add("a wrong offset on one rank", a_wrong_offset);
+        list.add("backends that are none or differ", wrong_backends);
+    }
+    messages(&mut list, ranks, plane);
+    scatters(&mut list, plane);
+    timing(&mut list, ranks, plane, at_length);
+    list.add("the world and its parts", parts);
+    list.add("many exchanges, finished in another order", many_tags);
+    list.add("messages that do not match", a_mismatch);
+    list.0
+}
+
+/// What is decided before anything is sent: which entries of which arrays.
+fn geometry(list: &mut List, ranks: usize, plane: [usize; 2]) {
+    let of = |entity: Entity, alternating: bool| {
+        [U8, I32, I64, F32, F64].map(|element| FieldSpec {
+            alternating,
+            ..FieldSpec::array(element, entity, 1 + element.bytes() % 3)
+        })
+    };
+    let case =
+        GatherCase { epochs: 4, ..GatherCase::new([4 * plane[0] + 1, 3 * plane[1] + 1], plane, CELLS) };
+    for (entity, periodic) in [
+        (Entity::Cell, [true, true]),
+        (Entity::Node, [false, true]),
+        (Entity::Face(0), [true, false]),
+        (Entity::Edge(0), [false, false]),
+    ] {
+        let alternating = periodic[0];
+        list.gather(
+            "every element type",
+            GatherCase { periodic, fields: of(entity, alternating).to_vec(), ..case.clone() },
+        );
+    }
+    let fields = vec![
+        FieldSpec::array(U8, Entity::Cell, 3),
+        FieldSpec::array(F64, Entity::Node, 1),
+        FieldSpec::alternating(I32, Entity::Face(1), 2),
+        FieldSpec::array(F32, Entity::Face(0), 1),
+        FieldSpec::alternating(U8, Entity::Edge(0), 1),
+        FieldSpec::array(I64, Entity::Cell, 2),
+    ];
+    list.gather("several fields of different kinds", GatherCase { fields, ..case });
+    let line = GatherCase::new([4 * ranks + 3], [ranks], ALTERNATING);
+    list.gather("one dimension, uneven", GatherCase { halo: [3], width: [2], epochs: 4, ..line });
+    let space = [1, plane[0], plane[1]];
+    for (layout, pattern) in [(space, Pattern::Faces), ([plane[1], 1, plane[0]], Pattern::All)] {
+        let cells = layout.map(|ranks| 3 * ranks + 2);
+        let case = GatherCase::new(cells, layout, FieldSpec::array(F32, Entity::Cell, 1));
+        let (halo, width) = ([1, 2, 3], [1, 2, 2]);
+        list.gather("three dimensions, wide", GatherCase { pattern, halo, width, epochs: 3, ..case });
+    }
+    for seed in 0..3 {
+        list.gather("at random", GatherCase { epochs: 4, ..random_gather::<1>(seed, ranks) });
+        list.gather("at random", GatherCase { epochs: 4, ..random_gather::<2>(100 + seed, ranks) });
+        list.gather("at random", GatherCase { epochs: 3, ..random_gather::<3>(200 + seed, ranks) });
+    }
+}
+
+/// Messages of every size, in both directions or one, with and without alternating fields.
+fn messages(list: &mut List, ranks: usize, plane: [usize; 2]) {
+    for (row, epochs) in [(8, 6), (40, 6), (1_100, 4)] {
+        for field in [CELLS, ALTERNATING] {
+            let case = GatherCase::new([2 * ranks, row], [ranks, 1], field);
+            list.gather("rows of any length", GatherCase { epochs, ..case });
+        }
+    }
+    // Above 64 KiB, where libraries change their protocol once more.
+    let case = GatherCase::new([ranks, 8_300], [ranks, 1], CELLS);
+    list.gather("long rows", GatherCase { pattern: Pattern::Faces, epochs: 3, ..case });
+    let one_way: [&[&[i32]]; 4] = [&[&[0, 1]], &[&[0, 1], &[1, 0], &[-1, -1]], &[&[1, 1], &[1, -1]], &[]];
+    for (index, pattern) in one_way.into_iter().enumerate() {
+        let periodic = [index % 2 == 0; 2];
+        let field = if index % 2 == 0 { CELLS } else { ALTERNATING };
+        let case = GatherCase::new([4 * plane[0], 12 * plane[1]], plane, field);
+        list.gather(
+            "offsets that go one way",
+            GatherCase { periodic, pattern: offsets(pattern), epochs: 10, ..case },
+        );
+    }
+    for pattern in [Pattern::All, offsets(&[&[0, 1], &[1, 0], &[-1, 0]])] {
+        let case = GatherCase::new([5, 6 * ranks], [1, ranks], FieldSpec::array(I64, Entity::Node, 2));
+        list.gather("one's own neighbour", GatherCase { pattern, ..case });
+    }
+    let case = GatherCase::new([2 * plane[0], 3 * plane[1]], plane, ALTERNATING);
+    list.gather("as thin as the halo", GatherCase { halo: [2, 3], width: [2, 3], ..case.clone() });
+    for swaps in [0, 2] {
+        list.gather("swaps that do not alternate", GatherCase { swaps, ..case.clone() });
+    }
+}
+
+/// Operations on entries that several ranks contribute to.
+fn scatters(list: &mut List, plane: [usize; 2]) {
+    let nodes = ScatterCase {
+        entity: Entity::Node,
+        components: 2,
+        width: [2, 1],
+        // Without folded axes, where sums are taken in the order of the offsets.
+        periodic: plane.map(|ranks| ranks > 1),
+        ..ScatterCase::new([4 * plane[0], 5 * plane[1]], plane)
+    };
+    let uneven = |rank: usize, local: [usize; 2], component: usize| {
+        let bits = value::<i64>(rank, &local, component, 6);
+        (bits % 1000 + 1) as f64 * 10_f64.powi((bits / 1000 % 30) as i32 - 15)
+    };
+    let case = nodes.clone();
+    list.add("sums of any size", move |world, way| {
+        case.check_op::<f64>(world, [way].into_iter(), Op::Sum, uneven)
+    });
+    let large = ScatterCase { components: 3, ..ScatterCase::new([4 * plane[0], 350 * plane[1]], plane) };
+    list.add("large sums", move |world, way| large.check_op::<i64>(world, [way].into_iter(), Op::Sum, plain));
+    let case = ScatterCase { pattern: offsets(&[&[0, 1], &[1, 0], &[-1, -1]]), ..nodes.clone() };
+    list.add("the smallest, one way", move |world, way| {
+        case.check_op::<f32>(world, [way].into_iter(), Op::Min, |rank, local, c| {
+            -plain::<f32>(rank, local, c)
+        })
+    });
+    list.add("the largest", move |world, way| nodes.check_op::<u8>(world, [way].into_iter(), Op::Max, plain));
+}
+
+fn plain<T: Sample>(rank: usize, local: [usize; 2], component: usize) -> T {
+    value(rank, &local, component, 1)
+}
+
+/// What depends on who comes when.
+fn timing(list: &mut List, ranks: usize, plane: [usize; 2], at_length: bool) {
+    let rows: &[usize] = if at_length { &[8, 200, 1_100] } else { &[200] };
+    for &row in rows {
+        list.add("two exchanges in opposite orders", move |world, way| {
+            opposite_orders(world, way, row, &[if row == 200 { ALTERNATING } else { CELLS }])
+        });
+    }
+    for &row in rows.iter().filter(|row| **row != 8) {
+        list.add("a rank that blocks elsewhere", move |world, way| blocked_elsewhere(world, way, row));
+    }
+    list.add("two streams", |world, way| two_streams(world, way, [way.kind, KINDS[1]]));
+    let chain = ([3 * ranks, 30], [ranks, 1], false);
+    list.add("a one-way chain with a slow rank", move |world, way| {
+        slow_rank(world, way, chain, (&[CELLS], &offsets(&[&[1, 0]])), (ranks - 1, 30))
+    });
+    list.add("a ring with a slow rank", move |world, way| {
+        slow_rank(world, way, ring(world, 60), (&[ALTERNATING], &Pattern::All), (0, 30))
+    });
+    let shape = ([4 * plane[0], 6 * plane[1]], plane, true);
+    let specs =
+        [FieldSpec::alternating(U8, Entity::Cell, 1), FieldSpec::alternating(F64, Entity::Face(0), 2)];
+    list.add("random delays", move |world, way| random_delays(world, way, shape, &specs, 40));
+    for (row, field, pattern) in [
+        (8, CELLS, Pattern::All),
+        (60, ALTERNATING, offsets(&[&[1, 0]])),
+        (60, CELLS, offsets(&[&[1, 0], &[-1, 1]])),
+    ] {
+        list.add("epochs that wrap", move |world, way| wrap(world, way, row, field, &pattern));
+    }
+}

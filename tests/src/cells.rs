@@ -1,0 +1,120 @@
+//! The cells of the conformance table: every backend on every kind of stream, over one world.
+
+use crate::cases::{Done, cases_for};
+use crate::each_way;
+use crate::random::mix;
+use std::fmt;
+use std::str::FromStr;
+use streamhalo::comm::Error;
+use streamhalo::{HaloError, StreamKind, World};
+
+/// What came of all cases in one way. Its text is one line, which can be read back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cell {
+    /// The backend.
+    pub backend: String,
+    /// The kind of stream.
+    pub stream: String,
+    /// The fabric.
+    pub fabric: String,
+    /// Who carried the messages of all ranks; `none` where there were none.
+    pub executor: String,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// Whether a cell is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// All ranks got every value right.
+    Passed {
+        /// Of the values of all ranks.
+        checksum: u64,
+    },
+    /// The backend cannot be used over this fabric.
+    Refused {
+        /// As the error says.
+        reason: String,
+    },
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { backend, stream, fabric, executor, outcome } = self;
+        write!(f, "cell {backend} {stream} {fabric} {executor} ")?;
+        match outcome {
+            Outcome::Passed { checksum } => write!(f, "passed {checksum:016x}"),
+            Outcome::Refused { reason } => write!(f, "refused: {}", reason.replace('\n', " ")),
+        }
+    }
+}
+
+impl FromStr for Cell {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Self, String> {
+        let words: Vec<&str> = line.splitn(7, ' ').collect();
+        let &["cell", backend, stream, fabric, executor, verdict, rest] = words.as_slice() else {
+            return Err(format!("`{line}` is no cell"));
+        };
+        let outcome = match verdict {
+            "passed" => Outcome::Passed {
+                checksum: u64::from_str_radix(rest, 16).map_err(|error| format!("`{rest}`: {error}"))?,
+            },
+            "refused:" => Outcome::Refused { reason: rest.into() },
+            other => return Err(format!("`{other}` is no verdict")),
+        };
+        let [backend, stream, fabric, executor] = [backend, stream, fabric, executor].map(String::from);
+        Ok(Self { backend, stream, fabric, executor, outcome })
+    }
+}
+
+/// Tries all cases that fit the world in every way, and hands on each cell as it comes, on every
+/// rank. Collective.
+///
+/// # Errors
+/// The first error of a case, if it is not that the backend cannot be used here.
+///
+/// # Panics
+/// On a rank that gets a wrong value.
+pub fn try_cells(world: &World, at_length: bool, mut report: impl FnMut(Cell)) -> Result<(), HaloError> {
+    let cases = cases_for(world.size(), at_length);
+    for way in each_way() {
+        let mut all = Done::default();
+        let mut refusal = None;
+        for case in &cases {
+            match case.run(world, way) {
+                Ok(done) => all.add(&done),
+                Err(HaloError::Communication(
+                    error @ (Error::BackendRefused { .. } | Error::FabricUnavailable { .. }),
+                )) => {
+                    refusal = Some(error.to_string());
+                    break;
+                }
+                Err(error) => {
+                    eprintln!("rank {}, `{}`, {way:?}: {error}", world.rank(), case.name);
+                    return Err(error);
+                }
+            }
+        }
+        let told = world.all_gather(&(all.checksum, all.executors))?;
+        let checksum = told.iter().fold(0, |sum, (checksum, _)| mix(sum ^ 1).wrapping_add(*checksum));
+        let mut executors: Vec<String> = told.into_iter().flat_map(|(_, executors)| executors).collect();
+        executors.sort();
+        executors.dedup();
+        report(Cell {
+            backend: way.backend.into(),
+            stream: match way.kind {
+                StreamKind::Inline => "inline".into(),
+                other => format!("{other:?}").to_lowercase(),
+            },
+            fabric: world.fabric().name().into(),
+            executor: if executors.is_empty() { "none".into() } else { executors.join("+") },
+            outcome: match refusal {
+                Some(reason) => Outcome::Refused { reason },
+                None => Outcome::Passed { checksum },
+            },
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! Every engine gives the same answer, bit for bit: each fabric, however its ranks are started and
+//! whoever carries its messages. What cannot be tried here is named with the reason.
+
+#![cfg(target_os = "linux")]
+
+mod table;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use streamhalo::comm::backend::backend_names;
+use streamhalo::comm::fabric::shm::{Exit, Job};
+use streamhalo_tests::start::{Ended, Engine, Start, engines, run};
+use streamhalo_tests::{Cell, KINDS, Outcome, on_ranks, try_cells};
+use table::Row;
+
+/// After how long a start is given up.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// How many ranks, and whether all cases are tried.
+type Size = (usize, bool);
+
+/// The starts of an engine. One library is tried at length.
+fn sizes(engine: &Engine, start: &Start) -> Vec<Size> {
+    match start {
+        Start::Threads => vec![(1, true), (2, true), (4, true)],
+        Start::Job => vec![(1, false), (2, true), (4, false)],
+        // One node of two ranks, and one of one.
+        Start::Mpi { is_split: true, .. } => vec![(3, false)],
+        Start::Mpi { is_funneled: false, .. } if engine.fabric == "mpi" && engine.by == "MPICH" => {
+            vec![(1, false), (2, true), (4, false)]
+        }
+        Start::Mpi { .. } if engine.fabric == "mpi" => vec![(2, false), (4, false)],
+        Start::Mpi { .. } => vec![(2, false)],
+        Start::Rendezvous { provider: "tcp" } => vec![(1, false), (2, true), (4, false)],
+        Start::Rendezvous { .. } => vec![(2, false)],
+    }
+}
+
+/// The cells of a world of threads.
+fn of_threads((ranks, at_length): Size) -> Vec<Cell> {
+    let mut of_ranks = on_ranks(ranks, |world| {
+        let mut cells = Vec::new();
+        try_cells(world, at_length, |cell| cells.push(cell))?;
+        Ok(cells)
+    });
+    of_ranks.swap_remove(0)
+}
+
+/// The cells of processes.
+fn of_processes(engine: &Engine, start: &Start, (ranks, at_length): Size) -> Vec<Cell> {
+    let program = Path::new(env!("CARGO_BIN_EXE_conformance_rank"));
+    let arguments: &[&str] = if at_length { &[engine.fabric] } else { &[engine.fabric, "few"] };
+    let ended = match start {
+        Start::Job => job(ranks, program, arguments),
+        start => run(start.commands(ranks, program, arguments), LIMIT),
+    };
+    assert!(ended.is_success(), "{} by {} at {ranks} ranks: {ended:#?}", engine.fabric, engine.by);
+    let lines = ended.said.lines().filter(|line| line.starts_with("cell "));
+    println!("{} by {}: {ranks} ranks in {:.1} s", engine.fabric, engine.by, ended.took.as_secs_f64());
+    lines.map(|line| line.parse().unwrap_or_else(|error| panic!("{error}"))).collect()
+}
+
+/// A job over shared memory, whose ranks say little enough for their pipes.
+fn job(ranks: usize, program: &Path, arguments: &[&str]) -> Ended {
+    let begun = std::time::Instant::now();
+    let mut job = Job::start(ranks, &mut |_rank| {
+        let mut command = Command::new(program);
+        command.args(arguments).stdout(std::process::Stdio::piped());
+        command
+    })
+    .expect("the job starts");
+    let exit = job.wait(&|| begun.elapsed() > LIMIT).expect("ranks can be waited for");
+    assert_eq!(exit, Exit::Success, "{ranks} ranks of {arguments:?}");
+    let mut said = String::new();
+    for child in job.ranks() {
+        let output = child.stdout.take().expect("piped");
+        said += &std::io::read_to_string(output).expect("it writes text");
+    }
+    Ended { statuses: Vec::new(), said, complained: String::new(), took: begun.elapsed(), left_behind: 0 }
+}
+
+/// Checks the cells of one start against those of threads, and adds who carried each backend.
+fn check(engine: &Engine, cells: &[Cell], expected: &[Cell], found: &mut BTreeMap<String, Vec<String>>) {
+    assert_eq!(cells.len(), backend_names().count() * KINDS.len(), "{engine:?}: {cells:?}");
+    for (cell, expected) in cells.iter().zip(expected) {
+        assert_eq!(cell.fabric, engine.fabric);
+        assert_eq!((&cell.backend, &cell.stream), (&expected.backend, &expected.stream));
+        let told = match &cell.outcome {
+            Outcome::Refused { reason } => {
+                println!("{} by {}: `{}` is refused: {reason}", engine.fabric, engine.by, cell.backend);
+                "refused".to_string()
+            }
+            outcome => {
+                assert_eq!(*outcome, expected.outcome, "{cell} by {}", engine.by);
+                cell.executor.replace('+', " and ")
+            }
+        };
+        let of_backend = found.entry(cell.backend.clone()).or_default();
+        if told != "none" && !of_backend.contains(&told) {
+            of_backend.push(told);
+        }
+    }
+}
+
+#[test]
+fn every_engine_gives_the_same_answer() {
+    let mut expected: BTreeMap<Size, Vec<Cell>> = BTreeMap::new();
+    let mut rows = Vec::new();
+    let mut skipped = Vec::new();
+    let engines = engines();
+    for engine in &engines {
+        let start = match &engine.start {
+            Ok(start) => start,
+            Err(reason) => {
+                skipped.push(format!("skipped: {} by {}: {reason}", engine.fabric, engine.by));
+                continue;
+            }
+        };
+        let mut found = BTreeMap::new();
+        for size in sizes(engine, start) {
+            let expected = &*expected.entry(size).or_insert_with(|| of_threads(size));
+            let cells = match start {
+                Start::Threads => expected.clone(),
+                start => of_processes(engine, start, size),
+            };
+            check(engine, &cells, expected, &mut found);
+        }
+        let cells = backend_names().map(|name| found[name].join(" or ")).collect();
+        rows.push(Row { fabric: engine.fabric.into(), by: engine.by.clone(), cells });
+    }
+    // All of one number of ranks agree with each other, not only with the same way over threads.
+    for (size, cells) in &expected {
+        assert!(cells.iter().all(|cell| cell.outcome == cells[0].outcome), "{size:?}: {cells:#?}");
+    }
+    println!("\n{}", table::markdown(&rows));
+    skipped.iter().for_each(|line| println!("{line}"));
+    let names: Vec<_> = engines.iter().map(|engine| (engine.fabric.to_string(), engine.by.clone())).collect();
+    table::compare(&rows, &names);
+}
