@@ -8,7 +8,7 @@ use std::fmt;
 
 /// Where the ranks of a world meet. Every call is collective, and every rank makes the same calls
 /// in the same order.
-pub trait Meeting: fmt::Debug {
+pub trait Meeting: fmt::Debug + Send {
     /// Blocks until every rank has called it.
     fn barrier(&self, context: &WaitContext) -> Result<()>;
     /// Gives every rank the data of every rank, by rank. Blocks.

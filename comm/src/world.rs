@@ -99,11 +99,12 @@ impl World {
             abort: Abort::new(fabric.abort()),
         });
         let meeting = fabric.clone().meeting()?;
-        let carrier = fabric.carrier().map(|carrier| Rc::new(HostRounds(carrier)));
-        if let Some(carrier) = &carrier {
-            register(carrier);
+        let carriers = fabric.carriers();
+        let rounds = (!carriers.is_empty()).then(|| Rc::new(HostRounds(carriers)));
+        if let Some(rounds) = &rounds {
+            register(rounds);
         }
-        Ok(Self::assemble(fabric, meeting, size, wait, carrier))
+        Ok(Self::assemble(fabric, meeting, size, wait, rounds))
     }
 
     fn assemble(

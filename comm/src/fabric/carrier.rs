@@ -2,8 +2,9 @@
 //! network interface does.
 //!
 //! A carrier goes round the exchanges that it carries, looks at the words that streams have posted,
-//! and calls the library. It is a progress thread ([`Executor::Proxy`]), or, where the library may be
-//! called by one thread only, the host in its waits ([`Executor::Host`]).
+//! and calls the library. It is a progress thread ([`Executor::Proxy`]), which the rank's own thread
+//! helps while it waits, or, where the library may be called by one thread only, the host in its waits
+//! alone ([`Executor::Host`]).
 
 use super::progress::Engine;
 use super::{Abort, Executor};
@@ -36,6 +37,8 @@ pub struct Carrier {
     loads: Mutex<Vec<Carriage>>,
     next_load: AtomicU64,
     stop: AtomicBool,
+    /// Rounds that the rank's own thread has gone.
+    helped: AtomicU64,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -63,6 +66,7 @@ impl Carrier {
             loads: Mutex::default(),
             next_load: AtomicU64::new(0),
             stop: AtomicBool::new(false),
+            helped: AtomicU64::new(0),
             thread: Mutex::default(),
         })
     }
@@ -103,13 +107,14 @@ impl Carrier {
         self.loads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Goes round once; whether anything is under way.
+    /// Goes round once; whether anything is under way. Another thread may be at it, and then this one
+    /// has nothing to do.
     fn round(&self) -> bool {
         let mut under_way = false;
+        let Ok(mut loads) = self.loads.try_lock() else { return true };
         if self.stop.load(Ordering::Acquire) {
             return false;
         }
-        let mut loads = self.loads();
         for carriage in loads.iter_mut() {
             match carriage.load.progress() {
                 Ok(more) => under_way |= more,
@@ -125,14 +130,17 @@ impl Carrier {
     }
 
     fn work(&self) {
-        let mut idle = 0;
+        let (mut idle, mut helped) = (0, 0);
         while !self.stop.load(Ordering::Acquire) {
             if self.round() {
                 idle = 0;
             } else {
                 idle = (idle + 1).min(IDLE_ROUNDS);
             }
-            if idle < IDLE_ROUNDS {
+            // While the rank waits it goes round itself, and may need this core for that.
+            let now = self.helped.load(Ordering::Relaxed);
+            let is_helped = now != std::mem::replace(&mut helped, now);
+            if idle < IDLE_ROUNDS && !is_helped {
                 // The rank may share its core with this thread.
                 std::thread::yield_now();
             } else {
@@ -157,14 +165,17 @@ impl Carrier {
     }
 }
 
-/// The waits of a rank's own thread, which go round as long as no other thread does.
+/// The waits of a rank's own thread, which go round too: it is there, and the other one may have to
+/// share its core.
 #[derive(Debug)]
-pub(crate) struct HostRounds(pub(crate) Arc<Carrier>);
+pub(crate) struct HostRounds(pub(crate) Vec<Arc<Carrier>>);
 
 impl Engine for HostRounds {
     fn progress(&self) -> bool {
-        let thread = self.0.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        thread.is_none() && self.0.round()
+        self.0.iter().fold(false, |more, carrier| {
+            carrier.helped.fetch_add(1, Ordering::Relaxed);
+            carrier.round() | more
+        })
     }
 }
 

@@ -43,6 +43,14 @@ impl<T> Keep<T> {
         kept.iter().filter(|(_, one)| Arc::strong_count(one) == 1).map(|(number, _)| *number).collect()
     }
 
+    /// Takes out all that nobody on this rank uses any more, in an order that is the same on all ranks.
+    pub(crate) fn take_all(&self) -> Vec<T> {
+        let mut worlds: Vec<_> = std::mem::take(&mut *self.worlds()).into_iter().collect();
+        worlds.sort_unstable_by_key(|(size, _)| *size);
+        let kept = worlds.into_iter().flat_map(|(_, made)| made.kept);
+        kept.filter_map(|(_, one)| Arc::into_inner(one)).collect()
+    }
+
     /// Takes out those that all ranks are done with, in an order that is the same on all of them.
     pub(crate) fn take(&self, size: usize, done: &[&[u32]]) -> Vec<T> {
         let mut worlds = self.worlds();

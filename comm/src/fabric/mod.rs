@@ -132,8 +132,8 @@ pub trait Fabric: Send + Sync + fmt::Debug {
         None
     }
     /// Who carries what streams have triggered, if that is neither the stream nor the network.
-    fn carrier(&self) -> Option<Arc<Carrier>> {
-        None
+    fn carriers(&self) -> Vec<Arc<Carrier>> {
+        Vec::new()
     }
 }
 

@@ -167,7 +167,7 @@ impl Fabric for RecordingFabric {
         self.inner.engine()
     }
 
-    fn carrier(&self) -> Option<Arc<Carrier>> {
-        self.inner.carrier()
+    fn carriers(&self) -> Vec<Arc<Carrier>> {
+        self.inner.carriers()
     }
 }

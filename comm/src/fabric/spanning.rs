@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::meeting::Meeting;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// What ranks of any machines start from: they know each other, meet, and hear of failures.
@@ -28,22 +28,45 @@ pub(crate) trait Bootstrap: Send + Sync {
 }
 
 /// Where peers write to this rank's memory, they may be at it when this rank has ended its last
-/// exchange: dropping this meets them once more, for a limited time.
-pub(crate) struct Farewell(pub(crate) Arc<dyn Bootstrap>);
+/// exchange: dropping this meets them once more, for a limited time, and then lets the wire end what only
+/// all can end together.
+pub(crate) struct Farewell {
+    bootstrap: Arc<dyn Bootstrap>,
+    meeting: Mutex<Box<dyn Meeting>>,
+    end: Box<dyn Fn() + Send + Sync>,
+}
 
 /// How long a rank waits for the others before it goes.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+impl Farewell {
+    /// A meeting of its own for that. Collective.
+    pub(crate) fn new(
+        bootstrap: Arc<dyn Bootstrap>,
+        end: impl Fn() + Send + Sync + 'static,
+    ) -> Result<Arc<Self>> {
+        let meeting = Mutex::new(bootstrap.meeting()?);
+        Ok(Arc::new(Self { bootstrap, meeting, end: Box::new(end) }))
+    }
+
+    /// Whether all ranks came once more.
+    fn meet(&self) -> bool {
+        let abort = Abort::new(self.bootstrap.abort());
+        if std::thread::panicking() || abort.failure().is_some() {
+            return false;
+        }
+        let (rank, policy) = (self.bootstrap.rank(), WaitPolicy { spins: 64, yields: 64, sleeps: false });
+        let context = WaitContext { rank, policy, timeout: Some(FAREWELL), abort };
+        self.meeting.lock().unwrap_or_else(PoisonError::into_inner).barrier(&context).is_ok()
+    }
+}
+
 impl Drop for Farewell {
     fn drop(&mut self) {
-        let abort = Abort::new(self.0.abort());
-        if std::thread::panicking() || abort.failure().is_some() {
-            return;
-        }
-        let (rank, policy) = (self.0.rank(), WaitPolicy { spins: 64, yields: 64, sleeps: false });
-        let context = WaitContext { rank, policy, timeout: Some(FAREWELL), abort };
         // Who has left before cannot be met, and needs nothing any more.
-        let _ = self.0.meeting().and_then(|meeting| meeting.barrier(&context));
+        if self.meet() {
+            (self.end)();
+        }
     }
 }
 
@@ -135,8 +158,9 @@ impl Fabric for Spanning {
         self.wire.as_ref().map(|wire| wire.engine())
     }
 
-    fn carrier(&self) -> Option<Arc<Carrier>> {
-        self.bootstrap.carrier()
+    fn carriers(&self) -> Vec<Arc<Carrier>> {
+        let wire = self.wire.as_ref().and_then(|wire| wire.carrier());
+        self.bootstrap.carrier().into_iter().chain(wire).collect()
     }
 }
 

@@ -19,6 +19,11 @@ pub trait Wire: Send + Sync + fmt::Debug {
     /// The library, with its version.
     fn engine(&self) -> String;
 
+    /// Its progress thread, if it has one of its own.
+    fn carrier(&self) -> Option<Arc<super::Carrier>> {
+        None
+    }
+
     /// Makes the far part of an exchange ready to be triggered. Collective over `world`: every rank
     /// calls it, also with nothing to send; blocks. Fails on all ranks or on none.
     ///

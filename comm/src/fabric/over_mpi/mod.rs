@@ -15,7 +15,7 @@ mod windows;
 mod wire;
 
 use super::mpi::{Communicator, Mpi, ThreadLevel};
-use super::spanning::{Bootstrap, Spanning};
+use super::spanning::{Bootstrap, Farewell, Spanning};
 use super::{Fabric, unavailable};
 use crate::error::{Error, Result};
 use crate::world::{World, WorldOptions};
@@ -101,8 +101,11 @@ fn over(mpi: &'static Mpi, level: ThreadLevel, base: Communicator) -> Result<Arc
     let bootstrap = MpiBootstrap::new(mpi, level, base)?;
     let carrier = bootstrap.proxy().clone();
     let wire = MpiWire::new(bootstrap.base().duplicate()?, carrier.clone())?;
+    let ended = wire.clone();
+    let farewell = Farewell::new(bootstrap.clone(), move || ended.end())?;
     Ok(Arc::new(Spanning {
         name: "mpi",
+        farewell: Some(farewell),
         wire: Some(wire),
         executor: carrier.executor(),
         ..Spanning::of_strangers(bootstrap)?

@@ -52,6 +52,11 @@ impl Windows {
         self.keep.done(size)
     }
 
+    /// Frees all. Collective over all ranks that have made any, when none is used any more.
+    pub(super) fn free_all(&self) -> Result<()> {
+        self.keep.take_all().into_iter().try_for_each(|one| one.window.free())
+    }
+
     /// Frees those that all ranks are done with. Collective over the first `size` ranks.
     pub(super) fn free(&self, size: usize, done: &[&[u32]]) -> Result<()> {
         self.keep.take(size, done).into_iter().try_for_each(|one| one.window.free())

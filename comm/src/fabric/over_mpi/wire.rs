@@ -69,6 +69,13 @@ impl MpiWire {
         }))
     }
 
+    /// Frees the windows, which libraries complain about otherwise. Collective, when no exchange is left.
+    pub(super) fn end(&self) {
+        self.carrier.stop();
+        // What cannot be freed goes with the process.
+        let _ = self.windows.free_all();
+    }
+
     fn take_tag(&self) -> Result<i32> {
         let tag = self.next_tag.fetch_add(1, Ordering::Relaxed);
         if tag < 0 || tag > self.last_tag {

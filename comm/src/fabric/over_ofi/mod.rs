@@ -69,7 +69,7 @@ pub(super) fn launched(options: &WorldOptions) -> Result<Arc<Spanning>> {
     let executor = wire.executor();
     Ok(Arc::new(Spanning {
         name: "ofi",
-        farewell: Some(Arc::new(Farewell(bootstrap.clone()))),
+        farewell: Some(Farewell::new(bootstrap.clone(), || ())?),
         wire: Some(wire),
         executor,
         ..Spanning::of_strangers(bootstrap)?

@@ -126,6 +126,10 @@ impl Wire for OfiWire {
         format!("libfabric {version}, provider {} ({})", endpoint.provider(), endpoint.domain())
     }
 
+    fn carrier(&self) -> Option<Arc<Carrier>> {
+        (self.executor == Executor::Proxy).then(|| self.carrier.clone())
+    }
+
     fn open(&self, world: &World, exchange: FarExchange) -> Result<OpenExchange> {
         const CALL: &str = "opening an exchange over libfabric";
         let sends = exchange.sends.iter().map(|send| send.peer);
