@@ -18,7 +18,7 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(3);
 
 fn helper(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_shm_rank"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tried_rank"));
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -176,7 +176,9 @@ fn a_panic_of_a_rank_ends_the_others() {
 fn is_alive(process: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The state follows the name in parentheses; a zombie only waits to be asked how it ended.
-    status.rsplit_once(") ").is_some_and(|(name, state)| name.contains("shm_rank") && !state.starts_with('Z'))
+    status
+        .rsplit_once(") ")
+        .is_some_and(|(name, state)| name.contains("tried_rank") && !state.starts_with('Z'))
 }
 
 fn named_memory() -> Vec<String> {
@@ -218,7 +220,7 @@ fn no_rank_outlives_its_launcher() {
 #[test]
 fn the_launcher_may_be_the_first_process() {
     let output = Command::new("unshare")
-        .args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_shm_rank"), "launch", "2", "world"])
+        .args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_tried_rank"), "launch", "2", "world"])
         .stdin(Stdio::null())
         .output();
     match output {

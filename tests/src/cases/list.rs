@@ -1,6 +1,6 @@
 //! The cases that fit a number of ranks, in an order that is the same on all of them.
 
-use super::order::{blocked_elsewhere, opposite_orders, random_delays, ring, slow_rank, two_streams, wrap};
+use super::order::{blocked_elsewhere, opposite_orders, random_delays, slow_rank, two_streams, wrap};
 use super::refusals::{a_mismatch, a_wrong_offset, another_width, wrong_backends};
 use super::worlds::{many_tags, parts, world_and_part};
 use super::{ALTERNATING, CELLS, Done, GatherCase, ScatterCase, offsets, random_gather};
@@ -53,26 +53,52 @@ fn smaller_side(ranks: usize) -> usize {
     (1..=ranks).rfind(|side| side * side <= ranks && ranks.is_multiple_of(*side)).expect("1 divides")
 }
 
-/// All cases for that many ranks. With `at_length` false only those that no two fabrics share the
-/// code of: messages of every size and order, delays, the wrap, scatters, parts and refusals.
+/// The cases for that many ranks. With `at_length` false only those that are carried out in different
+/// ways over different fabrics: a message of every size, one way and both, other ranks' delays, the wrap,
+/// a scatter, parts of the world, and a refusal.
 pub fn cases_for(ranks: usize, at_length: bool) -> Vec<Case> {
     let mut list = List::default();
     let side = smaller_side(ranks);
     let plane = [ranks / side, side];
+    brief(&mut list, ranks, plane);
     if at_length {
         geometry(&mut list, ranks, plane);
+        messages(&mut list, ranks, plane);
+        scatters(&mut list, plane);
+        timing(&mut list, ranks, plane);
         list.add("a world and its like, in opposite orders", |world, way| world_and_part(world, way, 40));
+        list.add("many exchanges, finished in another order", many_tags);
         list.add("another width on one rank", another_width);
         list.add("a wrong offset on one rank", a_wrong_offset);
         list.add("backends that are none or differ", wrong_backends);
     }
-    messages(&mut list, ranks, plane);
-    scatters(&mut list, plane);
-    timing(&mut list, ranks, plane, at_length);
-    list.add("the world and its parts", parts);
-    list.add("many exchanges, finished in another order", many_tags);
-    list.add("messages that do not match", a_mismatch);
     list.0
+}
+
+/// What every fabric is tried with.
+fn brief(list: &mut List, ranks: usize, plane: [usize; 2]) {
+    for (row, field) in [(8, CELLS), (40, ALTERNATING), (1_100, CELLS)] {
+        let case = GatherCase::new([2 * ranks, row], [ranks, 1], field);
+        list.gather("rows of any length", GatherCase { epochs: 4, ..case });
+    }
+    // Above 64 KiB, where libraries change their protocol once more.
+    let case = GatherCase::new([ranks, 8_300], [ranks, 1], CELLS);
+    list.gather("long rows", GatherCase { pattern: Pattern::Faces, epochs: 2, ..case });
+    let case = GatherCase::new([4 * plane[0] + 1, 12 * plane[1] + 1], plane, ALTERNATING);
+    let pattern = offsets(&[&[0, 1], &[1, 0], &[-1, -1]]);
+    list.gather("asymmetric offsets", GatherCase { pattern, periodic: [true, false], ..case });
+    let case = uneven_sums(plane);
+    list.add("sums of any size", move |world, way| {
+        case.check_op::<f64>(world, [way].into_iter(), Op::Sum, uneven)
+    });
+    list.add("two exchanges in opposite orders", |world, way| opposite_orders(world, way, 200, &[CELLS]));
+    let chain = ([3 * ranks, 30], [ranks, 1], false);
+    list.add("a one-way chain with a slow rank", move |world, way| {
+        slow_rank(world, way, chain, (&[CELLS], &offsets(&[&[1, 0]])), (ranks - 1, 20))
+    });
+    list.add("epochs that wrap", |world, way| wrap(world, way, 60, ALTERNATING, &Pattern::All));
+    list.add("the world and its parts", parts);
+    list.add("messages that do not match", a_mismatch);
 }
 
 /// What is decided before anything is sent: which entries of which arrays.
@@ -124,15 +150,9 @@ fn geometry(list: &mut List, ranks: usize, plane: [usize; 2]) {
 
 /// Messages of every size, in both directions or one, with and without alternating fields.
 fn messages(list: &mut List, ranks: usize, plane: [usize; 2]) {
-    for (row, epochs) in [(8, 6), (40, 6), (1_100, 4)] {
-        for field in [CELLS, ALTERNATING] {
-            let case = GatherCase::new([2 * ranks, row], [ranks, 1], field);
-            list.gather("rows of any length", GatherCase { epochs, ..case });
-        }
+    for (row, field) in [(8, ALTERNATING), (40, CELLS), (1_100, ALTERNATING)] {
+        list.gather("rows of any length", GatherCase::new([2 * ranks, row], [ranks, 1], field));
     }
-    // Above 64 KiB, where libraries change their protocol once more.
-    let case = GatherCase::new([ranks, 8_300], [ranks, 1], CELLS);
-    list.gather("long rows", GatherCase { pattern: Pattern::Faces, epochs: 3, ..case });
     let one_way: [&[&[i32]]; 4] = [&[&[0, 1]], &[&[0, 1], &[1, 0], &[-1, -1]], &[&[1, 1], &[1, -1]], &[]];
     for (index, pattern) in one_way.into_iter().enumerate() {
         let periodic = [index % 2 == 0; 2];
@@ -154,24 +174,26 @@ fn messages(list: &mut List, ranks: usize, plane: [usize; 2]) {
     }
 }
 
-/// Operations on entries that several ranks contribute to.
-fn scatters(list: &mut List, plane: [usize; 2]) {
-    let nodes = ScatterCase {
+/// Sums without folded axes, where they are taken in the order of the offsets.
+fn uneven_sums(plane: [usize; 2]) -> ScatterCase<2> {
+    ScatterCase {
         entity: Entity::Node,
         components: 2,
         width: [2, 1],
-        // Without folded axes, where sums are taken in the order of the offsets.
         periodic: plane.map(|ranks| ranks > 1),
         ..ScatterCase::new([4 * plane[0], 5 * plane[1]], plane)
-    };
-    let uneven = |rank: usize, local: [usize; 2], component: usize| {
-        let bits = value::<i64>(rank, &local, component, 6);
-        (bits % 1000 + 1) as f64 * 10_f64.powi((bits / 1000 % 30) as i32 - 15)
-    };
-    let case = nodes.clone();
-    list.add("sums of any size", move |world, way| {
-        case.check_op::<f64>(world, [way].into_iter(), Op::Sum, uneven)
-    });
+    }
+}
+
+/// Values of very different size: every other order of addition gives other bits.
+fn uneven(rank: usize, local: [usize; 2], component: usize) -> f64 {
+    let bits = value::<i64>(rank, &local, component, 6);
+    (bits % 1000 + 1) as f64 * 10_f64.powi((bits / 1000 % 30) as i32 - 15)
+}
+
+/// Operations on entries that several ranks contribute to.
+fn scatters(list: &mut List, plane: [usize; 2]) {
+    let nodes = uneven_sums(plane);
     let large = ScatterCase { components: 3, ..ScatterCase::new([4 * plane[0], 350 * plane[1]], plane) };
     list.add("large sums", move |world, way| large.check_op::<i64>(world, [way].into_iter(), Op::Sum, plain));
     let case = ScatterCase { pattern: offsets(&[&[0, 1], &[1, 0], &[-1, -1]]), ..nodes.clone() };
@@ -188,33 +210,23 @@ fn plain<T: Sample>(rank: usize, local: [usize; 2], component: usize) -> T {
 }
 
 /// What depends on who comes when.
-fn timing(list: &mut List, ranks: usize, plane: [usize; 2], at_length: bool) {
-    let rows: &[usize] = if at_length { &[8, 200, 1_100] } else { &[200] };
-    for &row in rows {
+fn timing(list: &mut List, ranks: usize, plane: [usize; 2]) {
+    for row in [8, 1_100] {
         list.add("two exchanges in opposite orders", move |world, way| {
-            opposite_orders(world, way, row, &[if row == 200 { ALTERNATING } else { CELLS }])
+            opposite_orders(world, way, row, &[ALTERNATING])
         });
-    }
-    for &row in rows.iter().filter(|row| **row != 8) {
         list.add("a rank that blocks elsewhere", move |world, way| blocked_elsewhere(world, way, row));
     }
     list.add("two streams", |world, way| two_streams(world, way, [way.kind, KINDS[1]]));
-    let chain = ([3 * ranks, 30], [ranks, 1], false);
-    list.add("a one-way chain with a slow rank", move |world, way| {
-        slow_rank(world, way, chain, (&[CELLS], &offsets(&[&[1, 0]])), (ranks - 1, 30))
-    });
+    let ring = ([2 * ranks, 60], [ranks, 1], true);
     list.add("a ring with a slow rank", move |world, way| {
-        slow_rank(world, way, ring(world, 60), (&[ALTERNATING], &Pattern::All), (0, 30))
+        slow_rank(world, way, ring, (&[ALTERNATING], &Pattern::All), (0, 30))
     });
     let shape = ([4 * plane[0], 6 * plane[1]], plane, true);
     let specs =
         [FieldSpec::alternating(U8, Entity::Cell, 1), FieldSpec::alternating(F64, Entity::Face(0), 2)];
     list.add("random delays", move |world, way| random_delays(world, way, shape, &specs, 40));
-    for (row, field, pattern) in [
-        (8, CELLS, Pattern::All),
-        (60, ALTERNATING, offsets(&[&[1, 0]])),
-        (60, CELLS, offsets(&[&[1, 0], &[-1, 1]])),
-    ] {
-        list.add("epochs that wrap", move |world, way| wrap(world, way, row, field, &pattern));
+    for (row, pattern) in [(8, offsets(&[&[1, 0]])), (60, offsets(&[&[1, 0], &[-1, 1]]))] {
+        list.add("epochs that wrap", move |world, way| wrap(world, way, row, CELLS, &pattern));
     }
 }

@@ -31,7 +31,7 @@ fn sizes(engine: &Engine, start: &Start) -> Vec<Size> {
         Start::Mpi { is_funneled: false, .. } if engine.fabric == "mpi" && engine.by == "MPICH" => {
             vec![(1, false), (2, true), (4, false)]
         }
-        Start::Mpi { .. } if engine.fabric == "mpi" => vec![(2, false), (4, false)],
+        Start::Mpi { is_funneled: false, .. } if engine.fabric == "mpi" => vec![(2, false), (4, false)],
         Start::Mpi { .. } => vec![(2, false)],
         Start::Rendezvous { provider: "tcp" } => vec![(1, false), (2, true), (4, false)],
         Start::Rendezvous { .. } => vec![(2, false)],

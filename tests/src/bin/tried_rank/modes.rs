@@ -18,6 +18,9 @@ type Outcome = Result<(), Box<dyn Error>>;
 /// - `memory`, `kept`, `refused`: see [`super::memory`].
 /// - `forever`: exchanges until something ends it, and says when it has begun.
 /// - `kernel`, `main`: the last rank panics in a kernel, or in its own code, and the others exchange.
+/// - `exit`: the last rank ends its process with status 1 while the others exchange.
+/// - `absent BACKEND`: the last rank never comes to an exchange, for which the others wait for two seconds.
+/// - `missing`: the last rank never comes to a barrier, for which the others wait as long.
 pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
     match (mode, arguments) {
         ("world", []) => Ok(World::from_env()?.barrier()?),
@@ -36,7 +39,35 @@ pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
                 Ok(())
             })
         }
+        ("exit", []) => forever(&World::from_env()?, &mut |world, _| {
+            if world.rank() + 1 == world.size() {
+                std::process::exit(1);
+            }
+            Ok(())
+        }),
+        ("absent", [backend]) => without_the_last(&World::from_env_with(SOON)?, Some(backend)),
+        ("missing", []) => without_the_last(&World::from_env_with(SOON)?, None),
         _ => Err(format!("there is no mode {mode} {arguments:?}").into()),
+    }
+}
+
+/// Waits end soon, so that a test can wait for that.
+const SOON: WorldOptions = WorldOptions { policy: None, timeout: Some(Duration::from_secs(2)) };
+
+/// The last rank stays away from an exchange, or from a barrier, until something ends it.
+fn without_the_last(world: &World, backend: Option<&str>) -> Outcome {
+    let (stream, grid) = small_grid(world, StreamKind::Inline)?;
+    let mut cells = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
+    let halo = backend.map(|backend| StreamHalo::new(world, &stream, backend, Pattern::All, 1, &cells));
+    let mut halo = halo.transpose()?;
+    world.barrier()?;
+    if world.rank() + 1 == world.size() {
+        std::thread::sleep(Duration::from_secs(60));
+        return Err("nothing has ended this rank".into());
+    }
+    match &mut halo {
+        Some(halo) => gather(halo, &mut cells),
+        None => Ok(world.barrier()?),
     }
 }
 

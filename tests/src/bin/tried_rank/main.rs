@@ -1,7 +1,7 @@
-//! A rank of a job over shared memory, in the situations that the suite `shm` puts it in.
+//! A rank in the situations that the suites `shm` and `mpi` put it in.
 //!
-//! `shm_rank MODE [ARGUMENTS]` takes its place in the job from the environment, as any rank does; see
-//! [`modes`]. `shm_rank launch N MODE` is a launcher itself. `shm_rank with
+//! `tried_rank MODE [ARGUMENTS]` takes its place in the job from the environment, as any rank does; see
+//! [`modes`]. `tried_rank launch N MODE` is a launcher itself. `tried_rank with
 //! [NAME=VALUE | NAME]... MODE` is a rank whose environment was changed: set, or taken away.
 
 #[cfg(target_os = "linux")]

@@ -1,0 +1,198 @@
+//! What goes wrong over MPI: ranks that panic, end or stay away, and launchers and libraries that do
+//! not belong together. And an application that brings its own communicator.
+
+#![cfg(target_os = "linux")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use streamhalo_tests::start::{Ended, Launcher, launchers, run};
+use streamhalo_tests::{Cell, Outcome, on_ranks, try_cells};
+
+/// After how long a start is given up.
+const LIMIT: Duration = Duration::from_secs(60);
+/// How long a job may take that fails at once: it includes starting all processes, on a busy machine.
+const SOON: Duration = Duration::from_secs(15);
+/// The libraries' files, the preferred first.
+const LIBRARIES: [&str; 3] = ["libmpi_abi.so.1", "libmpi.so.12", "libmpi.so.40"];
+
+/// Runs a test with every launcher, or says why it cannot.
+fn with_each_launcher(test: impl Fn(&Launcher)) {
+    match launchers() {
+        Ok(launchers) => launchers.iter().for_each(test),
+        Err(reason) => println!("skipped: {reason}"),
+    }
+}
+
+fn command(launcher: &Launcher, ranks: usize, arguments: &[&str]) -> Command {
+    let mut command = launcher.command();
+    command.args(["-n", &ranks.to_string(), env!("CARGO_BIN_EXE_tried_rank")]).args(arguments);
+    command.env("STREAMHALO_FABRIC", "mpi");
+    command
+}
+
+/// Runs ranks that must fail, all of them, and soon.
+fn failure(launcher: &Launcher, ranks: usize, arguments: &[&str], is_funneled: bool) -> Ended {
+    let mut command = command(launcher, ranks, arguments);
+    if is_funneled {
+        command.env("STREAMHALO_MPI_THREADS", "funneled");
+    }
+    let ended = run(vec![command], LIMIT);
+    let what = format!("{arguments:?} with {}, funneled: {is_funneled}", launcher.library);
+    assert!(ended.statuses[0].is_some(), "{what} does not end: {ended:#?}");
+    assert!(!ended.is_success(), "{what} succeeds: {ended:#?}");
+    assert_eq!(ended.left_behind, 0, "{what} leaves processes behind: {ended:#?}");
+    assert!(ended.took < SOON, "{what} takes {:?}: {ended:#?}", ended.took);
+    ended
+}
+
+fn assert_says(ended: &Ended, pieces: &[&str]) {
+    let all = ended.all();
+    for piece in pieces {
+        assert!(all.contains(piece), "`{piece}` is not in: {ended:#?}");
+    }
+}
+
+#[test]
+fn a_panic_of_a_rank_ends_the_others() {
+    with_each_launcher(|launcher| {
+        for is_funneled in [false, true] {
+            let ended = failure(launcher, 2, &["main"], is_funneled);
+            assert_says(&ended, &["rank 1 failed", "this rank panics on purpose"]);
+        }
+    });
+}
+
+#[test]
+fn a_panic_in_a_kernel_ends_the_others() {
+    with_each_launcher(|launcher| {
+        for is_funneled in [false, true] {
+            let ended = failure(launcher, 2, &["kernel"], is_funneled);
+            assert_says(&ended, &["rank 1 failed", "explode", "this kernel panics on purpose"]);
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_exits_ends_the_others() {
+    with_each_launcher(|launcher| {
+        failure(launcher, 2, &["exit"], false);
+    });
+}
+
+#[test]
+fn a_rank_that_never_comes_to_an_exchange_is_named() {
+    with_each_launcher(|launcher| {
+        for (backend, is_funneled) in [
+            ("standard", false),
+            ("st-send", false),
+            ("st-rsend", true),
+            ("active-rma", false),
+            ("notified", false),
+        ] {
+            let ended = failure(launcher, 2, &["absent", backend], is_funneled);
+            assert_says(&ended, &["rank 0 waited 2 s", "of rank 1"]);
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_never_comes_to_a_collective_call_is_named() {
+    with_each_launcher(|launcher| {
+        let ended = failure(launcher, 3, &["missing"], false);
+        assert_says(&ended, &["rank 0 waited 2 s for the collective call of rank 2"]);
+    });
+}
+
+/// The library of an installation.
+fn library(launcher: &Launcher) -> Option<PathBuf> {
+    let prefix = launcher.prefix();
+    let folders = ["lib", "lib64", "lib/release", "lib/x86_64-linux-gnu"].map(|folder| prefix.join(folder));
+    let files = folders.iter().flat_map(|folder| LIBRARIES.map(|name| folder.join(name)));
+    let fits = |file: &PathBuf| file.ends_with("libmpi.so.40") == (launcher.library == "Open MPI");
+    files.into_iter().find(|file| file.exists() && fits(file))
+}
+
+/// How often a text is in another.
+fn count(text: &str, piece: &str) -> usize {
+    text.matches(piece).count()
+}
+
+/// A library under the launcher of another would make every rank a world of its own.
+#[test]
+fn a_launcher_and_the_library_of_another_are_refused() {
+    with_each_launcher(|launcher| {
+        let others = launchers().expect("there are some");
+        let Some(other) = others.iter().find(|other| !other.is_like(launcher)) else {
+            println!("skipped for {}: there is no launcher of another family", launcher.library);
+            return;
+        };
+        let Some(file) = library(other) else {
+            println!("skipped for {}: {} has no library of its own", launcher.library, other.library);
+            return;
+        };
+        let mut command = command(launcher, 2, &["world"]);
+        let ended = run(
+            vec![{
+                command.env("STREAMHALO_MPI", &file);
+                command
+            }],
+            LIMIT,
+        );
+        assert!(!ended.is_success() && ended.left_behind == 0, "{ended:#?}");
+        assert_says(&ended, &["start with the `mpiexec` of that library", "set STREAMHALO_MPI"]);
+        assert!(count(&ended.all(), "every rank would be alone") >= 2, "not every rank says so: {ended:#?}");
+    });
+}
+
+#[test]
+fn a_file_that_is_no_mpi_is_refused() {
+    with_each_launcher(|launcher| {
+        // A library that is always there, one that is not, and a file that is none.
+        for file in ["libc.so.6", "/no/such/libmpi.so.12", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")]
+        {
+            let mut command = command(launcher, 2, &["world"]);
+            command.env("STREAMHALO_MPI", file);
+            let ended = run(vec![command], LIMIT);
+            assert!(!ended.is_success() && ended.left_behind == 0, "{ended:#?}");
+            assert!(count(&ended.all(), "fabric `mpi` cannot be used") >= 2, "not every rank: {ended:#?}");
+            assert_says(&ended, &[file, "STREAMHALO_MPI"]);
+        }
+    });
+}
+
+#[test]
+fn an_application_brings_its_own_communicator() {
+    let expected: Vec<Cell> = on_ranks(2, |world| {
+        let mut cells = Vec::new();
+        try_cells(world, false, |cell| cells.push(cell))?;
+        Ok(cells)
+    })
+    .swap_remove(0);
+    with_each_launcher(|launcher| {
+        let Some(library) = library(launcher) else {
+            println!("skipped for {}: its library is not in its own folder", launcher.library);
+            return;
+        };
+        for (level, executor) in [("multiple", "proxy"), ("single", "host")] {
+            let ended = run(vec![application(launcher, &library, level)], LIMIT);
+            assert!(ended.is_success(), "{}: {ended:#?}", launcher.library);
+            let cells = ended.said.lines().filter(|line| line.starts_with("cell "));
+            let cells: Vec<Cell> = cells.map(|line| line.parse().expect("it is a cell")).collect();
+            assert_eq!(cells.len(), expected.len(), "{ended:#?}");
+            for (cell, expected) in cells.iter().zip(&expected) {
+                assert_eq!(cell.outcome, expected.outcome, "{cell}");
+                assert!(matches!(cell.outcome, Outcome::Passed { .. }));
+                let is_by_host = cell.backend == "standard";
+                assert_eq!(cell.executor, if is_by_host { "host" } else { executor }, "{cell}");
+            }
+        }
+    });
+}
+
+fn application(launcher: &Launcher, library: &Path, level: &str) -> Command {
+    let mut command = launcher.command();
+    command.args(["-n", "2", env!("CARGO_BIN_EXE_mpi_application")]).arg(library).arg(level);
+    command.env("STREAMHALO_MPI", library);
+    command
+}
