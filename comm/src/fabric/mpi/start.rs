@@ -4,10 +4,11 @@ use super::abi::{Constants, Handle};
 use super::table::{RECORD, Table};
 use super::{Mpi, unavailable};
 use crate::error::{Error, Result};
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Caps the level of thread support that is asked for: `single`, `funneled`, `serialized` or `multiple`.
 pub(crate) const THREADS_VARIABLE: &str = "STREAMHALO_MPI_THREADS";
@@ -77,6 +78,17 @@ struct Handlers {
 
 /// Whether the job has failed, so that others may never come to finalise.
 static POISONED: AtomicBool = AtomicBool::new(false);
+/// Worlds that are not dropped yet.
+static WORLDS: AtomicUsize = AtomicUsize::new(0);
+/// How long a job that has failed lives on: launchers lose what was written last to those whose job is
+/// ended, and the other ranks have something to say as well.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+
+#[cfg(target_env = "gnu")]
+unsafe extern "C" {
+    /// As `atexit`, for a function that is told the status.
+    fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+}
 
 impl Mpi {
     /// Initialises MPI if the application has not, asking for all the thread support there is, and returns
@@ -116,7 +128,15 @@ impl Mpi {
         unsafe { table.init_thread(none, none.cast(), asked.value(&self.constants), &raw mut level) }?;
         // SAFETY: registers a function without conditions. It cannot be refused within the 32 places that
         // a system has at least; where it is, the process ends without finalising.
-        unsafe { libc::atexit(end) };
+        #[cfg(target_env = "gnu")]
+        unsafe {
+            on_exit(end, std::ptr::null_mut())
+        };
+        // SAFETY: as above. Other systems' C libraries do not tell the status.
+        #[cfg(not(target_env = "gnu"))]
+        unsafe {
+            libc::atexit(end_without_status)
+        };
         self.make_handlers()?;
         // The predefined communicators end the job on an error, unless they are told not to.
         self.handle_errors(self.constants.comm_world)?;
@@ -197,6 +217,17 @@ impl Mpi {
         POISONED.store(true, Ordering::Release);
     }
 
+    /// Notes that a world begins. A process that ends with an error while it has one leaves the others in
+    /// the middle of something, and ends the job.
+    pub(crate) fn enter(&self) {
+        WORLDS.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Notes that a world is dropped.
+    pub(crate) fn leave(&self) {
+        WORLDS.fetch_sub(1, Ordering::AcqRel);
+    }
+
     /// Whether [`Mpi::poison`] was called.
     pub(crate) fn is_poisoned(&self) -> bool {
         POISONED.load(Ordering::Acquire)
@@ -209,14 +240,20 @@ impl Mpi {
     }
 }
 
+#[cfg(not(target_env = "gnu"))]
+extern "C" fn end_without_status() {
+    end(0, std::ptr::null_mut());
+}
+
 /// Runs when the process exits.
-extern "C" fn end() {
+extern "C" fn end(status: c_int, _argument: *mut c_void) {
     let Ok(mpi) = Mpi::get() else { return };
     if !mpi.is_running() {
         return;
     }
-    if mpi.is_poisoned() {
-        let _ = mpi.abort(1);
+    if mpi.is_poisoned() || (status != 0 && WORLDS.load(Ordering::Acquire) > 0) {
+        std::thread::sleep(LAST_WORDS);
+        let _ = mpi.abort(if status == 0 { 1 } else { status });
         return;
     }
     let table: &Table = &mpi.table;

@@ -39,6 +39,7 @@ impl MpiBootstrap {
         carrier.add(Box::new(AlarmCheck(alarm.clone())));
         let was_told = AtomicBool::new(false);
         let first = Mutex::new(Some(first));
+        mpi.enter();
         Ok(Arc::new(Self { mpi, base, rank, size, first, memory, alarm, carrier, was_told }))
     }
 
@@ -87,6 +88,7 @@ impl Bootstrap for MpiBootstrap {
 impl Drop for MpiBootstrap {
     fn drop(&mut self) {
         self.carrier.stop();
+        self.mpi.leave();
         if Abort::new(self.memory.abort()).failure().is_some() {
             self.mpi.poison();
         }

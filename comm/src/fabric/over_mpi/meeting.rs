@@ -39,10 +39,14 @@ impl MpiMeeting {
         message.extend(self.calls.get().to_le_bytes());
         message.extend(kind.to_le_bytes());
         message.extend(data);
-        let mut all =
-            if self.rank == 0 { self.gather(context, message)? } else { self.send(context, message)? };
-        self.broadcast(context, &mut all)?;
-        decode(&all)
+        let gathered =
+            if self.rank == 0 { self.gather(context, message) } else { self.send(context, message) };
+        let all = gathered.and_then(|mut all| self.broadcast(context, &mut all).map(|()| all));
+        if all.is_err() {
+            // Whoever did not come to this call will not come to the end either, which waits for all.
+            self.communicator.mpi().poison();
+        }
+        decode(&all?)
     }
 
     /// Rank 0: takes every rank's message, and puts them in one.
