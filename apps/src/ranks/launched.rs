@@ -62,13 +62,13 @@ impl Launched {
         };
         let own = prepared.and_then(|prepared| {
             check_size(command, &prepared, world.size())?;
-            if world.rank() == 0 {
-                prepared.check_as_leader()?;
-            }
             Ok(prepared)
         });
         let launched = Self { world, command };
         let prepared = launched.agree(own)?;
+        // Afterwards, as it may make a folder.
+        let checked = if launched.leads() { prepared.check_as_leader() } else { Ok(()) };
+        let prepared = launched.agree(checked.map(|()| prepared))?;
         let patient = WorldOptions { policy: Some(PATIENT), timeout: None };
         let world = launched.world.first_with(launched.world.size(), patient);
         let world = world.map_err(|error| launched.failed(error.into()))?;

@@ -62,7 +62,7 @@ pub(super) fn carry_out<W: Work>(
     // The job's wait looks at its processes between two calls, and this is what it calls.
     let (receive, broken, told) = (RefCell::new(receive), Cell::new(None), Cell::new(None));
     let ended = Cell::new(false);
-    let take = |line: Result<Line<W::Report>, String>| match line {
+    let take = |line: Told<W>| match line {
         Ok(Line::Report(report)) => (receive.borrow_mut())(report),
         Ok(Line::Failed { rank, message }) => told.set(Some((rank, message))),
         Err(message) => broken.set(Some(message)),
@@ -89,8 +89,11 @@ pub(super) fn carry_out<W: Work>(
     broken.take().map_or(Ok(()), |message| Err(failed(message)))
 }
 
+/// A line of rank 0, or why it cannot be read.
+type Told<W> = Result<Line<<W as Work>::Report>, String>;
+
 /// Reads reports from a rank's pipe as they come, so that a long one does not fill it.
-fn read_reports<W: Work>(pipe: ChildStdout) -> Result<Receiver<Result<Line<W::Report>, String>>, AppError> {
+fn read_reports<W: Work>(pipe: ChildStdout) -> Result<Receiver<Told<W>>, AppError> {
     let (sender, reports) = mpsc::channel();
     let starting = std::thread::Builder::new().name("reports".to_owned());
     let reading = starting.spawn(move || {

@@ -82,7 +82,7 @@ fn executor(backend: &str, of_messages: &[Executor]) -> String {
 }
 
 /// The beginning of what a library says of itself, which can be lines with options of its compiler.
-fn in_short(library: &str) -> String {
+pub(crate) fn in_short(library: &str) -> String {
     let line = library.lines().next().unwrap_or_default();
     let words: Vec<&str> = line.split(',').next().unwrap_or_default().split_whitespace().collect();
     words.join(" ")

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};
 
-use super::{FABRICS, Folder, SMALL, finish, signal, text, until};
+use super::{FABRICS, Folder, SMALL, finish, signal, text, ticks, until};
 
 /// A game that would take hours.
 const ENDLESS: [&str; 4] =
@@ -24,12 +24,6 @@ fn under_way(fabric: &str, set: &[&str]) -> (Folder, Child) {
 
 /// Processor time of all processes of a folder, in hundredths of a second.
 fn busy_ticks(folder: &Folder) -> u64 {
-    let ticks = |process: u32| {
-        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        // The name of the program, in brackets, may hold blanks; user time is the 14th field.
-        let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-        fields.get(11)?.parse::<u64>().ok()
-    };
     folder.processes().into_iter().filter_map(ticks).sum()
 }
 

@@ -4,6 +4,8 @@ mod backends;
 mod errors;
 mod failures;
 mod launch;
+mod launched;
+mod launchers;
 mod outputs;
 mod patterns;
 mod setups;
@@ -150,6 +152,14 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 fn signal(name: &str, process: u32) {
     let status = Command::new("kill").args([name, &process.to_string()]).status();
     assert!(status.expect("`kill` is there").success(), "kill {name} {process}");
+}
+
+/// Processor time of a process that is there, in hundredths of a second.
+fn ticks(process: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name of the program, in brackets, may hold blanks; user time is the 14th field.
+    let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    fields.get(11)?.parse().ok()
 }
 
 fn text(bytes: &[u8]) -> String {

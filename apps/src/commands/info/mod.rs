@@ -1,10 +1,13 @@
 //! `streamhalo info`: what this version has, what can be used here, and why not.
 
-use std::fmt::Write;
+mod libraries;
+mod page;
 
 use streamhalo::comm::backend::BACKENDS;
-use streamhalo::comm::fabric::FABRICS;
+use streamhalo::comm::fabric::{FABRICS, FabricRow};
 
+use self::libraries::{libfabric_providers, mpi_libraries, of_libfabric, of_mpi};
+use self::page::Page;
 use crate::app::{APPLICATIONS, Need};
 use crate::config::{LATER_DEVICES, later_fabrics};
 use crate::error::AppError;
@@ -16,17 +19,10 @@ pub(super) fn info() -> Result<u8, AppError> {
     Ok(0)
 }
 
-/// Section, then a name and what is to be said of it a line.
+/// Section, then a name and what is to be said of it.
 fn text(machine: &MachineInfo) -> String {
-    let mut text = format!("streamhalo {}\n", machine.streamhalo);
-    let mut section = |title: &str, lines: Vec<(String, String)>| {
-        let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        writeln!(text, "\n{title}").expect("a string takes all");
-        for (name, said) in lines {
-            writeln!(text, "  {name:width$}  {said}").expect("a string takes all");
-        }
-    };
-    let line = |name: &str, said: String| (name.to_owned(), said);
+    let mut page = Page::new(&format!("streamhalo {}", machine.streamhalo));
+    let line = |name: &str, said: String| (name.to_owned(), vec![said]);
     let later = |names: &[&str]| line(&names.join(", "), "not in this version".to_owned());
 
     let cores = machine
@@ -34,16 +30,24 @@ fn text(machine: &MachineInfo) -> String {
         .map_or("an unknown number of cores".to_owned(), |cores| format!("{cores} cores"));
     let cpu = machine.cpu.as_deref().unwrap_or("unknown processor");
     let host = format!("{cores}, {cpu}; streams inline and threaded");
-    section("devices", vec![line("host", host), later(&LATER_DEVICES)]);
+    page.section("devices", &[line("host", host), later(&LATER_DEVICES)]);
 
+    let mut reasons: Vec<(&str, String)> = Vec::new();
     let mut fabrics: Vec<_> = FABRICS
         .iter()
         .map(|row| {
             let state = match (row.unusable)() {
-                None => format!("executed by {}", row.executor),
-                Some(reason) => format!("cannot be used here: {reason}"),
+                None => format!("usable; executed by {}", executors(row)),
+                // Reasons can be long, and fabrics of one library have one.
+                Some(reason) => match reasons.iter().find(|(_, known)| *known == reason) {
+                    Some((other, _)) => format!("cannot be used here, as `{other}`"),
+                    None => {
+                        reasons.push((row.name, reason.clone()));
+                        format!("cannot be used here: {reason}")
+                    }
+                },
             };
-            line(row.name, format!("{}; {state}", row.summary))
+            (row.name.to_owned(), vec![row.summary.to_owned(), state])
         })
         .collect();
     let known: Vec<&str> = FABRICS.iter().map(|row| row.name).collect();
@@ -51,16 +55,12 @@ fn text(machine: &MachineInfo) -> String {
     if !missing.is_empty() {
         fabrics.push(later(&missing));
     }
-    section("fabrics", fabrics);
-    section(
-        "libraries",
-        vec![
-            line("MPI", "not in this version: no MPI library is looked for".to_owned()),
-            line("libfabric", "not in this version: no provider is looked for".to_owned()),
-        ],
-    );
+    page.section("fabrics", &fabrics);
+    page.section("MPI libraries", &of_mpi(mpi_libraries()));
+    page.section("libfabric providers", &of_libfabric(libfabric_providers()));
+
     let backends = BACKENDS.iter().map(|row| line(row.name, format!("{} ({})", row.summary, row.source)));
-    section("backends", backends.collect());
+    page.section("backends", &backends.collect::<Vec<_>>());
     let applications = APPLICATIONS.iter().map(|row| {
         let axes: Vec<String> = row.dimensions.iter().map(ToString::to_string).collect();
         let needs: Vec<&str> = row
@@ -74,6 +74,16 @@ fn text(machine: &MachineInfo) -> String {
         let (axes, needs) = (axes.join(" or "), needs.join(" and "));
         line(row.name, format!("{}; {axes} axes, needs {needs} ({})", row.summary, row.source))
     });
-    section("applications", applications.collect());
-    text
+    page.section("applications", &applications.collect::<Vec<_>>());
+    page.into_text()
+}
+
+/// Who carries out what streams trigger over a fabric.
+fn executors(row: &FabricRow) -> String {
+    let far = if row.name.ends_with("mpi") {
+        "proxy, or by host where the library takes calls of one thread only".to_owned()
+    } else {
+        row.executor.to_string()
+    };
+    if row.name.starts_with("shm+") { format!("stream within a node, between nodes by {far}") } else { far }
 }

@@ -1,0 +1,103 @@
+//! The MPI launchers that tests are to use, and how each is told what it needs.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use super::{Folder, finish, text, ticks};
+
+/// Names the launchers, separated by colons.
+const VARIABLE: &str = "STREAMHALO_TEST_MPIEXEC";
+
+/// An `mpiexec`.
+pub(crate) struct Launcher {
+    program: PathBuf,
+    family: Family,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Family {
+    OpenMpi,
+    Intel,
+    Other,
+}
+
+/// Does a test with every launcher, one at a time: ranks outnumber cores as it is.
+pub(crate) fn each_launcher(test: impl Fn(&Launcher)) {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let Some(programs) = std::env::var_os(VARIABLE).filter(|programs| !programs.is_empty()) else {
+        eprintln!("skipped: {VARIABLE} names no `mpiexec`");
+        return;
+    };
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    for program in std::env::split_paths(&programs) {
+        let launcher = Launcher::find(program);
+        println!("with {} ({:?})", launcher.program.display(), launcher.family);
+        test(&launcher);
+    }
+}
+
+impl Launcher {
+    /// The program that it starts.
+    pub(crate) const PROGRAM: &'static str = env!("CARGO_BIN_EXE_streamhalo");
+
+    fn find(program: PathBuf) -> Self {
+        let output = Command::new(&program).arg("--version").output();
+        let output = output.unwrap_or_else(|error| panic!("{VARIABLE}: {}: {error}", program.display()));
+        let said = text(&output.stdout) + &text(&output.stderr);
+        let family = match said {
+            said if said.contains("Open MPI") || said.contains("PRRTE") => Family::OpenMpi,
+            said if said.contains("Intel") => Family::Intel,
+            _ => Family::Other,
+        };
+        Self { program, family }
+    }
+
+    /// Starts that many processes of whatever is added.
+    pub(crate) fn command(&self, folder: &Folder, ranks: usize) -> Command {
+        let mut command = folder.command(self.program.to_str().expect("is text"));
+        match self.family {
+            Family::OpenMpi => {
+                let root = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"];
+                command.envs(root.map(|name| (name, "1"))).arg("--oversubscribe");
+            }
+            Family::Intel => {
+                let prefix = self.program.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
+                command.env("I_MPI_ROOT", prefix).env("I_MPI_FABRICS", "shm");
+            }
+            Family::Other => {}
+        }
+        command.args(["-n", &ranks.to_string()]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Waits for the end of all ranks.
+    pub(crate) fn finish(&self, mut command: Command) -> Output {
+        finish(command.spawn())
+    }
+
+    /// The program with these arguments on every rank.
+    pub(crate) fn streamhalo(&self, folder: &Folder, ranks: usize, arguments: &[String]) -> Output {
+        let mut command = self.command(folder, ranks);
+        command.arg(Self::PROGRAM).args(arguments);
+        self.finish(command)
+    }
+
+    /// The ranks of a folder that have computed for some time, by number, each with its process.
+    pub(crate) fn busy_ranks(&self, folder: &Folder) -> Vec<(usize, u32)> {
+        let rank_of = |process: u32| {
+            let program = std::fs::read_link(format!("/proc/{process}/exe")).ok()?;
+            if program != Path::new(Self::PROGRAM).canonicalize().ok()? || ticks(process)? < 20 {
+                return None;
+            }
+            let environment = std::fs::read(format!("/proc/{process}/environ")).ok()?;
+            let variables = environment.split(|byte| *byte == 0).map(text);
+            let name = if self.family == Family::OpenMpi { "OMPI_COMM_WORLD_RANK=" } else { "PMI_RANK=" };
+            let rank = variables.filter_map(|variable| variable.strip_prefix(name)?.parse().ok()).next();
+            Some((rank?, process))
+        };
+        let mut ranks: Vec<_> = folder.processes().into_iter().filter_map(rank_of).collect();
+        ranks.sort_unstable();
+        ranks
+    }
+}
