@@ -90,7 +90,8 @@ pub struct RendezvousArgs {
 
 /// `streamhalo run`
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  streamhalo run configs/life/acorn.toml --backend standard,st-rsend")]
+#[command(after_help = "Example:\n  streamhalo run configs/life/acorn.toml --backend standard,st-rsend\n  \
+                        mpiexec -n 4 streamhalo run configs/life/acorn.toml --fabric mpi")]
 pub struct RunArgs {
     /// The configuration.
     #[command(flatten)]
@@ -124,8 +125,11 @@ pub struct ExplainArgs {
 
 /// `streamhalo launch`
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "All processes are on this machine. Across machines an MPI launcher starts them.\n\n\
-                        Example:\n  streamhalo launch -n 4 ./my-solver --cells 512")]
+#[command(
+    after_help = "All processes are on this machine. Across machines `mpiexec` or `srun` starts the program\n\
+                        itself, and `World::from_env` finds its ranks.\n\n\
+                        Example:\n  streamhalo launch -n 4 ./my-solver --cells 512"
+)]
 pub struct LaunchArgs {
     /// Number of processes
     #[arg(short = 'n', value_name = "N")]
@@ -288,6 +292,8 @@ pub struct ReportArgs {
 pub struct WorkerArgs {
     /// What the ranks do together
     pub work: String,
+    /// The fabric that one of them looks for
+    pub fabric: Option<String>,
 }
 
 fn positive_seconds(text: &str) -> Result<f64, String> {

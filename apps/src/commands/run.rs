@@ -97,10 +97,16 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
         None
     };
     let mut journal = Journal::new(config, &**application, reference);
+    let mut is_said = quiet;
     for (entry, work) in planned.works() {
         let mut running = ranks_of(entry.ranks);
         ranks
             .carry_out(entry.ranks, work, &interrupt, &mut |report| match report {
+                RunReport::Uses(uses) if !is_said => {
+                    is_said = true;
+                    progress.say(&uses.to_string());
+                }
+                RunReport::Uses(_) => {}
                 RunReport::Begin { backend, trial } => {
                     let what = trial.map_or("warm-up".to_owned(), |trial| format!("trial {trial}"));
                     running = format!("{backend}, {}, {what}", ranks_of(entry.ranks));

@@ -4,7 +4,8 @@ use super::explain::Explanation;
 use crate::bench::halo::HaloBench;
 use crate::cli::WorkerArgs;
 use crate::error::AppError;
-use crate::ranks::{Work, rank_main};
+use crate::ranks::{LOOK, Work, rank_main, unusable};
+use crate::report;
 use crate::run::RunWork;
 
 /// Does a rank's part of the work of that name.
@@ -13,6 +14,11 @@ pub(super) fn worker(args: &WorkerArgs) -> Result<u8, AppError> {
         RunWork::NAME => rank_main::<RunWork>(),
         HaloBench::NAME => rank_main::<HaloBench>(),
         Explanation::NAME => rank_main::<Explanation>(),
+        LOOK => {
+            let fabric = args.fabric.as_deref().unwrap_or("local");
+            report::print(&unusable(fabric).unwrap_or_default())?;
+            Ok(0)
+        }
         other => Err(AppError::Usage {
             flag: "worker".to_owned(),
             message: format!("there is no work `{other}`; workers are started by `streamhalo` itself"),

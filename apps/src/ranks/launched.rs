@@ -34,6 +34,11 @@ const BEFORE: Duration = Duration::from_secs(1);
 const OF_THE_CAUSE: Duration = Duration::from_secs(5);
 /// How long all others do.
 const OF_OTHERS: Duration = Duration::from_secs(10);
+/// How much longer each rank waits than the one before it, for that one to have ended all: several can
+/// have failed at once.
+const BETWEEN: Duration = Duration::from_millis(100);
+/// The last rank that waits longer than the one before it.
+const LAST_BETWEEN: usize = 40;
 
 impl Launched {
     /// Makes the world over `fabric` and lets its ranks agree on what they have prepared. Collective.
@@ -60,10 +65,8 @@ impl Launched {
                 return Err(without_a_world(error, same_on_all));
             }
         };
-        let own = prepared.and_then(|prepared| {
-            check_size(command, &prepared, world.size())?;
-            Ok(prepared)
-        });
+        let own =
+            prepared.and_then(|prepared| check_size(command, &prepared, world.size()).map(|()| prepared));
         let launched = Self { world, command };
         let prepared = launched.agree(own)?;
         // Afterwards, as it may make a folder.
@@ -95,9 +98,9 @@ impl Launched {
         self.world.rank() == 0
     }
 
-    /// The world of all ranks.
-    pub(crate) fn world(&self) -> &World {
-        &self.world
+    /// How many ranks there are.
+    pub(crate) fn size(&self) -> usize {
+        self.world.size()
     }
 
     /// Has the first `ranks` ranks do a work; returns on the others once they have begun. Collective.
@@ -150,7 +153,8 @@ impl Launched {
         let error = cause(own, error);
         if own != 0 {
             let is_cause = matches!(&error, AppError::Rank { rank, .. } if *rank == own);
-            std::thread::sleep(if is_cause { OF_THE_CAUSE } else { OF_OTHERS });
+            let since = if is_cause { OF_THE_CAUSE } else { OF_OTHERS };
+            std::thread::sleep(since + BETWEEN * own.min(LAST_BETWEEN) as u32);
         }
         error
     }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use serde::{Deserialize, Serialize};
 use streamhalo::World;
 use streamhalo::comm::fabric::FABRIC_VARIABLE;
-use streamhalo::comm::fabric::shm::{Exit, Job, SEGMENT_VARIABLE};
+use streamhalo::comm::fabric::shm::{Exit, Job, SEGMENT_VARIABLE, end_with_launcher};
 
 use super::rendezvous::{self, Rendezvous};
 use super::{PAUSE, Work, cause, guarded, no_thread};
@@ -125,6 +125,7 @@ pub fn rank_main<W: Work>() -> Result<u8, AppError> {
             message: "is what `streamhalo run` starts the processes of ranks with".to_owned(),
         });
     }
+    end_with_launcher()?;
     let failed = |message: String| AppError::Rank { rank: 0, message };
     let mut told = String::new();
     let read = std::io::stdin().read_to_string(&mut told);

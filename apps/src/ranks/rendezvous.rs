@@ -2,22 +2,17 @@
 //! waits, and a key that ranks show. The environment of a process says both.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Read;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use streamhalo::comm::fabric::rendezvous::{
+    ADDRESS_VARIABLE, JobKey, KEY_FILE_VARIABLE, KEY_VARIABLE, ReservedPort,
+};
 use streamhalo::comm::fabric::shm::{RANK_VARIABLE, SIZE_VARIABLE};
 
 use crate::cli::RendezvousArgs;
 use crate::error::AppError;
-
-/// Where rank 0 waits, as `HOST:PORT`.
-const ADDRESS_VARIABLE: &str = "STREAMHALO_RENDEZVOUS";
-/// What ranks show, in hexadecimal. On no command line: all users of a machine see those.
-const KEY_VARIABLE: &str = "STREAMHALO_JOB_KEY";
-const KEY_BYTES: usize = 32;
 
 /// Whether ranks over a fabric can meet so.
 pub(super) fn is_for(fabric: &str) -> bool {
@@ -31,11 +26,11 @@ pub(super) fn ranks() -> Option<usize> {
     Some(std::env::var(SIZE_VARIABLE).ok().and_then(|size| size.parse().ok()).unwrap_or(1))
 }
 
-/// A rendezvous for ranks that this program starts.
+/// A rendezvous for ranks that this program starts. It keeps the port while they run.
 #[derive(Debug)]
 pub(super) struct Rendezvous {
-    address: String,
-    key: String,
+    port: ReservedPort,
+    key: JobKey,
 }
 
 impl Rendezvous {
@@ -43,25 +38,16 @@ impl Rendezvous {
     ///
     /// # Errors
     ///
-    /// [`AppError::Rank`] where the system has neither.
+    /// That the system has neither.
     pub(super) fn on_this_machine() -> Result<Self, AppError> {
-        let failed = |what: &str, error: std::io::Error| AppError::Rank {
-            rank: 0,
-            message: format!("{what} cannot be had for its rendezvous: {error}"),
-        };
-        // The port is free again when this returns, and rank 0 takes it some milliseconds later.
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-        let port = port.map_err(|error| failed("a port", error))?.port();
-        let mut key = [0; KEY_BYTES];
-        let random = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut key));
-        random.map_err(|error| failed("random bytes", error))?;
-        let key = key.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self { address: format!("{}:{port}", Ipv4Addr::LOCALHOST), key })
+        let port = ReservedPort::on(IpAddr::V4(Ipv4Addr::LOCALHOST))?;
+        Ok(Self { port, key: JobKey::generate()? })
     }
 
     /// Tells a rank. Its number and the number of ranks are told by whoever starts it.
     pub(super) fn tell(&self, command: &mut Command) {
-        command.env(ADDRESS_VARIABLE, &self.address).env(KEY_VARIABLE, &self.key);
+        command.env(ADDRESS_VARIABLE, self.port.address().to_string());
+        command.env(KEY_VARIABLE, self.key.to_hex()).env_remove(KEY_FILE_VARIABLE);
     }
 }
 
@@ -79,10 +65,13 @@ pub(crate) fn adopt(args: &RendezvousArgs, fabric: &str) -> Result<(), AppError>
             "is where ranks over `ofi` and `shm+ofi` meet, not those over `{fabric}`; choose one of these"
         ));
     }
-    if std::env::var_os(KEY_VARIABLE).is_none_or(|key| key.is_empty()) {
+    if [KEY_VARIABLE, KEY_FILE_VARIABLE].iter().all(|name| std::env::var_os(name).is_none()) {
         return usage(format!(
-            "needs {KEY_VARIABLE} in the environment: the same random hexadecimal digits for every rank, \
-             as from `openssl rand -hex {KEY_BYTES}`"
+            "needs a key in the environment that all ranks know and nobody else: name a file with {} random \
+             hexadecimal digits in {KEY_FILE_VARIABLE}, as from `openssl rand -hex {} > job.key`, or give \
+             them in {KEY_VARIABLE}",
+            2 * JobKey::BYTES,
+            JobKey::BYTES
         ));
     }
     if asked.iter().all(|(name, value)| std::env::var_os(name).as_ref() == Some(value)) {
@@ -149,7 +138,7 @@ mod tests {
         let [(address, key), (_, other)] =
             [(); 2].map(|()| told(Rendezvous::on_this_machine().expect("there is a port")));
         assert!(address.strip_prefix("127.0.0.1:").is_some_and(|port| port.parse::<u16>().is_ok()));
-        assert!(key.len() == 2 * KEY_BYTES && key.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        assert!(key.len() == 2 * JobKey::BYTES && key.bytes().all(|digit| digit.is_ascii_hexdigit()));
         assert_ne!(key, other);
     }
 

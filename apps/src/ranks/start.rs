@@ -1,5 +1,7 @@
 //! Who starts the ranks over a fabric: this program, or a launcher that has started this process too.
 
+use std::process::{Command, Stdio};
+
 use serde_json::Value;
 use streamhalo::comm::Error;
 use streamhalo::comm::fabric::shm::SEGMENT_VARIABLE;
@@ -9,6 +11,9 @@ use super::launched::without_a_world;
 use super::{Launched, Work, carry_out, rendezvous};
 use crate::error::AppError;
 use crate::interrupt::Interrupt;
+
+/// The worker that prints why a fabric cannot be used.
+pub(crate) const LOOK: &str = "look";
 
 /// What a command has made of its command line, before there are ranks.
 pub(crate) trait Prepared {
@@ -141,12 +146,34 @@ impl Ranks {
     }
 }
 
+/// Refuses a fabric that cannot be used here.
 fn check_usable(name: &str) -> Result<(), AppError> {
-    let row = FABRICS.iter().find(|row| row.name == name);
-    match row.and_then(|row| (row.unusable)()) {
-        None => Ok(()),
-        Some(reason) => Err(AppError::from(Error::FabricUnavailable { name: name.to_owned(), reason })),
-    }
+    // What libfabric's providers install for signals would end this program before it has cleaned up.
+    let reason = if rendezvous::is_for(name) { ask_a_child(name)? } else { unusable(name) };
+    reason.map_or(Ok(()), |reason| {
+        Err(AppError::from(Error::FabricUnavailable { name: name.to_owned(), reason }))
+    })
+}
+
+/// Why a fabric cannot be used here, if so.
+pub(crate) fn unusable(name: &str) -> Option<String> {
+    FABRICS.iter().find(|row| row.name == name).and_then(|row| (row.unusable)())
+}
+
+/// The same, by a process that looks and ends.
+fn ask_a_child(name: &str) -> Result<Option<String>, AppError> {
+    let asked = std::env::current_exe()
+        .and_then(|program| Command::new(program).args(["worker", LOOK, name]).stdin(Stdio::null()).output());
+    let asked = asked.map_err(|error| AppError::Rank {
+        rank: 0,
+        message: format!("no process can be started that looks for the fabric `{name}`: {error}"),
+    })?;
+    let said = String::from_utf8_lossy(&asked.stdout).trim().to_owned();
+    Ok(match (asked.status.success(), said) {
+        (true, said) if said.is_empty() => None,
+        (true, said) => Some(said),
+        (false, _) => Some(format!("a process that looked for it ended with {}", asked.status)),
+    })
 }
 
 /// Tells the other ranks of a launcher that this one cannot go on.

@@ -33,6 +33,14 @@ impl Progress {
         }
     }
 
+    /// Prints lines, each with its end, above the bar.
+    pub fn say(&self, lines: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprint!("{lines}")),
+            None => eprint!("{lines}"),
+        }
+    }
+
     /// Whether a bar is drawn.
     pub fn is_shown(&self) -> bool {
         self.bar.is_some()

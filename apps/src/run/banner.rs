@@ -1,10 +1,11 @@
-//! What a run uses, said before it begins: nothing falls back silently.
+//! What a run uses, said as it begins: nothing falls back silently.
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use streamhalo::World;
 use streamhalo::comm::backend::BACKENDS;
-use streamhalo::comm::fabric::{Executor, FABRICS, FabricRow};
+use streamhalo::comm::fabric::{Executor, FABRICS};
 
 use super::executors_of;
 use crate::config::{RunConfig, StreamKind};
@@ -12,7 +13,7 @@ use crate::error::ranks_of;
 use crate::ranks::Ranks;
 use crate::report::{self, MachineInfo};
 
-/// Some lines, each with its end.
+/// What is known before there are ranks: some lines, each with its end.
 pub(crate) struct Banner<'a> {
     /// What is to be run.
     pub(crate) config: &'a RunConfig,
@@ -36,42 +37,49 @@ impl fmt::Display for Banner<'_> {
         };
         let row = FABRICS.iter().find(|row| row.name == config.comm.fabric);
         let row = row.expect("a configuration names a registered fabric");
-        let backends = &config.comm.backend;
         let kind = &config.device.kind;
         writeln!(f, "device:   {kind}, {cores} cores; {stream} stream, {threads} a rank for kernels")?;
         writeln!(f, "fabric:   {}, {}", row.name, row.summary)?;
         if let Ranks::Launched(launched) = ranks {
-            let world = launched.world();
-            writeln!(f, "launcher: has started {}", ranks_of(world.size()))?;
-            if let Some(library) = world.fabric().engine() {
-                writeln!(f, "library:  {}", in_short(&library))?;
-            }
+            writeln!(f, "launcher: has started {}", ranks_of(launched.size()))?;
         }
-        writeln!(f, "backends: {}", backends.join(", "))?;
-        let of_messages = executors_of_messages(row, ranks);
-        let executors = backends.iter().map(|backend| (executor(backend, &of_messages), backend.as_str()));
+        writeln!(f, "backends: {}", config.comm.backend.join(", "))
+    }
+}
+
+/// What only ranks know: who carries out what they start.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Uses {
+    /// The library of the machine that carries messages, if one does.
+    engine: Option<String>,
+    /// Who carries out each of the backends.
+    executors: Vec<(String, String)>,
+}
+
+impl Uses {
+    /// What this rank's fabric says.
+    pub(crate) fn of(world: &World, backends: &[String]) -> Self {
+        let fabric = world.fabric();
+        let peers = (0..fabric.size()).filter(|peer| *peer != fabric.rank());
+        let of_peer = |peer| if fabric.is_mapped(peer) { Executor::Stream } else { fabric.executor() };
+        let mut of_messages: Vec<Executor> = peers.map(of_peer).collect();
+        if of_messages.is_empty() {
+            of_messages.push(fabric.executor());
+        }
+        let executor = |backend: &String| (backend.clone(), executor(backend, &of_messages));
+        Self { engine: fabric.engine(), executors: backends.iter().map(executor).collect() }
+    }
+}
+
+/// Some lines, each with its end.
+impl fmt::Display for Uses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(engine) = &self.engine {
+            writeln!(f, "library:  {}", in_short(engine))?;
+        }
+        let executors = self.executors.iter().map(|(backend, by)| (by.clone(), backend.as_str()));
         writeln!(f, "executor: {}", report::by_executor(executors))
     }
-}
-
-/// Who carries out triggered operations, as far as the leading rank can tell: the fabric itself says so
-/// where there is one.
-fn executors_of_messages(row: &FabricRow, ranks: &Ranks) -> Vec<Executor> {
-    match ranks {
-        Ranks::Own(_) => vec![row.executor],
-        Ranks::Launched(launched) => executors_of_world(launched.world()),
-    }
-}
-
-fn executors_of_world(world: &World) -> Vec<Executor> {
-    let fabric = world.fabric();
-    let peers = (0..world.size()).filter(|peer| *peer != world.rank());
-    let of_peer = |peer| if fabric.is_mapped(peer) { Executor::Stream } else { fabric.executor() };
-    let mut executors: Vec<Executor> = peers.map(of_peer).collect();
-    if executors.is_empty() {
-        executors.push(fabric.executor());
-    }
-    executors
 }
 
 /// Who carries out what a backend starts.
@@ -84,8 +92,9 @@ fn executor(backend: &str, of_messages: &[Executor]) -> String {
 /// The beginning of what a library says of itself, which can be lines with options of its compiler.
 pub(crate) fn in_short(library: &str) -> String {
     let line = library.lines().next().unwrap_or_default();
-    let words: Vec<&str> = line.split(',').next().unwrap_or_default().split_whitespace().collect();
-    words.join(" ")
+    // Open MPI goes on with who has built it, and where.
+    let said = line.split(", package:").next().unwrap_or_default();
+    said.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -104,6 +113,7 @@ mod tests {
         for (said, short) in [
             ("MPICH Version:      4.3.2\nMPICH Release date: x\n", "MPICH Version: 4.3.2"),
             ("Open MPI v5.0.8, package: a b, ident: 5.0.8", "Open MPI v5.0.8"),
+            ("libfabric 1.17, provider tcp;ofi_rxm", "libfabric 1.17, provider tcp;ofi_rxm"),
             ("Intel(R) MPI Library 2021.16 for Linux* OS\n", "Intel(R) MPI Library 2021.16 for Linux* OS"),
         ] {
             assert_eq!(in_short(said), short);

@@ -7,7 +7,7 @@ mod journal;
 mod plan;
 mod work;
 
-pub(crate) use banner::{Banner, in_short};
+pub(crate) use banner::{Banner, Uses, in_short};
 pub(crate) use executors::{executors_of, executors_of_all};
 pub(crate) use journal::{Journal, Kept};
 pub(crate) use plan::{Entry, plan};

@@ -7,6 +7,7 @@ use crate::app::{Application, ApplicationRow, Outcome, Trial};
 use crate::config::{self, RunConfig};
 use crate::error::AppError;
 use crate::ranks::Work;
+use crate::run::Uses;
 
 /// Of which trials the final state is brought together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +34,8 @@ pub(crate) struct RunWork {
 /// What rank 0 tells of them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum RunReport {
+    /// The ranks are there.
+    Uses(Uses),
     /// A trial begins.
     Begin {
         /// The backend.
@@ -65,6 +68,7 @@ impl Work for RunWork {
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(RunReport)) -> Result<(), AppError> {
         let application = ApplicationRow::open(&self.config)?;
         let stream = stream(&self.config, world)?;
+        report(RunReport::Uses(Uses::of(world, &self.config.comm.backend)));
         // After the stream, whose own threads would be bound to this rank's core too.
         if self.config.run.pin {
             world.pin()?;

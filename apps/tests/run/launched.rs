@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::launchers::{Launcher, each_launcher};
+use super::rendezvous::has_libfabric;
 use super::{BACKENDS, Folder, SMALL, assert_verified, checksums, signal, text, until};
 
 /// A game that would take hours.
@@ -44,7 +45,11 @@ fn every_backend_gives_the_answer_of_threads() {
     let local = Folder::new();
     let local = local.records(SMALL, &[]);
     each_launcher(|launcher| {
-        for (fabric, executors) in [("mpi", ["proxy", "host"]), ("shm+mpi", ["stream", "stream"])] {
+        let mut fabrics = vec![("mpi", ["proxy", "host"]), ("shm+mpi", ["stream", "stream"])];
+        if has_libfabric() {
+            fabrics.extend([("ofi", ["nic", "proxy"]), ("shm+ofi", ["stream", "stream"])]);
+        }
+        for (fabric, executors) in fabrics {
             let folder = Folder::new();
             let output =
                 launcher.streamhalo(&folder, 4, &run_of(&folder, &[&format!("comm.fabric={fabric}")]));

@@ -8,6 +8,7 @@ mod launched;
 mod launchers;
 mod outputs;
 mod patterns;
+mod rendezvous;
 mod setups;
 mod survey;
 

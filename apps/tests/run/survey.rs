@@ -7,10 +7,10 @@ fn info_lists_every_registry_and_says_what_is_missing() {
     let output = Folder::new().streamhalo(&["info"]);
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0));
-    for name in BACKENDS.iter().chain(&["local", "shm", "mpi", "shm+mpi", "host", "life"]) {
+    for name in BACKENDS.iter().chain(&["local", "shm", "mpi", "shm+mpi", "ofi", "shm+ofi", "host", "life"]) {
         assert!(said.lines().any(|line| line.trim_start().starts_with(name)), "no {name} in\n{said}");
     }
-    for part in ["opencl, cuda, hip", "no MPI library is looked for", "no provider is looked for"] {
+    for part in ["opencl, cuda, hip", "\nMPI libraries\n", "\nlibfabric providers\n"] {
         assert!(said.contains(part), "no {part:?} in\n{said}");
     }
 }

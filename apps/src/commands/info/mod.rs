@@ -4,9 +4,9 @@ mod libraries;
 mod page;
 
 use streamhalo::comm::backend::BACKENDS;
-use streamhalo::comm::fabric::{FABRICS, FabricRow};
+use streamhalo::comm::fabric::{FABRICS, FabricRow, libfabric_providers, mpi_libraries};
 
-use self::libraries::{libfabric_providers, mpi_libraries, of_libfabric, of_mpi};
+use self::libraries::{of_libfabric, of_mpi};
 use self::page::Page;
 use crate::app::{APPLICATIONS, Need};
 use crate::config::{LATER_DEVICES, later_fabrics};
@@ -56,7 +56,7 @@ fn text(machine: &MachineInfo) -> String {
         fabrics.push(later(&missing));
     }
     page.section("fabrics", &fabrics);
-    page.section("MPI libraries", &of_mpi(mpi_libraries()));
+    page.section("MPI libraries", &of_mpi(&mpi_libraries()));
     page.section("libfabric providers", &of_libfabric(libfabric_providers()));
 
     let backends = BACKENDS.iter().map(|row| line(row.name, format!("{} ({})", row.summary, row.source)));
@@ -80,10 +80,10 @@ fn text(machine: &MachineInfo) -> String {
 
 /// Who carries out what streams trigger over a fabric.
 fn executors(row: &FabricRow) -> String {
-    let far = if row.name.ends_with("mpi") {
-        "proxy, or by host where the library takes calls of one thread only".to_owned()
-    } else {
-        row.executor.to_string()
+    let far = match row.name.trim_start_matches("shm+") {
+        "mpi" => "proxy, or by host where the library takes calls of one thread only".to_owned(),
+        "ofi" => "nic where the provider has triggered operations, else by proxy".to_owned(),
+        _ => row.executor.to_string(),
     };
     if row.name.starts_with("shm+") { format!("stream within a node, between nodes by {far}") } else { far }
 }

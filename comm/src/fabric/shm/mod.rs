@@ -45,6 +45,19 @@ pub(super) fn join(_options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
     Ok(ShmFabric::from_env()?)
 }
 
+/// Makes this process end with the one that started it by a [`Job`], if one did. [`World`](crate::World)s over
+/// `shm` see to that themselves.
+///
+/// # Errors
+/// [`Error::System`](crate::Error::System) if that one has ended already.
+pub fn end_with_launcher() -> Result<()> {
+    #[cfg(target_os = "linux")]
+    if std::env::var_os(LAUNCHER_VARIABLE).is_some() {
+        job::end_with_parent()?;
+    }
+    Ok(())
+}
+
 /// How a job ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exit {

@@ -1,0 +1,144 @@
+//! Ranks over libfabric that meet at a rendezvous: started by the program itself, or one by one.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use streamhalo::comm::fabric::FABRICS;
+use streamhalo::comm::fabric::rendezvous::{JobKey, ReservedPort};
+
+use super::{BACKENDS, Folder, SMALL, assert_verified, checksums, finish, signal, text, ticks, until};
+
+/// Whether libfabric can be used here; says so if not.
+pub(crate) fn has_libfabric() -> bool {
+    let row = FABRICS.iter().find(|row| row.name == "ofi").expect("is registered");
+    match (row.unusable)() {
+        None => true,
+        Some(reason) => {
+            eprintln!("skipped: {reason}");
+            false
+        }
+    }
+}
+
+#[test]
+fn own_processes_give_the_answer_of_threads() {
+    if !has_libfabric() {
+        return;
+    }
+    let folder = Folder::new();
+    let local = folder.records(SMALL, &[]);
+    for (fabric, executors) in [("ofi", ["nic", "proxy"]), ("shm+ofi", ["stream", "stream"])] {
+        let output = folder.run(SMALL, &[&format!("comm.fabric={fabric}")]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert!(said.contains("\nexecutor: host (standard), "), "{said}");
+        assert_eq!(said.contains("\nlibrary:  libfabric "), fabric == "ofi", "{said}");
+        let records = folder.records(SMALL, &[&format!("comm.fabric={fabric}")]);
+        assert_eq!(records.len(), 3 * BACKENDS.len());
+        assert_verified(&records);
+        assert_eq!(checksums(&records), checksums(&local));
+        for run in &records {
+            let executor = run["executor"].as_str().expect("is text");
+            let expected = if run["backend"] == "standard" { ["host"; 2] } else { executors };
+            assert!(expected.contains(&executor) && run["fabric"] == fabric, "{run}");
+        }
+    }
+}
+
+/// An endless game of two ranks over `ofi`, in which both are at work.
+fn under_way(folder: &Folder) -> Child {
+    let set = ["app.steps=1000000000", "run.ranks=2", "run.verify=false", "comm.backend=['st-send']"];
+    let child = folder.start(SMALL, &[&set[..], &["comm.fabric=ofi", "comm.timeout_s=10"]].concat());
+    let at_work = || folder.workers().into_iter().filter(|worker| ticks(*worker) > Some(20)).count() == 2;
+    until("the ranks are at work", at_work);
+    child
+}
+
+fn ends(folder: &Folder, child: Child, status: Option<i32>) -> String {
+    let since = Instant::now();
+    let output = finish(Ok(child));
+    let said = text(&output.stderr);
+    assert!(since.elapsed() < Duration::from_secs(10), "took {:?}: {said}", since.elapsed());
+    assert_eq!(output.status.code(), status, "{said}");
+    until("all processes have ended", || folder.processes().is_empty());
+    said
+}
+
+#[test]
+fn own_processes_end_together() {
+    if !has_libfabric() {
+        return;
+    }
+    let folder = Folder::new();
+    let child = under_way(&folder);
+    signal("-KILL", folder.workers()[1]);
+    let said = ends(&folder, child, Some(1));
+    assert!(said.contains("error: rank ") && said.contains("(st-send, 2 ranks, trial 0)"), "{said}");
+
+    let child = under_way(&folder);
+    signal("-INT", child.id());
+    ends(&folder, child, Some(130));
+
+    let child = under_way(&folder);
+    signal("-KILL", child.id());
+    ends(&folder, child, None);
+}
+
+/// The process of one rank, as a person starts it.
+fn rank(folder: &Folder, address: &str, key: &str, rank: usize, more: &[&str]) -> Command {
+    let config = folder.path.join("config.toml");
+    if !config.exists() {
+        // Not while another rank reads it.
+        folder.write("config.toml", SMALL);
+    }
+    let mut command = folder.command(env!("CARGO_BIN_EXE_streamhalo"));
+    command.arg("run").arg(config).arg("--out").arg(folder.out());
+    command.args(["--fabric", "ofi", "--rank-zero", address, "--world-size", "2"]);
+    command.args(["--rank", &rank.to_string()]).args(more).env("STREAMHALO_JOB_KEY", key);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn processes_that_were_started_one_by_one_are_ranks() {
+    if !has_libfabric() {
+        return;
+    }
+    let folder = Folder::new();
+    let port = ReservedPort::on([127, 0, 0, 1].into()).expect("there is a port");
+    let (address, key) = (port.address().to_string(), JobKey::generate().expect("is random").to_hex());
+    let start = |number: usize, more: &[&str]| rank(&folder, &address, &key, number, more).spawn();
+
+    let second = start(1, &["--ranks", "1,2"]);
+    let first = finish(start(0, &["--ranks", "1,2"]));
+    let second = finish(second);
+    assert_eq!(first.status.code(), Some(0), "{}", text(&first.stderr));
+    assert_eq!(
+        (second.status.code(), text(&second.stdout), text(&second.stderr)),
+        (Some(0), String::new(), String::new())
+    );
+    assert!(text(&first.stderr).contains("launcher: has started 2 ranks"), "{}", text(&first.stderr));
+    let results: serde_json::Value = serde_json::from_str(&folder.read_out("results.json")).expect("is JSON");
+    assert_verified(results["runs"].as_array().expect("is a list"));
+
+    // Those that differ end together here too, and rank 0 says why.
+    let second = start(1, &["--ranks", "2"]);
+    let first = finish(start(0, &["--ranks", "1,2"]));
+    let second = finish(second);
+    assert_eq!((first.status.code(), second.status.code()), (Some(2), Some(2)), "{}", text(&first.stderr));
+    assert!(text(&first.stderr).contains("rank 1 was not started as the others were: its `run.ranks`"));
+    assert_eq!(text(&second.stderr), "");
+}
+
+#[test]
+fn flags_of_a_rendezvous_that_make_no_rank() {
+    let folder = Folder::new();
+    let said = |number: usize, more: &[&str]| {
+        let mut command = rank(&folder, "127.0.0.1:9", "", number, more);
+        let output = finish(command.env_remove("STREAMHALO_JOB_KEY").spawn());
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    assert!(said(0, &[]).contains("STREAMHALO_JOB_KEY"));
+    assert!(said(2, &[]).contains("error: --rank: 2 is none of the 2 ranks"));
+}
