@@ -5,7 +5,7 @@ use streamhalo::prelude::*;
 const GLIDER: [[usize; 2]; 5] = [[31, 32], [32, 33], [33, 31], [33, 32], [33, 33]]; // [y, x]
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let world = World::from_env()?; // one rank, or those of `streamhalo launch`
+    let world = World::from_env()?; // one rank, or those of `mpiexec` or `streamhalo launch`
     let stream = Device::host().stream(&world)?;
     let grid = GlobalGrid::new([64, 64], [true, true])?.partition(&world)?.local(1)?;
     let mut cells = Alternating::<u8, 2>::zeros(&grid, Entity::Cell, &stream)?;

@@ -36,9 +36,9 @@ const OF_THE_CAUSE: Duration = Duration::from_secs(5);
 const OF_OTHERS: Duration = Duration::from_secs(10);
 /// How much longer each rank waits than the one before it, for that one to have ended all: several can
 /// have failed at once.
-const BETWEEN: Duration = Duration::from_millis(100);
+const BETWEEN: Duration = Duration::from_millis(500);
 /// The last rank that waits longer than the one before it.
-const LAST_BETWEEN: usize = 40;
+const LAST_BETWEEN: usize = 9;
 
 impl Launched {
     /// Makes the world over `fabric` and lets its ranks agree on what they have prepared. Collective.

@@ -214,8 +214,9 @@ fn a_rank_that_does_not_answer_ends_all() {
 fn where_rank_0_does_not_answer_another_says_so() {
     each_launcher(|launcher| {
         let said = without_an_answer_of(launcher, 0);
-        assert_eq!(count(&said, "error: rank "), 1, "{said}");
-        assert!(said.contains("waited 2 s for"), "{said}");
+        // A launcher may take its time to end the others, which have waited too.
+        assert!(count(&said, "error: rank ") >= 1, "{said}");
+        assert!(said.contains("waited 2 s for") && said.contains("of rank 0"), "{said}");
     });
 }
 
