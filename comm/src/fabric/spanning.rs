@@ -15,6 +15,10 @@ pub(crate) trait Bootstrap: Send + Sync {
     fn size(&self) -> usize;
     /// A new meeting of all ranks. Collective, but for the first.
     fn meeting(&self) -> Result<Box<dyn Meeting>>;
+    /// A meeting that ranks come to when they are done. Collective.
+    fn farewell(&self) -> Result<Box<dyn Meeting>> {
+        self.meeting()
+    }
     /// This rank's own address on the network that ranks have met over, if it is known.
     fn local_address(&self) -> Option<IpAddr> {
         None
@@ -45,7 +49,7 @@ impl Farewell {
         bootstrap: Arc<dyn Bootstrap>,
         end: impl Fn() + Send + Sync + 'static,
     ) -> Result<Arc<Self>> {
-        let meeting = Mutex::new(bootstrap.meeting()?);
+        let meeting = Mutex::new(bootstrap.farewell()?);
         Ok(Arc::new(Self { bootstrap, meeting, end: Box::new(end) }))
     }
 

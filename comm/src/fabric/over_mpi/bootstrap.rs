@@ -67,6 +67,10 @@ impl Bootstrap for MpiBootstrap {
         Ok(Box::new(MpiMeeting::new(communicator)?))
     }
 
+    fn farewell(&self) -> Result<Box<dyn Meeting>> {
+        Ok(Box::new(MpiMeeting::new(self.base.duplicate()?)?.at_will()))
+    }
+
     fn abort(&self) -> Region {
         self.memory.abort()
     }

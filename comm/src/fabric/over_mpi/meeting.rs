@@ -23,13 +23,20 @@ pub(super) struct MpiMeeting {
     rank: usize,
     size: usize,
     calls: Cell<u32>,
+    /// Whether a rank that does not come has failed.
+    ends_the_job: bool,
 }
 
 impl MpiMeeting {
     /// Over a communicator that nobody else uses.
     pub(super) fn new(communicator: Communicator) -> Result<Self> {
         let (rank, size) = (communicator.rank()?, communicator.size()?);
-        Ok(Self { communicator, rank, size, calls: Cell::new(0) })
+        Ok(Self { communicator, rank, size, calls: Cell::new(0), ends_the_job: true })
+    }
+
+    /// The same, for ranks that may come as they like.
+    pub(super) fn at_will(self) -> Self {
+        Self { ends_the_job: false, ..self }
     }
 
     /// Every rank's data, by rank, on all of them.
@@ -42,7 +49,7 @@ impl MpiMeeting {
         let gathered =
             if self.rank == 0 { self.gather(context, message) } else { self.send(context, message) };
         let all = gathered.and_then(|mut all| self.broadcast(context, &mut all).map(|()| all));
-        if all.is_err() {
+        if all.is_err() && self.ends_the_job {
             // Whoever did not come to this call will not come to the end either, which waits for all.
             self.communicator.mpi().poison();
         }
