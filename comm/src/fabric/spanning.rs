@@ -78,6 +78,8 @@ impl Drop for Farewell {
 pub(crate) struct Spanning {
     pub(crate) name: &'static str,
     pub(crate) bootstrap: Arc<dyn Bootstrap>,
+    /// The library that messages between nodes go through, even if there is but one node.
+    pub(crate) engine: Option<String>,
     /// Gives this rank its memory, and maps that of the peers that share it.
     pub(crate) memory: Arc<dyn Fabric>,
     /// Which ranks those are, by rank; this one is.
@@ -96,6 +98,7 @@ impl Spanning {
         Ok(Self {
             name: "bootstrap",
             bootstrap,
+            engine: None,
             memory: LocalFabric::alone(rank)?,
             mapped: (0..size).map(|peer| peer == rank).collect(),
             farewell: None,
@@ -159,7 +162,7 @@ impl Fabric for Spanning {
     }
 
     fn engine(&self) -> Option<String> {
-        self.wire.as_ref().map(|wire| wire.engine())
+        self.engine.clone()
     }
 
     fn carriers(&self) -> Vec<Arc<Carrier>> {

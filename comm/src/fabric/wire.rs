@@ -16,9 +16,6 @@ use std::sync::Arc;
 
 /// What a fabric offers for peers whose memory is not mapped.
 pub trait Wire: Send + Sync + fmt::Debug {
-    /// The library, with its version.
-    fn engine(&self) -> String;
-
     /// Its progress thread, if it has one of its own.
     fn carrier(&self) -> Option<Arc<super::Carrier>> {
         None

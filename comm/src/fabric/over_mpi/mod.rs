@@ -105,6 +105,7 @@ fn over(mpi: &'static Mpi, level: ThreadLevel, base: Communicator) -> Result<Arc
     let farewell = Farewell::new(bootstrap.clone(), move || ended.end())?;
     Ok(Arc::new(Spanning {
         name: "mpi",
+        engine: Some(wire.engine()),
         farewell: Some(farewell),
         wire: Some(wire),
         executor: carrier.executor(),

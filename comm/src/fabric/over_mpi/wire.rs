@@ -58,6 +58,15 @@ struct Announcement {
 }
 
 impl MpiWire {
+    /// The library, with its version.
+    pub(super) fn engine(&self) -> String {
+        let mpi = self.communicator.mpi();
+        // Some libraries say more than a line.
+        let version = mpi.library_version().unwrap_or_default();
+        let version = version.lines().next().unwrap_or_default().split_whitespace().collect::<Vec<_>>();
+        format!("{} ({}, {} ABI)", version.join(" "), mpi.path().display(), mpi.abi())
+    }
+
     pub(super) fn new(communicator: Communicator, carrier: Arc<Carrier>) -> Result<Arc<Self>> {
         let last_tag = communicator.tag_upper_bound()?;
         Ok(Arc::new(Self {
@@ -117,14 +126,6 @@ fn tags(own: usize, all: &[Announcement]) -> Tags {
 }
 
 impl Wire for MpiWire {
-    fn engine(&self) -> String {
-        let mpi = self.communicator.mpi();
-        // Some libraries say more than a line.
-        let version = mpi.library_version().unwrap_or_default();
-        let version = version.lines().next().unwrap_or_default().split_whitespace().collect::<Vec<_>>();
-        format!("{} ({}, {} ABI)", version.join(" "), mpi.path().display(), mpi.abi())
-    }
-
     fn open(&self, world: &World, exchange: FarExchange) -> Result<OpenExchange> {
         const CALL: &str = "opening an exchange over MPI";
         let sends = exchange.sends.iter().map(|send| (send.peer, send.tag, 0));

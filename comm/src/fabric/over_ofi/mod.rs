@@ -69,6 +69,7 @@ pub(super) fn launched(options: &WorldOptions) -> Result<Arc<Spanning>> {
     let executor = wire.executor();
     Ok(Arc::new(Spanning {
         name: "ofi",
+        engine: Some(wire.engine()),
         farewell: Some(Farewell::new(bootstrap.clone(), || ())?),
         wire: Some(wire),
         executor,

@@ -36,6 +36,13 @@ pub(super) struct OfiWire {
 }
 
 impl OfiWire {
+    /// The library, with its version.
+    pub(super) fn engine(&self) -> String {
+        let endpoint = self.hub.endpoint();
+        let version = Library::load().map(|library| library.version()).unwrap_or_default();
+        format!("libfabric {version}, provider {} ({})", endpoint.provider(), endpoint.domain())
+    }
+
     /// Makes all ranks each other's peers. Collective.
     pub(super) fn new(world: &World, endpoint: Result<Endpoint>) -> Result<Arc<Self>> {
         const CALL: &str = "connecting libfabric's endpoints";
@@ -120,12 +127,6 @@ impl OfiWire {
 }
 
 impl Wire for OfiWire {
-    fn engine(&self) -> String {
-        let endpoint = self.hub.endpoint();
-        let version = Library::load().map(|library| library.version()).unwrap_or_default();
-        format!("libfabric {version}, provider {} ({})", endpoint.provider(), endpoint.domain())
-    }
-
     fn carrier(&self) -> Option<Arc<Carrier>> {
         (self.executor == Executor::Proxy).then(|| self.carrier.clone())
     }

@@ -51,6 +51,7 @@ pub(in super::super) fn within_nodes(
     Ok(Arc::new(Spanning {
         name,
         bootstrap: wire.bootstrap.clone(),
+        engine: wire.engine.clone(),
         memory: Arc::new(memory),
         mapped,
         farewell: wire.farewell.clone(),
