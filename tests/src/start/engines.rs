@@ -38,11 +38,21 @@ pub enum Start {
     Rendezvous {
         /// The libfabric provider.
         provider: &'static str,
+        /// Whether some ranks are made to look as on other machines.
+        is_split: bool,
     },
 }
 
-/// The libfabric providers that work between processes of one machine.
-const PROVIDERS: [&str; 3] = ["sockets", "tcp", "shm"];
+/// What libfabric is tried with: a fabric, a provider that works between processes of one machine, and
+/// whether some ranks are made to look as on other machines.
+const LIBFABRIC: [(&str, &str, bool); 6] = [
+    ("ofi", "sockets", false),
+    ("ofi", "tcp", false),
+    ("ofi", "shm", false),
+    ("shm+ofi", "tcp", false),
+    ("shm+ofi", "sockets", true),
+    ("shm+ofi", "tcp", true),
+];
 /// The libraries that are in the table, whether or not they are here.
 const LIBRARIES: [&str; 3] = ["MPICH", "Open MPI", "Intel MPI"];
 
@@ -60,7 +70,8 @@ pub fn engines() -> Vec<Engine> {
                 found.ok_or_else(|| format!("{} names no mpiexec of {library}", super::LAUNCHERS_VARIABLE))
             });
             for (is_funneled, is_split) in [(false, false), (true, false), (false, true)] {
-                if is_split && fabric == "mpi" {
+                // Intel's runs over shared memory only, without a libfabric of its own.
+                if is_split && (fabric == "mpi" || library == "Intel MPI") {
                     continue;
                 }
                 let mut by = library.to_string();
@@ -68,7 +79,7 @@ pub fn engines() -> Vec<Engine> {
                 by += if is_split { ", several nodes" } else { "" };
                 let start = launcher.clone().and_then(|launcher| {
                     if is_split {
-                        can_split(&launcher)?;
+                        can_split()?;
                     }
                     Ok(Start::Mpi { launcher, is_funneled, is_split })
                 });
@@ -76,11 +87,10 @@ pub fn engines() -> Vec<Engine> {
             }
         }
     }
-    for fabric in ["ofi", "shm+ofi"] {
-        for provider in PROVIDERS {
-            let by = format!("libfabric, {provider}");
-            all.push(Engine { fabric, by, start: Ok(Start::Rendezvous { provider }) });
-        }
+    for (fabric, provider, is_split) in LIBFABRIC {
+        let by = format!("libfabric, {provider}{}", if is_split { ", several nodes" } else { "" });
+        let start = if is_split { can_split() } else { Ok(()) };
+        all.push(Engine { fabric, by, start: start.map(|()| Start::Rendezvous { provider, is_split }) });
     }
     for engine in &mut all {
         let row = FABRICS.iter().find(|row| row.name == engine.fabric);
@@ -98,10 +108,7 @@ pub fn engines() -> Vec<Engine> {
 }
 
 /// Why ranks cannot be made to look as on other machines, if so.
-fn can_split(launcher: &Launcher) -> Result<(), String> {
-    if launcher.library == "Intel MPI" {
-        return Err("it runs over shared memory only".into());
-    }
+fn can_split() -> Result<(), String> {
     let unshared = Command::new("unshare").args(["--pid", "--fork", "true"]).output();
     match unshared {
         Ok(output) if output.status.success() => Ok(()),
@@ -128,11 +135,15 @@ impl Start {
                 }
                 vec![command]
             }
-            Start::Rendezvous { provider } => {
+            Start::Rendezvous { provider, is_split } => {
                 let address = format!("127.0.0.1:{}", free_port());
                 (0..ranks)
                     .map(|rank| {
-                        let mut command = Command::new(program);
+                        let mut command = if *is_split && rank > 1 {
+                            on_another_node(program)
+                        } else {
+                            Command::new(program)
+                        };
                         command.args(arguments);
                         at_rendezvous(&mut command, &address, rank, ranks, provider);
                         command
@@ -143,13 +154,23 @@ impl Start {
     }
 }
 
+/// A program that looks as if it was on a machine of its own: a node is a view of processes, and so a
+/// namespace of processes looks like another.
+const ALONE: [&str; 4] = ["unshare", "--pid", "--fork", "--kill-child"];
+
+fn on_another_node(program: &Path) -> Command {
+    let mut command = Command::new(ALONE[0]);
+    command.args(&ALONE[1..]).arg(program);
+    command
+}
+
 /// Tells a process where it meets the others.
 pub fn at_rendezvous(command: &mut Command, address: &str, rank: usize, ranks: usize, provider: &str) {
     command
         .env("STREAMHALO_RENDEZVOUS", address)
         .env(RANK_VARIABLE, rank.to_string())
         .env(SIZE_VARIABLE, ranks.to_string())
-        .env("STREAMHALO_JOB_KEY", format!("conformance {}", std::process::id()))
+        .env("STREAMHALO_JOB_KEY", format!("{:064x}", std::process::id()))
         .env("STREAMHALO_OFI_PROVIDER", provider);
 }
 
@@ -159,8 +180,7 @@ fn free_port() -> u16 {
     listener.local_addr().expect("it is bound").port()
 }
 
-/// The first two ranks on one node, and each of the others on its own: a node is a view of processes,
-/// and so a namespace of processes looks like another.
+/// The first two ranks on one node, and each of the others on its own.
 fn split(command: &mut Command, launcher: &Launcher, ranks: usize, program: &Path, arguments: &[&str]) {
     // What libraries do within a machine does not know that this is none.
     command.env("MPIR_CVAR_CH4_CMA_ENABLE", "0").env("UCX_TLS", "self,tcp");
@@ -169,7 +189,6 @@ fn split(command: &mut Command, launcher: &Launcher, ranks: usize, program: &Pat
     command.env("STREAMHALO_MPI", launcher.prefix());
     command.args(["-n", &ranks.min(2).to_string()]).arg(program).args(arguments);
     for _ in 2..ranks {
-        command.args([":", "-n", "1", "unshare", "--pid", "--fork", "--kill-child"]);
-        command.arg(program).args(arguments);
+        command.args([":", "-n", "1"]).args(ALONE).arg(program).args(arguments);
     }
 }
