@@ -5,13 +5,15 @@ use crate::device::stream::{Operation, Status};
 use crate::error::{Error, Result};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// Operations that fit on a stream before enqueueing has to wait for the executor, as on a GPU.
 /// The slots are made once, so that enqueueing does not allocate.
 const DEPTH: usize = 4096;
+/// How late the owner may see that there is room again.
+const FULL_NAP: std::time::Duration = std::time::Duration::from_micros(20);
 /// Looks at the progress before going to sleep on it.
 const SPINS: u32 = 2000;
 
@@ -46,11 +48,20 @@ impl Worker {
         Ok(Self { queue: Some(queue), enqueued: AtomicU64::new(0), progress, thread: Some(thread) })
     }
 
-    pub(crate) fn push(&self, operation: Operation) {
+    pub(crate) fn push(&self, mut operation: Operation) {
         self.enqueued.fetch_add(1, Ordering::Relaxed);
         let queue = self.queue.as_ref().expect("the queue lives as long as the worker");
-        // The receiver only goes when the queue does.
-        queue.send(operation).expect("a stream's thread outlives its queue");
+        loop {
+            match queue.try_send(operation) {
+                Ok(()) => return,
+                Err(TrySendError::Full(back)) => operation = back,
+                Err(TrySendError::Disconnected(_)) => unreachable!("a stream's thread outlives its queue"),
+            }
+            // The operation that makes room may wait for what only this thread moves on.
+            if !lane::progress() {
+                std::thread::sleep(FULL_NAP);
+            }
+        }
     }
 
     /// Blocks until all that was pushed is done.
