@@ -19,6 +19,8 @@ use std::sync::Arc;
 /// An exchange that a carrier goes round to.
 #[derive(Debug)]
 pub(super) struct ActiveTarget {
+    /// Dropped first: whatever receives are active write to what the others keep.
+    set: RequestSet,
     terms: Terms,
     start: Word,
     started: u32,
@@ -29,7 +31,6 @@ pub(super) struct ActiveTarget {
     arrivals: Vec<Word>,
     arrived: u32,
     readiness: Readiness,
-    set: RequestSet,
     meanings: Vec<Said>,
     completed: Vec<usize>,
     origins: Group,

@@ -16,6 +16,8 @@ use crate::fabric::{Bells, FarExchange, FarRecv, FarSend, Place, Terms, Word, ph
 /// An exchange that a carrier goes round to.
 #[derive(Debug)]
 pub(super) struct Messages {
+    /// Dropped first: whatever receives are active write to what the others keep.
+    set: RequestSet,
     terms: Terms,
     counts: [Word; 2],
     /// Where the stream says that it starts to receive.
@@ -24,7 +26,6 @@ pub(super) struct Messages {
     sends: Vec<Send>,
     recvs: Vec<Recv>,
     readiness: Readiness,
-    set: RequestSet,
     /// What the completion of each request of the set means.
     meanings: Vec<Meaning>,
     completed: Vec<usize>,
