@@ -146,6 +146,7 @@ impl Triggered {
             rule: Rule::Set,
             wakes: plan.recvs.iter().any(|recv| recv.peer_sleeps),
         });
+        let carried = far.as_ref().map(|far| far.guard.clone());
         let waits = [0, 1].map(|phase| {
             let buffer = phase % protocol.buffers;
             let arrivals = plan.recvs.iter().map(|recv| recv.arrivals[buffer].clone()).collect();
@@ -158,10 +159,16 @@ impl Triggered {
                 Completion::Count if plan.recvs.is_empty() => (Vec::new(), Vec::new()),
                 Completion::Count => (vec![plan.counts[phase].clone()], arrivals),
             };
-            Arc::new(WaitSet { words, sources, signalled, group })
+            Arc::new(WaitSet { words, sources, signalled, group, _carried: carried.clone() })
         });
         let departures = far.iter().flat_map(|far| &far.departures).cloned().collect();
-        let departures = WaitSet { words: departures, sources: Vec::new(), signalled: Vec::new(), group };
+        let departures = WaitSet {
+            words: departures,
+            sources: Vec::new(),
+            signalled: Vec::new(),
+            group,
+            _carried: carried,
+        };
         Ok(Box::new(Self {
             protocol,
             plan,

@@ -5,6 +5,7 @@ use super::host::{lane, worker::Worker};
 use crate::error::{Error, Result};
 use crate::fabric::{WaitContext, Word, store_fence};
 use crate::world::World;
+use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
@@ -174,6 +175,8 @@ pub(crate) struct WaitSet {
     pub(crate) signalled: Vec<Word>,
     /// The group of the sends.
     pub(crate) group: u64,
+    /// What carries the group's messages, for as long as the wait may still be on a stream.
+    pub(crate) _carried: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl WaitSet {

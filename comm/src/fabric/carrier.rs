@@ -45,6 +45,8 @@ pub struct Carrier {
 struct Carriage {
     number: u64,
     load: Box<dyn Carried>,
+    /// Whether streams post to it.
+    is_exchange: bool,
     /// Its exchange has been dropped.
     is_leaving: bool,
 }
@@ -81,7 +83,7 @@ impl Carrier {
     /// # Errors
     /// [`Error::System`] if the system refuses the thread.
     pub(crate) fn carry(self: &Arc<Self>, load: Box<dyn Carried>) -> Result<Load> {
-        let number = self.add(load);
+        let number = self.push(load, true);
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if self.executor == Executor::Proxy && thread.is_none() {
             let carrier = self.clone();
@@ -97,9 +99,13 @@ impl Carrier {
     }
 
     /// Carries something for as long as there are rounds, without starting a thread for it.
-    pub(crate) fn add(&self, load: Box<dyn Carried>) -> u64 {
+    pub(crate) fn add(&self, load: Box<dyn Carried>) {
+        self.push(load, false);
+    }
+
+    fn push(&self, load: Box<dyn Carried>, is_exchange: bool) -> u64 {
         let number = self.next_load.fetch_add(1, Ordering::Relaxed);
-        self.loads().push(Carriage { number, load, is_leaving: false });
+        self.loads().push(Carriage { number, load, is_exchange, is_leaving: false });
         number
     }
 
@@ -126,7 +132,8 @@ impl Carrier {
             }
         }
         loads.retain(|carriage| !(carriage.is_leaving && carriage.load.is_quiet()));
-        under_way
+        // Nobody tells the host when another thread's stream posts: it has to come back soon.
+        under_way || (self.executor == Executor::Host && loads.iter().any(|carriage| carriage.is_exchange))
     }
 
     fn work(&self) {
@@ -191,7 +198,10 @@ impl Drop for Load {
             for carriage in loads.iter_mut().filter(|carriage| carriage.number == self.number) {
                 carriage.is_leaving = true;
             }
-            loads.retain(|carriage| !(carriage.is_leaving && carriage.load.is_quiet()));
+            // This may be a stream's thread; what the host carries goes with its next round.
+            if self.carrier.executor != Executor::Host {
+                loads.retain(|carriage| !(carriage.is_leaving && carriage.load.is_quiet()));
+            }
         }
     }
 }

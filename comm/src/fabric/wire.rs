@@ -108,8 +108,8 @@ pub struct OpenExchange {
     pub(crate) reason: &'static str,
     /// Where the host has to queue the operations of an epoch before a stream comes to them.
     pub(crate) arm: Option<Box<dyn Arm>>,
-    /// Ends the exchange when dropped.
-    pub(crate) _guard: Box<dyn Any>,
+    /// Ends the exchange when dropped: with the last of its operations that are still on a stream.
+    pub(crate) guard: Arc<dyn Any + Send + Sync>,
     /// Keeps the wire, which goes last.
     pub(crate) _fabric: Arc<dyn super::Fabric>,
 }

@@ -1,6 +1,8 @@
 //! The cases that fit a number of ranks, in an order that is the same on all of them.
 
-use super::order::{blocked_elsewhere, opposite_orders, random_delays, slow_rank, two_streams, wrap};
+use super::order::{
+    blocked_elsewhere, dropped_early, opposite_orders, random_delays, slow_rank, two_streams, wrap,
+};
 use super::refusals::{a_mismatch, a_wrong_offset, another_width, wrong_backends};
 use super::worlds::{many_tags, parts, world_and_part};
 use super::{ALTERNATING, CELLS, Done, GatherCase, ScatterCase, offsets, random_gather};
@@ -97,6 +99,7 @@ fn brief(list: &mut List, ranks: usize, plane: [usize; 2]) {
         slow_rank(world, way, chain, (&[CELLS], &offsets(&[&[1, 0]])), (ranks - 1, 20))
     });
     list.add("epochs that wrap", |world, way| wrap(world, way, 60, ALTERNATING, &Pattern::All));
+    list.add("an exchange that is dropped early", |world, way| dropped_early(world, way, 60));
     list.add("the world and its parts", parts);
     list.add("messages that do not match", a_mismatch);
 }

@@ -209,6 +209,23 @@ fn pause_for(stream: &Stream, microseconds: usize) {
     }
 }
 
+/// Operations that are still on the stream when their exchange is dropped, on ranks of which one is slow.
+pub fn dropped_early(world: &World, way: Scenario, row: usize) -> Result<Done, HaloError> {
+    let stream = stream_of(world, way.kind)?;
+    let one = Exchanged::new(world, &stream, way.backend, ring(world, row), (&[super::CELLS], &Pattern::All));
+    let mut one = one?;
+    for _ in 0..4 {
+        pause_for(&stream, if world.rank() == 0 { 3_000 } else { 0 });
+        one.step()?;
+    }
+    let Exchanged { fields, halo, .. } = one;
+    let mut done = Done::new(0, &halo);
+    drop(halo);
+    fields.assert_right(&(way, row))?;
+    done.checksum = fields.checksum();
+    Ok(done)
+}
+
 /// Many epochs, in which every rank is late at times.
 pub fn random_delays(
     world: &World,

@@ -7,7 +7,7 @@ use super::windows::Windows;
 use crate::error::{Error, Result};
 use crate::fabric::carrier::{Carried, Carrier};
 use crate::fabric::mpi::Communicator;
-use crate::fabric::{Bells, FarExchange, FarMessages, OpenExchange, Persistent, Role, Wire};
+use crate::fabric::{Bells, Executor, FarExchange, FarMessages, OpenExchange, Persistent, Role, Wire};
 use crate::world::World;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -160,11 +160,14 @@ impl Wire for MpiWire {
         let load = load.and_then(|load| self.carrier.carry(load));
         // Nobody sends before all have posted what they can.
         world.agree(CALL, load.as_ref().map(|_| ()))?;
+        // A fabric of the host is not dropped by the thread of a stream, which may not call MPI.
+        let executor = self.carrier.executor();
+        let fabric = (executor != Executor::Host).then(|| world.shared_fabric().clone());
         Ok(OpenExchange {
             starts: vec![bells.start],
             triggers: bells.triggers,
             departures: bells.departures,
-            executor: self.carrier.executor(),
+            executor,
             path: match (is_active, terms.buffers) {
                 (true, _) => "packed, MPI put",
                 (false, 2) => "packed, MPI ready send",
@@ -173,7 +176,7 @@ impl Wire for MpiWire {
             reason: "the peer's memory is not mapped",
             arm: None,
             _fabric: world.shared_fabric().clone(),
-            _guard: Box::new(load?),
+            guard: Arc::new((load?, fabric)),
         })
     }
 

@@ -167,7 +167,7 @@ impl Wire for OfiWire {
             reason: "the peer's memory is not mapped",
             arm,
             _fabric: world.shared_fabric().clone(),
-            _guard: Box::new(load),
+            guard: Arc::new((load, world.shared_fabric().clone())),
         })
     }
 
