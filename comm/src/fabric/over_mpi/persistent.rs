@@ -13,7 +13,7 @@ pub(super) struct Requests {
     left: usize,
     completed: Vec<usize>,
     /// What the requests read and write.
-    _places: Vec<Place>,
+    places: Vec<Place>,
 }
 
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Requests {
         let completed = Vec::with_capacity(sides.len());
         let all = messages.recvs.iter().chain(&messages.sends);
         let places = all.map(|message| message.place.clone()).collect();
-        Ok(Self { set, sides, left: 0, completed, _places: places })
+        Ok(Self { set, sides, left: 0, completed, places })
     }
 }
 
@@ -81,5 +81,15 @@ impl Persistent for Requests {
 
     fn path(&self) -> (&'static str, &'static str) {
         ("packed, MPI message", "the peer's memory is not mapped")
+    }
+}
+
+impl Drop for Requests {
+    fn drop(&mut self) {
+        // What is not complete goes on, and its memory must stay: a send cannot be called back, and after a
+        // failure nothing is.
+        if self.left > 0 {
+            std::mem::forget(std::mem::take(&mut self.places));
+        }
     }
 }

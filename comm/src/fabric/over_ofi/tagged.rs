@@ -106,3 +106,12 @@ impl Persistent for Tagged {
         ("packed, tagged message", "the peer's memory is not mapped")
     }
 }
+
+impl Drop for Tagged {
+    fn drop(&mut self) {
+        // What is not complete may still come or go, and its memory must stay registered for that.
+        if self.late().is_some() {
+            std::mem::forget(std::mem::take(&mut self.sides));
+        }
+    }
+}
