@@ -32,7 +32,7 @@ fn own_processes_give_the_answer_of_threads() {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{said}");
         assert!(said.contains("\nexecutor: host (standard), "), "{said}");
-        assert_eq!(said.contains("\nlibrary:  libfabric "), fabric == "ofi", "{said}");
+        assert!(said.contains("\nlibrary:  libfabric "), "{said}");
         let records = folder.records(SMALL, &[&format!("comm.fabric={fabric}")]);
         assert_eq!(records.len(), 3 * BACKENDS.len());
         assert_verified(&records);
