@@ -64,7 +64,7 @@ impl MpiWire {
         // Some libraries say more than a line.
         let version = mpi.library_version().unwrap_or_default();
         let version = version.lines().next().unwrap_or_default().split_whitespace().collect::<Vec<_>>();
-        format!("{} ({}, {} ABI)", version.join(" "), mpi.path().display(), mpi.abi())
+        format!("{} ({}, {})", version.join(" "), mpi.path().display(), mpi.abi())
     }
 
     pub(super) fn new(communicator: Communicator, carrier: Arc<Carrier>) -> Result<Arc<Self>> {
