@@ -1,6 +1,8 @@
 //! What a rank does.
 
 use std::error::Error;
+use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use streamhalo::comm::backend::backend_names;
 use streamhalo::comm::fabric::WaitPolicy;
@@ -20,6 +22,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 /// - `kernel`, `main`: the last rank panics in a kernel, or in its own code, and the others exchange.
 /// - `exit`: the last rank ends its process with status 1 while the others exchange.
 /// - `absent BACKEND`: the last rank never comes to an exchange, for which the others wait for two seconds.
+/// - `cut FOLDER`: exchanges until it cannot for three seconds, and writes that into a file of that folder.
 /// - `missing`: the last rank never comes to a barrier, for which the others wait as long.
 pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
     match (mode, arguments) {
@@ -45,6 +48,7 @@ pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
             }
             Ok(())
         }),
+        ("cut", [folder]) => cut(Path::new(folder)),
         ("absent", [backend]) => without_the_last(&World::from_env_with(SOON)?, Some(backend)),
         ("missing", []) => without_the_last(&World::from_env_with(SOON)?, None),
         _ => Err(format!("there is no mode {mode} {arguments:?}").into()),
@@ -69,6 +73,25 @@ fn without_the_last(world: &World, backend: Option<&str>) -> Outcome {
         Some(halo) => gather(halo, &mut cells),
         None => Ok(world.barrier()?),
     }
+}
+
+/// Writes what a launcher that is cut off as well could not forward.
+fn cut(folder: &Path) -> Outcome {
+    let world = World::from_env_with(WorldOptions {
+        timeout: Some(Duration::from_secs(3)),
+        ..WorldOptions::default()
+    })?;
+    let mut file = std::fs::File::create(folder.join(format!("rank-{}", world.rank())))?;
+    let mut has_begun = false;
+    let ended = forever(&world, &mut |_, _| {
+        if !has_begun {
+            writeln!(file, "runs")?;
+            has_begun = true;
+        }
+        Ok(())
+    });
+    writeln!(file, "ended: {}", ended.as_ref().err().map_or_else(String::new, ToString::to_string))?;
+    ended
 }
 
 /// Takes its time where the thread panics.
