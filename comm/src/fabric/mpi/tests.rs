@@ -339,7 +339,7 @@ fn windows(comm: &Communicator) {
         }
         wait("a barrier", comm.ibarrier().expect("can be entered"));
     }
-    group.free().expect("can be freed");
+    drop(group);
     window.free().expect("can be freed");
 }
 

@@ -31,14 +31,15 @@ impl Group {
         unsafe { mpi.table.group_free(&raw mut all) }?;
         made.map(|()| Self { mpi, handle })
     }
+}
 
-    /// Frees it.
-    ///
-    /// # Errors
-    /// [`Error::Mpi`].
-    pub(crate) fn free(mut self) -> Result<()> {
-        // SAFETY: the handle is a group's, which nobody has after this.
-        unsafe { self.mpi.table.group_free(&raw mut self.handle) }
+impl Drop for Group {
+    fn drop(&mut self) {
+        if self.mpi.is_running() && !self.mpi.is_poisoned() {
+            // A group that cannot be freed goes with the process.
+            // SAFETY: the handle is a group's, which nobody has after this.
+            let _ = unsafe { self.mpi.table.group_free(&raw mut self.handle) };
+        }
     }
 }
 
