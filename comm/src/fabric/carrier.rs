@@ -22,6 +22,12 @@ pub(crate) trait Carried: Send {
 
     /// Whether nothing is on its way any more that this side has begun, so that it may be dropped.
     fn is_quiet(&self) -> bool;
+
+    /// Whether it makes calls that may not return once a peer is out of reach. The rank's own thread then
+    /// leaves it to the other one, or its waits would not end in time.
+    fn may_block(&self) -> bool {
+        false
+    }
 }
 
 /// Rounds without anything under way before the thread naps.
@@ -114,14 +120,19 @@ impl Carrier {
     }
 
     /// Goes round once; whether anything is under way. Another thread may be at it, and then this one
-    /// has nothing to do.
-    fn round(&self) -> bool {
+    /// has nothing to do. What may block is left out where `is_helper` says that another thread does it.
+    fn round(&self, is_helper: bool) -> bool {
         let mut under_way = false;
         let Ok(mut loads) = self.loads.try_lock() else { return true };
         if self.stop.load(Ordering::Acquire) {
             return false;
         }
+        let mut helps = is_helper;
         for carriage in loads.iter_mut() {
+            if is_helper && carriage.load.may_block() {
+                (helps, under_way) = (false, true);
+                continue;
+            }
             match carriage.load.progress() {
                 Ok(more) => under_way |= more,
                 Err(error) => {
@@ -139,7 +150,7 @@ impl Carrier {
     fn work(&self) {
         let (mut idle, mut helped) = (0, 0);
         while !self.stop.load(Ordering::Acquire) {
-            if self.round() {
+            if self.round(false) {
                 idle = 0;
             } else {
                 idle = (idle + 1).min(IDLE_ROUNDS);
@@ -179,10 +190,7 @@ pub(crate) struct HostRounds(pub(crate) Vec<Arc<Carrier>>);
 
 impl Engine for HostRounds {
     fn progress(&self) -> bool {
-        self.0.iter().fold(false, |more, carrier| {
-            carrier.helped.fetch_add(1, Ordering::Relaxed);
-            carrier.round() | more
-        })
+        self.0.iter().fold(false, |more, carrier| carrier.round(carrier.executor == Executor::Proxy) | more)
     }
 }
 

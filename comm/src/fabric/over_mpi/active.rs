@@ -155,7 +155,13 @@ impl Carried for ActiveTarget {
         let is_open = |exists: bool, epoch: u32| exists && epoch != self.started;
         Ok(is_open(!self.arrivals.is_empty(), self.arrived) || is_open(!self.puts.is_empty(), self.sent))
     }
+
     fn is_quiet(&self) -> bool {
         self.readiness.is_quiet()
+    }
+
+    fn may_block(&self) -> bool {
+        // `MPI_Win_complete`, which cannot be tested for.
+        true
     }
 }
