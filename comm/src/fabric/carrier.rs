@@ -127,10 +127,10 @@ impl Carrier {
         if self.stop.load(Ordering::Acquire) {
             return false;
         }
-        let mut helps = is_helper;
+        let mut does_all = true;
         for carriage in loads.iter_mut() {
             if is_helper && carriage.load.may_block() {
-                (helps, under_way) = (false, true);
+                (does_all, under_way) = (false, true);
                 continue;
             }
             match carriage.load.progress() {
@@ -143,6 +143,9 @@ impl Carrier {
             }
         }
         loads.retain(|carriage| !(carriage.is_leaving && carriage.load.is_quiet()));
+        if is_helper && does_all {
+            self.helped.fetch_add(1, Ordering::Relaxed);
+        }
         // Nobody tells the host when another thread's stream posts: it has to come back soon.
         under_way || (self.executor == Executor::Host && loads.iter().any(|carriage| carriage.is_exchange))
     }

@@ -118,7 +118,7 @@ impl Communicator {
         // SAFETY: the handles are those of a communicator and of a group of it; `new` is a place for the result.
         let made =
             self.made(|new| unsafe { self.mpi.table.comm_create_group(self.handle, group.handle, 0, new) });
-        group.free()?;
+        drop(group);
         made
     }
 
