@@ -20,7 +20,6 @@ mod over_ofi;
 mod progress;
 mod protocol;
 mod region;
-#[allow(dead_code, reason = "the fabrics that meet over a network use it")]
 pub mod rendezvous;
 pub mod shm;
 mod spanning;

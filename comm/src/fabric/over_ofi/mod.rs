@@ -3,6 +3,7 @@
 //! Over providers with triggered operations (`cxi`, `sockets`) the network interface carries an exchange
 //! out ([`triggered`]); over others a progress thread does ([`proxied`]).
 
+mod build;
 mod entries;
 mod hub;
 mod proxied;

@@ -1,0 +1,284 @@
+//! Making an exchange of triggered operations: its counters, regions and entries.
+
+use super::entries::{Count, Entry, Value, Work};
+use super::hub::Hub;
+use super::told::{Target, Targets, register, register_word, sides_of, tell};
+use super::triggered::SETS;
+use crate::error::Result;
+use crate::fabric::ofi::{
+    Change, Counter, DeferredAtomic, DeferredCounterAdd, DeferredWrite, Endpoint, MemoryRegion, PeerAddress,
+    RemotePlace, Width,
+};
+use crate::fabric::{Abort, Bells, Doorbell, FarExchange, FarRecv, FarSend, Terms, Word, phase};
+use crate::world::World;
+use std::sync::Arc;
+
+/// What an exchange consists of.
+pub(super) struct Built {
+    /// Every counter, and what it comes to.
+    pub(super) counters: Vec<(Counter, Count)>,
+    /// What peers write to.
+    pub(super) regions: Vec<MemoryRegion>,
+    /// The entries of an epoch, as often as epochs may be queued.
+    pub(super) sets: Vec<Vec<Entry>>,
+}
+
+/// Adds to a counter when a stream posts a word.
+struct Bell {
+    counter: Counter,
+    abort: Abort,
+    rank: usize,
+}
+
+impl Doorbell for Bell {
+    fn ring(&self, _value: u32) {
+        if let Err(error) = self.counter.add(1) {
+            self.abort.raise(self.rank, &error.to_string());
+        }
+    }
+}
+
+/// Makes counters, regions and entries.
+struct Builder<'a> {
+    endpoint: &'a Endpoint,
+    terms: Terms,
+    start: u64,
+    counters: Vec<(Counter, Count)>,
+    regions: Vec<MemoryRegion>,
+    sets: Vec<Vec<Entry>>,
+}
+
+impl Builder<'_> {
+    fn counter(&mut self, comes_to: Count) -> Result<Counter> {
+        let counter = Counter::open(self.endpoint)?;
+        if self.start != 0 {
+            counter.set(self.start)?;
+        }
+        self.counters.push((counter.clone(), comes_to));
+        Ok(counter)
+    }
+
+    /// A word of this rank as the target of the interface's own operations.
+    fn own_word(&mut self, word: &Word) -> Result<RemotePlace> {
+        let region = register_word(self.endpoint, word, None)?;
+        let place = region.remote(self.endpoint.own(), 0);
+        self.regions.push(region);
+        Ok(place)
+    }
+
+    /// The same entry in every set of a phase, or of both.
+    fn each_set(&mut self, of: Option<usize>, mut make: impl FnMut() -> Result<Entry>) -> Result<()> {
+        let first = self.terms.last_epoch;
+        for (set, entries) in (0u32..).zip(&mut self.sets) {
+            if of.is_none_or(|of| phase(first.wrapping_add(set)) == of) {
+                entries.push(make()?);
+            }
+        }
+        Ok(())
+    }
+
+    /// An atomic operation on a word, in every set.
+    fn set_word(
+        &mut self,
+        of: Option<usize>,
+        (change, value): (Change, Value),
+        target: RemotePlace,
+        (trigger, threshold): (&Counter, Count),
+        done: Count,
+    ) -> Result<()> {
+        let completed = self.counter(done)?;
+        self.each_set(of, || {
+            let atomic = DeferredAtomic::new(change, Width::U32, 1, target, trigger, &completed)?;
+            Ok(Entry::new(Work::Atomic(atomic, value), threshold, done))
+        })
+    }
+
+    /// A payload comes to a buffer: its region's counter sets the word that the stream waits for.
+    fn recv(&mut self, recv: &FarRecv, counts: &[Word; 2], buffer: usize) -> Result<Target> {
+        let (of, uses) = match self.terms.buffers {
+            1 => (None, Count::Epochs(1)),
+            _ => (Some(buffer), Count::Phases(1)),
+        };
+        let arrived = self.counter(uses)?;
+        let region = register(self.endpoint, &recv.slots[buffer], recv.bytes, Some(&arrived))?;
+        let target = Target::of(&region, 0);
+        self.regions.push(region);
+        let word = self.own_word(&recv.arrivals[buffer])?;
+        self.set_word(of, (Change::Set, Value::Epoch), word, (&arrived, uses), uses)?;
+        if self.terms.counts {
+            let count = self.own_word(&counts[buffer])?;
+            self.set_word(of, (Change::Add, Value::Fixed), count, (&arrived, uses), uses)?;
+        }
+        Ok(target)
+    }
+
+    /// A send: written when its trigger says so, and then its departure is set.
+    fn send(
+        &mut self,
+        send: &FarSend,
+        buffers: &[Target],
+        peer: PeerAddress,
+        triggers: [(&Counter, Count); 2],
+        departure: &Word,
+    ) -> Result<()> {
+        let source = register(self.endpoint, &send.staging, send.bytes, None)?;
+        let source = source.slice(0, send.bytes, "a message")?;
+        let sent = self.counter(Count::Epochs(1))?;
+        for (of, (trigger, threshold)) in triggers.into_iter().enumerate() {
+            let target = buffers[of % buffers.len()].at(peer);
+            self.each_set(Some(of), || {
+                let write = DeferredWrite::new(&source, target, trigger, &sent)?;
+                Ok(Entry::new(Work::Write(write), threshold, Count::Epochs(1)))
+            })?;
+        }
+        let word = self.own_word(departure)?;
+        let each = Count::Epochs(1);
+        self.set_word(None, (Change::Set, Value::Epoch), word, (&sent, each), each)
+    }
+}
+
+/// The trigger counters of a send, by phase, with what they come to.
+type Triggers = [(Counter, Count); 2];
+
+/// Makes all counters, which begin at `start`, and entries, and exchanges where peers write to. Collective.
+/// The words in `bells` that the stream posts become doorbells.
+pub(super) fn build(
+    world: &World,
+    hub: &Hub,
+    peers: &[PeerAddress],
+    exchange: FarExchange,
+    bells: &mut Bells,
+    start: u64,
+) -> Result<Built> {
+    let sides = sides_of(&exchange);
+    let FarExchange { terms, sends, recvs, counts, .. } = exchange;
+    let mut builder = Builder {
+        endpoint: hub.endpoint(),
+        terms,
+        start,
+        counters: Vec::new(),
+        regions: Vec::new(),
+        sets: (0..SETS).map(|_| Vec::new()).collect(),
+    };
+    let mut triggers = Vec::new();
+    let own = (|| {
+        triggers = make_triggers(&mut builder, &sends, bells, &bell(world))?;
+        let mut heard = Vec::new();
+        for (send, triggers) in sends.iter().zip(&triggers) {
+            heard.push(hear(&mut builder, send, triggers)?);
+        }
+        let mut buffers = Vec::new();
+        for recv in &recvs {
+            let made = (0..terms.buffers).map(|buffer| builder.recv(recv, &counts, buffer));
+            buffers.push(made.collect::<Result<Vec<_>>>()?);
+        }
+        Ok((heard, buffers))
+    })();
+    let Targets { sends: buffers, recvs: ears } =
+        tell(world, "opening an exchange over libfabric", &sides, own)?;
+    for (index, (send, triggers)) in sends.iter().zip(&triggers).enumerate() {
+        let [even, odd] = triggers;
+        let triggers = [(&even.0, even.1), (&odd.0, odd.1)];
+        builder.send(send, &buffers[index], peers[send.peer], triggers, &bells.departures[index])?;
+    }
+    let each = Count::Epochs(1);
+    if recvs.iter().any(|recv| recv.announces) {
+        let ready = builder.counter(each)?;
+        bells.start = bells.start.clone().with_doorbell(Arc::new(bell(world)(ready.clone())));
+        for (recv, ears) in recvs.iter().zip(&ears).filter(|(recv, _)| recv.announces) {
+            let target = ears[0].at(peers[recv.peer]);
+            builder.set_word(None, (Change::Set, Value::Announced), target, (&ready, each), each)?;
+        }
+    }
+    let Builder { counters, regions, sets, .. } = builder;
+    Ok(Built { counters, regions, sets })
+}
+
+/// Makes what adds to a counter of this rank.
+fn bell(world: &World) -> impl Fn(Counter) -> Bell {
+    let (abort, rank) = (Abort::new(world.fabric().abort()), world.rank());
+    move |counter| Bell { counter, abort: abort.clone(), rank }
+}
+
+/// Every send's trigger counters; the stream's words ring them.
+fn make_triggers(
+    builder: &mut Builder<'_>,
+    sends: &[FarSend],
+    bells: &mut Bells,
+    bell: &impl Fn(Counter) -> Bell,
+) -> Result<Vec<Triggers>> {
+    let terms = builder.terms;
+    // Sends are packed in order: the last one's bell says that all are.
+    let in_batch = |send: &FarSend| terms.waits_for_group || !send.awaits;
+    let last = sends.iter().rposition(in_batch);
+    let batch = match last {
+        None => None,
+        Some(last) => {
+            let exposures = if terms.waits_for_group { sends.len() as u64 } else { 0 };
+            let comes_to = Count::Epochs(exposures + 1);
+            let trigger = builder.counter(comes_to)?;
+            ring(&mut bells.triggers[last], bell(trigger.clone()));
+            Some((trigger, comes_to))
+        }
+    };
+    let mut made = Vec::new();
+    for (index, send) in sends.iter().enumerate() {
+        made.push(match &batch {
+            Some(batch) if in_batch(send) => [batch.clone(), batch.clone()],
+            _ if terms.buffers == 1 => {
+                let both = Count::Epochs(2);
+                let trigger = builder.counter(both)?;
+                ring(&mut bells.triggers[index], bell(trigger.clone()));
+                [(trigger.clone(), both), (trigger, both)]
+            }
+            _ => {
+                // A credit may come an epoch before the trigger: the phases must not be mixed up.
+                let both = Count::Phases(2);
+                let triggers = [(builder.counter(both)?, both), (builder.counter(both)?, both)];
+                let bells_of = [bell(triggers[0].0.clone()), bell(triggers[1].0.clone())];
+                let word = bells.triggers[index].clone();
+                bells.triggers[index] = word.with_doorbell(Arc::new(ByPhase(bells_of)));
+                triggers
+            }
+        });
+    }
+    Ok(made)
+}
+
+/// Rings one of two bells, by the phase of the epoch.
+struct ByPhase([Bell; 2]);
+
+impl Doorbell for ByPhase {
+    fn ring(&self, epoch: u32) {
+        self.0[phase(epoch)].ring(epoch);
+    }
+}
+
+fn ring(word: &mut Word, bell: Bell) {
+    *word = word.clone().with_doorbell(Arc::new(bell));
+}
+
+/// Where a send's receiver says that it is ready; nothing if it never does.
+fn hear(builder: &mut Builder<'_>, send: &FarSend, triggers: &Triggers) -> Result<Vec<Target>> {
+    if !send.awaits {
+        return Ok(Vec::new());
+    }
+    let counter = match builder.terms.buffers {
+        1 => triggers[0].0.clone(),
+        _ => {
+            let credits = builder.counter(Count::Epochs(1))?;
+            for (of, (trigger, both)) in triggers.iter().enumerate() {
+                builder.each_set(Some(of), || {
+                    let add = DeferredCounterAdd::new(trigger, 1, &credits)?;
+                    // It is through once the trigger has come too.
+                    Ok(Entry::new(Work::Credit(add, trigger.clone()), Count::Credits, *both))
+                })?;
+            }
+            credits
+        }
+    };
+    let region = register_word(builder.endpoint, &send.clear, Some(&counter))?;
+    let target = Target::of(&region, 0);
+    builder.regions.push(region);
+    Ok(vec![target])
+}
