@@ -216,7 +216,7 @@ pub const FABRICS: &[FabricRow] = &[
         summary: "shm between the ranks of a node, mpi between nodes",
         executor: Executor::Proxy,
         unusable: || shm::unusable().or_else(over_mpi::unusable),
-        join: |options| shm::within_nodes("shm+mpi", over_mpi::launched()?, options),
+        join: |options| shm::within_nodes("shm+mpi", over_mpi::launched(options)?, options),
     },
     FabricRow {
         name: "ofi",

@@ -37,20 +37,20 @@ pub(crate) trait Bootstrap: Send + Sync {
 pub(crate) struct Farewell {
     bootstrap: Arc<dyn Bootstrap>,
     meeting: Mutex<Box<dyn Meeting>>,
+    /// How long a rank waits for the others before it goes.
+    timeout: Option<Duration>,
     end: Box<dyn Fn() + Send + Sync>,
 }
-
-/// How long a rank waits for the others before it goes.
-const FAREWELL: Duration = Duration::from_secs(5);
 
 impl Farewell {
     /// A meeting of its own for that. Collective.
     pub(crate) fn new(
         bootstrap: Arc<dyn Bootstrap>,
+        timeout: Option<Duration>,
         end: impl Fn() + Send + Sync + 'static,
     ) -> Result<Arc<Self>> {
         let meeting = Mutex::new(bootstrap.farewell()?);
-        Ok(Arc::new(Self { bootstrap, meeting, end: Box::new(end) }))
+        Ok(Arc::new(Self { bootstrap, meeting, timeout, end: Box::new(end) }))
     }
 
     /// Whether all ranks came once more.
@@ -60,7 +60,7 @@ impl Farewell {
             return false;
         }
         let (rank, policy) = (self.bootstrap.rank(), WaitPolicy { spins: 64, yields: 64, sleeps: false });
-        let context = WaitContext { rank, policy, timeout: Some(FAREWELL), abort };
+        let context = WaitContext { rank, policy, timeout: self.timeout, abort };
         self.meeting.lock().unwrap_or_else(PoisonError::into_inner).barrier(&context).is_ok()
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn join(_options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
 }
 
 /// Says why there is no such fabric.
-pub(super) fn launched() -> Result<Arc<Spanning>> {
+pub(super) fn launched(_options: &WorldOptions) -> Result<Arc<Spanning>> {
     Err(unavailable("mpi", REASON))
 }
 

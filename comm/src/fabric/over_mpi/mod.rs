@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::world::{World, WorldOptions};
 use bootstrap::MpiBootstrap;
 use std::sync::Arc;
+use std::time::Duration;
 use wire::MpiWire;
 
 /// Why the fabric cannot be used here, if so.
@@ -32,18 +33,18 @@ pub(super) fn unusable() -> Option<String> {
 }
 
 /// The fabric `mpi`, for the registry.
-pub(super) fn join(_options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
-    Ok(launched()?)
+pub(super) fn join(options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
+    Ok(launched(options)?)
 }
 
 /// The fabric of the ranks that a launcher has started. Collective over them.
 ///
 /// # Errors
 /// [`Error::FabricUnavailable`] if there is no library, or none for this launcher; what the library says.
-pub(super) fn launched() -> Result<Arc<Spanning>> {
+pub(super) fn launched(options: &WorldOptions) -> Result<Arc<Spanning>> {
     let mpi = Mpi::get()?;
     let level = mpi.start()?;
-    over(mpi, level, mpi.world()?)
+    over(mpi, level, mpi.world()?, options.timeout)
 }
 
 impl World {
@@ -63,7 +64,7 @@ impl World {
     /// initialised; [`Error::Mpi`].
     pub unsafe fn from_mpi_comm(communicator: usize, options: WorldOptions) -> Result<Self> {
         // SAFETY: passed on to the caller.
-        let fabric = unsafe { of_communicator(communicator) }?;
+        let fabric = unsafe { of_communicator(communicator, &options) }?;
         Self::new(fabric, options)
     }
 }
@@ -82,15 +83,20 @@ pub(super) fn bootstrap() -> Result<Arc<dyn Bootstrap>> {
 ///
 /// # Errors
 /// As [`launched`].
-unsafe fn of_communicator(handle: usize) -> Result<Arc<Spanning>> {
+unsafe fn of_communicator(handle: usize, options: &WorldOptions) -> Result<Arc<Spanning>> {
     let mpi = Mpi::get()?;
     let level = mpi.start()?;
     // SAFETY: passed on to the caller.
     let theirs = unsafe { Communicator::from_raw(mpi, handle) }?;
-    over(mpi, level, theirs.duplicate()?)
+    over(mpi, level, theirs.duplicate()?, options.timeout)
 }
 
-fn over(mpi: &'static Mpi, level: ThreadLevel, base: Communicator) -> Result<Arc<Spanning>> {
+fn over(
+    mpi: &'static Mpi,
+    level: ThreadLevel,
+    base: Communicator,
+    timeout: Option<Duration>,
+) -> Result<Arc<Spanning>> {
     if level < ThreadLevel::Serialized && !mpi.is_main_thread()? {
         return Err(unavailable(
             "mpi",
@@ -102,7 +108,7 @@ fn over(mpi: &'static Mpi, level: ThreadLevel, base: Communicator) -> Result<Arc
     let carrier = bootstrap.proxy().clone();
     let wire = MpiWire::new(bootstrap.base().duplicate()?, carrier.clone())?;
     let ended = wire.clone();
-    let farewell = Farewell::new(bootstrap.clone(), move || ended.end())?;
+    let farewell = Farewell::new(bootstrap.clone(), timeout, move || ended.end())?;
     Ok(Arc::new(Spanning {
         name: "mpi",
         engine: Some(wire.engine()),
