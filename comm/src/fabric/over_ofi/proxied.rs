@@ -166,6 +166,11 @@ impl Proxied {
         self.terms.last_epoch.wrapping_add(number)
     }
 
+    /// Whether the stream has started an epoch that was not noted yet.
+    fn has_started(&self) -> bool {
+        self.start.cell().reached((self.terms.announced)(self.epoch(self.started.wrapping_add(1))))
+    }
+
     /// Notes what has come, and sets the words that the stream and its conditions look at.
     fn note(&mut self) {
         let terms = self.terms;
@@ -205,7 +210,7 @@ fn nth_of_buffer(terms: Terms, buffer: usize, before: u32) -> u32 {
 
 impl Carried for Proxied {
     fn progress(&mut self) -> Result<bool> {
-        if self.start.cell().reached((self.terms.announced)(self.epoch(self.started.wrapping_add(1)))) {
+        if self.has_started() {
             self.started = self.started.wrapping_add(1);
         }
         for recv in &mut self.recvs {
@@ -239,9 +244,16 @@ impl Carried for Proxied {
                 open(arrived) || (recv.announcement.is_some() && open(recv.done.count()))
             }))
     }
+
     fn is_quiet(&self) -> bool {
-        self.sends.iter().all(|send| send.done.count() == send.sent)
-            && self.recvs.iter().all(|recv| recv.done.count() == recv.announced)
+        // The last readiness of a receiver is waited for by nobody, and comes to memory of this side.
+        let has_heard = |send: &Send| !send.awaits || send.told.count() == self.started;
+        !self.has_started()
+            && self.sends.iter().all(|send| send.done.count() == send.sent && has_heard(send))
+            && self.recvs.iter().all(|recv| {
+                let has_told = recv.announcement.is_none() || recv.announced == self.started;
+                has_told && recv.done.count() == recv.announced
+            })
     }
 }
 
