@@ -46,6 +46,13 @@ fn run(launcher: &Path, test: &str, variables: &[(&str, &Path)]) -> (bool, Strin
     let test = format!("fabric::mpi::tests::{test}");
     let mut command = Command::new(launcher);
     command.args(["-n", "2"]).arg(this).args(["--exact", &test, "--ignored", "--nocapture"]);
+    // Open MPI wants to be told that root may start it, Intel MPI where it is and to stay on the machine;
+    // the others look at neither.
+    command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
+    command.env("I_MPI_FABRICS", "shm");
+    if let Some(prefix) = launcher.parent().and_then(Path::parent) {
+        command.env("I_MPI_ROOT", prefix);
+    }
     for (name, value) in variables {
         command.env(name, value);
     }
