@@ -327,7 +327,9 @@ impl<'f> Ranks<'f> {
     fn statuses(&self, ranks: usize) -> Vec<String> {
         let read = |rank: usize| {
             let path: &Path = &self.folder.path.join(format!("status.{rank}"));
-            fs::read_to_string(path).map_or("none".to_owned(), |status| status.trim().to_owned())
+            // Empty where it was ended in the middle of writing it.
+            let status = fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+            if status.is_empty() { "none".to_owned() } else { status }
         };
         (0..ranks).map(read).collect()
     }

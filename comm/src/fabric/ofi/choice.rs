@@ -28,6 +28,17 @@ pub(super) fn chosen(library: &'static Library, options: &EndpointOptions) -> Re
         let caps = needed | sys::FI_ATOMIC | sys::FI_TRIGGER | sys::FI_RMA_EVENT;
         return best(library, options, caps)?.map_or_else(|| Err(refusal(library, options)), Ok);
     }
+    let best_known;
+    let options = match &options.provider {
+        Some(_) => options,
+        // Which provider is the best does not depend on what can be done without.
+        None => {
+            let found = best(library, options, needed)?;
+            let name = found.and_then(|found| found.iter().next().map(|offer| Offer::of(offer).provider));
+            best_known = EndpointOptions { provider: name, ..options.clone() };
+            &best_known
+        }
+    };
     // `ofi_rxm` has atomic operations only for those who can do without order, which nobody here can.
     for caps in [needed | sys::FI_ATOMIC, needed] {
         if let Some(best) = best(library, options, caps)? {
