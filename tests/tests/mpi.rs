@@ -159,7 +159,7 @@ fn a_file_that_is_no_mpi_is_refused() {
             let mut command = patient_command(launcher, 2, &["world"]);
             command.env("STREAMHALO_MPI", file);
             let ended = run(vec![command], LIMIT);
-            assert_eq!(count(&ended.all(), "fabric `mpi` cannot be used"), 2, "not every rank: {ended:#?}");
+            assert_eq!(count(&ended.all(), "cannot be used"), 2, "not every rank: {ended:#?}");
             assert_eq!(count(&ended.all(), "a rank ended with 1"), 2, "{ended:#?}");
             assert_says(&ended, &[file, "STREAMHALO_MPI"]);
         }

@@ -24,7 +24,9 @@ fn main() -> std::process::ExitCode {
     match result {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}");
+            // In one piece: the other ranks write to the same place.
+            let line = format!("{error}\n");
+            _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
             std::process::ExitCode::FAILURE
         }
     }
