@@ -97,12 +97,12 @@ pub trait Fabric: Send + Sync + fmt::Debug {
     /// Zeroed memory that peers can address, aligned to 64 bytes. Not collective.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    /// [`Error::OutOfMemory`].
     fn allocate(&self, bytes: usize) -> Result<Region>;
     /// Maps a region of `owner` by the key and the size, in bytes, that it gave out. Not collective.
     ///
     /// # Errors
-    /// [`Error::System`](crate::Error::System) if there is no such region any more.
+    /// [`Error::System`] if there is no such region any more.
     fn map(&self, owner: usize, key: u64, bytes: usize) -> Result<Region>;
     /// Whether a peer's memory is mapped into this rank; otherwise the [`Fabric::wire`] carries
     /// messages to it. Two ranks see it alike.

@@ -96,7 +96,8 @@ impl Offer {
 /// All providers that offer reliable endpoints here, in libfabric's order.
 ///
 /// # Errors
-/// As [`Library::load`]; [`Error::Libfabric`](crate::Error::Libfabric).
+/// [`Error::FabricUnavailable`](crate::Error::FabricUnavailable) if libfabric is not there or too old;
+/// [`Error::Libfabric`](crate::Error::Libfabric).
 pub fn providers() -> Result<Vec<Provider>> {
     let library = Library::load()?;
     let mut hints = library.hints()?;
