@@ -3,8 +3,15 @@
 use super::matching::{Plan, Target};
 use super::protocol::{Completion, Protocol};
 use crate::error::Result;
-use crate::fabric::{FarExchange, FarRecv, FarSend, OpenExchange, Terms};
+use crate::fabric::{FarExchange, FarRecv, FarSend, OpenExchange, Terms, Wire};
 use crate::world::World;
+use std::sync::Arc;
+
+/// What carries messages to peers whose memory is not mapped. A rank that is alone has none; not every
+/// library makes a window for it.
+pub(super) fn wire(world: &World) -> Option<Arc<dyn Wire>> {
+    if world.size() == 1 { None } else { world.fabric().wire() }
+}
 
 /// Makes it ready to be triggered; `None` on a fabric without a wire. Collective.
 pub(super) fn open(
@@ -13,7 +20,7 @@ pub(super) fn open(
     protocol: Protocol,
     last_epoch: u32,
 ) -> Result<Option<OpenExchange>> {
-    let Some(wire) = world.fabric().wire() else { return Ok(None) };
+    let Some(wire) = wire(world) else { return Ok(None) };
     let sends = plan.sends.iter().filter_map(|send| match &send.target {
         Target::Near(_) => None,
         Target::Far(staging) => Some(FarSend {

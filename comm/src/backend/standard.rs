@@ -3,6 +3,7 @@
 //! The host synchronises the stream, starts persistent two-sided sends, and waits for them and
 //! for its receives. Every message is matched by source and tag at every start.
 
+use super::far;
 use super::matching::{Rules, match_all};
 use super::protocol::{BIND, START_RECVS, START_SENDS, Stage, WAIT};
 use super::{BackendRow, Exchange, ExchangeSpec, Route, Slot};
@@ -80,7 +81,7 @@ impl Standard {
         let recvs = sends.split_off(plan.sends.len());
         let tickets = Self::tickets(world, &sends, &recvs, &keys);
         world.agree("match_exchange", tickets.as_ref().map(|_| ()))?;
-        let far = match world.fabric().wire() {
+        let far = match far::wire(world) {
             Some(wire) => Some(wire.open_two_sided(world, far_messages(&sends, &recvs))?),
             None => None,
         };
