@@ -14,6 +14,9 @@ use std::time::Duration;
 
 /// A set of ranks. A world belongs to the thread of its rank; clones are the same world.
 ///
+/// Over `mpi` and `ofi` peers may still be at this rank's memory when it has ended its last exchange: dropping
+/// the last of a world and its exchanges blocks until all ranks do so, up to the time-out, unless one has failed.
+///
 /// The first failure of any rank is seen by the waits of all others, which then end with
 /// [`Error::PeerFailed`].
 #[derive(Clone)]
