@@ -7,7 +7,9 @@ use super::windows::Windows;
 use crate::error::{Error, Result};
 use crate::fabric::carrier::{Carried, Carrier};
 use crate::fabric::mpi::Communicator;
-use crate::fabric::{Bells, Executor, FarExchange, FarMessages, OpenExchange, Persistent, Role, Wire};
+use crate::fabric::{
+    Bells, Executor, FarExchange, FarMessages, OpenExchange, Persistent, Role, Sides, Told, Wire, tell,
+};
 use crate::world::World;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -38,23 +40,12 @@ pub(super) struct MessageTags {
     pub(super) readiness: i32,
 }
 
-/// What a rank tells the others of one message.
-#[derive(Debug, Serialize, Deserialize)]
-struct Told {
-    peer: usize,
-    tag: u32,
-    /// What the teller receives with: the payload of a receive, the readiness for a send.
-    mpi_tag: i32,
-    /// For a receive: its place in the teller's window.
+/// What a rank tells of one message: the tag that it receives with, which is that of the payload of a
+/// receive and of the readiness for a send, and where a receive lies in its window.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Ear {
+    tag: i32,
     offset: usize,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Announcement {
-    sends: Vec<Told>,
-    recvs: Vec<Told>,
-    /// Windows that the teller is done with.
-    done: Vec<u32>,
 }
 
 impl MpiWire {
@@ -99,55 +90,44 @@ impl MpiWire {
         Ok(tag)
     }
 
-    fn told<'a>(&self, messages: impl Iterator<Item = (usize, u32, usize)> + 'a) -> Result<Vec<Told>> {
-        messages
-            .map(|(peer, tag, offset)| Ok(Told { peer, tag, mpi_tag: self.take_tag()?, offset }))
-            .collect()
+    /// Tags for all that this rank receives; `offsets` are by receive.
+    fn ears(&self, sends: usize, offsets: impl Iterator<Item = usize>) -> Result<Told<Ear>> {
+        let ear = |offset| Ok(Ear { tag: self.take_tag()?, offset });
+        Ok(Told {
+            sends: (0..sends).map(|_| ear(0)).collect::<Result<_>>()?,
+            recvs: offsets.map(ear).collect::<Result<_>>()?,
+        })
     }
 }
 
-/// What `peer` has told of its message with this rank and tag.
-fn find(messages: &[Told], own: usize, tag: u32) -> &Told {
-    let found = messages.iter().find(|told| (told.peer, told.tag) == (own, tag));
-    found.expect("matching has found both sides")
-}
-
-/// Tags of all messages, from this rank's side.
-fn tags(own: usize, all: &[Announcement]) -> Tags {
-    let sends = all[own].sends.iter().map(|send| MessageTags {
-        payload: find(&all[send.peer].recvs, own, send.tag).mpi_tag,
-        readiness: send.mpi_tag,
-    });
-    let recvs = all[own].recvs.iter().map(|recv| MessageTags {
-        payload: recv.mpi_tag,
-        readiness: find(&all[recv.peer].sends, own, recv.tag).mpi_tag,
-    });
-    Tags { sends: sends.collect(), recvs: recvs.collect() }
+impl Tags {
+    /// From what both sides have told.
+    fn new(own: &Told<Ear>, theirs: &Told<Ear>) -> Self {
+        let pair =
+            |payload: &Ear, readiness: &Ear| MessageTags { payload: payload.tag, readiness: readiness.tag };
+        Self {
+            sends: theirs.sends.iter().zip(&own.sends).map(|(theirs, own)| pair(theirs, own)).collect(),
+            recvs: own.recvs.iter().zip(&theirs.recvs).map(|(own, theirs)| pair(own, theirs)).collect(),
+        }
+    }
 }
 
 impl Wire for MpiWire {
     fn open(&self, world: &World, exchange: FarExchange) -> Result<OpenExchange> {
         const CALL: &str = "opening an exchange over MPI";
-        let sends = exchange.sends.iter().map(|send| (send.peer, send.tag, 0));
-        let recvs = exchange.recvs.iter().map(|recv| (recv.peer, recv.tag, recv.slots[0].offset()));
-        let done = self.windows.done(world.size());
-        let own =
-            self.told(sends).and_then(|sends| Ok(Announcement { sends, recvs: self.told(recvs)?, done }));
-        let all = world.agree(CALL, own)?;
-        let done: Vec<&[u32]> = all.iter().map(|told| &*told.done).collect();
-        let freed = self.windows.free(world.size(), &done);
-        let tags = tags(world.rank(), &all);
+        let done = world.all_gather(&self.windows.done(world.size()))?;
+        let freed = self.windows.free(world.size(), &done.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let offsets = exchange.recvs.iter().map(|recv| recv.slots[0].offset());
+        let own = self.ears(exchange.sends.len(), offsets);
+        let theirs = tell(world, CALL, &Sides::of(&exchange), own.clone())?;
+        let tags = Tags::new(&own?, &theirs);
         let bells = freed.and_then(|()| Bells::new(world, &exchange));
         world.agree(CALL, bells.as_ref().map(|_| ()))?;
         let bells = bells?;
         let terms = exchange.terms;
         let is_active = terms.readiness == Role::Exposure;
         let load: Result<Box<dyn Carried>> = if is_active {
-            let offsets: Vec<usize> = all[world.rank()]
-                .sends
-                .iter()
-                .map(|send| find(&all[send.peer].recvs, world.rank(), send.tag).offset)
-                .collect();
+            let offsets: Vec<usize> = theirs.sends.iter().map(|ear| ear.offset).collect();
             let region = exchange.recvs.first().map(|recv| recv.slots[0].region().clone());
             let made = self.windows.open(&self.communicator, world.size(), region).and_then(|window| {
                 ActiveTarget::new(&self.communicator, exchange, &bells, &tags, &offsets, window)
@@ -182,13 +162,9 @@ impl Wire for MpiWire {
 
     fn open_two_sided(&self, world: &World, messages: FarMessages) -> Result<Box<dyn Persistent>> {
         const CALL: &str = "making persistent messages over MPI";
-        let sides = |messages: &[crate::fabric::FarMessage]| {
-            self.told(messages.iter().map(|message| (message.peer, message.tag, 0)))
-        };
-        let own = sides(&messages.sends)
-            .and_then(|sends| Ok(Announcement { sends, recvs: sides(&messages.recvs)?, done: Vec::new() }));
-        let all = world.agree(CALL, own)?;
-        let tags = tags(world.rank(), &all);
+        let own = self.ears(messages.sends.len(), messages.recvs.iter().map(|_| 0));
+        let theirs = tell(world, CALL, &Sides::of_messages(&messages), own.clone())?;
+        let tags = Tags::new(&own?, &theirs);
         let payloads = |tags: &[MessageTags]| tags.iter().map(|tags| tags.payload).collect::<Vec<_>>();
         let made =
             Requests::new(&self.communicator, &messages, &payloads(&tags.sends), &payloads(&tags.recvs));

@@ -2,14 +2,16 @@
 
 use super::entries::{Count, Entry, Value, Work};
 use super::hub::Hub;
-use super::told::{Target, Targets, register, register_word, sides_of, tell};
+use super::target::{Target, register, register_word};
 use super::triggered::SETS;
 use crate::error::Result;
 use crate::fabric::ofi::{
     Change, Counter, DeferredAtomic, DeferredCounterAdd, DeferredWrite, Endpoint, MemoryRegion, PeerAddress,
     RemotePlace, Width,
 };
-use crate::fabric::{Abort, Bells, Doorbell, FarExchange, FarRecv, FarSend, Terms, Word, phase};
+use crate::fabric::{
+    Abort, Bells, Doorbell, FarExchange, FarRecv, FarSend, Sides, Terms, Told, Word, phase, tell,
+};
 use crate::world::World;
 use std::sync::Arc;
 
@@ -150,7 +152,7 @@ pub(super) fn build(
     bells: &mut Bells,
     start: u64,
 ) -> Result<Built> {
-    let sides = sides_of(&exchange);
+    let sides = Sides::of(&exchange);
     let FarExchange { terms, sends, recvs, counts, .. } = exchange;
     let mut builder = Builder {
         endpoint: hub.endpoint(),
@@ -172,9 +174,9 @@ pub(super) fn build(
             let made = (0..terms.buffers).map(|buffer| builder.recv(recv, &counts, buffer));
             buffers.push(made.collect::<Result<Vec<_>>>()?);
         }
-        Ok((heard, buffers))
+        Ok(Told { sends: heard, recvs: buffers })
     })();
-    let Targets { sends: buffers, recvs: ears } =
+    let Told { sends: buffers, recvs: ears } =
         tell(world, "opening an exchange over libfabric", &sides, own)?;
     for (index, (send, triggers)) in sends.iter().zip(&triggers).enumerate() {
         let [even, odd] = triggers;

@@ -8,8 +8,8 @@ mod entries;
 mod hub;
 mod proxied;
 mod tagged;
+mod target;
 mod throttling;
-mod told;
 mod triggered;
 mod wire;
 

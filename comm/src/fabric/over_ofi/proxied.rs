@@ -5,11 +5,11 @@
 //! one word.
 
 use super::hub::{Hub, Number};
-use super::told::{Target, Targets, register, register_word, tell};
+use super::target::{Target, register, register_word};
 use crate::error::Result;
 use crate::fabric::carrier::Carried;
 use crate::fabric::ofi::{LocalSlice, MemoryRegion, PeerAddress, Posted, RemotePlace};
-use crate::fabric::{Bells, FarExchange, Keep, Terms, Word, phase};
+use crate::fabric::{Bells, FarExchange, Keep, Sides, Terms, Told, Word, phase, tell};
 use crate::world::World;
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ impl Proxied {
         bells: &Bells,
         keep: &Keep<Vec<MemoryRegion>>,
     ) -> Result<Self> {
-        let sides = super::told::sides_of(&exchange);
+        let sides = Sides::of(&exchange);
         let FarExchange { terms, sends, recvs, counts } = exchange;
         let group = if terms.waits_for_group {
             sends.iter().map(|send| send.clear.clone()).collect()
@@ -116,10 +116,10 @@ impl Proxied {
         };
         let own = own();
         let targets = own.as_ref().map_err(Clone::clone).map(|(heard, came)| {
-            let heard = heard.iter().map(|(targets, _)| targets.clone()).collect();
-            (heard, came.iter().map(|(targets, _)| targets.clone()).collect())
+            let sends = heard.iter().map(|(targets, _)| targets.clone()).collect();
+            Told { sends, recvs: came.iter().map(|(targets, _)| targets.clone()).collect() }
         });
-        let Targets { sends: buffers, recvs: ears } =
+        let Told { sends: buffers, recvs: ears } =
             tell(world, "opening an exchange over libfabric", &sides, targets)?;
         let (heard, came) = own?;
         let whole = |place, bytes| register(endpoint, place, bytes, None)?.slice(0, bytes, "a message");

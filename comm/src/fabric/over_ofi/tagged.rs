@@ -1,10 +1,10 @@
 //! Two-sided messages as tagged ones: `standard` over libfabric, which the host starts and tests.
 
 use super::hub::{Hub, Number};
-use super::told::{Target, Targets, register, sides_of_messages, tell};
+use super::target::register;
 use crate::error::Result;
 use crate::fabric::ofi::{LocalSlice, PeerAddress, Posted};
-use crate::fabric::{FarMessage, FarMessages, Persistent};
+use crate::fabric::{FarMessage, FarMessages, Persistent, Sides, Told, tell};
 use crate::world::World;
 use std::sync::Arc;
 
@@ -37,14 +37,13 @@ impl Tagged {
         peers: &[PeerAddress],
         messages: &FarMessages,
     ) -> Result<Self> {
-        let sides = (sides_of_messages(&messages.sends), sides_of_messages(&messages.recvs));
+        let sides = Sides::of_messages(messages);
         let numbers: Vec<Number> = messages.recvs.iter().map(|_| hub.number()).collect();
-        let own = (
-            vec![Vec::new(); messages.sends.len()],
-            numbers.iter().map(|number| vec![Target::number(number.number)]).collect(),
-        );
-        let Targets { sends: tags, .. } =
-            tell(world, "making tagged messages over libfabric", &sides, Ok(own))?;
+        let own = Told {
+            sends: vec![0; messages.sends.len()],
+            recvs: numbers.iter().map(|number| number.number).collect(),
+        };
+        let Told { sends: tags, .. } = tell(world, "making tagged messages over libfabric", &sides, Ok(own))?;
         let side = |message: &FarMessage, is_send: bool, tag: u32, done: Number| {
             let region = register(hub.endpoint(), &message.place, message.bytes, None)?;
             Ok(Side {
@@ -59,8 +58,7 @@ impl Tagged {
         };
         let recvs =
             messages.recvs.iter().zip(numbers).map(|(recv, done)| side(recv, false, done.number, done));
-        let sends =
-            messages.sends.iter().zip(&tags).map(|(send, tag)| side(send, true, tag[0].number, hub.number()));
+        let sends = messages.sends.iter().zip(&tags).map(|(send, tag)| side(send, true, *tag, hub.number()));
         let sides = recvs.chain(sends).collect::<Result<Vec<_>>>()?;
         Ok(Self { hub: hub.clone(), sides, started: 0 })
     }

@@ -3,8 +3,8 @@
 use super::hub::Hub;
 use super::proxied::Proxied;
 use super::tagged::Tagged;
+use super::target::{Target, register};
 use super::throttling::Allowance;
-use super::told::{Target, register};
 use super::triggered::Triggered;
 use crate::error::{Error, Result};
 use crate::fabric::ofi::{Endpoint, Library, MemoryRegion, PeerAddress, Posted};
