@@ -70,6 +70,11 @@ impl Abort {
         unsafe { cell.as_ref() }
     }
 
+    /// Whether both are the same word.
+    pub(crate) fn is(&self, other: &Abort) -> bool {
+        self.region.is_same(&other.region)
+    }
+
     /// Tells all ranks that `rank` has failed, unless one has told already.
     pub(crate) fn raise(&self, rank: usize, operation: &str) {
         let cell = self.cell();

@@ -4,10 +4,11 @@ use super::abi::{Constants, Handle};
 use super::table::{RECORD, Table};
 use super::{Mpi, unavailable};
 use crate::error::{Error, Result};
+use crate::fabric::Abort;
 use std::ffi::{c_int, c_void};
 use std::fmt;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Caps the level of thread support that is asked for: `single`, `funneled`, `serialized` or `multiple`.
@@ -78,11 +79,18 @@ struct Handlers {
 
 /// Whether the job has failed, so that others may never come to finalise.
 static POISONED: AtomicBool = AtomicBool::new(false);
-/// Worlds that are not dropped yet.
-static WORLDS: AtomicUsize = AtomicUsize::new(0);
+/// Where worlds that are not dropped yet tell their failures.
+static WORLDS: Mutex<Vec<Abort>> = Mutex::new(Vec::new());
+
+fn worlds() -> MutexGuard<'static, Vec<Abort>> {
+    WORLDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// How long a job that has failed lives on: launchers lose what was written last to those whose job is
 /// ended, and the other ranks have something to say as well.
 const LAST_WORDS: Duration = Duration::from_millis(300);
+/// For how long a process that ends the job waits until the library has.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 #[cfg(target_env = "gnu")]
 unsafe extern "C" {
@@ -217,20 +225,24 @@ impl Mpi {
         POISONED.store(true, Ordering::Release);
     }
 
-    /// Notes that a world begins. A process that ends with an error while it has one leaves the others in
-    /// the middle of something, and ends the job.
-    pub(crate) fn enter(&self) {
-        WORLDS.fetch_add(1, Ordering::AcqRel);
+    /// Notes that a world begins, and where its failures are told. A process that ends with an error while
+    /// it has one leaves the others in the middle of something, and ends the job.
+    pub(crate) fn enter(&self, abort: Abort) {
+        worlds().push(abort);
     }
 
     /// Notes that a world is dropped.
-    pub(crate) fn leave(&self) {
-        WORLDS.fetch_sub(1, Ordering::AcqRel);
+    pub(crate) fn leave(&self, abort: &Abort) {
+        if abort.failure().is_some() {
+            self.poison();
+        }
+        worlds().retain(|other| !other.is(abort));
     }
 
-    /// Whether [`Mpi::poison`] was called.
+    /// Whether [`Mpi::poison`] was called, or a world has failed. Nothing should be called then that can
+    /// be left out: another thread may be in a call that never returns, and keep the library to itself.
     pub(crate) fn is_poisoned(&self) -> bool {
-        POISONED.load(Ordering::Acquire)
+        POISONED.load(Ordering::Acquire) || worlds().iter().any(|abort| abort.failure().is_some())
     }
 
     /// Ends all processes of the job at once.
@@ -251,9 +263,16 @@ extern "C" fn end(status: c_int, _argument: *mut c_void) {
     if !mpi.is_running() {
         return;
     }
-    if mpi.is_poisoned() || (status != 0 && WORLDS.load(Ordering::Acquire) > 0) {
+    if mpi.is_poisoned() || (status != 0 && !worlds().is_empty()) {
         std::thread::sleep(LAST_WORDS);
-        let _ = mpi.abort(if status == 0 { 1 } else { status });
+        let status = if status == 0 { 1 } else { status };
+        // Another thread may be in a call that never returns, and keep the library to itself.
+        let _ = std::thread::Builder::new().spawn(move || {
+            std::thread::sleep(PATIENCE);
+            // SAFETY: ends the process; the launcher sees the status and ends the others.
+            unsafe { libc::_exit(status) }
+        });
+        let _ = mpi.abort(status);
         return;
     }
     let table: &Table = &mpi.table;

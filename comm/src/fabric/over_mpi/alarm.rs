@@ -6,11 +6,14 @@ use crate::fabric::carrier::Carried;
 use crate::fabric::mpi::Communicator;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// On the communicator of the first meeting.
 const ALARM: i32 = 2;
 /// Room for a rank and the beginning of what it said.
 const ALARM_BYTES: usize = 512;
+/// For how long a rank that has failed waits until the others are told.
+const MOMENT: Duration = Duration::from_millis(300);
 
 /// Hears of other ranks' failures, and tells them of this one's.
 #[derive(Debug)]
@@ -32,6 +35,17 @@ impl Alarm {
             None => self.hear(),
             Some(_) if self.was_told.swap(true, Ordering::Relaxed) => Ok(()),
             Some((rank, operation)) => self.tell(rank, &operation),
+        }
+    }
+
+    /// As [`Alarm::check`], by a thread of its own, for which this one waits a moment only: the progress
+    /// thread may be in a call that never returns, and keep the library to itself.
+    pub(super) fn check_soon(self: &Arc<Self>) {
+        let (alarm, (told, is_told)) = (self.clone(), std::sync::mpsc::channel());
+        let thread = std::thread::Builder::new().name("alarm".into());
+        // Nobody else can be told of a failure to tell.
+        if thread.spawn(move || told.send(alarm.check())).is_ok() {
+            let _ = is_told.recv_timeout(MOMENT);
         }
     }
 

@@ -34,12 +34,12 @@ impl MpiBootstrap {
         let alarm = Alarm::new(base.duplicate()?, abort.clone());
         // A library that lets one thread at a time call it, or the main thread only, is called by the host.
         let executor = if level == ThreadLevel::Multiple { Executor::Proxy } else { Executor::Host };
-        let carrier = Carrier::new(rank, executor, abort);
+        let carrier = Carrier::new(rank, executor, abort.clone());
         // No thread is started for it: the host looks in its waits, until there is a thread anyway.
         carrier.add(Box::new(AlarmCheck(alarm.clone())));
         let was_told = AtomicBool::new(false);
         let first = Mutex::new(Some(first));
-        mpi.enter();
+        mpi.enter(abort);
         Ok(Arc::new(Self { mpi, base, rank, size, first, memory, alarm, carrier, was_told }))
     }
 
@@ -79,8 +79,13 @@ impl Bootstrap for MpiBootstrap {
         if self.was_told.swap(true, Ordering::Relaxed) {
             return;
         }
-        // Nobody else can be told of a failure to tell. Finalising would wait for those who never come.
-        let _ = self.alarm.check();
+        if self.carrier.executor() == Executor::Proxy {
+            self.alarm.check_soon();
+        } else {
+            // Nobody else can be told of a failure to tell.
+            let _ = self.alarm.check();
+        }
+        // Finalising would wait for those who never come.
         self.mpi.poison();
     }
 
@@ -92,9 +97,6 @@ impl Bootstrap for MpiBootstrap {
 impl Drop for MpiBootstrap {
     fn drop(&mut self) {
         self.carrier.stop();
-        self.mpi.leave();
-        if Abort::new(self.memory.abort()).failure().is_some() {
-            self.mpi.poison();
-        }
+        self.mpi.leave(&Abort::new(self.memory.abort()));
     }
 }
