@@ -88,6 +88,19 @@ pub enum Error {
         /// Size of the region.
         region_bytes: usize,
     },
+    /// Elements that are changed atomically lie across their natural boundary.
+    #[error(
+        "{what} of {element} at byte {offset}, which is no multiple of {} bytes; place the elements on one",
+        element.bytes()
+    )]
+    Misaligned {
+        /// Which operation asked.
+        what: &'static str,
+        /// The first byte, from the beginning of the memory.
+        offset: usize,
+        /// The type of the elements.
+        element: ElementType,
+    },
     /// An array was used with another element type than it has.
     #[error("{what} has elements of type {found}, {asked} was asked for")]
     ElementMismatch {
@@ -118,6 +131,71 @@ pub enum Error {
         /// The points that may be written.
         bounds: Box<crate::device::Tile>,
     },
+    /// Memory that an operation which has begun still uses was to be used otherwise.
+    #[error(
+        "{what} needs bytes {start}..{end} of memory that {by} still uses; wait for that first, \
+         or use another part"
+    )]
+    InUse {
+        /// What asked for it.
+        what: &'static str,
+        /// First byte.
+        start: usize,
+        /// One past the last byte.
+        end: usize,
+        /// What uses it.
+        by: &'static str,
+    },
+    /// A rank was named that the world does not have.
+    #[error("{what} names rank {rank}, but the ranks are 0..{size}")]
+    WrongRank {
+        /// The call.
+        what: &'static str,
+        /// The rank that was named.
+        rank: usize,
+        /// How many there are.
+        size: usize,
+    },
+    /// A tag was used that messages cannot have.
+    #[error("{what} has tag {tag}, but the largest is {largest}")]
+    WrongTag {
+        /// The call.
+        what: &'static str,
+        /// The tag.
+        tag: u32,
+        /// The largest that there is.
+        largest: u32,
+    },
+    /// A message is longer than the receive that it matched. Nothing of it was written.
+    #[error(
+        "the message of rank {sender} with tag {tag} has {message_bytes} bytes, the receive that it matched \
+         has room for {room_bytes}; give the receive as much room as the longest message needs"
+    )]
+    Truncated {
+        /// The rank that sent it.
+        sender: usize,
+        /// Its tag.
+        tag: u32,
+        /// Its length in bytes.
+        message_bytes: usize,
+        /// The room of the receive in bytes.
+        room_bytes: usize,
+    },
+    /// A message has elements of another type than the receive that it matched. Nothing of it was written.
+    #[error(
+        "the message of rank {sender} with tag {tag} has elements of type {found}, the receive that it \
+         matched wants {asked}"
+    )]
+    MessageMismatch {
+        /// The rank that sent it.
+        sender: usize,
+        /// Its tag.
+        tag: u32,
+        /// The type that the receive wants.
+        asked: ElementType,
+        /// The type that was sent.
+        found: ElementType,
+    },
     /// Memory of one stream was used on another.
     #[error(
         "{what} belongs to stream {owner}, but was used on stream {used}; arrays live where their stream lives"
@@ -137,6 +215,105 @@ pub enum Error {
         call: &'static str,
         /// What has to come first.
         reason: String,
+    },
+    /// A request that is not matched was to be put on a queue.
+    #[error(
+        "`{call}` was given a {request} that is not matched: call `match_one` or `match_all` on both ranks \
+         first; nothing was enqueued"
+    )]
+    Unmatched {
+        /// The call.
+        call: &'static str,
+        /// The request: what it does, with whom, with which tag.
+        request: String,
+    },
+    /// A request was waited for on another queue than the one that it was started on.
+    #[error(
+        "`{call}` on queue {used} was given a {request} that was started on queue {owner}; wait for it there"
+    )]
+    WrongQueue {
+        /// The call.
+        call: &'static str,
+        /// The request: what it does, with whom, with which tag.
+        request: String,
+        /// The queue that it was started on.
+        owner: u64,
+        /// The queue that was to wait for it.
+        used: u64,
+    },
+    /// A request of one communicator was used with another.
+    #[error(
+        "`{call}` was given a {request} of another communicator; use one that this communicator has made"
+    )]
+    WrongCommunicator {
+        /// The call.
+        call: &'static str,
+        /// The request: what it does, with whom, with which tag.
+        request: String,
+    },
+    /// Things of two worlds were used together.
+    #[error(
+        "{what} was made with things of two worlds; make the stream and the communicator with the same one"
+    )]
+    OtherWorld {
+        /// What was to be made.
+        what: &'static str,
+    },
+    /// Something that needs one known partner was asked for with a wildcard.
+    #[error("`{call}` was given a receive from any source or with any tag; name both")]
+    WildcardRefused {
+        /// The call.
+        call: &'static str,
+    },
+    /// A ready send was carried out before its receive had been started.
+    #[error(
+        "a ready send of rank {rank} to rank {peer} with tag {tag} was carried out before its receive had been \
+         started; start the receive first, or use a regular send"
+    )]
+    ReceiverNotReady {
+        /// The sending rank.
+        rank: usize,
+        /// The receiving rank.
+        peer: usize,
+        /// The tag.
+        tag: u32,
+    },
+    /// A group of ranks that is none.
+    #[error("{ranks:?} is no group of ranks: {reason}")]
+    BadGroup {
+        /// The ranks that were asked for.
+        ranks: Vec<usize>,
+        /// What is wrong with them.
+        reason: String,
+    },
+    /// An operation of an access epoch went to a rank that is not in its group.
+    #[error(
+        "`{call}` to rank {target} in an access epoch of the ranks {group:?}; \
+         start an epoch whose group has that rank"
+    )]
+    NotInGroup {
+        /// The call.
+        call: &'static str,
+        /// The rank that it was for.
+        target: usize,
+        /// The group of the epoch.
+        group: Vec<usize>,
+    },
+    /// More was queued ahead of a stream than there is room for, and the application is to make some.
+    #[error(
+        "`{call}` needs {entries} entries for triggered operations; {in_use} of {limit} are in use. {}",
+        if entries > limit { "Use fewer operations an epoch, or allow more entries" }
+        else { "Synchronise the stream, then call it again" }
+    )]
+    Throttled {
+        /// The call, which has done nothing.
+        call: &'static str,
+        /// How many it needs.
+        entries: usize,
+        /// How many are in use.
+        in_use: usize,
+        /// How many there are.
+        limit: usize,
     },
     /// A kernel panicked.
     #[error("kernel `{kernel}` panicked on rank {rank}: {message}")]

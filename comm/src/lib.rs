@@ -81,6 +81,10 @@
 //! | persistent requests | [`backend::MessageSpec`], one for each peer and tag |
 //! | matching them all (`MPI_Matchall` of the 2026 paper, section III-C) | [`backend::match_exchange`] |
 //! | starting and waiting for them on a queue (`MPI_Enqueue_startall`, `MPI_Enqueue_waitall`) | [`backend::Exchange`] |
+//! | the same, request by request: `MPI_Queue` and `MPI_Match` (2026), `MPIX_Queue` (2022) | [`queue`] |
+//! | collectives on a queue (the future work of the 2026 paper) | [`collective::AllReduce`], [`collective::Barrier`] |
+//! | two-sided messages and collectives of the host | [`Communicator`] |
+//! | windows: notified access (2015), active target epochs (2023) | [`window::Window`] |
 //! | a network, or a provider of it | [`fabric::Fabric`] |
 //! | a triggered operation; who executes it | a send of an exchange; [`fabric::Executor`] |
 //! | a completion counter, a flag in memory | [`fabric::Word`], of which [`fabric::Role`] is the meaning |
@@ -99,14 +103,23 @@
 #![deny(missing_docs)]
 
 pub mod backend;
-mod collective;
+mod boards;
+pub mod collective;
+mod communicator;
 pub mod device;
 mod element;
 mod error;
 pub mod fabric;
 mod meeting;
+mod primitive;
+pub mod queue;
+mod source;
+pub mod window;
 mod world;
 
+pub use communicator::{Communicator, PersistentRequest, Request, start_all, wait_all};
 pub use element::{Element, ElementType, Op};
 pub use error::{Error, Result};
+pub use primitive::{By, PRIMITIVES, PrimitiveRow};
+pub use source::{Source, Status, Tag};
 pub use world::{World, WorldOptions};

@@ -1,12 +1,13 @@
 //! Worlds: the ranks that work together, and what they set up together.
 
+use crate::communicator::Exchanges;
 use crate::error::{Error, Result};
 use crate::fabric::{
-    self, Abort, Fabric, HostRounds, LocalFabric, Recording, RecordingFabric, TwoSided, WaitContext,
-    WaitPolicy, register,
+    self, Abort, Fabric, HostRounds, LocalFabric, Recording, RecordingFabric, WaitContext, WaitPolicy,
+    register,
 };
 use crate::meeting::Meeting;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,7 +32,8 @@ struct Shared {
     meeting: Box<dyn Meeting>,
     wait: Arc<WaitContext>,
     next_tag: Cell<u32>,
-    two_sided: Rc<RefCell<TwoSided>>,
+    /// What carries the messages of exchanges by the host, once there is one.
+    messages: OnceCell<Rc<Exchanges>>,
     /// The thread's waits make progress on it.
     carrier: Option<Rc<HostRounds>>,
 }
@@ -118,9 +120,9 @@ impl World {
         carrier: Option<Rc<HostRounds>>,
     ) -> Self {
         let rank = fabric.rank();
-        let two_sided = TwoSided::of_world(rank);
         let next_tag = Cell::new(0);
-        let shared = Shared { fabric, rank, size, meeting, wait, next_tag, two_sided, carrier };
+        let messages = OnceCell::new();
+        let shared = Shared { fabric, rank, size, meeting, wait, next_tag, messages, carrier };
         Self { shared: Rc::new(shared) }
     }
 
@@ -350,8 +352,14 @@ impl World {
         &self.shared.wait
     }
 
-    pub(crate) fn two_sided(&self) -> &RefCell<TwoSided> {
-        &self.shared.two_sided
+    /// What carries the messages of exchanges by the host between ranks whose memory is mapped. Collective;
+    /// blocks if it was not called before.
+    pub(crate) fn messages(&self) -> Result<&Rc<Exchanges>> {
+        if self.shared.messages.get().is_none() {
+            let messages = Exchanges::connect(self)?;
+            self.shared.messages.set(messages).expect("nothing else makes them meanwhile");
+        }
+        Ok(self.shared.messages.get().expect("they have been made"))
     }
 }
 

@@ -1,17 +1,18 @@
-//! The cells of the conformance table: every backend on every kind of stream, over one world.
+//! The cells of the conformance tables: every backend and every primitive on every kind of stream, over one
+//! world.
 
-use crate::cases::{Done, cases_for};
-use crate::each_way;
+use crate::cases::{Done, Subject};
 use crate::random::mix;
 use std::fmt;
 use std::str::FromStr;
-use streamhalo::comm::Error;
+use streamhalo::comm::fabric::Executor;
+use streamhalo::comm::{By, Error};
 use streamhalo::{HaloError, StreamKind, World};
 
 /// What came of all cases in one way. Its text is one line, which can be read back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cell {
-    /// The backend.
+    /// The backend or primitive.
     pub backend: String,
     /// The kind of stream.
     pub stream: String,
@@ -78,12 +79,11 @@ impl FromStr for Cell {
 /// # Panics
 /// On a rank that gets a wrong value.
 pub fn try_cells(world: &World, at_length: bool, mut report: impl FnMut(Cell)) -> Result<(), HaloError> {
-    let cases = cases_for(world.size(), at_length);
-    for way in each_way() {
+    for subject in Subject::all() {
         let mut all = Done::default();
         let mut refusal = None;
-        for case in &cases {
-            match case.run(world, way) {
+        for case in subject.cases(world.size(), at_length) {
+            match case.run(world, subject.way()) {
                 Ok(done) => all.add(&done),
                 Err(HaloError::Communication(
                     error @ (Error::BackendRefused { .. } | Error::FabricUnavailable { .. }),
@@ -92,9 +92,21 @@ pub fn try_cells(world: &World, at_length: bool, mut report: impl FnMut(Cell)) -
                     break;
                 }
                 Err(error) => {
-                    eprintln!("rank {}, `{}`, {way:?}: {error}", world.rank(), case.name);
+                    eprintln!("rank {}, `{}`, {subject:?}: {error}", world.rank(), case.name);
                     return Err(error);
                 }
+            }
+        }
+        if let Subject::Primitive(row, _) = subject {
+            let others = (0..world.size()).filter(|peer| *peer != world.rank());
+            if world.size() == 1 {
+                // What a rank tells itself says nothing of its fabric.
+                all.executors.clear();
+            } else if row.by != By::Fabric {
+                // Who it is follows from whose memory is mapped.
+                let fabric = world.fabric();
+                let by = |peer| if fabric.is_mapped(peer) { Executor::Stream } else { fabric.executor() };
+                all.executors = others.map(|peer| row.executor(by(peer)).to_string()).collect();
             }
         }
         let told = world.all_gather(&(all.checksum, all.executors))?;
@@ -103,8 +115,8 @@ pub fn try_cells(world: &World, at_length: bool, mut report: impl FnMut(Cell)) -
         executors.sort();
         executors.dedup();
         report(Cell {
-            backend: way.backend.into(),
-            stream: match way.kind {
+            backend: subject.name().into(),
+            stream: match subject.way().kind {
                 StreamKind::Inline => "inline".into(),
                 other => format!("{other:?}").to_lowercase(),
             },

@@ -1,5 +1,5 @@
-//! After set-up and a few exchanges, nothing on the exchange path allocates or frees: not on the
-//! rank's thread, and not on that of a threaded stream.
+//! After set-up and a few exchanges, nothing on the exchange path allocates or frees, nor on that of queues: not
+//! on the rank's thread, and not on that of a threaded stream.
 //!
 //! A program of its own, without the test harness: its allocator counts the whole process.
 
@@ -10,6 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 use streamhalo::comm::backend::backend_names;
+use streamhalo::comm::device::{Buffer, Extents};
+use streamhalo::comm::queue::{Queue, match_all};
+use streamhalo::comm::window::{ActiveOptions, Group, Mode, Window};
+use streamhalo::comm::{Communicator, PersistentRequest};
 use streamhalo::grid::Fields;
 use streamhalo::prelude::*;
 use streamhalo::{StreamKind, StreamOptions, WorldOptions};
@@ -183,6 +187,118 @@ fn run<F: Step>(backend: &str, kind: StreamKind, layout: [usize; 3]) {
     }
 }
 
+/// Epochs of persistent requests on a queue between two ranks: receives and sends in batches and alone.
+fn start_and_wait(queue: &Queue, requests: &mut [PersistentRequest], epochs: usize) -> Result<(), HaloError> {
+    for epoch in 1..=epochs {
+        let (receives, sends) = requests.split_at_mut(3);
+        if epoch % 2 == 0 {
+            queue.enqueue_start_all(receives)?;
+            queue.enqueue_start_all(sends)?;
+            queue.enqueue_wait_all(requests)?;
+        } else {
+            sends.iter_mut().try_for_each(|send| queue.enqueue_start(send))?;
+            receives.iter_mut().try_for_each(|receive| queue.enqueue_start(receive))?;
+            requests.iter_mut().try_for_each(|request| queue.enqueue_wait(request))?;
+        }
+        if epoch % BATCH == 0 {
+            queue.wait()?;
+        }
+    }
+    Ok(queue.wait()?)
+}
+
+fn run_queues(kind: StreamKind) {
+    let all = Barrier::new(2);
+    let options = WorldOptions { timeout: Some(Duration::from_secs(60)), ..WorldOptions::default() };
+    let rank_main = |world: World| -> Result<(), HaloError> {
+        let stream = Device::host().stream_with(&world, StreamOptions { kind, threads: 1 })?;
+        let (communicator, peer) = (Communicator::new(&world)?, 1 - world.rank());
+        let queue = Queue::new(&stream, &communicator)?;
+        let extents = Extents { points: [2, 3, 100], components: 1 };
+        let buffer = Buffer::<f64>::zeros(&world, &stream, extents)?;
+        let mut requests = Vec::new();
+        for tag in 0..3_u32 {
+            let section = buffer.section(tag as usize * 100..(tag as usize + 1) * 100)?;
+            requests.push(communicator.recv_init(&section, peer, tag)?);
+        }
+        for tag in 0..3_u32 {
+            let section = buffer.section(300 + tag as usize * 100..400 + tag as usize * 100)?;
+            requests.push(communicator.send_init(&section, peer, tag)?);
+        }
+        match_all(&mut requests)?;
+        start_and_wait(&queue, &mut requests, WARM_UP)?;
+        let result = counted(&all, || start_and_wait(&queue, &mut requests, EXCHANGES));
+        let calls = CALLS.swap(0, Ordering::Relaxed);
+        if let Some(first) = FIRST.lock().unwrap().take() {
+            panic!(
+                "queues, {kind:?}: {calls} calls of the allocator in {EXCHANGES} epochs; the first by {first}"
+            );
+        }
+        result
+    };
+    for result in World::threads(2, options, rank_main).unwrap() {
+        result.unwrap_or_else(|error| panic!("queues, {kind:?}: {error}"));
+    }
+}
+
+/// Epochs of a ring of windows, on a stream or by the host.
+fn epochs(
+    (window, neighbours): (&Window, &Group),
+    source: &Buffer<f64>,
+    stream: &Stream,
+    (epochs, mode): (usize, Mode),
+) -> Result<(), HaloError> {
+    for epoch in 1..=epochs {
+        match mode {
+            Mode::Host => window.post(neighbours)?,
+            Mode::Stream => window.post_stream(neighbours, stream)?,
+        }
+        window.start(neighbours, mode)?;
+        for (index, target) in neighbours.ranks().iter().enumerate() {
+            window.put(&source.section(0..8)?, *target, 16 * index)?;
+            window.accumulate(&source.section(8..12)?, *target, 16 * index + 8, Op::Sum)?;
+        }
+        match mode {
+            Mode::Host => window.complete().and_then(|()| window.wait())?,
+            Mode::Stream => window.complete_stream(stream).and_then(|()| window.wait_stream(stream))?,
+        }
+        if epoch % BATCH == 0 {
+            stream.synchronize()?;
+        }
+    }
+    Ok(stream.synchronize()?)
+}
+
+/// Epochs of a window that do the same as those before.
+fn run_window(kind: StreamKind, ranks: usize) {
+    let all = Barrier::new(ranks);
+    let options = WorldOptions { timeout: Some(Duration::from_secs(60)), ..WorldOptions::default() };
+    let rank_main = |world: World| -> Result<(), HaloError> {
+        let stream = Device::host().stream_with(&world, StreamOptions { kind, threads: 1 })?;
+        let row = |elements| Extents { points: [1, 1, elements], components: 1 };
+        let part = Buffer::<f64>::zeros(&world, &stream, row(32))?;
+        let source = Buffer::<f64>::zeros(&world, &stream, row(12))?;
+        let window = Window::active(&world, &part.section(0..32)?, ActiveOptions::default())?;
+        let (left, right) = ((world.rank() + ranks - 1) % ranks, (world.rank() + 1) % ranks);
+        let neighbours = if left == right { vec![left] } else { vec![left, right] };
+        let neighbours = Group::new(&world, &neighbours)?;
+        let window = (&window, &neighbours);
+        for mode in [Mode::Stream, Mode::Host] {
+            epochs(window, &source, &stream, (WARM_UP, mode))?;
+            let result = counted(&all, || epochs(window, &source, &stream, (EXCHANGES, mode)));
+            let calls = CALLS.swap(0, Ordering::Relaxed);
+            if let Some(first) = FIRST.lock().unwrap().take() {
+                panic!("a window, {kind:?}, {mode:?}, {ranks} ranks: {calls} calls; the first by {first}");
+            }
+            result?;
+        }
+        Ok(())
+    };
+    for result in World::threads(ranks, options, rank_main).unwrap() {
+        result.unwrap_or_else(|error| panic!("a window, {kind:?}, {ranks} ranks: {error}"));
+    }
+}
+
 /// The counter sees allocations of any thread, or a count of 0 would mean nothing.
 fn counts_what_is_allocated() {
     let all = Barrier::new(1);
@@ -203,6 +319,14 @@ fn main() {
                 run::<Alternating<f64, 3>>(backend, kind, layout);
                 passed += 2;
             }
+        }
+    }
+    for kind in [StreamKind::Inline, StreamKind::Threaded] {
+        run_queues(kind);
+        passed += 1;
+        for ranks in [1, 2, 4] {
+            run_window(kind, ranks);
+            passed += 1;
         }
     }
     // What runners of tests look for.

@@ -3,12 +3,11 @@
 use super::far;
 use super::matching::{INLINE_BYTES, Plan, PlannedRecv, PlannedSend, Rules, Target, match_all};
 use super::{Direct, Exchange, ExchangeSpec, Route, Slot};
-use crate::device::{Message, MoveTable, Rule, SignalSet, Stream, TriggeredSend, WaitSet};
+use crate::device::{Message, MoveTable, Rule, SignalSet, Stream, TriggeredSend, WaitSet, next_group};
 use crate::error::{Error, Result};
 use crate::fabric::{Executor, OpenExchange, Place, Role, Word, next_count, phase};
 use crate::world::World;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How receivers learn that payloads are there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,7 +129,6 @@ impl Triggered {
         spec: &ExchangeSpec,
         protocol: Protocol,
     ) -> Result<Box<dyn Exchange>> {
-        static NEXT_GROUP: AtomicU64 = AtomicU64::new(1);
         let arrival = match protocol.completion {
             Completion::Flag => Role::Completion,
             Completion::Count => Role::Notification,
@@ -138,7 +136,7 @@ impl Triggered {
         let rules = Rules { clear: protocol.readiness, arrival, direct: Some(protocol.direct) };
         let plan = match_all(world, spec, rules)?;
         let far = far::open(world, &plan, protocol, spec.last_epoch)?;
-        let group = NEXT_GROUP.fetch_add(1, Ordering::Relaxed);
+        let group = next_group();
         let told = plan.recvs.iter().filter(|recv| (protocol.announces)(recv));
         let starts = far.iter().flat_map(|far| &far.starts).cloned();
         let readiness = Arc::new(SignalSet {

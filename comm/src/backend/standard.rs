@@ -7,14 +7,14 @@ use super::far;
 use super::matching::{Rules, match_all};
 use super::protocol::{BIND, START_RECVS, START_SENDS, Stage, WAIT};
 use super::{BackendRow, Exchange, ExchangeSpec, Route, Slot};
-use crate::device::{MoveTable, Stream, progress};
+use crate::communicator::{AHEAD, Exchanges, Ticket};
+use crate::device::{MoveTable, Stream};
 use crate::error::{Error, Result};
-use crate::fabric::{
-    EAGER_BYTES, Executor, FarMessage, FarMessages, Persistent, Place, Role, Ticket, TwoSided, WaitContext,
-    phase,
-};
+use crate::fabric::{Executor, FarMessage, FarMessages, Persistent, Place, Role, WaitContext, phase};
+use crate::source::{Source, Tag};
 use crate::world::World;
 use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,8 +37,8 @@ struct Standard {
     stage: Stage,
     sends: Vec<Side>,
     recvs: Vec<Side>,
-    /// The messages between ranks whose memory is mapped.
-    tickets: Vec<Ticket>,
+    /// The messages between ranks whose memory is mapped, if there are any between any two ranks.
+    near: Option<Near>,
     /// The others.
     far: Option<Box<dyn Persistent>>,
     moves: Vec<[Arc<MoveTable>; 2]>,
@@ -56,20 +56,15 @@ struct Side {
 impl Standard {
     fn matched(world: &World, spec: &ExchangeSpec) -> Result<Self> {
         let plan = match_all(world, spec, RULES)?;
-        let mut peers: Vec<usize> =
-            plan.sends.iter().map(|send| send.peer).chain(plan.recvs.iter().map(|recv| recv.peer)).collect();
-        peers.retain(|peer| world.fabric().is_mapped(*peer));
-        peers.sort_unstable();
-        peers.dedup();
-        TwoSided::connect(world, &peers)?;
         // Staging: the sends, then the receives, each on lines of its own.
         let sends = plan.sends.iter().map(|send| (send.peer, send.tag, send.bytes, send.is_far()));
         let recvs = plan.recvs.iter().map(|recv| (recv.peer, recv.tag, recv.bytes, recv.is_far()));
         let all: Vec<_> = sends.chain(recvs).collect();
         let staged = all.iter().map(|(_, _, bytes, _)| bytes.next_multiple_of(LINE)).sum::<usize>();
         let staging = world.fabric().allocate(staged.max(LINE));
-        let keys = world
-            .agree("match_exchange", staging.as_ref().map(|staging| (staging.key(), staging.bytes())))?;
+        let is_near = |(_, _, _, is_far): &(_, _, _, bool)| !is_far;
+        let own = staging.as_ref().map(|_| all.iter().any(is_near));
+        let any_near = world.agree("match_exchange", own)?.contains(&true);
         let staging = staging?;
         let mut next = 0;
         let sides = all.into_iter().map(|(peer, tag, bytes, is_far)| {
@@ -79,8 +74,7 @@ impl Standard {
         });
         let mut sends = sides.collect::<Result<Vec<Side>>>()?;
         let recvs = sends.split_off(plan.sends.len());
-        let tickets = Self::tickets(world, &sends, &recvs, &keys);
-        world.agree("match_exchange", tickets.as_ref().map(|_| ()))?;
+        let near = if any_near { Some(Near::new(world, &sends, &recvs)?) } else { None };
         let far = match far::wire(world) {
             Some(wire) => Some(wire.open_two_sided(world, far_messages(&sends, &recvs))?),
             None => None,
@@ -91,27 +85,63 @@ impl Standard {
             stage: Stage::Unbound,
             sends,
             recvs,
-            tickets: tickets?,
+            near,
             far,
             moves: Vec::new(),
         })
     }
+}
 
-    /// Requests for the near messages: receives first.
-    fn tickets(world: &World, sends: &[Side], recvs: &[Side], keys: &[(u64, usize)]) -> Result<Vec<Ticket>> {
-        let mut engine = world.two_sided().borrow_mut();
+/// The messages between ranks whose memory is mapped.
+struct Near {
+    messages: Rc<Exchanges>,
+    /// That many receives, then the sends.
+    tickets: Vec<Ticket>,
+    recvs: usize,
+    /// How many early messages room was made for.
+    reserved: usize,
+}
+
+impl Near {
+    /// Collective over the world, the first time.
+    fn new(world: &World, sends: &[Side], recvs: &[Side]) -> Result<Self> {
+        let messages = world.messages()?.clone();
+        let mut engine = messages.engine();
         let near = |side: &&Side| !side.is_far;
-        let mut tickets: Vec<Ticket> = recvs
-            .iter()
-            .filter(near)
-            .map(|recv| engine.recv_init(recv.peer, recv.tag, recv.place.clone(), recv.bytes))
-            .collect();
-        for send in sends.iter().filter(near) {
-            let (key, bytes) = keys[send.peer];
-            let target = world.fabric().map(send.peer, key, bytes)?;
-            tickets.push(engine.send_init(send.peer, send.tag, send.place.clone(), send.bytes, target));
+        let mut tickets = Vec::with_capacity(sends.len() + recvs.len());
+        let mut reserved = 0;
+        for recv in recvs.iter().filter(near) {
+            let (source, tag) = (Source::Rank(recv.peer), Tag::Value(recv.tag));
+            tickets.push(engine.recv_init(&recv.place, recv.bytes, None, source, tag));
+            // A sender that gets messages of this rank is at most one epoch ahead; any other one until its
+            // messages are announced.
+            let is_two_way = sends.iter().any(|send| send.peer == recv.peer);
+            let early = if is_two_way { 2 } else { AHEAD as usize + 1 };
+            let kept = if engine.is_eager(recv.peer, recv.bytes) { recv.bytes } else { 0 };
+            engine.reserve(early, kept);
+            reserved += early;
         }
-        Ok(tickets)
+        let recvs = tickets.len();
+        for send in sends.iter().filter(near) {
+            tickets.push(engine.send_init(&send.place, send.bytes, None, send.peer, send.tag));
+        }
+        drop(engine);
+        Ok(Self { messages, tickets, recvs, reserved })
+    }
+
+    fn start(&self) -> Result<()> {
+        let mut engine = self.messages.engine();
+        let (recvs, sends) = self.tickets.split_at(self.recvs);
+        // Sends first: an announcement that is here already would be answered before the payloads leave.
+        sends.iter().chain(recvs).try_for_each(|ticket| engine.start(*ticket))
+    }
+}
+
+impl Drop for Near {
+    fn drop(&mut self) {
+        let mut engine = self.messages.engine();
+        self.tickets.iter().for_each(|ticket| engine.free(*ticket));
+        engine.release(self.reserved);
     }
 }
 
@@ -179,11 +209,8 @@ impl Exchange for Standard {
         stream.synchronize()?;
         // Only now has the stream unpacked the last messages: before, any progress of the host could
         // have put the next ones into their place.
-        let mut engine = self.world.two_sided().borrow_mut();
-        for ticket in &self.tickets {
-            engine.start(*ticket);
-        }
-        let started = self.far.as_mut().map_or(Ok(()), |far| far.start());
+        let started = self.near.as_ref().map_or(Ok(()), Near::start);
+        let started = started.and_then(|()| self.far.as_mut().map_or(Ok(()), |far| far.start()));
         started.map_err(|error| stream.fail(error))
     }
 
@@ -191,9 +218,8 @@ impl Exchange for Standard {
 
     fn wait(&mut self, stream: &Stream) -> Result<()> {
         self.stage.take(&WAIT)?;
-        let engine = self.world.two_sided();
         let context = self.world.wait_context();
-        let near = TwoSided::wait(engine, context, &self.tickets, &mut progress);
+        let near = self.near.as_ref().map_or(Ok(()), |near| near.messages.wait_for_all(&near.tickets));
         near.and_then(|()| match &mut self.far {
             None => Ok(()),
             Some(far) => wait_far(context, &mut **far),
@@ -202,25 +228,20 @@ impl Exchange for Standard {
     }
 
     fn routes(&self) -> Vec<Route> {
+        let is_eager = |send: &Side| {
+            let near = self.near.as_ref();
+            near.is_some_and(|near| near.messages.engine().is_eager(send.peer, send.bytes))
+        };
         let path = |send: &Side| match &self.far {
             Some(far) if send.is_far => far.path(),
-            _ if send.bytes <= EAGER_BYTES => ("packed, eager", "it fits a cell of the ring"),
-            _ => ("packed, rendezvous", "it is longer than a cell of the ring"),
+            _ if is_eager(send) => ("packed, eager", "it fits a packet"),
+            _ => ("packed, rendezvous", "it is longer than a packet"),
         };
         let route = |send: &Side| {
             let (path, reason) = path(send);
             Route { peer: send.peer, bytes: send.bytes, path, reason, executor: Executor::Host }
         };
         self.sends.iter().map(route).collect()
-    }
-}
-
-impl Drop for Standard {
-    fn drop(&mut self) {
-        let mut engine = self.world.two_sided().borrow_mut();
-        for ticket in &self.tickets {
-            engine.free(*ticket);
-        }
     }
 }
 

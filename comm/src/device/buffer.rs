@@ -1,6 +1,7 @@
 //! Typed memory that lives where its stream lives.
 
 use super::host::kernel::{Reader, Tile, Writer};
+use super::section::{Access, Intent};
 use super::stream::Stream;
 use crate::element::Element;
 use crate::error::{Error, Result};
@@ -8,6 +9,8 @@ use crate::fabric::{Place, Region};
 use crate::world::World;
 use ndarray::{ArrayView4, ArrayViewMut4, ShapeBuilder};
 use std::marker::PhantomData;
+use std::ops::Range;
+use std::rc::Rc;
 
 /// The shape of a buffer, slowest axis first: up to three axes (fewer are filled up with leading
 /// ones) of points, each with a number of components that lie next to each other.
@@ -47,6 +50,7 @@ pub struct Buffer<T> {
     region: Region,
     extents: Extents,
     stream: Stream,
+    access: Rc<Access>,
     element: PhantomData<T>,
 }
 
@@ -63,7 +67,7 @@ impl<T: Element> Buffer<T> {
             reason: format!("{extents:?} of {} are more than can be addressed", T::TYPE),
         })?;
         let region = world.fabric().allocate(bytes)?;
-        Ok(Self { region, extents, stream: stream.clone(), element: PhantomData })
+        Ok(Self { region, extents, stream: stream.clone(), access: Rc::default(), element: PhantomData })
     }
 
     /// Its shape.
@@ -81,6 +85,10 @@ impl<T: Element> Buffer<T> {
         &self.stream
     }
 
+    pub(crate) fn access(&self) -> &Rc<Access> {
+        &self.access
+    }
+
     /// The place of a point's first component; `point` is `[axis 0, axis 1, axis 2]`.
     ///
     /// # Errors
@@ -96,7 +104,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// If `bounds` leaves the array.
     pub fn reader(&self, bounds: Tile) -> Result<Reader<'_, T>> {
-        self.check(bounds)?;
+        self.check(bounds, Intent::Read)?;
         Ok(Reader::new(self.region.clone(), self.extents, self.stream.id(), bounds))
     }
 
@@ -105,7 +113,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// If `bounds` leaves the array.
     pub fn writer(&mut self, bounds: Tile) -> Result<Writer<'_, T>> {
-        self.check(bounds)?;
+        self.check(bounds, Intent::Write)?;
         Ok(Writer::new(self.region.clone(), self.extents, self.stream.id(), bounds))
     }
 
@@ -115,7 +123,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// The stream's error, or that `bounds` leaves the array.
     pub fn view(&self, bounds: Tile) -> Result<ArrayView4<'_, T>> {
-        let (pointer, shape, strides) = self.lend(bounds)?;
+        let (pointer, shape, strides) = self.lend(bounds, Intent::Read)?;
         // SAFETY: shape and strides stay within the region by `check`; any bits are an element;
         // the stream has come to rest, can only get new work on this array through `&mut self`
         // or a reader, and peers keep to ghosts.
@@ -127,7 +135,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// As [`Buffer::view`].
     pub fn view_mut(&mut self, bounds: Tile) -> Result<ArrayViewMut4<'_, T>> {
-        let (pointer, shape, strides) = self.lend(bounds)?;
+        let (pointer, shape, strides) = self.lend(bounds, Intent::Write)?;
         // SAFETY: as in `view`, and `&mut self` excludes other views.
         Ok(unsafe { ArrayViewMut4::from_shape_ptr(shape.strides(strides), pointer) })
     }
@@ -138,7 +146,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// As [`Buffer::view`].
     pub fn copy_out(&self, bounds: Tile) -> Result<Vec<T>> {
-        self.check(bounds)?;
+        self.check(bounds, Intent::Read)?;
         self.stream.synchronize()?;
         let [_, _, row_elements] = bounds.extents();
         let row_elements = row_elements * self.extents.components;
@@ -156,8 +164,8 @@ impl<T: Element> Buffer<T> {
         Ok(out)
     }
 
-    fn lend(&self, bounds: Tile) -> Result<(*mut T, ndarray::Ix4, ndarray::Ix4)> {
-        self.check(bounds)?;
+    fn lend(&self, bounds: Tile, intent: Intent) -> Result<(*mut T, ndarray::Ix4, ndarray::Ix4)> {
+        self.check(bounds, intent)?;
         self.stream.synchronize()?;
         let [nz, ny, nx] = bounds.extents();
         let [sz, sy, sx] = self.extents.strides();
@@ -166,17 +174,24 @@ impl<T: Element> Buffer<T> {
         Ok((self.place(start)?.pointer().cast(), shape, ndarray::Dim([sz, sy, sx, 1])))
     }
 
-    fn check(&self, bounds: Tile) -> Result<()> {
-        if bounds.is_within(self.extents.whole()) {
+    /// From the first of those points to behind the last.
+    fn bytes(&self, bounds: Tile) -> Range<usize> {
+        let at = |point: [usize; 3]| {
+            point.iter().zip(self.extents.strides()).map(|(i, s)| i * s).sum::<usize>() * size_of::<T>()
+        };
+        let last = bounds.end.map(|end| end.saturating_sub(1));
+        at(bounds.start)..at(last) + self.extents.components * size_of::<T>()
+    }
+
+    fn check(&self, bounds: Tile, intent: Intent) -> Result<()> {
+        if !bounds.is_within(self.extents.whole()) {
+            let Range { start, end } = self.bytes(bounds);
+            let region_bytes = self.region.bytes();
+            return Err(Error::OutOfBounds { what: "a box of an array", start, end, region_bytes });
+        }
+        if bounds.points() == 0 {
             return Ok(());
         }
-        Err(Error::OutOfBounds {
-            what: "a box of an array",
-            start: bounds.start.iter().zip(self.extents.strides()).map(|(i, s)| i * s).sum::<usize>()
-                * size_of::<T>(),
-            end: bounds.end.iter().zip(self.extents.strides()).map(|(i, s)| i * s).sum::<usize>()
-                * size_of::<T>(),
-            region_bytes: self.region.bytes(),
-        })
+        self.access.check(&self.bytes(bounds), intent, "a view of, or a kernel on, an array")
     }
 }

@@ -5,14 +5,17 @@
 mod buffer;
 mod host;
 mod moves;
+mod section;
 mod stream;
 
 pub use buffer::{Buffer, Extents};
 pub use host::kernel::{Argument, Arguments, Reader, Rows, RowsMut, Tile, Writer};
 pub(crate) use host::lane::progress;
 pub use moves::{Move, MoveTable};
+pub use section::Section;
+pub(crate) use section::{Hold, Intent};
 pub use stream::{Event, Stream, StreamKind, StreamOptions};
-pub(crate) use stream::{Message, Rule, SignalSet, TriggeredSend, WaitSet};
+pub(crate) use stream::{Message, ReadySend, Rule, SignalSet, TriggeredSend, WaitSet, next_group};
 
 use crate::error::Result;
 use crate::world::World;

@@ -85,6 +85,28 @@ impl MoveTable {
         Ok(table)
     }
 
+    /// Compiles moves that do not depend on each other, and then reductions into memory that others may
+    /// reduce into at the same time, element by element atomically and in the given order.
+    ///
+    /// # Errors
+    /// As [`MoveTable::new`]; [`Error::Misaligned`] if a reduction's destination is not aligned.
+    pub(crate) fn with_accumulates(moves: Vec<Move>, accumulates: &[Move]) -> Result<Self> {
+        let mut table = Self::new(&[moves])?;
+        for one in accumulates.iter().filter(|one| one.bytes() > 0) {
+            table.check(one)?;
+            let (element, place) = (one.element, &one.destination);
+            if !(place.pointer() as usize).is_multiple_of(element.bytes()) {
+                return Err(Error::Misaligned { what: "an accumulate", offset: place.offset(), element });
+            }
+            table.keep(one);
+            let mut nest = merge_runs(one);
+            nest.run = super::host::accumulate::accumulator(&nest);
+            table.nests.push(nest);
+            table.bytes += one.bytes();
+        }
+        Ok(table)
+    }
+
     /// Bytes that a run of the table moves.
     pub fn bytes(&self) -> usize {
         self.bytes

@@ -112,6 +112,7 @@ pub(crate) enum Operation {
     Move(Arc<MoveTable>),
     Signal(Arc<SignalSet>, u32),
     Send(Arc<TriggeredSend>, u32),
+    Ready(Arc<ReadySend>, u32),
     Wake(Arc<WaitSet>),
     Wait(Arc<WaitSet>, u32),
     Host(String, HostFunction),
@@ -190,8 +191,14 @@ impl WaitSet {
     }
 }
 
+/// A number for sends that are waited for together, which no others of this process have.
+pub(crate) fn next_group() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 /// Payload and completion of a send.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Message {
     /// Packs straight to where the payload goes.
     pub(crate) moves: Arc<MoveTable>,
@@ -241,6 +248,26 @@ impl TriggeredSend {
         for message in &self.messages {
             message.completion.0.wake();
         }
+    }
+}
+
+/// Sends whose receivers have been started already, as the application promises: they go out together when a
+/// stream comes to them, or the stream fails.
+#[derive(Debug)]
+pub(crate) struct ReadySend {
+    /// Its conditions are by message.
+    pub(crate) send: TriggeredSend,
+    /// The tags, by message.
+    pub(crate) tags: Vec<u32>,
+}
+
+impl ReadySend {
+    /// The first receiver that has not been started.
+    pub(crate) fn not_started(&self, rank: usize, epoch: u32) -> Option<Error> {
+        let needed = (self.send.needed)(epoch);
+        let mut receivers = self.send.conditions.iter().zip(&self.tags);
+        let late = receivers.find(|(word, _)| !word.cell().reached(needed))?;
+        Some(Error::ReceiverNotReady { rank, peer: late.0.from, tag: *late.1 })
     }
 }
 
@@ -403,6 +430,14 @@ impl Stream {
         match &self.inner.worker {
             None => lane::send(&self.inner.status, send, epoch),
             Some(worker) => worker.push(Operation::Send(send.clone(), epoch)),
+        }
+    }
+
+    /// Enqueues sends whose receivers have been started; the stream fails if one has not.
+    pub(crate) fn enqueue_ready_send(&self, send: &Arc<ReadySend>, epoch: u32) {
+        match &self.inner.worker {
+            None => lane::ready_send(&self.inner.status, send, epoch),
+            Some(worker) => worker.push(Operation::Ready(send.clone(), epoch)),
         }
     }
 

@@ -38,9 +38,15 @@ impl<T> Keep<T> {
 
     /// Those that nobody on this rank uses any more.
     pub(crate) fn done(&self, size: usize) -> Vec<u32> {
+        self.done_as(size, |_| ()).into_iter().map(|(number, ())| number).collect()
+    }
+
+    /// The same, with what is to be said of each.
+    pub(crate) fn done_as<R>(&self, size: usize, say: impl Fn(&T) -> R) -> Vec<(u32, R)> {
         let worlds = self.worlds();
         let kept = worlds.get(&size).map_or(&[][..], |made| &made.kept);
-        kept.iter().filter(|(_, one)| Arc::strong_count(one) == 1).map(|(number, _)| *number).collect()
+        let done = kept.iter().filter(|(_, one)| Arc::strong_count(one) == 1);
+        done.map(|(number, one)| (*number, say(one))).collect()
     }
 
     /// Takes out all that nobody on this rank uses any more, in an order that is the same on all ranks.

@@ -2,7 +2,7 @@
 
 use super::wait::Abort;
 use super::{Executor, Fabric, Region};
-use crate::collective::Boards;
+use crate::boards::Boards;
 use crate::error::{Error, Result};
 use crate::meeting::Meeting;
 use crate::world::WorldOptions;

@@ -5,10 +5,14 @@
 //! one file and one row of [`FABRICS`].
 
 mod bells;
+mod bytes;
 mod carrier;
+mod flag;
 mod futex;
 mod keep;
 mod local;
+mod memory;
+mod messaging;
 mod met;
 #[cfg_attr(not(target_os = "linux"), path = "mpi/absent.rs")]
 mod mpi;
@@ -17,6 +21,7 @@ mod ofi;
 #[cfg_attr(not(target_os = "linux"), path = "over_mpi/absent.rs")]
 mod over_mpi;
 mod over_ofi;
+mod packet;
 mod progress;
 mod protocol;
 mod region;
@@ -24,34 +29,39 @@ pub mod rendezvous;
 pub mod shm;
 mod spanning;
 mod sync;
+pub(crate) mod throttling;
 mod told;
-mod two_sided;
 mod wait;
 mod wire;
 mod word;
 
 pub(crate) use bells::Bells;
+pub(crate) use bytes::{bytes_of, bytes_of_mut};
 pub use carrier::Carrier;
 pub(crate) use carrier::HostRounds;
+pub use flag::FlagPair;
 pub(crate) use futex::Futex;
 pub(crate) use keep::Keep;
 pub use local::LocalFabric;
+pub(crate) use memory::Memory;
 pub use mpi::{FoundLibrary, Launched, installed as mpi_libraries, launched};
 pub use observer::{Event, Observer, Recording, RecordingFabric, Role};
 pub use ofi::{Provider, providers as libfabric_providers};
 pub use over_ofi::{COUNTER_START_VARIABLE, ENTRIES_VARIABLE, PROVIDER_VARIABLE, THROTTLING_VARIABLE};
-pub(crate) use progress::{progress_all, register};
+pub(crate) use packet::{Arrived, Bulk, FarPackets, Header, INLINE_BYTES, Packets, Payload};
+pub(crate) use progress::{Engine as Progress, progress_all, register};
 pub use protocol::phase;
 pub(crate) use protocol::{clear_to_send, credit_granted, credit_needed, next_count};
 pub(crate) use region::shared_struct;
 pub use region::{Place, Region, Word};
+pub use throttling::Throttling;
 pub(crate) use told::{Sides, Told, tell};
-pub(crate) use two_sided::{EAGER_BYTES, Ticket, TwoSided};
 pub use wait::WaitPolicy;
 pub(crate) use wait::{Abort, WaitContext};
 pub use wire::Wire;
 pub(crate) use wire::{
-    Arm, Doorbell, FarExchange, FarMessage, FarMessages, FarRecv, FarSend, OpenExchange, Persistent, Terms,
+    Arm, Doorbell, FarExchange, FarMessage, FarMessages, FarRecv, FarSend, HalfOpen, OpenExchange,
+    Persistent, Terms,
 };
 pub(crate) use word::store_fence;
 

@@ -83,6 +83,11 @@ impl Region {
         self.inner.base == other.inner.base
     }
 
+    /// How many clones there are in this rank, places and words of it included.
+    pub(crate) fn holders(&self) -> usize {
+        Arc::strong_count(&self.inner)
+    }
+
     pub(crate) fn base(&self) -> *mut u8 {
         self.inner.base.as_ptr()
     }
@@ -166,6 +171,21 @@ impl Place {
     /// As [`Region::place`].
     pub fn advance(&self, bytes: usize, length: usize, what: &'static str) -> Result<Place> {
         self.region.place(self.offset + bytes, length, what)
+    }
+
+    /// Whether `bytes` bytes from here on are in the region.
+    ///
+    /// # Errors
+    /// As [`Region::place`].
+    #[inline]
+    pub(crate) fn check(&self, bytes: usize, what: &'static str) -> Result<()> {
+        let region_bytes = self.region.bytes();
+        // A place lies in its region, so that there is no overflow.
+        if bytes <= region_bytes - self.offset {
+            return Ok(());
+        }
+        let (start, end) = (self.offset, self.offset.saturating_add(bytes));
+        Err(Error::OutOfBounds { what, start, end, region_bytes })
     }
 
     pub(crate) fn pointer(&self) -> *mut u8 {

@@ -143,6 +143,17 @@ impl WaitContext {
         serve: &mut dyn FnMut() -> bool,
         sleep: &mut dyn FnMut(Duration),
     ) -> Result<(), GaveUp> {
+        self.wait_within(self.timeout, done, serve, sleep)
+    }
+
+    /// As [`WaitContext::wait_until`], with a time-out of its own.
+    fn wait_within(
+        &self,
+        timeout: Option<Duration>,
+        done: &mut dyn FnMut() -> bool,
+        serve: &mut dyn FnMut() -> bool,
+        sleep: &mut dyn FnMut(Duration),
+    ) -> Result<(), GaveUp> {
         // A system call for the clock is made by neither: it is read without one.
         let mut started: Option<Instant> = None;
         let mut yields = 0;
@@ -160,7 +171,7 @@ impl WaitContext {
                 return Err(GaveUp::PeerFailed);
             }
             let waited = started.get_or_insert_with(Instant::now).elapsed();
-            if self.timeout.is_some_and(|timeout| waited >= timeout) {
+            if timeout.is_some_and(|timeout| waited >= timeout) {
                 return Err(GaveUp::TimedOut(waited));
             }
             if self.policy.spins == u32::MAX {
@@ -185,6 +196,18 @@ impl WaitContext {
         grace: Duration,
         late: &dyn Fn(Duration) -> Error,
     ) -> Result<()> {
+        let mut sleep = |nap: Duration| std::thread::sleep(nap.min(SHORT_NAP / 4));
+        self.poll_sleeping(done, grace, &mut sleep, late)
+    }
+
+    /// As [`WaitContext::poll`], for what wakes whoever sleeps in `sleep`.
+    pub(crate) fn poll_sleeping(
+        &self,
+        done: &mut dyn FnMut() -> Result<bool>,
+        grace: Duration,
+        sleep: &mut dyn FnMut(Duration),
+        late: &dyn Fn(Duration) -> Error,
+    ) -> Result<()> {
         let mut failed = None;
         let mut ended = || match done() {
             Ok(ended) => ended,
@@ -193,10 +216,8 @@ impl WaitContext {
                 true
             }
         };
-        let patient = Self { timeout: self.timeout.map(|timeout| timeout + grace), ..self.clone() };
-        let waited = patient.wait_until(&mut ended, &mut crate::device::progress, &mut |nap| {
-            std::thread::sleep(nap.min(SHORT_NAP / 4));
-        });
+        let timeout = self.timeout.map(|timeout| timeout + grace);
+        let waited = self.wait_within(timeout, &mut ended, &mut crate::device::progress, sleep);
         match (failed, waited) {
             (Some(error), _) => Err(error),
             (None, Ok(())) => Ok(()),

@@ -7,7 +7,7 @@
 //! backends are the same as over mapped memory.
 
 use super::region::{Place, Word};
-use super::{Executor, Role};
+use super::{Executor, FarPackets, Role};
 use crate::error::Result;
 use crate::world::World;
 use std::any::Any;
@@ -27,6 +27,25 @@ pub trait Wire: Send + Sync + fmt::Debug {
     /// # Errors
     /// What the wire cannot do, or has no more room for.
     fn open(&self, world: &World, exchange: FarExchange) -> Result<OpenExchange>;
+
+    /// Makes one message between this rank and a peer ready to be triggered, as far as this rank can alone:
+    /// gives what the peer is to be told, and a half that what the peer tells completes. Not collective; does
+    /// not communicate.
+    ///
+    /// The exchange has one send or one receive, one buffer, and flags its arrivals; the peer's has the other
+    /// side of the message with the same terms, of which announced and needed are the epoch. A sender posts the
+    /// trigger only, a receiver the start only.
+    ///
+    /// # Errors
+    /// As [`Wire::open`].
+    fn begin_pair(&self, world: &World, exchange: FarExchange) -> Result<(Vec<u8>, Box<dyn HalfOpen>)>;
+
+    /// Connects all ranks for packets. Collective over `world`: every rank calls it; blocks. Each call makes
+    /// packets of their own.
+    ///
+    /// # Errors
+    /// As [`Wire::open`].
+    fn open_packets(&self, world: &World) -> Result<Box<dyn FarPackets>>;
 
     /// Makes persistent two-sided messages that the host starts and waits for. Collective, as
     /// [`Wire::open`].
@@ -112,6 +131,16 @@ pub struct OpenExchange {
     pub(crate) guard: Arc<dyn Any + Send + Sync>,
     /// Keeps the wire, which goes last.
     pub(crate) _fabric: Arc<dyn super::Fabric>,
+}
+
+/// A message of which one side is made.
+pub trait HalfOpen: fmt::Debug {
+    /// Makes the other, with what the peer has told. Not collective; may block until the peer is connected,
+    /// which it need not call anything for.
+    ///
+    /// # Errors
+    /// As [`Wire::open`].
+    fn complete(self: Box<Self>, theirs: &[u8]) -> Result<OpenExchange>;
 }
 
 /// Queues what the network interface is to carry out once a stream triggers it.

@@ -40,7 +40,7 @@ fn exchange(world: &World, backend: &str, pattern: &Pattern, epochs: u32) -> Res
         });
         fields.fill(epoch)?;
         match halo.enqueue_gather(&mut fields) {
-            Err(HaloError::Communication(CommError::OutOfOrder { .. })) => {
+            Err(HaloError::Communication(CommError::Throttled { .. })) => {
                 refused += 1;
                 stream.synchronize()?;
                 halo.enqueue_gather(&mut fields)?;

@@ -34,10 +34,10 @@ impl fmt::Debug for Case {
 }
 
 #[derive(Default)]
-struct List(Vec<Case>);
+pub(super) struct List(pub(super) Vec<Case>);
 
 impl List {
-    fn add(
+    pub(super) fn add(
         &mut self,
         name: &'static str,
         run: impl Fn(&World, Scenario) -> Result<Done, HaloError> + Send + Sync + 'static,
@@ -51,7 +51,7 @@ impl List {
 }
 
 /// The largest number that divides the ranks and is at most its own cofactor.
-fn smaller_side(ranks: usize) -> usize {
+pub(super) fn smaller_side(ranks: usize) -> usize {
     (1..=ranks).rfind(|side| side * side <= ranks && ranks.is_multiple_of(*side)).expect("1 divides")
 }
 

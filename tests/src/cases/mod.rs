@@ -1,20 +1,29 @@
 //! Named cases that run over any world, of threads or of processes: what the suites try at length
 //! on threads, and what `conformance_rank` tries over every fabric.
 
+pub mod active;
+pub mod collectives;
 mod gather;
 mod list;
+pub mod messages;
+pub mod notify;
 pub mod order;
+mod primitives;
+pub mod queues;
 pub mod refusals;
 mod scatter;
+pub mod stream_collectives;
 pub mod worlds;
 
 pub use gather::{GatherCase, random_gather};
 pub use list::{Case, cases_for};
+pub use primitives::Subject;
 pub use scatter::ScatterCase;
 
 use crate::FieldSpec;
 use std::collections::BTreeSet;
 use streamhalo::ElementType::F64;
+use streamhalo::comm::backend::Route;
 use streamhalo::{Entity, Pattern, StreamHalo};
 
 /// Cells of one generation.
@@ -41,7 +50,11 @@ pub struct Done {
 impl Done {
     /// Of one exchange.
     pub fn new(checksum: u64, halo: &StreamHalo) -> Self {
-        let routes = halo.routes();
+        Self::of_routes(checksum, &halo.routes())
+    }
+
+    /// Of messages that went so.
+    pub fn of_routes(checksum: u64, routes: &[Route]) -> Self {
         Self {
             checksum,
             paths: routes.iter().map(|route| route.path).collect(),

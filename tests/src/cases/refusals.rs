@@ -11,7 +11,7 @@ use streamhalo::{Array, ElementType, Entity, GlobalGrid, HaloError, Pattern, Str
 ///
 /// # Panics
 /// If ranks say different things.
-fn verdict(world: &World, error: impl Into<HaloError>) -> Result<HaloError, HaloError> {
+pub(super) fn verdict(world: &World, error: impl Into<HaloError>) -> Result<HaloError, HaloError> {
     let error = error.into();
     for (rank, told) in world.all_gather(&error.to_string())?.into_iter().enumerate() {
         assert_eq!(told, error.to_string(), "rank {rank} has another verdict than rank {}", world.rank());
@@ -19,7 +19,7 @@ fn verdict(world: &World, error: impl Into<HaloError>) -> Result<HaloError, Halo
     Ok(error)
 }
 
-fn is_last(world: &World) -> bool {
+pub(super) fn is_last(world: &World) -> bool {
     world.size() > 1 && world.rank() + 1 == world.size()
 }
 

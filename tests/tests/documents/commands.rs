@@ -1,7 +1,7 @@
 //! Command lines: that the program understands them, and that what they name is there.
 
 use crate::program::refusal;
-use crate::{FOLDERS, assert_none, blocks_in, workspace};
+use crate::{FOLDERS, assert_none, blocks_in, small_grid, workspace};
 use std::path::Path;
 
 /// The arguments of a command line of the program, however it is started.
@@ -26,7 +26,8 @@ fn to_be_explained<'a>(arguments: &[&'a str]) -> Option<Vec<&'a str>> {
     if !["run", "explain"].contains(command) {
         return None;
     }
-    let mut explained = vec!["explain", "--set", "grid.cells=[256,256]"];
+    let config = rest.first().copied().unwrap_or_default();
+    let mut explained = vec!["explain", "--set", small_grid(config)];
     let mut rest = rest.iter();
     while let Some(argument) = rest.next() {
         match *argument {

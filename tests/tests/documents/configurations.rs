@@ -1,7 +1,7 @@
 //! Configurations: those that documents show are accepted, and those of the project are described.
 
 use crate::program::refusal;
-use crate::{assert_none, blocks_in, document, entries, files, unnamed, workspace};
+use crate::{assert_none, blocks_in, document, entries, files, small_grid, unnamed, workspace};
 use std::path::{Path, PathBuf};
 
 /// The sections of a run configuration.
@@ -58,7 +58,7 @@ fn configurations_are_accepted() {
     for path in files("toml").into_iter().filter(|path| path.starts_with(root.join("configs"))) {
         let name = path.strip_prefix(&root).expect("lies in it").to_str().expect("is text");
         complaints.extend(unnamed(&described, [name].into_iter()));
-        complaints.extend(refusal(&["explain", name, "--set", "grid.cells=[256,256]"]));
+        complaints.extend(refusal(&["explain", name, "--set", small_grid(name)]));
     }
     assert_none(&complaints);
 }

@@ -49,6 +49,16 @@ fn files(extension: &str) -> Vec<PathBuf> {
     found
 }
 
+/// What lays a grid over a configuration that is quick to set up, of as many axes as its application has.
+fn small_grid(config: &str) -> &'static str {
+    match config.split('/').nth(1) {
+        Some("faces") => "grid.cells=[8,8,8]",
+        Some("stencil3d") => "grid.cells=[16,16,16]",
+        Some("tree") => "grid.cells=[8]",
+        _ => "grid.cells=[256,256]",
+    }
+}
+
 /// A Markdown file.
 struct Document {
     /// From the root.

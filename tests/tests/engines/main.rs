@@ -15,7 +15,7 @@ use streamhalo::comm::backend::backend_names;
 use streamhalo::comm::fabric::shm::{Exit, Job};
 use streamhalo_tests::start::{Ended, Engine, Start, engines, run};
 use streamhalo_tests::{Cell, KINDS, Outcome, on_ranks, try_cells};
-use table::Row;
+use table::{Row, Table};
 
 /// After how long a start is given up.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -85,9 +85,9 @@ fn job(ranks: usize, program: &Path, arguments: &[&str]) -> Ended {
     Ended { statuses: Vec::new(), said, complained: String::new(), took: begun.elapsed(), left_behind: 0 }
 }
 
-/// Checks the cells of one start against those of threads, and adds who carried each backend.
+/// Checks the cells of one start against those of threads, and adds who carried each backend and primitive.
 fn check(engine: &Engine, cells: &[Cell], expected: &[Cell], found: &mut BTreeMap<String, Vec<String>>) {
-    assert_eq!(cells.len(), backend_names().count() * KINDS.len(), "{engine:?}: {cells:?}");
+    assert_eq!(cells.len(), expected.len(), "{engine:?}: {cells:?}");
     for (cell, expected) in cells.iter().zip(expected) {
         assert_eq!(cell.fabric, engine.fabric);
         assert_eq!((&cell.backend, &cell.stream), (&expected.backend, &expected.stream));
@@ -111,7 +111,8 @@ fn check(engine: &Engine, cells: &[Cell], expected: &[Cell], found: &mut BTreeMa
 #[test]
 fn every_engine_gives_the_same_answer() {
     let mut expected: BTreeMap<Size, Vec<Cell>> = BTreeMap::new();
-    let mut rows = Vec::new();
+    let tables = Table::both();
+    let mut rows = [Vec::new(), Vec::new()];
     let mut skipped = Vec::new();
     let engines = engines();
     let chosen = std::env::var("STREAMHALO_TEST_ENGINES").unwrap_or_default();
@@ -132,15 +133,20 @@ fn every_engine_gives_the_same_answer() {
             };
             check(engine, &cells, expected, &mut found);
         }
-        let cells = backend_names().map(|name| found[name].join(" or ")).collect();
-        rows.push(Row { fabric: engine.fabric.into(), by: engine.by.clone(), cells });
+        for (table, rows) in tables.iter().zip(&mut rows) {
+            let cells = table.names.iter().map(|name| found[*name].join(" or ")).collect();
+            rows.push(Row { fabric: engine.fabric.into(), by: engine.by.clone(), cells });
+        }
     }
-    // All of one number of ranks agree with each other, not only with the same way over threads.
+    // All backends agree with each other, at one number of ranks, not only with the same way over threads.
     for (size, cells) in &expected {
+        let cells = &cells[..backend_names().count() * KINDS.len()];
         assert!(cells.iter().all(|cell| cell.outcome == cells[0].outcome), "{size:?}: {cells:#?}");
     }
-    println!("\n{}", table::markdown(&rows));
+    tables.iter().zip(&rows).for_each(|(table, rows)| println!("\n{}", table.markdown(rows)));
     skipped.iter().for_each(|line| println!("{line}"));
     let names: Vec<_> = engines.iter().map(|engine| (engine.fabric.to_string(), engine.by.clone())).collect();
-    table::compare(&rows, &names);
+    let wrong = tables.iter().zip(&rows).filter_map(|(table, rows)| table.compare(rows, &names).err());
+    let wrong: Vec<String> = wrong.collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

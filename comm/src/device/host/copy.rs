@@ -134,7 +134,7 @@ impl Nest {
 
     /// Calls back with every run of every move.
     #[inline(always)]
-    fn each_run(&self, mut run: impl FnMut(*const u8, *mut u8, usize)) {
+    pub(super) fn each_run(&self, mut run: impl FnMut(*const u8, *mut u8, usize)) {
         for (first_source, first_destination) in &self.pairs {
             self.each_offset(|source, destination| {
                 // Wrapping arithmetic only forms the address; the table has checked the bounds.

@@ -5,7 +5,7 @@
 //! that waits for one exchange still sends what others wait for, and two exchanges that are begun
 //! in different orders on two ranks do not block each other.
 
-use crate::device::stream::{Event, Operation, Status, TriggeredSend, WaitSet};
+use crate::device::stream::{Event, Operation, ReadySend, Status, TriggeredSend, WaitSet};
 use crate::error::Result;
 use crate::fabric::progress_all;
 use std::cell::RefCell;
@@ -39,6 +39,7 @@ pub(crate) fn run(status: &Arc<Status>, operation: Operation) {
         Operation::Move(moves) => moves.run(),
         Operation::Signal(signals, value) => signals.run(value),
         Operation::Send(send, epoch) => self::send(status, &send, epoch),
+        Operation::Ready(send, epoch) => ready_send(status, &send, epoch),
         Operation::Wake(waits) => waits.wake_signalled(),
         Operation::Wait(waits, value) => wait(status, &waits, value),
         Operation::Host(_name, function) => {
@@ -62,6 +63,18 @@ pub(crate) fn send(status: &Arc<Status>, send: &Arc<TriggeredSend>, epoch: u32) 
         PENDING.with_borrow_mut(|pending| {
             pending.push(Pending { send: send.clone(), epoch, status: status.clone() });
         });
+    }
+}
+
+/// Sends at once, or fails if a receiver has not been started.
+#[inline]
+pub(crate) fn ready_send(status: &Arc<Status>, send: &ReadySend, epoch: u32) {
+    if status.has_failed() {
+        return;
+    }
+    match send.not_started(status.context.rank, epoch) {
+        None => send.send.run(epoch),
+        Some(error) => status.fail(error),
     }
 }
 
@@ -99,9 +112,15 @@ fn wait_for_words(status: &Status, waits: &WaitSet, value: u32) -> Result<()> {
 impl WaitSet {
     /// Where all sources count in one word, says which of them is late.
     fn name_the_late(&self, error: crate::error::Error, waited: &crate::fabric::Word) -> crate::error::Error {
+        if self.sources.is_empty() {
+            return error;
+        }
         let crate::error::Error::TimedOut { rank, what, wanted, found, seconds, peer } = error else {
             return error;
         };
+        if self.sources.is_empty() {
+            return crate::error::Error::TimedOut { rank, what, wanted, found, seconds, peer };
+        }
         let newest = self.sources.iter().map(|source| source.cell().load()).max();
         let late =
             self.sources.iter().find(|source| Some(source.cell().load()) != newest).or(self.sources.first());

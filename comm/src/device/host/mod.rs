@@ -1,5 +1,6 @@
 //! The host as a device: streams whose operations run on its cores.
 
+pub(super) mod accumulate;
 pub(super) mod copy;
 pub(super) mod kernel;
 pub(super) mod lane;

@@ -38,13 +38,24 @@ impl Worker {
         let (queue, operations) = sync_channel(DEPTH);
         let progress = Arc::new(Progress::default());
         let shared = progress.clone();
+        let (ready, is_ready) = sync_channel::<()>(1);
         let thread = std::thread::Builder::new()
             .name(format!("rank {} stream", status.context.rank))
-            .spawn(move || work(&status, &operations, &shared))
+            .spawn(move || {
+                lane::prepare();
+                // A channel allocates when a thread sleeps on it for the first time. That belongs to
+                // set-up, not to the first exchange that comes late.
+                let nothing = operations.recv_timeout(std::time::Duration::from_micros(1));
+                debug_assert!(nothing.is_err(), "nobody has the stream yet");
+                drop(ready);
+                work(&status, &operations, &shared);
+            })
             .map_err(|error| Error::System {
                 call: "starting a stream's thread",
                 reason: error.to_string(),
             })?;
+        // Ends as the thread lets go of its end.
+        let _ = is_ready.recv();
         Ok(Self { queue: Some(queue), enqueued: AtomicU64::new(0), progress, thread: Some(thread) })
     }
 
@@ -90,12 +101,8 @@ impl Worker {
 
 fn work(status: &Arc<Status>, operations: &Receiver<Operation>, progress: &Progress) {
     let mut done = 0;
-    lane::prepare();
-    // A channel allocates when a thread sleeps on it for the first time. That belongs to set-up,
-    // not to the first exchange that comes late.
-    let mut first = operations.recv_timeout(std::time::Duration::from_millis(1)).ok();
     loop {
-        let operation = match first.take().map_or_else(|| operations.try_recv(), Ok) {
+        let operation = match operations.try_recv() {
             Ok(operation) => operation,
             Err(_) => {
                 // Idle: whoever waits for the end is told, then sends that wait are served while

@@ -203,6 +203,22 @@ impl Communicator {
         Ok(request)
     }
 
+    /// As [`Communicator::irecv`], from any rank.
+    ///
+    /// # Safety
+    /// As there.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) unsafe fn irecv_any(&self, data: *mut u8, bytes: usize, tag: i32) -> Result<Request> {
+        let (bytes, byte) = (count("MPI_Irecv", bytes)?, self.mpi.constants.byte);
+        let (from, mut request) = (self.mpi.constants.any_source, Request::new(self.mpi, Kind::Receive));
+        let place = request.place();
+        // SAFETY: the caller keeps the memory; the handles are valid.
+        unsafe { self.mpi.table.irecv(data.cast(), bytes, byte, from, tag, self.handle, place) }?;
+        Ok(request)
+    }
+
     /// Completes when every rank has called it. Collective.
     ///
     /// # Errors

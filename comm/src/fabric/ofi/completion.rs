@@ -62,6 +62,8 @@ pub(crate) enum Completion {
         /// The data that came with it.
         data: u64,
     },
+    /// A receive has ended without a message, as it was asked to.
+    Cancelled(Token),
     /// Nothing that anybody waits for.
     Nothing,
 }
@@ -86,7 +88,17 @@ impl Endpoint {
         let code = unsafe { read(opened.queue, entries.as_mut_ptr().cast(), room) };
         match code {
             code if code == -(sys::FI_EAGAIN as isize) => Ok(0),
-            code if code == -(sys::FI_EAVAIL as isize) => Err(self.failure()),
+            code if code == -(sys::FI_EAVAIL as isize) => {
+                let failed = self.failure();
+                match (failed, completions.first_mut()) {
+                    (Ok(token), Some(completion)) => {
+                        *completion = Completion::Cancelled(token);
+                        Ok(1)
+                    }
+                    (Ok(_), None) => Ok(0),
+                    (Err(error), _) => Err(error),
+                }
+            }
             code if code < 0 => {
                 Err(failed(opened.library, "fi_cq_read", code as i64, "when polling for completions"))
             }
@@ -100,23 +112,26 @@ impl Endpoint {
         }
     }
 
-    /// Takes the first failure from the queue.
-    fn failure(&self) -> Error {
+    /// Takes the first failure from the queue, which is none where an operation was to be cancelled.
+    fn failure(&self) -> Result<Token> {
         let opened = &self.inner;
         // SAFETY: the endpoint keeps its queue open.
         let table = unsafe { (*opened.queue).ops };
-        let read = match function!("fi_cq_readerr", table, sys::FiOpsCq, readerr) {
-            Ok(read) => read,
-            Err(error) => return error,
-        };
+        let read = function!("fi_cq_readerr", table, sys::FiOpsCq, readerr)?;
         let mut entry = FiCqErrEntry::zeroed();
         // SAFETY: one entry, without room for the provider's own data.
         let code = unsafe { read(opened.queue, &mut entry, 0) };
         if code != 1 {
             let code = if code < 0 { code as i64 } else { -i64::from(sys::FI_EAVAIL) };
-            return failed(opened.library, "fi_cq_readerr", code, "when asking what has failed");
+            return Err(failed(opened.library, "fi_cq_readerr", code, "when asking what has failed"));
         }
-        let what = match Token::of(entry.op_context) {
+        let token = Token::of(entry.op_context);
+        if let Some(token) = token
+            && entry.err == sys::FI_ECANCELED
+        {
+            return Ok(token);
+        }
+        let what = match token {
             Some(token) => format!("{} peer {}", kind(entry.flags), token.peer().0),
             None => {
                 let known = opened.deferred().get(&entry.op_context.addr()).cloned();
@@ -127,14 +142,14 @@ impl Endpoint {
         if !detail.is_empty() {
             detail = format!(", {detail}");
         }
-        Error::Libfabric {
+        Err(Error::Libfabric {
             call: "fi_cq_read",
             reason: format!(
                 "{what} failed: {} (error {}{detail}); the peer may have ended, or its memory may have been withdrawn",
                 opened.library.describe(entry.err),
                 entry.err
             ),
-        }
+        })
     }
 
     /// What the provider itself says of a failure.

@@ -133,6 +133,11 @@ impl Endpoint {
         self.inner.offer.caps & sys::FI_ATOMIC != 0
     }
 
+    /// The longest message, in bytes.
+    pub(crate) fn longest_message(&self) -> usize {
+        self.inner.offer.longest_message
+    }
+
     /// The bytes of data that can come with the completion of a write at its target.
     pub(crate) fn remote_data_bytes(&self) -> usize {
         self.inner.offer.remote_data_bytes

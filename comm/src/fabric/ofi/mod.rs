@@ -14,7 +14,6 @@
     reason = "the doorbell of Slingshot is for streams of GPUs, and what else is not called is tested here"
 )]
 
-mod budget;
 mod call;
 mod choice;
 mod completion;
@@ -30,7 +29,6 @@ mod sys;
 mod tests;
 mod work;
 
-pub(crate) use budget::Budget;
 pub(crate) use call::Posted;
 pub(crate) use completion::Completion;
 pub(crate) use counter::Counter;

@@ -42,6 +42,7 @@ pub(crate) struct Offer {
     pub(crate) mr_mode: i32,
     pub(crate) remote_data_bytes: usize,
     pub(crate) inject_bytes: usize,
+    pub(crate) longest_message: usize,
 }
 
 impl Offer {
@@ -52,6 +53,8 @@ impl Offer {
         let domain = unsafe { &*info.domain_attr };
         // SAFETY: as above.
         let sending = unsafe { &*info.tx_attr };
+        // SAFETY: as above.
+        let endpoint = unsafe { &*info.ep_attr };
         let name = |pointer| text(pointer).unwrap_or_else(|| "?".into());
         Self {
             provider: name(fabric.prov_name),
@@ -62,6 +65,7 @@ impl Offer {
             mr_mode: domain.mr_mode,
             remote_data_bytes: domain.cq_data_size,
             inject_bytes: sending.inject_size,
+            longest_message: endpoint.max_msg_size,
         }
     }
 
@@ -159,6 +163,7 @@ mod tests {
             mr_mode: 0,
             remote_data_bytes: 0,
             inject_bytes: 0,
+            longest_message: 1 << 30,
         }
     }
 

@@ -7,9 +7,9 @@
 //! exposure epoch is tested, not waited for. So no call of one exchange holds up another, in
 //! whichever order ranks come to them.
 
+use super::half::Tags;
 use super::readiness::{Readiness, Said};
 use super::windows::OwnWindow;
-use super::wire::Tags;
 use crate::error::Result;
 use crate::fabric::carrier::Carried;
 use crate::fabric::mpi::{Communicator, Group, RequestSet};

@@ -6,8 +6,8 @@
 //! that has waited for the announcement, or for the peer's own message where that says the same, finds
 //! its receive posted, as a *ready* send must (MPI 4.1, section 3.4).
 
+use super::half::Tags;
 use super::readiness::{Readiness, Said};
-use super::wire::Tags;
 use crate::error::Result;
 use crate::fabric::carrier::Carried;
 use crate::fabric::mpi::{Communicator, RequestSet};

@@ -7,8 +7,10 @@
 mod active;
 mod alarm;
 mod bootstrap;
+mod half;
 mod meeting;
 mod messages;
+mod packets;
 mod persistent;
 mod readiness;
 mod windows;

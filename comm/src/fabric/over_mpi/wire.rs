@@ -1,19 +1,20 @@
 //! The wire of the fabric `mpi`: makes exchanges ready, each rank telling its peers what they need.
 
-use super::active::ActiveTarget;
-use super::messages::Messages;
+use super::half::{Ear, Half, MessageTags, Tags};
+use super::packets::{MpiMessaging, settled};
 use super::persistent::Requests;
 use super::windows::Windows;
 use crate::error::{Error, Result};
-use crate::fabric::carrier::{Carried, Carrier};
+use crate::fabric::carrier::Carrier;
+use crate::fabric::messaging::{Mail, State, lock};
 use crate::fabric::mpi::Communicator;
 use crate::fabric::{
-    Bells, Executor, FarExchange, FarMessages, OpenExchange, Persistent, Role, Sides, Told, Wire, tell,
+    Bells, FarExchange, FarMessages, FarPackets, HalfOpen, Keep, OpenExchange, Persistent, Sides, Told, Wire,
+    tell,
 };
 use crate::world::World;
-use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// One rank's end.
 #[derive(Debug)]
@@ -24,28 +25,8 @@ pub(super) struct MpiWire {
     next_tag: AtomicI32,
     last_tag: i32,
     windows: Windows,
-}
-
-/// The tags of an exchange's messages, in the order of its sends and receives.
-#[derive(Debug, Default)]
-pub(super) struct Tags {
-    pub(super) sends: Vec<MessageTags>,
-    pub(super) recvs: Vec<MessageTags>,
-}
-
-/// The tags of one message: of its payload, and of its receiver's readiness.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct MessageTags {
-    pub(super) payload: i32,
-    pub(super) readiness: i32,
-}
-
-/// What a rank tells of one message: the tag that it receives with, which is that of the payload of a
-/// receive and of the readiness for a send, and where a receive lies in its window.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct Ear {
-    tag: i32,
-    offset: usize,
+    /// What peers may still send to.
+    packets: Keep<Mutex<State<MpiMessaging>>>,
 }
 
 impl MpiWire {
@@ -66,6 +47,7 @@ impl MpiWire {
             next_tag: AtomicI32::new(0),
             last_tag,
             windows: Windows::new(),
+            packets: Keep::new(),
         }))
     }
 
@@ -74,6 +56,26 @@ impl MpiWire {
         self.carrier.stop();
         // What cannot be freed goes with the process.
         let _ = self.windows.free_all();
+        self.packets.take_all();
+    }
+
+    /// Frees the communicators of packets that all ranks are done with, if nothing is on its way any more: a
+    /// message that comes later could be taken for one of another communicator. Collective.
+    fn free_packets(&self, world: &World) -> Result<()> {
+        let done = self.packets.done_as(world.size(), |state| {
+            let mut state = lock(state);
+            state.discard().map(|()| state.messages())
+        });
+        let said = done.into_iter().filter_map(|(number, said)| Some((number, said.ok()?)));
+        let settled = settled(&world.all_gather(&said.collect::<Vec<_>>())?);
+        for state in self.packets.take(world.size(), &[&settled]) {
+            let mut state = lock(&state);
+            let communicator = state.library().communicator().clone();
+            // Whatever does not end keeps the communicator until it does.
+            state.end();
+            communicator.free()?;
+        }
+        Ok(())
     }
 
     fn take_tag(&self) -> Result<i32> {
@@ -98,17 +100,18 @@ impl MpiWire {
             recvs: offsets.map(ear).collect::<Result<_>>()?,
         })
     }
-}
 
-impl Tags {
-    /// From what both sides have told.
-    fn new(own: &Told<Ear>, theirs: &Told<Ear>) -> Self {
-        let pair =
-            |payload: &Ear, readiness: &Ear| MessageTags { payload: payload.tag, readiness: readiness.tag };
-        Self {
-            sends: theirs.sends.iter().zip(&own.sends).map(|(theirs, own)| pair(theirs, own)).collect(),
-            recvs: own.recvs.iter().zip(&theirs.recvs).map(|(own, theirs)| pair(own, theirs)).collect(),
-        }
+    /// This rank's side of an exchange. Does not communicate.
+    fn half(&self, world: &World, exchange: FarExchange) -> Result<Half> {
+        let offsets = exchange.recvs.iter().map(|recv| recv.slots[0].offset());
+        Ok(Half {
+            communicator: self.communicator.clone(),
+            carrier: self.carrier.clone(),
+            fabric: world.shared_fabric().clone(),
+            own: self.ears(exchange.sends.len(), offsets)?,
+            bells: Bells::new(world, &exchange)?,
+            exchange,
+        })
     }
 }
 
@@ -117,47 +120,44 @@ impl Wire for MpiWire {
         const CALL: &str = "opening an exchange over MPI";
         let done = world.all_gather(&self.windows.done(world.size()))?;
         let freed = self.windows.free(world.size(), &done.iter().map(Vec::as_slice).collect::<Vec<_>>());
-        let offsets = exchange.recvs.iter().map(|recv| recv.slots[0].offset());
-        let own = self.ears(exchange.sends.len(), offsets);
-        let theirs = tell(world, CALL, &Sides::of(&exchange), own.clone())?;
-        let tags = Tags::new(&own?, &theirs);
-        let bells = freed.and_then(|()| Bells::new(world, &exchange));
-        world.agree(CALL, bells.as_ref().map(|_| ()))?;
-        let bells = bells?;
-        let terms = exchange.terms;
-        let is_active = terms.readiness == Role::Exposure;
-        let load: Result<Box<dyn Carried>> = if is_active {
-            let offsets: Vec<usize> = theirs.sends.iter().map(|ear| ear.offset).collect();
-            let region = exchange.recvs.first().map(|recv| recv.slots[0].region().clone());
-            let made = self.windows.open(&self.communicator, world.size(), region).and_then(|window| {
-                ActiveTarget::new(&self.communicator, exchange, &bells, &tags, &offsets, window)
-            });
-            made.map(|made| Box::new(made) as Box<dyn Carried>)
-        } else {
-            let made = Messages::new(&self.communicator, exchange, &bells, &tags);
-            made.map(|made| Box::new(made) as Box<dyn Carried>)
-        };
-        let load = load.and_then(|load| self.carrier.carry(load));
+        let sides = Sides::of(&exchange);
+        let half = freed.and_then(|()| self.half(world, exchange));
+        let theirs =
+            tell(world, CALL, &sides, half.as_ref().map(|half| half.own.clone()).map_err(Clone::clone))?;
+        let half = half?;
+        let window = half.is_active().then(|| {
+            let region = half.exchange.recvs.first().map(|recv| recv.slots[0].region().clone());
+            self.windows.open(&self.communicator, world.size(), region)
+        });
+        let opened = window.transpose().and_then(|window| half.complete(&theirs, window));
         // Nobody sends before all have posted what they can.
-        world.agree(CALL, load.as_ref().map(|_| ()))?;
-        // A fabric of the host is not dropped by the thread of a stream, which may not call MPI.
-        let executor = self.carrier.executor();
-        let fabric = (executor != Executor::Host).then(|| world.shared_fabric().clone());
-        Ok(OpenExchange {
-            starts: vec![bells.start],
-            triggers: bells.triggers,
-            departures: bells.departures,
-            executor,
-            path: match (is_active, terms.buffers) {
-                (true, _) => "packed, MPI put",
-                (false, 2) => "packed, MPI ready send",
-                (false, _) => "packed, MPI send",
-            },
-            reason: "the peer's memory is not mapped",
-            arm: None,
-            _fabric: world.shared_fabric().clone(),
-            guard: Arc::new((load?, fabric)),
-        })
+        world.agree(CALL, opened.as_ref().map(|_| ()))?;
+        opened
+    }
+
+    fn begin_pair(&self, world: &World, exchange: FarExchange) -> Result<(Vec<u8>, Box<dyn HalfOpen>)> {
+        let half = self.half(world, exchange)?;
+        let ear = half.own.sends.iter().chain(&half.own.recvs).next();
+        let told = postcard::to_stdvec(ear.expect("a pair has one message"))
+            .map_err(|error| Error::System { call: "encoding a message", reason: error.to_string() })?;
+        Ok((told, Box::new(half)))
+    }
+
+    fn open_packets(&self, world: &World) -> Result<Box<dyn FarPackets>> {
+        const CALL: &str = "connecting ranks for packets over MPI";
+        let freed = self.free_packets(world);
+        // Making a communicator blocks without a time-out: not before all have come.
+        world.agree(CALL, freed)?;
+        let communicator = self.communicator.first(world.size());
+        let made = communicator.and_then(MpiMessaging::new).and_then(|library| State::new(world, library));
+        let opened = made.and_then(|state| {
+            let shared = Arc::new(Mutex::new(state));
+            Ok((Mail::open(world, &self.carrier, shared.clone())?, shared))
+        });
+        world.agree(CALL, opened.as_ref().map(|_| ()))?;
+        let (mail, shared) = opened?;
+        self.packets.add(world.size(), shared);
+        Ok(mail)
     }
 
     fn open_two_sided(&self, world: &World, messages: FarMessages) -> Result<Box<dyn Persistent>> {

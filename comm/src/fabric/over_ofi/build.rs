@@ -1,7 +1,6 @@
 //! Making an exchange of triggered operations: its counters, regions and entries.
 
 use super::entries::{Count, Entry, Value, Work};
-use super::hub::Hub;
 use super::target::{Target, register, register_word};
 use super::triggered::SETS;
 use crate::error::Result;
@@ -9,9 +8,7 @@ use crate::fabric::ofi::{
     Change, Counter, DeferredAtomic, DeferredCounterAdd, DeferredWrite, Endpoint, MemoryRegion, PeerAddress,
     RemotePlace, Width,
 };
-use crate::fabric::{
-    Abort, Bells, Doorbell, FarExchange, FarRecv, FarSend, Sides, Terms, Told, Word, phase, tell,
-};
+use crate::fabric::{Abort, Bells, Doorbell, FarExchange, FarRecv, FarSend, Terms, Told, Word, phase};
 use crate::world::World;
 use std::sync::Arc;
 
@@ -40,9 +37,23 @@ impl Doorbell for Bell {
     }
 }
 
+/// Makes the bells of a rank.
+#[derive(Debug)]
+struct Foundry {
+    abort: Abort,
+    rank: usize,
+}
+
+impl Foundry {
+    fn bell(&self, counter: Counter) -> Bell {
+        Bell { counter, abort: self.abort.clone(), rank: self.rank }
+    }
+}
+
 /// Makes counters, regions and entries.
-struct Builder<'a> {
-    endpoint: &'a Endpoint,
+#[derive(Debug)]
+struct Builder {
+    endpoint: Endpoint,
     terms: Terms,
     start: u64,
     counters: Vec<(Counter, Count)>,
@@ -50,9 +61,9 @@ struct Builder<'a> {
     sets: Vec<Vec<Entry>>,
 }
 
-impl Builder<'_> {
+impl Builder {
     fn counter(&mut self, comes_to: Count) -> Result<Counter> {
-        let counter = Counter::open(self.endpoint)?;
+        let counter = Counter::open(&self.endpoint)?;
         if self.start != 0 {
             counter.set(self.start)?;
         }
@@ -62,7 +73,7 @@ impl Builder<'_> {
 
     /// A word of this rank as the target of the interface's own operations.
     fn own_word(&mut self, word: &Word) -> Result<RemotePlace> {
-        let region = register_word(self.endpoint, word, None)?;
+        let region = register_word(&self.endpoint, word, None)?;
         let place = region.remote(self.endpoint.own(), 0);
         self.regions.push(region);
         Ok(place)
@@ -102,7 +113,7 @@ impl Builder<'_> {
             _ => (Some(buffer), Count::Phases(1)),
         };
         let arrived = self.counter(uses)?;
-        let region = register(self.endpoint, &recv.slots[buffer], recv.bytes, Some(&arrived))?;
+        let region = register(&self.endpoint, &recv.slots[buffer], recv.bytes, Some(&arrived))?;
         let target = Target::of(&region, 0);
         self.regions.push(region);
         let word = self.own_word(&recv.arrivals[buffer])?;
@@ -123,7 +134,7 @@ impl Builder<'_> {
         triggers: [(&Counter, Count); 2],
         departure: &Word,
     ) -> Result<()> {
-        let source = register(self.endpoint, &send.staging, send.bytes, None)?;
+        let source = register(&self.endpoint, &send.staging, send.bytes, None)?;
         let source = source.slice(0, send.bytes, "a message")?;
         let sent = self.counter(Count::Epochs(1))?;
         for (of, (trigger, threshold)) in triggers.into_iter().enumerate() {
@@ -142,29 +153,40 @@ impl Builder<'_> {
 /// The trigger counters of a send, by phase, with what they come to.
 type Triggers = [(Counter, Count); 2];
 
-/// Makes all counters, which begin at `start`, and entries, and exchanges where peers write to. Collective.
-/// The words in `bells` that the stream posts become doorbells.
-pub(super) fn build(
-    world: &World,
-    hub: &Hub,
-    peers: &[PeerAddress],
-    exchange: FarExchange,
-    bells: &mut Bells,
-    start: u64,
-) -> Result<Built> {
-    let sides = Sides::of(&exchange);
-    let FarExchange { terms, sends, recvs, counts, .. } = exchange;
-    let mut builder = Builder {
-        endpoint: hub.endpoint(),
-        terms,
-        start,
-        counters: Vec::new(),
-        regions: Vec::new(),
-        sets: (0..SETS).map(|_| Vec::new()).collect(),
-    };
-    let mut triggers = Vec::new();
-    let own = (|| {
-        triggers = make_triggers(&mut builder, &sends, bells, &bell(world))?;
+/// One rank's side of an exchange: all that peers may reach.
+#[derive(Debug)]
+pub(super) struct Half {
+    builder: Builder,
+    foundry: Foundry,
+    sends: Vec<FarSend>,
+    recvs: Vec<FarRecv>,
+    /// The words that the stream posts are doorbells.
+    pub(super) bells: Bells,
+    triggers: Vec<Triggers>,
+    /// Where peers write to.
+    pub(super) told: Told<Vec<Target>>,
+}
+
+impl Half {
+    /// Makes the counters, which begin at `start`, and the entries of what comes in. Does not communicate.
+    pub(super) fn new(
+        world: &World,
+        endpoint: &Endpoint,
+        exchange: FarExchange,
+        mut bells: Bells,
+        start: u64,
+    ) -> Result<Self> {
+        let FarExchange { terms, sends, recvs, counts, .. } = exchange;
+        let mut builder = Builder {
+            endpoint: endpoint.clone(),
+            terms,
+            start,
+            counters: Vec::new(),
+            regions: Vec::new(),
+            sets: (0..SETS).map(|_| Vec::new()).collect(),
+        };
+        let foundry = Foundry { abort: Abort::new(world.fabric().abort()), rank: world.rank() };
+        let triggers = make_triggers(&mut builder, &sends, &mut bells, &foundry)?;
         let mut heard = Vec::new();
         for (send, triggers) in sends.iter().zip(&triggers) {
             heard.push(hear(&mut builder, send, triggers)?);
@@ -174,40 +196,39 @@ pub(super) fn build(
             let made = (0..terms.buffers).map(|buffer| builder.recv(recv, &counts, buffer));
             buffers.push(made.collect::<Result<Vec<_>>>()?);
         }
-        Ok(Told { sends: heard, recvs: buffers })
-    })();
-    let Told { sends: buffers, recvs: ears } =
-        tell(world, "opening an exchange over libfabric", &sides, own)?;
-    for (index, (send, triggers)) in sends.iter().zip(&triggers).enumerate() {
-        let [even, odd] = triggers;
-        let triggers = [(&even.0, even.1), (&odd.0, odd.1)];
-        builder.send(send, &buffers[index], peers[send.peer], triggers, &bells.departures[index])?;
+        let told = Told { sends: heard, recvs: buffers };
+        Ok(Self { builder, foundry, sends, recvs, bells, triggers, told })
     }
-    let each = Count::Epochs(1);
-    if recvs.iter().any(|recv| recv.announces) {
-        let ready = builder.counter(each)?;
-        bells.start = bells.start.clone().with_doorbell(Arc::new(bell(world)(ready.clone())));
-        for (recv, ears) in recvs.iter().zip(&ears).filter(|(recv, _)| recv.announces) {
-            let target = ears[0].at(peers[recv.peer]);
-            builder.set_word(None, (Change::Set, Value::Announced), target, (&ready, each), each)?;
-        }
-    }
-    let Builder { counters, regions, sets, .. } = builder;
-    Ok(Built { counters, regions, sets })
-}
 
-/// Makes what adds to a counter of this rank.
-fn bell(world: &World) -> impl Fn(Counter) -> Bell {
-    let (abort, rank) = (Abort::new(world.fabric().abort()), world.rank());
-    move |counter| Bell { counter, abort: abort.clone(), rank }
+    /// Makes the entries of what goes out, with what the peers have told.
+    pub(super) fn complete(self, peers: &[PeerAddress], theirs: Told<Vec<Target>>) -> Result<(Built, Bells)> {
+        let Self { mut builder, foundry, sends, recvs, mut bells, triggers, .. } = self;
+        let Told { sends: buffers, recvs: ears } = theirs;
+        for (index, (send, triggers)) in sends.iter().zip(&triggers).enumerate() {
+            let [even, odd] = triggers;
+            let triggers = [(&even.0, even.1), (&odd.0, odd.1)];
+            builder.send(send, &buffers[index], peers[send.peer], triggers, &bells.departures[index])?;
+        }
+        let each = Count::Epochs(1);
+        if recvs.iter().any(|recv| recv.announces) {
+            let ready = builder.counter(each)?;
+            bells.start = bells.start.with_doorbell(Arc::new(foundry.bell(ready.clone())));
+            for (recv, ears) in recvs.iter().zip(&ears).filter(|(recv, _)| recv.announces) {
+                let target = ears[0].at(peers[recv.peer]);
+                builder.set_word(None, (Change::Set, Value::Announced), target, (&ready, each), each)?;
+            }
+        }
+        let Builder { counters, regions, sets, .. } = builder;
+        Ok((Built { counters, regions, sets }, bells))
+    }
 }
 
 /// Every send's trigger counters; the stream's words ring them.
 fn make_triggers(
-    builder: &mut Builder<'_>,
+    builder: &mut Builder,
     sends: &[FarSend],
     bells: &mut Bells,
-    bell: &impl Fn(Counter) -> Bell,
+    foundry: &Foundry,
 ) -> Result<Vec<Triggers>> {
     let terms = builder.terms;
     // Sends are packed in order: the last one's bell says that all are.
@@ -219,7 +240,7 @@ fn make_triggers(
             let exposures = if terms.waits_for_group { sends.len() as u64 } else { 0 };
             let comes_to = Count::Epochs(exposures + 1);
             let trigger = builder.counter(comes_to)?;
-            ring(&mut bells.triggers[last], bell(trigger.clone()));
+            ring(&mut bells.triggers[last], foundry.bell(trigger.clone()));
             Some((trigger, comes_to))
         }
     };
@@ -230,14 +251,14 @@ fn make_triggers(
             _ if terms.buffers == 1 => {
                 let both = Count::Epochs(2);
                 let trigger = builder.counter(both)?;
-                ring(&mut bells.triggers[index], bell(trigger.clone()));
+                ring(&mut bells.triggers[index], foundry.bell(trigger.clone()));
                 [(trigger.clone(), both), (trigger, both)]
             }
             _ => {
                 // A credit may come an epoch before the trigger: the phases must not be mixed up.
                 let both = Count::Phases(2);
                 let triggers = [(builder.counter(both)?, both), (builder.counter(both)?, both)];
-                let bells_of = [bell(triggers[0].0.clone()), bell(triggers[1].0.clone())];
+                let bells_of = [foundry.bell(triggers[0].0.clone()), foundry.bell(triggers[1].0.clone())];
                 let word = bells.triggers[index].clone();
                 bells.triggers[index] = word.with_doorbell(Arc::new(ByPhase(bells_of)));
                 triggers
@@ -261,7 +282,7 @@ fn ring(word: &mut Word, bell: Bell) {
 }
 
 /// Where a send's receiver says that it is ready; nothing if it never does.
-fn hear(builder: &mut Builder<'_>, send: &FarSend, triggers: &Triggers) -> Result<Vec<Target>> {
+fn hear(builder: &mut Builder, send: &FarSend, triggers: &Triggers) -> Result<Vec<Target>> {
     if !send.awaits {
         return Ok(Vec::new());
     }
@@ -279,7 +300,7 @@ fn hear(builder: &mut Builder<'_>, send: &FarSend, triggers: &Triggers) -> Resul
             credits
         }
     };
-    let region = register_word(builder.endpoint, &send.clear, Some(&counter))?;
+    let region = register_word(&builder.endpoint, &send.clear, Some(&counter))?;
     let target = Target::of(&region, 0);
     builder.regions.push(region);
     Ok(vec![target])

@@ -56,7 +56,9 @@ impl Hub {
             let found = self.endpoint.poll(&mut completions)?;
             for completion in &completions[..found] {
                 let number = match *completion {
-                    Completion::Done(token) | Completion::Received { token, .. } => token.number(),
+                    Completion::Done(token)
+                    | Completion::Received { token, .. }
+                    | Completion::Cancelled(token) => token.number(),
                     Completion::Arrived { data } => data as u32,
                     Completion::Nothing => continue,
                 };

@@ -5,7 +5,10 @@
 
 mod build;
 mod entries;
+mod half;
 mod hub;
+mod office;
+mod packets;
 mod proxied;
 mod tagged;
 mod target;

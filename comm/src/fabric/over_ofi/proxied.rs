@@ -9,8 +9,7 @@ use super::target::{Target, register, register_word};
 use crate::error::Result;
 use crate::fabric::carrier::Carried;
 use crate::fabric::ofi::{LocalSlice, MemoryRegion, PeerAddress, Posted, RemotePlace};
-use crate::fabric::{Bells, FarExchange, Keep, Sides, Terms, Told, Word, phase, tell};
-use crate::world::World;
+use crate::fabric::{Bells, FarExchange, Terms, Told, Word, phase};
 use std::sync::Arc;
 
 /// An exchange that a carrier goes round to.
@@ -25,6 +24,7 @@ pub(super) struct Proxied {
     started: u32,
     sends: Vec<Send>,
     recvs: Vec<Recv>,
+    stays_for_arrivals: bool,
     /// What peers write to.
     _regions: Arc<Vec<MemoryRegion>>,
 }
@@ -72,17 +72,64 @@ struct Recv {
     done: Number,
 }
 
-impl Proxied {
-    /// Registers the memory, and exchanges where it is. Collective.
-    pub(super) fn open(
-        world: &World,
-        hub: &Arc<Hub>,
+impl Recv {
+    /// Messages that have come.
+    fn arrived(&self) -> u32 {
+        self.noted.iter().fold(0, |sum, noted| sum.wrapping_add(*noted))
+    }
+}
+
+/// One rank's side of an exchange: all that peers may reach.
+#[derive(Debug)]
+pub(super) struct Half {
+    hub: Arc<Hub>,
+    exchange: FarExchange,
+    pub(super) bells: Bells,
+    /// How often each send's receiver has told that it is ready.
+    heard: Vec<Number>,
+    /// What has come to each receive, by buffer.
+    came: Vec<Vec<Number>>,
+    regions: Vec<MemoryRegion>,
+    /// Where peers write to.
+    pub(super) told: Told<Vec<Target>>,
+}
+
+impl Half {
+    /// Registers what peers may write to. Does not communicate.
+    pub(super) fn new(hub: &Arc<Hub>, exchange: FarExchange, bells: Bells) -> Result<Self> {
+        let endpoint = hub.endpoint();
+        let (mut regions, mut heard, mut came) = (Vec::new(), Vec::new(), Vec::new());
+        let mut told = Told { sends: Vec::new(), recvs: Vec::new() };
+        for word in &bells.hearing {
+            let region = register_word(endpoint, word, None)?;
+            let number = hub.number();
+            told.sends.push(vec![Target::of(&region, number.number)]);
+            heard.push(number);
+            regions.push(region);
+        }
+        for recv in &exchange.recvs {
+            let mut targets = Vec::new();
+            let mut numbers = Vec::new();
+            for slot in &recv.slots[..exchange.terms.buffers] {
+                let region = register(endpoint, slot, recv.bytes, None)?;
+                let number = hub.number();
+                targets.push(Target::of(&region, number.number));
+                numbers.push(number);
+                regions.push(region);
+            }
+            told.recvs.push(targets);
+            came.push(numbers);
+        }
+        Ok(Self { hub: hub.clone(), exchange, bells, heard, came, regions, told })
+    }
+
+    /// The exchange, with what the peers have told; and what they may write to, for as long as they may.
+    pub(super) fn complete(
+        self,
         peers: &[PeerAddress],
-        exchange: FarExchange,
-        bells: &Bells,
-        keep: &Keep<Vec<MemoryRegion>>,
-    ) -> Result<Self> {
-        let sides = Sides::of(&exchange);
+        theirs: Told<Vec<Target>>,
+    ) -> Result<(Proxied, Bells, Arc<Vec<MemoryRegion>>)> {
+        let Self { hub, exchange, bells, heard, came, regions, .. } = self;
         let FarExchange { terms, sends, recvs, counts } = exchange;
         let group = if terms.waits_for_group {
             sends.iter().map(|send| send.clear.clone()).collect()
@@ -90,76 +137,62 @@ impl Proxied {
             Vec::new()
         };
         let endpoint = hub.endpoint();
-        let mut kept = Vec::new();
-        let mut own = || -> Result<_> {
-            let mut heard = Vec::new();
-            for word in &bells.hearing {
-                let region = register_word(endpoint, word, None)?;
-                let told = hub.number();
-                heard.push((vec![Target::of(&region, told.number)], told));
-                kept.push(region);
-            }
-            let mut came = Vec::new();
-            for recv in &recvs {
-                let mut targets = Vec::new();
-                let mut numbers = Vec::new();
-                for slot in &recv.slots[..terms.buffers] {
-                    let region = register(endpoint, slot, recv.bytes, None)?;
-                    let number = hub.number();
-                    targets.push(Target::of(&region, number.number));
-                    numbers.push(number);
-                    kept.push(region);
-                }
-                came.push((targets, numbers));
-            }
-            Ok((heard, came))
-        };
-        let own = own();
-        let targets = own.as_ref().map_err(Clone::clone).map(|(heard, came)| {
-            let sends = heard.iter().map(|(targets, _)| targets.clone()).collect();
-            Told { sends, recvs: came.iter().map(|(targets, _)| targets.clone()).collect() }
-        });
-        let Told { sends: buffers, recvs: ears } =
-            tell(world, "opening an exchange over libfabric", &sides, targets)?;
-        let (heard, came) = own?;
         let whole = |place, bytes| register(endpoint, place, bytes, None)?.slice(0, bytes, "a message");
-        let made_sends =
-            sends.iter().zip(heard).zip(buffers).enumerate().map(|(index, ((send, heard), to))| {
-                let source = whole(&send.staging, send.bytes)?;
-                let peer = peers[send.peer];
-                let put = |to: &Target| Put { source: source.clone(), target: to.at(peer), data: to.number };
-                Ok(Send {
-                    puts: to.iter().map(put).collect(),
-                    trigger: bells.triggers[index].clone(),
-                    departure: bells.departures[index].clone(),
-                    sent: 0,
-                    departed: 0,
-                    done: hub.number(),
-                    clear: send.clear.clone(),
-                    awaits: send.awaits,
-                    told: heard.1,
-                    noted: 0,
-                })
-            });
+        let both = sends.iter().zip(heard).zip(theirs.sends).enumerate();
+        let made_sends = both.map(|(index, ((send, told), to))| {
+            let source = whole(&send.staging, send.bytes)?;
+            let peer = peers[send.peer];
+            let put = |to: &Target| Put { source: source.clone(), target: to.at(peer), data: to.number };
+            Ok(Send {
+                puts: to.iter().map(put).collect(),
+                trigger: bells.triggers[index].clone(),
+                departure: bells.departures[index].clone(),
+                sent: 0,
+                departed: 0,
+                done: hub.number(),
+                clear: send.clear.clone(),
+                awaits: send.awaits,
+                told,
+                noted: 0,
+            })
+        });
         let made_sends = made_sends.collect::<Result<Vec<_>>>()?;
         let saying = register_word(endpoint, &bells.saying, None)?;
-        let made_recvs = recvs.iter().zip(came).zip(ears).map(|((recv, came), ears)| {
+        let made_recvs = recvs.iter().zip(came).zip(theirs.recvs).map(|((recv, came), ears)| {
             let source = saying.slice(0, saying.bytes(), "an announcement")?;
             let put = |to: &Target| Put { source, target: to.at(peers[recv.peer]), data: to.number };
             Ok(Recv {
                 arrivals: recv.arrivals.clone(),
-                noted: vec![0; came.1.len()],
-                came: came.1,
+                noted: vec![0; came.len()],
+                came,
                 announcement: if recv.announces { ears.first().map(put) } else { None },
                 announced: 0,
                 done: hub.number(),
             })
         });
         let recvs = made_recvs.collect::<Result<Vec<_>>>()?;
-        let (hub, start) = (hub.clone(), bells.start.clone());
-        let (sends, kept) = (made_sends, Arc::new(kept));
-        keep.add(world.size(), kept.clone());
-        Ok(Self { hub, terms, counts, group, start, started: 0, sends, recvs, _regions: kept })
+        let (start, regions) = (bells.start.clone(), Arc::new(regions));
+        let made = Proxied {
+            hub: hub.clone(),
+            terms,
+            counts,
+            group,
+            start,
+            started: 0,
+            sends: made_sends,
+            recvs,
+            stays_for_arrivals: false,
+            _regions: regions.clone(),
+        };
+        Ok((made, bells, regions))
+    }
+}
+
+impl Proxied {
+    /// The same, which ends only when all has come that this rank has said it is ready for: nobody else keeps
+    /// the memory that it comes to.
+    pub(super) fn until_arrived(self) -> Self {
+        Self { stays_for_arrivals: true, ..self }
     }
 
     fn epoch(&self, number: u32) -> u32 {
@@ -239,20 +272,22 @@ impl Carried for Proxied {
         self.note();
         let open = |number: u32| number != self.started;
         Ok(self.sends.iter().any(|send| open(send.departed))
-            || self.recvs.iter().any(|recv| {
-                let arrived: u32 = recv.noted.iter().fold(0, |sum, noted| sum.wrapping_add(*noted));
-                open(arrived) || (recv.announcement.is_some() && open(recv.done.count()))
-            }))
+            || self
+                .recvs
+                .iter()
+                .any(|recv| open(recv.arrived()) || (recv.announcement.is_some() && open(recv.done.count()))))
     }
 
     fn is_quiet(&self) -> bool {
         // The last readiness of a receiver is waited for by nobody, and comes to memory of this side.
-        let has_heard = |send: &Send| !send.awaits || send.told.count() == self.started;
+        let has_heard =
+            |send: &Send| !send.awaits || send.told.count().wrapping_sub(self.started).cast_signed() >= 0;
         !self.has_started()
             && self.sends.iter().all(|send| send.done.count() == send.sent && has_heard(send))
             && self.recvs.iter().all(|recv| {
                 let has_told = recv.announcement.is_none() || recv.announced == self.started;
-                has_told && recv.done.count() == recv.announced
+                let has_come = !self.stays_for_arrivals || recv.arrived() == self.started;
+                has_told && has_come && recv.done.count() == recv.announced
             })
     }
 }

@@ -1,8 +1,7 @@
-//! Throttling: what to do when all entries for triggered operations are in use (Namashivayam et al.
-//! 2023, section 5.2).
+//! What the environment says of the entries for triggered operations of an endpoint.
 
 use crate::error::{Error, Result};
-use crate::fabric::ofi::Budget;
+use crate::fabric::throttling::{Budget, Throttling};
 use std::sync::Arc;
 
 /// Names the policy.
@@ -11,18 +10,6 @@ pub const THROTTLING_VARIABLE: &str = "STREAMHALO_OFI_THROTTLING";
 pub const ENTRIES_VARIABLE: &str = "STREAMHALO_OFI_ENTRIES";
 /// Where counters start, to see what happens near their end.
 pub const COUNTER_START_VARIABLE: &str = "STREAMHALO_OFI_COUNTER_START";
-
-/// Who makes room, and how much.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Throttling {
-    /// The application: without room a start is refused, and may be tried again once the stream was
-    /// synchronised.
-    Application,
-    /// The host waits until all that was queued has completed.
-    Static,
-    /// The host waits until the oldest epoch has completed.
-    Adaptive,
-}
 
 /// What the exchanges of an endpoint share.
 #[derive(Debug, Clone)]
@@ -36,24 +23,24 @@ pub(super) struct Allowance {
 impl Allowance {
     /// As the environment says, for that provider.
     pub(super) fn from_env(provider: &str) -> Result<Self> {
-        let throttling = match std::env::var(THROTTLING_VARIABLE).as_deref() {
-            Err(_) | Ok("adaptive") => Throttling::Adaptive,
-            Ok("static") => Throttling::Static,
-            Ok("application") => Throttling::Application,
-            Ok(other) => {
-                return Err(Error::BadEnvironment {
-                    variable: THROTTLING_VARIABLE,
-                    value: other.into(),
-                    reason: "it must be `adaptive`, `static` or `application`".into(),
-                });
-            }
+        let throttling = match std::env::var(THROTTLING_VARIABLE) {
+            Err(_) => Throttling::default(),
+            Ok(value) => Throttling::from_name(&value).ok_or_else(|| Error::BadEnvironment {
+                variable: THROTTLING_VARIABLE,
+                value,
+                reason: "it must be `adaptive`, `static` or `application`".into(),
+            })?,
         };
-        let budget = match number(ENTRIES_VARIABLE)? {
-            Some(entries) => Budget::new(entries as usize),
-            None => Budget::of_provider(provider),
+        let entries = match number(ENTRIES_VARIABLE)? {
+            Some(entries) => entries as usize,
+            // For the whole process, with a few left for the provider's own use. `sockets` keeps its
+            // entries in a list; the number keeps it short, because each change of a counter walks over
+            // all entries that wait for that counter.
+            None if provider == "cxi" => 480,
+            None => 4096,
         };
         let counter_start = number(COUNTER_START_VARIABLE)?.unwrap_or(0);
-        Ok(Self { throttling, budget: Arc::new(budget), counter_start })
+        Ok(Self { throttling, budget: Arc::new(Budget::new(entries)), counter_start })
     }
 }
 

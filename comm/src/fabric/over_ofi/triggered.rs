@@ -9,15 +9,15 @@
 //! Ready sends of a batch share one trigger; so do all puts of an access epoch, which waits for the
 //! exposures of the whole group.
 
-use super::build::{Built, build};
+use super::build::Built;
 use super::entries::{Count, Entry};
 use super::hub::Hub;
-use super::throttling::{Allowance, Throttling};
+use super::throttling::Allowance;
 use crate::error::{Error, Result};
 use crate::fabric::carrier::Carried;
-use crate::fabric::ofi::{Counter, MemoryRegion, PeerAddress, Posted};
-use crate::fabric::{Arm, Bells, FarExchange, Keep, Terms, WaitContext};
-use crate::world::World;
+use crate::fabric::ofi::{Counter, MemoryRegion, Posted};
+use crate::fabric::throttling::Throttling;
+use crate::fabric::{Arm, Terms, WaitContext};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -56,18 +56,14 @@ struct State {
 }
 
 impl Triggered {
-    /// Makes an exchange, with those peers, over words of this rank. Collective.
-    pub(super) fn open(
-        world: &World,
+    /// An exchange of what was built; and what peers may write to, for as long as they may.
+    pub(super) fn new(
         hub: &Arc<Hub>,
-        peers: &[PeerAddress],
-        exchange: FarExchange,
-        bells: &mut Bells,
-        (allowance, keep): (&Allowance, &Keep<Vec<MemoryRegion>>),
-    ) -> Result<Self> {
-        let terms = exchange.terms;
-        let Built { counters, regions, sets } =
-            build(world, hub, peers, exchange, bells, allowance.counter_start)?;
+        terms: Terms,
+        built: Built,
+        allowance: &Allowance,
+    ) -> Result<(Self, Arc<Vec<MemoryRegion>>)> {
+        let Built { counters, regions, sets } = built;
         let entries = sets.iter().map(Vec::len).max().unwrap_or(0);
         if entries > allowance.budget.limit() {
             return Err(super::unavailable(format!(
@@ -77,7 +73,6 @@ impl Triggered {
             )));
         }
         let regions = Arc::new(regions);
-        keep.add(world.size(), regions.clone());
         let state = State {
             hub: hub.clone(),
             terms,
@@ -88,11 +83,11 @@ impl Triggered {
             set_back: 0,
             queued: VecDeque::with_capacity(SETS as usize),
             counters,
-            _regions: regions,
+            _regions: regions.clone(),
             looked: Instant::now(),
             moved: Instant::now(),
         };
-        Ok(Self { shared: Arc::new(Mutex::new(state)) })
+        Ok((Self { shared: Arc::new(Mutex::new(state)) }, regions))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -201,12 +196,11 @@ impl Arm for Triggered {
         match throttling {
             _ if has_room => {}
             Throttling::Application => {
-                return Err(Error::OutOfOrder {
-                    call: "start_recvs",
-                    reason: "no triggered operations are left, and the application is to make room; \
-                             synchronise the stream, then start again"
-                        .into(),
-                });
+                let (entries, budget) = {
+                    let state = self.state();
+                    (state.entries, state.allowance.budget.clone())
+                };
+                return Err(budget.refusal("start_recvs", entries));
             }
             Throttling::Static => {
                 self.wait(context, |state| {

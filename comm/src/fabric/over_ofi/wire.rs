@@ -1,17 +1,21 @@
 //! The wire of the fabric `ofi`: one endpoint, and every rank a peer of it.
 
+use super::half::{Half, Pair};
 use super::hub::Hub;
-use super::proxied::Proxied;
+use super::office::Office;
+use super::packets::{self, OfiMessaging};
 use super::tagged::Tagged;
 use super::target::{Target, register};
 use super::throttling::Allowance;
-use super::triggered::Triggered;
 use crate::error::{Error, Result};
+use crate::fabric::messaging::{Mail, State};
 use crate::fabric::ofi::{Endpoint, Library, MemoryRegion, PeerAddress, Posted};
 use crate::fabric::{
-    Abort, Bells, Carrier, Executor, FarExchange, FarMessages, Keep, OpenExchange, Persistent, Wire,
+    Abort, Carrier, Executor, FarExchange, FarMessages, FarPackets, HalfOpen, Keep, OpenExchange, Persistent,
+    Sides, Wire, tell,
 };
 use crate::world::World;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,26 +23,37 @@ use std::time::Duration;
 const SCRATCH_BYTES: usize = 64;
 
 /// One rank's end.
+#[derive(Debug)]
 pub(super) struct OfiWire {
-    hub: Arc<Hub>,
+    core: Arc<Core>,
+}
+
+/// What everything that is made over the wire stands on.
+pub(super) struct Core {
+    pub(super) hub: Arc<Hub>,
     /// By rank.
-    peers: Vec<PeerAddress>,
+    pub(super) peers: Vec<PeerAddress>,
     /// Carries exchanges where the network interface cannot, and looks after it where it can.
-    carrier: Arc<Carrier>,
-    executor: Executor,
-    allowance: Allowance,
+    pub(super) carrier: Arc<Carrier>,
+    pub(super) executor: Executor,
+    pub(super) allowance: Allowance,
     /// Where anybody may write anything, to make a connection.
     scratch: MemoryRegion,
     scratches: Vec<Target>,
     connected: Mutex<Vec<bool>>,
     /// What peers may still write to.
     keep: Keep<Vec<MemoryRegion>>,
+    /// The same, of what ranks have not made together.
+    kept: Mutex<Vec<Arc<Vec<MemoryRegion>>>>,
+    office: Mutex<Option<Arc<Office>>>,
+    /// Packets that are opened have the next one, or a greater.
+    next_channel: AtomicUsize,
 }
 
 impl OfiWire {
     /// The library, with its version.
     pub(super) fn engine(&self) -> String {
-        let endpoint = self.hub.endpoint();
+        let endpoint = self.core.hub.endpoint();
         let version = Library::load().map(|library| library.version()).unwrap_or_default();
         format!("libfabric {version}, provider {} ({})", endpoint.provider(), endpoint.domain())
     }
@@ -74,7 +89,7 @@ impl OfiWire {
         let connected = Mutex::new(vec![false; world.size()]);
         let scratches = all.into_iter().map(|(.., scratch)| scratch).collect();
         let (hub, peers) = (Hub::new(endpoint), peers?);
-        Ok(Arc::new(Self {
+        let core = Core {
             hub,
             peers,
             carrier,
@@ -84,12 +99,27 @@ impl OfiWire {
             scratches,
             connected,
             keep: Keep::new(),
-        }))
+            kept: Mutex::default(),
+            office: Mutex::default(),
+            next_channel: AtomicUsize::new(0),
+        };
+        Ok(Arc::new(Self { core: Arc::new(core) }))
+    }
+
+    pub(super) fn executor(&self) -> Executor {
+        self.core.executor
+    }
+}
+
+impl Core {
+    /// Keeps what peers may write to until this rank leaves.
+    pub(super) fn keep_for_ever(&self, regions: Arc<Vec<MemoryRegion>>) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(regions);
     }
 
     /// Writes to ranks that nothing was written to before: providers connect with the first operation,
     /// which may take a while. Ranks write to themselves as well.
-    fn connect(&self, world: &World, ranks: impl Iterator<Item = usize>) -> Result<()> {
+    pub(super) fn connect(&self, world: &World, ranks: impl Iterator<Item = usize>) -> Result<()> {
         let mut connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
         let mut new: Vec<usize> = ranks.chain([world.rank()]).filter(|rank| !connected[*rank]).collect();
         new.sort_unstable();
@@ -121,61 +151,80 @@ impl OfiWire {
         Ok(())
     }
 
-    pub(super) fn executor(&self) -> Executor {
-        self.executor
+    /// Where packets come in, from the first time that any are wanted.
+    fn office(&self, rank: usize) -> Result<Arc<Office>> {
+        let mut office = self.office.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*office {
+            Some(office) => Ok(office.clone()),
+            None => Ok(office.insert(Office::new(&self.hub, rank, self.peers[rank])?).clone()),
+        }
+    }
+
+    /// This rank's part of the packets of a channel.
+    fn packets(&self, world: &World, office: &Arc<Office>, channel: usize) -> Result<Box<dyn FarPackets>> {
+        if channel.max(self.peers.len()) >= packets::LIMIT {
+            return Err(super::unavailable(format!(
+                "packets were opened {channel} times between {} ranks, and {} are the most of each;                  make communicators and windows once and keep them",
+                self.peers.len(),
+                packets::LIMIT
+            )));
+        }
+        let library = OfiMessaging::new(&self.hub, office, &self.peers, channel as u16)?;
+        Mail::open(world, &self.carrier, Arc::new(Mutex::new(State::new(world, library)?)))
     }
 }
 
 impl Wire for OfiWire {
     fn carrier(&self) -> Option<Arc<Carrier>> {
-        (self.executor == Executor::Proxy).then(|| self.carrier.clone())
+        (self.core.executor == Executor::Proxy).then(|| self.core.carrier.clone())
     }
 
     fn open(&self, world: &World, exchange: FarExchange) -> Result<OpenExchange> {
         const CALL: &str = "opening an exchange over libfabric";
+        let core = &self.core;
+        let sides = Sides::of(&exchange);
         let sends = exchange.sends.iter().map(|send| send.peer);
-        let connected = self.connect(world, sends.chain(exchange.recvs.iter().map(|recv| recv.peer)));
-        let bells = connected.and_then(|()| Bells::new(world, &exchange));
-        let done = self.keep.done(world.size());
-        let all = world.agree(CALL, bells.as_ref().map(|_| done))?;
-        self.keep.take(world.size(), &all.iter().map(Vec::as_slice).collect::<Vec<_>>());
-        let mut bells = bells?;
-        let nic = self.executor == Executor::Nic;
-        let opened = if nic {
-            Triggered::open(
-                world,
-                &self.hub,
-                &self.peers,
-                exchange,
-                &mut bells,
-                (&self.allowance, &self.keep),
-            )
-            .and_then(|made| Ok((self.carrier.carry(Box::new(made.clone()))?, Some(Box::new(made) as _))))
-        } else {
-            Proxied::open(world, &self.hub, &self.peers, exchange, &bells, &self.keep)
-                .and_then(|made| Ok((self.carrier.carry(Box::new(made))?, None)))
-        };
+        let connected = core.connect(world, sends.chain(exchange.recvs.iter().map(|recv| recv.peer)));
+        let done = core.keep.done(world.size());
+        let all = world.agree(CALL, connected.map(|()| done))?;
+        core.keep.take(world.size(), &all.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let half = Half::new(world, core, exchange);
+        let told = half.as_ref().map(|half| half.told().clone()).map_err(Clone::clone);
+        let theirs = tell(world, CALL, &sides, told)?;
+        let opened = half.and_then(|half| half.complete(world, core, theirs, false));
         // Nobody sends before all can receive.
         world.agree(CALL, opened.as_ref().map(|_| ()))?;
-        let (load, arm) = opened?;
-        Ok(OpenExchange {
-            starts: vec![bells.start],
-            triggers: bells.triggers,
-            departures: bells.departures,
-            executor: self.executor,
-            path: if nic { "packed, triggered write" } else { "packed, write with data" },
-            reason: "the peer's memory is not mapped",
-            arm,
-            _fabric: world.shared_fabric().clone(),
-            guard: Arc::new((load, world.shared_fabric().clone())),
-        })
+        let (opened, regions) = opened?;
+        core.keep.add(world.size(), regions);
+        Ok(opened)
+    }
+
+    fn begin_pair(&self, world: &World, exchange: FarExchange) -> Result<(Vec<u8>, Box<dyn HalfOpen>)> {
+        let (told, pair) = Pair::begin(world, &self.core, exchange)?;
+        Ok((told, Box::new(pair)))
+    }
+
+    fn open_packets(&self, world: &World) -> Result<Box<dyn FarPackets>> {
+        const CALL: &str = "connecting ranks for packets over libfabric";
+        let core = &self.core;
+        let far = (0..world.size()).filter(|peer| !world.fabric().is_mapped(*peer));
+        let connected = core.connect(world, far).and_then(|()| core.office(world.rank()));
+        let told = connected.as_ref().map(|_| core.next_channel.load(Ordering::Relaxed));
+        // The same on all ranks, whichever worlds they have been in.
+        let channel = world.agree(CALL, told)?.into_iter().max().unwrap_or(0);
+        core.next_channel.store(channel + 1, Ordering::Relaxed);
+        let made = core.packets(world, &connected?, channel);
+        // Nobody sends before all keep what comes.
+        world.agree(CALL, made.as_ref().map(|_| ()))?;
+        made
     }
 
     fn open_two_sided(&self, world: &World, messages: FarMessages) -> Result<Box<dyn Persistent>> {
+        let core = &self.core;
         let ranks = messages.sends.iter().chain(&messages.recvs).map(|message| message.peer);
-        let connected = self.connect(world, ranks);
+        let connected = core.connect(world, ranks);
         world.agree("connecting libfabric's endpoints", connected)?;
-        let made = Tagged::open(world, &self.hub, &self.peers, &messages);
+        let made = Tagged::open(world, &core.hub, &core.peers, &messages);
         world.agree("making tagged messages over libfabric", made.as_ref().map(|_| ()))?;
         Ok(Box::new(made?))
     }
@@ -183,13 +232,13 @@ impl Wire for OfiWire {
 
 impl Drop for OfiWire {
     fn drop(&mut self) {
-        self.carrier.stop();
+        self.core.carrier.stop();
     }
 }
 
-impl std::fmt::Debug for OfiWire {
+impl std::fmt::Debug for Core {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let endpoint = self.hub.endpoint();
-        write!(f, "OfiWire({}, {})", endpoint.provider(), self.executor)
+        write!(f, "Core({}, {})", endpoint.provider(), self.executor)
     }
 }

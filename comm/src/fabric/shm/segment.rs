@@ -3,7 +3,7 @@
 use super::super::wait::Abort;
 use super::super::{Executor, Fabric, Region, skew};
 use super::{RANK_VARIABLE, SEGMENT_VARIABLE, SIZE_VARIABLE};
-use crate::collective::Boards;
+use crate::boards::Boards;
 use crate::error::{Error, Result};
 use crate::meeting::Meeting;
 use rustix::fs::{FallocateFlags, MemfdFlags};

@@ -98,13 +98,21 @@ pub(crate) struct FidMr {
 #[repr(C)]
 pub(crate) struct FidEp {
     pub(crate) fid: Fid,
-    pub(crate) ops: Unused,
+    pub(crate) ops: *const FiOpsEp,
     pub(crate) cm: *const FiOpsCm,
     pub(crate) msg: Unused,
     pub(crate) rma: *const FiOpsRma,
     pub(crate) tagged: *const FiOpsTagged,
     pub(crate) atomic: *const FiOpsAtomic,
     pub(crate) collective: Unused,
+}
+
+#[repr(C)]
+pub(crate) struct FiOpsEp {
+    pub(crate) size: usize,
+    /// Endpoint, and the context of the operation.
+    pub(crate) cancel: Option<unsafe extern "C" fn(*mut Fid, *mut c_void) -> isize>,
+    pub(crate) others: [Unused; 6],
 }
 
 #[repr(C)]

@@ -3,8 +3,8 @@
 use super::two::{Meeting, has, run_two};
 use super::*;
 use crate::Error;
-use crate::fabric::ofi::budget::Budget;
 use crate::fabric::ofi::work::DeferredWrite;
+use crate::fabric::throttling::Budget;
 use std::collections::VecDeque;
 
 #[test]

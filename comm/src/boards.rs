@@ -1,0 +1,140 @@
+//! Boards: a meeting in memory that all ranks have from the start, one board per rank.
+
+use crate::error::{Error, Result};
+use crate::fabric::{Fabric, Region, Role, WaitContext, Word};
+use crate::meeting::Meeting;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// The boards of one world: where ranks meet that map each other's memory.
+#[derive(Debug)]
+pub(crate) struct Boards {
+    fabric: Arc<dyn Fabric>,
+    region: Region,
+    arrived: Word,
+    rank: usize,
+    size: usize,
+    /// Barriers passed; the word counts arrivals, `size` for each.
+    rounds: Cell<u32>,
+}
+
+/// What a rank has put up for the others: a region with its data. In zeroed shared memory.
+#[repr(C, align(64))]
+struct Board {
+    key: AtomicU64,
+    region_bytes: AtomicU64,
+    data_bytes: AtomicU64,
+    /// Barriers that the rank has arrived at: read only to say who is missing.
+    rounds: AtomicU32,
+}
+
+impl Boards {
+    /// How much memory the boards of that many ranks need.
+    pub(crate) const fn bytes(size: usize) -> usize {
+        (size + 1) * size_of::<Board>()
+    }
+
+    /// The boards in zeroed memory that the first `size` ranks of the fabric share.
+    pub(crate) fn new(fabric: Arc<dyn Fabric>, region: Region, size: usize) -> Result<Self> {
+        let rank = fabric.rank();
+        region.place(0, Self::bytes(size), "the boards of a world")?;
+        // Any rank can be the last to arrive; `name_the_late` says which.
+        let arrived = region.word(0, Role::Barrier, rank, rank)?;
+        Ok(Self { fabric, region, arrived, rank, size, rounds: Cell::new(0) })
+    }
+
+    fn board(&self, rank: usize) -> &Board {
+        crate::fabric::shared_struct(&self.region, (rank + 1) * size_of::<Board>())
+    }
+
+    /// Says which rank a barrier waits for: its word only counts them.
+    fn name_the_late(&self, mut error: Error) -> Error {
+        if let Error::TimedOut { peer, .. } = &mut error {
+            let rounds = |rank: usize| self.board(rank).rounds.load(Ordering::Relaxed);
+            *peer = (0..self.size).find(|rank| rounds(*rank) != self.rounds.get()).unwrap_or(*peer);
+        }
+        error
+    }
+
+    fn read(&self, rank: usize) -> Result<Vec<u8>> {
+        let board = self.board(rank);
+        let region_bytes = board.region_bytes.load(Ordering::Relaxed) as usize;
+        if region_bytes == 0 {
+            return Err(Error::CollectiveFailed {
+                call: "all_gather",
+                rank,
+                reason: "it had no memory for what it wanted to say".into(),
+            });
+        }
+        let region = self.fabric.map(rank, board.key.load(Ordering::Relaxed), region_bytes)?;
+        region.read_bytes(0, board.data_bytes.load(Ordering::Relaxed) as usize)
+    }
+}
+
+impl Meeting for Boards {
+    fn barrier(&self, context: &WaitContext) -> Result<()> {
+        self.rounds.set(self.rounds.get().wrapping_add(1));
+        self.board(self.rank).rounds.store(self.rounds.get(), Ordering::Relaxed);
+        self.arrived.post_increment();
+        crate::fabric::store_fence();
+        self.arrived.wake();
+        let waited = context.wait(
+            &self.arrived,
+            self.rounds.get().wrapping_mul(self.size as u32),
+            &mut crate::device::progress,
+        );
+        waited.map_err(|error| self.name_the_late(error))
+    }
+
+    fn all_gather(&self, context: &WaitContext, data: &[u8]) -> Result<Vec<Vec<u8>>> {
+        // Without memory for the data this rank still has to arrive, or the others would wait:
+        // it puts up nothing, which all of them see.
+        let region = self.fabric.allocate(data.len().max(1)).and_then(|region| {
+            region.write_bytes(0, data)?;
+            Ok(region)
+        });
+        let own = self.board(self.rank);
+        if let Ok(region) = &region {
+            own.key.store(region.key(), Ordering::Relaxed);
+            own.data_bytes.store(data.len() as u64, Ordering::Relaxed);
+        }
+        own.region_bytes.store(region.as_ref().map_or(0, |region| region.bytes() as u64), Ordering::Relaxed);
+        self.barrier(context)?;
+        let gathered = (0..self.size).map(|rank| self.read(rank)).collect::<Result<Vec<_>>>();
+        // The data must stay until all have read it.
+        self.barrier(context)?;
+        drop(region);
+        gathered
+    }
+
+    fn first(&self, context: &WaitContext, ranks: usize) -> Result<Option<Box<dyn Meeting>>> {
+        // Rank 0 makes the boards, and tells their key; a text behind it says why there are none.
+        let made = if self.rank == 0 { Some(self.fabric.allocate(Self::bytes(ranks))) } else { None };
+        let (key, reason) = match &made {
+            Some(Ok(region)) => (region.key(), String::new()),
+            Some(Err(error)) => (0, error.to_string()),
+            None => (0, String::new()),
+        };
+        let told = self.all_gather(context, &[&key.to_le_bytes(), reason.as_bytes()].concat())?;
+        let failed =
+            |reason: &str| Error::CollectiveFailed { call: "World::first", rank: 0, reason: reason.into() };
+        let (key, reason) = told[0].split_first_chunk::<8>().ok_or_else(|| {
+            failed("it said something else than this rank; do all ranks make the same calls?")
+        })?;
+        let key = u64::from_le_bytes(*key);
+        if !reason.is_empty() {
+            return Err(failed(&String::from_utf8_lossy(reason)));
+        }
+        let boards = (self.rank < ranks).then(|| {
+            let region = match made.clone() {
+                Some(region) => region?,
+                None => self.fabric.map(0, key, Self::bytes(ranks))?,
+            };
+            Self::new(self.fabric.clone(), region, ranks)
+        });
+        // Rank 0 keeps the boards until all have mapped them.
+        self.barrier(context)?;
+        Ok(boards.transpose()?.map(|boards| Box::new(boards) as Box<dyn Meeting>))
+    }
+}

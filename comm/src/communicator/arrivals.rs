@@ -1,0 +1,210 @@
+//! What an engine does with what comes.
+
+use super::engine::{Core, Message};
+use super::matching::Early;
+use super::record::{
+    CLEAR_TO_SEND, DELIVERED, EAGER, FLAGGED, Post, READY_TO_SEND, TAKEN, TOLD, Target, element_of,
+};
+use super::slots::State;
+use crate::element::ElementType;
+use crate::error::{Error, Result};
+use crate::fabric::{Arrived, Place};
+use crate::source::Status;
+
+impl Core {
+    /// Looks at a packet.
+    #[inline]
+    pub(super) fn arrived(&mut self, packet: &Arrived<'_>) {
+        let (source, header) = (packet.source, packet.header);
+        #[cfg(test)]
+        if matches!(header.kind, EAGER | READY_TO_SEND) {
+            self.sources.push(source);
+        }
+        match header.kind {
+            EAGER => self.eager(packet),
+            READY_TO_SEND => {
+                let (element, bytes) = (element_of(header.flags), header.offset as usize);
+                match self.matching.arrive(source, header.tag) {
+                    Some(receive) => {
+                        let status = Status { source, tag: header.tag, bytes };
+                        self.announced(receive, status, element, header.ticket);
+                    }
+                    None => {
+                        let message = Message::Announced { element, bytes, send: header.ticket };
+                        self.matching.keep(source, header.tag, message);
+                    }
+                }
+            }
+            CLEAR_TO_SEND => self.cleared(packet),
+            DELIVERED => {
+                let slot = self.slots.at(header.ticket);
+                let outcome = if header.flags & FLAGGED == 0 {
+                    Ok(slot.status)
+                } else {
+                    Err(Error::OperationFailed {
+                        operation: format!("a receive with {} from rank {source}", slot.wanted.tag),
+                        message: format!("rank {source} could not address the memory of the receive"),
+                    })
+                };
+                self.slots.complete(header.ticket, outcome);
+            }
+            TAKEN => self.acknowledged(source, header.ticket),
+            TOLD => {
+                let partial = &mut self.peers[source].partial;
+                let begun = partial.len();
+                partial.resize(begun + packet.length(), 0);
+                packet.copy_into(&mut partial[begun..]);
+                if header.flags & FLAGGED == 0 {
+                    self.told.push((source, std::mem::take(partial)));
+                }
+            }
+            other => {
+                self.failed = Some(Error::System {
+                    call: "reading a packet",
+                    reason: format!("rank {source} has sent one of kind {other}, which there is not"),
+                });
+            }
+        }
+    }
+
+    #[inline]
+    fn acknowledged(&mut self, peer: usize, taken: u32) {
+        self.peers[peer].ahead = self.peers[peer].ahead.saturating_sub(taken);
+    }
+
+    #[inline]
+    fn eager(&mut self, packet: &Arrived<'_>) {
+        let (source, header) = (packet.source, packet.header);
+        self.acknowledged(source, header.ticket);
+        let element = element_of(header.flags);
+        match self.matching.arrive(source, header.tag) {
+            Some(receive) => {
+                let status = Status { source, tag: header.tag, bytes: packet.length() };
+                self.whole(receive, status, element, |place| packet.copy_to(place));
+            }
+            None => {
+                let length = packet.length();
+                // The smallest that fits: longer messages may need the others.
+                let fits = (0..self.spare.len()).filter(|index| self.spare[*index].capacity() >= length);
+                let fits = fits.min_by_key(|index| self.spare[*index].capacity());
+                let spare = fits.map(|fits| self.spare.swap_remove(fits)).or_else(|| self.spare.pop());
+                let mut payload = spare.unwrap_or_default();
+                // What it held before needs no clearing.
+                payload.resize(length, 0);
+                packet.copy_into(&mut payload);
+                self.matching.keep(source, header.tag, Message::Whole { element, payload });
+            }
+        }
+    }
+
+    /// Posts a receive, or gives it the message that has come for it already.
+    #[inline]
+    pub(super) fn begin_receive(&mut self, index: u32) {
+        self.slots.begin(index, State::Posted);
+        let wanted = self.slots.at(index).wanted;
+        let Some(Early { source, tag, message }) = self.matching.post(wanted, index) else { return };
+        match message {
+            Message::Whole { element, payload } => {
+                let status = Status { source, tag, bytes: payload.len() };
+                self.whole(index, status, element, |place| place.write(&payload));
+                self.give_back(payload);
+            }
+            Message::Announced { element, bytes, send } => {
+                self.announced(index, Status { source, tag, bytes }, element, send);
+            }
+        }
+    }
+
+    /// A receive has matched a message that is there.
+    #[inline]
+    fn whole(
+        &mut self,
+        receive: u32,
+        status: Status,
+        element: Option<ElementType>,
+        copy: impl FnOnce(&Place) -> Result<()>,
+    ) {
+        self.took(status.source);
+        let outcome = self.fits(receive, status, element);
+        let outcome = outcome.and_then(|()| copy(&self.slots.at(receive).place));
+        self.slots.complete(receive, outcome.map(|()| status));
+    }
+
+    /// A receive has matched a message that its sender keeps until it is told where it goes.
+    fn announced(&mut self, receive: u32, status: Status, element: Option<ElementType>, send: u32) {
+        let source = status.source;
+        let fits = self.fits(receive, status, element);
+        if let Err(error) = fits {
+            self.slots.complete(receive, Err(error));
+            self.post(source, Post::Refused { send });
+            return;
+        }
+        if source == self.rank {
+            let from = self.slots.at(send);
+            let (place, sent) = (from.place.clone(), Status { source, ..status });
+            let copied = self.slots.at(receive).place.copy_from(&place, status.bytes);
+            self.slots.complete(receive, copied.map(|()| status));
+            self.slots.complete(send, Ok(sent));
+            return;
+        }
+        let slot = self.slots.at(receive);
+        slot.state = State::InTransfer;
+        slot.status = status;
+        if self.peers[source].is_mapped {
+            self.post(source, Post::ClearToSend { receive, send });
+        } else {
+            let number = self.peers[source].next_bulk;
+            self.peers[source].next_bulk = number.wrapping_add(1);
+            self.beginning.push((number, receive));
+            self.post(source, Post::ClearToSendBulk { number, send });
+        }
+    }
+
+    /// Whether a message is what a receive can take.
+    #[inline]
+    fn fits(&mut self, receive: u32, status: Status, element: Option<ElementType>) -> Result<()> {
+        let slot = self.slots.at(receive);
+        if let (Some(asked), Some(found)) = (slot.element, element)
+            && asked != found
+        {
+            let Status { source: sender, tag, .. } = status;
+            return Err(Error::MessageMismatch { sender, tag, asked, found });
+        }
+        if status.bytes > slot.bytes {
+            let Status { source: sender, tag, bytes: message_bytes } = status;
+            return Err(Error::Truncated { sender, tag, message_bytes, room_bytes: slot.bytes });
+        }
+        Ok(())
+    }
+
+    /// The receiver of a send has said where it goes.
+    fn cleared(&mut self, packet: &Arrived<'_>) {
+        let (peer, header) = (packet.source, packet.header);
+        let rank = self.rank;
+        let slot = self.slots.at(header.ticket);
+        let status = Status { source: rank, tag: super::engine::tag_of(slot), bytes: slot.bytes };
+        if header.flags & FLAGGED != 0 {
+            // The receiver has its own error; the message has been taken from this rank.
+            self.slots.complete(header.ticket, Ok(status));
+        } else if self.peers[peer].is_mapped {
+            let (place, bytes) = (slot.place.clone(), slot.bytes);
+            let copied = self.put(packet, &place, bytes);
+            self.post(peer, Post::Delivered { receive: header.tag, failed: copied.is_err() });
+            self.slots.complete(header.ticket, copied.map(|()| status));
+        } else {
+            slot.status = status;
+            self.beginning.push((header.tag, header.ticket));
+        }
+    }
+
+    /// Copies a message to where its receiver wants it.
+    fn put(&mut self, packet: &Arrived<'_>, place: &Place, bytes: usize) -> Result<()> {
+        let target = Target::from_packet(packet)?;
+        let region = self.mapped.region(&*self.fabric, packet.source, target)?;
+        region.place(target.offset as usize, bytes, "a message")?.copy_from(place, bytes)?;
+        if let Some(observer) = region.observer() {
+            observer.stored(packet.source, bytes);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,551 @@
+//! Collective calls of a communicator, by the host.
+//!
+//! Values are combined in one order that depends on the number of ranks alone: of two neighbouring blocks of
+//! 2ᵏ ranks, the lower one's is the left operand, after each rank from the largest power of two P on has
+//! given its value to the rank P below. So every rank gets the same bits, on every fabric, from `reduce` as
+//! from `allreduce`, and however long the vector is.
+
+use super::Communicator;
+use super::matching::INTERNAL;
+use super::slots::Ticket;
+use crate::element::{Element, Op};
+use crate::error::{Error, Result};
+use crate::fabric::{Place, bytes_of, bytes_of_mut};
+use crate::source::{Source, Tag};
+use std::ops::Range;
+
+// Calls are made in the same order by all ranks, so that one tag for each kind is enough.
+const BARRIER: u32 = INTERNAL;
+const BROADCAST: u32 = INTERNAL + 1;
+const REDUCE: u32 = INTERNAL + 2;
+const GATHER: u32 = INTERNAL + 3;
+const NEIGHBOURS: u32 = INTERNAL + 4;
+
+/// Vectors of that many bytes are reduced in parts, one by each rank, as each rank then sends them only twice.
+const LONG_BYTES: usize = 32 * 1024;
+
+/// What one step of a collective call sends to, or receives from, a rank.
+struct Sent<'a>(usize, &'a [u8]);
+struct Received<'a>(usize, &'a mut [u8]);
+
+impl Communicator {
+    /// Blocks until all ranks have called it. Collective. Takes log₂ of the number of ranks steps.
+    ///
+    /// ```
+    /// # use streamhalo_comm::{Communicator, Error, World, WorldOptions};
+    /// # fn main() -> Result<(), Error> {
+    /// World::threads(3, WorldOptions::default(), |world| Communicator::new(&world)?.barrier())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`] if a rank has failed, [`Error::TimedOut`] if one does not come.
+    pub fn barrier(&self) -> Result<()> {
+        let (rank, size) = (self.rank(), self.size());
+        let mut step = 1;
+        while step < size {
+            let (to, from) = ((rank + step) % size, (rank + size - step) % size);
+            self.step("barrier", BARRIER, &[Sent(to, &[])], &mut [Received(from, &mut [])])?;
+            step *= 2;
+        }
+        Ok(())
+    }
+
+    /// Gives every rank what `root` has. Collective, with as many elements of one type on all ranks and the same
+    /// root; blocks. Takes log₂ of the number of ranks steps.
+    ///
+    /// ```
+    /// # use streamhalo_comm::{Communicator, Error, World, WorldOptions};
+    /// # fn main() -> Result<(), Error> {
+    /// let ranks = World::threads(3, WorldOptions::default(), |world| {
+    ///     let mut values = [world.rank() as i32; 2];
+    ///     Communicator::new(&world)?.broadcast(&mut values, 1)?;
+    ///     Ok::<_, Error>(values)
+    /// })?;
+    /// assert_eq!(ranks, [Ok([1, 1]), Ok([1, 1]), Ok([1, 1])]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::WrongRank`]; [`Error::CollectiveFailed`] if another rank gives another number of elements, after
+    /// which all ranks fail; else as [`Communicator::barrier`].
+    pub fn broadcast<T: Element>(&self, elements: &mut [T], root: usize) -> Result<()> {
+        self.check_rank("Communicator::broadcast", root)?;
+        let (rank, size) = (self.rank(), self.size());
+        let bytes = bytes_of_mut(elements);
+        // Counted from the root, rank r gets it from r without its lowest set bit, and gives it to those
+        // that have one bit more below that.
+        let own = (rank + size - root) % size;
+        let of = |counted: usize| (counted + root) % size;
+        let lowest = if own == 0 { size.next_power_of_two() } else { own & own.wrapping_neg() };
+        if own != 0 {
+            self.step("broadcast", BROADCAST, &[], &mut [Received(of(own - lowest), bytes)])?;
+        }
+        let mut bit = lowest / 2;
+        while bit > 0 {
+            if own + bit < size {
+                self.step("broadcast", BROADCAST, &[Sent(of(own + bit), bytes)], &mut [])?;
+            }
+            bit /= 2;
+        }
+        Ok(())
+    }
+
+    /// Combines the vectors of all ranks element by element, for `root`; those of the others stay as they are.
+    /// Collective, with as many elements of one type on all ranks, the same operation and root; blocks. Takes
+    /// log₂ of the number of ranks steps. The result has the same bits as that of [`Communicator::allreduce`].
+    ///
+    /// ```
+    /// # use streamhalo_comm::{Communicator, Error, Op, World, WorldOptions};
+    /// # fn main() -> Result<(), Error> {
+    /// let ranks = World::threads(3, WorldOptions::default(), |world| {
+    ///     let mut values = [world.rank() as f64, 1.0];
+    ///     Communicator::new(&world)?.reduce(&mut values, Op::Sum, 2)?;
+    ///     Ok::<_, Error>(values)
+    /// })?;
+    /// assert_eq!(ranks, [Ok([0.0, 1.0]), Ok([1.0, 1.0]), Ok([3.0, 3.0])]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Communicator::broadcast`], and [`Error::CollectiveFailed`] for [`Op::Replace`], which combines nothing.
+    pub fn reduce<T: Element>(&self, elements: &mut [T], op: Op, root: usize) -> Result<()> {
+        const CALL: &str = "reduce";
+        self.check_rank("Communicator::reduce", root)?;
+        self.check_op(CALL, op)?;
+        let (rank, size) = (self.rank(), self.size());
+        let mut own = elements.to_vec();
+        let mut others = vec![T::default(); own.len()];
+        let folded = largest_power(size);
+        if rank >= folded {
+            self.step(CALL, REDUCE, &[Sent(rank - folded, bytes_of(&own))], &mut [])?;
+        } else {
+            if rank + folded < size {
+                self.receive_and_combine(CALL, rank + folded, op, &mut own, &mut others)?;
+            }
+            let mut bit = 1;
+            while bit < folded {
+                if rank & bit != 0 {
+                    self.step(CALL, REDUCE, &[Sent(rank - bit, bytes_of(&own))], &mut [])?;
+                    break;
+                }
+                self.receive_and_combine(CALL, rank + bit, op, &mut own, &mut others)?;
+                bit *= 2;
+            }
+        }
+        // Rank 0 has the result: the order must not depend on the root.
+        match (rank == 0, rank == root) {
+            (true, true) => elements.copy_from_slice(&own),
+            (true, false) => self.step(CALL, REDUCE, &[Sent(root, bytes_of(&own))], &mut [])?,
+            (false, true) => {
+                self.step(CALL, REDUCE, &[], &mut [Received(0, bytes_of_mut(elements))])?;
+            }
+            (false, false) => {}
+        }
+        Ok(())
+    }
+
+    /// Combines the vectors of all ranks element by element, for all of them. Collective, with as many elements
+    /// of one type on all ranks and the same operation; blocks. Takes about log₂ of the number of ranks steps
+    /// for short vectors; long ones (from 32 KiB) are reduced in parts, one by each rank.
+    ///
+    /// Integer sums wrap; `Min` and `Max` of floats ignore NaN. All ranks get the same bits, whatever the fabric
+    /// and whoever comes first: the order depends on the number of ranks alone.
+    ///
+    /// ```
+    /// # use streamhalo_comm::{Communicator, Error, Op, World, WorldOptions};
+    /// # fn main() -> Result<(), Error> {
+    /// let ranks = World::threads(3, WorldOptions::default(), |world| {
+    ///     let mut residual = [0.5 * world.rank() as f64];
+    ///     Communicator::new(&world)?.allreduce(&mut residual, Op::Max)?;
+    ///     Ok::<_, Error>(residual[0])
+    /// })?;
+    /// assert_eq!(ranks, [Ok(1.0), Ok(1.0), Ok(1.0)]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Communicator::reduce`].
+    pub fn allreduce<T: Element>(&self, elements: &mut [T], op: Op) -> Result<()> {
+        const CALL: &str = "allreduce";
+        self.check_op(CALL, op)?;
+        if self.size() > 2 && size_of_val(elements) >= LONG_BYTES {
+            self.allreduce_parts(elements, op)
+        } else {
+            self.allreduce_doubling(elements, op)
+        }
+    }
+
+    /// Every rank gets every value, two blocks after the other.
+    fn allreduce_doubling<T: Element>(&self, elements: &mut [T], op: Op) -> Result<()> {
+        const CALL: &str = "allreduce";
+        let (rank, size) = (self.rank(), self.size());
+        let folded = largest_power(size);
+        if rank >= folded {
+            self.step(CALL, REDUCE, &[Sent(rank - folded, bytes_of(elements))], &mut [])?;
+            return self.step(CALL, REDUCE, &[], &mut [Received(rank - folded, bytes_of_mut(elements))]);
+        }
+        let mut others = vec![T::default(); elements.len()];
+        if rank + folded < size {
+            self.receive_and_combine(CALL, rank + folded, op, elements, &mut others)?;
+        }
+        let mut bit = 1;
+        while bit < folded {
+            let peer = rank ^ bit;
+            let sends = [Sent(peer, bytes_of(elements))];
+            self.step(CALL, REDUCE, &sends, &mut [Received(peer, bytes_of_mut(&mut others))])?;
+            if rank & bit == 0 {
+                combine(op, elements, &others)
+            } else {
+                combine_left(op, &others, elements)
+            }
+            bit *= 2;
+        }
+        if rank + folded < size {
+            self.step(CALL, REDUCE, &[Sent(rank + folded, bytes_of(elements))], &mut [])?;
+        }
+        Ok(())
+    }
+
+    /// Every rank gets all values of its part, combines them in the order that the doubling has, and tells the
+    /// others what came out.
+    fn allreduce_parts<T: Element>(&self, elements: &mut [T], op: Op) -> Result<()> {
+        const CALL: &str = "allreduce";
+        let (rank, size) = (self.rank(), self.size());
+        let part = |of: usize| part_of(elements.len(), size, of);
+        let own = part(rank);
+        let mut values = vec![T::default(); own.len() * size];
+        let sends: Vec<Sent<'_>> = others(rank, size)
+            .filter(|to| !part(*to).is_empty())
+            .map(|to| Sent(to, bytes_of(&elements[part(to)])))
+            .collect();
+        let by_rank = values.chunks_exact_mut(own.len().max(1)).enumerate();
+        let mut receives: Vec<Received<'_>> = by_rank
+            .filter(|(from, _)| *from != rank)
+            .map(|(from, values)| Received(from, bytes_of_mut(values)))
+            .collect();
+        self.step(CALL, REDUCE, &sends, &mut receives)?;
+        values[rank * own.len()..][..own.len()].copy_from_slice(&elements[own.clone()]);
+        let folded = largest_power(size);
+        let (lower, upper) = values.split_at_mut(folded * own.len());
+        for (lower, upper) in
+            lower.chunks_exact_mut(own.len().max(1)).zip(upper.chunks_exact(own.len().max(1)))
+        {
+            combine(op, lower, upper);
+        }
+        let mut block = own.len();
+        while block > 0 && block < lower.len() {
+            for pair in lower.chunks_exact_mut(2 * block) {
+                let (left, right) = pair.split_at_mut(block);
+                combine(op, &mut left[..own.len()], &right[..own.len()]);
+            }
+            block *= 2;
+        }
+        elements[own.clone()].copy_from_slice(&lower[..own.len()]);
+        let lengths: Vec<usize> = (0..size).map(|of| part_of(elements.len(), size, of).len()).collect();
+        self.ring(CALL, elements, &lengths)
+    }
+
+    /// Gives every rank the elements of every rank, by rank: `gathered` has as many times the elements of `own`
+    /// as there are ranks. Collective, with as many elements of one type on all ranks; blocks. Takes log₂ of the
+    /// number of ranks steps for short vectors, and one for each rank for long ones.
+    ///
+    /// ```
+    /// # use streamhalo_comm::{Communicator, Error, World, WorldOptions};
+    /// # fn main() -> Result<(), Error> {
+    /// let ranks = World::threads(3, WorldOptions::default(), |world| {
+    ///     let mut all = [0; 3];
+    ///     Communicator::new(&world)?.allgather(&[10 * world.rank() as i64], &mut all)?;
+    ///     Ok::<_, Error>(all)
+    /// })?;
+    /// assert_eq!(ranks, [Ok([0, 10, 20]), Ok([0, 10, 20]), Ok([0, 10, 20])]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::CollectiveFailed`] if `gathered` has another length; else as [`Communicator::broadcast`].
+    pub fn allgather<T: Element>(&self, own: &[T], gathered: &mut [T]) -> Result<()> {
+        const CALL: &str = "allgather";
+        let (rank, size, length) = (self.rank(), self.size(), own.len());
+        if gathered.len() != size * length {
+            let reason =
+                format!("{size} ranks with {length} elements each do not make {} elements", gathered.len());
+            return Err(Error::CollectiveFailed { call: CALL, rank, reason });
+        }
+        if size_of_val(gathered) >= LONG_BYTES {
+            gathered[rank * length..][..length].copy_from_slice(own);
+            return self.ring(CALL, gathered, &vec![length; size]);
+        }
+        // Counted from this rank on, twice as many values are there after every step.
+        let mut values = vec![T::default(); gathered.len()];
+        values[..length].copy_from_slice(own);
+        let mut known = 1;
+        while known < size {
+            let more = known.min(size - known);
+            let (to, from) = ((rank + size - known) % size, (rank + known) % size);
+            let (there, coming) = values.split_at_mut(known * length);
+            let sends = [Sent(to, bytes_of(&there[..more * length]))];
+            let mut receives = [Received(from, bytes_of_mut(&mut coming[..more * length]))];
+            self.step(CALL, GATHER, &sends, &mut receives)?;
+            known += more;
+        }
+        let (upper, lower) = values.split_at((size - rank) * length);
+        gathered[rank * length..].copy_from_slice(upper);
+        gathered[..rank * length].copy_from_slice(lower);
+        Ok(())
+    }
+
+    /// Every part goes once round the ranks; this rank's is there, and so are the others' afterwards.
+    fn ring<T: Element>(&self, call: &'static str, elements: &mut [T], lengths: &[usize]) -> Result<()> {
+        let (rank, size) = (self.rank(), self.size());
+        let (to, from) = ((rank + 1) % size, (rank + size - 1) % size);
+        let start = |of: usize| lengths[..of].iter().sum::<usize>();
+        for step in 0..size - 1 {
+            let (sent, coming) = ((rank + size - step) % size, (rank + 2 * size - step - 1) % size);
+            let sent: Range<usize> = start(sent)..start(sent) + lengths[sent];
+            let coming: Range<usize> = start(coming)..start(coming) + lengths[coming];
+            let (sent, coming) = two_parts(elements, sent, coming);
+            self.step(
+                call,
+                GATHER,
+                &[Sent(to, bytes_of(sent))],
+                &mut [Received(from, bytes_of_mut(coming))],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Sends a block to each of `destinations`, in order, and receives one from each of `sources`: `sent` and
+    /// `received` are cut into as many equal blocks. Collective over the neighbours: whoever names this rank as a
+    /// source is named by it as a destination, as often, with blocks of the same length; blocks. A rank may be
+    /// named several times: its blocks are matched in order. As `MPI_Neighbor_alltoall`.
+    ///
+    /// ```
+    /// # use streamhalo_comm::{Communicator, Error, World, WorldOptions};
+    /// # fn main() -> Result<(), Error> {
+    /// // To both neighbours of a ring, and from them.
+    /// let ranks = World::threads(3, WorldOptions::default(), |world| {
+    ///     let (left, right) = ((world.rank() + 2) % 3, (world.rank() + 1) % 3);
+    ///     let own = world.rank() as i32;
+    ///     let mut received = [0; 2];
+    ///     let communicator = Communicator::new(&world)?;
+    ///     communicator.neighbour_alltoall(&[left, right], &[own, 10 * own], &[left, right], &mut received)?;
+    ///     Ok::<_, Error>(received)
+    /// })?;
+    /// assert_eq!(ranks, [Ok([20, 1]), Ok([0, 2]), Ok([10, 0])]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::WrongRank`]; [`Error::CollectiveFailed`] if a vector cannot be cut into as many blocks; else as
+    /// [`Communicator::broadcast`].
+    pub fn neighbour_alltoall<T: Element>(
+        &self,
+        destinations: &[usize],
+        sent: &[T],
+        sources: &[usize],
+        received: &mut [T],
+    ) -> Result<()> {
+        const CALL: &str = "neighbour_alltoall";
+        let what = "Communicator::neighbour_alltoall";
+        destinations.iter().chain(sources).try_for_each(|rank| self.check_rank(what, *rank))?;
+        let block = |elements: usize, neighbours: usize| match neighbours {
+            0 if elements == 0 => Ok(0),
+            1.. if elements.is_multiple_of(neighbours) => Ok(elements / neighbours),
+            _ => Err(Error::CollectiveFailed {
+                call: CALL,
+                rank: self.rank(),
+                reason: format!("{elements} elements cannot be cut into {neighbours} equal blocks"),
+            }),
+        };
+        let (given, taken) = (block(sent.len(), destinations.len())?, block(received.len(), sources.len())?);
+        let sends: Vec<Sent<'_>> = destinations
+            .iter()
+            .enumerate()
+            .map(|(index, to)| Sent(*to, bytes_of(&sent[index * given..][..given])))
+            .collect();
+        let mut rest = received;
+        let mut receives = Vec::with_capacity(sources.len());
+        for from in sources {
+            let (first, others) = rest.split_at_mut(taken);
+            receives.push(Received(*from, bytes_of_mut(first)));
+            rest = others;
+        }
+        self.step(CALL, NEIGHBOURS, &sends, &mut receives)
+    }
+
+    fn receive_and_combine<T: Element>(
+        &self,
+        call: &'static str,
+        from: usize,
+        op: Op,
+        own: &mut [T],
+        others: &mut [T],
+    ) -> Result<()> {
+        self.step(call, REDUCE, &[], &mut [Received(from, bytes_of_mut(others))])?;
+        combine(op, own, others);
+        Ok(())
+    }
+
+    fn check_op(&self, call: &'static str, op: Op) -> Result<()> {
+        if op != Op::Replace {
+            return Ok(());
+        }
+        let reason = "`Op::Replace` combines nothing; use broadcast".into();
+        Err(Error::CollectiveFailed { call, rank: self.rank(), reason })
+    }
+
+    /// Sends and receives at once, and blocks until all is done. A rank on which that fails tells the others,
+    /// which would wait for it.
+    fn step(
+        &self,
+        call: &'static str,
+        tag: u32,
+        sends: &[Sent<'_>],
+        receives: &mut [Received<'_>],
+    ) -> Result<()> {
+        let done = self.try_step(call, tag, sends, receives);
+        if let Err(error) = &done {
+            self.world().fail(&format!("{call}: {error}"));
+        }
+        done
+    }
+
+    fn try_step(
+        &self,
+        call: &'static str,
+        tag: u32,
+        sends: &[Sent<'_>],
+        receives: &mut [Received<'_>],
+    ) -> Result<()> {
+        let lengths = receives.iter().map(|receive| receive.1.len());
+        let lengths = lengths.chain(sends.iter().map(|send| send.1.len()));
+        let staged = self.inner.staging.take(lengths.map(padded).sum())?;
+        let mut next = 0;
+        let mut place = |bytes: usize| {
+            let place = staged.advance(next, bytes, "a message of a collective call");
+            next += padded(bytes);
+            place
+        };
+        let mut tickets = Vec::with_capacity(receives.len() + sends.len());
+        let begun = || -> Result<Vec<Place>> {
+            let mut engine = self.lock();
+            let mut places = Vec::with_capacity(receives.len());
+            for Received(from, bytes) in &*receives {
+                let place = place(bytes.len())?;
+                let (source, tag) = (Source::Rank(*from), Tag::Value(tag));
+                tickets.push(engine.irecv_place(&place, bytes.len(), None, source, tag)?);
+                places.push(place);
+            }
+            for Sent(to, bytes) in sends {
+                let place = place(bytes.len())?;
+                place.write(bytes)?;
+                tickets.push(engine.isend_place(&place, bytes.len(), None, *to, tag)?);
+            }
+            Ok(places)
+        }();
+        let places = begun.and_then(|places| {
+            self.wait_for_step(call, &mut tickets, receives)?;
+            Ok(places)
+        });
+        match places {
+            Ok(places) => {
+                for (Received(_, bytes), place) in receives.iter_mut().zip(places) {
+                    place.read(bytes)?;
+                }
+                self.inner.staging.give_back(staged);
+                Ok(())
+            }
+            Err(error) => {
+                // What is left goes on by itself, in memory that nobody else gets.
+                let mut engine = self.lock();
+                tickets
+                    .into_iter()
+                    .filter(|ticket| engine.is_known(*ticket))
+                    .collect::<Vec<_>>()
+                    .into_iter()
+                    .for_each(|ticket| engine.free(ticket));
+                Err(error)
+            }
+        }
+    }
+
+    fn wait_for_step(
+        &self,
+        call: &'static str,
+        tickets: &mut Vec<Ticket>,
+        receives: &[Received<'_>],
+    ) -> Result<()> {
+        let mut lengths = receives.iter().map(|receive| receive.1.len());
+        while !tickets.is_empty() {
+            let status = self.host().wait(tickets[0]);
+            if status.is_err() && self.lock().is_known(tickets[0]) {
+                return status.map(|_| ());
+            }
+            tickets.remove(0);
+            let differs = |rank: usize, found: usize, expected: usize| Error::CollectiveFailed {
+                call,
+                rank,
+                reason: format!(
+                    "it sent {found} bytes where this rank expects {expected}; do all ranks give as many \
+                     elements of one type?"
+                ),
+            };
+            match (status, lengths.next()) {
+                (Err(Error::Truncated { sender, message_bytes, room_bytes, .. }), _) => {
+                    return Err(differs(sender, message_bytes, room_bytes));
+                }
+                (Ok(status), Some(expected)) if status.bytes != expected => {
+                    return Err(differs(status.source, status.bytes, expected));
+                }
+                (status, _) => status.map(|_| ())?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Every message of a step has cache lines of its own.
+fn padded(bytes: usize) -> usize {
+    bytes.next_multiple_of(64)
+}
+
+fn largest_power(size: usize) -> usize {
+    1 << size.ilog2()
+}
+
+fn others(rank: usize, size: usize) -> impl Iterator<Item = usize> {
+    (0..size).filter(move |other| *other != rank)
+}
+
+/// The part of a vector that a rank reduces.
+fn part_of(elements: usize, size: usize, rank: usize) -> Range<usize> {
+    rank * elements / size..(rank + 1) * elements / size
+}
+
+/// Two parts of a vector that do not overlap, the second to be written.
+fn two_parts<T>(elements: &mut [T], read: Range<usize>, written: Range<usize>) -> (&[T], &mut [T]) {
+    if read.start <= written.start {
+        let (lower, upper) = elements.split_at_mut(written.start);
+        (&lower[read], &mut upper[..written.len()])
+    } else {
+        let (lower, upper) = elements.split_at_mut(read.start);
+        (&upper[..read.len()], &mut lower[written])
+    }
+}
+
+/// `own` becomes own ∘ other.
+fn combine<T: Element>(op: Op, own: &mut [T], others: &[T]) {
+    own.iter_mut().zip(others).for_each(|(own, other)| *own = T::combine(op, *own, *other));
+}
+
+/// `own` becomes other ∘ own.
+fn combine_left<T: Element>(op: Op, others: &[T], own: &mut [T]) {
+    own.iter_mut().zip(others).for_each(|(own, other)| *own = T::combine(op, *other, *own));
+}

@@ -1,0 +1,600 @@
+//! The engine of a communicator: it moves messages when it is called, and never blocks.
+//!
+//! A message that fits a packet is sent at once (*eager*). A longer one is announced by ready-to-send; once a
+//! receive matches it, its receiver answers with clear-to-send and the place of its memory, into which the
+//! sender copies it straight where that memory is mapped, or a bulk transfer of the wire carries it
+//! (*rendezvous*).
+//!
+//! Early messages, which came before their receives, are kept by the receiver. How many of one sender there
+//! may be is bounded: who is that far ahead announces short messages too. Receivers say how many they have
+//! taken with what they send anyway, or with a packet of its own if that is long ago.
+
+use super::mapped::Mapped;
+use super::matching::{INTERNAL, Matching, Wanted};
+use super::record::{CLEAR_TO_SEND, DELIVERED, EAGER, FLAGGED, READY_TO_SEND, Target};
+use super::record::{Post, TAKEN, TOLD, message_header};
+use super::slots::{Slot, Slots, State, Ticket};
+use crate::element::ElementType;
+use crate::error::{Error, Result};
+use crate::fabric::{Bulk, Fabric, Header, Packets, Payload, Place, Role};
+use crate::source::{Source, Status, Tag};
+use crate::world::World;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest message that is sent at once, if packets can be that long.
+pub(crate) const EAGER_BYTES: usize = 8160;
+/// How many early messages of one sender are kept.
+pub(crate) const AHEAD: u32 = 64;
+/// Packets that are looked at in a row: a peer that never stops keeps nobody here.
+const PACKETS: usize = 256;
+/// Requests, and messages without a receive, before lists have to grow.
+const CAPACITY: usize = 64;
+
+/// One rank's end of the messages of a communicator. Any thread may call it, in turn.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    packets: Packets,
+    pub(super) core: Core,
+}
+
+/// All but the packets: what may change while a packet is looked at.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) rank: usize,
+    pub(super) fabric: Arc<dyn Fabric>,
+    pub(super) slots: Slots,
+    pub(super) matching: Matching<Message>,
+    pub(super) peers: Vec<Peer>,
+    /// How many posts there are in all outboxes.
+    pub(super) backlog: usize,
+    /// Bulk transfers that are still to begin: number, request.
+    pub(super) beginning: Vec<(u32, u32)>,
+    bulks: Vec<(Bulk, u32)>,
+    pub(super) mapped: Mapped,
+    pub(super) told: Vec<(usize, Vec<u8>)>,
+    /// Memory for early messages.
+    pub(super) spare: Vec<Vec<u8>>,
+    spares: usize,
+    /// What ended all.
+    pub(super) failed: Option<Error>,
+    /// Where messages came from, in order.
+    #[cfg(test)]
+    pub(super) sources: Vec<usize>,
+}
+
+/// What there is to know of a peer.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) is_mapped: bool,
+    /// The longest message that is sent at once.
+    eager_bytes: usize,
+    largest: usize,
+    /// Eager messages that it has not said to have taken.
+    pub(super) ahead: u32,
+    /// Eager messages of its that were taken since this rank last said so.
+    pub(super) taken: u32,
+    /// The number of the next bulk transfer from it.
+    pub(super) next_bulk: u32,
+    /// What waits for room, in order.
+    outbox: VecDeque<Post>,
+    /// The beginning of a record of which more is to come.
+    pub(super) partial: Vec<u8>,
+}
+
+/// A message that has come before its receive.
+#[derive(Debug)]
+pub(super) enum Message {
+    Whole { element: Option<ElementType>, payload: Vec<u8> },
+    Announced { element: Option<ElementType>, bytes: usize, send: u32 },
+}
+
+impl Message {
+    fn bytes(&self) -> usize {
+        match self {
+            Message::Whole { payload, .. } => payload.len(),
+            Message::Announced { bytes, .. } => *bytes,
+        }
+    }
+}
+
+impl Core {
+    /// Has something sent, in order, once there is room.
+    #[inline]
+    pub(super) fn post(&mut self, peer: usize, post: Post) {
+        self.peers[peer].outbox.push_back(post);
+        self.backlog += 1;
+    }
+
+    /// An early message is not needed any more, or was none.
+    pub(super) fn give_back(&mut self, payload: Vec<u8>) {
+        if self.spare.len() < self.spares {
+            self.spare.push(payload);
+        }
+    }
+
+    /// Counts an eager message that a receive has taken.
+    #[inline]
+    pub(super) fn took(&mut self, source: usize) {
+        let peer = &mut self.peers[source];
+        peer.taken += 1;
+        if peer.taken == AHEAD / 2 {
+            self.post(source, Post::Taken);
+        }
+    }
+}
+
+impl Engine {
+    /// Connects the ranks of a world. Collective; blocks.
+    pub(crate) fn connect(world: &World) -> Result<Self> {
+        Ok(Self::over(world, Packets::connect(world)?, |_| true))
+    }
+
+    /// Connects those ranks of a world with each other whose memory is mapped. Collective; blocks.
+    pub(crate) fn connect_mapped(world: &World) -> Result<Self> {
+        let is_connected = |peer| peer == world.rank() || world.fabric().is_mapped(peer);
+        Ok(Self::over(world, Packets::connect_mapped(world)?, is_connected))
+    }
+
+    fn over(world: &World, packets: Packets, is_connected: impl Fn(usize) -> bool) -> Self {
+        let peer = |peer: usize| {
+            let largest = if is_connected(peer) { packets.largest(peer) } else { 0 };
+            Peer {
+                is_mapped: packets.is_mapped(peer),
+                eager_bytes: largest.min(EAGER_BYTES),
+                largest,
+                ahead: 0,
+                taken: 0,
+                next_bulk: 0,
+                outbox: VecDeque::with_capacity(CAPACITY / 4),
+                partial: Vec::new(),
+            }
+        };
+        let core = Core {
+            rank: world.rank(),
+            fabric: world.shared_fabric().clone(),
+            slots: Slots::with_capacity(CAPACITY),
+            matching: Matching::with_capacity(CAPACITY),
+            peers: (0..world.size()).map(peer).collect(),
+            backlog: 0,
+            beginning: Vec::new(),
+            bulks: Vec::new(),
+            mapped: Mapped::default(),
+            told: Vec::new(),
+            spare: Vec::with_capacity(CAPACITY),
+            spares: CAPACITY,
+            failed: None,
+            #[cfg(test)]
+            sources: Vec::new(),
+        };
+        Self { packets, core }
+    }
+
+    /// Makes room for early messages, so that keeping them does not allocate: that many of so many bytes.
+    pub(crate) fn reserve(&mut self, messages: usize, bytes: usize) {
+        let core = &mut self.core;
+        core.matching.reserve(messages);
+        core.spares += messages;
+        core.spare.reserve(core.spares);
+        core.spare.extend((0..messages).map(|_| Vec::with_capacity(bytes)));
+    }
+
+    /// That many early messages fewer than before need room.
+    pub(crate) fn release(&mut self, messages: usize) {
+        let core = &mut self.core;
+        core.spares -= messages;
+        core.spare.truncate(core.spares);
+    }
+
+    /// Whether a message of that size to that peer is sent at once.
+    pub(crate) fn is_eager(&self, peer: usize, bytes: usize) -> bool {
+        bytes <= self.core.peers[peer].eager_bytes
+    }
+
+    /// A persistent send of bytes that lie at a place.
+    pub(crate) fn send_init(
+        &mut self,
+        place: &Place,
+        bytes: usize,
+        element: Option<ElementType>,
+        destination: usize,
+        tag: u32,
+    ) -> Ticket {
+        let wanted = Wanted { source: Source::Rank(destination), tag: Tag::Value(tag) };
+        let slot = Slot::new(true, wanted, element, place.clone(), bytes);
+        self.core.slots.add(slot.persistent())
+    }
+
+    /// A persistent receive of at most so many bytes to a place.
+    pub(crate) fn recv_init(
+        &mut self,
+        place: &Place,
+        bytes: usize,
+        element: Option<ElementType>,
+        source: Source,
+        tag: Tag,
+    ) -> Ticket {
+        let slot = Slot::new(false, Wanted { source, tag }, element, place.clone(), bytes);
+        self.core.slots.add(slot.persistent())
+    }
+
+    /// Begins to send bytes that lie at a place, which must stay as they are until the send is complete.
+    pub(crate) fn isend_place(
+        &mut self,
+        place: &Place,
+        bytes: usize,
+        element: Option<ElementType>,
+        destination: usize,
+        tag: u32,
+    ) -> Result<Ticket> {
+        let wanted = Wanted { source: Source::Rank(destination), tag: Tag::Value(tag) };
+        let ticket = self.core.slots.add(Slot::new(true, wanted, element, place.clone(), bytes));
+        self.start(ticket)?;
+        Ok(ticket)
+    }
+
+    /// Begins to receive at most so many bytes to a place, which nobody else may use until it is complete.
+    pub(crate) fn irecv_place(
+        &mut self,
+        place: &Place,
+        bytes: usize,
+        element: Option<ElementType>,
+        source: Source,
+        tag: Tag,
+    ) -> Result<Ticket> {
+        let slot = Slot::new(false, Wanted { source, tag }, element, place.clone(), bytes);
+        let ticket = self.core.slots.add(slot);
+        self.start(ticket)?;
+        Ok(ticket)
+    }
+
+    /// Starts a persistent request that is not active.
+    #[inline]
+    pub(crate) fn start(&mut self, ticket: Ticket) -> Result<()> {
+        let index = self.core.slots.index(ticket);
+        if !self.core.slots.at(index).is_send {
+            self.core.begin_receive(index);
+            return self.flush();
+        }
+        let slot = self.core.slots.at(index);
+        let (Source::Rank(destination), bytes) = (slot.wanted.source, slot.bytes) else {
+            unreachable!("a send has one destination")
+        };
+        self.core.slots.begin(index, State::Queued);
+        let peer = &mut self.core.peers[destination];
+        let post = if bytes <= peer.eager_bytes && peer.ahead < AHEAD {
+            peer.ahead += 1;
+            Post::Eager(index)
+        } else {
+            Post::ReadyToSend(index)
+        };
+        if peer.outbox.is_empty() {
+            let sent = self.send_post(destination, &post);
+            if self.note(sent)? {
+                return Ok(());
+            }
+        }
+        self.core.post(destination, post);
+        self.flush_peer(destination)
+    }
+
+    /// Sends a short message if that can be done at once; whether it was.
+    pub(crate) fn try_send_bytes(
+        &mut self,
+        payload: &[u8],
+        element: Option<ElementType>,
+        destination: usize,
+        tag: u32,
+    ) -> Result<bool> {
+        self.flush_peer(destination)?;
+        let peer = &mut self.core.peers[destination];
+        if peer.ahead >= AHEAD || !peer.outbox.is_empty() {
+            return Ok(false);
+        }
+        let header = message_header(EAGER, element, tag, payload.len(), peer.taken);
+        if !self.packets.try_send(destination, header, Payload::Bytes(payload))? {
+            return Ok(false);
+        }
+        peer.ahead += 1;
+        peer.taken = 0;
+        if let Some(observer) = self.packets.observer(destination) {
+            observer.stored(destination, payload.len());
+        }
+        Ok(true)
+    }
+
+    /// Whether a request is not active.
+    #[inline]
+    pub(crate) fn is_complete(&self, ticket: Ticket) -> bool {
+        matches!(self.core.slots.get(ticket).state, State::Complete | State::Inactive)
+    }
+
+    /// Takes the outcome of a request, if it is complete. One that is not persistent is then forgotten.
+    #[inline]
+    pub(crate) fn outcome(&mut self, ticket: Ticket) -> Option<Result<Status>> {
+        self.core.slots.take_outcome(ticket)
+    }
+
+    /// As [`Engine::outcome`], of a persistent request that is complete, for whoever needs no status.
+    #[inline]
+    pub(crate) fn end(&mut self, ticket: Ticket) -> Result<()> {
+        self.core.slots.end(ticket)
+    }
+
+    /// Forgets a request. A receive that nothing has matched is taken back; what has begun otherwise goes on,
+    /// and keeps its memory, until it is complete.
+    pub(crate) fn free(&mut self, ticket: Ticket) {
+        let index = self.core.slots.index(ticket);
+        match self.core.slots.at(index).state {
+            State::Inactive | State::Complete => self.core.slots.remove(index),
+            State::Posted => {
+                self.core.matching.cancel(index);
+                self.core.slots.withdraw(index);
+            }
+            State::Queued | State::InTransfer => self.core.slots.detach(index),
+        }
+    }
+
+    /// Whether the engine still knows a request.
+    pub(crate) fn is_known(&self, ticket: Ticket) -> bool {
+        self.core.slots.is_known(ticket)
+    }
+
+    /// Whether somebody else than this engine may be at the memory of a request.
+    pub(crate) fn is_in_transfer(&self, ticket: Ticket) -> bool {
+        if !self.is_known(ticket) {
+            return false;
+        }
+        let index = self.core.slots.index(ticket);
+        let slot = self.core.slots.get(ticket);
+        let is_written = !slot.is_send && slot.state == State::InTransfer;
+        is_written || self.core.bulks.iter().any(|(_, transferred)| *transferred == index)
+    }
+
+    /// Whether there is something to make progress on.
+    #[inline]
+    pub(crate) fn is_active(&self) -> bool {
+        self.core.slots.active() > 0 || self.core.backlog > 0
+    }
+
+    /// What a receive would take that were posted now.
+    pub(crate) fn find(&self, source: Source, tag: Tag) -> Option<Status> {
+        let early = self.core.matching.find(Wanted { source, tag })?;
+        Some(Status { source: early.source, tag: early.tag, bytes: early.message.bytes() })
+    }
+
+    /// Sends a record, in parts if it is long, once there is room.
+    pub(crate) fn tell(&mut self, peer: usize, record: Vec<u8>) -> Result<()> {
+        let largest = self.core.peers[peer].largest;
+        if record.len() <= largest {
+            self.core.post(peer, Post::Told { part: record, more: false });
+        } else {
+            let mut parts = record.chunks(largest).peekable();
+            while let Some(part) = parts.next() {
+                let more = parts.peek().is_some();
+                self.core.post(peer, Post::Told { part: part.to_vec(), more });
+            }
+        }
+        self.flush_peer(peer)
+    }
+
+    /// Takes the records that have come, in order for each source.
+    pub(crate) fn take_told(&mut self) -> Vec<(usize, Vec<u8>)> {
+        std::mem::take(&mut self.core.told)
+    }
+
+    /// Looks at what has come and sends what could not be sent before.
+    ///
+    /// # Errors
+    /// What the wire says, from then on always.
+    #[inline]
+    pub(crate) fn progress(&mut self) -> Result<()> {
+        if let Some(error) = &self.core.failed {
+            return Err(error.clone());
+        }
+        for _ in 0..PACKETS {
+            if !self.look()? {
+                break;
+            }
+        }
+        if !self.core.beginning.is_empty() || !self.core.bulks.is_empty() {
+            let moved = self.move_bulks();
+            self.note(moved)?;
+        }
+        self.flush()?;
+        match &self.core.failed {
+            None => Ok(()),
+            Some(error) => Err(error.clone()),
+        }
+    }
+
+    /// Looks at one packet, if any has come, and answers it before the next one, which may mean a long copy.
+    /// Whether there was one.
+    #[inline]
+    pub(crate) fn look(&mut self) -> Result<bool> {
+        let core = &mut self.core;
+        match self.packets.receive_one(|packet| core.arrived(&packet)) {
+            Ok(true) => self.flush().map(|()| true),
+            other => self.note(other),
+        }
+    }
+
+    /// Sleeps until a packet may have come from that rank, or from any; at most for a nap.
+    pub(crate) fn sleep(&self, source: Option<usize>, nap: Duration) {
+        let nap = if self.core.backlog > 0 { nap.min(Duration::from_micros(500)) } else { nap };
+        self.packets.sleep(source, nap);
+    }
+
+    /// Whether a peer has let go of its end.
+    pub(crate) fn has_left(&self, peer: usize) -> bool {
+        self.core.peers[peer].is_mapped && self.packets.has_left(peer)
+    }
+
+    /// The peer that a request waits for, if it is one.
+    pub(crate) fn describe_peer(&self, ticket: Ticket) -> Option<usize> {
+        self.core.slots.get(ticket).peer()
+    }
+
+    /// The same, and what it is, for messages.
+    pub(crate) fn describe(&self, ticket: Ticket) -> (Option<usize>, String) {
+        let slot = self.core.slots.get(ticket);
+        let Wanted { source, tag } = slot.wanted;
+        let tag = match tag {
+            Tag::Value(tag) if tag >= INTERNAL => "of a collective call".to_string(),
+            tag => format!("with {tag}"),
+        };
+        let what = match (slot.is_send, slot.state, source) {
+            (true, ..) => format!("the acceptance of the message {tag} ({} bytes)", slot.bytes),
+            (false, _, Source::Any) => format!("a message {tag}, or of any other rank,"),
+            (false, ..) => format!("the message {tag} (at most {} bytes)", slot.bytes),
+        };
+        (slot.peer(), what)
+    }
+
+    /// Keeps the first error of the wire: nothing is as it should be after one.
+    #[inline]
+    fn note<T>(&mut self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result {
+            self.core.failed.get_or_insert_with(|| error.clone());
+        }
+        result
+    }
+
+    #[inline]
+    fn flush(&mut self) -> Result<()> {
+        if self.core.backlog == 0 {
+            return Ok(());
+        }
+        (0..self.core.peers.len()).try_for_each(|peer| self.flush_peer(peer))
+    }
+
+    #[inline]
+    fn flush_peer(&mut self, peer: usize) -> Result<()> {
+        while let Some(post) = self.core.peers[peer].outbox.pop_front() {
+            let sent = self.send_post(peer, &post);
+            match self.note(sent) {
+                Ok(true) => self.core.backlog -= 1,
+                other => {
+                    self.core.peers[peer].outbox.push_front(post);
+                    return other.map(|_| ());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends one thing if there is room.
+    #[inline]
+    fn send_post(&mut self, peer: usize, post: &Post) -> Result<bool> {
+        let Self { packets, core } = self;
+        match post {
+            Post::Eager(index) => {
+                let taken = core.peers[peer].taken;
+                let slot = core.slots.at(*index);
+                let (tag, bytes) = (tag_of(slot), slot.bytes);
+                let header = message_header(EAGER, slot.element, tag, bytes, taken);
+                if !packets.try_send(peer, header, Payload::Place(&slot.place, bytes))? {
+                    return Ok(false);
+                }
+                core.peers[peer].taken = 0;
+                if let Some(observer) = packets.observer(peer) {
+                    observer.stored(peer, bytes);
+                }
+                let status = Status { source: core.rank, tag, bytes };
+                core.slots.complete(*index, Ok(status));
+            }
+            Post::ReadyToSend(index) => {
+                let slot = core.slots.at(*index);
+                let header = message_header(READY_TO_SEND, slot.element, tag_of(slot), slot.bytes, *index);
+                if !packets.try_send(peer, header, Payload::None)? {
+                    return Ok(false);
+                }
+                slot.state = State::InTransfer;
+                signalled(packets, Role::ReadyToSend, peer);
+            }
+            Post::ClearToSend { receive, send } => {
+                let target = Target::of(&core.slots.at(*receive).place);
+                let header = Header {
+                    kind: CLEAR_TO_SEND,
+                    tag: *receive,
+                    ticket: *send,
+                    offset: target.offset,
+                    ..Header::default()
+                };
+                if !packets.try_send(peer, header, Payload::Bytes(&target.to_bytes()))? {
+                    return Ok(false);
+                }
+                signalled(packets, Role::ClearToSend, peer);
+            }
+            Post::ClearToSendBulk { number, send } => {
+                let header = Header { kind: CLEAR_TO_SEND, tag: *number, ticket: *send, ..Header::default() };
+                return packets.try_send(peer, header, Payload::None);
+            }
+            Post::Refused { send } => {
+                let header =
+                    Header { kind: CLEAR_TO_SEND, flags: FLAGGED, ticket: *send, ..Header::default() };
+                return packets.try_send(peer, header, Payload::None);
+            }
+            Post::Delivered { receive, failed } => {
+                let flags = if *failed { FLAGGED } else { 0 };
+                let header = Header { kind: DELIVERED, flags, ticket: *receive, ..Header::default() };
+                return packets.try_send(peer, header, Payload::None);
+            }
+            Post::Taken => {
+                let ticket = core.peers[peer].taken;
+                let header = Header { kind: TAKEN, ticket, ..Header::default() };
+                if !packets.try_send(peer, header, Payload::None)? {
+                    return Ok(false);
+                }
+                core.peers[peer].taken = 0;
+            }
+            Post::Told { part, more } => {
+                let flags = if *more { FLAGGED } else { 0 };
+                let header = Header { kind: TOLD, flags, ..Header::default() };
+                return packets.try_send(peer, header, Payload::Bytes(part));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Begins and ends bulk transfers.
+    fn move_bulks(&mut self) -> Result<()> {
+        let Self { packets, core } = self;
+        while let Some((number, index)) = core.beginning.pop() {
+            let slot = core.slots.at(index);
+            let peer = slot.peer().expect("what is in transfer has a peer");
+            let bulk = if slot.is_send {
+                packets.far().send_bulk(peer, number, &slot.place, slot.bytes)?
+            } else {
+                packets.far().recv_bulk(peer, number, &slot.place, slot.status.bytes)?
+            };
+            core.bulks.push((bulk, index));
+        }
+        let mut i = 0;
+        while i < core.bulks.len() {
+            let (bulk, index) = core.bulks[i];
+            if packets.far().is_done(bulk)? {
+                core.bulks.swap_remove(i);
+                let status = core.slots.at(index).status;
+                core.slots.complete(index, Ok(status));
+            } else {
+                i += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn tag_of(send: &Slot) -> u32 {
+    match send.wanted.tag {
+        Tag::Value(tag) => tag,
+        Tag::Any => unreachable!("a send has one tag"),
+    }
+}
+
+fn signalled(packets: &Packets, role: Role, peer: usize) {
+    if let Some(observer) = packets.observer(peer) {
+        observer.signalled(role, peer);
+    }
+}

@@ -1,0 +1,151 @@
+//! The engine of a communicator as the thread of its rank sees it.
+
+use super::engine::Engine;
+use super::slots::Ticket;
+use crate::error::{Error, Result};
+use crate::fabric::{Progress, WaitContext, register};
+use crate::source::Status;
+use crate::world::World;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+/// An engine on which whatever blocks the thread makes progress.
+#[derive(Debug)]
+pub(crate) struct Host {
+    engine: Arc<Mutex<Engine>>,
+    context: Arc<WaitContext>,
+    /// A wait on this engine makes progress already.
+    is_waiting: Cell<bool>,
+    /// Whether other threads use the engine too.
+    is_shared: Cell<bool>,
+}
+
+impl Progress for Host {
+    fn progress(&self) -> bool {
+        if self.is_waiting.get() {
+            return false;
+        }
+        // Whoever has it makes progress.
+        let Some(mut engine) = self.try_lock() else { return false };
+        // Also while nothing of this rank is active: what has come makes room for what is to come. An error is
+        // kept, for the next call that can give it.
+        engine.progress().is_ok() && engine.is_active()
+    }
+}
+
+impl Host {
+    /// The engine of a communicator. Collective; blocks.
+    pub(crate) fn connect(world: &World) -> Result<Rc<Self>> {
+        let host = Rc::new(Self {
+            engine: Arc::new(Mutex::new(Engine::connect(world)?)),
+            context: world.wait_context().clone(),
+            is_waiting: Cell::new(false),
+            is_shared: Cell::new(false),
+        });
+        register(&host);
+        Ok(host)
+    }
+
+    pub(crate) fn context(&self) -> &Arc<WaitContext> {
+        &self.context
+    }
+
+    /// The engine, for another thread.
+    pub(crate) fn share(&self) -> &Arc<Mutex<Engine>> {
+        self.is_shared.set(true);
+        &self.engine
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<MutexGuard<'_, Engine>> {
+        match self.engine.try_lock() {
+            Ok(engine) => Some(engine),
+            Err(TryLockError::Poisoned(engine)) => Some(engine.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Blocks until `done` says so, which is asked with the engine after it has made progress.
+    pub(crate) fn wait_until(
+        &self,
+        source: Option<usize>,
+        done: &mut dyn FnMut(&mut Engine) -> Result<bool>,
+        late: &dyn Fn(Duration) -> Error,
+    ) -> Result<()> {
+        let mut look = || {
+            let Some(mut engine) = self.try_lock() else { return Ok(false) };
+            engine.progress()?;
+            done(&mut engine)
+        };
+        self.spin(source, &mut look, late)
+    }
+
+    fn spin(
+        &self,
+        source: Option<usize>,
+        look: &mut dyn FnMut() -> Result<bool>,
+        late: &dyn Fn(Duration) -> Error,
+    ) -> Result<()> {
+        if look()? {
+            return Ok(());
+        }
+        let was_waiting = self.is_waiting.replace(true);
+        let mut sleep = |nap: Duration| match self.is_shared.get() {
+            // Others need the engine meanwhile.
+            true => std::thread::sleep(nap.min(Duration::from_micros(50))),
+            false => self.lock().sleep(source, nap),
+        };
+        let waited = self.context.poll_sleeping(look, Duration::ZERO, &mut sleep, late);
+        self.is_waiting.set(was_waiting);
+        waited
+    }
+
+    /// Blocks until a request is complete, and takes its outcome.
+    pub(crate) fn wait(&self, ticket: Ticket) -> Result<Status> {
+        let source = self.lock().describe_peer(ticket);
+        let mut outcome = None;
+        let mut done = |engine: &mut Engine| {
+            outcome = engine.outcome(ticket);
+            match source {
+                Some(peer) if outcome.is_none() && engine.has_left(peer) => {
+                    // What it sent before it left is there now.
+                    engine.progress()?;
+                    outcome = engine.outcome(ticket);
+                    let left = || Error::PeerFailed {
+                        rank: peer,
+                        operation: "it has dropped its end of this communicator".into(),
+                    };
+                    if outcome.is_some() { Ok(true) } else { Err(left()) }
+                }
+                _ => Ok(outcome.is_some()),
+            }
+        };
+        self.wait_until(source, &mut done, &|waited| self.late(ticket, waited))?;
+        outcome.expect("the wait ends with the request")
+    }
+
+    /// The error of a wait for a request that has taken too long.
+    pub(crate) fn late(&self, ticket: Ticket, waited: Duration) -> Error {
+        let (peer, what) = self.lock().describe(ticket);
+        late(&self.context, peer, what, waited)
+    }
+}
+
+/// The error of a wait that has taken too long.
+pub(crate) fn late(context: &WaitContext, peer: Option<usize>, what: String, waited: Duration) -> Error {
+    Error::TimedOut {
+        rank: context.rank,
+        peer: peer.unwrap_or(context.rank),
+        what,
+        wanted: 1,
+        found: 0,
+        seconds: waited.as_secs(),
+    }
+}

@@ -1,0 +1,499 @@
+//! Communicators: two-sided messages and collective calls between the ranks of a world, by the host.
+//!
+//! A message is matched by its source and its tag, in the order in which receives were posted and messages
+//! were sent: those from one rank to another with one tag do not overtake each other. Short messages leave at
+//! once (*eager*); longer ones when their receiver is ready (*rendezvous*), straight from section to section.
+//!
+//! Three ways to the same message, between two ranks:
+//!
+//! ```
+//! use streamhalo_comm::device::{Buffer, Device, Extents};
+//! use streamhalo_comm::{Communicator, Error, Source, Tag, World, WorldOptions, start_all, wait_all};
+//!
+//! fn rank_main(world: World) -> Result<f64, Error> {
+//!     let communicator = Communicator::new(&world)?;
+//!     let (own, peer) = (world.rank() as f64, 1 - world.rank());
+//!
+//!     // Blocking, on slices: `MPI_Send` and `MPI_Recv`. The receive may be longer than its message.
+//!     if world.rank() == 0 {
+//!         communicator.send(&[1.5, 2.5], peer, 7)?;
+//!     } else {
+//!         let mut values = [0.0; 3];
+//!         let status = communicator.recv(&mut values, Source::Any, Tag::Any)?;
+//!         assert_eq!((status.source, status.tag, status.bytes), (0, 7, 16));
+//!         assert_eq!(values, [1.5, 2.5, 0.0]);
+//!     }
+//!
+//!     // Not blocking, on sections of a buffer that outlive the call: `MPI_Isend` and `MPI_Irecv`.
+//!     let stream = Device::host().stream(&world)?;
+//!     let two = Extents { points: [1, 1, 2], components: 1 };
+//!     let mut buffer = Buffer::<f64>::zeros(&world, &stream, two)?;
+//!     buffer.view_mut(two.whole())?.fill(own);
+//!     let (out, into) = (buffer.section(0..1)?, buffer.section(1..2)?);
+//!     let mut both = [communicator.irecv(&into, peer, 8)?, communicator.isend(&out, peer, 8)?];
+//!     assert!(buffer.view_mut(two.whole()).is_err(), "messages are on their way");
+//!     wait_all(&mut both)?;
+//!
+//!     // Persistent, started again and again: `MPI_Recv_init` and `MPI_Send_init`.
+//!     let mut both = [communicator.recv_init(&into, peer, 9)?, communicator.send_init(&out, peer, 9)?];
+//!     for _ in 0..3 {
+//!         start_all(&mut both)?;
+//!         for request in &mut both {
+//!             request.wait()?;
+//!         }
+//!     }
+//!     Ok(buffer.copy_out(two.whole())?[1])
+//! }
+//!
+//! # fn main() -> Result<(), Error> {
+//! assert_eq!(World::threads(2, WorldOptions::default(), rank_main)?, [Ok(1.0), Ok(0.0)]);
+//! # Ok(())
+//! # }
+//! ```
+
+mod arrivals;
+mod collective;
+mod engine;
+mod exchanges;
+mod host;
+mod mapped;
+mod matching;
+mod record;
+mod request;
+mod slots;
+mod staging;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use engine::{AHEAD, Engine};
+pub(crate) use exchanges::Exchanges;
+pub(crate) use host::Host;
+pub(crate) use matching::INTERNAL;
+pub(crate) use request::{Kind, Stage};
+pub use request::{PersistentRequest, Request, start_all, wait_all};
+pub(crate) use slots::Ticket;
+
+use crate::device::{Hold, Intent, Section};
+use crate::element::{Element, ElementType};
+use crate::error::{Error, Result};
+use crate::fabric::{bytes_of, bytes_of_mut};
+use crate::queue::Matcher;
+use crate::source::{Source, Status, Tag};
+use crate::world::World;
+use staging::Staging;
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+/// Two-sided messages and collective calls between the ranks of a world. Messages of one communicator never
+/// meet those of another. It belongs to the thread of its rank; clones are the same communicator.
+///
+/// Calls make progress on all messages of the rank, and so does whatever else blocks its thread. Blocking
+/// sends and receives work on slices: short messages are copied once at either side, longer ones (above 8160
+/// bytes, less in worlds of more than 16 ranks) go through memory that the communicator keeps. What goes from
+/// [`Section`] to [`Section`] is not copied on the way.
+///
+/// A rank whose messages nobody receives is stopped at some point: 64 short messages of it are kept by their
+/// receiver, and those behind them wait with it until they are received.
+#[derive(Clone)]
+pub struct Communicator {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    world: World,
+    host: Rc<Host>,
+    staging: Staging,
+    /// Pairs requests for queues.
+    matcher: RefCell<Matcher>,
+    /// Requests that were dropped while they could not be taken back.
+    abandoned: RefCell<Vec<(Ticket, Hold)>>,
+}
+
+impl Communicator {
+    /// The largest tag of a message.
+    pub const LARGEST_TAG: u32 = INTERNAL - 1;
+
+    /// A communicator of all ranks of a world, as `MPI_Comm_dup` makes one. Collective; blocks.
+    ///
+    /// # Errors
+    /// [`Error::CollectiveFailed`], on all ranks, if one has no memory for it, or what its wire says.
+    pub fn new(world: &World) -> Result<Self> {
+        let host = Host::connect(world)?;
+        let staging = Staging::new(world.shared_fabric());
+        let (matcher, abandoned) = (RefCell::default(), RefCell::default());
+        let inner = Inner { world: world.clone(), host, staging, matcher, abandoned };
+        Ok(Self { inner: Rc::new(inner) })
+    }
+
+    /// The world whose ranks it connects.
+    pub fn world(&self) -> &World {
+        &self.inner.world
+    }
+
+    /// This rank, from 0.
+    pub fn rank(&self) -> usize {
+        self.inner.world.rank()
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> usize {
+        self.inner.world.size()
+    }
+
+    /// Sends elements. Blocks until they have left: a short message at once, if its receiver has not many of
+    /// this rank to receive still, and a longer one once a receive has matched it.
+    ///
+    /// # Errors
+    /// [`Error::WrongRank`], [`Error::WrongTag`]; [`Error::PeerFailed`] if a rank has failed,
+    /// [`Error::TimedOut`] if nobody receives it.
+    pub fn send<T: Element>(&self, elements: &[T], destination: usize, tag: u32) -> Result<()> {
+        self.check_send("Communicator::send", destination, tag)?;
+        self.send_bytes(bytes_of(elements), Some(T::TYPE), destination, tag)
+    }
+
+    /// Receives a message of at most as many elements. Blocks. The elements behind its end stay as they are.
+    ///
+    /// # Errors
+    /// [`Error::WrongRank`], [`Error::WrongTag`]; [`Error::Truncated`] if the message is longer,
+    /// [`Error::MessageMismatch`] if it has elements of another type; [`Error::PeerFailed`] if a rank has
+    /// failed, [`Error::TimedOut`] if none comes.
+    pub fn recv<T: Element>(
+        &self,
+        elements: &mut [T],
+        source: impl Into<Source>,
+        tag: impl Into<Tag>,
+    ) -> Result<Status> {
+        let (source, tag) = (source.into(), tag.into());
+        self.check_recv("Communicator::recv", source, tag)?;
+        self.recv_bytes(bytes_of_mut(elements), Some(T::TYPE), source, tag)
+    }
+
+    /// Sends elements and receives others, in no order, so that ranks may do so in a ring. Blocks.
+    ///
+    /// # Errors
+    /// As [`Communicator::send`] and [`Communicator::recv`].
+    pub fn sendrecv<T: Element, U: Element>(
+        &self,
+        (sent, destination, send_tag): (&[T], usize, u32),
+        received: &mut [U],
+        source: impl Into<Source>,
+        tag: impl Into<Tag>,
+    ) -> Result<Status> {
+        let (source, tag) = (source.into(), tag.into());
+        self.check_send("Communicator::sendrecv", destination, send_tag)?;
+        self.check_recv("Communicator::sendrecv", source, tag)?;
+        let begun = self.begin_recv(size_of_val(received), Some(U::TYPE), source, tag)?;
+        let sent = self.send_bytes(bytes_of(sent), Some(T::TYPE), destination, send_tag);
+        if let Err(error) = sent {
+            self.lock().free(begun.ticket);
+            return Err(error);
+        }
+        self.end_recv(begun, bytes_of_mut(received))
+    }
+
+    /// Begins to send a section, which nothing may write until the request is complete. Does not block. Work
+    /// on a stream that writes the section has to be synchronised first.
+    ///
+    /// # Errors
+    /// [`Error::WrongRank`], [`Error::WrongTag`]; [`Error::InUse`] if something that has begun writes a part of
+    /// the section; what the fabric says.
+    pub fn isend(&self, section: &Section, destination: usize, tag: u32) -> Result<Request> {
+        self.check_send("Communicator::isend", destination, tag)?;
+        self.sweep();
+        let hold = section.hold(Intent::Read, "a send")?;
+        let element = Some(section.element_type());
+        let ticket = self.lock().isend_place(section.place(), section.bytes(), element, destination, tag)?;
+        Ok(Request::new(self, ticket, hold))
+    }
+
+    /// Begins to receive a message into a section, which nothing may read or write until the request is
+    /// complete. The message may be shorter. Does not block.
+    ///
+    /// # Errors
+    /// As [`Communicator::isend`].
+    pub fn irecv(
+        &self,
+        section: &Section,
+        source: impl Into<Source>,
+        tag: impl Into<Tag>,
+    ) -> Result<Request> {
+        let (source, tag) = (source.into(), tag.into());
+        self.check_recv("Communicator::irecv", source, tag)?;
+        self.sweep();
+        let hold = section.hold(Intent::Write, "a receive")?;
+        let element = Some(section.element_type());
+        let ticket = self.lock().irecv_place(section.place(), section.bytes(), element, source, tag)?;
+        Ok(Request::new(self, ticket, hold))
+    }
+
+    /// The message that a receive would get if it began now: nothing of it is received. Does not block.
+    ///
+    /// # Errors
+    /// [`Error::WrongRank`], [`Error::WrongTag`]; [`Error::PeerFailed`] if there is none and a rank has failed.
+    pub fn iprobe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Option<Status>> {
+        let (source, tag) = (source.into(), tag.into());
+        self.check_recv("Communicator::iprobe", source, tag)?;
+        let mut engine = self.lock();
+        engine.progress()?;
+        match engine.find(source, tag) {
+            Some(status) => Ok(Some(status)),
+            None => self.unless_failed().map(|()| None),
+        }
+    }
+
+    /// As [`Communicator::iprobe`], but blocks until there is a message.
+    ///
+    /// # Errors
+    /// As [`Communicator::iprobe`], and [`Error::TimedOut`] if none comes.
+    pub fn probe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Status> {
+        let (source, tag) = (source.into(), tag.into());
+        self.check_recv("Communicator::probe", source, tag)?;
+        let peer = match source {
+            Source::Rank(peer) => Some(peer),
+            Source::Any => None,
+        };
+        let mut found = None;
+        let mut done = |engine: &mut Engine| {
+            found = engine.find(source, tag);
+            Ok(found.is_some())
+        };
+        let what = || format!("a message with {tag}");
+        let late = |waited| host::late(self.host().context(), peer, what(), waited);
+        self.host().wait_until(peer, &mut done, &late)?;
+        Ok(found.expect("the wait ends with a message"))
+    }
+
+    /// A persistent send of a section. Does not start it, and does not communicate.
+    ///
+    /// # Errors
+    /// [`Error::WrongRank`], [`Error::WrongTag`].
+    pub fn send_init(&self, section: &Section, destination: usize, tag: u32) -> Result<PersistentRequest> {
+        self.check_send("Communicator::send_init", destination, tag)?;
+        Ok(PersistentRequest::new(self, Kind::Send { destination, tag }, section))
+    }
+
+    /// As [`Communicator::send_init`], for a receiver that has always started its receive before (a *ready*
+    /// send): queues need no clear-to-send for it. Started by the host it is as any other.
+    ///
+    /// # Errors
+    /// As [`Communicator::send_init`].
+    pub fn rsend_init(&self, section: &Section, destination: usize, tag: u32) -> Result<PersistentRequest> {
+        self.check_send("Communicator::rsend_init", destination, tag)?;
+        Ok(PersistentRequest::new(self, Kind::ReadySend { destination, tag }, section))
+    }
+
+    /// A persistent receive into a section. Does not start it, and does not communicate.
+    ///
+    /// # Errors
+    /// As [`Communicator::send_init`].
+    pub fn recv_init(
+        &self,
+        section: &Section,
+        source: impl Into<Source>,
+        tag: impl Into<Tag>,
+    ) -> Result<PersistentRequest> {
+        let (source, tag) = (source.into(), tag.into());
+        self.check_recv("Communicator::recv_init", source, tag)?;
+        Ok(PersistentRequest::new(self, Kind::Recv { source, tag }, section))
+    }
+}
+
+/// What the rest of the library uses.
+impl Communicator {
+    pub(crate) fn host(&self) -> &Rc<Host> {
+        &self.inner.host
+    }
+
+    /// The engine, for operations that run on a stream's thread.
+    pub(crate) fn engine(&self) -> &Arc<Mutex<Engine>> {
+        self.host().share()
+    }
+
+    pub(crate) fn matcher(&self) -> &RefCell<Matcher> {
+        &self.inner.matcher
+    }
+
+    /// Whether both are the same communicator.
+    pub(crate) fn is_same(&self, other: &Communicator) -> bool {
+        Rc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Engine> {
+        self.host().lock()
+    }
+
+    /// Sends a record to a peer, in order, once there is room. Never blocks.
+    pub(crate) fn tell(&self, peer: usize, record: Vec<u8>) -> Result<()> {
+        self.lock().tell(peer, record)
+    }
+
+    /// Takes the records that have come, in order for each source.
+    pub(crate) fn take_told(&self) -> Vec<(usize, Vec<u8>)> {
+        self.lock().take_told()
+    }
+
+    /// Looks once at what has come.
+    pub(crate) fn progress(&self) -> Result<()> {
+        self.lock().progress()
+    }
+
+    /// The outcome of a request if it is complete; makes progress.
+    fn test_ticket(&self, ticket: Ticket) -> Result<Option<Result<Status>>> {
+        let mut engine = self.lock();
+        engine.progress()?;
+        let outcome = engine.outcome(ticket);
+        if outcome.is_none() {
+            self.unless_failed()?;
+        }
+        Ok(outcome)
+    }
+
+    fn unless_failed(&self) -> Result<()> {
+        let context = self.host().context();
+        match context.abort.failure() {
+            None => Ok(()),
+            Some(_) => Err(context.peer_failure()),
+        }
+    }
+
+    fn abandon(&self, ticket: Ticket, hold: Hold) {
+        self.sweep();
+        let mut engine = self.lock();
+        engine.free(ticket);
+        if engine.is_known(ticket) {
+            self.inner.abandoned.borrow_mut().push((ticket, hold));
+        }
+    }
+
+    /// Lets go of the sections of abandoned requests that have ended.
+    fn sweep(&self) {
+        let mut abandoned = self.inner.abandoned.borrow_mut();
+        if !abandoned.is_empty() {
+            let engine = self.lock();
+            abandoned.retain(|(ticket, _)| engine.is_known(*ticket));
+        }
+    }
+
+    fn send_bytes(
+        &self,
+        bytes: &[u8],
+        element: Option<ElementType>,
+        destination: usize,
+        tag: u32,
+    ) -> Result<()> {
+        let mut engine = self.lock();
+        if engine.is_eager(destination, bytes.len()) {
+            if engine.try_send_bytes(bytes, element, destination, tag)? {
+                return Ok(());
+            }
+            drop(engine);
+            let mut done = |engine: &mut Engine| engine.try_send_bytes(bytes, element, destination, tag);
+            let what = || format!("the acceptance of the message with tag {tag} ({} bytes)", bytes.len());
+            let late = |waited| host::late(self.host().context(), Some(destination), what(), waited);
+            return self.host().wait_until(Some(destination), &mut done, &late);
+        }
+        drop(engine);
+        let staged = self.inner.staging.take(bytes.len())?;
+        staged.write(bytes)?;
+        let ticket = self.lock().isend_place(&staged, bytes.len(), element, destination, tag)?;
+        self.wait_staged(ticket)?;
+        self.inner.staging.give_back(staged);
+        Ok(())
+    }
+
+    fn recv_bytes(
+        &self,
+        bytes: &mut [u8],
+        element: Option<ElementType>,
+        source: Source,
+        tag: Tag,
+    ) -> Result<Status> {
+        let begun = self.begin_recv(bytes.len(), element, source, tag)?;
+        self.end_recv(begun, bytes)
+    }
+
+    fn begin_recv(
+        &self,
+        bytes: usize,
+        element: Option<ElementType>,
+        source: Source,
+        tag: Tag,
+    ) -> Result<StagedRecv> {
+        let staged = self.inner.staging.take(bytes)?;
+        let ticket = self.lock().irecv_place(&staged, bytes, element, source, tag)?;
+        Ok(StagedRecv { ticket, staged })
+    }
+
+    fn end_recv(&self, begun: StagedRecv, bytes: &mut [u8]) -> Result<Status> {
+        let status = self.wait_staged(begun.ticket)?;
+        begun.staged.read(&mut bytes[..status.bytes])?;
+        self.inner.staging.give_back(begun.staged);
+        Ok(status)
+    }
+
+    /// Waits for a request of staging memory. If that fails the memory belongs to the request alone.
+    fn wait_staged(&self, ticket: Ticket) -> Result<Status> {
+        let outcome = self.host().wait(ticket);
+        if outcome.is_err() {
+            let mut engine = self.lock();
+            if engine.is_known(ticket) {
+                engine.free(ticket);
+            }
+        }
+        outcome
+    }
+
+    pub(crate) fn check_send(&self, what: &'static str, destination: usize, tag: u32) -> Result<()> {
+        self.check_rank(what, destination)?;
+        Self::check_tag(what, tag)
+    }
+
+    fn check_recv(&self, what: &'static str, source: Source, tag: Tag) -> Result<()> {
+        if let Source::Rank(source) = source {
+            self.check_rank(what, source)?;
+        }
+        match tag {
+            Tag::Any => Ok(()),
+            Tag::Value(tag) => Self::check_tag(what, tag),
+        }
+    }
+
+    fn check_rank(&self, what: &'static str, rank: usize) -> Result<()> {
+        let size = self.size();
+        if rank < size { Ok(()) } else { Err(Error::WrongRank { what, rank, size }) }
+    }
+
+    fn check_tag(what: &'static str, tag: u32) -> Result<()> {
+        let largest = Self::LARGEST_TAG;
+        if tag <= largest { Ok(()) } else { Err(Error::WrongTag { what, tag, largest }) }
+    }
+}
+
+/// A receive into staging memory.
+struct StagedRecv {
+    ticket: Ticket,
+    staged: crate::fabric::Place,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Peers may be writing the sections of receives that were dropped.
+        let abandoned = std::mem::take(self.abandoned.get_mut());
+        let mut done =
+            |engine: &mut Engine| Ok(!abandoned.iter().any(|(ticket, _)| engine.is_in_transfer(*ticket)));
+        let late = |waited| host::late(self.host.context(), None, "a dropped receive".into(), waited);
+        let waited = self.host.wait_until(None, &mut done, &late);
+        if waited.is_err() {
+            // Somebody may still write them: they are never lent again.
+            abandoned.into_iter().for_each(|(_, hold)| std::mem::forget(hold));
+        }
+    }
+}
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Communicator(of {:?})", self.inner.world)
+    }
+}

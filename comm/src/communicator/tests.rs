@@ -1,0 +1,334 @@
+//! The engines of some ranks against a sequential model, one step after the other in one thread.
+
+use super::engine::{AHEAD, EAGER_BYTES, Engine};
+use super::slots::Ticket;
+use crate::element::ElementType::{self, F64, I32};
+use crate::error::{Error, Result};
+use crate::fabric::Place;
+use crate::source::{Source, Status, Tag};
+use crate::world::{World, WorldOptions};
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+/// The engines of all ranks, with some memory of each.
+struct Ranks {
+    engines: Vec<Engine>,
+    memory: Vec<Place>,
+}
+
+const SLOT_BYTES: usize = 24_000;
+const SLOTS: usize = 80;
+
+impl Ranks {
+    fn new(size: usize) -> Self {
+        let ranks = World::threads(size, WorldOptions::default(), |world| {
+            let engine = Engine::connect(&world)?;
+            let region = world.fabric().allocate(SLOT_BYTES * SLOTS)?;
+            Ok::<_, Error>((engine, region.place(0, SLOT_BYTES * SLOTS, "memory of a test")?))
+        });
+        let ranks = ranks.expect("threads start").into_iter().map(|rank| rank.expect("ranks connect"));
+        let (engines, memory) = ranks.unzip();
+        Self { engines, memory }
+    }
+
+    fn slot(&self, rank: usize, slot: usize) -> Place {
+        self.memory[rank].advance(slot * SLOT_BYTES, SLOT_BYTES, "memory of a test").expect("there are slots")
+    }
+
+    fn read(&self, rank: usize, slot: usize, bytes: usize) -> Vec<u8> {
+        let mut read = vec![0; bytes];
+        self.slot(rank, slot).read(&mut read).expect("it is in the slot");
+        read
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..8 * SLOTS {
+            self.engines.iter_mut().for_each(|engine| engine.progress().expect("rings do not fail"));
+        }
+    }
+}
+
+/// What a message of a test looks like.
+fn payload(number: usize, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (number * 31 + at * 7 + at / 251) as u8).collect()
+}
+
+/// A step of one rank.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Send { from: usize, to: usize, tag: u32, bytes: usize, element: ElementType },
+    Recv { at: usize, source: Option<usize>, tag: Option<u32>, room: usize, element: ElementType },
+    Progress { at: usize },
+    Cancel { at: usize, which: usize },
+}
+
+fn steps(ranks: usize) -> impl Strategy<Value = Vec<Step>> {
+    let bytes = prop::sample::select(vec![0, 8, 32, 40, 1000, EAGER_BYTES, EAGER_BYTES + 8, 20_000]);
+    let room = prop::sample::select(vec![0, 8, EAGER_BYTES, 24_000, 24_000, 24_000, 24_000]);
+    let element = || prop::sample::select(vec![F64, F64, F64, I32]);
+    let tag = || prop::sample::select(vec![0, 1, 2]);
+    let step = prop_oneof![
+        4 => (0..ranks, 0..ranks, tag(), bytes, element())
+            .prop_map(|(from, to, tag, bytes, element)| Step::Send { from, to, tag, bytes, element }),
+        4 => (0..ranks, prop::option::of(0..ranks), prop::option::of(tag()), room, element()).prop_map(
+            |(at, source, tag, room, element)| Step::Recv { at, source, tag, room, element }
+        ),
+        2 => (0..ranks).prop_map(|at| Step::Progress { at }),
+        1 => (0..ranks, 0..8_usize).prop_map(|(at, which)| Step::Cancel { at, which }),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+/// A message in the model.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    number: usize,
+    from: usize,
+    tag: u32,
+    bytes: usize,
+    element: ElementType,
+}
+
+/// A receive in the model.
+#[derive(Debug, Clone, Copy)]
+struct Posted {
+    number: usize,
+    source: Option<usize>,
+    tag: Option<u32>,
+    room: usize,
+    element: ElementType,
+}
+
+impl Posted {
+    fn accepts(&self, sent: &Sent) -> bool {
+        self.source.is_none_or(|source| source == sent.from) && self.tag.is_none_or(|tag| tag == sent.tag)
+    }
+}
+
+/// What a rank of the model knows.
+#[derive(Debug, Default)]
+struct ModelRank {
+    /// On their way here, by source.
+    coming: Vec<VecDeque<Sent>>,
+    early: Vec<Sent>,
+    posted: Vec<Posted>,
+    /// Which receive got which message.
+    matched: Vec<(Posted, Sent)>,
+}
+
+impl ModelRank {
+    /// Takes what has come, from those sources one after the other: which of several is served first is for
+    /// the engine to say.
+    fn look(&mut self, sources: Vec<usize>) {
+        for source in sources {
+            let sent = self.coming[source].pop_front().expect("the source has sent it");
+            match self.posted.iter().position(|posted| posted.accepts(&sent)) {
+                Some(index) => self.matched.push((self.posted.remove(index), sent)),
+                None => self.early.push(sent),
+            }
+        }
+    }
+
+    fn post(&mut self, posted: Posted) {
+        match self.early.iter().position(|sent| posted.accepts(sent)) {
+            Some(index) => self.matched.push((posted, self.early.remove(index))),
+            None => self.posted.push(posted),
+        }
+    }
+}
+
+fn run(size: usize, steps: &[Step]) {
+    let mut ranks = Ranks::new(size);
+    let coming = || (0..size).map(|_| VecDeque::new()).collect();
+    let mut model: Vec<ModelRank> =
+        (0..size).map(|_| ModelRank { coming: coming(), ..ModelRank::default() }).collect();
+    let mut tickets: Vec<Vec<(usize, Ticket)>> = vec![Vec::new(); size];
+    let mut sends: Vec<(usize, Sent, Ticket)> = Vec::new();
+    for (number, step) in steps.iter().enumerate() {
+        match *step {
+            Step::Send { from, to, tag, bytes, element } => {
+                let place = ranks.slot(from, number);
+                place.write(&payload(number, bytes)).expect("it fits the slot");
+                let engine = &mut ranks.engines[from];
+                let ticket = engine.isend_place(&place, bytes, Some(element), to, tag).expect("it begins");
+                let sent = Sent { number, from, tag, bytes, element };
+                model[to].coming[from].push_back(sent);
+                sends.push((to, sent, ticket));
+            }
+            Step::Recv { at, source, tag, room, element } => {
+                let place = ranks.slot(at, number);
+                let sources = source.map_or(Source::Any, Source::Rank);
+                let tags = tag.map_or(Tag::Any, Tag::Value);
+                let engine = &mut ranks.engines[at];
+                let ticket = engine.irecv_place(&place, room, Some(element), sources, tags);
+                tickets[at].push((number, ticket.expect("it begins")));
+                model[at].post(Posted { number, source, tag, room, element });
+            }
+            Step::Progress { at } => {
+                ranks.engines[at].progress().expect("rings do not fail");
+                model[at].look(std::mem::take(&mut ranks.engines[at].core.sources));
+            }
+            Step::Cancel { at, which } => {
+                // One that nothing has matched: only those can be taken back.
+                let Some(posted) = model[at].posted.get(which).copied() else { continue };
+                model[at].posted.remove(which);
+                let index = tickets[at].iter().position(|(number, _)| *number == posted.number);
+                let (_, ticket) = tickets[at].remove(index.expect("it has a ticket"));
+                ranks.engines[at].free(ticket);
+                assert!(!ranks.engines[at].is_known(ticket), "nothing has matched it");
+            }
+        }
+    }
+    ranks.settle();
+    for (rank, engine) in model.iter_mut().zip(&mut ranks.engines) {
+        rank.look(std::mem::take(&mut engine.core.sources));
+        assert!(rank.coming.iter().all(VecDeque::is_empty), "everything comes");
+    }
+    check(&mut ranks, &model, tickets, sends);
+}
+
+fn check(
+    ranks: &mut Ranks,
+    model: &[ModelRank],
+    tickets: Vec<Vec<(usize, Ticket)>>,
+    sends: Vec<(usize, Sent, Ticket)>,
+) {
+    for (rank, tickets) in tickets.into_iter().enumerate() {
+        for (number, ticket) in tickets {
+            let outcome = ranks.engines[rank].outcome(ticket);
+            let matched = model[rank].matched.iter().find(|(posted, _)| posted.number == number);
+            let expected = matched.map(|(posted, sent)| outcome_of(posted, sent));
+            assert_eq!(outcome, expected, "receive {number} of rank {rank}");
+            if let (Some(Ok(status)), Some((_, sent))) = (outcome, matched) {
+                let read = ranks.read(rank, number, status.bytes);
+                assert!(read == payload(sent.number, sent.bytes), "the bytes of message {}", sent.number);
+            }
+        }
+    }
+    for (to, sent, ticket) in sends {
+        let is_taken = model[to].matched.iter().any(|(_, matched)| matched.number == sent.number);
+        let expected = (is_taken || sent.bytes <= EAGER_BYTES).then_some(Ok(Status {
+            source: sent.from,
+            tag: sent.tag,
+            bytes: sent.bytes,
+        }));
+        assert_eq!(ranks.engines[sent.from].outcome(ticket), expected, "{sent:?}");
+    }
+}
+
+fn outcome_of(posted: &Posted, sent: &Sent) -> Result<Status> {
+    let &Sent { from, tag, bytes, element, .. } = sent;
+    if posted.element != element {
+        let (asked, found) = (posted.element, element);
+        return Err(Error::MessageMismatch { sender: from, tag, asked, found });
+    }
+    if bytes > posted.room {
+        return Err(Error::Truncated { sender: from, tag, message_bytes: bytes, room_bytes: posted.room });
+    }
+    Ok(Status { source: from, tag, bytes })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn messages_match_as_in_a_sequential_model((size, steps) in (1..=3_usize).prop_flat_map(|size| {
+        (Just(size), steps(size))
+    })) {
+        run(size, &steps);
+    }
+}
+
+/// A sender that is far ahead announces its messages, and all of them arrive in order.
+#[test]
+fn a_sender_that_is_far_ahead_is_held_back() {
+    let mut ranks = Ranks::new(2);
+    let all = 10 * AHEAD as usize;
+    let place = ranks.slot(0, 0);
+    place.write(&payload(5, 8)).expect("it fits");
+    let mut sends = Vec::new();
+    for number in 0..all {
+        sends.push(ranks.engines[0].isend_place(&place, 8, None, 1, number as u32).expect("it begins"));
+        ranks.engines[1].progress().expect("rings do not fail");
+    }
+    ranks.settle();
+    let kept = |ranks: &Ranks| sends.iter().filter(|send| ranks.engines[0].is_complete(**send)).count();
+    assert_eq!(kept(&ranks), AHEAD as usize, "no more is kept for a receiver that does not receive");
+    for number in 0..all {
+        let into = ranks.slot(1, 1);
+        let tag = Tag::Value(number as u32);
+        let receive = ranks.engines[1].irecv_place(&into, 8, None, Source::Rank(0), tag).expect("it begins");
+        ranks.settle();
+        let status = Status { source: 0, tag: number as u32, bytes: 8 };
+        assert_eq!(ranks.engines[1].outcome(receive), Some(Ok(status)));
+        assert_eq!(ranks.read(1, 1, 8), payload(5, 8));
+    }
+    assert_eq!(kept(&ranks), all);
+    // Who is told again that its messages are taken sends them at once again.
+    let again = ranks.engines[0].isend_place(&place, 8, None, 1, 0).expect("it begins");
+    assert!(ranks.engines[0].is_complete(again));
+}
+
+/// Records of any length arrive whole and in order, and before the messages behind them.
+#[test]
+fn records_come_in_order() {
+    let mut ranks = Ranks::new(2);
+    let largest = 100_000;
+    let lengths = [0, 1, 32, 33, 5000, largest, 7];
+    for (number, length) in lengths.into_iter().enumerate() {
+        ranks.engines[0].tell(1, payload(number, length)).expect("it is told");
+        ranks.engines[1].tell(1, payload(number + 9, length / 2)).expect("it is told");
+    }
+    ranks.settle();
+    let told = ranks.engines[1].take_told();
+    for source in [0, 1] {
+        let from: Vec<&Vec<u8>> =
+            told.iter().filter(|(from, _)| *from == source).map(|(_, record)| record).collect();
+        assert_eq!(from.len(), lengths.len());
+        for (number, (record, length)) in from.into_iter().zip(lengths).enumerate() {
+            let expected =
+                if source == 0 { payload(number, length) } else { payload(number + 9, length / 2) };
+            assert!(*record == expected, "record {number} of rank {source}");
+        }
+    }
+    assert!(ranks.engines[1].take_told().is_empty());
+}
+
+/// A dropped request that a peer is about to write keeps its memory, and is forgotten once it is written.
+#[test]
+fn what_cannot_be_taken_back_ends_by_itself() {
+    let mut ranks = Ranks::new(2);
+    let (from, to) = (ranks.slot(0, 0), ranks.slot(1, 0));
+    from.write(&payload(3, 20_000)).expect("it fits");
+    let send = ranks.engines[0].isend_place(&from, 20_000, None, 1, 4).expect("it begins");
+    let receive = ranks.engines[1].irecv_place(&to, 20_000, None, Source::Any, Tag::Any).expect("it begins");
+    ranks.engines[1].progress().expect("rings do not fail");
+    assert!(ranks.engines[1].is_in_transfer(receive), "rank 0 has been told where it is");
+    ranks.engines[1].free(receive);
+    ranks.engines[0].free(send);
+    assert!(ranks.engines[1].is_known(receive) && ranks.engines[0].is_known(send));
+    ranks.settle();
+    assert!(!ranks.engines[1].is_known(receive) && !ranks.engines[0].is_known(send));
+    assert_eq!(ranks.read(1, 0, 20_000), payload(3, 20_000));
+    let idle = |engine: &Engine| !engine.is_active();
+    assert!(ranks.engines.iter().all(idle));
+}
+
+/// Engines are used by one thread after another.
+#[test]
+fn engines_go_from_thread_to_thread() {
+    let ranks = Ranks::new(2);
+    let place = ranks.slot(0, 0);
+    let engines = Mutex::new(ranks.engines);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut engines = engines.lock().unwrap_or_else(PoisonError::into_inner);
+            engines[0].isend_place(&place, 8, Some(F64), 1, 0).map(|_| ())
+        });
+    });
+    let mut engines = engines.into_inner().unwrap_or_else(PoisonError::into_inner);
+    engines[1].progress().expect("rings do not fail");
+    assert_eq!(engines[1].find(Source::Any, Tag::Any), Some(Status { source: 0, tag: 0, bytes: 8 }));
+    assert_eq!(engines[1].find(Source::Any, Tag::Value(1)), None);
+}

@@ -1,0 +1,140 @@
+//! Parts of buffers, for operations that outlive the call that begins them.
+
+use super::buffer::Buffer;
+use crate::element::{Element, ElementType};
+use crate::error::{Error, Result};
+use crate::fabric::Place;
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Consecutive elements of a [`Buffer`], in the order in which they lie in memory. Keeps the memory alive.
+///
+/// While an operation has begun that writes a section, nothing else of this rank may read or write it, and
+/// while one has begun that reads it nothing may write it: views, kernels and operations that would are
+/// refused with [`Error::InUse`].
+#[derive(Debug, Clone)]
+pub struct Section {
+    place: Place,
+    elements: usize,
+    element: ElementType,
+    stream: u64,
+    access: Rc<Access>,
+}
+
+/// What is done with a part of a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Intent {
+    Read,
+    Write,
+}
+
+/// Which bytes of a buffer operations that have begun still read or write.
+#[derive(Debug, Default)]
+pub(crate) struct Access {
+    holds: RefCell<Vec<Held>>,
+    next: Cell<u64>,
+}
+
+#[derive(Debug)]
+struct Held {
+    number: u64,
+    bytes: Range<usize>,
+    intent: Intent,
+    by: &'static str,
+}
+
+/// Keeps others from a section until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    access: Rc<Access>,
+    number: u64,
+}
+
+impl Access {
+    /// Whether those bytes may be used so now, by `what`.
+    pub(crate) fn check(&self, bytes: &Range<usize>, intent: Intent, what: &'static str) -> Result<()> {
+        let holds = self.holds.borrow();
+        let conflict = holds.iter().find(|held| {
+            (held.intent == Intent::Write || intent == Intent::Write)
+                && held.bytes.start < bytes.end
+                && bytes.start < held.bytes.end
+        });
+        match conflict {
+            None => Ok(()),
+            Some(held) => Err(Error::InUse { what, start: bytes.start, end: bytes.end, by: held.by }),
+        }
+    }
+
+    fn hold(self: &Rc<Self>, bytes: Range<usize>, intent: Intent, by: &'static str) -> Result<Hold> {
+        self.check(&bytes, intent, by)?;
+        let number = self.next.get();
+        self.next.set(number + 1);
+        self.holds.borrow_mut().push(Held { number, bytes, intent, by });
+        Ok(Hold { access: self.clone(), number })
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.access.holds.borrow_mut().retain(|held| held.number != self.number);
+    }
+}
+
+impl<T: Element> Buffer<T> {
+    /// The elements of `range`, counted in the order in which they lie in memory: axis 0 is the slowest, and
+    /// the components of a point lie next to each other.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] if they are not all in the buffer.
+    pub fn section(&self, range: Range<usize>) -> Result<Section> {
+        let (start, elements) = (range.start * size_of::<T>(), range.len());
+        let place = self.region().place(start, elements * size_of::<T>(), "a section of a buffer")?;
+        let (stream, access) = (self.stream().id(), self.access().clone());
+        Ok(Section { place, elements, element: T::TYPE, stream, access })
+    }
+}
+
+impl Section {
+    /// How many elements it has.
+    pub fn elements(&self) -> usize {
+        self.elements
+    }
+
+    /// Their type.
+    pub fn element_type(&self) -> ElementType {
+        self.element
+    }
+
+    /// Their size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.elements * self.element.bytes()
+    }
+
+    /// Where it begins.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The stream that works on its buffer.
+    pub(crate) fn stream(&self) -> u64 {
+        self.stream
+    }
+
+    /// Whether all of it is a part of `other`.
+    pub(crate) fn is_within(&self, other: &Section) -> bool {
+        let (start, first) = (self.place.offset(), other.place.offset());
+        self.place.region().is_same(other.place.region())
+            && start >= first
+            && start + self.bytes() <= first + other.bytes()
+    }
+
+    /// Keeps others from it for an operation that begins.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] if another operation uses a part of it already.
+    pub(crate) fn hold(&self, intent: Intent, by: &'static str) -> Result<Hold> {
+        let start = self.place.offset();
+        self.access.hold(start..start + self.bytes(), intent, by)
+    }
+}

@@ -1,0 +1,72 @@
+//! The least that two ranks can tell each other: a floor for measurements.
+
+use super::{Region, Role, WaitContext, Word};
+use crate::error::Result;
+use crate::world::World;
+use std::sync::Arc;
+
+/// A cache line of each of two ranks that the other writes. It has no message, no tag and no queue: what it takes
+/// is what the machine takes to show one rank what another has stored.
+#[derive(Debug)]
+pub struct FlagPair {
+    /// In the peer's memory.
+    theirs: Word,
+    own: Word,
+    raised: u32,
+    wakes: bool,
+    seen: u32,
+    context: Arc<WaitContext>,
+}
+
+/// What a rank maps of a peer.
+const BYTES: usize = 128;
+
+impl FlagPair {
+    /// Connects this rank with `peer`, which connects with this one; `None` where their memory is not mapped.
+    /// Collective over `world`; blocks.
+    ///
+    /// # Errors
+    /// [`crate::Error::CollectiveFailed`], on all ranks, if one has no memory for it.
+    pub fn connect(world: &World, peer: usize) -> Result<Option<Self>> {
+        let fabric = world.fabric();
+        let region = fabric.allocate(BYTES);
+        let keys = world.agree("FlagPair::connect", region.as_ref().map(Region::key))?;
+        let own = region?;
+        let pair = if fabric.is_mapped(peer) {
+            let rank = world.rank();
+            let theirs = fabric.map(peer, keys[peer], BYTES);
+            let words = theirs.and_then(|theirs| {
+                let theirs = theirs.word(0, Role::Notification, rank, peer)?;
+                Ok((theirs, own.word(0, Role::Notification, peer, rank)?))
+            });
+            let (context, wakes) = (world.wait_context().clone(), world.wait_context().policy.sleeps);
+            words.map(|(theirs, own)| Some(Self { theirs, own, raised: 0, wakes, seen: 0, context }))
+        } else {
+            Ok(None)
+        };
+        // Nobody lets go of what another has still to map.
+        world.agree("FlagPair::connect", pair.as_ref().map(|_| ()))?;
+        pair
+    }
+
+    /// Stores the next number into the peer's line. Does not block.
+    #[inline]
+    pub fn raise(&mut self) {
+        self.raised = self.raised.wrapping_add(1);
+        match self.wakes {
+            // Where nobody sleeps a store is all that it takes.
+            false => self.theirs.post(self.raised),
+            true => self.theirs.set(self.raised),
+        }
+    }
+
+    /// Blocks until the peer's next number is in this rank's line.
+    ///
+    /// # Errors
+    /// [`crate::Error::PeerFailed`], [`crate::Error::TimedOut`].
+    #[inline]
+    pub fn wait(&mut self) -> Result<()> {
+        self.seen = self.seen.wrapping_add(1);
+        self.context.wait(&self.own, self.seen, &mut || false)
+    }
+}

@@ -1,0 +1,320 @@
+//! Rings in mapped memory: one for each ordered pair of ranks, in the receiver's memory.
+//!
+//! A rank has one region with a block for each peer whose memory is mapped, itself included. The block holds
+//! the ring that the peer writes, and a line in which the peer says what it has read of the ring that goes
+//! the other way.
+
+use super::ring::{Receiving, Sending};
+use super::{Arrived, Header, Payload, WordCell};
+use crate::error::Result;
+use crate::fabric::memory::copy_short;
+use crate::fabric::{Futex, Observer, Region, Role, Word, store_fence};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Packets that a sender may be ahead of its receiver.
+pub(crate) const CELLS: usize = 64;
+/// The longest payload that travels in its packet's cell.
+pub(crate) const INLINE_BYTES: usize = 32;
+
+/// A packet, on a cache line of its own.
+#[repr(C, align(64))]
+struct Cell {
+    number: WordCell,
+    head: Head,
+    inline: [u8; INLINE_BYTES],
+}
+
+const _: () = assert!(size_of::<Cell>() == 64 && size_of::<Head>() == 24);
+
+/// A [`Header`] with the length of the payload, in words that are written and read as such.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Head {
+    /// Kind and flags in a byte each, the length in two, and the tag.
+    first: u64,
+    /// Bytes and ticket.
+    second: u64,
+    offset: u64,
+}
+
+impl Head {
+    #[inline(always)]
+    fn new(header: Header, length: usize) -> Self {
+        let Header { kind, flags, tag, bytes, ticket, offset } = header;
+        let first = u64::from(kind) | u64::from(flags) << 8 | (length as u64) << 16 | u64::from(tag) << 32;
+        Self { first, second: u64::from(bytes) | u64::from(ticket) << 32, offset }
+    }
+
+    #[inline(always)]
+    fn header(self) -> Header {
+        let Self { first, second, offset } = self;
+        let (kind, flags) = (u16::from(first as u8), u16::from((first >> 8) as u8));
+        let (tag, bytes, ticket) = ((first >> 32) as u32, second as u32, (second >> 32) as u32);
+        Header { kind, flags, tag, bytes, ticket, offset }
+    }
+
+    #[inline(always)]
+    fn length(self) -> usize {
+        usize::from((self.first >> 16) as u16)
+    }
+}
+
+/// The line behind the area, with what the peer says of the ring that goes the other way: how many packets it
+/// is done with, and 1 once it has let go of its end.
+const ANSWERS_BYTES: usize = 64;
+const LEFT_OFFSET: usize = size_of::<WordCell>();
+
+const CELLS_BYTES: usize = CELLS * size_of::<Cell>();
+
+/// The size of the payload area of a ring in a world of that many ranks: less where there are many rings.
+pub(super) fn area_bytes(ranks: usize) -> u32 {
+    match ranks {
+        0..=8 => 1 << 16,
+        9..=16 => 1 << 15,
+        17..=32 => 1 << 14,
+        33..=64 => 1 << 13,
+        _ => 1 << 12,
+    }
+}
+
+/// The size of a peer's block.
+pub(super) fn block_bytes(area_bytes: u32) -> usize {
+    CELLS_BYTES + area_bytes as usize + ANSWERS_BYTES
+}
+
+/// A block of a region.
+#[derive(Debug, Clone)]
+pub(super) struct Block {
+    region: Region,
+    start: usize,
+    area_bytes: u32,
+}
+
+impl Block {
+    /// The `index`-th one.
+    pub(super) fn new(region: &Region, index: usize, area_bytes: u32) -> Result<Self> {
+        let start = index * block_bytes(area_bytes);
+        region.place(start, block_bytes(area_bytes), "a ring of packets")?;
+        Ok(Self { region: region.clone(), start, area_bytes })
+    }
+
+    fn cells(&self) -> NonNull<Cell> {
+        let base = NonNull::new(self.region.base()).expect("regions are never null");
+        // SAFETY: the block lies in the region by `new`.
+        unsafe { base.add(self.start) }.cast()
+    }
+
+    fn area(&self) -> NonNull<u8> {
+        // SAFETY: the area lies behind the cells, in the block.
+        unsafe { self.cells().cast::<u8>().add(CELLS_BYTES) }
+    }
+
+    /// What rank `from` says to rank `to` in this block.
+    fn answers(&self, from: usize, to: usize) -> Result<Answers> {
+        let start = self.start + CELLS_BYTES + self.area_bytes as usize;
+        let word = |offset| self.region.word(start + offset, Role::Credit, from, to);
+        Ok(Answers { done: word(0)?, left: word(LEFT_OFFSET)? })
+    }
+
+    /// Prepares the block of a peer for packets from number `start` on. Before the peer knows the region.
+    pub(super) fn prepare(&self, peer: usize, start: u32) -> Result<()> {
+        for number in (0..CELLS as u32).map(|ahead| start.wrapping_add(ahead)) {
+            // SAFETY: a block has `CELLS` cells.
+            let cell = unsafe { self.cells().add(number as usize % CELLS) };
+            number_of(&cell).store(number.wrapping_add(1).wrapping_sub(CELLS as u32));
+        }
+        let done = self.answers(peer, self.region.owner())?.done;
+        done.cell().store(start);
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Answers {
+    done: Word,
+    left: Word,
+}
+
+/// The word of a cell.
+#[inline(always)]
+fn number_of(cell: &NonNull<Cell>) -> &WordCell {
+    // SAFETY: the pointer is to a cell of a mapped ring, of which the number is the first field.
+    unsafe { cell.cast().as_ref() }
+}
+
+/// The sender's end of a ring.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    cells: NonNull<Cell>,
+    area: NonNull<u8>,
+    sending: Sending<CELLS>,
+    /// Whether the receiver's waits may sleep until they are woken.
+    peer_sleeps: bool,
+    is_observed: bool,
+    ring: Region,
+    /// The receiver's, in this rank's memory.
+    answers: Answers,
+}
+
+/// The receiver's end of a ring. What is looked at for every packet lies on one line.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(super) struct Incoming {
+    cells: NonNull<Cell>,
+    receiving: Receiving<CELLS>,
+    source: u32,
+    area: NonNull<u8>,
+    /// In the sender's memory.
+    answers: Answers,
+    _ring: Region,
+}
+
+// SAFETY: the pointers are to the memory of regions that the ends hold, and any thread may address it.
+unsafe impl Send for Outgoing {}
+// SAFETY: as above.
+unsafe impl Send for Incoming {}
+
+impl Outgoing {
+    /// The end of a ring that lies in the receiver's block, and of which the receiver speaks in `own`.
+    pub(super) fn new(ring: &Block, own: &Block, peer_sleeps: bool, start: u32) -> Result<Self> {
+        let sending = Sending::new(ring.area_bytes, start);
+        let answers = own.answers(ring.region.owner(), own.region.owner())?;
+        let (cells, area) = (ring.cells(), ring.area());
+        let (ring, is_observed) = (ring.region.clone(), ring.region.observer().is_some());
+        Ok(Self { cells, area, sending, peer_sleeps, is_observed, ring, answers })
+    }
+
+    pub(super) fn largest(&self) -> usize {
+        self.sending.largest()
+    }
+
+    pub(super) fn observer(&self) -> Option<&Arc<dyn Observer>> {
+        if self.is_observed { self.ring.observer() } else { None }
+    }
+
+    pub(super) fn sent(&self) -> u32 {
+        self.sending.sent()
+    }
+
+    pub(super) fn peer_has_read(&mut self, sent: u32) -> bool {
+        self.sending.is_done(sent, self.answers.done.cell())
+    }
+
+    /// Whether the peer has let go of its end.
+    pub(super) fn peer_has_left(&self) -> bool {
+        self.answers.left.cell().load() != 0
+    }
+
+    /// As [`super::Packets::try_send`]. Inlined, so that the header goes through registers: written in parts and
+    /// read as a whole, it would wait in the core's store buffer.
+    #[inline(always)]
+    pub(super) fn try_send(&mut self, header: Header, payload: Payload<'_>) -> bool {
+        let (source, length) = match payload {
+            Payload::None => (std::ptr::null(), 0),
+            Payload::Bytes(bytes) => (bytes.as_ptr(), bytes.len()),
+            Payload::Place(place, bytes) => {
+                assert!(place.offset() + bytes <= place.region().bytes(), "a payload lies in its region");
+                (place.pointer().cast_const(), bytes)
+            }
+        };
+        assert!(length <= self.largest(), "{length} bytes are too long for a packet");
+        assert!((header.kind | header.flags) < 256, "kinds and flags of packets are below 256");
+        let beside = if length <= INLINE_BYTES { 0 } else { length as u32 };
+        let Some(position) = self.sending.room(beside, self.answers.done.cell()) else { return false };
+        // SAFETY: a ring has `CELLS` cells.
+        let cell = unsafe { self.cells.add(self.sending.cell()) };
+        if beside == 0 {
+            // SAFETY: the pointer is to a cell of a mapped ring.
+            let inline = unsafe { &raw mut (*cell.as_ptr()).inline };
+            // SAFETY: the payload fits the cell, which the receiver is done with; callers give `length`
+            // readable bytes, which are not of this ring.
+            unsafe { copy_short(source, inline.cast(), length) };
+        } else {
+            // SAFETY: a payload's span lies in the area.
+            let beside = unsafe { self.area.add(position) };
+            // SAFETY: the receiver is done with the span; otherwise as above.
+            unsafe { std::ptr::copy_nonoverlapping(source, beside.as_ptr(), length) };
+        }
+        let head = Head::new(header, length);
+        // SAFETY: the pointer is to a cell of a mapped ring.
+        let place = unsafe { &raw mut (*cell.as_ptr()).head };
+        // SAFETY: the receiver is done with the cell, and looks at it again once its number has come.
+        unsafe { place.write(head) };
+        let number = number_of(&cell);
+        self.sending.publish(beside, number);
+        if self.peer_sleeps {
+            store_fence();
+            number.wake_sleepers(&Futex::WAKER);
+        }
+        true
+    }
+}
+
+impl Incoming {
+    /// The end of a ring that lies in `own`, the block of the peer that sends, which has a block for answers.
+    pub(super) fn new(own: &Block, peers: &Block, start: u32) -> Result<Self> {
+        let receiving = Receiving::new(own.area_bytes, start);
+        let (cells, area, source) = (own.cells(), own.area(), peers.region.owner() as u32);
+        let answers = peers.answers(own.region.owner(), peers.region.owner())?;
+        Ok(Self { cells, receiving, source, area, answers, _ring: own.region.clone() })
+    }
+
+    #[inline(always)]
+    fn cell(&self) -> NonNull<Cell> {
+        // SAFETY: a ring has `CELLS` cells.
+        unsafe { self.cells.add(self.receiving.cell()) }
+    }
+
+    pub(super) fn source(&self) -> usize {
+        self.source as usize
+    }
+
+    /// Whether the next packet is there.
+    #[inline(always)]
+    pub(super) fn has_next(&self) -> bool {
+        self.receiving.has_come(number_of(&self.cell()))
+    }
+
+    /// Hands over the next packet, if it is there.
+    #[inline(always)]
+    pub(super) fn take(&mut self, take: &mut (impl FnMut(Arrived<'_>) + ?Sized)) -> bool {
+        let cell = self.cell();
+        if !self.receiving.has_come(number_of(&cell)) {
+            return false;
+        }
+        // SAFETY: the pointer is to a cell of a mapped ring.
+        let head = unsafe { &raw const (*cell.as_ptr()).head };
+        // SAFETY: the sender is done with the cell, and does not write to it before it is released.
+        let head = unsafe { head.read() };
+        let length = head.length();
+        let (payload, beside) = if length <= INLINE_BYTES {
+            // SAFETY: the pointer is to a cell of a mapped ring.
+            let inline = unsafe { &raw const (*cell.as_ptr()).inline };
+            (inline.cast::<u8>(), 0)
+        } else {
+            // SAFETY: a payload's span lies in the area.
+            let beside = unsafe { self.area.add(self.receiving.position(length as u32)) };
+            (beside.as_ptr().cast_const(), length as u32)
+        };
+        let header = head.header();
+        take(Arrived { source: self.source(), header, payload, length, lives: PhantomData });
+        self.receiving.release(beside, self.answers.done.cell());
+        true
+    }
+
+    /// Sleeps until the next packet may be there.
+    pub(super) fn sleep(&self, nap: Duration) {
+        number_of(&self.cell()).sleep_unless_reached(self.receiving.awaited(), &Futex { nap });
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        // Whether what was sent has been read is exact from now on.
+        self.receiving.tell(self.answers.done.cell());
+        self.answers.left.set(1);
+    }
+}

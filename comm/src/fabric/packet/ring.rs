@@ -1,0 +1,189 @@
+//! The counters of a ring with one sender and one receiver.
+//!
+//! A ring has cells of one cache line in the receiver's memory. A cell holds the number of its packet, counted
+//! from 1, which the sender stores last: who sees the number sees the packet. Payloads that do not fit into a
+//! cell lie in an area beside the cells, so that no byte of a payload can be taken for a number. They are
+//! contiguous, and follow each other in the order of the packets; both sides compute where from their lengths.
+//! The receiver says how many packets it is done with, not for each, in a word of the sender's memory.
+//!
+//! This file is what the model checker checks: it has all that orders the two sides, and no memory of its own.
+
+use super::{WordCell, has_reached};
+
+/// The unit of the area: payloads begin on a cache line.
+const LINE_BYTES: u32 = 64;
+
+/// Where a payload lies in the area, as a number of bytes since the ring began, and where it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
+/// The span of the next payload, after those that end at `head`. It does not go over the end of the area.
+/// The area is a power of two, so that the numbers may wrap.
+#[inline(always)]
+fn next_span(head: u32, bytes: u32, area_bytes: u32) -> Span {
+    let rounded = bytes.next_multiple_of(LINE_BYTES);
+    let to_the_end = area_bytes - (head & (area_bytes - 1));
+    let start = if rounded <= to_the_end { head } else { head.wrapping_add(to_the_end) };
+    Span { start, end: start.wrapping_add(rounded) }
+}
+
+/// The sender's counters.
+#[derive(Debug)]
+pub(crate) struct Sending<const CELLS: usize> {
+    area_bytes: u32,
+    sent: u32,
+    /// Packets that the receiver was done with when this side looked last.
+    freed: u32,
+    head: u32,
+    /// Up to where the area is free again.
+    tail: u32,
+    /// What `head` was after each packet, by its cell.
+    heads: [u32; CELLS],
+}
+
+impl<const CELLS: usize> Sending<CELLS> {
+    /// The counters before the first packet, of which `start` have been sent already.
+    pub(crate) fn new(area_bytes: u32, start: u32) -> Self {
+        assert!(CELLS.is_power_of_two() && area_bytes.is_power_of_two() && area_bytes >= 4 * LINE_BYTES);
+        Self { area_bytes, sent: start, freed: start, head: 0, tail: 0, heads: [0; CELLS] }
+    }
+
+    /// The longest payload for which there is always room once the receiver has read everything. It need not
+    /// have said so of a quarter of the area, and up to another quarter is left out before the end.
+    #[inline(always)]
+    pub(crate) fn largest(&self) -> usize {
+        self.area_bytes as usize / 4
+    }
+
+    /// The cell of the next packet.
+    #[inline(always)]
+    pub(crate) fn cell(&self) -> usize {
+        self.sent as usize % CELLS
+    }
+
+    /// Packets sent, modulo 2³².
+    #[inline(always)]
+    pub(crate) fn sent(&self) -> u32 {
+        self.sent
+    }
+
+    /// Whether the receiver has said that it is done with the first `sent` packets.
+    pub(crate) fn is_done(&mut self, sent: u32, done: &WordCell) -> bool {
+        if !has_reached(self.freed, sent) {
+            self.look(done);
+        }
+        has_reached(self.freed, sent)
+    }
+
+    /// Whether there is a cell for the next packet, and `bytes` of the area: then the byte of the area where
+    /// they go. The receiver is done with that memory.
+    #[inline(always)]
+    pub(crate) fn room(&mut self, bytes: u32, done: &WordCell) -> Option<usize> {
+        if self.has_room(bytes) {
+            return Some(self.position(bytes));
+        }
+        self.look(done);
+        self.has_room(bytes).then(|| self.position(bytes))
+    }
+
+    #[inline(always)]
+    fn has_room(&self, bytes: u32) -> bool {
+        let has_cell = self.sent.wrapping_sub(self.freed) < CELLS as u32;
+        let end = next_span(self.head, bytes, self.area_bytes).end;
+        has_cell && (bytes == 0 || end.wrapping_sub(self.tail) <= self.area_bytes)
+    }
+
+    #[inline(always)]
+    fn position(&self, bytes: u32) -> usize {
+        (next_span(self.head, bytes, self.area_bytes).start & (self.area_bytes - 1)) as usize
+    }
+
+    /// Reads what the receiver is done with.
+    #[cold]
+    fn look(&mut self, done: &WordCell) {
+        let freed = done.load();
+        if freed != self.freed {
+            self.freed = freed;
+            self.tail = self.heads[freed.wrapping_sub(1) as usize % CELLS];
+        }
+    }
+
+    /// Says that the next packet is there, `bytes` of it in the area. There was [`Sending::room`] for it.
+    #[inline(always)]
+    pub(crate) fn publish(&mut self, bytes: u32, cell: &WordCell) {
+        if bytes > 0 {
+            self.head = next_span(self.head, bytes, self.area_bytes).end;
+        }
+        let index = self.cell();
+        self.sent = self.sent.wrapping_add(1);
+        // The receiver waits for this, and not for the rest.
+        cell.store(self.sent);
+        self.heads[index] = self.head;
+    }
+}
+
+/// The receiver's counters.
+#[derive(Debug)]
+pub(crate) struct Receiving<const CELLS: usize> {
+    area_bytes: u32,
+    read: u32,
+    tail: u32,
+    /// What the sender knows of the two.
+    told: u32,
+    told_tail: u32,
+}
+
+impl<const CELLS: usize> Receiving<CELLS> {
+    /// As [`Sending::new`].
+    pub(crate) fn new(area_bytes: u32, start: u32) -> Self {
+        Self { area_bytes, read: start, tail: 0, told: start, told_tail: 0 }
+    }
+
+    /// The cell of the next packet.
+    #[inline(always)]
+    pub(crate) fn cell(&self) -> usize {
+        self.read as usize % CELLS
+    }
+
+    /// The value that the next packet's cell comes to.
+    #[inline(always)]
+    pub(crate) fn awaited(&self) -> u32 {
+        self.read.wrapping_add(1)
+    }
+
+    /// Whether the next packet is there.
+    #[inline(always)]
+    pub(crate) fn has_come(&self, cell: &WordCell) -> bool {
+        cell.reached(self.awaited())
+    }
+
+    /// The byte of the area where the next packet's payload begins, if `bytes` of it are there.
+    #[inline(always)]
+    pub(crate) fn position(&self, bytes: u32) -> usize {
+        (next_span(self.tail, bytes, self.area_bytes).start & (self.area_bytes - 1)) as usize
+    }
+
+    /// Tells the sender what this side is done with, exactly.
+    #[inline(always)]
+    pub(crate) fn tell(&mut self, done: &WordCell) {
+        (self.told, self.told_tail) = (self.read, self.tail);
+        done.store(self.read);
+    }
+
+    /// Goes on to the next packet: the sender may write over this one, `bytes` of which were in the area.
+    /// Tells it when that has become much.
+    #[inline(always)]
+    pub(crate) fn release(&mut self, bytes: u32, done: &WordCell) {
+        if bytes > 0 {
+            self.tail = next_span(self.tail, bytes, self.area_bytes).end;
+        }
+        self.read = self.read.wrapping_add(1);
+        let many = self.read.wrapping_sub(self.told) >= (CELLS as u32).div_ceil(4);
+        if many || self.tail.wrapping_sub(self.told_tail) >= self.area_bytes / 4 {
+            self.tell(done);
+        }
+    }
+}

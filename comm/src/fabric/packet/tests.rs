@@ -1,0 +1,216 @@
+//! Packets: in order, whole, and as many as there is room for.
+
+use super::mapped::CELLS;
+use super::{Header, INLINE_BYTES, Packets, Payload};
+use crate::{Error, World, WorldOptions};
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+fn header(tag: u32) -> Header {
+    Header { kind: 3, flags: 255, tag, bytes: tag ^ 7, ticket: !tag, offset: u64::from(tag) << 33 }
+}
+
+/// The payload of a packet: other bytes for each.
+fn payload(number: u32, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|i| (i as u32).wrapping_mul(31).wrapping_add(number.wrapping_mul(7)) as u8).collect()
+}
+
+/// The ends of all ranks, for one thread to play all of them.
+fn ends(ranks: usize, start: u32) -> Vec<Packets> {
+    let ends = World::threads(ranks, WorldOptions::default(), |world| Packets::connect_from(&world, start));
+    ends.expect("threads start").into_iter().map(|end| end.expect("rings fit")).collect()
+}
+
+#[test]
+fn packets_of_any_length_come_in_order() {
+    let ranks = World::threads(2, WorldOptions::default(), |world| {
+        // The numbers of packets wrap in the second.
+        for start in [0, u32::MAX - 100] {
+            let mut packets = Packets::connect_from(&world, start)?;
+            let peer = 1 - world.rank();
+            let largest = packets.largest(peer);
+            assert!(largest >= 8160);
+            let lengths = [0, 1, 8, INLINE_BYTES, INLINE_BYTES + 1, 64, 65, 1000, 8160, largest];
+            let (mut sent, mut received) = (0, 0);
+            while sent < 500 || received < 500 {
+                if sent < 500 {
+                    let bytes = payload(sent, lengths[sent as usize % lengths.len()]);
+                    sent += u32::from(packets.try_send(peer, header(sent), Payload::Bytes(&bytes))?);
+                }
+                packets.receive(&mut |packet| {
+                    assert_eq!((packet.source, packet.header), (peer, header(received)));
+                    let length = lengths[received as usize % lengths.len()];
+                    assert!(packet.to_vec() == payload(received, length), "packet {received}");
+                    received += 1;
+                })?;
+            }
+            world.barrier()?;
+        }
+        Ok::<_, Error>(())
+    });
+    assert_eq!(ranks, Ok(vec![Ok(()), Ok(())]));
+}
+
+#[test]
+fn a_full_ring_takes_no_more_until_its_receiver_reads() {
+    let mut ends = ends(2, u32::MAX - 20);
+    let mut sent = 0;
+    while ends[0].try_send(1, header(sent), Payload::None).unwrap() {
+        sent += 1;
+    }
+    assert_eq!(sent as usize, CELLS);
+    // To others, and from others, there is room still.
+    assert!(ends[0].try_send(0, header(7), Payload::None).unwrap());
+    assert!(ends[1].try_send(0, header(8), Payload::None).unwrap());
+    let mut received = 0;
+    ends[1]
+        .receive(&mut |packet| {
+            assert_eq!(packet.header.tag, received);
+            received += 1;
+        })
+        .unwrap();
+    assert_eq!(received, sent);
+    assert!(ends[0].try_send(1, header(sent), Payload::None).unwrap());
+}
+
+#[test]
+fn a_full_area_takes_no_long_payload_but_short_ones() {
+    let mut ends = ends(1, 0);
+    let long = vec![1; ends[0].largest(0)];
+    let sent = (0..).take_while(|_| ends[0].try_send(0, header(0), Payload::Bytes(&long)).unwrap()).count();
+    assert_eq!(sent, 4);
+    assert!(ends[0].try_send(0, header(1), Payload::Bytes(&long[..INLINE_BYTES])).unwrap());
+    assert!(ends[0].take_from(0, |packet| assert_eq!(packet.length(), long.len())));
+    assert!(ends[0].try_send(0, header(2), Payload::Bytes(&long)).unwrap());
+}
+
+#[test]
+fn one_at_a_time_serves_the_sources_in_turn() {
+    let mut ends = ends(3, 0);
+    for end in &mut ends {
+        for tag in 0..2 {
+            assert!(end.try_send(2, header(tag), Payload::None).unwrap());
+        }
+    }
+    let mut order = Vec::new();
+    while ends[2].take_next(|packet| order.push((packet.header.tag, packet.source))) {}
+    assert_eq!(order, [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]);
+}
+
+#[test]
+fn who_has_left_is_known_and_what_it_sent_is_there() {
+    let mut ends = ends(2, 0);
+    let mut left = ends.pop().unwrap();
+    assert!(left.try_send(0, header(5), Payload::Bytes(&payload(5, 100))).unwrap());
+    assert!(!ends[0].has_left(1));
+    drop(left);
+    assert!(ends[0].has_left(1) && !ends[0].has_left(0));
+    let mut came = None;
+    ends[0].receive(&mut |packet| came = Some((packet.header.tag, packet.to_vec()))).unwrap();
+    assert_eq!(came, Some((5, payload(5, 100))));
+}
+
+#[test]
+fn a_sleeper_is_woken_by_its_packet() {
+    let options = WorldOptions {
+        policy: Some(crate::fabric::WaitPolicy { spins: 1, yields: 0, sleeps: true }),
+        ..WorldOptions::default()
+    };
+    let ranks = World::threads(2, options, |world| {
+        let mut packets = Packets::connect(&world)?;
+        let mut elapsed = Duration::ZERO;
+        world.barrier()?;
+        if world.rank() == 0 {
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(packets.try_send(1, header(0), Payload::None)?);
+        } else {
+            let started = Instant::now();
+            while !packets.take_from(0, |_| {}) {
+                packets.sleep(Some(0), Duration::from_secs(20));
+            }
+            elapsed = started.elapsed();
+        }
+        world.barrier()?;
+        Ok::<_, Error>(elapsed)
+    });
+    let elapsed = *ranks.unwrap()[1].as_ref().unwrap();
+    assert!(elapsed < Duration::from_secs(10), "slept {elapsed:?} although it was to be woken");
+}
+
+/// What a rank does next.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Send { from: usize, to: usize, bytes: usize },
+    Receive { rank: usize },
+    TakeNext { rank: usize },
+}
+
+const RANKS: usize = 3;
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let length = prop_oneof![0..=INLINE_BYTES + 1, 0..2000_usize, Just(usize::MAX)];
+    // Mostly between the same two ranks, or no ring would ever be full.
+    let rank = || prop_oneof![4 => Just(0), 1 => 0..RANKS];
+    prop::collection::vec(
+        prop_oneof![
+            30 => (rank(), rank(), length).prop_map(|(from, to, bytes)| Step::Send { from, to, bytes }),
+            1 => rank().prop_map(|rank| Step::Receive { rank }),
+            20 => rank().prop_map(|rank| Step::TakeNext { rank }),
+        ],
+        1..400,
+    )
+}
+
+/// A queue of packets that were sent, by number and length.
+type Model = VecDeque<(u32, usize)>;
+
+fn check(model: &mut [Vec<Model>], rank: usize, packet: super::Arrived<'_>) {
+    let expected = model[packet.source][rank].pop_front();
+    let Some((number, bytes)) = expected else { panic!("nothing was sent, {packet:?} came") };
+    assert_eq!((packet.header, packet.length()), (header(number), bytes));
+    assert!(packet.to_vec() == payload(number, bytes), "the payload of packet {number}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 150 }, ..ProptestConfig::default() })]
+
+    /// Three ranks against a queue for each pair.
+    #[test]
+    fn packets_are_queues_with_bounds(steps in steps(), start in prop_oneof![Just(0), Just(u32::MAX - 70)]) {
+        let mut ends = ends(RANKS, start);
+        let mut model = vec![vec![Model::new(); RANKS]; RANKS];
+        for (number, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Send { from, to, bytes } => {
+                    let (number, largest) = (number as u32, ends[from].largest(to));
+                    let bytes = bytes.min(largest);
+                    let sent = payload(number, bytes);
+                    let has_room = ends[from].try_send(to, header(number), Payload::Bytes(&sent)).unwrap();
+                    let queue = &mut model[from][to];
+                    let beside = |bytes: usize| if bytes > INLINE_BYTES { bytes } else { 0 };
+                    let held: usize = queue.iter().map(|(_, held)| beside(*held)).sum();
+                    if queue.is_empty() {
+                        prop_assert!(has_room, "an empty ring has room for every payload");
+                    }
+                    if queue.len() == CELLS || held + beside(bytes) > 4 * largest {
+                        prop_assert!(!has_room, "a ring holds no more than its cells and its area do");
+                    }
+                    if has_room {
+                        queue.push_back((number, bytes));
+                    }
+                }
+                Step::Receive { rank } => {
+                    ends[rank].receive(&mut |packet| check(&mut model, rank, packet)).unwrap();
+                    prop_assert!(model.iter().all(|queues| queues[rank].is_empty()), "all is handed over");
+                }
+                Step::TakeNext { rank } => {
+                    let left = |model: &[Vec<Model>]| model.iter().map(|q| q[rank].len()).sum::<usize>();
+                    let before = left(&model);
+                    let any = ends[rank].take_next(|packet| check(&mut model, rank, packet));
+                    prop_assert_eq!((any, left(&model)), (before > 0, before.saturating_sub(1)));
+                }
+            }
+        }
+    }
+}

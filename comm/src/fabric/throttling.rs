@@ -1,0 +1,98 @@
+//! Throttling: operations that are queued ahead of a stream take entries, of which there are few on real
+//! network interfaces, and somebody has to make room (Namashivayam et al. 2023, section 5.2).
+
+use crate::error::Error;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Who makes room when all entries for triggered operations are in use, and how much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Throttling {
+    /// The application (section 5.2.1): what finds no room is refused with [`crate::Error::Throttled`], and
+    /// may be tried again once the stream was synchronised.
+    Application,
+    /// The host waits until all that was queued has completed (section 5.2.2).
+    Static,
+    /// The host waits until enough of the oldest has completed (section 5.2.3).
+    #[default]
+    Adaptive,
+}
+
+impl Throttling {
+    /// Every policy.
+    pub const ALL: [Throttling; 3] = [Throttling::Application, Throttling::Static, Throttling::Adaptive];
+
+    /// The name in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Throttling::Application => "application",
+            Throttling::Static => "static",
+            Throttling::Adaptive => "adaptive",
+        }
+    }
+
+    /// The policy of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|policy| policy.name() == name)
+    }
+}
+
+/// An account of triggered entries.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limit: usize,
+    in_use: AtomicUsize,
+}
+
+impl Budget {
+    /// Of that many entries.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { limit, in_use: AtomicUsize::new(0) }
+    }
+
+    /// Takes `entries` of them, all or none, and says whether it could.
+    pub(crate) fn try_reserve(&self, entries: usize) -> bool {
+        let fits = |in_use: usize| in_use.checked_add(entries).filter(|sum| *sum <= self.limit);
+        self.in_use.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).is_ok()
+    }
+
+    /// Gives back `entries` that have completed.
+    pub(crate) fn release(&self, entries: usize) {
+        let before = self.in_use.fetch_sub(entries, Ordering::AcqRel);
+        debug_assert!(before >= entries, "{entries} entries given back, {before} were taken");
+    }
+
+    /// The error of a call that found no room for `entries`.
+    pub(crate) fn refusal(&self, call: &'static str, entries: usize) -> Error {
+        Error::Throttled { call, entries, in_use: self.in_use(), limit: self.limit }
+    }
+
+    /// How many may be outstanding.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// How many are.
+    pub(crate) fn in_use(&self) -> usize {
+        self.in_use.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reservations_are_all_or_nothing() {
+        let budget = Budget::new(3);
+        assert!(budget.try_reserve(2));
+        assert!(!budget.try_reserve(2));
+        assert_eq!(budget.in_use(), 2);
+        assert!(budget.try_reserve(1));
+        assert!(!budget.try_reserve(1));
+        budget.release(2);
+        assert!(budget.try_reserve(2));
+        assert_eq!((budget.in_use(), budget.limit()), (3, 3));
+        assert!(!budget.try_reserve(usize::MAX));
+    }
+}

@@ -1,0 +1,240 @@
+//! Who belongs to whom: requests are paired by peer, tag and the order of the calls that match them.
+
+use super::pair::{Pair, Words};
+use super::record::{Record, Said, Side, Way, check};
+use crate::error::{Error, Result};
+use crate::fabric::{FarExchange, FarRecv, FarSend, HalfOpen, Role, Terms, Word, clear_to_send};
+use crate::world::World;
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::rc::{Rc, Weak};
+
+/// How far a request has come with its match. Shared by the request, by whoever waits for the match, and by the
+/// matcher, which does not keep it alive.
+#[derive(Debug, Default)]
+pub(crate) struct Half(RefCell<State>);
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Unmatched,
+    /// The peer has been told, and has not answered.
+    Posted,
+    Matched(Box<Pair>),
+    Failed(Error),
+}
+
+impl Half {
+    /// Whether it has a partner.
+    pub(crate) fn is_matched(&self) -> bool {
+        matches!(*self.0.borrow(), State::Matched(_))
+    }
+
+    /// Whether it waits for a partner.
+    pub(crate) fn is_posted(&self) -> bool {
+        matches!(*self.0.borrow(), State::Posted)
+    }
+
+    /// Takes the error of a match that has failed, after which it may be tried again.
+    pub(super) fn take_error(&self) -> Option<Error> {
+        let mut state = self.0.borrow_mut();
+        if !matches!(*state, State::Failed(_)) {
+            return None;
+        }
+        match std::mem::take(&mut *state) {
+            State::Failed(error) => Some(error),
+            _ => unreachable!("it was looked at"),
+        }
+    }
+
+    /// Does something with the pair, if there is one.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Pair) -> T) -> Option<T> {
+        match &mut *self.0.borrow_mut() {
+            State::Matched(pair) => Some(act(pair)),
+            _ => None,
+        }
+    }
+
+    fn decide(&self, result: Result<Pair>) {
+        *self.0.borrow_mut() = match result {
+            Ok(pair) => State::Matched(Box::new(pair)),
+            Err(error) => State::Failed(error),
+        };
+    }
+}
+
+/// Whom a half is for: the peer, the tag, and whether this rank is the sender.
+type Key = (usize, u32, bool);
+
+/// Pairs requests of one communicator.
+#[derive(Debug, Default)]
+pub(crate) struct Matcher {
+    words: Words,
+    /// Halves of this rank that their peers have been told of, in the order of the calls.
+    ours: HashMap<Key, VecDeque<Posted>>,
+    /// What peers have told of halves that have no partner here yet.
+    theirs: HashMap<Key, VecDeque<Record>>,
+    /// Pairs that go over a wire, of which its other half is still to come.
+    opening: HashMap<Key, VecDeque<Opening>>,
+    /// What is to be said, to whom.
+    outbox: Vec<(usize, Vec<u8>)>,
+}
+
+/// A half that its peer has been told of.
+#[derive(Debug)]
+struct Posted {
+    half: Weak<Half>,
+    side: Side,
+    word: Word,
+    told: Record,
+}
+
+/// A pair that fits, and this rank's half of what carries it.
+#[derive(Debug)]
+struct Opening {
+    half: Weak<Half>,
+    side: Side,
+    /// Of the message.
+    bytes: usize,
+    word: Word,
+    wire: Result<Box<dyn HalfOpen>>,
+}
+
+impl Matcher {
+    /// Begins to match a half.
+    pub(super) fn post(&mut self, world: &World, side: &Side, half: &Rc<Half>) -> Result<()> {
+        let role = if side.way.is_send() { Role::ClearToSend } else { Role::Completion };
+        let (word, spot) = self.words.take(world, role, side.peer)?;
+        let told = Record::new(world, side, spot);
+        self.outbox.push((side.peer, Said::Side(told.clone()).encode()?));
+        *half.0.borrow_mut() = State::Posted;
+        let posted = Posted { half: Rc::downgrade(half), side: side.clone(), word, told };
+        let key = (side.peer, side.tag, side.way.is_send());
+        match self.theirs.get_mut(&key).and_then(VecDeque::pop_front) {
+            Some(record) => self.join(world, posted, &record),
+            None => {
+                self.ours.entry(key).or_default().push_back(posted);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes in what a peer has told.
+    pub(super) fn hear(&mut self, world: &World, source: usize, bytes: &[u8]) -> Result<()> {
+        match Said::decode(bytes)? {
+            Said::Side(record) => {
+                let key = (source, record.tag, !record.way.is_send());
+                match self.ours.get_mut(&key).and_then(VecDeque::pop_front) {
+                    Some(posted) => self.join(world, posted, &record),
+                    None => {
+                        self.theirs.entry(key).or_default().push_back(record);
+                        Ok(())
+                    }
+                }
+            }
+            Said::Wire { is_send, tag, half } => {
+                // It was said in answer to this rank's side, for pairs in the order in which they were found.
+                let opening = self.opening.get_mut(&(source, tag, !is_send)).and_then(VecDeque::pop_front);
+                if let Some(opening) = opening {
+                    opening.complete(half);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// What is to be said, to whom.
+    pub(super) fn take_outbox(&mut self) -> Vec<(usize, Vec<u8>)> {
+        std::mem::take(&mut self.outbox)
+    }
+
+    /// Joins both halves, or has a wire begin to. A request that was dropped meanwhile has used up its partner
+    /// all the same.
+    fn join(&mut self, world: &World, posted: Posted, record: &Record) -> Result<()> {
+        let Posted { half, side, word, told } = posted;
+        let (own, peer, is_send) = (world.rank(), side.peer, side.way.is_send());
+        let fits = if is_send { check(own, &told, peer, record) } else { check(peer, record, own, &told) };
+        let decide = |result| half.upgrade().map(|half| half.decide(result));
+        if fits.is_err() || world.fabric().is_mapped(peer) {
+            decide(fits.and_then(|()| Pair::near(world, side, word, record)));
+            return Ok(());
+        }
+        let send = if is_send { &told } else { record };
+        let begun = match half.upgrade() {
+            Some(_) => begin(world, &mut self.words, &side, &word, send),
+            None => Err(Error::OperationFailed {
+                operation: format!("the match of a {}", side.describe()),
+                message: "the request was freed before it had a partner".into(),
+            }),
+        };
+        let (said, wire) = match begun {
+            Ok((said, wire)) => (Ok(said), Ok(wire)),
+            Err(error) => (Err(error.to_string()), Err(error)),
+        };
+        let said = Said::Wire { is_send, tag: side.tag, half: said };
+        self.outbox.push((peer, said.encode()?));
+        let key = (peer, side.tag, is_send);
+        self.opening.entry(key).or_default().push_back(Opening {
+            half,
+            bytes: send.bytes(),
+            side,
+            word,
+            wire,
+        });
+        Ok(())
+    }
+}
+
+/// Has the wire make this rank's half of a message.
+fn begin(
+    world: &World,
+    words: &mut Words,
+    side: &Side,
+    own: &Word,
+    send: &Record,
+) -> Result<(Vec<u8>, Box<dyn HalfOpen>)> {
+    let wire = world.fabric().wire().ok_or_else(|| Error::OperationFailed {
+        operation: format!("the match of a {}", side.describe()),
+        message: "nothing carries messages to that rank".into(),
+    })?;
+    let terms = Terms {
+        readiness: Role::ClearToSend,
+        announced: clear_to_send,
+        needed: clear_to_send,
+        waits_for_group: false,
+        buffers: 1,
+        counts: false,
+        last_epoch: 0,
+    };
+    let with_clearance = send.way != Way::Send { ready: true };
+    let (peer, bytes, place) = (side.peer, send.bytes(), side.section.place());
+    let (sends, recvs) = match side.way {
+        Way::Send { .. } => {
+            let (staging, clear) = (place.clone(), own.clone());
+            (vec![FarSend { peer, tag: side.tag, bytes, staging, awaits: with_clearance, clear }], Vec::new())
+        }
+        Way::Receive => {
+            let (slots, arrivals) = ([place.clone(), place.clone()], [own.clone(), own.clone()]);
+            let announces = with_clearance;
+            (Vec::new(), vec![FarRecv { peer, tag: side.tag, bytes, slots, arrivals, announces }])
+        }
+    };
+    // Arrivals are flagged, not counted; the wire wants the words all the same.
+    let mut count = || Ok(words.take(world, Role::Notification, peer)?.0);
+    let counts = [count()?, count()?];
+    wire.begin_pair(world, FarExchange { terms, sends, recvs, counts })
+}
+
+impl Opening {
+    /// Joins both halves of the wire.
+    fn complete(self, theirs: std::result::Result<Vec<u8>, String>) {
+        let Some(half) = self.half.upgrade() else { return };
+        let what = self.side.describe();
+        let theirs = theirs.map_err(|message| Error::OperationFailed {
+            operation: format!("the match of a {what}"),
+            message: format!("rank {}: {message}", self.side.peer),
+        });
+        let opened = self.wire.and_then(|wire| wire.complete(&theirs?));
+        half.decide(opened.map(|open| Pair::far(self.side, self.bytes, self.word, open)));
+    }
+}

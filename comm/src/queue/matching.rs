@@ -1,0 +1,191 @@
+//! Matching persistent requests (2026, section III-C, table II).
+
+use super::matcher::Half;
+use crate::communicator::{Communicator, PersistentRequest};
+use crate::error::{Error, Result};
+use std::rc::Rc;
+use std::slice::from_mut;
+use std::time::Duration;
+
+/// Blocks until a request has its partner (`MPI_Match`): the persistent request of the peer for the same tag
+/// whose call of this kind came in the same place among all for that peer, tag and direction. That is so until
+/// both are freed. Which side calls first does not matter. Between queues the pair then needs no more matching;
+/// the host may still start the request, which meets ordinary messages then, as before.
+///
+/// # Errors
+/// [`Error::WildcardRefused`] for a receive from any source or with any tag, and [`Error::OutOfOrder`] for a
+/// request that is active, or matched already. Else, on both ranks, [`Error::Mismatch`] if the element types
+/// differ or more is sent than there is room for; the requests are then unmatched, and may be freed.
+/// [`Error::TimedOut`] if the peer does not match its own, or [`Error::PeerFailed`].
+pub fn match_one(request: &mut PersistentRequest) -> Result<()> {
+    imatch_one(request)?.wait()
+}
+
+/// As [`match_one`], for several requests (`MPI_Matchall`), which may be of one's own and of any number of
+/// peers: this rank says all that it has to say before it waits for anything.
+///
+/// # Errors
+/// As [`match_one`]; those that are refused at once leave all of them as they were. The others are the first
+/// that is found once it is known for all requests whether they match.
+pub fn match_all(requests: &mut [PersistentRequest]) -> Result<()> {
+    imatch_all(requests)?.wait()
+}
+
+/// Begins to match a request (`MPI_Imatch`). Does not block. It goes on, and is not taken back, if the result is
+/// dropped.
+///
+/// # Errors
+/// As [`match_one`], for what is refused at once.
+pub fn imatch_one(request: &mut PersistentRequest) -> Result<MatchRequest> {
+    imatch_all(from_mut(request))
+}
+
+/// Begins to match several requests, with one request to wait for them all (`MPI_Imatchall`). Does not block.
+///
+/// # Errors
+/// As [`match_all`], for what is refused at once.
+pub fn imatch_all(requests: &mut [PersistentRequest]) -> Result<MatchRequest> {
+    let call = "match_all";
+    let mut sides = Vec::with_capacity(requests.len());
+    for request in requests.iter() {
+        let side = request.side().ok_or(Error::WildcardRefused { call })?;
+        let refused = if request.half().is_matched() {
+            Some("is matched already, which lasts until it is freed")
+        } else if request.half().is_posted() {
+            Some("is being matched")
+        } else if request.is_active() {
+            Some("has been started; wait for it first")
+        } else {
+            None
+        };
+        if let Some(reason) = refused {
+            return Err(Error::OutOfOrder { call, reason: format!("the {} {reason}", side.describe()) });
+        }
+        sides.push(side);
+    }
+    let mut waiting = Vec::with_capacity(requests.len());
+    for (request, side) in requests.iter().zip(sides) {
+        let communicator = request.communicator().clone();
+        communicator.matcher().borrow_mut().post(communicator.world(), &side, request.half())?;
+        say(&communicator)?;
+        waiting.push(Waiting {
+            communicator,
+            peer: side.peer,
+            what: side.describe(),
+            half: request.half().clone(),
+        });
+    }
+    Ok(MatchRequest { waiting, failed: None })
+}
+
+/// Requests that are being matched. Neither persistent nor to be cancelled.
+#[derive(Debug)]
+#[must_use = "a match is known to be complete once this has been tested or waited for"]
+pub struct MatchRequest {
+    waiting: Vec<Waiting>,
+    /// The first error that was found.
+    failed: Option<Error>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    communicator: Communicator,
+    peer: usize,
+    what: String,
+    half: Rc<Half>,
+}
+
+impl Waiting {
+    /// The error if the peer has dropped its communicator.
+    fn left(self) -> Error {
+        let context = self.communicator.world().wait_context();
+        if context.abort.failure().is_some() {
+            return context.peer_failure();
+        }
+        let operation = format!("it has dropped its communicator without a match for a {}", self.what);
+        Error::PeerFailed { rank: self.peer, operation }
+    }
+}
+
+impl MatchRequest {
+    /// Whether all are matched. Does not block.
+    ///
+    /// # Errors
+    /// As [`match_all`], once it is known for all of them whether they match.
+    pub fn test(&mut self) -> Result<bool> {
+        let mut heard: Option<&Communicator> = None;
+        for one in &self.waiting {
+            if !heard.is_some_and(|heard| heard.is_same(&one.communicator)) {
+                hear(&one.communicator)?;
+                heard = Some(&one.communicator);
+            }
+        }
+        let failed = &mut self.failed;
+        self.waiting.retain(|one| {
+            if let Some(error) = one.half.take_error() {
+                failed.get_or_insert(error);
+            }
+            one.half.is_posted()
+        });
+        // A peer that has left has said before whatever it had to say.
+        let has_left = |one: &Waiting| one.communicator.host().lock().has_left(one.peer);
+        if let Some(index) = self.waiting.iter().position(has_left) {
+            hear(&self.waiting[index].communicator)?;
+            if self.waiting[index].half.is_posted() {
+                let gone = self.waiting.remove(index);
+                self.failed.get_or_insert(gone.left());
+            }
+        }
+        match self.failed.take() {
+            None => Ok(self.waiting.is_empty()),
+            Some(error) if self.waiting.is_empty() => Err(error),
+            failed => {
+                self.failed = failed;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Blocks until all are matched.
+    ///
+    /// # Errors
+    /// As [`match_all`].
+    pub fn wait(&mut self) -> Result<()> {
+        let Some(first) = self.waiting.first() else { return self.test().map(|_| ()) };
+        let context = first.communicator.world().wait_context().clone();
+        let requests = self.waiting.len();
+        let waited = context.poll(&mut || self.test(), Duration::ZERO, &|waited| {
+            // Who is late is known when the wait has ended.
+            late(context.rank, 0, String::new(), [requests, 0], waited.as_secs())
+        });
+        match (waited, self.failed.take(), self.waiting.first()) {
+            // What is wrong says more than that something else is late.
+            (Err(Error::TimedOut { .. }), Some(error), _) => Err(error),
+            (Err(Error::TimedOut { seconds, .. }), None, Some(one)) => {
+                let matched = requests - self.waiting.len();
+                Err(late(context.rank, one.peer, one.what.clone(), [requests, matched], seconds))
+            }
+            (waited, ..) => waited,
+        }
+    }
+}
+
+fn late(rank: usize, peer: usize, what: String, [wanted, found]: [usize; 2], seconds: u64) -> Error {
+    let what = format!("the match of a {what}");
+    Error::TimedOut { rank, peer, what, wanted: wanted as u32, found: found as u32, seconds }
+}
+
+/// Takes in what the peers have told.
+pub(super) fn hear(communicator: &Communicator) -> Result<()> {
+    communicator.progress()?;
+    for (source, bytes) in communicator.take_told() {
+        communicator.matcher().borrow_mut().hear(communicator.world(), source, &bytes)?;
+    }
+    say(communicator)
+}
+
+/// Tells the peers what the matcher has for them.
+fn say(communicator: &Communicator) -> Result<()> {
+    let said = communicator.matcher().borrow_mut().take_outbox();
+    said.into_iter().try_for_each(|(peer, bytes)| communicator.tell(peer, bytes))
+}

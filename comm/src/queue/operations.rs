@@ -1,0 +1,328 @@
+//! Two-sided operations on a stream (2022, section III): enqueued one by one, started and waited for in batches.
+
+use super::same_world;
+use crate::communicator::{Communicator, Engine, Ticket};
+use crate::device::{Hold, Intent, Section, Stream};
+use crate::element::ElementType;
+use crate::error::{Error, Result};
+use crate::fabric::{Place, WaitContext};
+use crate::source::{Source, Status, Tag};
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A queue of sends and receives that a stream carries out where it comes to their start (`MPIX_Queue`).
+///
+/// What is enqueued here is matched anew each time with the two-sided messages of the communicator, of whatever
+/// kind on the other side: another queue, a blocking receive, or a persistent one. It is done in the order in
+/// which it was enqueued. Until the stream comes to the start nothing happens, so that kernels that were enqueued
+/// before may still write the payload.
+///
+/// Dropping the queue (`MPIX_Free_queue`) gives up what has not been started. What was started and has not been
+/// waited for goes on; its sections can then not be used again.
+pub struct OperationQueue {
+    stream: Stream,
+    communicator: Communicator,
+    /// Not started.
+    enqueued: RefCell<Vec<Rc<Entry>>>,
+    /// Started and not waited for.
+    started: RefCell<Vec<Rc<Entry>>>,
+}
+
+/// A send or a receive on an [`OperationQueue`], to be tested or waited for by the host where that is wanted.
+/// May be dropped at any time: the queue keeps what it needs.
+#[derive(Debug)]
+pub struct EnqueuedOperation {
+    entry: Rc<Entry>,
+    stream: Stream,
+    communicator: Communicator,
+}
+
+#[derive(Debug)]
+struct Entry {
+    section: Section,
+    operation: Arc<Operation>,
+    hold: RefCell<Option<Hold>>,
+}
+
+/// What the stream needs to know.
+#[derive(Debug)]
+struct Operation {
+    is_send: bool,
+    peer: usize,
+    tag: u32,
+    place: Place,
+    bytes: usize,
+    element: ElementType,
+    stage: Mutex<Stage>,
+}
+
+/// How far an operation has come.
+#[derive(Debug, Clone)]
+enum Stage {
+    Enqueued,
+    /// Its start is on the stream.
+    Started,
+    Running(Ticket),
+    Complete(Result<Status>),
+}
+
+impl OperationQueue {
+    /// A queue over a stream (`MPIX_Create_queue`). Local; does not communicate.
+    ///
+    /// # Errors
+    /// [`Error::OtherWorld`] if the stream was made with another world than the communicator.
+    pub fn new(stream: &Stream, communicator: &Communicator) -> Result<Self> {
+        same_world(stream, communicator, "a queue of operations")?;
+        Ok(Self {
+            stream: stream.clone(),
+            communicator: communicator.clone(),
+            enqueued: RefCell::default(),
+            started: RefCell::default(),
+        })
+    }
+
+    /// The stream.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Enqueues a send of a whole section (`MPIX_Enqueue_send`), which the next start carries out. Does not block.
+    ///
+    /// # Errors
+    /// [`Error::WrongRank`], [`Error::WrongTag`], or [`Error::WrongStream`] if the section is of another stream's
+    /// buffer.
+    pub fn enqueue_send(&self, section: &Section, destination: usize, tag: u32) -> Result<EnqueuedOperation> {
+        self.communicator.check_send("enqueue_send", destination, tag)?;
+        self.enqueue(section, destination, tag, true)
+    }
+
+    /// Enqueues a receive of at most a whole section (`MPIX_Enqueue_recv`), which the next start carries out.
+    /// Does not block.
+    ///
+    /// # Errors
+    /// [`Error::WildcardRefused`] (2022, section III-D), else as [`OperationQueue::enqueue_send`].
+    pub fn enqueue_recv(
+        &self,
+        section: &Section,
+        source: impl Into<Source>,
+        tag: impl Into<Tag>,
+    ) -> Result<EnqueuedOperation> {
+        let call = "enqueue_recv";
+        let (Source::Rank(source), Tag::Value(tag)) = (source.into(), tag.into()) else {
+            return Err(Error::WildcardRefused { call });
+        };
+        self.communicator.check_send(call, source, tag)?;
+        self.enqueue(section, source, tag, false)
+    }
+
+    fn enqueue(&self, section: &Section, peer: usize, tag: u32, is_send: bool) -> Result<EnqueuedOperation> {
+        if section.stream() != self.stream.id() {
+            let (owner, used) = (section.stream(), self.stream.id());
+            return Err(Error::WrongStream { what: "the section of an operation", owner, used });
+        }
+        let operation = Operation {
+            is_send,
+            peer,
+            tag,
+            place: section.place().clone(),
+            bytes: section.bytes(),
+            element: section.element_type(),
+            stage: Mutex::new(Stage::Enqueued),
+        };
+        let (operation, hold) = (Arc::new(operation), RefCell::new(None));
+        let entry = Rc::new(Entry { section: section.clone(), operation, hold });
+        self.enqueued.borrow_mut().push(entry.clone());
+        Ok(EnqueuedOperation { entry, stream: self.stream.clone(), communicator: self.communicator.clone() })
+    }
+
+    /// Enqueues the start of all that was enqueued since the last one (`MPIX_Enqueue_start`): where the stream
+    /// comes to it, it begins them in their order, and goes on. Does not block. Until the wait that follows is
+    /// enqueued nothing else may use their sections.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] if another operation uses a section; then nothing is started.
+    pub fn enqueue_start(&self) -> Result<()> {
+        let mut batch = self.enqueued.borrow_mut();
+        for index in 0..batch.len() {
+            if let Err(error) = batch[index].take_hold() {
+                batch[..index].iter().for_each(|entry| drop(entry.hold.take()));
+                return Err(error);
+            }
+        }
+        let operations: Vec<_> = batch.iter().map(|entry| entry.operation.clone()).collect();
+        self.started.borrow_mut().append(&mut batch);
+        if operations.is_empty() {
+            return Ok(());
+        }
+        operations.iter().for_each(|operation| *operation.stage() = Stage::Started);
+        let engine = self.communicator.engine().clone();
+        let begin = move || operations.iter().try_for_each(|operation| operation.begin(&engine));
+        self.stream.enqueue_boxed("the start of enqueued operations".into(), Box::new(begin));
+        Ok(())
+    }
+
+    /// Enqueues a wait that blocks the stream until all that was started before is complete
+    /// (`MPIX_Enqueue_wait`). What is enqueued behind it may use the sections. Never blocks on the host; an inline
+    /// stream is the host.
+    ///
+    /// # Errors
+    /// None at once. The stream fails if an operation does, or is not complete within the time-out.
+    pub fn enqueue_wait(&self) -> Result<()> {
+        let batch = std::mem::take(&mut *self.started.borrow_mut());
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let operations: Vec<_> = batch.iter().map(|entry| entry.operation.clone()).collect();
+        let engine = self.communicator.engine().clone();
+        let context = self.stream.status().context.clone();
+        let wait = move || wait_for(&operations, &engine, &context);
+        self.stream.enqueue_boxed("the wait for enqueued operations".into(), Box::new(wait));
+        batch.iter().for_each(|entry| drop(entry.hold.take()));
+        Ok(())
+    }
+
+    /// Blocks until all that was enqueued on the stream has run (2022, the end of figure 7).
+    ///
+    /// # Errors
+    /// As [`Stream::synchronize`].
+    pub fn wait(&self) -> Result<()> {
+        self.stream.synchronize()
+    }
+}
+
+impl EnqueuedOperation {
+    /// Whether it is complete. Does not block.
+    ///
+    /// # Errors
+    /// [`Error::OutOfOrder`] if its start has not been enqueued; else its own error, or the stream's.
+    pub fn test(&self) -> Result<Option<Status>> {
+        let operation = &self.entry.operation;
+        if matches!(*operation.stage(), Stage::Enqueued) {
+            let reason = format!("the {} has not been started; call `enqueue_start`", operation.describe());
+            return Err(Error::OutOfOrder { call: "EnqueuedOperation::test", reason });
+        }
+        match operation.look(self.communicator.engine())? {
+            None => self.stream.check().map(|()| None),
+            Some(outcome) => {
+                drop(self.entry.hold.take());
+                outcome.map(Some)
+            }
+        }
+    }
+
+    /// Blocks the host until it is complete (2022, section III-B). Afterwards its section may be used.
+    ///
+    /// # Errors
+    /// As [`EnqueuedOperation::test`], and [`Error::TimedOut`].
+    pub fn wait(&self) -> Result<Status> {
+        let context = &self.stream.status().context;
+        let mut status = None;
+        let mut done = || {
+            status = self.test()?;
+            Ok(status.is_some())
+        };
+        context.poll(&mut done, Duration::ZERO, &|waited| late(context, &self.entry.operation, waited))?;
+        Ok(status.expect("the wait ends with the operation"))
+    }
+}
+
+impl Entry {
+    fn take_hold(&self) -> Result<()> {
+        let (intent, by) = match self.operation.is_send {
+            true => (Intent::Read, "an enqueued send"),
+            false => (Intent::Write, "an enqueued receive"),
+        };
+        *self.hold.borrow_mut() = Some(self.section.hold(intent, by)?);
+        Ok(())
+    }
+}
+
+impl Drop for Entry {
+    /// A peer may write at any time to what has been started and was never waited for.
+    fn drop(&mut self) {
+        if !matches!(*self.operation.stage(), Stage::Complete(_)) {
+            std::mem::forget(self.hold.take());
+        }
+    }
+}
+
+impl Operation {
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn describe(&self) -> String {
+        let Self { peer, tag, .. } = self;
+        match self.is_send {
+            true => format!("enqueued send to rank {peer} with tag {tag}"),
+            false => format!("enqueued receive from rank {peer} with tag {tag}"),
+        }
+    }
+
+    fn begin(&self, engine: &Mutex<Engine>) -> Result<()> {
+        let mut stage = self.stage();
+        let mut engine = lock(engine);
+        let (place, bytes, element) = (&self.place, self.bytes, Some(self.element));
+        let ticket = match self.is_send {
+            true => engine.isend_place(place, bytes, element, self.peer, self.tag)?,
+            false => {
+                engine.irecv_place(place, bytes, element, Source::Rank(self.peer), Tag::Value(self.tag))?
+            }
+        };
+        *stage = Stage::Running(ticket);
+        Ok(())
+    }
+
+    /// Its outcome, if it has one.
+    fn look(&self, engine: &Mutex<Engine>) -> Result<Option<Result<Status>>> {
+        let mut stage = self.stage();
+        if let Stage::Running(ticket) = *stage {
+            let mut engine = lock(engine);
+            engine.progress()?;
+            if let Some(outcome) = engine.outcome(ticket) {
+                *stage = Stage::Complete(outcome);
+            }
+        }
+        match &*stage {
+            Stage::Complete(outcome) => Ok(Some(outcome.clone())),
+            _ => Ok(None),
+        }
+    }
+}
+
+fn lock(engine: &Mutex<Engine>) -> MutexGuard<'_, Engine> {
+    engine.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Blocks the executor of a stream until all of a batch are complete.
+fn wait_for(operations: &[Arc<Operation>], engine: &Mutex<Engine>, context: &WaitContext) -> Result<()> {
+    for operation in operations {
+        let mut done = || match operation.look(engine)? {
+            None => Ok(false),
+            Some(outcome) => outcome.map(|_| true),
+        };
+        context.poll(&mut done, Duration::ZERO, &|waited| late(context, operation, waited))?;
+    }
+    Ok(())
+}
+
+fn late(context: &WaitContext, operation: &Operation, waited: Duration) -> Error {
+    Error::TimedOut {
+        rank: context.rank,
+        peer: operation.peer,
+        what: format!("the other side of an {}", operation.describe()),
+        wanted: 1,
+        found: 0,
+        seconds: waited.as_secs(),
+    }
+}
+
+impl fmt::Debug for OperationQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [enqueued, started] = [&self.enqueued, &self.started].map(|list| list.borrow().len());
+        write!(f, "OperationQueue({enqueued} enqueued, {started} started, on {:?})", self.stream)
+    }
+}

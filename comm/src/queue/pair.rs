@@ -1,0 +1,288 @@
+//! A matched pair from one rank's side: its words, its epochs, and what its starts and waits put on a stream.
+//!
+//! Between ranks whose memory is mapped a pair has two words and no buffers. The receiver's start sets the
+//! sender's *clear-to-send* to the epoch. The sender's start moves the payload from its section straight into the
+//! receiver's, once clear-to-send has come, and then sets the receiver's *arrival* to the epoch. A word only
+//! grows, and a start follows the wait for the last one, so that the words of an epoch cannot be taken for those
+//! of another.
+
+use super::record::{Record, Side, Spot, Way};
+use crate::backend::Route;
+use crate::device::{
+    Hold, Intent, Message, Move, MoveTable, ReadySend, Rule, SignalSet, Stream, TriggeredSend, WaitSet,
+    next_group,
+};
+use crate::element::Op;
+use crate::error::Result;
+use crate::fabric::{Executor, OpenExchange, Place, Region, Role, WaitContext, Word, clear_to_send};
+use crate::world::World;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+/// A cache line. Words that different ranks write lie on different lines.
+const LINE: usize = 64;
+/// Words that are made at once.
+const SLAB_WORDS: usize = 64;
+
+/// Memory of this rank for the words that its peers write.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    slab: Option<Region>,
+    used: usize,
+}
+
+impl Words {
+    /// The next word, zero. No word is given out twice: a peer may hold on to one for as long as it likes.
+    pub(super) fn take(&mut self, world: &World, role: Role, from: usize) -> Result<(Word, Spot)> {
+        if self.slab.is_none() || self.used == SLAB_WORDS {
+            self.slab = Some(world.fabric().allocate(SLAB_WORDS * LINE)?);
+            self.used = 0;
+        }
+        let slab = self.slab.as_ref().expect("it was just made");
+        let offset = self.used * LINE;
+        let word = slab.word(offset, role, from, world.rank())?;
+        let spot = Spot::of(&slab.place(offset, LINE, "a word of a pair")?);
+        self.used += 1;
+        Ok((word, spot))
+    }
+}
+
+/// What a start puts on a stream.
+#[derive(Debug)]
+pub(super) enum Start {
+    /// Words to be set: a receiver's clear-to-send, or what triggers a wire.
+    Signals(Arc<SignalSet>),
+    /// A send that goes out once its receiver has been started.
+    Regular(Arc<TriggeredSend>),
+    /// A send whose receiver must have been started.
+    Ready(Arc<ReadySend>),
+}
+
+/// How far a pair has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Idle,
+    Started { queue: u64 },
+}
+
+/// One rank's half of two requests that belong to each other for good.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    /// Of the pair, and the group of its sends.
+    id: u64,
+    side: Side,
+    /// Of the message, which may be shorter than the section of a receive.
+    bytes: usize,
+    epoch: u32,
+    stage: Stage,
+    start: Start,
+    waits: Arc<WaitSet>,
+    /// What a peer sleeps on until it is woken.
+    wakes: Option<Arc<WaitSet>>,
+    hold: Option<Hold>,
+    /// The stream that the last wait is on, and how often the host had waited for it by then.
+    waited: Option<(Stream, u64)>,
+    /// Ends with the pair.
+    life: Rc<()>,
+    /// Whether the wire has what it needs for the next epoch.
+    is_armed: bool,
+    /// What carries it, if the peer's memory is not mapped.
+    wire: Option<OpenExchange>,
+}
+
+impl Pair {
+    /// Joins this rank's side with what the other one has told, which fits it.
+    pub(super) fn near(world: &World, side: Side, own: Word, told: &Record) -> Result<Self> {
+        let id = next_group();
+        let (rank, peer) = (world.rank(), side.peer);
+        let (region, offset) = told.word.map(world, peer)?;
+        let (start, words, signalled) = match side.way {
+            Way::Receive => {
+                let clear = region.word(offset, Role::ClearToSend, rank, peer)?;
+                let signals = SignalSet { words: vec![clear], rule: Rule::Set, wakes: told.sleeps };
+                (Start::Signals(Arc::new(signals)), vec![own], Vec::new())
+            }
+            Way::Send { ready } => {
+                let arrival = region.word(offset, Role::Completion, rank, peer)?;
+                let signalled = if told.sleeps { vec![arrival.clone()] } else { Vec::new() };
+                let (region, offset) = told.section.map(world, peer)?;
+                let destination = region.place(offset, side.section.bytes(), "the section of a receive")?;
+                let moves = Arc::new(MoveTable::new(&[vec![payload(&side, destination)]])?);
+                let send = TriggeredSend {
+                    conditions: vec![own],
+                    needed: clear_to_send,
+                    messages: vec![Message { moves, stamp: None, completion: (arrival, Rule::Set) }],
+                    group: id,
+                };
+                let start = if ready {
+                    Start::Ready(Arc::new(ReadySend { send, tags: vec![side.tag] }))
+                } else {
+                    Start::Regular(Arc::new(send))
+                };
+                (start, Vec::new(), signalled)
+            }
+        };
+        let wakes = (!signalled.is_empty()).then(|| Arc::new(wait_set(Vec::new(), signalled, id)));
+        let bytes = if side.way.is_send() { side.section.bytes() } else { told.bytes() };
+        let mut pair = Self::new(id, side, bytes, start, wait_set(words, Vec::new(), id));
+        pair.wakes = wakes;
+        Ok(pair)
+    }
+
+    /// Joins this rank's side with what a wire has made of both.
+    pub(super) fn far(side: Side, bytes: usize, own: Word, mut open: OpenExchange) -> Self {
+        let (signals, words) = match side.way {
+            Way::Receive => (std::mem::take(&mut open.starts), vec![own]),
+            Way::Send { .. } => (std::mem::take(&mut open.triggers), std::mem::take(&mut open.departures)),
+        };
+        let signals = SignalSet { words: signals, rule: Rule::Set, wakes: false };
+        let id = next_group();
+        let waits = WaitSet { _carried: Some(open.guard.clone()), ..wait_set(words, Vec::new(), id) };
+        let mut pair = Self::new(id, side, bytes, Start::Signals(Arc::new(signals)), waits);
+        pair.wire = Some(open);
+        pair
+    }
+
+    fn new(id: u64, side: Side, bytes: usize, start: Start, waits: WaitSet) -> Self {
+        Self {
+            id,
+            side,
+            bytes,
+            epoch: 0,
+            stage: Stage::Idle,
+            start,
+            waits: Arc::new(waits),
+            wakes: None,
+            hold: None,
+            waited: None,
+            life: Rc::default(),
+            is_armed: false,
+            wire: None,
+        }
+    }
+
+    /// Dead once the pair is.
+    pub(super) fn life(&self) -> Weak<()> {
+        Rc::downgrade(&self.life)
+    }
+
+    pub(super) fn side(&self) -> &Side {
+        &self.side
+    }
+
+    /// How its messages travel.
+    pub(super) fn route(&self) -> Route {
+        let (path, reason, executor) = match &self.wire {
+            Some(wire) => (wire.path, wire.reason, wire.executor),
+            None => ("from section to section", "the peer's memory is mapped", Executor::Stream),
+        };
+        Route { peer: self.side.peer, bytes: self.bytes, path, reason, executor }
+    }
+
+    pub(super) fn wakes(&self) -> Option<&Arc<WaitSet>> {
+        self.wakes.as_ref()
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(super) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    pub(super) fn start(&self) -> &Start {
+        &self.start
+    }
+
+    pub(super) fn waits(&self) -> &Arc<WaitSet> {
+        &self.waits
+    }
+
+    /// The queue that it has been started on and not been waited for.
+    pub(crate) fn started_on(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Idle => None,
+            Stage::Started { queue } => Some(queue),
+        }
+    }
+
+    /// Keeps the application from the section, for a start that may still be given up.
+    pub(super) fn prepare(&mut self, context: &WaitContext) -> Result<()> {
+        let (intent, by) = match self.side.way {
+            Way::Receive => (Intent::Write, "a receive on a queue"),
+            Way::Send { .. } => (Intent::Read, "a send on a queue"),
+        };
+        self.hold = Some(self.side.section.hold(intent, by)?);
+        let arm = self.wire.as_mut().and_then(|wire| wire.arm.as_mut());
+        if let Some(arm) = arm.filter(|_| !self.is_armed)
+            && let Err(error) = arm.arm(context)
+        {
+            self.hold = None;
+            return Err(error);
+        }
+        // What was armed for a start that is given up serves the next one.
+        self.is_armed = true;
+        Ok(())
+    }
+
+    /// Gives the start up.
+    pub(super) fn give_up(&mut self) {
+        self.hold = None;
+    }
+
+    /// Goes on to the next epoch, which is returned; what it takes is enqueued by the caller.
+    pub(super) fn begin(&mut self, queue: u64) -> u32 {
+        self.stage = Stage::Started { queue };
+        self.is_armed = false;
+        self.epoch = self.epoch.wrapping_add(1);
+        self.epoch
+    }
+
+    /// Ends the epoch, whose wait is on that stream: what the application does with the section is behind it.
+    pub(super) fn end(&mut self, stream: &Stream) {
+        self.stage = Stage::Idle;
+        self.hold = None;
+        self.waited = Some((stream.clone(), stream.synchronizations()));
+    }
+
+    /// Whether the host knows that nothing of it is under way any more.
+    pub(crate) fn check_free(&self) -> Result<(), &'static str> {
+        match (&self.stage, &self.waited) {
+            (Stage::Started { .. }, _) => Err("has been started: enqueue its wait, and call `Queue::wait`"),
+            (Stage::Idle, Some((stream, before))) if stream.synchronizations() == *before => {
+                Err("may not be complete: call `Queue::wait` first")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Pair {
+    /// A peer may write at any time to what has been started and was never waited for: nobody else ever uses
+    /// it again.
+    fn drop(&mut self) {
+        if self.stage != Stage::Idle {
+            std::mem::forget(self.hold.take());
+        }
+    }
+}
+
+/// The whole section, to there.
+fn payload(side: &Side, destination: Place) -> Move {
+    Move {
+        source: side.section.place().clone(),
+        source_strides: [0; 2],
+        destination,
+        destination_strides: [0; 2],
+        counts: [1; 2],
+        run_bytes: side.section.bytes(),
+        element: side.section.element_type(),
+        op: Op::Replace,
+    }
+}
+
+/// A set to wait for, or to wake sleepers of.
+pub(super) fn wait_set(words: Vec<Word>, signalled: Vec<Word>, group: u64) -> WaitSet {
+    WaitSet { words, sources: Vec::new(), signalled, group, _carried: None }
+}

@@ -1,0 +1,188 @@
+//! What the two ranks of a pair tell each other as they match: once, and the same way round.
+//!
+//! Each side says what it is about to send or to receive and where the other one finds its memory. Both check
+//! what they hear against what they have said, by the same rule, so that they come to the same verdict without
+//! asking again.
+
+use crate::device::Section;
+use crate::element::ElementType;
+use crate::error::{Error, Result};
+use crate::fabric::{Place, Region};
+use crate::world::World;
+use serde::{Deserialize, Serialize};
+
+/// What a request does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum Way {
+    /// Sends; `ready` where the application promises that the receive has been started.
+    Send { ready: bool },
+    /// Receives.
+    Receive,
+}
+
+impl Way {
+    pub(super) fn is_send(self) -> bool {
+        matches!(self, Way::Send { .. })
+    }
+}
+
+/// A request from its own rank's side.
+#[derive(Debug, Clone)]
+pub(crate) struct Side {
+    pub(crate) way: Way,
+    pub(crate) peer: usize,
+    pub(crate) tag: u32,
+    pub(crate) section: Section,
+}
+
+impl Side {
+    /// For messages: what it does, with whom, with which tag.
+    pub(crate) fn describe(&self) -> String {
+        let Self { way, peer, tag, .. } = self;
+        match way {
+            Way::Send { ready: false } => format!("send to rank {peer} with tag {tag}"),
+            Way::Send { ready: true } => format!("ready send to rank {peer} with tag {tag}"),
+            Way::Receive => format!("receive from rank {peer} with tag {tag}"),
+        }
+    }
+}
+
+/// Where memory of the teller is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Spot {
+    key: u64,
+    region_bytes: usize,
+    offset: usize,
+}
+
+impl Spot {
+    pub(super) fn of(place: &Place) -> Self {
+        let region = place.region();
+        Self { key: region.key(), region_bytes: region.bytes(), offset: place.offset() }
+    }
+
+    /// The region that it is in, mapped into this rank, and where.
+    pub(super) fn map(self, world: &World, owner: usize) -> Result<(Region, usize)> {
+        Ok((world.fabric().map(owner, self.key, self.region_bytes)?, self.offset))
+    }
+}
+
+/// What a rank tells the other one of its side.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) way: Way,
+    pub(super) tag: u32,
+    pub(super) element: ElementType,
+    pub(super) elements: usize,
+    /// The word that the other rank writes: a sender's for clear-to-send, a receiver's for arrival.
+    pub(super) word: Spot,
+    /// The section itself.
+    pub(super) section: Spot,
+    /// Whether waits of the teller may sleep until they are woken.
+    pub(super) sleeps: bool,
+}
+
+/// What a rank tells another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Said {
+    /// Of a request that is to be matched.
+    Side(Record),
+    /// What a wire has to tell of a pair that fits, where memory is not mapped; or why there is no pair.
+    Wire { is_send: bool, tag: u32, half: Result<Vec<u8>, String> },
+}
+
+impl Said {
+    /// In the form in which it travels.
+    pub(super) fn encode(&self) -> Result<Vec<u8>> {
+        postcard::to_stdvec(self).map_err(|error| unreadable("encoding what a match tells", &error))
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
+        postcard::from_bytes(bytes).map_err(|error| unreadable("decoding what a match tells", &error))
+    }
+}
+
+impl Record {
+    pub(super) fn new(world: &World, side: &Side, word: Spot) -> Self {
+        Self {
+            way: side.way,
+            tag: side.tag,
+            element: side.section.element_type(),
+            elements: side.section.elements(),
+            word,
+            section: Spot::of(side.section.place()),
+            sleeps: world.wait_context().policy.sleeps,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.elements * self.element.bytes()
+    }
+
+    fn describe(&self) -> String {
+        format!("{} {}", self.elements, self.element)
+    }
+}
+
+fn unreadable(call: &'static str, error: &postcard::Error) -> Error {
+    Error::System { call, reason: error.to_string() }
+}
+
+/// Whether a send fits its receive: the same element type, and no more elements than there is room for.
+pub(super) fn check(sender: usize, send: &Record, receiver: usize, receive: &Record) -> Result<()> {
+    if send.element == receive.element && send.elements <= receive.elements {
+        return Ok(());
+    }
+    Err(Error::Mismatch {
+        sender,
+        receiver,
+        tag: send.tag,
+        sent: send.describe(),
+        expected: format!("receives at most {}", receive.describe()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(way: Way, element: ElementType, elements: usize) -> Record {
+        let spot = Spot { key: 7, region_bytes: 4096, offset: 64 };
+        Record { way, tag: 3, element, elements, word: spot, section: spot, sleeps: true }
+    }
+
+    #[test]
+    fn what_is_heard_is_what_was_said() {
+        let sides = [Way::Send { ready: true }, Way::Send { ready: false }, Way::Receive];
+        let sides = sides.map(|way| Said::Side(record(way, ElementType::F32, usize::MAX / 4)));
+        let halves = [Ok(vec![1, 2, 3]), Err("there is no more memory".to_string())];
+        let wires = halves.map(|half| Said::Wire { is_send: true, tag: 9, half });
+        for said in sides.into_iter().chain(wires) {
+            let bytes = said.encode().unwrap();
+            assert_eq!(Said::decode(&bytes).unwrap(), said);
+            let error = Said::decode(&bytes[..bytes.len() - 1]).unwrap_err();
+            assert!(matches!(error, Error::System { call: "decoding what a match tells", .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_send_may_be_shorter_but_not_longer_nor_of_another_type() {
+        let send = |element, elements| record(Way::Send { ready: false }, element, elements);
+        let receive = record(Way::Receive, ElementType::F64, 10);
+        assert_eq!(check(0, &send(ElementType::F64, 10), 1, &receive), Ok(()));
+        assert_eq!(check(0, &send(ElementType::F64, 0), 1, &receive), Ok(()));
+        for (element, elements, sent) in
+            [(ElementType::F64, 11, "11 f64"), (ElementType::I64, 10, "10 i64"), (ElementType::U8, 3, "3 u8")]
+        {
+            let error = check(2, &send(element, elements), 5, &receive).unwrap_err();
+            let expected = Error::Mismatch {
+                sender: 2,
+                receiver: 5,
+                tag: 3,
+                sent: sent.into(),
+                expected: "receives at most 10 f64".into(),
+            };
+            assert_eq!(error, expected);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What queues know of a persistent request.
+
+use super::matcher::Half;
+use super::matching::hear;
+use super::record::{Side, Way};
+use crate::backend::Route;
+use crate::communicator::{Communicator, Kind, PersistentRequest, Stage};
+use crate::error::{Error, Result};
+use crate::source::{Source, Tag};
+use std::rc::Rc;
+
+impl PersistentRequest {
+    /// Whether the request has a partner (`MPI_Is_matched`; 2026, section III-C), so that queues can start it.
+    /// Makes progress, and does not block. What waits for the match still has to be tested or waited for.
+    pub fn is_matched(&self) -> bool {
+        // An error is kept for the call that can give it.
+        let _ = hear(self.communicator());
+        self.half().is_matched()
+    }
+
+    /// How its messages travel once queues start it, and who carries them; of a receive also how long they are.
+    /// `None` while it is not matched.
+    pub fn route(&self) -> Option<Route> {
+        self.half().with(|pair| pair.route())
+    }
+
+    /// Ends the request and its match (`MPI_Request_free`). Does not communicate: the partner stays as it is, but
+    /// what it starts never ends. A request that is dropped instead is freed without a question: one that was
+    /// started and not waited for then takes its section with it, which nothing can use again.
+    ///
+    /// # Errors
+    /// [`Error::OutOfOrder`], with the request as it was, if it has been started and not been waited for, or if
+    /// the host cannot know yet that the wait is over, since it has not called [`Queue::wait`](super::Queue::wait)
+    /// behind it (2026, section III-D).
+    pub fn free(self) -> Result<(), (PersistentRequest, Error)> {
+        let refused = match self.inner.stage.get() {
+            Stage::Active => Err("has been started by the host; wait for it first"),
+            Stage::Inactive | Stage::Enqueued => self.half().with(|pair| pair.check_free()).unwrap_or(Ok(())),
+        };
+        match refused {
+            Ok(()) => Ok(()),
+            Err(reason) => {
+                let reason = format!("the {} {reason}", self.describe());
+                Err((self, Error::OutOfOrder { call: "PersistentRequest::free", reason }))
+            }
+        }
+    }
+
+    pub(super) fn half(&self) -> &Rc<Half> {
+        &self.inner.half
+    }
+
+    pub(super) fn communicator(&self) -> &Communicator {
+        &self.inner.communicator
+    }
+
+    /// What it says to its partner, if it has one only.
+    pub(super) fn side(&self) -> Option<Side> {
+        let (way, peer, tag) = match self.inner.kind {
+            Kind::Send { destination, tag } => (Way::Send { ready: false }, destination, tag),
+            Kind::ReadySend { destination, tag } => (Way::Send { ready: true }, destination, tag),
+            Kind::Recv { source: Source::Rank(source), tag: Tag::Value(tag) } => (Way::Receive, source, tag),
+            Kind::Recv { .. } => return None,
+        };
+        Some(Side { way, peer, tag, section: self.inner.section.clone() })
+    }
+
+    pub(super) fn describe(&self) -> String {
+        match (self.side(), self.inner.kind) {
+            (Some(side), _) => side.describe(),
+            (None, Kind::Recv { source, tag }) => format!("receive from {source} with {tag}"),
+            (None, _) => unreachable!("a send has one receiver"),
+        }
+    }
+}

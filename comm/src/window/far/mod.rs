@@ -1,0 +1,378 @@
+//! Epochs with ranks whose memory is not mapped: packets and bulk transfers carry what is stored straight into
+//! the memory of the others.
+//!
+//! An exposure and a completion set the same words as over mapped memory, in the memory of the rank that waits.
+//! An origin sends its operations once the exposure is there, and the completion behind them; the target
+//! applies them as it reads, and sees the epoch as complete once transfers that are on their way have come and
+//! what it was asked for has left. Whoever waits on this rank reads and sends: the host in any of its waits,
+//! and a stream in those of the window.
+
+mod origin;
+mod target;
+
+use super::active::FarAccess;
+use super::epoch::Recorded;
+use super::signals::Signals;
+use crate::device::Section;
+use crate::element::ElementType;
+use crate::error::{Error, Result};
+use crate::fabric::{Bulk, Header, Packets, Place, Progress, WaitContext, Word, register};
+use crate::world::World;
+use origin::{Access, Asked, Outgoing};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::time::Duration;
+use target::Origin;
+
+/// What packets of a window are for.
+mod kind {
+    /// The window is exposed; the tag is the epoch.
+    pub(super) const EXPOSURE: u16 = 1;
+    /// The access epoch of the tag is complete.
+    pub(super) const COMPLETION: u16 = 2;
+    /// The payload goes to the offset.
+    pub(super) const PUT: u16 = 3;
+    /// The same, in a bulk transfer with the number of the tag.
+    pub(super) const PUT_BULK: u16 = 4;
+    /// The payload is combined with what is at the offset; the flags say how.
+    pub(super) const ACCUMULATE: u16 = 5;
+    /// Asks for bytes from the offset.
+    pub(super) const GET: u16 = 6;
+    /// A part of what the ticket has asked for.
+    pub(super) const GOT: u16 = 7;
+    /// All of it, in a bulk transfer with the number of the tag.
+    pub(super) const GOT_BULK: u16 = 8;
+}
+
+/// The far side of a window, shared by the host and the streams that have its epochs.
+#[derive(Debug, Clone)]
+pub(super) struct Far {
+    shared: Arc<Mutex<State>>,
+    context: Arc<WaitContext>,
+}
+
+#[derive(Debug)]
+struct State {
+    packets: Packets,
+    desk: Desk,
+    failed: Option<Error>,
+}
+
+/// All of it but the packets.
+#[derive(Debug)]
+struct Desk {
+    part: Place,
+    bytes: usize,
+    element: ElementType,
+    /// Where the payload of an accumulate lies until it is combined.
+    scratch: Place,
+    peers: Vec<Peer>,
+    /// Epochs of this rank as an origin that are not done.
+    accesses: Vec<Access>,
+    /// What this rank has asked for and not got, by ticket.
+    asked: Vec<Option<Asked>>,
+    /// Bulk transfers under way.
+    bulks: Vec<(Bulk, Credit)>,
+    /// Those to be received that packets have told of.
+    expected: Vec<Expected>,
+}
+
+#[derive(Debug)]
+struct Peer {
+    /// Set as the packets say.
+    exposure: Word,
+    completion: Word,
+    /// The last epoch that it was told that this rank's part is exposed.
+    exposed: u32,
+    outbox: VecDeque<Outgoing>,
+    /// The number of the next bulk transfer to it.
+    number: u32,
+    origin: Origin,
+}
+
+/// Whose count goes down once something is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Credit {
+    None,
+    /// An access epoch of this rank.
+    Access {
+        target: usize,
+        epoch: u32,
+    },
+    /// What an origin has to wait for.
+    Origin(usize),
+}
+
+/// A bulk transfer that comes.
+#[derive(Debug)]
+struct Expected {
+    source: usize,
+    number: u32,
+    place: Place,
+    bytes: usize,
+    credit: Credit,
+}
+
+/// The longest bulk transfer: headers count bytes in 32 bits.
+const LONGEST: usize = 1 << 30;
+
+impl Far {
+    /// Connects all ranks, if the memory of any is not mapped by another. Collective; blocks.
+    pub(super) fn connect(world: &World, own: &Section, signals: &Signals) -> Result<Option<Self>> {
+        let ranks = 0..world.size();
+        let is_far = !ranks.clone().all(|rank| signals.is_mapped(rank));
+        if !world.all_gather(&is_far)?.contains(&true) {
+            return Ok(None);
+        }
+        let packets = Packets::connect(world)?;
+        let largest = ranks.clone().map(|rank| packets.largest(rank)).max().unwrap_or(0);
+        let scratch = world.fabric().allocate(largest).and_then(|region| region.place(0, largest, "scratch"));
+        world.agree("Window::active", scratch.as_ref().map(|_| ()))?;
+        let peer = |rank: usize| Peer {
+            exposure: signals.exposed_by(rank).clone(),
+            completion: signals.completed_by(rank).clone(),
+            exposed: 0,
+            outbox: VecDeque::new(),
+            number: 0,
+            origin: Origin::default(),
+        };
+        let desk = Desk {
+            part: own.place().clone(),
+            bytes: own.bytes(),
+            element: own.element_type(),
+            scratch: scratch?,
+            peers: ranks.map(peer).collect(),
+            accesses: Vec::new(),
+            asked: Vec::new(),
+            bulks: Vec::new(),
+            expected: Vec::new(),
+        };
+        let state = State { packets, desk, failed: None };
+        let far = Self { shared: Arc::new(Mutex::new(state)), context: world.wait_context().clone() };
+        far.serve_here();
+        Ok(Some(far))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has all waits of the calling thread make progress on it.
+    fn serve_here(&self) {
+        thread_local! {
+            static SERVED: RefCell<Vec<Rc<Served>>> = const { RefCell::new(Vec::new()) };
+        }
+        SERVED.with_borrow_mut(|all| {
+            all.retain(|one| one.state.strong_count() > 0);
+            if all.iter().all(|one| one.state.as_ptr() != Arc::as_ptr(&self.shared)) {
+                let state = Arc::downgrade(&self.shared);
+                all.push(Rc::new(Served { state, context: self.context.clone() }));
+                register(&all[all.len() - 1]);
+            }
+        });
+    }
+
+    /// Tells those ranks that this rank's part is exposed to them, each for its epoch.
+    pub(super) fn expose(&self, exposures: &[(usize, u32)]) -> Result<()> {
+        self.serve_here();
+        let state = &mut *self.state();
+        for (origin, epoch) in exposures {
+            let peer = &mut state.desk.peers[*origin];
+            peer.exposed = *epoch;
+            let header = Header { kind: kind::EXPOSURE, tag: *epoch, ..Header::default() };
+            peer.outbox.push_back(Outgoing::signal(header, Credit::None));
+        }
+        state.progress().map(|_| ())
+    }
+
+    /// Begins an access epoch, whose operations go out to each target once that is exposed; gives what has to be
+    /// finished.
+    pub(super) fn begin(&self, accesses: Vec<FarAccess>) -> Result<Vec<(usize, u32)>> {
+        self.serve_here();
+        let state = &mut *self.state();
+        let begun = accesses.iter().map(|(target, epoch, _)| (*target, *epoch)).collect();
+        let begin = |(target, epoch, operations)| Access::new(target, epoch, operations);
+        state.desk.accesses.extend(accesses.into_iter().map(begin));
+        state.progress()?;
+        Ok(begun)
+    }
+
+    /// Blocks until the access epochs to those targets are done.
+    pub(super) fn finish(&self, accesses: &[(usize, u32)]) -> Result<()> {
+        self.wait(&mut |desk| {
+            let left = desk.accesses.iter().find(|one| accesses.contains(&(one.target, one.epoch)))?;
+            let exposure = &desk.peers[left.target].exposure;
+            let found = exposure.cell().load();
+            let is_exposed = exposure.cell().reached(left.epoch);
+            Some(Late {
+                peer: left.target,
+                what: if is_exposed {
+                    "the operations on the part".into()
+                } else {
+                    exposure.role.to_string()
+                },
+                wanted: left.epoch,
+                found: if is_exposed { left.epoch.wrapping_sub(1) } else { found },
+            })
+        })
+    }
+
+    /// Blocks until those origins have completed their access epochs.
+    pub(super) fn completed(&self, exposures: &[(usize, u32)]) -> Result<()> {
+        self.wait(&mut |desk| {
+            let word = |origin: usize| &desk.peers[origin].completion;
+            let mut late = exposures.iter().filter(|(origin, epoch)| !word(*origin).cell().reached(*epoch));
+            late.next().map(|(origin, epoch)| Late {
+                peer: *origin,
+                what: word(*origin).role.to_string(),
+                wanted: *epoch,
+                found: word(*origin).cell().load(),
+            })
+        })
+    }
+
+    /// Blocks until nobody is late.
+    fn wait(&self, late: &mut dyn FnMut(&Desk) -> Option<Late>) -> Result<()> {
+        self.serve_here();
+        let last = RefCell::new(None);
+        self.context.poll(
+            &mut || {
+                let state = &mut *self.state();
+                state.progress()?;
+                let is_late = late(&state.desk);
+                let done = is_late.is_none();
+                last.replace(is_late);
+                Ok(done)
+            },
+            Duration::ZERO,
+            &|waited| {
+                let late = last.take().expect("a wait that ends late has somebody to wait for");
+                Error::TimedOut {
+                    rank: self.context.rank,
+                    peer: late.peer,
+                    what: late.what,
+                    wanted: late.wanted,
+                    found: late.found,
+                    seconds: waited.as_secs(),
+                }
+            },
+        )
+    }
+}
+
+/// Who a wait is still for.
+#[derive(Debug)]
+struct Late {
+    peer: usize,
+    what: String,
+    wanted: u32,
+    found: u32,
+}
+
+/// An operation of an access epoch to a far target.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub(super) kind: super::epoch::Kind,
+    pub(super) offset: usize,
+    pub(super) place: Place,
+    pub(super) bytes: usize,
+}
+
+impl From<&Recorded> for Operation {
+    fn from(one: &Recorded) -> Self {
+        let (place, bytes) = (one.section.place().clone(), one.section.bytes());
+        Self { kind: one.kind, offset: one.offset, place, bytes }
+    }
+}
+
+/// A window that the waits of a thread make progress on.
+#[derive(Debug)]
+struct Served {
+    state: Weak<Mutex<State>>,
+    context: Arc<WaitContext>,
+}
+
+impl Progress for Served {
+    fn progress(&self) -> bool {
+        let Some(shared) = self.state.upgrade() else { return false };
+        let mut state = match shared.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Another thread of the rank is at it.
+            Err(TryLockError::WouldBlock) => return true,
+        };
+        state.progress().unwrap_or_else(|error| {
+            // Whoever waits learns of it by the abort word; the window itself gives the error.
+            self.context.abort.raise(self.context.rank, &error.to_string());
+            false
+        })
+    }
+}
+
+impl State {
+    /// Reads what has come and sends what there is room for; whether this rank waits for more.
+    fn progress(&mut self) -> Result<bool> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let done = self.try_progress();
+        if let Err(error) = &done {
+            self.failed = Some(error.clone());
+        }
+        done
+    }
+
+    fn try_progress(&mut self) -> Result<bool> {
+        let State { packets, desk, .. } = self;
+        let mut applied = Ok(());
+        packets.receive(&mut |packet| {
+            if applied.is_ok() {
+                applied = desk.take(&packet);
+            }
+        })?;
+        applied?;
+        for Expected { source, number, place, bytes, credit } in std::mem::take(&mut desk.expected) {
+            let bulk = packets.far().recv_bulk(source, number, &place, bytes)?;
+            desk.bulks.push((bulk, credit));
+        }
+        desk.begin_accesses(packets);
+        for peer in 0..desk.peers.len() {
+            desk.send(packets, peer)?;
+        }
+        let mut index = 0;
+        while index < desk.bulks.len() {
+            if packets.far().is_done(desk.bulks[index].0)? {
+                let (_, credit) = desk.bulks.swap_remove(index);
+                desk.done(credit);
+            } else {
+                index += 1;
+            }
+        }
+        Ok(desk.is_busy())
+    }
+}
+
+impl Desk {
+    /// Takes note that something is done that was counted.
+    fn done(&mut self, credit: Credit) {
+        match credit {
+            Credit::None => {}
+            Credit::Access { target, epoch } => {
+                let index = self.accesses.iter().position(|one| (one.target, one.epoch) == (target, epoch));
+                let index = index.expect("an access is there until all of it is done");
+                if self.accesses[index].is_done_but_one() {
+                    self.accesses.swap_remove(index);
+                }
+            }
+            Credit::Origin(origin) => self.peers[origin].origin_has_done_one(),
+        }
+    }
+
+    /// Whether anything is to come or to go.
+    fn is_busy(&self) -> bool {
+        let waits = |peer: &Peer| !peer.outbox.is_empty() || !peer.completion.cell().reached(peer.exposed);
+        !self.accesses.is_empty() || !self.bulks.is_empty() || self.peers.iter().any(waits)
+    }
+}

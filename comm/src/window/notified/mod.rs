@@ -1,0 +1,181 @@
+//! Notified access: the origin's accesses and the target's queue of notifications (2015, sections III and IV).
+//!
+//! Every access is a packet of the window's own rings, or ends with one. A put of up to 32 bytes travels in the
+//! packet's line, and the target stores it as it takes the packet; a longer one to mapped memory is copied there
+//! before its packet is sent. What cannot be done from afar (an accumulate, an access to memory that is not
+//! mapped, a long access to where a put may still be on its way) is carried out by the target as it takes the
+//! packet, in the order in which it was sent. So the accesses of a rank to the same target happen in order, and
+//! accumulates of all ranks are atomic: one thread does them.
+
+mod arrivals;
+mod origin;
+mod request;
+#[cfg(test)]
+mod tests;
+mod unexpected;
+
+pub(super) use origin::Access;
+pub use request::{Notification, NotifyRequest};
+
+use crate::device::Section;
+use crate::element::ElementType;
+use crate::error::{Error, Result};
+use crate::fabric::{Memory, Packets, Progress, WaitContext, register};
+use crate::source::{Source, Tag};
+use crate::world::World;
+use arrivals::Aside;
+use origin::OnTheWay;
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use unexpected::Unexpected;
+
+/// The notified accesses of a window, on one rank.
+///
+/// The first line holds what a ready notification needs: the flag of the cell, and the queue's head with its
+/// first entries.
+#[repr(C, align(64))]
+pub(crate) struct Notified {
+    state: RefCell<State>,
+    rank: usize,
+    size: usize,
+    context: Arc<WaitContext>,
+}
+
+#[repr(C)]
+struct State {
+    unexpected: Unexpected,
+    packets: Packets,
+    /// This rank's part of the window.
+    memory: Memory,
+    element: ElementType,
+    own: Section,
+    aside: Aside,
+    /// By target.
+    on_the_way: Vec<OnTheWay>,
+    /// Calls that have asked for answers.
+    asked: u32,
+}
+
+impl Notified {
+    /// Connects all ranks. Collective; blocks.
+    pub(super) fn connect(world: &World, own: &Section, memory: &Memory) -> Result<Rc<Self>> {
+        let state = State {
+            unexpected: Unexpected::new(),
+            packets: Packets::connect(world)?,
+            memory: memory.clone(),
+            element: own.element_type(),
+            own: own.clone(),
+            aside: Aside::default(),
+            on_the_way: vec![OnTheWay::default(); world.size()],
+            asked: 0,
+        };
+        let notified = Rc::new(Self {
+            state: RefCell::new(state),
+            rank: world.rank(),
+            size: world.size(),
+            context: world.wait_context().clone(),
+        });
+        register(&notified);
+        Ok(notified)
+    }
+
+    /// The first notification that such a request would match.
+    pub(super) fn probe(&self, source: Source, tag: Tag) -> Result<Option<Notification>> {
+        let wanted = request::wanted(source, tag);
+        let mut state = self.state.borrow_mut();
+        if let Some(entry) = state.unexpected.find(wanted) {
+            return Ok(Some(entry.into()));
+        }
+        state.serve()?;
+        Ok(state.unexpected.find(wanted).map(Notification::from))
+    }
+
+    /// Blocks until `done`, which serves other ranks meanwhile; `peer` is the one that it depends on, if that is
+    /// one. `sleeps` if a packet of that peer ends the wait.
+    fn wait(
+        &self,
+        state: &mut State,
+        (peer, sleeps): (Option<usize>, bool),
+        what: &dyn Fn() -> String,
+        done: &mut dyn FnMut(&mut State) -> Result<bool>,
+    ) -> Result<()> {
+        let state = RefCell::new(state);
+        let mut look = || {
+            let state = &mut **state.borrow_mut();
+            if done(state)? {
+                return Ok(true);
+            }
+            if self.have_left(&state.packets, peer) {
+                // What they sent before they left is there now.
+                return if done(state)? { Ok(true) } else { Err(self.left(peer)) };
+            }
+            Ok(false)
+        };
+        // Nothing wakes it for the others.
+        let awaited = if sleeps { peer } else { None };
+        let mut sleep = |nap: Duration| state.borrow().packets.sleep(awaited, nap.min(NAP));
+        let late = |waited: Duration| Error::TimedOut {
+            rank: self.rank,
+            peer: self.somebody(peer),
+            what: what(),
+            wanted: 1,
+            found: 0,
+            seconds: waited.as_secs(),
+        };
+        self.context.poll_sleeping(&mut look, Duration::ZERO, &mut sleep, &late)
+    }
+
+    /// Whether the peer that is waited for, or every other rank, has let go of the window.
+    fn have_left(&self, packets: &Packets, peer: Option<usize>) -> bool {
+        match peer {
+            Some(peer) => packets.has_left(peer),
+            None => {
+                let mut others = (0..self.size).filter(|other| *other != self.rank).peekable();
+                others.peek().is_some() && others.all(|other| packets.has_left(other))
+            }
+        }
+    }
+
+    /// A rank to name where any could have come.
+    fn somebody(&self, peer: Option<usize>) -> usize {
+        peer.unwrap_or_else(|| (0..self.size).find(|other| *other != self.rank).unwrap_or(self.rank))
+    }
+
+    #[cold]
+    fn left(&self, peer: Option<usize>) -> Error {
+        Error::PeerFailed {
+            rank: self.somebody(peer),
+            operation: "it has dropped its end of a window that this rank still uses".into(),
+        }
+    }
+}
+
+/// The longest single sleep of a wait.
+const NAP: Duration = Duration::from_micros(500);
+
+impl Progress for Notified {
+    fn progress(&self) -> bool {
+        // Somebody who waits on this window serves it already.
+        let Ok(mut state) = self.state.try_borrow_mut() else { return false };
+        match state.serve() {
+            // A rank far away may ask for something at any time, and cannot wake this one.
+            Ok(any) => any || state.packets.has_far(),
+            Err(error) => {
+                state.aside.fail(error);
+                false
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Notified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.state.try_borrow() {
+            Ok(state) => write!(f, "Notified({} unexpected)", state.unexpected.length()),
+            Err(_) => f.write_str("Notified(in use)"),
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! What an origin does: accesses to the parts of other ranks, each of which notifies its target.
+
+use super::arrivals::{ACCUMULATE, FETCH, GET, LAST, NOTIFY, PART_BITS, PUT, SWAP, flags_of};
+use super::{Notified, State};
+use crate::element::Op;
+use crate::error::Result;
+use crate::fabric::{Header, INLINE_BYTES, Packets, Payload, Role};
+use crate::window::Target;
+
+/// Where puts to a target may still be on their way: in packets that it may not have taken. Accesses that do not
+/// go through packets must not overtake them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct OnTheWay {
+    start: usize,
+    end: usize,
+    /// What had been sent after the last of them.
+    sent: u32,
+}
+
+impl OnTheWay {
+    #[inline(always)]
+    fn add(&mut self, start: usize, bytes: usize, sent: u32) {
+        if self.end == 0 {
+            self.start = start;
+        }
+        self.start = self.start.min(start);
+        self.end = self.end.max(start + bytes);
+        self.sent = sent;
+    }
+
+    /// Whether some may be within those bytes.
+    #[inline]
+    fn meets(&mut self, start: usize, bytes: usize, peer: usize, packets: &mut Packets) -> bool {
+        if self.end == 0 || start + bytes <= self.start || self.end <= start {
+            return false;
+        }
+        if packets.has_read(peer, self.sent) {
+            *self = Self::default();
+            return false;
+        }
+        true
+    }
+}
+
+/// An access to a part of a window, whose arguments have been checked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Access<'a> {
+    pub(crate) part: &'a Target,
+    pub(crate) target: usize,
+    /// The first byte.
+    pub(crate) start: usize,
+    pub(crate) tag: u32,
+}
+
+impl Access<'_> {
+    #[inline(always)]
+    fn header(&self, kind: u16, flags: u16, start: usize, bytes: usize) -> Header {
+        // Tells nobody how much it was if that is more than can be said.
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        Header { kind, flags, tag: self.tag, bytes, ticket: 0, offset: start as u64 }
+    }
+}
+
+/// How many parts of a get are asked for ahead of their answers.
+const ASKED_AHEAD: usize = 8;
+
+impl Notified {
+    /// Puts bytes into the target's part.
+    #[inline]
+    pub(crate) fn put(&self, access: Access<'_>, data: &[u8]) -> Result<()> {
+        let state = &mut *self.state.borrow_mut();
+        let (target, start) = (access.target, access.start);
+        if data.len() <= INLINE_BYTES {
+            let header = access.header(PUT, LAST, start, data.len());
+            self.send_now(state, target, header, Payload::Bytes(data))?;
+            let sent = state.packets.sent(target);
+            state.on_the_way[target].add(start, data.len(), sent);
+            return Ok(());
+        }
+        self.put_long(state, access, data)
+    }
+
+    fn put_long(&self, state: &mut State, access: Access<'_>, data: &[u8]) -> Result<()> {
+        let (target, start) = (access.target, access.start);
+        match &access.part.memory {
+            Some(memory)
+                if !state.on_the_way[target].meets(start, data.len(), target, &mut state.packets) =>
+            {
+                memory.write(start, data, "a put into a window")?;
+                if let Some(observer) = state.packets.observer(target) {
+                    observer.stored(target, data.len());
+                }
+                self.send(state, target, access.header(NOTIFY, LAST, start, data.len()), Payload::None)
+            }
+            _ => self.send_in_parts(state, access, (PUT, 0), data),
+        }
+    }
+
+    /// Combines elements with those of the target's part.
+    pub(crate) fn accumulate(&self, access: Access<'_>, data: &[u8], op: Op) -> Result<()> {
+        self.send_in_parts(&mut self.state.borrow_mut(), access, (ACCUMULATE, flags_of(op)), data)
+    }
+
+    /// Sends packets with the data, of which the last one notifies.
+    fn send_in_parts(
+        &self,
+        state: &mut State,
+        access: Access<'_>,
+        (kind, flags): (u16, u16),
+        data: &[u8],
+    ) -> Result<()> {
+        let target = access.target;
+        let part_bytes = whole_elements(state.packets.largest(target));
+        let mut sent = 0;
+        loop {
+            let part = &data[sent..data.len().min(sent + part_bytes)];
+            let start = access.start + sent;
+            sent += part.len();
+            let last = if sent == data.len() { LAST } else { 0 };
+            let header = access.header(kind, flags | last, start, part.len());
+            self.send(state, target, header, Payload::Bytes(part))?;
+            if last != 0 {
+                let packets = state.packets.sent(target);
+                state.on_the_way[target].add(access.start, data.len(), packets);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads bytes of the target's part.
+    pub(crate) fn get(&self, access: Access<'_>, data: &mut [u8]) -> Result<()> {
+        let state = &mut *self.state.borrow_mut();
+        let (target, start) = (access.target, access.start);
+        match &access.part.memory {
+            _ if data.is_empty() => {}
+            Some(memory)
+                if !state.on_the_way[target].meets(start, data.len(), target, &mut state.packets) =>
+            {
+                memory.read(start, data, "a get from a window")?;
+            }
+            _ => return self.ask_for(state, access, data),
+        }
+        self.send(state, target, access.header(NOTIFY, LAST, start, data.len()), Payload::None)
+    }
+
+    /// Reads bytes of the target's part by asking for them, part by part.
+    fn ask_for(&self, state: &mut State, access: Access<'_>, data: &mut [u8]) -> Result<()> {
+        let target = access.target;
+        let part_bytes = whole_elements(state.packets.largest(target));
+        let parts = data.len().div_ceil(part_bytes);
+        let call = state.next_call();
+        let (mut asked, mut answered) = (0, 0);
+        let what = || format!("the answer, in {parts} parts, to a get from its window");
+        self.wait(state, (Some(target), true), &what, &mut |state| {
+            while asked < parts.min(answered + ASKED_AHEAD) {
+                let start = asked * part_bytes;
+                let bytes = part_bytes.min(data.len() - start);
+                let last = if asked + 1 == parts { LAST } else { 0 };
+                let header = access.header(GET, last, access.start + start, bytes);
+                let header = Header { ticket: call << PART_BITS | asked as u32, ..header };
+                if !state.packets.try_send(target, header, Payload::None)? {
+                    break;
+                }
+                asked += 1;
+            }
+            state.take_answers(call, &mut |answer| {
+                let part = answer.header.ticket % (1 << PART_BITS);
+                answer.copy_into(&mut data[part as usize * part_bytes..]);
+                answered += 1;
+            })?;
+            Ok(answered == parts)
+        })
+    }
+
+    /// Combines one element of the target's part and gives what it was in `value`.
+    pub(crate) fn fetch(&self, access: Access<'_>, value: &mut [u8], op: Op) -> Result<()> {
+        let operand = value.to_vec();
+        self.exchange(access, (FETCH, flags_of(op)), &operand, value)
+    }
+
+    /// Replaces one element of the target's part if it is as expected, and gives what it was in `found`.
+    pub(crate) fn swap(&self, access: Access<'_>, expected_and_new: &[u8], found: &mut [u8]) -> Result<()> {
+        self.exchange(access, (SWAP, 0), expected_and_new, found)
+    }
+
+    fn exchange(
+        &self,
+        access: Access<'_>,
+        (kind, flags): (u16, u16),
+        data: &[u8],
+        value: &mut [u8],
+    ) -> Result<()> {
+        let state = &mut *self.state.borrow_mut();
+        let call = state.next_call();
+        let header = access.header(kind, flags | LAST, access.start, data.len());
+        let header = Header { ticket: call << PART_BITS, ..header };
+        self.send(state, access.target, header, Payload::Bytes(data))?;
+        let mut is_answered = false;
+        let what = || "the answer to an atomic access to its window".to_string();
+        self.wait(state, (Some(access.target), true), &what, &mut |state| {
+            state.take_answers(call, &mut |answer| {
+                answer.copy_into(value);
+                is_answered = true;
+            })?;
+            Ok(is_answered)
+        })
+    }
+
+    /// Sends a packet; blocks while there is no room.
+    #[inline(never)]
+    fn send(&self, state: &mut State, target: usize, header: Header, payload: Payload<'_>) -> Result<()> {
+        self.send_now(state, target, header, payload)
+    }
+
+    /// The same, where a call would cost as much as what it does.
+    #[inline(always)]
+    fn send_now(&self, state: &mut State, target: usize, header: Header, payload: Payload<'_>) -> Result<()> {
+        if !state.packets.try_send(target, header, payload)? {
+            self.send_late(state, target, header, payload)?;
+        }
+        if state.packets.has_left(target) {
+            self.check_read(state, target)?;
+        }
+        if let Some(observer) = state.packets.observer(target) {
+            if let Payload::Bytes(bytes @ [_, ..]) = payload {
+                observer.stored(target, bytes.len());
+            }
+            if header.flags & LAST != 0 {
+                observer.signalled(Role::Notification, target);
+            }
+        }
+        Ok(())
+    }
+
+    /// Serves other ranks until there is room: two that send to each other would wait for ever otherwise.
+    #[cold]
+    fn send_late(
+        &self,
+        state: &mut State,
+        target: usize,
+        header: Header,
+        payload: Payload<'_>,
+    ) -> Result<()> {
+        let what = || "room for one more notification".to_string();
+        self.wait(state, (Some(target), false), &what, &mut |state| {
+            state.serve()?;
+            state.packets.try_send(target, header, payload)
+        })
+    }
+
+    /// Blocks until nothing of this rank's accesses to a target is left to do here.
+    pub(crate) fn flush(&self, target: usize) -> Result<()> {
+        let state = &mut *self.state.borrow_mut();
+        state.failure()?;
+        if state.packets.has_left(target) { self.check_read(state, target) } else { Ok(()) }
+    }
+
+    /// Nobody reads what a peer has not read before it has left.
+    #[cold]
+    fn check_read(&self, state: &mut State, target: usize) -> Result<()> {
+        let sent = state.packets.sent(target);
+        if state.packets.has_read(target, sent) { Ok(()) } else { Err(self.left(Some(target))) }
+    }
+}
+
+impl State {
+    /// The number of a call that asks for answers, modulo what a ticket holds.
+    fn next_call(&mut self) -> u32 {
+        self.asked = (self.asked + 1) % (1 << (u32::BITS - PART_BITS));
+        self.asked
+    }
+}
+
+/// As many bytes as are whole elements of every type.
+fn whole_elements(bytes: usize) -> usize {
+    bytes / 8 * 8
+}

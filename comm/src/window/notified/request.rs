@@ -1,0 +1,197 @@
+//! Requests for notifications.
+
+use super::unexpected::{ANY, Entry, Wanted};
+use super::{Notified, State};
+use crate::error::{Error, Result};
+use crate::source::{Source, Tag};
+use std::cell::Cell;
+use std::fmt;
+use std::rc::Rc;
+
+/// What a target is told of an access that has notified it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Notification {
+    /// The rank that has made the access.
+    pub source: usize,
+    /// The access's tag.
+    pub tag: u32,
+}
+
+impl From<Entry> for Notification {
+    fn from(entry: Entry) -> Self {
+        Self { source: entry.source as usize, tag: entry.tag }
+    }
+}
+
+/// A persistent request for notifications: complete once as many have come as it expects, from its source and
+/// with its tag, since it was started. It is freed when dropped.
+///
+/// Made by [`Window::notify_init`](super::super::Window::notify_init); belongs to the thread of its rank. It has
+/// 32 bytes, and lies on one cache line (2015, section IV-B).
+#[repr(C, align(32))]
+pub struct NotifyRequest {
+    notified: Rc<Notified>,
+    wanted: Wanted,
+    expected: u32,
+    /// How many have matched, or [`INACTIVE`].
+    matched: u32,
+    last: Entry,
+}
+
+const _: () = assert!(size_of::<NotifyRequest>() == 32 && align_of::<NotifyRequest>() == 32);
+
+/// Before the first start.
+const INACTIVE: u32 = u32::MAX;
+
+impl NotifyRequest {
+    pub(crate) fn new(notified: Rc<Notified>, source: Source, tag: Tag, expected: u32) -> Self {
+        let wanted = wanted(source, tag);
+        Self { notified, wanted, expected, matched: INACTIVE, last: Entry::default() }
+    }
+
+    /// Begins to count. Notifications that have come already and that nobody has asked for count as well. Does
+    /// not block. `MPI_Start`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfOrder`] if it was started before and is not complete.
+    #[inline]
+    pub fn start(&mut self) -> Result<()> {
+        if self.matched < self.expected {
+            return Err(out_of_order("NotifyRequest::start", "its last start is not complete; wait for it"));
+        }
+        self.matched = 0;
+        Ok(())
+    }
+
+    /// Whether it is complete: then the last notification that it has counted. It remains complete until it is
+    /// started again. Does not block. `MPI_Test`.
+    ///
+    /// Notifications are matched in the order in which they have come, by whichever request is tested first;
+    /// what the request does not match stays for others.
+    ///
+    /// # Errors
+    /// [`Error::OutOfOrder`] if it was never started; what a wire says.
+    #[inline]
+    pub fn test(&mut self) -> Result<Option<Notification>> {
+        if self.matched == INACTIVE {
+            return Err(out_of_order("NotifyRequest::test", "start the request first"));
+        }
+        let Self { notified, wanted, expected, matched, last } = self;
+        if matched < expected {
+            let state = &mut *notified.state.borrow_mut();
+            advance(state, *wanted, *expected, matched, last);
+            if matched < expected {
+                state.failure()?;
+                return Ok(None);
+            }
+        }
+        Ok(Some(Notification::from(*last)))
+    }
+
+    /// Blocks until it is complete, and gives the last notification that it has counted. `MPI_Wait`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfOrder`] if it was never started; [`Error::PeerFailed`] if its source, or every other rank
+    /// if it takes any, has failed or dropped its end of the window; [`Error::TimedOut`].
+    #[inline]
+    pub fn wait(&mut self) -> Result<Notification> {
+        // Most of them are there, or about to come.
+        if let Some(notification) = self.test()? {
+            return Ok(notification);
+        }
+        self.wait_long()
+    }
+
+    #[inline(never)]
+    fn wait_long(&mut self) -> Result<Notification> {
+        let Self { notified, wanted, expected, matched, last } = self;
+        let (wanted, expected) = (*wanted, *expected);
+        let source = (wanted.source != ANY).then_some(wanted.source as usize);
+        let had_come = Cell::new(*matched);
+        let what = || {
+            let already = had_come.get();
+            let (source, tag) = described(wanted);
+            format!("{expected} notifications from {source} with {tag}, of which {already} had come,")
+        };
+        let notified: &Notified = notified;
+        let state = &mut *notified.state.borrow_mut();
+        let looks = notified.context.policy.spins.min(LOOKS);
+        for _ in 0..looks.div_ceil(LOOKS_AT_ONCE) {
+            if let Some(source) = source {
+                state.packets.look_for(source, LOOKS_AT_ONCE);
+            }
+            advance(state, wanted, expected, matched, last);
+            if *matched == expected {
+                return Ok(Notification::from(*last));
+            }
+        }
+        notified.wait(state, (source, true), &what, &mut |state| {
+            advance(state, wanted, expected, matched, last);
+            if *matched < expected && state.serve()? {
+                advance(state, wanted, expected, matched, last);
+            }
+            had_come.set(*matched);
+            Ok(*matched == expected)
+        })?;
+        Ok(Notification::from(*last))
+    }
+
+    /// How many notifications have matched since it was started; as many as it expects if it is complete.
+    pub fn matched(&self) -> u32 {
+        if self.matched == INACTIVE { 0 } else { self.matched }
+    }
+
+    /// How many notifications complete it.
+    pub fn expected(&self) -> u32 {
+        self.expected
+    }
+
+    /// Frees it: as dropping it does. `MPI_Request_free`.
+    pub fn free(self) {}
+}
+
+/// Looks without a pause between them, before a wait gives others a chance.
+const LOOKS: u32 = 1_000;
+/// Of these, looks at nothing but the line that the next notification of the source comes in.
+const LOOKS_AT_ONCE: u32 = 50;
+
+/// Counts what has come.
+#[inline(always)]
+fn advance(state: &mut State, wanted: Wanted, expected: u32, matched: &mut u32, last: &mut Entry) {
+    state.match_arrivals(wanted, &mut |entry| {
+        *last = entry;
+        *matched += 1;
+        *matched == expected
+    })
+}
+
+pub(super) fn wanted(source: Source, tag: Tag) -> Wanted {
+    Wanted {
+        source: match source {
+            Source::Any => ANY,
+            Source::Rank(rank) => rank as u32,
+        },
+        tag: match tag {
+            Tag::Any => ANY,
+            Tag::Value(tag) => tag,
+        },
+    }
+}
+
+fn described(wanted: Wanted) -> (Source, Tag) {
+    let source = if wanted.source == ANY { Source::Any } else { Source::Rank(wanted.source as usize) };
+    let tag = if wanted.tag == ANY { Tag::Any } else { Tag::Value(wanted.tag) };
+    (source, tag)
+}
+
+#[cold]
+fn out_of_order(call: &'static str, reason: &str) -> Error {
+    Error::OutOfOrder { call, reason: reason.into() }
+}
+
+impl fmt::Debug for NotifyRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (source, tag) = described(self.wanted);
+        write!(f, "NotifyRequest({} of {} from {source} with {tag})", self.matched(), self.expected)
+    }
+}

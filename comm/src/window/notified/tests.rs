@@ -1,0 +1,131 @@
+//! Matching against a list, and the lines that a ready notification costs.
+
+use super::{Notified, NotifyRequest, State};
+use crate::device::Device;
+use crate::source::{Source, Tag};
+use crate::window::Window;
+use crate::world::World;
+use proptest::prelude::*;
+use std::mem::offset_of;
+
+fn window(world: &World) -> Window {
+    let stream = Device::host().stream(world).expect("a stream");
+    Window::allocate::<u8>(world, &stream, 100).expect("memory")
+}
+
+/// The lines of memory that an object at that address lies on.
+fn lines(address: usize, bytes: usize) -> std::ops::RangeInclusive<usize> {
+    address / 64..=(address + bytes - 1) / 64
+}
+
+/// The paper's count (2015, section V): one line for the request, and one for the head of the unexpected queue
+/// with its first entries. Besides these a notification costs what the ring costs: this rank's own counters of it,
+/// and the line that has changed hands.
+#[test]
+fn a_ready_notification_costs_two_lines_besides_the_ring() {
+    let world = World::alone().unwrap();
+    let window = window(&world);
+    let request = window.notify_init(Source::Any, Tag::Any, 1).unwrap();
+    assert!(size_of::<NotifyRequest>() <= 32);
+    let request_lines = lines((&raw const request).addr(), size_of::<NotifyRequest>());
+    assert_eq!(request_lines.clone().count(), 1, "a request lies on one line");
+    // The cell of the state, its flag, and the queue in it, on the first line of `Notified`.
+    let notified: &Notified = window.inner().notified.as_ref().unwrap();
+    assert_eq!(
+        (align_of::<Notified>(), offset_of!(Notified, state), offset_of!(State, unexpected)),
+        (64, 0, 0)
+    );
+    let cell = (&raw const notified.state).addr();
+    let queue = (&raw const notified.state.borrow().unexpected).addr();
+    assert!(queue - cell <= size_of::<isize>(), "the flag is in front of the queue");
+    assert_eq!(lines(cell, queue - cell + size_of::<super::Unexpected>()).count(), 1);
+    assert_ne!(*request_lines.start(), cell / 64);
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Put { tag: u32, bytes: usize },
+    Start { request: usize },
+    Test { request: usize },
+    Probe { tag: Option<u32> },
+}
+
+const REQUESTS: usize = 4;
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let bytes = prop_oneof![Just(0_usize), Just(1), Just(100)];
+    prop::collection::vec(
+        prop_oneof![
+            3 => (0_u32..3, bytes).prop_map(|(tag, bytes)| Step::Put { tag, bytes }),
+            1 => (0..REQUESTS).prop_map(|request| Step::Start { request }),
+            3 => (0..REQUESTS).prop_map(|request| Step::Test { request }),
+            1 => prop::option::of(0_u32..3).prop_map(|tag| Step::Probe { tag }),
+        ],
+        1..150,
+    )
+}
+
+/// What a request is in the model: its tag, what it expects, and what has matched since it was started.
+type Model = (Option<u32>, u32, Option<u32>);
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 200 }, ..ProptestConfig::default() })]
+
+    #[test]
+    fn requests_take_what_matches_in_the_order_of_arrival(
+        steps in steps(),
+        wanted in prop::collection::vec((prop::option::of(0_u32..3), 1_u32..4), REQUESTS),
+    ) {
+        let world = World::alone().unwrap();
+        let window = window(&world);
+        let tag_of = |tag: Option<u32>| tag.map_or(Tag::Any, Tag::Value);
+        let source_of = |tag: Option<u32>| if tag.is_some() { Source::Any } else { Source::Rank(0) };
+        let mut requests: Vec<NotifyRequest> = Vec::new();
+        let mut models: Vec<Model> = Vec::new();
+        for (tag, expected) in wanted {
+            requests.push(window.notify_init(source_of(tag), tag_of(tag), expected).unwrap());
+            models.push((tag, expected, None));
+        }
+        let mut waiting: Vec<u32> = Vec::new();
+        let mut last = [0; REQUESTS];
+        for step in steps {
+            match step {
+                // A rank that is alone reads its own ring only in calls on the window.
+                Step::Put { .. } if waiting.len() == 60 => {}
+                Step::Put { tag, bytes } => {
+                    window.put_notify(&vec![tag as u8; bytes], 0, 0, tag).unwrap();
+                    waiting.push(tag);
+                }
+                Step::Start { request } => {
+                    let (_, expected, matched) = &mut models[request];
+                    let is_active = matched.is_some_and(|matched| matched < *expected);
+                    prop_assert_eq!(requests[request].start().is_err(), is_active);
+                    if !is_active {
+                        *matched = Some(0);
+                    }
+                }
+                Step::Test { request } => {
+                    let found = requests[request].test();
+                    let (tag, expected, Some(matched)) = &mut models[request] else {
+                        prop_assert!(found.is_err());
+                        continue;
+                    };
+                    while *matched < *expected {
+                        let next = waiting.iter().position(|waiting| tag.is_none_or(|tag| tag == *waiting));
+                        let Some(next) = next else { break };
+                        last[request] = waiting.remove(next);
+                        *matched += 1;
+                    }
+                    let complete = (*matched == *expected).then_some((0, last[request]));
+                    prop_assert_eq!(found.unwrap().map(|found| (found.source, found.tag)), complete);
+                    prop_assert_eq!(requests[request].matched(), *matched);
+                }
+                Step::Probe { tag } => {
+                    let first = waiting.iter().find(|waiting| tag.is_none_or(|tag| tag == **waiting));
+                    let found = window.probe(source_of(tag), tag_of(tag)).unwrap();
+                    prop_assert_eq!(found.map(|found| found.tag), first.copied());
+                }
+            }
+        }
+    }
+}

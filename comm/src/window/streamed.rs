@@ -1,0 +1,114 @@
+//! Active target epochs on a stream: `MPIX_Win_post_stream`, `MPIX_Win_complete_stream` and
+//! `MPIX_Win_wait_stream` of the paper (2023, section 4.4).
+
+use super::active::Mode;
+use super::{Group, Window};
+use crate::device::Stream;
+use crate::error::Result;
+
+impl Window {
+    /// As [`Window::post`], once the stream has come to it. Returns at once: one merged signal goes on the stream.
+    ///
+    /// # Errors
+    /// As [`Window::post`]; [`crate::Error::WrongStream`] if the part is memory of another stream;
+    /// [`crate::Error::Throttled`] as the window's options say.
+    pub fn post_stream(&self, group: &Group, stream: &Stream) -> Result<()> {
+        const CALL: &str = "post_stream";
+        self.check_group(group)?;
+        self.check_stream(&self.inner().own, stream)?;
+        let active = &mut *self.epochs(CALL)?;
+        let hold = active.may_expose(CALL, &self.inner().own)?;
+        let reserved = active.account.reserve(CALL, stream, group.size())?;
+        active.expose(group, Mode::Stream, hold);
+        active.signals.each_exposure(group.ranks(), |signal, epoch| stream.write_values(signal, epoch));
+        if let Some(far) = active.far.clone() {
+            let exposures = active.far_exposures(group);
+            enqueue(stream, "post_stream of a window", !exposures.is_empty(), move || far.expose(&exposures));
+        }
+        active.account.queued(stream, reserved);
+        Ok(())
+    }
+
+    /// Enqueues the operations of the access epoch and ends it, from the host's point of view. The stream goes on
+    /// behind them once they are done: then gets have arrived and the sections may be written again, by what is
+    /// behind them on the stream. Returns at once, unless the host has to make room
+    /// ([`ActiveOptions`](super::ActiveOptions)); on an inline stream it blocks as [`Window::complete`] does.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfOrder`] if no epoch of [`Mode::Stream`] has begun; [`crate::Error::WrongStream`] if an
+    /// operation has a section of another stream, and [`crate::Error::Throttled`]: the epoch is still open then,
+    /// and may be completed by another call. What goes wrong on the stream surfaces at [`Stream::synchronize`].
+    pub fn complete_stream(&self, stream: &Stream) -> Result<()> {
+        const CALL: &str = "complete_stream";
+        let active = &mut *self.epochs(CALL)?;
+        let group = active.accessed(CALL, Mode::Stream)?;
+        for operation in &active.operations {
+            self.check_stream(&operation.section, stream)?;
+        }
+        let reserved = active.account.reserve(CALL, stream, active.operations.len() + group.size())?;
+        if let Err(error) = active.plan(&group) {
+            active.account.cancel(reserved);
+            active.end_access();
+            return Err(error);
+        }
+        let accesses = match &active.far {
+            Some(_) => active.far_accesses(&group),
+            None => Vec::new(),
+        };
+        let begun: Vec<_> = accesses.iter().map(|(target, epoch, _)| (*target, *epoch)).collect();
+        if let Some(far) = active.far.clone() {
+            enqueue(stream, "complete_stream of a window", !begun.is_empty(), move || {
+                far.begin(accesses).map(|_| ())
+            });
+        }
+        for planned in &active.planned {
+            stream.enqueue_send(&planned.send, planned.epoch);
+        }
+        for planned in &active.planned {
+            stream.wait_values(&planned.departure, planned.epoch);
+        }
+        if let Some(far) = active.far.clone() {
+            enqueue(stream, "complete_stream of a window", !begun.is_empty(), move || far.finish(&begun));
+        }
+        active.account.queued(stream, reserved);
+        active.end_access();
+        Ok(())
+    }
+
+    /// As [`Window::wait`], by the stream. Returns at once: what is behind it on the stream sees what the origins
+    /// have put.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfOrder`] if no exposure epoch of [`Window::post_stream`] has begun;
+    /// [`crate::Error::WrongStream`] if the part is memory of another stream. What goes wrong on the stream surfaces
+    /// at [`Stream::synchronize`].
+    pub fn wait_stream(&self, stream: &Stream) -> Result<()> {
+        const CALL: &str = "wait_stream";
+        self.check_stream(&self.inner().own, stream)?;
+        let active = &mut *self.epochs(CALL)?;
+        let group = active.exposed(CALL, Mode::Stream)?;
+        let reserved = active.account.reserve(CALL, stream, 0)?;
+        active.end_exposure();
+        if let Some(far) = active.far.clone() {
+            let exposures = active.far_exposures(&group);
+            enqueue(stream, "wait_stream of a window", !exposures.is_empty(), move || {
+                far.completed(&exposures)
+            });
+        }
+        active.signals.each_completion(group.ranks(), |waits, epoch| stream.wait_values(waits, epoch));
+        active.account.queued(stream, reserved);
+        Ok(())
+    }
+}
+
+/// Enqueues what a stream's thread has to do by itself for ranks whose memory is not mapped.
+fn enqueue(
+    stream: &Stream,
+    name: &str,
+    is_needed: bool,
+    function: impl FnOnce() -> Result<()> + Send + 'static,
+) {
+    if is_needed {
+        stream.enqueue_boxed(name.into(), Box::new(function));
+    }
+}

@@ -1,0 +1,496 @@
+//! Active target epochs of windows: the example of the paper (2023, figure 9), gets, accumulates, groups of
+//! any kind, windows in flight together, and hosts that run far ahead of their streams.
+
+use super::Done;
+use crate::{Random, Sample, Scenario, delay, stream_of, value};
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use streamhalo::comm::Error;
+use streamhalo::comm::device::{Buffer, Extents};
+use streamhalo::comm::fabric::Throttling;
+use streamhalo::comm::window::{ActiveOptions, Group, Mode, Window};
+use streamhalo::{HaloError, Op, Rows, RowsMut, Stream, StreamKind, World};
+
+/// A row of elements.
+pub fn row(elements: usize) -> Extents {
+    Extents { points: [1, 1, elements], components: 1 }
+}
+
+/// What kernels have found wrong.
+#[derive(Debug, Clone, Default)]
+pub struct Faults(Arc<Mutex<Vec<String>>>);
+
+impl Faults {
+    /// Checks a part of a buffer once the stream has come to here.
+    pub fn check<T: Sample>(
+        &self,
+        stream: &Stream,
+        buffer: &Buffer<T>,
+        part: Range<usize>,
+        what: String,
+        expected: impl Fn(usize) -> T + Send + Sync + 'static,
+    ) -> Result<(), HaloError> {
+        let faults = self.clone();
+        let whole = buffer.extents().whole();
+        let compare = move |_, (rows,): (Rows<'_, T>,)| {
+            for (i, found) in rows.row(0, 0)[part.clone()].iter().enumerate() {
+                let expected = expected(i);
+                if *found != expected {
+                    let fault = format!("{what}, element {i}: {found:?} instead of {expected:?}");
+                    faults.0.lock().expect("checks do not panic").push(fault);
+                }
+            }
+        };
+        Ok(stream.launch("compare", whole, (buffer.reader(whole)?,), compare)?)
+    }
+
+    /// Fails if anything was found.
+    pub fn assert_none(&self, context: &dyn Debug) {
+        let faults = self.0.lock().expect("checks do not panic");
+        assert!(
+            faults.is_empty(),
+            "{context:?}: {} faults: {:#?}",
+            faults.len(),
+            &faults[..faults.len().min(5)]
+        );
+    }
+}
+
+/// Fills a buffer once the stream has come to here.
+pub fn fill<T: Sample>(
+    stream: &Stream,
+    buffer: &mut Buffer<T>,
+    with: impl Fn(usize) -> T + Send + Sync + 'static,
+) -> Result<(), HaloError> {
+    let whole = buffer.extents().whole();
+    let fill = move |_, (mut rows,): (RowsMut<'_, T>,)| {
+        for (i, element) in rows.row(0, 0).iter_mut().enumerate() {
+            *element = with(i);
+        }
+    };
+    Ok(stream.launch("fill", whole, (buffer.writer(whole)?,), fill)?)
+}
+
+/// A number that tells ranks, epochs and elements apart.
+fn sample<T: Sample>(rank: usize, epoch: u32, index: usize) -> T {
+    value(rank, &[index], 0, epoch)
+}
+
+/// Each rank writes to its left and right neighbour, epoch after epoch, and reads what these have written.
+#[derive(Debug)]
+pub struct Ring {
+    stream: Stream,
+    /// From the left, then from the right.
+    received: Buffer<f64>,
+    source: Buffer<f64>,
+    window: Window,
+    group: Group,
+    left: usize,
+    right: usize,
+    elements: usize,
+    rank: usize,
+    epoch: u32,
+    faults: Faults,
+}
+
+impl Ring {
+    /// Collective.
+    pub fn new(
+        world: &World,
+        stream: &Stream,
+        elements: usize,
+        options: ActiveOptions,
+    ) -> Result<Self, HaloError> {
+        let (rank, ranks) = (world.rank(), world.size());
+        let (left, right) = ((rank + ranks - 1) % ranks, (rank + 1) % ranks);
+        let received = Buffer::zeros(world, stream, row(2 * elements))?;
+        let window = Window::active(world, &received.section(0..2 * elements)?, options)?;
+        let group = if left == right { vec![left] } else { vec![left, right] };
+        Ok(Self {
+            stream: stream.clone(),
+            source: Buffer::zeros(world, stream, row(elements))?,
+            received,
+            window,
+            group: Group::new(world, &group)?,
+            left,
+            right,
+            elements,
+            rank,
+            epoch: 0,
+            faults: Faults::default(),
+        })
+    }
+
+    /// The window.
+    pub fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn puts(&self) -> Result<(), HaloError> {
+        let section = self.source.section(0..self.elements)?;
+        self.window.put(&section, self.left, self.elements)?;
+        self.window.put(&section, self.right, 0)?;
+        Ok(())
+    }
+
+    fn increment(&mut self) -> Result<(), HaloError> {
+        let (rank, epoch) = (self.rank, self.epoch);
+        fill(&self.stream, &mut self.source, move |i| sample(rank, epoch, i))
+    }
+
+    fn compare(&self) -> Result<(), HaloError> {
+        for (part, from) in [self.left, self.right].into_iter().enumerate() {
+            let epoch = self.epoch;
+            let what = format!("from rank {from} in epoch {epoch}");
+            let part = part * self.elements..(part + 1) * self.elements;
+            self.faults.check(&self.stream, &self.received, part, what, move |i| sample(from, epoch, i))?;
+        }
+        Ok(())
+    }
+
+    /// Exposes the window and fills what is sent (figure 9b).
+    pub fn post_stream(&mut self) -> Result<(), HaloError> {
+        self.window.post_stream(&self.group, &self.stream)?;
+        self.epoch += 1;
+        self.increment()
+    }
+
+    /// The access epoch.
+    pub fn access_stream(&self) -> Result<(), HaloError> {
+        self.window.start(&self.group, Mode::Stream)?;
+        self.puts()?;
+        Ok(self.window.complete_stream(&self.stream)?)
+    }
+
+    /// Ends the exposure and reads what has come.
+    pub fn wait_stream(&self) -> Result<(), HaloError> {
+        self.window.wait_stream(&self.stream)?;
+        self.compare()
+    }
+
+    /// One epoch, all of it on the stream.
+    pub fn step_stream(&mut self) -> Result<(), HaloError> {
+        self.post_stream()?;
+        self.access_stream()?;
+        self.wait_stream()
+    }
+
+    /// One epoch by the host, which synchronises the stream twice (figure 9a).
+    pub fn step_host(&mut self, tests: bool) -> Result<(), HaloError> {
+        self.window.post(&self.group)?;
+        self.epoch += 1;
+        self.increment()?;
+        self.stream.synchronize()?;
+        self.window.start(&self.group, Mode::Host)?;
+        self.puts()?;
+        self.window.complete()?;
+        if tests {
+            while !self.window.test()? {
+                std::thread::yield_now();
+            }
+        } else {
+            self.window.wait()?;
+        }
+        self.compare()?;
+        Ok(self.stream.synchronize()?)
+    }
+
+    /// Waits for the stream, and fails if anything was wrong.
+    pub fn finish(&self) -> Result<(), HaloError> {
+        self.stream.synchronize()?;
+        self.faults.assert_none(&(self.rank, &self.window));
+        Ok(())
+    }
+}
+
+/// Figure 9 (b), with one synchronisation at the end, and (a).
+pub fn ring(world: &World, way: Scenario, elements: usize) -> Result<Done, HaloError> {
+    let stream = stream_of(world, way.kind)?;
+    let mut ring = Ring::new(world, &stream, elements, ActiveOptions::default())?;
+    let mut random = Random::new(world.rank() as u64);
+    for _ in 0..12 {
+        delay(&stream, &mut random);
+        ring.step_stream()?;
+    }
+    assert_eq!(stream.synchronizations(), 0, "the host has waited");
+    ring.finish()?;
+    assert_eq!(stream.synchronizations(), 1);
+    for epoch in 0..4 {
+        ring.step_host(epoch % 2 == 1)?;
+    }
+    // Both in turn: the words count on.
+    for _ in 0..3 {
+        ring.step_stream()?;
+        ring.finish()?;
+        ring.step_host(false)?;
+    }
+    ring.finish()?;
+    Ok(Done::default())
+}
+
+/// Windows whose epochs are in flight together, completed in opposite orders on odd ranks.
+pub fn opposite_orders(world: &World, way: Scenario) -> Result<Done, HaloError> {
+    let streams = [stream_of(world, way.kind)?, stream_of(world, way.kind)?];
+    let make = |index: usize| Ring::new(world, &streams[index % 2], 100 + index, ActiveOptions::default());
+    let mut rings = (0..4).map(make).collect::<Result<Vec<_>, _>>()?;
+    let mut order: Vec<usize> = (0..rings.len()).collect();
+    if world.rank() % 2 == 1 {
+        order.reverse();
+    }
+    for _ in 0..6 {
+        for index in &order {
+            rings[*index].post_stream()?;
+        }
+        for index in &order {
+            rings[*index].access_stream()?;
+        }
+        for index in order.iter().rev() {
+            rings[*index].wait_stream()?;
+        }
+        order.rotate_left(1);
+    }
+    rings.iter().try_for_each(Ring::finish)?;
+    Ok(Done::default())
+}
+
+/// Every rank accumulates into every part, its own too, with every operation, in one epoch.
+pub fn accumulates<T: Sample>(world: &World, way: Scenario, elements: usize) -> Result<Done, HaloError> {
+    let ops = [Op::Sum, Op::Min, Op::Max];
+    let (rank, ranks) = (world.rank(), world.size());
+    let stream = stream_of(world, way.kind)?;
+    // A place for each operation, and one for each rank that replaces.
+    let places = ops.len() + ranks;
+    let mut part = Buffer::<T>::zeros(world, &stream, row(places * elements))?;
+    let mut source = Buffer::<T>::zeros(world, &stream, row(elements))?;
+    let window = Window::active(world, &part.section(0..places * elements)?, ActiveOptions::default())?;
+    let all = Group::new(world, &(0..ranks).collect::<Vec<_>>())?;
+    // Sums of them are exact in every type.
+    let small = |rank: usize, epoch: u32, i: usize| T::from_bits(sample::<i64>(rank, epoch, i) as u64 % 1000);
+    let faults = Faults::default();
+    for epoch in 1..=4 {
+        fill(&stream, &mut part, move |i| small(ranks + rank, epoch, i))?;
+        fill(&stream, &mut source, move |i| small(rank, epoch, i))?;
+        let section = source.section(0..elements)?;
+        let on_stream = epoch % 2 == 0;
+        if on_stream {
+            window.post_stream(&all, &stream)?;
+            window.start(&all, Mode::Stream)?;
+        } else {
+            stream.synchronize()?;
+            window.post(&all)?;
+            window.start(&all, Mode::Host)?;
+        }
+        for target in 0..ranks {
+            for (place, op) in ops.into_iter().enumerate() {
+                window.accumulate(&section, target, place * elements, op)?;
+            }
+            // In their order: the replacement is what the sum finds.
+            let own = (ops.len() + rank) * elements;
+            window.accumulate(&section, target, own, Op::Replace)?;
+            window.accumulate(&section, target, own, Op::Sum)?;
+        }
+        if on_stream {
+            window.complete_stream(&stream)?;
+            window.wait_stream(&stream)?;
+        } else {
+            window.complete()?;
+            window.wait()?;
+        }
+        let what = format!("{} in epoch {epoch}", T::TYPE);
+        faults.check(&stream, &part, 0..places * elements, what, move |i| {
+            let (place, element) = (i / elements, i % elements);
+            let own = small(ranks + rank, epoch, i);
+            match ops.get(place) {
+                Some(op) => (0..ranks).fold(own, |sum, from| sum.combined(*op, small(from, epoch, element))),
+                None => {
+                    let from = small(place - ops.len(), epoch, element);
+                    from.plus(from)
+                }
+            }
+        })?;
+    }
+    stream.synchronize()?;
+    faults.assert_none(&(rank, T::TYPE));
+    Ok(Done::default())
+}
+
+/// Puts and gets that take a while, by the first rank, which the epochs of the others have to wait for: these
+/// do nothing else meanwhile.
+pub fn large(world: &World, way: Scenario) -> Result<Done, HaloError> {
+    const ELEMENTS: usize = 200_000;
+    let (rank, ranks) = (world.rank(), world.size());
+    let first_target = usize::from(ranks > 1);
+    let stream = stream_of(world, way.kind)?;
+    // What is put to this rank, and what is got from it.
+    let mut part = Buffer::<i64>::zeros(world, &stream, row(2 * ELEMENTS))?;
+    let mut source = Buffer::<i64>::zeros(world, &stream, row(ELEMENTS))?;
+    let mut got = Buffer::<i64>::zeros(world, &stream, row(ELEMENTS))?;
+    let window = Window::active(world, &part.section(0..2 * ELEMENTS)?, ActiveOptions::default())?;
+    let origin = Group::new(world, if rank >= first_target { &[0] } else { &[] })?;
+    let targets: Vec<usize> = if rank == 0 { (first_target..ranks).collect() } else { Vec::new() };
+    let targets = Group::new(world, &targets)?;
+    let faults = Faults::default();
+    for epoch in 1..=3 {
+        fill(&stream, &mut part, move |i| i as i64 * 3 + rank as i64 + i64::from(epoch))?;
+        fill(&stream, &mut source, move |i| i as i64 * 5 + i64::from(epoch))?;
+        fill(&stream, &mut got, |_| 0)?;
+        window.post_stream(&origin, &stream)?;
+        window.start(&targets, Mode::Stream)?;
+        for target in targets.ranks() {
+            window.put(&source.section(0..ELEMENTS)?, *target, 0)?;
+        }
+        if rank == 0 {
+            window.get(&got.section(0..ELEMENTS)?, ranks - 1, ELEMENTS)?;
+        }
+        window.complete_stream(&stream)?;
+        if rank == 0 {
+            faults.check(&stream, &got, 0..ELEMENTS, format!("got in epoch {epoch}"), move |i| {
+                (i + ELEMENTS) as i64 * 3 + (ranks - 1) as i64 + i64::from(epoch)
+            })?;
+        }
+        window.wait_stream(&stream)?;
+        if rank >= first_target {
+            faults.check(&stream, &part, 0..ELEMENTS, format!("put in epoch {epoch}"), move |i| {
+                i as i64 * 5 + i64::from(epoch)
+            })?;
+        }
+    }
+    stream.synchronize()?;
+    faults.assert_none(&rank);
+    Ok(Done::default())
+}
+
+/// Epochs between random groups, with operations of random kind, size and place, by hosts and streams.
+pub fn at_random(world: &World, way: Scenario, seed: u64) -> Result<Done, HaloError> {
+    const SLOT: usize = 700;
+    let (rank, ranks) = (world.rank(), world.size());
+    let stream = stream_of(world, way.kind)?;
+    // A slot for each origin; that of the rank with the highest number is missing in the part of rank 0.
+    let slots = |target: usize| if target == 0 && ranks > 1 { ranks - 1 } else { ranks };
+    let mut part = Buffer::<i64>::zeros(world, &stream, row(slots(rank) * SLOT))?;
+    let mut source = Buffer::<i64>::zeros(world, &stream, row(SLOT))?;
+    let mut got = Buffer::<i64>::zeros(world, &stream, row(ranks * SLOT))?;
+    let window = Window::active(world, &part.section(0..slots(rank) * SLOT)?, ActiveOptions::default())?;
+    let mut random = Random::new(seed);
+    let mut own = Random::new(seed ^ (rank as u64 + 1) << 32);
+    let faults = Faults::default();
+    for epoch in 1..=12 {
+        // What every origin does to every target: nothing, be in the group only, put, get or accumulate.
+        let plan: Vec<Vec<(usize, Range<usize>)>> = (0..ranks)
+            .map(|origin| {
+                (0..ranks)
+                    .map(|target| {
+                        let start = random.below(SLOT);
+                        let end = random.between(start, SLOT);
+                        let has_slot = origin < slots(target);
+                        let choices: &[usize] = if has_slot { &[0, 1, 2, 2, 3, 4] } else { &[0, 1] };
+                        (random.pick(choices), start..end)
+                    })
+                    .collect()
+            })
+            .collect();
+        let by_stream: Vec<bool> = (0..ranks).map(|_| random.once_in(2)).collect();
+        fill(&stream, &mut part, move |i| sample(ranks + rank, epoch, i))?;
+        fill(&stream, &mut source, move |i| sample(rank, epoch, i))?;
+        fill(&stream, &mut got, |_| 0)?;
+        let origins: Vec<usize> = (0..ranks).filter(|origin| plan[*origin][rank].0 > 0).collect();
+        let targets: Vec<usize> = (0..ranks).rev().filter(|target| plan[rank][*target].0 > 0).collect();
+        let (origins, targets) = (Group::new(world, &origins)?, Group::new(world, &targets)?);
+        delay(&stream, &mut own);
+        let on_stream = by_stream[rank];
+        if on_stream {
+            window.post_stream(&origins, &stream)?;
+            window.start(&targets, Mode::Stream)?;
+        } else {
+            stream.synchronize()?;
+            window.post(&origins)?;
+            window.start(&targets, Mode::Host)?;
+        }
+        for (target, (kind, range)) in plan[rank].iter().enumerate() {
+            let there = rank * SLOT + range.start;
+            match kind {
+                2 => window.put(&source.section(range.clone())?, target, there)?,
+                3 => {
+                    let here = target * SLOT;
+                    window.get(&got.section(here + range.start..here + range.end)?, target, there)?;
+                }
+                4 => window.accumulate(&source.section(range.clone())?, target, there, Op::Sum)?,
+                _ => {}
+            }
+        }
+        if on_stream {
+            window.complete_stream(&stream)?;
+            window.wait_stream(&stream)?;
+        } else {
+            window.complete()?;
+            window.wait()?;
+        }
+        let what = format!("part in epoch {epoch}");
+        let to_me: Vec<_> = plan.iter().map(|targets| targets[rank].clone()).collect();
+        faults.check(&stream, &part, 0..slots(rank) * SLOT, what, move |i| {
+            let (origin, element) = (i / SLOT, i % SLOT);
+            let (before, put): (i64, i64) = (sample(ranks + rank, epoch, i), sample(origin, epoch, element));
+            match &to_me[origin] {
+                (2, range) if range.contains(&element) => put,
+                (4, range) if range.contains(&element) => before.wrapping_add(put),
+                _ => before,
+            }
+        })?;
+        let what = format!("got in epoch {epoch}");
+        let mine = plan[rank].clone();
+        faults.check(&stream, &got, 0..ranks * SLOT, what, move |i| {
+            let (target, element) = (i / SLOT, i % SLOT);
+            match &mine[target] {
+                (3, range) if range.contains(&element) => {
+                    sample(ranks + target, epoch, rank * SLOT + element)
+                }
+                _ => 0,
+            }
+        })?;
+    }
+    stream.synchronize()?;
+    faults.assert_none(&(rank, seed, &window));
+    Ok(Done::default())
+}
+
+/// A host that runs far ahead of its stream, with room for one epoch and a bit.
+pub fn throttled(world: &World, way: Scenario) -> Result<Done, HaloError> {
+    for throttling in Throttling::ALL {
+        let stream = stream_of(world, StreamKind::Threaded)?;
+        // Signals of post, then operations and signals of complete.
+        let neighbours = if world.size() > 2 { 2 } else { 1 };
+        let entries = neighbours + (2 + neighbours) + 1;
+        let mut ring = Ring::new(world, &stream, 300, ActiveOptions { throttling, entries })?;
+        let mut refused = 0;
+        for _ in 0..15 {
+            stream.enqueue_host("a pause", || {
+                std::thread::sleep(std::time::Duration::from_micros(200));
+                Ok(())
+            });
+            let mut synchronized = |result: Result<(), HaloError>| match result {
+                Err(HaloError::Communication(Error::Throttled { .. })) => {
+                    refused += 1;
+                    stream.synchronize()?;
+                    Ok(true)
+                }
+                other => other.map(|()| false),
+            };
+            let result = ring.post_stream();
+            if synchronized(result)? {
+                ring.post_stream()?;
+            }
+            ring.window.start(&ring.group, Mode::Stream)?;
+            ring.puts()?;
+            if synchronized(ring.window.complete_stream(&stream).map_err(HaloError::from))? {
+                ring.window.complete_stream(&stream)?;
+            }
+            assert!(ring.window.entries_in_use() <= entries);
+            ring.wait_stream()?;
+        }
+        ring.finish()?;
+        assert_eq!(ring.window.entries_in_use(), 0, "{throttling:?}, {way:?}");
+        assert_eq!(refused > 0, throttling == Throttling::Application, "{refused} refused, {throttling:?}");
+    }
+    Ok(Done::default())
+}

@@ -1,0 +1,160 @@
+//! The primitives below the backends, with what each is tried with over every fabric.
+
+use super::list::{Case, List, smaller_side};
+use super::{active, collectives, messages, notify, queues, stream_collectives};
+use crate::{KINDS, Scenario};
+use streamhalo::StreamKind;
+use streamhalo::comm::{PRIMITIVES, PrimitiveRow};
+
+/// What a column of the tables is about.
+#[derive(Debug, Clone, Copy)]
+pub enum Subject {
+    /// A backend.
+    Backend(Scenario),
+    /// A primitive, with a kind of stream.
+    Primitive(&'static PrimitiveRow, StreamKind),
+}
+
+impl Subject {
+    /// Every backend and then every primitive, on both kinds of stream.
+    pub fn all() -> impl Iterator<Item = Subject> {
+        let backends = crate::each_way().map(Subject::Backend);
+        let primitives = PRIMITIVES.iter().flat_map(|row| KINDS.map(|kind| Subject::Primitive(row, kind)));
+        backends.chain(primitives)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Subject::Backend(way) => way.backend,
+            Subject::Primitive(row, _) => row.name,
+        }
+    }
+
+    /// With which kind of stream, and which backend where a primitive needs one.
+    pub fn way(&self) -> Scenario {
+        match self {
+            Subject::Backend(way) => *way,
+            Subject::Primitive(_, kind) => Scenario { backend: "st-rsend", kind: *kind },
+        }
+    }
+
+    /// What it is tried with by that many ranks; with `at_length` false the least that shows the ways it takes.
+    ///
+    /// # Panics
+    /// If a primitive has no cases: each is tried over every fabric.
+    pub fn cases(&self, ranks: usize, at_length: bool) -> Vec<Case> {
+        let mut list = List::default();
+        match self {
+            Subject::Backend(_) => return super::cases_for(ranks, at_length),
+            Subject::Primitive(row, _) => match row.name {
+                "messages" => two_sided(&mut list, at_length),
+                "notified-access" => notified(&mut list, at_length),
+                "active-target" => windows(&mut list, at_length),
+                "enqueued-collectives" => enqueued_collectives(&mut list, at_length),
+                "queues" => requests(&mut list, ranks, at_length),
+                "enqueued-messages" => operations(&mut list, at_length),
+                other => panic!("the primitive `{other}` has no cases"),
+            },
+        }
+        list.0
+    }
+}
+
+fn two_sided(list: &mut List, at_length: bool) {
+    list.add("two-sided messages at random", |world, way| messages::at_random(world, way, 11));
+    list.add("two-sided messages round a ring", messages::ring);
+    list.add("persistent two-sided messages", messages::persistent);
+    list.add("collective reductions", collectives::reductions);
+    list.add("collective moves", collectives::moves);
+    if at_length {
+        for seed in 20..23 {
+            list.add("two-sided messages at random", move |world, way| messages::at_random(world, way, seed));
+        }
+        list.add("messages from any rank", messages::from_any);
+        list.add("collective barriers", collectives::barriers);
+    }
+}
+
+fn notified(list: &mut List, at_length: bool) {
+    list.add("a ping-pong of notified puts", notify::ping_pong);
+    list.add("notifications by source, tag and wildcards", notify::wildcards);
+    list.add("one request for many notifications", |world, way| notify::counting(world, way, 7));
+    list.add("one request for many long puts", |world, way| notify::counting(world, way, 5_000));
+    list.add("notified gets", notify::gets);
+    list.add("notified accesses in order", |world, way| notify::in_order(world, way, 1));
+    list.add("notified accumulates of floats", |world, way| notify::accumulates::<f64>(world, way, 5));
+    list.add("notified accumulates of bytes", |world, way| notify::accumulates::<u8>(world, way, 40_000));
+    list.add("notified fetches and swaps", notify::atomics);
+    list.add("more notifications than rings hold", notify::more_than_rings_hold);
+    list.add("notified accesses that are refused", notify::refusals);
+    if at_length {
+        list.add("notified accumulates", |world, way| notify::accumulates::<i32>(world, way, 3_000));
+        list.add("notified accumulates", |world, way| notify::accumulates::<i64>(world, way, 1));
+        list.add("notified accumulates", |world, way| notify::accumulates::<f32>(world, way, 3_000));
+        for seed in 2..8 {
+            list.add("notified accesses in order", move |world, way| notify::in_order(world, way, seed));
+        }
+    }
+}
+
+fn windows(list: &mut List, at_length: bool) {
+    list.add("a ring of windows", |world, way| active::ring(world, way, 5));
+    list.add("a ring of windows, long", |world, way| active::ring(world, way, 9_000));
+    list.add("windows in opposite orders", active::opposite_orders);
+    list.add("epochs of any groups", |world, way| active::at_random(world, way, 1));
+    list.add("accumulates of floats", |world, way| active::accumulates::<f64>(world, way, 40));
+    list.add("epochs with little room", active::throttled);
+    if at_length {
+        for seed in 2..8 {
+            list.add("epochs of any groups", move |world, way| active::at_random(world, way, seed));
+        }
+        list.add("accumulates of u8", |world, way| active::accumulates::<u8>(world, way, 70));
+        list.add("accumulates of i32", |world, way| active::accumulates::<i32>(world, way, 3_000));
+        list.add("accumulates of i64", |world, way| active::accumulates::<i64>(world, way, 7));
+        list.add("accumulates of f32", |world, way| active::accumulates::<f32>(world, way, 33));
+    }
+}
+
+fn enqueued_collectives(list: &mut List, at_length: bool) {
+    use stream_collectives::{in_flight_together, late_ranks, reductions, refused};
+    list.add("reductions on a stream", |world, way| reductions::<f64>(world, way, &[1, 200]));
+    list.add("barriers with late ranks", |world, way| late_ranks(world, way, 2 * world.size()));
+    list.add("collectives and exchanges on a stream", |world, way| in_flight_together(world, way, 10));
+    list.add("reductions that do not match", refused);
+    if at_length {
+        let sizes = [1, 30, 129, 3_000];
+        list.add("reductions of bytes", move |world, way| reductions::<u8>(world, way, &sizes));
+        list.add("reductions of integers", move |world, way| reductions::<i32>(world, way, &sizes));
+        list.add("reductions of long integers", move |world, way| reductions::<i64>(world, way, &sizes));
+        list.add("reductions of floats", move |world, way| reductions::<f32>(world, way, &sizes));
+        list.add("long reductions", |world, way| reductions::<f64>(world, way, &[8_300]));
+    }
+}
+
+fn requests(list: &mut List, ranks: usize, at_length: bool) {
+    let side = smaller_side(ranks);
+    let (plane, epochs) = ([ranks / side, side], if at_length { 30 } else { 6 });
+    for (owned, ready) in [([5, 3], false), ([2, 700], false), ([5, 3], true)] {
+        list.add("a halo exchange on a queue", move |world, way| {
+            queues::halo(world, way, plane, (owned, epochs, ready))
+        });
+    }
+    for &elements in sizes(at_length) {
+        list.add("two queues in opposite orders", move |world, way| {
+            queues::opposite_orders(world, way, elements)
+        });
+    }
+    list.add("several messages with one tag on a queue", queues::many_messages);
+}
+
+fn operations(list: &mut List, at_length: bool) {
+    for &elements in sizes(at_length) {
+        list.add("enqueued operations", move |world, way| queues::operations(world, way, elements));
+    }
+    list.add("a payload that a kernel writes late", |world, _| queues::late_payload(world));
+}
+
+fn sizes(at_length: bool) -> &'static [usize] {
+    if at_length { &queues::SIZES } else { &queues::SIZES[1..] }
+}

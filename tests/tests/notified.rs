@@ -1,0 +1,256 @@
+//! Notified access over threads: the cases of every fabric at length, receivers that never read, peers that
+//! leave, memory that is in use, and what is told to an observer.
+
+use std::time::{Duration, Instant};
+use streamhalo::comm::device::{Buffer, Extents};
+use streamhalo::comm::fabric::{Event, Role, WaitPolicy};
+use streamhalo::comm::window::Window;
+use streamhalo::comm::{Error, Source, Tag};
+use streamhalo::{Device, HaloError, Op, StreamKind, World, WorldOptions};
+use streamhalo_tests::cases::{Done, notify};
+use streamhalo_tests::{Scenario, on_ranks, stream_of, watchdog};
+
+const WAY: Scenario = Scenario { backend: "standard", kind: StreamKind::Inline };
+
+fn on_some_ranks(case: impl Fn(&World, Scenario) -> Result<Done, HaloError> + Sync) {
+    for ranks in [1, 2, 3, 5] {
+        on_ranks(ranks, |world| case(world, WAY).map(|_| ()));
+    }
+}
+
+#[test]
+fn puts_go_to_and_fro() {
+    on_some_ranks(notify::ping_pong);
+}
+
+#[test]
+fn notifications_are_matched_by_source_and_tag() {
+    on_some_ranks(notify::wildcards);
+}
+
+#[test]
+fn a_request_counts() {
+    for elements in [1, 8, 9, 5_000] {
+        on_some_ranks(|world, way| notify::counting(world, way, elements));
+    }
+}
+
+#[test]
+fn gets_read_before_they_notify() {
+    on_some_ranks(notify::gets);
+}
+
+#[test]
+fn accesses_of_a_rank_happen_in_order() {
+    for seed in 0..8 {
+        on_some_ranks(|world, way| notify::in_order(world, way, seed));
+    }
+}
+
+#[test]
+fn accumulates_are_atomic() {
+    on_some_ranks(|world, way| notify::accumulates::<u8>(world, way, 40_000));
+    on_some_ranks(|world, way| notify::accumulates::<i32>(world, way, 3_000));
+    on_some_ranks(|world, way| notify::accumulates::<i64>(world, way, 1));
+    on_some_ranks(|world, way| notify::accumulates::<f32>(world, way, 9));
+    on_some_ranks(|world, way| notify::accumulates::<f64>(world, way, 500));
+    on_some_ranks(notify::atomics);
+}
+
+#[test]
+fn ranks_that_send_to_each_other_more_than_rings_hold_do_not_deadlock() {
+    on_some_ranks(notify::more_than_rings_hold);
+}
+
+#[test]
+fn wrong_arguments_are_refused() {
+    on_some_ranks(notify::refusals);
+}
+
+/// Waits that fail soon.
+fn impatient() -> WorldOptions {
+    WorldOptions { timeout: Some(Duration::from_millis(300)), ..watchdog() }
+}
+
+fn bytes(world: &World) -> Result<Window, Error> {
+    Window::allocate::<u8>(world, &Device::host().stream(world)?, 100)
+}
+
+#[test]
+fn a_receiver_that_never_reads_is_reported() {
+    let ranks = World::threads(2, impatient(), |world| {
+        let window = bytes(&world)?;
+        if world.rank() == 1 {
+            // Not in a wait, which would serve rank 0.
+            std::thread::sleep(Duration::from_millis(1_500));
+            return Ok(0);
+        }
+        for sent in 0.. {
+            match window.put_notify(&[1_u8], 1, 0, sent) {
+                Ok(()) => {}
+                Err(Error::TimedOut { rank: 0, peer: 1, what, .. }) => {
+                    assert!(what.contains("room"), "{what}");
+                    return Ok(sent);
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        unreachable!("a ring is bounded")
+    });
+    assert_eq!(ranks.unwrap()[0], Ok(64));
+}
+
+#[test]
+fn a_notification_that_does_not_come_is_reported() {
+    let ranks = World::threads(3, impatient(), |world| {
+        let window = bytes(&world)?;
+        let mut told = Vec::new();
+        if world.rank() == 0 {
+            for source in [Source::Rank(2), Source::Any] {
+                let mut request = window.notify_init(source, Tag::Value(5), 2)?;
+                request.start()?;
+                match request.wait() {
+                    Err(Error::TimedOut { rank: 0, peer, what, .. }) => told.push((peer, what)),
+                    other => panic!("{other:?}"),
+                }
+            }
+        } else {
+            if world.rank() == 2 {
+                window.put_notify::<u8>(&[], 0, 0, 5)?;
+            }
+            std::thread::sleep(Duration::from_millis(1_500));
+        }
+        Ok::<_, Error>(told)
+    });
+    let told = ranks.unwrap().remove(0).unwrap();
+    assert_eq!(told[0].0, 2);
+    assert!(told[0].1.contains("2 notifications from rank 2 with tag 5, of which 1 had come"), "{told:?}");
+    assert!(told[1].1.contains("2 notifications from any rank with tag 5, of which 0 had come"), "{told:?}");
+}
+
+#[test]
+fn a_peer_that_has_left_is_reported_but_not_what_it_sent_before() {
+    let ranks = World::threads(2, watchdog(), |world| {
+        let window = bytes(&world)?;
+        if world.rank() == 1 {
+            window.put_notify(&[7_u8; 50], 0, 0, 3)?;
+            drop(window);
+            world.barrier()?;
+            return Ok::<_, Error>(Vec::new());
+        }
+        world.barrier()?;
+        let mut first = window.notify_init(Source::Rank(1), Tag::Any, 1)?;
+        first.start()?;
+        assert_eq!(first.wait()?.tag, 3);
+        first.start()?;
+        let mut any = window.notify_init(Source::Any, Tag::Any, 1)?;
+        any.start()?;
+        Ok(vec![
+            first.wait().map(|_| ()),
+            any.wait().map(|_| ()),
+            window.put_notify(&[1_u8], 1, 0, 0),
+            window.put_notify(&[1_u8; 90], 1, 0, 0),
+            window.fetch_and_op_notify(1_u8, 1, 0, Op::Sum, 0).map(|_| ()),
+        ])
+    });
+    let results = ranks.unwrap().remove(0).unwrap();
+    assert_eq!(results.len(), 5);
+    for result in &results {
+        assert!(
+            matches!(result, Err(Error::PeerFailed { rank: 1, operation }) if operation.contains("dropped")),
+            "{result:?}"
+        );
+    }
+}
+
+#[test]
+fn a_rank_that_fails_ends_the_waits_of_others() {
+    let ranks = World::threads(2, watchdog(), |world| {
+        let window = bytes(&world)?;
+        if world.rank() == 1 {
+            return Err(Error::System { call: "this test", reason: "on purpose".into() });
+        }
+        let mut request = window.notify_init(Source::Rank(1), Tag::Any, 1)?;
+        request.start()?;
+        request.wait().map(|_| ())
+    });
+    assert!(matches!(ranks.unwrap()[0], Err(Error::PeerFailed { rank: 1, .. })));
+}
+
+#[test]
+fn memory_of_a_window_is_in_use_until_it_is_dropped() {
+    on_ranks(2, |world| {
+        let stream = stream_of(world, StreamKind::Inline)?;
+        let whole = Extents { points: [1, 1, 100], components: 1 };
+        let mut buffer = Buffer::<f64>::zeros(world, &stream, whole)?;
+        let window = Window::over(world, &buffer.section(10..60)?)?;
+        window.put_notify(&[world.rank() as f64], 1 - world.rank(), 49, 0)?;
+        let mut request = window.notify_init(Source::Any, Tag::Any, 1)?;
+        request.start()?;
+        request.wait()?;
+        assert!(matches!(buffer.view(whole.whole()), Err(Error::InUse { .. })));
+        assert!(matches!(buffer.view_mut(whole.whole()), Err(Error::InUse { .. })));
+        let overlapping = Window::over(world, &buffer.section(59..61)?);
+        assert!(
+            matches!(&overlapping, Err(Error::CollectiveFailed { reason, .. }) if reason.contains("a window"))
+        );
+        let beside = Window::over(world, &buffer.section(60..100)?)?;
+        drop((window, beside));
+        // Requests keep a window as its clones do.
+        assert_eq!(request.matched(), 1);
+        drop(request);
+        assert_eq!(buffer.view(whole.whole())?[[0, 0, 59, 0]], (1 - world.rank()) as f64);
+        Ok(())
+    });
+}
+
+#[test]
+fn element_types_must_agree() {
+    let ranks = World::threads(2, watchdog(), |world| {
+        let stream = Device::host().stream(&world)?;
+        if world.rank() == 0 {
+            Window::allocate::<f64>(&world, &stream, 1).map(|_| ())
+        } else {
+            Window::allocate::<i64>(&world, &stream, 1).map(|_| ())
+        }
+    });
+    for result in ranks.unwrap() {
+        assert!(matches!(result, Err(Error::CollectiveFailed { rank: 1, .. })), "{result:?}");
+    }
+}
+
+#[test]
+fn an_access_is_one_put_and_one_notification() {
+    let ranks = World::recorded_threads(2, watchdog(), |world, recording| {
+        let window = bytes(&world)?;
+        recording.take();
+        let mut told = Vec::new();
+        if world.rank() == 0 {
+            for elements in [0, 1, 32, 33, 100] {
+                window.put_notify(&vec![1_u8; elements], 1, 0, 0)?;
+                let of = |event: Event| (event.role, event.to, event.bytes);
+                told.push((elements, recording.take().into_iter().map(of).collect::<Vec<_>>()));
+            }
+        }
+        world.barrier()?;
+        Ok::<_, Error>(told)
+    });
+    for (elements, events) in ranks.unwrap().remove(0).unwrap() {
+        let put = (elements > 0).then_some((Role::Payload, 1, elements));
+        let expected: Vec<_> = put.into_iter().chain([(Role::Notification, 1, 0)]).collect();
+        assert_eq!(events, expected, "{elements} elements");
+    }
+}
+
+#[test]
+fn ranks_that_sleep_are_woken() {
+    let policy = WaitPolicy { spins: 1, yields: 0, sleeps: true };
+    let options = WorldOptions { policy: Some(policy), ..watchdog() };
+    let started = Instant::now();
+    let ranks = World::threads(4, options, |world| {
+        notify::ping_pong(&world, WAY)?;
+        notify::counting(&world, WAY, 5).map(|_| ())
+    });
+    ranks.unwrap().into_iter().for_each(|result: Result<(), HaloError>| result.unwrap());
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+}
