@@ -210,7 +210,7 @@ pub enum AppError {
     },
 
     /// The plot could not be drawn.
-    #[error("cannot draw speedup.svg: {0}")]
+    #[error("cannot draw the plot: {0}")]
     Plot(String),
 
     /// The terminal or pipe that we print to is broken.

@@ -12,10 +12,14 @@ pub mod cli;
 pub mod commands;
 pub mod config;
 pub mod error;
+pub mod faces;
 mod interrupt;
 pub mod life;
+pub mod pipeline;
 pub mod ranks;
 pub mod report;
 mod run;
+pub mod stencil3d;
+pub mod tree;
 
 pub use error::AppError;

@@ -6,20 +6,28 @@
 //! reports) is the same for all applications.
 
 mod answer;
+mod initial;
+mod mix;
 mod stopwatch;
+mod tiles;
 mod trial;
+pub(crate) mod values;
 
 use serde::{Deserialize, Serialize};
 use streamhalo::comm::backend::Route;
+use streamhalo::comm::fabric::Executor;
 use streamhalo::{LocalGrid, StreamHalo};
 
-use crate::config::RunConfig;
+use crate::config::{Primitive, RunConfig};
 use crate::error::AppError;
-use crate::life;
 use crate::report::OutputFile;
+use crate::{faces, life, pipeline, stencil3d, tree};
 
 pub use answer::Answer;
+pub(crate) use initial::Initial;
+pub(crate) use mix::mix;
 pub use stopwatch::{Phase, Stopwatch, Times};
+pub(crate) use tiles::{inner_of, shell, with_ghosts};
 pub use trial::{Outcome, Trial};
 
 /// One row of the registry.
@@ -35,6 +43,9 @@ pub struct ApplicationRow {
     pub dimensions: &'static [usize],
     /// What it asks of a backend and a device. All that this version has offer all of it.
     pub needs: &'static [Need],
+    /// The only axis that can be cut, if there is only one: then the layout that the program chooses has all
+    /// ranks along it. It is the application that refuses others.
+    pub cut: Option<usize>,
     pub(crate) open: fn(&RunConfig) -> Result<Box<dyn Application>, AppError>,
 }
 
@@ -46,10 +57,19 @@ pub enum Need {
     Gather,
     /// Combining ghosts with what their owners have.
     Scatter,
+    /// Values from one rank to another without a field that has ghosts, by the primitive that the backend's
+    /// name stands for ([`Primitive`]). The host calls it.
+    Primitive,
 }
 
 /// Every application.
-pub const APPLICATIONS: &[ApplicationRow] = &[life::driver::ROW];
+pub const APPLICATIONS: &[ApplicationRow] = &[
+    life::driver::ROW,
+    faces::driver::ROW,
+    stencil3d::driver::ROW,
+    pipeline::driver::ROW,
+    tree::driver::ROW,
+];
 
 /// An application with its settings, checked.
 pub trait Application: Send + Sync {
@@ -76,8 +96,18 @@ pub trait Application: Send + Sync {
     /// That of `go_on`.
     fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError>;
 
-    /// Where a state differs from that of the reference, as a sentence.
-    fn difference(&self, found: &[u8], reference: &[u8]) -> String;
+    /// Where an answer differs from the reference's, as a sentence; `None` where it is right. Both
+    /// have their state.
+    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String>;
+
+    /// Whether a grid that is split so can be computed on, besides what the grid itself allows.
+    ///
+    /// # Errors
+    ///
+    /// What does not fit, and what to do about it.
+    fn check_layout(&self, _layout: &[usize]) -> Result<(), AppError> {
+        Ok(())
+    }
 
     /// Files of its own for the results folder, made from a final state.
     fn files(&self, state: &[u8]) -> Vec<OutputFile>;
@@ -90,8 +120,13 @@ impl ApplicationRow {
     ///
     /// Settings that do not fit each other, or a file of its own that cannot be read.
     pub fn open(config: &RunConfig) -> Result<Box<dyn Application>, AppError> {
+        (Self::of(config).open)(config)
+    }
+
+    /// The row of the application that a configuration names.
+    pub(crate) fn of(config: &RunConfig) -> &'static Self {
         let row = APPLICATIONS.iter().find(|row| row.name == config.app.name);
-        (row.expect("a configuration names a registered application").open)(config)
+        row.expect("a configuration names a registered application")
     }
 }
 
@@ -124,6 +159,14 @@ impl From<Route> for Way {
     fn from(route: Route) -> Self {
         let Route { peer, bytes, path, reason, executor } = route;
         Self { peer, bytes, path: path.into(), reason: reason.into(), executor: executor.to_string() }
+    }
+}
+
+impl Way {
+    /// Of a message that the host carries out by a primitive.
+    pub(crate) fn by_host(peer: usize, bytes: usize, primitive: Primitive, reason: String) -> Self {
+        let (path, executor) = (primitive.summary().to_owned(), Executor::Host.to_string());
+        Self { peer, bytes, path, reason, executor }
     }
 }
 

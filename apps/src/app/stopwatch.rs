@@ -27,7 +27,7 @@ pub struct Stopwatch {
 }
 
 /// Of one rank, in seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Times {
     /// From the start to the stop.
     pub solve_s: f64,
@@ -35,6 +35,15 @@ pub struct Times {
     pub halo_s: f64,
     /// In [`Phase::Compute`].
     pub compute_s: f64,
+}
+
+/// The times of one after another.
+impl std::ops::AddAssign for Times {
+    fn add_assign(&mut self, other: Self) {
+        self.solve_s += other.solve_s;
+        self.halo_s += other.halo_s;
+        self.compute_s += other.compute_s;
+    }
 }
 
 /// Only one thread at a time works on a stream, so that relaxed accesses do.

@@ -1,6 +1,8 @@
 //! One run of an application: what a rank is given, and what it gives back.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use streamhalo::comm::fabric::Executor;
 use streamhalo::{Stream, StreamHalo, World};
 
 use super::{Answer, Times};
@@ -44,6 +46,9 @@ pub struct Outcome {
     pub executor: String,
     /// What was computed.
     pub answer: Answer,
+    /// What the application has measured besides, such as times of its own: shown with its result, but
+    /// no part of the answer.
+    pub measured: Map<String, Value>,
 }
 
 /// The most that a rank puts up at once for the others to read.
@@ -63,15 +68,44 @@ impl Trial<'_> {
         answer: Answer,
     ) -> Result<Outcome, AppError> {
         let routes = halo.routes();
+        let executor = executors_of_all(self.world, self.backend, &routes)?;
+        self.outcome_of(setup_s, times, (halo.bytes_per_exchange(), routes.len()), executor, answer)
+    }
+
+    /// As [`Trial::outcome`], of an application whose messages the host carries out: this rank has sent so many
+    /// bytes in so many messages in each step. Collective; blocks.
+    ///
+    /// # Errors
+    ///
+    /// Which rank failed.
+    pub fn outcome_by_host(
+        &self,
+        setup_s: f64,
+        times: Times,
+        (bytes, messages): (usize, usize),
+        answer: Answer,
+    ) -> Result<Outcome, AppError> {
+        self.outcome_of(setup_s, times, (bytes, messages), Executor::Host.to_string(), answer)
+    }
+
+    fn outcome_of(
+        &self,
+        setup_s: f64,
+        times: Times,
+        (bytes, messages): (usize, usize),
+        executor: String,
+        answer: Answer,
+    ) -> Result<Outcome, AppError> {
         Ok(Outcome {
             solve_s: self.world.all_max(times.solve_s)?,
             halo_s: self.world.all_max(times.halo_s)?,
             compute_s: self.world.all_max(times.compute_s)?,
             setup_s: self.world.all_max(setup_s)?,
-            bytes_per_exchange: self.all_sum(halo.bytes_per_exchange() as u64)?,
-            messages_per_exchange: self.all_sum(routes.len() as u64)?,
-            executor: executors_of_all(self.world, self.backend, &routes)?,
+            bytes_per_exchange: self.all_sum(bytes as u64)?,
+            messages_per_exchange: self.all_sum(messages as u64)?,
+            executor,
             answer,
+            measured: Map::new(),
         })
     }
 

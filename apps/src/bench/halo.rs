@@ -1,9 +1,10 @@
 //! Time of a halo exchange, for all backends in one interleaved run.
 
 use super::subject::{Subject, subject};
+use super::turns::{self, Timing, in_turns};
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, Instant};
-use streamhalo::{HaloError, World};
+use std::time::Duration;
+use streamhalo::World;
 
 use crate::error::AppError;
 use crate::ranks::Work;
@@ -69,10 +70,6 @@ pub struct HaloFigures {
     pub exchanges_per_batch: usize,
 }
 
-/// Batches in the time that a backend is given.
-const BATCHES: f64 = 25.0;
-const FEWEST_BATCHES: usize = 5;
-
 impl HaloBench {
     /// How many ranks take part.
     pub fn ranks(&self) -> usize {
@@ -87,34 +84,16 @@ impl Work for HaloBench {
 
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(Vec<HaloFigures>)) -> Result<(), AppError> {
         world.pin()?;
-        let mut contestants = Vec::new();
+        let mut subjects = Vec::new();
         for backend in &self.backends {
-            contestants.push(Contestant {
-                subject: subject(self, world, backend)?,
-                exchanges: 1,
-                batches_us: Vec::new(),
-            });
+            subjects.push(subject(self, world, backend)?);
         }
-        for contestant in &mut contestants {
-            contestant.calibrate(world, self.seconds)?;
-        }
-        let started = Instant::now();
-        let whole = Duration::from_secs_f64(self.seconds * contestants.len() as f64);
-        loop {
-            // In turn, so that drift of the machine hits all alike.
-            for contestant in &mut contestants {
-                contestant.batch(world)?;
-            }
-            let go_on = contestants[0].batches_us.len() < FEWEST_BATCHES || started.elapsed() < whole;
-            // Rank 0 decides for all.
-            if !world.all_gather(&go_on)?[0] {
-                break;
-            }
-        }
+        let turns = subjects.iter_mut().map(|subject| &mut **subject as &mut dyn turns::Subject);
+        let timings = in_turns(world, self.seconds, turns.collect())?;
         let mut figures = Vec::new();
-        for (backend, contestant) in self.backends.iter().zip(contestants) {
-            let executor = executors_of_all(world, backend, &contestant.subject.routes())?;
-            figures.push(self.figures(backend, executor, contestant));
+        for ((backend, subject), timing) in self.backends.iter().zip(&subjects).zip(timings) {
+            let executor = executors_of_all(world, backend, &subject.routes())?;
+            figures.push(self.figures(backend, executor, &**subject, timing));
         }
         report(figures);
         Ok(())
@@ -138,40 +117,16 @@ impl Work for TimedExchanges {
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(Duration)) -> Result<(), AppError> {
         world.pin()?;
         let mut subject = subject(&self.bench, world, &self.bench.backends[0])?;
-        subject.time(world, 10)?;
-        let time = subject.time(world, self.exchanges as usize)?;
+        turns::time(world, &mut *subject, 10)?;
+        let time = turns::time(world, &mut *subject, self.exchanges as usize)?;
         report(Duration::from_secs_f64(world.all_max(time.as_secs_f64())?));
         Ok(())
     }
 }
 
-/// A backend that takes its turns.
-struct Contestant {
-    subject: Box<dyn Subject>,
-    exchanges: usize,
-    batches_us: Vec<f64>,
-}
-
-impl Contestant {
-    /// Chooses how many exchanges make a batch, the same on all ranks.
-    fn calibrate(&mut self, world: &World, seconds: f64) -> Result<(), HaloError> {
-        self.subject.time(world, 10)?;
-        let one = world.all_max(self.subject.time(world, 10)?.as_secs_f64() / 10.0)?;
-        self.exchanges = ((seconds / BATCHES / one) as usize).clamp(2, 20_000) & !1;
-        Ok(())
-    }
-
-    fn batch(&mut self, world: &World) -> Result<(), HaloError> {
-        let time = self.subject.time(world, self.exchanges)?;
-        self.batches_us.push(world.all_max(time.as_secs_f64() * 1e6 / self.exchanges as f64)?);
-        Ok(())
-    }
-}
-
 impl HaloBench {
-    fn figures(&self, backend: &str, executor: String, mut contestant: Contestant) -> HaloFigures {
-        contestant.batches_us.sort_by(f64::total_cmp);
-        let routes = contestant.subject.routes();
+    fn figures(&self, backend: &str, executor: String, subject: &dyn Subject, timing: Timing) -> HaloFigures {
+        let routes = subject.routes();
         let first = routes.first();
         HaloFigures {
             bench: "halo".to_owned(),
@@ -184,12 +139,12 @@ impl HaloBench {
             element: self.element.clone(),
             width: self.width,
             alternating: self.alternating,
-            bytes: contestant.subject.bytes(),
+            bytes: subject.bytes(),
             messages: routes.len(),
-            median_us: contestant.batches_us[contestant.batches_us.len() / 2],
-            min_us: contestant.batches_us[0],
-            batches: contestant.batches_us.len(),
-            exchanges_per_batch: contestant.exchanges,
+            median_us: timing.median_us,
+            min_us: timing.min_us,
+            batches: timing.batches,
+            exchanges_per_batch: timing.repeats_per_batch,
         }
     }
 }

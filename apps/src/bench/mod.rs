@@ -1,7 +1,18 @@
 //! Measurements that `streamhalo bench` and the benches of the workspace share.
 
+mod bandwidth;
+pub(crate) mod collectives;
+pub mod figure;
 pub mod halo;
+mod latency;
+pub(crate) mod loggp;
+pub mod micro;
+mod overlap;
+mod pingpong;
+pub(crate) mod primitive;
 mod subject;
+pub(crate) mod throttle;
+mod turns;
 
 use crate::error::AppError;
 use crate::interrupt::Interrupt;

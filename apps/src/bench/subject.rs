@@ -1,7 +1,7 @@
 //! A field whose exchange is timed: filled from global indices and checked before.
 
 use super::halo::HaloBench;
-use std::time::{Duration, Instant};
+use super::turns;
 use streamhalo::comm::backend::Route;
 use streamhalo::comm::{Element, ElementType};
 use streamhalo::grid::Fields;
@@ -10,9 +10,7 @@ use streamhalo::{
 };
 
 /// An exchange that can be timed, whatever its dimension and element type.
-pub(super) trait Subject {
-    /// Time of that many exchanges on this rank, which begin on all ranks at once. Collective.
-    fn time(&mut self, world: &World, exchanges: usize) -> Result<Duration, HaloError>;
+pub(super) trait Subject: turns::Subject {
     /// How the messages of this rank travel.
     fn routes(&self) -> Vec<Route>;
     /// Payload bytes that this rank sends in an exchange.
@@ -135,15 +133,6 @@ impl<T: Element, const D: usize> Exchanged<T, D> {
 }
 
 impl<T: Element, const D: usize> Subject for Exchanged<T, D> {
-    fn time(&mut self, world: &World, exchanges: usize) -> Result<Duration, HaloError> {
-        // Other contestants have had the caches since the last turn.
-        self.repeat(WARM_UP)?;
-        world.barrier()?;
-        let started = Instant::now();
-        self.repeat(exchanges)?;
-        Ok(started.elapsed())
-    }
-
     fn routes(&self) -> Vec<Route> {
         self.halo.routes()
     }
@@ -153,10 +142,12 @@ impl<T: Element, const D: usize> Subject for Exchanged<T, D> {
     }
 }
 
-/// Exchanges before those that are timed; even, as fields alternate.
-const WARM_UP: usize = 4;
+impl<T: Element, const D: usize> turns::Subject for Exchanged<T, D> {
+    /// Fields alternate.
+    fn step(&self) -> usize {
+        2
+    }
 
-impl<T: Element, const D: usize> Exchanged<T, D> {
     fn repeat(&mut self, exchanges: usize) -> Result<(), HaloError> {
         match &mut self.field {
             Field::Single(field) => repeat(&mut self.halo, field, exchanges, |_| {})?,

@@ -15,7 +15,7 @@ use crate::config::RunConfig;
 use crate::error::{AppError, ranks_of};
 use crate::ranks::{Prepared, Ranks, Work};
 use crate::report;
-use crate::run::{Entry, plan, stream, world_options};
+use crate::run::{Entry, Part, plan, stream, world_options};
 
 const COMMAND: &str = "streamhalo explain";
 /// Columns of the table.
@@ -26,10 +26,7 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<u8, AppError> {
     let config = load(&args.config, &args.config.overrides());
     let fabric = config.as_ref().map(|config| config.comm.fabric.clone());
     let fabric = fabric.ok().or(args.config.fabric.clone());
-    let planned = config.and_then(|config| {
-        ApplicationRow::open(&config)?;
-        Ok(Planned { entries: plan(&config)?, config })
-    });
+    let planned = config.and_then(|config| Ok(Planned { parts: plan(&config)?, config }));
     let (ranks, planned) = Ranks::gather(COMMAND, fabric.as_deref(), planned)?;
     let ranks = match ranks {
         Ranks::Own(fabric) if fabric == "shm" => Ranks::Own("local".to_owned()),
@@ -41,7 +38,7 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<u8, AppError> {
 /// What is to be explained.
 struct Planned {
     config: RunConfig,
-    entries: Vec<Entry>,
+    parts: Vec<Part>,
 }
 
 impl Prepared for Planned {
@@ -50,16 +47,16 @@ impl Prepared for Planned {
     }
 
     fn most_ranks(&self) -> (&'static str, usize) {
-        ("run.ranks", self.entries.iter().map(|entry| entry.ranks).max().unwrap_or(1))
+        ("run.ranks", self.parts.iter().map(|part| part.entry.ranks).max().unwrap_or(1))
     }
 }
 
 fn ask(ranks: &Ranks, planned: &Planned) -> Result<u8, AppError> {
-    let Planned { config, entries } = planned;
+    let Planned { config, parts } = planned;
     let interrupt = ranks.interrupt()?;
     let mut text = String::new();
-    for entry in entries {
-        let asked = Explanation { config: config.clone(), layout: entry.layout.clone() };
+    for Part { entry, config: own, .. } in parts {
+        let asked = Explanation { config: own.clone(), layout: entry.layout.clone() };
         let mut routes = Vec::new();
         ranks.carry_out(entry.ranks, asked, &interrupt, &mut |by_rank| routes.push(by_rank))?;
         if ranks.lead_here() {
@@ -114,6 +111,9 @@ fn section(config: &RunConfig, entry: &Entry, routes: &[Vec<Routes>]) -> String 
         },
     );
     if routes.iter().flatten().all(|rank| rank.ways.is_empty()) {
+        if routes.iter().flatten().all(|rank| rank.neighbors.is_empty()) {
+            return head + "  no messages: no rank has a neighbour\n\n";
+        }
         return head + "  no messages: all ghosts are copies of the rank's own cells, made by its stream\n\n";
     }
     let mut table = Table::new();

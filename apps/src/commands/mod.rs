@@ -1,6 +1,6 @@
 //! The commands of the program, one file each.
 
-mod bench_halo;
+mod bench;
 mod explain;
 mod info;
 mod launch;
@@ -12,7 +12,7 @@ use streamhalo::comm::backend::backend_names;
 use streamhalo::comm::fabric::{self, FABRICS};
 
 use crate::app::APPLICATIONS;
-use crate::cli::{Bench, Cli, Command, ConfigArgs};
+use crate::cli::{Cli, Command, ConfigArgs};
 use crate::config::{KnownNames, Overrides, RunConfig};
 use crate::error::AppError;
 use crate::ranks;
@@ -33,9 +33,7 @@ pub fn dispatch(cli: Cli) -> Result<u8, AppError> {
         Command::Launch(args) => launch::launch(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Info => info::info(),
-        Command::Bench(args) => match args.what {
-            Bench::Halo(args) => bench_halo::bench_halo(&args),
-        },
+        Command::Bench(args) => bench::bench(&args.what),
         Command::Worker(args) => worker::worker(&args),
     }
 }

@@ -7,13 +7,12 @@
 use serde_json::Value;
 
 use super::load;
-use crate::app::{Application, ApplicationRow};
 use crate::cli::RunArgs;
 use crate::config::RunConfig;
 use crate::error::{AppError, ranks_of};
 use crate::ranks::{Prepared, Ranks, adopt};
 use crate::report::{self, MachineInfo, Progress, Results};
-use crate::run::{Banner, Entry, Journal, Kept, RunReport, RunWork, StatesWanted, plan};
+use crate::run::{Banner, Journal, Kept, Part, RunReport, RunWork, StatesWanted, plan};
 
 const COMMAND: &str = "streamhalo run";
 
@@ -33,25 +32,24 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, AppError> {
 /// A run that can be done as far as one process can tell.
 struct Planned {
     config: RunConfig,
-    entries: Vec<Entry>,
-    application: Box<dyn Application>,
+    parts: Vec<Part>,
 }
 
 impl Planned {
     fn new(config: RunConfig, args: &RunArgs) -> Result<Self, AppError> {
         adopt(&args.rendezvous, &config.comm.fabric)?;
-        Ok(Self { entries: plan(&config)?, application: ApplicationRow::open(&config)?, config })
+        Ok(Self { parts: plan(&config)?, config })
     }
 
     /// What the ranks of each entry do.
-    fn works(&self) -> impl Iterator<Item = (&Entry, RunWork)> {
-        self.entries.iter().enumerate().map(|(index, entry)| {
-            let states = match (self.config.run.verify, index + 1 == self.entries.len()) {
+    fn works(&self) -> impl Iterator<Item = (&Part, RunWork)> {
+        self.parts.iter().enumerate().map(|(index, part)| {
+            let states = match (self.config.run.verify, index + 1 == self.parts.len()) {
                 (true, _) => StatesWanted::All,
                 (false, true) => StatesWanted::Last,
                 (false, false) => StatesWanted::None,
             };
-            (entry, RunWork { config: self.config.clone(), layout: entry.layout.clone(), states })
+            (part, RunWork { config: part.config.clone(), layout: part.entry.layout.clone(), states })
         })
     }
 }
@@ -62,7 +60,7 @@ impl Prepared for Planned {
     }
 
     fn most_ranks(&self) -> (&'static str, usize) {
-        ("run.ranks", self.entries.iter().map(|entry| entry.ranks).max().unwrap_or(1))
+        ("run.ranks", self.parts.iter().map(|part| part.entry.ranks).max().unwrap_or(1))
     }
 
     fn check_as_leader(&self) -> Result<(), AppError> {
@@ -73,14 +71,14 @@ impl Prepared for Planned {
 /// The part of a rank that another one leads.
 fn follow(ranks: &Ranks, planned: &Planned) -> Result<u8, AppError> {
     let interrupt = ranks.interrupt()?;
-    for (entry, work) in planned.works() {
-        ranks.carry_out(entry.ranks, work, &interrupt, &mut |_| {})?;
+    for (part, work) in planned.works() {
+        ranks.carry_out(part.entry.ranks, work, &interrupt, &mut |_| {})?;
     }
     Ok(0)
 }
 
 fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
-    let Planned { config, entries, application } = planned;
+    let Planned { config, parts } = planned;
     let machine = MachineInfo::detect();
     let interrupt = ranks.interrupt()?;
     if !quiet {
@@ -88,17 +86,16 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
     }
 
     let trials = u64::from(config.run.warmup) + u64::from(config.run.trials);
-    let runs = trials * (entries.len() * config.comm.backend.len()) as u64;
+    let runs = trials * (parts.len() * config.comm.backend.len()) as u64;
     let progress = Progress::new(runs, quiet);
-    let reference = if config.run.verify {
-        progress.begin("computing the reference to verify against");
-        Some(application.reference(&|| interrupt.check())?)
-    } else {
-        None
-    };
-    let mut journal = Journal::new(config, &**application, reference);
+    let mut journal = Journal::new(config);
     let mut is_said = quiet;
-    for (entry, work) in planned.works() {
+    for (part, work) in planned.works() {
+        let entry = &part.entry;
+        if config.run.verify && !journal.has_reference_of(part) {
+            progress.begin("computing the reference to verify against");
+            journal.verify_against(part, part.application.reference(&|| interrupt.check())?);
+        }
         let mut running = ranks_of(entry.ranks);
         ranks
             .carry_out(entry.ranks, work, &interrupt, &mut |report| match report {
@@ -114,7 +111,7 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
                 }
                 RunReport::Warm => progress.end(),
                 RunReport::Finished { backend, trial, outcome } => {
-                    journal.note(entry, backend, trial, *outcome);
+                    journal.note(part, backend, trial, *outcome);
                     progress.end();
                 }
             })
@@ -125,7 +122,8 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
 
     let Kept { records, state, wrong } = journal.close();
     let results = Results::new(config, machine, records)?;
-    let extra = state.map_or(Vec::new(), |state| application.files(&state));
+    let last = parts.last().expect("a configuration names a number of ranks");
+    let extra = state.map_or(Vec::new(), |state| last.application.files(&state));
     report::write_results(&config.output.dir, &results, extra)?;
     for sentence in &wrong {
         eprintln!("{sentence}");

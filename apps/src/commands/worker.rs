@@ -2,6 +2,7 @@
 
 use super::explain::Explanation;
 use crate::bench::halo::HaloBench;
+use crate::bench::micro::MicroBench;
 use crate::cli::WorkerArgs;
 use crate::error::AppError;
 use crate::ranks::{LOOK, Work, rank_main, unusable};
@@ -13,6 +14,7 @@ pub(super) fn worker(args: &WorkerArgs) -> Result<u8, AppError> {
     match args.work.as_str() {
         RunWork::NAME => rank_main::<RunWork>(),
         HaloBench::NAME => rank_main::<HaloBench>(),
+        MicroBench::NAME => rank_main::<MicroBench>(),
         Explanation::NAME => rank_main::<Explanation>(),
         LOOK => {
             let fabric = args.fabric.as_deref().unwrap_or("local");

@@ -1,27 +1,86 @@
 //! `[app]`: which application, how many steps, and the application's own settings.
 //!
-//! A new application with settings of its own adds a variant of [`AppSettings`], its keys to
-//! [`own_keys`] and a reader; one without needs nothing here.
+//! An application with settings of its own is a variant of [`AppSettings`] and a row of `OWN`, which
+//! names its keys, its defaults and its reader, in a file of its own; one without needs nothing here.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::faces::{self, FacesSettings};
 use super::fault::{Fault, Located};
 use super::grid::Grid;
-use super::pattern::Pattern;
-use super::section::{Section, Shape, as_integer, wrong};
-use super::value::Value;
-
-/// The keys of every application.
-const COMMON_KEYS: &[&str] = &["name", "steps"];
-const LIFE_KEYS: &[&str] = &["pattern", "origin"];
+use super::life::{self, LifeSettings};
+use super::pipeline::{self, PipelineSettings};
+use super::primitives::Means;
+use super::section::{Section, Shape};
+use super::stencil3d::{self, Stencil3dSettings};
+use super::tree::{self, TreeSettings};
 
 pub(super) const NAME: &str = "app";
 
+/// The keys of every application.
+const COMMON_KEYS: &[&str] = &["name", "steps"];
+
 /// Every key that some application has.
-pub(super) const ANY_SHAPE: Shape<'static> =
-    Shape { name: NAME, keys: &["name", "steps", "pattern", "origin"] };
+pub(super) const ANY_SHAPE: Shape<'static> = Shape {
+    name: NAME,
+    keys: &[
+        // Of all.
+        "name",
+        "steps",
+        // Of `life`.
+        "pattern",
+        "origin",
+        // Of `stencil3d`.
+        "equation",
+        "points",
+        "element",
+        "overlap",
+        "residual_every",
+        // Of `faces`.
+        "order",
+        "outer",
+        "middle",
+        "values",
+        "seed",
+        "extra_compute",
+        // Of `pipeline`.
+        "block_rows",
+        // Of `tree`, which has `values` and `seed` too.
+        "arity",
+        "elements",
+    ],
+};
+
+/// What an application has of its own in a configuration.
+pub(super) struct Own {
+    /// Its row in the registry.
+    pub(super) name: &'static str,
+    /// Its keys in `[app]`, besides those of every application.
+    pub(super) keys: &'static [&'static str],
+    /// The default of `app.steps`.
+    pub(super) steps: u64,
+    /// The default of `grid.cells`.
+    pub(super) cells: &'static [usize],
+    /// How it uses backends.
+    pub(super) means: Means,
+    /// Reads its settings; relative paths start at the folder.
+    pub(super) read: fn(&Section<'_>, &Grid, &Path) -> Result<AppSettings, Fault>,
+}
+
+/// Applications with settings or defaults of their own.
+const OWN: &[Own] = &[life::OWN, faces::OWN, stencil3d::OWN, pipeline::OWN, tree::OWN];
+
+/// What an application has that is not among them.
+const PLAIN: Own = Own {
+    name: "",
+    keys: &[],
+    steps: 1000,
+    cells: &[2048, 2048],
+    means: Means::Exchanges,
+    read: |_, _, _| Ok(AppSettings::Plain {}),
+};
 
 /// Which application, and its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,87 +94,92 @@ pub struct AppConfig {
     pub settings: AppSettings,
 }
 
-/// The settings of one application.
+/// The settings of one application. Each has a key that no other has, so that they can be told apart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum AppSettings {
     /// Conway's Game of Life.
     Life(LifeSettings),
+    /// Shared faces of spectral elements.
+    Faces(FacesSettings),
+    /// A stencil in three dimensions.
+    Stencil3d(Stencil3dSettings),
+    /// A pipelined stencil.
+    Pipeline(PipelineSettings),
+    /// A reduction tree.
+    Tree(TreeSettings),
     /// An application without settings of its own.
     Plain {},
 }
 
-/// What only `life` has.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LifeSettings {
-    /// The first generation.
-    pub pattern: Pattern,
-    /// Where the upper left cell of a pattern file goes, `[y, x]`; `None` centres it. Only
-    /// files have an origin: it stays `None` for the generated patterns.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub origin: Option<[usize; 2]>,
+/// The application of a configuration, which decides what keys and defaults there are.
+pub(super) struct Chosen {
+    name: String,
+    own: &'static Own,
 }
 
-/// `folder` is the folder of the configuration file.
-pub(super) fn read(
-    section: &Section<'_>,
-    grid: &Grid,
-    apps: &[&str],
-    folder: &Path,
-    all: &[Shape<'_>],
-) -> Result<AppConfig, Fault> {
-    // The name decides which keys there are, so it is read first.
-    let name = match section.name("name", apps)? {
-        Some(name) => name,
-        None => Located::default("life".to_owned()),
-    };
-    let keys = [COMMON_KEYS, own_keys(&name.value)].concat();
-    let shape = Shape { name: NAME, keys: &keys };
-    section.check_keys(&shape, all)?;
-    let steps = section.integer("steps", 0)?;
-    let settings = match name.value.as_str() {
-        "life" => AppSettings::Life(life(section, grid, folder)?),
-        _ => AppSettings::Plain {},
-    };
-    Ok(AppConfig { name: name.value, steps: steps.map_or(1000, |steps| steps.value), settings })
-}
+impl Chosen {
+    /// The name is read before anything else.
+    pub(super) fn read(section: &Section<'_>, apps: &[&str]) -> Result<Self, Fault> {
+        let name = section.name("name", apps)?.unwrap_or_else(|| Located::default("life".to_owned())).value;
+        let own = OWN.iter().find(|own| own.name == name).unwrap_or(&PLAIN);
+        Ok(Self { name, own })
+    }
 
-fn own_keys(app: &str) -> &'static [&'static str] {
-    match app {
-        "life" => LIFE_KEYS,
-        _ => &[],
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The defaults of `grid.cells`, and of `grid.periodic` for all axes.
+    pub(super) fn grid(&self) -> (&'static [usize], bool) {
+        (self.own.cells, self.own.means == Means::Exchanges)
+    }
+
+    /// Whether the host calls primitives instead of exchanging ghosts.
+    pub(super) fn uses_primitives(&self) -> bool {
+        self.own.means == Means::Primitives
+    }
+
+    /// The rest of the section. `folder` is the folder of the configuration file.
+    pub(super) fn settings(
+        &self,
+        section: &Section<'_>,
+        grid: &Grid,
+        folder: &Path,
+        all: &[Shape<'_>],
+    ) -> Result<AppConfig, Fault> {
+        let keys = [COMMON_KEYS, self.own.keys].concat();
+        section.check_keys(&Shape { name: NAME, keys: &keys }, all)?;
+        let steps = section.integer("steps", 0)?.map_or(self.own.steps, |steps| steps.value);
+        let settings = (self.own.read)(section, grid, folder)?;
+        Ok(AppConfig { name: self.name.clone(), steps, settings })
     }
 }
 
-fn life(section: &Section<'_>, grid: &Grid, folder: &Path) -> Result<LifeSettings, Fault> {
+/// That the grid has three axes, for applications that live on three.
+pub(super) fn three_axes(grid: &Grid, name: &str) -> Result<(), Fault> {
     let axes = grid.config.cells.len();
-    if axes != 2 {
-        let message = format!("`life` lives on 2 axes, `grid.cells` has {axes}");
-        return Err(Fault::new(&grid.cells_origin, message).expected("`[rows, columns]`"));
+    if axes == 3 {
+        return Ok(());
     }
-    let pattern = Pattern::read(section, folder)?;
-    let origin = read_origin(section, &grid.config.cells)?;
-    Ok(LifeSettings { origin: origin.filter(|_| matches!(pattern, Pattern::File(_))), pattern })
+    let message = format!("`{name}` lives on 3 axes, `grid.cells` has {axes}");
+    Err(Fault::new(&grid.cells_origin, message).expected("`[z, y, x]`"))
 }
 
-fn read_origin(section: &Section<'_>, cells: &[usize]) -> Result<Option<[usize; 2]>, Fault> {
-    let Some(node) = section.node("origin") else {
-        return Ok(None);
-    };
-    let found = match &node.value {
-        Value::Array(items) => {
-            items.iter().map(|item| as_integer(&item.value, 0)).collect::<Option<Vec<usize>>>()
-        }
-        _ => None,
-    };
-    let expected = format!("`[y, x]` within the {} by {} cells, counted from 0", cells[0], cells[1]);
-    match found.as_deref() {
-        Some(&[y, x]) if y < cells[0] && x < cells[1] => Ok(Some([y, x])),
-        Some(outside) => {
-            let message = format!("`app.origin` is {outside:?}");
-            Err(Fault::new(&node.origin, message).expected(expected))
-        }
-        None => Err(wrong(&section.dotted("origin"), node, &expected)),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_of_every_application_is_known() {
+        let own = OWN.iter().flat_map(|own| own.keys);
+        let mut keys: Vec<&str> = COMMON_KEYS.iter().chain(own).copied().collect();
+        let mut known = ANY_SHAPE.keys.to_vec();
+        keys.sort_unstable();
+        keys.dedup();
+        known.sort_unstable();
+        assert_eq!(keys, known);
     }
 }

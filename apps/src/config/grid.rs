@@ -10,7 +10,7 @@ pub(super) const SHAPE: Shape<'static> = Shape { name: "grid", keys: &["cells", 
 /// The global grid, slowest axis first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GridConfig {
-    /// Cells per axis, of all ranks together.
+    /// Cells per axis: of all ranks together, or of each rank where the scaling is weak.
     pub cells: Vec<usize>,
     /// Whether an axis wraps around.
     pub periodic: Vec<bool>,
@@ -23,12 +23,17 @@ pub struct GridConfig {
 pub(super) struct Grid {
     pub(super) config: GridConfig,
     pub(super) cells_origin: Origin,
+    pub(super) periodic_origin: Origin,
     pub(super) halo_origin: Origin,
 }
 
-pub(super) fn read(section: &Section<'_>) -> Result<Grid, Fault> {
+/// The defaults of cells, and of whether axes wrap around, are those of the application.
+pub(super) fn read(
+    section: &Section<'_>,
+    (default_cells, default_periodic): (&[usize], bool),
+) -> Result<Grid, Fault> {
     let cells = section.integers("cells", 1)?.unwrap_or(List {
-        values: vec![2048, 2048],
+        values: default_cells.to_vec(),
         origin: Origin::Default,
         single: false,
     });
@@ -40,17 +45,16 @@ pub(super) fn read(section: &Section<'_>) -> Result<Grid, Fault> {
     let axes = cells.values.len();
     let periodic = section.booleans("periodic")?;
     let halo = section.integers("halo", 1)?;
-    let halo_origin = match &halo {
-        Some(halo) => halo.origin.clone(),
-        None => Origin::Default,
-    };
+    let periodic_origin = periodic.as_ref().map_or(Origin::Default, |periodic| periodic.origin.clone());
+    let halo_origin = halo.as_ref().map_or(Origin::Default, |halo| halo.origin.clone());
     Ok(Grid {
         config: GridConfig {
-            periodic: per_axis("`grid.periodic`", periodic, true, axes)?,
+            periodic: per_axis("`grid.periodic`", periodic, default_periodic, axes)?,
             halo: per_axis("`grid.halo`", halo, 1, axes)?,
             cells: cells.values,
         },
         cells_origin: cells.origin,
+        periodic_origin,
         halo_origin,
     })
 }

@@ -24,32 +24,44 @@
 mod app;
 mod comm;
 mod device;
+mod faces;
 mod fault;
 mod grid;
+mod life;
 mod names;
 mod output;
 mod overrides;
 mod pattern;
+mod pipeline;
+mod primitives;
 mod run;
 mod section;
+mod stencil3d;
+mod tree;
 mod value;
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-pub use app::{AppConfig, AppSettings, LifeSettings};
+pub use app::{AppConfig, AppSettings};
 pub(crate) use comm::later_fabrics;
 pub use comm::{CommConfig, Signal};
 pub(crate) use device::LATER_DEVICES;
 pub use device::{DeviceConfig, StreamKind};
+pub use faces::{FacesSettings, Values};
 pub use fault::{ConfigError, Excerpt, Place};
 pub use grid::GridConfig;
+pub use life::LifeSettings;
 pub use names::{KnownNames, nearest};
 pub use output::OutputConfig;
 pub use overrides::Overrides;
 pub use pattern::Pattern;
-pub use run::{Layout, RunSettings};
+pub use pipeline::PipelineSettings;
+pub use primitives::Primitive;
+pub use run::{Layout, RunSettings, Scaling};
+pub use stencil3d::{Equation, Precision, Stencil3dSettings};
+pub use tree::TreeSettings;
 
 use crate::error::AppError;
 use fault::{Fault, Origin};
@@ -125,12 +137,20 @@ fn resolve(
         Ok(section)
     };
     // The keys of [app] depend on its name, so its reader checks them.
-    let app = Section::find(&root, app::NAME)?;
-    let grid = grid::read(&section(grid::SHAPE)?)?;
-    let app = app::read(&app, &grid, names.apps, folder, &SHAPES)?;
+    let own = Section::find(&root, app::NAME)?;
+    let chosen = app::Chosen::read(&own, names.apps)?;
+    let grid = grid::read(&section(grid::SHAPE)?, chosen.grid())?;
+    let app = chosen.settings(&own, &grid, folder, &SHAPES)?;
     let run = run::read(&section(run::SHAPE)?, &grid)?;
-    let device = device::read(&section(device::SHAPE)?, names.devices)?;
-    let comm = comm::read(&section(comm::SHAPE)?, names, &device.kind)?;
+    let (device, comm) = (section(device::SHAPE)?, section(comm::SHAPE)?);
+    let mut backends = names.backends.to_vec();
+    if chosen.uses_primitives() {
+        primitives::check_device(&device, chosen.name())?;
+        primitives::check_backends(&comm, chosen.name(), names.backends)?;
+        backends = primitives::backends(names.backends);
+    }
+    let device = device::read(&device, names.devices)?;
+    let comm = comm::read(&comm, &KnownNames { backends: &backends, ..*names }, &device.kind)?;
     let output = output::read(&section(output::SHAPE)?, &app.name)?;
     Ok(RunConfig { app, grid: grid.config, run, comm, device, output })
 }

@@ -7,8 +7,10 @@ use super::grid::Grid;
 use super::section::{List, Section, Shape, as_integer, wrong};
 use super::value::{Node, Value};
 
-pub(super) const SHAPE: Shape<'static> =
-    Shape { name: "run", keys: &["ranks", "layout", "trials", "warmup", "verify", "exchange_every", "pin"] };
+pub(super) const SHAPE: Shape<'static> = Shape {
+    name: "run",
+    keys: &["ranks", "scaling", "layout", "trials", "warmup", "verify", "exchange_every", "pin"],
+};
 
 /// The layout that the program chooses.
 const AUTO: &str = "auto";
@@ -16,8 +18,10 @@ const AUTO: &str = "auto";
 /// What is run: every entry of `ranks` with every backend, `trials` times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunSettings {
-    /// Rank counts of the strong scaling, none twice.
+    /// Rank counts, none twice.
     pub ranks: Vec<usize>,
+    /// What stays the same at all of them.
+    pub scaling: Scaling,
     /// How the grid is cut at each of them.
     pub layout: Layout,
     /// Timed repetitions, at least 1.
@@ -30,6 +34,17 @@ pub struct RunSettings {
     pub exchange_every: usize,
     /// Bind rank r to core r mod cores.
     pub pin: bool,
+}
+
+/// What `grid.cells` counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scaling {
+    /// The cells of all ranks together: more ranks have less each.
+    #[default]
+    Strong,
+    /// The cells of each rank: more ranks have more together.
+    Weak,
 }
 
 /// Ranks per axis, slowest axis first.
@@ -84,11 +99,16 @@ impl TryFrom<WrittenLayout> for Layout {
 pub(super) fn read(section: &Section<'_>, grid: &Grid) -> Result<RunSettings, Fault> {
     let ranks = read_ranks(section)?;
     let layout = read_layout(section, &ranks.values, grid.config.cells.len())?;
+    let scaling = section.name("scaling", &["strong", "weak"])?;
     let trials = section.integer("trials", 1)?;
     let warmup = section.integer("warmup", 0)?;
     let exchange_every = section.integer("exchange_every", 1)?;
     Ok(RunSettings {
         ranks: ranks.values,
+        scaling: match scaling.as_ref().map(|scaling| scaling.value.as_str()) {
+            Some("weak") => Scaling::Weak,
+            _ => Scaling::Strong,
+        },
         layout,
         trials: trials.map_or(5, |trials| trials.value),
         warmup: warmup.map_or(1, |warmup| warmup.value),

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::mix::mix;
+use crate::app::mix;
 
 /// A sum, modulo 2⁶⁴, of one hash of (global y, global x) per live cell.
 ///

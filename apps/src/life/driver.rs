@@ -17,7 +17,7 @@ use std::time::Instant;
 use serde_json::{Map, Value};
 use streamhalo::comm::device::Tile;
 use streamhalo::prelude::{Alternating, Entity, GlobalGrid, LocalGrid, Pattern, Rows, RowsMut, StreamHalo};
-use streamhalo::{HaloError, IndexBox, Stream};
+use streamhalo::{HaloError, Stream};
 
 use super::bits;
 use super::checksum::{Checksum, population};
@@ -25,7 +25,9 @@ use super::kernel::step_rows;
 use super::pattern::{Generation, Initial};
 use super::reference::Reference;
 use super::rle;
-use crate::app::{Answer, Application, ApplicationRow, Need, Outcome, Phase, Routes, Stopwatch, Trial};
+use crate::app::{
+    Answer, Application, ApplicationRow, Need, Outcome, Phase, Routes, Stopwatch, Trial, with_ghosts,
+};
 use crate::config::{AppSettings, RunConfig};
 use crate::error::AppError;
 use crate::report::OutputFile;
@@ -37,6 +39,7 @@ pub const ROW: ApplicationRow = ApplicationRow {
     source: "2026, section VI-A3",
     dimensions: &[2],
     needs: &[Need::Gather],
+    cut: None,
     open: |config| Ok(Box::new(Life::open(config)?)),
 };
 
@@ -152,10 +155,14 @@ impl Application for Life {
         })
     }
 
-    fn difference(&self, found: &[u8], reference: &[u8]) -> String {
+    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
+        if found == reference {
+            return None;
+        }
         let [height, width] = self.grid.cells();
-        let differ: Vec<u8> = found.iter().zip(reference).map(|(found, right)| found ^ right).collect();
-        match bits::live(&differ).next() {
+        let pairs = found.state.iter().flatten().zip(reference.state.iter().flatten());
+        let differ: Vec<u8> = pairs.map(|(found, right)| found ^ right).collect();
+        Some(match bits::live(&differ).next() {
             Some(first) => format!(
                 "{} of {} cells differ, the first at [{}, {}]",
                 bits::live(&differ).count(),
@@ -164,7 +171,7 @@ impl Application for Life {
                 first % width
             ),
             None => "its cells do not, but some are neither 0 nor 1".to_owned(),
-        }
+        })
     }
 
     fn files(&self, state: &[u8]) -> Vec<OutputFile> {
@@ -173,26 +180,6 @@ impl Application for Life {
         let head = format!("#C Generation {}.\n", self.steps);
         vec![OutputFile::new("final.rle", head + &rle::encode(height, width, cells))]
     }
-}
-
-/// The owned cells and `layers` of ghosts around them, but nothing beyond a boundary that is not
-/// periodic: what is there stays dead because nobody ever writes it.
-fn with_ghosts(grid: &LocalGrid<2>, layers: usize) -> IndexBox<2> {
-    let mut cells = grid.owned(Entity::Cell);
-    for axis in 0..2 {
-        let has_neighbor = |side: i32| {
-            let mut offset = [0; 2];
-            offset[axis] = side;
-            grid.neighbor(offset).is_some()
-        };
-        if has_neighbor(-1) {
-            cells.start[axis] -= layers;
-        }
-        if has_neighbor(1) {
-            cells.end[axis] += layers;
-        }
-    }
-    cells
 }
 
 /// Enqueues one generation of the cells of `tile`.

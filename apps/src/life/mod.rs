@@ -16,7 +16,6 @@ mod bits;
 pub mod checksum;
 pub mod driver;
 pub mod kernel;
-mod mix;
 pub mod pattern;
 pub mod reference;
 pub mod rle;

@@ -6,8 +6,8 @@
 
 use crate::config;
 
-use super::mix::mix;
 use super::rle::{Pattern, ReadError};
+use crate::app::mix;
 
 #[cfg(test)]
 mod tests;

@@ -48,6 +48,22 @@ pub fn csv(results: &Results) -> String {
     text
 }
 
+/// Rows of any columns, each an object of plain values: the columns that any of them has, those of `first`
+/// first and then by name. A row without a column leaves it empty.
+pub fn csv_of_rows(first: &[&str], rows: &[Map<String, Value>]) -> String {
+    let mut columns: Vec<&str> = rows.iter().flat_map(|row| row.keys().map(String::as_str)).collect();
+    columns
+        .sort_by_key(|column| (first.iter().position(|one| one == column).unwrap_or(first.len()), *column));
+    columns.dedup();
+    let cell = |row: &Map<String, Value>, column: &str| match row.get(column) {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => quoted(text),
+        Some(other) => quoted(&other.to_string()),
+    };
+    let header = line(columns.iter().map(|column| quoted(column)));
+    rows.iter().fold(header, |text, row| text + &line(columns.iter().map(|column| cell(row, column))))
+}
+
 fn line(cells: impl Iterator<Item = String>) -> String {
     let mut line = cells.collect::<Vec<_>>().join(",");
     line.push('\n');
@@ -101,5 +117,19 @@ fn quoted(cell: &str) -> String {
         format!("\"{}\"", cell.replace('"', "\"\""))
     } else {
         cell.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn rows_have_the_columns_of_all() {
+        let rows = [json!({ "b": "x,y", "a": 1.5 }), json!({ "b": null, "c": [1, 2] })];
+        let rows: Vec<_> = rows.iter().map(|row| row.as_object().expect("is one").clone()).collect();
+        assert_eq!(csv_of_rows(&["b", "no"], &rows), "b,a,c\n\"x,y\",1.5,\n,,\"[1,2]\"\n");
+        assert_eq!(csv_of_rows(&[], &[]), "\n");
     }
 }

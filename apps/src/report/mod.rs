@@ -11,15 +11,15 @@ mod progress;
 mod results;
 mod summary;
 mod table;
-mod text;
+pub(crate) mod text;
 
 use std::io::{self, Write};
 use std::path::Path;
 
-pub use csv::csv;
+pub use csv::{csv, csv_of_rows};
 pub use files::{OutputFile, check_writable, replace_files};
 pub use machine::MachineInfo;
-pub use plot::speedup_svg;
+pub use plot::{ChartLine, LineChart, lines_svg, speedup_svg};
 pub use progress::Progress;
 pub use results::{RESULTS_FILE, Results, RunRecord, SCHEMA};
 pub use summary::{Baseline, Group, Spread, Summary, Verification};

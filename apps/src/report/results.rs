@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::MachineInfo;
+use super::text::joined;
 use crate::config::RunConfig;
 use crate::error::AppError;
 
@@ -95,6 +96,22 @@ impl Results {
     /// Whether no run failed its verification.
     pub fn all_verified(&self) -> bool {
         self.runs.iter().all(|run| run.verified != Some(false))
+    }
+
+    /// Whether the cells of each rank were the same at every number of ranks.
+    pub fn is_weak_scaling(&self) -> bool {
+        self.config["run"]["scaling"] == "weak"
+    }
+
+    /// "64 x 64 cells", or "64 x 64 cells a rank", of the first run.
+    pub(crate) fn cells(&self, by: &str) -> String {
+        let Some(first) = self.runs.first() else { return String::new() };
+        if self.is_weak_scaling() {
+            let own: Vec<usize> =
+                first.cells.iter().zip(&first.layout).map(|(cells, parts)| cells / parts).collect();
+            return format!("{} cells a rank", joined(&own, by));
+        }
+        format!("{} cells", joined(&first.cells, by))
     }
 
     /// The text of `results.json`.

@@ -99,6 +99,8 @@ pub struct Summary {
     pub backends: Vec<String>,
     /// `None` where there are no runs.
     pub baseline: Option<Baseline>,
+    /// Whether the cells of each rank stayed the same: what stands for speed-up is then the efficiency.
+    pub is_weak_scaling: bool,
 }
 
 impl Summary {
@@ -129,7 +131,20 @@ impl Summary {
                 group.speedup = group.solve_s.speedup_from(baseline.solve_s);
             }
         }
-        Self { groups, backends, baseline }
+        Self { groups, backends, baseline, is_weak_scaling: results.is_weak_scaling() }
+    }
+
+    /// What a time of the baseline over another one is.
+    pub(crate) fn word(&self) -> &'static str {
+        if self.is_weak_scaling { "Efficiency" } else { "Speed-up" }
+    }
+
+    /// What it would be at that many ranks if they did not have to wait for each other.
+    pub(crate) fn ideal(&self, ranks: usize) -> f64 {
+        match &self.baseline {
+            Some(baseline) if !self.is_weak_scaling => ranks as f64 / baseline.ranks as f64,
+            _ => 1.0,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, ContentLineStyle, Lin
 
 use super::results::Results;
 use super::summary::{Group, Spread, Summary, Verification};
-use super::text::{bytes, joined, significant, time, time_unit};
+use super::text::{bytes, significant, time, time_unit};
 
 /// Columns of a terminal that every table fits into.
 const WIDTH: u16 = 100;
@@ -25,15 +25,16 @@ pub fn table(results: &Results) -> String {
         return "no runs\n".to_owned();
     };
     let head = format!(
-        "{}: {} cells, {} steps; fabric {}, device {}\nexecuted by {}",
+        "{}: {}, {} steps; fabric {}, device {}\nexecuted by {}",
         first.app,
-        joined(&first.cells, " x "),
+        results.cells(" x "),
         first.steps,
         first.fabric,
         first.device,
         by_executor(results.runs.iter().map(|run| (run.executor.clone(), run.backend.as_str()))),
     );
-    let mut foot = format!("Speed-up: over {}, {} (medians).", baseline.describe(), time(baseline.solve_s));
+    let mut foot =
+        format!("{}: over {}, {} (medians).", summary.word(), baseline.describe(), time(baseline.solve_s));
     let failed = results.runs.iter().filter(|run| run.verified == Some(false));
     let failed = failed.count();
     if failed > 0 {
@@ -68,7 +69,7 @@ fn rows(summary: &Summary) -> String {
             Cell::new("backend"),
             right("solve\nmedian"),
             right("min .. max"),
-            right("speed-up"),
+            right(summary.word().to_lowercase()),
             right("halo\nshare"),
             right("bytes per\nexchange"),
             right("messages per\nexchange"),

@@ -23,7 +23,7 @@ pub(super) fn time_unit(seconds: f64) -> (f64, &'static str) {
 }
 
 /// Four significant digits, none of them in an exponent.
-pub(super) fn significant(value: f64) -> String {
+pub(crate) fn significant(value: f64) -> String {
     let decimals = match value.abs() {
         v if v >= 1000.0 => 0,
         v if v >= 100.0 => 1,
@@ -55,6 +55,16 @@ pub(super) fn bytes(bytes: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
+/// "64 B", "16 KiB", "1000 B": without decimals.
+pub(crate) fn whole_bytes(bytes: u64) -> String {
+    for (unit, name) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
+        if bytes >= unit && bytes.is_multiple_of(unit) {
+            return format!("{} {name}", bytes / unit);
+        }
+    }
+    format!("{bytes} B")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +89,9 @@ mod tests {
             (u64::MAX, "16.0 EiB"),
         ] {
             assert_eq!(bytes(count), text);
+        }
+        for (count, text) in [(8, "8 B"), (1 << 16, "64 KiB"), (1025, "1025 B"), (3 << 20, "3 MiB")] {
+            assert_eq!(whole_bytes(count), text);
         }
     }
 }

@@ -8,6 +8,7 @@ use streamhalo::comm::backend::BACKENDS;
 use streamhalo::comm::fabric::{Executor, FABRICS};
 
 use super::executors_of;
+use crate::app::{ApplicationRow, Need};
 use crate::config::{RunConfig, StreamKind};
 use crate::error::ranks_of;
 use crate::ranks::Ranks;
@@ -58,7 +59,7 @@ pub(crate) struct Uses {
 
 impl Uses {
     /// What this rank's fabric says.
-    pub(crate) fn of(world: &World, backends: &[String]) -> Self {
+    pub(crate) fn of(world: &World, config: &RunConfig) -> Self {
         let fabric = world.fabric();
         let peers = (0..fabric.size()).filter(|peer| *peer != fabric.rank());
         let of_peer = |peer| if fabric.is_mapped(peer) { Executor::Stream } else { fabric.executor() };
@@ -66,8 +67,11 @@ impl Uses {
         if of_messages.is_empty() {
             of_messages.push(fabric.executor());
         }
+        if ApplicationRow::of(config).needs.contains(&Need::Primitive) {
+            of_messages = vec![Executor::Host];
+        }
         let executor = |backend: &String| (backend.clone(), executor(backend, &of_messages));
-        Self { engine: fabric.engine(), executors: backends.iter().map(executor).collect() }
+        Self { engine: fabric.engine(), executors: config.comm.backend.iter().map(executor).collect() }
     }
 }
 

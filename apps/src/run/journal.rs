@@ -1,6 +1,8 @@
 //! What has been measured, verified as it comes.
 
-use super::Entry;
+use std::rc::Rc;
+
+use super::Part;
 use crate::app::{Answer, Application, Outcome};
 use crate::config::RunConfig;
 use crate::error::ranks_of;
@@ -9,8 +11,8 @@ use crate::report::RunRecord;
 /// Keeps what ranks report, and compares their answers with the reference's.
 pub(crate) struct Journal<'a> {
     config: &'a RunConfig,
-    application: &'a dyn Application,
-    reference: Option<Answer>,
+    /// The answer of an application on its grid.
+    reference: Option<(Rc<dyn Application>, Answer)>,
     kept: Kept,
 }
 
@@ -27,12 +29,18 @@ pub(crate) struct Kept {
 
 impl<'a> Journal<'a> {
     /// An empty one. Without a reference nothing is verified.
-    pub(crate) fn new(
-        config: &'a RunConfig,
-        application: &'a dyn Application,
-        reference: Option<Answer>,
-    ) -> Self {
-        Self { config, application, reference, kept: Kept::default() }
+    pub(crate) fn new(config: &'a RunConfig) -> Self {
+        Self { config, reference: None, kept: Kept::default() }
+    }
+
+    /// Whether a part's answers are compared with the reference that is there.
+    pub(crate) fn has_reference_of(&self, part: &Part) -> bool {
+        self.reference.as_ref().is_some_and(|(application, _)| Rc::ptr_eq(application, &part.application))
+    }
+
+    /// What the answers of a part, and of those on the same grid, must be.
+    pub(crate) fn verify_against(&mut self, part: &Part, reference: Answer) {
+        self.reference = Some((part.application.clone(), reference));
     }
 
     /// Everything that was kept.
@@ -41,7 +49,8 @@ impl<'a> Journal<'a> {
     }
 
     /// Notes what a trial gave.
-    pub(crate) fn note(&mut self, entry: &Entry, backend: String, trial: u32, outcome: Outcome) {
+    pub(crate) fn note(&mut self, part: &Part, backend: String, trial: u32, outcome: Outcome) {
+        let entry = &part.entry;
         let Outcome {
             solve_s,
             halo_s,
@@ -50,9 +59,11 @@ impl<'a> Journal<'a> {
             bytes_per_exchange,
             messages_per_exchange,
             executor,
-            answer,
+            mut answer,
+            measured,
         } = outcome;
-        let wrong = self.reference.as_ref().map(|reference| wrong(self.application, &answer, reference));
+        let reference = self.reference.as_ref().filter(|_| self.has_reference_of(part));
+        let wrong = reference.map(|(application, reference)| wrong(&**application, &answer, reference));
         let verified = wrong.as_ref().map(Option::is_none);
         if let Some(Some(difference)) = wrong {
             let ranks = ranks_of(entry.ranks);
@@ -60,6 +71,7 @@ impl<'a> Journal<'a> {
                 .wrong
                 .push(format!("verification failed: {backend}, {ranks}, trial {trial}: {difference}"));
         }
+        answer.result.extend(measured);
         self.kept.state = answer.state.or(self.kept.state.take());
         self.kept.records.push(RunRecord {
             app: self.config.app.name.clone(),
@@ -69,7 +81,7 @@ impl<'a> Journal<'a> {
             device: self.config.device.kind.clone(),
             ranks: entry.ranks,
             layout: entry.layout.clone(),
-            cells: self.config.grid.cells.clone(),
+            cells: entry.cells.clone(),
             steps: self.config.app.steps,
             trial,
             solve_s,
@@ -87,31 +99,28 @@ impl<'a> Journal<'a> {
 
 /// What is wrong with an answer, if anything is.
 fn wrong(application: &dyn Application, found: &Answer, reference: &Answer) -> Option<String> {
-    if found == reference {
-        return None;
+    match (&found.state, &reference.state) {
+        (Some(_), Some(_)) => application.difference(found, reference),
+        _ => Some("its final state did not arrive".to_owned()),
     }
-    Some(match (&found.state, &reference.state) {
-        (Some(found), Some(reference)) => application.difference(found, reference),
-        _ => "its final state did not arrive".to_owned(),
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::ApplicationRow;
-    use crate::config::{ConfigError, KnownNames, Overrides};
-    use crate::error::AppError;
+    use crate::config::{KnownNames, Overrides};
+    use crate::run::plan;
+    use serde_json::{Map, Value};
 
     /// Three live cells in a row of five, and what the application says of them.
-    fn game() -> Result<(RunConfig, Box<dyn Application>), AppError> {
+    fn game() -> (RunConfig, Part) {
         let names =
             KnownNames { apps: &["life"], backends: &["st-send"], fabrics: &["local"], devices: &["host"] };
-        let text = "app = { steps = 1, pattern = 'random:1' }\ngrid.cells = [4, 5]\n";
+        let text = "app = { steps = 1, pattern = 'random:1' }\ngrid.cells = [4, 5]\nrun.ranks = 2\n";
         let config = RunConfig::parse("f.toml", text, &Overrides::default(), &names);
-        let config = config.map_err(|error: Box<ConfigError>| AppError::from(error))?;
-        let application = ApplicationRow::open(&config)?;
-        Ok((config, application))
+        let config = config.expect("is right");
+        let part = plan(&config).expect("is right").remove(0);
+        (config, part)
     }
 
     fn outcome(answer: Answer) -> Outcome {
@@ -124,6 +133,7 @@ mod tests {
             messages_per_exchange: 0,
             executor: "stream".to_owned(),
             answer,
+            measured: Map::from_iter([("took".to_owned(), Value::from(7))]),
         }
     }
 
@@ -131,13 +141,13 @@ mod tests {
 
     /// What is noted of an answer that is the reference's but for `change`.
     fn noted(change: impl Fn(&mut Answer)) -> Kept {
-        let (config, application) = game().expect("is right");
-        let reference = application.reference(&|| Ok(())).expect("nobody stops it");
+        let (config, part) = game();
+        let reference = part.application.reference(&|| Ok(())).expect("nobody stops it");
         let mut answer = reference.clone();
         change(&mut answer);
-        let mut journal = Journal::new(&config, &*application, Some(reference));
-        let entry = Entry { ranks: 2, layout: vec![1, 2] };
-        journal.note(&entry, "st-send".to_owned(), 3, outcome(answer));
+        let mut journal = Journal::new(&config);
+        journal.verify_against(&part, reference);
+        journal.note(&part, "st-send".to_owned(), 3, outcome(answer));
         journal.close()
     }
 
@@ -146,6 +156,7 @@ mod tests {
         let kept = noted(|_| {});
         assert_eq!(kept.records[0].verified, Some(true));
         assert_eq!((kept.wrong.len(), kept.state.is_some()), (0, true));
+        assert_eq!(kept.records[0].result["took"], 7, "measured, and no part of the answer");
     }
 
     #[test]

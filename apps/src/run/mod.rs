@@ -10,5 +10,5 @@ mod work;
 pub(crate) use banner::{Banner, Uses, in_short};
 pub(crate) use executors::{executors_of, executors_of_all};
 pub(crate) use journal::{Journal, Kept};
-pub(crate) use plan::{Entry, plan};
+pub(crate) use plan::{Entry, Part, plan};
 pub(crate) use work::{RunReport, RunWork, StatesWanted, stream, world_options};

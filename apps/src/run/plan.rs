@@ -1,10 +1,13 @@
 //! How the grid is split at each entry of `run.ranks`, checked before anything runs.
 
+use std::rc::Rc;
+
 use streamhalo::comm::fabric;
 use streamhalo::grid::GridError;
 use streamhalo::{GlobalGrid, Partition};
 
-use crate::config::RunConfig;
+use crate::app::{Application, ApplicationRow};
+use crate::config::{RunConfig, Scaling};
 use crate::error::AppError;
 
 /// More ranks than this on one machine are a slip of the keyboard.
@@ -17,14 +20,27 @@ pub(crate) struct Entry {
     pub(crate) ranks: usize,
     /// Ranks per axis, slowest axis first.
     pub(crate) layout: Vec<usize>,
+    /// Cells per axis, of all ranks together.
+    pub(crate) cells: Vec<usize>,
+}
+
+/// An entry of `run.ranks`, and what runs there.
+pub(crate) struct Part {
+    /// The ranks and their layout.
+    pub(crate) entry: Entry,
+    /// The configuration, in which `grid.cells` are those of all ranks together.
+    pub(crate) config: RunConfig,
+    /// The application on this grid: one object for all entries that have the same grid.
+    pub(crate) application: Rc<dyn Application>,
 }
 
 /// Every entry of `run.ranks` with the layout that the user or the program chooses.
 ///
 /// # Errors
 ///
-/// [`AppError::Split`] where the grid cannot be split so, or a part is thinner than the halo.
-pub(crate) fn plan(config: &RunConfig) -> Result<Vec<Entry>, AppError> {
+/// [`AppError::Split`] where the grid cannot be split so, or a part is thinner than the halo; that of
+/// the application where it cannot be opened, or does not take the layout.
+pub(crate) fn plan(config: &RunConfig) -> Result<Vec<Part>, AppError> {
     let usage = |flag: &str, message: String| AppError::Usage { flag: flag.to_owned(), message };
     // A launcher may have started them on many machines, and has said how many.
     let most = if fabric::launched().is_some() { usize::MAX } else { MOST_RANKS };
@@ -34,36 +50,57 @@ pub(crate) fn plan(config: &RunConfig) -> Result<Vec<Entry>, AppError> {
             format!("{ranks} ranks are more than the {most} that one machine is given"),
         ));
     }
-    let entry = match config.grid.cells.len() {
+    let (axes, cut) = (config.grid.cells.len(), ApplicationRow::of(config).cut);
+    let entry = match axes {
         1 => entry::<1>,
         2 => entry::<2>,
         3 => entry::<3>,
         axes => return Err(usage("grid.cells", format!("{axes} axes; a grid has 1, 2 or 3"))),
     };
-    let entries = config.run.ranks.iter().enumerate();
-    let planned = entries.map(|(index, &ranks)| {
-        let layout = entry(config, config.run.layout.for_entry(index), ranks);
-        match layout {
-            Ok(layout) => Ok(Entry { ranks, layout }),
-            Err(source) => Err(AppError::Split { ranks, source: Box::new(source) }),
-        }
-    });
-    planned.collect()
+    let mut parts: Vec<Part> = Vec::new();
+    for (index, &ranks) in config.run.ranks.iter().enumerate() {
+        let only =
+            cut.map(|cut| (0..axes).map(|axis| if axis == cut { ranks } else { 1 }).collect::<Vec<_>>());
+        let entry = entry(config, config.run.layout.for_entry(index).or(only.as_deref()), ranks)
+            .map_err(|source| AppError::Split { ranks, source: Box::new(source) })?;
+        let mut config = config.clone();
+        config.grid.cells.clone_from(&entry.cells);
+        let known = parts.last().filter(|part| part.entry.cells == entry.cells);
+        let application = match known {
+            Some(part) => part.application.clone(),
+            None => Rc::from(ApplicationRow::open(&config)?),
+        };
+        application.check_layout(&entry.layout)?;
+        parts.push(Part { entry, config, application });
+    }
+    Ok(parts)
 }
 
-/// The layout, checked.
+/// The layout and the cells of all ranks, checked.
 fn entry<const D: usize>(
     config: &RunConfig,
     asked: Option<&[usize]>,
     ranks: usize,
-) -> Result<Vec<usize>, GridError> {
-    let grid = GlobalGrid::<D>::new(array(&config.grid.cells), array(&config.grid.periodic))?;
-    let partition = match asked {
-        Some(layout) => Partition::with_layout(&grid, array(layout), ranks)?,
-        None => Partition::automatic(&grid, ranks)?,
+) -> Result<Entry, GridError> {
+    let (cells, periodic) = (array(&config.grid.cells), array(&config.grid.periodic));
+    let times =
+        |factors: [usize; D]| std::array::from_fn(|axis| usize::saturating_mul(cells[axis], factors[axis]));
+    let partition = match (config.run.scaling, asked) {
+        (Scaling::Strong, Some(layout)) => {
+            Partition::with_layout(&GlobalGrid::<D>::new(cells, periodic)?, array(layout), ranks)?
+        }
+        (Scaling::Strong, None) => Partition::automatic(&GlobalGrid::new(cells, periodic)?, ranks)?,
+        (Scaling::Weak, asked) => {
+            let layout = match asked {
+                Some(layout) => array(layout),
+                // The layout that would cut this many times the cells along every axis best.
+                None => Partition::automatic(&GlobalGrid::new(times([ranks; D]), periodic)?, ranks)?.layout(),
+            };
+            Partition::with_layout(&GlobalGrid::new(times(layout), periodic)?, layout, ranks)?
+        }
     };
     partition.subdomain(0, array(&config.grid.halo))?;
-    Ok(partition.layout().to_vec())
+    Ok(Entry { ranks, layout: partition.layout().to_vec(), cells: partition.grid().cells().to_vec() })
 }
 
 /// A list of the configuration, one entry an axis.

@@ -68,7 +68,7 @@ impl Work for RunWork {
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(RunReport)) -> Result<(), AppError> {
         let application = ApplicationRow::open(&self.config)?;
         let stream = stream(&self.config, world)?;
-        report(RunReport::Uses(Uses::of(world, &self.config.comm.backend)));
+        report(RunReport::Uses(Uses::of(world, &self.config)));
         // After the stream, whose own threads would be bound to this rank's core too.
         if self.config.run.pin {
             world.pin()?;

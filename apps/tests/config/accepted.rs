@@ -25,6 +25,7 @@ halo     = 1
 
 [run]
 ranks  = [1, 2, 4]
+scaling = "strong"
 layout = "auto"
 trials = 5
 warmup = 1
@@ -72,7 +73,7 @@ fn the_example_is_what_an_empty_file_means() {
             "app": { "name": "life", "steps": 1000, "pattern": null },
             "grid": { "cells": [2048, 2048], "periodic": [true, true], "halo": [1, 1] },
             "run": {
-                "ranks": [1, 2, 4], "layout": "auto", "trials": 5, "warmup": 1,
+                "ranks": [1, 2, 4], "scaling": "strong", "layout": "auto", "trials": 5, "warmup": 1,
                 "verify": true, "exchange_every": 1, "pin": true,
             },
             "comm": {
@@ -153,13 +154,13 @@ fn a_relative_path_starts_at_the_file_that_holds_it() {
 
 #[test]
 fn an_application_without_settings_has_the_common_keys() {
-    let config = parse("app.name = 'faces'\napp.steps = 7\ngrid.cells = [4, 4, 4]");
+    let config = parse("app.name = 'plain'\napp.steps = 7\ngrid.cells = [4, 4, 4]");
     let config = config.expect("is right");
     assert_eq!(config.app.settings, AppSettings::Plain {});
     assert_eq!(config.grid.halo, [1, 1, 1]);
-    assert_eq!(config.output.dir.to_str(), Some("results/faces"));
+    assert_eq!(config.output.dir.to_str(), Some("results/plain"));
     let json = serde_json::to_value(&config.app).expect("is JSON");
-    assert_eq!(json, json!({ "name": "faces", "steps": 7 }));
+    assert_eq!(json, json!({ "name": "plain", "steps": 7 }));
 }
 
 #[test]

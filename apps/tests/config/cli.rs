@@ -42,6 +42,14 @@ fn every_help_fits_a_screen_and_shows_an_example() {
         vec!["info"],
         vec!["bench"],
         vec!["bench", "halo"],
+        vec!["bench", "pingpong"],
+        vec!["bench", "latency"],
+        vec!["bench", "bandwidth"],
+        vec!["bench", "bibandwidth"],
+        vec!["bench", "collectives"],
+        vec!["bench", "overlap"],
+        vec!["bench", "loggp"],
+        vec!["bench", "throttle"],
         vec!["report"],
     ] {
         let output = streamhalo(&[command.as_slice(), &["--help"]].concat());
@@ -98,7 +106,7 @@ fn bench_halo_has_the_defaults_of_the_design() {
     assert_eq!(args.ranks(), Some(2));
     assert_eq!(args.cells.len(), 3);
     assert_eq!(args.width.get(), 1);
-    assert!(args.all_backends() && !args.alternating && !args.prints_json());
+    assert!(args.all_backends() && !args.alternating && !args.figures.prints_json());
     let args = bench_halo(&[
         "--layout",
         "2,2",
@@ -118,7 +126,7 @@ fn bench_halo_has_the_defaults_of_the_design() {
     assert!(args.check().is_ok());
     assert_eq!(args.ranks(), Some(4));
     assert_eq!(args.backend, ["st-send", "notified"]);
-    assert!(args.prints_json() && args.alternating);
+    assert!(args.figures.prints_json() && args.alternating);
 }
 
 #[test]
@@ -134,12 +142,36 @@ fn flags_of_bench_halo_that_do_not_fit_each_other() {
 }
 
 #[test]
+fn bench_pingpong_goes_from_8_bytes_to_4_mebibytes() {
+    let Command::Bench(args) = parse(&["bench", "pingpong"]) else { panic!("is bench") };
+    let Bench::Pingpong(args) = args.what else { panic!("is pingpong") };
+    assert_eq!((args.sizes.0.len(), args.sizes.0[0], args.sizes.0[19]), (20, 8, 4 << 20));
+    assert_eq!(
+        (args.backend.as_slice(), args.figures.fabric.as_str()),
+        (["all".to_owned()].as_slice(), "local")
+    );
+}
+
+#[test]
 fn usage_errors_exit_with_2_and_name_the_flag() {
     for (arguments, part) in [
         (["bench", "halo", "--seconds", "0"].as_slice(), "--seconds"),
         (&["bench", "halo", "--layout", "2,0,1"], "--layout"),
         (&["bench", "halo", "--element", "f16"], "[possible values: u8, i32, i64, f32, f64]"),
         (&["bench", "halo", "--json", "file"], "--json"),
+        (&["bench", "pingpong", "--sizes", "8..4KB"], "`4KB` is no size"),
+        (&["bench", "pingpong", "--sizes", "64..8"], "goes down"),
+        (&["bench", "pingpong", "--backend", "st-sent"], "did you mean `st-send`?"),
+        (&["bench", "pingpong", "--backend", "all,st-send"], "`all` stands beside other names"),
+        (&["bench", "pingpong", "--fabric", "shn"], "did you mean `shm`?"),
+        (&["bench", "latency", "--primitive", "put_notifi"], "did you mean `put-notify`?"),
+        (&["bench", "latency", "--primitive", "flag,flag"], "`flag` is there twice"),
+        (&["bench", "overlap", "--primitive", "flag"], "`flag` is not one of"),
+        (&["bench", "collectives", "--sizes", "12"], "give multiples of 8"),
+        (&["bench", "collectives", "--operation", "alreduce"], "did you mean `allreduce`?"),
+        (&["bench", "throttle", "--entries", "1..8"], "1 entry is too few"),
+        (&["bench", "throttle", "--policy", "adaptiv"], "did you mean `adaptive`?"),
+        (&["bench", "pimgpong"], "'pingpong'"),
         (&["reprot", "x"], "'report'"),
         (&["run"], "<CONFIG.toml>"),
         (&[], "Usage:"),

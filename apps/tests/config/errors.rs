@@ -9,7 +9,7 @@ fn errors_show_their_line() {
         (
             "[run]\n# how often\ntrails = 5\n",
             "f.toml:3:1: unknown key `trails` in [run]\n  |\n3 | trails = 5\n  | ^^^^^^\n  \
-             = expected `ranks`, `layout`, `trials`, `warmup`, `verify`, `exchange_every` or \
+             = expected `ranks`, `scaling`, `layout`, `trials`, `warmup`, `verify`, `exchange_every` or \
              `pin`\nhint: did you mean `trials`?",
         ),
         (
@@ -58,11 +58,11 @@ fn unknown_names() {
             "[app]\nname = 'live'",
             (2, 8),
             "`app.name` is the string \"live\"",
-            "expected `life` or `faces`",
+            "expected `life`, `faces`, `stencil3d` or `plain`",
             Some("did you mean `life`?"),
         ),
         (
-            "[app]\nname = 'faces'\npattern = 'random:1'",
+            "[app]\nname = 'plain'\npattern = 'random:1'",
             (3, 1),
             "unknown key `pattern` in [app]",
             "expected `name` or `steps`",

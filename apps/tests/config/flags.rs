@@ -64,7 +64,7 @@ fn errors_name_the_flag() {
     for (flags, wanted) in [
         (
             set(&["run.trails=5"]),
-            "--set run.trails=5: unknown key `trails` in [run]\n  = expected `ranks`, `layout`, \
+            "--set run.trails=5: unknown key `trails` in [run]\n  = expected `ranks`, `scaling`, `layout`, \
              `trials`, `warmup`, `verify`, `exchange_every` or `pin`\n\
              hint: did you mean `trials`?"
                 .to_owned(),

@@ -5,7 +5,8 @@ use std::process::Output;
 
 use super::{Folder, SMALL, text};
 
-fn refused(output: &Output, status: i32, parts: &[&str]) {
+/// That a program has ended with this status, and said all of this.
+pub(super) fn refused(output: &Output, status: i32, parts: &[&str]) {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{said}");
     assert!(said.starts_with("error: "), "{said}");

@@ -269,6 +269,12 @@ fn exchanges_are_timed_over_the_launchers_ranks() {
             assert!(folder.read_out("bench-halo.json").starts_with("[\n{"));
         }
         let folder = Folder::new();
+        let line =
+            "bench pingpong --sizes 8,9000 --backend standard,notified --seconds 0.02 --fabric mpi --json -";
+        let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let output = launcher.streamhalo(&folder, 3, &arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert_eq!(count(&text(&output.stdout), "\"bench\":\"pingpong\""), 4);
         let arguments = ["bench", "halo", "--layout", "2,2,1", "--fabric", "mpi"].map(str::to_owned);
         let run = Ranks::wrapped(&folder, "", &arguments);
         let output = launcher.finish(run.command(launcher, 2));

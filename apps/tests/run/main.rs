@@ -1,16 +1,21 @@
 //! `streamhalo run` and its neighbours, from outside: the built program, end to end.
 
 mod backends;
+mod bench;
 mod errors;
+mod faces;
 mod failures;
 mod launch;
 mod launched;
 mod launchers;
 mod outputs;
 mod patterns;
+mod pipeline;
 mod rendezvous;
 mod setups;
+mod stencil3d;
 mod survey;
+mod tree;
 
 use std::fs;
 use std::path::{Path, PathBuf};

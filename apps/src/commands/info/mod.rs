@@ -5,6 +5,7 @@ mod page;
 
 use streamhalo::comm::backend::BACKENDS;
 use streamhalo::comm::fabric::{FABRICS, FabricRow, libfabric_providers, mpi_libraries};
+use streamhalo::comm::{By, PRIMITIVES};
 
 use self::libraries::{of_libfabric, of_mpi};
 use self::page::Page;
@@ -61,6 +62,16 @@ fn text(machine: &MachineInfo) -> String {
 
     let backends = BACKENDS.iter().map(|row| line(row.name, format!("{} ({})", row.summary, row.source)));
     page.section("backends", &backends.collect::<Vec<_>>());
+    let primitives = PRIMITIVES.iter().map(|row| {
+        let by = match row.by {
+            By::Host => "the host, over every fabric",
+            By::Stream => "stream; between nodes by proxy, or by host as the fabric's",
+            By::Fabric => "whoever executes the fabric's operations",
+        };
+        let what = format!("{} ({}): {}", row.summary, row.source, row.module);
+        (row.name.to_owned(), vec![what, format!("executed by {by}")])
+    });
+    page.section("primitives", &primitives.collect::<Vec<_>>());
     let applications = APPLICATIONS.iter().map(|row| {
         let axes: Vec<String> = row.dimensions.iter().map(ToString::to_string).collect();
         let needs: Vec<&str> = row
@@ -69,6 +80,7 @@ fn text(machine: &MachineInfo) -> String {
             .map(|need| match need {
                 Need::Gather => "gather",
                 Need::Scatter => "scatter",
+                Need::Primitive => "messages, active target epochs or notified access",
             })
             .collect();
         let (axes, needs) = (axes.join(" or "), needs.join(" and "));

@@ -1,8 +1,9 @@
-//! `speedup.svg`: speed-up against rank count, one line a backend.
+//! Plots: charts of lines ([`lines`]), and `speedup.svg`, speed-up against rank count, one line a backend.
 //!
 //! Positions along x are moved apart by some pixels a backend: at one rank count the
 //! whiskers of five backends would otherwise cover each other.
 
+mod lines;
 mod scale;
 mod style;
 
@@ -10,9 +11,10 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+pub use lines::{ChartLine, LineChart, lines_svg};
+
 use super::results::{Results, RunRecord};
 use super::summary::{Baseline, Group, Summary};
-use super::text::joined;
 use crate::error::AppError;
 use scale::{Axis, Scale, label};
 use style::{FAINT_INK, GRID, IDEAL, INK, Style};
@@ -57,17 +59,17 @@ fn draw(root: &Area<'_>, results: &Results) -> Drawn {
         return Ok(root.present()?);
     };
     let (head, body) = root.split_vertically(TITLE_HEIGHT);
-    draw_title(&head, first, &timed)?;
+    draw_title(&head, results, first, &timed)?;
     let longest = summary.backends.iter().map(|name| name.chars().count()).max();
     let legend_width = 64 + 8 * longest.unwrap_or(0).max(8) as i32;
     let (chart, legend) = body.split_horizontally(SIZE.0 as i32 - legend_width);
-    draw_chart(root, &chart, &timed, &summary.backends, baseline)?;
+    draw_chart(root, &chart, &timed, &summary, baseline)?;
     draw_legend(&legend, &summary.backends)?;
     Ok(root.present()?)
 }
 
-fn draw_title(area: &Area<'_>, run: &RunRecord, timed: &[&Group]) -> Drawn {
-    let title = format!("{}: {} cells, fabric {}", run.app, joined(&run.cells, " × "), run.fabric);
+fn draw_title(area: &Area<'_>, results: &Results, run: &RunRecord, timed: &[&Group]) -> Drawn {
+    let title = format!("{}: {}, fabric {}", run.app, results.cells(" × "), run.fabric);
     let trials = timed.iter().map(|group| group.trials).max().unwrap_or(0);
     let spread = match trials {
         1 => "one trial each".to_owned(),
@@ -84,13 +86,14 @@ fn draw_chart(
     root: &Area<'_>,
     area: &Area<'_>,
     timed: &[&Group],
-    backends: &[String],
+    summary: &Summary,
     baseline: &Baseline,
 ) -> Drawn {
+    let backends = &summary.backends;
     let mut ranks: Vec<usize> = timed.iter().map(|group| group.ranks).collect();
     ranks.dedup();
     let scale = Scale::for_ranks(&ranks);
-    let ideal = |count: usize| count as f64 / baseline.ranks as f64;
+    let ideal = |count: usize| summary.ideal(count);
     let measured = timed.iter().filter_map(|group| group.speedup);
     let measured = measured.flat_map(|spread| [spread.min, spread.max]);
     let bounds = measured.chain(ranks.iter().map(|count| ideal(*count)));
@@ -114,7 +117,7 @@ fn draw_chart(
         .label_style(text_style(16, &INK))
         .axis_desc_style(text_style(18, &INK))
         .x_desc("ranks")
-        .y_desc(format!("speed-up over {}", baseline.describe()))
+        .y_desc(format!("{} over {}", summary.word().to_lowercase(), baseline.describe()))
         .x_label_formatter(&format)
         .y_label_formatter(&format)
         .draw()?;
@@ -199,16 +202,19 @@ fn draw_legend(area: &Area<'_>, backends: &[String]) -> Drawn {
     let entry = |row: usize| (24, 24 + 26 * row as i32);
     for (index, backend) in backends.iter().enumerate() {
         let style = Style::of(index);
-        let (x, y) = entry(index);
-        let swatch = [(x - 15, y - 1), (x + 15, y + 1)];
-        area.draw(&Rectangle::new(swatch, style.colour.filled()))?;
-        let outline = style.mark.iter().map(|(dx, dy)| (x + dx, y + dy));
-        area.draw(&Polygon::new(outline.collect::<Vec<_>>(), style.colour))?;
-        draw_entry(area, backend, (x, y))?;
+        draw_swatch(area, style, entry(index))?;
+        draw_entry(area, backend, entry(index))?;
     }
     let (x, y) = entry(backends.len());
     area.draw(&Rectangle::new([(x - 15, y), (x + 15, y + 1)], IDEAL.filled()))?;
     draw_entry(area, "ideal", (x, y))
+}
+
+fn draw_swatch(area: &Area<'_>, style: Style, (x, y): (i32, i32)) -> Drawn {
+    let swatch = [(x - 15, y - 1), (x + 15, y + 1)];
+    area.draw(&Rectangle::new(swatch, style.colour.filled()))?;
+    let outline = style.mark.iter().map(|(dx, dy)| (x + dx, y + dy));
+    Ok(area.draw(&Polygon::new(outline.collect::<Vec<_>>(), style.colour))?)
 }
 
 fn draw_entry(area: &Area<'_>, name: &str, (x, y): (i32, i32)) -> Drawn {

@@ -66,6 +66,28 @@ impl Axis {
         Self { range: first - pad..last + pad, ticks }
     }
 
+    /// A logarithmic axis of sizes or numbers from the first to the last, with ticks at powers of 2 that
+    /// leave room for their labels.
+    pub(super) fn of_powers((first, last): (f64, f64)) -> Self {
+        let (low, high) = (first.log2(), last.log2());
+        let pad = if high > low { 0.04 * (high - low) } else { 1.0 };
+        let (first, last) = (low.ceil() as i32, high.floor() as i32);
+        // About ten labels as long as `512 KiB` fit side by side.
+        let step = ((last - first) / 10 + 1).max(1);
+        let ticks = (first..=last).step_by(step as usize).map(f64::from).collect();
+        Self { range: low - pad..high + pad, ticks }
+    }
+
+    /// As [`Axis::of_speedups`], with few ticks however far the values are apart.
+    pub(super) fn of_values(scale: Scale, least: f64, greatest: f64) -> Self {
+        let mut axis = Self::of_speedups(scale, least, greatest.max(f64::MIN_POSITIVE));
+        if scale == Scale::Log2 {
+            let step = axis.ticks.len() / 14 + 1;
+            axis.ticks = axis.ticks.into_iter().step_by(step).collect();
+        }
+        axis
+    }
+
     /// The axis of speed-ups, which holds `least` and `greatest`: from 0 where it is
     /// linear, between powers of 2 where it is not.
     pub(super) fn of_speedups(scale: Scale, least: f64, greatest: f64) -> Self {
@@ -153,6 +175,16 @@ mod tests {
         let axis = Axis::of_ranks(Scale::Log2, &ranks);
         assert!(axis.ticks.len() <= 26, "{}", axis.ticks.len());
         assert_eq!(Axis::of_ranks(Scale::Linear, &[2]).ticks, [2.0]);
+    }
+
+    #[test]
+    fn powers_are_ticks_that_have_room() {
+        assert_eq!(Axis::of_powers((8.0, 64.0)).ticks, [3.0, 4.0, 5.0, 6.0]);
+        let axis = Axis::of_powers((1.0, f64::from(1 << 30)));
+        assert!(axis.ticks.len() <= 11 && axis.ticks[0] == 0.0, "{axis:?}");
+        assert_eq!(Axis::of_powers((100.0, 100.0)).range.end - 100_f64.log2(), 1.0);
+        let axis = Axis::of_values(Scale::Log2, 1e-2, 1e6);
+        assert!(axis.ticks.len() <= 15 && axis.range.contains(&1e6_f64.log2()), "{axis:?}");
     }
 
     #[test]

@@ -1,14 +1,19 @@
 //! The command line. Values that only a registry can judge (backends, fabrics, rank lists)
 //! are taken as text here and checked where the configuration is, with the same errors.
 
+mod bench;
+mod sizes;
+
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
 use crate::config::Overrides;
-use crate::error::AppError;
+
+pub use bench::*;
+pub use sizes::Sizes;
 
 /// Stencil applications over stream-triggered halo exchange.
 #[derive(Clone, Debug, Parser)]
@@ -153,131 +158,6 @@ impl LaunchArgs {
     }
 }
 
-/// `streamhalo bench`
-#[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  streamhalo bench halo --layout 2,1,1 --fabric shm")]
-pub struct BenchArgs {
-    /// What to measure.
-    #[command(subcommand)]
-    pub what: Bench,
-}
-
-/// What can be measured.
-#[derive(Clone, Debug, Subcommand)]
-#[non_exhaustive]
-pub enum Bench {
-    /// One halo exchange, per backend
-    Halo(BenchHaloArgs),
-}
-
-/// `streamhalo bench halo`
-#[derive(Args, Clone, Debug)]
-#[command(
-    after_help = "Lists are slowest axis first. Example:\n  streamhalo bench halo --layout 2,1,1 --cells 32,32,32 --json -"
-)]
-pub struct BenchHaloArgs {
-    /// Ranks per axis; their product is the number of ranks
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,1,1")]
-    pub layout: Vec<NonZeroUsize>,
-    /// Cells per axis of each rank
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "64,64,64")]
-    pub cells: Vec<NonZeroUsize>,
-    /// Element: u8, i32, i64, f32 or f64
-    #[arg(long, value_name = "TYPE", value_enum, hide_possible_values = true)]
-    #[arg(default_value = "f64")]
-    pub element: Element,
-    /// Halo width in cells
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub width: NonZeroUsize,
-    /// Neighbours: across faces, or all
-    #[arg(long, value_name = "faces|all", value_enum, hide_possible_values = true)]
-    #[arg(default_value = "all")]
-    pub pattern: Neighbours,
-    /// A field of two generations, swapped after every exchange
-    #[arg(long)]
-    pub alternating: bool,
-    /// Backends to measure, or all
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
-    pub backend: Vec<String>,
-    /// Fabric to run over
-    #[arg(long, value_name = "NAME", default_value = "local")]
-    pub fabric: String,
-    /// Measure each backend for about this long
-    #[arg(long, value_name = "S", default_value = "1", value_parser = positive_seconds)]
-    pub seconds: f64,
-    /// Print one JSON object a line in place of the table
-    #[arg(long, value_name = "-", value_parser = ["-"], hide_possible_values = true)]
-    pub json: Option<String>,
-    /// Folder for the figures as `bench-halo.json`
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// How processes that were started one by one find each other.
-    #[command(flatten)]
-    pub rendezvous: RendezvousArgs,
-}
-
-impl BenchHaloArgs {
-    /// Checks what concerns two flags at once.
-    ///
-    /// # Errors
-    ///
-    /// [`AppError::Usage`] where the lists differ in length, or `all` stands beside names.
-    pub fn check(&self) -> Result<(), AppError> {
-        let (axes, cells) = (self.layout.len(), self.cells.len());
-        if axes != cells {
-            return Err(AppError::Usage {
-                flag: "--layout".to_owned(),
-                message: format!(
-                    "has {axes} axes where --cells has {cells}; give one number per axis to both"
-                ),
-            });
-        }
-        if self.backend.len() > 1 && self.all_backends() {
-            return Err(AppError::Usage {
-                flag: "--backend".to_owned(),
-                message: "`all` stands beside other names; give `all` or the names".to_owned(),
-            });
-        }
-        Ok(())
-    }
-
-    /// Whether every backend is asked for.
-    pub fn all_backends(&self) -> bool {
-        self.backend.iter().any(|name| name == "all")
-    }
-
-    /// How many ranks the layout asks for; `None` where 64 bits do not hold it.
-    pub fn ranks(&self) -> Option<usize> {
-        let mut axes = self.layout.iter();
-        axes.try_fold(1_usize, |ranks, axis| ranks.checked_mul(axis.get()))
-    }
-
-    /// Whether JSON lines go to the standard output.
-    pub fn prints_json(&self) -> bool {
-        self.json.is_some()
-    }
-}
-
-/// The elements that a field can be measured with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs, reason = "the names are the documentation")]
-pub enum Element {
-    U8,
-    I32,
-    I64,
-    F32,
-    F64,
-}
-
-/// Which neighbours exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Neighbours {
-    /// Those that share a face.
-    Faces,
-    /// Those that share an edge or a corner too.
-    All,
-}
-
 /// `streamhalo report`
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  streamhalo report results/life")]
@@ -294,11 +174,4 @@ pub struct WorkerArgs {
     pub work: String,
     /// The fabric that one of them looks for
     pub fabric: Option<String>,
-}
-
-fn positive_seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(seconds),
-        _ => Err("expected seconds: a number above 0, at most 86400".to_owned()),
-    }
 }

@@ -1,4 +1,4 @@
-//! The one hash of this application, behind random cells and checksums alike.
+//! The one hash of all applications, behind random values and checksums alike.
 
 /// The odd number nearest to 2⁶⁴ divided by the golden ratio: the step of SplitMix64.
 const GOLDEN_STEP: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -2,26 +2,28 @@
 
 use crate::bench::halo::{HaloBench, HaloFigures};
 use crate::cli::{BenchHaloArgs, Element, Neighbours};
-use crate::config::nearest;
 use crate::error::AppError;
 use crate::ranks::{Prepared, Ranks, adopt};
 use crate::report;
 use comfy_table::{Cell, CellAlignment, Table};
 use serde_json::Value;
 use std::path::PathBuf;
-use streamhalo::comm::backend::backend_names;
-use streamhalo::comm::fabric::{self, FABRICS};
+use streamhalo::comm::fabric;
+
+use super::files::{files_of, lines};
+use super::{backends_of, check_fabric};
 
 const COMMAND: &str = "streamhalo bench halo";
 
 /// Measures and prints.
 pub(super) fn bench_halo(args: &BenchHaloArgs) -> Result<u8, AppError> {
+    let figures = &args.figures;
     let planned = bench_of(args).and_then(|bench| {
-        adopt(&args.rendezvous, &bench.fabric)?;
-        Ok(Planned { bench, out: args.out.clone() })
+        adopt(&figures.rendezvous, &bench.fabric)?;
+        Ok(Planned { bench, out: figures.out.clone() })
     });
-    let (ranks, planned) = Ranks::gather(COMMAND, Some(&args.fabric), planned)?;
-    ranks.conclude(measure(&ranks, &planned, args.prints_json()))
+    let (ranks, planned) = Ranks::gather(COMMAND, Some(&figures.fabric), planned)?;
+    ranks.conclude(measure(&ranks, &planned, figures.prints_json()))
 }
 
 /// A bench that can be done as far as one process can tell.
@@ -52,17 +54,10 @@ fn measure(ranks: &Ranks, planned: &Planned, prints_json: bool) -> Result<u8, Ap
     if !ranks.lead_here() {
         return Ok(0);
     }
-    let lines: Vec<String> =
-        figures.iter().map(|one| serde_json::to_string(one).expect("figures are plain data")).collect();
     if let Some(dir) = out {
-        let text = format!("[\n{}\n]\n", lines.join(",\n"));
-        report::replace_files(dir, &[report::OutputFile::new("bench-halo.json", text.into_bytes())])?;
+        report::replace_files(dir, &files_of("halo", &figures))?;
     }
-    if prints_json {
-        report::print(&(lines.join("\n") + "\n"))?;
-    } else {
-        report::print(&table(bench, &figures))?;
-    }
+    report::print(&if prints_json { lines(&figures) } else { table(bench, &figures) })?;
     Ok(0)
 }
 
@@ -80,20 +75,8 @@ fn bench_of(args: &BenchHaloArgs) -> Result<HaloBench, AppError> {
     if args.ranks().is_none_or(|ranks| ranks > most) {
         return Err(usage("--layout", format!("asks for more than {most} ranks")));
     }
-    let known: Vec<&str> = backend_names().collect();
-    let unknown = |name: &str, known: &[&str]| {
-        let near = nearest(name, known).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-        format!("`{name}` is not one of {}{near}", known.join(", "))
-    };
-    if let Some(name) =
-        args.backend.iter().find(|name| !args.all_backends() && !known.contains(&name.as_str()))
-    {
-        return Err(usage("--backend", unknown(name, &known)));
-    }
-    let fabrics: Vec<&str> = FABRICS.iter().map(|row| row.name).collect();
-    if !fabrics.contains(&args.fabric.as_str()) {
-        return Err(usage("--fabric", unknown(&args.fabric, &fabrics)));
-    }
+    let backends = backends_of(&args.backend)?;
+    check_fabric(&args.figures.fabric)?;
     let element = match args.element {
         Element::U8 => "u8",
         Element::I32 => "i32",
@@ -108,12 +91,8 @@ fn bench_of(args: &BenchHaloArgs) -> Result<HaloBench, AppError> {
         width: args.width.get(),
         faces: args.pattern == Neighbours::Faces,
         alternating: args.alternating,
-        backends: if args.all_backends() {
-            known.iter().map(ToString::to_string).collect()
-        } else {
-            args.backend.clone()
-        },
-        fabric: args.fabric.clone(),
+        backends,
+        fabric: args.figures.fabric.clone(),
         seconds: args.seconds,
     })
 }

@@ -1,0 +1,199 @@
+//! Fields of floating-point values in three dimensions: what ranks report about them, and how they are
+//! compared with a reference.
+
+use std::ops::{Add, Mul};
+
+use streamhalo::{Array, Element, Entity};
+
+use super::{Trial, mix};
+use crate::error::AppError;
+
+/// `f32` or `f64`.
+pub(crate) trait Real: Element + Default + Add<Output = Self> + Mul<Output = Self> {
+    /// Bytes of one value.
+    const BYTES: usize;
+
+    /// Its bits.
+    fn bits(self) -> u64;
+
+    /// The nearest value.
+    fn from_f64(value: f64) -> Self;
+
+    /// The same number.
+    fn to_f64(self) -> f64;
+
+    /// Adds its bytes, the lowest first.
+    fn write(self, bytes: &mut Vec<u8>);
+
+    /// The value of so many bytes.
+    fn read(bytes: &[u8]) -> Self;
+}
+
+macro_rules! real {
+    ($real:ty) => {
+        impl Real for $real {
+            const BYTES: usize = size_of::<$real>();
+
+            fn bits(self) -> u64 {
+                self.to_bits().into()
+            }
+
+            fn from_f64(value: f64) -> Self {
+                value as $real
+            }
+
+            fn to_f64(self) -> f64 {
+                self.into()
+            }
+
+            fn write(self, bytes: &mut Vec<u8>) {
+                bytes.extend_from_slice(&self.to_le_bytes());
+            }
+
+            fn read(bytes: &[u8]) -> Self {
+                Self::from_le_bytes(bytes.try_into().expect("is as long as a value"))
+            }
+        }
+    };
+}
+
+real!(f32);
+real!(f64);
+
+/// The part of a checksum that a row is: a hash of place and bits for each value, added up modulo 2⁶⁴,
+/// so that it does not matter which rank has which. `start` is the global index of its first value.
+pub(crate) fn checksum_of_row<T: Real>(start: [usize; 3], row: &[T]) -> u64 {
+    let [z, y, x] = start.map(|index| index as u64);
+    let key = mix(mix(z) ^ y);
+    let hash = |(index, value): (u64, &T)| mix(mix(key ^ index) ^ value.bits());
+    (x..).zip(row).map(hash).fold(0, u64::wrapping_add)
+}
+
+/// The checksum of a whole grid, row-major.
+pub(crate) fn checksum_of_whole<T: Real>([_, height, width]: [usize; 3], values: &[T]) -> u64 {
+    let rows = values.chunks_exact(width).enumerate();
+    rows.map(|(row, values)| checksum_of_row([row / height, row % height, 0], values))
+        .fold(0, u64::wrapping_add)
+}
+
+/// A checksum as answers show it.
+pub(crate) fn shown(checksum: u64) -> String {
+    format!("{checksum:016x}")
+}
+
+/// This rank's part of the checksum of a field of cells. Waits for the stream.
+pub(crate) fn checksum_of_owned<T: Real>(array: &Array<T, 3>) -> Result<u64, AppError> {
+    let [first_z, first_y, first_x] = array.grid().owned_global(Entity::Cell).start;
+    let owned = array.owned()?;
+    let height = owned.shape()[1];
+    let rows = owned.rows().into_iter().map(|row| row.to_slice().expect("rows are contiguous"));
+    let of_row =
+        |(row, values)| checksum_of_row([first_z + row / height, first_y + row % height, first_x], values);
+    Ok(rows.enumerate().map(of_row).fold(0, u64::wrapping_add))
+}
+
+/// The field of the whole grid on rank 0, row-major, as bytes; the others get nothing. Collective; waits
+/// for the stream.
+pub(crate) fn whole_state<T: Real>(
+    trial: &Trial<'_>,
+    array: &Array<T, 3>,
+) -> Result<Option<Vec<u8>>, AppError> {
+    let mut own = Vec::with_capacity(array.owned_box().len() * T::BYTES);
+    array.owned()?.iter().for_each(|value| value.write(&mut own));
+    let parts = trial.gather(&own)?;
+    let partition = array.grid().subdomain().partition();
+    let [depth, height, width] = partition.grid().cells();
+    let is_kept = trial.world.rank() == 0;
+    let mut state = vec![0; if is_kept { depth * height * width * T::BYTES } else { 0 }];
+    for (rank, part) in parts.iter().enumerate() {
+        let owned = partition.owned_cells(rank);
+        let [_, rows, columns] = owned.extents();
+        for (row, bytes) in part.chunks_exact(columns * T::BYTES).enumerate() {
+            let (z, y) = (owned.start[0] + row / rows, owned.start[1] + row % rows);
+            let start = ((z * height + y) * width + owned.start[2]) * T::BYTES;
+            state[start..start + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+    Ok(is_kept.then_some(state))
+}
+
+/// A whole field as [`whole_state`] gives it.
+pub(crate) fn encode<T: Real>(values: &[T]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(values.len() * T::BYTES);
+    values.iter().for_each(|value| value.write(&mut bytes));
+    bytes
+}
+
+/// The values of a field as [`encode`] gives it.
+pub(crate) fn decode<T: Real>(bytes: &[u8]) -> impl Iterator<Item = f64> {
+    bytes.chunks_exact(T::BYTES).map(|bytes| T::read(bytes).to_f64())
+}
+
+/// Which values of a whole grid are further from the right ones than is allowed at their index, as a
+/// sentence. What is no number is never right.
+pub(crate) fn difference(
+    [depth, height, width]: [usize; 3],
+    found: impl Iterator<Item = f64>,
+    right: impl Iterator<Item = f64>,
+    allowed: impl Fn(usize) -> f64,
+) -> Option<String> {
+    let (mut compared, mut wrong, mut first) = (0, 0, None);
+    for (index, (found, right)) in found.zip(right).enumerate() {
+        let error = (found - right).abs();
+        if error.is_nan() || error > allowed(index) {
+            wrong += 1;
+            first.get_or_insert((index, found, right));
+        }
+        compared += 1;
+    }
+    let values = depth * height * width;
+    if compared != values {
+        return Some(format!("there are {compared} of {values} values"));
+    }
+    let (index, found, right) = first?;
+    let [z, y, x] = [index / (height * width), index / width % height, index % width];
+    Some(format!("{wrong} of {values} values differ, the first at [{z}, {y}, {x}]: {found:e}, not {right:e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_see_place_and_bits() {
+        let whole = checksum_of_whole([2, 2, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        let parts = [([0, 0, 0], [1.0, 2.0]), ([1, 1, 0], [7.0, 8.0]), ([0, 1, 0], [3.0, 4.0])];
+        let parts = parts.map(|(start, row)| checksum_of_row(start, &row)).into_iter();
+        let rest = checksum_of_row([1, 0, 1], &[6.0]).wrapping_add(checksum_of_row([1, 0, 0], &[5.0]));
+        assert_eq!(parts.fold(rest, u64::wrapping_add), whole);
+        for (other, values) in [("swapped", [2.0, 1.0]), ("negative", [-1.0, 2.0])] {
+            assert_ne!(
+                checksum_of_row([0, 0, 0], &values),
+                checksum_of_row([0, 0, 0], &[1.0, 2.0]),
+                "{other}"
+            );
+        }
+        assert_ne!(checksum_of_row([0, 0, 0], &[0.0]), checksum_of_row([0, 0, 0], &[-0.0]));
+    }
+
+    #[test]
+    fn differences_are_told_with_their_place() {
+        let told = |found: [f64; 4], allowed: f64| {
+            let right = [1.0, 2.0, 3.0, 4.0];
+            difference([2, 1, 2], found.into_iter(), right.into_iter(), |_| allowed)
+        };
+        assert_eq!(told([1.0, 2.0, 3.0, 4.0], 0.0), None);
+        assert_eq!(told([1.0, 2.0, 3.5, 4.0], 0.5), None);
+        let said = told([1.0, 2.0, 3.5, 5.0], 0.25).expect("differs");
+        assert_eq!(said, "2 of 4 values differ, the first at [1, 0, 0]: 3.5e0, not 3e0");
+        assert!(told([f64::NAN, 2.0, 3.0, 4.0], f64::INFINITY).is_some());
+        let short = difference([2, 1, 2], [1.0].into_iter(), [1.0].into_iter(), |_| 0.0);
+        assert_eq!(short.as_deref(), Some("there are 1 of 4 values"));
+    }
+
+    #[test]
+    fn states_survive_encoding() {
+        let values = [0.0, -1.5, f64::MAX];
+        assert_eq!(decode::<f64>(&encode(&values)).collect::<Vec<_>>(), values);
+    }
+}

@@ -1,0 +1,83 @@
+//! What a measurement says.
+
+use super::turns::Timing;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The figures of one contestant at one size. Times are per repetition, the slowest rank's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// Which measurement this is, as in `pingpong`.
+    pub bench: String,
+    /// What was done, where a measurement does several things.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+    /// What did it: a backend, a primitive, or a policy.
+    pub backend: String,
+    /// The fabric.
+    pub fabric: String,
+    /// Who carried out the messages, as in `stream+proxy`.
+    pub executor: String,
+    /// How many ranks took part.
+    pub ranks: usize,
+    /// Payload bytes of a message.
+    pub bytes: usize,
+    /// Median over batches.
+    pub median_us: f64,
+    /// Minimum over batches.
+    pub min_us: f64,
+    /// Batches measured.
+    pub batches: usize,
+    /// Repetitions in a batch.
+    pub repeats_per_batch: usize,
+    /// What follows from the times, and what else was measured.
+    #[serde(flatten)]
+    pub more: BTreeMap<String, f64>,
+}
+
+impl Figure {
+    /// Adds something that was measured.
+    #[must_use]
+    pub(super) fn with(mut self, name: &str, value: f64) -> Self {
+        self.more.insert(name.to_owned(), value);
+        self
+    }
+
+    /// The same in units of `parts`: half of a round trip, one message of a window.
+    #[must_use]
+    pub(super) fn divided_by(mut self, parts: f64) -> Self {
+        self.median_us /= parts;
+        self.min_us /= parts;
+        self
+    }
+}
+
+/// What moves that many bytes in so many microseconds, in 10⁹ bytes a second.
+pub(super) fn gigabytes_per_second(bytes: f64, microseconds: f64) -> f64 {
+    bytes / microseconds / 1e3
+}
+
+impl Timing {
+    /// A figure of a measurement.
+    pub(super) fn figure(
+        self,
+        bench: &super::micro::MicroBench,
+        (backend, executor): (&str, String),
+        bytes: usize,
+    ) -> Figure {
+        Figure {
+            bench: bench.what.name().to_owned(),
+            operation: None,
+            backend: backend.to_owned(),
+            fabric: bench.fabric.clone(),
+            executor,
+            ranks: bench.ranks,
+            bytes,
+            median_us: self.median_us,
+            min_us: self.min_us,
+            batches: self.batches,
+            repeats_per_batch: self.repeats_per_batch,
+            more: BTreeMap::new(),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Half of a round trip, in the manner of the OSU suite: rank 0 sends and receives, rank 1 receives and sends.
+
+use super::figure::Figure;
+use super::micro::{MicroBench, divided};
+use super::primitive::{Link, checked};
+use super::turns::{Subject, in_turns};
+use streamhalo::{HaloError, World};
+
+use crate::error::AppError;
+
+/// Measures all primitives at one size. Collective over two ranks.
+pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result<Vec<Figure>, AppError> {
+    let mut trips = Vec::new();
+    for name in &bench.contestants {
+        let link = checked(name, world, &bench.stream(world)?, bytes)?;
+        trips.extend(link.map(|link| (name, RoundTrip { link, begins: world.rank() == 0 })));
+    }
+    let subjects = trips.iter_mut().map(|(_, trip)| trip as &mut dyn Subject).collect();
+    let timings = in_turns(world, bench.seconds, subjects)?;
+    let figures = trips.iter().zip(timings).map(|((name, trip), timing)| {
+        timing.figure(bench, (name, trip.link.executor()), bytes).divided_by(2.0)
+    });
+    Ok(divided("ratio_to_flag", "flag", figures.collect()))
+}
+
+/// A message to the peer and one back.
+pub(super) struct RoundTrip {
+    pub(super) link: Box<dyn Link>,
+    pub(super) begins: bool,
+}
+
+impl Subject for RoundTrip {
+    fn repeat(&mut self, times: usize) -> Result<(), HaloError> {
+        for _ in 0..times {
+            if !self.begins {
+                self.link.recv()?;
+            }
+            self.link.start()?;
+            self.link.finish()?;
+            if self.begins {
+                self.link.recv()?;
+            }
+        }
+        self.link.synchronize()
+    }
+}

@@ -1,0 +1,149 @@
+//! The parameters of the LogGP model: latency L, overhead o, gap g, and gap per byte G.
+//!
+//! A message of k bytes takes L + 2o + (k - 1)G in this model, and a rank begins one every g + (k - 1)G.
+//! - o is what a sender spends on a small message itself, beside computation that hides the rest
+//!   (as in `overlap`); that of the receiver is taken to be the same.
+//! - g is the time of a small message in a window of many.
+//! - G is the slope of that time over the sizes from 4 KiB on, by least squares.
+//! - L is half of the round trip of a small message without 2o.
+//!
+//! All of them are by the minima over batches, which other work on the machine disturbs least.
+
+use super::bandwidth::Windows;
+use super::figure::Figure;
+use super::latency::RoundTrip;
+use super::micro::MicroBench;
+use super::overlap::overheads;
+use super::primitive::{WINDOW, checked};
+use super::turns::{Subject, in_turns};
+use streamhalo::World;
+
+use crate::error::AppError;
+
+/// Sizes from which on the slope is taken.
+const LARGE: f64 = 4096.0;
+
+const LATENCY: &str = "latency";
+const GAP: &str = "gap";
+/// The operation of the figures that have the parameters.
+pub(crate) const FIT: &str = "fit";
+
+/// Measures all primitives at all sizes, and reports the figures of each size and then the fits. Collective over
+/// two ranks.
+pub(super) fn measure(
+    bench: &MicroBench,
+    world: &World,
+    report: &mut dyn FnMut(Vec<Figure>),
+) -> Result<(), AppError> {
+    let mut all: Vec<Figure> = Vec::new();
+    for bytes in &bench.sizes {
+        let figures = at_size(bench, world, *bytes)?;
+        all.extend(figures.iter().cloned());
+        report(figures);
+    }
+    let Some(small) = bench.sizes.iter().min() else { return Ok(()) };
+    let (mut links, mut latencies) = (Vec::new(), Vec::new());
+    for name in &bench.contestants {
+        let latency = all.iter().find(|one| is_of(one, name, LATENCY) && one.bytes == *small);
+        // Both or none: it was measured where it can be used.
+        if let (Some(link), Some(latency)) = (checked(name, world, &bench.stream(world)?, *small)?, latency) {
+            links.push((link, latency.min_us));
+            latencies.push(latency);
+        }
+    }
+    let (_links, overheads) = overheads(world, bench.seconds, links)?;
+    let fits = latencies.into_iter().zip(overheads).map(|(latency, overhead)| {
+        let gaps = all.iter().filter(|one| is_of(one, &latency.backend, GAP));
+        let gaps: Vec<(f64, f64)> = gaps.map(|one| (one.bytes as f64, one.min_us)).collect();
+        let fit = Fit::of((*small as f64, latency.min_us), overhead.overhead_us, &gaps);
+        Figure { operation: Some(FIT.to_owned()), ..latency.clone() }
+            .with("l_us", fit.latency_us)
+            .with("o_us", fit.overhead_us)
+            .with("g_us", fit.gap_us)
+            .with("g_ns_per_byte", fit.gap_ns_per_byte)
+    });
+    report(fits.collect());
+    Ok(())
+}
+
+fn is_of(figure: &Figure, name: &str, operation: &str) -> bool {
+    figure.backend == name && figure.operation.as_deref() == Some(operation)
+}
+
+/// Half of a round trip, and the time of a message in a window.
+fn at_size(bench: &MicroBench, world: &World, bytes: usize) -> Result<Vec<Figure>, AppError> {
+    let begins = world.rank() == 0;
+    let mut subjects: Vec<(&str, String, &str, Box<dyn Subject>)> = Vec::new();
+    for name in &bench.contestants {
+        let make = || checked(name, world, &bench.stream(world)?, bytes);
+        if let (Some(one), Some(many)) = (make()?, make()?) {
+            let executor = one.executor();
+            let trip = Box::new(RoundTrip { link: one, begins });
+            let window = Box::new(Windows { link: many, both: false, begins });
+            subjects.push((name, executor.clone(), LATENCY, trip));
+            subjects.push((name, executor, GAP, window));
+        }
+    }
+    let mut turns: Vec<&mut dyn Subject> = Vec::new();
+    for (.., subject) in &mut subjects {
+        turns.push(&mut **subject);
+    }
+    let timings = in_turns(world, bench.seconds, turns)?;
+    let figures = subjects.iter().zip(timings).map(|((name, executor, operation, _), timing)| {
+        let parts = if *operation == LATENCY { 2.0 } else { WINDOW as f64 };
+        let figure = timing.figure(bench, (name, executor.clone()), bytes).divided_by(parts);
+        Figure { operation: Some((*operation).to_owned()), ..figure }
+    });
+    Ok(figures.collect())
+}
+
+/// The parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Fit {
+    latency_us: f64,
+    overhead_us: f64,
+    gap_us: f64,
+    gap_ns_per_byte: f64,
+}
+
+impl Fit {
+    /// From the half round trip of a small message, the overhead, and gaps by bytes.
+    fn of((small, half_us): (f64, f64), overhead_us: f64, gaps: &[(f64, f64)]) -> Self {
+        let large: Vec<(f64, f64)> = gaps.iter().copied().filter(|(bytes, _)| *bytes >= LARGE).collect();
+        let slope = slope(if large.len() > 1 { &large } else { gaps }).max(0.0);
+        let gap_us = gaps.iter().find(|(bytes, _)| *bytes == small).map_or(0.0, |(_, gap)| *gap);
+        let latency_us = (half_us - 2.0 * overhead_us - (small - 1.0) * slope).max(0.0);
+        Self { latency_us, overhead_us, gap_us, gap_ns_per_byte: slope * 1e3 }
+    }
+}
+
+/// Of a line through points, by least squares; through the origin where there is one point.
+fn slope(points: &[(f64, f64)]) -> f64 {
+    let n = points.len() as f64;
+    let mean = |pick: fn(&(f64, f64)) -> f64| points.iter().map(pick).sum::<f64>() / n;
+    let (x, y) = if points.len() > 1 { (mean(|p| p.0), mean(|p| p.1)) } else { (0.0, 0.0) };
+    let over: f64 = points.iter().map(|p| (p.0 - x) * (p.1 - y)).sum();
+    let under: f64 = points.iter().map(|p| (p.0 - x).powi(2)).sum();
+    if under > 0.0 { over / under } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_is_as_the_model_says_is_found_again() {
+        let (l, o, g, per_byte) = (1.5, 0.25, 0.4, 2e-4);
+        let sizes = [8.0, 64.0, 4096.0, 65_536.0, 1_048_576.0];
+        let gaps = sizes.map(|bytes| (bytes, g + (bytes - 1.0) * per_byte));
+        let half = l + 2.0 * o + 7.0 * per_byte;
+        let fit = Fit::of((8.0, half), o, &gaps);
+        let close = |found: f64, expected: f64| (found - expected).abs() < 1e-2 * expected;
+        assert!(close(fit.latency_us, l) && close(fit.gap_us, g), "{fit:?}");
+        assert!(fit.overhead_us == o && close(fit.gap_ns_per_byte, per_byte * 1e3), "{fit:?}");
+        // Overheads that were measured as longer than the whole leave no latency, rather than less than none.
+        assert_eq!(Fit::of((8.0, 0.1), 0.2, &gaps[..1]).latency_us, 0.0);
+        assert_eq!(slope(&[(2.0, 6.0)]), 3.0);
+        assert_eq!(slope(&[]), 0.0);
+    }
+}

@@ -1,0 +1,126 @@
+//! Measurements of single primitives over sizes.
+
+use super::figure::Figure;
+use super::{bandwidth, collectives, latency, loggp, overlap, pingpong, throttle};
+use serde::{Deserialize, Serialize};
+use streamhalo::{Device, HaloError, Stream, StreamKind, StreamOptions, World};
+
+use crate::error::AppError;
+use crate::ranks::Work;
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum What {
+    /// Round trips of a packed message on a stream.
+    Pingpong,
+    /// Half of a round trip.
+    Latency,
+    /// Windows of messages, one way.
+    Bandwidth,
+    /// Windows of messages, both ways.
+    Bibandwidth,
+    /// Barriers and reductions on streams.
+    Collectives,
+    /// The share of the latency that computation can hide.
+    Overlap,
+    /// The parameters of the LogGP model.
+    Loggp,
+    /// Epochs over budgets of entries.
+    Throttle,
+}
+
+impl What {
+    /// Its name on the command line and in figures.
+    pub const fn name(self) -> &'static str {
+        match self {
+            What::Pingpong => "pingpong",
+            What::Latency => "latency",
+            What::Bandwidth => "bandwidth",
+            What::Bibandwidth => "bibandwidth",
+            What::Collectives => "collectives",
+            What::Overlap => "overlap",
+            What::Loggp => "loggp",
+            What::Throttle => "throttle",
+        }
+    }
+}
+
+/// A measurement over sizes, with all contestants in one interleaved run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MicroBench {
+    /// What is measured.
+    pub what: What,
+    /// Name of the fabric, for the report.
+    pub fabric: String,
+    /// How many ranks take part.
+    pub ranks: usize,
+    /// Bytes of a message.
+    pub sizes: Vec<usize>,
+    /// Backends or primitives, in the order in which they take turns.
+    pub contestants: Vec<String>,
+    /// What is done, where there are several things to do.
+    pub operations: Vec<String>,
+    /// How many entries for triggered operations there are, where that is what is varied.
+    pub entries: Vec<usize>,
+    /// When the operations on streams run.
+    pub stream: String,
+    /// For how long each contestant is measured at each size.
+    pub seconds: f64,
+}
+
+impl MicroBench {
+    /// A stream as asked for.
+    pub(super) fn stream(&self, world: &World) -> Result<Stream, HaloError> {
+        let kind = StreamKind::from_name(&self.stream).unwrap_or_default();
+        Ok(Device::host().stream_with(world, StreamOptions { kind, threads: 1 })?)
+    }
+}
+
+impl Work for MicroBench {
+    const NAME: &'static str = "bench";
+
+    /// Of one size.
+    type Report = Vec<Figure>;
+
+    fn on_rank(&self, world: &World, report: &mut dyn FnMut(Vec<Figure>)) -> Result<(), AppError> {
+        world.pin()?;
+        if self.what == What::Loggp {
+            return loggp::measure(self, world, report);
+        }
+        for (index, bytes) in self.sizes.iter().enumerate() {
+            match self.what {
+                What::Pingpong => report(pingpong::measure(self, world, *bytes)?),
+                What::Latency => report(latency::measure(self, world, *bytes)?),
+                What::Bandwidth | What::Bibandwidth => report(bandwidth::measure(self, world, *bytes)?),
+                What::Overlap => report(overlap::measure(self, world, *bytes)?),
+                What::Throttle => {
+                    for entries in &self.entries {
+                        report(throttle::measure(self, world, *bytes, *entries)?);
+                    }
+                }
+                What::Collectives => {
+                    // A barrier has no size.
+                    let now = self.operations.iter().filter(|name| index == 0 || *name != "barrier");
+                    for operation in now {
+                        report(collectives::measure(self, world, operation, *bytes)?);
+                    }
+                }
+                What::Loggp => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds to each figure how many times it takes as long as that of one contestant, if that one has a figure.
+pub(super) fn divided(name: &str, by: &str, figures: Vec<Figure>) -> Vec<Figure> {
+    let floor = figures.iter().find(|figure| figure.backend == by).map(|figure| figure.median_us);
+    let ratio = |figure: Figure| match floor {
+        Some(floor) if figure.backend != by => {
+            let ratio = figure.median_us / floor;
+            figure.with(name, ratio)
+        }
+        _ => figure,
+    };
+    figures.into_iter().map(ratio).collect()
+}

@@ -1,0 +1,149 @@
+//! The share of a message's latency that computation can hide (2015, section V).
+//!
+//! Computation that takes slightly longer than the latency is put between the initiation of a message and its
+//! local completion. What the message then takes beyond the computation is its overhead; the rest of its latency
+//! was hidden. All of it is by the minima over batches, which other work on the machine disturbs least.
+
+use super::figure::Figure;
+use super::latency::RoundTrip;
+use super::micro::MicroBench;
+use super::primitive::{Link, checked};
+use super::turns::{Subject, Timing, in_turns};
+use std::hint::black_box;
+use std::time::Instant;
+use streamhalo::{HaloError, World};
+
+use crate::error::AppError;
+
+/// By how much the computation exceeds the latency.
+const LONGER: f64 = 1.1;
+
+/// Measures all primitives at one size. Collective over two ranks.
+pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result<Vec<Figure>, AppError> {
+    let begins = world.rank() == 0;
+    let (mut names, mut trips) = (Vec::new(), Vec::new());
+    for name in &bench.contestants {
+        if let Some(link) = checked(name, world, &bench.stream(world)?, bytes)? {
+            names.push(name);
+            trips.push(RoundTrip { link, begins });
+        }
+    }
+    let subjects = trips.iter_mut().map(|trip| trip as &mut dyn Subject).collect();
+    let latencies = in_turns(world, bench.seconds, subjects)?;
+    let halves = latencies.iter().map(|trip| trip.min_us / 2.0);
+    let links = trips.into_iter().map(|trip| trip.link).zip(halves).collect();
+    let (links, overheads) = overheads(world, bench.seconds, links)?;
+    let mut figures = Vec::new();
+    for (index, name) in names.into_iter().enumerate() {
+        let Overhead { overhead_us, computing } = overheads[index];
+        let figure = latencies[index].figure(bench, (name, links[index].executor()), bytes).divided_by(2.0);
+        let share = 100.0 * (1.0 - overhead_us / figure.min_us).clamp(0.0, 1.0);
+        let figure = figure.with("overlap_percent", share).with("overhead_us", overhead_us);
+        figures.push(figure.with("compute_us", computing.min_us));
+    }
+    Ok(figures)
+}
+
+/// What a sender has to do for a message itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Overhead {
+    pub(super) overhead_us: f64,
+    pub(super) computing: Timing,
+}
+
+type Links = Vec<Box<dyn Link>>;
+
+/// Measures the overheads of links with these latencies in microseconds, and gives the links back. Collective.
+pub(super) fn overheads(
+    world: &World,
+    seconds: f64,
+    links: Vec<(Box<dyn Link>, f64)>,
+) -> Result<(Links, Vec<Overhead>), HaloError> {
+    let begins = world.rank() == 0;
+    let unit_us = unit_us();
+    let mut pairs: Vec<_> = links
+        .into_iter()
+        .map(|(link, latency_us)| {
+            let units = ((LONGER * latency_us / unit_us) as usize).max(1);
+            (Sending { link, begins, units }, Computing { begins, units })
+        })
+        .collect();
+    let subjects = pairs
+        .iter_mut()
+        .flat_map(|(sending, computing)| [sending as &mut dyn Subject, computing as &mut dyn Subject]);
+    let timings = in_turns(world, seconds, subjects.collect())?;
+    let overhead = |pair: &[Timing]| Overhead {
+        overhead_us: (pair[0].min_us - pair[1].min_us).max(0.0),
+        computing: pair[1],
+    };
+    let overheads = timings.chunks(2).map(overhead).collect();
+    Ok((pairs.into_iter().map(|(sending, _)| sending.link).collect(), overheads))
+}
+
+/// Arithmetic that no compiler leaves out, and that touches no memory.
+fn compute(units: usize) {
+    let mut value = 1.0_f64;
+    for _ in 0..units {
+        value = black_box(value * 0.999_999 + 1e-6);
+    }
+    black_box(value);
+}
+
+/// How long a unit of it takes.
+fn unit_us() -> f64 {
+    const UNITS: usize = 20_000;
+    let time = || {
+        let started = Instant::now();
+        compute(UNITS);
+        started.elapsed().as_secs_f64() * 1e6 / UNITS as f64
+    };
+    // The shortest: nothing else was on the core meanwhile.
+    (0..10).map(|_| time()).fold(f64::INFINITY, f64::min)
+}
+
+/// A message with computation in between; the peer receives.
+struct Sending {
+    link: Box<dyn Link>,
+    begins: bool,
+    units: usize,
+}
+
+impl Subject for Sending {
+    fn repeat(&mut self, times: usize) -> Result<(), HaloError> {
+        for _ in 0..times {
+            if self.begins {
+                self.link.start()?;
+                compute(self.units);
+                self.link.finish()?;
+            } else {
+                self.link.recv()?;
+            }
+            self.link.synchronize()?;
+        }
+        Ok(())
+    }
+
+    /// The receiver only follows.
+    fn counts(&self) -> bool {
+        self.begins
+    }
+}
+
+/// The computation alone.
+struct Computing {
+    begins: bool,
+    units: usize,
+}
+
+impl Subject for Computing {
+    fn repeat(&mut self, times: usize) -> Result<(), HaloError> {
+        if self.begins {
+            (0..times).for_each(|_| compute(self.units));
+        }
+        Ok(())
+    }
+
+    fn counts(&self) -> bool {
+        self.begins
+    }
+}

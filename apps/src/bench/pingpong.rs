@@ -1,0 +1,180 @@
+//! Round trips of a message that is packed, sent, received and unpacked on a stream (2026, section VI-A).
+//!
+//! Rank 0 sends and rank 1 receives, then back: two exchanges in one direction each. The stream-triggered
+//! backends enqueue all round trips of a batch and synchronise once; `standard` synchronises before each send,
+//! as it must.
+
+use super::figure::{Figure, gigabytes_per_second};
+use super::micro::MicroBench;
+use super::turns::{Subject, in_turns};
+use std::sync::Arc;
+use streamhalo::comm::backend::{Direct, Exchange, ExchangeSpec, MessageSpec, Slot, match_exchange};
+use streamhalo::comm::device::{Buffer, Extents, Move, MoveTable};
+use streamhalo::comm::fabric::{Place, phase};
+use streamhalo::comm::{ElementType, Op};
+use streamhalo::{HaloError, Stream, World};
+
+use crate::error::AppError;
+use crate::run::executors_of_all;
+
+/// Measures all backends at one size. Collective over two ranks.
+pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result<Vec<Figure>, AppError> {
+    let mut pairs = Vec::new();
+    for backend in &bench.contestants {
+        let mut pair = Pair::new(world, &bench.stream(world)?, backend, bytes)?;
+        pair.check(world, backend)?;
+        pairs.push(pair);
+    }
+    let subjects = pairs.iter_mut().map(|pair| pair as &mut dyn Subject).collect();
+    let timings = in_turns(world, bench.seconds, subjects)?;
+    let mut figures = Vec::new();
+    for ((backend, pair), timing) in bench.contestants.iter().zip(&pairs).zip(timings) {
+        let executor = executors_of_all(world, backend, &pair.out.exchange.routes())?;
+        let figure = timing.figure(bench, (backend, executor), bytes);
+        let rate = gigabytes_per_second(2.0 * bytes as f64, figure.median_us);
+        figures.push(figure.with("gb_per_s", rate));
+    }
+    Ok(figures)
+}
+
+/// An exchange that goes one way, from this rank or to it.
+struct OneWay {
+    exchange: Box<dyn Exchange>,
+    /// By phase; of the receiver.
+    unpack: Option<[Arc<MoveTable>; 2]>,
+}
+
+/// What a rank sends, what it receives, and both ways.
+struct Pair {
+    stream: Stream,
+    own: Buffer<u8>,
+    theirs: Buffer<u8>,
+    out: OneWay,
+    back: OneWay,
+    begins: bool,
+}
+
+impl Pair {
+    fn new(world: &World, stream: &Stream, backend: &str, bytes: usize) -> Result<Self, HaloError> {
+        let line = Extents { points: [1, 1, bytes], components: 1 };
+        let own = Buffer::zeros(world, stream, line)?;
+        let theirs = Buffer::zeros(world, stream, line)?;
+        let ends = [own.place([0; 3])?, theirs.place([0; 3])?];
+        // The exchanges of both directions are matched in the same order on both ranks.
+        let mut ways = Vec::new();
+        for from in [0, 1] {
+            ways.push(OneWay::new(world, stream, backend, (from, bytes), &ends)?);
+        }
+        let [first, second] =
+            <[OneWay; 2]>::try_from(ways).unwrap_or_else(|_| unreachable!("two are pushed"));
+        let begins = world.rank() == 0;
+        let (out, back) = if begins { (first, second) } else { (second, first) };
+        Ok(Self { stream: stream.clone(), own, theirs, out, back, begins })
+    }
+
+    /// Some round trips whose every byte is compared.
+    fn check(&mut self, world: &World, backend: &str) -> Result<(), HaloError> {
+        let whole = self.own.extents().whole();
+        let value = |rank: usize, round: usize, index: usize| {
+            (index * 7 + rank * 31 + round * 13 + index / 251) as u8
+        };
+        for round in 1..=3 {
+            let mut own = self.own.view_mut(whole)?;
+            own.iter_mut().enumerate().for_each(|(index, byte)| *byte = value(world.rank(), round, index));
+            self.repeat(1)?;
+            let found = self.theirs.copy_out(whole)?;
+            let wrong =
+                (0..found.len()).find(|index| found[*index] != value(1 - world.rank(), round, *index));
+            assert!(wrong.is_none(), "backend {backend} got byte {wrong:?} of {} wrong", found.len());
+        }
+        Ok(())
+    }
+}
+
+impl OneWay {
+    fn new(
+        world: &World,
+        stream: &Stream,
+        backend: &str,
+        (from, bytes): (usize, usize),
+        [own, theirs]: &[Place; 2],
+    ) -> Result<Self, HaloError> {
+        let sends = world.rank() == from;
+        let message = MessageSpec {
+            peer: 1 - world.rank(),
+            tag: world.next_tag(),
+            elements: vec![(ElementType::U8, bytes)],
+            bytes,
+            run_bytes: bytes,
+            direct: Direct::Never,
+            ghosts: Vec::new(),
+        };
+        let mut spec = ExchangeSpec { sends: Vec::new(), recvs: Vec::new(), last_epoch: 0 };
+        if sends { &mut spec.sends } else { &mut spec.recvs }.push(message);
+        let mut exchange = match_exchange(world, stream, backend, spec)?;
+        let table = |source: &Place, destination: &Place| {
+            let whole = Move {
+                source: source.clone(),
+                source_strides: [bytes; 2],
+                destination: destination.clone(),
+                destination_strides: [bytes; 2],
+                counts: [1, 1],
+                run_bytes: bytes,
+                element: ElementType::U8,
+                op: Op::Replace,
+            };
+            MoveTable::new(&[vec![whole]]).map(Arc::new)
+        };
+        let unpack = if sends {
+            let pack = |phase| match exchange.send_slot(0, phase) {
+                Slot::Packed(place) => table(own, &place),
+                Slot::Ghosts(_) => unreachable!("the receiver has said `Direct::Never`"),
+            };
+            let moves = [pack(0)?, pack(1)?];
+            exchange.bind(vec![moves])?;
+            None
+        } else {
+            let slot = |phase| exchange.recv_slot(0, phase).expect("packed messages have a slot");
+            let moves = [table(&slot(0), theirs)?, table(&slot(1), theirs)?];
+            exchange.bind(Vec::new())?;
+            Some(moves)
+        };
+        Ok(Self { exchange, unpack })
+    }
+
+    /// Packs and sends, or waits for the message and unpacks it.
+    fn carry_out(&mut self, stream: &Stream) -> Result<(), HaloError> {
+        self.exchange.start_sends(stream)?;
+        self.exchange.wait(stream)?;
+        if let Some(unpack) = &self.unpack {
+            stream.enqueue_move(&unpack[phase(self.exchange.epoch())]);
+        }
+        Ok(())
+    }
+}
+
+impl Subject for Pair {
+    fn repeat(&mut self, times: usize) -> Result<(), HaloError> {
+        let Self { stream, out, back, begins, .. } = self;
+        for time in 0..times {
+            // A receive starts before the message that its sender answers, so that no send finds its receiver
+            // not ready.
+            out.exchange.start_recvs(stream)?;
+            if *begins {
+                back.exchange.start_recvs(stream)?;
+                out.carry_out(stream)?;
+                back.carry_out(stream)?;
+            } else {
+                if time == 0 {
+                    back.exchange.start_recvs(stream)?;
+                }
+                back.carry_out(stream)?;
+                if time + 1 < times {
+                    back.exchange.start_recvs(stream)?;
+                }
+                out.carry_out(stream)?;
+            }
+        }
+        Ok(stream.synchronize()?)
+    }
+}

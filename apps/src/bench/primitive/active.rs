@@ -1,0 +1,137 @@
+//! `put-active` and `put-stream`: puts in active target epochs, of the host and on a stream (2023).
+
+use super::{Link, WINDOW, fill, line, places};
+use streamhalo::comm::device::{Buffer, Section};
+use streamhalo::comm::window::{ActiveOptions, Group, Mode, Window};
+use streamhalo::{HaloError, Stream, World};
+
+pub(super) fn on_host(
+    world: &World,
+    stream: &Stream,
+    bytes: usize,
+) -> Result<Option<Box<dyn Link>>, HaloError> {
+    link(world, stream, bytes, Mode::Host)
+}
+
+pub(super) fn on_stream(
+    world: &World,
+    stream: &Stream,
+    bytes: usize,
+) -> Result<Option<Box<dyn Link>>, HaloError> {
+    link(world, stream, bytes, Mode::Stream)
+}
+
+fn link(
+    world: &World,
+    stream: &Stream,
+    bytes: usize,
+    mode: Mode,
+) -> Result<Option<Box<dyn Link>>, HaloError> {
+    let (own, theirs) = (line(world, stream, bytes)?, line(world, stream, places(bytes) * bytes)?);
+    let part = theirs.section(0..places(bytes) * bytes)?;
+    let window = Window::active(world, &part, ActiveOptions::default())?;
+    let (from, peer) = (own.section(0..bytes)?, 1 - world.rank());
+    let group = Group::new(world, &[peer])?;
+    let stream = stream.clone();
+    Ok(Some(Box::new(Active { stream, window, own, theirs, from, group, peer, mode })))
+}
+
+struct Active {
+    stream: Stream,
+    window: Window,
+    own: Buffer<u8>,
+    theirs: Buffer<u8>,
+    from: Section,
+    group: Group,
+    peer: usize,
+    mode: Mode,
+}
+
+impl Active {
+    fn post(&self) -> Result<(), HaloError> {
+        match self.mode {
+            Mode::Host => self.window.post(&self.group)?,
+            Mode::Stream => self.window.post_stream(&self.group, &self.stream)?,
+        }
+        Ok(())
+    }
+
+    fn wait(&self) -> Result<(), HaloError> {
+        match self.mode {
+            Mode::Host => self.window.wait()?,
+            Mode::Stream => self.window.wait_stream(&self.stream)?,
+        }
+        Ok(())
+    }
+
+    fn put_all(&self) -> Result<(), HaloError> {
+        self.window.start(&self.group, self.mode)?;
+        let (places, bytes) = (places(self.from.bytes()), self.from.bytes());
+        // Puts of an epoch that overlap leave anything behind: each place once, in as many epochs as that takes.
+        (0..places).try_for_each(|place| self.window.put(&self.from, self.peer, place * bytes))?;
+        Ok(())
+    }
+
+    /// How many epochs the messages of a window take.
+    fn epochs(&self) -> usize {
+        WINDOW.div_ceil(places(self.from.bytes()))
+    }
+}
+
+impl Link for Active {
+    fn start(&mut self) -> Result<(), HaloError> {
+        self.window.start(&self.group, self.mode)?;
+        Ok(self.window.put(&self.from, self.peer, 0)?)
+    }
+
+    fn finish(&mut self) -> Result<(), HaloError> {
+        match self.mode {
+            Mode::Host => self.window.complete()?,
+            Mode::Stream => self.window.complete_stream(&self.stream)?,
+        }
+        Ok(())
+    }
+
+    fn recv(&mut self) -> Result<(), HaloError> {
+        self.post()?;
+        self.wait()
+    }
+
+    fn send_window(&mut self) -> Result<(), HaloError> {
+        for _ in 0..self.epochs() {
+            self.put_all()?;
+            self.finish()?;
+        }
+        Ok(())
+    }
+
+    fn recv_window(&mut self) -> Result<(), HaloError> {
+        (0..self.epochs()).try_for_each(|_| self.recv())
+    }
+
+    fn swap_windows(&mut self) -> Result<(), HaloError> {
+        for _ in 0..self.epochs() {
+            self.post()?;
+            self.put_all()?;
+            self.finish()?;
+            self.wait()?;
+        }
+        Ok(())
+    }
+
+    fn synchronize(&mut self) -> Result<(), HaloError> {
+        Ok(self.stream.synchronize()?)
+    }
+
+    fn fill(&mut self, bytes: &[u8]) -> Result<(), HaloError> {
+        fill(&mut self.own, bytes)
+    }
+
+    fn received(&mut self) -> Result<Vec<u8>, HaloError> {
+        Ok(self.theirs.copy_out(self.theirs.extents().whole())?)
+    }
+
+    fn executor(&self) -> String {
+        self.window.executor(self.peer, self.mode).to_string()
+    }
+}

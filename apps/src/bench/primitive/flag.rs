@@ -1,0 +1,60 @@
+//! `flag`: one cache line, one way. Not a message, but what no message can be faster than.
+
+use super::Link;
+use streamhalo::comm::fabric::FlagPair;
+use streamhalo::{HaloError, Stream, World};
+
+/// What fits a line beside the flag.
+const LARGEST: usize = 32;
+
+pub(super) fn link(
+    world: &World,
+    _stream: &Stream,
+    bytes: usize,
+) -> Result<Option<Box<dyn Link>>, HaloError> {
+    let pair = FlagPair::connect(world, 1 - world.rank())?;
+    Ok(pair.filter(|_| bytes <= LARGEST).map(|pair| Box::new(Flag(pair)) as Box<dyn Link>))
+}
+
+struct Flag(FlagPair);
+
+impl Link for Flag {
+    fn start(&mut self) -> Result<(), HaloError> {
+        self.0.raise();
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), HaloError> {
+        Ok(())
+    }
+
+    fn recv(&mut self) -> Result<(), HaloError> {
+        Ok(self.0.wait()?)
+    }
+
+    fn send_window(&mut self) -> Result<(), HaloError> {
+        (0..super::WINDOW).try_for_each(|_| self.start())
+    }
+
+    fn recv_window(&mut self) -> Result<(), HaloError> {
+        (0..super::WINDOW).try_for_each(|_| self.recv())
+    }
+
+    fn swap_windows(&mut self) -> Result<(), HaloError> {
+        self.send_window()?;
+        self.recv_window()
+    }
+
+    fn fill(&mut self, _bytes: &[u8]) -> Result<(), HaloError> {
+        Ok(())
+    }
+
+    /// Nothing: a flag that had not come would not have been waited for.
+    fn received(&mut self) -> Result<Vec<u8>, HaloError> {
+        Ok(Vec::new())
+    }
+
+    fn executor(&self) -> String {
+        "stream".to_owned()
+    }
+}

@@ -1,0 +1,144 @@
+//! Primitives with which one rank sends another a message: what `latency`, `bandwidth`, `overlap` and `loggp`
+//! compare.
+
+mod active;
+mod flag;
+mod messages;
+mod notified;
+mod queued;
+
+use streamhalo::comm::Error;
+use streamhalo::comm::device::Buffer;
+use streamhalo::{HaloError, Stream, World};
+
+/// Messages of a window that are on their way together, as in the OSU suite.
+pub(super) const WINDOW: usize = 64;
+
+/// How much memory the messages of a window are received into: longer ones take turns.
+const RECEIVED_BYTES: usize = 1 << 20;
+
+/// What a pair of ranks sends each other messages with. Rank 0 and rank 1 make the same calls.
+pub(super) trait Link {
+    /// Begins a message to the peer.
+    fn start(&mut self) -> Result<(), HaloError>;
+    /// Waits until what was sent may be changed again.
+    fn finish(&mut self) -> Result<(), HaloError>;
+    /// Receives a message.
+    fn recv(&mut self) -> Result<(), HaloError>;
+    /// Sends the messages of a window, and waits as [`Link::finish`].
+    fn send_window(&mut self) -> Result<(), HaloError>;
+    /// Receives them.
+    fn recv_window(&mut self) -> Result<(), HaloError>;
+    /// Sends a window and receives one.
+    fn swap_windows(&mut self) -> Result<(), HaloError>;
+    /// Waits for what is on a stream, if anything is.
+    fn synchronize(&mut self) -> Result<(), HaloError> {
+        Ok(())
+    }
+    /// Has the next messages say something else.
+    fn fill(&mut self, bytes: &[u8]) -> Result<(), HaloError>;
+    /// What was received last, once for each place that messages take turns in.
+    fn received(&mut self) -> Result<Vec<u8>, HaloError>;
+    /// Who carries out its messages.
+    fn executor(&self) -> String {
+        "host".to_owned()
+    }
+}
+
+type Make = fn(&World, &Stream, usize) -> Result<Option<Box<dyn Link>>, HaloError>;
+
+/// One row of the registry of primitives.
+pub(crate) struct PrimitiveRow {
+    /// The name on the command line.
+    pub(crate) name: &'static str,
+    /// `None` where the fabric has none, or messages of that many bytes are not for it.
+    make: Make,
+}
+
+/// Every primitive.
+pub(crate) const PRIMITIVES: &[PrimitiveRow] = &[
+    PrimitiveRow { name: "flag", make: flag::link },
+    PrimitiveRow { name: "two-sided", make: messages::link },
+    PrimitiveRow { name: "put-notify", make: notified::link },
+    PrimitiveRow { name: "put-active", make: active::on_host },
+    PrimitiveRow { name: "put-stream", make: active::on_stream },
+    PrimitiveRow { name: "queue", make: queued::link },
+];
+
+/// The names of all primitives.
+pub(crate) fn primitive_names() -> Vec<&'static str> {
+    PRIMITIVES.iter().map(|row| row.name).collect()
+}
+
+/// A primitive between the two ranks, if it can be used for messages of that many bytes. It has been tried.
+/// Collective.
+pub(super) fn checked(
+    name: &str,
+    world: &World,
+    stream: &Stream,
+    bytes: usize,
+) -> Result<Option<Box<dyn Link>>, HaloError> {
+    let row = PRIMITIVES.iter().find(|row| row.name == name);
+    let row =
+        row.ok_or_else(|| Error::OutOfOrder { call: "bench", reason: format!("no primitive `{name}`") })?;
+    let Some(mut link) = (row.make)(world, stream, bytes)? else { return Ok(None) };
+    check(&mut *link, world, name, bytes)?;
+    Ok(Some(link))
+}
+
+/// In how many places messages of a window are received.
+fn places(bytes: usize) -> usize {
+    (RECEIVED_BYTES / bytes).clamp(1, WINDOW)
+}
+
+/// Messages and windows in both directions whose every byte is compared.
+fn check(link: &mut dyn Link, world: &World, name: &str, bytes: usize) -> Result<(), HaloError> {
+    let own = world.rank();
+    let said = |rank: usize, round: usize| -> Vec<u8> {
+        (0..bytes).map(|index| (index * 7 + rank * 31 + round * 13 + index / 251) as u8).collect()
+    };
+    for round in 0..4 {
+        link.fill(&said(own, round))?;
+        let window = round == 2;
+        match (round, own) {
+            (1 | 3, _) => link.swap_windows()?,
+            (_, 0) => send(link, window).and_then(|()| recv(link, window))?,
+            _ => recv(link, window).and_then(|()| send(link, window))?,
+        }
+        link.synchronize()?;
+        let (found, expected) = (link.received()?, said(1 - own, round));
+        // A single message comes to the first place only.
+        let places = if round == 0 { 1 } else { places(bytes) };
+        for place in found.chunks(bytes).take(places) {
+            let wrong = || (0..bytes).find(|index| place[*index] != expected[*index]);
+            assert!(place == expected, "{name}: byte {:?} of {bytes} is wrong in round {round}", wrong());
+        }
+        world.barrier()?;
+    }
+    Ok(())
+}
+
+fn send(link: &mut dyn Link, window: bool) -> Result<(), HaloError> {
+    if window {
+        return link.send_window();
+    }
+    link.start()?;
+    link.finish()
+}
+
+fn recv(link: &mut dyn Link, window: bool) -> Result<(), HaloError> {
+    if window { link.recv_window() } else { link.recv() }
+}
+
+/// Sets what is sent.
+fn fill(buffer: &mut Buffer<u8>, bytes: &[u8]) -> Result<(), HaloError> {
+    let whole = buffer.extents().whole();
+    buffer.view_mut(whole)?.as_slice_mut().expect("a line has no gaps").copy_from_slice(bytes);
+    Ok(())
+}
+
+/// A line of bytes.
+fn line(world: &World, stream: &Stream, bytes: usize) -> Result<Buffer<u8>, HaloError> {
+    let extents = streamhalo::comm::device::Extents { points: [1, 1, bytes], components: 1 };
+    Ok(Buffer::zeros(world, stream, extents)?)
+}

@@ -1,0 +1,79 @@
+//! `put-notify`: puts of which the target is notified (2015).
+
+use super::{Link, WINDOW, places};
+use streamhalo::comm::window::{NotifyRequest, Window};
+use streamhalo::comm::{Source, Tag};
+use streamhalo::{HaloError, Stream, World};
+
+pub(super) fn link(world: &World, stream: &Stream, bytes: usize) -> Result<Option<Box<dyn Link>>, HaloError> {
+    let window = Window::allocate::<u8>(world, stream, places(bytes) * bytes)?;
+    let peer = 1 - world.rank();
+    let request = |count: usize| window.notify_init(Source::Rank(peer), Tag::Value(TAG), count as u32);
+    let (one, all) = (request(1)?, request(WINDOW)?);
+    Ok(Some(Box::new(Notified { window, own: vec![0; bytes], peer, one, all })))
+}
+
+struct Notified {
+    window: Window,
+    own: Vec<u8>,
+    peer: usize,
+    one: NotifyRequest,
+    all: NotifyRequest,
+}
+
+const TAG: u32 = 99;
+
+impl Notified {
+    fn put_all(&mut self) -> Result<(), HaloError> {
+        let places = places(self.own.len());
+        for message in 0..WINDOW {
+            let offset = message % places * self.own.len();
+            self.window.put_notify(&self.own, self.peer, offset, TAG)?;
+        }
+        Ok(())
+    }
+}
+
+impl Link for Notified {
+    fn start(&mut self) -> Result<(), HaloError> {
+        Ok(self.window.put_notify(&self.own, self.peer, 0, TAG)?)
+    }
+
+    fn finish(&mut self) -> Result<(), HaloError> {
+        Ok(self.window.flush(self.peer)?)
+    }
+
+    fn recv(&mut self) -> Result<(), HaloError> {
+        self.one.start()?;
+        self.one.wait()?;
+        Ok(())
+    }
+
+    fn send_window(&mut self) -> Result<(), HaloError> {
+        self.put_all()?;
+        self.finish()
+    }
+
+    fn recv_window(&mut self) -> Result<(), HaloError> {
+        self.all.start()?;
+        self.all.wait()?;
+        Ok(())
+    }
+
+    fn swap_windows(&mut self) -> Result<(), HaloError> {
+        self.put_all()?;
+        self.recv_window()?;
+        self.finish()
+    }
+
+    fn fill(&mut self, bytes: &[u8]) -> Result<(), HaloError> {
+        self.own.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn received(&mut self) -> Result<Vec<u8>, HaloError> {
+        let mut bytes = vec![0; places(self.own.len()) * self.own.len()];
+        self.window.read(0, &mut bytes)?;
+        Ok(bytes)
+    }
+}

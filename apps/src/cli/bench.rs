@@ -1,0 +1,279 @@
+//! The flags of `streamhalo bench`.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::{RendezvousArgs, Sizes};
+use crate::error::AppError;
+
+/// `streamhalo bench`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  streamhalo bench halo --layout 2,1,1 --fabric shm\n  \
+                        streamhalo bench pingpong --sizes 8..1MiB --out results/pingpong")]
+pub struct BenchArgs {
+    /// What to measure.
+    #[command(subcommand)]
+    pub what: Bench,
+}
+
+/// What can be measured.
+#[derive(Clone, Debug, Subcommand)]
+#[non_exhaustive]
+pub enum Bench {
+    /// One halo exchange, per backend
+    Halo(BenchHaloArgs),
+    /// Round trips of a packed message on a stream, per backend
+    Pingpong(PingpongArgs),
+    /// Half of a round trip, per primitive
+    Latency(PrimitiveArgs),
+    /// Windows of 64 messages one way, per primitive
+    Bandwidth(PrimitiveArgs),
+    /// Windows of 64 messages both ways, per primitive
+    Bibandwidth(PrimitiveArgs),
+    /// Collective calls of the host, and on a stream per backend
+    Collectives(CollectivesArgs),
+    /// The share of the latency that computation can hide
+    Overlap(PrimitiveArgs),
+    /// L, o, g and G of the LogGP model, fitted
+    Loggp(PrimitiveArgs),
+    /// Epochs on a stream over budgets of entries, per policy
+    Throttle(ThrottleArgs),
+}
+
+/// Where a measurement runs, and where its figures go.
+#[derive(Args, Clone, Debug)]
+pub struct FigureArgs {
+    /// Fabric to run over
+    #[arg(long, value_name = "NAME", default_value = "local")]
+    pub fabric: String,
+    /// Print one JSON object a line in place of the table
+    #[arg(long, value_name = "-", value_parser = ["-"], hide_possible_values = true)]
+    pub json: Option<String>,
+    /// Folder for the figures: JSON, CSV and a plot
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// How processes that were started one by one find each other.
+    #[command(flatten)]
+    pub rendezvous: RendezvousArgs,
+}
+
+impl FigureArgs {
+    /// Whether JSON lines go to the standard output.
+    pub fn prints_json(&self) -> bool {
+        self.json.is_some()
+    }
+}
+
+/// When operations on a stream run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum StreamName {
+    /// As they are enqueued.
+    #[default]
+    Inline,
+    /// On a thread of the stream's own.
+    Threaded,
+}
+
+/// `streamhalo bench pingpong`
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Each round trip packs, sends, receives and unpacks on both ranks (2026, section VI-A).\n\
+                        Example:\n  streamhalo bench pingpong --sizes 8..1MiB,4MiB --fabric shm --json -"
+)]
+pub struct PingpongArgs {
+    /// Bytes of a message: from .. to, or a list
+    #[arg(long, value_name = "N..M", default_value = "8..4MiB")]
+    pub sizes: Sizes,
+    /// Backends to compare, or all
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
+    pub backend: Vec<String>,
+    /// Stream: inline or threaded
+    #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true, default_value = "inline")]
+    pub stream: StreamName,
+    /// Measure each for about this long at every size
+    #[arg(long, value_name = "S", default_value = "0.1", value_parser = positive_seconds)]
+    pub seconds: f64,
+    /// Where, and what becomes of the figures.
+    #[command(flatten)]
+    pub figures: FigureArgs,
+}
+
+/// `streamhalo bench latency` and its like
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Primitives: flag, two-sided, put-notify, put-active, put-stream, queue.\n\
+                        Example:\n  streamhalo bench latency --sizes 8..64KiB --primitive flag,put-notify")]
+pub struct PrimitiveArgs {
+    /// Bytes of a message: from .. to, or a list
+    #[arg(long, value_name = "N..M", default_value = "8..4MiB")]
+    pub sizes: Sizes,
+    /// Primitives to compare, or all
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
+    pub primitive: Vec<String>,
+    /// Stream: inline or threaded
+    #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true, default_value = "inline")]
+    pub stream: StreamName,
+    /// Measure each for about this long at every size
+    #[arg(long, value_name = "S", default_value = "0.1", value_parser = positive_seconds)]
+    pub seconds: f64,
+    /// Where, and what becomes of the figures.
+    #[command(flatten)]
+    pub figures: FigureArgs,
+}
+
+/// `streamhalo bench collectives`
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Operations: barrier, allreduce, broadcast, reduce, allgather; streams have the first two.\n\
+                        Example:\n  streamhalo bench collectives --ranks 4 --sizes 8..4KiB --fabric shm"
+)]
+pub struct CollectivesArgs {
+    /// Ranks that take part
+    #[arg(long, value_name = "N", default_value = "2")]
+    pub ranks: NonZeroUsize,
+    /// Bytes that are reduced, multiples of 8
+    #[arg(long, value_name = "N..M", default_value = "8..64KiB")]
+    pub sizes: Sizes,
+    /// Operations, or all
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
+    pub operation: Vec<String>,
+    /// Backends, host for its own calls, or all
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
+    pub backend: Vec<String>,
+    /// Stream: inline or threaded
+    #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true, default_value = "inline")]
+    pub stream: StreamName,
+    /// Measure each for about this long at every size
+    #[arg(long, value_name = "S", default_value = "0.1", value_parser = positive_seconds)]
+    pub seconds: f64,
+    /// Where, and what becomes of the figures.
+    #[command(flatten)]
+    pub figures: FigureArgs,
+}
+
+/// `streamhalo bench throttle`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Each epoch posts, puts, completes and waits (2023, section 5.2).\n\
+                        Example:\n  streamhalo bench throttle --entries 2..64 --policy static,adaptive")]
+pub struct ThrottleArgs {
+    /// Entries for operations: from .. to, or a list
+    #[arg(long, value_name = "N..M", default_value = "2..256")]
+    pub entries: Sizes,
+    /// Bytes of a put
+    #[arg(long, value_name = "N", default_value = "1KiB")]
+    pub size: Sizes,
+    /// Policies: application, static, adaptive, or all
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
+    pub policy: Vec<String>,
+    /// Stream: inline or threaded
+    #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true, default_value = "threaded")]
+    pub stream: StreamName,
+    /// Measure each for about this long with every budget
+    #[arg(long, value_name = "S", default_value = "0.1", value_parser = positive_seconds)]
+    pub seconds: f64,
+    /// Where, and what becomes of the figures.
+    #[command(flatten)]
+    pub figures: FigureArgs,
+}
+
+/// `streamhalo bench halo`
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Lists are slowest axis first. Example:\n  streamhalo bench halo --layout 2,1,1 --cells 32,32,32 --json -"
+)]
+pub struct BenchHaloArgs {
+    /// Ranks per axis; their product is the number of ranks
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,1,1")]
+    pub layout: Vec<NonZeroUsize>,
+    /// Cells per axis of each rank
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "64,64,64")]
+    pub cells: Vec<NonZeroUsize>,
+    /// Element: u8, i32, i64, f32 or f64
+    #[arg(long, value_name = "TYPE", value_enum, hide_possible_values = true)]
+    #[arg(default_value = "f64")]
+    pub element: Element,
+    /// Halo width in cells
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub width: NonZeroUsize,
+    /// Neighbours: across faces, or all
+    #[arg(long, value_name = "faces|all", value_enum, hide_possible_values = true)]
+    #[arg(default_value = "all")]
+    pub pattern: Neighbours,
+    /// A field of two generations, swapped after every exchange
+    #[arg(long)]
+    pub alternating: bool,
+    /// Backends to measure, or all
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
+    pub backend: Vec<String>,
+    /// Measure each backend for about this long
+    #[arg(long, value_name = "S", default_value = "1", value_parser = positive_seconds)]
+    pub seconds: f64,
+    /// Where, and what becomes of the figures.
+    #[command(flatten)]
+    pub figures: FigureArgs,
+}
+
+impl BenchHaloArgs {
+    /// Checks what concerns two flags at once.
+    ///
+    /// # Errors
+    ///
+    /// [`AppError::Usage`] where the lists differ in length, or `all` stands beside names.
+    pub fn check(&self) -> Result<(), AppError> {
+        let (axes, cells) = (self.layout.len(), self.cells.len());
+        if axes != cells {
+            return Err(AppError::Usage {
+                flag: "--layout".to_owned(),
+                message: format!(
+                    "has {axes} axes where --cells has {cells}; give one number per axis to both"
+                ),
+            });
+        }
+        if self.backend.len() > 1 && self.all_backends() {
+            return Err(AppError::Usage {
+                flag: "--backend".to_owned(),
+                message: "`all` stands beside other names; give `all` or the names".to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether every backend is asked for.
+    pub fn all_backends(&self) -> bool {
+        self.backend.iter().any(|name| name == "all")
+    }
+
+    /// How many ranks the layout asks for; `None` where 64 bits do not hold it.
+    pub fn ranks(&self) -> Option<usize> {
+        let mut axes = self.layout.iter();
+        axes.try_fold(1_usize, |ranks, axis| ranks.checked_mul(axis.get()))
+    }
+}
+
+/// The elements that a field can be measured with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub enum Element {
+    U8,
+    I32,
+    I64,
+    F32,
+    F64,
+}
+
+/// Which neighbours exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Neighbours {
+    /// Those that share a face.
+    Faces,
+    /// Those that share an edge or a corner too.
+    All,
+}
+
+fn positive_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(seconds),
+        _ => Err("expected seconds: a number above 0, at most 86400".to_owned()),
+    }
+}

@@ -1,0 +1,172 @@
+//! The measurements over sizes: from flags to figures.
+
+use serde_json::Value;
+use std::path::PathBuf;
+use streamhalo::comm::backend::backend_names;
+
+use super::files::{files_of, lines};
+use super::view::View;
+use super::{backends_of, check_fabric, chosen, usage};
+use crate::bench::collectives::{HOST, OPERATIONS};
+use crate::bench::micro::{MicroBench, What};
+use crate::bench::primitive::primitive_names;
+use crate::bench::throttle::policy_names;
+use crate::cli::{CollectivesArgs, FigureArgs, PingpongArgs, PrimitiveArgs, StreamName, ThrottleArgs};
+use crate::error::AppError;
+use crate::ranks::{Prepared, Ranks, adopt};
+use crate::report::{self, OutputFile, lines_svg};
+
+/// `streamhalo bench pingpong`
+pub(super) fn pingpong(args: &PingpongArgs) -> Result<u8, AppError> {
+    let bench = backends_of(&args.backend).map(|contestants| MicroBench {
+        what: What::Pingpong,
+        fabric: args.figures.fabric.clone(),
+        ranks: 2,
+        sizes: args.sizes.0.clone(),
+        contestants,
+        operations: Vec::new(),
+        entries: Vec::new(),
+        stream: stream_name(args.stream),
+        seconds: args.seconds,
+    });
+    measure("streamhalo bench pingpong", &args.figures, bench)
+}
+
+/// `streamhalo bench latency` and its like.
+pub(super) fn primitives(command: &'static str, what: What, args: &PrimitiveArgs) -> Result<u8, AppError> {
+    let mut names = primitive_names();
+    if matches!(what, What::Overlap | What::Loggp) {
+        // It is no message, and has no part that could be hidden.
+        names.retain(|name| *name != "flag");
+    }
+    let contestants = chosen("--primitive", &args.primitive, &names);
+    let bench = contestants.map(|contestants| MicroBench {
+        what,
+        fabric: args.figures.fabric.clone(),
+        ranks: 2,
+        sizes: args.sizes.0.clone(),
+        contestants,
+        operations: Vec::new(),
+        entries: Vec::new(),
+        stream: stream_name(args.stream),
+        seconds: args.seconds,
+    });
+    measure(command, &args.figures, bench)
+}
+
+/// `streamhalo bench collectives`
+pub(super) fn collectives(args: &CollectivesArgs) -> Result<u8, AppError> {
+    let checked = || {
+        if let Some(odd) = args.sizes.0.iter().find(|bytes| *bytes % 8 != 0) {
+            let message = format!("{odd} bytes are no whole number of doubles; give multiples of 8");
+            return Err(usage("--sizes", message));
+        }
+        let operations = chosen("--operation", &args.operation, &OPERATIONS)?;
+        let contestants: Vec<&str> = std::iter::once(HOST).chain(backend_names()).collect();
+        Ok((operations, chosen("--backend", &args.backend, &contestants)?))
+    };
+    let bench = checked().map(|(operations, contestants)| MicroBench {
+        what: What::Collectives,
+        fabric: args.figures.fabric.clone(),
+        ranks: args.ranks.get(),
+        sizes: args.sizes.0.clone(),
+        contestants,
+        operations,
+        entries: Vec::new(),
+        stream: stream_name(args.stream),
+        seconds: args.seconds,
+    });
+    measure("streamhalo bench collectives", &args.figures, bench)
+}
+
+/// `streamhalo bench throttle`
+pub(super) fn throttle(args: &ThrottleArgs) -> Result<u8, AppError> {
+    let checked = || {
+        // A put and the signal behind it.
+        if args.entries.0.contains(&1) {
+            return Err(usage("--entries", "1 entry is too few: an epoch takes 2 at a time".to_owned()));
+        }
+        chosen("--policy", &args.policy, &policy_names())
+    };
+    let bench = checked().map(|contestants| MicroBench {
+        what: What::Throttle,
+        fabric: args.figures.fabric.clone(),
+        ranks: 2,
+        sizes: args.size.0.clone(),
+        contestants,
+        operations: Vec::new(),
+        entries: args.entries.0.clone(),
+        stream: stream_name(args.stream),
+        seconds: args.seconds,
+    });
+    measure("streamhalo bench throttle", &args.figures, bench)
+}
+
+fn stream_name(stream: StreamName) -> String {
+    match stream {
+        StreamName::Inline => "inline",
+        StreamName::Threaded => "threaded",
+    }
+    .to_owned()
+}
+
+/// A measurement that can be done as far as one process can tell.
+struct Planned {
+    bench: MicroBench,
+    out: Option<PathBuf>,
+}
+
+impl Prepared for Planned {
+    fn asked(&self) -> Value {
+        serde_json::to_value(&self.bench).expect("a bench is plain data")
+    }
+
+    fn most_ranks(&self) -> (&'static str, usize) {
+        ("--ranks", self.bench.ranks)
+    }
+
+    fn check_as_leader(&self) -> Result<(), AppError> {
+        self.out.as_deref().map_or(Ok(()), report::check_writable)
+    }
+}
+
+fn measure(
+    command: &'static str,
+    args: &FigureArgs,
+    bench: Result<MicroBench, AppError>,
+) -> Result<u8, AppError> {
+    let planned = bench.and_then(|bench| {
+        check_fabric(&bench.fabric)?;
+        adopt(&args.rendezvous, &bench.fabric)?;
+        Ok(Planned { bench, out: args.out.clone() })
+    });
+    let (ranks, planned) = Ranks::gather(command, Some(&args.fabric), planned)?;
+    ranks.conclude(carry_out(&ranks, &planned, args.prints_json()))
+}
+
+fn carry_out(ranks: &Ranks, planned: &Planned, prints_json: bool) -> Result<u8, AppError> {
+    let Planned { bench, out } = planned;
+    let mut figures = Vec::new();
+    let mut printed = Ok(());
+    ranks.carry_out(bench.ranks, bench.clone(), &ranks.interrupt()?, &mut |report| {
+        if prints_json && printed.is_ok() {
+            printed = report::print(&lines(&report));
+        }
+        figures.extend(report);
+    })?;
+    if !ranks.lead_here() {
+        return Ok(0);
+    }
+    printed?;
+    let view = View::new(bench, &figures);
+    if let Some(dir) = out {
+        let mut files = files_of(bench.what.name(), &figures);
+        let plot = OutputFile::new(format!("bench-{}.svg", bench.what.name()), lines_svg(&view.chart())?);
+        files.push(plot);
+        report::replace_files(dir, &files)?;
+    }
+    if !prints_json {
+        report::print(&view.table())?;
+    }
+    Ok(0)
+}

@@ -1,0 +1,226 @@
+//! The figures of a measurement over sizes, as a table and as a chart.
+
+use comfy_table::{Cell, CellAlignment, Table};
+
+use crate::bench::figure::Figure;
+use crate::bench::loggp::FIT;
+use crate::bench::micro::{MicroBench, What};
+use crate::error::ranks_of;
+use crate::report::text::{significant, whole_bytes};
+use crate::report::{ChartLine, LineChart, RULED, by_executor};
+
+/// A measurement and what came of it.
+pub(super) struct View<'f> {
+    bench: &'f MicroBench,
+    figures: &'f [Figure],
+}
+
+/// What the numbers of a measurement are.
+struct Shown {
+    /// What the measurement is about, and what a number is.
+    title: &'static str,
+    unit: &'static str,
+    /// What a reader has to know about them.
+    note: &'static str,
+}
+
+impl View<'_> {
+    pub(super) fn new<'f>(bench: &'f MicroBench, figures: &'f [Figure]) -> View<'f> {
+        View { bench, figures }
+    }
+
+    fn shown(&self) -> Shown {
+        match self.bench.what {
+            What::Pingpong => Shown {
+                title: "round trips of a packed message on a stream",
+                unit: "us",
+                note: "Times are per round trip: pack, send, receive and unpack on both ranks.",
+            },
+            What::Latency => Shown {
+                title: "latency of a message",
+                unit: "us",
+                note: "Times are half of a round trip. `flag` is no message: one cache line, one way.",
+            },
+            What::Bandwidth => Shown {
+                title: "bandwidth of windows of 64 messages",
+                unit: "MB/s",
+                note: "The receiver answers each window with one message; 1 MB is 10^6 bytes.",
+            },
+            What::Bibandwidth => Shown {
+                title: "bandwidth of windows of 64 messages, both ways at once",
+                unit: "MB/s",
+                note: "Both ways together; 1 MB is 10^6 bytes.",
+            },
+            What::Collectives => Shown {
+                title: "collectives of the host and on streams",
+                unit: "us",
+                note: "Times are the slowest rank's. Those on a stream are enqueued one behind the other.",
+            },
+            What::Overlap => Shown {
+                title: "share of the latency that computation can hide",
+                unit: "%",
+                note: "Computation is between the initiation and the local completion (2015, section V).",
+            },
+            What::Loggp => Shown {
+                title: "latencies, and gaps between messages",
+                unit: "us",
+                note: "o: of a sender, beside computation; g: of small messages in a window;\n\
+                       G: slope of the gaps from 4 KiB on; L: half a round trip less 2o.",
+            },
+            What::Throttle => Shown {
+                title: "epochs on a stream over entries for operations and signals",
+                unit: "us",
+                note: "Times are per epoch: post, start, put, complete, wait, enqueued as far ahead as there is room.",
+            },
+        }
+    }
+
+    /// The median of a figure, and the values at both ends of its spread.
+    fn values(&self, figure: &Figure) -> [f64; 3] {
+        let [median, best] = match self.bench.what {
+            What::Overlap => return [figure.more["overlap_percent"]; 3],
+            What::Pingpong | What::Latency | What::Collectives | What::Loggp | What::Throttle => {
+                [figure.median_us, figure.min_us]
+            }
+            What::Bandwidth | What::Bibandwidth => {
+                // As the OSU suite shows it.
+                ["gb_per_s", "best_gb_per_s"].map(|name| 1e3 * figure.more[name])
+            }
+        };
+        [median, best, median]
+    }
+
+    /// What is varied: entries, or bytes.
+    fn point(&self, figure: &Figure) -> usize {
+        match self.bench.what {
+            What::Throttle => figure.more["entries"] as usize,
+            _ => figure.bytes,
+        }
+    }
+
+    /// The figures over what is varied.
+    fn varied(&self) -> impl Iterator<Item = &Figure> {
+        self.figures.iter().filter(|figure| figure.operation.as_deref() != Some(FIT))
+    }
+
+    /// Rows of the table: what was done, with how many bytes; in order of their first figure.
+    fn rows(&self) -> Vec<(Option<&str>, usize)> {
+        let mut rows = Vec::new();
+        for figure in self.varied() {
+            let row = (figure.operation.as_deref(), self.point(figure));
+            if !rows.contains(&row) {
+                rows.push(row);
+            }
+        }
+        rows
+    }
+
+    /// The contestants that have figures.
+    fn columns(&self) -> Vec<&str> {
+        let mut columns: Vec<&str> = Vec::new();
+        for figure in self.figures {
+            if !columns.contains(&figure.backend.as_str()) {
+                columns.push(&figure.backend);
+            }
+        }
+        columns
+    }
+
+    /// Sizes along one side and contestants along the other.
+    pub(super) fn table(&self) -> String {
+        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        let Shown { title, unit, note } = self.shown();
+        let (rows, columns) = (self.rows(), self.columns());
+        let has_operations = rows.iter().any(|(operation, _)| operation.is_some());
+        let mut table = Table::new();
+        table.load_style(RULED);
+        let mut header = if has_operations { vec![Cell::new("operation")] } else { Vec::new() };
+        let in_bytes = self.bench.what != What::Throttle;
+        header.push(right(if in_bytes { "size" } else { "entries" }.to_owned()));
+        header.extend(columns.iter().map(|name| right((*name).to_owned())));
+        table.set_header(header);
+        for (operation, point) in rows {
+            let mut row = if has_operations { vec![Cell::new(operation.unwrap_or(""))] } else { Vec::new() };
+            row.push(right(if in_bytes { whole_bytes(point as u64) } else { point.to_string() }));
+            for name in &columns {
+                let of_cell = |figure: &&Figure| {
+                    figure.backend == *name
+                        && self.point(figure) == point
+                        && figure.operation.as_deref() == operation
+                };
+                let text = self.figures.iter().find(of_cell).map_or("-".to_owned(), |figure| {
+                    let [median, best, _] = self.values(figure);
+                    match self.bench.what {
+                        What::Overlap => format!("{median:.0}"),
+                        _ => format!("{} ({})", significant(median), significant(best)),
+                    }
+                });
+                row.push(right(text));
+            }
+            table.add_row(row);
+        }
+        for column in table.column_iter_mut() {
+            column.set_padding((1, 0));
+        }
+        let executors =
+            by_executor(self.figures.iter().map(|figure| (figure.executor.clone(), figure.backend.as_str())));
+        let unit = if self.bench.what == What::Overlap { "%" } else { &format!("{unit}, median (best)") };
+        format!(
+            "{title}: {unit}\nfabric {}, {}, executed by {executors}\n{}\n{}{note}\n\
+             All answers were checked before they were timed.\n",
+            self.bench.fabric,
+            ranks_of(self.bench.ranks),
+            table.trim_fmt(),
+            self.fits(),
+        )
+    }
+
+    /// The parameters of a model, of each contestant, if there are any.
+    fn fits(&self) -> String {
+        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        let is_fit = |figure: &&Figure| figure.operation.as_deref() == Some(FIT);
+        let fits: Vec<&Figure> = self.figures.iter().filter(is_fit).collect();
+        if fits.is_empty() {
+            return String::new();
+        }
+        let mut table = Table::new();
+        table.load_style(RULED);
+        let names = ["L, us", "o, us", "g, us", "G, ns/B"];
+        table.set_header(std::iter::once(Cell::new("LogGP")).chain(names.map(|name| right(name.to_owned()))));
+        for fit in fits {
+            let values =
+                ["l_us", "o_us", "g_us", "g_ns_per_byte"].map(|name| right(significant(fit.more[name])));
+            table.add_row(std::iter::once(Cell::new(&fit.backend)).chain(values));
+        }
+        table.trim_fmt() + "\n"
+    }
+
+    pub(super) fn chart(&self) -> LineChart {
+        let Shown { title, unit, .. } = self.shown();
+        let mut lines: Vec<ChartLine> = Vec::new();
+        for figure in self.varied() {
+            let name = match &figure.operation {
+                Some(operation) => format!("{operation}, {}", figure.backend),
+                None => figure.backend.clone(),
+            };
+            let point = (self.point(figure) as f64, self.values(figure));
+            match lines.iter_mut().find(|line| line.name == name) {
+                Some(line) => line.points.push(point),
+                None => lines.push(ChartLine { name, points: vec![point] }),
+            }
+        }
+        LineChart {
+            title: title.to_owned(),
+            below: format!(
+                "fabric {}, {}; medians, whiskers to the best",
+                self.bench.fabric,
+                ranks_of(self.bench.ranks)
+            ),
+            x: if self.bench.what == What::Throttle { "entries" } else { "bytes" }.to_owned(),
+            in_bytes: self.bench.what != What::Throttle,
+            y: unit.to_owned(),
+            from_zero: self.bench.what == What::Overlap,
+            lines,
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What only `life` has in `[app]`.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::app::{AppSettings, Own};
+use super::fault::Fault;
+use super::grid::Grid;
+use super::pattern::Pattern;
+use super::primitives::Means;
+use super::section::{Section, as_integer, wrong};
+use super::value::Value;
+
+pub(super) const OWN: Own = Own {
+    name: "life",
+    keys: &["pattern", "origin"],
+    steps: 1000,
+    cells: &[2048, 2048],
+    means: Means::Exchanges,
+    read: |section, grid, folder| Ok(AppSettings::Life(read(section, grid, folder)?)),
+};
+
+/// What only `life` has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LifeSettings {
+    /// The first generation.
+    pub pattern: Pattern,
+    /// Where the upper left cell of a pattern file goes, `[y, x]`; `None` centres it. Only
+    /// files have an origin: it stays `None` for the generated patterns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<[usize; 2]>,
+}
+
+fn read(section: &Section<'_>, grid: &Grid, folder: &Path) -> Result<LifeSettings, Fault> {
+    let axes = grid.config.cells.len();
+    if axes != 2 {
+        let message = format!("`life` lives on 2 axes, `grid.cells` has {axes}");
+        return Err(Fault::new(&grid.cells_origin, message).expected("`[rows, columns]`"));
+    }
+    let pattern = Pattern::read(section, folder)?;
+    let origin = read_origin(section, &grid.config.cells)?;
+    Ok(LifeSettings { origin: origin.filter(|_| matches!(pattern, Pattern::File(_))), pattern })
+}
+
+fn read_origin(section: &Section<'_>, cells: &[usize]) -> Result<Option<[usize; 2]>, Fault> {
+    let Some(node) = section.node("origin") else {
+        return Ok(None);
+    };
+    let found = match &node.value {
+        Value::Array(items) => {
+            items.iter().map(|item| as_integer(&item.value, 0)).collect::<Option<Vec<usize>>>()
+        }
+        _ => None,
+    };
+    let expected = format!("`[y, x]` within the {} by {} cells, counted from 0", cells[0], cells[1]);
+    match found.as_deref() {
+        Some(&[y, x]) if y < cells[0] && x < cells[1] => Ok(Some([y, x])),
+        Some(outside) => {
+            let message = format!("`app.origin` is {outside:?}");
+            Err(Fault::new(&node.origin, message).expected(expected))
+        }
+        None => Err(wrong(&section.dotted("origin"), node, &expected)),
+    }
+}

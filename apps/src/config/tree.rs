@@ -1,0 +1,53 @@
+//! What only `tree` has in `[app]`.
+
+use serde::{Deserialize, Serialize};
+
+use super::app::{AppSettings, Own};
+use super::faces::Values;
+use super::fault::{Fault, Located};
+use super::grid::Grid;
+use super::primitives::{Means, check_grid};
+use super::section::Section;
+
+const NAME: &str = "tree";
+
+pub(super) const OWN: Own = Own {
+    name: NAME,
+    keys: &["arity", "elements", "values", "seed"],
+    steps: 10_000,
+    cells: &[64],
+    means: Means::Primitives,
+    read: |section, grid, _| Ok(AppSettings::Tree(read(section, grid)?)),
+};
+
+/// 128 MiB.
+const MOST_ELEMENTS: usize = 1 << 24;
+
+/// What only `tree` has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeSettings {
+    /// Children of a rank, at most.
+    pub arity: usize,
+    /// Values of a leaf, and of a message.
+    pub elements: usize,
+    /// What the leaves hold.
+    pub values: Values,
+    /// Which values exactly.
+    pub seed: u64,
+}
+
+fn read(section: &Section<'_>, grid: &Grid) -> Result<TreeSettings, Fault> {
+    check_grid(grid, NAME, "[leaves]", 1)?;
+    let elements = section.integer("elements", 1)?.unwrap_or(Located::default(1));
+    if elements.value > MOST_ELEMENTS {
+        let message = format!("`app.elements` is {}", elements.value);
+        return Err(Fault::new(&elements.origin, message)
+            .expected(format!("an integer from 1 to {MOST_ELEMENTS}, as many as a message is given")));
+    }
+    Ok(TreeSettings {
+        arity: section.integer("arity", 1)?.map_or(16, |arity| arity.value),
+        elements: elements.value,
+        values: Values::read(section)?,
+        seed: section.integer("seed", 0)?.map_or(2015, |seed| seed.value),
+    })
+}

@@ -1,0 +1,72 @@
+//! What the answer must be, and how far from it another one may be.
+
+use serde_json::{Map, Value};
+
+use super::driver::Faces;
+use super::extra::value_after;
+use super::reference::Reference;
+use crate::app::Answer;
+use crate::app::values::{self, checksum_of_whole, shown};
+use crate::config::Values;
+use crate::error::AppError;
+
+/// The most copies of a point.
+const MOST_COPIES: f64 = 8.0;
+
+impl Faces {
+    /// The answer of the reference. On real values its state is followed by the sum of what the magnitudes
+    /// of all copies would have come to: what the error is relative to.
+    pub(super) fn serial_answer(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
+        let initial = self.initial();
+        let (mut checksum, mut state) = (0_u64, Vec::new());
+        let play = |value: &dyn Fn([usize; 3]) -> f64| {
+            let mut mesh =
+                Reference::new(self.elements, self.settings.order + 1, self.grid.periodic(), value);
+            for _ in 0..self.steps {
+                go_on()?;
+                mesh.step();
+            }
+            Ok::<_, AppError>(mesh.by_place())
+        };
+        let rounds = u64::from(self.settings.outer) * u64::from(self.settings.middle);
+        for round in 0..rounds {
+            let found = play(&|point| initial.at(round, point))?;
+            checksum = checksum.wrapping_add(checksum_of_whole(self.grid.cells(), &found));
+            state = values::encode(&found);
+        }
+        if self.settings.values == Values::Reals {
+            state.extend(values::encode(&play(&|point| initial.at(rounds - 1, point).abs())?));
+        }
+        let sweeps = u64::from(self.settings.extra_compute);
+        let extra = (sweeps > 0).then(|| value_after(sweeps * self.steps));
+        Ok(Answer { checksum: shown(checksum), result: result(extra), state: Some(state) })
+    }
+
+    /// What is wrong with an answer, if anything is.
+    pub(super) fn judge(&self, found: &Answer, reference: &Answer) -> Option<String> {
+        let (state, right) = (found.state.as_deref()?, reference.state.as_deref()?);
+        let magnitudes: Vec<f64> =
+            values::decode::<f64>(right).skip(values::decode::<f64>(state).count()).collect();
+        // Integers are exact. Else each step adds up to 8 copies, here and in the reference.
+        let relative = MOST_COPIES * self.steps as f64 * f64::EPSILON;
+        let allowed = |index: usize| magnitudes.get(index).map_or(0.0, |magnitude| relative * magnitude);
+        values::difference(
+            self.grid.cells(),
+            values::decode::<f64>(state),
+            values::decode::<f64>(right),
+            allowed,
+        )
+        .or_else(|| match self.settings.values {
+            Values::Integers if found.checksum != reference.checksum => {
+                Some("the last round's values do not, but an earlier round's do".to_owned())
+            }
+            _ => (found.result != reference.result)
+                .then(|| format!("the extra kernel gave {:?}, not {:?}", found.result, reference.result)),
+        })
+    }
+}
+
+/// What is known besides the points: what the extra kernel has come to.
+pub(super) fn result(extra: Option<f64>) -> Map<String, Value> {
+    extra.map(|value| ("extra_compute".to_owned(), Value::from(value))).into_iter().collect()
+}

@@ -1,0 +1,250 @@
+//! The Faces microbenchmark of the papers on stream-triggered point-to-point (2022, section V-A) and
+//! active RMA (2023, sections 6.2 and 6.7).
+//!
+//! | paper | here |
+//! |---|---|
+//! | outer loop: "allocate MPI buffers, run loops, and deallocate" | `run_trial`, `Faces::allocate` |
+//! | middle loop: "initialize the values of the spectral elements and run the inner loop" | `run_trial`, `Faces::initialise` |
+//! | inner loop: "run the communication steps and accumulate the wall-clock runtime" | `Block::inner_loop` |
+//! | (1) pre-post receives from up to 26 neighbours, (2) copy faces, edges and corners of the surface into buffers, (3) send | [`StreamHalo::begin_gather`] in `Block::step` |
+//! | (4) sum all faces of elements inside of the block | the launch on `inner` |
+//! | 2023, 6.7: the extra kernel on an independent stream | `Extra::launch` |
+//! | (5) wait for the messages | `finish` |
+//! | (6) add them to faces, edges and corners of the surface | the launches on `surface` |
+//! | "average, minimum, and maximum" over ranks | `over_ranks` |
+//! | "comparing against a reference CPU-only implementation" | `check`, `reference` |
+//!
+//! Step (6) reads both the ghosts that have come and the rank's own copies, from the generation before: what
+//! is sent must not be written before the exchange has finished, and each copy is added once.
+
+use std::time::Instant;
+
+use serde_json::{Map, Value, json};
+use streamhalo::prelude::{Alternating, Entity, GlobalGrid, LocalGrid, Pattern, StreamHalo, Tile};
+use streamhalo::{HaloError, Stream};
+
+use super::check::result;
+use super::extra::Extra;
+use super::kernel::sum_copies;
+use crate::app::values::{checksum_of_owned, shown, whole_state};
+use crate::app::{
+    Answer, Application, ApplicationRow, Initial, Need, Outcome, Phase, Routes, Stopwatch, Times, Trial,
+    inner_of, shell,
+};
+use crate::config::{AppSettings, FacesSettings, RunConfig};
+use crate::error::AppError;
+use crate::report::OutputFile;
+
+/// The row of the registry.
+pub const ROW: ApplicationRow = ApplicationRow {
+    name: "faces",
+    summary: "sums over shared faces, edges and corners of spectral elements",
+    source: "2022, section V-A; 2023 on active RMA, sections 6.2 and 6.7",
+    dimensions: &[3],
+    needs: &[Need::Gather],
+    cut: None,
+    open: |config| Ok(Box::new(Faces::open(config)?)),
+};
+
+/// The benchmark with its settings.
+pub(super) struct Faces {
+    pub(super) settings: FacesSettings,
+    pub(super) elements: [usize; 3],
+    /// The points of all elements.
+    pub(super) grid: GlobalGrid<3>,
+    pub(super) steps: u64,
+    /// Whom to exchange with: all 26, but for tests that show that each of them counts.
+    pub(super) pattern: Pattern,
+}
+
+/// What the outer loop allocates on one rank.
+struct Block {
+    grid: LocalGrid<3>,
+    points: Alternating<f64, 3>,
+    halo: StreamHalo,
+    extra: Option<Extra>,
+    /// Points of an element along an axis.
+    order_points: usize,
+    /// Points whose copies this rank has.
+    inner: Tile,
+    /// The others, on the surface of the block.
+    surface: Vec<Tile>,
+}
+
+impl Faces {
+    pub(super) fn open(config: &RunConfig) -> Result<Self, AppError> {
+        let AppSettings::Faces(settings) = &config.app.settings else {
+            unreachable!("the configuration of `faces` has the settings of `faces`")
+        };
+        let elements: [usize; 3] = std::array::from_fn(|axis| config.grid.cells[axis]);
+        let periodic = std::array::from_fn(|axis| config.grid.periodic[axis]);
+        let points = elements.map(|elements| elements.saturating_mul(settings.order + 1));
+        Ok(Self {
+            settings: settings.clone(),
+            elements,
+            grid: GlobalGrid::new(points, periodic)?,
+            steps: config.app.steps,
+            pattern: Pattern::All,
+        })
+    }
+
+    pub(super) fn initial(&self) -> Initial {
+        Initial { values: self.settings.values, seed: self.settings.seed }
+    }
+
+    /// The outer loop's part: buffers, and the exchange of one layer of points.
+    fn allocate(&self, trial: &Trial<'_>) -> Result<Block, AppError> {
+        let layout = [trial.layout[0], trial.layout[1], trial.layout[2]];
+        let grid = self.grid.partition_as(trial.world, layout)?.local(1)?;
+        let points = Alternating::zeros(&grid, Entity::Cell, trial.stream)?;
+        let halo = StreamHalo::builder(trial.world, trial.stream)
+            .backend(trial.backend)
+            .pattern(self.pattern.clone())
+            .build(1, &points)?;
+        let extra = match self.settings.extra_compute {
+            0 => None,
+            sweeps => Some(Extra::new(trial.world, trial.stream, &grid, sweeps)?),
+        };
+        let owned = grid.owned(Entity::Cell);
+        let inner = inner_of(owned, &halo);
+        let surface = shell(owned, inner).into_iter().map(|part| part.tile()).collect();
+        let order_points = self.settings.order + 1;
+        Ok(Block { grid, points, halo, extra, order_points, inner: inner.tile(), surface })
+    }
+
+    /// The middle loop's part: values of a round, in both generations, because no step touches points
+    /// that only one element has.
+    fn initialise(&self, round: u64, block: &mut Block) -> Result<(), AppError> {
+        let initial = self.initial();
+        for _generation in 0..2 {
+            block.points.now_mut().fill(|point, _| initial.at(round, point))?;
+            block.points.swap();
+        }
+        block.extra.as_mut().map_or(Ok(()), Extra::reset)
+    }
+}
+
+impl Block {
+    /// The inner loop: steps, of which the time is taken.
+    fn inner_loop(&mut self, trial: &Trial<'_>, steps: u64) -> Result<(Times, f64), AppError> {
+        trial.world.barrier()?;
+        let stopwatch = Stopwatch::start(trial.stream);
+        let started = Instant::now();
+        for _ in 0..steps {
+            trial.stream.check()?; // skips whatever is enqueued once something has failed
+            self.step(trial.stream, &stopwatch)?;
+        }
+        trial.stream.synchronize()?; // the only place where the host waits
+        self.extra.as_ref().map_or(Ok(()), Extra::synchronize)?;
+        let own_s = started.elapsed().as_secs_f64();
+        trial.world.barrier()?;
+        Ok((stopwatch.stop(), own_s))
+    }
+
+    /// The six steps of the paper.
+    fn step(&mut self, stream: &Stream, stopwatch: &Stopwatch) -> Result<(), AppError> {
+        let mut in_flight = self.halo.begin_gather(&mut self.points)?; // (1), (2), (3)
+        stopwatch.lap(Phase::Halo);
+        launch_sum(stream, self.order_points, self.inner, &mut in_flight)?; // (4)
+        self.extra.as_mut().map_or(Ok(()), Extra::launch)?;
+        stopwatch.lap(Phase::Compute);
+        in_flight.finish()?; // (5)
+        stopwatch.lap(Phase::Halo);
+        for tile in &self.surface {
+            launch_sum(stream, self.order_points, *tile, &mut self.points)?; // (6)
+        }
+        self.points.swap();
+        stopwatch.lap(Phase::Compute);
+        Ok(())
+    }
+}
+
+/// Enqueues the sums of the points of `tile`.
+fn launch_sum(
+    stream: &Stream,
+    order_points: usize,
+    tile: Tile,
+    points: &mut Alternating<f64, 3>,
+) -> Result<(), HaloError> {
+    stream.launch("sum of shared points", tile, points.now_and_next()?, move |tile, (now, next)| {
+        sum_copies(order_points, tile, now, next);
+    })?;
+    Ok(())
+}
+
+impl Application for Faces {
+    fn run_trial(&self, trial: &Trial<'_>) -> Result<Outcome, AppError> {
+        let mut spent = Times::default();
+        let (mut setup_s, mut inner_s, mut checksum) = (0.0, 0.0, 0_u64);
+        let mut last = None;
+        for outer in 0..u64::from(self.settings.outer) {
+            let mut started = Instant::now();
+            drop(last.take());
+            let mut block = self.allocate(trial)?;
+            for middle in 0..u64::from(self.settings.middle) {
+                self.initialise(outer * u64::from(self.settings.middle) + middle, &mut block)?;
+                setup_s += started.elapsed().as_secs_f64();
+                let (times, own_s) = block.inner_loop(trial, self.steps)?;
+                spent += times;
+                inner_s += own_s;
+                checksum = checksum.wrapping_add(checksum_of_owned(block.points.now())?);
+                started = Instant::now();
+            }
+            last = Some(block);
+        }
+        let block = last.expect("the outer loop has a pass");
+
+        let extra = block.extra.as_ref().map(Extra::value).transpose()?;
+        let extra = extra.map(|value| all_equal(trial, value)).transpose()?;
+        let state = if trial.wants_state { whole_state(trial, block.points.now())? } else { None };
+        let answer = Answer { checksum: shown(trial.all_sum(checksum)?), result: result(extra), state };
+        let mut outcome = trial.outcome(setup_s, spent, &block.halo, answer)?;
+        outcome.measured = over_ranks(trial, inner_s)?;
+        Ok(outcome)
+    }
+
+    fn routes(&self, trial: &Trial<'_>) -> Result<Routes, AppError> {
+        let block = self.allocate(trial)?;
+        Ok(Routes::of(&block.grid, &block.halo))
+    }
+
+    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
+        self.serial_answer(go_on)
+    }
+
+    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
+        self.judge(found, reference)
+    }
+
+    fn check_layout(&self, layout: &[usize]) -> Result<(), AppError> {
+        let uneven = (0..3).find(|axis| !self.elements[*axis].is_multiple_of(layout[*axis]));
+        uneven.map_or(Ok(()), |axis| {
+            Err(AppError::Usage {
+                flag: "grid.cells".to_owned(),
+                message: format!(
+                    "{} elements along axis {axis} cannot be shared evenly by the {} ranks of the layout \
+                     {layout:?}: `faces` gives every rank as many; choose another number, or `run.layout`",
+                    self.elements[axis], layout[axis]
+                ),
+            })
+        })
+    }
+
+    fn files(&self, _state: &[u8]) -> Vec<OutputFile> {
+        Vec::new()
+    }
+}
+
+/// The value of every rank, if it is the same; else not a number. Collective.
+fn all_equal(trial: &Trial<'_>, value: f64) -> Result<f64, AppError> {
+    let all = trial.world.all_gather(&value)?;
+    Ok(if all.iter().all(|other| *other == all[0]) { all[0] } else { f64::NAN })
+}
+
+/// Average, minimum and maximum over the ranks of the time in the inner loop, in seconds. Collective.
+fn over_ranks(trial: &Trial<'_>, inner_s: f64) -> Result<Map<String, Value>, AppError> {
+    let all = trial.world.all_gather(&inner_s)?;
+    let mean = all.iter().sum::<f64>() / all.len() as f64;
+    let (min, max) = all.iter().fold((f64::INFINITY, 0.0_f64), |(min, max), s| (min.min(*s), max.max(*s)));
+    Ok(Map::from_iter([("inner_s".to_owned(), json!({ "mean": mean, "min": min, "max": max }))]))
+}

@@ -1,0 +1,77 @@
+//! The extra kernel that overlaps with communication: 2023, section 6.7, "a separate compute kernel
+//! launched on an independent GPU stream".
+
+use streamhalo::{Array, Device, Entity, LocalGrid, RowsMut, Stream, StreamOptions, Tile, World};
+
+use crate::error::AppError;
+
+/// Work that has nothing to do with the exchange, on a stream and an array of its own.
+pub(super) struct Extra {
+    stream: Stream,
+    work: Array<f64, 3>,
+    sweeps: u32,
+}
+
+impl Extra {
+    /// As many values as the block has points. A stream of the same kind as that of the exchange.
+    pub(super) fn new(
+        world: &World,
+        beside: &Stream,
+        grid: &LocalGrid<3>,
+        sweeps: u32,
+    ) -> Result<Self, AppError> {
+        let options = StreamOptions { kind: beside.kind(), threads: 1 };
+        let stream = Device::host().stream_with(world, options)?;
+        let work = Array::zeros(grid, Entity::Cell, &stream)?;
+        Ok(Self { stream, work, sweeps })
+    }
+
+    /// Begins anew, from zeros.
+    pub(super) fn reset(&mut self) -> Result<(), AppError> {
+        Ok(self.work.fill(|_, _| 0.0)?)
+    }
+
+    /// Enqueues the sweeps of one step: each halves every value and adds one.
+    pub(super) fn launch(&mut self) -> Result<(), AppError> {
+        let (tile, sweeps) = (self.work.owned_box().tile(), self.sweeps);
+        let kernel = move |_: Tile, (mut work,): (RowsMut<'_, f64>,)| {
+            for row in work.rows() {
+                for _ in 0..sweeps {
+                    row.iter_mut().for_each(|value| *value = 0.5 * *value + 1.0);
+                }
+            }
+        };
+        Ok(self.stream.launch("extra compute", tile, (self.work.writer()?,), kernel)?)
+    }
+
+    /// Waits for what was enqueued.
+    pub(super) fn synchronize(&self) -> Result<(), AppError> {
+        Ok(self.stream.synchronize()?)
+    }
+
+    /// What all values are; not a number where they differ. Waits.
+    pub(super) fn value(&self) -> Result<f64, AppError> {
+        let owned = self.work.owned()?;
+        let first = owned.iter().next().copied().unwrap_or(f64::NAN);
+        Ok(if owned.iter().all(|value| *value == first) { first } else { f64::NAN })
+    }
+}
+
+/// What they are after that many sweeps: 2 - 2^(1 - sweeps), which is exact, and 2 after 54 of them.
+pub(super) fn value_after(sweeps: u64) -> f64 {
+    2.0 - 2.0_f64.powi(1 - i32::try_from(sweeps).unwrap_or(i32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sweeps_add_up_to_two() {
+        let mut value = 0.0;
+        for sweeps in 0..100 {
+            assert_eq!(value_after(sweeps), value, "{sweeps}");
+            value = 0.5 * value + 1.0;
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! The pipelined stencil of the paper on notified access (2015, section VI-A): the kernel Sync_p2p of the Parallel
+//! Research Kernels.
+//!
+//! | paper and kernel | here |
+//! |---|---|
+//! | an *m x n* domain, of which every process has some columns | `Part` |
+//! | "A(i, j) = A(i-1, j) + A(i, j-1) - A(i-1, j-1)" | `update` |
+//! | "wait for the update from the left neighbor and pipeline the data to the right" | `Part::iterate` |
+//! | one notification for a row, or for a block of rows (the kernel's group factor) | `Part::blocks` |
+//! | "a global synchronization ... between iterations": the corner goes, negated, back to the start | the end of `Part::iterate` |
+//! | message passing, general active target, notified access | [`links`](super) |
+//! | the iteration before the clock starts; the rate from all others | `run_trial` |
+//! | the verification value, *(iterations + 1) (m + n - 2)* | `reference` |
+
+use std::ops::Range;
+use std::time::Instant;
+
+use serde_json::{Map, Value};
+use streamhalo::comm::Error;
+use streamhalo::{GlobalGrid, Partition};
+
+use super::links::{self, Extent, Links};
+use super::reference;
+use crate::app::values::{self, checksum_of_row, decode, encode, shown};
+use crate::app::{Answer, Application, ApplicationRow, Need, Outcome, Phase, Routes, Stopwatch, Trial, Way};
+use crate::config::{AppSettings, Primitive, RunConfig};
+use crate::error::AppError;
+use crate::report::OutputFile;
+
+/// The row of the registry.
+pub const ROW: ApplicationRow = ApplicationRow {
+    name: "pipeline",
+    summary: "a stencil whose rows run through the ranks as a pipeline, one notification a row",
+    source: "2015, section VI-A; Parallel Research Kernels, Sync_p2p",
+    dimensions: &[2],
+    needs: &[Need::Primitive],
+    cut: Some(COLUMNS),
+    open: |config| Ok(Box::new(Pipeline::open(config)?)),
+};
+
+/// The axis that is split.
+const COLUMNS: usize = 1;
+
+/// Fewer would leave the first rank only the column that is given, whose corner others would have to be told.
+const LEAST_COLUMNS: usize = 2;
+
+/// Accesses to memory for each point: three are read, one is written.
+const ACCESSES: f64 = 4.0;
+
+/// The kernel with its settings.
+pub(super) struct Pipeline {
+    grid: GlobalGrid<2>,
+    block_rows: usize,
+    steps: u64,
+    /// What carries rows from rank to rank: [`links::connect`], but for tests that show that each message counts.
+    pub(super) connect: Connect,
+}
+
+type Connect =
+    Box<dyn Fn(&Trial<'_>, Primitive, Extent) -> Result<Option<Box<dyn Links>>, Error> + Send + Sync>;
+
+/// The columns of one rank.
+struct Part {
+    /// In the whole grid.
+    columns: Range<usize>,
+    rows: usize,
+    block_rows: usize,
+    /// Row by row: the left neighbour's last column, and then the rank's own.
+    values: Vec<f64>,
+    /// Values of a block of rows on their way.
+    halo: Vec<f64>,
+    links: Option<Box<dyn Links>>,
+    is_first: bool,
+    is_last: bool,
+    /// How many values have not come as they must be. The next iteration overwrites them, and only those of the last row get into
+    /// the corner, so that the values at the end show no more than the last iteration's.
+    wrong: u64,
+    cells: [usize; 2],
+    iteration: u64,
+}
+
+impl Pipeline {
+    pub(super) fn open(config: &RunConfig) -> Result<Self, AppError> {
+        let AppSettings::Pipeline(settings) = &config.app.settings else {
+            unreachable!("the configuration of `pipeline` has the settings of `pipeline`")
+        };
+        let cells = [config.grid.cells[0], config.grid.cells[1]];
+        let (steps, most) = (config.app.steps, reference::most_iterations(cells) - 1);
+        if steps > most {
+            let message =
+                format!("{steps} iterations of {cells:?} values: an f64 holds those of at most {most}");
+            return Err(AppError::Usage { flag: "app.steps".to_owned(), message });
+        }
+        let grid = GlobalGrid::new(cells, [false; 2])?;
+        Ok(Self { grid, block_rows: settings.block_rows, steps, connect: Box::new(links::connect) })
+    }
+
+    /// The one before the clock starts too.
+    fn iterations(&self) -> u64 {
+        self.steps + 1
+    }
+
+    fn columns(&self, trial: &Trial<'_>) -> Result<Range<usize>, AppError> {
+        let layout = [trial.layout[0], trial.layout[1]];
+        let owned =
+            Partition::with_layout(&self.grid, layout, trial.world.size())?.owned_cells(trial.world.rank());
+        Ok(owned.start[COLUMNS]..owned.end[COLUMNS])
+    }
+
+    /// The boundary values: A(i, 0) is i, and A(0, j) is j. Collective.
+    fn set_up(&self, trial: &Trial<'_>) -> Result<Part, AppError> {
+        let primitive = Primitive::of_backend(trial.backend).expect("the configuration takes no other");
+        let (rank, columns) = (trial.world.rank(), self.columns(trial)?);
+        let (rows, is_first) = (self.grid.cells()[0], rank == 0);
+        let mut values = vec![0.0; rows * (columns.len() + 1)];
+        for (column, value) in values[..=columns.len()].iter_mut().enumerate() {
+            *value = (columns.start + column) as f64 - 1.0;
+        }
+        if is_first {
+            for (row, values) in values.chunks_exact_mut(columns.len() + 1).enumerate() {
+                values[1] = row as f64;
+            }
+        }
+        let messages = if is_first { 1 } else { (rows - 1).div_ceil(self.block_rows) as u64 };
+        let receives = messages * self.iterations();
+        let extent = Extent { rows, block_rows: self.block_rows, receives };
+        Ok(Part {
+            links: (self.connect)(trial, primitive, extent)?,
+            halo: vec![0.0; self.block_rows.min(rows)],
+            is_last: rank + 1 == trial.world.size(),
+            wrong: 0,
+            cells: self.grid.cells(),
+            iteration: 0,
+            block_rows: self.block_rows,
+            columns,
+            rows,
+            values,
+            is_first,
+        })
+    }
+
+    /// Payload bytes and number of the messages that a rank sends in an iteration.
+    fn traffic(&self, trial: &Trial<'_>) -> (usize, usize) {
+        let (rows, size) = (self.grid.cells()[0] - 1, trial.world.size());
+        match trial.world.rank() + 1 {
+            _ if size == 1 => (0, 0),
+            right if right == size => (size_of::<f64>(), 1),
+            _ => (rows * size_of::<f64>(), rows.div_ceil(self.block_rows)),
+        }
+    }
+}
+
+/// One row from the one above it, from a column on. The difference is taken first, so that one sum alone waits for
+/// the value to the left; integers are exact in any order.
+fn update(above: &[f64], row: &mut [f64], from: usize) {
+    let mut left = row[from - 1];
+    for (value, above) in row[from..].iter_mut().zip(above[from - 1..].windows(2)) {
+        left += above[1] - above[0];
+        *value = left;
+    }
+}
+
+impl Part {
+    /// The rows below the first, block by block.
+    fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (rows, block_rows) = (self.rows, self.block_rows);
+        (1..rows).step_by(block_rows).map(move |first| first..first.saturating_add(block_rows).min(rows))
+    }
+
+    /// One iteration: every block of rows as soon as the left neighbour has sent its last column.
+    fn iterate(&mut self, stopwatch: &Stopwatch) -> Result<(), AppError> {
+        let (stride, is_first, is_last) = (self.columns.len() + 1, self.is_first, self.is_last);
+        // The first rank's first column is given.
+        let from = if is_first { 2 } else { 1 };
+        let right = reference::last_corner(self.cells, self.iteration) + self.columns.start as f64 - 1.0;
+        for block in self.blocks() {
+            let halo = &mut self.halo[..block.len()];
+            let first = block.start * stride;
+            if let Some(links) = self.links.as_mut().filter(|_| !is_first) {
+                links.receive(block.clone(), halo)?;
+                for (row, value) in halo.iter().enumerate() {
+                    self.values[first + row * stride] = *value;
+                    self.wrong += u64::from(*value != (block.start + row) as f64 + right);
+                }
+            }
+            stopwatch.lap(Phase::Halo);
+            for start in (first..first + block.len() * stride).step_by(stride) {
+                let (above, row) = self.values[start - stride..start + stride].split_at_mut(stride);
+                update(above, row, from);
+            }
+            stopwatch.lap(Phase::Compute);
+            if let Some(links) = self.links.as_mut().filter(|_| !is_last) {
+                for (row, value) in halo.iter_mut().enumerate() {
+                    *value = self.values[first + (row + 1) * stride - 1];
+                }
+                links.send(block, halo)?;
+            }
+        }
+        // The corner is on its way back to the start: the next iteration begins where it arrives.
+        let mut corner = [-self.values[self.values.len() - 1]];
+        if let Some(links) = &mut self.links {
+            if is_last {
+                links.send(0..1, &corner)?;
+            }
+            if is_first {
+                links.receive(0..1, &mut corner)?;
+                self.wrong += u64::from(corner[0] != -reference::last_corner(self.cells, self.iteration + 1));
+            }
+        }
+        if is_first {
+            self.values[1] = corner[0];
+        }
+        self.iteration += 1;
+        stopwatch.lap(Phase::Halo);
+        Ok(())
+    }
+
+    /// The rank's own columns, row by row.
+    fn own(&self) -> impl Iterator<Item = &[f64]> {
+        self.values.chunks_exact(self.columns.len() + 1).map(|row| &row[1..])
+    }
+}
+
+impl Application for Pipeline {
+    fn run_trial(&self, trial: &Trial<'_>) -> Result<Outcome, AppError> {
+        let started = Instant::now();
+        let mut part = self.set_up(trial)?;
+        part.iterate(&Stopwatch::start(trial.stream))?; // as the kernel does, before the clock starts
+        trial.world.barrier()?;
+        let setup_s = started.elapsed().as_secs_f64();
+
+        let stopwatch = Stopwatch::start(trial.stream);
+        for _ in 0..self.steps {
+            part.iterate(&stopwatch)?;
+        }
+        trial.world.barrier()?; // nobody drops what a neighbour still writes
+        let times = stopwatch.stop();
+
+        let last_row = part.own().last().expect("there are rows");
+        let corner =
+            trial.world.all_gather(&last_row[last_row.len() - 1])?.pop().expect("a rank is the last");
+        let checksums =
+            part.own().enumerate().map(|(row, own)| checksum_of_row([0, row, part.columns.start], own));
+        let checksum = trial.all_sum(checksums.fold(0, u64::wrapping_add))?;
+        let state = if trial.wants_state { Some(trial.gather(&encode(last_row))?.concat()) } else { None };
+        let state = state.filter(|_| trial.world.rank() == 0);
+        let result = result(corner, trial.all_sum(part.wrong)?);
+        let answer = Answer { checksum: shown(checksum), result, state };
+        let mut outcome = trial.outcome_by_host(setup_s, times, self.traffic(trial), answer)?;
+        outcome.measured = rate(self.grid.cells(), self.steps, outcome.solve_s);
+        Ok(outcome)
+    }
+
+    fn routes(&self, trial: &Trial<'_>) -> Result<Routes, AppError> {
+        let primitive = Primitive::of_backend(trial.backend).expect("the configuration takes no other");
+        let (size, right) = (trial.world.size(), (trial.world.rank() + 1) % trial.world.size());
+        if size == 1 {
+            return Ok(Routes { neighbors: Vec::new(), ways: Vec::new() });
+        }
+        let (bytes, messages) = self.traffic(trial);
+        let reason = match right {
+            0 => "the corner, at the end of an iteration".to_owned(),
+            _ => format!("the last column, in {messages} messages an iteration"),
+        };
+        Ok(Routes {
+            neighbors: vec![(vec![0, 1], right)],
+            ways: vec![Way::by_host(right, bytes, primitive, reason)],
+        })
+    }
+
+    /// The state is the last row, which depends on every update; the checksum is that of all values.
+    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
+        go_on()?;
+        let (cells, iterations) = (self.grid.cells(), self.iterations());
+        let mut rows = reference::rows(cells, iterations);
+        let mut checksum = 0_u64;
+        let mut last_row = Vec::new();
+        for (index, row) in rows.by_ref().enumerate() {
+            checksum = checksum.wrapping_add(checksum_of_row([0, index, 0], &row));
+            last_row = row;
+        }
+        let result = result(reference::last_corner(cells, iterations), 0);
+        Ok(Answer { checksum: shown(checksum), result, state: Some(encode(&last_row)) })
+    }
+
+    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
+        if found == reference {
+            return None;
+        }
+        let (state, right) = (found.state.as_deref()?, reference.state.as_deref()?);
+        let (state, right) = (decode::<f64>(state), decode::<f64>(right));
+        let in_row = values::difference([1, 1, self.grid.cells()[1]], state, right, |_| 0.0);
+        Some(match in_row {
+            Some(difference) => format!("in the last row {difference}"),
+            None if found.result != reference.result => {
+                format!("the last row does not, but {:?} is not {:?}", found.result, reference.result)
+            }
+            None => "the last row does not, but values above it do".to_owned(),
+        })
+    }
+
+    fn check_layout(&self, layout: &[usize]) -> Result<(), AppError> {
+        let usage = |flag: &str, message| Err(AppError::Usage { flag: flag.to_owned(), message });
+        let columns = self.grid.cells()[COLUMNS];
+        if layout[0] != 1 {
+            let message = format!("`pipeline` splits columns only, not rows: {layout:?} would be [1, ranks]");
+            return usage("run.layout", message);
+        }
+        if columns < LEAST_COLUMNS * layout[COLUMNS] {
+            let message = format!(
+                "{columns} columns are too few for {} ranks: `pipeline` gives each at least {LEAST_COLUMNS}",
+                layout[COLUMNS]
+            );
+            return usage("grid.cells", message);
+        }
+        Ok(())
+    }
+
+    fn files(&self, _state: &[u8]) -> Vec<OutputFile> {
+        Vec::new()
+    }
+}
+
+/// What is known besides the values: the one that the kernel verifies, and how many have come wrong.
+fn result(corner: f64, wrong: u64) -> Map<String, Value> {
+    Map::from_iter([
+        ("corner".to_owned(), Value::from(corner)),
+        ("came_wrong".to_owned(), Value::from(wrong)),
+    ])
+}
+
+/// Billions of accesses to memory in a second, as the paper plots them.
+fn rate([rows, columns]: [usize; 2], steps: u64, solve_s: f64) -> Map<String, Value> {
+    let points = ((rows - 1) * (columns - 1)) as f64 * steps as f64;
+    let rate = (solve_s > 0.0 && steps > 0).then(|| 1e-9 * ACCESSES * points / solve_s);
+    rate.map(|rate| ("gmops".to_owned(), Value::from(rate))).into_iter().collect()
+}

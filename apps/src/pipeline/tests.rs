@@ -1,0 +1,137 @@
+//! The pipeline against the formula, and that the comparison can fail.
+
+use std::ops::Range;
+
+use streamhalo::WorldOptions;
+use streamhalo::comm::Result;
+
+use super::driver::Pipeline;
+use super::links::{self, Links};
+use crate::app::{Answer, Application, Trial};
+use crate::config::{KnownNames, Overrides, Primitive, RunConfig};
+use crate::ranks::on_threads;
+
+fn pipeline(settings: &str) -> Pipeline {
+    let names =
+        KnownNames { apps: &["pipeline"], backends: &["notified"], fabrics: &["local"], devices: &["host"] };
+    let text = format!("app.name = 'pipeline'\n{settings}\n");
+    let config = RunConfig::parse("f.toml", &text, &Overrides::default(), &names);
+    Pipeline::open(&config.unwrap_or_else(|error| panic!("{error}"))).expect("is right")
+}
+
+/// What that many ranks find together.
+fn play(pipeline: &Pipeline, ranks: usize, backend: &str) -> Answer {
+    let layout = [1, ranks];
+    pipeline.check_layout(&layout).expect("fits");
+    let answers = on_threads(ranks, WorldOptions::default(), |world| {
+        let stream = streamhalo::Device::host().stream(world)?;
+        let trial = Trial { world, stream: &stream, backend, layout: &layout, wants_state: true };
+        Ok(pipeline.run_trial(&trial)?.answer)
+    });
+    answers.expect("nothing fails").swap_remove(0)
+}
+
+fn reference(pipeline: &Pipeline) -> Answer {
+    pipeline.reference(&|| Ok(())).expect("nobody stops it")
+}
+
+/// Blocks that divide the rows and that do not, of more rows than there are, and too long to be sent eagerly;
+/// columns that do not divide.
+#[test]
+fn every_primitive_gives_the_values_of_the_formula() {
+    for (cells, block_rows, steps) in
+        [("[9, 17]", 1, 3), ("[12, 16]", 4, 2), ("[2, 19]", 5, 0), ("[2100, 18]", 1500, 1)]
+    {
+        let settings = format!("app.block_rows = {block_rows}\napp.steps = {steps}\ngrid.cells = {cells}");
+        let pipeline = pipeline(&settings);
+        let reference = reference(&pipeline);
+        for (backend, _) in Primitive::BACKENDS {
+            for ranks in [1, 2, 3, 8] {
+                let answer = play(&pipeline, ranks, backend);
+                assert_eq!(pipeline.difference(&answer, &reference), None, "{settings} {backend} {ranks}");
+                assert_eq!(answer, reference, "{settings} {backend} {ranks}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_corner_is_the_published_value() {
+    let pipeline = pipeline("app.steps = 10\ngrid.cells = [30, 40]");
+    // (iterations + 1) (m + n - 2)
+    assert_eq!(play(&pipeline, 4, "notified").result["corner"], 11.0 * 68.0);
+}
+
+/// Loses one of the messages that a rank receives: what was there stays.
+struct Forgetful {
+    links: Box<dyn Links>,
+    /// Messages until then.
+    until: usize,
+}
+
+impl Links for Forgetful {
+    fn send(&mut self, rows: Range<usize>, values: &[f64]) -> Result<()> {
+        self.links.send(rows, values)
+    }
+
+    fn receive(&mut self, rows: Range<usize>, values: &mut [f64]) -> Result<()> {
+        let before = values.to_vec();
+        self.links.receive(rows, values)?;
+        if self.until == 0 {
+            values.copy_from_slice(&before);
+        }
+        self.until = self.until.wrapping_sub(1);
+        Ok(())
+    }
+}
+
+/// The negative control of the pipeline: without any one of the messages the check fails.
+#[test]
+fn a_message_that_is_dropped_is_found() {
+    let settings = "app.block_rows = 2\napp.steps = 1\ngrid.cells = [6, 9]";
+    let reference = reference(&pipeline(settings));
+    for (backend, _) in Primitive::BACKENDS {
+        // Two iterations; the first rank gets a corner in each, the others three blocks of rows.
+        for (rank, messages) in [(0, 2), (1, 6), (2, 6)] {
+            for until in 0..messages {
+                let mut pipeline = pipeline(settings);
+                pipeline.connect = Box::new(move |trial, primitive, extent| {
+                    let links = links::connect(trial, primitive, extent)?;
+                    Ok(links.map(|links| match trial.world.rank() == rank {
+                        true => Box::new(Forgetful { links, until }) as Box<dyn Links>,
+                        false => links,
+                    }))
+                });
+                let said = pipeline.difference(&play(&pipeline, 3, backend), &reference);
+                assert!(said.is_some(), "{backend}: rank {rank}, message {until}");
+            }
+        }
+    }
+}
+
+/// The negative control of the comparison.
+#[test]
+fn a_value_that_is_off_is_found() {
+    let pipeline = pipeline("app.steps = 1\ngrid.cells = [4, 6]");
+    let reference = reference(&pipeline);
+    let right = play(&pipeline, 2, "notified");
+    let mut wrong = right.clone();
+    wrong.state.as_mut().expect("is there")[8 * 3 + 6] ^= 1;
+    let said = pipeline.difference(&wrong, &reference).expect("differs");
+    assert!(said.starts_with("in the last row 1 of 6 values differ, the first at [0, 0, 3]"), "{said}");
+    let mut wrong = right.clone();
+    wrong.checksum.replace_range(0..1, "x");
+    assert!(pipeline.difference(&wrong, &reference).expect("differs").contains("values above it do"));
+    let mut wrong = right;
+    wrong.result.insert("corner".to_owned(), 1.0.into());
+    assert!(pipeline.difference(&wrong, &reference).expect("differs").contains("\"corner\""));
+}
+
+#[test]
+fn layouts_that_do_not_fit_are_refused() {
+    let pipeline = pipeline("grid.cells = [8, 8]");
+    let said = |layout: &[usize]| pipeline.check_layout(layout).expect_err("does not fit").to_string();
+    assert!(said(&[2, 1]).contains("splits columns only"), "{}", said(&[2, 1]));
+    assert!(said(&[1, 5]).contains("8 columns are too few for 5 ranks"), "{}", said(&[1, 5]));
+    pipeline.check_layout(&[1, 4]).expect("fits");
+}

@@ -1,0 +1,156 @@
+//! A chart of one line for each of several contestants, over sizes or numbers.
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::scale::{Axis, Scale, label};
+use super::style::{FAINT_INK, GRID, INK, Style};
+use super::{Area, Drawn, LEFT, Point, SIZE, TITLE_HEIGHT, draw_entry, draw_series, draw_swatch, text_style};
+use crate::error::AppError;
+use crate::report::text;
+
+/// What a chart of lines shows.
+#[derive(Clone, Debug, Default)]
+pub struct LineChart {
+    /// What it is about.
+    pub title: String,
+    /// What the title leaves out.
+    pub below: String,
+    /// What is along x.
+    pub x: String,
+    /// Whether that is bytes.
+    pub in_bytes: bool,
+    /// What is along y.
+    pub y: String,
+    /// Whether y begins at 0, and is not logarithmic.
+    pub from_zero: bool,
+    /// The lines, in the order of the legend.
+    pub lines: Vec<ChartLine>,
+}
+
+/// A line of a chart.
+#[derive(Clone, Debug, Default)]
+pub struct ChartLine {
+    /// Whose it is.
+    pub name: String,
+    /// Its points: where along x, then the median, and both ends of a whisker.
+    pub points: Vec<(f64, [f64; 3])>,
+}
+
+/// The text of an SVG file. It names fonts by family only, so it needs none to be made.
+///
+/// # Errors
+///
+/// [`AppError::Plot`] where the drawing library refuses.
+pub fn lines_svg(chart: &LineChart) -> Result<String, AppError> {
+    let mut svg = String::new();
+    let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+    draw(&root, chart).map_err(|error| AppError::Plot(error.to_string()))?;
+    drop(root);
+    Ok(svg)
+}
+
+fn draw(root: &Area<'_>, chart: &LineChart) -> Drawn {
+    root.fill(&WHITE)?;
+    let (head, body) = root.split_vertically(TITLE_HEIGHT);
+    let bold = ("sans-serif", 23).into_font().style(FontStyle::Bold);
+    head.draw_text(&chart.title, &bold.color(&INK), (LEFT, 18))?;
+    head.draw_text(&chart.below, &text_style(16, &FAINT_INK), (LEFT, 44))?;
+    // What is not above 0 has no place on a logarithmic axis.
+    let is_shown = |(x, [median, ..]): &&(f64, [f64; 3])| *x > 0.0 && (chart.from_zero || *median > 0.0);
+    let shown: Vec<_> = chart.lines.iter().flat_map(|line| line.points.iter().filter(is_shown)).collect();
+    if shown.is_empty() {
+        let centred = text_style(17, &INK).pos(Pos::new(HPos::Center, VPos::Center));
+        root.draw_text("nothing was measured", &centred, (SIZE.0 as i32 / 2, SIZE.1 as i32 / 2))?;
+        return Ok(root.present()?);
+    }
+    let longest = chart.lines.iter().map(|line| line.name.chars().count()).max();
+    let legend_width = 64 + 8 * longest.unwrap_or(0).max(8) as i32;
+    let (area, legend) = body.split_horizontally(SIZE.0 as i32 - legend_width);
+
+    let extremes = |values: &mut dyn Iterator<Item = f64>| {
+        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), one| (low.min(one), high.max(one)))
+    };
+    let xs = extremes(&mut shown.iter().map(|(x, _)| *x));
+    let positive = |value: &f64| chart.from_zero || *value > 0.0;
+    let (least, greatest) = extremes(&mut shown.iter().flat_map(|(_, values)| *values).filter(positive));
+    let (x_axis, scale) = (Axis::of_powers(xs), if chart.from_zero { Scale::Linear } else { Scale::Log2 });
+    let y_axis = Axis::of_values(scale, least, greatest);
+    let mut built = ChartBuilder::on(&area)
+        .margin_left(12)
+        .margin_right(12)
+        .margin_bottom(14)
+        .x_label_area_size(46)
+        .y_label_area_size(LEFT - 12)
+        .build_cartesian_2d(x_axis, y_axis.clone())?;
+    let along_x = |position: &f64| {
+        let value = position.exp2();
+        if chart.in_bytes { text::whole_bytes(value.round() as u64) } else { label(value) }
+    };
+    let along_y = |position: &f64| label(scale.value(*position));
+    built
+        .configure_mesh()
+        .bold_line_style(GRID)
+        .axis_style(FAINT_INK)
+        .label_style(text_style(16, &INK))
+        .axis_desc_style(text_style(18, &INK))
+        .x_desc(&chart.x)
+        .y_desc(&chart.y)
+        .x_label_formatter(&along_x)
+        .y_label_formatter(&along_y)
+        .draw()?;
+    for (index, line) in chart.lines.iter().enumerate() {
+        let place = |x: f64, y: f64| {
+            let y = if y > 0.0 || chart.from_zero { scale.position(y) } else { y_axis.range.start };
+            built.backend_coord(&(x.log2(), y))
+        };
+        let points: Vec<Point> = line
+            .points
+            .iter()
+            .filter(is_shown)
+            .map(|(x, [median, min, max])| Point {
+                x: place(*x, *median).0,
+                median: place(*x, *median).1,
+                min: place(*x, *min).1,
+                max: place(*x, *max).1,
+            })
+            .collect();
+        draw_series(root, &points, Style::of(index))?;
+        let at = (24, 24 + 26 * index as i32);
+        draw_swatch(&legend, Style::of(index), at)?;
+        draw_entry(&legend, &line.name, at)?;
+    }
+    Ok(root.present()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(points: Vec<(f64, [f64; 3])>) -> LineChart {
+        let line = ChartLine { name: "st-send".to_owned(), points };
+        LineChart { title: "t < u".to_owned(), in_bytes: true, lines: vec![line], ..LineChart::default() }
+    }
+
+    #[test]
+    fn every_point_is_drawn_and_labels_are_sizes() {
+        let points = (3..=22).map(|power| {
+            let bytes = f64::from(1 << power);
+            (bytes, [0.1 + bytes / 1e4, 0.1 + bytes / 2e4, 0.1 + bytes / 1e4])
+        });
+        let svg = lines_svg(&chart(points.collect())).expect("can be drawn");
+        // The marks of the points, and that of the legend.
+        assert_eq!(svg.matches("<polygon").count(), 21);
+        for part in ["t &lt; u", "st-send", "32 KiB", "<polyline"] {
+            assert!(svg.contains(part), "no {part}:\n{svg}");
+        }
+    }
+
+    #[test]
+    fn charts_without_points_and_with_one_can_be_drawn() {
+        assert!(lines_svg(&chart(Vec::new())).expect("can be drawn").contains("nothing was measured"));
+        assert!(lines_svg(&chart(vec![(8.0, [1.0; 3])])).expect("can be drawn").contains("<polygon"));
+        let share = LineChart { from_zero: true, ..chart(vec![(8.0, [0.0; 3]), (16.0, [40.0, 30.0, 50.0])]) };
+        assert_eq!(lines_svg(&share).expect("can be drawn").matches("<polygon").count(), 3);
+    }
+}

@@ -1,0 +1,272 @@
+//! 3DStencil of the paper on GPU-aware communication on Intel GPUs (2023, section V-G), which "uses plenty
+//! of" non-blocking sends and receives: the heat equation by explicit steps, or Poisson's by Jacobi's iteration.
+//!
+//! | step | here |
+//! |---|---|
+//! | non-blocking receives and sends of the ghosts | [`StreamHalo::begin_gather`] in `Block::step` |
+//! | meanwhile, cells that need no ghosts | the launch on `inner` |
+//! | wait for the ghosts | `finish` |
+//! | the other cells | the launches on `outer` |
+//! | the residual of Jacobi's iteration | `Norm::of` in `run_trial` |
+//! | the mean of 5 runs (V, "we report the mean values of 5 runs") | `run.trials`; medians and extremes are reported |
+//!
+//! With `run.exchange_every = k` the halo is k or more cells wide and exchanged every k steps: the first step
+//! behind an exchange computes k - 1 layers of ghosts too, the next one k - 2, and so on.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::Value;
+use streamhalo::prelude::{Alternating, Entity, GlobalGrid, LocalGrid, Pattern, StreamHalo, Tile};
+use streamhalo::{HaloError, Stream};
+
+use super::check::result;
+use super::kernel::{Rule, Shape, step};
+use super::norm::Norm;
+use super::problem::Problem;
+use crate::app::values::{Real, checksum_of_owned, shown, whole_state};
+use crate::app::{
+    Answer, Application, ApplicationRow, Need, Outcome, Phase, Routes, Stopwatch, Trial, inner_of, shell,
+    with_ghosts,
+};
+use crate::config::{AppSettings, Precision, RunConfig, Stencil3dSettings};
+use crate::error::AppError;
+use crate::report::OutputFile;
+
+/// The row of the registry.
+pub const ROW: ApplicationRow = ApplicationRow {
+    name: "stencil3d",
+    summary: "7 or 27 points in f32 or f64: the heat equation, or Jacobi's iteration",
+    source: "2023 on Intel GPUs, section V-G",
+    dimensions: &[3],
+    needs: &[Need::Gather],
+    cut: None,
+    open: |config| {
+        let AppSettings::Stencil3d(settings) = &config.app.settings else {
+            unreachable!("the configuration of `stencil3d` has the settings of `stencil3d`")
+        };
+        Ok(match settings.element {
+            Precision::F32 => Box::new(Stencil3d::<f32>::open(config, settings)?),
+            Precision::F64 => Box::new(Stencil3d::<f64>::open(config, settings)?),
+        })
+    },
+};
+
+/// A solver with its settings.
+pub(super) struct Stencil3d<T> {
+    settings: Stencil3dSettings,
+    pub(super) problem: Problem,
+    pub(super) grid: GlobalGrid<3>,
+    halo_width: [usize; 3],
+    exchange_every: usize,
+    pub(super) steps: u64,
+    /// With whom to exchange, if not with all that the stencil needs: for tests that show that it does.
+    pub(super) pattern: Option<Pattern>,
+    element: PhantomData<T>,
+}
+
+/// What one rank computes on.
+struct Block<T> {
+    grid: LocalGrid<3>,
+    cells: Alternating<T, 3>,
+    halo: StreamHalo,
+    shape: Arc<Shape<T>>,
+    rule: Rule<T>,
+    /// What each step since an exchange computes.
+    tiles: Vec<Tile>,
+    /// The first of them in two parts: what needs no ghosts, and the rest.
+    inner: Tile,
+    outer: Vec<Tile>,
+}
+
+impl<T: Real> Stencil3d<T> {
+    pub(super) fn open(config: &RunConfig, settings: &Stencil3dSettings) -> Result<Self, AppError> {
+        let cells = std::array::from_fn(|axis| config.grid.cells[axis]);
+        let grid = GlobalGrid::new(cells, std::array::from_fn(|axis| config.grid.periodic[axis]))?;
+        Ok(Self {
+            settings: settings.clone(),
+            problem: Problem::new(settings, &grid),
+            grid,
+            halo_width: std::array::from_fn(|axis| config.grid.halo[axis]),
+            exchange_every: config.run.exchange_every,
+            steps: config.app.steps,
+            pattern: None,
+            element: PhantomData,
+        })
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.settings.points == 27
+    }
+
+    /// Whether a norm is taken before a step.
+    pub(super) fn has_norm(&self, step: u64) -> bool {
+        self.settings.residual_every > 0 && step.is_multiple_of(self.settings.residual_every)
+    }
+
+    /// The first generation, and the exchange.
+    fn set_up(&self, trial: &Trial<'_>) -> Result<Block<T>, AppError> {
+        let layout = [trial.layout[0], trial.layout[1], trial.layout[2]];
+        let grid = self.grid.partition_as(trial.world, layout)?.local(self.halo_width)?;
+        let mut cells = Alternating::zeros(&grid, Entity::Cell, trial.stream)?;
+        cells.now_mut().fill(|cell, _| self.problem.initial(cell))?;
+        // Steps that compute ghosts need those at edges and corners, whatever the stencil.
+        let needed = if self.is_full() || self.exchange_every > 1 { Pattern::All } else { Pattern::Faces };
+        let halo = StreamHalo::builder(trial.world, trial.stream)
+            .backend(trial.backend)
+            .pattern(self.pattern.clone().unwrap_or(needed))
+            .swaps_per_exchange(self.exchange_every)
+            .build(self.halo_width, &cells)?;
+        let layers = (0..self.exchange_every).rev();
+        let boxes: Vec<_> = layers.map(|layers| with_ghosts(&grid, layers)).collect();
+        let inner = inner_of(grid.owned(Entity::Cell), &halo);
+        Ok(Block {
+            shape: Arc::new(self.shape(&grid)),
+            rule: Rule {
+                is_full: self.is_full(),
+                weights: self.problem.step_weights(),
+                source: T::default(),
+            },
+            tiles: boxes.iter().map(|cells| cells.tile()).collect(),
+            inner: inner.tile(),
+            outer: shell(boxes[0], inner).into_iter().map(|part| part.tile()).collect(),
+            grid,
+            cells,
+            halo,
+        })
+    }
+
+    /// The factors of the source at local indices. A ghost has that of the cell that it is a copy of.
+    fn shape(&self, grid: &LocalGrid<3>) -> Shape<T> {
+        let first = grid.owned_global(Entity::Cell).start;
+        let extents = grid.extents(Entity::Cell);
+        Shape(std::array::from_fn(|axis| {
+            let (count, ghosts) = (self.grid.cells()[axis], grid.owned(Entity::Cell).start[axis]);
+            // As many turns ahead as there are ghosts, so that nothing is below 0.
+            let global = |local: usize| (first[axis] + local + ghosts * (count - 1)) % count;
+            (0..extents[axis]).map(|local| T::from_f64(self.problem.factor(axis, global(local)))).collect()
+        }))
+    }
+
+    /// The largest difference of an owned cell from the solution that the equation was made for.
+    fn error(&self, block: &Block<T>) -> Result<f64, AppError> {
+        let owned = block.cells.now().owned()?;
+        let cells = block.grid.owned_global(Entity::Cell).indices();
+        let errors = owned.iter().zip(cells);
+        let errors =
+            errors.map(|(value, cell)| (value.to_f64() - self.problem.solution(cell, self.steps)).abs());
+        Ok(errors.fold(0.0, f64::max))
+    }
+}
+
+impl<T: Real> Block<T> {
+    /// One step, `since` steps after the last exchange.
+    fn step(
+        &mut self,
+        stream: &Stream,
+        since: usize,
+        overlap: bool,
+        stopwatch: &Stopwatch,
+    ) -> Result<(), AppError> {
+        let Self { cells, halo, shape, rule, .. } = self;
+        if since == 0 && overlap {
+            let mut in_flight = halo.begin_gather(cells)?;
+            stopwatch.lap(Phase::Halo);
+            launch(stream, *rule, shape, self.inner, &mut in_flight)?;
+            stopwatch.lap(Phase::Compute);
+            in_flight.finish()?;
+            stopwatch.lap(Phase::Halo);
+            for tile in &self.outer {
+                launch(stream, *rule, shape, *tile, cells)?;
+            }
+        } else {
+            if since == 0 {
+                halo.enqueue_gather(cells)?;
+                stopwatch.lap(Phase::Halo);
+            }
+            launch(stream, *rule, shape, self.tiles[since], cells)?;
+        }
+        stopwatch.lap(Phase::Compute);
+        Ok(())
+    }
+}
+
+/// Enqueues a step of the cells of `tile`.
+fn launch<T: Real>(
+    stream: &Stream,
+    rule: Rule<T>,
+    shape: &Arc<Shape<T>>,
+    tile: Tile,
+    cells: &mut Alternating<T, 3>,
+) -> Result<(), HaloError> {
+    let shape = shape.clone();
+    stream.launch("stencil", tile, cells.now_and_next()?, move |tile, (now, next)| {
+        step(&rule, &shape, tile, now, next);
+    })?;
+    Ok(())
+}
+
+impl<T: Real> Application for Stencil3d<T> {
+    fn run_trial(&self, trial: &Trial<'_>) -> Result<Outcome, AppError> {
+        let (world, stream) = (trial.world, trial.stream);
+        let started = Instant::now();
+        let mut block = self.set_up(trial)?;
+        let residual = Rule {
+            weights: self.problem.residual_weights(),
+            source: self.problem.residual_source(),
+            ..block.rule
+        };
+        let owned = block.grid.owned(Entity::Cell).tile();
+        let norm = Norm::new(residual, block.shape.clone(), owned);
+        let mut norms = Vec::new();
+        world.barrier()?;
+        let setup_s = started.elapsed().as_secs_f64();
+
+        let stopwatch = Stopwatch::start(stream);
+        for step in 0..self.steps {
+            let since_exchange = (step % self.exchange_every as u64) as usize;
+            if since_exchange == 0 {
+                stream.check()?; // skips whatever is enqueued once something has failed
+            }
+            block.rule.source = self.problem.step_source(step);
+            block.step(stream, since_exchange, self.settings.overlap, &stopwatch)?;
+            if self.has_norm(step) {
+                norms.push(norm.of(world, stream, &block.cells)?);
+                stopwatch.lap(Phase::Compute);
+            }
+            block.cells.swap();
+        }
+        stream.synchronize()?; // but for norms the only place where the host waits
+        world.barrier()?;
+        let times = stopwatch.stop();
+
+        let now = block.cells.now();
+        let answer = Answer {
+            checksum: shown(trial.all_sum(checksum_of_owned(now)?)?),
+            result: result(&norms),
+            state: if trial.wants_state { whole_state(trial, now)? } else { None },
+        };
+        let error = world.all_max(self.error(&block)?)?;
+        let mut outcome = trial.outcome(setup_s, times, &block.halo, answer)?;
+        outcome.measured.insert("error".to_owned(), Value::from(error));
+        Ok(outcome)
+    }
+
+    fn routes(&self, trial: &Trial<'_>) -> Result<Routes, AppError> {
+        let block = self.set_up(trial)?;
+        Ok(Routes::of(&block.grid, &block.halo))
+    }
+
+    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
+        self.serial_answer(go_on)
+    }
+
+    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
+        self.judge(found, reference)
+    }
+
+    fn files(&self, _state: &[u8]) -> Vec<OutputFile> {
+        Vec::new()
+    }
+}

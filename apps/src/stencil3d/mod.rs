@@ -1,0 +1,21 @@
+//! Stencil3d: 3DStencil, with which the paper on GPU-aware communication on Intel GPUs evaluates
+//! applications (2023, section V-G), as two solvers with known answers.
+//!
+//! | what | where |
+//! |---|---|
+//! | the time loop over ranks: exchange, overlap, steps between exchanges | [`driver`] |
+//! | the equations, their manufactured solution and their weights | `problem` |
+//! | one row of 7 or of 27 points, in `f32` or `f64` | `kernel` |
+//! | the norm of the residual over all ranks | `norm` |
+//! | the same again, simply, on the whole grid, to verify against | `reference` |
+//! | what the answer must be, and how far from it another one may be | `check` |
+
+mod check;
+pub mod driver;
+mod kernel;
+mod norm;
+mod problem;
+mod reference;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! The same steps on the whole grid, cell by cell, to verify against.
+//!
+//! It has no ghosts, no rows and no tiles: every neighbour of a cell is looked up by its global index, around
+//! periodic axes, and is 0 beyond the ends of others. Only the order of the additions is that of the kernel,
+//! so that answers can be compared bit by bit; that they solve the equation is another test.
+
+use super::problem::{Problem, Weights};
+use crate::app::values::Real;
+
+/// A whole grid.
+pub(super) struct Reference<T> {
+    cells: [usize; 3],
+    periodic: [bool; 3],
+    is_full: bool,
+    /// `[z][y][x]`.
+    values: Vec<T>,
+    /// The factors of the source's shape.
+    shape: [Vec<T>; 3],
+}
+
+impl<T: Real> Reference<T> {
+    pub(super) fn new(problem: &Problem, is_full: bool, cells: [usize; 3], periodic: [bool; 3]) -> Self {
+        let along =
+            |axis: usize| (0..cells[axis]).map(|index| T::from_f64(problem.factor(axis, index))).collect();
+        let values = all_below(cells).map(|cell| problem.initial(cell)).collect();
+        Self { cells, periodic, is_full, values, shape: [along(0), along(1), along(2)] }
+    }
+
+    /// The values, row-major.
+    pub(super) fn values(&self) -> &[T] {
+        &self.values
+    }
+
+    /// Replaces every value by what the weights and the source give.
+    pub(super) fn step(&mut self, weights: &Weights<T>, source: T) {
+        self.values = all_below(self.cells).map(|cell| self.apply(weights, source, cell)).collect();
+    }
+
+    /// The root of the sum of the squares of what the weights and the source give.
+    pub(super) fn norm(&self, weights: &Weights<T>, source: T) -> f64 {
+        all_below(self.cells)
+            .map(|cell| self.apply(weights, source, cell).to_f64().powi(2))
+            .sum::<f64>()
+            .sqrt()
+    }
+
+    fn apply(&self, w: &Weights<T>, source: T, cell: [usize; 3]) -> T {
+        let at = |dz: isize, dy: isize, dx: isize| self.neighbour(cell, [dz, dy, dx]);
+        // The sums of one, two or four rows at a place along x.
+        let c = |dx| at(0, 0, dx);
+        let y = |dx| at(0, -1, dx) + at(0, 1, dx);
+        let z = |dx| at(-1, 0, dx) + at(1, 0, dx);
+        let e = |dx| (at(-1, -1, dx) + at(-1, 1, dx)) + (at(1, -1, dx) + at(1, 1, dx));
+        let [shape_z, shape_y, shape_x] = [0, 1, 2].map(|axis| self.shape[axis][cell[axis]]);
+        let added = source * (shape_z * shape_y) * shape_x;
+        let row = w[0] * c(0) + w[1] * (c(-1) + c(1));
+        if self.is_full {
+            let row = row + w[2] * y(0) + w[3] * (y(-1) + y(1));
+            let row = row + w[4] * z(0) + w[5] * (z(-1) + z(1));
+            row + w[6] * e(0) + w[7] * (e(-1) + e(1)) + added
+        } else {
+            row + w[2] * y(0) + w[4] * z(0) + added
+        }
+    }
+
+    fn neighbour(&self, cell: [usize; 3], offset: [isize; 3]) -> T {
+        let mut place = 0;
+        for axis in 0..3 {
+            let extent = self.cells[axis];
+            let index = match cell[axis].checked_add_signed(offset[axis]) {
+                Some(index) if index < extent => index,
+                _ if !self.periodic[axis] => return T::default(),
+                Some(_) => 0,
+                None => extent - 1,
+            };
+            place = place * extent + index;
+        }
+        self.values[place]
+    }
+}
+
+/// All indices below the extents, the last axis fastest.
+fn all_below([depth, height, width]: [usize; 3]) -> impl Iterator<Item = [usize; 3]> {
+    (0..depth).flat_map(move |z| (0..height).flat_map(move |y| (0..width).map(move |x| [z, y, x])))
+}

@@ -1,0 +1,238 @@
+//! The hierarchical tree computation of the paper on notified access (2015, section VI-B).
+//!
+//! | paper | here |
+//! |---|---|
+//! | "a 16-ary tree" | `Place` |
+//! | "performing a reduction at each stage" | `Node::reduce` |
+//! | "fan-in/fan-out" | the two halves of `Node::reduce` |
+//! | "to wait for all incoming children with a single request" | `receive_contributions` of notified access in [`links`](super) |
+//! | message passing, general active target, notified access | [`links`](super) |
+//! | "the semantically equivalent vendor optimized" reduction | [`Library`] |
+//! | "average times" | `mean_times` |
+//!
+//! The paper's reduction ends at the root. Here the total goes down again: then it is what an allreduce gives, and
+//! the next contribution may overwrite the last one without a message of its own that says so.
+
+use std::time::Instant;
+
+use serde_json::{Map, Value};
+use streamhalo::comm::Error;
+use streamhalo::{GlobalGrid, Partition};
+
+use super::library::Library;
+use super::links::{self, Links};
+use super::place::Place;
+use super::reference::{MOST, totals, value, weight};
+use crate::app::values::{checksum_of_row, decode, difference, encode, shown};
+use crate::app::{Answer, Application, ApplicationRow, Initial, Need, Outcome, Routes, Times, Trial, Way};
+use crate::config::{AppSettings, Primitive, RunConfig, TreeSettings, Values};
+use crate::error::AppError;
+use crate::report::OutputFile;
+
+/// The row of the registry.
+pub const ROW: ApplicationRow = ApplicationRow {
+    name: "tree",
+    summary: "a reduction over a tree of ranks, one counting notification for all children",
+    source: "2015, section VI-B",
+    dimensions: &[1],
+    needs: &[Need::Primitive],
+    cut: None,
+    open: |config| Ok(Box::new(Tree::open(config)?)),
+};
+
+/// The benchmark with its settings.
+pub(super) struct Tree {
+    settings: TreeSettings,
+    leaves: GlobalGrid<1>,
+    steps: u64,
+    /// What connects ranks: [`links::connect`], but for tests that show that each message counts.
+    pub(super) connect: Connect,
+}
+
+type Connect =
+    Box<dyn Fn(&Trial<'_>, Primitive, &Place, usize) -> Result<Box<dyn Links>, Error> + Send + Sync>;
+
+/// A rank in the tree.
+struct Node {
+    place: Place,
+    links: Box<dyn Links>,
+    /// What the children have sent, one behind the other.
+    contributions: Vec<f64>,
+}
+
+impl Tree {
+    pub(super) fn open(config: &RunConfig) -> Result<Self, AppError> {
+        let AppSettings::Tree(settings) = &config.app.settings else {
+            unreachable!("the configuration of `tree` has the settings of `tree`")
+        };
+        let (leaves, steps) = (config.grid.cells[0], config.app.steps);
+        if (leaves as u64).saturating_mul(steps) > MOST {
+            let message = format!(
+                "{steps} reductions of {leaves} leaves: an f64 holds the sums of at most {MOST} leaves in all"
+            );
+            return Err(AppError::Usage { flag: "app.steps".to_owned(), message });
+        }
+        let leaves = GlobalGrid::new([leaves], [false])?;
+        Ok(Self { settings: settings.clone(), leaves, steps, connect: Box::new(links::connect) })
+    }
+
+    fn initial(&self) -> Initial {
+        Initial { values: self.settings.values, seed: self.settings.seed }
+    }
+
+    fn place(&self, trial: &Trial<'_>) -> Place {
+        Place::new(trial.world.rank(), trial.world.size(), self.settings.arity)
+    }
+
+    /// The sum of this rank's leaves, in order.
+    fn own_leaves(&self, trial: &Trial<'_>) -> Result<Vec<f64>, AppError> {
+        let partition = Partition::with_layout(&self.leaves, [trial.layout[0]], trial.world.size())?;
+        let own = partition.owned_cells(trial.world.rank());
+        let sum = |element| (own.start[0]..own.end[0]).map(|leaf| value(self.initial(), leaf, element)).sum();
+        Ok((0..self.settings.elements).map(sum).collect())
+    }
+
+    /// The totals of all steps together, each made by `reduce` of this rank's weighted leaves, and the time that
+    /// took. Collective.
+    fn steps(
+        &self,
+        trial: &Trial<'_>,
+        leaves: &[f64],
+        mut reduce: impl FnMut(&[f64], &mut [f64]) -> Result<(), Error>,
+    ) -> Result<(Vec<f64>, f64), AppError> {
+        let (mut own, mut total, mut sum) = (leaves.to_vec(), leaves.to_vec(), vec![0.0; leaves.len()]);
+        trial.world.barrier()?;
+        let started = Instant::now();
+        for step in 0..self.steps {
+            for (own, leaf) in own.iter_mut().zip(leaves) {
+                *own = weight(step) * leaf;
+            }
+            reduce(&own, &mut total)?;
+            add(&mut sum, &total);
+        }
+        trial.world.barrier()?; // nobody drops what a neighbour still writes
+        Ok((sum, started.elapsed().as_secs_f64()))
+    }
+
+    /// Payload bytes and number of the messages that a rank sends in a step.
+    fn traffic(&self, place: &Place) -> (usize, usize) {
+        let messages = place.children.len() + usize::from(place.parent.is_some());
+        (messages * self.settings.elements * size_of::<f64>(), messages)
+    }
+}
+
+impl Node {
+    /// One reduction of all ranks' values, in the order of the tree.
+    fn reduce(&mut self, own: &[f64], total: &mut [f64]) -> Result<(), Error> {
+        total.copy_from_slice(own);
+        if !self.place.children.is_empty() {
+            self.links.receive_contributions(&mut self.contributions)?;
+            self.contributions.chunks_exact(own.len()).for_each(|contribution| add(total, contribution));
+        }
+        if self.place.parent.is_some() {
+            self.links.send_contribution(total)?;
+            self.links.receive_total(total)?;
+        }
+        if !self.place.children.is_empty() {
+            self.links.send_total(total)?;
+        }
+        Ok(())
+    }
+}
+
+fn add(sum: &mut [f64], values: &[f64]) {
+    sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+}
+
+impl Application for Tree {
+    fn run_trial(&self, trial: &Trial<'_>) -> Result<Outcome, AppError> {
+        let started = Instant::now();
+        let primitive = Primitive::of_backend(trial.backend).expect("the configuration takes no other");
+        let (place, elements) = (self.place(trial), self.settings.elements);
+        let links = (self.connect)(trial, primitive, &place, elements)?;
+        let contributions = vec![0.0; place.children.len() * elements];
+        let mut node = Node { place, links, contributions };
+        let mut library = Library::connect(trial, elements)?;
+        let leaves = self.own_leaves(trial)?;
+        let setup_s = started.elapsed().as_secs_f64();
+
+        let (sum, tree_s) = self.steps(trial, &leaves, |own, total| node.reduce(own, total))?;
+        let (library_sum, library_s) = self.steps(trial, &leaves, |own, total| library.sum(own, total))?;
+
+        let checksums = trial.world.all_gather(&checksum_of_row([0; 3], &sum))?;
+        let is_agreed = checksums.iter().all(|checksum| *checksum == checksums[0]);
+        let state =
+            (trial.wants_state && trial.world.rank() == 0).then(|| encode(&[sum, library_sum].concat()));
+        let answer = Answer { checksum: shown(checksums[0]), result: result(is_agreed), state };
+        let times = Times { solve_s: tree_s, halo_s: tree_s, compute_s: 0.0 };
+        let mut outcome = trial.outcome_by_host(setup_s, times, self.traffic(&node.place), answer)?;
+        outcome.measured = mean_times(self.steps, outcome.solve_s, trial.world.all_max(library_s)?);
+        Ok(outcome)
+    }
+
+    fn routes(&self, trial: &Trial<'_>) -> Result<Routes, AppError> {
+        let primitive = Primitive::of_backend(trial.backend).expect("the configuration takes no other");
+        let (place, rank) = (self.place(trial), trial.world.rank());
+        let bytes = self.settings.elements * size_of::<f64>();
+        let up = place.parent.map(|parent| (parent, "up to the parent"));
+        let down = place.children.clone().map(|child| (child, "down to a child"));
+        let peers: Vec<_> = up.into_iter().chain(down).collect();
+        let offset = |peer: usize| vec![peer as i32 - rank as i32];
+        let way = |(peer, why): &(usize, &str)| Way::by_host(*peer, bytes, primitive, (*why).to_owned());
+        Ok(Routes {
+            neighbors: peers.iter().map(|(peer, _)| (offset(*peer), *peer)).collect(),
+            ways: peers.iter().map(way).collect(),
+        })
+    }
+
+    /// The state is what both sums must be, and then what an error in each is relative to.
+    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
+        go_on()?;
+        let [leaves] = self.leaves.cells();
+        let [sum, magnitudes] = totals(self.initial(), leaves, self.settings.elements, self.steps);
+        let checksum = shown(checksum_of_row([0; 3], &sum));
+        Ok(Answer { checksum, result: result(true), state: Some(encode(&[sum, magnitudes].concat())) })
+    }
+
+    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
+        let values = |answer: &Answer| Some(decode::<f64>(answer.state.as_deref()?).collect::<Vec<f64>>());
+        let (found_values, right) = (values(found)?, values(reference)?);
+        let elements = self.settings.elements;
+        let (right, magnitudes) = right.split_at(elements);
+        let [leaves] = self.leaves.cells();
+        // Integers are exact. Else every leaf is added once and weighted once, and every step added once.
+        let relative = (leaves as u64 + self.steps + 1) as f64 * f64::EPSILON;
+        let allowed = |index: usize| match self.settings.values {
+            Values::Integers => 0.0,
+            Values::Reals => relative * magnitudes[index],
+        };
+        let sums = found_values.chunks(elements).zip(["the tree", "the library's allreduce"]);
+        let differences = sums.filter_map(|(sum, whose)| {
+            let found = difference([1, 1, elements], sum.iter().copied(), right.iter().copied(), allowed)?;
+            Some(format!("of {whose} {found}"))
+        });
+        let mut differences = differences.chain(
+            (found.result != reference.result).then(|| "ranks have different totals of the tree".to_owned()),
+        );
+        match found_values.len() == 2 * elements {
+            true => differences.next(),
+            false => Some(format!("there are {} of {} values", found_values.len(), 2 * elements)),
+        }
+    }
+
+    fn files(&self, _state: &[u8]) -> Vec<OutputFile> {
+        Vec::new()
+    }
+}
+
+/// What is known besides the root's totals: whether every rank has the same.
+fn result(is_agreed: bool) -> Map<String, Value> {
+    Map::from_iter([("ranks_agree".to_owned(), Value::from(is_agreed))])
+}
+
+/// The mean time of a reduction over the tree, and of one by the library, in microseconds.
+fn mean_times(steps: u64, tree_s: f64, library_s: f64) -> Map<String, Value> {
+    let mean = |seconds: f64| Value::from(1e6 * seconds / steps as f64);
+    let means = [("tree_us", tree_s), ("allreduce_us", library_s)];
+    means.into_iter().filter(|_| steps > 0).map(|(key, seconds)| (key.to_owned(), mean(seconds))).collect()
+}

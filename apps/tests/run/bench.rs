@@ -1,0 +1,169 @@
+//! `streamhalo bench`: every measurement with few sizes and little time, its JSON and its files.
+
+use super::{BACKENDS, FABRICS, Folder, text};
+use serde_json::Value;
+
+/// Runs a measurement with JSON lines on the standard output and files in a folder.
+fn figures(fabric: &str, bench: &[&str]) -> Vec<Value> {
+    let folder = Folder::new();
+    let out = folder.out().display().to_string();
+    let rest = ["--fabric", fabric, "--seconds", "0.01", "--json", "-", "--out", &out];
+    let output = folder.streamhalo(&[["bench"].as_slice(), bench, &rest].concat());
+    assert_eq!(output.status.code(), Some(0), "{bench:?} over {fabric}: {}", text(&output.stderr));
+    let figures: Vec<Value> = text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}")))
+        .collect();
+    assert!(!figures.is_empty(), "{bench:?}");
+    for figure in &figures {
+        assert_eq!((&figure["bench"], &figure["fabric"]), (&Value::from(bench[0]), &Value::from(fabric)));
+        let [median, best] = ["median_us", "min_us"].map(|name| figure[name].as_f64().expect("is a number"));
+        assert!(best > 0.0 && median >= best, "{figure}");
+        assert!(
+            figure["bytes"].is_u64() && figure["ranks"].is_u64() && figure["backend"].is_string(),
+            "{figure}"
+        );
+    }
+    let name = |end: &str| format!("bench-{}.{end}", bench[0]);
+    let written: Value = serde_json::from_str(&folder.read_out(&name("json"))).expect("is JSON");
+    assert_eq!(written.as_array(), Some(&figures));
+    let csv = folder.read_out(&name("csv"));
+    assert!(csv.starts_with("bench,"), "{csv}");
+    assert_eq!(csv.lines().count(), figures.len() + 1);
+    let svg = folder.read_out(&name("svg"));
+    assert!(svg.starts_with("<svg") && svg.contains("<polygon"), "{svg}");
+    figures
+}
+
+/// Each of them once for each size.
+fn assert_all(figures: &[Value], names: &[&str], sizes: &[u64]) {
+    for bytes in sizes {
+        let of_size = figures.iter().filter(|figure| figure["bytes"] == *bytes);
+        let found: Vec<&str> = of_size.map(|figure| figure["backend"].as_str().expect("is text")).collect();
+        assert_eq!(found, names, "at {bytes} bytes");
+    }
+}
+
+#[test]
+fn ping_pongs_of_all_backends() {
+    for fabric in FABRICS {
+        let found = figures(fabric, &["pingpong", "--sizes", "1,300,64KiB"]);
+        assert_all(&found, &BACKENDS, &[1, 300, 65_536]);
+        assert!(found.iter().all(|figure| figure["gb_per_s"].as_f64() > Some(0.0)));
+    }
+    let found =
+        figures("local", &["pingpong", "--sizes", "8", "--stream", "threaded", "--backend", "st-send"]);
+    assert_all(&found, &["st-send"], &[8]);
+}
+
+const PRIMITIVES: [&str; 5] = ["two-sided", "put-notify", "put-active", "put-stream", "queue"];
+
+#[test]
+fn primitives_of_all_kinds() {
+    for (fabric, benches) in [("local", ["latency", "bandwidth"]), ("shm", ["latency", "bibandwidth"])] {
+        for bench in benches {
+            let found = figures(fabric, &[bench, "--sizes", "8,20000"]);
+            let with_flag = ["flag"].iter().chain(&PRIMITIVES).copied().collect::<Vec<_>>();
+            // A flag is one cache line.
+            assert_all(&found, &with_flag, &[8]);
+            assert_all(&found, &PRIMITIVES, &[20_000]);
+            if bench == "latency" {
+                let ratio = &found[1]["ratio_to_flag"];
+                let [flag, two_sided] =
+                    [&found[0], &found[1]].map(|one| one["median_us"].as_f64().expect("is one"));
+                assert!((ratio.as_f64().expect("is one") - two_sided / flag).abs() < 1e-6 * two_sided / flag);
+            } else {
+                assert!(
+                    found
+                        .iter()
+                        .all(|figure| figure["best_gb_per_s"].as_f64() >= figure["gb_per_s"].as_f64())
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn hidden_latency_is_a_share() {
+    for fabric in FABRICS {
+        let found = figures(fabric, &["overlap", "--sizes", "64,20000", "--primitive", "put-notify,queue"]);
+        assert_all(&found, &["put-notify", "queue"], &[64, 20_000]);
+        for figure in found {
+            let number = |name: &str| figure[name].as_f64().unwrap_or_else(|| panic!("{name}: {figure}"));
+            assert!((0.0..=100.0).contains(&number("overlap_percent")), "{figure}");
+            assert!(number("compute_us") > 0.0 && number("overhead_us") >= 0.0, "{figure}");
+        }
+    }
+}
+
+#[test]
+fn the_model_is_fitted_for_each_primitive() {
+    for fabric in FABRICS {
+        let found =
+            figures(fabric, &["loggp", "--sizes", "8,4096,16384", "--primitive", "two-sided,put-notify"]);
+        let of = |operation: &str| found.iter().filter(|figure| figure["operation"] == operation).count();
+        assert_eq!((of("latency"), of("gap"), of("fit")), (6, 6, 2));
+        for fit in found.iter().filter(|figure| figure["operation"] == "fit") {
+            for name in ["l_us", "o_us", "g_us", "g_ns_per_byte"] {
+                assert!(fit[name].as_f64() >= Some(0.0), "{name}: {fit}");
+            }
+            assert!(fit["g_us"].as_f64() > Some(0.0), "{fit}");
+        }
+    }
+}
+
+#[test]
+fn collectives_at_any_number_of_ranks() {
+    for fabric in FABRICS {
+        let found = figures(fabric, &["collectives", "--ranks", "3", "--sizes", "8,2048"]);
+        assert!(found.iter().all(|figure| figure["ranks"] == 3));
+        let (barriers, sums): (Vec<Value>, _) =
+            found.into_iter().partition(|figure| figure["operation"] == "barrier");
+        let with_host: Vec<&str> = ["host"].into_iter().chain(BACKENDS).collect();
+        assert_all(&barriers, &with_host, &[0]);
+        let (sums, of_host): (Vec<Value>, _) =
+            sums.into_iter().partition(|figure| figure["operation"] == "allreduce");
+        assert_all(&sums, &with_host, &[8, 2048]);
+        assert_all(&of_host, &["host"; 3], &[8, 2048]);
+    }
+    let found = figures("local", &["collectives", "--ranks", "1", "--sizes", "8", "--backend", "notified"]);
+    assert_eq!(found.len(), 2);
+}
+
+#[test]
+fn policies_over_budgets() {
+    for fabric in FABRICS {
+        let found = figures(fabric, &["throttle", "--entries", "2,16"]);
+        let found: Vec<(&str, u64)> = found
+            .iter()
+            .map(|one| {
+                (one["backend"].as_str().expect("is text"), one["entries"].as_f64().expect("is one") as u64)
+            })
+            .collect();
+        let policies = ["application", "static", "adaptive"];
+        let expected = [2, 16].map(|entries| policies.map(|policy| (policy, entries)));
+        assert_eq!(found, expected.concat());
+    }
+}
+
+#[test]
+fn tables_say_what_was_measured_and_that_it_was_checked() {
+    let folder = Folder::new();
+    for (arguments, parts) in [
+        ("pingpong --sizes 8,1KiB --backend standard,st-send", &["1 KiB", "st-send", "per round trip"][..]),
+        ("loggp --sizes 8,4KiB --primitive put-notify", &["LogGP", "G, ns/B", "gap"]),
+        ("throttle --entries 4 --policy static", &["entries", "static", "per epoch"]),
+    ] {
+        let line = format!("bench {arguments} --seconds 0.01");
+        let output = folder.streamhalo(&line.split(' ').collect::<Vec<_>>());
+        let said = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        for part in
+            parts.iter().chain(&["fabric local, 2 ranks", "All answers were checked before they were timed."])
+        {
+            assert!(said.contains(part), "no `{part}` in\n{said}");
+        }
+        assert!(said.lines().all(|line| line.chars().count() <= 110), "{said}");
+    }
+    assert!(!folder.out().exists());
+}
