@@ -113,6 +113,7 @@ impl AllReduce {
     /// error if it has failed already; that the network interface has no room, where the application is to
     /// make some. Nothing has been sent then, and it may be called again. What fails later surfaces at
     /// [`Stream::synchronize`].
+    #[doc(alias = "enqueue_allreduce")]
     pub fn enqueue(&mut self) -> Result<()> {
         // Operations on the stream are in order already, so the sections are not kept from anyone.
         drop(self.output.hold(Intent::Write, "an allreduce")?);

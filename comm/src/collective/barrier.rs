@@ -85,6 +85,7 @@ impl Barrier {
     /// The stream's error if it has failed already; that the network interface has no room, where the
     /// application is to make some: nothing has been signalled then, and it may be called again. What fails
     /// later surfaces at [`Stream::synchronize`].
+    #[doc(alias = "enqueue_barrier")]
     pub fn enqueue(&mut self) -> Result<()> {
         self.rounds.enqueue(&self.stream).map(|_| ())
     }
