@@ -112,11 +112,23 @@ fn result_line(said: &str) -> &str {
     said.lines().find_map(|line| line.find(PASSED).map(|at| &line[at..])).unwrap_or_default()
 }
 
+/// A rank that fails leaves the other one in the middle of something.
+struct EndsTheJob(&'static Mpi);
+
+impl Drop for EndsTheJob {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison();
+        }
+    }
+}
+
 #[test]
 #[ignore = "is run by an MPI launcher with two ranks"]
 fn two_ranks() {
     let mpi = Mpi::get().expect("there is a library");
     let level = mpi.start().expect("it starts");
+    let _ends = EndsTheJob(mpi);
     assert_eq!(mpi.start(), Ok(level), "a second start changes nothing");
     assert!(mpi.version().expect("is known") >= (3, 0));
     // The test runs in a thread of its own, which is the one that has initialised.
@@ -435,7 +447,10 @@ fn truncated(mpi: &'static Mpi, comm: &Communicator) {
     assert!(matches!(error, Error::Mpi { call: "MPI_Testsome", .. }), "{error:?}");
     let said = error.to_string();
     let explained = said.contains("request 1: ") && said.to_lowercase().contains("truncated");
-    assert!(explained || said.contains("requests [1], the library does not say why"), "{said}");
+    // What was seen complete in one call, some libraries do not tell apart.
+    let among = said.split_once('[').and_then(|(_, rest)| rest.split_once("], the library does not say why"));
+    let is_among = among.is_some_and(|(requests, _)| requests.split(", ").any(|request| request == "1"));
+    assert!(explained || is_among, "{said}");
     assert_eq!(seen, [1; 3], "{error}");
     drop(set);
     assert_eq!((received[0], received[2]), ([3; 4], [3; 4]));
