@@ -7,7 +7,7 @@
 //! | "fan-in/fan-out" | the two halves of `Node::reduce` |
 //! | "to wait for all incoming children with a single request" | `receive_contributions` of notified access in [`links`](super) |
 //! | message passing, general active target, notified access | [`links`](super) |
-//! | "the semantically equivalent vendor optimized" reduction | [`Library`] |
+//! | "the semantically equivalent vendor optimized" reduction | `Library` |
 //! | "average times" | `mean_times` |
 //!
 //! The paper's reduction ends at the root. Here the total goes down again: then it is what an allreduce gives, and
