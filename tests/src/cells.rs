@@ -99,10 +99,7 @@ pub fn try_cells(world: &World, at_length: bool, mut report: impl FnMut(Cell)) -
         }
         if let Subject::Primitive(row, _) = subject {
             let others = (0..world.size()).filter(|peer| *peer != world.rank());
-            if world.size() == 1 {
-                // What a rank tells itself says nothing of its fabric.
-                all.executors.clear();
-            } else if row.by != By::Fabric {
+            if row.by != By::Fabric {
                 // Who it is follows from whose memory is mapped.
                 let fabric = world.fabric();
                 let by = |peer| if fabric.is_mapped(peer) { Executor::Stream } else { fabric.executor() };

@@ -66,6 +66,17 @@ impl FigureArgs {
     }
 }
 
+/// What the measurements over sizes have in common.
+#[derive(Args, Clone, Debug)]
+pub struct TimedArgs {
+    /// Measure each for about this long at every size or budget
+    #[arg(long, value_name = "S", default_value = "0.1", value_parser = positive_seconds)]
+    pub seconds: f64,
+    /// Where, and what becomes of the figures.
+    #[command(flatten)]
+    pub figures: FigureArgs,
+}
+
 /// When operations on a stream run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum StreamName {
@@ -92,12 +103,9 @@ pub struct PingpongArgs {
     /// Stream: inline or threaded
     #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true, default_value = "inline")]
     pub stream: StreamName,
-    /// Measure each for about this long at every size
-    #[arg(long, value_name = "S", default_value = "0.1", value_parser = positive_seconds)]
-    pub seconds: f64,
-    /// Where, and what becomes of the figures.
+    /// For how long, where, and what becomes of the figures.
     #[command(flatten)]
-    pub figures: FigureArgs,
+    pub timed: TimedArgs,
 }
 
 /// `streamhalo bench latency` and its like
@@ -114,12 +122,9 @@ pub struct PrimitiveArgs {
     /// Stream: inline or threaded
     #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true, default_value = "inline")]
     pub stream: StreamName,
-    /// Measure each for about this long at every size
-    #[arg(long, value_name = "S", default_value = "0.1", value_parser = positive_seconds)]
-    pub seconds: f64,
-    /// Where, and what becomes of the figures.
+    /// For how long, where, and what becomes of the figures.
     #[command(flatten)]
-    pub figures: FigureArgs,
+    pub timed: TimedArgs,
 }
 
 /// `streamhalo bench collectives`
@@ -144,12 +149,9 @@ pub struct CollectivesArgs {
     /// Stream: inline or threaded
     #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true, default_value = "inline")]
     pub stream: StreamName,
-    /// Measure each for about this long at every size
-    #[arg(long, value_name = "S", default_value = "0.1", value_parser = positive_seconds)]
-    pub seconds: f64,
-    /// Where, and what becomes of the figures.
+    /// For how long, where, and what becomes of the figures.
     #[command(flatten)]
-    pub figures: FigureArgs,
+    pub timed: TimedArgs,
 }
 
 /// `streamhalo bench throttle`
@@ -169,12 +171,9 @@ pub struct ThrottleArgs {
     /// Stream: inline or threaded
     #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true, default_value = "threaded")]
     pub stream: StreamName,
-    /// Measure each for about this long with every budget
-    #[arg(long, value_name = "S", default_value = "0.1", value_parser = positive_seconds)]
-    pub seconds: f64,
-    /// Where, and what becomes of the figures.
+    /// For how long, where, and what becomes of the figures.
     #[command(flatten)]
-    pub figures: FigureArgs,
+    pub timed: TimedArgs,
 }
 
 /// `streamhalo bench halo`

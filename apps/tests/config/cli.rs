@@ -147,7 +147,7 @@ fn bench_pingpong_goes_from_8_bytes_to_4_mebibytes() {
     let Bench::Pingpong(args) = args.what else { panic!("is pingpong") };
     assert_eq!((args.sizes.0.len(), args.sizes.0[0], args.sizes.0[19]), (20, 8, 4 << 20));
     assert_eq!(
-        (args.backend.as_slice(), args.figures.fabric.as_str()),
+        (args.backend.as_slice(), args.timed.figures.fabric.as_str()),
         (["all".to_owned()].as_slice(), "local")
     );
 }

@@ -11,25 +11,18 @@ use crate::bench::collectives::{HOST, OPERATIONS};
 use crate::bench::micro::{MicroBench, What};
 use crate::bench::primitive::primitive_names;
 use crate::bench::throttle::policy_names;
-use crate::cli::{CollectivesArgs, FigureArgs, PingpongArgs, PrimitiveArgs, StreamName, ThrottleArgs};
+use crate::cli::{
+    CollectivesArgs, FigureArgs, PingpongArgs, PrimitiveArgs, Sizes, StreamName, ThrottleArgs, TimedArgs,
+};
 use crate::error::AppError;
 use crate::ranks::{Prepared, Ranks, adopt};
 use crate::report::{self, OutputFile, lines_svg};
 
 /// `streamhalo bench pingpong`
 pub(super) fn pingpong(args: &PingpongArgs) -> Result<u8, AppError> {
-    let bench = backends_of(&args.backend).map(|contestants| MicroBench {
-        what: What::Pingpong,
-        fabric: args.figures.fabric.clone(),
-        ranks: 2,
-        sizes: args.sizes.0.clone(),
-        contestants,
-        operations: Vec::new(),
-        entries: Vec::new(),
-        stream: stream_name(args.stream),
-        seconds: args.seconds,
-    });
-    measure("streamhalo bench pingpong", &args.figures, bench)
+    let bench = backends_of(&args.backend)
+        .map(|contestants| between_two(What::Pingpong, &args.timed, &args.sizes, args.stream, contestants));
+    measure("streamhalo bench pingpong", &args.timed.figures, bench)
 }
 
 /// `streamhalo bench latency` and its like.
@@ -40,18 +33,9 @@ pub(super) fn primitives(command: &'static str, what: What, args: &PrimitiveArgs
         names.retain(|name| *name != "flag");
     }
     let contestants = chosen("--primitive", &args.primitive, &names);
-    let bench = contestants.map(|contestants| MicroBench {
-        what,
-        fabric: args.figures.fabric.clone(),
-        ranks: 2,
-        sizes: args.sizes.0.clone(),
-        contestants,
-        operations: Vec::new(),
-        entries: Vec::new(),
-        stream: stream_name(args.stream),
-        seconds: args.seconds,
-    });
-    measure(command, &args.figures, bench)
+    let bench =
+        contestants.map(|contestants| between_two(what, &args.timed, &args.sizes, args.stream, contestants));
+    measure(command, &args.timed.figures, bench)
 }
 
 /// `streamhalo bench collectives`
@@ -66,17 +50,11 @@ pub(super) fn collectives(args: &CollectivesArgs) -> Result<u8, AppError> {
         Ok((operations, chosen("--backend", &args.backend, &contestants)?))
     };
     let bench = checked().map(|(operations, contestants)| MicroBench {
-        what: What::Collectives,
-        fabric: args.figures.fabric.clone(),
         ranks: args.ranks.get(),
-        sizes: args.sizes.0.clone(),
-        contestants,
         operations,
-        entries: Vec::new(),
-        stream: stream_name(args.stream),
-        seconds: args.seconds,
+        ..between_two(What::Collectives, &args.timed, &args.sizes, args.stream, contestants)
     });
-    measure("streamhalo bench collectives", &args.figures, bench)
+    measure("streamhalo bench collectives", &args.timed.figures, bench)
 }
 
 /// `streamhalo bench throttle`
@@ -89,17 +67,31 @@ pub(super) fn throttle(args: &ThrottleArgs) -> Result<u8, AppError> {
         chosen("--policy", &args.policy, &policy_names())
     };
     let bench = checked().map(|contestants| MicroBench {
-        what: What::Throttle,
-        fabric: args.figures.fabric.clone(),
+        entries: args.entries.0.clone(),
+        ..between_two(What::Throttle, &args.timed, &args.size, args.stream, contestants)
+    });
+    measure("streamhalo bench throttle", &args.timed.figures, bench)
+}
+
+/// A measurement between two ranks, of one thing, without budgets.
+fn between_two(
+    what: What,
+    timed: &TimedArgs,
+    sizes: &Sizes,
+    stream: StreamName,
+    contestants: Vec<String>,
+) -> MicroBench {
+    MicroBench {
+        what,
+        fabric: timed.figures.fabric.clone(),
         ranks: 2,
-        sizes: args.size.0.clone(),
+        sizes: sizes.0.clone(),
         contestants,
         operations: Vec::new(),
-        entries: args.entries.0.clone(),
-        stream: stream_name(args.stream),
-        seconds: args.seconds,
-    });
-    measure("streamhalo bench throttle", &args.figures, bench)
+        entries: Vec::new(),
+        stream: stream_name(stream),
+        seconds: timed.seconds,
+    }
 }
 
 fn stream_name(stream: StreamName) -> String {
