@@ -69,7 +69,7 @@ impl FigureArgs {
 /// What the measurements over sizes have in common.
 #[derive(Args, Clone, Debug)]
 pub struct TimedArgs {
-    /// Measure each for about this long at every size or budget
+    /// Measure each for about this long at every point
     #[arg(long, value_name = "S", default_value = "0.1", value_parser = positive_seconds)]
     pub seconds: f64,
     /// Where, and what becomes of the figures.
