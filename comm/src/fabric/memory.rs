@@ -89,6 +89,22 @@ impl Memory {
 /// As [`std::ptr::copy_nonoverlapping`].
 #[inline(always)]
 pub(super) unsafe fn copy_short(source: *const u8, destination: *mut u8, bytes: usize) {
+    // A single number above all: it costs two instructions here.
+    if bytes == 8 {
+        // SAFETY: by the caller.
+        unsafe { std::ptr::copy_nonoverlapping(source, destination, 8) };
+    } else {
+        // SAFETY: by the caller.
+        unsafe { copy_few(source, destination, bytes) };
+    }
+}
+
+/// As [`copy_short`], of what is not a single number.
+///
+/// # Safety
+/// As [`std::ptr::copy_nonoverlapping`].
+#[inline(never)]
+unsafe fn copy_few(source: *const u8, destination: *mut u8, bytes: usize) {
     macro_rules! copy {
         ($($words:literal)*) => {
             match bytes {
@@ -102,13 +118,7 @@ pub(super) unsafe fn copy_short(source: *const u8, destination: *mut u8, bytes: 
             }
         };
     }
-    // A single number above all.
-    if bytes == 8 {
-        // SAFETY: by the caller.
-        unsafe { std::ptr::copy_nonoverlapping(source, destination, 8) };
-    } else {
-        copy!(2 3 4);
-    }
+    copy!(2 3 4);
 }
 
 /// Combines elements with others, one by one.

@@ -147,7 +147,7 @@ fn number_of(cell: &NonNull<Cell>) -> &WordCell {
 
 /// The sender's end of a ring.
 #[derive(Debug)]
-pub(super) struct Outgoing {
+pub(crate) struct Outgoing {
     cells: NonNull<Cell>,
     area: NonNull<u8>,
     sending: Sending<CELLS>,
@@ -162,7 +162,7 @@ pub(super) struct Outgoing {
 /// The receiver's end of a ring. What is looked at for every packet lies on one line.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub(super) struct Incoming {
+pub(crate) struct Incoming {
     cells: NonNull<Cell>,
     receiving: Receiving<CELLS>,
     source: u32,
@@ -191,11 +191,14 @@ impl Outgoing {
         self.sending.largest()
     }
 
-    pub(super) fn observer(&self) -> Option<&Arc<dyn Observer>> {
+    #[inline(always)]
+    pub(crate) fn observer(&self) -> Option<&Arc<dyn Observer>> {
         if self.is_observed { self.ring.observer() } else { None }
     }
 
-    pub(super) fn sent(&self) -> u32 {
+    /// How many packets have been sent, modulo 2³².
+    #[inline(always)]
+    pub(crate) fn sent(&self) -> u32 {
         self.sending.sent()
     }
 
@@ -204,14 +207,15 @@ impl Outgoing {
     }
 
     /// Whether the peer has let go of its end.
-    pub(super) fn peer_has_left(&self) -> bool {
+    #[inline(always)]
+    pub(crate) fn peer_has_left(&self) -> bool {
         self.answers.left.cell().load() != 0
     }
 
     /// As [`super::Packets::try_send`]. Inlined, so that the header goes through registers: written in parts and
     /// read as a whole, it would wait in the core's store buffer.
     #[inline(always)]
-    pub(super) fn try_send(&mut self, header: Header, payload: Payload<'_>) -> bool {
+    pub(crate) fn try_send(&mut self, header: Header, payload: Payload<'_>) -> bool {
         let (source, length) = match payload {
             Payload::None => (std::ptr::null(), 0),
             Payload::Bytes(bytes) => (bytes.as_ptr(), bytes.len()),
@@ -272,36 +276,50 @@ impl Incoming {
         self.source as usize
     }
 
-    /// Whether the next packet is there.
+    /// The next packet, if it is there when looked for that often, and at least once; until it is released.
     #[inline(always)]
-    pub(super) fn has_next(&self) -> bool {
-        self.receiving.has_come(number_of(&self.cell()))
-    }
-
-    /// Hands over the next packet, if it is there.
-    #[inline(always)]
-    pub(super) fn take(&mut self, take: &mut (impl FnMut(Arrived<'_>) + ?Sized)) -> bool {
+    pub(crate) fn peek(&self, looks: u32) -> Option<Arrived<'_>> {
         let cell = self.cell();
-        if !self.receiving.has_come(number_of(&cell)) {
-            return false;
+        let mut left = looks;
+        while !self.receiving.has_come(number_of(&cell)) {
+            if left <= 1 {
+                return None;
+            }
+            left -= 1;
+            // Loads that are on their way when another core takes the line are all done again.
+            std::hint::spin_loop();
         }
         // SAFETY: the pointer is to a cell of a mapped ring.
         let head = unsafe { &raw const (*cell.as_ptr()).head };
         // SAFETY: the sender is done with the cell, and does not write to it before it is released.
         let head = unsafe { head.read() };
         let length = head.length();
-        let (payload, beside) = if length <= INLINE_BYTES {
+        let payload = if length <= INLINE_BYTES {
             // SAFETY: the pointer is to a cell of a mapped ring.
             let inline = unsafe { &raw const (*cell.as_ptr()).inline };
-            (inline.cast::<u8>(), 0)
+            inline.cast::<u8>()
         } else {
             // SAFETY: a payload's span lies in the area.
             let beside = unsafe { self.area.add(self.receiving.position(length as u32)) };
-            (beside.as_ptr().cast_const(), length as u32)
+            beside.as_ptr().cast_const()
         };
-        let header = head.header();
-        take(Arrived { source: self.source(), header, payload, length, lives: PhantomData });
+        Some(Arrived { source: self.source(), header: head.header(), payload, length, lives: PhantomData })
+    }
+
+    /// Goes on to the next packet, from one whose payload was that long.
+    #[inline(always)]
+    pub(crate) fn release(&mut self, length: usize) {
+        let beside = if length <= INLINE_BYTES { 0 } else { length as u32 };
         self.receiving.release(beside, self.answers.done.cell());
+    }
+
+    /// Hands over the next packet, if it is there.
+    #[inline(always)]
+    pub(super) fn take(&mut self, take: &mut (impl FnMut(Arrived<'_>) + ?Sized)) -> bool {
+        let Some(packet) = self.peek(1) else { return false };
+        let length = packet.length;
+        take(packet);
+        self.release(length);
         true
     }
 

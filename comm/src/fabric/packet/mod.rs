@@ -178,27 +178,17 @@ impl Packets {
         Ok(any)
     }
 
-    /// Hands over the next packet of that source, if it is mapped and one has come. Never blocks.
-    #[inline]
-    pub(crate) fn take_from(&mut self, source: usize, mut take: impl FnMut(Arrived<'_>)) -> bool {
-        match self.ring_from(source) {
-            Some(index) => self.incoming[index].take(&mut take),
-            None => false,
-        }
+    /// What comes from that source, if it is mapped.
+    #[inline(always)]
+    pub(crate) fn ring_of(&mut self, source: usize) -> Option<&mut Incoming> {
+        let index = self.ring_from(source)?;
+        Some(&mut self.incoming[index])
     }
 
-    /// Looks for the next packet of that source up to `looks` times, with nothing in between, and at least once
-    /// if it is mapped.
-    #[inline]
-    pub(crate) fn look_for(&self, source: usize, looks: u32) {
-        if let Some(index) = self.ring_from(source) {
-            let ring = &self.incoming[index];
-            for _ in 0..looks {
-                if ring.has_next() {
-                    break;
-                }
-            }
-        }
+    /// What goes to that peer, if it is mapped.
+    #[inline(always)]
+    pub(crate) fn ring_to(&mut self, peer: usize) -> Option<&mut Outgoing> {
+        self.outgoing[peer].as_mut()
     }
 
     #[inline(always)]

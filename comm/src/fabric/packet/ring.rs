@@ -177,12 +177,13 @@ impl<const CELLS: usize> Receiving<CELLS> {
     /// Tells it when that has become much.
     #[inline(always)]
     pub(crate) fn release(&mut self, bytes: u32, done: &WordCell) {
+        self.read = self.read.wrapping_add(1);
+        let mut many = self.read.wrapping_sub(self.told) >= CELLS as u32 / 2;
         if bytes > 0 {
             self.tail = next_span(self.tail, bytes, self.area_bytes).end;
+            many |= self.tail.wrapping_sub(self.told_tail) >= self.area_bytes / 4;
         }
-        self.read = self.read.wrapping_add(1);
-        let many = self.read.wrapping_sub(self.told) >= (CELLS as u32).div_ceil(4);
-        if many || self.tail.wrapping_sub(self.told_tail) >= self.area_bytes / 4 {
+        if many {
             self.tell(done);
         }
     }

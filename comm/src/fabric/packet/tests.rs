@@ -81,7 +81,7 @@ fn a_full_area_takes_no_long_payload_but_short_ones() {
     let sent = (0..).take_while(|_| ends[0].try_send(0, header(0), Payload::Bytes(&long)).unwrap()).count();
     assert_eq!(sent, 4);
     assert!(ends[0].try_send(0, header(1), Payload::Bytes(&long[..INLINE_BYTES])).unwrap());
-    assert!(ends[0].take_from(0, |packet| assert_eq!(packet.length(), long.len())));
+    assert!(ends[0].take_next(|packet| assert_eq!(packet.length(), long.len())));
     assert!(ends[0].try_send(0, header(2), Payload::Bytes(&long)).unwrap());
 }
 
@@ -126,7 +126,7 @@ fn a_sleeper_is_woken_by_its_packet() {
             assert!(packets.try_send(1, header(0), Payload::None)?);
         } else {
             let started = Instant::now();
-            while !packets.take_from(0, |_| {}) {
+            while !packets.take_next(|_| {}) {
                 packets.sleep(Some(0), Duration::from_secs(20));
             }
             elapsed = started.elapsed();

@@ -163,18 +163,21 @@ fn swap(packet: &Arrived<'_>, memory: &Memory, offset: usize, element: ElementTy
 }
 
 impl State {
-    /// Takes the next packet from that rank, or from any, of those whose memory is mapped: whether there was
-    /// one, and its notification.
+    /// Takes the next packet of those whose memory is mapped, from any or from that rank, for which it looks so
+    /// often: whether there was one, and its notification.
     #[inline(always)]
-    fn take_packet(&mut self, from: Option<usize>) -> (bool, Option<Entry>) {
+    fn take_packet(&mut self, from: Option<usize>, looks: u32) -> (bool, Option<Entry>) {
         let Self { packets, memory, element, aside, .. } = self;
-        let mut notification = None;
-        let take = |packet: Arrived<'_>| notification = carry_out(&packet, memory, *element, aside);
-        let any = match from {
-            Some(source) => packets.take_from(source, take),
-            None => packets.take_next(take),
+        let Some(source) = from else {
+            let mut notification = None;
+            let any = packets.take_next(|packet| notification = carry_out(&packet, memory, *element, aside));
+            return (any, notification);
         };
-        (any, notification)
+        let Some(ring) = packets.ring_of(source) else { return (false, None) };
+        let Some(packet) = ring.peek(looks) else { return (false, None) };
+        let (notification, length) = (carry_out(&packet, memory, *element, aside), packet.length());
+        ring.release(length);
+        (true, notification)
     }
 
     /// Takes what has come over the wire, if there is one.
@@ -187,37 +190,31 @@ impl State {
         })
     }
 
-    /// Takes matching notifications until there are none or `matched` says that it needs no more: those of the
-    /// queue first, then those that come. Others go to the queue.
+    /// Takes the next matching notification of those that come; others go to the queue. It looks so often for
+    /// the next packet of the rank that it has to be from.
     ///
     /// What goes wrong is told by [`State::failure`].
     #[inline(always)]
-    pub(super) fn match_arrivals(&mut self, wanted: Wanted, matched: &mut impl FnMut(Entry) -> bool) {
-        if !self.unexpected.is_empty() && self.match_queue(wanted, matched) {
-            return;
-        }
+    pub(super) fn next_arrival(&mut self, wanted: Wanted, looks: u32) -> Option<Entry> {
         let from = (wanted.source != ANY).then_some(wanted.source as usize);
         loop {
-            let (any, notification) = self.take_packet(from);
-            let Some(entry) = notification else { if any { continue } else { break } };
-            if !wanted.matches(entry) {
-                self.unexpected.push(entry);
-            } else if matched(entry) {
-                return;
+            match self.take_packet(from, looks) {
+                (_, Some(entry)) if wanted.matches(entry) => return Some(entry),
+                (_, Some(entry)) => self.unexpected.push(entry),
+                (true, None) => {}
+                (false, None) => break,
             }
         }
-        if self.packets.has_far() || !self.aside.answers.is_empty() {
-            self.match_others(wanted, matched);
-        }
+        if self.packets.has_far() || !self.aside.answers.is_empty() { self.next_other(wanted) } else { None }
     }
 
-    /// As [`State::match_arrivals`], of what comes over the wire.
+    /// As [`State::next_arrival`], of what comes over the wire.
     #[inline(never)]
-    fn match_others(&mut self, wanted: Wanted, matched: &mut impl FnMut(Entry) -> bool) {
+    fn next_other(&mut self, wanted: Wanted) -> Option<Entry> {
         if let Err(error) = self.receive_far().and_then(|()| self.answer()) {
             self.aside.fail(error);
         }
-        self.match_queue(wanted, matched);
+        self.unexpected.take(wanted)
     }
 
     /// What has gone wrong since it was asked last.
@@ -229,16 +226,6 @@ impl State {
         if self.aside.failed.is_none() { Ok(()) } else { self.aside.failed.take().map_or(Ok(()), Err) }
     }
 
-    #[inline(never)]
-    fn match_queue(&mut self, wanted: Wanted, matched: &mut impl FnMut(Entry) -> bool) -> bool {
-        while let Some(entry) = self.unexpected.take(wanted) {
-            if matched(entry) {
-                return true;
-            }
-        }
-        false
-    }
-
     /// Takes what has come and answers what was asked, for a rank that waits for something else; whether there
     /// was any, or is more to do.
     pub(super) fn serve(&mut self) -> Result<bool> {
@@ -247,7 +234,7 @@ impl State {
             if self.unexpected.length() >= UNEXPECTED_LIMIT {
                 break;
             }
-            let (came, notification) = self.take_packet(None);
+            let (came, notification) = self.take_packet(None, 1);
             if !came {
                 break;
             }

@@ -215,9 +215,31 @@ impl Notified {
     /// The same, where a call would cost as much as what it does.
     #[inline(always)]
     fn send_now(&self, state: &mut State, target: usize, header: Header, payload: Payload<'_>) -> Result<()> {
-        if !state.packets.try_send(target, header, payload)? {
+        let sent = match state.packets.ring_to(target) {
+            Some(ring) => {
+                let sent = ring.try_send(header, payload);
+                if sent && !ring.peer_has_left() && ring.observer().is_none() {
+                    return Ok(());
+                }
+                sent
+            }
+            None => false,
+        };
+        if !sent {
             self.send_late(state, target, header, payload)?;
         }
+        self.after_send(state, target, header, payload)
+    }
+
+    /// What is seldom left to do once a packet has been sent.
+    #[cold]
+    fn after_send(
+        &self,
+        state: &mut State,
+        target: usize,
+        header: Header,
+        payload: Payload<'_>,
+    ) -> Result<()> {
         if state.packets.has_left(target) {
             self.check_read(state, target)?;
         }
@@ -233,7 +255,7 @@ impl Notified {
     }
 
     /// Serves other ranks until there is room: two that send to each other would wait for ever otherwise.
-    #[cold]
+    #[inline(never)]
     fn send_late(
         &self,
         state: &mut State,

@@ -79,7 +79,7 @@ impl NotifyRequest {
         let Self { notified, wanted, expected, matched, last } = self;
         if matched < expected {
             let state = &mut *notified.state.borrow_mut();
-            advance(state, *wanted, *expected, matched, last);
+            advance(state, *wanted, (*expected, 1), matched, last);
             if matched < expected {
                 state.failure()?;
                 return Ok(None);
@@ -117,18 +117,15 @@ impl NotifyRequest {
         let state = &mut *notified.state.borrow_mut();
         let looks = notified.context.policy.spins.min(LOOKS);
         for _ in 0..looks.div_ceil(LOOKS_AT_ONCE) {
-            if let Some(source) = source {
-                state.packets.look_for(source, LOOKS_AT_ONCE);
-            }
-            advance(state, wanted, expected, matched, last);
+            advance(state, wanted, (expected, LOOKS_AT_ONCE), matched, last);
             if *matched == expected {
                 return Ok(Notification::from(*last));
             }
         }
         notified.wait(state, (source, true), &what, &mut |state| {
-            advance(state, wanted, expected, matched, last);
+            advance(state, wanted, (expected, 1), matched, last);
             if *matched < expected && state.serve()? {
-                advance(state, wanted, expected, matched, last);
+                advance(state, wanted, (expected, 1), matched, last);
             }
             had_come.set(*matched);
             Ok(*matched == expected)
@@ -155,14 +152,30 @@ const LOOKS: u32 = 1_000;
 /// Of these, looks at nothing but the line that the next notification of the source comes in.
 const LOOKS_AT_ONCE: u32 = 50;
 
-/// Counts what has come.
+/// Counts what has come, of the queue first.
 #[inline(always)]
-fn advance(state: &mut State, wanted: Wanted, expected: u32, matched: &mut u32, last: &mut Entry) {
-    state.match_arrivals(wanted, &mut |entry| {
-        *last = entry;
-        *matched += 1;
-        *matched == expected
-    })
+fn advance(
+    state: &mut State,
+    wanted: Wanted,
+    (expected, looks): (u32, u32),
+    matched: &mut u32,
+    last: &mut Entry,
+) {
+    if !state.unexpected.is_empty() {
+        advance_by_queue(state, wanted, expected, matched, last);
+    }
+    while *matched < expected {
+        let Some(entry) = state.next_arrival(wanted, looks) else { return };
+        (*matched, *last) = (*matched + 1, entry);
+    }
+}
+
+#[inline(never)]
+fn advance_by_queue(state: &mut State, wanted: Wanted, expected: u32, matched: &mut u32, last: &mut Entry) {
+    while *matched < expected {
+        let Some(entry) = state.unexpected.take(wanted) else { return };
+        (*matched, *last) = (*matched + 1, entry);
+    }
 }
 
 pub(super) fn wanted(source: Source, tag: Tag) -> Wanted {
