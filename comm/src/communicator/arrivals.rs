@@ -182,7 +182,7 @@ impl Core {
         let (peer, header) = (packet.source, packet.header);
         let rank = self.rank;
         let slot = self.slots.at(header.ticket);
-        let status = Status { source: rank, tag: super::engine::tag_of(slot), bytes: slot.bytes };
+        let status = Status { source: rank, tag: super::posting::tag_of(slot), bytes: slot.bytes };
         if header.flags & FLAGGED != 0 {
             // The receiver has its own error; the message has been taken from this rank.
             self.slots.complete(header.ticket, Ok(status));

@@ -58,10 +58,12 @@ mod exchanges;
 mod host;
 mod mapped;
 mod matching;
+mod posting;
 mod record;
 mod request;
 mod slots;
 mod staging;
+mod step;
 #[cfg(test)]
 mod tests;
 
