@@ -191,14 +191,12 @@ impl Outgoing {
         self.sending.largest()
     }
 
-    #[inline(always)]
-    pub(crate) fn observer(&self) -> Option<&Arc<dyn Observer>> {
+    pub(super) fn observer(&self) -> Option<&Arc<dyn Observer>> {
         if self.is_observed { self.ring.observer() } else { None }
     }
 
     /// How many packets have been sent, modulo 2³².
-    #[inline(always)]
-    pub(crate) fn sent(&self) -> u32 {
+    pub(super) fn sent(&self) -> u32 {
         self.sending.sent()
     }
 
@@ -206,9 +204,15 @@ impl Outgoing {
         self.sending.is_done(sent, self.answers.done.cell())
     }
 
+    /// Whether somebody is to be told of what is sent, or the peer has let go of its end.
+    #[inline(always)]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.is_observed || self.peer_has_left()
+    }
+
     /// Whether the peer has let go of its end.
     #[inline(always)]
-    pub(crate) fn peer_has_left(&self) -> bool {
+    pub(super) fn peer_has_left(&self) -> bool {
         self.answers.left.cell().load() != 0
     }
 

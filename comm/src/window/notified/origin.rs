@@ -69,15 +69,19 @@ impl Notified {
     #[inline]
     pub(crate) fn put(&self, access: Access<'_>, data: &[u8]) -> Result<()> {
         let state = &mut *self.state.borrow_mut();
-        let (target, start) = (access.target, access.start);
-        if data.len() <= INLINE_BYTES {
-            let header = access.header(PUT, LAST, start, data.len());
-            self.send_now(state, target, header, Payload::Bytes(data))?;
-            let sent = state.packets.sent(target);
-            state.on_the_way[target].add(start, data.len(), sent);
-            return Ok(());
+        if data.len() > INLINE_BYTES {
+            return self.put_long(state, access, data);
         }
-        self.put_long(state, access, data)
+        // The header is made where it is needed: on the way to a ring with room it stays in registers.
+        let (target, start) = (access.target, access.start);
+        let header = || access.header(PUT, LAST, start, data.len());
+        let ring = state.packets.ring_to(target).filter(|ring| !ring.is_watched());
+        if !ring.is_some_and(|ring| ring.try_send(header(), Payload::Bytes(data))) {
+            self.send(state, target, header(), Payload::Bytes(data))?;
+        }
+        let sent = state.packets.sent(target);
+        state.on_the_way[target].add(start, data.len(), sent);
+        Ok(())
     }
 
     fn put_long(&self, state: &mut State, access: Access<'_>, data: &[u8]) -> Result<()> {
@@ -209,37 +213,9 @@ impl Notified {
     /// Sends a packet; blocks while there is no room.
     #[inline(never)]
     fn send(&self, state: &mut State, target: usize, header: Header, payload: Payload<'_>) -> Result<()> {
-        self.send_now(state, target, header, payload)
-    }
-
-    /// The same, where a call would cost as much as what it does.
-    #[inline(always)]
-    fn send_now(&self, state: &mut State, target: usize, header: Header, payload: Payload<'_>) -> Result<()> {
-        let sent = match state.packets.ring_to(target) {
-            Some(ring) => {
-                let sent = ring.try_send(header, payload);
-                if sent && !ring.peer_has_left() && ring.observer().is_none() {
-                    return Ok(());
-                }
-                sent
-            }
-            None => false,
-        };
-        if !sent {
+        if !state.packets.try_send(target, header, payload)? {
             self.send_late(state, target, header, payload)?;
         }
-        self.after_send(state, target, header, payload)
-    }
-
-    /// What is seldom left to do once a packet has been sent.
-    #[cold]
-    fn after_send(
-        &self,
-        state: &mut State,
-        target: usize,
-        header: Header,
-        payload: Payload<'_>,
-    ) -> Result<()> {
         if state.packets.has_left(target) {
             self.check_read(state, target)?;
         }
@@ -255,7 +231,7 @@ impl Notified {
     }
 
     /// Serves other ranks until there is room: two that send to each other would wait for ever otherwise.
-    #[inline(never)]
+    #[cold]
     fn send_late(
         &self,
         state: &mut State,
