@@ -24,13 +24,22 @@ enum Family {
 
 /// Does a test with every launcher, one at a time: ranks outnumber cores as it is.
 pub(crate) fn each_launcher(test: impl Fn(&Launcher)) {
+    launchers(usize::MAX, test);
+}
+
+/// Does a test with one launcher, if there is any: for what does not depend on the library.
+pub(crate) fn first_launcher(test: impl FnMut(&Launcher)) {
+    launchers(1, test);
+}
+
+fn launchers(most: usize, mut test: impl FnMut(&Launcher)) {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let Some(programs) = std::env::var_os(VARIABLE).filter(|programs| !programs.is_empty()) else {
         eprintln!("skipped: {VARIABLE} names no `mpiexec`");
         return;
     };
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    for program in std::env::split_paths(&programs) {
+    for program in std::env::split_paths(&programs).take(most) {
         let launcher = Launcher::find(program);
         println!("with {} ({:?})", launcher.program.display(), launcher.family);
         test(&launcher);

@@ -3,6 +3,7 @@
 mod backends;
 mod bench;
 mod errors;
+mod everywhere;
 mod faces;
 mod failures;
 mod launch;
