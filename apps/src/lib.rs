@@ -8,7 +8,9 @@
 
 pub mod app;
 pub mod bench;
+pub mod cholesky;
 pub mod cli;
+pub mod comb;
 pub mod commands;
 pub mod config;
 pub mod error;

@@ -22,6 +22,23 @@ pub(crate) struct Parts<'a, const D: usize> {
     pub(crate) direct: Direct,
 }
 
+/// The parts of a gather, in the order in which they are enqueued.
+///
+/// What each does is up to the backend: `standard` starts its receives with its sends, and a message whose receiver
+/// is not ready in time is packed and sent while waiting. So these are what can be told apart, not what MPI has
+/// calls for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum GatherStep {
+    /// Telling senders that this rank is ready.
+    PostReceives,
+    /// Packing and sending to receivers that are ready, and the copies that the rank makes of what it owns itself.
+    PostSends,
+    /// Waiting for what others send; what was left is packed and sent meanwhile.
+    Wait,
+    /// Unpacking. Nothing, where senders write straight into ghosts.
+    Unpack,
+}
+
 /// A matched exchange with its moves.
 #[derive(Debug)]
 pub(crate) struct Compiled {
@@ -76,13 +93,15 @@ impl Compiled {
         self.exchange.routes()
     }
 
-    /// Receives, packing, sends, and what the rank copies by itself meanwhile.
-    pub(crate) fn begin(&mut self, stream: &Stream) -> Result<()> {
+    /// Receives, packing, sends, and what the rank copies by itself meanwhile. Calls back behind each step.
+    pub(crate) fn begin(&mut self, stream: &Stream, behind: &mut impl FnMut(GatherStep)) -> Result<()> {
         let phase = phase(self.next_epoch());
         self.exchange.start_recvs(stream)?;
+        behind(GatherStep::PostReceives);
         stream.enqueue_move(&self.tables.before[phase]);
         self.exchange.start_sends(stream)?;
         stream.enqueue_move(&self.tables.meanwhile[phase]);
+        behind(GatherStep::PostSends);
         Ok(())
     }
 
@@ -91,11 +110,13 @@ impl Compiled {
         self.exchange.flush(stream);
     }
 
-    /// Waiting and unpacking.
-    pub(crate) fn finish(&mut self, stream: &Stream) -> Result<()> {
+    /// Waiting and unpacking. Calls back behind each step.
+    pub(crate) fn finish(&mut self, stream: &Stream, behind: &mut impl FnMut(GatherStep)) -> Result<()> {
         let phase = phase(self.exchange.epoch());
         self.exchange.wait(stream)?;
+        behind(GatherStep::Wait);
         stream.enqueue_move(&self.tables.after[phase]);
+        behind(GatherStep::Unpack);
         Ok(())
     }
 }

@@ -57,6 +57,7 @@
 //! | [`Pattern`] | which neighbours take part in an exchange |
 //! | [`StreamHalo`] | a matched exchange: `gather` fills ghosts from their owners, `scatter` combines ghosts with what their owners have |
 //! | [`InFlight`] | a gather that was begun and not finished, to compute meanwhile |
+//! | [`GatherStep`] | the parts of a gather, to time them one by one |
 //! | [`HaloError`] | everything that can go wrong, with the data that a reader of the message needs |
 //!
 //! **Order.** What is enqueued on a stream runs in order. `enqueue_*` gives no result: the first
@@ -87,6 +88,7 @@ mod stream_halo;
 mod tables;
 
 pub use error::{HaloError, Result};
+pub use exchange::GatherStep;
 pub use pattern::Pattern;
 pub use stream_halo::{InFlight, StreamHalo, StreamHaloBuilder};
 pub use streamhalo_comm as comm;

@@ -1,7 +1,7 @@
 //! The exchange that applications use.
 
 use crate::error::{HaloError, Result};
-use crate::exchange::{Compiled, Parts};
+use crate::exchange::{Compiled, GatherStep, Parts};
 use crate::legs::Legs;
 use crate::pattern::Pattern;
 use crate::tables::{Registered, Way};
@@ -99,9 +99,37 @@ impl StreamHalo {
     /// At once, with nothing enqueued, if the fields are others or in another generation. Errors of
     /// what is enqueued surface at `Stream::synchronize`.
     pub fn enqueue_gather<const D: usize>(&mut self, fields: &mut impl Fields<D>) -> Result<()> {
+        self.enqueue_gather_in_steps(fields, |_| {})
+    }
+
+    /// As [`StreamHalo::enqueue_gather`], and calls back as soon as each step has been enqueued: to enqueue a reading
+    /// of the clock behind it, for instance.
+    ///
+    /// ```
+    /// use streamhalo::GatherStep::{PostReceives, PostSends, Unpack, Wait};
+    /// use streamhalo::prelude::*;
+    ///
+    /// let world = World::alone()?;
+    /// let stream = Device::host().stream(&world)?;
+    /// let grid = GlobalGrid::new([4], [true])?.partition(&world)?.local(1)?;
+    /// let mut heat = Array::<f64, 1>::zeros(&grid, Entity::Cell, &stream)?;
+    /// let mut halo = StreamHalo::new(&world, &stream, "st-send", Pattern::Faces, 1, &heat)?;
+    /// let mut steps = Vec::new();
+    /// halo.enqueue_gather_in_steps(&mut heat, |step| steps.push(step))?;
+    /// assert_eq!(steps, [PostReceives, PostSends, Wait, Unpack]);
+    /// # Ok::<(), HaloError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`StreamHalo::enqueue_gather`].
+    pub fn enqueue_gather_in_steps<const D: usize>(
+        &mut self,
+        fields: &mut impl Fields<D>,
+        mut behind: impl FnMut(GatherStep),
+    ) -> Result<()> {
         self.check("enqueue_gather", fields, &self.gather)?;
-        self.gather.begin(&self.stream)?;
-        self.gather.finish(&self.stream)?;
+        self.gather.begin(&self.stream, &mut behind)?;
+        self.gather.finish(&self.stream, &mut behind)?;
         fields.each(&mut |field| field.set_ghosts_readable(true));
         Ok(())
     }
@@ -126,7 +154,7 @@ impl StreamHalo {
         fields: &'a mut F,
     ) -> Result<InFlight<'a, F, D>> {
         self.check("begin_gather", fields, &self.gather)?;
-        self.gather.begin(&self.stream)?;
+        self.gather.begin(&self.stream, &mut |_| {})?;
         self.gather.flush(&self.stream);
         fields.each(&mut |field| field.set_ghosts_readable(false));
         Ok(InFlight { halo: self, fields })
@@ -145,8 +173,8 @@ impl StreamHalo {
         let Some(scatter) = &self.scatter else { return Err(HaloError::NoScatter) };
         self.check("enqueue_scatter", fields, scatter)?;
         if let Some(scatter) = &mut self.scatter {
-            scatter.begin(&self.stream)?;
-            scatter.finish(&self.stream)?;
+            scatter.begin(&self.stream, &mut |_| {})?;
+            scatter.finish(&self.stream, &mut |_| {})?;
         }
         Ok(())
     }
@@ -236,7 +264,7 @@ impl<F: Fields<D>, const D: usize> InFlight<'_, F, D> {
     /// # Errors
     /// With `standard`, what went wrong; else errors surface at `Stream::synchronize`.
     pub fn finish(self) -> Result<()> {
-        self.halo.gather.finish(&self.halo.stream)?;
+        self.halo.gather.finish(&self.halo.stream, &mut |_| {})?;
         self.fields.each(&mut |field| field.set_ghosts_readable(true));
         Ok(())
     }

@@ -7,6 +7,7 @@
 
 mod answer;
 mod initial;
+mod line;
 mod mix;
 mod stopwatch;
 mod tiles;
@@ -21,11 +22,13 @@ use streamhalo::{LocalGrid, StreamHalo};
 use crate::config::{Primitive, RunConfig};
 use crate::error::AppError;
 use crate::report::OutputFile;
-use crate::{faces, life, pipeline, stencil3d, tree};
+use crate::{cholesky, comb, faces, life, pipeline, stencil3d, tree};
 
 pub use answer::Answer;
 pub(crate) use initial::Initial;
+pub(crate) use line::Line;
 pub(crate) use mix::mix;
+pub(crate) use stopwatch::Laps;
 pub use stopwatch::{Phase, Stopwatch, Times};
 pub(crate) use tiles::{inner_of, shell, with_ghosts};
 pub use trial::{Outcome, Trial};
@@ -69,6 +72,8 @@ pub const APPLICATIONS: &[ApplicationRow] = &[
     stencil3d::driver::ROW,
     pipeline::driver::ROW,
     tree::driver::ROW,
+    cholesky::driver::ROW,
+    comb::driver::ROW,
 ];
 
 /// An application with its settings, checked.

@@ -21,10 +21,7 @@ pub enum Phase {
 
 /// Adds up the time of each phase, from its start on.
 #[derive(Debug)]
-pub struct Stopwatch {
-    stream: Stream,
-    laps: Arc<Laps>,
-}
+pub struct Stopwatch(Laps<2>);
 
 /// Of one rank, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -46,61 +43,78 @@ impl std::ops::AddAssign for Times {
     }
 }
 
-/// Only one thread at a time works on a stream, so that relaxed accesses do.
-#[derive(Debug)]
-struct Laps {
-    started: Instant,
-    last_ns: AtomicU64,
-    halo_ns: AtomicU64,
-    compute_ns: AtomicU64,
-}
-
-impl Laps {
-    fn end(&self, phase: Phase) {
-        let now_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let lap_ns = now_ns - self.last_ns.swap(now_ns, Ordering::Relaxed);
-        let total = match phase {
-            Phase::Halo => &self.halo_ns,
-            Phase::Compute => &self.compute_ns,
-        };
-        total.store(total.load(Ordering::Relaxed) + lap_ns, Ordering::Relaxed);
-    }
-}
-
 impl Stopwatch {
     /// Starts now, with nothing on the stream.
     pub fn start(stream: &Stream) -> Self {
-        let laps = Laps {
-            started: Instant::now(),
-            last_ns: AtomicU64::new(0),
-            halo_ns: AtomicU64::new(0),
-            compute_ns: AtomicU64::new(0),
-        };
-        Self { stream: stream.clone(), laps: Arc::new(laps) }
+        Self(Laps::start(stream))
     }
 
     /// Counts the time since the last lap, on the stream, as time of `phase`. Does not block.
     #[inline]
     pub fn lap(&self, phase: Phase) {
+        self.0.lap(match phase {
+            Phase::Halo => 0,
+            Phase::Compute => 1,
+        });
+    }
+
+    /// Stops. The stream must have been synchronised.
+    pub fn stop(self) -> Times {
+        let (solve_s, [halo_s, compute_s]) = self.0.stop();
+        Times { solve_s, halo_s, compute_s }
+    }
+}
+
+/// The same for any number of phases, which go by their index.
+#[derive(Debug)]
+pub(crate) struct Laps<const N: usize> {
+    stream: Stream,
+    read: Arc<Read<N>>,
+}
+
+/// Only one thread at a time works on a stream, so that relaxed accesses do.
+#[derive(Debug)]
+struct Read<const N: usize> {
+    started: Instant,
+    last_ns: AtomicU64,
+    spent_ns: [AtomicU64; N],
+}
+
+impl<const N: usize> Read<N> {
+    fn end(&self, phase: usize) {
+        let now_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let lap_ns = now_ns - self.last_ns.swap(now_ns, Ordering::Relaxed);
+        let total = &self.spent_ns[phase];
+        total.store(total.load(Ordering::Relaxed) + lap_ns, Ordering::Relaxed);
+    }
+}
+
+impl<const N: usize> Laps<N> {
+    /// Starts now, with nothing on the stream.
+    pub(crate) fn start(stream: &Stream) -> Self {
+        let spent_ns = std::array::from_fn(|_| AtomicU64::new(0));
+        let read = Read { started: Instant::now(), last_ns: AtomicU64::new(0), spent_ns };
+        Self { stream: stream.clone(), read: Arc::new(read) }
+    }
+
+    /// Counts the time since the last lap, on the stream, as time of a phase. Does not block.
+    #[inline]
+    pub(crate) fn lap(&self, phase: usize) {
         match self.stream.kind() {
-            StreamKind::Inline => self.laps.end(phase),
+            StreamKind::Inline => self.read.end(phase),
             StreamKind::Threaded => {
-                let laps = self.laps.clone();
+                let read = self.read.clone();
                 self.stream.enqueue_host("stopwatch", move || {
-                    laps.end(phase);
+                    read.end(phase);
                     Ok(())
                 });
             }
         }
     }
 
-    /// Stops. The stream must have been synchronised.
-    pub fn stop(self) -> Times {
-        let seconds = |ns: &AtomicU64| ns.load(Ordering::Relaxed) as f64 / 1e9;
-        Times {
-            solve_s: self.laps.started.elapsed().as_secs_f64(),
-            halo_s: seconds(&self.laps.halo_ns),
-            compute_s: seconds(&self.laps.compute_ns),
-        }
+    /// Seconds from the start until now, and those of each phase. The stream must have been synchronised.
+    pub(crate) fn stop(self) -> (f64, [f64; N]) {
+        let spent_s = |phase: usize| self.read.spent_ns[phase].load(Ordering::Relaxed) as f64 / 1e9;
+        (self.read.started.elapsed().as_secs_f64(), std::array::from_fn(spent_s))
     }
 }

@@ -1,7 +1,7 @@
 //! One run of an application: what a rank is given, and what it gives back.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use streamhalo::comm::fabric::Executor;
 use streamhalo::{Stream, StreamHalo, World};
 
@@ -116,6 +116,19 @@ impl Trial<'_> {
     /// Which rank failed.
     pub fn all_sum(&self, value: u64) -> Result<u64, AppError> {
         Ok(self.world.all_gather(&value)?.into_iter().fold(0, u64::wrapping_add))
+    }
+
+    /// Average, minimum and maximum over the ranks. Collective; blocks.
+    ///
+    /// # Errors
+    ///
+    /// Which rank failed.
+    pub fn over_ranks(&self, own: f64) -> Result<Value, AppError> {
+        let all = self.world.all_gather(&own)?;
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        let (min, max) =
+            all.iter().fold((f64::INFINITY, 0.0_f64), |(min, max), s| (min.min(*s), max.max(*s)));
+        Ok(json!({ "mean": mean, "min": min, "max": max }))
     }
 
     /// Brings every rank's bytes to rank 0, by rank; the others get nothing. In pieces, so that

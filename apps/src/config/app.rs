@@ -7,6 +7,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::cholesky::{self, CholeskySettings};
+use super::comb::{self, CombSettings};
 use super::faces::{self, FacesSettings};
 use super::fault::{Fault, Located};
 use super::grid::Grid;
@@ -50,6 +52,10 @@ pub(super) const ANY_SHAPE: Shape<'static> = Shape {
         // Of `tree`, which has `values` and `seed` too.
         "arity",
         "elements",
+        // Of `cholesky`, which has `values` and `seed` too.
+        "tile",
+        // Of `comb`, which has `element` too.
+        "variables",
     ],
 };
 
@@ -70,7 +76,8 @@ pub(super) struct Own {
 }
 
 /// Applications with settings or defaults of their own.
-const OWN: &[Own] = &[life::OWN, faces::OWN, stencil3d::OWN, pipeline::OWN, tree::OWN];
+const OWN: &[Own] =
+    &[life::OWN, faces::OWN, stencil3d::OWN, pipeline::OWN, tree::OWN, cholesky::OWN, comb::OWN];
 
 /// What an application has that is not among them.
 const PLAIN: Own = Own {
@@ -109,6 +116,10 @@ pub enum AppSettings {
     Pipeline(PipelineSettings),
     /// A reduction tree.
     Tree(TreeSettings),
+    /// A tiled Cholesky factorisation.
+    Cholesky(CholeskySettings),
+    /// Cycles of a halo exchange of several variables.
+    Comb(CombSettings),
     /// An application without settings of its own.
     Plain {},
 }

@@ -22,6 +22,8 @@
 //! ```
 
 mod app;
+mod cholesky;
+mod comb;
 mod comm;
 mod device;
 mod faces;
@@ -45,6 +47,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 pub use app::{AppConfig, AppSettings};
+pub use cholesky::CholeskySettings;
+pub use comb::CombSettings;
 pub(crate) use comm::later_fabrics;
 pub use comm::{CommConfig, Signal};
 pub(crate) use device::LATER_DEVICES;

@@ -54,17 +54,25 @@ pub enum Precision {
     F64,
 }
 
+impl Precision {
+    /// The key `element`.
+    pub(super) fn read(section: &Section<'_>) -> Result<Self, Fault> {
+        let element = section.name("element", &["f32", "f64"])?;
+        Ok(match element.as_ref().map(|element| element.value.as_str()) {
+            Some("f32") => Self::F32,
+            _ => Self::F64,
+        })
+    }
+}
+
 fn read(section: &Section<'_>, grid: &Grid) -> Result<Stencil3dSettings, Fault> {
     three_axes(grid, NAME)?;
-    let name = |key: &str, names: &[&str]| Ok(section.name(key, names)?.map(|name| name.value));
-    let equation = match name("equation", &["heat", "jacobi"])?.as_deref() {
+    let equation = section.name("equation", &["heat", "jacobi"])?;
+    let equation = match equation.as_ref().map(|equation| equation.value.as_str()) {
         Some("jacobi") => Equation::Jacobi,
         _ => Equation::Heat,
     };
-    let element = match name("element", &["f32", "f64"])?.as_deref() {
-        Some("f32") => Precision::F32,
-        _ => Precision::F64,
-    };
+    let element = Precision::read(section)?;
     let points: Located<u32> = section.integer("points", 1)?.unwrap_or(Located::default(7));
     if ![7, 27].contains(&points.value) {
         let message = format!("`app.points` is {}", points.value);

@@ -11,7 +11,7 @@
 //! | 2023, 6.7: the extra kernel on an independent stream | `Extra::launch` |
 //! | (5) wait for the messages | `finish` |
 //! | (6) add them to faces, edges and corners of the surface | the launches on `surface` |
-//! | "average, minimum, and maximum" over ranks | `over_ranks` |
+//! | "average, minimum, and maximum" over ranks | [`Trial::over_ranks`] |
 //! | "comparing against a reference CPU-only implementation" | `check`, `reference` |
 //!
 //! Step (6) reads both the ghosts that have come and the rank's own copies, from the generation before: what
@@ -19,7 +19,6 @@
 
 use std::time::Instant;
 
-use serde_json::{Map, Value, json};
 use streamhalo::prelude::{Alternating, Entity, GlobalGrid, LocalGrid, Pattern, StreamHalo, Tile};
 use streamhalo::{HaloError, Stream};
 
@@ -199,7 +198,7 @@ impl Application for Faces {
         let state = if trial.wants_state { whole_state(trial, block.points.now())? } else { None };
         let answer = Answer { checksum: shown(trial.all_sum(checksum)?), result: result(extra), state };
         let mut outcome = trial.outcome(setup_s, spent, &block.halo, answer)?;
-        outcome.measured = over_ranks(trial, inner_s)?;
+        outcome.measured.insert("inner_s".to_owned(), trial.over_ranks(inner_s)?);
         Ok(outcome)
     }
 
@@ -239,12 +238,4 @@ impl Application for Faces {
 fn all_equal(trial: &Trial<'_>, value: f64) -> Result<f64, AppError> {
     let all = trial.world.all_gather(&value)?;
     Ok(if all.iter().all(|other| *other == all[0]) { all[0] } else { f64::NAN })
-}
-
-/// Average, minimum and maximum over the ranks of the time in the inner loop, in seconds. Collective.
-fn over_ranks(trial: &Trial<'_>, inner_s: f64) -> Result<Map<String, Value>, AppError> {
-    let all = trial.world.all_gather(&inner_s)?;
-    let mean = all.iter().sum::<f64>() / all.len() as f64;
-    let (min, max) = all.iter().fold((f64::INFINITY, 0.0_f64), |(min, max), s| (min.min(*s), max.max(*s)));
-    Ok(Map::from_iter([("inner_s".to_owned(), json!({ "mean": mean, "min": min, "max": max }))]))
 }

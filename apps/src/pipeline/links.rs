@@ -7,11 +7,10 @@
 
 use std::ops::Range;
 
-use streamhalo::comm::device::{Buffer, Extents, Section};
 use streamhalo::comm::window::{ActiveOptions, Group, Mode, NotifyRequest, Window};
 use streamhalo::comm::{Communicator, Result, Source, Tag};
 
-use crate::app::Trial;
+use crate::app::{Line, Trial};
 use crate::config::Primitive;
 
 /// From rank to rank round the ring, in order.
@@ -106,19 +105,19 @@ struct Epochs {
     left: Group,
     right: Group,
     /// What is put, which must stay as it is until the epoch is complete.
-    outgoing: Buffer<f64>,
+    outgoing: Line,
     /// Exposure epochs that are still to begin.
     receives: u64,
 }
 
 impl Epochs {
     fn connect(trial: &Trial<'_>, (left, right): (usize, usize), extent: Extent) -> Result<Self> {
-        let (world, stream) = (trial.world, trial.stream);
-        let block = Extents { points: [1, 1, extent.block_rows.min(extent.rows)], components: 1 };
-        let incoming = Buffer::<f64>::zeros(world, stream, block)?.section(0..block.points[2])?;
+        let world = trial.world;
+        let block = extent.block_rows.min(extent.rows);
+        let incoming = Line::zeros(trial, block)?.whole()?;
         let window = Window::active(world, &incoming, ActiveOptions::default())?;
         let (left, right) = (Group::new(world, &[left])?, Group::new(world, &[right])?);
-        let outgoing = Buffer::zeros(world, stream, block)?;
+        let outgoing = Line::zeros(trial, block)?;
         let mut links = Self { window, left, right, outgoing, receives: extent.receives };
         links.expose()?;
         Ok(links)
@@ -132,20 +131,11 @@ impl Epochs {
         self.receives -= 1;
         self.window.post(&self.left)
     }
-
-    /// Lays values out to be put.
-    fn lay_out(&mut self, values: &[f64]) -> Result<Section> {
-        let whole = self.outgoing.extents().whole();
-        for (place, value) in self.outgoing.view_mut(whole)?.iter_mut().zip(values) {
-            *place = *value;
-        }
-        self.outgoing.section(0..values.len())
-    }
 }
 
 impl Links for Epochs {
     fn send(&mut self, _rows: Range<usize>, values: &[f64]) -> Result<()> {
-        let values = self.lay_out(values)?;
+        let values = self.outgoing.lay_out(0, values)?;
         self.window.start(&self.right, Mode::Host)?;
         self.window.put(&values, self.right.ranks()[0], 0)?;
         self.window.complete()

@@ -4,12 +4,11 @@
 //! child. "We use the counting feature to wait for all incoming children with a single request." A child sends its
 //! next contribution after it has got the total, and so after its parent has read the last one.
 
-use streamhalo::comm::device::{Buffer, Extents};
 use streamhalo::comm::window::{ActiveOptions, Group, Mode, NotifyRequest, Window};
 use streamhalo::comm::{Communicator, Result, Source, Tag};
 
 use super::place::Place;
-use crate::app::Trial;
+use crate::app::{Line, Trial};
 use crate::config::Primitive;
 
 /// Between a rank, its parent and its children. Called in this order; where there is no parent, or there are no
@@ -148,31 +147,25 @@ struct Epochs {
     /// Of one rank, or of none.
     parent: Group,
     /// What is put, which must stay as it is until the epoch is complete.
-    outgoing: Buffer<f64>,
+    outgoing: Line,
     place: Place,
     elements: usize,
 }
 
 impl Epochs {
     fn connect(trial: &Trial<'_>, place: Place, elements: usize) -> Result<Self> {
-        let (world, stream) = (trial.world, trial.stream);
-        let line = |elements| Extents { points: [1, 1, elements], components: 1 };
-        let places = (1 + place.children.len()) * elements;
-        let incoming = Buffer::<f64>::zeros(world, stream, line(places))?.section(0..places)?;
+        let world = trial.world;
+        let incoming = Line::zeros(trial, (1 + place.children.len()) * elements)?.whole()?;
         let window = Window::active(world, &incoming, ActiveOptions::default())?;
         let children = Group::new(world, &place.children.clone().collect::<Vec<_>>())?;
         let parent = Group::new(world, place.parent.as_slice())?;
-        let outgoing = Buffer::zeros(world, stream, line(elements))?;
+        let outgoing = Line::zeros(trial, elements)?;
         Ok(Self { window, children, parent, outgoing, place, elements })
     }
 
     /// One access epoch: the values into a place of each of the ranks.
     fn put(&mut self, targets: Group, values: &[f64], offset: usize) -> Result<()> {
-        let whole = self.outgoing.extents().whole();
-        for (place, value) in self.outgoing.view_mut(whole)?.iter_mut().zip(values) {
-            *place = *value;
-        }
-        let values = self.outgoing.section(0..self.elements)?;
+        let values = self.outgoing.lay_out(0, values)?;
         self.window.start(&targets, Mode::Host)?;
         targets.ranks().iter().try_for_each(|target| self.window.put(&values, *target, offset))?;
         self.window.complete()

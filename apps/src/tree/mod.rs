@@ -19,5 +19,7 @@ mod links;
 mod place;
 mod reference;
 
+pub(crate) use place::Place;
+
 #[cfg(test)]
 mod tests;

@@ -4,18 +4,18 @@ use std::ops::Range;
 
 /// A rank and its neighbours in the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// None for the root.
-    pub(super) parent: Option<usize>,
+    pub(crate) parent: Option<usize>,
     /// Which of its parent's children it is, from 0.
-    pub(super) sibling: usize,
+    pub(crate) sibling: usize,
     /// They have consecutive ranks.
-    pub(super) children: Range<usize>,
+    pub(crate) children: Range<usize>,
 }
 
 impl Place {
     /// The place of a rank in a tree of `size` ranks with up to `arity` children each.
-    pub(super) fn new(rank: usize, size: usize, arity: usize) -> Self {
+    pub(crate) fn new(rank: usize, size: usize, arity: usize) -> Self {
         let first_child = |rank: usize| rank.saturating_mul(arity).saturating_add(1).min(size);
         let parent = rank.checked_sub(1).map(|rank| rank / arity);
         let sibling = parent.map_or(0, |parent| rank - first_child(parent));

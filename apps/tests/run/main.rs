@@ -2,6 +2,8 @@
 
 mod backends;
 mod bench;
+mod cholesky;
+mod comb;
 mod errors;
 mod everywhere;
 mod faces;

@@ -53,8 +53,9 @@ fn files(extension: &str) -> Vec<PathBuf> {
 fn small_grid(config: &str) -> &'static str {
     match config.split('/').nth(1) {
         Some("faces") => "grid.cells=[8,8,8]",
-        Some("stencil3d") => "grid.cells=[16,16,16]",
+        Some("stencil3d" | "comb") => "grid.cells=[16,16,16]",
         Some("tree") => "grid.cells=[8]",
+        Some("cholesky") => "grid.cells=[256]",
         _ => "grid.cells=[256,256]",
     }
 }

@@ -1,0 +1,278 @@
+//! Comb, LLNL's benchmark of halo exchanges of structured meshes, which the paper on active RMA times beside Faces
+//! (2023, section 6.9; the paper gives no more than that its results were similar, and cites another benchmark of the
+//! same name).
+//!
+//! A cycle has these phases, by Comb's names; they are timed where the work is done, on the stream:
+//!
+//! | Comb | here |
+//! |---|---|
+//! | pre-comm: "setting memory to initial values" | the launches of `set` in `Block::cycle` |
+//! | post-recv | [`GatherStep::PostReceives`] |
+//! | post-send: packing, and sending | [`GatherStep::PostSends`] |
+//! | wait-recv, up to the unpacking, and wait-send | [`GatherStep::Wait`]: one wait for both |
+//! | the unpacking in wait-recv | [`GatherStep::Unpack`] |
+//! | post-comm: physics behind the exchange; testing correctness | the launches of `count_wrong` in `Block::cycle` |
+//! | start-up | `Comb::set_up` |
+//! | bench-comm: the cycles, from a barrier to a barrier | `run_trial` |
+//!
+//! What a backend does not tell apart is not told apart: `phases`.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use serde_json::{Map, Value};
+use streamhalo::prelude::{Array, Entity, GlobalGrid, IndexBox, LocalGrid, Pattern, StreamHalo, Tile};
+use streamhalo::{GatherStep, Stream};
+
+use super::kernel::{count_wrong, set};
+use super::numbering::{Axis, Turn, Whereabouts, row};
+use crate::app::values::{self, Real, checksum_of_owned, checksum_of_whole, shown, whole_state};
+use crate::app::{
+    Answer, Application, ApplicationRow, Laps, Need, Outcome, Routes, Times, Trial, mix, shell,
+};
+use crate::config::{AppSettings, Precision, RunConfig};
+use crate::error::AppError;
+use crate::report::OutputFile;
+
+/// The row of the registry.
+pub const ROW: ApplicationRow = ApplicationRow {
+    name: "comb",
+    summary: "cycles of a halo exchange of several variables, each phase timed",
+    source: "2023 on active RMA, section 6.9; LLNL's Comb",
+    dimensions: &[3],
+    needs: &[Need::Gather],
+    cut: None,
+    open: |config| {
+        let AppSettings::Comb(settings) = &config.app.settings else {
+            unreachable!("the configuration of `comb` has the settings of `comb`")
+        };
+        Ok(match settings.element {
+            Precision::F32 => Box::new(Comb::<f32>::open(config, settings.variables)?),
+            Precision::F64 => Box::new(Comb::<f64>::open(config, settings.variables)?),
+        })
+    },
+};
+
+/// The phases of a cycle, as indices of [`Laps`]; those of the exchange are in between.
+const PRE_COMM: usize = 0;
+const POST_COMM: usize = 5;
+const PHASES: usize = 6;
+
+/// The phase of a step of the exchange.
+fn phase(step: GatherStep) -> usize {
+    match step {
+        GatherStep::PostReceives => 1,
+        GatherStep::PostSends => 2,
+        GatherStep::Wait => 3,
+        GatherStep::Unpack => 4,
+    }
+}
+
+/// The benchmark with its settings.
+pub(super) struct Comb<T> {
+    variables: usize,
+    grid: GlobalGrid<3>,
+    halo_width: [usize; 3],
+    pub(super) cycles: u64,
+    /// Whom to exchange with: all 26, but for tests that show that each of them counts.
+    pub(super) pattern: Pattern,
+    element: PhantomData<T>,
+}
+
+/// What one rank works on.
+struct Block<T> {
+    grid: LocalGrid<3>,
+    variables: Vec<Array<T, 3>>,
+    halo: StreamHalo,
+    owned: Tile,
+    /// Boxes that hold every ghost once.
+    ghosts: Vec<Tile>,
+    here: Arc<Whereabouts>,
+    /// Ghosts that have not held what they must, in all cycles.
+    wrong: Arc<AtomicU64>,
+}
+
+impl<T: Real> Comb<T> {
+    pub(super) fn open(config: &RunConfig, variables: usize) -> Result<Self, AppError> {
+        if config.run.exchange_every != 1 {
+            let message = format!("it is {}, but every cycle of `comb` exchanges", config.run.exchange_every);
+            return Err(AppError::Usage { flag: "run.exchange_every".to_owned(), message });
+        }
+        let cells = std::array::from_fn(|axis| config.grid.cells[axis]);
+        Ok(Self {
+            variables,
+            grid: GlobalGrid::new(cells, std::array::from_fn(|axis| config.grid.periodic[axis]))?,
+            halo_width: std::array::from_fn(|axis| config.grid.halo[axis]),
+            cycles: config.app.steps,
+            pattern: Pattern::All,
+            element: PhantomData,
+        })
+    }
+
+    /// The variables, and one exchange for all of them. Collective.
+    fn set_up(&self, trial: &Trial<'_>) -> Result<Block<T>, AppError> {
+        let layout = [trial.layout[0], trial.layout[1], trial.layout[2]];
+        let grid = self.grid.partition_as(trial.world, layout)?.local(self.halo_width)?;
+        let variables = (0..self.variables).map(|_| Array::zeros(&grid, Entity::Cell, trial.stream));
+        let variables = variables.collect::<Result<Vec<_>, _>>()?;
+        let halo = StreamHalo::builder(trial.world, trial.stream)
+            .backend(trial.backend)
+            .pattern(self.pattern.clone())
+            .build(self.halo_width, &variables)?;
+        let (owned, extents) = (grid.owned(Entity::Cell), grid.extents(Entity::Cell));
+        let axis = |axis: usize| Axis {
+            first: grid.owned_global(Entity::Cell).start[axis],
+            ghosts: owned.start[axis],
+            extent: extents[axis],
+            periodic: self.grid.periodic()[axis],
+        };
+        let ghosts = shell(IndexBox::new([0; 3], extents), owned);
+        Ok(Block {
+            here: Arc::new(Whereabouts::new(self.grid.cells(), std::array::from_fn(axis))),
+            owned: owned.tile(),
+            ghosts: ghosts.into_iter().map(|part| part.tile()).collect(),
+            grid,
+            variables,
+            halo,
+            wrong: Arc::default(),
+        })
+    }
+}
+
+impl<T: Real> Block<T> {
+    /// One cycle, counted from 0.
+    fn cycle(&mut self, stream: &Stream, cycle: u64, laps: &Laps<PHASES>) -> Result<(), AppError> {
+        let cells = self.grid.subdomain().partition().grid().cells();
+        let (local, global) = (self.owned.start, self.grid.owned_global(Entity::Cell).start);
+        let shift = std::array::from_fn(|axis| global[axis] as isize - local[axis] as isize);
+        for (variable, array) in self.variables.iter_mut().enumerate() {
+            let turn = Turn { variable, cycle };
+            stream.launch("set cells", self.owned, (array.writer()?,), move |tile, (values,)| {
+                set(cells, shift, turn, tile, values);
+            })?;
+        }
+        laps.lap(PRE_COMM);
+        self.halo.enqueue_gather_in_steps(&mut self.variables, |step| laps.lap(phase(step)))?;
+        for (variable, array) in self.variables.iter().enumerate() {
+            let turn = Turn { variable, cycle };
+            for ghosts in &self.ghosts {
+                let (here, wrong) = (self.here.clone(), self.wrong.clone());
+                stream.launch("look at ghosts", *ghosts, (array.reader()?,), move |tile, (values,)| {
+                    count_wrong(&here, turn, tile, values, &wrong);
+                })?;
+            }
+        }
+        laps.lap(POST_COMM);
+        Ok(())
+    }
+}
+
+impl<T: Real> Application for Comb<T> {
+    fn run_trial(&self, trial: &Trial<'_>) -> Result<Outcome, AppError> {
+        let started = Instant::now();
+        let mut block = self.set_up(trial)?;
+        trial.world.barrier()?;
+        let setup_s = started.elapsed().as_secs_f64();
+
+        let laps = Laps::start(trial.stream);
+        for cycle in 0..self.cycles {
+            trial.stream.check()?; // skips whatever is enqueued once something has failed
+            block.cycle(trial.stream, cycle, &laps)?;
+        }
+        trial.stream.synchronize()?; // the only place where the host waits
+        trial.world.barrier()?;
+        let (solve_s, spent_s) = laps.stop();
+
+        let wrong = trial.all_sum(block.wrong.load(Ordering::Relaxed))?;
+        let (mut checksum, mut state) = (0, Vec::new());
+        for array in &block.variables {
+            checksum = mix(checksum ^ trial.all_sum(checksum_of_owned(array)?)?);
+            if trial.wants_state {
+                state.extend(whole_state(trial, array)?);
+            }
+        }
+        let state = (trial.wants_state && trial.world.rank() == 0).then(|| state.concat());
+        let answer = Answer { checksum: shown(checksum), result: result(wrong), state };
+        let compute_s = spent_s[PRE_COMM] + spent_s[POST_COMM];
+        let halo_s = spent_s.iter().sum::<f64>() - compute_s;
+        let times = Times { solve_s, halo_s, compute_s };
+        let mut outcome = trial.outcome(setup_s, times, &block.halo, answer)?;
+        outcome.measured = phases(trial, self.cycles, spent_s)?;
+        Ok(outcome)
+    }
+
+    fn routes(&self, trial: &Trial<'_>) -> Result<Routes, AppError> {
+        let block = self.set_up(trial)?;
+        Ok(Routes::of(&block.grid, &block.halo))
+    }
+
+    /// The cells of the last cycle, one variable behind the other.
+    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
+        let (mut checksum, mut state) = (0, Vec::new());
+        let cells @ [depth, height, width] = self.grid.cells();
+        for variable in 0..self.variables {
+            go_on()?;
+            let mut values = vec![T::default(); depth * height * width];
+            if let Some(cycle) = self.cycles.checked_sub(1) {
+                let numbers = row(cells, [0; 3], Turn { variable, cycle });
+                values
+                    .iter_mut()
+                    .zip(numbers)
+                    .for_each(|(value, number)| *value = T::from_f64(number.into()));
+            }
+            checksum = mix(checksum ^ checksum_of_whole(cells, &values));
+            state.extend(values::encode(&values));
+        }
+        Ok(Answer { checksum: shown(checksum), result: result(0), state: Some(state) })
+    }
+
+    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
+        let cells = self.grid.cells();
+        let bytes = cells.iter().product::<usize>() * T::BYTES;
+        let (state, right) = (found.state.as_deref()?, reference.state.as_deref()?);
+        let variables = (0..self.variables).map(|variable| variable * bytes..(variable + 1) * bytes);
+        let mut differences = variables.enumerate().filter_map(|(variable, range)| {
+            let [found, right] = [state, right].map(|state| state.get(range.clone()).unwrap_or_default());
+            let decode = values::decode::<T>;
+            let said = values::difference(cells, decode(found), decode(right), |_| 0.0)?;
+            Some(format!("of variable {variable} {said}"))
+        });
+        differences.next().or_else(|| {
+            if found.result != reference.result {
+                return Some(format!("the cells do not, but ghosts did: {:?}", found.result));
+            }
+            (found.checksum != reference.checksum).then(|| "its cells do not, but their bits do".to_owned())
+        })
+    }
+
+    fn files(&self, _state: &[u8]) -> Vec<OutputFile> {
+        Vec::new()
+    }
+}
+
+/// What is known besides the cells: how many ghosts were wrong, of all variables, in all cycles, of all ranks.
+fn result(wrong: u64) -> Map<String, Value> {
+    Map::from_iter([("wrong_ghosts".to_owned(), Value::from(wrong))])
+}
+
+/// Microseconds of each phase in a cycle, on average: over the ranks. Collective.
+fn phases(trial: &Trial<'_>, cycles: u64, spent_s: [f64; PHASES]) -> Result<Map<String, Value>, AppError> {
+    if cycles == 0 {
+        return Ok(Map::new());
+    }
+    let [pre_comm, post_recv, post_send, wait, unpack, post_comm] = spent_s;
+    let posts = match trial.backend {
+        // Receives start with the sends.
+        "standard" => vec![("post_recv_and_send", post_recv + post_send)],
+        _ => vec![("post_recv", post_recv), ("post_send", post_send)],
+    };
+    let behind = [("wait_recv_and_send", wait), ("unpack", unpack), ("post_comm", post_comm)];
+    let named = [("pre_comm", pre_comm)].into_iter().chain(posts).chain(behind);
+    let over_ranks = |(name, seconds): (&str, f64)| {
+        Ok((name.to_owned(), trial.over_ranks(1e6 * seconds / cycles as f64)?))
+    };
+    let phases = named.map(over_ranks).collect::<Result<Map<_, _>, AppError>>()?;
+    Ok(Map::from_iter([("phases_us".to_owned(), Value::Object(phases))]))
+}

@@ -1,0 +1,108 @@
+//! What every cell holds: a number that tells cells, variables and cycles apart. A ghost has that of the cell that it is
+//! a copy of, by an arithmetic of its own: what comes from a wrong place, or from an earlier cycle, shows.
+
+/// From one variable to the next, and from one cycle to the next: odd, so that none comes back for long.
+const VARIABLE_STEP: u64 = 0x9e_3779;
+const CYCLE_STEP: u64 = 0x5b_d1e9;
+
+/// Numbers are below 2²⁴, which an `f32` holds.
+const MASK: u64 = (1 << 24) - 1;
+
+/// Which cycle of which variable.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    pub(super) variable: usize,
+    pub(super) cycle: u64,
+}
+
+impl Turn {
+    /// What the first cell of the grid holds.
+    fn base(self) -> u64 {
+        let steps = (self.variable as u64).wrapping_mul(VARIABLE_STEP);
+        steps.wrapping_add(self.cycle.wrapping_mul(CYCLE_STEP))
+    }
+}
+
+/// What the cell at `[z, y, x]` of the whole grid and those behind it in its row hold.
+pub(super) fn row(
+    [_, height, width]: [usize; 3],
+    [z, y, x]: [usize; 3],
+    turn: Turn,
+) -> impl Iterator<Item = u32> {
+    let first = turn.base().wrapping_add(((z * height + y) * width + x) as u64);
+    (0..).map(move |index| (first.wrapping_add(index) & MASK) as u32)
+}
+
+/// Where the entries of a rank are in the whole grid, along each axis; none beyond its ends.
+#[derive(Clone, Debug)]
+pub(super) struct Whereabouts {
+    cells: [usize; 3],
+    axes: [Vec<Option<usize>>; 3],
+}
+
+/// An axis of a rank's part.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Axis {
+    /// The first owned cell, in the whole grid.
+    pub(super) first: usize,
+    /// Ghosts before it.
+    pub(super) ghosts: usize,
+    /// Entries in all.
+    pub(super) extent: usize,
+    pub(super) periodic: bool,
+}
+
+impl Whereabouts {
+    pub(super) fn new(cells: [usize; 3], axes: [Axis; 3]) -> Self {
+        let along = |axis: usize| {
+            let Axis { first, ghosts, extent, periodic } = axes[axis];
+            let cells = cells[axis] as i64;
+            let place = |local: usize| {
+                let place = (first + local) as i64 - ghosts as i64;
+                let wrapped = if periodic { place.rem_euclid(cells) } else { place };
+                (0..cells).contains(&wrapped).then_some(wrapped as usize)
+            };
+            (0..extent).map(place).collect()
+        };
+        Self { cells, axes: std::array::from_fn(along) }
+    }
+
+    /// What the entry at local `[z, y, x]` must hold; beyond the ends of the grid, where nobody ever writes, 0.
+    pub(super) fn number(&self, [z, y, x]: [usize; 3], turn: Turn) -> u32 {
+        match (self.axes[0][z], self.axes[1][y], self.axes[2][x]) {
+            (Some(z), Some(y), Some(x)) => row(self.cells, [z, y, x], turn).next().expect("has no end"),
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    const TURN: Turn = Turn { variable: 0, cycle: 0 };
+
+    #[test]
+    fn numbers_tell_cells_variables_and_cycles_apart() {
+        let mut numbers = HashSet::new();
+        for turn in (0..3).flat_map(|variable| (0..4).map(move |cycle| Turn { variable, cycle })) {
+            for (z, y) in (0..4).flat_map(|z| (0..5).map(move |y| (z, y))) {
+                numbers.extend(row([4, 5, 6], [z, y, 0], turn).take(6));
+            }
+        }
+        assert_eq!(numbers.len(), 3 * 4 * 4 * 5 * 6);
+        let row: Vec<u32> = row([4, 5, 6], [1, 2, 3], TURN).take(2).collect();
+        assert_eq!(row, [(5 + 2) * 6 + 3, (5 + 2) * 6 + 4]);
+    }
+
+    #[test]
+    fn ghosts_are_copies_of_cells_or_nothing() {
+        let axis = |periodic| Axis { first: 0, ghosts: 2, extent: 7, periodic };
+        let here = Whereabouts::new([3, 3, 3], [axis(true), axis(false), axis(true)]);
+        assert_eq!(here.axes[0], [1, 2, 0, 1, 2, 0, 1].map(Some));
+        assert_eq!(here.axes[1], [None, None, Some(0), Some(1), Some(2), None, None]);
+        assert_eq!(here.number([2, 1, 3], Turn { cycle: 5, ..TURN }), 0);
+        assert_eq!(here.number([0, 2, 6], TURN), 9 + 1);
+    }
+}

@@ -1,0 +1,44 @@
+//! What only `comb` has in `[app]`.
+
+use serde::{Deserialize, Serialize};
+
+use super::app::{AppSettings, Own, three_axes};
+use super::fault::{Fault, Located};
+use super::grid::Grid;
+use super::primitives::Means;
+use super::section::Section;
+use super::stencil3d::Precision;
+
+const NAME: &str = "comb";
+
+pub(super) const OWN: Own = Own {
+    name: NAME,
+    keys: &["variables", "element"],
+    steps: 100,
+    cells: &[64, 64, 64],
+    means: Means::Exchanges,
+    read: |section, grid, _| Ok(AppSettings::Comb(read(section, grid)?)),
+};
+
+/// More are a slip: each has an array of its own.
+const MOST_VARIABLES: usize = 1024;
+
+/// What only `comb` has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CombSettings {
+    /// Variables of a cell, all of which go into one exchange.
+    pub variables: usize,
+    /// The type of a variable's values.
+    pub element: Precision,
+}
+
+fn read(section: &Section<'_>, grid: &Grid) -> Result<CombSettings, Fault> {
+    three_axes(grid, NAME)?;
+    let variables = section.integer("variables", 1)?.unwrap_or(Located::default(3));
+    if variables.value > MOST_VARIABLES {
+        let message = format!("`app.variables` is {}", variables.value);
+        return Err(Fault::new(&variables.origin, message)
+            .expected(format!("an integer from 1 to {MOST_VARIABLES}: each variable is an array")));
+    }
+    Ok(CombSettings { variables: variables.value, element: Precision::read(section)? })
+}
