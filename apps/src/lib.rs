@@ -17,11 +17,13 @@ pub mod error;
 pub mod faces;
 mod interrupt;
 pub mod life;
+mod pictures;
 pub mod pipeline;
 pub mod ranks;
 pub mod report;
 mod run;
 pub mod stencil3d;
 pub mod tree;
+mod watch;
 
 pub use error::AppError;

@@ -6,10 +6,13 @@
 //! reports) is the same for all applications.
 
 mod answer;
+mod between;
 mod initial;
 mod line;
 mod mix;
+mod steps;
 mod stopwatch;
+mod stored;
 mod tiles;
 mod trial;
 pub(crate) mod values;
@@ -25,11 +28,14 @@ use crate::report::OutputFile;
 use crate::{cholesky, comb, faces, life, pipeline, stencil3d, tree};
 
 pub use answer::Answer;
+pub(crate) use between::{Between, Geometry, Look, Looker};
 pub(crate) use initial::Initial;
 pub(crate) use line::Line;
 pub(crate) use mix::mix;
+pub(crate) use steps::Steps;
 pub(crate) use stopwatch::Laps;
 pub use stopwatch::{Phase, Stopwatch, Times};
+pub(crate) use stored::Stored;
 pub(crate) use tiles::{inner_of, shell, with_ghosts};
 pub use trial::{Outcome, Trial};
 

@@ -26,7 +26,7 @@ pub struct Stopwatch(Laps<2>);
 /// Of one rank, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Times {
-    /// From the start to the stop.
+    /// From the start to the stop, without pauses.
     pub solve_s: f64,
     /// In [`Phase::Halo`].
     pub halo_s: f64,
@@ -58,6 +58,12 @@ impl Stopwatch {
         });
     }
 
+    /// Does something that no time counts: the next lap begins behind it. The stream must have been
+    /// synchronised.
+    pub(crate) fn pause<R>(&self, meanwhile: impl FnOnce() -> R) -> R {
+        self.0.pause(meanwhile)
+    }
+
     /// Stops. The stream must have been synchronised.
     pub fn stop(self) -> Times {
         let (solve_s, [halo_s, compute_s]) = self.0.stop();
@@ -78,11 +84,16 @@ struct Read<const N: usize> {
     started: Instant,
     last_ns: AtomicU64,
     spent_ns: [AtomicU64; N],
+    paused_ns: AtomicU64,
 }
 
 impl<const N: usize> Read<N> {
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
     fn end(&self, phase: usize) {
-        let now_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let now_ns = self.now_ns();
         let lap_ns = now_ns - self.last_ns.swap(now_ns, Ordering::Relaxed);
         let total = &self.spent_ns[phase];
         total.store(total.load(Ordering::Relaxed) + lap_ns, Ordering::Relaxed);
@@ -92,8 +103,12 @@ impl<const N: usize> Read<N> {
 impl<const N: usize> Laps<N> {
     /// Starts now, with nothing on the stream.
     pub(crate) fn start(stream: &Stream) -> Self {
-        let spent_ns = std::array::from_fn(|_| AtomicU64::new(0));
-        let read = Read { started: Instant::now(), last_ns: AtomicU64::new(0), spent_ns };
+        let read = Read {
+            started: Instant::now(),
+            last_ns: AtomicU64::new(0),
+            spent_ns: std::array::from_fn(|_| AtomicU64::new(0)),
+            paused_ns: AtomicU64::new(0),
+        };
         Self { stream: stream.clone(), read: Arc::new(read) }
     }
 
@@ -102,7 +117,7 @@ impl<const N: usize> Laps<N> {
     pub(crate) fn lap(&self, phase: usize) {
         match self.stream.kind() {
             StreamKind::Inline => self.read.end(phase),
-            StreamKind::Threaded => {
+            _ => {
                 let read = self.read.clone();
                 self.stream.enqueue_host("stopwatch", move || {
                     read.end(phase);
@@ -112,9 +127,51 @@ impl<const N: usize> Laps<N> {
         }
     }
 
-    /// Seconds from the start until now, and those of each phase. The stream must have been synchronised.
+    /// See [`Stopwatch::pause`].
+    fn pause<R>(&self, meanwhile: impl FnOnce() -> R) -> R {
+        let Read { last_ns, paused_ns, .. } = &*self.read;
+        let began_ns = self.read.now_ns();
+        let result = meanwhile();
+        let now_ns = self.read.now_ns();
+        last_ns.store(now_ns, Ordering::Relaxed);
+        paused_ns.store(paused_ns.load(Ordering::Relaxed) + now_ns - began_ns, Ordering::Relaxed);
+        result
+    }
+
+    /// Seconds from the start until now, pauses aside, and those of each phase. The stream must have been
+    /// synchronised.
     pub(crate) fn stop(self) -> (f64, [f64; N]) {
-        let spent_s = |phase: usize| self.read.spent_ns[phase].load(Ordering::Relaxed) as f64 / 1e9;
-        (self.read.started.elapsed().as_secs_f64(), std::array::from_fn(spent_s))
+        let seconds = |ns: &AtomicU64| ns.load(Ordering::Relaxed) as f64 / 1e9;
+        let solve_s = self.read.started.elapsed().as_secs_f64() - seconds(&self.read.paused_ns);
+        (solve_s, std::array::from_fn(|phase| seconds(&self.read.spent_ns[phase])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use streamhalo::{Device, StreamOptions, World};
+
+    #[test]
+    fn pauses_are_no_time_of_anything() {
+        const LONG: Duration = Duration::from_millis(200);
+        let world = World::alone().expect("needs nothing");
+        for kind in [StreamKind::Inline, StreamKind::Threaded] {
+            let options = StreamOptions { kind, ..StreamOptions::default() };
+            let stream = Device::host().stream_with(&world, options).expect("is there");
+            let stopwatch = Stopwatch::start(&stream);
+            std::thread::sleep(LONG / 10);
+            stopwatch.lap(Phase::Halo);
+            stream.synchronize().expect("nothing fails");
+            stopwatch.pause(|| std::thread::sleep(LONG));
+            stopwatch.lap(Phase::Compute);
+            stream.synchronize().expect("nothing fails");
+            let laps = stopwatch.0.read.clone();
+            let times = stopwatch.stop();
+            let most = (laps.started.elapsed() - LONG).as_secs_f64() + 1e-6;
+            assert!(times.halo_s >= (LONG / 10).as_secs_f64(), "{kind:?}: {times:?}");
+            assert!(times.halo_s + times.compute_s <= most && times.solve_s <= most, "{kind:?}: {times:?}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use streamhalo::comm::fabric::Executor;
 use streamhalo::{Stream, StreamHalo, World};
 
-use super::{Answer, Times};
+use super::{Answer, Between, Times};
 use crate::error::AppError;
 use crate::run::executors_of_all;
 
@@ -22,6 +22,8 @@ pub struct Trial<'a> {
     pub layout: &'a [usize],
     /// Whether the final state is wanted.
     pub wants_state: bool,
+    /// Who looks at the field between steps: nobody by default.
+    pub(crate) between: Between<'a>,
 }
 
 /// What a trial gives, of all ranks together.
@@ -165,8 +167,9 @@ mod tests {
         let of_rank = |rank: usize| vec![rank as u8 + 1; [0, 2 * PIECE_BYTES, PIECE_BYTES + 3][rank]];
         let gathered = on_threads(3, WorldOptions::default(), |world| {
             let stream = Device::host().stream(world)?;
-            let trial =
-                Trial { world, stream: &stream, backend: "standard", layout: &[3], wants_state: false };
+            let between = Between::default();
+            let (backend, layout) = ("standard", &[3]);
+            let trial = Trial { world, stream: &stream, backend, layout, wants_state: false, between };
             assert_eq!(trial.all_sum(u64::MAX)?, u64::MAX.wrapping_mul(3));
             trial.gather(&of_rank(world.rank()))
         });

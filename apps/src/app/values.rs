@@ -3,55 +3,29 @@
 
 use std::ops::{Add, Mul};
 
-use streamhalo::{Array, Element, Entity};
+use streamhalo::{Array, Entity};
 
-use super::{Trial, mix};
+use super::{Stored, Trial, mix};
 use crate::error::AppError;
 
 /// `f32` or `f64`.
-pub(crate) trait Real: Element + Default + Add<Output = Self> + Mul<Output = Self> {
-    /// Bytes of one value.
-    const BYTES: usize;
-
+pub(crate) trait Real: Stored + Default + Add<Output = Self> + Mul<Output = Self> {
     /// Its bits.
     fn bits(self) -> u64;
 
     /// The nearest value.
     fn from_f64(value: f64) -> Self;
-
-    /// The same number.
-    fn to_f64(self) -> f64;
-
-    /// Adds its bytes, the lowest first.
-    fn write(self, bytes: &mut Vec<u8>);
-
-    /// The value of so many bytes.
-    fn read(bytes: &[u8]) -> Self;
 }
 
 macro_rules! real {
     ($real:ty) => {
         impl Real for $real {
-            const BYTES: usize = size_of::<$real>();
-
             fn bits(self) -> u64 {
                 self.to_bits().into()
             }
 
             fn from_f64(value: f64) -> Self {
                 value as $real
-            }
-
-            fn to_f64(self) -> f64 {
-                self.into()
-            }
-
-            fn write(self, bytes: &mut Vec<u8>) {
-                bytes.extend_from_slice(&self.to_le_bytes());
-            }
-
-            fn read(bytes: &[u8]) -> Self {
-                Self::from_le_bytes(bytes.try_into().expect("is as long as a value"))
             }
         }
     };

@@ -7,7 +7,7 @@ use super::driver::Cholesky;
 use super::links::{self, Links};
 use super::matrix::Matrix;
 use crate::app::values::decode;
-use crate::app::{Answer, Application, Trial};
+use crate::app::{Answer, Application, Between, Trial};
 use crate::config::{KnownNames, Overrides, Primitive, RunConfig};
 use crate::ranks::on_threads;
 
@@ -23,7 +23,14 @@ fn cholesky(settings: &str, rows: usize) -> Cholesky {
 fn play(cholesky: &Cholesky, ranks: usize, backend: &str) -> Answer {
     let answers = on_threads(ranks, WorldOptions::default(), |world| {
         let stream = streamhalo::Device::host().stream(world)?;
-        let trial = Trial { world, stream: &stream, backend, layout: &[ranks], wants_state: true };
+        let trial = Trial {
+            world,
+            stream: &stream,
+            backend,
+            layout: &[ranks],
+            wants_state: true,
+            between: Between::default(),
+        };
         Ok(cholesky.run_trial(&trial)?.answer)
     });
     answers.expect("nothing fails").swap_remove(0)

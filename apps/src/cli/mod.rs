@@ -74,7 +74,7 @@ impl ConfigArgs {
             ranks: self.ranks.clone(),
             backend: self.backend.clone(),
             fabric: self.fabric.clone(),
-            out: None,
+            ..Overrides::default()
         }
     }
 }
@@ -104,6 +104,12 @@ pub struct RunArgs {
     /// Folder for results, in place of `output.dir`
     #[arg(long, value_name = "DIR")]
     pub out: Option<String>,
+    /// Write pictures of the field, as in every=100
+    #[arg(long, value_name = "every=N")]
+    pub snapshot: Option<String>,
+    /// Show `life` in the terminal while it runs
+    #[arg(long, conflicts_with = "quiet")]
+    pub watch: bool,
     /// No progress on the terminal
     #[arg(long)]
     pub quiet: bool,
@@ -115,7 +121,7 @@ pub struct RunArgs {
 impl RunArgs {
     /// What the flags lay over the file.
     pub fn overrides(&self) -> Overrides {
-        Overrides { out: self.out.clone(), ..self.config.overrides() }
+        Overrides { out: self.out.clone(), snapshot: self.snapshot.clone(), ..self.config.overrides() }
     }
 }
 

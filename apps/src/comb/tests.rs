@@ -6,7 +6,7 @@ use streamhalo::prelude::Pattern;
 
 use super::driver::Comb;
 use crate::app::values::Real;
-use crate::app::{Answer, Application, Outcome, Trial};
+use crate::app::{Answer, Application, Between, Outcome, Trial};
 use crate::config::{KnownNames, Overrides, RunConfig};
 use crate::ranks::on_threads;
 
@@ -23,7 +23,14 @@ fn play(comb: &dyn Application, layout: [usize; 3], backend: &str) -> Outcome {
     let ranks = layout.into_iter().product();
     let outcomes = on_threads(ranks, WorldOptions::default(), |world| {
         let stream = streamhalo::Device::host().stream(world)?;
-        let trial = Trial { world, stream: &stream, backend, layout: &layout, wants_state: true };
+        let trial = Trial {
+            world,
+            stream: &stream,
+            backend,
+            layout: &layout,
+            wants_state: true,
+            between: Between::default(),
+        };
         comb.run_trial(&trial)
     });
     outcomes.expect("nothing fails").swap_remove(0)

@@ -9,7 +9,7 @@ use serde_json::Value;
 use streamhalo::{World, WorldOptions};
 
 use super::load;
-use crate::app::{ApplicationRow, Routes, Trial, Way};
+use crate::app::{ApplicationRow, Between, Routes, Trial, Way};
 use crate::cli::ExplainArgs;
 use crate::config::RunConfig;
 use crate::error::{AppError, ranks_of};
@@ -89,7 +89,8 @@ impl Work for Explanation {
         let stream = stream(&self.config, world)?;
         for backend in &self.config.comm.backend {
             let layout = &self.layout;
-            let trial = Trial { world, stream: &stream, backend, layout, wants_state: false };
+            let between = Between::default();
+            let trial = Trial { world, stream: &stream, backend, layout, wants_state: false, between };
             report(world.all_gather(&application.routes(&trial)?)?);
         }
         Ok(())

@@ -10,13 +10,14 @@ use super::load;
 use crate::cli::RunArgs;
 use crate::config::RunConfig;
 use crate::error::{AppError, ranks_of};
-use crate::ranks::{Prepared, Ranks, adopt};
+use crate::ranks::{Prepared, Ranks, adopt, are_launched};
 use crate::report::{self, MachineInfo, Progress, Results};
-use crate::run::{Banner, Journal, Kept, Part, RunReport, RunWork, StatesWanted, plan};
+use crate::run::{Banner, Journal, Kept, Part, RunReport, RunWork, StatesWanted, plan, trial_name};
+use crate::watch::{self, Screen, Size};
 
 const COMMAND: &str = "streamhalo run";
 
-/// Runs and reports. Nothing is written before everything has run, so that whatever goes wrong
+/// Runs and reports. Nothing but pictures is written before everything has run, so that whatever goes wrong
 /// leaves earlier results as they are.
 pub(super) fn run(args: &RunArgs) -> Result<u8, AppError> {
     let config = load(&args.config, &args.overrides());
@@ -33,23 +34,28 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, AppError> {
 struct Planned {
     config: RunConfig,
     parts: Vec<Part>,
+    is_watched: bool,
 }
 
 impl Planned {
     fn new(config: RunConfig, args: &RunArgs) -> Result<Self, AppError> {
         adopt(&args.rendezvous, &config.comm.fabric)?;
-        Ok(Self { parts: plan(&config)?, config })
+        if args.watch {
+            watch::check(&config, are_launched(COMMAND, &config.comm.fabric))?;
+        }
+        Ok(Self { parts: plan(&config)?, config, is_watched: args.watch })
     }
 
-    /// What the ranks of each entry do.
-    fn works(&self) -> impl Iterator<Item = (&Part, RunWork)> {
-        self.parts.iter().enumerate().map(|(index, part)| {
+    /// What the ranks of each entry do, and the terminal that shows it, if one does.
+    fn works(&self, watched: Option<Size>) -> impl Iterator<Item = (&Part, RunWork)> {
+        self.parts.iter().enumerate().map(move |(index, part)| {
             let states = match (self.config.run.verify, index + 1 == self.parts.len()) {
                 (true, _) => StatesWanted::All,
                 (false, true) => StatesWanted::Last,
                 (false, false) => StatesWanted::None,
             };
-            (part, RunWork { config: part.config.clone(), layout: part.entry.layout.clone(), states })
+            let (config, layout) = (part.config.clone(), part.entry.layout.clone());
+            (part, RunWork { config, layout, states, draws: index == 0, watched })
         })
     }
 }
@@ -64,6 +70,9 @@ impl Prepared for Planned {
     }
 
     fn check_as_leader(&self) -> Result<(), AppError> {
+        if self.is_watched {
+            Size::of_terminal()?;
+        }
         report::check_writable(&self.config.output.dir)
     }
 }
@@ -71,14 +80,15 @@ impl Prepared for Planned {
 /// The part of a rank that another one leads.
 fn follow(ranks: &Ranks, planned: &Planned) -> Result<u8, AppError> {
     let interrupt = ranks.interrupt()?;
-    for (part, work) in planned.works() {
+    for (part, work) in planned.works(None) {
         ranks.carry_out(part.entry.ranks, work, &interrupt, &mut |_| {})?;
     }
     Ok(0)
 }
 
 fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
-    let Planned { config, parts } = planned;
+    let Planned { config, parts, is_watched } = planned;
+    let watched = if *is_watched { Some(Size::of_terminal()?) } else { None };
     let machine = MachineInfo::detect();
     let interrupt = ranks.interrupt()?;
     if !quiet {
@@ -87,10 +97,11 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
 
     let trials = u64::from(config.run.warmup) + u64::from(config.run.trials);
     let runs = trials * (parts.len() * config.comm.backend.len()) as u64;
-    let progress = Progress::new(runs, quiet);
+    let progress = Progress::new(runs, quiet || *is_watched);
     let mut journal = Journal::new(config);
     let mut is_said = quiet;
-    for (part, work) in planned.works() {
+    let mut screen = Screen::of_terminal();
+    for (part, work) in planned.works(watched) {
         let entry = &part.entry;
         if config.run.verify && !journal.has_reference_of(part) {
             progress.begin("computing the reference to verify against");
@@ -105,10 +116,12 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
                 }
                 RunReport::Uses(_) => {}
                 RunReport::Begin { backend, trial } => {
-                    let what = trial.map_or("warm-up".to_owned(), |trial| format!("trial {trial}"));
-                    running = format!("{backend}, {}, {what}", ranks_of(entry.ranks));
+                    running = format!("{backend}, {}, {}", ranks_of(entry.ranks), trial_name(trial));
                     progress.begin(&running);
                 }
+                RunReport::Says(sentence) if *is_watched => screen.say_later(sentence),
+                RunReport::Says(sentence) => progress.say(&(sentence + "\n")),
+                RunReport::Frame(frame) => screen.show(&frame),
                 RunReport::Warm => progress.end(),
                 RunReport::Finished { backend, trial, outcome } => {
                     journal.note(part, backend, trial, *outcome);
@@ -117,7 +130,7 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
             })
             .map_err(|error| during(error, running))?;
     }
-    drop(progress);
+    drop((screen, progress));
     interrupt.check()?;
 
     let Kept { records, state, wrong } = journal.close();

@@ -71,6 +71,8 @@ pub(super) struct Own {
     pub(super) cells: &'static [usize],
     /// How it uses backends.
     pub(super) means: Means,
+    /// Whether it is a field of cells that others can look at between steps.
+    pub(super) has_a_field: bool,
     /// Reads its settings; relative paths start at the folder.
     pub(super) read: fn(&Section<'_>, &Grid, &Path) -> Result<AppSettings, Fault>,
 }
@@ -86,6 +88,7 @@ const PLAIN: Own = Own {
     steps: 1000,
     cells: &[2048, 2048],
     means: Means::Exchanges,
+    has_a_field: false,
     read: |_, _, _| Ok(AppSettings::Plain {}),
 };
 
@@ -151,6 +154,16 @@ impl Chosen {
     /// Whether the host calls primitives instead of exchanging ghosts.
     pub(super) fn uses_primitives(&self) -> bool {
         self.own.means == Means::Primitives
+    }
+
+    /// Whether others can look at its cells between steps.
+    pub(super) fn has_a_field(&self) -> bool {
+        self.own.has_a_field
+    }
+
+    /// The applications of which that holds, as they are written.
+    pub(super) fn names_with_a_field() -> Vec<String> {
+        OWN.iter().filter(|own| own.has_a_field).map(|own| format!("`{}`", own.name)).collect()
     }
 
     /// The rest of the section. `folder` is the folder of the configuration file.

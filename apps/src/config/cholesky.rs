@@ -17,6 +17,7 @@ pub(super) const OWN: Own = Own {
     steps: 10,
     cells: &[512],
     means: Means::Primitives,
+    has_a_field: false,
     read: |section, grid, _| Ok(AppSettings::Cholesky(read(section, grid)?)),
 };
 

@@ -17,6 +17,7 @@ pub(super) const OWN: Own = Own {
     steps: 100,
     cells: &[64, 64, 64],
     means: Means::Exchanges,
+    has_a_field: false,
     read: |section, grid, _| Ok(AppSettings::Comb(read(section, grid)?)),
 };
 

@@ -16,6 +16,7 @@ pub(super) const OWN: Own = Own {
     steps: DEFAULT_STEPS,
     cells: &[8, 8, 8],
     means: Means::Exchanges,
+    has_a_field: false,
     read: |section, grid, _| Ok(AppSettings::Faces(read(section, grid)?)),
 };
 

@@ -18,6 +18,7 @@ pub(super) const OWN: Own = Own {
     steps: 1000,
     cells: &[2048, 2048],
     means: Means::Exchanges,
+    has_a_field: true,
     read: |section, grid, folder| Ok(AppSettings::Life(read(section, grid, folder)?)),
 };
 

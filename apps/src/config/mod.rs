@@ -58,7 +58,7 @@ pub use fault::{ConfigError, Excerpt, Place};
 pub use grid::GridConfig;
 pub use life::LifeSettings;
 pub use names::{KnownNames, nearest};
-pub use output::OutputConfig;
+pub use output::{OnFullDisk, OutputConfig};
 pub use overrides::Overrides;
 pub use pattern::Pattern;
 pub use pipeline::PipelineSettings;
@@ -155,7 +155,7 @@ fn resolve(
     }
     let device = device::read(&device, names.devices)?;
     let comm = comm::read(&comm, &KnownNames { backends: &backends, ..*names }, &device.kind)?;
-    let output = output::read(&section(output::SHAPE)?, &app.name)?;
+    let output = output::read(&section(output::SHAPE)?, &chosen)?;
     Ok(RunConfig { app, grid: grid.config, run, comm, device, output })
 }
 

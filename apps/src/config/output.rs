@@ -1,28 +1,62 @@
-//! `[output]`: where the results go.
+//! `[output]`: where the results go, and which pictures are among them.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::app::Chosen;
 use super::fault::Fault;
 use super::section::{Section, Shape};
 
-pub(super) const SHAPE: Shape<'static> = Shape { name: "output", keys: &["dir"] };
+pub(super) const SHAPE: Shape<'static> =
+    Shape { name: "output", keys: &["dir", "snapshot_every", "on_full_disk"] };
 
-/// Where the results go.
+/// Where the results go, and what is written during a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputConfig {
     /// The folder, relative to the working directory.
     pub dir: PathBuf,
+    /// Steps between two pictures of the field; 0 for no pictures.
+    #[serde(default)]
+    pub snapshot_every: u64,
+    /// What becomes of a run whose pictures find no room.
+    #[serde(default)]
+    pub on_full_disk: OnFullDisk,
+}
+
+/// What becomes of a run that cannot write for want of room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnFullDisk {
+    /// It ends with an error.
+    #[default]
+    Stop,
+    /// It says so, and goes on without what it would have written.
+    GoOn,
 }
 
 /// Without a folder the results of an application go to `results/NAME`.
-pub(super) fn read(section: &Section<'_>, app: &str) -> Result<OutputConfig, Fault> {
+pub(super) fn read(section: &Section<'_>, app: &Chosen) -> Result<OutputConfig, Fault> {
     let dir = section.string("dir", "the path of a folder")?;
+    let snapshot_every = section.integer("snapshot_every", 0)?;
+    if let Some(every) = &snapshot_every
+        && every.value > 0
+        && !app.has_a_field()
+    {
+        let message = format!("`{}` has no field of cells that could be shown", app.name());
+        return Err(Fault::new(&every.origin, message)
+            .expected(format!("pictures of {}", Chosen::names_with_a_field().join(" or "))));
+    }
+    let on_full_disk = section.name("on_full_disk", &["stop", "go-on"])?;
     Ok(OutputConfig {
         dir: match dir {
             Some(dir) => PathBuf::from(dir.value),
-            None => PathBuf::from("results").join(app),
+            None => PathBuf::from("results").join(app.name()),
+        },
+        snapshot_every: snapshot_every.map_or(0, |every| every.value),
+        on_full_disk: match on_full_disk.as_ref().map(|found| found.value.as_str()) {
+            Some("go-on") => OnFullDisk::GoOn,
+            _ => OnFullDisk::Stop,
         },
     })
 }

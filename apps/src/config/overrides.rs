@@ -21,6 +21,8 @@ pub struct Overrides {
     pub fabric: Option<String>,
     /// `--out DIR`.
     pub out: Option<String>,
+    /// `--snapshot every=N`.
+    pub snapshot: Option<String>,
 }
 
 /// Lays the flags over the file.
@@ -46,6 +48,14 @@ pub(super) fn apply(root: &mut Table, overrides: &Overrides, all: &[Shape<'_>]) 
                 Node { value: Value::String(value.clone()), origin: Origin::Flag(format!("{flag} {value}")) };
             replace(root, section, key, node);
         }
+    }
+    if let Some(text) = &overrides.snapshot {
+        let origin = Origin::Flag(format!("--snapshot {text}"));
+        let Some((_, every)) = text.split_once('=').filter(|(key, _)| key.trim() == "every") else {
+            return Err(Fault::new(&origin, format!("`{text}` does not say how often"))
+                .expected("`every=N`, with N steps between two pictures, as in `--snapshot every=100`"));
+        };
+        replace(root, "output", "snapshot_every", bare(every.trim(), &origin));
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ pub(super) const OWN: Own = Own {
     steps: 100,
     cells: &[1280, 1280],
     means: Means::Primitives,
+    has_a_field: false,
     read: |section, grid, _| Ok(AppSettings::Pipeline(read(section, grid)?)),
 };
 

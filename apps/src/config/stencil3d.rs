@@ -16,6 +16,7 @@ pub(super) const OWN: Own = Own {
     steps: 100,
     cells: &[64, 64, 64],
     means: Means::Exchanges,
+    has_a_field: true,
     read: |section, grid, _| Ok(AppSettings::Stencil3d(read(section, grid)?)),
 };
 

@@ -17,6 +17,7 @@ pub(super) const OWN: Own = Own {
     steps: 10_000,
     cells: &[64],
     means: Means::Primitives,
+    has_a_field: false,
     read: |section, grid, _| Ok(AppSettings::Tree(read(section, grid)?)),
 };
 

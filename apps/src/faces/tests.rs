@@ -7,7 +7,7 @@ use streamhalo::prelude::Pattern;
 use super::driver::Faces;
 use super::reference::Reference;
 use crate::app::values::encode;
-use crate::app::{Answer, Application, Trial};
+use crate::app::{Answer, Application, Between, Trial};
 use crate::config::{KnownNames, Overrides, RunConfig};
 use crate::ranks::on_threads;
 
@@ -26,7 +26,8 @@ fn play(faces: &Faces, layout: [usize; 3], backend: &str) -> Answer {
     let ranks = layout.into_iter().product();
     let answers = on_threads(ranks, WorldOptions::default(), |world| {
         let stream = streamhalo::Device::host().stream(world)?;
-        let trial = Trial { world, stream: &stream, backend, layout: &layout, wants_state: true };
+        let (layout, between) = (&layout, Between::default());
+        let trial = Trial { world, stream: &stream, backend, layout, wants_state: true, between };
         Ok(faces.run_trial(&trial)?.answer)
     });
     answers.expect("nothing fails").swap_remove(0)

@@ -4,9 +4,9 @@
 //! | paper | here |
 //! |---|---|
 //! | figure 2, `StreamHalo(exec_space)`: requests for each neighbour, `MPI_Matchall` | [`StreamHalo::builder`] in `set_up` |
-//! | figure 3, `enqueueGather(arrays)`: (1) start receives, (2) pack, (3) start sends, (4) wait, (5) unpack | [`StreamHalo::enqueue_gather`] in `run_trial` |
+//! | figure 3, `enqueueGather(arrays)`: (1) start receives, (2) pack, (3) start sends, (4) wait, (5) unpack | [`StreamHalo::enqueue_gather`] in `Field::step` |
 //! | figure 3, what comes behind it on the same stream: the kernel | [`Stream::launch`] of `next_generation` |
-//! | VI-A3, "trials of 1,000 Game of Life iterations" | the loop of `run_trial` |
+//! | VI-A3, "trials of 1,000 Game of Life iterations" | the loop of `Trial::carry_out` |
 //! | VI-A3, "the time from the beginning to the end of the solver phases" | `solve_s`, between two barriers |
 //!
 //! With `run.exchange_every = k` the halo is k or more cells wide and exchanged every k steps: the
@@ -16,7 +16,9 @@ use std::time::Instant;
 
 use serde_json::{Map, Value};
 use streamhalo::comm::device::Tile;
-use streamhalo::prelude::{Alternating, Entity, GlobalGrid, LocalGrid, Pattern, Rows, RowsMut, StreamHalo};
+use streamhalo::prelude::{
+    Alternating, Array, Entity, GlobalGrid, LocalGrid, Pattern, Rows, RowsMut, StreamHalo,
+};
 use streamhalo::{HaloError, Stream};
 
 use super::bits;
@@ -26,7 +28,7 @@ use super::pattern::{Generation, Initial};
 use super::reference::Reference;
 use super::rle;
 use crate::app::{
-    Answer, Application, ApplicationRow, Need, Outcome, Phase, Routes, Stopwatch, Trial, with_ghosts,
+    Answer, Application, ApplicationRow, Need, Outcome, Phase, Routes, Steps, Stopwatch, Trial, with_ghosts,
 };
 use crate::config::{AppSettings, RunConfig};
 use crate::error::AppError;
@@ -57,6 +59,26 @@ struct Field {
     grid: LocalGrid<2>,
     cells: Alternating<u8, 2>,
     halo: StreamHalo,
+    stream: Stream,
+    /// What each step since an exchange computes.
+    tiles: Vec<Tile>,
+}
+
+impl Steps<u8, 2> for Field {
+    fn step(&mut self, _: u64, since_exchange: usize, stopwatch: &Stopwatch) -> Result<(), AppError> {
+        if since_exchange == 0 {
+            self.halo.enqueue_gather(&mut self.cells)?;
+            stopwatch.lap(Phase::Halo);
+        }
+        launch_life(&self.stream, self.tiles[since_exchange], &mut self.cells)?;
+        self.cells.swap();
+        stopwatch.lap(Phase::Compute);
+        Ok(())
+    }
+
+    fn now(&self) -> &Array<u8, 2> {
+        self.cells.now()
+    }
 }
 
 impl Life {
@@ -98,38 +120,23 @@ impl Life {
             .pattern(Pattern::All)
             .swaps_per_exchange(self.exchange_every)
             .build(self.halo_width, &cells)?;
-        Ok(Field { grid, cells, halo })
+        let layers = (0..self.exchange_every).rev();
+        let tiles = layers.map(|layers| with_ghosts(&grid, layers).tile()).collect();
+        Ok(Field { grid, cells, halo, stream: trial.stream.clone(), tiles })
     }
 }
 
 impl Application for Life {
     fn run_trial(&self, trial: &Trial<'_>) -> Result<Outcome, AppError> {
-        let (world, stream) = (trial.world, trial.stream);
         let started = Instant::now();
-        let Field { grid, mut cells, mut halo } = self.set_up(trial)?;
-        let tiles: Vec<Tile> =
-            (0..self.exchange_every).rev().map(|layers| with_ghosts(&grid, layers).tile()).collect();
-        world.barrier()?;
+        let mut field = self.set_up(trial)?;
+        trial.world.barrier()?;
         let setup_s = started.elapsed().as_secs_f64();
 
-        let stopwatch = Stopwatch::start(stream);
-        for step in 0..self.steps {
-            let since_exchange = (step % self.exchange_every as u64) as usize;
-            if since_exchange == 0 {
-                stream.check()?; // skips whatever is enqueued once something has failed
-                halo.enqueue_gather(&mut cells)?;
-                stopwatch.lap(Phase::Halo);
-            }
-            launch_life(stream, tiles[since_exchange], &mut cells)?;
-            cells.swap();
-            stopwatch.lap(Phase::Compute);
-        }
-        stream.synchronize()?; // the only place where the host waits
-        world.barrier()?;
-        let times = stopwatch.stop();
+        let times = trial.carry_out(self.steps, self.exchange_every, &mut field)?;
 
-        let answer = answer(trial, &grid, &cells)?;
-        trial.outcome(setup_s, times, &halo, answer)
+        let answer = answer(trial, &field.grid, &field.cells)?;
+        trial.outcome(setup_s, times, &field.halo, answer)
     }
 
     fn routes(&self, trial: &Trial<'_>) -> Result<Routes, AppError> {

@@ -7,7 +7,7 @@ use streamhalo::comm::Result;
 
 use super::driver::Pipeline;
 use super::links::{self, Links};
-use crate::app::{Answer, Application, Trial};
+use crate::app::{Answer, Application, Between, Trial};
 use crate::config::{KnownNames, Overrides, Primitive, RunConfig};
 use crate::ranks::on_threads;
 
@@ -25,7 +25,8 @@ fn play(pipeline: &Pipeline, ranks: usize, backend: &str) -> Answer {
     pipeline.check_layout(&layout).expect("fits");
     let answers = on_threads(ranks, WorldOptions::default(), |world| {
         let stream = streamhalo::Device::host().stream(world)?;
-        let trial = Trial { world, stream: &stream, backend, layout: &layout, wants_state: true };
+        let (layout, between) = (&layout, Between::default());
+        let trial = Trial { world, stream: &stream, backend, layout, wants_state: true, between };
         Ok(pipeline.run_trial(&trial)?.answer)
     });
     answers.expect("nothing fails").swap_remove(0)

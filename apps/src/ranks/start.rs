@@ -146,6 +146,11 @@ impl Ranks {
     }
 }
 
+/// Whether the ranks over `fabric` are those of whoever has started this process.
+pub(crate) fn are_launched(command: &'static str, fabric: &str) -> bool {
+    matches!(Launcher::of_this_process().starts(command, fabric), Ok(Starts::Launcher))
+}
+
 /// Refuses a fabric that cannot be used here.
 fn check_usable(name: &str) -> Result<(), AppError> {
     // What libfabric's providers install for signals would end this program before it has cleaned up.

@@ -11,4 +11,4 @@ pub(crate) use banner::{Banner, Uses, in_short};
 pub(crate) use executors::{executors_of, executors_of_all};
 pub(crate) use journal::{Journal, Kept};
 pub(crate) use plan::{Entry, Part, plan};
-pub(crate) use work::{RunReport, RunWork, StatesWanted, stream, world_options};
+pub(crate) use work::{RunReport, RunWork, StatesWanted, stream, trial_name, world_options};

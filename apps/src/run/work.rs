@@ -1,13 +1,17 @@
 //! One entry of `run.ranks`: every backend, trial by trial.
 
+use std::cell::RefCell;
+
 use serde::{Deserialize, Serialize};
 use streamhalo::{Device, Stream, StreamKind, StreamOptions, World, WorldOptions};
 
-use crate::app::{Application, ApplicationRow, Outcome, Trial};
+use crate::app::{Application, ApplicationRow, Between, Looker, Outcome, Trial};
 use crate::config::{self, RunConfig};
 use crate::error::AppError;
+use crate::pictures::Snapshots;
 use crate::ranks::Work;
 use crate::run::Uses;
+use crate::watch::{Size, Watcher};
 
 /// Of which trials the final state is brought together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +33,10 @@ pub(crate) struct RunWork {
     pub(crate) layout: Vec<usize>,
     /// Of which trials the state is wanted.
     pub(crate) states: StatesWanted,
+    /// Whether these are the ranks whose first trial writes pictures, if the configuration asks for any.
+    pub(crate) draws: bool,
+    /// The terminal that shows what goes on, if one does.
+    pub(crate) watched: Option<Size>,
 }
 
 /// What rank 0 tells of them.
@@ -43,6 +51,10 @@ pub(crate) enum RunReport {
         /// Counted from 0; `None` for a warm-up.
         trial: Option<u32>,
     },
+    /// Something that the user is to know.
+    Says(String),
+    /// What the terminal shows.
+    Frame(String),
     /// A warm-up has ended.
     Warm,
     /// A timed trial has ended.
@@ -68,48 +80,74 @@ impl Work for RunWork {
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(RunReport)) -> Result<(), AppError> {
         let application = ApplicationRow::open(&self.config)?;
         let stream = stream(&self.config, world)?;
+        // Those who look at a trial report too, while it runs.
+        let report = RefCell::new(report);
+        let report = |said: RunReport| (report.borrow_mut())(said);
         report(RunReport::Uses(Uses::of(world, &self.config)));
         // After the stream, whose own threads would be bound to this rank's core too.
         if self.config.run.pin {
             world.pin()?;
         }
+        let rank = OnRank { work: self, application: &*application, world, stream: &stream, report: &report };
         for _ in 0..self.config.run.warmup {
             for backend in &self.config.comm.backend {
-                report(RunReport::Begin { backend: backend.clone(), trial: None });
-                self.trial(&*application, world, &stream, backend, false)?;
+                rank.trial(backend, None, false)?;
                 report(RunReport::Warm);
             }
         }
         // Trial by trial, not backend by backend: a machine that slows down slows all alike.
         let last_trial = self.config.run.trials.saturating_sub(1);
-        for trial in 0..self.config.run.trials {
+        for number in 0..self.config.run.trials {
             for backend in &self.config.comm.backend {
-                report(RunReport::Begin { backend: backend.clone(), trial: Some(trial) });
-                let is_last = trial == last_trial && Some(backend) == self.config.comm.backend.last();
+                let is_last = number == last_trial && Some(backend) == self.config.comm.backend.last();
                 let wants_state = match self.states {
                     StatesWanted::All => true,
                     StatesWanted::Last => is_last,
                     StatesWanted::None => false,
                 };
-                let outcome = self.trial(&*application, world, &stream, backend, wants_state)?;
-                report(RunReport::Finished { backend: backend.clone(), trial, outcome: Box::new(outcome) });
+                let outcome = Box::new(rank.trial(backend, Some(number), wants_state)?);
+                report(RunReport::Finished { backend: backend.clone(), trial: number, outcome });
             }
         }
         Ok(())
     }
 }
 
-impl RunWork {
-    fn trial(
-        &self,
-        application: &dyn Application,
-        world: &World,
-        stream: &Stream,
-        backend: &str,
-        wants_state: bool,
-    ) -> Result<Outcome, AppError> {
-        application.run_trial(&Trial { world, stream, backend, layout: &self.layout, wants_state })
+/// A rank at work.
+struct OnRank<'a> {
+    work: &'a RunWork,
+    application: &'a dyn Application,
+    world: &'a World,
+    stream: &'a Stream,
+    report: &'a dyn Fn(RunReport),
+}
+
+impl OnRank<'_> {
+    /// Runs a trial, or a warm-up where it has no number, and lets those look at it who were asked for.
+    fn trial(&self, backend: &str, number: Option<u32>, wants_state: bool) -> Result<Outcome, AppError> {
+        let Self { work: RunWork { config, layout, draws, watched, .. }, world, stream, report, .. } = self;
+        report(RunReport::Begin { backend: backend.to_owned(), trial: number });
+        let says = |sentence| report(RunReport::Says(sentence));
+        let shows = |frame| report(RunReport::Frame(frame));
+        // All trials have the same bits.
+        let is_drawn = *draws && number == Some(0) && config.comm.backend[0] == backend;
+        let snapshots = is_drawn.then(|| Snapshots::of(config, &says)).flatten();
+        let watcher = watched.map(|size| {
+            let split = layout.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
+            let which = trial_name(number);
+            Watcher::new(size, config.app.steps, format!("{split} ranks, {backend}, {which}"), &shows)
+        });
+        let mut lookers: Vec<&dyn Looker> = Vec::new();
+        lookers.extend(snapshots.as_ref().map(|snapshots| snapshots as &dyn Looker));
+        lookers.extend(watcher.as_ref().map(|watcher| watcher as &dyn Looker));
+        let between = Between { lookers: &lookers };
+        self.application.run_trial(&Trial { world, stream, backend, layout, wants_state, between })
     }
+}
+
+/// "trial 3", or "warm-up" for none.
+pub(crate) fn trial_name(number: Option<u32>) -> String {
+    number.map_or("warm-up".to_owned(), |number| format!("trial {number}"))
 }
 
 /// How ranks wait, as a configuration says.

@@ -7,7 +7,7 @@
 //! | meanwhile, cells that need no ghosts | the launch on `inner` |
 //! | wait for the ghosts | `finish` |
 //! | the other cells | the launches on `outer` |
-//! | the residual of Jacobi's iteration | `Norm::of` in `run_trial` |
+//! | the residual of Jacobi's iteration | `Norm::of` in `Solve::step` |
 //! | the mean of 5 runs (V, "we report the mean values of 5 runs") | `run.trials`; medians and extremes are reported |
 //!
 //! With `run.exchange_every = k` the halo is k or more cells wide and exchanged every k steps: the first step
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::Value;
-use streamhalo::prelude::{Alternating, Entity, GlobalGrid, LocalGrid, Pattern, StreamHalo, Tile};
+use streamhalo::prelude::{Alternating, Array, Entity, GlobalGrid, LocalGrid, Pattern, StreamHalo, Tile};
 use streamhalo::{HaloError, Stream};
 
 use super::check::result;
@@ -27,8 +27,8 @@ use super::norm::Norm;
 use super::problem::Problem;
 use crate::app::values::{Real, checksum_of_owned, shown, whole_state};
 use crate::app::{
-    Answer, Application, ApplicationRow, Need, Outcome, Phase, Routes, Stopwatch, Trial, inner_of, shell,
-    with_ghosts,
+    Answer, Application, ApplicationRow, Geometry, Need, Outcome, Phase, Routes, Steps, Stopwatch, Trial,
+    inner_of, shell, with_ghosts,
 };
 use crate::config::{AppSettings, Precision, RunConfig, Stencil3dSettings};
 use crate::error::AppError;
@@ -207,11 +207,42 @@ fn launch<T: Real>(
     Ok(())
 }
 
+/// A block on its way through time, and the norms before its steps.
+struct Solve<'a, T> {
+    stencil: &'a Stencil3d<T>,
+    trial: &'a Trial<'a>,
+    block: Block<T>,
+    norm: Norm<T>,
+    norms: Vec<f64>,
+}
+
+impl<T: Real> Steps<T, 3> for Solve<'_, T> {
+    fn step(&mut self, step: u64, since_exchange: usize, stopwatch: &Stopwatch) -> Result<(), AppError> {
+        let Self { stencil, trial: Trial { world, stream, .. }, block, norm, norms } = self;
+        block.rule.source = stencil.problem.step_source(step);
+        block.step(stream, since_exchange, stencil.settings.overlap, stopwatch)?;
+        if stencil.has_norm(step) {
+            norms.push(norm.of(world, stream, &block.cells)?);
+            stopwatch.lap(Phase::Compute);
+        }
+        block.cells.swap();
+        Ok(())
+    }
+
+    fn now(&self) -> &Array<T, 3> {
+        self.block.cells.now()
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.stencil.problem.geometry()
+    }
+}
+
 impl<T: Real> Application for Stencil3d<T> {
     fn run_trial(&self, trial: &Trial<'_>) -> Result<Outcome, AppError> {
-        let (world, stream) = (trial.world, trial.stream);
+        let world = trial.world;
         let started = Instant::now();
-        let mut block = self.set_up(trial)?;
+        let block = self.set_up(trial)?;
         let residual = Rule {
             weights: self.problem.residual_weights(),
             source: self.problem.residual_source(),
@@ -219,28 +250,13 @@ impl<T: Real> Application for Stencil3d<T> {
         };
         let owned = block.grid.owned(Entity::Cell).tile();
         let norm = Norm::new(residual, block.shape.clone(), owned);
-        let mut norms = Vec::new();
+        let mut solve = Solve { stencil: self, trial, block, norm, norms: Vec::new() };
         world.barrier()?;
         let setup_s = started.elapsed().as_secs_f64();
 
-        let stopwatch = Stopwatch::start(stream);
-        for step in 0..self.steps {
-            let since_exchange = (step % self.exchange_every as u64) as usize;
-            if since_exchange == 0 {
-                stream.check()?; // skips whatever is enqueued once something has failed
-            }
-            block.rule.source = self.problem.step_source(step);
-            block.step(stream, since_exchange, self.settings.overlap, &stopwatch)?;
-            if self.has_norm(step) {
-                norms.push(norm.of(world, stream, &block.cells)?);
-                stopwatch.lap(Phase::Compute);
-            }
-            block.cells.swap();
-        }
-        stream.synchronize()?; // but for norms the only place where the host waits
-        world.barrier()?;
-        let times = stopwatch.stop();
+        let times = trial.carry_out(self.steps, self.exchange_every, &mut solve)?;
 
+        let Solve { block, norms, .. } = solve;
         let now = block.cells.now();
         let answer = Answer {
             checksum: shown(trial.all_sum(checksum_of_owned(now)?)?),

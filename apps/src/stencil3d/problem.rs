@@ -20,6 +20,7 @@ use std::f64::consts::PI;
 
 use streamhalo::GlobalGrid;
 
+use crate::app::Geometry;
 use crate::app::values::Real;
 use crate::config::{Equation, Stencil3dSettings};
 
@@ -51,6 +52,14 @@ impl Problem {
     /// Cells along an axis that is not periodic lie inside of its ends, where the first ghosts are.
     fn spacing(&self, axis: usize) -> f64 {
         1.0 / (self.cells[axis] + usize::from(!self.periodic[axis])) as f64
+    }
+
+    /// Where the cells are: values are those at their centres.
+    pub(super) fn geometry(&self) -> Geometry {
+        let spacing: [f64; 3] = std::array::from_fn(|axis| self.spacing(axis));
+        // Between ends that are held the first cell's centre is one spacing from the end.
+        let low = |axis: usize| spacing[axis] * if self.periodic[axis] { -0.5 } else { 0.5 };
+        Geometry { origin: std::array::from_fn(low), spacing }
     }
 
     fn wave_number(&self, axis: usize) -> f64 {

@@ -7,7 +7,7 @@ use streamhalo::prelude::Pattern;
 
 use super::driver::Stencil3d;
 use crate::app::values::Real;
-use crate::app::{Answer, Application, Outcome, Trial};
+use crate::app::{Answer, Application, Between, Outcome, Trial};
 use crate::config::{AppSettings, KnownNames, Overrides, RunConfig};
 use crate::ranks::on_threads;
 
@@ -29,7 +29,8 @@ fn play(stencil: &dyn Application, layout: [usize; 3], backend: &str) -> Outcome
     let ranks = layout.into_iter().product();
     let outcomes = on_threads(ranks, WorldOptions::default(), |world| {
         let stream = streamhalo::Device::host().stream(world)?;
-        let trial = Trial { world, stream: &stream, backend, layout: &layout, wants_state: true };
+        let (layout, between) = (&layout, Between::default());
+        let trial = Trial { world, stream: &stream, backend, layout, wants_state: true, between };
         stencil.run_trial(&trial)
     });
     outcomes.expect("nothing fails").swap_remove(0)

@@ -5,7 +5,7 @@ use streamhalo::comm::Result;
 
 use super::driver::Tree;
 use super::links::{self, Links};
-use crate::app::{Answer, Application, Trial};
+use crate::app::{Answer, Application, Between, Trial};
 use crate::config::{KnownNames, Overrides, Primitive, RunConfig};
 use crate::ranks::on_threads;
 
@@ -21,7 +21,8 @@ fn tree(settings: &str) -> Tree {
 fn play(tree: &Tree, ranks: usize, backend: &str) -> Answer {
     let answers = on_threads(ranks, WorldOptions::default(), |world| {
         let stream = streamhalo::Device::host().stream(world)?;
-        let trial = Trial { world, stream: &stream, backend, layout: &[ranks], wants_state: true };
+        let (layout, between) = (&[ranks], Between::default());
+        let trial = Trial { world, stream: &stream, backend, layout, wants_state: true, between };
         Ok(tree.run_trial(&trial)?.answer)
     });
     answers.expect("nothing fails").swap_remove(0)

@@ -46,6 +46,8 @@ threads = 1
 
 [output]
 dir = "results/life"
+snapshot_every = 0
+on_full_disk = "stop"
 "#;
 
 fn load(name: &str, text: &str) -> RunConfig {
@@ -81,7 +83,7 @@ fn the_example_is_what_an_empty_file_means() {
                 "fabric": "local", "timeout_s": 60.0,
             },
             "device": { "kind": "host", "stream": "inline", "threads": 1 },
-            "output": { "dir": "results/life" },
+            "output": { "dir": "results/life", "snapshot_every": 0, "on_full_disk": "stop" },
         })
     );
 }

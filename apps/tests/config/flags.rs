@@ -125,6 +125,18 @@ fn errors_name_the_flag() {
             ),
         ),
         (
+            Overrides { snapshot: Some("100".to_owned()), ..Overrides::default() },
+            "--snapshot 100: `100` does not say how often\n  = expected `every=N`, with N steps between two \
+             pictures, as in `--snapshot every=100`"
+                .to_owned(),
+        ),
+        (
+            Overrides { snapshot: Some("every=often".to_owned()), ..Overrides::default() },
+            "--snapshot every=often: `output.snapshot_every` is the string \"often\"\n  \
+             = expected an integer of at least 0"
+                .to_owned(),
+        ),
+        (
             Overrides { fabric: Some("locale".to_owned()), ..Overrides::default() },
             "--fabric locale: `comm.fabric` is the string \"locale\"\n  = expected `local`, \
              `shm`, `mpi`, `ofi`, `shm+mpi` or `shm+ofi`\nhint: did you mean `local`?"

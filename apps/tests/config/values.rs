@@ -25,6 +25,20 @@ fn wrong_types_and_ranges() {
         ("device.threads = 0", (1, 18), "`device.threads` is the integer 0", least, None),
         ("output.dir = ''", (1, 14), "`output.dir` is the string \"\"", "path of a folder", None),
         ("output.dir = 1979-05-27", (1, 14), "`output.dir` is a date", "path of a folder", None),
+        (
+            "output.snapshot_every = -1",
+            (1, 25),
+            "`output.snapshot_every` is the integer -1",
+            "at least 0",
+            None,
+        ),
+        (
+            "output.on_full_disk = 'goon'",
+            (1, 23),
+            "`output.on_full_disk` is the string \"goon\"",
+            "`stop` or `go-on`",
+            Some("did you mean `go-on`?"),
+        ),
         ("grid.cells = [8, -8]", (1, 18), "`grid.cells` entry 2 is the integer -8", least, None),
         ("grid.halo = 0", (1, 13), "`grid.halo` is the integer 0", least, None),
         (

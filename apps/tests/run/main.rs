@@ -13,6 +13,7 @@ mod launched;
 mod launchers;
 mod outputs;
 mod patterns;
+mod pictures;
 mod pipeline;
 mod rendezvous;
 mod setups;

@@ -31,8 +31,8 @@ fn to_be_explained<'a>(arguments: &[&'a str]) -> Option<Vec<&'a str>> {
     let mut rest = rest.iter();
     while let Some(argument) = rest.next() {
         match *argument {
-            "--quiet" => {}
-            "--out" => _ = rest.next(),
+            "--quiet" | "--watch" => {}
+            "--out" | "--snapshot" => _ = rest.next(),
             other => explained.push(other),
         }
     }
@@ -94,7 +94,9 @@ mod checks {
             assert!(parsed(wrong).is_some(), "{wrong}");
         }
         assert_eq!(arguments("cargo bench"), None);
-        let explained = to_be_explained(&["run", "x.toml", "--out", "y", "--quiet", "--ranks", "2"]);
+        let run =
+            ["run", "x.toml", "--out", "y", "--quiet", "--snapshot", "every=9", "--watch", "--ranks", "2"];
+        let explained = to_be_explained(&run);
         assert_eq!(
             explained.expect("is a run"),
             ["explain", "--set", "grid.cells=[256,256]", "x.toml", "--ranks", "2"]

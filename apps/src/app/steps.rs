@@ -1,0 +1,65 @@
+//! The time loop of applications whose field of cells is computed step by step.
+
+use streamhalo::Array;
+
+use super::{Geometry, Stopwatch, Stored, Times, Trial};
+use crate::error::AppError;
+
+/// A field on its way through time.
+pub(crate) trait Steps<T, const D: usize> {
+    /// Enqueues step number `step`, counted from 0, and makes what it computes the current generation. Ghosts
+    /// have been exchanged `since_exchange` steps ago: at 0 it exchanges them first.
+    ///
+    /// # Errors
+    ///
+    /// Those of the exchange and of the kernels.
+    fn step(&mut self, step: u64, since_exchange: usize, stopwatch: &Stopwatch) -> Result<(), AppError>;
+
+    /// The cells of the current generation.
+    fn now(&self) -> &Array<T, D>;
+
+    /// Where they are.
+    fn geometry(&self) -> Geometry {
+        Geometry::default()
+    }
+}
+
+impl Trial<'_> {
+    /// Carries out `steps` steps, with an exchange at every `exchange_every`th of them, and lets others look at
+    /// the field between them. Gives the time from the first step to the barrier behind the last. Collective;
+    /// blocks, and but for looks and what the steps themselves wait for it does so at the end only.
+    ///
+    /// # Errors
+    ///
+    /// That of a step or of somebody who looks, or which other rank failed.
+    pub(crate) fn carry_out<T: Stored, const D: usize>(
+        &self,
+        steps: u64,
+        exchange_every: usize,
+        field: &mut impl Steps<T, D>,
+    ) -> Result<Times, AppError> {
+        let Self { world, stream, between, .. } = self;
+        let mut next_look = between.next(0);
+        if next_look == 0 {
+            between.look(self, 0, field.geometry(), field.now())?;
+            next_look = between.next(1);
+        }
+        let stopwatch = Stopwatch::start(stream);
+        for step in 0..steps {
+            let since_exchange = (step % exchange_every as u64) as usize;
+            if since_exchange == 0 {
+                stream.check()?; // skips whatever is enqueued once something has failed
+            }
+            field.step(step, since_exchange, &stopwatch)?;
+            if step + 1 == next_look {
+                stream.synchronize()?;
+                world.barrier()?;
+                stopwatch.pause(|| between.look(self, next_look, field.geometry(), field.now()))?;
+                next_look = between.next(next_look + 1);
+            }
+        }
+        stream.synchronize()?;
+        world.barrier()?;
+        Ok(stopwatch.stop())
+    }
+}

@@ -1,0 +1,224 @@
+//! Pictures after every so many steps, in the folder `snapshots` of the results.
+//!
+//! | file | what it is | who writes it |
+//! |---|---|---|
+//! | `NAME_000100_2.vti` | the cells of rank 2 after 100 steps | rank 2 |
+//! | `NAME_000100.pvti` | the field of all ranks | rank 0 |
+//! | `NAME_000100.png` | the same as an image; the middle plane of three dimensions | rank 0 |
+//! | `NAME.pvd` | all that are there, as a series | rank 0 |
+//!
+//! A picture is there as a whole or not at all, and all ranks know which.
+
+use std::cell::Cell;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::image::{self, Colours, MOST_PIXELS};
+use super::{Mosaic, vti};
+use crate::app::{Look, Looker};
+use crate::config::{AppSettings, OnFullDisk, RunConfig};
+use crate::error::AppError;
+use crate::report::{OutputFile, replace_files};
+
+/// Who writes them.
+pub(crate) struct Snapshots<'a> {
+    folder: PathBuf,
+    name: &'a str,
+    every: u64,
+    colours: Colours,
+    on_full_disk: OnFullDisk,
+    /// Tells the user something; of rank 0.
+    tell: &'a dyn Fn(String),
+    /// Whether a picture has found no room.
+    is_over: Cell<bool>,
+}
+
+/// A file that could not be written.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Unwritten {
+    path: PathBuf,
+    reason: String,
+    /// Whether there was no room for it.
+    is_full: bool,
+}
+
+impl<'a> Snapshots<'a> {
+    /// Those that a configuration asks for, if it does.
+    pub(crate) fn of(config: &'a RunConfig, tell: &'a dyn Fn(String)) -> Option<Self> {
+        let every = config.output.snapshot_every;
+        let is_life = matches!(config.app.settings, AppSettings::Life(_));
+        (every > 0).then(|| Self {
+            folder: config.output.dir.join("snapshots"),
+            name: &config.app.name,
+            every,
+            colours: if is_life { Colours::LiveAndDead } else { Colours::Scale },
+            on_full_disk: config.output.on_full_disk,
+            tell,
+            is_over: Cell::new(false),
+        })
+    }
+
+    /// Makes the folder, and empties it of the pictures of an earlier run where this one begins.
+    fn prepare(&self, look: &Look<'_>) -> Result<(), Unwritten> {
+        fs::create_dir_all(&self.folder).map_err(|error| Unwritten::new(&self.folder, &error))?;
+        if look.step > 0 {
+            return Ok(());
+        }
+        for (_, name) in self.files()? {
+            let path = self.folder.join(name);
+            fs::remove_file(&path).map_err(|error| Unwritten::new(&path, &error))?;
+        }
+        Ok(())
+    }
+
+    /// The files of pictures in the folder, by step: what has such a name and is a file, not a link or a folder.
+    fn files(&self) -> Result<Vec<(u64, String)>, Unwritten> {
+        let read = || -> io::Result<Vec<(u64, String)>> {
+            let mut files = Vec::new();
+            for entry in fs::read_dir(&self.folder)? {
+                let entry = entry?;
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if let Some(step) = self.step_of(&name)
+                    && entry.file_type()?.is_file()
+                {
+                    files.push((step, name));
+                }
+            }
+            files.sort_unstable();
+            Ok(files)
+        };
+        read().map_err(|error| Unwritten::new(&self.folder, &error))
+    }
+
+    /// The step of a picture that a file belongs to, if its name is one of ours.
+    fn step_of(&self, file: &str) -> Option<u64> {
+        let (stem, kind) = file.strip_prefix(self.name)?.strip_prefix('_')?.split_once('.')?;
+        let (step, rank) = match stem.split_once('_') {
+            Some((step, rank)) => (step, Some(rank)),
+            None => (stem, None),
+        };
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let is_ours = match rank {
+            Some(rank) => kind == "vti" && is_number(rank),
+            None => kind == "pvti" || kind == "png",
+        };
+        if is_ours && is_number(step) { step.parse().ok() } else { None }
+    }
+
+    fn piece(&self, step: u64, rank: usize) -> String {
+        format!("{}_{step:06}_{rank}.vti", self.name)
+    }
+
+    fn whole(&self, step: u64, kind: &str) -> String {
+        format!("{}_{step:06}.{kind}", self.name)
+    }
+
+    /// Writes this rank's piece, and on rank 0 what there is of all ranks.
+    fn write(&self, look: &Look<'_>, image: Option<Vec<u8>>) -> Result<(), Unwritten> {
+        let piece = self.piece(look.step, look.world().rank());
+        self.create(&piece, |file| vti::write_piece(file, look))?;
+        let Some(image) = image else {
+            return Ok(());
+        };
+        self.create(&self.whole(look.step, "png"), |file| file.write_all(&image))?;
+        let pieces = (0..look.owned.len()).map(|rank| self.piece(look.step, rank));
+        let whole = vti::whole(look, pieces);
+        self.create(&self.whole(look.step, "pvti"), |file| file.write_all(whole.as_bytes()))
+    }
+
+    fn create(
+        &self,
+        name: &str,
+        write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+    ) -> Result<(), Unwritten> {
+        let path = self.folder.join(name);
+        let written = || -> io::Result<()> {
+            let mut file = BufWriter::new(File::create(&path)?);
+            write(&mut file)?;
+            // Some file systems say only now that there is no room.
+            file.into_inner()?.sync_all()
+        };
+        written().map_err(|error| Unwritten::new(&path, &error))
+    }
+
+    /// Takes back what this rank has written of a picture.
+    fn remove(&self, look: &Look<'_>) {
+        let rank = look.world().rank();
+        let mut names = vec![self.piece(look.step, rank)];
+        if rank == 0 {
+            names.extend(["png", "pvti"].map(|kind| self.whole(look.step, kind)));
+        }
+        for name in names {
+            // The error that led here is on its way to the user.
+            _ = fs::remove_file(self.folder.join(name));
+        }
+    }
+
+    /// Writes down which pictures there are.
+    fn list(&self) -> Result<(), Unwritten> {
+        let files = self.files()?;
+        let wholes = files.iter().filter(|(_, name)| name.ends_with(".pvti"));
+        let series = vti::series(wholes.map(|(step, name)| (*step, &**name)));
+        let series = OutputFile::new(format!("{}.pvd", self.name), series);
+        replace_files(&self.folder, &[series]).map_err(|error| match error {
+            AppError::Replace { path, source } => Unwritten::new(&path, &source),
+            other => Unwritten { path: self.folder.clone(), reason: other.to_string(), is_full: false },
+        })
+    }
+
+    /// Whether all ranks have done their part of a picture. Collective.
+    fn agree(&self, look: &Look<'_>, own: Result<(), Unwritten>) -> Result<bool, AppError> {
+        let all = look.world().all_gather(&own.err())?;
+        let failed = || all.iter().enumerate().filter_map(|(rank, own)| Some((rank, own.as_ref()?)));
+        // That there is no room is told only where nothing else is wrong.
+        let Some((rank, unwritten)) = failed().min_by_key(|(_, unwritten)| unwritten.is_full) else {
+            return Ok(true);
+        };
+        self.remove(look);
+        let Unwritten { path, reason, is_full } = unwritten;
+        let message =
+            format!("cannot write the picture after {} steps, {}: {reason}", look.step, path.display());
+        if *is_full && self.on_full_disk == OnFullDisk::GoOn {
+            self.is_over.set(true);
+            if look.world().rank() == 0 {
+                (self.tell)(format!("rank {rank} {message}; the run goes on without further pictures"));
+            }
+            return Ok(false);
+        }
+        let advice =
+            if *is_full { "; with `output.on_full_disk = \"go-on\"` it goes on without" } else { "" };
+        Err(AppError::Rank { rank, message: message + advice })
+    }
+}
+
+impl Looker for Snapshots<'_> {
+    fn next(&self, from: u64) -> Option<u64> {
+        if self.is_over.get() { None } else { from.checked_next_multiple_of(self.every) }
+    }
+
+    fn look(&self, look: &Look<'_>) -> Result<(), AppError> {
+        let is_first = look.world().rank() == 0;
+        let prepared = if is_first { self.prepare(look) } else { Ok(()) };
+        if !self.agree(look, prepared)? {
+            return Ok(());
+        }
+        let mosaic = Mosaic::fitting(look.cells, [MOST_PIXELS; 2]);
+        let sums = mosaic.sums(look)?;
+        let image = sums.map(|sums| image::png(look, self.name, &mosaic, &sums, self.colours));
+        if self.agree(look, self.write(look, image))? {
+            let listed = if is_first { self.list() } else { Ok(()) };
+            self.agree(look, listed)?;
+        }
+        Ok(())
+    }
+}
+
+impl Unwritten {
+    fn new(path: &Path, error: &io::Error) -> Self {
+        let no_room = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::FileTooLarge];
+        Self { path: path.to_owned(), reason: error.to_string(), is_full: no_room.contains(&error.kind()) }
+    }
+}

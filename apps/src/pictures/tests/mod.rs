@@ -1,0 +1,109 @@
+//! Pictures, read back by a reader of their own and compared with the reference, cell by cell.
+
+mod images;
+mod read;
+mod room;
+mod wholes;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use streamhalo::{Device, WorldOptions};
+
+use super::Snapshots;
+use crate::app::{ApplicationRow, Between, Looker, Trial};
+use crate::config::{KnownNames, Overrides, RunConfig};
+use crate::error::AppError;
+use crate::ranks::on_threads;
+
+/// A folder of one test, removed at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("streamhalo-pictures-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(path.join("snapshots")).expect("can write");
+        Self(path)
+    }
+
+    fn snapshots(&self) -> PathBuf {
+        self.0.join("snapshots")
+    }
+
+    /// The names of all files in it.
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.snapshots()).expect("was made");
+        let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("is readable").file_name();
+        let mut names: Vec<_> =
+            entries.map(|entry| name(entry).into_string().expect("names are text")).collect();
+        names.sort();
+        names
+    }
+
+    /// A configuration whose results go there.
+    fn config(&self, text: &str) -> RunConfig {
+        let names = KnownNames {
+            apps: &["life", "stencil3d"],
+            backends: &["st-rsend"],
+            fabrics: &["local"],
+            devices: &["host"],
+        };
+        let text = format!("{text}\noutput.dir = {:?}\n", self.0);
+        let config = RunConfig::parse("f.toml", &text, &Overrides::default(), &names);
+        config.unwrap_or_else(|error| panic!("{error}"))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a configuration on the ranks of a layout, with somebody who looks.
+fn looked_at<L: Looker>(
+    config: &RunConfig,
+    layout: &[usize],
+    looker: impl Fn() -> L + Sync,
+) -> Result<(), AppError> {
+    let application = ApplicationRow::open(config)?;
+    on_threads(layout.iter().product(), WorldOptions::default(), |world| {
+        let stream = Device::host().stream(world)?;
+        let looker = looker();
+        let between = Between { lookers: &[&looker] };
+        let trial =
+            Trial { world, stream: &stream, backend: "st-rsend", layout, wants_state: false, between };
+        application.run_trial(&trial).map(|_| ())
+    })?;
+    Ok(())
+}
+
+/// The same with pictures; what the user is told.
+fn drawn(config: &RunConfig, layout: &[usize]) -> Result<Vec<String>, AppError> {
+    let said = Mutex::new(Vec::new());
+    let tell = |sentence| said.lock().expect("nobody panics").push(sentence);
+    looked_at(config, layout, || Snapshots::of(config, &tell).expect("are asked for"))?;
+    Ok(said.into_inner().expect("nobody panics"))
+}
+
+/// The cells of the whole grid after some steps, as the reference has them: bytes of `u8`, or of floats.
+fn reference(config: &RunConfig, steps: u64) -> Vec<u8> {
+    let mut config = config.clone();
+    config.app.steps = steps;
+    let application = ApplicationRow::open(&config).expect("is right");
+    let state = application.reference(&|| Ok(())).expect("nobody stops it").state.expect("has one");
+    if config.app.name == "life" {
+        let cells: usize = config.grid.cells.iter().product();
+        return (0..cells).map(|cell| state[cell / 8] >> (cell % 8) & 1).collect();
+    }
+    state
+}
+
+fn path(folder: &Path, name: &str) -> String {
+    folder.join(name).display().to_string()
+}

@@ -1,0 +1,269 @@
+//! `--snapshot`: pictures of the built program, and what becomes of a run that has no room for them. What is in
+//! them cell by cell is tested where they are made (`apps/src/pictures/tests`).
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use streamhalo_apps::life::rle::Pattern;
+
+use super::errors::refused;
+use super::{FABRICS, Folder, SMALL, assert_verified, finish, pattern, signal, text, ticks, until};
+
+/// Names and contents of what is in a folder, in order.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(folder).expect("was made").map(|entry| entry.expect("is readable"));
+    let content = |entry: &fs::DirEntry| fs::read(entry.path()).expect("is readable");
+    let name = |entry: &fs::DirEntry| entry.file_name().into_string().expect("is text");
+    let mut files: Vec<_> = entries.map(|entry| (name(&entry), content(&entry))).collect();
+    files.sort();
+    files
+}
+
+/// The cells of an uncompressed piece of bytes: what follows the underscore and its length.
+fn cells(piece: &[u8]) -> &[u8] {
+    let mark = b"<AppendedData encoding=\"raw\">\n   _";
+    let start = piece.windows(mark.len()).position(|window| window == mark).expect("has data") + mark.len();
+    let length = u64::from_le_bytes(piece[start..start + 8].try_into().expect("are 8"));
+    &piece[start + 8..][..length as usize]
+}
+
+fn run(folder: &Folder, config: &str, arguments: &[&str]) -> Output {
+    let config = folder.write("config.toml", config);
+    let out = folder.out();
+    let paths = ["run", config.to_str().expect("is text"), "--out", out.to_str().expect("is text")];
+    folder.streamhalo(&[&paths, arguments].concat())
+}
+
+#[test]
+fn ranks_draw_what_they_have_wherever_they_are() {
+    let mut drawn = Vec::new();
+    for fabric in FABRICS {
+        let folder = Folder::new();
+        // Three columns of 14, 13 and 13 cells. Other ranks and backends draw nothing.
+        let set = ["--set", "run.layout=[[1, 3], [2, 1]]", "--set", "run.trials=2"];
+        let flags = ["--snapshot", "every=12", "--ranks", "3,2", "--fabric", fabric];
+        let output = run(&folder, SMALL, &[&set[..], &flags].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let files = files(&folder.out().join("snapshots"));
+        let names: Vec<_> = files.iter().map(|(name, _)| &**name).collect();
+        let of_step = |step: &str| {
+            ["png", "pvti"]
+                .map(|kind| format!("life_{step}.{kind}"))
+                .into_iter()
+                .chain((0..3).map(move |rank| format!("life_{step}_{rank}.vti")))
+                .collect::<Vec<_>>()
+        };
+        let steps = ["000000", "000012", "000024"].map(of_step).concat();
+        assert_eq!(names, [vec!["life.pvd".to_owned()], steps].concat());
+        // The last picture is the last generation.
+        let last = Pattern::parse(&folder.read_out("final.rle")).expect("is a pattern");
+        let live = |y: usize, x: usize| u8::from(last.cells.contains(&(y, x)));
+        for (rank, columns) in [0..14, 14..27, 27..40].into_iter().enumerate() {
+            let name = format!("life_000024_{rank}.vti");
+            let (_, piece) = files.iter().find(|(found, _)| *found == name).expect("is there");
+            let expected: Vec<u8> =
+                (0..24).flat_map(|y| columns.clone().map(move |x| (y, x))).map(|(y, x)| live(y, x)).collect();
+            assert_eq!(cells(piece), expected, "{name}");
+            let extent = format!("Extent=\"{} {} 0 24 0 0\"", columns.start, columns.end);
+            assert!(String::from_utf8_lossy(piece).contains(&extent), "{extent}");
+        }
+        drawn.push(files);
+    }
+    assert!(drawn[0] == drawn[1], "processes draw the same bytes as threads");
+}
+
+#[test]
+fn applications_without_a_field_refuse_pictures_by_name() {
+    for app in ["faces", "pipeline", "tree"] {
+        let folder = Folder::new();
+        let output = run(&folder, &format!("app.name = '{app}'\n"), &["--snapshot", "every=5"]);
+        let said = format!("--snapshot every=5: `{app}` has no field of cells that could be shown");
+        refused(&output, 2, &[&said, "expected pictures of `life` or `stencil3d`"]);
+        let output = run(&folder, &format!("app.name = '{app}'\noutput.snapshot_every = 5\n"), &[]);
+        refused(
+            &output,
+            2,
+            &[&format!("config.toml:2:25: `{app}` has no field"), "2 | output.snapshot_every"],
+        );
+        assert!(!folder.out().exists(), "{app}");
+    }
+}
+
+/// Rank 1 alone finds no room, for the second picture.
+#[test]
+fn a_full_disk_is_the_matter_of_all_ranks() {
+    for fabric in FABRICS {
+        let folder = Folder::new();
+        folder.records(SMALL, &["run.ranks=1", "app.steps=1"]);
+        let earlier = folder.read_out("results.json");
+        let snapshots = folder.out().join("snapshots");
+        fs::create_dir(&snapshots).expect("can write");
+        let full = || symlink("/dev/full", snapshots.join("life_000008_1.vti")).expect("can write");
+        let arguments = ["--snapshot", "every=8", "--ranks", "2", "--fabric", fabric, "--quiet"];
+        let of_first =
+            ["life.pvd", "life_000000.png", "life_000000.pvti", "life_000000_0.vti", "life_000000_1.vti"];
+        let names = || files(&snapshots).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+
+        full();
+        let output = run(&folder, SMALL, &arguments);
+        let parts = [
+            "error: rank 1 failed: cannot write the picture after 8 steps, ",
+            "snapshots/life_000008_1.vti: No space left on device",
+            "with `output.on_full_disk = \"go-on\"` it goes on without (standard, 2 ranks, trial 0)",
+        ];
+        refused(&output, 1, &parts);
+        assert_eq!(folder.read_out("results.json"), earlier);
+        assert_eq!(names(), of_first);
+
+        full();
+        let go_on = ["--set", "output.on_full_disk=go-on"];
+        let output = run(&folder, SMALL, &[&arguments[..], &go_on].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert!(said.starts_with("rank 1 cannot write the picture after 8 steps, "), "{said}");
+        assert!(said.ends_with("; the run goes on without further pictures\n"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        let results: serde_json::Value =
+            serde_json::from_str(&folder.read_out("results.json")).expect("is JSON");
+        let records = results["runs"].as_array().expect("is a list");
+        assert_eq!(records.len(), 5);
+        assert_verified(records);
+        assert_eq!(names(), of_first);
+    }
+}
+
+/// The same where the disk is a small one of our own, if the system lets us have one.
+#[test]
+fn a_small_disk_fills_up() {
+    let folder = Folder::new();
+    let out = folder.out();
+    fs::create_dir(&out).expect("can write");
+    let config = folder.write("config.toml", SMALL);
+    let pattern = pattern("glider");
+    // 96,000 bytes a picture: there is room for four of them, and then for the results.
+    let script = format!(
+        "mount -t tmpfs -o size=512k none {out:?} || exit 77\n\
+         {program:?} run {config:?} --out {out:?} --ranks 2 --fabric shm --quiet --snapshot every=1 \"$@\"\n\
+         status=$?\nls {out:?}/snapshots | wc -l\nls {out:?}\nexit $status\n",
+        program = env!("CARGO_BIN_EXE_streamhalo"),
+    );
+    for (answer, status) in [("stop", 1), ("go-on", 0)] {
+        let mut command = folder.command("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh"]);
+        command.args(["--set", &pattern, "--set", "grid.cells=[240,400]", "--backend", "st-send"]);
+        command.args(["--set", &format!("output.on_full_disk={answer}")]);
+        let output = match command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn() {
+            Ok(child) => finish(Ok(child)),
+            Err(error) => return eprintln!("skipped: there is no `unshare`: {error}"),
+        };
+        let (said, listed) = (text(&output.stderr), text(&output.stdout));
+        if output.status.code() == Some(77) || said.starts_with("unshare:") {
+            return eprintln!("skipped: no file system can be mounted here: {said}");
+        }
+        assert_eq!(output.status.code(), Some(status), "{said}\n{listed}");
+        assert!(said.contains("No space left on device"), "{said}");
+        assert_eq!(listed.contains("results.json"), status == 0, "{listed}");
+        // The series, and of each of four pictures four files.
+        assert!(listed.lines().any(|line| line.trim() == "17"), "{listed}");
+    }
+}
+
+/// Whether a program can be started.
+fn exists(program: &str) -> bool {
+    let asked = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    asked.is_ok_and(|status| status.success())
+}
+
+mod watched {
+    use super::*;
+
+    const ENTER: &str = "\x1b[?1049h";
+    const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+
+    /// A shell in a terminal of 20 lines with 60 columns that runs `streamhalo run config.toml` with these
+    /// arguments; nothing where the system has no `script` to make terminals with.
+    fn in_a_terminal(folder: &Folder, arguments: &str) -> Option<std::process::Child> {
+        if !exists("script") {
+            eprintln!("skipped: there is no `script`");
+            return None;
+        }
+        let program = env!("CARGO_BIN_EXE_streamhalo");
+        let (config, out) = (folder.write("config.toml", SMALL), folder.out());
+        let line = format!(
+            "stty rows 20 columns 60; exec {program:?} run {config:?} --out {out:?} {arguments} --watch"
+        );
+        let mut command = folder.command("script");
+        command.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").env("SHELL", "/bin/sh");
+        Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("is there"))
+    }
+
+    #[test]
+    fn a_terminal_shows_every_trial_and_is_given_back() {
+        for fabric in FABRICS {
+            let folder = Folder::new();
+            let glider = pattern("glider").replace('"', "'");
+            let arguments = format!(
+                "--fabric {fabric} --ranks 2 --backend st-send,st-rsend --set \"{glider}\" \
+                 --set app.origin=[0,0] --set app.steps=4 --set run.warmup=1"
+            );
+            let Some(child) = in_a_terminal(&folder, &arguments) else { return };
+            let output = finish(Ok(child));
+            let shown = text(&output.stdout);
+            assert_eq!(output.status.code(), Some(0), "{shown}");
+            assert_eq!((shown.matches(ENTER).count(), shown.matches(LEAVE).count()), (1, 1));
+            let (frames, rest) = shown.split_once(LEAVE).expect("is there");
+            for backend in ["st-send", "st-rsend"] {
+                for trial in ["warm-up", "trial 0"] {
+                    // Lines of a terminal have 60 characters; this says the last generation of that trial.
+                    let said = format!("generation 4 of 4, 5 live; 1 x 2 ranks, {backend}, {trial}");
+                    let line: String = said.chars().take(60).collect();
+                    assert!(frames.contains(&line), "no {line:?} in {frames:?}");
+                }
+            }
+            // 24 rows in 12 lines; the glider as it is after 4 generations.
+            assert!(frames.contains("\x1b[H\x1b[K  ▄ ") && frames.contains("\r\n\x1b[K ▄▄█ "), "{frames:?}");
+            assert!(rest.contains("life: 24 x 40 cells, 4 steps"), "{rest}");
+        }
+    }
+
+    #[test]
+    fn ctrl_c_gives_it_back_too() {
+        for fabric in FABRICS {
+            let folder = Folder::new();
+            let endless =
+                format!("--fabric {fabric} --ranks 2 --set run.verify=false --set app.steps=1000000000");
+            let Some(child) = in_a_terminal(&folder, &endless) else { return };
+            let program = || {
+                let is_program = |process: &u32| {
+                    let line = fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default();
+                    line.split('\0').nth(1) == Some("run")
+                };
+                folder.processes().into_iter().find(is_program)
+            };
+            let ticks = |process| ticks(process).unwrap_or_default();
+            let is_busy = || folder.processes().into_iter().map(ticks).sum::<u64>() > 20;
+            until("it runs", || program().is_some() && is_busy());
+            signal("-INT", program().expect("was there"));
+            let output = finish(Ok(child));
+            let shown = text(&output.stdout);
+            assert_eq!(output.status.code(), Some(130), "{shown}");
+            let (frames, rest) = shown.split_once(LEAVE).expect("is given back");
+            assert!(frames.contains(ENTER) && rest.contains("interrupted; earlier results are untouched"));
+            until("all processes have ended", || folder.processes().is_empty());
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_shown_is_refused() {
+        let folder = Folder::new();
+        let output = run(&folder, SMALL, &["--watch"]);
+        refused(&output, 2, &["--watch: the standard output is not a terminal", "--snapshot every=N"]);
+        let output = run(&folder, "app.name = 'stencil3d'\n", &["--watch"]);
+        refused(&output, 2, &["--watch: shows `life`, and this configuration is of `stencil3d`"]);
+        let output = run(&folder, SMALL, &["--watch", "--quiet"]);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+        assert!(!folder.out().exists());
+    }
+}
