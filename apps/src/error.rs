@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use streamhalo::HaloError;
 use streamhalo::grid::GridError;
 
+use crate::checkpoint::CheckpointError;
 use crate::config::ConfigError;
 use crate::life::pattern::InitialError;
 
@@ -55,6 +56,10 @@ pub enum AppError {
     /// The initial state of `life` is no pattern, or does not fit the grid.
     #[error("`app.pattern`: {0}")]
     Pattern(#[from] InitialError),
+
+    /// There is no checkpoint to go on from.
+    #[error(transparent)]
+    Checkpoint(Box<CheckpointError>),
 
     /// A rank failed.
     #[error("rank {rank} failed: {message}")]
@@ -223,6 +228,7 @@ impl AppError {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Config(error) => return error.hint.clone(),
+            Self::Checkpoint(error) => return Some(error.hint()),
             Self::Refused { hint, .. } => return hint.clone(),
             Self::NotLaunched { command, fabric } => {
                 return Some(format!(
@@ -268,6 +274,7 @@ impl AppError {
             | Self::Usage { .. }
             | Self::Split { .. }
             | Self::Pattern(_)
+            | Self::Checkpoint(_)
             | Self::Launcher { .. }
             | Self::NotLaunched { .. }
             | Self::Differs { .. } => 2,
@@ -276,6 +283,12 @@ impl AppError {
             Self::Interrupted { signal } => u8::try_from(128 + signal).unwrap_or(1),
             _ => 1,
         }
+    }
+}
+
+impl From<CheckpointError> for AppError {
+    fn from(error: CheckpointError) -> Self {
+        Self::Checkpoint(Box::new(error))
     }
 }
 

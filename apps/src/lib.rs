@@ -8,6 +8,7 @@
 
 pub mod app;
 pub mod bench;
+pub mod checkpoint;
 pub mod cholesky;
 pub mod cli;
 pub mod comb;
@@ -24,6 +25,7 @@ pub mod report;
 mod run;
 pub mod stencil3d;
 pub mod tree;
+mod unwritten;
 mod watch;
 
 pub use error::AppError;

@@ -2,16 +2,20 @@
 
 use std::fmt;
 
+use serde_json::{Map, Value};
 use streamhalo::{Array, ElementType, Entity, Tile, World};
 
 use super::{Stored, Trial};
+use crate::checkpoint::Checkpoint;
 use crate::error::AppError;
 
-/// Who looks at the field of a trial between its steps.
+/// Where a trial begins, and who looks at its field between its steps.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Between<'a> {
     /// In the order in which they are asked. All ranks have the same.
     pub(crate) lookers: &'a [&'a dyn Looker],
+    /// What it goes on from, in place of the application's initial state. All ranks have the same.
+    pub(crate) from: Option<&'a Checkpoint>,
 }
 
 /// Somebody who looks at a field between steps, such as one who writes pictures.
@@ -53,6 +57,8 @@ pub(crate) struct Look<'a> {
     pub(crate) element: ElementType,
     /// The owned cells of this rank, row-major, the lowest byte of each value first.
     pub(crate) bytes: Vec<u8>,
+    /// What belongs to the answer besides the cells. All ranks have the same.
+    pub(crate) carried: Map<String, Value>,
     read: fn(&[u8]) -> f64,
 }
 
@@ -78,6 +84,7 @@ impl<'a> Look<'a> {
         step: u64,
         geometry: Geometry,
         field: &Array<T, D>,
+        carried: Map<String, Value>,
     ) -> Result<Self, AppError> {
         let partition = field.grid().subdomain().partition();
         let mut cells = [1; 3];
@@ -96,6 +103,7 @@ impl<'a> Look<'a> {
             owned: (0..partition.ranks()).map(|rank| partition.owned_cells(rank).tile()).collect(),
             element: T::TYPE,
             bytes,
+            carried,
             read: |bytes| T::read(bytes).to_f64(),
         })
     }
@@ -134,9 +142,10 @@ impl Between<'_> {
         step: u64,
         geometry: Geometry,
         field: &Array<T, D>,
+        carried: Map<String, Value>,
     ) -> Result<(), AppError> {
         debug_assert_eq!(field.entity(), Entity::Cell);
-        let look = Look::new(trial, step, geometry, field)?;
+        let look = Look::new(trial, step, geometry, field, carried)?;
         for looker in self.lookers.iter().filter(|looker| looker.next(step) == Some(step)) {
             looker.look(&look)?;
         }

@@ -18,6 +18,7 @@ mod trial;
 pub(crate) mod values;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use streamhalo::comm::backend::Route;
 use streamhalo::comm::fabric::Executor;
 use streamhalo::{LocalGrid, StreamHalo};
@@ -118,6 +119,13 @@ pub trait Application: Send + Sync {
     /// What does not fit, and what to do about it.
     fn check_layout(&self, _layout: &[usize]) -> Result<(), AppError> {
         Ok(())
+    }
+
+    /// Its own settings that determine the answer at each step, by the keys of the configuration: what a run
+    /// that goes on from a checkpoint must have in common with the one that wrote it. Asked only where its time
+    /// loop is that of `Steps`.
+    fn determines_answer(&self) -> Map<String, Value> {
+        Map::new()
     }
 
     /// Files of its own for the results folder, made from a final state.

@@ -1,5 +1,6 @@
 //! The time loop of applications whose field of cells is computed step by step.
 
+use serde_json::{Map, Value};
 use streamhalo::Array;
 
 use super::{Geometry, Stopwatch, Stored, Times, Trial};
@@ -18,6 +19,22 @@ pub(crate) trait Steps<T, const D: usize> {
     /// The cells of the current generation.
     fn now(&self) -> &Array<T, D>;
 
+    /// The same, for a trial that begins with those of a checkpoint.
+    fn now_mut(&mut self) -> &mut Array<T, D>;
+
+    /// What belongs to the answer besides the cells and has been found in the steps so far, for a checkpoint. All
+    /// ranks have the same.
+    ///
+    /// # Errors
+    ///
+    /// The stream's, if it has failed.
+    fn carried(&self) -> Result<Map<String, Value>, AppError> {
+        Ok(Map::new())
+    }
+
+    /// Takes it back from a checkpoint.
+    fn carry(&mut self, _carried: &Map<String, Value>) {}
+
     /// Where they are.
     fn geometry(&self) -> Geometry {
         Geometry::default()
@@ -25,9 +42,10 @@ pub(crate) trait Steps<T, const D: usize> {
 }
 
 impl Trial<'_> {
-    /// Carries out `steps` steps, with an exchange at every `exchange_every`th of them, and lets others look at
-    /// the field between them. Gives the time from the first step to the barrier behind the last. Collective;
-    /// blocks, and but for looks and what the steps themselves wait for it does so at the end only.
+    /// Carries out `steps` steps, or what is left of them behind a checkpoint, with an exchange at every
+    /// `exchange_every`th of them, and lets others look at the field between them. Gives the time from the first
+    /// step to the barrier behind the last. Collective; blocks, and but for looks and what the steps themselves
+    /// wait for it does so at the end only.
     ///
     /// # Errors
     ///
@@ -39,14 +57,16 @@ impl Trial<'_> {
         field: &mut impl Steps<T, D>,
     ) -> Result<Times, AppError> {
         let Self { world, stream, between, .. } = self;
-        let mut next_look = between.next(0);
-        if next_look == 0 {
-            between.look(self, 0, field.geometry(), field.now())?;
-            next_look = between.next(1);
+        let first = self.begin(field)?;
+        let mut next_look = between.next(first);
+        if next_look == first {
+            between.look(self, first, field.geometry(), field.now(), field.carried()?)?;
+            next_look = between.next(first + 1);
         }
         let stopwatch = Stopwatch::start(stream);
-        for step in 0..steps {
-            let since_exchange = (step % exchange_every as u64) as usize;
+        for step in first..steps {
+            // A checkpoint has no ghosts: what follows begins with an exchange.
+            let since_exchange = ((step - first) % exchange_every as u64) as usize;
             if since_exchange == 0 {
                 stream.check()?; // skips whatever is enqueued once something has failed
             }
@@ -54,12 +74,26 @@ impl Trial<'_> {
             if step + 1 == next_look {
                 stream.synchronize()?;
                 world.barrier()?;
-                stopwatch.pause(|| between.look(self, next_look, field.geometry(), field.now()))?;
+                stopwatch.pause(|| {
+                    between.look(self, next_look, field.geometry(), field.now(), field.carried()?)
+                })?;
                 next_look = between.next(next_look + 1);
             }
         }
         stream.synchronize()?;
         world.barrier()?;
         Ok(stopwatch.stop())
+    }
+
+    /// Gives the field what a checkpoint has, where there is one, and says how many steps are finished. Collective;
+    /// blocks.
+    fn begin<T: Stored, const D: usize>(&self, field: &mut impl Steps<T, D>) -> Result<u64, AppError> {
+        let Some(checkpoint) = self.between.from else {
+            return Ok(0);
+        };
+        checkpoint.restore(field.now_mut())?;
+        field.carry(checkpoint.carried());
+        self.world.barrier()?;
+        Ok(checkpoint.step())
     }
 }

@@ -10,6 +10,9 @@ pub(crate) trait Stored: Element {
     /// The same number.
     fn to_f64(self) -> f64;
 
+    /// The nearest value.
+    fn from_f64(value: f64) -> Self;
+
     /// Adds its bytes, the lowest first.
     fn write(self, bytes: &mut Vec<u8>);
 
@@ -24,6 +27,10 @@ macro_rules! stored {
 
             fn to_f64(self) -> f64 {
                 self.into()
+            }
+
+            fn from_f64(value: f64) -> Self {
+                value as $element
             }
 
             fn write(self, bytes: &mut Vec<u8>) {

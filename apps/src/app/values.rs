@@ -12,9 +12,6 @@ use crate::error::AppError;
 pub(crate) trait Real: Stored + Default + Add<Output = Self> + Mul<Output = Self> {
     /// Its bits.
     fn bits(self) -> u64;
-
-    /// The nearest value.
-    fn from_f64(value: f64) -> Self;
 }
 
 macro_rules! real {
@@ -22,10 +19,6 @@ macro_rules! real {
         impl Real for $real {
             fn bits(self) -> u64 {
                 self.to_bits().into()
-            }
-
-            fn from_f64(value: f64) -> Self {
-                value as $real
             }
         }
     };

@@ -82,14 +82,14 @@ impl ConfigArgs {
 /// How processes that were started one by one find each other, over `ofi` and `shm+ofi`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RendezvousArgs {
-    /// Where rank 0 waits for the others, over `ofi`
+    /// Where rank 0 waits, over `ofi`; with --world-size N --rank R
     #[arg(long, value_name = "HOST:PORT", requires = "world_size", requires = "rank")]
     pub rank_zero: Option<String>,
     /// How many ranks meet there
-    #[arg(long, value_name = "N", requires = "rank_zero")]
+    #[arg(long, value_name = "N", requires = "rank_zero", hide = true)]
     pub world_size: Option<NonZeroUsize>,
     /// Which of them this process is, from 0
-    #[arg(long, value_name = "R", requires = "rank_zero")]
+    #[arg(long, value_name = "R", requires = "rank_zero", hide = true)]
     pub rank: Option<usize>,
 }
 
@@ -107,6 +107,12 @@ pub struct RunArgs {
     /// Write pictures of the field, as in every=100
     #[arg(long, value_name = "every=N")]
     pub snapshot: Option<String>,
+    /// Write checkpoints to go on from, as in every=1000
+    #[arg(long, value_name = "every=N")]
+    pub checkpoint: Option<String>,
+    /// Go on from a checkpoint, or from the latest one in a folder
+    #[arg(long, value_name = "PATH")]
+    pub restart: Option<String>,
     /// Show `life` in the terminal while it runs
     #[arg(long, conflicts_with = "quiet")]
     pub watch: bool,
@@ -121,7 +127,13 @@ pub struct RunArgs {
 impl RunArgs {
     /// What the flags lay over the file.
     pub fn overrides(&self) -> Overrides {
-        Overrides { out: self.out.clone(), snapshot: self.snapshot.clone(), ..self.config.overrides() }
+        Overrides {
+            out: self.out.clone(),
+            snapshot: self.snapshot.clone(),
+            checkpoint: self.checkpoint.clone(),
+            restart: self.restart.clone(),
+            ..self.config.overrides()
+        }
     }
 }
 

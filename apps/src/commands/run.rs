@@ -7,6 +7,7 @@
 use serde_json::Value;
 
 use super::load;
+use crate::checkpoint::{self, Checkpoint};
 use crate::cli::RunArgs;
 use crate::config::RunConfig;
 use crate::error::{AppError, ranks_of};
@@ -17,8 +18,8 @@ use crate::watch::{self, Screen, Size};
 
 const COMMAND: &str = "streamhalo run";
 
-/// Runs and reports. Nothing but pictures is written before everything has run, so that whatever goes wrong
-/// leaves earlier results as they are.
+/// Runs and reports. Nothing but pictures and checkpoints is written before everything has run, so that
+/// whatever goes wrong leaves earlier results as they are.
 pub(super) fn run(args: &RunArgs) -> Result<u8, AppError> {
     let config = load(&args.config, &args.overrides());
     let fabric = config.as_ref().map(|config| config.comm.fabric.clone());
@@ -35,15 +36,24 @@ struct Planned {
     config: RunConfig,
     parts: Vec<Part>,
     is_watched: bool,
+    /// What all trials go on from.
+    from: Option<Checkpoint>,
 }
 
 impl Planned {
-    fn new(config: RunConfig, args: &RunArgs) -> Result<Self, AppError> {
+    fn new(mut config: RunConfig, args: &RunArgs) -> Result<Self, AppError> {
         adopt(&args.rendezvous, &config.comm.fabric)?;
         if args.watch {
             watch::check(&config, are_launched(COMMAND, &config.comm.fabric))?;
         }
-        Ok(Self { parts: plan(&config)?, config, is_watched: args.watch })
+        if let Some(path) = &mut config.run.restart {
+            // Ranks must not look for the latest one each, while another run writes.
+            *path = checkpoint::resolve(path, &config.app.name)?;
+        }
+        let parts = plan(&config)?;
+        let opened = parts.iter().filter_map(|part| Checkpoint::asked_for(&part.config, &*part.application));
+        let from = opened.collect::<Result<Vec<_>, _>>()?.pop();
+        Ok(Self { parts, config, is_watched: args.watch, from })
     }
 
     /// What the ranks of each entry do, and the terminal that shows it, if one does.
@@ -73,7 +83,15 @@ impl Prepared for Planned {
         if self.is_watched {
             Size::of_terminal()?;
         }
-        report::check_writable(&self.config.output.dir)
+        if let Some(from) = &self.from {
+            from.verify()?;
+        }
+        let dir = &self.config.output.dir;
+        report::check_writable(dir)?;
+        if self.config.output.checkpoint_every > 0 {
+            checkpoint::prepare(dir)?;
+        }
+        Ok(())
     }
 }
 
@@ -87,12 +105,15 @@ fn follow(ranks: &Ranks, planned: &Planned) -> Result<u8, AppError> {
 }
 
 fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
-    let Planned { config, parts, is_watched } = planned;
+    let Planned { config, parts, is_watched, from } = planned;
     let watched = if *is_watched { Some(Size::of_terminal()?) } else { None };
     let machine = MachineInfo::detect();
     let interrupt = ranks.interrupt()?;
     if !quiet {
         eprint!("{}", Banner { config, ranks, machine: &machine });
+        if let Some(from) = from {
+            eprintln!("restart:  {}, {} steps are done", from.path().display(), from.step());
+        }
     }
 
     let trials = u64::from(config.run.warmup) + u64::from(config.run.trials);

@@ -22,6 +22,7 @@
 //! ```
 
 mod app;
+mod checkpoint;
 mod cholesky;
 mod comb;
 mod comm;
@@ -145,7 +146,7 @@ fn resolve(
     let chosen = app::Chosen::read(&own, names.apps)?;
     let grid = grid::read(&section(grid::SHAPE)?, chosen.grid())?;
     let app = chosen.settings(&own, &grid, folder, &SHAPES)?;
-    let run = run::read(&section(run::SHAPE)?, &grid)?;
+    let run = run::read(&section(run::SHAPE)?, &grid, &chosen, folder)?;
     let (device, comm) = (section(device::SHAPE)?, section(comm::SHAPE)?);
     let mut backends = names.backends.to_vec();
     if chosen.uses_primitives() {

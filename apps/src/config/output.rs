@@ -1,15 +1,18 @@
-//! `[output]`: where the results go, and which pictures are among them.
+//! `[output]`: where the results go, and which pictures and checkpoints are among them.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::app::Chosen;
+use super::checkpoint;
 use super::fault::Fault;
 use super::section::{Section, Shape};
 
-pub(super) const SHAPE: Shape<'static> =
-    Shape { name: "output", keys: &["dir", "snapshot_every", "on_full_disk"] };
+pub(super) const SHAPE: Shape<'static> = Shape {
+    name: "output",
+    keys: &["dir", "snapshot_every", checkpoint::EVERY, checkpoint::KEPT, "on_full_disk"],
+};
 
 /// Where the results go, and what is written during a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,7 +22,13 @@ pub struct OutputConfig {
     /// Steps between two pictures of the field; 0 for no pictures.
     #[serde(default)]
     pub snapshot_every: u64,
-    /// What becomes of a run whose pictures find no room.
+    /// Steps between two checkpoints; 0 for none.
+    #[serde(default)]
+    pub checkpoint_every: u64,
+    /// How many of them stay; 0 for all.
+    #[serde(default)]
+    pub checkpoints_kept: usize,
+    /// What becomes of a run whose pictures or checkpoints find no room.
     #[serde(default)]
     pub on_full_disk: OnFullDisk,
 }
@@ -47,6 +56,7 @@ pub(super) fn read(section: &Section<'_>, app: &Chosen) -> Result<OutputConfig, 
         return Err(Fault::new(&every.origin, message)
             .expected(format!("pictures of {}", Chosen::names_with_a_field().join(" or "))));
     }
+    let (checkpoint_every, checkpoints_kept) = checkpoint::read(section, app)?;
     let on_full_disk = section.name("on_full_disk", &["stop", "go-on"])?;
     Ok(OutputConfig {
         dir: match dir {
@@ -54,6 +64,8 @@ pub(super) fn read(section: &Section<'_>, app: &Chosen) -> Result<OutputConfig, 
             None => PathBuf::from("results").join(app.name()),
         },
         snapshot_every: snapshot_every.map_or(0, |every| every.value),
+        checkpoint_every,
+        checkpoints_kept,
         on_full_disk: match on_full_disk.as_ref().map(|found| found.value.as_str()) {
             Some("go-on") => OnFullDisk::GoOn,
             _ => OnFullDisk::Stop,

@@ -3,6 +3,7 @@
 //! They become nodes whose origin is the flag, so that one set of checks serves both and an
 //! error names whichever of them was wrong.
 
+use super::checkpoint;
 use super::fault::{Fault, Origin};
 use super::names::nearest;
 use super::section::{Shape, belongs_to};
@@ -23,6 +24,10 @@ pub struct Overrides {
     pub out: Option<String>,
     /// `--snapshot every=N`.
     pub snapshot: Option<String>,
+    /// `--checkpoint every=N`.
+    pub checkpoint: Option<String>,
+    /// `--restart PATH`.
+    pub restart: Option<String>,
 }
 
 /// Lays the flags over the file.
@@ -40,8 +45,11 @@ pub(super) fn apply(root: &mut Table, overrides: &Overrides, all: &[Shape<'_>]) 
             replace(root, section, key, node);
         }
     }
-    let strings =
-        [("--fabric", "comm", "fabric", &overrides.fabric), ("--out", "output", "dir", &overrides.out)];
+    let strings = [
+        ("--fabric", "comm", "fabric", &overrides.fabric),
+        ("--out", "output", "dir", &overrides.out),
+        ("--restart", "run", checkpoint::RESTART, &overrides.restart),
+    ];
     for (flag, section, key, value) in strings {
         if let Some(value) = value {
             let node =
@@ -49,13 +57,19 @@ pub(super) fn apply(root: &mut Table, overrides: &Overrides, all: &[Shape<'_>]) 
             replace(root, section, key, node);
         }
     }
-    if let Some(text) = &overrides.snapshot {
-        let origin = Origin::Flag(format!("--snapshot {text}"));
+    let frequencies = [
+        ("--snapshot", "snapshot_every", "pictures", &overrides.snapshot),
+        ("--checkpoint", checkpoint::EVERY, "checkpoints", &overrides.checkpoint),
+    ];
+    for (flag, key, things, value) in frequencies {
+        let Some(text) = value else { continue };
+        let origin = Origin::Flag(format!("{flag} {text}"));
         let Some((_, every)) = text.split_once('=').filter(|(key, _)| key.trim() == "every") else {
-            return Err(Fault::new(&origin, format!("`{text}` does not say how often"))
-                .expected("`every=N`, with N steps between two pictures, as in `--snapshot every=100`"));
+            return Err(Fault::new(&origin, format!("`{text}` does not say how often")).expected(format!(
+                "`every=N`, with N steps between two {things}, as in `{flag} every=100`"
+            )));
         };
-        replace(root, "output", "snapshot_every", bare(every.trim(), &origin));
+        replace(root, "output", key, bare(every.trim(), &origin));
     }
     Ok(())
 }

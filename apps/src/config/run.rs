@@ -1,7 +1,11 @@
 //! `[run]`: on how many ranks, in which layout, how often, and how it is checked.
 
+use std::path::{Path, PathBuf};
+
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::app::Chosen;
+use super::checkpoint;
 use super::fault::{Fault, Located, Origin};
 use super::grid::Grid;
 use super::section::{List, Section, Shape, as_integer, wrong};
@@ -9,7 +13,17 @@ use super::value::{Node, Value};
 
 pub(super) const SHAPE: Shape<'static> = Shape {
     name: "run",
-    keys: &["ranks", "scaling", "layout", "trials", "warmup", "verify", "exchange_every", "pin"],
+    keys: &[
+        "ranks",
+        "scaling",
+        "layout",
+        "trials",
+        "warmup",
+        "verify",
+        "exchange_every",
+        "pin",
+        checkpoint::RESTART,
+    ],
 };
 
 /// The layout that the program chooses.
@@ -34,6 +48,9 @@ pub struct RunSettings {
     pub exchange_every: usize,
     /// Bind rank r to core r mod cores.
     pub pin: bool,
+    /// The checkpoint, or a folder with some, that every trial goes on from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart: Option<PathBuf>,
 }
 
 /// What `grid.cells` counts.
@@ -96,7 +113,13 @@ impl TryFrom<WrittenLayout> for Layout {
     }
 }
 
-pub(super) fn read(section: &Section<'_>, grid: &Grid) -> Result<RunSettings, Fault> {
+/// `folder` is the folder of the configuration file.
+pub(super) fn read(
+    section: &Section<'_>,
+    grid: &Grid,
+    app: &Chosen,
+    folder: &Path,
+) -> Result<RunSettings, Fault> {
     let ranks = read_ranks(section)?;
     let layout = read_layout(section, &ranks.values, grid.config.cells.len())?;
     let scaling = section.name("scaling", &["strong", "weak"])?;
@@ -115,6 +138,7 @@ pub(super) fn read(section: &Section<'_>, grid: &Grid) -> Result<RunSettings, Fa
         verify: section.boolean("verify")?.unwrap_or(true),
         exchange_every: check_width(exchange_every, grid)?,
         pin: section.boolean("pin")?.unwrap_or(true),
+        restart: checkpoint::read_restart(section, app, folder)?,
     })
 }
 

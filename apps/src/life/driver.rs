@@ -79,6 +79,10 @@ impl Steps<u8, 2> for Field {
     fn now(&self) -> &Array<u8, 2> {
         self.cells.now()
     }
+
+    fn now_mut(&mut self) -> &mut Array<u8, 2> {
+        self.cells.now_mut()
+    }
 }
 
 impl Life {
@@ -179,6 +183,10 @@ impl Application for Life {
             ),
             None => "its cells do not, but some are neither 0 nor 1".to_owned(),
         })
+    }
+
+    fn determines_answer(&self) -> Map<String, Value> {
+        Map::from_iter([("app.pattern".to_owned(), Value::from(self.initial.identity()))])
     }
 
     fn files(&self, state: &[u8]) -> Vec<OutputFile> {

@@ -6,6 +6,7 @@
 
 use crate::config;
 
+use super::checksum::Checksum;
 use super::rle::{Pattern, ReadError};
 use crate::app::mix;
 
@@ -168,6 +169,20 @@ enum State {
 }
 
 impl Generation {
+    /// What tells it from others on the same grid: its word in a configuration, or what a file has put there.
+    pub fn identity(&self) -> String {
+        match &self.state {
+            State::Listed(live) => {
+                let mut checksum = Checksum::default();
+                live.iter().for_each(|&(y, x)| checksum.add_row(y, x, &[1]));
+                let count = live.len();
+                format!("a file and an origin with {count} live cells, checksum {checksum}")
+            }
+            State::GliderField => "glider-field".to_owned(),
+            State::Random { seed } => format!("random:{seed}"),
+        }
+    }
+
     /// Writes 0 or 1 to every cell of `out`: those of global row `y` from global column `x_start`
     /// on. Coordinates beyond the grid wrap around, so ghosts of a periodic grid can be filled too.
     pub fn fill_row(&self, y: usize, x_start: usize, out: &mut [u8]) {

@@ -11,10 +11,8 @@
 
 use std::cell::Cell;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, ErrorKind, Write};
-use std::path::{Path, PathBuf};
-
-use serde::{Deserialize, Serialize};
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
 
 use super::image::{self, Colours, MOST_PIXELS};
 use super::{Mosaic, vti};
@@ -22,6 +20,7 @@ use crate::app::{Look, Looker};
 use crate::config::{AppSettings, OnFullDisk, RunConfig};
 use crate::error::AppError;
 use crate::report::{OutputFile, replace_files};
+use crate::unwritten::{Unwritten, verdict};
 
 /// Who writes them.
 pub(crate) struct Snapshots<'a> {
@@ -34,15 +33,6 @@ pub(crate) struct Snapshots<'a> {
     tell: &'a dyn Fn(String),
     /// Whether a picture has found no room.
     is_over: Cell<bool>,
-}
-
-/// A file that could not be written.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Unwritten {
-    path: PathBuf,
-    reason: String,
-    /// Whether there was no room for it.
-    is_full: bool,
 }
 
 impl<'a> Snapshots<'a> {
@@ -165,32 +155,23 @@ impl<'a> Snapshots<'a> {
         let series = OutputFile::new(format!("{}.pvd", self.name), series);
         replace_files(&self.folder, &[series]).map_err(|error| match error {
             AppError::Replace { path, source } => Unwritten::new(&path, &source),
-            other => Unwritten { path: self.folder.clone(), reason: other.to_string(), is_full: false },
+            other => Unwritten::because(&self.folder, other.to_string()),
         })
     }
 
     /// Whether all ranks have done their part of a picture. Collective.
     fn agree(&self, look: &Look<'_>, own: Result<(), Unwritten>) -> Result<bool, AppError> {
-        let all = look.world().all_gather(&own.err())?;
-        let failed = || all.iter().enumerate().filter_map(|(rank, own)| Some((rank, own.as_ref()?)));
-        // That there is no room is told only where nothing else is wrong.
-        let Some((rank, unwritten)) = failed().min_by_key(|(_, unwritten)| unwritten.is_full) else {
+        let Err(failed) = verdict(look.world(), own) else {
             return Ok(true);
         };
         self.remove(look);
-        let Unwritten { path, reason, is_full } = unwritten;
-        let message =
-            format!("cannot write the picture after {} steps, {}: {reason}", look.step, path.display());
-        if *is_full && self.on_full_disk == OnFullDisk::GoOn {
-            self.is_over.set(true);
-            if look.world().rank() == 0 {
-                (self.tell)(format!("rank {rank} {message}; the run goes on without further pictures"));
-            }
-            return Ok(false);
+        let thing = format!("the picture after {} steps", look.step);
+        let sentence = failed.judge(&thing, "without further pictures", self.on_full_disk)?;
+        self.is_over.set(true);
+        if look.world().rank() == 0 {
+            (self.tell)(sentence);
         }
-        let advice =
-            if *is_full { "; with `output.on_full_disk = \"go-on\"` it goes on without" } else { "" };
-        Err(AppError::Rank { rank, message: message + advice })
+        Ok(false)
     }
 }
 
@@ -213,12 +194,5 @@ impl Looker for Snapshots<'_> {
             self.agree(look, listed)?;
         }
         Ok(())
-    }
-}
-
-impl Unwritten {
-    fn new(path: &Path, error: &io::Error) -> Self {
-        let no_room = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::FileTooLarge];
-        Self { path: path.to_owned(), reason: error.to_string(), is_full: no_room.contains(&error.kind()) }
     }
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use streamhalo::{Device, Stream, StreamKind, StreamOptions, World, WorldOptions};
 
 use crate::app::{Application, ApplicationRow, Between, Looker, Outcome, Trial};
+use crate::checkpoint::{Checkpoint, Checkpoints};
 use crate::config::{self, RunConfig};
 use crate::error::AppError;
 use crate::pictures::Snapshots;
@@ -33,7 +34,8 @@ pub(crate) struct RunWork {
     pub(crate) layout: Vec<usize>,
     /// Of which trials the state is wanted.
     pub(crate) states: StatesWanted,
-    /// Whether these are the ranks whose first trial writes pictures, if the configuration asks for any.
+    /// Whether these are the ranks whose first trial writes pictures and checkpoints, if the configuration asks
+    /// for any.
     pub(crate) draws: bool,
     /// The terminal that shows what goes on, if one does.
     pub(crate) watched: Option<Size>,
@@ -88,7 +90,10 @@ impl Work for RunWork {
         if self.config.run.pin {
             world.pin()?;
         }
-        let rank = OnRank { work: self, application: &*application, world, stream: &stream, report: &report };
+        let from = Checkpoint::asked_for(&self.config, &*application);
+        let from = from.map(|opened| Checkpoint::agree(world, opened)).transpose()?;
+        let (application, from) = (&*application, from.as_ref());
+        let rank = OnRank { work: self, application, from, world, stream: &stream, report: &report };
         for _ in 0..self.config.run.warmup {
             for backend in &self.config.comm.backend {
                 rank.trial(backend, None, false)?;
@@ -117,6 +122,8 @@ impl Work for RunWork {
 struct OnRank<'a> {
     work: &'a RunWork,
     application: &'a dyn Application,
+    /// What it goes on from.
+    from: Option<&'a Checkpoint>,
     world: &'a World,
     stream: &'a Stream,
     report: &'a dyn Fn(RunReport),
@@ -125,13 +132,16 @@ struct OnRank<'a> {
 impl OnRank<'_> {
     /// Runs a trial, or a warm-up where it has no number, and lets those look at it who were asked for.
     fn trial(&self, backend: &str, number: Option<u32>, wants_state: bool) -> Result<Outcome, AppError> {
-        let Self { work: RunWork { config, layout, draws, watched, .. }, world, stream, report, .. } = self;
+        let Self { work, application, from, world, stream, report } = *self;
+        let RunWork { config, layout, draws, watched, .. } = work;
         report(RunReport::Begin { backend: backend.to_owned(), trial: number });
         let says = |sentence| report(RunReport::Says(sentence));
         let shows = |frame| report(RunReport::Frame(frame));
         // All trials have the same bits.
         let is_drawn = *draws && number == Some(0) && config.comm.backend[0] == backend;
         let snapshots = is_drawn.then(|| Snapshots::of(config, &says)).flatten();
+        let first = from.map_or(0, Checkpoint::step);
+        let checkpoints = is_drawn.then(|| Checkpoints::of(config, application, first, &says)).flatten();
         let watcher = watched.map(|size| {
             let split = layout.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
             let which = trial_name(number);
@@ -140,8 +150,14 @@ impl OnRank<'_> {
         let mut lookers: Vec<&dyn Looker> = Vec::new();
         lookers.extend(snapshots.as_ref().map(|snapshots| snapshots as &dyn Looker));
         lookers.extend(watcher.as_ref().map(|watcher| watcher as &dyn Looker));
-        let between = Between { lookers: &lookers };
-        self.application.run_trial(&Trial { world, stream, backend, layout, wants_state, between })
+        lookers.extend(checkpoints.as_ref().map(|checkpoints| checkpoints as &dyn Looker));
+        let between = Between { lookers: &lookers, from };
+        let trial = Trial { world, stream, backend, layout, wants_state, between };
+        let mut outcome = application.run_trial(&trial)?;
+        if from.is_some() {
+            outcome.measured.insert("restarted_at".to_owned(), first.into());
+        }
+        Ok(outcome)
     }
 }
 

@@ -63,3 +63,20 @@ pub(super) fn result(norms: &[f64]) -> Map<String, Value> {
     let ends = ends.map(|(first, last)| json!({ "first": first, "last": last }));
     ends.map(|ends| ("residual".to_owned(), ends)).into_iter().collect()
 }
+
+/// The name of what checkpoints have of norms.
+const RESIDUAL: &str = "residual_bits";
+
+/// The first and the last norm for a checkpoint: their bits, as decimal digits are not always read as the same
+/// number.
+pub(super) fn carried(norms: &[f64]) -> Map<String, Value> {
+    let ends = norms.first().zip(norms.last());
+    let ends = ends.map(|(first, last)| json!([first.to_bits(), last.to_bits()]));
+    ends.map(|ends| (RESIDUAL.to_owned(), ends)).into_iter().collect()
+}
+
+/// The norms that a checkpoint has.
+pub(super) fn norms_of(carried: &Map<String, Value>) -> Vec<f64> {
+    let bits = carried.get(RESIDUAL).and_then(Value::as_array).into_iter().flatten();
+    bits.filter_map(Value::as_u64).map(f64::from_bits).collect()
+}

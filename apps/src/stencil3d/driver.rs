@@ -17,11 +17,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use streamhalo::prelude::{Alternating, Array, Entity, GlobalGrid, LocalGrid, Pattern, StreamHalo, Tile};
 use streamhalo::{HaloError, Stream};
 
-use super::check::result;
+use super::check::{carried, norms_of, result};
 use super::kernel::{Rule, Shape, step};
 use super::norm::Norm;
 use super::problem::Problem;
@@ -233,6 +233,18 @@ impl<T: Real> Steps<T, 3> for Solve<'_, T> {
         self.block.cells.now()
     }
 
+    fn now_mut(&mut self) -> &mut Array<T, 3> {
+        self.block.cells.now_mut()
+    }
+
+    fn carried(&self) -> Result<Map<String, Value>, AppError> {
+        Ok(carried(&self.norms))
+    }
+
+    fn carry(&mut self, carried: &Map<String, Value>) {
+        self.norms = norms_of(carried);
+    }
+
     fn geometry(&self) -> Geometry {
         self.stencil.problem.geometry()
     }
@@ -280,6 +292,17 @@ impl<T: Real> Application for Stencil3d<T> {
 
     fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
         self.judge(found, reference)
+    }
+
+    fn determines_answer(&self) -> Map<String, Value> {
+        let Stencil3dSettings { equation, points, element, overlap: _, residual_every } = &self.settings;
+        let settings = json!({
+            "app.equation": equation,
+            "app.points": points,
+            "app.element": element,
+            "app.residual_every": residual_every,
+        });
+        settings.as_object().cloned().unwrap_or_default()
     }
 
     fn files(&self, _state: &[u8]) -> Vec<OutputFile> {

@@ -33,7 +33,7 @@ fn frames(text: &str, layout: [usize; 2], size: Size) -> Vec<String> {
     let done = on_threads(layout.iter().product(), WorldOptions::default(), |world| {
         let stream = Device::host().stream(world)?;
         let watcher = Watcher::new(size, config.app.steps, "a trial".to_owned(), &show);
-        let between = Between { lookers: &[&watcher] };
+        let between = Between { lookers: &[&watcher], ..Between::default() };
         let (backend, layout) = ("st-send", &layout[..]);
         let trial = Trial { world, stream: &stream, backend, layout, wants_state: false, between };
         application.run_trial(&trial).map(|_| ())

@@ -47,6 +47,8 @@ threads = 1
 [output]
 dir = "results/life"
 snapshot_every = 0
+checkpoint_every = 0
+checkpoints_kept = 2
 on_full_disk = "stop"
 "#;
 
@@ -83,7 +85,10 @@ fn the_example_is_what_an_empty_file_means() {
                 "fabric": "local", "timeout_s": 60.0,
             },
             "device": { "kind": "host", "stream": "inline", "threads": 1 },
-            "output": { "dir": "results/life", "snapshot_every": 0, "on_full_disk": "stop" },
+            "output": {
+                "dir": "results/life", "snapshot_every": 0, "checkpoint_every": 0, "checkpoints_kept": 2,
+                "on_full_disk": "stop",
+            },
         })
     );
 }

@@ -9,8 +9,8 @@ fn errors_show_their_line() {
         (
             "[run]\n# how often\ntrails = 5\n",
             "f.toml:3:1: unknown key `trails` in [run]\n  |\n3 | trails = 5\n  | ^^^^^^\n  \
-             = expected `ranks`, `scaling`, `layout`, `trials`, `warmup`, `verify`, `exchange_every` or \
-             `pin`\nhint: did you mean `trials`?",
+             = expected `ranks`, `scaling`, `layout`, `trials`, `warmup`, `verify`, `exchange_every`, `pin` \
+             or `restart`\nhint: did you mean `trials`?",
         ),
         (
             "[comm]\n  backend = [\"standard\", \"st-sned\"]\n",

@@ -1,5 +1,7 @@
 //! Flags laid over a file: they win, and their errors name them.
 
+use std::path::Path;
+
 use streamhalo_apps::config::{Overrides, Place, RunConfig};
 
 use super::{parse_with, printed};
@@ -65,7 +67,7 @@ fn errors_name_the_flag() {
         (
             set(&["run.trails=5"]),
             "--set run.trails=5: unknown key `trails` in [run]\n  = expected `ranks`, `scaling`, `layout`, \
-             `trials`, `warmup`, `verify`, `exchange_every` or `pin`\n\
+             `trials`, `warmup`, `verify`, `exchange_every`, `pin` or `restart`\n\
              hint: did you mean `trials`?"
                 .to_owned(),
         ),
@@ -146,6 +148,45 @@ fn errors_name_the_flag() {
         let error = parse_with("", &flags).expect_err(&wanted);
         assert_eq!(printed(&error), wanted, "\n{}", printed(&error));
     }
+}
+
+#[test]
+fn checkpoints_have_flags_of_their_own() {
+    let flags = |checkpoint: Option<&str>, restart: Option<&str>| Overrides {
+        checkpoint: checkpoint.map(str::to_owned),
+        restart: restart.map(str::to_owned),
+        ..Overrides::default()
+    };
+    let text = "output.checkpoint_every = 5\noutput.checkpoints_kept = 0\nrun.restart = 'here.halo'";
+    let parse = |flags: &Overrides| {
+        let flags = Overrides { set: vec!["app.pattern=random:1".to_owned()], ..flags.clone() };
+        RunConfig::parse("folder/f.toml", text, &flags, &super::NAMES).expect("is right")
+    };
+    let config = parse(&flags(None, None));
+    assert_eq!((config.output.checkpoint_every, config.output.checkpoints_kept), (5, 0));
+    assert_eq!(config.run.restart.as_deref(), Some(Path::new("folder/here.halo")), "beside the file");
+    let config = parse(&flags(Some("every = 7"), Some("there.halo")));
+    assert_eq!(config.output.checkpoint_every, 7);
+    assert_eq!(config.run.restart.as_deref(), Some(Path::new("there.halo")), "as it was typed");
+    for (flags, wanted) in [
+        (flags(Some("100"), None), "--checkpoint 100: `100` does not say how often\n  = expected `every=N`"),
+        (flags(Some("every=x"), None), "--checkpoint every=x: `output.checkpoint_every` is the string \"x\""),
+        (
+            flags(Some("every=-1"), None),
+            "`output.checkpoint_every` is the integer -1\n  = expected an integer of at least 0",
+        ),
+        (flags(None, Some("")), "`run.restart` is the string \"\"\n  = expected the path of a checkpoint"),
+    ] {
+        let error = printed(&parse_with("", &flags).expect_err(wanted));
+        assert!(error.contains(wanted), "{error}");
+    }
+    for (key, place) in [("output.checkpoint_every = 1", "2:27"), ("run.restart = 'x.halo'", "2:15")] {
+        let error = printed(&super::parse(&format!("app.name = 'plain'\n{key}")).expect_err(key));
+        assert!(error.starts_with(&format!("f.toml:{place}: `plain` has no checkpoints")), "{error}");
+        assert!(error.contains("expected checkpoints of `life` or `stencil3d`"), "{error}");
+    }
+    let config = super::parse("app.name = 'plain'\noutput.checkpoint_every = 0").expect("asks for none");
+    assert_eq!(config.output.checkpoint_every, 0);
 }
 
 #[test]

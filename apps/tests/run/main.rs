@@ -2,6 +2,7 @@
 
 mod backends;
 mod bench;
+mod checkpoint;
 mod cholesky;
 mod comb;
 mod errors;

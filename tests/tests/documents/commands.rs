@@ -32,7 +32,7 @@ fn to_be_explained<'a>(arguments: &[&'a str]) -> Option<Vec<&'a str>> {
     while let Some(argument) = rest.next() {
         match *argument {
             "--quiet" | "--watch" => {}
-            "--out" | "--snapshot" => _ = rest.next(),
+            "--out" | "--snapshot" | "--checkpoint" => _ = rest.next(),
             other => explained.push(other),
         }
     }

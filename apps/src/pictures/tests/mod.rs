@@ -75,7 +75,7 @@ fn looked_at<L: Looker>(
     on_threads(layout.iter().product(), WorldOptions::default(), |world| {
         let stream = Device::host().stream(world)?;
         let looker = looker();
-        let between = Between { lookers: &[&looker] };
+        let between = Between { lookers: &[&looker], ..Between::default() };
         let trial =
             Trial { world, stream: &stream, backend: "st-rsend", layout, wants_state: false, between };
         application.run_trial(&trial).map(|_| ())

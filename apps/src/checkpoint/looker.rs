@@ -1,0 +1,89 @@
+//! Who writes checkpoints between steps.
+
+use std::cell::{Cell, RefCell};
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+
+use super::{FOLDER, folder, settings, write};
+use crate::app::{Application, Look, Looker};
+use crate::config::{OnFullDisk, RunConfig};
+use crate::error::AppError;
+
+/// Writes a checkpoint every so many steps, and removes those before the last ones that it has written itself.
+pub(crate) struct Checkpoints<'a> {
+    every: u64,
+    /// How many stay; 0 for all.
+    kept: usize,
+    on_full_disk: OnFullDisk,
+    /// The step that the trial begins with.
+    first: u64,
+    app: &'a str,
+    folder: PathBuf,
+    settings: Map<String, Value>,
+    /// Tells the user something; of rank 0.
+    tell: &'a dyn Fn(String),
+    /// Whether the user has been told that there is no room.
+    is_told: Cell<bool>,
+    /// Those that this trial has written and not removed, the oldest first.
+    written: RefCell<Vec<PathBuf>>,
+}
+
+impl<'a> Checkpoints<'a> {
+    /// Of a trial from step `first` on; `None` where the configuration asks for none.
+    pub(crate) fn of(
+        config: &'a RunConfig,
+        application: &dyn Application,
+        first: u64,
+        tell: &'a dyn Fn(String),
+    ) -> Option<Self> {
+        (config.output.checkpoint_every > 0).then(|| Self {
+            every: config.output.checkpoint_every,
+            kept: config.output.checkpoints_kept,
+            on_full_disk: config.output.on_full_disk,
+            first,
+            app: &config.app.name,
+            folder: config.output.dir.join(FOLDER),
+            settings: settings::of(config, application),
+            tell,
+            is_told: Cell::new(false),
+            written: RefCell::default(),
+        })
+    }
+
+    /// Keeps a new one, and removes what is older than the last ones.
+    fn keep(&self, path: PathBuf) {
+        let mut written = self.written.borrow_mut();
+        written.push(path);
+        while self.kept > 0 && written.len() > self.kept {
+            // One that is gone already, or cannot be removed, does no harm to the run.
+            _ = fs::remove_file(written.remove(0));
+        }
+    }
+}
+
+impl Looker for Checkpoints<'_> {
+    fn next(&self, from: u64) -> Option<u64> {
+        // What a trial begins with needs no checkpoint.
+        from.max(self.first + 1).checked_next_multiple_of(self.every)
+    }
+
+    fn look(&self, look: &Look<'_>) -> Result<(), AppError> {
+        let name = folder::name(self.app, look.step);
+        let is_first = look.world().rank() == 0;
+        match write::write(&self.folder, &name, &self.settings, look) {
+            Ok(path) if is_first => self.keep(path),
+            Ok(_) => {}
+            Err(failed) => {
+                let thing = format!("the checkpoint after {} steps", look.step);
+                let sentence = failed.judge(&thing, "without it", self.on_full_disk)?;
+                // There may be room for the next one: it is tried, and not told again.
+                if is_first && !self.is_told.replace(true) {
+                    (self.tell)(sentence);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,28 @@
+//! What two runs must have in common for one to go on from a checkpoint of the other.
+
+use serde_json::{Map, Value};
+
+use crate::app::Application;
+use crate::config::RunConfig;
+
+/// What determines the answer at each step, by the keys of the configuration.
+pub(super) fn of(config: &RunConfig, application: &dyn Application) -> Map<String, Value> {
+    let mut settings = application.determines_answer();
+    let common = [
+        ("app.name", Value::from(config.app.name.as_str())),
+        ("grid.cells", Value::from(config.grid.cells.as_slice())),
+        ("grid.periodic", Value::from(config.grid.periodic.as_slice())),
+    ];
+    settings.extend(common.map(|(key, value)| (key.to_owned(), value)));
+    settings
+}
+
+/// A key that differs, and its values.
+pub(super) type Difference = (String, Option<Value>, Option<Value>);
+
+/// The first difference, if there is one. That of applications says most, and comes first.
+pub(super) fn difference(found: &Map<String, Value>, asked: &Map<String, Value>) -> Option<Difference> {
+    let keys = ["app.name"].into_iter().chain(asked.keys().chain(found.keys()).map(String::as_str));
+    let differing = keys.into_iter().find(|key| found.get(*key) != asked.get(*key));
+    differing.map(|key| (key.to_owned(), found.get(key).cloned(), asked.get(key).cloned()))
+}
