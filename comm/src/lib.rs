@@ -87,6 +87,7 @@
 //! | windows: notified access (2015), active target epochs (2023) | [`window::Window`] |
 //! | a network, or a provider of it | [`fabric::Fabric`] |
 //! | a triggered operation; who executes it | a send of an exchange; [`fabric::Executor`] |
+//! | a trace of a stream, as profilers show it | [`timeline`] |
 //! | a completion counter, a flag in memory | [`fabric::Word`], of which [`fabric::Role`] is the meaning |
 //!
 //! **A backend** is one way to carry out a matched exchange: what a receiver says before a payload may
@@ -114,6 +115,7 @@ mod meeting;
 mod primitive;
 pub mod queue;
 mod source;
+pub mod timeline;
 pub mod window;
 mod world;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use streamhalo_comm::ElementType;
 use streamhalo_comm::Op;
 use streamhalo_comm::backend::{Direct, Exchange, MessageSpec, Slot};
-use streamhalo_comm::device::{Extents, Move, MoveTable};
+use streamhalo_comm::device::{Extents, Move, MoveTable, Purpose};
 use streamhalo_comm::fabric::{Place, Region};
 use streamhalo_grid::{Entity, Field, IndexBox, Subdomain};
 
@@ -222,7 +222,7 @@ impl<const D: usize> Compiler<'_, D> {
                 }
             }
         }
-        Ok(Arc::new(MoveTable::new(&[moves])?))
+        Ok(Arc::new(MoveTable::new(&[moves])?.meant_for(Purpose::Pack(envelope.peer))))
     }
 
     /// The other moves. `envelopes` are the incoming messages.
@@ -240,7 +240,7 @@ impl<const D: usize> Compiler<'_, D> {
             }
             before.push(Arc::new(MoveTable::new(&early)?));
             meanwhile.push(Arc::new(MoveTable::new(&late)?));
-            after.push(Arc::new(MoveTable::new(&unpacking)?));
+            after.push(Arc::new(MoveTable::new(&unpacking)?.meant_for(Purpose::Unpack)));
         }
         let pair = |tables: Vec<Arc<MoveTable>>| {
             <[Arc<MoveTable>; 2]>::try_from(tables).expect("one table for each phase")

@@ -153,8 +153,9 @@ fn exchange<F: Step>(
     Ok(halo.stream().synchronize()?)
 }
 
-/// The gather and the scatter of one object have epochs, and so generations, of their own.
-fn run<F: Step>(backend: &str, kind: StreamKind, layout: [usize; 3]) {
+/// The gather and the scatter of one object have epochs, and so generations, of their own. The stream may keep a
+/// timeline, with room for so many spans.
+fn run<F: Step>(backend: &str, kind: StreamKind, layout: [usize; 3], spans: Option<usize>) {
     let all = Barrier::new(layout.iter().product());
     let options = WorldOptions { timeout: Some(Duration::from_secs(60)), ..WorldOptions::default() };
     let rank_main = |world: World| -> Result<(), HaloError> {
@@ -167,12 +168,13 @@ fn run<F: Step>(backend: &str, kind: StreamKind, layout: [usize; 3]) {
                 .pattern(Pattern::All)
                 .scatter(Op::Sum)
                 .build(1, &field)?;
+            spans.map_or(Ok(()), |spans| stream.record_timeline(spans))?;
             exchange(&mut halo, &mut field, way, WARM_UP)?;
             let result = counted(&all, || exchange(&mut halo, &mut field, way, EXCHANGES));
             let calls = CALLS.swap(0, Ordering::Relaxed);
             let first = FIRST.lock().unwrap().take();
             if let Some(first) = first {
-                let case = format!("{backend}, {kind:?}, {}, {way:?}, {layout:?}", F::NAME);
+                let case = format!("{backend}, {kind:?}, {}, {way:?}, {layout:?}, {spans:?}", F::NAME);
                 panic!(
                     "{case}: {calls} calls of the allocator in {EXCHANGES} exchanges; the first by {first}"
                 );
@@ -315,10 +317,13 @@ fn main() {
     for backend in backend_names() {
         for kind in [StreamKind::Inline, StreamKind::Threaded] {
             for layout in [[2, 1, 1], [2, 2, 1]] {
-                run::<Array<f64, 3>>(backend, kind, layout);
-                run::<Alternating<f64, 3>>(backend, kind, layout);
+                run::<Array<f64, 3>>(backend, kind, layout, None);
+                run::<Alternating<f64, 3>>(backend, kind, layout, None);
                 passed += 2;
             }
+            // Fewer than there are: the oldest make room.
+            run::<Array<f64, 3>>(backend, kind, [2, 1, 1], Some(100));
+            passed += 1;
         }
     }
     for kind in [StreamKind::Inline, StreamKind::Threaded] {

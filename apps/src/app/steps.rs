@@ -65,6 +65,7 @@ impl Trial<'_> {
         }
         let stopwatch = Stopwatch::start(stream);
         for step in first..steps {
+            stopwatch.begin_step(step);
             // A checkpoint has no ghosts: what follows begins with an exchange.
             let since_exchange = ((step - first) % exchange_every as u64) as usize;
             if since_exchange == 0 {

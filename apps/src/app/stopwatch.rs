@@ -10,6 +10,8 @@ use std::time::Instant;
 
 use streamhalo::{Stream, StreamKind};
 
+use super::{END_MARK, step_mark};
+
 /// What a stream is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -49,6 +51,12 @@ impl Stopwatch {
         Self(Laps::start(stream))
     }
 
+    /// A step begins: a timeline says where.
+    #[inline]
+    pub fn begin_step(&self, step: u64) {
+        self.0.begin_step(step);
+    }
+
     /// Counts the time since the last lap, on the stream, as time of `phase`. Does not block.
     #[inline]
     pub fn lap(&self, phase: Phase) {
@@ -76,6 +84,8 @@ impl Stopwatch {
 pub(crate) struct Laps<const N: usize> {
     stream: Stream,
     read: Arc<Read<N>>,
+    /// Of a stream whose timeline is kept only steps are marked: readings of the clock would be on it.
+    is_recorded: bool,
 }
 
 /// Only one thread at a time works on a stream, so that relaxed accesses do.
@@ -109,7 +119,15 @@ impl<const N: usize> Laps<N> {
             spent_ns: std::array::from_fn(|_| AtomicU64::new(0)),
             paused_ns: AtomicU64::new(0),
         };
-        Self { stream: stream.clone(), read: Arc::new(read) }
+        Self { stream: stream.clone(), read: Arc::new(read), is_recorded: stream.is_recorded() }
+    }
+
+    /// See [`Stopwatch::begin_step`].
+    #[inline]
+    pub(crate) fn begin_step(&self, step: u64) {
+        if self.is_recorded {
+            self.stream.mark(&step_mark(step));
+        }
     }
 
     /// Counts the time since the last lap, on the stream, as time of a phase. Does not block.
@@ -117,6 +135,7 @@ impl<const N: usize> Laps<N> {
     pub(crate) fn lap(&self, phase: usize) {
         match self.stream.kind() {
             StreamKind::Inline => self.read.end(phase),
+            _ if self.is_recorded => {}
             _ => {
                 let read = self.read.clone();
                 self.stream.enqueue_host("stopwatch", move || {
@@ -141,6 +160,7 @@ impl<const N: usize> Laps<N> {
     /// Seconds from the start until now, pauses aside, and those of each phase. The stream must have been
     /// synchronised.
     pub(crate) fn stop(self) -> (f64, [f64; N]) {
+        self.stream.mark(END_MARK);
         let seconds = |ns: &AtomicU64| ns.load(Ordering::Relaxed) as f64 / 1e9;
         let solve_s = self.read.started.elapsed().as_secs_f64() - seconds(&self.read.paused_ns);
         (solve_s, std::array::from_fn(|phase| seconds(&self.read.spent_ns[phase])))

@@ -3,6 +3,7 @@
 
 mod bench;
 mod sizes;
+mod timeline;
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -14,6 +15,7 @@ use crate::config::Overrides;
 
 pub use bench::*;
 pub use sizes::Sizes;
+pub use timeline::TimelineAsked;
 
 /// Stencil applications over stream-triggered halo exchange.
 #[derive(Clone, Debug, Parser)]
@@ -116,6 +118,9 @@ pub struct RunArgs {
     /// Show `life` in the terminal while it runs
     #[arg(long, conflicts_with = "quiet")]
     pub watch: bool,
+    /// Record who does what when, in one more trial of each backend, as JSON and SVG
+    #[arg(long, value_name = "steps=K", num_args = 0..=1, default_missing_value = "")]
+    pub timeline: Option<TimelineAsked>,
     /// No progress on the terminal
     #[arg(long)]
     pub quiet: bool,

@@ -12,8 +12,10 @@ use crate::cli::RunArgs;
 use crate::config::RunConfig;
 use crate::error::{AppError, ranks_of};
 use crate::ranks::{Prepared, Ranks, adopt, are_launched};
-use crate::report::{self, MachineInfo, Progress, Results};
-use crate::run::{Banner, Journal, Kept, Part, RunReport, RunWork, StatesWanted, plan, trial_name};
+use crate::report::{self, ExchangeTimeline, MachineInfo, OutputFile, Progress, Results};
+use crate::run::{
+    Banner, Journal, Kept, Part, RunReport, RunWork, StatesWanted, TimelineWanted, plan, trial_name,
+};
 use crate::watch::{self, Screen, Size};
 
 const COMMAND: &str = "streamhalo run";
@@ -35,6 +37,8 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, AppError> {
 struct Planned {
     config: RunConfig,
     parts: Vec<Part>,
+    /// Recorded at the largest number of ranks.
+    timeline: Option<TimelineWanted>,
     is_watched: bool,
     /// What all trials go on from.
     from: Option<Checkpoint>,
@@ -46,6 +50,7 @@ impl Planned {
         if args.watch {
             watch::check(&config, are_launched(COMMAND, &config.comm.fabric))?;
         }
+        let timeline = args.timeline.map(|asked| TimelineWanted::of(asked, &config)).transpose()?;
         if let Some(path) = &mut config.run.restart {
             // Ranks must not look for the latest one each, while another run writes.
             *path = checkpoint::resolve(path, &config.app.name)?;
@@ -53,26 +58,31 @@ impl Planned {
         let parts = plan(&config)?;
         let opened = parts.iter().filter_map(|part| Checkpoint::asked_for(&part.config, &*part.application));
         let from = opened.collect::<Result<Vec<_>, _>>()?.pop();
-        Ok(Self { parts, config, is_watched: args.watch, from })
+        Ok(Self { parts, config, timeline, is_watched: args.watch, from })
     }
 
     /// What the ranks of each entry do, and the terminal that shows it, if one does.
     fn works(&self, watched: Option<Size>) -> impl Iterator<Item = (&Part, RunWork)> {
+        let most = self.parts.iter().map(|part| part.entry.ranks).max();
+        let recorded = self.parts.iter().position(|part| Some(part.entry.ranks) == most);
         self.parts.iter().enumerate().map(move |(index, part)| {
             let states = match (self.config.run.verify, index + 1 == self.parts.len()) {
                 (true, _) => StatesWanted::All,
                 (false, true) => StatesWanted::Last,
                 (false, false) => StatesWanted::None,
             };
+            let timeline = self.timeline.filter(|_| recorded == Some(index));
             let (config, layout) = (part.config.clone(), part.entry.layout.clone());
-            (part, RunWork { config, layout, states, draws: index == 0, watched })
+            (part, RunWork { config, layout, states, timeline, draws: index == 0, watched })
         })
     }
 }
 
 impl Prepared for Planned {
     fn asked(&self) -> Value {
-        serde_json::to_value(&self.config).expect("a configuration is JSON")
+        let mut asked = serde_json::to_value(&self.config).expect("a configuration is JSON");
+        asked["--timeline"] = self.timeline.map(|wanted| wanted.to_string()).into();
+        asked
     }
 
     fn most_ranks(&self) -> (&'static str, usize) {
@@ -105,7 +115,7 @@ fn follow(ranks: &Ranks, planned: &Planned) -> Result<u8, AppError> {
 }
 
 fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
-    let Planned { config, parts, is_watched, from } = planned;
+    let Planned { config, parts, timeline, is_watched, from } = planned;
     let watched = if *is_watched { Some(Size::of_terminal()?) } else { None };
     let machine = MachineInfo::detect();
     let interrupt = ranks.interrupt()?;
@@ -117,9 +127,11 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
     }
 
     let trials = u64::from(config.run.warmup) + u64::from(config.run.trials);
-    let runs = trials * (parts.len() * config.comm.backend.len()) as u64;
+    let recorded = u64::from(timeline.is_some());
+    let runs = (trials * parts.len() as u64 + recorded) * config.comm.backend.len() as u64;
     let progress = Progress::new(runs, quiet || *is_watched);
     let mut journal = Journal::new(config);
+    let mut timelines: Vec<ExchangeTimeline> = Vec::new();
     let mut is_said = quiet;
     let mut screen = Screen::of_terminal();
     for (part, work) in planned.works(watched) {
@@ -144,6 +156,14 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
                 RunReport::Says(sentence) => progress.say(&(sentence + "\n")),
                 RunReport::Frame(frame) => screen.show(&frame),
                 RunReport::Warm => progress.end(),
+                RunReport::Recording { backend } => {
+                    running = format!("{backend}, {}, timeline", ranks_of(entry.ranks));
+                    progress.begin(&running);
+                }
+                RunReport::Timeline(timeline) => {
+                    timelines.push(*timeline);
+                    progress.end();
+                }
                 RunReport::Finished { backend, trial, outcome } => {
                     journal.note(part, backend, trial, *outcome);
                     progress.end();
@@ -157,7 +177,8 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
     let Kept { records, state, wrong } = journal.close();
     let results = Results::new(config, machine, records)?;
     let last = parts.last().expect("a configuration names a number of ranks");
-    let extra = state.map_or(Vec::new(), |state| last.application.files(&state));
+    let mut extra = state.map_or(Vec::new(), |state| last.application.files(&state));
+    extra.extend(timeline_files(&timelines)?);
     report::write_results(&config.output.dir, &results, extra)?;
     for sentence in &wrong {
         eprintln!("{sentence}");
@@ -167,6 +188,22 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
         eprintln!("results in {}", config.output.dir.display());
     }
     Ok(u8::from(!results.all_verified()))
+}
+
+/// The files of timelines; says what there was no room for.
+fn timeline_files(timelines: &[ExchangeTimeline]) -> Result<Vec<OutputFile>, AppError> {
+    let mut files = Vec::with_capacity(2 * timelines.len());
+    for timeline in timelines {
+        if timeline.dropped() > 0 {
+            eprintln!(
+                "timeline of {}: there was no room for the first {} spans; record fewer steps",
+                timeline.backend,
+                timeline.dropped()
+            );
+        }
+        files.extend(timeline.files()?);
+    }
+    Ok(files)
 }
 
 /// Adds to the failure of a rank what was running.

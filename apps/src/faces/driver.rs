@@ -129,7 +129,8 @@ impl Block {
         trial.world.barrier()?;
         let stopwatch = Stopwatch::start(trial.stream);
         let started = Instant::now();
-        for _ in 0..steps {
+        for step in 0..steps {
+            stopwatch.begin_step(step);
             trial.stream.check()?; // skips whatever is enqueued once something has failed
             self.step(trial.stream, &stopwatch)?;
         }

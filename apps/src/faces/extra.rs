@@ -22,6 +22,7 @@ impl Extra {
     ) -> Result<Self, AppError> {
         let options = StreamOptions { kind: beside.kind(), threads: 1 };
         let stream = Device::host().stream_with(world, options)?;
+        stream.join_timeline(beside)?;
         let work = Array::zeros(grid, Entity::Cell, &stream)?;
         Ok(Self { stream, work, sweeps })
     }

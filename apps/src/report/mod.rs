@@ -12,6 +12,7 @@ mod results;
 mod summary;
 mod table;
 pub(crate) mod text;
+mod timeline;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -19,13 +20,14 @@ use std::path::Path;
 pub use csv::{csv, csv_of_rows};
 pub use files::{OutputFile, check_writable, replace_files};
 pub use machine::MachineInfo;
-pub use plot::{ChartLine, LineChart, lines_svg, speedup_svg};
+pub use plot::{ChartLine, LineChart, lines_svg, speedup_svg, timeline_svg};
 pub use progress::Progress;
 pub use results::{RESULTS_FILE, Results, RunRecord, SCHEMA};
 pub use summary::{Baseline, Group, Spread, Summary, Verification};
 pub(crate) use table::RULED;
 pub(crate) use table::by_executor;
 pub use table::table;
+pub use timeline::{ExchangeTimeline, RankTimeline, chrome_trace};
 
 use crate::error::AppError;
 

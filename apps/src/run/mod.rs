@@ -5,10 +5,12 @@ mod banner;
 mod executors;
 mod journal;
 mod plan;
+mod timeline;
 mod work;
 
 pub(crate) use banner::{Banner, Uses, in_short};
 pub(crate) use executors::{executors_of, executors_of_all};
 pub(crate) use journal::{Journal, Kept};
 pub(crate) use plan::{Entry, Part, plan};
+pub(crate) use timeline::TimelineWanted;
 pub(crate) use work::{RunReport, RunWork, StatesWanted, stream, trial_name, world_options};

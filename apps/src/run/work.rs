@@ -11,7 +11,8 @@ use crate::config::{self, RunConfig};
 use crate::error::AppError;
 use crate::pictures::Snapshots;
 use crate::ranks::Work;
-use crate::run::Uses;
+use crate::report::ExchangeTimeline;
+use crate::run::{TimelineWanted, Uses};
 use crate::watch::{Size, Watcher};
 
 /// Of which trials the final state is brought together.
@@ -34,6 +35,8 @@ pub(crate) struct RunWork {
     pub(crate) layout: Vec<usize>,
     /// Of which trials the state is wanted.
     pub(crate) states: StatesWanted,
+    /// Whether one more trial of each backend is recorded, and how much of it.
+    pub(crate) timeline: Option<TimelineWanted>,
     /// Whether these are the ranks whose first trial writes pictures and checkpoints, if the configuration asks
     /// for any.
     pub(crate) draws: bool,
@@ -68,6 +71,13 @@ pub(crate) enum RunReport {
         /// What it gave.
         outcome: Box<Outcome>,
     },
+    /// A trial begins that is recorded, and not timed.
+    Recording {
+        /// The backend.
+        backend: String,
+    },
+    /// What was recorded.
+    Timeline(Box<ExchangeTimeline>),
 }
 
 impl Work for RunWork {
@@ -114,7 +124,10 @@ impl Work for RunWork {
                 report(RunReport::Finished { backend: backend.clone(), trial: number, outcome });
             }
         }
-        Ok(())
+        match self.timeline {
+            Some(wanted) => self.record(wanted, world, &stream, &report),
+            None => Ok(()),
+        }
     }
 }
 

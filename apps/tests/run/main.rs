@@ -20,6 +20,7 @@ mod rendezvous;
 mod setups;
 mod stencil3d;
 mod survey;
+mod timeline;
 mod tree;
 
 use std::fs;

@@ -12,6 +12,7 @@ use crate::device::{MoveTable, Stream};
 use crate::error::{Error, Result};
 use crate::fabric::{Executor, FarMessage, FarMessages, Persistent, Place, Role, WaitContext, phase};
 use crate::source::{Source, Tag};
+use crate::timeline::Activity;
 use crate::world::World;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -209,8 +210,10 @@ impl Exchange for Standard {
         stream.synchronize()?;
         // Only now has the stream unpacked the last messages: before, any progress of the host could
         // have put the next ones into their place.
-        let started = self.near.as_ref().map_or(Ok(()), Near::start);
-        let started = started.and_then(|()| self.far.as_mut().map_or(Ok(()), |far| far.start()));
+        let started = stream.by_host(Activity::Trigger, "start messages", || {
+            let started = self.near.as_ref().map_or(Ok(()), Near::start);
+            started.and_then(|()| self.far.as_mut().map_or(Ok(()), |far| far.start()))
+        });
         started.map_err(|error| stream.fail(error))
     }
 
@@ -219,12 +222,14 @@ impl Exchange for Standard {
     fn wait(&mut self, stream: &Stream) -> Result<()> {
         self.stage.take(&WAIT)?;
         let context = self.world.wait_context();
-        let near = self.near.as_ref().map_or(Ok(()), |near| near.messages.wait_for_all(&near.tickets));
-        near.and_then(|()| match &mut self.far {
-            None => Ok(()),
-            Some(far) => wait_far(context, &mut **far),
-        })
-        .map_err(|error| stream.fail(error))
+        let waited = stream.by_host(Activity::Wait, "wait for messages", || {
+            let near = self.near.as_ref().map_or(Ok(()), |near| near.messages.wait_for_all(&near.tickets));
+            near.and_then(|()| match &mut self.far {
+                None => Ok(()),
+                Some(far) => wait_far(context, &mut **far),
+            })
+        });
+        waited.map_err(|error| stream.fail(error))
     }
 
     fn routes(&self) -> Vec<Route> {

@@ -5,13 +5,14 @@
 mod buffer;
 mod host;
 mod moves;
+mod recorded;
 mod section;
 mod stream;
 
 pub use buffer::{Buffer, Extents};
 pub use host::kernel::{Argument, Arguments, Reader, Rows, RowsMut, Tile, Writer};
 pub(crate) use host::lane::progress;
-pub use moves::{Move, MoveTable};
+pub use moves::{Move, MoveTable, Purpose};
 pub use section::Section;
 pub(crate) use section::{Hold, Intent};
 pub use stream::{Event, Stream, StreamKind, StreamOptions};

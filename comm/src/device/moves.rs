@@ -55,12 +55,26 @@ unsafe impl Send for Nest {}
 // SAFETY: as above; a nest is never changed after it was built.
 unsafe impl Sync for Nest {}
 
+/// What the moves of a table are for, as a timeline says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Purpose {
+    /// Data of the rank that stays within it.
+    #[default]
+    Copy,
+    /// The payload for that rank.
+    Pack(usize),
+    /// What has arrived goes to where it belongs.
+    Unpack,
+}
+
 /// Moves, checked and compiled to loop nests. Running it neither allocates nor fails.
 pub struct MoveTable {
     pub(crate) nests: Vec<Nest>,
     /// Payload that goes to watched memory of peers: observer, rank, bytes.
     observed: Vec<(Arc<dyn Observer>, usize, usize)>,
     bytes: usize,
+    purpose: Purpose,
     /// What the pointers point into.
     _regions: Vec<Region>,
 }
@@ -72,7 +86,9 @@ impl MoveTable {
     /// # Errors
     /// [`Error::OutOfBounds`] if a move leaves its region.
     pub fn new(stages: &[Vec<Move>]) -> Result<Self> {
-        let mut table = Self { nests: Vec::new(), observed: Vec::new(), bytes: 0, _regions: Vec::new() };
+        let purpose = Purpose::default();
+        let mut table =
+            Self { nests: Vec::new(), observed: Vec::new(), bytes: 0, purpose, _regions: Vec::new() };
         for stage in stages {
             let first = table.nests.len();
             for one in stage.iter().filter(|one| one.bytes() > 0) {
@@ -105,6 +121,16 @@ impl MoveTable {
             table.bytes += one.bytes();
         }
         Ok(table)
+    }
+
+    /// The same moves, for a timeline that says what for.
+    pub fn meant_for(self, purpose: Purpose) -> Self {
+        Self { purpose, ..self }
+    }
+
+    /// What they are for.
+    pub fn purpose(&self) -> Purpose {
+        self.purpose
     }
 
     /// Bytes that a run of the table moves.

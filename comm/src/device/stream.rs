@@ -2,14 +2,16 @@
 
 use super::MoveTable;
 use super::host::{lane, worker::Worker};
+use super::recorded;
 use crate::error::{Error, Result};
 use crate::fabric::{WaitContext, Word, store_fence};
+use crate::timeline::{Activity, Recording};
 use crate::world::World;
 use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// When the operations of a host stream run.
@@ -77,16 +79,35 @@ struct Inner {
 /// What the executor of a stream shares with its owner.
 #[derive(Debug)]
 pub(crate) struct Status {
-    failed: AtomicBool,
+    /// [`FAILED`] and [`RECORDED`]: one look says whether an operation is just to be carried out.
+    state: AtomicU8,
     first_error: Mutex<Option<Error>>,
+    recording: Mutex<Option<Recording>>,
     pub(crate) context: Arc<WaitContext>,
 }
 
+/// An operation has failed.
+const FAILED: u8 = 1;
+/// A timeline is kept.
+const RECORDED: u8 = 2;
+
 impl Status {
+    /// Whether operations are carried out, and nothing else.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.state.load(Ordering::Acquire) == 0
+    }
+
     /// Whether an operation has failed, so that the rest is skipped.
     #[inline(always)]
     pub(crate) fn has_failed(&self) -> bool {
-        self.failed.load(Ordering::Acquire)
+        self.state.load(Ordering::Acquire) & FAILED != 0
+    }
+
+    /// Whether a timeline is kept.
+    #[inline(always)]
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.state.load(Ordering::Acquire) & RECORDED != 0
     }
 
     /// Keeps the first error and tells the other ranks. In this order: a wait of this rank that
@@ -94,7 +115,7 @@ impl Status {
     pub(crate) fn fail(&self, error: Error) {
         let told = error.to_string();
         self.first_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-        self.failed.store(true, Ordering::Release);
+        self.state.fetch_or(FAILED, Ordering::Release);
         self.context.abort.raise(self.context.rank, &told);
     }
 
@@ -104,6 +125,21 @@ impl Status {
         }
         let error = self.first_error.lock().unwrap_or_else(PoisonError::into_inner);
         Err(error.clone().expect("a failed stream has an error"))
+    }
+
+    /// The stream's part in a timeline, if one is kept.
+    pub(crate) fn recording(&self) -> Option<Recording> {
+        self.recording.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Begins or ends keeping a timeline, while nothing is on the stream.
+    pub(super) fn record(&self, recording: Option<Recording>) {
+        let is_recorded = recording.is_some();
+        *self.recording.lock().unwrap_or_else(PoisonError::into_inner) = recording;
+        match is_recorded {
+            true => self.state.fetch_or(RECORDED, Ordering::Release),
+            false => self.state.fetch_and(!RECORDED, Ordering::Release),
+        };
     }
 }
 
@@ -115,7 +151,7 @@ pub(crate) enum Operation {
     Ready(Arc<ReadySend>, u32),
     Wake(Arc<WaitSet>),
     Wait(Arc<WaitSet>, u32),
-    Host(String, HostFunction),
+    Host(Activity, String, HostFunction),
     Record(Event),
     WaitEvent(Event),
 }
@@ -220,6 +256,18 @@ pub(crate) struct TriggeredSend {
     pub(crate) group: u64,
 }
 
+impl Message {
+    /// Says that the payload is there.
+    #[inline(always)]
+    pub(super) fn complete(&self, epoch: u32) {
+        if let Some(stamp) = &self.stamp {
+            stamp.cell().store(epoch);
+        }
+        let (word, rule) = &self.completion;
+        rule.post(word, epoch);
+    }
+}
+
 impl TriggeredSend {
     /// Whether all receivers are ready.
     #[inline(always)]
@@ -234,11 +282,7 @@ impl TriggeredSend {
     pub(crate) fn run(&self, epoch: u32) {
         for message in &self.messages {
             message.moves.run();
-            if let Some(stamp) = &message.stamp {
-                stamp.cell().store(epoch);
-            }
-            let (word, rule) = &message.completion;
-            rule.post(word, epoch);
+            message.complete(epoch);
         }
     }
 
@@ -297,8 +341,9 @@ impl Stream {
     pub(crate) fn host(world: &World, options: StreamOptions) -> Result<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let status = Arc::new(Status {
-            failed: AtomicBool::new(false),
+            state: AtomicU8::new(0),
             first_error: Mutex::new(None),
+            recording: Mutex::new(None),
             context: world.wait_context().clone(),
         });
         // The caller waits too, inline or in backends that synchronise.
@@ -365,10 +410,18 @@ impl Stream {
     /// failed does no more.
     pub fn synchronize(&self) -> Result<()> {
         self.inner.synchronizations.set(self.inner.synchronizations.get() + 1);
+        match self.inner.status.is_recorded() {
+            false => self.drain(),
+            true => self.by_host(Activity::Synchronize, "synchronize", || self.drain()),
+        }
+        self.inner.status.result()
+    }
+
+    /// Blocks until all that was enqueued has run or been skipped.
+    pub(super) fn drain(&self) {
         if let Some(worker) = &self.inner.worker {
             worker.drain();
         }
-        self.inner.status.result()
     }
 
     /// The first error so far of an enqueued operation, for a host that wants to stop enqueueing
@@ -383,13 +436,13 @@ impl Stream {
 
     /// Records an event behind what is on the stream. Does not block.
     pub fn record(&self, event: &Event) {
-        self.enqueue(|| Operation::Record(event.clone()));
+        self.put(Operation::Record(event.clone()));
     }
 
     /// Makes the stream wait until another stream has come to where the event was recorded. Blocks
     /// the caller on an inline stream only.
     pub fn wait_event(&self, event: &Event) {
-        self.enqueue(|| Operation::WaitEvent(event.clone()));
+        self.put(Operation::WaitEvent(event.clone()));
     }
 
     /// Enqueues a host function. Its error surfaces at [`Stream::synchronize`] with the name.
@@ -400,44 +453,43 @@ impl Stream {
     ) {
         let operation = name.to_string();
         let failed = operation.clone();
-        self.enqueue(|| {
-            let function =
-                move || function().map_err(|message| Error::OperationFailed { operation: failed, message });
-            Operation::Host(operation, Box::new(function))
-        });
+        let function =
+            move || function().map_err(|message| Error::OperationFailed { operation: failed, message });
+        self.enqueue_boxed(Activity::Function, operation, Box::new(function));
     }
 
     /// Enqueues a table of moves.
+    #[inline]
     pub fn enqueue_move(&self, moves: &Arc<MoveTable>) {
         match &self.inner.worker {
-            None if !self.inner.status.has_failed() => moves.run(),
-            None => {}
-            Some(worker) => worker.push(Operation::Move(moves.clone())),
+            None if self.inner.status.is_plain() => moves.run(),
+            _ => self.put_aside(|| Operation::Move(moves.clone())),
         }
     }
 
     /// Enqueues writing a value to a word, which peers may wait for.
+    #[inline]
     pub(crate) fn write_values(&self, signals: &Arc<SignalSet>, value: u32) {
         match &self.inner.worker {
-            None if !self.inner.status.has_failed() => signals.run(value),
-            None => {}
-            Some(worker) => worker.push(Operation::Signal(signals.clone(), value)),
+            None if self.inner.status.is_plain() => signals.run(value),
+            _ => self.put_aside(|| Operation::Signal(signals.clone(), value)),
         }
     }
 
     /// Enqueues a send that goes out as soon as its receivers are ready; does not wait for them.
+    #[inline]
     pub(crate) fn enqueue_send(&self, send: &Arc<TriggeredSend>, epoch: u32) {
         match &self.inner.worker {
-            None => lane::send(&self.inner.status, send, epoch),
-            Some(worker) => worker.push(Operation::Send(send.clone(), epoch)),
+            None if self.inner.status.is_plain() => lane::send(&self.inner.status, send, epoch),
+            _ => self.put_aside(|| Operation::Send(send.clone(), epoch)),
         }
     }
 
     /// Enqueues sends whose receivers have been started; the stream fails if one has not.
     pub(crate) fn enqueue_ready_send(&self, send: &Arc<ReadySend>, epoch: u32) {
         match &self.inner.worker {
-            None => lane::ready_send(&self.inner.status, send, epoch),
-            Some(worker) => worker.push(Operation::Ready(send.clone(), epoch)),
+            None if self.inner.status.is_plain() => lane::ready_send(&self.inner.status, send, epoch),
+            _ => self.put_aside(|| Operation::Ready(send.clone(), epoch)),
         }
     }
 
@@ -445,23 +497,42 @@ impl Stream {
     /// enqueued soon.
     pub(crate) fn wake_signalled(&self, waits: &Arc<WaitSet>) {
         match &self.inner.worker {
-            None => waits.wake_signalled(),
-            Some(worker) => worker.push(Operation::Wake(waits.clone())),
+            None if !self.inner.status.is_recorded() => waits.wake_signalled(),
+            _ => self.put_aside(|| Operation::Wake(waits.clone())),
         }
     }
 
     /// Enqueues waiting until all words have come to the value and the group's sends have gone.
+    #[inline]
     pub(crate) fn wait_values(&self, waits: &Arc<WaitSet>, value: u32) {
         match &self.inner.worker {
-            None => lane::wait(&self.inner.status, waits, value),
-            Some(worker) => worker.push(Operation::Wait(waits.clone(), value)),
+            None if self.inner.status.is_plain() => lane::wait(&self.inner.status, waits, value),
+            _ => self.put_aside(|| Operation::Wait(waits.clone(), value)),
         }
     }
 
-    fn enqueue(&self, operation: impl FnOnce() -> Operation) {
+    /// As [`Stream::put`], out of the way of an inline stream that is plain: what it carries out at once is inlined.
+    #[inline(never)]
+    fn put_aside(&self, operation: impl FnOnce() -> Operation) {
+        self.put(operation());
+    }
+
+    /// Puts an operation where its executor finds it: for all but those that an inline stream that is plain
+    /// carries out at once.
+    pub(super) fn put(&self, operation: Operation) {
+        let status = &self.inner.status;
         match &self.inner.worker {
-            None => lane::run(&self.inner.status, operation()),
-            Some(worker) => worker.push(operation()),
+            _ if status.is_recorded() => recorded::put(self, operation),
+            None => lane::run(status, operation),
+            Some(worker) => worker.push(operation),
+        }
+    }
+
+    /// As [`Stream::put`], for a timeline that is kept.
+    pub(super) fn put_recorded(&self, operation: Operation) {
+        match &self.inner.worker {
+            None => recorded::run(&self.inner.status, operation),
+            Some(worker) => worker.push(operation),
         }
     }
 
@@ -472,8 +543,8 @@ impl Stream {
         self.inner.status.result().expect_err("a failed stream has an error")
     }
 
-    pub(crate) fn enqueue_boxed(&self, name: String, function: HostFunction) {
-        self.enqueue(|| Operation::Host(name, function));
+    pub(crate) fn enqueue_boxed(&self, activity: Activity, name: String, function: HostFunction) {
+        self.put(Operation::Host(activity, name, function));
     }
 }
 

@@ -32,20 +32,27 @@ pub enum Role {
     Departure,
 }
 
+impl Role {
+    /// What it is called, without an article.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Role::Barrier => "barrier",
+            Role::ReadyToSend => "ready-to-send",
+            Role::ClearToSend => "clear-to-send",
+            Role::Credit => "credit",
+            Role::Exposure => "exposure",
+            Role::Payload => "payload",
+            Role::Completion => "completion",
+            Role::Notification => "notification",
+            Role::Trigger => "trigger",
+            Role::Departure => "acceptance of the payload",
+        }
+    }
+}
+
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Role::Barrier => "the barrier",
-            Role::ReadyToSend => "the ready-to-send",
-            Role::ClearToSend => "the clear-to-send",
-            Role::Credit => "the credit",
-            Role::Exposure => "the exposure",
-            Role::Payload => "the payload",
-            Role::Completion => "the completion",
-            Role::Notification => "the notification",
-            Role::Trigger => "the trigger",
-            Role::Departure => "the acceptance of the payload",
-        })
+        write!(f, "the {}", self.name())
     }
 }
 

@@ -7,6 +7,7 @@ use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::{Place, WaitContext};
 use crate::source::{Source, Status, Tag};
+use crate::timeline::Activity;
 use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
@@ -160,7 +161,8 @@ impl OperationQueue {
         operations.iter().for_each(|operation| *operation.stage() = Stage::Started);
         let engine = self.communicator.engine().clone();
         let begin = move || operations.iter().try_for_each(|operation| operation.begin(&engine));
-        self.stream.enqueue_boxed("the start of enqueued operations".into(), Box::new(begin));
+        let name = "the start of enqueued operations".into();
+        self.stream.enqueue_boxed(Activity::Trigger, name, Box::new(begin));
         Ok(())
     }
 
@@ -179,7 +181,8 @@ impl OperationQueue {
         let engine = self.communicator.engine().clone();
         let context = self.stream.status().context.clone();
         let wait = move || wait_for(&operations, &engine, &context);
-        self.stream.enqueue_boxed("the wait for enqueued operations".into(), Box::new(wait));
+        let name = "the wait for enqueued operations".into();
+        self.stream.enqueue_boxed(Activity::Wait, name, Box::new(wait));
         batch.iter().for_each(|entry| drop(entry.hold.take()));
         Ok(())
     }

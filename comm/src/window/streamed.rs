@@ -5,6 +5,7 @@ use super::active::Mode;
 use super::{Group, Window};
 use crate::device::Stream;
 use crate::error::Result;
+use crate::timeline::Activity;
 
 impl Window {
     /// As [`Window::post`], once the stream has come to it. Returns at once: one merged signal goes on the stream.
@@ -23,7 +24,9 @@ impl Window {
         active.signals.each_exposure(group.ranks(), |signal, epoch| stream.write_values(signal, epoch));
         if let Some(far) = active.far.clone() {
             let exposures = active.far_exposures(group);
-            enqueue(stream, "post_stream of a window", !exposures.is_empty(), move || far.expose(&exposures));
+            let is_needed = !exposures.is_empty();
+            let expose = move || far.expose(&exposures);
+            enqueue(stream, Activity::Signal, "post_stream of a window", is_needed, expose);
         }
         active.account.queued(stream, reserved);
         Ok(())
@@ -57,9 +60,8 @@ impl Window {
         };
         let begun: Vec<_> = accesses.iter().map(|(target, epoch, _)| (*target, *epoch)).collect();
         if let Some(far) = active.far.clone() {
-            enqueue(stream, "complete_stream of a window", !begun.is_empty(), move || {
-                far.begin(accesses).map(|_| ())
-            });
+            let begin = move || far.begin(accesses).map(|_| ());
+            enqueue(stream, Activity::Trigger, "complete_stream of a window", !begun.is_empty(), begin);
         }
         for planned in &active.planned {
             stream.enqueue_send(&planned.send, planned.epoch);
@@ -68,7 +70,9 @@ impl Window {
             stream.wait_values(&planned.departure, planned.epoch);
         }
         if let Some(far) = active.far.clone() {
-            enqueue(stream, "complete_stream of a window", !begun.is_empty(), move || far.finish(&begun));
+            let is_needed = !begun.is_empty();
+            let finish = move || far.finish(&begun);
+            enqueue(stream, Activity::Wait, "complete_stream of a window", is_needed, finish);
         }
         active.account.queued(stream, reserved);
         active.end_access();
@@ -91,9 +95,9 @@ impl Window {
         active.end_exposure();
         if let Some(far) = active.far.clone() {
             let exposures = active.far_exposures(&group);
-            enqueue(stream, "wait_stream of a window", !exposures.is_empty(), move || {
-                far.completed(&exposures)
-            });
+            let is_needed = !exposures.is_empty();
+            let wait = move || far.completed(&exposures);
+            enqueue(stream, Activity::Wait, "wait_stream of a window", is_needed, wait);
         }
         active.signals.each_completion(group.ranks(), |waits, epoch| stream.wait_values(waits, epoch));
         active.account.queued(stream, reserved);
@@ -104,11 +108,12 @@ impl Window {
 /// Enqueues what a stream's thread has to do by itself for ranks whose memory is not mapped.
 fn enqueue(
     stream: &Stream,
+    activity: Activity,
     name: &str,
     is_needed: bool,
     function: impl FnOnce() -> Result<()> + Send + 'static,
 ) {
     if is_needed {
-        stream.enqueue_boxed(name.into(), Box::new(function));
+        stream.enqueue_boxed(activity, name.into(), Box::new(function));
     }
 }

@@ -31,7 +31,8 @@ fn to_be_explained<'a>(arguments: &[&'a str]) -> Option<Vec<&'a str>> {
     let mut rest = rest.iter();
     while let Some(argument) = rest.next() {
         match *argument {
-            "--quiet" | "--watch" => {}
+            "--quiet" | "--watch" | "--timeline" => {}
+            steps if steps.starts_with("steps=") => {}
             "--out" | "--snapshot" | "--checkpoint" => _ = rest.next(),
             other => explained.push(other),
         }
@@ -94,8 +95,8 @@ mod checks {
             assert!(parsed(wrong).is_some(), "{wrong}");
         }
         assert_eq!(arguments("cargo bench"), None);
-        let run =
-            ["run", "x.toml", "--out", "y", "--quiet", "--snapshot", "every=9", "--watch", "--ranks", "2"];
+        let line = "run x.toml --out y --quiet --snapshot every=9 --watch --timeline steps=4 --ranks 2";
+        let run: Vec<&str> = line.split(' ').collect();
         let explained = to_be_explained(&run);
         assert_eq!(
             explained.expect("is a run"),

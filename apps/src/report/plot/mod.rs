@@ -1,4 +1,4 @@
-//! Plots: charts of lines ([`lines`]), and `speedup.svg`, speed-up against rank count, one line a backend.
+//! Plots: charts of lines ([`lines`]), timelines ([`timeline`]), and `speedup.svg`, speed-up against rank count, one line a backend.
 //!
 //! Positions along x are moved apart by some pixels a backend: at one rank count the
 //! whiskers of five backends would otherwise cover each other.
@@ -6,12 +6,14 @@
 mod lines;
 mod scale;
 mod style;
+mod timeline;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 pub use lines::{ChartLine, LineChart, lines_svg};
+pub use timeline::timeline_svg;
 
 use super::results::{Results, RunRecord};
 use super::summary::{Baseline, Group, Summary};

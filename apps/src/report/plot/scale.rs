@@ -134,7 +134,7 @@ impl Ranged for Axis {
 }
 
 /// 1, 2 or 5 times a power of ten, for four to nine ticks up to `greatest`.
-fn step_for(greatest: f64) -> f64 {
+pub(super) fn step_for(greatest: f64) -> f64 {
     let power = 10_f64.powf((greatest / 9.0).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
     let enough = |step: &&f64| greatest / **step <= 9.0;

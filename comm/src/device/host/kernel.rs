@@ -5,6 +5,7 @@ use crate::device::stream::Stream;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::fabric::Region;
+use crate::timeline::Activity;
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
@@ -348,7 +349,7 @@ impl Stream {
                 message: panic_message(&*panic),
             })
         };
-        self.enqueue_boxed(kernel.to_string(), Box::new(run));
+        self.enqueue_boxed(Activity::Kernel, kernel.to_string(), Box::new(run));
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 //! that waits for one exchange still sends what others wait for, and two exchanges that are begun
 //! in different orders on two ranks do not block each other.
 
+use crate::device::recorded;
 use crate::device::stream::{Event, Operation, ReadySend, Status, TriggeredSend, WaitSet};
 use crate::error::Result;
 use crate::fabric::progress_all;
@@ -15,6 +16,8 @@ struct Pending {
     send: Arc<TriggeredSend>,
     epoch: u32,
     status: Arc<Status>,
+    /// The operation in a timeline.
+    number: Option<u64>,
 }
 
 /// How many sends may wait on a thread before the list has to grow.
@@ -42,7 +45,7 @@ pub(crate) fn run(status: &Arc<Status>, operation: Operation) {
         Operation::Ready(send, epoch) => ready_send(status, &send, epoch),
         Operation::Wake(waits) => waits.wake_signalled(),
         Operation::Wait(waits, value) => wait(status, &waits, value),
-        Operation::Host(_name, function) => {
+        Operation::Host(_, _, function) => {
             if let Err(error) = function() {
                 status.fail(error);
             }
@@ -51,27 +54,27 @@ pub(crate) fn run(status: &Arc<Status>, operation: Operation) {
     }
 }
 
-/// Sends at once if the receivers are ready, and otherwise as soon as a wait finds them ready.
+/// Sends at once if the receivers are ready, and otherwise as soon as a wait finds them ready. For a stream that
+/// has not failed, as the others here.
 #[inline]
 pub(crate) fn send(status: &Arc<Status>, send: &Arc<TriggeredSend>, epoch: u32) {
-    if status.has_failed() {
-        return;
-    }
     if send.is_clear(epoch) {
         send.run(epoch);
     } else {
-        PENDING.with_borrow_mut(|pending| {
-            pending.push(Pending { send: send.clone(), epoch, status: status.clone() });
-        });
+        defer(status, send, epoch, None);
     }
+}
+
+/// Leaves a send to the waits of this thread.
+pub(crate) fn defer(status: &Arc<Status>, send: &Arc<TriggeredSend>, epoch: u32, number: Option<u64>) {
+    PENDING.with_borrow_mut(|pending| {
+        pending.push(Pending { send: send.clone(), epoch, status: status.clone(), number });
+    });
 }
 
 /// Sends at once, or fails if a receiver has not been started.
 #[inline]
 pub(crate) fn ready_send(status: &Arc<Status>, send: &ReadySend, epoch: u32) {
-    if status.has_failed() {
-        return;
-    }
     match send.not_started(status.context.rank, epoch) {
         None => send.send.run(epoch),
         Some(error) => status.fail(error),
@@ -81,9 +84,6 @@ pub(crate) fn ready_send(status: &Arc<Status>, send: &ReadySend, epoch: u32) {
 /// Waits for the words and for the group's own sends.
 #[inline]
 pub(crate) fn wait(status: &Arc<Status>, waits: &WaitSet, value: u32) {
-    if status.has_failed() {
-        return;
-    }
     fail_on_error(status, wait_for_words(status, waits, value));
 }
 
@@ -166,7 +166,10 @@ pub(crate) fn serve() -> usize {
             if one.status.has_failed() {
                 pending.swap_remove(i);
             } else if one.send.is_clear(one.epoch) {
-                one.send.run(one.epoch);
+                match one.status.is_recorded() {
+                    false => one.send.run(one.epoch),
+                    true => recorded::send(&one.status, &one.send, one.epoch, one.number),
+                }
                 one.send.wake();
                 pending.swap_remove(i);
             } else {

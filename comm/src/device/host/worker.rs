@@ -1,6 +1,7 @@
 //! The thread of a threaded stream.
 
 use super::lane;
+use crate::device::recorded;
 use crate::device::stream::{Operation, Status};
 use crate::error::{Error, Result};
 use std::fmt;
@@ -114,7 +115,10 @@ fn work(status: &Arc<Status>, operations: &Receiver<Operation>, progress: &Progr
                 }
             }
         };
-        lane::run(status, operation);
+        match status.is_recorded() {
+            false => lane::run(status, operation),
+            true => recorded::run(status, operation),
+        }
         done += 1;
         progress.done.store(done, Ordering::SeqCst);
     }
