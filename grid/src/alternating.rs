@@ -1,6 +1,6 @@
 //! Fields with two generations, of which a step reads one and writes the other.
 
-use crate::{Array, Entity, Field, FieldInfo, GridError, LocalGrid};
+use crate::{Array, Entity, Field, FieldInfo, GridError, LocalGrid, ReadableGhosts};
 use std::cell::Cell;
 use streamhalo_comm::Element;
 use streamhalo_comm::device::{Reader, Stream, Writer};
@@ -71,8 +71,12 @@ impl<T: Element, const D: usize> Alternating<T, D> {
     pub fn swap(&mut self) {
         self.current.set(1 - self.current.get());
         if self.written_by_peers.get() {
-            self.generations.iter().for_each(|array| Field::set_ghosts_readable(array, false));
+            self.set_unreadable();
         }
+    }
+
+    fn set_unreadable(&self) {
+        self.generations.iter().for_each(|array| array.set_readable_ghosts(ReadableGhosts::None));
     }
 }
 
@@ -86,8 +90,8 @@ impl<T: Element, const D: usize> Field<D> for Alternating<T, D> {
         ([first.buffer().region(), second.buffer().region()], Some(self.current.get()))
     }
 
-    fn set_ghosts_readable(&self, readable: bool) {
-        Field::set_ghosts_readable(self.now(), readable);
+    fn set_readable_ghosts(&self, readable: ReadableGhosts) {
+        self.now().set_readable_ghosts(readable);
         if self.written_by_peers.get() {
             // Peers may be ahead by one exchange: only owned entries are this rank's to write.
             self.now().set_ghosts_writable(false);
@@ -96,6 +100,6 @@ impl<T: Element, const D: usize> Field<D> for Alternating<T, D> {
 
     fn set_written_by_peers(&self) {
         self.written_by_peers.set(true);
-        self.generations.iter().for_each(|array| Field::set_ghosts_readable(array, false));
+        self.set_unreadable();
     }
 }

@@ -1,6 +1,6 @@
 //! The values of a field on one rank.
 
-use crate::{Entity, Field, FieldInfo, GridError, IndexBox, LocalGrid};
+use crate::{Entity, Field, FieldInfo, GridError, IndexBox, LocalGrid, ReadableGhosts};
 use ndarray::{ArrayD, ArrayViewD, ArrayViewMutD, Axis, IxDyn};
 use std::cell::Cell;
 use streamhalo_comm::Element;
@@ -14,8 +14,8 @@ pub struct Array<T, const D: usize> {
     grid: LocalGrid<D>,
     entity: Entity,
     buffer: Buffer<T>,
-    /// Whether nothing may be filling the ghosts at the moment.
-    ghosts_readable: Cell<bool>,
+    /// The ghosts that nothing may be filling at the moment.
+    readable_ghosts: Cell<ReadableGhosts>,
     /// Whether kernels may write ghosts.
     ghosts_writable: Cell<bool>,
 }
@@ -50,7 +50,7 @@ impl<T: Element, const D: usize> Array<T, D> {
             grid: grid.clone(),
             entity,
             buffer,
-            ghosts_readable: Cell::new(true),
+            readable_ghosts: Cell::new(ReadableGhosts::All),
             ghosts_writable: Cell::new(true),
         })
     }
@@ -81,12 +81,24 @@ impl<T: Element, const D: usize> Array<T, D> {
 
     /// What may be read at the moment: all, or without the ghosts that an exchange may be filling.
     fn readable_box(&self) -> IndexBox<D> {
-        if self.ghosts_readable.get() { self.whole_box() } else { self.owned_box() }
+        let (mut readable, whole) = (self.owned_box(), self.whole_box());
+        for (axis, ranks) in self.grid.subdomain().partition().layout().into_iter().enumerate() {
+            let is_readable = match self.readable_ghosts.get() {
+                ReadableGhosts::All => true,
+                ReadableGhosts::Own => ranks == 1,
+                ReadableGhosts::None => false,
+            };
+            if is_readable {
+                (readable.start[axis], readable.end[axis]) = (whole.start[axis], whole.end[axis]);
+            }
+        }
+        readable
     }
 
-    /// Read access for a kernel: to all entries, or to the owned ones while an exchange may be
-    /// filling the ghosts (between `begin_gather` and `finish`, and in the generation of an
-    /// alternating field that has not been exchanged yet). Does not block.
+    /// Read access for a kernel: to all entries, or to less while an exchange may be filling the ghosts.
+    /// Between `begin_gather` and `finish` that is the owned entries, with the ghosts beside them along
+    /// axes that the rank has to itself; in the generation of an alternating field that has not been
+    /// exchanged yet it is the owned ones. Does not block.
     ///
     /// # Errors
     /// None that an array of this type can cause; kept for those of the communication layer.
@@ -180,7 +192,10 @@ impl<T: Element, const D: usize> Array<T, D> {
     }
 
     fn check_ghosts(&self, call: &'static str) -> Result<(), GridError> {
-        if self.ghosts_readable.get() { Ok(()) } else { Err(GridError::GhostsInFlight { call }) }
+        match self.readable_ghosts.get() {
+            ReadableGhosts::All => Ok(()),
+            ReadableGhosts::Own | ReadableGhosts::None => Err(GridError::GhostsInFlight { call }),
+        }
     }
 
     pub(crate) fn set_ghosts_writable(&self, writable: bool) {
@@ -207,9 +222,9 @@ impl<T: Element, const D: usize> Field<D> for Array<T, D> {
         ([self.buffer.region(); 2], None)
     }
 
-    fn set_ghosts_readable(&self, readable: bool) {
-        self.ghosts_readable.set(readable);
-        self.ghosts_writable.set(readable);
+    fn set_readable_ghosts(&self, readable: ReadableGhosts) {
+        self.readable_ghosts.set(readable);
+        self.ghosts_writable.set(readable == ReadableGhosts::All);
     }
 
     fn set_written_by_peers(&self) {}

@@ -20,15 +20,27 @@ pub struct FieldInfo<'a, const D: usize> {
     pub stream: &'a Stream,
 }
 
+/// Which ghosts kernels may read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadableGhosts {
+    /// All: nothing is filling any.
+    All,
+    /// Those along axes that the rank has to itself, beside its own entries: an exchange fills them as it
+    /// begins, and messages of other ranks only others.
+    Own,
+    /// None.
+    None,
+}
+
 /// An [`Array`] or an [`Alternating`] field.
 pub trait Field<const D: usize> {
     /// What an exchange needs to know of it.
     fn info(&self) -> FieldInfo<'_, D>;
     /// Its memory, twice the same for a field of one generation, and which generation is current.
     fn generations(&self) -> ([&Region; 2], Option<usize>);
-    /// Called by an exchange: whether the ghosts of the current generation may be read. While they
-    /// may not, kernels and host copies get owned entries only.
-    fn set_ghosts_readable(&self, readable: bool);
+    /// Called by an exchange: which ghosts of the current generation may be read. Kernels get no others,
+    /// and host copies that need ghosts need all.
+    fn set_readable_ghosts(&self, readable: ReadableGhosts);
     /// Called by an exchange once: peers may write the ghosts of the generation that is not in use
     /// at any time.
     fn set_written_by_peers(&self);

@@ -84,7 +84,7 @@ pub use alternating::Alternating;
 pub use array::Array;
 pub use entity::Entity;
 pub use error::GridError;
-pub use field::{Field, FieldInfo, Fields};
+pub use field::{Field, FieldInfo, Fields, ReadableGhosts};
 pub use global_grid::GlobalGrid;
 pub use index_box::{IndexBox, Indices};
 pub use local_grid::{Decomposition, HaloWidth, LocalGrid};

@@ -24,9 +24,9 @@ pub(crate) struct Parts<'a, const D: usize> {
 
 /// The parts of a gather, in the order in which they are enqueued.
 ///
-/// What each does is up to the backend: `standard` starts its receives with its sends, and a message whose receiver
-/// is not ready in time is packed and sent while waiting. So these are what can be told apart, not what MPI has
-/// calls for.
+/// What each does is up to the backend: `standard` starts its receives with its sends, and a message whose
+/// receiver is not ready in time is packed and sent while waiting. So these are what can be told apart, not what
+/// message passing has calls for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GatherStep {
     /// Telling senders that this rank is ready.

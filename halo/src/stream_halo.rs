@@ -11,7 +11,7 @@ use streamhalo_comm::backend::{Direct, Route};
 use streamhalo_comm::device::Stream;
 use streamhalo_comm::fabric::phase;
 use streamhalo_comm::{ElementType, Error, Op, World};
-use streamhalo_grid::{Fields, HaloWidth, Subdomain};
+use streamhalo_grid::{Fields, HaloWidth, ReadableGhosts, Subdomain};
 
 /// A matched exchange of the ghosts of some fields: `gather` fills ghosts from the ranks that own
 /// them, `scatter` combines ghosts with what their owners have.
@@ -130,7 +130,7 @@ impl StreamHalo {
         self.check("enqueue_gather", fields, &self.gather)?;
         self.gather.begin(&self.stream, &mut behind)?;
         self.gather.finish(&self.stream, &mut behind)?;
-        fields.each(&mut |field| field.set_ghosts_readable(true));
+        fields.each(&mut |field| field.set_readable_ghosts(ReadableGhosts::All));
         Ok(())
     }
 
@@ -144,8 +144,9 @@ impl StreamHalo {
     }
 
     /// Enqueues the first half of a gather: receives start, and what is clear to be sent is sent.
-    /// Until [`InFlight::finish`] the ghosts are undefined, and kernels get owned entries only;
-    /// entries that are sent must not be written.
+    /// Until [`InFlight::finish`] the ghosts that other ranks fill are undefined, and kernels may not read
+    /// them; those along axes that the rank has to itself are filled already, beside its own entries.
+    /// Kernels write owned entries only, and none that are sent.
     ///
     /// # Errors
     /// As [`StreamHalo::enqueue_gather`].
@@ -156,7 +157,7 @@ impl StreamHalo {
         self.check("begin_gather", fields, &self.gather)?;
         self.gather.begin(&self.stream, &mut |_| {})?;
         self.gather.flush(&self.stream);
-        fields.each(&mut |field| field.set_ghosts_readable(false));
+        fields.each(&mut |field| field.set_readable_ghosts(ReadableGhosts::Own));
         Ok(InFlight { halo: self, fields })
     }
 
@@ -265,7 +266,7 @@ impl<F: Fields<D>, const D: usize> InFlight<'_, F, D> {
     /// With `standard`, what went wrong; else errors surface at `Stream::synchronize`.
     pub fn finish(self) -> Result<()> {
         self.halo.gather.finish(&self.halo.stream, &mut |_| {})?;
-        self.fields.each(&mut |field| field.set_ghosts_readable(true));
+        self.fields.each(&mut |field| field.set_readable_ghosts(ReadableGhosts::All));
         Ok(())
     }
 }

@@ -267,7 +267,7 @@ fn what_there_is_no_room_for_is_counted() {
         functions(&stream, 0..50);
         let timeline = stream.take_timeline().expect("one is kept");
         assert_eq!((timeline.spans.len(), timeline.dropped), (8, 92), "{kind:?}: two for each function");
-        let last = timeline.spans.iter().filter(|span| span.lane == STREAM).next_back();
+        let last = timeline.spans.iter().rfind(|span| span.lane == STREAM);
         assert_eq!(last.map(|span| &*span.name), Some("49"), "{kind:?}: the newest are kept");
     }
 }

@@ -17,6 +17,7 @@ mod stored;
 mod tiles;
 mod trial;
 pub(crate) mod values;
+mod vectors;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -41,6 +42,8 @@ pub use stopwatch::{Phase, Stopwatch, Times};
 pub(crate) use stored::Stored;
 pub(crate) use tiles::{inner_of, shell, with_ghosts};
 pub use trial::{Outcome, Trial};
+pub use vectors::Vectors;
+pub(crate) use vectors::{Columns, sweep};
 
 /// One row of the registry.
 #[derive(Clone, Copy, Debug)]

@@ -23,10 +23,16 @@ pub(crate) fn with_ghosts<const D: usize>(grid: &LocalGrid<D>, layers: usize) ->
     cells
 }
 
-/// The part of the owned cells that needs no ghosts, to be computed while these are on their way. Nothing
-/// where there is no message to wait for: rows that are cut at both ends take longer than whole ones.
-pub(crate) fn inner_of<const D: usize>(owned: IndexBox<D>, halo: &StreamHalo) -> IndexBox<D> {
-    if halo.routes().is_empty() { IndexBox::new(owned.start, owned.start) } else { owned.shrink([1; D]) }
+/// The part of the owned cells that needs no ghosts of other ranks, to be computed while these are on their way:
+/// rows are whole where no other rank is along x, because two cells beside a row take as long as a row. Nothing
+/// where there is no message to wait for.
+pub(crate) fn inner_of<const D: usize>(grid: &LocalGrid<D>, halo: &StreamHalo) -> IndexBox<D> {
+    let owned = grid.owned(Entity::Cell);
+    if halo.routes().is_empty() {
+        return IndexBox::new(owned.start, owned.start);
+    }
+    let layout = grid.subdomain().partition().layout();
+    owned.shrink(layout.map(|ranks| usize::from(ranks > 1)))
 }
 
 /// The boxes that make up `whole` without `inner`, which lies in it: at most two for each axis, the

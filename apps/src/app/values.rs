@@ -5,11 +5,11 @@ use std::ops::{Add, Mul};
 
 use streamhalo::{Array, Entity};
 
-use super::{Stored, Trial, mix};
+use super::{Stored, Trial, Vectors, mix};
 use crate::error::AppError;
 
 /// `f32` or `f64`.
-pub(crate) trait Real: Stored + Default + Add<Output = Self> + Mul<Output = Self> {
+pub(crate) trait Real: Stored + Vectors + Default + Add<Output = Self> + Mul<Output = Self> {
     /// Its bits.
     fn bits(self) -> u64;
 }

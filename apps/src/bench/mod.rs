@@ -4,6 +4,7 @@ mod bandwidth;
 pub(crate) mod collectives;
 pub mod figure;
 pub mod halo;
+pub mod kernels;
 mod latency;
 pub(crate) mod loggp;
 pub mod micro;
@@ -13,6 +14,7 @@ pub(crate) mod primitive;
 mod subject;
 pub(crate) mod throttle;
 mod turns;
+mod units;
 
 use crate::error::AppError;
 use crate::interrupt::Interrupt;

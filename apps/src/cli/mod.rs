@@ -97,8 +97,7 @@ pub struct RendezvousArgs {
 
 /// `streamhalo run`
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  streamhalo run configs/life/acorn.toml --backend standard,st-rsend\n  \
-                        mpiexec -n 4 streamhalo run configs/life/acorn.toml --fabric mpi")]
+#[command(after_help = "Example:\n  streamhalo run configs/life/acorn.toml --backend standard,st-rsend")]
 pub struct RunArgs {
     /// The configuration.
     #[command(flatten)]
@@ -118,7 +117,7 @@ pub struct RunArgs {
     /// Show `life` in the terminal while it runs
     #[arg(long, conflicts_with = "quiet")]
     pub watch: bool,
-    /// Record who does what when, in one more trial of each backend, as JSON and SVG
+    /// Record who does what when, as JSON and SVG
     #[arg(long, value_name = "steps=K", num_args = 0..=1, default_missing_value = "")]
     pub timeline: Option<TimelineAsked>,
     /// No progress on the terminal

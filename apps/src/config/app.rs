@@ -34,6 +34,7 @@ pub(super) const ANY_SHAPE: Shape<'static> = Shape {
         // Of `life`.
         "pattern",
         "origin",
+        "cells_as",
         // Of `stencil3d`.
         "equation",
         "points",

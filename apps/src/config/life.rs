@@ -14,7 +14,7 @@ use super::value::Value;
 
 pub(super) const OWN: Own = Own {
     name: "life",
-    keys: &["pattern", "origin"],
+    keys: &["pattern", "origin", "cells_as"],
     steps: 1000,
     cells: &[2048, 2048],
     means: Means::Exchanges,
@@ -31,6 +31,19 @@ pub struct LifeSettings {
     /// files have an origin: it stays `None` for the generated patterns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<[usize; 2]>,
+    /// What a cell is stored as.
+    pub cells_as: CellsAs,
+}
+
+/// What a cell of `life` is stored as: 0 or 1 of one of the element types.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CellsAs {
+    /// A byte.
+    #[default]
+    U8,
+    /// A double, as CabanaGhost has them (2026, section VI-A3).
+    F64,
 }
 
 fn read(section: &Section<'_>, grid: &Grid, folder: &Path) -> Result<LifeSettings, Fault> {
@@ -41,7 +54,12 @@ fn read(section: &Section<'_>, grid: &Grid, folder: &Path) -> Result<LifeSetting
     }
     let pattern = Pattern::read(section, folder)?;
     let origin = read_origin(section, &grid.config.cells)?;
-    Ok(LifeSettings { origin: origin.filter(|_| matches!(pattern, Pattern::File(_))), pattern })
+    let cells_as = match section.name("cells_as", &["u8", "f64"])? {
+        Some(name) if name.value == "f64" => CellsAs::F64,
+        _ => CellsAs::U8,
+    };
+    let origin = origin.filter(|_| matches!(pattern, Pattern::File(_)));
+    Ok(LifeSettings { pattern, origin, cells_as })
 }
 
 fn read_origin(section: &Section<'_>, cells: &[usize]) -> Result<Option<[usize; 2]>, Fault> {

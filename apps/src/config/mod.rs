@@ -57,7 +57,7 @@ pub use device::{DeviceConfig, StreamKind};
 pub use faces::{FacesSettings, Values};
 pub use fault::{ConfigError, Excerpt, Place};
 pub use grid::GridConfig;
-pub use life::LifeSettings;
+pub use life::{CellsAs, LifeSettings};
 pub use names::{KnownNames, nearest};
 pub use output::{OnFullDisk, OutputConfig};
 pub use overrides::Overrides;

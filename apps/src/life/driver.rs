@@ -12,6 +12,7 @@
 //! With `run.exchange_every = k` the halo is k or more cells wide and exchanged every k steps: the
 //! first step behind an exchange computes k - 1 layers of ghosts too, the next one k - 2, and so on.
 
+use std::marker::PhantomData;
 use std::time::Instant;
 
 use serde_json::{Map, Value};
@@ -23,48 +24,58 @@ use streamhalo::{HaloError, Stream};
 
 use super::bits;
 use super::checksum::{Checksum, population};
-use super::kernel::step_rows;
+use super::kernel::{Cell, step_rows};
 use super::pattern::{Generation, Initial};
 use super::reference::Reference;
 use super::rle;
 use crate::app::{
-    Answer, Application, ApplicationRow, Need, Outcome, Phase, Routes, Steps, Stopwatch, Trial, with_ghosts,
+    Answer, Application, ApplicationRow, Need, Outcome, Phase, Routes, Steps, Stopwatch, Stored, Trial,
+    with_ghosts,
 };
-use crate::config::{AppSettings, RunConfig};
+use crate::config::{AppSettings, CellsAs, LifeSettings, RunConfig};
 use crate::error::AppError;
 use crate::report::OutputFile;
 
 /// The row of the registry.
 pub const ROW: ApplicationRow = ApplicationRow {
     name: "life",
-    summary: "Conway's Game of Life, an 8-point stencil on bytes",
+    summary: "Conway's Game of Life, an 8-point stencil on bytes or `f64`",
     source: "2026, section VI-A3",
     dimensions: &[2],
     needs: &[Need::Gather],
     cut: None,
-    open: |config| Ok(Box::new(Life::open(config)?)),
+    open: |config| {
+        let AppSettings::Life(settings) = &config.app.settings else {
+            unreachable!("the configuration of `life` has the settings of `life`")
+        };
+        Ok(match settings.cells_as {
+            CellsAs::U8 => Box::new(Life::<u8>::open(config, settings)?),
+            CellsAs::F64 => Box::new(Life::<f64>::open(config, settings)?),
+        })
+    },
 };
 
 /// The game with its settings.
-struct Life {
+struct Life<T> {
     initial: Generation,
     grid: GlobalGrid<2>,
     halo_width: [usize; 2],
     exchange_every: usize,
     steps: u64,
+    cell: PhantomData<T>,
 }
 
 /// What one rank computes on.
-struct Field {
+struct Field<T> {
     grid: LocalGrid<2>,
-    cells: Alternating<u8, 2>,
+    cells: Alternating<T, 2>,
     halo: StreamHalo,
     stream: Stream,
     /// What each step since an exchange computes.
     tiles: Vec<Tile>,
 }
 
-impl Steps<u8, 2> for Field {
+impl<T: Cell + Stored> Steps<T, 2> for Field<T> {
     fn step(&mut self, _: u64, since_exchange: usize, stopwatch: &Stopwatch) -> Result<(), AppError> {
         if since_exchange == 0 {
             self.halo.enqueue_gather(&mut self.cells)?;
@@ -76,20 +87,17 @@ impl Steps<u8, 2> for Field {
         Ok(())
     }
 
-    fn now(&self) -> &Array<u8, 2> {
+    fn now(&self) -> &Array<T, 2> {
         self.cells.now()
     }
 
-    fn now_mut(&mut self) -> &mut Array<u8, 2> {
+    fn now_mut(&mut self) -> &mut Array<T, 2> {
         self.cells.now_mut()
     }
 }
 
-impl Life {
-    fn open(config: &RunConfig) -> Result<Self, AppError> {
-        let AppSettings::Life(settings) = &config.app.settings else {
-            unreachable!("the configuration of `life` has the settings of `life`")
-        };
+impl<T: Cell + Stored> Life<T> {
+    fn open(config: &RunConfig, settings: &LifeSettings) -> Result<Self, AppError> {
         let cells = [config.grid.cells[0], config.grid.cells[1]];
         let periodic = [config.grid.periodic[0], config.grid.periodic[1]];
         Ok(Self {
@@ -98,27 +106,24 @@ impl Life {
             halo_width: [config.grid.halo[0], config.grid.halo[1]],
             exchange_every: config.run.exchange_every,
             steps: config.app.steps,
+            cell: PhantomData,
         })
     }
 
     /// The first generation, and the exchange that every step begins with.
-    fn set_up(&self, trial: &Trial<'_>) -> Result<Field, AppError> {
+    fn set_up(&self, trial: &Trial<'_>) -> Result<Field<T>, AppError> {
         let layout = [trial.layout[0], trial.layout[1]];
         let grid = self.grid.partition_as(trial.world, layout)?.local(self.halo_width)?;
         let mut cells = Alternating::zeros(&grid, Entity::Cell, trial.stream)?;
         // Both generations, so that the system hands out their pages before the clock runs.
-        for initial in [None, Some(&self.initial)] {
-            let [first_y, first_x] = grid.owned_global(Entity::Cell).start;
-            for (y, mut row) in cells.now_mut().owned_mut()?.rows_mut().into_iter().enumerate() {
-                let row = row.as_slice_mut().expect("rows are contiguous");
-                match initial {
-                    None => row.fill(0),
-                    Some(generation) => generation.fill_row(first_y + y, first_x, row),
-                }
-            }
-            cells.swap();
-        }
+        cells.now_mut().owned_mut()?.fill(T::default());
         cells.swap();
+        let [first_y, first_x] = grid.owned_global(Entity::Cell).start;
+        let mut bytes = vec![0; grid.owned(Entity::Cell).extents()[1]];
+        for (y, mut row) in cells.now_mut().owned_mut()?.rows_mut().into_iter().enumerate() {
+            self.initial.fill_row(first_y + y, first_x, &mut bytes);
+            row.iter_mut().zip(&bytes).for_each(|(cell, byte)| *cell = T::from(*byte));
+        }
         let halo = StreamHalo::builder(trial.world, trial.stream)
             .backend(trial.backend)
             .pattern(Pattern::All)
@@ -130,7 +135,7 @@ impl Life {
     }
 }
 
-impl Application for Life {
+impl<T: Cell + Stored> Application for Life<T> {
     fn run_trial(&self, trial: &Trial<'_>) -> Result<Outcome, AppError> {
         let started = Instant::now();
         let mut field = self.set_up(trial)?;
@@ -198,22 +203,30 @@ impl Application for Life {
 }
 
 /// Enqueues one generation of the cells of `tile`.
-fn launch_life(stream: &Stream, tile: Tile, cells: &mut Alternating<u8, 2>) -> Result<(), HaloError> {
+pub(crate) fn launch_life<T: Cell>(
+    stream: &Stream,
+    tile: Tile,
+    cells: &mut Alternating<T, 2>,
+) -> Result<(), HaloError> {
     stream
         .launch("life", tile, cells.now_and_next()?, |tile, (now, next)| next_generation(tile, now, next))?;
     Ok(())
 }
 
 /// The kernel: rule B3/S23 on the cells of `tile`, row by row.
-fn next_generation(tile: Tile, now: Rows<'_, u8>, mut next: RowsMut<'_, u8>) {
+fn next_generation<T: Cell>(tile: Tile, now: Rows<'_, T>, mut next: RowsMut<'_, T>) {
     let (y, x) = (tile.start[1], tile.start[2] - 1..tile.end[2] + 1);
     step_rows(|row| now.span(0, y - 1 + row, x.clone()), next.rows());
 }
 
 /// What the ranks have computed together. Collective.
-fn answer(trial: &Trial<'_>, grid: &LocalGrid<2>, cells: &Alternating<u8, 2>) -> Result<Answer, AppError> {
-    let owned = cells.now().owned()?;
-    let rows = || owned.rows().into_iter().map(|row| row.to_slice().expect("rows are contiguous"));
+fn answer<T: Cell>(
+    trial: &Trial<'_>,
+    grid: &LocalGrid<2>,
+    cells: &Alternating<T, 2>,
+) -> Result<Answer, AppError> {
+    let owned: Vec<u8> = cells.now().owned()?.iter().map(|cell| cell.to_byte()).collect();
+    let rows = || owned.chunks_exact(grid.owned(Entity::Cell).extents()[1]);
     let [first_y, first_x] = grid.owned_global(Entity::Cell).start;
     let mut checksum = Checksum::default();
     for (y, row) in rows().enumerate() {

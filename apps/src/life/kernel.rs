@@ -1,28 +1,44 @@
-//! One generation of Life on rows of `u8` cells, in byte lanes as wide as the CPU has.
+//! One generation of Life on rows of cells, in lanes as wide as the CPU has.
 //!
-//! Equation: `next = 1` if `(n | here) = 3`, else 0, where `n` is the number of live neighbours.
-//! With `n = 3` the value is 3 whatever `here` is; with `n = 2` only if `here = 1`; no other `n`
-//! gives 3. And `n = h(above) + h(here) + h(below) - here`, where `h` is the sum of three cells side
-//! by side in one row.
+//! Equation: `next = 1` if `t = 3` or `t - here = 3`, else 0, where `t` is the number of live cells among
+//! the nine. With three live neighbours one of the two holds whatever `here` is; with two of them the first
+//! does only if `here = 1`; no other number gives 3. Sums are of at most nine, which every type of
+//! [`Cell`] holds exactly: all of them live the same life.
 //!
-//! A row's `h` serves three rows of the next generation, so a block of rows is advanced together and
-//! `h` stays in registers on the way down. With blocks of three, five rows are read for three
-//! written: 46 instructions, 15 of them loads and 3 stores, for three vectors (64 cells each with
-//! AVX-512, 32 with AVX2), where the plain nine-point form has 9 loads for one.
-//!
-//! What limits it (one Zen 4 core, AVX-512): in cache the loads, of which nearly all straddle two
-//! lines because rows of width + 2 start anywhere, so 30 lines are touched per 192 cells; 21 Gcells/s
-//! at 1024 x 1024. Beyond the caches memory, with one byte read, one fetched to be overwritten and
-//! one written back per cell; 10 Gcells/s at 4096 x 4096.
+//! Columns are added up before rows: `t` is the sum of three columns side by side, and a column is the sum
+//! of three rows. A block of rows is advanced together, so that of three rows five are read. Along x every
+//! vector of columns is loaded and added once, and those one and two cells further on are cut out of it and
+//! the next one: rows of width + 2 start anywhere, so that loads would straddle two lines of the cache.
+//! For three vectors (of 64 bytes with AVX-512) this takes 8 loads, 6 instructions that cut, 27 that
+//! compute and 3 stores, where the plain nine-point form has 27 loads. `cargo bench --bench kernels` compares with what
+//! the processor can do.
 //!
 //! Blocks of three are a compromise. Every further row saves loads, but rows of a grid whose width is
 //! near a power of two fall into the same few sets of the first-level cache: blocks of four keep ten
-//! rows in flight against eight ways, and are slower by 1.3 times at 4096 x 4096.
+//! rows in flight against eight ways, and are slower by 1.3 times at 4096 x 4096 bytes.
 
-use fearless_simd::{Level, dispatch, prelude::*, u8x16};
+use std::ops::{Add, Sub};
+
+use crate::app::{Columns, Vectors, sweep};
+use fearless_simd::{Level, dispatch, prelude::*};
 
 /// Rows that one sweep along x advances together.
 const BLOCK_ROWS: usize = 3;
+
+/// What a cell is stored as: the number 0 or 1.
+pub trait Cell: Vectors + From<u8> + Add<Output = Self> + Sub<Output = Self> {
+    /// 0 or 1; 2 for whatever is no cell, so that it is seen.
+    fn to_byte(self) -> u8 {
+        match self {
+            dead if dead == Self::from(0) => 0,
+            live if live == Self::from(1) => 1,
+            _ => 2,
+        }
+    }
+}
+
+impl Cell for u8 {}
+impl Cell for f64 {}
 
 /// Computes one row of the next generation.
 ///
@@ -32,7 +48,7 @@ const BLOCK_ROWS: usize = 3;
 /// # Panics
 ///
 /// If a row has another length.
-pub fn step_row(above: &[u8], here: &[u8], below: &[u8], next: &mut [u8]) {
+pub fn step_row<T: Cell>(above: &[T], here: &[T], below: &[T], next: &mut [T]) {
     dispatch!(Level::new(), simd => step_block(simd, [above, here, below], [next]));
 }
 
@@ -45,35 +61,35 @@ pub fn step_row(above: &[u8], here: &[u8], below: &[u8], next: &mut [u8]) {
 /// # Panics
 ///
 /// If a row of `now` is not two cells longer than the rows of `next`, or these differ in length.
-pub fn step_rows<'now, 'next>(
-    now: impl Fn(usize) -> &'now [u8],
-    next: impl IntoIterator<Item = &'next mut [u8]>,
+pub fn step_rows<'now, 'next, T: Cell>(
+    now: impl Fn(usize) -> &'now [T],
+    next: impl IntoIterator<Item = &'next mut [T]>,
 ) {
     step_rows_at(Level::new(), now, next);
 }
 
 /// [`step_rows`] with an instruction set of the caller's choice, so that tests reach all of them.
-pub(super) fn step_rows_at<'now, 'next>(
+pub(super) fn step_rows_at<'now, 'next, T: Cell>(
     level: Level,
-    now: impl Fn(usize) -> &'now [u8],
-    next: impl IntoIterator<Item = &'next mut [u8]>,
+    now: impl Fn(usize) -> &'now [T],
+    next: impl IntoIterator<Item = &'next mut [T]>,
 ) {
     let mut next = next.into_iter().fuse();
     dispatch!(level, simd => {
         let mut y = 0;
         while let Some(first) = next.next() {
             match (next.next(), next.next()) {
-                (Some(second), Some(third)) => step_block::<_, BLOCK_ROWS, { BLOCK_ROWS + 2 }>(
+                (Some(second), Some(third)) => step_block::<_, T, BLOCK_ROWS, { BLOCK_ROWS + 2 }>(
                     simd,
                     [now(y), now(y + 1), now(y + 2), now(y + 3), now(y + 4)],
                     [first, second, third],
                 ),
-                (Some(second), None) => step_block::<_, 2, 4>(
+                (Some(second), None) => step_block::<_, T, 2, 4>(
                     simd,
                     [now(y), now(y + 1), now(y + 2), now(y + 3)],
                     [first, second],
                 ),
-                _ => step_block::<_, 1, 3>(simd, [now(y), now(y + 1), now(y + 2)], [first]),
+                _ => step_block::<_, T, 1, 3>(simd, [now(y), now(y + 1), now(y + 2)], [first]),
             }
             y += BLOCK_ROWS;
         }
@@ -81,13 +97,12 @@ pub(super) fn step_rows_at<'now, 'next>(
 }
 
 /// Advances one block of rows in the widest lanes that fit it.
-// Everything below is `inline(always)`: only code that lands inside the function that `dispatch!`
-// makes for an instruction set is compiled for it.
+// Everything below is `inline(always)`, as `Columns` says.
 #[inline(always)]
-fn step_block<S: Simd, const ROWS: usize, const INPUTS: usize>(
+fn step_block<S: Simd, T: Cell, const ROWS: usize, const INPUTS: usize>(
     simd: S,
-    now: [&[u8]; INPUTS],
-    next: [&mut [u8]; ROWS],
+    now: [&[T]; INPUTS],
+    next: [&mut [T]; ROWS],
 ) {
     const { assert!(INPUTS == ROWS + 2) };
     let columns = next[0].len();
@@ -97,59 +112,61 @@ fn step_block<S: Simd, const ROWS: usize, const INPUTS: usize>(
     for row in now {
         assert_eq!(row.len(), columns + 2, "a row to read has one ghost cell on either side");
     }
-    if columns >= S::u8s::LEN {
-        step_lanes::<S, S::u8s, ROWS, INPUTS>(simd, now, next);
-    } else if columns >= u8x16::<S>::LEN {
-        step_lanes::<S, u8x16<S>, ROWS, INPUTS>(simd, now, next);
+    if columns >= T::Vector::<S>::LEN {
+        sweep::<S, T::Vector<S>, ROWS>(columns, &mut Block { simd, now, next });
+    } else if columns >= <T::Vector<S> as SimdBase<S>>::Block::LEN {
+        sweep::<S, <T::Vector<S> as SimdBase<S>>::Block, ROWS>(columns, &mut Block { simd, now, next });
     } else {
         step_cells(now, next);
     }
 }
 
-/// Advances one block of rows of at least `V::LEN` columns.
-#[inline(always)]
-fn step_lanes<S: Simd, V: SimdInt<S, Element = u8>, const ROWS: usize, const INPUTS: usize>(
+/// Rows that are advanced together.
+struct Block<'r, S, T, const ROWS: usize, const INPUTS: usize> {
     simd: S,
-    now: [&[u8]; INPUTS],
-    next: [&mut [u8]; ROWS],
-) {
-    let columns = next[0].len();
-    let (zero, one, three) = (V::splat(simd, 0), V::splat(simd, 1), V::splat(simd, 3));
-    for start in (0..columns).step_by(V::LEN) {
-        // The last vector is moved back to end with the row. It computes some cells a second time,
-        // from inputs that have not changed, instead of leaving a remainder to a slower loop.
-        let x = start.min(columns - V::LEN);
-        let (mut above, _) = triples::<S, V>(simd, now[0], x);
-        let (mut here, mut centre) = triples::<S, V>(simd, now[1], x);
+    now: [&'r [T]; INPUTS],
+    next: [&'r mut [T]; ROWS],
+}
+
+impl<S: Simd, T: Cell, V: SimdBase<S, Element = T>, const ROWS: usize, const INPUTS: usize> Columns<V, ROWS>
+    for Block<'_, S, T, ROWS, INPUTS>
+{
+    /// For each row to write the sums of the three cells above each other.
+    #[inline(always)]
+    fn values(&self, x: usize) -> [V; ROWS] {
+        let mut above = V::from_slice(self.simd, &self.now[0][x..x + V::LEN]);
+        let mut here = V::from_slice(self.simd, &self.now[1][x..x + V::LEN]);
+        let mut sums = [above; ROWS];
+        for (row, sum) in sums.iter_mut().enumerate() {
+            let below = V::from_slice(self.simd, &self.now[row + 2][x..x + V::LEN]);
+            *sum = above + here + below;
+            (above, here) = (here, below);
+        }
+        sums
+    }
+
+    #[inline(always)]
+    fn compute(&mut self, x: usize, [left, own, right]: [[V; ROWS]; 3]) {
+        let (zero, one) = (V::splat(self.simd, T::from(0)), V::splat(self.simd, T::from(1)));
+        let three = V::splat(self.simd, T::from(3));
         for row in 0..ROWS {
-            let (below, centre_below) = triples::<S, V>(simd, now[row + 2], x);
-            let neighbours = above + here + below - centre;
-            let alive = (neighbours | centre).simd_eq(three);
-            alive.select(one, zero).store_slice(&mut next[row][x..x + V::LEN]);
-            (above, here, centre) = (here, below, centre_below);
+            let here = V::from_slice(self.simd, &self.now[row + 1][x + 1..][..V::LEN]);
+            let all = left[row] + own[row] + right[row];
+            let lives = all.simd_eq(three) | (all - here).simd_eq(three);
+            lives.select(one, zero).store_slice(&mut self.next[row][x..x + V::LEN]);
         }
     }
 }
 
-/// The sums of three cells side by side around each of the columns `x..x + V::LEN`, and these cells.
-#[inline(always)]
-fn triples<S: Simd, V: SimdInt<S, Element = u8>>(simd: S, row: &[u8], x: usize) -> (V, V) {
-    // One slice of all that is read leaves one bounds check for three loads.
-    let window = &row[x..x + V::LEN + 2];
-    let centre = V::from_slice(simd, &window[1..][..V::LEN]);
-    let left = V::from_slice(simd, &window[..V::LEN]);
-    let right = V::from_slice(simd, &window[2..][..V::LEN]);
-    (left + right + centre, centre)
-}
-
 /// Advances one block of rows that are narrower than any vector.
 #[inline(always)]
-fn step_cells<const ROWS: usize, const INPUTS: usize>(now: [&[u8]; INPUTS], next: [&mut [u8]; ROWS]) {
+fn step_cells<T: Cell, const ROWS: usize, const INPUTS: usize>(now: [&[T]; INPUTS], next: [&mut [T]; ROWS]) {
     for (y, row) in next.into_iter().enumerate() {
         for (x, cell) in row.iter_mut().enumerate() {
-            let around: u8 = now[y..y + 3].iter().flat_map(|row| &row[x..x + 3]).sum();
-            let here = now[y + 1][x + 1];
-            *cell = u8::from(((around - here) | here) == 3);
+            let all = now[y..y + 3].iter().flat_map(|row| &row[x..x + 3]);
+            let all = all.fold(T::from(0), |sum, cell| sum + *cell);
+            let three = T::from(3);
+            *cell = T::from(u8::from(all == three || all - now[y + 1][x + 1] == three));
         }
     }
 }

@@ -8,7 +8,7 @@ use super::results::{Results, RunRecord};
 use super::text::by;
 
 /// The application's own columns follow these, each with the prefix `result_`.
-const COLUMNS: [&str; 18] = [
+const COLUMNS: [&str; 19] = [
     "app",
     "backend",
     "fabric",
@@ -23,6 +23,7 @@ const COLUMNS: [&str; 18] = [
     "halo_s",
     "compute_s",
     "setup_s",
+    "ns_per_cell_step",
     "bytes_per_exchange",
     "messages_per_exchange",
     "verified",
@@ -86,6 +87,7 @@ fn cells(run: &RunRecord) -> [String; COLUMNS.len()] {
         run.halo_s.to_string(),
         run.compute_s.to_string(),
         run.setup_s.to_string(),
+        run.ns_per_cell_step().map_or(String::new(), |ns| ns.to_string()),
         run.bytes_per_exchange.to_string(),
         run.messages_per_exchange.to_string(),
         run.verified.map_or(String::new(), |verified| verified.to_string()),

@@ -75,6 +75,14 @@ pub struct RunRecord {
     pub result: Map<String, Value>,
 }
 
+impl RunRecord {
+    /// Nanoseconds for each cell and step, of all ranks together; `None` without steps.
+    pub fn ns_per_cell_step(&self) -> Option<f64> {
+        let cells: f64 = self.cells.iter().map(|cells| *cells as f64).product();
+        (self.steps > 0).then(|| self.solve_s * 1e9 / (cells * self.steps as f64))
+    }
+}
+
 impl Results {
     /// Results of `config` on `machine`.
     ///

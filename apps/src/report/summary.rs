@@ -59,6 +59,8 @@ pub struct Group {
     pub trials: usize,
     /// Solve times in seconds.
     pub solve_s: Spread,
+    /// Median nanoseconds for each cell and step; `None` without steps.
+    pub ns_per_cell_step: Option<f64>,
     /// Speed-up over the baseline; `None` where no time was measured.
     pub speedup: Option<Spread>,
     /// Median share of the solve time spent on exchanges, 0 to 1.
@@ -80,6 +82,8 @@ pub struct Baseline {
     pub ranks: usize,
     /// Its median solve time.
     pub solve_s: f64,
+    /// The same in nanoseconds for each cell and step; `None` without steps.
+    pub ns_per_cell_step: Option<f64>,
 }
 
 impl Baseline {
@@ -157,6 +161,9 @@ fn group(runs: &[&RunRecord]) -> Option<Group> {
         backend: first.backend.clone(),
         trials: runs.len(),
         solve_s: Spread::of(runs.iter().map(|run| run.solve_s).collect()),
+        ns_per_cell_step: first
+            .ns_per_cell_step()
+            .map(|_| Spread::of(runs.iter().filter_map(|run| run.ns_per_cell_step()).collect()).median),
         speedup: None,
         halo_share: (!shares.is_empty()).then(|| Spread::of(shares).median),
         bytes_per_exchange: first.bytes_per_exchange,
@@ -183,5 +190,10 @@ fn find_baseline(groups: &[Group]) -> Option<Baseline> {
     let mut candidates = groups.iter().filter(|group| group.ranks == fewest);
     let first = candidates.clone().next()?;
     let chosen = candidates.find(|group| group.backend == "standard").unwrap_or(first);
-    Some(Baseline { backend: chosen.backend.clone(), ranks: chosen.ranks, solve_s: chosen.solve_s.median })
+    Some(Baseline {
+        backend: chosen.backend.clone(),
+        ranks: chosen.ranks,
+        solve_s: chosen.solve_s.median,
+        ns_per_cell_step: chosen.ns_per_cell_step,
+    })
 }

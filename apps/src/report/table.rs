@@ -35,6 +35,9 @@ pub fn table(results: &Results) -> String {
     );
     let mut foot =
         format!("{}: over {}, {} (medians).", summary.word(), baseline.describe(), time(baseline.solve_s));
+    if let Some(ns) = baseline.ns_per_cell_step {
+        foot.push_str(&format!("\nThat is {} for each cell and step.", time(ns * 1e-9)));
+    }
     let failed = results.runs.iter().filter(|run| run.verified == Some(false));
     let failed = failed.count();
     if failed > 0 {

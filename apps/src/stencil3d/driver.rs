@@ -7,7 +7,7 @@
 //! | meanwhile, cells that need no ghosts | the launch on `inner` |
 //! | wait for the ghosts | `finish` |
 //! | the other cells | the launches on `outer` |
-//! | the residual of Jacobi's iteration | `Norm::of` in `Solve::step` |
+//! | the residual of Jacobi's iteration | `Norm::enqueue` in `Solve::step` |
 //! | the mean of 5 runs (V, "we report the mean values of 5 runs") | `run.trials`; medians and extremes are reported |
 //!
 //! With `run.exchange_every = k` the halo is k or more cells wide and exchanged every k steps: the first step
@@ -120,7 +120,7 @@ impl<T: Real> Stencil3d<T> {
             .build(self.halo_width, &cells)?;
         let layers = (0..self.exchange_every).rev();
         let boxes: Vec<_> = layers.map(|layers| with_ghosts(&grid, layers)).collect();
-        let inner = inner_of(grid.owned(Entity::Cell), &halo);
+        let inner = inner_of(&grid, &halo);
         Ok(Block {
             shape: Arc::new(self.shape(&grid)),
             rule: Rule {
@@ -193,7 +193,7 @@ impl<T: Real> Block<T> {
 }
 
 /// Enqueues a step of the cells of `tile`.
-fn launch<T: Real>(
+pub(crate) fn launch<T: Real>(
     stream: &Stream,
     rule: Rule<T>,
     shape: &Arc<Shape<T>>,
@@ -210,19 +210,18 @@ fn launch<T: Real>(
 /// A block on its way through time, and the norms before its steps.
 struct Solve<'a, T> {
     stencil: &'a Stencil3d<T>,
-    trial: &'a Trial<'a>,
+    stream: &'a Stream,
     block: Block<T>,
-    norm: Norm<T>,
-    norms: Vec<f64>,
+    norm: Option<Norm<T>>,
 }
 
 impl<T: Real> Steps<T, 3> for Solve<'_, T> {
     fn step(&mut self, step: u64, since_exchange: usize, stopwatch: &Stopwatch) -> Result<(), AppError> {
-        let Self { stencil, trial: Trial { world, stream, .. }, block, norm, norms } = self;
+        let Self { stencil, stream, block, norm } = self;
         block.rule.source = stencil.problem.step_source(step);
         block.step(stream, since_exchange, stencil.settings.overlap, stopwatch)?;
-        if stencil.has_norm(step) {
-            norms.push(norm.of(world, stream, &block.cells)?);
+        if let Some(norm) = norm.as_mut().filter(|_| stencil.has_norm(step)) {
+            norm.enqueue(stream, &block.cells)?;
             stopwatch.lap(Phase::Compute);
         }
         block.cells.swap();
@@ -238,11 +237,14 @@ impl<T: Real> Steps<T, 3> for Solve<'_, T> {
     }
 
     fn carried(&self) -> Result<Map<String, Value>, AppError> {
-        Ok(carried(&self.norms))
+        let norms = self.norm.as_ref().map_or(Ok(Vec::new()), Norm::ends)?;
+        Ok(carried(&norms))
     }
 
     fn carry(&mut self, carried: &Map<String, Value>) {
-        self.norms = norms_of(carried);
+        if let Some(norm) = &mut self.norm {
+            norm.go_on_from(norms_of(carried));
+        }
     }
 
     fn geometry(&self) -> Geometry {
@@ -261,15 +263,19 @@ impl<T: Real> Application for Stencil3d<T> {
             ..block.rule
         };
         let owned = block.grid.owned(Entity::Cell).tile();
-        let norm = Norm::new(residual, block.shape.clone(), owned);
-        let mut solve = Solve { stencil: self, trial, block, norm, norms: Vec::new() };
+        let norm = match self.settings.residual_every {
+            0 => None,
+            _ => Some(Norm::new(trial, residual, block.shape.clone(), owned)?),
+        };
+        let mut solve = Solve { stencil: self, stream: trial.stream, block, norm };
         world.barrier()?;
         let setup_s = started.elapsed().as_secs_f64();
 
         let times = trial.carry_out(self.steps, self.exchange_every, &mut solve)?;
 
-        let Solve { block, norms, .. } = solve;
+        let Solve { block, norm, .. } = solve;
         let now = block.cells.now();
+        let norms = norm.as_ref().map_or(Ok(Vec::new()), Norm::ends)?;
         let answer = Answer {
             checksum: shown(trial.all_sum(checksum_of_owned(now)?)?),
             result: result(&norms),

@@ -12,7 +12,7 @@
 
 mod check;
 pub mod driver;
-mod kernel;
+pub(crate) mod kernel;
 mod norm;
 mod problem;
 mod reference;

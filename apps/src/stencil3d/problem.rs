@@ -41,7 +41,7 @@ pub(super) struct Problem {
 }
 
 /// Weights of the points of a stencil, by how far they are along z, y and x: entry `4 dz + 2 dy + dx`.
-pub(super) type Weights<T> = [T; 8];
+pub(crate) type Weights<T> = [T; 8];
 
 impl Problem {
     pub(super) fn new(settings: &Stencil3dSettings, grid: &GlobalGrid<3>) -> Self {

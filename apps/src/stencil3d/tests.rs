@@ -33,7 +33,10 @@ fn play(stencil: &dyn Application, layout: [usize; 3], backend: &str) -> Outcome
         let trial = Trial { world, stream: &stream, backend, layout, wants_state: true, between };
         stencil.run_trial(&trial)
     });
-    outcomes.expect("nothing fails").swap_remove(0)
+    let mut outcomes = outcomes.expect("nothing fails");
+    // Norms too have the same bits on every rank.
+    assert!(outcomes.iter().all(|outcome| outcome.answer.result == outcomes[0].answer.result), "{layout:?}");
+    outcomes.swap_remove(0)
 }
 
 fn reference(stencil: &dyn Application) -> Answer {
@@ -107,6 +110,27 @@ fn every_backend_gives_the_same_answer() {
             assert_eq!(outcome.answer, expected.answer, "{backend}");
             assert_eq!(outcome.measured, expected.measured, "{backend}");
         }
+    }
+}
+
+/// The host waits as often with many norms as with one, except where a backend needs it.
+#[test]
+fn norms_are_not_waited_for() {
+    let waits = |backend: &str, every: u64| {
+        let settings = format!("equation = 'jacobi', steps = 6, residual_every = {every}");
+        let stencil = stencil::<f64>(&settings, "cells = [6, 6, 6]", 1);
+        let waits = on_threads(2, WorldOptions::default(), |world| {
+            let stream = streamhalo::Device::host().stream(world)?;
+            let (layout, between) = (&[1, 2, 1], Between::default());
+            let trial = Trial { world, stream: &stream, backend, layout, wants_state: false, between };
+            stencil.run_trial(&trial)?;
+            Ok(stream.synchronizations())
+        });
+        waits.expect("nothing fails")
+    };
+    for backend in backend_names() {
+        let (one, many) = (waits(backend, 6), waits(backend, 1));
+        assert_eq!(one == many, backend != "standard", "{backend}: {one:?}, {many:?}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use streamhalo_apps::AppError;
 use streamhalo_apps::config::{
-    AppSettings, Layout, LifeSettings, Overrides, Pattern, RunConfig, Signal, StreamKind,
+    AppSettings, CellsAs, Layout, LifeSettings, Overrides, Pattern, RunConfig, Signal, StreamKind,
 };
 
 use super::{NAMES, parse, parse_with};
@@ -74,7 +74,7 @@ fn the_example_is_what_an_empty_file_means() {
     assert_eq!(
         found,
         json!({
-            "app": { "name": "life", "steps": 1000, "pattern": null },
+            "app": { "name": "life", "steps": 1000, "pattern": null, "cells_as": "u8" },
             "grid": { "cells": [2048, 2048], "periodic": [true, true], "halo": [1, 1] },
             "run": {
                 "ranks": [1, 2, 4], "scaling": "strong", "layout": "auto", "trials": 5, "warmup": 1,
@@ -132,14 +132,18 @@ fn the_patterns_of_life() {
         AppSettings::Life(life) => life,
         other => panic!("{other:?}"),
     };
-    let generated = |pattern| LifeSettings { pattern, origin: None };
+    let generated = |pattern| LifeSettings { pattern, origin: None, cells_as: CellsAs::U8 };
     assert_eq!(pattern("app.pattern = 'glider-field'"), generated(Pattern::GliderField));
     // An origin is for files; a generated pattern has none to use it for.
     assert_eq!(pattern("app.pattern = 'random:42'\napp.origin = [1, 2]"), generated(Pattern::Random(42)));
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     assert_eq!(
         pattern(&format!("app.pattern = '{file}'\napp.origin = [1, 2]")),
-        LifeSettings { pattern: Pattern::File(file.into()), origin: Some([1, 2]) }
+        LifeSettings { origin: Some([1, 2]), ..generated(Pattern::File(file.into())) }
+    );
+    assert_eq!(
+        pattern("app.pattern = 'random:42'\napp.cells_as = 'f64'"),
+        LifeSettings { cells_as: CellsAs::F64, ..generated(Pattern::Random(42)) }
     );
 }
 
@@ -151,7 +155,8 @@ fn a_relative_path_starts_at_the_file_that_holds_it() {
         RunConfig::parse("src/f.toml", text, flags, &NAMES).map(|config| config.app.settings)
     };
     let file = |path: &str| {
-        Ok(AppSettings::Life(LifeSettings { pattern: Pattern::File(path.into()), origin: None }))
+        let (pattern, cells_as) = (Pattern::File(path.into()), CellsAs::U8);
+        Ok(AppSettings::Life(LifeSettings { pattern, origin: None, cells_as }))
     };
     let text = "app.pattern = 'lib.rs'";
     assert_eq!(parse(text, &Overrides::default()), file("src/lib.rs"));

@@ -173,6 +173,13 @@ fn patterns_and_origins() {
         ),
         ("app.pattern = 'random:1'\napp.origin = [1, -1]", (2, 14), "`app.origin` is a list", within, None),
         ("app.pattern = 'random:1'\napp.origin = 5", (2, 14), "`app.origin` is the integer 5", within, None),
+        (
+            "app.pattern = 'random:1'\napp.cells_as = 'u16'",
+            (2, 16),
+            "`app.cells_as` is the string \"u16\"",
+            "`u8` or `f64`",
+            Some("did you mean `u8`?"),
+        ),
     ]);
     // A default that does not fit has no line.
     let error = parse("app.name = 'life'").expect_err("there is no such file here");

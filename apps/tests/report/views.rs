@@ -131,6 +131,7 @@ fn the_table_as_a_whole() {
              yes",
             "RULE",
             "Speed-up: over standard at 1 rank, 2.500 s (medians).",
+            "That is 1.192 ns for each cell and step.",
         ],
         "\n{text}"
     );

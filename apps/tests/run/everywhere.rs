@@ -18,6 +18,8 @@ const CONFIGS: &[(&str, &str, &[&str])] = &[
     ("stencil3d", "app = { name = 'stencil3d', steps = 3 }\ngrid = { cells = [9, 10, 11] }", &BACKENDS),
     ("pipeline", "app = { name = 'pipeline', steps = 2 }\ngrid = { cells = [12, 17] }", &PRIMITIVES),
     ("tree", "app = { name = 'tree', arity = 2, elements = 3, steps = 2 }\ngrid.cells = 19", &PRIMITIVES),
+    ("cholesky", "app = { name = 'cholesky', tile = 4, steps = 2 }\ngrid.cells = 24", &PRIMITIVES),
+    ("comb", "app = { name = 'comb', steps = 2, variables = 2 }\ngrid = { cells = [6, 8, 10] }", &BACKENDS),
 ];
 
 const RANKS: [u64; 4] = [1, 2, 4, 8];

@@ -90,6 +90,31 @@ fn threads_and_threaded_streams() {
 }
 
 #[test]
+fn cells_of_either_type_live_the_same_life() {
+    for fabric in FABRICS {
+        let set = ["app.cells_as=f64", &format!("comm.fabric={fabric}")];
+        same_answer(
+            &[],
+            &[
+                &set,
+                &[&set[..], &["grid.halo=3", "run.exchange_every=3"]].concat(),
+                &[&set[..], &["device.stream=threaded", "device.threads=2"]].concat(),
+            ],
+        );
+    }
+    let folder = Folder::new();
+    let bytes = folder.records(SMALL, &["app.cells_as=u8"]);
+    let last = folder.read_out("final.rle");
+    let doubles = folder.records(SMALL, &["app.cells_as=f64"]);
+    assert_eq!(folder.read_out("final.rle"), last);
+    for (bytes, doubles) in bytes.iter().zip(&doubles) {
+        let [sent, of_doubles] = [bytes, doubles].map(|run| run["bytes_per_exchange"].as_u64());
+        assert_eq!(sent.map(|sent| 8 * sent), of_doubles);
+        assert_eq!(bytes["result"], doubles["result"]);
+    }
+}
+
+#[test]
 fn no_steps_are_the_first_generation() {
     let folder = Folder::new();
     let records = folder.records(SMALL, &["app.steps=0"]);

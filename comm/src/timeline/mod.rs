@@ -2,8 +2,7 @@
 //!
 //! A stream that is told to keep one ([`Stream::record_timeline`](crate::device::Stream::record_timeline)) notes
 //! a [`Span`] for each operation that its executor carries out, and one for each call with which the host
-//! enqueued it. Exchanges on inline streams that were
-//! not told so pay for it with no branch of their own.
+//! enqueued it. Exchanges on inline streams that were not told so pay for it with no branch of their own.
 //!
 //! ```
 //! use streamhalo_comm::device::{Buffer, Device, Extents, RowsMut};

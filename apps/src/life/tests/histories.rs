@@ -10,7 +10,7 @@ use super::*;
 const TORUS: [bool; 2] = [true; 2];
 
 /// A pattern in the middle of a torus with sides of `side` cells.
-fn torus(name: &str, side: usize) -> (Reference, Padded) {
+fn torus(name: &str, side: usize) -> (Reference, Padded<u8>) {
     let cells = cells_of(&format!("patterns/{name}.rle"), [side, side]);
     let padded = Padded::new(side, side, &cells, TORUS);
     (Reference::new(side, side, cells, TORUS), padded)
@@ -104,7 +104,7 @@ fn spaceships_move_as_published() {
     for (name, step_y, step_x) in [("glider", 1, 1), ("lwss", 0, 24 - 2)] {
         let first = cells_of(&format!("patterns/{name}.rle"), [20, 24]);
         let mut reference = Reference::new(20, 24, first.clone(), TORUS);
-        let mut kernel = Padded::new(20, 24, &first, TORUS);
+        let mut kernel = Padded::<f64>::new(20, 24, &first, TORUS);
         for period in 1..=120 {
             for _ in 0..4 {
                 reference.step();
@@ -125,7 +125,7 @@ fn spaceships_move_as_published() {
 fn a_glider_field_repeats_after_32_generations() {
     let first = cells_of("glider-field", [24, 136]);
     let mut reference = Reference::new(24, 136, first.clone(), TORUS);
-    let mut kernel = Padded::new(24, 136, &first, TORUS);
+    let mut kernel = Padded::<u8>::new(24, 136, &first, TORUS);
     for generation in 1..=32 {
         reference.step();
         kernel.step();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use fearless_simd::Level;
 
 use super::checksum::{Checksum, population};
-use super::kernel::step_rows_at;
+use super::kernel::{Cell, step_rows_at};
 use super::pattern::Initial;
 use crate::config;
 
@@ -19,23 +19,23 @@ pub(super) fn config_dir() -> PathBuf {
 
 /// A whole grid for the kernel: rows with one ghost on each side, filled before every step by
 /// copying, or left dead where an axis is not periodic.
-struct Padded {
+struct Padded<T> {
     height: usize,
     width: usize,
     periodic: [bool; 2],
     level: Level,
-    now: Vec<u8>,
-    next: Vec<u8>,
+    now: Vec<T>,
+    next: Vec<T>,
 }
 
-impl Padded {
-    fn new(height: usize, width: usize, cells: &[u8], periodic: [bool; 2]) -> Padded {
-        let empty = vec![0; (height + 2) * (width + 2)];
+impl<T: Cell> Padded<T> {
+    fn new(height: usize, width: usize, cells: &[u8], periodic: [bool; 2]) -> Self {
+        let empty = vec![T::default(); (height + 2) * (width + 2)];
         let level = Level::new();
         let mut grid = Padded { height, width, periodic, level, now: empty.clone(), next: empty };
         for (y, row) in cells.chunks(width).enumerate() {
             let start = (y + 1) * (width + 2) + 1;
-            grid.now[start..start + width].copy_from_slice(row);
+            grid.now[start..].iter_mut().zip(row).for_each(|(cell, byte)| *cell = T::from(*byte));
         }
         grid
     }
@@ -71,22 +71,22 @@ impl Padded {
         std::mem::swap(&mut self.now, &mut self.next);
     }
 
-    fn row(&self, y: usize) -> &[u8] {
-        &self.now[(y + 1) * (self.width + 2) + 1..][..self.width]
+    fn row(&self, y: usize) -> impl Iterator<Item = u8> {
+        self.now[(y + 1) * (self.width + 2) + 1..][..self.width].iter().map(|cell| cell.to_byte())
     }
 
     fn cells(&self) -> Vec<u8> {
-        (0..self.height).flat_map(|y| self.row(y)).copied().collect()
+        (0..self.height).flat_map(|y| self.row(y)).collect()
     }
 
     fn population(&self) -> u64 {
-        (0..self.height).map(|y| population(self.row(y))).sum()
+        population(&self.cells())
     }
 
     fn checksum(&self) -> Checksum {
         let mut sum = Checksum::default();
-        for y in 0..self.height {
-            sum.add_row(y, 0, self.row(y));
+        for (y, row) in self.cells().chunks_exact(self.width).enumerate() {
+            sum.add_row(y, 0, row);
         }
         sum
     }

@@ -1,0 +1,249 @@
+//! The kernels of `life` and `stencil3d` on one core, without exchanges: what each takes, and what it must take at
+//! least on this machine.
+//!
+//! At least, that is the longest of: moving every cell in once and out once, measured as a copy of the same field;
+//! its loads and its stores, in the first-level cache; and what computes, on registers. They are measured in turns with
+//! the kernel.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use streamhalo::comm::Error;
+use streamhalo::prelude::{Alternating, Entity, GlobalGrid};
+use streamhalo::{Device, HaloError, Stream, Tile, World, WorldOptions};
+
+use super::units::{compute, lanes, load, memory, store};
+use crate::app::values::Real;
+use crate::app::{Stored, Vectors};
+use crate::error::AppError;
+use crate::life::driver::launch_life;
+use crate::life::kernel::Cell;
+use crate::stencil3d::driver::launch;
+use crate::stencil3d::kernel::{Rule, Shape};
+
+/// Cells that a contestant computes in one turn, so that a turn is short and there are many.
+const CELLS_OF_A_TURN: usize = 1 << 16;
+
+/// Vectors that go through loads, stores or computing instructions in one turn, about.
+const VECTORS_OF_A_TURN: usize = 1 << 14;
+
+/// What a vector of cells needs.
+#[derive(Clone, Copy)]
+struct Needs {
+    loads: f64,
+    stores: f64,
+    /// What computes, as words and as a loop of so many rounds.
+    computing: &'static str,
+    compute: fn(usize) -> usize,
+}
+
+impl Needs {
+    /// Of `life`: a block of three rows, divided by three.
+    fn of_life<T: Cell>() -> Self {
+        Self {
+            loads: 8.0 / 3.0,
+            stores: 1.0,
+            computing: "5 additions, 2 cuts, 1 choice",
+            compute: compute::<T, 5, 0, 2, 1>,
+        }
+    }
+
+    fn of_7_points<T: Real + From<u8>>() -> Self {
+        Self {
+            loads: 6.0,
+            stores: 1.0,
+            computing: "7 additions, 5 products, 2 cuts",
+            compute: compute::<T, 7, 5, 2, 0>,
+        }
+    }
+
+    fn of_27_points<T: Real + From<u8>>() -> Self {
+        Self {
+            loads: 10.0,
+            stores: 1.0,
+            computing: "17 additions, 9 products, 8 cuts",
+            // In two loops, which have registers enough.
+            compute: |rounds| {
+                compute::<T, 9, 5, 4, 0>(rounds);
+                compute::<T, 8, 4, 4, 0>(rounds)
+            },
+        }
+    }
+}
+
+/// How fast a kernel is, in nanoseconds for a cell.
+#[derive(Clone, Debug)]
+pub struct Speed {
+    /// Which kernel.
+    pub name: String,
+    /// Cells per axis, slowest first.
+    pub cells: Vec<usize>,
+    /// Bytes of both generations.
+    pub bytes: usize,
+    /// What it takes.
+    pub kernel_ns: f64,
+    /// What it must take at least: each bound with its name.
+    pub bounds_ns: Vec<(String, f64)>,
+}
+
+impl Speed {
+    /// The highest bound, and its name.
+    pub fn limit(&self) -> (&str, f64) {
+        let highest = self.bounds_ns.iter().max_by(|one, other| one.1.total_cmp(&other.1));
+        highest.map_or(("nothing", 0.0), |(name, ns)| (name, *ns))
+    }
+}
+
+/// Measures each kernel on fields that fit into the caches, and on one that does not; `report` hears of each at
+/// once. The least of `rounds` turns counts. Blocks.
+///
+/// # Errors
+///
+/// That there is not enough memory, or a kernel whose answer is wrong.
+pub fn measure_kernels(rounds: usize, report: impl Fn(&Speed) + Sync) -> Result<(), AppError> {
+    let measured = World::threads(1, WorldOptions::default(), |world| -> Result<(), AppError> {
+        let stream = Device::host().stream(&world)?;
+        let go = Measurement { world: &world, stream: &stream, rounds, report: &report };
+        for extents in [[12, 1024], [512, 512], [2048, 2048], [8192, 8192]] {
+            go.life::<u8>("life, u8", extents)?;
+        }
+        for extents in [[12, 128], [128, 128], [512, 512], [1024, 1024], [4096, 4096]] {
+            go.life::<f64>("life, f64", extents)?;
+        }
+        for is_full in [false, true] {
+            let points = if is_full { 27 } else { 7 };
+            for extents in [[32; 3], [64; 3], [256; 3]] {
+                go.stencil::<f32>(&format!("stencil3d, {points} points, f32"), extents, is_full)?;
+                go.stencil::<f64>(&format!("stencil3d, {points} points, f64"), extents, is_full)?;
+            }
+        }
+        Ok(())
+    });
+    measured?.into_iter().collect()
+}
+
+/// What all measurements share.
+struct Measurement<'a> {
+    world: &'a World,
+    stream: &'a Stream,
+    rounds: usize,
+    report: &'a (dyn Fn(&Speed) + Sync),
+}
+
+impl Measurement<'_> {
+    fn life<T: Cell + Stored>(&self, name: &str, extents: [usize; 2]) -> Result<(), AppError> {
+        // Of nine cells three live everywhere, so that all live next.
+        self.measure::<T, 2>(
+            name,
+            extents,
+            Needs::of_life::<T>(),
+            |x| T::from(u8::from(x % 3 == 0)),
+            launch_life,
+        )
+    }
+
+    fn stencil<T: Real + From<u8>>(
+        &self,
+        name: &str,
+        extents: [usize; 3],
+        is_full: bool,
+    ) -> Result<(), AppError> {
+        let weights = match is_full {
+            true => [1.0 / 27.0; 8],
+            false => [0.4, 0.1, 0.1, 0.0, 0.1, 0.0, 0.0, 0.0],
+        };
+        let rule = Rule { is_full, weights: weights.map(T::from_f64), source: T::default() };
+        let shape = Arc::new(Shape(extents.map(|cells| vec![T::default(); cells + 2])));
+        let needs = if is_full { Needs::of_27_points::<T>() } else { Needs::of_7_points::<T>() };
+        self.measure::<T, 3>(
+            name,
+            extents,
+            needs,
+            |_| T::from(1),
+            |stream, tile, cells| launch(stream, rule, &shape, tile, cells),
+        )
+    }
+
+    /// A kernel that makes ones of what stands in each row at first.
+    fn measure<T: Vectors + Stored + From<u8>, const D: usize>(
+        &self,
+        name: &str,
+        extents: [usize; D],
+        needs: Needs,
+        first: impl Fn(usize) -> T,
+        sweep: impl Fn(&Stream, Tile, &mut Alternating<T, D>) -> Result<(), HaloError>,
+    ) -> Result<(), AppError> {
+        let (stream, grid) = (self.stream, GlobalGrid::new(extents, [true; D])?);
+        let grid = grid.partition(self.world)?.local(1)?;
+        let mut field = Alternating::zeros(&grid, Entity::Cell, stream)?;
+        for _generation in 0..2 {
+            field.now_mut().fill_with_ghosts(|index, _| first(index[D - 1]))?;
+            field.swap();
+        }
+        let tile = grid.owned(Entity::Cell).tile();
+        sweep(stream, tile, &mut field)?;
+        field.swap();
+        if field.now().owned()?.iter().any(|cell| (cell.to_f64() - 1.0).abs() > 1e-5) {
+            let message = format!("{name}: a kernel computes wrong cells");
+            return Err(Error::OperationFailed { operation: "a bench of kernels".to_owned(), message }.into());
+        }
+        field.swap();
+
+        let cells = tile.points();
+        let times = CELLS_OF_A_TURN.div_ceil(cells);
+        let mut rows = memory::<T>();
+        let rounds = VECTORS_OF_A_TURN * lanes::<T>() / rows.len();
+        let [mut kernel_ns, mut copy_ns, mut load_ns, mut store_ns, mut compute_ns] = [f64::INFINITY; 5];
+        for _ in 0..self.rounds {
+            least(&mut kernel_ns, || {
+                (0..times).try_for_each(|_| sweep(stream, tile, &mut field))?;
+                Ok(times * cells)
+            })?;
+            least(&mut copy_ns, || {
+                (0..times).try_for_each(|_| copy(stream, tile, &mut field))?;
+                Ok(times * cells)
+            })?;
+            least(&mut load_ns, || Ok(load(rounds, &rows)))?;
+            least(&mut store_ns, || Ok(store(rounds, &mut rows)))?;
+            least(&mut compute_ns, || Ok((needs.compute)(VECTORS_OF_A_TURN / 8)))?;
+        }
+        stream.synchronize()?;
+
+        let of_a_cell = |count: f64, ns: f64| count * ns / lanes::<T>() as f64;
+        let bounds_ns = vec![
+            ("a copy".to_owned(), copy_ns),
+            (format!("{:.1} loads", needs.loads), of_a_cell(needs.loads, load_ns)),
+            (format!("{:.1} stores", needs.stores), of_a_cell(needs.stores, store_ns)),
+            (needs.computing.to_owned(), of_a_cell(1.0, compute_ns)),
+        ];
+        (self.report)(&Speed {
+            name: name.to_owned(),
+            cells: extents.to_vec(),
+            bytes: 2 * cells * size_of::<T>(),
+            kernel_ns,
+            bounds_ns,
+        });
+        Ok(())
+    }
+}
+
+/// Takes the time of something that says how often it has been done; keeps the least time for one.
+fn least(least_ns: &mut f64, turn: impl FnOnce() -> Result<usize, HaloError>) -> Result<(), AppError> {
+    let started = Instant::now();
+    let times = turn()?;
+    *least_ns = least_ns.min(started.elapsed().as_secs_f64() * 1e9 / times as f64);
+    Ok(())
+}
+
+fn copy<T: Vectors, const D: usize>(
+    stream: &Stream,
+    tile: Tile,
+    field: &mut Alternating<T, D>,
+) -> Result<(), HaloError> {
+    stream.launch("copy", tile, field.now_and_next()?, |tile, (now, mut next)| {
+        for (row, (i, j)) in next.rows().zip(tile.rows()) {
+            row.copy_from_slice(now.span(i, j, tile.start[2]..tile.end[2]));
+        }
+    })?;
+    Ok(())
+}

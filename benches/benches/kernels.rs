@@ -1,0 +1,39 @@
+//! The kernels of `life` and `stencil3d` on one core, beside what this machine allows.
+//!
+//! A line for each kernel and size: what a cell takes, the highest of the bounds that were measured in turns with
+//! it, which one that is, and how far above it the kernel is. `--all` shows every bound.
+
+use streamhalo_apps::bench::kernels::{Speed, measure_kernels};
+
+/// Turns of each contestant, of which the fastest counts.
+const ROUNDS: usize = 200;
+
+fn main() {
+    let shows_all = std::env::args().any(|argument| argument == "--all");
+    println!("{:<28} {:>16} {:>9}   ns/cell   at least   ratio   because of", "kernel", "cells", "KiB");
+    let result = measure_kernels(ROUNDS, |speed| println!("{}", line(speed, shows_all)));
+    if let Err(error) = result {
+        eprintln!("{error}");
+        std::process::exit(1);
+    }
+}
+
+fn line(speed: &Speed, shows_all: bool) -> String {
+    let (reason, limit_ns) = speed.limit();
+    let cells: Vec<_> = speed.cells.iter().map(ToString::to_string).collect();
+    let mut line = format!(
+        "{:<28} {:>16} {:>9} {:>9.4} {:>10.4} {:>7.2}   {reason}",
+        speed.name,
+        cells.join(" x "),
+        speed.bytes >> 10,
+        speed.kernel_ns,
+        limit_ns,
+        speed.kernel_ns / limit_ns,
+    );
+    if shows_all {
+        for (reason, ns) in &speed.bounds_ns {
+            line.push_str(&format!("\n{ns:>76.4}           {reason}"));
+        }
+    }
+    line
+}
