@@ -31,6 +31,66 @@ pub enum Error {
         /// Why, and what to do.
         reason: String,
     },
+    /// A device is not there, or cannot do what was asked of it.
+    #[error("device `{device}` cannot be used: {reason}")]
+    DeviceUnavailable {
+        /// The device, as it was asked for.
+        device: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// The text of a kernel is wrong.
+    #[error("kernel `{kernel}` does not compile for `{device}`:\n{log}")]
+    KernelDidNotCompile {
+        /// The kernel's name.
+        kernel: String,
+        /// The device.
+        device: String,
+        /// What its compiler says; lines are counted from the beginning of the text.
+        log: String,
+    },
+    /// A kernel that is a closure was given to a device that needs a text.
+    #[error(
+        "kernel `{kernel}` is a closure of the host, but its stream is on `{device}`; \
+         give it a text too (`launch_either`), or have the host run it (`launch_on_host`)"
+    )]
+    NoDeviceKernel {
+        /// The kernel's name.
+        kernel: String,
+        /// The device.
+        device: String,
+    },
+    /// A kernel would read points that are not there, or that an exchange may be filling.
+    #[error(
+        "kernel `{kernel}` would read the points {tile}, but {bounds} may be read: the others are outside of \
+         the array, or ghosts that have not been exchanged"
+    )]
+    ReadOutOfBounds {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The points that it would read.
+        tile: Box<crate::device::Tile>,
+        /// The points that may be read.
+        bounds: Box<crate::device::Tile>,
+    },
+    /// Memory of a device was to be used as if it were the host's.
+    #[error(
+        "{what} needs memory of the host, but this is on `{device}`; `with_host` and `with_owned` bring it to the host"
+    )]
+    NotOnHost {
+        /// What was asked for.
+        what: &'static str,
+        /// Where the memory is.
+        device: String,
+    },
+    /// Memory was used on a device that cannot reach it.
+    #[error("{what} is not in the memory of `{device}`, whose stream uses it; allocate it with that stream")]
+    WrongDevice {
+        /// What was used.
+        what: &'static str,
+        /// The device that it was used on.
+        device: String,
+    },
     /// Two sides of an exchange disagree. Every rank gets this same value.
     #[error(
         "the exchange does not match: rank {sender} sends to rank {receiver} with tag {tag} {sent}, \

@@ -4,7 +4,7 @@ use crate::{Entity, Field, FieldInfo, GridError, IndexBox, LocalGrid, ReadableGh
 use ndarray::{ArrayD, ArrayViewD, ArrayViewMutD, Axis, IxDyn};
 use std::cell::Cell;
 use streamhalo_comm::Element;
-use streamhalo_comm::device::{Buffer, Extents, Reader, Stream, Writer};
+use streamhalo_comm::device::{Buffer, Extents, Reader, Stream, Tile, Writer};
 use streamhalo_comm::fabric::Region;
 
 /// A field's values on one rank, ghosts included: row-major `[axis 0, .., x]`, the components of
@@ -120,7 +120,8 @@ impl<T: Element, const D: usize> Array<T, D> {
     /// axis where there are several. Blocks until the stream has come to rest.
     ///
     /// # Errors
-    /// The stream's, if it has failed.
+    /// The stream's, if it has failed; that the array lives on a device, of which nothing is lent:
+    /// [`Array::with_owned`] serves both.
     pub fn owned(&self) -> Result<ArrayViewD<'_, T>, GridError> {
         let view = self.buffer.view(self.owned_box().tile())?.into_dyn();
         Ok(reshape(view, D))
@@ -136,6 +137,28 @@ impl<T: Element, const D: usize> Array<T, D> {
         Ok(reshape_mut(view, D))
     }
 
+    /// Brings the owned entries to the host, wherever they live, and hands them to `read` in the shape of
+    /// [`Array::owned`]. Blocks until the stream has come to rest.
+    ///
+    /// # Errors
+    /// The stream's, if it has failed.
+    pub fn with_owned<R>(&self, read: impl FnOnce(ArrayViewD<'_, T>) -> R) -> Result<R, GridError> {
+        let bounds = self.owned_box().tile();
+        Ok(self.buffer.with_host(bounds, |view| read(reshape(view.into_dyn(), D)))?)
+    }
+
+    /// As [`Array::with_owned`], and brings what `write` has made of them back to where they live.
+    ///
+    /// # Errors
+    /// As [`Array::with_owned`].
+    pub fn with_owned_mut<R>(
+        &mut self,
+        write: impl FnOnce(ArrayViewMutD<'_, T>) -> R,
+    ) -> Result<R, GridError> {
+        let bounds = self.owned_box().tile();
+        Ok(self.buffer.with_host_mut(bounds, |view| write(reshape_mut(view.into_dyn(), D)))?)
+    }
+
     /// Sets every owned entry from its global index, slowest axis first, and component. Blocks until
     /// the stream has come to rest.
     ///
@@ -144,13 +167,7 @@ impl<T: Element, const D: usize> Array<T, D> {
     pub fn fill(&mut self, mut value: impl FnMut([usize; D], usize) -> T) -> Result<(), GridError> {
         let (local, global) = (self.owned_box(), self.grid.owned_global(self.entity));
         let components = self.components();
-        let mut view = self.buffer.view_mut(local.tile())?;
-        for (slot, index) in view.exact_chunks_mut([1, 1, 1, components]).into_iter().zip(global.indices()) {
-            for (component, element) in slot.into_iter().enumerate() {
-                *element = value(index, component);
-            }
-        }
-        Ok(())
+        self.set_each(local.tile(), components, global.indices(), &mut value)
     }
 
     /// Sets every entry, ghosts included, from its local index and component: for boundary
@@ -166,13 +183,24 @@ impl<T: Element, const D: usize> Array<T, D> {
         self.check_ghosts("fill_with_ghosts")?;
         let whole = self.whole_box();
         let components = self.components();
-        let mut view = self.buffer.view_mut(whole.tile())?;
-        for (slot, index) in view.exact_chunks_mut([1, 1, 1, components]).into_iter().zip(whole.indices()) {
-            for (component, element) in slot.into_iter().enumerate() {
-                *element = value(index, component);
+        self.set_each(whole.tile(), components, whole.indices(), &mut value)
+    }
+
+    /// Sets the entries of a box, which have those indices in order.
+    fn set_each(
+        &mut self,
+        part: Tile,
+        components: usize,
+        indices: impl Iterator<Item = [usize; D]>,
+        value: &mut impl FnMut([usize; D], usize) -> T,
+    ) -> Result<(), GridError> {
+        Ok(self.buffer.with_host_mut(part, |mut view| {
+            for (slot, index) in view.exact_chunks_mut([1, 1, 1, components]).into_iter().zip(indices) {
+                for (component, element) in slot.into_iter().enumerate() {
+                    *element = value(index, component);
+                }
             }
-        }
-        Ok(())
+        })?)
     }
 
     /// Copies all entries, ghosts included, to the host: shape `[axis 0, .., x]`, with the

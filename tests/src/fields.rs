@@ -259,7 +259,7 @@ impl<T: Sample, const D: usize> Checked<D> for One<T, D> {
                 }
             }
         };
-        Ok(stream.launch("fill", self.owned.tile(), (array.writer()?,), fill)?)
+        Ok(stream.launch_on_host("fill", self.owned.tile(), (array.writer()?,), fill)?)
     }
 
     fn enqueue_check(
@@ -298,7 +298,7 @@ impl<T: Sample, const D: usize> Checked<D> for One<T, D> {
             }
             findings.checksum.fetch_add(sum, Ordering::Relaxed);
         };
-        Ok(stream.launch("check", tile, (self.current().reader()?,), check)?)
+        Ok(stream.launch_on_host("check", tile, (self.current().reader()?,), check)?)
     }
 
     fn swap(&mut self) {

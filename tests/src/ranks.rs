@@ -1,10 +1,12 @@
 //! Worlds with a watchdog, and the ways in which an exchange can be carried out.
 
 use crate::Random;
+use std::cell::Cell;
 use std::fmt::Debug;
 use std::time::Duration;
+use streamhalo::comm::Error;
 use streamhalo::comm::backend::BACKENDS;
-use streamhalo::{Device, HaloError, Stream, StreamKind, StreamOptions, World, WorldOptions};
+use streamhalo::{Device, HaloError, Stream, StreamKind, StreamOptions, Waits, World, WorldOptions};
 
 /// After how long a wait fails: an error that says who waits for whom, instead of a hang.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
@@ -31,8 +33,38 @@ pub fn each_way() -> impl Iterator<Item = Scenario> {
     BACKENDS.iter().flat_map(|row| KINDS.map(|kind| Scenario { backend: row.name, kind }))
 }
 
-/// A stream of that kind with one thread for kernels.
+/// Every backend on one kind of stream.
+pub fn ways_of(kind: StreamKind) -> impl Iterator<Item = Scenario> {
+    BACKENDS.iter().map(move |row| Scenario { backend: row.name, kind })
+}
+
+/// The device that tests with a memory of its own run on: the first of OpenCL that can be used. `None` where
+/// there is none, which is printed as a part that was left out.
+pub fn other_device() -> Option<Device> {
+    match Device::opencl("") {
+        Ok(device) => Some(device),
+        Err(Error::DeviceUnavailable { reason, .. }) => {
+            println!("skipped: tests on a device of OpenCL: {reason}");
+            None
+        }
+        Err(error) => panic!("there is a device, but {error}"),
+    }
+}
+
+thread_local! {
+    static WAITS: Cell<Waits> = const { Cell::new(Waits::Auto) };
+}
+
+/// How the streams of a device that [`stream_of`] makes on this thread from now on wait.
+pub fn set_waits(waits: Waits) {
+    WAITS.set(waits);
+}
+
+/// A stream of that kind with one thread for kernels; [`StreamKind::Device`] is on [`other_device`].
 pub fn stream_of(world: &World, kind: StreamKind) -> Result<Stream, HaloError> {
+    if kind == StreamKind::Device {
+        return Ok(Device::opencl("")?.with_waits(WAITS.get()).stream(world)?);
+    }
     Ok(Device::host().stream_with(world, StreamOptions { kind, threads: 1 })?)
 }
 

@@ -8,7 +8,8 @@ use streamhalo::comm::backend::BACKENDS;
 use streamhalo::comm::fabric::{Event, Recording, Role};
 use streamhalo::{Entity, GlobalGrid, HaloError, LocalGrid, Op, Pattern, StreamHalo, StreamKind, World};
 use streamhalo_tests::{
-    FieldSet, FieldSpec, Oracle, Origin, Scenario, TIMEOUT, each_way, expect_all, stream_of, watchdog,
+    FieldSet, FieldSpec, Oracle, Origin, Scenario, TIMEOUT, each_way, expect_all, other_device, stream_of,
+    watchdog, ways_of,
 };
 
 /// The longest message that `standard` sends without asking.
@@ -91,7 +92,8 @@ fn expected(backend: &str, given: usize, taken: usize, regions: usize) -> Vec<Ro
 /// peer. `path` says which path the messages of a backend must take.
 fn check(case: &Case, path: impl Fn(&str) -> &'static str + Sync, scatter: bool) {
     let ranks = World::recorded_threads(case.ranks(), watchdog(), |world, recording| {
-        for way in each_way() {
+        let on_device = other_device().into_iter().flat_map(|_| ways_of(StreamKind::Device));
+        for way in each_way().chain(on_device) {
             check_way(case, &world, &recording, way, path(way.backend), scatter)?;
         }
         Ok::<(), HaloError>(())

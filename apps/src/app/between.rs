@@ -90,10 +90,12 @@ impl<'a> Look<'a> {
         let mut cells = [1; 3];
         cells[3 - D..].copy_from_slice(&partition.grid().cells());
         let mut bytes = Vec::with_capacity(field.owned_box().len() * T::BYTES);
-        for row in field.owned()?.rows() {
-            let row = row.to_slice().expect("rows are contiguous");
-            row.iter().for_each(|value| value.write(&mut bytes));
-        }
+        field.with_owned(|owned| {
+            for row in owned.rows() {
+                let row = row.to_slice().expect("rows are contiguous");
+                row.iter().for_each(|value| value.write(&mut bytes));
+            }
+        })?;
         Ok(Self {
             trial,
             step,

@@ -133,6 +133,11 @@ pub trait Application: Send + Sync {
         Map::new()
     }
 
+    /// Whether its kernels are there as text too, for devices that compile it.
+    fn has_device_kernels(&self) -> bool {
+        false
+    }
+
     /// Files of its own for the results folder, made from a final state.
     fn files(&self, state: &[u8]) -> Vec<OutputFile>;
 }

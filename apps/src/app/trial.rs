@@ -7,7 +7,7 @@ use streamhalo::{Stream, StreamHalo, World};
 
 use super::{Answer, Between, Times};
 use crate::error::AppError;
-use crate::run::executors_of_all;
+use crate::run::executors_or;
 
 /// What one rank needs to run an application once.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Trial<'_> {
         answer: Answer,
     ) -> Result<Outcome, AppError> {
         let routes = halo.routes();
-        let executor = executors_of_all(self.world, self.backend, &routes)?;
+        let executor = executors_or(self.executor(), self.world, self.backend, &routes)?;
         self.outcome_of(setup_s, times, (halo.bytes_per_exchange(), routes.len()), executor, answer)
     }
 
@@ -88,6 +88,11 @@ impl Trial<'_> {
         answer: Answer,
     ) -> Result<Outcome, AppError> {
         self.outcome_of(setup_s, times, (bytes, messages), Executor::Host.to_string(), answer)
+    }
+
+    /// Who carries out what the stream triggers.
+    fn executor(&self) -> Executor {
+        if self.stream.is_on_host() { self.world.fabric().executor() } else { self.stream.executor() }
     }
 
     fn outcome_of(

@@ -3,18 +3,26 @@
 use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
-use super::section::{Section, Shape};
+use super::section::{Section, Shape, as_integer, wrong};
+use super::value::Value;
 
-pub(super) const SHAPE: Shape<'static> = Shape { name: "device", keys: &["kind", "stream", "threads"] };
+pub(super) const SHAPE: Shape<'static> =
+    Shape { name: "device", keys: &["kind", "select", "waits", "stream", "threads"] };
 
 /// Devices that this version does not have.
-pub(crate) const LATER_DEVICES: [&str; 3] = ["opencl", "cuda", "hip"];
+pub(crate) const LATER_DEVICES: [&str; 2] = ["cuda", "hip"];
 
 /// What runs the kernels of a rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceConfig {
     /// The device's row in the registry.
     pub kind: String,
+    /// Which of the devices of that kind; `None` for the first that can be used, and on the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub select: Option<String>,
+    /// Who waits for other ranks, by the name of [`streamhalo::Waits`]; `None` on the host, which has one way only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
     /// How a host stream runs; `None` on any other device, whose streams are its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<StreamKind>,
@@ -43,9 +51,30 @@ pub(super) fn read(section: &Section<'_>, devices: &[&str]) -> Result<DeviceConf
         _ => StreamKind::Inline,
     };
     let threads = section.integer("threads", 1)?;
+    let select = read_select(section)?;
+    let waits = section.name("waits", &["auto", "kernel", "proxy"])?;
+    let waits = waits.map_or_else(|| "auto".to_owned(), |waits| waits.value);
     Ok(DeviceConfig {
+        select: select.filter(|_| kind != "host"),
+        waits: (kind == "opencl").then_some(waits),
         stream: (kind == "host").then_some(stream),
         kind,
         threads: threads.map_or(1, |threads| threads.value),
     })
+}
+
+/// A number of the list of `streamhalo info`, or a part of a name.
+fn read_select(section: &Section<'_>) -> Result<Option<String>, Fault> {
+    let Some(node) = section.node("select") else { return Ok(None) };
+    match &node.value {
+        Value::String(text) if !text.is_empty() => Ok(Some(text.clone())),
+        value => match as_integer::<usize>(value, 0) {
+            Some(index) => Ok(Some(index.to_string())),
+            None => Err(wrong(
+                &section.dotted("select"),
+                node,
+                "a part of a device's name such as `pocl`, or its number as `streamhalo info` lists it",
+            )),
+        },
+    }
 }

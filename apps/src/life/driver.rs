@@ -20,7 +20,7 @@ use streamhalo::comm::device::Tile;
 use streamhalo::prelude::{
     Alternating, Array, Entity, GlobalGrid, LocalGrid, Pattern, Rows, RowsMut, StreamHalo,
 };
-use streamhalo::{HaloError, Stream};
+use streamhalo::{ElementType, HaloError, KernelText, Stream};
 
 use super::bits;
 use super::checksum::{Checksum, population};
@@ -54,6 +54,9 @@ pub const ROW: ApplicationRow = ApplicationRow {
         })
     },
 };
+
+/// The kernel for devices that compile it: cell by cell what [`next_generation`] does row by row.
+static LIFE: KernelText = KernelText { name: "life", source: include_str!("kernel.cl"), reach: [0, 1, 1] };
 
 /// The game with its settings.
 struct Life<T> {
@@ -116,14 +119,16 @@ impl<T: Cell + Stored> Life<T> {
         let grid = self.grid.partition_as(trial.world, layout)?.local(self.halo_width)?;
         let mut cells = Alternating::zeros(&grid, Entity::Cell, trial.stream)?;
         // Both generations, so that the system hands out their pages before the clock runs.
-        cells.now_mut().owned_mut()?.fill(T::default());
+        cells.now_mut().with_owned_mut(|mut owned| owned.fill(T::default()))?;
         cells.swap();
         let [first_y, first_x] = grid.owned_global(Entity::Cell).start;
         let mut bytes = vec![0; grid.owned(Entity::Cell).extents()[1]];
-        for (y, mut row) in cells.now_mut().owned_mut()?.rows_mut().into_iter().enumerate() {
-            self.initial.fill_row(first_y + y, first_x, &mut bytes);
-            row.iter_mut().zip(&bytes).for_each(|(cell, byte)| *cell = T::from(*byte));
-        }
+        cells.now_mut().with_owned_mut(|mut owned| {
+            for (y, mut row) in owned.rows_mut().into_iter().enumerate() {
+                self.initial.fill_row(first_y + y, first_x, &mut bytes);
+                row.iter_mut().zip(&bytes).for_each(|(cell, byte)| *cell = T::from(*byte));
+            }
+        })?;
         let halo = StreamHalo::builder(trial.world, trial.stream)
             .backend(trial.backend)
             .pattern(Pattern::All)
@@ -194,6 +199,10 @@ impl<T: Cell + Stored> Application for Life<T> {
         Map::from_iter([("app.pattern".to_owned(), Value::from(self.initial.identity()))])
     }
 
+    fn has_device_kernels(&self) -> bool {
+        T::TYPE == ElementType::U8
+    }
+
     fn files(&self, state: &[u8]) -> Vec<OutputFile> {
         let [height, width] = self.grid.cells();
         let cells = bits::live(state).map(|cell| (cell / width, cell % width));
@@ -208,9 +217,8 @@ pub(crate) fn launch_life<T: Cell>(
     tile: Tile,
     cells: &mut Alternating<T, 2>,
 ) -> Result<(), HaloError> {
-    stream
-        .launch("life", tile, cells.now_and_next()?, |tile, (now, next)| next_generation(tile, now, next))?;
-    Ok(())
+    let arguments = cells.now_and_next()?;
+    Ok(stream.launch_either(&LIFE, tile, arguments, |tile, (now, next)| next_generation(tile, now, next))?)
 }
 
 /// The kernel: rule B3/S23 on the cells of `tile`, row by row.
@@ -225,7 +233,7 @@ fn answer<T: Cell>(
     grid: &LocalGrid<2>,
     cells: &Alternating<T, 2>,
 ) -> Result<Answer, AppError> {
-    let owned: Vec<u8> = cells.now().owned()?.iter().map(|cell| cell.to_byte()).collect();
+    let owned: Vec<u8> = cells.now().with_owned(|owned| owned.iter().map(|cell| cell.to_byte()).collect())?;
     let rows = || owned.chunks_exact(grid.owned(Entity::Cell).extents()[1]);
     let [first_y, first_x] = grid.owned_global(Entity::Cell).start;
     let mut checksum = Checksum::default();

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use streamhalo::World;
 use streamhalo::comm::backend::BACKENDS;
 use streamhalo::comm::fabric::{Executor, FABRICS};
+use streamhalo::{Stream, World};
 
-use super::executors_of;
+use super::{device, executors_of};
 use crate::app::{ApplicationRow, Need};
 use crate::config::{RunConfig, StreamKind};
 use crate::error::ranks_of;
@@ -39,7 +39,18 @@ impl fmt::Display for Banner<'_> {
         let row = FABRICS.iter().find(|row| row.name == config.comm.fabric);
         let row = row.expect("a configuration names a registered fabric");
         let kind = &config.device.kind;
-        writeln!(f, "device:   {kind}, {cores} cores; {stream} stream, {threads} a rank for kernels")?;
+        match device(config) {
+            // That it can be opened has been checked.
+            Ok(device) if kind != "host" => {
+                writeln!(f, "device:   {}; a queue of its own a rank", device.name())?
+            }
+            _ => {
+                writeln!(
+                    f,
+                    "device:   {kind}, {cores} cores; {stream} stream, {threads} a rank for kernels"
+                )?;
+            }
+        }
         writeln!(f, "fabric:   {}, {}", row.name, row.summary)?;
         if let Ranks::Launched(launched) = ranks {
             writeln!(f, "launcher: has started {}", ranks_of(launched.size()))?;
@@ -59,13 +70,13 @@ pub(crate) struct Uses {
 
 impl Uses {
     /// What this rank's fabric says.
-    pub(crate) fn of(world: &World, config: &RunConfig) -> Self {
+    pub(crate) fn of(world: &World, stream: &Stream, config: &RunConfig) -> Self {
         let fabric = world.fabric();
         let peers = (0..fabric.size()).filter(|peer| *peer != fabric.rank());
-        let of_peer = |peer| if fabric.is_mapped(peer) { Executor::Stream } else { fabric.executor() };
+        let of_peer = |peer| if fabric.is_mapped(peer) { stream.executor() } else { fabric.executor() };
         let mut of_messages: Vec<Executor> = peers.map(of_peer).collect();
         if of_messages.is_empty() {
-            of_messages.push(fabric.executor());
+            of_messages.push(if stream.is_on_host() { fabric.executor() } else { stream.executor() });
         }
         if ApplicationRow::of(config).needs.contains(&Need::Primitive) {
             of_messages = vec![Executor::Host];

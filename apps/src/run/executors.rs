@@ -24,6 +24,20 @@ pub(crate) fn executors_of(executors: impl IntoIterator<Item = Executor>) -> Str
 ///
 /// Which rank failed.
 pub(crate) fn executors_of_all(world: &World, backend: &str, routes: &[Route]) -> Result<String, AppError> {
+    executors_or(world.fabric().executor(), world, backend, routes)
+}
+
+/// As [`executors_of_all`], where messages would be carried out by `otherwise`. Collective; blocks.
+///
+/// # Errors
+///
+/// Which rank failed.
+pub(crate) fn executors_or(
+    otherwise: Executor,
+    world: &World,
+    backend: &str,
+    routes: &[Route],
+) -> Result<String, AppError> {
     let own: Vec<bool> =
         ALL.iter().map(|executor| routes.iter().any(|route| route.executor == *executor)).collect();
     let all = world.all_gather(&own)?;
@@ -33,6 +47,5 @@ pub(crate) fn executors_of_all(world: &World, backend: &str, routes: &[Route]) -
         return Ok(found);
     }
     let row = BACKENDS.iter().find(|row| row.name == backend);
-    let of_fabric = world.fabric().executor();
-    Ok(row.map_or(of_fabric, |row| row.executor(of_fabric)).to_string())
+    Ok(row.map_or(otherwise, |row| row.executor(otherwise)).to_string())
 }

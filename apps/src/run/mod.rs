@@ -2,6 +2,7 @@
 //! of their answers.
 
 mod banner;
+mod device;
 mod executors;
 mod journal;
 mod plan;
@@ -9,7 +10,8 @@ mod timeline;
 mod work;
 
 pub(crate) use banner::{Banner, Uses, in_short};
-pub(crate) use executors::{executors_of, executors_of_all};
+pub(crate) use device::device;
+pub(crate) use executors::{executors_of, executors_of_all, executors_or};
 pub(crate) use journal::{Journal, Kept};
 pub(crate) use plan::{Entry, Part, plan};
 pub(crate) use timeline::TimelineWanted;

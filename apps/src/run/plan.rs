@@ -6,6 +6,7 @@ use streamhalo::comm::fabric;
 use streamhalo::grid::GridError;
 use streamhalo::{GlobalGrid, Partition};
 
+use super::device;
 use crate::app::{Application, ApplicationRow};
 use crate::config::{RunConfig, Scaling};
 use crate::error::AppError;
@@ -68,7 +69,11 @@ pub(crate) fn plan(config: &RunConfig) -> Result<Vec<Part>, AppError> {
         let known = parts.last().filter(|part| part.entry.cells == entry.cells);
         let application = match known {
             Some(part) => part.application.clone(),
-            None => Rc::from(ApplicationRow::open(&config)?),
+            None => {
+                let application: Rc<dyn Application> = Rc::from(ApplicationRow::open(&config)?);
+                device::check(&config, &*application)?;
+                application
+            }
         };
         application.check_layout(&entry.layout)?;
         parts.push(Part { entry, config, application });

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use serde::{Deserialize, Serialize};
-use streamhalo::{Device, Stream, StreamKind, StreamOptions, World, WorldOptions};
+use streamhalo::{Stream, StreamKind, StreamOptions, World, WorldOptions};
 
 use crate::app::{Application, ApplicationRow, Between, Looker, Outcome, Trial};
 use crate::checkpoint::{Checkpoint, Checkpoints};
@@ -12,7 +12,7 @@ use crate::error::AppError;
 use crate::pictures::Snapshots;
 use crate::ranks::Work;
 use crate::report::ExchangeTimeline;
-use crate::run::{TimelineWanted, Uses};
+use crate::run::{TimelineWanted, Uses, device};
 use crate::watch::{Size, Watcher};
 
 /// Of which trials the final state is brought together.
@@ -95,7 +95,7 @@ impl Work for RunWork {
         // Those who look at a trial report too, while it runs.
         let report = RefCell::new(report);
         let report = |said: RunReport| (report.borrow_mut())(said);
-        report(RunReport::Uses(Uses::of(world, &self.config)));
+        report(RunReport::Uses(Uses::of(world, &stream, &self.config)));
         // After the stream, whose own threads would be bound to this rank's core too.
         if self.config.run.pin {
             world.pin()?;
@@ -191,5 +191,5 @@ pub(crate) fn stream(config: &RunConfig, world: &World) -> Result<Stream, AppErr
         Some(config::StreamKind::Inline) | None => StreamKind::Inline,
     };
     let options = StreamOptions { kind, threads: config.device.threads };
-    Ok(Device::host().stream_with(world, options)?)
+    Ok(device(config)?.stream_with(world, options)?)
 }

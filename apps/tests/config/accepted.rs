@@ -196,6 +196,17 @@ fn keys_of_one_kind_of_device_hold_there_only() {
 }
 
 #[test]
+fn a_device_is_chosen_by_name_or_by_number() {
+    let of = |text: &str| parse(text).expect("is right").device;
+    let named = of("device = { kind = 'opencl', select = 'pocl', waits = 'kernel' }");
+    assert_eq!((named.select.as_deref(), named.waits.as_deref()), (Some("pocl"), Some("kernel")));
+    let numbered = of("device = { kind = 'opencl', select = 2 }");
+    assert_eq!((numbered.select.as_deref(), numbered.waits.as_deref()), (Some("2"), Some("auto")));
+    let host = of("device.select = 'pocl'\ndevice.waits = 'kernel'");
+    assert_eq!((host.select, host.waits), (None, None));
+}
+
+#[test]
 fn an_absent_file_is_a_matter_of_usage() {
     let error = RunConfig::load("absent/f.toml".as_ref(), &Overrides::default(), &NAMES);
     let error = error.expect_err("is absent");

@@ -97,6 +97,20 @@ fn unknown_names() {
             None,
         ),
         (
+            "device.select = -1",
+            (1, 17),
+            "`device.select` is the integer -1",
+            "a part of a device's name such as `pocl`",
+            None,
+        ),
+        (
+            "device.waits = 'kernels'",
+            (1, 16),
+            "`device.waits` is the string \"kernels\"",
+            "expected `auto`, `kernel` or `proxy`",
+            Some("did you mean `kernel`?"),
+        ),
+        (
             "device.stream = 'inlined'",
             (1, 17),
             "`device.stream` is the string \"inlined\"",

@@ -12,6 +12,7 @@ mod failures;
 mod launch;
 mod launched;
 mod launchers;
+mod opencl;
 mod outputs;
 mod patterns;
 mod pictures;

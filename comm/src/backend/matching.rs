@@ -2,6 +2,7 @@
 //! memory of its peers.
 
 use super::{Direct, ExchangeSpec, MessageSpec};
+use crate::device::Stream;
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::{Place, Region, Role, Word};
@@ -151,6 +152,8 @@ struct Announcement {
     last_epoch: u32,
     /// Whether its waits may sleep until they are woken.
     sleeps: bool,
+    /// What its stream runs on.
+    device: String,
 }
 
 /// A receive buffer: the completion word, then the payload.
@@ -184,7 +187,7 @@ fn tell(message: &MessageSpec, offset: usize) -> Told {
 }
 
 /// Matches an exchange. Collective.
-pub(super) fn match_all(world: &World, spec: &ExchangeSpec, rules: Rules) -> Result<Plan> {
+pub(super) fn match_all(world: &World, stream: &Stream, spec: &ExchangeSpec, rules: Rules) -> Result<Plan> {
     // The inbox: counts, then a line for each send's receiver, then the receive buffers.
     let counts_bytes = 2 * LINE;
     let mut next = counts_bytes;
@@ -196,7 +199,7 @@ pub(super) fn match_all(world: &World, spec: &ExchangeSpec, rules: Rules) -> Res
     let sends: Vec<Told> = spec.sends.iter().map(|message| tell(message, take(LINE))).collect();
     let recvs: Vec<Told> =
         spec.recvs.iter().map(|message| tell(message, take(2 * slot_bytes(message.bytes)))).collect();
-    let inbox = world.fabric().allocate(next);
+    let inbox = stream.allocate(world, next);
     let own = inbox.as_ref().map(|inbox| Announcement {
         sends,
         recvs,
@@ -204,6 +207,7 @@ pub(super) fn match_all(world: &World, spec: &ExchangeSpec, rules: Rules) -> Res
         inbox_bytes: inbox.bytes(),
         last_epoch: spec.last_epoch,
         sleeps: world.wait_context().policy.sleeps,
+        device: stream.device_name().into(),
     });
     let all = world.agree("match_exchange", own)?;
     check_all(&all)?;
@@ -222,6 +226,12 @@ fn check_all(all: &[Announcement]) -> Result<()> {
             return Err(bad(format!(
                 "it starts after epoch {}, rank 0 after {}",
                 told.last_epoch, all[0].last_epoch
+            )));
+        }
+        if told.device != all[0].device {
+            return Err(bad(format!(
+                "its stream is on `{}`, that of rank 0 on `{}`; choose one device for all ranks",
+                told.device, all[0].device
             )));
         }
         for (messages, way) in [(&told.sends, "sends to"), (&told.recvs, "receives from")] {

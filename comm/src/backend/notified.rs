@@ -14,7 +14,7 @@ pub(super) const ROW: BackendRow = BackendRow {
     summary: "put with notification; one counting request for all neighbours",
     source: "2015, sections III and IV",
     by_host: false,
-    make: |world, _stream, spec| Triggered::matched(world, &spec, PROTOCOL),
+    make: |world, stream, spec| Triggered::matched(world, stream, &spec, PROTOCOL),
 };
 
 const PROTOCOL: Protocol = Protocol {

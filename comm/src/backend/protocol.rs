@@ -58,6 +58,8 @@ pub(super) struct Triggered {
     plan: Plan,
     /// What goes over a wire, if the fabric has one.
     far: Option<OpenExchange>,
+    /// Who carries out what goes to mapped memory.
+    near: Executor,
     epoch: u32,
     stage: Stage,
     group: u64,
@@ -126,6 +128,7 @@ impl Triggered {
     /// Matches an exchange. Collective.
     pub(super) fn matched(
         world: &World,
+        stream: &Stream,
         spec: &ExchangeSpec,
         protocol: Protocol,
     ) -> Result<Box<dyn Exchange>> {
@@ -134,7 +137,7 @@ impl Triggered {
             Completion::Count => Role::Notification,
         };
         let rules = Rules { clear: protocol.readiness, arrival, direct: Some(protocol.direct) };
-        let plan = match_all(world, spec, rules)?;
+        let plan = match_all(world, stream, spec, rules)?;
         let far = far::open(world, &plan, protocol, spec.last_epoch)?;
         let group = next_group();
         let told = plan.recvs.iter().filter(|recv| (protocol.announces)(recv));
@@ -171,6 +174,7 @@ impl Triggered {
             protocol,
             plan,
             far,
+            near: stream.executor(),
             epoch: spec.last_epoch,
             stage: Stage::Unbound,
             group,
@@ -316,7 +320,7 @@ impl Exchange for Triggered {
         let route = |send: &PlannedSend| {
             let (path, reason, executor) = match &self.far {
                 Some(far) if send.is_far() => (far.path, far.reason, far.executor),
-                _ => (path(send), send.reason, Executor::Stream),
+                _ => (path(send), send.reason, self.near),
             };
             Route { peer: send.peer, bytes: send.bytes, path, reason, executor }
         };

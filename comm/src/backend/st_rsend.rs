@@ -14,7 +14,7 @@ pub(super) const ROW: BackendRow = BackendRow {
     summary: "stream-triggered ready sends into two buffers used in turn",
     source: "2026, sections III to V",
     by_host: false,
-    make: |world, _stream, spec| Triggered::matched(world, &spec, PROTOCOL),
+    make: |world, stream, spec| Triggered::matched(world, stream, &spec, PROTOCOL),
 };
 
 const PROTOCOL: Protocol = Protocol {

@@ -24,7 +24,7 @@ pub(super) const ROW: BackendRow = BackendRow {
     summary: "two-sided messages, started and waited for by the host",
     source: "the baseline of every paper",
     by_host: true,
-    make: |world, _stream, spec| Ok(Box::new(Standard::matched(world, &spec)?)),
+    make: |world, stream, spec| Ok(Box::new(Standard::matched(world, stream, &spec)?)),
 };
 
 const RULES: Rules = Rules { clear: Role::ClearToSend, arrival: Role::Completion, direct: None };
@@ -55,14 +55,14 @@ struct Side {
 }
 
 impl Standard {
-    fn matched(world: &World, spec: &ExchangeSpec) -> Result<Self> {
-        let plan = match_all(world, spec, RULES)?;
+    fn matched(world: &World, stream: &Stream, spec: &ExchangeSpec) -> Result<Self> {
+        let plan = match_all(world, stream, spec, RULES)?;
         // Staging: the sends, then the receives, each on lines of its own.
         let sends = plan.sends.iter().map(|send| (send.peer, send.tag, send.bytes, send.is_far()));
         let recvs = plan.recvs.iter().map(|recv| (recv.peer, recv.tag, recv.bytes, recv.is_far()));
         let all: Vec<_> = sends.chain(recvs).collect();
         let staged = all.iter().map(|(_, _, bytes, _)| bytes.next_multiple_of(LINE)).sum::<usize>();
-        let staging = world.fabric().allocate(staged.max(LINE));
+        let staging = stream.allocate(world, staged.max(LINE));
         let is_near = |(_, _, _, is_far): &(_, _, _, bool)| !is_far;
         let own = staging.as_ref().map(|_| all.iter().any(is_near));
         let any_near = world.agree("match_exchange", own)?.contains(&true);

@@ -58,7 +58,7 @@ impl<T: Element> Buffer<T> {
     /// A zeroed buffer.
     ///
     /// # Errors
-    /// If there is not that much memory.
+    /// If there is not that much memory, or the stream's device does not compute with such elements.
     pub fn zeros(world: &World, stream: &Stream, extents: Extents) -> Result<Self> {
         let bytes = extents.elements().and_then(|elements| elements.checked_mul(size_of::<T>()));
         let bytes = bytes.ok_or(Error::OutOfMemory {
@@ -66,7 +66,8 @@ impl<T: Element> Buffer<T> {
             kind: "host",
             reason: format!("{extents:?} of {} are more than can be addressed", T::TYPE),
         })?;
-        let region = world.fabric().allocate(bytes)?;
+        stream.check_element(T::TYPE)?;
+        let region = stream.allocate(world, bytes)?;
         Ok(Self { region, extents, stream: stream.clone(), access: Rc::default(), element: PhantomData })
     }
 
@@ -121,13 +122,11 @@ impl<T: Element> Buffer<T> {
     /// `[axis 0, axis 1, axis 2, component]`. `bounds` must hold no ghosts that peers may write.
     ///
     /// # Errors
-    /// The stream's error, or that `bounds` leaves the array.
+    /// The stream's error, or that `bounds` leaves the array; [`Error::NotOnHost`] where the stream is on another
+    /// device, whose memory is not lent: see [`Buffer::with_host`].
     pub fn view(&self, bounds: Tile) -> Result<ArrayView4<'_, T>> {
-        let (pointer, shape, strides) = self.lend(bounds, Intent::Read)?;
-        // SAFETY: shape and strides stay within the region by `check`; any bits are an element;
-        // the stream has come to rest, can only get new work on this array through `&mut self`
-        // or a reader, and peers keep to ghosts.
-        Ok(unsafe { ArrayView4::from_shape_ptr(shape.strides(strides), pointer) })
+        self.check_on_host("a view of an array")?;
+        self.mapped(bounds)
     }
 
     /// As [`Buffer::view`], to write.
@@ -135,8 +134,49 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// As [`Buffer::view`].
     pub fn view_mut(&mut self, bounds: Tile) -> Result<ArrayViewMut4<'_, T>> {
+        self.check_on_host("a view of an array")?;
+        self.mapped_mut(bounds)
+    }
+
+    /// Synchronises the stream, brings the points of `bounds` to the host and hands them to `read` as
+    /// [`Buffer::view`] would, wherever they live.
+    ///
+    /// # Errors
+    /// The stream's error, or that `bounds` leaves the array.
+    pub fn with_host<R>(&self, bounds: Tile, read: impl FnOnce(ArrayView4<'_, T>) -> R) -> Result<R> {
+        self.mapped(bounds).map(read)
+    }
+
+    /// As [`Buffer::with_host`], and brings what `write` has made of the points back to where they live.
+    ///
+    /// # Errors
+    /// As [`Buffer::with_host`].
+    pub fn with_host_mut<R>(
+        &mut self,
+        bounds: Tile,
+        write: impl FnOnce(ArrayViewMut4<'_, T>) -> R,
+    ) -> Result<R> {
+        self.mapped_mut(bounds).map(write)
+    }
+
+    pub(crate) fn check_on_host(&self, what: &'static str) -> Result<()> {
+        if self.stream.is_on_host() {
+            return Ok(());
+        }
+        Err(Error::NotOnHost { what, device: self.stream.device_name().into() })
+    }
+
+    fn mapped(&self, bounds: Tile) -> Result<ArrayView4<'_, T>> {
+        let (pointer, shape, strides) = self.lend(bounds, Intent::Read)?;
+        // SAFETY: shape and strides stay within the region by `check`; any bits are an element;
+        // the stream has come to rest, can only get new work on this array through `&mut self`
+        // or a reader, and peers keep to ghosts.
+        Ok(unsafe { ArrayView4::from_shape_ptr(shape.strides(strides), pointer) })
+    }
+
+    fn mapped_mut(&mut self, bounds: Tile) -> Result<ArrayViewMut4<'_, T>> {
         let (pointer, shape, strides) = self.lend(bounds, Intent::Write)?;
-        // SAFETY: as in `view`, and `&mut self` excludes other views.
+        // SAFETY: as in `mapped`, and `&mut self` excludes other views.
         Ok(unsafe { ArrayViewMut4::from_shape_ptr(shape.strides(strides), pointer) })
     }
 

@@ -3,8 +3,9 @@
 use crate::element::{ElementType, Op};
 use crate::error::{Error, Result};
 use crate::fabric::{Observer, Place, Region};
+use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// A strided copy or reduction from one box of elements to another of the same shape: up to two
 /// outer axes of contiguous runs.
@@ -71,12 +72,18 @@ pub enum Purpose {
 /// Moves, checked and compiled to loop nests. Running it neither allocates nor fails.
 pub struct MoveTable {
     pub(crate) nests: Vec<Nest>,
+    /// The first nest of each stage.
+    pub(crate) stages: Vec<usize>,
+    /// Whether the last nests reduce atomically.
+    pub(crate) accumulates: bool,
+    /// The same for the streams of a device that have run it, by their executors' numbers.
+    pub(crate) on_device: Mutex<Vec<(u64, Arc<dyn Any + Send + Sync>)>>,
     /// Payload that goes to watched memory of peers: observer, rank, bytes.
     observed: Vec<(Arc<dyn Observer>, usize, usize)>,
     bytes: usize,
     purpose: Purpose,
     /// What the pointers point into.
-    _regions: Vec<Region>,
+    pub(crate) regions: Vec<Region>,
 }
 
 impl MoveTable {
@@ -86,11 +93,19 @@ impl MoveTable {
     /// # Errors
     /// [`Error::OutOfBounds`] if a move leaves its region.
     pub fn new(stages: &[Vec<Move>]) -> Result<Self> {
-        let purpose = Purpose::default();
-        let mut table =
-            Self { nests: Vec::new(), observed: Vec::new(), bytes: 0, purpose, _regions: Vec::new() };
+        let mut table = Self {
+            nests: Vec::new(),
+            stages: Vec::new(),
+            accumulates: false,
+            on_device: Mutex::default(),
+            observed: Vec::new(),
+            bytes: 0,
+            purpose: Purpose::default(),
+            regions: Vec::new(),
+        };
         for stage in stages {
             let first = table.nests.len();
+            table.stages.push(first);
             for one in stage.iter().filter(|one| one.bytes() > 0) {
                 table.check(one)?;
                 table.keep(one);
@@ -108,6 +123,7 @@ impl MoveTable {
     /// As [`MoveTable::new`]; [`Error::Misaligned`] if a reduction's destination is not aligned.
     pub(crate) fn with_accumulates(moves: Vec<Move>, accumulates: &[Move]) -> Result<Self> {
         let mut table = Self::new(&[moves])?;
+        table.accumulates = !accumulates.is_empty();
         for one in accumulates.iter().filter(|one| one.bytes() > 0) {
             table.check(one)?;
             let (element, place) = (one.element, &one.destination);
@@ -162,8 +178,8 @@ impl MoveTable {
 
     fn keep(&mut self, one: &Move) {
         for region in [one.source.region(), one.destination.region()] {
-            if !self._regions.iter().any(|kept| kept.is_same(region)) {
-                self._regions.push(region.clone());
+            if !self.regions.iter().any(|kept| kept.is_same(region)) {
+                self.regions.push(region.clone());
             }
         }
         let target = one.destination.region();

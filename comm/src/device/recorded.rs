@@ -6,7 +6,7 @@
 use super::host::lane;
 use super::moves::Purpose;
 use super::stream::{Operation, Status, Stream, TriggeredSend};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fabric::{Role, Word};
 use crate::timeline::{Activity, Draft, Recording, Timeline, now_ns};
 use std::sync::Arc;
@@ -17,7 +17,8 @@ impl Stream {
     /// the stream is lost. Blocks until all that was enqueued has run.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), and those of [`Stream::synchronize`].
+    /// [`Error::OutOfMemory`]; [`Error::NotOnHost`] on a stream of another device, whose operations the host does not
+    /// see begin and end; those of [`Stream::synchronize`].
     pub fn record_timeline(&self, spans: usize) -> Result<()> {
         self.begin_recording(|| Recording::new(self.status().context.rank, spans))
     }
@@ -35,6 +36,9 @@ impl Stream {
     }
 
     fn begin_recording(&self, recording: impl FnOnce() -> Result<Recording>) -> Result<()> {
+        if !self.is_on_host() {
+            return Err(Error::NotOnHost { what: "a timeline", device: self.device_name().into() });
+        }
         self.drain();
         self.check()?;
         self.status().record(Some(recording()?));
@@ -172,6 +176,7 @@ fn about(operation: &Operation) -> Draft {
         }
         Operation::Host(activity, name, _) => Draft::new(*activity, name.clone()),
         Operation::Record(_) => Draft::new(Activity::Function, "event"),
+        Operation::Launch(_) | Operation::Finish => unreachable!("what other devices do is not recorded"),
         Operation::WaitEvent(_) => Draft::new(Activity::Wait, "wait for an event"),
     }
 }

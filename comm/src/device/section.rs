@@ -86,8 +86,10 @@ impl<T: Element> Buffer<T> {
     /// the components of a point lie next to each other.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`] if they are not all in the buffer.
+    /// [`Error::OutOfBounds`] if they are not all in the buffer; [`Error::NotOnHost`] if it lives on a device, from
+    /// which messages, windows and notifications are not sent.
     pub fn section(&self, range: Range<usize>) -> Result<Section> {
+        self.check_on_host("a section of a buffer")?;
         let (start, elements) = (range.start * size_of::<T>(), range.len());
         let place = self.region().place(start, elements * size_of::<T>(), "a section of a buffer")?;
         let (stream, access) = (self.stream().id(), self.access().clone());

@@ -1,10 +1,12 @@
 //! Streams: FIFO queues of operations, and what is enqueued on them.
 
-use super::MoveTable;
+use super::accelerator::Accelerator;
 use super::host::{lane, worker::Worker};
-use super::recorded;
+use super::text::Launch;
+use super::{MoveTable, Waits, recorded};
+use crate::element::ElementType;
 use crate::error::{Error, Result};
-use crate::fabric::{WaitContext, Word, store_fence};
+use crate::fabric::{Executor, Region, WaitContext, Word, store_fence};
 use crate::timeline::{Activity, Recording};
 use crate::world::World;
 use std::any::Any;
@@ -14,7 +16,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// When the operations of a host stream run.
+/// When the operations of a stream run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StreamKind {
     /// On the calling thread, as they are enqueued. The fastest where ranks fill the cores. A wait
@@ -24,6 +26,8 @@ pub enum StreamKind {
     /// On a thread of the stream's own, as on a GPU: enqueueing does not wait for the operation, but
     /// for room on the stream once 4096 operations are on it.
     Threaded,
+    /// On a device with a memory of its own, fed by a thread: enqueueing is as with `Threaded`.
+    Device,
 }
 
 impl StreamKind {
@@ -32,10 +36,11 @@ impl StreamKind {
         match self {
             StreamKind::Inline => "inline",
             StreamKind::Threaded => "threaded",
+            StreamKind::Device => "device",
         }
     }
 
-    /// The kind of that name.
+    /// The kind of host stream of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         [StreamKind::Inline, StreamKind::Threaded].into_iter().find(|kind| kind.name() == name)
     }
@@ -44,9 +49,9 @@ impl StreamKind {
 /// How a stream is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamOptions {
-    /// When operations run.
+    /// When operations run, on the host.
     pub kind: StreamKind,
-    /// Threads for kernels.
+    /// Threads for kernels, on the host.
     pub threads: usize,
 }
 
@@ -71,6 +76,8 @@ struct Inner {
     id: u64,
     kind: StreamKind,
     worker: Option<Worker>,
+    accelerator: Option<Arc<dyn Accelerator>>,
+    executor: Executor,
     threads: Option<Arc<rayon::ThreadPool>>,
     synchronizations: Cell<u64>,
     status: Arc<Status>,
@@ -83,6 +90,8 @@ pub(crate) struct Status {
     state: AtomicU8,
     first_error: Mutex<Option<Error>>,
     recording: Mutex<Option<Recording>>,
+    /// Waits that kernels of a device did.
+    pub(crate) kernel_waits: AtomicU64,
     pub(crate) context: Arc<WaitContext>,
 }
 
@@ -154,6 +163,10 @@ pub(crate) enum Operation {
     Host(Activity, String, HostFunction),
     Record(Event),
     WaitEvent(Event),
+    /// A kernel as text.
+    Launch(Box<Launch>),
+    /// The device comes to rest, whatever has failed.
+    Finish,
 }
 
 /// A host function on a stream.
@@ -170,7 +183,7 @@ pub(crate) enum Rule {
 
 impl Rule {
     #[inline(always)]
-    fn post(self, word: &Word, value: u32) {
+    pub(crate) fn post(self, word: &Word, value: u32) {
         match self {
             Rule::Set => word.post(value),
             Rule::Increment => word.post_increment(),
@@ -338,19 +351,36 @@ impl Event {
 }
 
 impl Stream {
-    pub(crate) fn host(world: &World, options: StreamOptions) -> Result<Self> {
+    pub(crate) fn open(
+        world: &World,
+        options: StreamOptions,
+        accelerator: Option<Arc<dyn Accelerator>>,
+        waits: Waits,
+    ) -> Result<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let status = Arc::new(Status {
             state: AtomicU8::new(0),
             first_error: Mutex::new(None),
             recording: Mutex::new(None),
+            kernel_waits: AtomicU64::new(0),
             context: world.wait_context().clone(),
         });
         // The caller waits too, inline or in backends that synchronise.
         lane::prepare();
-        let worker = match options.kind {
-            StreamKind::Inline => None,
-            StreamKind::Threaded => Some(Worker::start(status.clone())?),
+        let kind = if accelerator.is_some() { StreamKind::Device } else { options.kind };
+        let worker = match (&accelerator, kind) {
+            (Some(accelerator), _) => {
+                let queue = accelerator.clone().open_queue(status.clone(), waits)?;
+                Some(Worker::start(status.clone(), queue)?)
+            }
+            (None, StreamKind::Inline) => None,
+            (None, StreamKind::Threaded) => Some(Worker::start(status.clone(), lane::Lane)?),
+            (None, StreamKind::Device) => {
+                return Err(Error::DeviceUnavailable {
+                    device: "host".into(),
+                    reason: "its streams are inline or threaded".into(),
+                });
+            }
         };
         let threads = match options.threads {
             0 | 1 => None,
@@ -370,8 +400,10 @@ impl Stream {
         Ok(Self {
             inner: Rc::new(Inner {
                 id,
-                kind: options.kind,
+                kind,
                 worker,
+                executor: accelerator.as_ref().map_or(Executor::Stream, |device| device.executor(waits)),
+                accelerator,
                 threads,
                 synchronizations: Cell::new(0),
                 status,
@@ -393,6 +425,41 @@ impl Stream {
     /// that need it.
     pub fn synchronizations(&self) -> u64 {
         self.inner.synchronizations.get()
+    }
+
+    /// What it runs on: `host`, or the device as its vendor calls it.
+    pub fn device_name(&self) -> &str {
+        self.accelerator().map_or("host", |accelerator| accelerator.name())
+    }
+
+    /// Who carries out what is triggered on it, between ranks whose memory is mapped.
+    pub fn executor(&self) -> Executor {
+        self.inner.executor
+    }
+
+    /// How many waits for other ranks kernels of its device have done, or are doing: see [`Waits`].
+    pub fn kernel_waits(&self) -> u64 {
+        self.inner.status.kernel_waits.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn accelerator(&self) -> Option<&Arc<dyn Accelerator>> {
+        self.inner.accelerator.as_ref()
+    }
+
+    /// Zeroed memory where the stream lives, which peers can address.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; [`Error::DeviceUnavailable`] if the fabric cannot reach the device's memory.
+    pub(crate) fn allocate(&self, world: &World, bytes: usize) -> Result<Region> {
+        match self.accelerator() {
+            None => world.fabric().allocate(bytes),
+            Some(accelerator) => world.fabric().adopt(Arc::new(accelerator.allocate(bytes)?)),
+        }
+    }
+
+    /// Whether its device computes with elements of that type.
+    pub(crate) fn check_element(&self, element: ElementType) -> Result<()> {
+        self.accelerator().map_or(Ok(()), |accelerator| accelerator.check_element(element))
     }
 
     pub(crate) fn threads(&self) -> Option<&Arc<rayon::ThreadPool>> {
@@ -420,6 +487,9 @@ impl Stream {
     /// Blocks until all that was enqueued has run or been skipped.
     pub(super) fn drain(&self) {
         if let Some(worker) = &self.inner.worker {
+            if self.inner.accelerator.is_some() {
+                worker.push(Operation::Finish);
+            }
             worker.drain();
         }
     }

@@ -3,10 +3,12 @@
 use super::wait::Abort;
 use super::{Executor, Fabric, Region};
 use crate::boards::Boards;
+use crate::device::DeviceMemory;
 use crate::error::{Error, Result};
 use crate::meeting::Meeting;
 use crate::world::WorldOptions;
 use std::alloc::Layout;
+use std::any::Any;
 use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,10 +39,21 @@ pub(super) fn join(_options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
 #[derive(Debug)]
 struct Hub {
     size: usize,
-    blocks: Mutex<HashMap<u64, Weak<Block>>>,
+    shared: Mutex<HashMap<u64, Shared>>,
     next_key: AtomicU64,
     roots: [Arc<Block>; 2],
 }
+
+/// Memory that goes with a key, for as long as anyone has mapped it.
+#[derive(Debug)]
+struct Shared {
+    base: NonNull<u8>,
+    bytes: usize,
+    memory: Weak<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the pointer is used only together with the memory that it is into, which any thread may address.
+unsafe impl Send for Shared {}
 
 impl LocalFabric {
     /// The ends of a fabric of `size` ranks, by rank. Each may be moved to its own thread.
@@ -56,12 +69,30 @@ impl LocalFabric {
     pub(crate) fn alone(rank: usize) -> Result<Arc<Self>> {
         Ok(Arc::new(Self { hub: Arc::new(Hub::new(1)?), rank }))
     }
+
+    /// Lets peers map memory of this rank.
+    ///
+    /// # Safety
+    /// As [`Region::new`].
+    unsafe fn share(
+        &self,
+        key: u64,
+        base: NonNull<u8>,
+        bytes: usize,
+        memory: Arc<dyn Any + Send + Sync>,
+    ) -> Region {
+        let mut shared = self.hub.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.retain(|_, shared| shared.memory.strong_count() > 0);
+        shared.insert(key, Shared { base, bytes, memory: Arc::downgrade(&memory) });
+        // SAFETY: by the caller.
+        unsafe { Region::new(base, bytes, self.rank, key, memory) }
+    }
 }
 
 impl Hub {
     fn new(size: usize) -> Result<Self> {
         let roots = [Arc::new(Block::new(Abort::BYTES, 0)?), Arc::new(Block::new(Boards::bytes(size), 0)?)];
-        Ok(Self { size, blocks: Mutex::default(), next_key: AtomicU64::new(1), roots })
+        Ok(Self { size, shared: Mutex::default(), next_key: AtomicU64::new(1), roots })
     }
 }
 
@@ -84,18 +115,26 @@ impl Fabric for LocalFabric {
 
     fn allocate(&self, bytes: usize) -> Result<Region> {
         let key = self.hub.next_key.fetch_add(1, Ordering::Relaxed);
-        let block = Arc::new(Block::new(bytes, key)?);
-        let mut blocks = self.hub.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        blocks.retain(|_, block| block.strong_count() > 0);
-        blocks.insert(key, Arc::downgrade(&block));
-        Ok(block.region(self.rank, key))
+        let block = Block::new(bytes, key)?;
+        let base = block.base();
+        // SAFETY: the block holds `bytes` bytes from there, which is aligned to 64, and keeps them.
+        Ok(unsafe { self.share(key, base, bytes, Arc::new(block)) })
+    }
+
+    fn adopt(&self, memory: Arc<DeviceMemory>) -> Result<Region> {
+        let key = self.hub.next_key.fetch_add(1, Ordering::Relaxed);
+        let (base, bytes) = (memory.base(), memory.bytes());
+        // SAFETY: as whoever has made the memory has promised.
+        Ok(unsafe { self.share(key, base, bytes, memory) })
     }
 
     fn map(&self, owner: usize, key: u64, bytes: usize) -> Result<Region> {
-        let blocks = self.hub.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        match blocks.get(&key).and_then(Weak::upgrade) {
-            Some(block) if block.bytes == bytes => Ok(block.region(owner, key)),
-            _ => Err(Error::System {
+        let shared = self.hub.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = shared.get(&key).filter(|shared| shared.bytes == bytes);
+        match found.and_then(|shared| Some((shared.base, shared.memory.upgrade()?))) {
+            // SAFETY: as when it was shared; the memory is kept again.
+            Some((base, memory)) => Ok(unsafe { Region::new(base, bytes, owner, key, memory) }),
+            None => Err(Error::System {
                 call: "mapping a peer's memory",
                 reason: format!("rank {owner} has no region with key {key} and {bytes} bytes any more"),
             }),
@@ -140,12 +179,15 @@ impl Block {
         Ok(Self { start, layout, skew, bytes })
     }
 
-    fn region(self: &Arc<Self>, owner: usize, key: u64) -> Region {
+    fn base(&self) -> NonNull<u8> {
         // SAFETY: the allocation holds `skew` more bytes than asked for.
-        let base = unsafe { self.start.add(self.skew) };
+        unsafe { self.start.add(self.skew) }
+    }
+
+    fn region(self: &Arc<Self>, owner: usize, key: u64) -> Region {
         // SAFETY: the memory holds `bytes` bytes from `base`, which is aligned to 64 since the
         // skew is, and lives as long as this `Arc`.
-        unsafe { Region::new(base, self.bytes, owner, key, self.clone()) }
+        unsafe { Region::new(self.base(), self.bytes, owner, key, self.clone()) }
     }
 }
 

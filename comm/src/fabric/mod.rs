@@ -57,7 +57,7 @@ pub use region::{Place, Region, Word};
 pub use throttling::Throttling;
 pub(crate) use told::{Sides, Told, tell};
 pub use wait::WaitPolicy;
-pub(crate) use wait::{Abort, WaitContext};
+pub(crate) use wait::{Abort, GaveUp, WaitContext};
 pub use wire::Wire;
 pub(crate) use wire::{
     Arm, Doorbell, FarExchange, FarMessage, FarMessages, FarRecv, FarSend, HalfOpen, OpenExchange,
@@ -65,6 +65,7 @@ pub(crate) use wire::{
 };
 pub(crate) use word::store_fence;
 
+use crate::device::DeviceMemory;
 use crate::error::{Error, Result};
 use crate::meeting::Meeting;
 use crate::world::WorldOptions;
@@ -111,6 +112,17 @@ pub trait Fabric: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`Error::OutOfMemory`].
     fn allocate(&self, bytes: usize) -> Result<Region>;
+    /// Makes memory of a device a region that peers can address. Not collective.
+    ///
+    /// # Errors
+    /// [`Error::DeviceUnavailable`] if peers cannot reach the memory of devices over this fabric.
+    fn adopt(&self, _memory: Arc<DeviceMemory>) -> Result<Region> {
+        let reason = format!(
+            "over the fabric `{}` other ranks do not reach its memory; use `local`, or the device `host`",
+            self.name()
+        );
+        Err(Error::DeviceUnavailable { device: "opencl".into(), reason })
+    }
     /// Maps a region of `owner` by the key and the size, in bytes, that it gave out. Not collective.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Watching what goes over a fabric: which signals and payloads, from whom to whom, in which order.
 
 use super::{Carrier, Executor, Fabric, Region, WaitPolicy, Wire};
+use crate::device::DeviceMemory;
 use crate::error::Result;
 use crate::meeting::Meeting;
 use std::fmt;
@@ -139,6 +140,10 @@ impl Fabric for RecordingFabric {
 
     fn allocate(&self, bytes: usize) -> Result<Region> {
         self.inner.allocate(bytes)
+    }
+
+    fn adopt(&self, memory: Arc<DeviceMemory>) -> Result<Region> {
+        self.inner.adopt(memory)
     }
 
     fn map(&self, owner: usize, key: u64, bytes: usize) -> Result<Region> {

@@ -3,6 +3,7 @@
 use super::observer::{Observer, Role};
 use super::wire::{Doorbell, Hook};
 use super::word::WordCell;
+use crate::device::DeviceMemory;
 use crate::error::{Error, Result};
 use std::any::Any;
 use std::ptr::NonNull;
@@ -25,10 +26,10 @@ struct Inner {
     key: u64,
     observer: Option<Arc<dyn Observer>>,
     /// Frees or unmaps the memory when the last clone is dropped.
-    _memory: Arc<dyn Any + Send + Sync>,
+    memory: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: the pointer is to memory that `_memory` keeps mapped and that any thread may address;
+// SAFETY: the pointer is to memory that `memory` keeps mapped and that any thread may address;
 // who accesses it when is settled by the flag protocols of the modules that do.
 unsafe impl Send for Inner {}
 // SAFETY: as above; `Inner` itself is never changed after construction.
@@ -45,7 +46,7 @@ impl Region {
         key: u64,
         memory: Arc<dyn Any + Send + Sync>,
     ) -> Self {
-        Self { inner: Arc::new(Inner { base, bytes, owner, key, observer: None, _memory: memory }) }
+        Self { inner: Arc::new(Inner { base, bytes, owner, key, observer: None, memory }) }
     }
 
     /// The same memory, with every store of this rank to it reported to `observer`.
@@ -58,7 +59,7 @@ impl Region {
                 owner: inner.owner,
                 key: inner.key,
                 observer: Some(observer),
-                _memory: inner._memory.clone(),
+                memory: inner.memory.clone(),
             }),
         }
     }
@@ -81,6 +82,11 @@ impl Region {
     /// Whether both are the same memory.
     pub fn is_same(&self, other: &Region) -> bool {
         self.inner.base == other.inner.base
+    }
+
+    /// The memory of a device that it is, if it is one's.
+    pub(crate) fn on_device(&self) -> Option<&DeviceMemory> {
+        self.inner.memory.downcast_ref()
     }
 
     /// How many clones there are in this rank, places and words of it included.
@@ -119,7 +125,7 @@ impl Region {
         // SAFETY: `place` checked that the offset lies within the region.
         let cell = unsafe { self.inner.base.add(offset) }.cast::<WordCell>();
         let hook = self.inner.observer.clone().map(Hook::Observed);
-        Ok(Word { cell, hook, _region: place.region, role, from, to })
+        Ok(Word { cell, hook, region: place.region, role, from, to })
     }
 
     /// Copies bytes in. For set-up, before any peer knows the region.
@@ -199,7 +205,7 @@ impl Place {
 pub struct Word {
     cell: NonNull<WordCell>,
     hook: Option<Hook>,
-    _region: Region,
+    region: Region,
     /// What a value in it says.
     pub(crate) role: Role,
     /// The rank that writes it.
@@ -208,7 +214,7 @@ pub struct Word {
     pub(crate) to: usize,
 }
 
-// SAFETY: the cell consists of atomics, and `_region` keeps it mapped.
+// SAFETY: the cell consists of atomics, and `region` keeps it mapped.
 unsafe impl Send for Word {}
 // SAFETY: as above.
 unsafe impl Sync for Word {}
@@ -216,9 +222,14 @@ unsafe impl Sync for Word {}
 impl Word {
     #[inline(always)]
     pub(crate) fn cell(&self) -> &WordCell {
-        // SAFETY: `_region` keeps the memory mapped; the cell is aligned by construction and
+        // SAFETY: `region` keeps the memory mapped; the cell is aligned by construction and
         // consists of atomics, so that other ranks may change it meanwhile.
         unsafe { self.cell.as_ref() }
+    }
+
+    /// The memory that it is in.
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
     }
 
     /// The same word, of which a wire is told whenever it is posted.

@@ -280,6 +280,18 @@ impl Word {
         }
     }
 
+    /// Whether posting it rings a bell of the host's.
+    pub(crate) fn rings(&self) -> bool {
+        matches!(self.hook(), Some(Hook::Doorbell(_)))
+    }
+
+    /// Tells who observes it that a device posts it.
+    pub(crate) fn observe(&self) {
+        if let Some(Hook::Observed(observer)) = self.hook() {
+            observer.signalled(self.role, self.to);
+        }
+    }
+
     /// Adds one without looking for sleepers; [`Word::wake`] must follow.
     #[inline(always)]
     pub(crate) fn post_increment(&self) {

@@ -2,7 +2,7 @@
 //! that block elsewhere, and the wrap of the epochs' number.
 
 use super::Done;
-use crate::{FieldSet, FieldSpec, Random, Scenario, delay, each_way, stream_of};
+use crate::{FieldSet, FieldSpec, Random, Scenario, delay, stream_of, ways_of};
 use std::fmt::Debug;
 use std::time::Duration;
 use streamhalo::{
@@ -110,10 +110,7 @@ pub fn blocked_elsewhere(world: &World, way: Scenario, row: usize) -> Result<Don
     let cells = [super::CELLS];
     let make = |backend| Exchanged::new(world, &stream, backend, ring(world, row), (&cells, &Pattern::All));
     let mut one = make(way.backend)?;
-    let mut others = each_way()
-        .filter(|other| other.kind == way.kind)
-        .map(|other| make(other.backend))
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut others = ways_of(way.kind).map(|other| make(other.backend)).collect::<Result<Vec<_>, _>>()?;
     for _ in 0..2 {
         one.fill()?;
         let in_flight = one.halo.begin_gather(&mut one.fields)?;
@@ -276,7 +273,7 @@ pub fn wrap(
         fields.swap();
         sums.fill_with_ghosts(|_, _| i64::from(epoch))?;
         scatter.enqueue_scatter(&mut sums)?;
-        let total: i64 = sums.owned()?.iter().sum();
+        let total: i64 = sums.with_owned(|owned| owned.iter().sum())?;
         let totals: i64 = world.all_gather(&total)?.iter().sum();
         // Each ghost adds the epoch once more, so the sum is as many epochs as there are entries.
         let per_epoch = totals / i64::from(epoch);

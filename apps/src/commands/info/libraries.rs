@@ -1,6 +1,7 @@
 //! Libraries that carry messages between machines: what was found of them, and what each can do.
 
 use streamhalo::comm::Error;
+use streamhalo::comm::device::FoundDevice;
 use streamhalo::comm::fabric::{FoundLibrary, Provider};
 
 use crate::run::in_short;
@@ -20,6 +21,37 @@ pub(super) fn of_mpi(found: &[FoundLibrary]) -> Entries {
     };
     let none = "none: install MPICH, Open MPI or Intel MPI, or set STREAMHALO_MPI to the path of one";
     listed(found, entry, none)
+}
+
+/// What is said of devices of OpenCL, whose number chooses one.
+pub(super) fn of_opencl(found: Result<Vec<FoundDevice>, Error>) -> Entries {
+    let found = match found {
+        Ok(found) => found,
+        Err(Error::DeviceUnavailable { reason, .. }) => return vec![("opencl".to_owned(), vec![reason])],
+        Err(error) => return vec![("opencl".to_owned(), vec![error.to_string()])],
+    };
+    let entry = |(index, device): (usize, &FoundDevice)| {
+        let FoundDevice { name, platform, kind, version, compute_units, .. } = device;
+        let able = |has, what| if has { what } else { "" };
+        let state = device.unusable().map_or_else(
+            || {
+                let signals = if device.has_atomics { "by kernels" } else { "by proxy" };
+                let doubles = able(device.has_doubles, ", with f64");
+                let waits = if device.has_atomics && device.compute_units > 1 {
+                    ", waits too"
+                } else {
+                    ", waits by proxy"
+                };
+                format!("usable{doubles}; signals {signals}{waits}")
+            },
+            |reason| format!("cannot be used here: {reason}"),
+        );
+        // Behind the number drivers say all that they are made of.
+        let version = version.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+        let what = format!("{kind} with {compute_units} compute units, {version}, of {platform}");
+        (format!("opencl {index}"), vec![name.clone(), what, state])
+    };
+    found.iter().enumerate().map(entry).collect()
 }
 
 /// What is said of providers of libfabric.

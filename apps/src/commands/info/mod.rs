@@ -4,10 +4,11 @@ mod libraries;
 mod page;
 
 use streamhalo::comm::backend::BACKENDS;
+use streamhalo::comm::device::opencl_devices;
 use streamhalo::comm::fabric::{FABRICS, FabricRow, libfabric_providers, mpi_libraries};
 use streamhalo::comm::{By, PRIMITIVES};
 
-use self::libraries::{of_libfabric, of_mpi};
+use self::libraries::{of_libfabric, of_mpi, of_opencl};
 use self::page::Page;
 use crate::app::{APPLICATIONS, Need};
 use crate::config::{LATER_DEVICES, later_fabrics};
@@ -31,7 +32,10 @@ fn text(machine: &MachineInfo) -> String {
         .map_or("an unknown number of cores".to_owned(), |cores| format!("{cores} cores"));
     let cpu = machine.cpu.as_deref().unwrap_or("unknown processor");
     let host = format!("{cores}, {cpu}; streams inline and threaded");
-    page.section("devices", &[line("host", host), later(&LATER_DEVICES)]);
+    let mut devices = vec![line("host", host)];
+    devices.extend(of_opencl(opencl_devices()));
+    devices.push(later(&LATER_DEVICES));
+    page.section("devices", &devices);
 
     let mut reasons: Vec<(&str, String)> = Vec::new();
     let mut fabrics: Vec<_> = FABRICS

@@ -1,7 +1,8 @@
 //! Kernels: closures over tiles of arrays.
 
 use crate::device::buffer::Extents;
-use crate::device::stream::Stream;
+use crate::device::section::Intent;
+use crate::device::stream::{Stream, StreamKind};
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::fabric::Region;
@@ -199,6 +200,17 @@ mod sealed {
     pub trait Sealed {}
 }
 
+/// The memory behind an argument, and what may be done with it.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Memory<'a> {
+    pub(crate) region: &'a Region,
+    pub(crate) extents: Extents,
+    pub(crate) stream: u64,
+    pub(crate) bounds: Tile,
+    pub(crate) intent: Intent,
+}
+
 /// Something that a kernel can be given: a [`Reader`] or a [`Writer`].
 ///
 /// It borrows its array until the launch, so that no view of the array is alive when the kernel
@@ -213,7 +225,7 @@ pub trait Argument: sealed::Sealed + Send + Sync {
     #[doc(hidden)]
     fn detach(self) -> Self::Detached;
     #[doc(hidden)]
-    fn memory(&self) -> (&Region, u64, Option<Tile>);
+    fn memory(&self) -> Memory<'_>;
     #[doc(hidden)]
     fn view<'a>(&'a self, tile: Tile) -> Self::View<'a>;
 }
@@ -232,8 +244,9 @@ impl<T: Element> Argument for Reader<'_, T> {
         Reader::new(self.region, self.extents, self.stream, self.bounds)
     }
 
-    fn memory(&self) -> (&Region, u64, Option<Tile>) {
-        (&self.region, self.stream, None)
+    fn memory(&self) -> Memory<'_> {
+        let Self { region, extents, stream, bounds, .. } = self;
+        Memory { region, extents: *extents, stream: *stream, bounds: *bounds, intent: Intent::Read }
     }
 
     fn view<'a>(&'a self, _tile: Tile) -> Self::View<'a> {
@@ -257,8 +270,9 @@ impl<T: Element> Argument for Writer<'_, T> {
         Writer::new(self.region, self.extents, self.stream, self.bounds)
     }
 
-    fn memory(&self) -> (&Region, u64, Option<Tile>) {
-        (&self.region, self.stream, Some(self.bounds))
+    fn memory(&self) -> Memory<'_> {
+        let Self { region, extents, stream, bounds, .. } = self;
+        Memory { region, extents: *extents, stream: *stream, bounds: *bounds, intent: Intent::Write }
     }
 
     fn view<'a>(&'a self, tile: Tile) -> Self::View<'a> {
@@ -277,7 +291,7 @@ pub trait Arguments: sealed::Sealed + Send + Sync {
     #[doc(hidden)]
     fn detach(self) -> Self::Detached;
     #[doc(hidden)]
-    fn memories(&self) -> impl Iterator<Item = (&Region, u64, Option<Tile>)>;
+    fn memories(&self) -> impl Iterator<Item = Memory<'_>>;
     #[doc(hidden)]
     fn views(&self, tile: Tile) -> Self::Views<'_>;
 }
@@ -294,7 +308,7 @@ macro_rules! arguments {
             fn detach(self) -> Self::Detached {
                 ($(self.$index.detach(),)+)
             }
-            fn memories(&self) -> impl Iterator<Item = (&Region, u64, Option<Tile>)> {
+            fn memories(&self) -> impl Iterator<Item = Memory<'_>> {
                 [$(self.$index.memory()),+].into_iter()
             }
             fn views(&self, tile: Tile) -> Self::Views<'_> {
@@ -319,7 +333,8 @@ impl Stream {
     ///
     /// # Errors
     /// At once, with nothing enqueued: if an array belongs to another stream, is given both to
-    /// read and to write, or `tile` leaves what a writer may write.
+    /// read and to write, or `tile` leaves what a writer may write; [`Error::NoDeviceKernel`] on a stream of
+    /// another device than the host, which takes [`Stream::launch_either`].
     pub fn launch<A: Arguments>(
         &self,
         kernel: &str,
@@ -327,7 +342,25 @@ impl Stream {
         arguments: A,
         body: impl Fn(Tile, <A::Detached as Arguments>::Views<'_>) + Send + Sync + 'static,
     ) -> Result<()> {
+        if self.kind() == StreamKind::Device {
+            return Err(Error::NoDeviceKernel {
+                kernel: kernel.to_string(),
+                device: self.device_name().into(),
+            });
+        }
         self.check_arguments(kernel, tile, &arguments)?;
+        self.enqueue_closure(kernel, tile, arguments, body);
+        Ok(())
+    }
+
+    /// Enqueues a kernel of the host whose arguments have been checked.
+    pub(crate) fn enqueue_closure<A: Arguments>(
+        &self,
+        kernel: &str,
+        tile: Tile,
+        arguments: A,
+        body: impl Fn(Tile, <A::Detached as Arguments>::Views<'_>) + Send + Sync + 'static,
+    ) {
         let arguments = arguments.detach();
         let threads = self.threads().cloned();
         let rank = self.status().context.rank;
@@ -350,11 +383,15 @@ impl Stream {
             })
         };
         self.enqueue_boxed(Activity::Kernel, kernel.to_string(), Box::new(run));
-        Ok(())
     }
 
-    fn check_arguments<A: Arguments>(&self, kernel: &str, tile: Tile, arguments: &A) -> Result<()> {
-        for (index, (region, stream, bounds)) in arguments.memories().enumerate() {
+    pub(crate) fn check_arguments<A: Arguments>(
+        &self,
+        kernel: &str,
+        tile: Tile,
+        arguments: &A,
+    ) -> Result<()> {
+        for (index, Memory { region, stream, bounds, intent, .. }) in arguments.memories().enumerate() {
             if stream != self.id() {
                 return Err(Error::WrongStream {
                     what: "an argument of a kernel",
@@ -362,7 +399,9 @@ impl Stream {
                     used: self.id(),
                 });
             }
-            let Some(bounds) = bounds else { continue };
+            if intent == Intent::Read {
+                continue;
+            }
             if !tile.is_within(bounds) {
                 return Err(Error::TileOutOfBounds {
                     kernel: kernel.to_string(),
@@ -370,10 +409,8 @@ impl Stream {
                     bounds: Box::new(bounds),
                 });
             }
-            let aliased = |(other_index, (other, _, _)): (usize, (&Region, u64, Option<Tile>))| {
-                other_index != index && other.is_same(region)
-            };
-            if arguments.memories().enumerate().any(aliased) {
+            let others = arguments.memories().enumerate().filter(|(other, _)| *other != index);
+            if others.map(|(_, other)| other.region).any(|other| other.is_same(region)) {
                 return Err(Error::AliasedArguments { kernel: kernel.to_string() });
             }
         }

@@ -5,6 +5,7 @@
 //! that waits for one exchange still sends what others wait for, and two exchanges that are begun
 //! in different orders on two ranks do not block each other.
 
+use crate::device::accelerator::Execute;
 use crate::device::recorded;
 use crate::device::stream::{Event, Operation, ReadySend, Status, TriggeredSend, WaitSet};
 use crate::error::Result;
@@ -27,6 +28,19 @@ thread_local! {
     static PENDING: RefCell<Vec<Pending>> = RefCell::new(Vec::with_capacity(PENDING_CAPACITY));
 }
 
+/// The executor of a threaded stream of the host.
+pub(crate) struct Lane;
+
+impl Execute for Lane {
+    fn run(&mut self, status: &Arc<Status>, operation: Operation) {
+        run(status, operation);
+    }
+
+    fn idle(&mut self, _status: &Arc<Status>) -> bool {
+        serve() > 0
+    }
+}
+
 /// Makes the calling thread's list, which allocates: set-up calls it on every thread that executes
 /// or waits, so that no exchange does.
 pub(crate) fn prepare() {
@@ -38,6 +52,7 @@ pub(crate) fn run(status: &Arc<Status>, operation: Operation) {
     match operation {
         // An event is completed on a failed stream too: who waits for it must not hang.
         Operation::Record(event) => event.complete(),
+        Operation::Finish => {}
         _ if status.has_failed() => {}
         Operation::Move(moves) => moves.run(),
         Operation::Signal(signals, value) => signals.run(value),
@@ -50,7 +65,8 @@ pub(crate) fn run(status: &Arc<Status>, operation: Operation) {
                 status.fail(error);
             }
         }
-        Operation::WaitEvent(event) => fail_on_error(status, wait_for_event(status, &event)),
+        Operation::WaitEvent(event) => fail_on_error(status, wait_for_event(status, &event, &mut progress)),
+        Operation::Launch(launch) => unreachable!("the text of `{}` is for other devices", launch.text.name),
     }
 }
 
@@ -111,7 +127,11 @@ fn wait_for_words(status: &Status, waits: &WaitSet, value: u32) -> Result<()> {
 
 impl WaitSet {
     /// Where all sources count in one word, says which of them is late.
-    fn name_the_late(&self, error: crate::error::Error, waited: &crate::fabric::Word) -> crate::error::Error {
+    pub(crate) fn name_the_late(
+        &self,
+        error: crate::error::Error,
+        waited: &crate::fabric::Word,
+    ) -> crate::error::Error {
         if self.sources.is_empty() {
             return error;
         }
@@ -136,9 +156,10 @@ impl WaitSet {
     }
 }
 
-fn wait_for_event(status: &Status, event: &Event) -> Result<()> {
+/// Blocks until a stream has come to where the event was recorded.
+pub(crate) fn wait_for_event(status: &Status, event: &Event, serve: &mut dyn FnMut() -> bool) -> Result<()> {
     let context = &status.context;
-    let waited = context.wait_until(&mut || event.is_complete(), &mut progress, &mut |nap| {
+    let waited = context.wait_until(&mut || event.is_complete(), serve, &mut |nap| {
         // Events are between streams of one rank; nobody is asked to wake this one.
         std::thread::sleep(nap.min(std::time::Duration::from_micros(50)));
     });

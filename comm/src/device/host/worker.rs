@@ -1,6 +1,7 @@
 //! The thread of a threaded stream.
 
 use super::lane;
+use crate::device::accelerator::Execute;
 use crate::device::recorded;
 use crate::device::stream::{Operation, Status};
 use crate::error::{Error, Result};
@@ -35,7 +36,8 @@ struct Progress {
 }
 
 impl Worker {
-    pub(crate) fn start(status: Arc<Status>) -> Result<Self> {
+    /// Starts the thread, which has `executor` carry operations out.
+    pub(crate) fn start<E: Execute + 'static>(status: Arc<Status>, mut executor: E) -> Result<Self> {
         let (queue, operations) = sync_channel(DEPTH);
         let progress = Arc::new(Progress::default());
         let shared = progress.clone();
@@ -49,7 +51,7 @@ impl Worker {
                 let nothing = operations.recv_timeout(std::time::Duration::from_micros(1));
                 debug_assert!(nothing.is_err(), "nobody has the stream yet");
                 drop(ready);
-                work(&status, &operations, &shared);
+                work(&mut executor, &status, &operations, &shared);
             })
             .map_err(|error| Error::System {
                 call: "starting a stream's thread",
@@ -100,7 +102,12 @@ impl Worker {
     }
 }
 
-fn work(status: &Arc<Status>, operations: &Receiver<Operation>, progress: &Progress) {
+fn work<E: Execute>(
+    executor: &mut E,
+    status: &Arc<Status>,
+    operations: &Receiver<Operation>,
+    progress: &Progress,
+) {
     let mut done = 0;
     loop {
         let operation = match operations.try_recv() {
@@ -109,14 +116,15 @@ fn work(status: &Arc<Status>, operations: &Receiver<Operation>, progress: &Progr
                 // Idle: whoever waits for the end is told, then sends that wait are served while
                 // nothing else comes.
                 tell(progress);
-                match next(operations) {
+                match next(executor, status, operations) {
                     Some(operation) => operation,
                     None => break,
                 }
             }
         };
         match status.is_recorded() {
-            false => lane::run(status, operation),
+            false => executor.run(status, operation),
+            // Streams of other devices keep no timeline.
             true => recorded::run(status, operation),
         }
         done += 1;
@@ -133,17 +141,21 @@ fn tell(progress: &Progress) {
 }
 
 /// The next operation; `None` when the stream has been dropped.
-fn next(operations: &Receiver<Operation>) -> Option<Operation> {
+fn next<E: Execute>(
+    executor: &mut E,
+    status: &Arc<Status>,
+    operations: &Receiver<Operation>,
+) -> Option<Operation> {
     use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
     for _ in 0..SPINS {
-        lane::serve();
+        executor.idle(status);
         match operations.try_recv() {
             Ok(operation) => return Some(operation),
             Err(TryRecvError::Disconnected) => return None,
             Err(TryRecvError::Empty) => std::hint::spin_loop(),
         }
     }
-    while lane::serve() > 0 {
+    while executor.idle(status) {
         match operations.recv_timeout(std::time::Duration::from_micros(50)) {
             Ok(operation) => return Some(operation),
             Err(RecvTimeoutError::Disconnected) => return None,

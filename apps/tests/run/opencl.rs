@@ -1,0 +1,128 @@
+//! Runs on a device of OpenCL: the answers of the host, and what is refused.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::Value;
+use streamhalo::Device;
+use streamhalo::comm::Error;
+
+use super::{BACKENDS, Folder, SMALL, finish, text};
+
+const DEVICE: &str = "device.kind=opencl";
+
+/// Whether there is a device. That there is none is printed as a part that was left out.
+fn is_there() -> bool {
+    match Device::opencl("") {
+        Ok(_) => true,
+        Err(Error::DeviceUnavailable { reason, .. }) => {
+            println!("skipped: runs on a device of OpenCL: {reason}");
+            false
+        }
+        Err(error) => panic!("there is a device, but {error}"),
+    }
+}
+
+fn answers(records: &[Value]) -> Vec<(String, Value)> {
+    let of = |record: &Value| (record["backend"].to_string(), record["checksum"].clone());
+    records.iter().map(of).collect()
+}
+
+#[test]
+fn life_gives_the_cells_of_the_host_with_every_backend_at_every_number_of_ranks() {
+    if !is_there() {
+        return;
+    }
+    for (set, waits, by) in [
+        (&["run.ranks=[1, 2, 4]"][..], "auto", ["proxy", "stream"]),
+        (&["run.ranks=3", "grid.halo=2", "run.exchange_every=2"], "proxy", ["proxy"; 2]),
+        (&["run.ranks=[2, 4]"], "kernel", ["stream"; 2]),
+    ] {
+        let folder = Folder::new();
+        let on_host = folder.records(SMALL, set);
+        let waits = format!("device.waits={waits}");
+        let records = folder.records(SMALL, &[set, &[DEVICE, &waits]].concat());
+        assert_eq!(answers(&records), answers(&on_host));
+        assert!(records.len() >= BACKENDS.len());
+        for record in &records {
+            assert_eq!(
+                (&record["device"], &record["verified"]),
+                (&"opencl".into(), &true.into()),
+                "{record}"
+            );
+            let by = if record["backend"] == "standard" { ["host"; 2] } else { by };
+            assert!(by.iter().any(|by| record["executor"] == *by), "{record}");
+        }
+    }
+}
+
+#[test]
+fn the_first_example_runs_on_a_device() {
+    if !is_there() {
+        return;
+    }
+    let folder = Folder::new();
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/life/quickstart.toml");
+    let (config, out) = (config.display().to_string(), folder.out().display().to_string());
+    let small = ["--set", "grid.cells=[192, 160]", "--set", "app.steps=40", "--set", "run.trials=1"];
+    let arguments = [&["run", &config, "--set", DEVICE, "--out", &out], &small[..]].concat();
+    let output = folder.streamhalo(&arguments);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("device:   opencl, ") && said.contains("executor: "), "{said}");
+}
+
+#[test]
+fn explain_says_who_carries_messages_out() {
+    if !is_there() {
+        return;
+    }
+    let folder = Folder::new();
+    let config = folder.write("config.toml", SMALL);
+    let config = config.to_str().expect("is text");
+    let output = folder.streamhalo(&["explain", config, "--set", DEVICE, "--set", "run.ranks=2"]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    // By its kind: kernels wait on a GPU.
+    assert!(said.contains("proxy") || said.contains("stream"), "{said}");
+}
+
+#[test]
+fn what_a_device_cannot_do_is_refused_before_anything_runs() {
+    if !is_there() {
+        return;
+    }
+    let folder = Folder::new();
+    for (set, expected) in [
+        (&["comm.fabric=shm"][..], "choose the fabric `local`"),
+        (&["comm.signal=memop"], "choose `kernel`"),
+        (&["device.select=nobody's"], "no device is meant by it; there are 0: "),
+        (&["device.select=77"], "no device is meant by it; there are 0: "),
+    ] {
+        let output = folder.run(SMALL, &[set, &[DEVICE]].concat());
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(expected), "{set:?}: {said}");
+        assert!(!folder.out().exists());
+    }
+    let faces = "app.name = 'faces'\napp.steps = 1\ngrid.cells = [8, 8, 8]\n";
+    let output = folder.run(faces, &[DEVICE]);
+    let said = text(&output.stderr);
+    assert!(said.contains("`faces` has kernels for `host` only, not for `opencl`"), "{said}");
+}
+
+#[test]
+fn a_machine_without_a_driver_says_what_to_install() {
+    let folder = Folder::new();
+    let config = folder.write("config.toml", SMALL);
+    let config = config.to_str().expect("is text");
+    for arguments in [vec!["info"], vec!["run", config, "--set", DEVICE]] {
+        let mut command = folder.command(env!("CARGO_BIN_EXE_streamhalo"));
+        // Where loaders look for drivers: a folder that has none.
+        command.env("OCL_ICD_VENDORS", &folder.path).env("OPENCL_LAYERS", "");
+        let run = command.args(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let output = finish(run);
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(said.contains("install") && said.contains("pocl-opencl-icd"), "{arguments:?}: {said}");
+        assert_eq!(output.status.success(), arguments == ["info"], "{said}");
+    }
+}

@@ -1,0 +1,278 @@
+//! Every backend between ranks whose arrays are on a device: the cases of the conformance suites, with the
+//! answers of the host.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use streamhalo::ElementType::{F64, U8};
+use streamhalo::comm::Error;
+use streamhalo::{
+    Device, Entity, GlobalGrid, HaloError, Pattern, StreamHalo, StreamKind, Waits, World, WorldOptions,
+};
+use streamhalo_tests::cases::{ALTERNATING, CELLS, cases_for};
+use streamhalo_tests::{
+    FieldSet, FieldSpec, Scenario, expect_all, on_ranks, other_device, outcomes, set_waits, stream_of,
+    ways_of,
+};
+
+/// The device may have one compute unit only for kernels that wait: tests whose kernels do take turns.
+static TURNS: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURNS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// All cases, or those that are tried over every fabric, in every way on that many ranks. The device of continuous integration works on two kernels at a
+/// time: four ranks are more than that.
+fn all_cases(ranks: usize, waits: Waits, at_length: bool) {
+    if other_device().is_none() {
+        return;
+    }
+    let _turn = (waits == Waits::Kernel).then(turn);
+    on_ranks(ranks, |world| {
+        set_waits(waits);
+        for case in cases_for(ranks, at_length) {
+            for way in ways_of(StreamKind::Device) {
+                let found = case.run(world, way)?;
+                let expected = case.run(world, Scenario { kind: StreamKind::Inline, ..way })?;
+                assert_eq!(found.checksum, expected.checksum, "`{}`, {way:?}", case.name);
+                let of_stream = if waits == Waits::Kernel { "stream" } else { "proxy" };
+                let by = if way.backend == "standard" { "host" } else { of_stream };
+                let allowed = BTreeSet::from([by.to_owned(), "stream".to_owned()]);
+                assert!(
+                    found.executors.is_subset(&allowed),
+                    "{:?} in `{}`, {way:?}",
+                    found.executors,
+                    case.name
+                );
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn one_rank() {
+    all_cases(1, Waits::Proxy, true);
+}
+
+#[test]
+fn two_ranks() {
+    all_cases(2, Waits::Proxy, true);
+}
+
+#[test]
+fn three_ranks() {
+    all_cases(3, Waits::Kernel, false);
+}
+
+#[test]
+fn more_ranks_than_the_device_has_workers() {
+    all_cases(4, Waits::Proxy, false);
+}
+
+#[test]
+fn two_ranks_whose_kernels_wait() {
+    all_cases(2, Waits::Kernel, false);
+}
+
+/// As many waits as there are compute units would starve the kernels that they wait for.
+#[test]
+fn more_ranks_than_the_device_has_workers_whose_kernels_wait() {
+    all_cases(4, Waits::Kernel, true);
+}
+
+#[test]
+fn kernels_wait_where_the_device_can_spare_a_compute_unit() {
+    if other_device().is_none() {
+        return;
+    }
+    let _turn = turn();
+    for (waits, by) in [(Waits::Kernel, "stream"), (Waits::Proxy, "proxy")] {
+        let counts = on_ranks(2, |world| {
+            set_waits(waits);
+            let stream = stream_of(world, StreamKind::Device)?;
+            let grid = GlobalGrid::new([8, 50], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
+            let mut fields = FieldSet::new(&grid, &stream, &[ALTERNATING], &Pattern::All, [1, 1])?;
+            let mut halo = StreamHalo::new(world, &stream, "st-rsend", Pattern::All, 1, &fields)?;
+            for epoch in 1..=30 {
+                fields.fill(epoch)?;
+                halo.enqueue_gather(&mut fields)?;
+                fields.check(epoch)?;
+                fields.swap();
+            }
+            assert_eq!(stream.synchronizations(), 2, "filling both generations has waited for it");
+            fields.assert_right(&waits)?;
+            assert_eq!(halo.routes()[0].executor.to_string(), by);
+            Ok(stream.kernel_waits())
+        });
+        let all: u64 = counts.iter().sum();
+        // One compute unit always stays free, so that not every wait of both ranks can be a kernel's.
+        assert!(if waits == Waits::Kernel { all > 0 } else { all == 0 }, "{counts:?} with {waits:?}");
+    }
+}
+
+#[test]
+fn only_standard_waits_for_the_stream() {
+    if other_device().is_none() {
+        return;
+    }
+    on_ranks(2, |world| {
+        for way in ways_of(StreamKind::Device) {
+            let stream = stream_of(world, way.kind)?;
+            let grid = GlobalGrid::new([8, 50], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
+            let specs = [CELLS, FieldSpec::array(U8, Entity::Cell, 3)];
+            let mut fields = FieldSet::new(&grid, &stream, &specs, &Pattern::All, [1, 1])?;
+            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
+            let before = stream.synchronizations();
+            for epoch in 1..=5 {
+                fields.fill(epoch)?;
+                halo.enqueue_gather(&mut fields)?;
+                fields.check(epoch)?;
+            }
+            let expected = if way.backend == "standard" { 5 } else { 0 };
+            assert_eq!(stream.synchronizations() - before, expected, "{way:?}");
+            fields.assert_right(&way)?;
+            for route in halo.routes() {
+                let by = if way.backend == "standard" { "host" } else { "proxy" };
+                assert_eq!(route.executor.to_string(), by, "{way:?}");
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn messages_of_every_path_arrive() {
+    if other_device().is_none() {
+        return;
+    }
+    let paths = on_ranks(2, |world| {
+        let mut paths = BTreeSet::new();
+        for way in ways_of(StreamKind::Device) {
+            for (row, spec) in [(8, CELLS), (40, ALTERNATING), (2_000, CELLS)] {
+                let case = streamhalo_tests::cases::GatherCase::new([4, row], [2, 1], spec);
+                paths.extend(case.run_way(world, way)?.paths);
+            }
+        }
+        Ok(paths)
+    });
+    let expected = [
+        "packed into the peer's buffer",
+        "packed, eager",
+        "packed, rendezvous",
+        "packed, with its signal",
+        "straight into ghosts",
+    ];
+    assert_eq!(paths[0].iter().copied().collect::<Vec<_>>(), expected);
+}
+
+fn in_both_ways() -> impl Iterator<Item = (Scenario, Waits)> {
+    ways_of(StreamKind::Device).flat_map(|way| [Waits::Proxy, Waits::Kernel].map(|waits| (way, waits)))
+}
+
+#[test]
+fn a_rank_that_fails_ends_the_waits_of_the_others() {
+    if other_device().is_none() {
+        return;
+    }
+    let _turn = turn();
+    for (way, waits) in in_both_ways() {
+        let results = outcomes(3, |world| {
+            set_waits(waits);
+            let stream = stream_of(world, way.kind)?;
+            let grid = GlobalGrid::new([9, 20], [true; 2])?.partition_as(world, [3, 1])?.local(1)?;
+            let mut fields = FieldSet::new(&grid, &stream, &[CELLS], &Pattern::All, [1, 1])?;
+            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
+            if world.rank() == 1 {
+                stream.enqueue_host("reading the tide table", || Err("it is wet".into()));
+                return stream.synchronize().map_err(HaloError::from);
+            }
+            fields.fill(1)?;
+            halo.enqueue_gather(&mut fields)?;
+            Ok(stream.synchronize()?)
+        });
+        for (rank, result) in results.into_iter().enumerate() {
+            match (rank, result.expect_err("rank 1 fails")) {
+                (1, HaloError::Communication(Error::OperationFailed { operation, .. })) => {
+                    assert_eq!(operation, "reading the tide table");
+                }
+                (0 | 2, HaloError::Communication(Error::PeerFailed { rank: 1, operation })) => {
+                    assert!(operation.contains("tide table"), "{operation}");
+                }
+                (rank, error) => panic!("rank {rank}, {way:?}, {waits:?}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_wait_ends_with_the_time_out() {
+    if other_device().is_none() {
+        return;
+    }
+    let _turn = turn();
+    let options = WorldOptions { timeout: Some(std::time::Duration::from_millis(300)), ..Default::default() };
+    for (way, waits) in in_both_ways() {
+        let results = World::threads(2, options, |world| {
+            set_waits(waits);
+            let stream = stream_of(&world, way.kind)?;
+            let grid = GlobalGrid::new([8, 20], [true; 2])?.partition_as(&world, [2, 1])?.local(1)?;
+            let mut fields = FieldSet::new(&grid, &stream, &[CELLS], &Pattern::All, [1, 1])?;
+            let mut halo = StreamHalo::new(&world, &stream, way.backend, Pattern::All, 1, &fields)?;
+            if world.rank() == 0 {
+                // It says nothing, and stays longer than the other's patience.
+                std::thread::sleep(std::time::Duration::from_millis(600));
+                return Ok(());
+            }
+            fields.fill(1)?;
+            halo.enqueue_gather(&mut fields)?;
+            stream.synchronize()?;
+            Ok::<(), HaloError>(())
+        });
+        let late = results.expect("threads can be started").remove(1).expect_err("nothing comes");
+        match late {
+            HaloError::Communication(Error::TimedOut { rank: 1, peer: 0, .. }) => {}
+            error => panic!("{way:?}, {waits:?}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn ranks_on_different_devices_do_not_match() {
+    let Some(device) = other_device() else { return };
+    let names = [device.name().to_owned(), "host".to_owned()];
+    for way in ways_of(StreamKind::Device) {
+        let results = outcomes(2, |world| {
+            let device = if world.rank() == 0 { Device::opencl("")? } else { Device::host() };
+            let stream = device.stream(world)?;
+            let grid = GlobalGrid::new([8, 20], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
+            let fields = FieldSet::new(
+                &grid,
+                &stream,
+                &[FieldSpec::array(F64, Entity::Cell, 1)],
+                &Pattern::All,
+                [1, 1],
+            )?;
+            StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields).map(|_| ())
+        });
+        for result in results {
+            let said = result.expect_err("one device for all").to_string();
+            assert!(names.iter().all(|name| said.contains(name)), "{said}");
+        }
+    }
+}
+
+#[test]
+fn ranks_of_threads_that_come_later_share_the_device() {
+    if other_device().is_none() {
+        return;
+    }
+    for _ in 0..3 {
+        let results = World::threads(2, streamhalo_tests::watchdog(), |world| {
+            let way = Scenario { backend: "notified", kind: StreamKind::Device };
+            streamhalo_tests::cases::GatherCase::new([4, 9], [1, 2], CELLS).run_way(&world, way)
+        });
+        let done = expect_all(results.expect("threads can be started"));
+        assert_eq!(done.len(), 2);
+    }
+}

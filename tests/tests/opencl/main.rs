@@ -1,0 +1,7 @@
+//! A device with a memory of its own: streams, moves, exchanges and kernels on OpenCL, which must give what the
+//! host gives. Left out, with the reason, where there is no device.
+
+mod exchanges;
+mod moves;
+mod refusals;
+mod streams;

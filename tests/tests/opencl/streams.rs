@@ -1,0 +1,174 @@
+//! Streams of a device: the contract of the host's, and kernels as text.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use streamhalo::comm::Error;
+use streamhalo::comm::device::{Buffer, Extents};
+use streamhalo::{Event, KernelText, Stream, StreamKind, Tile, World};
+use streamhalo_tests::{other_device, stream_of};
+
+const LINE: Extents = Extents { points: [1, 1, 1000], components: 1 };
+
+/// `out = 2 * out + in + 1`, which shows how often and in which order it has run.
+static NEXT: KernelText = KernelText {
+    name: "next",
+    source: "KERNEL(next)(TILE, READS(i64, in), WRITES(i64, out)) {\n\
+             POINT(i, j, k);\n\
+             AT(out, i, j, k) = 2 * AT(out, i, j, k) + AT(in, i, j, k) + 1;\n}\n",
+    reach: [0; 3],
+};
+
+fn next(stream: &Stream, tile: Tile, from: &Buffer<i64>, to: &mut Buffer<i64>) -> Result<(), Error> {
+    stream.launch_either(
+        &NEXT,
+        tile,
+        (from.reader(LINE.whole())?, to.writer(LINE.whole())?),
+        |tile, (from, mut to)| {
+            for (i, j) in tile.rows() {
+                let read = from.span(i, j, tile.start[2]..tile.end[2]);
+                for (out, value) in to.row(i, j).iter_mut().zip(read) {
+                    *out = 2 * *out + value + 1;
+                }
+            }
+        },
+    )
+}
+
+fn alone() -> World {
+    World::alone().expect("a world of one rank")
+}
+
+fn device_stream(world: &World) -> Option<Stream> {
+    other_device()?;
+    Some(stream_of(world, StreamKind::Device).expect("a queue"))
+}
+
+#[test]
+fn kernels_and_host_functions_run_in_order() {
+    let world = alone();
+    let Some(device) = device_stream(&world) else { return };
+    let host = stream_of(&world, StreamKind::Inline).expect("a stream");
+    let run = |stream: &Stream| -> Result<(Vec<i64>, Vec<usize>), Error> {
+        let [mut from, mut to] = [Buffer::zeros(&world, stream, LINE)?, Buffer::zeros(&world, stream, LINE)?];
+        from.with_host_mut(LINE.whole(), |mut view| {
+            view.iter_mut().enumerate().for_each(|(index, value)| *value = index as i64);
+        })?;
+        let log = Arc::new(Mutex::new(Vec::new()));
+        for round in 0..40 {
+            // Parts of rows, so that the tile's bounds matter.
+            let tile = Tile { start: [0, 0, round * 7], end: [1, 1, 1000 - round * 11] };
+            next(stream, tile, &from, &mut to)?;
+            let log = log.clone();
+            stream.enqueue_host("a log entry", move || {
+                log.lock().expect("nobody panics").push(round);
+                Ok(())
+            });
+        }
+        let values = to.copy_out(LINE.whole())?;
+        Ok((values, log.lock().expect("nobody panics").clone()))
+    };
+    let (values, order) = run(&device).expect("nothing fails");
+    assert_eq!(order, (0..40).collect::<Vec<_>>());
+    assert_eq!(values, run(&host).expect("nothing fails").0);
+    assert!(values[500] != 0 && values[3] == 4, "{values:?}");
+}
+
+#[test]
+fn enqueueing_does_not_wait_for_the_device() {
+    let world = alone();
+    let Some(stream) = device_stream(&world) else { return };
+    let go = Arc::new(AtomicBool::new(false));
+    let gate = go.clone();
+    stream.enqueue_host("a gate", move || {
+        while !gate.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        Ok(())
+    });
+    let mut buffer = Buffer::<i64>::zeros(&world, &stream, LINE).expect("memory");
+    let other = Buffer::<i64>::zeros(&world, &stream, LINE).expect("memory");
+    for _ in 0..600 {
+        // More than are held for the device at a time.
+        next(&stream, LINE.whole(), &other, &mut buffer).expect("a kernel that compiles");
+    }
+    let event = Event::new();
+    stream.record(&event);
+    assert!(!event.is_complete());
+    assert_eq!(stream.synchronizations(), 0);
+    go.store(true, Ordering::SeqCst);
+    stream.synchronize().expect("nothing fails");
+    assert!(event.is_complete());
+    assert_eq!(stream.synchronizations(), 1);
+}
+
+#[test]
+fn the_first_error_surfaces_at_synchronize_and_the_rest_is_skipped() {
+    let world = alone();
+    let Some(stream) = device_stream(&world) else { return };
+    let mut buffer = Buffer::<i64>::zeros(&world, &stream, LINE).expect("memory");
+    let other = Buffer::<i64>::zeros(&world, &stream, LINE).expect("memory");
+    next(&stream, LINE.whole(), &other, &mut buffer).expect("a kernel that compiles");
+    stream.enqueue_host("reading the tide table", || Err("it is wet".into()));
+    stream.enqueue_host("another one", || Err("it is late".into()));
+    let ran = Arc::new(AtomicBool::new(false));
+    let mark = ran.clone();
+    stream.enqueue_host("a mark", move || {
+        mark.store(true, Ordering::SeqCst);
+        Ok(())
+    });
+    let event = Event::new();
+    stream.record(&event);
+    let expected =
+        Error::OperationFailed { operation: "reading the tide table".into(), message: "it is wet".into() };
+    for _ in 0..2 {
+        assert_eq!(stream.synchronize(), Err(expected.clone()));
+        assert_eq!(stream.check(), Err(expected.clone()));
+    }
+    assert!(!ran.load(Ordering::SeqCst));
+    // Whoever waits for the event must not hang.
+    assert!(event.is_complete());
+    assert_eq!(buffer.copy_out(LINE.whole()), Err(expected.clone()));
+    assert_eq!(buffer.with_host_mut(LINE.whole(), |_| ()), Err(expected));
+}
+
+#[test]
+fn events_order_streams_of_the_device_and_of_the_host() {
+    let world = alone();
+    if other_device().is_none() {
+        return;
+    }
+    let of = |kind| stream_of(&world, kind).expect("a stream");
+    use StreamKind::{Device, Threaded};
+    for kinds in [[Device, Device], [Device, Threaded], [Threaded, Device]] {
+        let [first, second] = kinds.map(of);
+        for round in 0..20 {
+            let (event, done) = (Event::new(), Arc::new(AtomicBool::new(false)));
+            let mark = done.clone();
+            first.enqueue_host("a slow one", move || {
+                std::thread::sleep(std::time::Duration::from_micros(round * 30));
+                mark.store(true, Ordering::SeqCst);
+                Ok(())
+            });
+            first.record(&event);
+            second.wait_event(&event);
+            second.enqueue_host("a look", move || {
+                if done.load(Ordering::SeqCst) { Ok(()) } else { Err("too early".into()) }
+            });
+        }
+        second.synchronize().expect("the event orders them");
+    }
+}
+
+#[test]
+fn what_is_on_the_device_outlives_its_owners() {
+    let world = alone();
+    let Some(stream) = device_stream(&world) else { return };
+    for _ in 0..30 {
+        let mut buffer = Buffer::<i64>::zeros(&world, &stream, LINE).expect("memory");
+        let other = Buffer::<i64>::zeros(&world, &stream, LINE).expect("memory");
+        for _ in 0..20 {
+            next(&stream, LINE.whole(), &other, &mut buffer).expect("a kernel that compiles");
+        }
+    }
+    drop(stream);
+}
