@@ -4,7 +4,8 @@
 //! others. Each stream has an executor: what its thread does with the operations that it is given.
 
 use super::Waits;
-use super::stream::{Operation, Status};
+use super::operation::Operation;
+use super::stream::Status;
 use super::text::KernelText;
 use crate::element::ElementType;
 use crate::error::Result;

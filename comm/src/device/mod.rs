@@ -8,6 +8,7 @@ mod buffer;
 mod host;
 mod moves;
 mod opencl;
+mod operation;
 mod recorded;
 mod section;
 mod stream;
@@ -19,10 +20,10 @@ pub use host::kernel::{Argument, Arguments, Memory, Reader, Rows, RowsMut, Tile,
 pub(crate) use host::lane::progress;
 pub use moves::{Move, MoveTable, Purpose};
 pub use opencl::{FoundDevice, found as opencl_devices};
+pub(crate) use operation::{Message, ReadySend, Rule, SignalSet, TriggeredSend, WaitSet, next_group};
 pub use section::Section;
 pub(crate) use section::{Hold, Intent};
 pub use stream::{Event, Stream, StreamKind, StreamOptions};
-pub(crate) use stream::{Message, ReadySend, Rule, SignalSet, TriggeredSend, WaitSet, next_group};
 pub use text::KernelText;
 
 use crate::error::Result;

@@ -5,7 +5,8 @@
 
 use super::host::lane;
 use super::moves::Purpose;
-use super::stream::{Operation, Status, Stream, TriggeredSend};
+use super::operation::{Operation, TriggeredSend};
+use super::stream::{Status, Stream};
 use crate::error::{Error, Result};
 use crate::fabric::{Role, Word};
 use crate::timeline::{Activity, Draft, Recording, Timeline, now_ns};

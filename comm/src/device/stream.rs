@@ -2,14 +2,13 @@
 
 use super::accelerator::Accelerator;
 use super::host::{lane, worker::Worker};
-use super::text::Launch;
+use super::operation::{HostFunction, Operation, ReadySend, SignalSet, TriggeredSend, WaitSet};
 use super::{MoveTable, Waits, recorded};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
-use crate::fabric::{Executor, Region, WaitContext, Word, store_fence};
+use crate::fabric::{Executor, Region, WaitContext};
 use crate::timeline::{Activity, Recording};
 use crate::world::World;
-use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
@@ -149,182 +148,6 @@ impl Status {
             true => self.state.fetch_or(RECORDED, Ordering::Release),
             false => self.state.fetch_and(!RECORDED, Ordering::Release),
         };
-    }
-}
-
-/// What can be on a stream.
-pub(crate) enum Operation {
-    Move(Arc<MoveTable>),
-    Signal(Arc<SignalSet>, u32),
-    Send(Arc<TriggeredSend>, u32),
-    Ready(Arc<ReadySend>, u32),
-    Wake(Arc<WaitSet>),
-    Wait(Arc<WaitSet>, u32),
-    Host(Activity, String, HostFunction),
-    Record(Event),
-    WaitEvent(Event),
-    /// A kernel as text.
-    Launch(Box<Launch>),
-    /// The device comes to rest, whatever has failed.
-    Finish,
-}
-
-/// A host function on a stream.
-pub(crate) type HostFunction = Box<dyn FnOnce() -> Result<()> + Send>;
-
-/// How an epoch becomes what a word is set to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rule {
-    /// The word becomes the value.
-    Set,
-    /// The word becomes one more.
-    Increment,
-}
-
-impl Rule {
-    #[inline(always)]
-    pub(crate) fn post(self, word: &Word, value: u32) {
-        match self {
-            Rule::Set => word.post(value),
-            Rule::Increment => word.post_increment(),
-        }
-    }
-}
-
-/// Words that are written together.
-#[derive(Debug)]
-pub(crate) struct SignalSet {
-    pub(crate) words: Vec<Word>,
-    pub(crate) rule: Rule,
-    /// Whether anyone may sleep on them.
-    pub(crate) wakes: bool,
-}
-
-impl SignalSet {
-    #[inline]
-    pub(crate) fn run(&self, value: u32) {
-        for word in &self.words {
-            self.rule.post(word, value);
-        }
-        if self.wakes {
-            store_fence();
-            self.words.iter().for_each(Word::wake);
-        }
-    }
-}
-
-/// Words that are waited for together, and the sends that must have gone out as well.
-#[derive(Debug)]
-pub(crate) struct WaitSet {
-    pub(crate) words: Vec<Word>,
-    /// For the message of a time-out: who the words depend on, one word a source, which come to
-    /// the epoch. Empty where `words` says it already.
-    pub(crate) sources: Vec<Word>,
-    /// What the group's sends signal. A send that goes out at once leaves waking sleepers to the
-    /// wait, so that its stores drain while the stream does something else.
-    pub(crate) signalled: Vec<Word>,
-    /// The group of the sends.
-    pub(crate) group: u64,
-    /// What carries the group's messages, for as long as the wait may still be on a stream.
-    pub(crate) _carried: Option<Arc<dyn Any + Send + Sync>>,
-}
-
-impl WaitSet {
-    /// Wakes whoever sleeps on what the group has signalled.
-    #[inline(always)]
-    pub(crate) fn wake_signalled(&self) {
-        if !self.signalled.is_empty() {
-            store_fence();
-            self.signalled.iter().for_each(Word::wake);
-        }
-    }
-}
-
-/// A number for sends that are waited for together, which no others of this process have.
-pub(crate) fn next_group() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-/// Payload and completion of a send.
-#[derive(Debug, Clone)]
-pub(crate) struct Message {
-    /// Packs straight to where the payload goes.
-    pub(crate) moves: Arc<MoveTable>,
-    /// Set to the epoch as part of the payload, for nobody to wait on.
-    pub(crate) stamp: Option<Word>,
-    /// Written once the payload is there.
-    pub(crate) completion: (Word, Rule),
-}
-
-/// Sends that are carried out once their receivers are ready, whenever a stream has come to them:
-/// what a network interface does with a triggered operation, done by the stream's executor.
-#[derive(Debug)]
-pub(crate) struct TriggeredSend {
-    /// Words that must have come to `needed(epoch)`.
-    pub(crate) conditions: Vec<Word>,
-    pub(crate) needed: fn(u32) -> u32,
-    pub(crate) messages: Vec<Message>,
-    /// Whose wait has to see it gone.
-    pub(crate) group: u64,
-}
-
-impl Message {
-    /// Says that the payload is there.
-    #[inline(always)]
-    pub(super) fn complete(&self, epoch: u32) {
-        if let Some(stamp) = &self.stamp {
-            stamp.cell().store(epoch);
-        }
-        let (word, rule) = &self.completion;
-        rule.post(word, epoch);
-    }
-}
-
-impl TriggeredSend {
-    /// Whether all receivers are ready.
-    #[inline(always)]
-    pub(crate) fn is_clear(&self, epoch: u32) -> bool {
-        let needed = (self.needed)(epoch);
-        self.conditions.iter().all(|word| word.cell().reached(needed))
-    }
-
-    /// Moves the payloads and signals their completion, message by message, without waking those
-    /// who sleep for it: see [`WaitSet::wake_signalled`].
-    #[inline]
-    pub(crate) fn run(&self, epoch: u32) {
-        for message in &self.messages {
-            message.moves.run();
-            message.complete(epoch);
-        }
-    }
-
-    /// Wakes those who sleep for the completion.
-    pub(crate) fn wake(&self) {
-        store_fence();
-        for message in &self.messages {
-            message.completion.0.wake();
-        }
-    }
-}
-
-/// Sends whose receivers have been started already, as the application promises: they go out together when a
-/// stream comes to them, or the stream fails.
-#[derive(Debug)]
-pub(crate) struct ReadySend {
-    /// Its conditions are by message.
-    pub(crate) send: TriggeredSend,
-    /// The tags, by message.
-    pub(crate) tags: Vec<u32>,
-}
-
-impl ReadySend {
-    /// The first receiver that has not been started.
-    pub(crate) fn not_started(&self, rank: usize, epoch: u32) -> Option<Error> {
-        let needed = (self.send.needed)(epoch);
-        let mut receivers = self.send.conditions.iter().zip(&self.tags);
-        let late = receivers.find(|(word, _)| !word.cell().reached(needed))?;
-        Some(Error::ReceiverNotReady { rank, peer: late.0.from, tag: *late.1 })
     }
 }
 

@@ -1,7 +1,8 @@
 //! Kernels as source text, for devices that compile them at run time.
 
 use super::host::kernel::{Arguments, Tile};
-use super::stream::{Operation, Stream, StreamKind};
+use super::operation::Operation;
+use super::stream::{Stream, StreamKind};
 use super::{Extents, Intent};
 use crate::error::{Error, Result};
 use crate::fabric::Region;

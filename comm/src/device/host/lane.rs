@@ -6,8 +6,9 @@
 //! in different orders on two ranks do not block each other.
 
 use crate::device::accelerator::Execute;
+use crate::device::operation::{Operation, ReadySend, TriggeredSend, WaitSet};
 use crate::device::recorded;
-use crate::device::stream::{Event, Operation, ReadySend, Status, TriggeredSend, WaitSet};
+use crate::device::stream::{Event, Status};
 use crate::error::Result;
 use crate::fabric::progress_all;
 use std::cell::RefCell;

@@ -2,8 +2,9 @@
 
 use super::lane;
 use crate::device::accelerator::Execute;
+use crate::device::operation::Operation;
 use crate::device::recorded;
-use crate::device::stream::{Operation, Status};
+use crate::device::stream::Status;
 use crate::error::{Error, Result};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,8 +3,8 @@
 use super::choice::{self, FoundDevice};
 use super::context::Context;
 use crate::device::accelerator::Accelerator;
-use crate::device::stream::{Rule, SignalSet, WaitSet};
 use crate::device::{Buffer, Device, Extents, Move, MoveTable, Stream, StreamOptions, Waits, next_group};
+use crate::device::{Rule, SignalSet, WaitSet};
 use crate::element::{ElementType, Op};
 use crate::error::Error;
 use crate::fabric::{Executor, LocalFabric, Region, Role, Word};

@@ -8,7 +8,8 @@
 use super::context::Context;
 use super::queue::Queue;
 use crate::device::accelerator::{Accelerator, DeviceMemory};
-use crate::device::stream::{Status, WaitSet};
+use crate::device::operation::WaitSet;
+use crate::device::stream::Status;
 use crate::error::{Error, Result};
 use crate::fabric::{GaveUp, Word};
 use opencl3::event::{CL_COMPLETE, CL_RUNNING, Event};
