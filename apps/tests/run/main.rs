@@ -108,6 +108,26 @@ impl Folder {
         results["runs"].as_array().expect("is a list").clone()
     }
 
+    /// Runs a shell script, which may mount file systems and exits with 77 if it cannot; `None`, with the reason, if
+    /// that is so. Its arguments are `"$@"`.
+    fn with_mounts(&self, script: &str, arguments: &[&str]) -> Option<Output> {
+        let mut command = self.command("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]).args(arguments);
+        let output = match command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn() {
+            Ok(child) => finish(Ok(child)),
+            Err(error) => {
+                eprintln!("skipped: there is no `unshare`: {error}");
+                return None;
+            }
+        };
+        let said = text(&output.stderr);
+        if output.status.code() == Some(77) || said.starts_with("unshare:") {
+            eprintln!("skipped: no file system can be mounted here: {said}");
+            return None;
+        }
+        Some(output)
+    }
+
     /// The processes that still run of all that carry the folder's mark.
     fn processes(&self) -> Vec<u32> {
         let mark = format!("{MARK}={}", self.path.display());

@@ -348,9 +348,7 @@ impl Stream {
                 device: self.device_name().into(),
             });
         }
-        self.check_arguments(kernel, tile, &arguments)?;
-        self.enqueue_closure(kernel, tile, arguments, body);
-        Ok(())
+        self.launch_on_host(kernel, tile, arguments, body)
     }
 
     /// Enqueues a kernel of the host whose arguments have been checked.

@@ -147,7 +147,7 @@ impl NotifyRequest {
     pub fn free(self) {}
 }
 
-/// Looks without a pause between them, before a wait gives others a chance.
+/// Looks before a wait gives others a chance.
 const LOOKS: u32 = 1_000;
 /// Of these, looks at nothing but the line that the next notification of the source comes in.
 const LOOKS_AT_ONCE: u32 = 50;
