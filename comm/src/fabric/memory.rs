@@ -121,6 +121,24 @@ unsafe fn copy_few(source: *const u8, destination: *mut u8, bytes: usize) {
     copy!(2 3 4);
 }
 
+/// Asks for a cache line that is going to be written and that another core may have: it comes while this core does
+/// something else. Changes nothing that a program can see.
+#[inline(always)]
+pub(super) fn expect_to_write<T>(line: *const T) {
+    // SAFETY: an instruction that never faults, whatever the address is; processors without it do nothing.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+    }
+    // SAFETY: as above.
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    unsafe {
+        std::arch::asm!("prfm pstl1keep, [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    let _ = line;
+}
+
 /// Combines elements with others, one by one.
 ///
 /// # Safety

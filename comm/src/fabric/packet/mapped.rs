@@ -7,7 +7,7 @@
 use super::ring::{Receiving, Sending};
 use super::{Arrived, Header, Payload, WordCell};
 use crate::error::Result;
-use crate::fabric::memory::copy_short;
+use crate::fabric::memory::{copy_short, expect_to_write};
 use crate::fabric::{Futex, Observer, Region, Role, Word, store_fence};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -208,6 +208,13 @@ impl Outgoing {
     #[inline(always)]
     pub(crate) fn is_watched(&self) -> bool {
         self.is_observed || self.peer_has_left()
+    }
+
+    /// Asks for the line of the next packet, which the receiver looks at meanwhile.
+    #[inline(always)]
+    pub(crate) fn expect_to_send(&self) {
+        // SAFETY: a ring has `CELLS` cells.
+        expect_to_write(unsafe { self.cells.add(self.sending.cell()) }.as_ptr());
     }
 
     /// Whether the peer has let go of its end.

@@ -150,10 +150,17 @@ impl Packets {
     /// Hands over the next packet of any mapped source, if one has come; they are served in turn. Never blocks.
     #[inline]
     pub(crate) fn take_next(&mut self, mut take: impl FnMut(Arrived<'_>)) -> bool {
-        for _ in 0..self.incoming.len() {
-            let index = self.next;
-            self.next = if index + 1 == self.incoming.len() { 0 } else { index + 1 };
-            if self.incoming[index].take(&mut take) {
+        let Self { outgoing, incoming, next, .. } = self;
+        for _ in 0..incoming.len() {
+            let index = *next;
+            *next = if index + 1 == incoming.len() { 0 } else { index + 1 };
+            let mut take = |packet: Arrived<'_>| {
+                if let Some(back) = &outgoing[packet.source] {
+                    back.expect_to_send();
+                }
+                take(packet);
+            };
+            if incoming[index].take(&mut take) {
                 return true;
             }
         }
@@ -178,11 +185,12 @@ impl Packets {
         Ok(any)
     }
 
-    /// What comes from that source, if it is mapped.
+    /// What comes from that rank and what goes to it, if it is mapped. Who is told something mostly answers: see
+    /// [`Outgoing::expect_to_send`].
     #[inline(always)]
-    pub(crate) fn ring_of(&mut self, source: usize) -> Option<&mut Incoming> {
-        let index = self.ring_from(source)?;
-        Some(&mut self.incoming[index])
+    pub(crate) fn rings_with(&mut self, peer: usize) -> Option<(&mut Incoming, &Outgoing)> {
+        let index = self.ring_from(peer)?;
+        Some((&mut self.incoming[index], self.outgoing[peer].as_ref()?))
     }
 
     /// What goes to that peer, if it is mapped.

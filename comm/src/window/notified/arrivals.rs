@@ -173,8 +173,9 @@ impl State {
             let any = packets.take_next(|packet| notification = carry_out(&packet, memory, *element, aside));
             return (any, notification);
         };
-        let Some(ring) = packets.ring_of(source) else { return (false, None) };
+        let Some((ring, back)) = packets.rings_with(source) else { return (false, None) };
         let Some(packet) = ring.peek(looks) else { return (false, None) };
+        back.expect_to_send();
         let (notification, length) = (carry_out(&packet, memory, *element, aside), packet.length());
         ring.release(length);
         (true, notification)
