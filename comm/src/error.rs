@@ -60,6 +60,16 @@ pub enum Error {
         /// The device.
         device: String,
     },
+    /// A text of a kernel has other parameters than it was given arguments.
+    #[error("kernel `{kernel}` has the parameters {expected}, but is launched with {given}")]
+    KernelArguments {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// Its parameters: macro and type of each.
+        expected: String,
+        /// The arguments, in the same form.
+        given: String,
+    },
     /// A kernel would read points that are not there, or that an exchange may be filling.
     #[error(
         "kernel `{kernel}` would read the points {tile}, but {bounds} may be read: the others are outside of \

@@ -6,7 +6,9 @@ use std::fmt::Debug;
 use std::time::Duration;
 use streamhalo::comm::Error;
 use streamhalo::comm::backend::BACKENDS;
-use streamhalo::{Device, HaloError, Stream, StreamKind, StreamOptions, Waits, World, WorldOptions};
+use streamhalo::{
+    Device, HaloError, MemoryMode, Signals, Stream, StreamKind, StreamOptions, Waits, World, WorldOptions,
+};
 
 /// After how long a wait fails: an error that says who waits for whom, instead of a hang.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
@@ -53,6 +55,8 @@ pub fn other_device() -> Option<Device> {
 
 thread_local! {
     static WAITS: Cell<Waits> = const { Cell::new(Waits::Auto) };
+    static MEMORY: Cell<MemoryMode> = const { Cell::new(MemoryMode::Auto) };
+    static SIGNALS: Cell<Signals> = const { Cell::new(Signals::Kernel) };
 }
 
 /// How the streams of a device that [`stream_of`] makes on this thread from now on wait.
@@ -60,10 +64,29 @@ pub fn set_waits(waits: Waits) {
     WAITS.set(waits);
 }
 
+/// How the streams of a device that [`stream_of`] makes on this thread from now on signal.
+pub fn set_signals(signals: Signals) {
+    SIGNALS.set(signals);
+}
+
+/// Runs a test with arrays of [`stream_of`] where the host addresses them, and then where it does not; also on the
+/// ranks of [`outcomes`] and [`on_ranks`].
+pub fn in_both_memories(mut test: impl FnMut()) {
+    [MemoryMode::Shared, MemoryMode::Separate].into_iter().for_each(|mode| in_memory(mode, &mut test));
+}
+
+/// As [`in_both_memories`], in one.
+pub fn in_memory(mode: MemoryMode, test: impl FnOnce()) {
+    MEMORY.set(mode);
+    test();
+    MEMORY.set(MemoryMode::Auto);
+}
+
 /// A stream of that kind with one thread for kernels; [`StreamKind::Device`] is on [`other_device`].
 pub fn stream_of(world: &World, kind: StreamKind) -> Result<Stream, HaloError> {
     if kind == StreamKind::Device {
-        return Ok(Device::opencl("")?.with_waits(WAITS.get()).stream(world)?);
+        let device = Device::opencl("")?.with_waits(WAITS.get()).with_signals(SIGNALS.get());
+        return Ok(device.with_memory(MEMORY.get())?.stream(world)?);
     }
     Ok(Device::host().stream_with(world, StreamOptions { kind, threads: 1 })?)
 }
@@ -73,7 +96,12 @@ pub fn outcomes<T: Send>(
     ranks: usize,
     rank_main: impl Fn(&World) -> Result<T, HaloError> + Sync,
 ) -> Vec<Result<T, HaloError>> {
-    World::threads(ranks, watchdog(), |world| rank_main(&world)).expect("threads can be started")
+    let memory = MEMORY.get();
+    let rank_main = |world: World| {
+        MEMORY.set(memory);
+        rank_main(&world)
+    };
+    World::threads(ranks, watchdog(), rank_main).expect("threads can be started")
 }
 
 /// Runs `rank_main` on that many ranks, none of which may fail.

@@ -57,6 +57,8 @@ impl CommConfig {
 pub enum Signal {
     /// From a kernel.
     Kernel,
+    /// From the kernel that moves the payload.
+    Merged,
     /// By the stream's own memory operations.
     Memop,
 }
@@ -64,9 +66,10 @@ pub enum Signal {
 pub(super) fn read(section: &Section<'_>, names: &KnownNames<'_>, device: &str) -> Result<CommConfig, Fault> {
     let fabric = section.name_by_now("fabric", "fabric", names.fabrics, &later_fabrics(names.fabrics))?;
     let fabric = fabric.map_or_else(|| "local".to_owned(), |fabric| fabric.value);
-    let signal = section.name("signal", &["kernel", "memop"])?;
+    let signal = section.name("signal", &["kernel", "merged", "memop"])?;
     let signal = match signal.as_ref().map(|signal| signal.value.as_str()) {
         Some("memop") => Signal::Memop,
+        Some("merged") => Signal::Merged,
         _ => Signal::Kernel,
     };
     Ok(CommConfig {

@@ -7,7 +7,7 @@ use super::section::{Section, Shape, as_integer, wrong};
 use super::value::Value;
 
 pub(super) const SHAPE: Shape<'static> =
-    Shape { name: "device", keys: &["kind", "select", "waits", "stream", "threads"] };
+    Shape { name: "device", keys: &["kind", "select", "memory", "waits", "stream", "threads"] };
 
 /// Devices that this version does not have.
 pub(crate) const LATER_DEVICES: [&str; 2] = ["cuda", "hip"];
@@ -20,6 +20,9 @@ pub struct DeviceConfig {
     /// Which of the devices of that kind; `None` for the first that can be used, and on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub select: Option<String>,
+    /// Where arrays are, by the name of [`streamhalo::MemoryMode`]; `None` on the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
     /// Who waits for other ranks, by the name of [`streamhalo::Waits`]; `None` on the host, which has one way only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<String>,
@@ -54,9 +57,12 @@ pub(super) fn read(section: &Section<'_>, devices: &[&str]) -> Result<DeviceConf
     let select = read_select(section)?;
     let waits = section.name("waits", &["auto", "kernel", "proxy"])?;
     let waits = waits.map_or_else(|| "auto".to_owned(), |waits| waits.value);
+    let memory = section.name("memory", &["auto", "shared", "separate"])?;
+    let memory = memory.map_or_else(|| "auto".to_owned(), |memory| memory.value);
     Ok(DeviceConfig {
         select: select.filter(|_| kind != "host"),
-        waits: (kind == "opencl").then_some(waits),
+        memory: (kind != "host").then_some(memory),
+        waits: (kind != "host").then_some(waits),
         stream: (kind == "host").then_some(stream),
         kind,
         threads: threads.map_or(1, |threads| threads.value),

@@ -1,6 +1,6 @@
 //! The device that a configuration names.
 
-use streamhalo::{Device, Waits};
+use streamhalo::{Device, MemoryMode, Signals, Waits};
 
 use crate::app::Application;
 use crate::config::{DeviceConfig, RunConfig, Signal};
@@ -12,12 +12,18 @@ use crate::error::AppError;
 ///
 /// That there is no such device on this machine, or that it lacks what streams need.
 pub(crate) fn device(config: &RunConfig) -> Result<Device, AppError> {
-    let DeviceConfig { kind, select, waits, .. } = &config.device;
+    let DeviceConfig { kind, select, memory, waits, .. } = &config.device;
     let waits = waits.as_deref().and_then(Waits::from_name).unwrap_or_default();
-    Ok(match kind.as_str() {
-        "opencl" => Device::opencl(select.as_deref().unwrap_or_default())?.with_waits(waits),
+    let memory = memory.as_deref().and_then(MemoryMode::from_name).unwrap_or_default();
+    let device = match kind.as_str() {
+        "opencl" => Device::opencl(select.as_deref().unwrap_or_default())?,
         _ => Device::host(),
-    })
+    };
+    let signals = match config.comm.signal {
+        Some(Signal::Merged) => Signals::Merged,
+        _ => Signals::Kernel,
+    };
+    Ok(device.with_waits(waits).with_signals(signals).with_memory(memory)?)
 }
 
 /// Whether an application can be run on the device of a configuration, before there are ranks.
@@ -45,7 +51,7 @@ pub(super) fn check(config: &RunConfig, application: &dyn Application) -> Result
         );
     }
     if config.comm.signal == Some(Signal::Memop) {
-        let message = format!("streams of `{kind}` have no memory operations; choose `kernel`");
+        let message = format!("streams of `{kind}` have no memory operations; choose `kernel` or `merged`");
         return refused("comm.signal", message);
     }
     device(config).map(|_| ())

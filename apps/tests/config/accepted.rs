@@ -202,8 +202,10 @@ fn a_device_is_chosen_by_name_or_by_number() {
     assert_eq!((named.select.as_deref(), named.waits.as_deref()), (Some("pocl"), Some("kernel")));
     let numbered = of("device = { kind = 'opencl', select = 2 }");
     assert_eq!((numbered.select.as_deref(), numbered.waits.as_deref()), (Some("2"), Some("auto")));
-    let host = of("device.select = 'pocl'\ndevice.waits = 'kernel'");
-    assert_eq!((host.select, host.waits), (None, None));
+    let host = of("device.select = 'pocl'\ndevice.waits = 'kernel'\ndevice.memory = 'shared'");
+    assert_eq!((host.select, host.waits, host.memory), (None, None, None));
+    let separate = of("device = { kind = 'opencl', memory = 'separate' }");
+    assert_eq!((named.memory.as_deref(), separate.memory.as_deref()), (Some("auto"), Some("separate")));
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn unknown_names() {
             "comm.signal = 'kernal'",
             (1, 15),
             "`comm.signal` is the string \"kernal\"",
-            "expected `kernel` or `memop`",
+            "expected `kernel`, `merged` or `memop`",
             Some("did you mean `kernel`?"),
         ),
         (

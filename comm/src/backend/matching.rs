@@ -119,7 +119,7 @@ impl Rules {
                     "the field has one generation, so a ready send needs a buffer"
                 },
             ),
-            Some(_) if message.bytes <= DIRECT_BYTES => (false, "small enough to travel with its signal"),
+            Some(_) if message.bytes <= DIRECT_BYTES => (false, "small payloads are packed"),
             Some(_) if message.run_bytes < LINE && message.bytes <= SHORT_RUNS_BYTES => {
                 (false, "runs are shorter than a cache line")
             }
@@ -137,9 +137,17 @@ struct Told {
     bytes: usize,
     run_bytes: usize,
     direct: Direct,
-    /// In the teller's inbox: a send's word for the receiver's readiness, a receive's first buffer.
-    offset: usize,
+    /// In the teller's words: a send's for the receiver's readiness, twice, or a receive's for arrivals, by buffer.
+    words: [usize; 2],
+    /// In the teller's inbox: a receive's buffers.
+    slots: [usize; 2],
     ghosts: Vec<[(u64, usize); 2]>,
+}
+
+/// What a rank's peers write.
+struct Memory {
+    words: Region,
+    inbox: Region,
 }
 
 /// What a rank tells the others.
@@ -147,8 +155,9 @@ struct Told {
 struct Announcement {
     sends: Vec<Told>,
     recvs: Vec<Told>,
-    inbox_key: u64,
-    inbox_bytes: usize,
+    /// Keys and bytes. The words are in the inbox, unless the host does not reach that.
+    inbox: (u64, usize),
+    words: (u64, usize),
     last_epoch: u32,
     /// Whether its waits may sleep until they are woken.
     sleeps: bool,
@@ -156,20 +165,55 @@ struct Announcement {
     device: String,
 }
 
-/// A receive buffer: the completion word, then the payload.
-fn slot_bytes(bytes: usize) -> usize {
-    if bytes <= INLINE_BYTES {
-        (INLINE_OFFSET + bytes).next_multiple_of(LINE)
-    } else {
-        LINE + bytes.next_multiple_of(LINE)
+/// What a rank's inbox and its words consist of, as they are laid out.
+struct Layout {
+    inbox_bytes: usize,
+    /// `None`: in the inbox.
+    words_bytes: Option<usize>,
+}
+
+impl Layout {
+    /// Begins with the counts of arrivals.
+    fn new(words_apart: bool) -> Self {
+        match words_apart {
+            true => Self { inbox_bytes: 0, words_bytes: Some(2 * LINE) },
+            false => Self { inbox_bytes: 2 * LINE, words_bytes: None },
+        }
+    }
+
+    fn take_inbox(&mut self, bytes: usize) -> usize {
+        let offset = self.inbox_bytes;
+        self.inbox_bytes += bytes.next_multiple_of(LINE);
+        offset
+    }
+
+    fn take_word(&mut self) -> usize {
+        let words = self.words_bytes.as_mut().unwrap_or(&mut self.inbox_bytes);
+        *words += LINE;
+        *words - LINE
+    }
+
+    /// A word, and the buffer whose payload it announces: on the same lines, if the payload is small.
+    fn take_slot(&mut self, bytes: usize) -> (usize, usize) {
+        if self.words_bytes.is_none() && bytes <= INLINE_BYTES {
+            let word = self.take_inbox(INLINE_OFFSET + bytes);
+            return (word, word + INLINE_OFFSET);
+        }
+        (self.take_word(), self.take_inbox(bytes))
     }
 }
 
-fn payload_offset(bytes: usize) -> usize {
-    if bytes <= INLINE_BYTES { INLINE_OFFSET } else { LINE }
+fn tell_send(message: &MessageSpec, layout: &mut Layout) -> Told {
+    let word = layout.take_word();
+    tell(message, [word; 2], [0; 2])
 }
 
-fn tell(message: &MessageSpec, offset: usize) -> Told {
+fn tell_recv(message: &MessageSpec, layout: &mut Layout) -> Told {
+    let [first, second] = [0, 1].map(|_| layout.take_slot(message.bytes));
+    tell(message, [first.0, second.0], [first.1, second.1])
+}
+
+fn tell(message: &MessageSpec, words: [usize; 2], slots: [usize; 2]) -> Told {
     Told {
         peer: message.peer,
         tag: message.tag,
@@ -177,7 +221,8 @@ fn tell(message: &MessageSpec, offset: usize) -> Told {
         bytes: message.bytes,
         run_bytes: message.run_bytes,
         direct: message.direct,
-        offset,
+        words,
+        slots,
         ghosts: message
             .ghosts
             .iter()
@@ -188,30 +233,27 @@ fn tell(message: &MessageSpec, offset: usize) -> Told {
 
 /// Matches an exchange. Collective.
 pub(super) fn match_all(world: &World, stream: &Stream, spec: &ExchangeSpec, rules: Rules) -> Result<Plan> {
-    // The inbox: counts, then a line for each send's receiver, then the receive buffers.
-    let counts_bytes = 2 * LINE;
-    let mut next = counts_bytes;
-    let mut take = |bytes: usize| {
-        let offset = next;
-        next += bytes;
-        offset
-    };
-    let sends: Vec<Told> = spec.sends.iter().map(|message| tell(message, take(LINE))).collect();
-    let recvs: Vec<Told> =
-        spec.recvs.iter().map(|message| tell(message, take(2 * slot_bytes(message.bytes)))).collect();
-    let inbox = stream.allocate(world, next);
-    let own = inbox.as_ref().map(|inbox| Announcement {
+    // Counts, then a line for each send's receiver, then the receive buffers.
+    let mut layout = Layout::new(!stream.host_reaches());
+    let sends: Vec<Told> = spec.sends.iter().map(|message| tell_send(message, &mut layout)).collect();
+    let recvs: Vec<Told> = spec.recvs.iter().map(|message| tell_recv(message, &mut layout)).collect();
+    let memory = stream.allocate(world, layout.inbox_bytes).and_then(|inbox| {
+        let words = layout.words_bytes.map(|bytes| stream.allocate_pinned(world, bytes)).transpose()?;
+        Ok(Memory { words: words.unwrap_or_else(|| inbox.clone()), inbox })
+    });
+    let told = |region: &Region| (region.key(), region.bytes());
+    let own = memory.as_ref().map(|memory| Announcement {
         sends,
         recvs,
-        inbox_key: inbox.key(),
-        inbox_bytes: inbox.bytes(),
+        inbox: told(&memory.inbox),
+        words: told(&memory.words),
         last_epoch: spec.last_epoch,
         sleeps: world.wait_context().policy.sleeps,
         device: stream.device_name().into(),
     });
     let all = world.agree("match_exchange", own)?;
     check_all(&all)?;
-    let planned = inbox.and_then(|inbox| plan(world, spec, rules, &all, &inbox));
+    let planned = memory.and_then(|memory| plan(world, spec, rules, &all, &memory));
     // A rank that could not map a peer's memory fails on all; and no rank starts before all can
     // receive.
     world.agree("match_exchange", planned.as_ref().map(|_| ()))?;
@@ -306,28 +348,22 @@ fn plan(
     spec: &ExchangeSpec,
     rules: Rules,
     all: &[Announcement],
-    inbox: &Region,
+    memory: &Memory,
 ) -> Result<Plan> {
     let own = world.rank();
     let sends_to = |rank: usize, peer: usize| all[rank].sends.iter().any(|message| message.peer == peer);
-    let map_inbox = |peer: usize| world.fabric().map(peer, all[peer].inbox_key, all[peer].inbox_bytes);
+    let map = |peer: usize, (key, bytes): (u64, usize)| world.fabric().map(peer, key, bytes);
     let counts = |region: &Region, from: usize, to: usize| -> Result<[Word; 2]> {
         Ok([region.word(0, Role::Notification, from, to)?, region.word(LINE, Role::Notification, from, to)?])
     };
     let arrivals = |region: &Region, message: &Told, from: usize, to: usize| -> Result<[Word; 2]> {
-        let second = message.offset + slot_bytes(message.bytes);
-        Ok([
-            region.word(message.offset, rules.arrival, from, to)?,
-            region.word(second, rules.arrival, from, to)?,
-        ])
+        let [first, second] = message.words.map(|offset| region.word(offset, rules.arrival, from, to));
+        Ok([first?, second?])
     };
     let slots = |region: &Region, message: &Told| -> Result<[Place; 2]> {
-        let first = message.offset + payload_offset(message.bytes);
-        let what = "a receive buffer";
-        Ok([
-            region.place(first, message.bytes, what)?,
-            region.place(first + slot_bytes(message.bytes), message.bytes, what)?,
-        ])
+        let place = |offset| region.place(offset, message.bytes, "a receive buffer");
+        let [first, second] = message.slots.map(place);
+        Ok([first?, second?])
     };
     let staging = stage(world, &all[own].sends)?;
     let sends = all[own].sends.iter().zip(staging).map(|(send, staging)| {
@@ -343,11 +379,11 @@ fn plan(
         let target = match staging {
             Some(place) => Target::Far(place),
             None => {
-                let region = map_inbox(peer)?;
+                let words = map(peer, all[peer].words)?;
                 Target::Near(Box::new(Near {
-                    slots: slots(&region, recv)?,
-                    arrivals: arrivals(&region, recv, own, peer)?,
-                    counts: counts(&region, own, peer)?,
+                    slots: slots(&map(peer, all[peer].inbox)?, recv)?,
+                    arrivals: arrivals(&words, recv, own, peer)?,
+                    counts: counts(&words, own, peer)?,
                     ghosts: [mapped(0)?, mapped(1)?],
                 }))
             }
@@ -360,7 +396,7 @@ fn plan(
             reason,
             one_way: !sends_to(peer, own),
             peer_sleeps: all[peer].sleeps,
-            clear: inbox.word(send.offset, rules.clear, peer, own)?,
+            clear: memory.words.word(send.words[0], rules.clear, peer, own)?,
             target,
         })
     });
@@ -369,8 +405,10 @@ fn plan(
         let peer = recv.peer;
         let send = find(&all[peer].sends, own, recv.tag).expect("checked to be there");
         let is_mapped = world.fabric().is_mapped(peer);
-        let clear =
-            if is_mapped { Some(map_inbox(peer)?.word(send.offset, rules.clear, own, peer)?) } else { None };
+        let clear = match is_mapped {
+            true => Some(map(peer, all[peer].words)?.word(send.words[0], rules.clear, own, peer)?),
+            false => None,
+        };
         Ok(PlannedRecv {
             peer,
             tag: recv.tag,
@@ -379,8 +417,8 @@ fn plan(
             one_way: !sends_to(own, peer),
             peer_sleeps: is_mapped && all[peer].sleeps,
             clear,
-            slots: slots(inbox, recv)?,
-            arrivals: arrivals(inbox, recv, peer, own)?,
+            slots: slots(&memory.inbox, recv)?,
+            arrivals: arrivals(&memory.words, recv, peer, own)?,
         })
     });
     let recvs = recvs.collect::<Result<Vec<_>>>()?;
@@ -390,7 +428,7 @@ fn plan(
             word.cell().store(spec.last_epoch);
         }
     }
-    Ok(Plan { sends, recvs, counts: counts(inbox, own, own)? })
+    Ok(Plan { sends, recvs, counts: counts(&memory.words, own, own)? })
 }
 
 /// Memory of this rank for the messages that a wire carries, each on lines of its own.

@@ -3,7 +3,9 @@
 use super::far;
 use super::matching::{INLINE_BYTES, Plan, PlannedRecv, PlannedSend, Rules, Target, match_all};
 use super::{Direct, Exchange, ExchangeSpec, Route, Slot};
-use crate::device::{Message, MoveTable, Rule, SignalSet, Stream, TriggeredSend, WaitSet, next_group};
+use crate::device::{
+    Message, MoveTable, OnDevice, Rule, SignalSet, Stream, TriggeredSend, WaitSet, next_group,
+};
 use crate::error::{Error, Result};
 use crate::fabric::{Executor, OpenExchange, Place, Role, Word, next_count, phase};
 use crate::world::World;
@@ -60,6 +62,8 @@ pub(super) struct Triggered {
     far: Option<OpenExchange>,
     /// Who carries out what goes to mapped memory.
     near: Executor,
+    /// Whether words are on the lines of small payloads.
+    words_with_payloads: bool,
     epoch: u32,
     stage: Stage,
     group: u64,
@@ -175,6 +179,7 @@ impl Triggered {
             plan,
             far,
             near: stream.executor(),
+            words_with_payloads: stream.host_reaches(),
             epoch: spec.last_epoch,
             stage: Stage::Unbound,
             group,
@@ -247,6 +252,7 @@ impl Exchange for Triggered {
                     needed: self.protocol.needed,
                     messages,
                     group: self.group,
+                    on_device: OnDevice::default(),
                 })
             };
             if self.protocol.waits_for_group {
@@ -314,7 +320,7 @@ impl Exchange for Triggered {
     fn routes(&self) -> Vec<Route> {
         let path = |send: &PlannedSend| match (send.direct, send.bytes) {
             (true, _) => "straight into ghosts",
-            (false, ..=INLINE_BYTES) => "packed, with its signal",
+            (false, ..=INLINE_BYTES) if self.words_with_payloads => "packed, with its signal",
             (false, _) => "packed into the peer's buffer",
         };
         let route = |send: &PlannedSend| {

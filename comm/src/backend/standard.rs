@@ -62,7 +62,8 @@ impl Standard {
         let recvs = plan.recvs.iter().map(|recv| (recv.peer, recv.tag, recv.bytes, recv.is_far()));
         let all: Vec<_> = sends.chain(recvs).collect();
         let staged = all.iter().map(|(_, _, bytes, _)| bytes.next_multiple_of(LINE)).sum::<usize>();
-        let staging = stream.allocate(world, staged.max(LINE));
+        // The host carries messages.
+        let staging = stream.allocate_pinned(world, staged.max(LINE));
         let is_near = |(_, _, _, is_far): &(_, _, _, bool)| !is_far;
         let own = staging.as_ref().map(|_| all.iter().any(is_near));
         let any_near = world.agree("match_exchange", own)?.contains(&true);

@@ -1,12 +1,13 @@
-//! What a device with a memory of its own offers: the contract that every vendor's folder fulfils.
+//! What streams and buffers want of a device with a memory of its own. Vendors give less: see `driver.rs`.
 //!
 //! A device is a context that all ranks of a process share, so that the memory of one rank is mapped in the
 //! others. Each stream has an executor: what its thread does with the operations that it is given.
 
-use super::Waits;
+use super::driver::MemoryKind;
 use super::operation::Operation;
 use super::stream::Status;
 use super::text::KernelText;
+use super::{MemoryMode, Waits, Ways};
 use crate::element::ElementType;
 use crate::error::Result;
 use crate::fabric::Executor;
@@ -19,15 +20,23 @@ use std::sync::Arc;
 pub(crate) trait Accelerator: Send + Sync + fmt::Debug {
     /// The kind in configurations, and what the vendor calls it.
     fn name(&self) -> &str;
-    /// Tells the devices of this process apart.
-    fn id(&self) -> u64;
     /// Who carries out what a stream of it has triggered, which waits so.
     fn executor(&self, waits: Waits) -> Executor;
-    /// Zeroed memory that its kernels and the host address by the same pointers, aligned to 64 bytes.
+    /// Whether the host addresses the memory where kernels are fastest.
+    fn host_reaches(&self) -> bool;
+    /// Whether its kernels tell other ranks of what they have stored.
+    #[cfg(test)]
+    fn kernels_signal(&self) -> bool;
+    /// The same device with its arrays elsewhere; `None` if they are there already.
+    ///
+    /// # Errors
+    /// [`crate::Error::DeviceUnavailable`] if it has no such memory.
+    fn with_memory(&self, mode: MemoryMode) -> Result<Option<Arc<dyn Accelerator>>>;
+    /// Zeroed memory, aligned to 64 bytes.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`].
-    fn allocate(&self, bytes: usize) -> Result<DeviceMemory>;
+    fn allocate(&self, bytes: usize, kind: MemoryKind) -> Result<DeviceMemory>;
     /// Whether it computes with elements of that type.
     ///
     /// # Errors
@@ -38,11 +47,11 @@ pub(crate) trait Accelerator: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`crate::Error::KernelDidNotCompile`].
     fn compile(&self, text: &'static KernelText) -> Result<()>;
-    /// What the thread of a new stream does, which has that status and waits so.
+    /// What the thread of a new stream does, which has that status and signals and waits so.
     ///
     /// # Errors
-    /// If the device has no more queues, or cannot wait so.
-    fn open_queue(self: Arc<Self>, status: Arc<Status>, waits: Waits) -> Result<Box<dyn Execute>>;
+    /// If the device has no more queues, or cannot signal or wait so.
+    fn open_queue(self: Arc<Self>, status: Arc<Status>, ways: Ways) -> Result<Box<dyn Execute>>;
 }
 
 /// What the thread of a stream does with its operations.
@@ -68,7 +77,19 @@ pub struct DeviceMemory {
     base: NonNull<u8>,
     bytes: usize,
     device: u64,
+    reach: Reach,
     _owner: Box<dyn Any + Send + Sync>,
+}
+
+/// Who addresses memory by its pointers; the queues of a device copy from and to all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Kernels and the host, at the same time.
+    Both,
+    /// The device's kernels.
+    Kernels,
+    /// The host.
+    Host,
 }
 
 // SAFETY: the pointer is to memory that `_owner` keeps and that any thread may address; who accesses it when is
@@ -79,17 +100,29 @@ unsafe impl Sync for DeviceMemory {}
 
 impl DeviceMemory {
     /// # Safety
-    /// `base` must be aligned to 64 bytes and point to `bytes` bytes that the host may read and write for as
-    /// long as `owner` lives.
+    /// `base` must be aligned to 64 bytes and point to `bytes` bytes that whoever `reach` names may read and write
+    /// for as long as `owner` lives.
     pub(crate) unsafe fn new(
         base: NonNull<u8>,
         bytes: usize,
         device: u64,
+        reach: Reach,
         owner: Box<dyn Any + Send + Sync>,
     ) -> Self {
-        Self { base, bytes, device, _owner: owner }
+        Self { base, bytes, device, reach, _owner: owner }
     }
 
+    /// Whether the host may read and write it.
+    pub(crate) fn host_reaches(&self) -> bool {
+        self.reach != Reach::Kernels
+    }
+
+    /// Whether kernels may read and write it.
+    pub(crate) fn kernels_reach(&self) -> bool {
+        self.reach != Reach::Host
+    }
+
+    /// Its address, which is a number to those that do not reach it.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }

@@ -1,7 +1,8 @@
 //! Typed memory that lives where its stream lives.
 
-use super::host::kernel::{Reader, Tile, Writer};
+use super::host::kernel::{Memory, Reader, Tile, Writer};
 use super::section::{Access, Intent};
+use super::shown::copy_of;
 use super::stream::Stream;
 use crate::element::Element;
 use crate::error::{Error, Result};
@@ -95,9 +96,13 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// [`Error::OutOfBounds`] if it lies behind the end of the array.
     pub fn place(&self, point: [usize; 3]) -> Result<Place> {
+        self.place_in(&self.region, point)
+    }
+
+    fn place_in(&self, region: &Region, point: [usize; 3]) -> Result<Place> {
         let offset: usize =
             point.iter().zip(self.extents.strides()).map(|(index, stride)| index * stride).sum();
-        self.region.place(offset * size_of::<T>(), 0, "a point of an array")
+        region.place(offset * size_of::<T>(), 0, "a point of an array")
     }
 
     /// Read access for a kernel, to the points of `bounds`.
@@ -126,7 +131,9 @@ impl<T: Element> Buffer<T> {
     /// device, whose memory is not lent: see [`Buffer::with_host`].
     pub fn view(&self, bounds: Tile) -> Result<ArrayView4<'_, T>> {
         self.check_on_host("a view of an array")?;
-        self.mapped(bounds)
+        self.check(bounds, Intent::Read)?;
+        self.stream.synchronize()?;
+        self.mapped(&self.region, bounds)
     }
 
     /// As [`Buffer::view`], to write.
@@ -135,16 +142,19 @@ impl<T: Element> Buffer<T> {
     /// As [`Buffer::view`].
     pub fn view_mut(&mut self, bounds: Tile) -> Result<ArrayViewMut4<'_, T>> {
         self.check_on_host("a view of an array")?;
-        self.mapped_mut(bounds)
+        self.check(bounds, Intent::Write)?;
+        self.stream.synchronize()?;
+        self.mapped_mut(&self.region, bounds)
     }
 
     /// Synchronises the stream, brings the points of `bounds` to the host and hands them to `read` as
     /// [`Buffer::view`] would, wherever they live.
     ///
     /// # Errors
-    /// The stream's error, or that `bounds` leaves the array.
+    /// The stream's error, or that `bounds` leaves the array; [`Error::OutOfMemory`] for a copy.
     pub fn with_host<R>(&self, bounds: Tile, read: impl FnOnce(ArrayView4<'_, T>) -> R) -> Result<R> {
-        self.mapped(bounds).map(read)
+        let region = self.bring(bounds, Intent::Read)?;
+        Ok(read(self.mapped(&region, bounds)?))
     }
 
     /// As [`Buffer::with_host`], and brings what `write` has made of the points back to where they live.
@@ -156,7 +166,13 @@ impl<T: Element> Buffer<T> {
         bounds: Tile,
         write: impl FnOnce(ArrayViewMut4<'_, T>) -> R,
     ) -> Result<R> {
-        self.mapped_mut(bounds).map(write)
+        let region = self.bring(bounds, Intent::Write)?;
+        let result = write(self.mapped_mut(&region, bounds)?);
+        if !region.is_same(&self.region) {
+            let memory = self.memory(bounds, Intent::Write);
+            self.stream.enqueue_move(&copy_of(&memory, bounds, &region, &self.region)?);
+        }
+        Ok(result)
     }
 
     pub(crate) fn check_on_host(&self, what: &'static str) -> Result<()> {
@@ -166,17 +182,31 @@ impl<T: Element> Buffer<T> {
         Err(Error::NotOnHost { what, device: self.stream.device_name().into() })
     }
 
-    fn mapped(&self, bounds: Tile) -> Result<ArrayView4<'_, T>> {
-        let (pointer, shape, strides) = self.lend(bounds, Intent::Read)?;
+    /// The memory in which the host finds those points, when the stream has come to rest: the array's, or a copy.
+    fn bring(&self, bounds: Tile, intent: Intent) -> Result<Region> {
+        self.check(bounds, intent)?;
+        let copy = self.stream.bring(&self.memory(bounds, intent), bounds)?;
+        self.stream.synchronize()?;
+        Ok(copy.unwrap_or_else(|| self.region.clone()))
+    }
+
+    fn memory(&self, bounds: Tile, intent: Intent) -> Memory<'_> {
+        let (extents, stream) = (self.extents, self.stream.id());
+        Memory { region: &self.region, extents, element: T::TYPE, stream, bounds, intent }
+    }
+
+    /// Points that the caller has checked, of the array or a copy of it, with nothing on the stream.
+    fn mapped<'a>(&'a self, region: &'a Region, bounds: Tile) -> Result<ArrayView4<'a, T>> {
+        let (pointer, shape, strides) = self.lend(region, bounds)?;
         // SAFETY: shape and strides stay within the region by `check`; any bits are an element;
         // the stream has come to rest, can only get new work on this array through `&mut self`
         // or a reader, and peers keep to ghosts.
         Ok(unsafe { ArrayView4::from_shape_ptr(shape.strides(strides), pointer) })
     }
 
-    fn mapped_mut(&mut self, bounds: Tile) -> Result<ArrayViewMut4<'_, T>> {
-        let (pointer, shape, strides) = self.lend(bounds, Intent::Write)?;
-        // SAFETY: as in `mapped`, and `&mut self` excludes other views.
+    fn mapped_mut<'a>(&'a self, region: &'a Region, bounds: Tile) -> Result<ArrayViewMut4<'a, T>> {
+        let (pointer, shape, strides) = self.lend(region, bounds)?;
+        // SAFETY: as in `mapped`, and the caller's `&mut self` excludes other views.
         Ok(unsafe { ArrayViewMut4::from_shape_ptr(shape.strides(strides), pointer) })
     }
 
@@ -186,13 +216,12 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// As [`Buffer::view`].
     pub fn copy_out(&self, bounds: Tile) -> Result<Vec<T>> {
-        self.check(bounds, Intent::Read)?;
-        self.stream.synchronize()?;
+        let region = self.bring(bounds, Intent::Read)?;
         let [_, _, row_elements] = bounds.extents();
         let row_elements = row_elements * self.extents.components;
         let mut out = Vec::with_capacity(bounds.points() * self.extents.components);
         for (i, j) in bounds.rows() {
-            let row = self.place([i, j, bounds.start[2]])?;
+            let row = self.place_in(&region, [i, j, bounds.start[2]])?;
             let first = row.pointer().cast::<T>();
             for k in 0..row_elements {
                 // SAFETY: within the region by `check`; any bits are an element.
@@ -204,14 +233,12 @@ impl<T: Element> Buffer<T> {
         Ok(out)
     }
 
-    fn lend(&self, bounds: Tile, intent: Intent) -> Result<(*mut T, ndarray::Ix4, ndarray::Ix4)> {
-        self.check(bounds, intent)?;
-        self.stream.synchronize()?;
+    fn lend(&self, region: &Region, bounds: Tile) -> Result<(*mut T, ndarray::Ix4, ndarray::Ix4)> {
         let [nz, ny, nx] = bounds.extents();
         let [sz, sy, sx] = self.extents.strides();
         let shape = ndarray::Dim([nz, ny, nx, self.extents.components]);
         let start = if bounds.points() == 0 { [0; 3] } else { bounds.start };
-        Ok((self.place(start)?.pointer().cast(), shape, ndarray::Dim([sz, sy, sx, 1])))
+        Ok((self.place_in(region, start)?.pointer().cast(), shape, ndarray::Dim([sz, sy, sx, 1])))
     }
 
     /// From the first of those points to behind the last.

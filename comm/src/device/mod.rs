@@ -1,16 +1,20 @@
 //! Devices: what runs work, and in which order.
 //!
 //! A [`Stream`] is a FIFO of operations. A [`Buffer`] is memory that lives where its stream does. The host is
-//! a device; others have a folder each, and [`KernelText`] for kernels.
+//! a device; others have a folder each for what their vendor's runtime offers (`driver.rs`), of which `queue/` makes
+//! streams, and [`KernelText`] for kernels.
 
 mod accelerator;
 mod buffer;
+mod driver;
 mod host;
 mod moves;
 mod opencl;
 mod operation;
+mod queue;
 mod recorded;
 mod section;
+mod shown;
 mod stream;
 mod text;
 
@@ -18,13 +22,14 @@ pub use accelerator::DeviceMemory;
 pub use buffer::{Buffer, Extents};
 pub use host::kernel::{Argument, Arguments, Memory, Reader, Rows, RowsMut, Tile, Writer};
 pub(crate) use host::lane::progress;
+pub(crate) use moves::OnDevice;
 pub use moves::{Move, MoveTable, Purpose};
 pub use opencl::{FoundDevice, found as opencl_devices};
 pub(crate) use operation::{Message, ReadySend, Rule, SignalSet, TriggeredSend, WaitSet, next_group};
 pub use section::Section;
 pub(crate) use section::{Hold, Intent};
 pub use stream::{Event, Stream, StreamKind, StreamOptions};
-pub use text::KernelText;
+pub use text::{KernelText, Scalar};
 
 use crate::error::Result;
 use crate::world::World;
@@ -36,7 +41,46 @@ use std::sync::Arc;
 pub struct Device {
     /// `None`: the host.
     accelerator: Option<Arc<dyn Accelerator>>,
-    waits: Waits,
+    ways: Ways,
+}
+
+/// How the streams of a device besides the host signal and wait.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ways {
+    pub(crate) waits: Waits,
+    pub(crate) signals: Signals,
+}
+
+impl From<Waits> for Ways {
+    fn from(waits: Waits) -> Self {
+        Self { waits, signals: Signals::default() }
+    }
+}
+
+/// How kernels of a device besides the host tell other ranks that a payload is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Signals {
+    /// A kernel of its own for it, behind those that move the payload.
+    #[default]
+    Kernel,
+    /// The kernel that moves the payload, once all of it has been stored: one kernel for all messages that are sent
+    /// together. What it cannot do (payloads that are not stored at once, words of the host) goes as with `Kernel`.
+    Merged,
+}
+
+impl Signals {
+    /// The name in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Signals::Kernel => "kernel",
+            Signals::Merged => "merged",
+        }
+    }
+
+    /// The one of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Signals::Kernel, Signals::Merged].into_iter().find(|signals| signals.name() == name)
+    }
 }
 
 /// Who waits for other ranks in a stream of a device besides the host.
@@ -68,10 +112,40 @@ impl Waits {
     }
 }
 
+/// Where the arrays of a device are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MemoryMode {
+    /// Shared where the device can and its kernels run on the host's cores; else separate.
+    #[default]
+    Auto,
+    /// Where the host addresses them too, by the same pointers and at the same time.
+    Shared,
+    /// In memory that the host does not address: what it is shown are copies that the device's queues make.
+    Separate,
+}
+
+impl MemoryMode {
+    const ALL: [Self; 3] = [MemoryMode::Auto, MemoryMode::Shared, MemoryMode::Separate];
+
+    /// The name in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            MemoryMode::Auto => "auto",
+            MemoryMode::Shared => "shared",
+            MemoryMode::Separate => "separate",
+        }
+    }
+
+    /// The one of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+}
+
 impl Device {
     /// The host.
     pub fn host() -> Self {
-        Self { accelerator: None, waits: Waits::Auto }
+        Self { accelerator: None, ways: Ways::default() }
     }
 
     /// A device of OpenCL: the one with that number in [`opencl_devices`], or the first whose name, platform or
@@ -82,15 +156,31 @@ impl Device {
     /// [`crate::Error::DeviceUnavailable`] if there is no OpenCL here, if no device is meant, or if the one that
     /// is meant lacks what streams need.
     pub fn opencl(select: &str) -> Result<Self> {
-        Ok(Self { accelerator: Some(opencl::open(select)?), waits: Waits::Auto })
+        Ok(Self { accelerator: Some(opencl::open(select, MemoryMode::Auto)?), ways: Ways::default() })
     }
 
     /// The same device, whose streams wait so. On the host it changes nothing.
     pub fn with_waits(self, waits: Waits) -> Self {
-        Self { waits, ..self }
+        Self { ways: Ways { waits, ..self.ways }, ..self }
     }
 
-    /// `host`, or the device as its vendor calls it.
+    /// The same device, whose streams signal so. On the host it changes nothing.
+    pub fn with_signals(self, signals: Signals) -> Self {
+        Self { ways: Ways { signals, ..self.ways }, ..self }
+    }
+
+    /// The same device, with arrays where `mode` says. Ranks that exchange have one mode. On the host it changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`crate::Error::DeviceUnavailable`] if the device has no such memory.
+    pub fn with_memory(self, mode: MemoryMode) -> Result<Self> {
+        let changed =
+            self.accelerator.as_ref().map_or(Ok(None), |accelerator| accelerator.with_memory(mode))?;
+        Ok(Self { accelerator: changed.or(self.accelerator), ..self })
+    }
+
+    /// `host`, or the device as its vendor calls it, and whether its memory is separate.
     pub fn name(&self) -> &str {
         self.accelerator.as_ref().map_or("host", |accelerator| accelerator.name())
     }
@@ -109,6 +199,6 @@ impl Device {
     /// # Errors
     /// If the system refuses the threads, or the device another queue.
     pub fn stream_with(&self, world: &World, options: StreamOptions) -> Result<Stream> {
-        Stream::open(world, options, self.accelerator.clone(), self.waits)
+        Stream::open(world, options, self.accelerator.clone(), self.ways)
     }
 }

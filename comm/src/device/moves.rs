@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::fabric::{Observer, Place, Region};
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A strided copy or reduction from one box of elements to another of the same shape: up to two
 /// outer axes of contiguous runs.
@@ -69,6 +69,37 @@ pub enum Purpose {
     Unpack,
 }
 
+/// The same for the streams of a device that have run it, by their executors' numbers.
+#[derive(Default)]
+pub(crate) struct OnDevice(Mutex<Vec<(u64, Box<dyn Any + Send>)>>);
+
+impl OnDevice {
+    /// Hands `run` what an executor has made of it, or makes now. Both are given the queue.
+    pub(crate) fn with<Q, T: Send + 'static, R>(
+        &self,
+        executor: u64,
+        queue: &mut Q,
+        make: impl FnOnce(&mut Q) -> Result<T>,
+        run: impl FnOnce(&mut Q, &mut T) -> Result<R>,
+    ) -> Result<R> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = match known.iter().position(|(of, _)| *of == executor) {
+            Some(index) => index,
+            None => {
+                known.push((executor, Box::new(make(queue)?)));
+                known.len() - 1
+            }
+        };
+        run(queue, known[index].1.downcast_mut().expect("executors have a number each"))
+    }
+}
+
+impl fmt::Debug for OnDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnDevice")
+    }
+}
+
 /// Moves, checked and compiled to loop nests. Running it neither allocates nor fails.
 pub struct MoveTable {
     pub(crate) nests: Vec<Nest>,
@@ -76,12 +107,13 @@ pub struct MoveTable {
     pub(crate) stages: Vec<usize>,
     /// Whether the last nests reduce atomically.
     pub(crate) accumulates: bool,
-    /// The same for the streams of a device that have run it, by their executors' numbers.
-    pub(crate) on_device: Mutex<Vec<(u64, Arc<dyn Any + Send + Sync>)>>,
+    pub(crate) on_device: OnDevice,
     /// Payload that goes to watched memory of peers: observer, rank, bytes.
     observed: Vec<(Arc<dyn Observer>, usize, usize)>,
     bytes: usize,
     purpose: Purpose,
+    /// Whether the host may carry it out.
+    pub(crate) host_reaches: bool,
     /// What the pointers point into.
     pub(crate) regions: Vec<Region>,
 }
@@ -97,10 +129,11 @@ impl MoveTable {
             nests: Vec::new(),
             stages: Vec::new(),
             accumulates: false,
-            on_device: Mutex::default(),
+            on_device: OnDevice::default(),
             observed: Vec::new(),
             bytes: 0,
             purpose: Purpose::default(),
+            host_reaches: true,
             regions: Vec::new(),
         };
         for stage in stages {
@@ -178,6 +211,7 @@ impl MoveTable {
 
     fn keep(&mut self, one: &Move) {
         for region in [one.source.region(), one.destination.region()] {
+            self.host_reaches &= region.host_reaches();
             if !self.regions.iter().any(|kept| kept.is_same(region)) {
                 self.regions.push(region.clone());
             }
@@ -227,7 +261,7 @@ fn merge_runs(one: &Move) -> Nest {
         run_bytes: one.run_bytes,
         source_strides: one.source_strides,
         destination_strides: one.destination_strides,
-        pairs: vec![(one.source.pointer().cast_const(), one.destination.pointer())],
+        pairs: vec![(one.source.address().cast_const(), one.destination.address())],
         element: one.element,
         op: one.op,
         run: |_| {},

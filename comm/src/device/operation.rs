@@ -1,6 +1,7 @@
 //! What can be on a stream.
 
 use super::MoveTable;
+use super::moves::OnDevice;
 use super::stream::Event;
 use super::text::Launch;
 use crate::error::{Error, Result};
@@ -125,6 +126,7 @@ pub(crate) struct TriggeredSend {
     pub(crate) messages: Vec<Message>,
     /// Whose wait has to see it gone.
     pub(crate) group: u64,
+    pub(crate) on_device: OnDevice,
 }
 
 impl Message {

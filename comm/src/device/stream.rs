@@ -1,9 +1,10 @@
 //! Streams: FIFO queues of operations, and what is enqueued on them.
 
 use super::accelerator::Accelerator;
+use super::driver::MemoryKind;
 use super::host::{lane, worker::Worker};
 use super::operation::{HostFunction, Operation, ReadySend, SignalSet, TriggeredSend, WaitSet};
-use super::{MoveTable, Waits, recorded};
+use super::{MoveTable, Ways, recorded};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::{Executor, Region, WaitContext};
@@ -91,6 +92,8 @@ pub(crate) struct Status {
     recording: Mutex<Option<Recording>>,
     /// Waits that kernels of a device did.
     pub(crate) kernel_waits: AtomicU64,
+    /// Sends whose payloads and signals were one kernel.
+    pub(crate) merged_sends: AtomicU64,
     pub(crate) context: Arc<WaitContext>,
 }
 
@@ -178,14 +181,16 @@ impl Stream {
         world: &World,
         options: StreamOptions,
         accelerator: Option<Arc<dyn Accelerator>>,
-        waits: Waits,
+        ways: impl Into<Ways>,
     ) -> Result<Self> {
+        let ways = ways.into();
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let status = Arc::new(Status {
             state: AtomicU8::new(0),
             first_error: Mutex::new(None),
             recording: Mutex::new(None),
             kernel_waits: AtomicU64::new(0),
+            merged_sends: AtomicU64::new(0),
             context: world.wait_context().clone(),
         });
         // The caller waits too, inline or in backends that synchronise.
@@ -193,7 +198,7 @@ impl Stream {
         let kind = if accelerator.is_some() { StreamKind::Device } else { options.kind };
         let worker = match (&accelerator, kind) {
             (Some(accelerator), _) => {
-                let queue = accelerator.clone().open_queue(status.clone(), waits)?;
+                let queue = accelerator.clone().open_queue(status.clone(), ways)?;
                 Some(Worker::start(status.clone(), queue)?)
             }
             (None, StreamKind::Inline) => None,
@@ -225,7 +230,7 @@ impl Stream {
                 id,
                 kind,
                 worker,
-                executor: accelerator.as_ref().map_or(Executor::Stream, |device| device.executor(waits)),
+                executor: accelerator.as_ref().map_or(Executor::Stream, |device| device.executor(ways.waits)),
                 accelerator,
                 threads,
                 synchronizations: Cell::new(0),
@@ -265,6 +270,11 @@ impl Stream {
         self.inner.status.kernel_waits.load(Ordering::Relaxed)
     }
 
+    /// How many sends were one kernel of its device, payloads and signals: see [`super::Signals`].
+    pub fn merged_sends(&self) -> u64 {
+        self.inner.status.merged_sends.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn accelerator(&self) -> Option<&Arc<dyn Accelerator>> {
         self.inner.accelerator.as_ref()
     }
@@ -276,8 +286,29 @@ impl Stream {
     pub(crate) fn allocate(&self, world: &World, bytes: usize) -> Result<Region> {
         match self.accelerator() {
             None => world.fabric().allocate(bytes),
-            Some(accelerator) => world.fabric().adopt(Arc::new(accelerator.allocate(bytes)?)),
+            Some(accelerator) => {
+                world.fabric().adopt(Arc::new(accelerator.allocate(bytes, MemoryKind::Device)?))
+            }
         }
+    }
+
+    /// As [`Stream::allocate`], of memory that the host can address too: for words that ranks poll, and for messages
+    /// that the host carries.
+    ///
+    /// # Errors
+    /// As [`Stream::allocate`].
+    pub(crate) fn allocate_pinned(&self, world: &World, bytes: usize) -> Result<Region> {
+        match self.accelerator() {
+            None => world.fabric().allocate(bytes),
+            Some(accelerator) => {
+                world.fabric().adopt(Arc::new(accelerator.allocate(bytes, MemoryKind::Pinned)?))
+            }
+        }
+    }
+
+    /// Whether the host addresses what [`Stream::allocate`] gives.
+    pub(crate) fn host_reaches(&self) -> bool {
+        self.accelerator().is_none_or(|accelerator| accelerator.host_reaches())
     }
 
     /// Whether its device computes with elements of that type.

@@ -1,11 +1,12 @@
 //! Kernels as source text, for devices that compile them at run time.
 
-use super::host::kernel::{Arguments, Tile};
+use super::host::kernel::{Arguments, Memory, Tile};
 use super::operation::Operation;
 use super::stream::{Stream, StreamKind};
 use super::{Extents, Intent};
+use crate::element::{Element, ElementType};
 use crate::error::{Error, Result};
-use crate::fabric::Region;
+use crate::fabric::{Region, bytes_of};
 
 /// A kernel as source text.
 ///
@@ -16,11 +17,13 @@ use crate::fabric::Region;
 /// |---|---|
 /// | `KERNEL(name)(TILE, ...)` | begins the kernel; `TILE` is its first parameter |
 /// | `READS(type, array)`, `WRITES(type, array)` | a parameter for each array, in the order of the launch |
+/// | `SCALAR(type, name)` | a parameter for each number of the launch, in its order, behind the arrays |
 /// | `POINT(i, j, k)` | declares the indices of the thread's point, slowest axis first, and ends threads that have none |
 /// | `AT(array, i, j, k)` | the first component of an array's point, to be read or assigned |
 /// | `u8`, `i32`, `i64`, `f32`, `f64` | the element types; `f64` only where the device has it |
 ///
-/// Products and sums are not contracted, so that a kernel gives the bits that the host gives.
+/// Products and sums are not contracted, so that a kernel gives the bits that the host gives. Names are no words of
+/// OpenCL C or CUDA C++ (`half` is one).
 #[derive(Debug)]
 pub struct KernelText {
     /// The name after `KERNEL`.
@@ -31,12 +34,74 @@ pub struct KernelText {
     pub reach: [usize; 3],
 }
 
+/// A number that a kernel is given at its launch: any [`Element`] becomes one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scalar {
+    element: ElementType,
+    /// Its bytes, of which the element has as many as it has.
+    bytes: [u8; 8],
+}
+
+impl Scalar {
+    /// Its type.
+    pub fn element_type(&self) -> ElementType {
+        self.element
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.element.bytes()]
+    }
+}
+
+impl<T: Element> From<T> for Scalar {
+    fn from(value: T) -> Self {
+        let mut bytes = [0; 8];
+        bytes[..size_of::<T>()].copy_from_slice(bytes_of(&[value]));
+        Self { element: T::TYPE, bytes }
+    }
+}
+
+impl KernelText {
+    /// The parameters behind `TILE`, as the text has them: the macro and the type.
+    fn parameters(&self) -> impl Iterator<Item = (&str, &str)> {
+        let rest = self.source.split_once(&format!("KERNEL({})", self.name)).map_or("", |(_, rest)| rest);
+        let list = rest.split_once('{').map_or(rest, |(list, _)| list);
+        let list = list.trim_start().strip_prefix('(').unwrap_or(list);
+        // `TILE, READS(u8, now), ...`: the last word before each parenthesis, and the first in it.
+        list.split(')').filter_map(|part| {
+            let (before, inside) = part.split_once('(')?;
+            Some((before.rsplit(',').next()?.trim(), inside.split(',').next()?.trim()))
+        })
+    }
+
+    /// Whether it has parameters for those arrays and numbers.
+    ///
+    /// # Errors
+    /// [`Error::KernelArguments`].
+    fn check<'a>(&self, arrays: impl Iterator<Item = Memory<'a>>, scalars: &[Scalar]) -> Result<()> {
+        let given = arrays.map(|memory| {
+            let name = if memory.intent == Intent::Read { "READS" } else { "WRITES" };
+            format!("{name}({})", memory.element)
+        });
+        let given: Vec<String> =
+            given.chain(scalars.iter().map(|scalar| format!("SCALAR({})", scalar.element))).collect();
+        let expected: Vec<String> =
+            self.parameters().map(|(name, element)| format!("{name}({element})")).collect();
+        if given == expected {
+            return Ok(());
+        }
+        let (expected, given) = (expected.join(", "), given.join(", "));
+        Err(Error::KernelArguments { kernel: self.name, expected, given })
+    }
+}
+
 /// A kernel text with what it is launched over and with.
 #[derive(Debug)]
 pub(crate) struct Launch {
     pub(crate) text: &'static KernelText,
     pub(crate) tile: Tile,
     pub(crate) arrays: Vec<(Region, Extents)>,
+    pub(crate) scalars: Vec<Scalar>,
 }
 
 impl Stream {
@@ -46,7 +111,7 @@ impl Stream {
     ///
     /// # Errors
     /// At once, with nothing enqueued: as [`Stream::launch`]; and on a device [`Error::KernelDidNotCompile`],
-    /// or that the text would read points that may not be read now.
+    /// [`Error::KernelArguments`], or that the text would read points that may not be read now.
     pub fn launch_either<A: Arguments>(
         &self,
         text: &'static KernelText,
@@ -54,10 +119,27 @@ impl Stream {
         arguments: A,
         body: impl Fn(Tile, <A::Detached as Arguments>::Views<'_>) + Send + Sync + 'static,
     ) -> Result<()> {
+        self.launch_either_with(text, tile, arguments, &[], body)
+    }
+
+    /// As [`Stream::launch_either`], of a text with numbers. The closure holds its own.
+    ///
+    /// # Errors
+    /// As [`Stream::launch_either`].
+    pub fn launch_either_with<A: Arguments>(
+        &self,
+        text: &'static KernelText,
+        tile: Tile,
+        arguments: A,
+        scalars: &[Scalar],
+        body: impl Fn(Tile, <A::Detached as Arguments>::Views<'_>) + Send + Sync + 'static,
+    ) -> Result<()> {
         let Some(accelerator) = self.accelerator() else {
             return self.launch(text.name, tile, arguments, body);
         };
         self.check_arguments(text.name, tile, &arguments)?;
+        text.check(arguments.memories(), scalars)?;
+        scalars.iter().try_for_each(|scalar| accelerator.check_element(scalar.element))?;
         if tile.points() == 0 {
             return Ok(());
         }
@@ -79,16 +161,17 @@ impl Stream {
         }
         accelerator.compile(text)?;
         let arrays = arguments.memories().map(|memory| (memory.region.clone(), memory.extents)).collect();
-        self.put(Operation::Launch(Box::new(Launch { text, tile, arrays })));
+        self.put(Operation::Launch(Box::new(Launch { text, tile, arrays, scalars: scalars.to_vec() })));
         Ok(())
     }
 
     /// Enqueues a kernel that the host runs wherever the arrays live, one thread after the other: for checks
     /// and for what is done rarely. On a host stream it is [`Stream::launch`]; the streams of other devices come
-    /// to rest first, and their memory is one that the host can address.
+    /// to rest first, and where the host does not address their memory they copy what a reader may read, and the
+    /// tile of a writer, there and back.
     ///
     /// # Errors
-    /// As [`Stream::launch`].
+    /// As [`Stream::launch`]; [`Error::OutOfMemory`].
     pub fn launch_on_host<A: Arguments>(
         &self,
         kernel: &str,
@@ -97,8 +180,7 @@ impl Stream {
         body: impl Fn(Tile, <A::Detached as Arguments>::Views<'_>) + Send + Sync + 'static,
     ) -> Result<()> {
         self.check_arguments(kernel, tile, &arguments)?;
-        self.enqueue_closure(kernel, tile, arguments, body);
-        Ok(())
+        self.enqueue_closure(kernel, tile, arguments, body)
     }
 
     /// Whether its operations run on the host.

@@ -25,6 +25,8 @@ struct Inner {
     owner: usize,
     key: u64,
     observer: Option<Arc<dyn Observer>>,
+    /// Whether the host may read and write it.
+    host_reaches: bool,
     /// Frees or unmaps the memory when the last clone is dropped.
     memory: Arc<dyn Any + Send + Sync>,
 }
@@ -38,7 +40,7 @@ unsafe impl Sync for Inner {}
 impl Region {
     /// # Safety
     /// `base` must be aligned to 64 bytes and point to `bytes` bytes that stay readable and
-    /// writable for as long as `memory` lives.
+    /// writable for as long as `memory` lives: by the host, unless it is a [`DeviceMemory`] that says otherwise.
     pub(crate) unsafe fn new(
         base: NonNull<u8>,
         bytes: usize,
@@ -46,7 +48,15 @@ impl Region {
         key: u64,
         memory: Arc<dyn Any + Send + Sync>,
     ) -> Self {
-        Self { inner: Arc::new(Inner { base, bytes, owner, key, observer: None, memory }) }
+        let host_reaches = memory.downcast_ref::<DeviceMemory>().is_none_or(DeviceMemory::host_reaches);
+        Self { inner: Arc::new(Inner { base, bytes, owner, key, observer: None, host_reaches, memory }) }
+    }
+
+    /// Memory of a device that no peer is to address.
+    pub(crate) fn private(memory: Arc<DeviceMemory>, owner: usize) -> Self {
+        let (base, bytes) = (memory.base(), memory.bytes());
+        // SAFETY: as whoever has made the memory has promised.
+        unsafe { Self::new(base, bytes, owner, u64::MAX, memory) }
     }
 
     /// The same memory, with every store of this rank to it reported to `observer`.
@@ -59,6 +69,7 @@ impl Region {
                 owner: inner.owner,
                 key: inner.key,
                 observer: Some(observer),
+                host_reaches: inner.host_reaches,
                 memory: inner.memory.clone(),
             }),
         }
@@ -94,7 +105,20 @@ impl Region {
         Arc::strong_count(&self.inner)
     }
 
+    /// Whether the host may read and write it.
+    pub(crate) fn host_reaches(&self) -> bool {
+        self.inner.host_reaches
+    }
+
+    /// Where the host finds it.
+    #[inline(always)]
     pub(crate) fn base(&self) -> *mut u8 {
+        debug_assert!(self.host_reaches(), "{self:?} is not the host's to read and write");
+        self.inner.base.as_ptr()
+    }
+
+    /// Where kernels and queues of its device find it; the host does not, if it does not reach the memory.
+    pub(crate) fn address(&self) -> *mut u8 {
         self.inner.base.as_ptr()
     }
 
@@ -122,6 +146,7 @@ impl Region {
     pub(crate) fn word(&self, offset: usize, role: Role, from: usize, to: usize) -> Result<Word> {
         assert!(offset.is_multiple_of(8), "a word at byte {offset} is not aligned");
         let place = self.place(offset, size_of::<WordCell>(), "a synchronisation word")?;
+        assert!(self.host_reaches(), "words are where the host reads them");
         // SAFETY: `place` checked that the offset lies within the region.
         let cell = unsafe { self.inner.base.add(offset) }.cast::<WordCell>();
         let hook = self.inner.observer.clone().map(Hook::Observed);
@@ -194,9 +219,16 @@ impl Place {
         Err(Error::OutOfBounds { what, start, end, region_bytes })
     }
 
+    /// Where the host finds it.
+    #[inline(always)]
     pub(crate) fn pointer(&self) -> *mut u8 {
         // SAFETY: a place is only made with an offset within its region.
         unsafe { self.region.base().add(self.offset) }
+    }
+
+    /// As [`Region::address`].
+    pub(crate) fn address(&self) -> *mut u8 {
+        self.region.address().wrapping_add(self.offset)
     }
 }
 
@@ -256,6 +288,7 @@ impl std::fmt::Debug for Word {
 pub(crate) fn shared_struct<T: Sync>(region: &Region, offset: usize) -> &T {
     assert!(offset.is_multiple_of(align_of::<T>()) && align_of::<T>() <= 64, "byte {offset} is not aligned");
     assert!(offset + size_of::<T>() <= region.bytes(), "byte {offset} is not in the region");
+    assert!(region.host_reaches(), "{region:?} is not the host's to read and write");
     // SAFETY: in bounds by the assertion.
     let start = unsafe { region.inner.base.add(offset) }.cast::<T>();
     // SAFETY: aligned and in bounds by the assertions, zeroed when made, and mapped for as long

@@ -5,7 +5,7 @@
 //! goes out when its own receiver has been started (section V-B).
 
 use super::pair::{Pair, Start, wait_set};
-use crate::device::{ReadySend, Rule, SignalSet, Stream, TriggeredSend, WaitSet};
+use crate::device::{OnDevice, ReadySend, Rule, SignalSet, Stream, TriggeredSend, WaitSet};
 use crate::fabric::clear_to_send;
 use std::any::Any;
 use std::rc::Weak;
@@ -64,6 +64,7 @@ impl Merged {
             messages: Vec::new(),
             // It goes out at once or not at all: nobody waits for it.
             group: 0,
+            on_device: OnDevice::default(),
         };
         let mut ready = ReadySend { send, tags: Vec::new() };
         let (mut words, mut signalled, mut lives, mut carried) = (vec![], vec![], vec![], vec![]);

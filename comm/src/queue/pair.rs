@@ -9,8 +9,8 @@
 use super::record::{Record, Side, Spot, Way};
 use crate::backend::Route;
 use crate::device::{
-    Hold, Intent, Message, Move, MoveTable, ReadySend, Rule, SignalSet, Stream, TriggeredSend, WaitSet,
-    next_group,
+    Hold, Intent, Message, Move, MoveTable, OnDevice, ReadySend, Rule, SignalSet, Stream, TriggeredSend,
+    WaitSet, next_group,
 };
 use crate::element::Op;
 use crate::error::Result;
@@ -113,6 +113,7 @@ impl Pair {
                     needed: clear_to_send,
                     messages: vec![Message { moves, stamp: None, completion: (arrival, Rule::Set) }],
                     group: id,
+                    on_device: OnDevice::default(),
                 };
                 let start = if ready {
                     Start::Ready(Arc::new(ReadySend { send, tags: vec![side.tag] }))

@@ -5,7 +5,7 @@
 //! memory, uses its sends again: iterations do not compile anything.
 
 use super::signals::Signals;
-use crate::device::{Hold, Message, Move, MoveTable, Rule, Section, TriggeredSend, WaitSet};
+use crate::device::{Hold, Message, Move, MoveTable, OnDevice, Rule, Section, TriggeredSend, WaitSet};
 use crate::element::{ElementType, Op};
 use crate::error::Result;
 use crate::fabric::Place;
@@ -146,6 +146,7 @@ impl Plan {
             needed: |epoch| epoch,
             messages: targets.iter().map(|target| message(*target)).collect::<Result<Vec<_>>>()?,
             group: signals.group(),
+            on_device: OnDevice::default(),
         };
         let woken = targets.iter().filter(|target| signals.sleeps(**target));
         let departure = WaitSet {

@@ -6,12 +6,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use streamhalo::ElementType::{F64, U8};
 use streamhalo::comm::Error;
 use streamhalo::{
-    Device, Entity, GlobalGrid, HaloError, Pattern, StreamHalo, StreamKind, Waits, World, WorldOptions,
+    Device, Entity, GlobalGrid, HaloError, MemoryMode, Pattern, Signals, StreamHalo, StreamKind, Waits,
+    World, WorldOptions,
 };
 use streamhalo_tests::cases::{ALTERNATING, CELLS, cases_for};
 use streamhalo_tests::{
-    FieldSet, FieldSpec, Scenario, expect_all, on_ranks, other_device, outcomes, set_waits, stream_of,
-    ways_of,
+    FieldSet, FieldSpec, Scenario, expect_all, in_both_memories, in_memory, on_ranks, other_device, outcomes,
+    set_signals, set_waits, stream_of, ways_of,
 };
 
 /// The device may have one compute unit only for kernels that wait: tests whose kernels do take turns.
@@ -28,8 +29,19 @@ fn all_cases(ranks: usize, waits: Waits, at_length: bool) {
         return;
     }
     let _turn = (waits == Waits::Kernel).then(turn);
+    for (memory, signals, at_length) in [
+        (MemoryMode::Shared, Signals::Kernel, at_length),
+        (MemoryMode::Separate, Signals::Kernel, at_length && ranks == 2),
+        (MemoryMode::Separate, Signals::Merged, false),
+    ] {
+        in_memory(memory, || cases_on(ranks, waits, signals, at_length));
+    }
+}
+
+fn cases_on(ranks: usize, waits: Waits, signals: Signals, at_length: bool) {
     on_ranks(ranks, |world| {
         set_waits(waits);
+        set_signals(signals);
         for case in cases_for(ranks, at_length) {
             for way in ways_of(StreamKind::Device) {
                 let found = case.run(world, way)?;
@@ -87,28 +99,31 @@ fn kernels_wait_where_the_device_can_spare_a_compute_unit() {
         return;
     }
     let _turn = turn();
-    for (waits, by) in [(Waits::Kernel, "stream"), (Waits::Proxy, "proxy")] {
-        let counts = on_ranks(2, |world| {
-            set_waits(waits);
-            let stream = stream_of(world, StreamKind::Device)?;
-            let grid = GlobalGrid::new([8, 50], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
-            let mut fields = FieldSet::new(&grid, &stream, &[ALTERNATING], &Pattern::All, [1, 1])?;
-            let mut halo = StreamHalo::new(world, &stream, "st-rsend", Pattern::All, 1, &fields)?;
-            for epoch in 1..=30 {
-                fields.fill(epoch)?;
-                halo.enqueue_gather(&mut fields)?;
-                fields.check(epoch)?;
-                fields.swap();
-            }
-            assert_eq!(stream.synchronizations(), 2, "filling both generations has waited for it");
-            fields.assert_right(&waits)?;
-            assert_eq!(halo.routes()[0].executor.to_string(), by);
-            Ok(stream.kernel_waits())
-        });
-        let all: u64 = counts.iter().sum();
-        // One compute unit always stays free, so that not every wait of both ranks can be a kernel's.
-        assert!(if waits == Waits::Kernel { all > 0 } else { all == 0 }, "{counts:?} with {waits:?}");
-    }
+    let ways = [(Waits::Kernel, "stream"), (Waits::Proxy, "proxy")];
+    in_both_memories(|| ways.into_iter().for_each(|(waits, by)| kernels_wait(waits, by)));
+}
+
+fn kernels_wait(waits: Waits, by: &str) {
+    let counts = on_ranks(2, |world| {
+        set_waits(waits);
+        let stream = stream_of(world, StreamKind::Device)?;
+        let grid = GlobalGrid::new([8, 50], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
+        let mut fields = FieldSet::new(&grid, &stream, &[ALTERNATING], &Pattern::All, [1, 1])?;
+        let mut halo = StreamHalo::new(world, &stream, "st-rsend", Pattern::All, 1, &fields)?;
+        for epoch in 1..=30 {
+            fields.fill(epoch)?;
+            halo.enqueue_gather(&mut fields)?;
+            fields.check(epoch)?;
+            fields.swap();
+        }
+        assert_eq!(stream.synchronizations(), 2, "filling both generations has waited for it");
+        fields.assert_right(&waits)?;
+        assert_eq!(halo.routes()[0].executor.to_string(), by);
+        Ok(stream.kernel_waits())
+    });
+    let all: u64 = counts.iter().sum();
+    // One compute unit always stays free, so that not every wait of both ranks can be a kernel's.
+    assert!(if waits == Waits::Kernel { all > 0 } else { all == 0 }, "{counts:?} with {waits:?}");
 }
 
 #[test]
@@ -116,6 +131,10 @@ fn only_standard_waits_for_the_stream() {
     if other_device().is_none() {
         return;
     }
+    in_both_memories(who_waits);
+}
+
+fn who_waits() {
     on_ranks(2, |world| {
         for way in ways_of(StreamKind::Device) {
             let stream = stream_of(world, way.kind)?;
@@ -146,6 +165,21 @@ fn messages_of_every_path_arrive() {
     if other_device().is_none() {
         return;
     }
+    // Words and payloads are on the same lines where the host addresses both.
+    let mut expected = BTreeSet::from([
+        "packed into the peer's buffer",
+        "packed, eager",
+        "packed, rendezvous",
+        "packed, with its signal",
+        "straight into ghosts",
+    ]);
+    in_both_memories(|| {
+        assert_eq!(paths_of_messages(), expected);
+        expected.remove("packed, with its signal");
+    });
+}
+
+fn paths_of_messages() -> BTreeSet<&'static str> {
     let paths = on_ranks(2, |world| {
         let mut paths = BTreeSet::new();
         for way in ways_of(StreamKind::Device) {
@@ -156,14 +190,7 @@ fn messages_of_every_path_arrive() {
         }
         Ok(paths)
     });
-    let expected = [
-        "packed into the peer's buffer",
-        "packed, eager",
-        "packed, rendezvous",
-        "packed, with its signal",
-        "straight into ghosts",
-    ];
-    assert_eq!(paths[0].iter().copied().collect::<Vec<_>>(), expected);
+    paths.into_iter().next().expect("the first rank's")
 }
 
 fn in_both_ways() -> impl Iterator<Item = (Scenario, Waits)> {
@@ -176,31 +203,33 @@ fn a_rank_that_fails_ends_the_waits_of_the_others() {
         return;
     }
     let _turn = turn();
-    for (way, waits) in in_both_ways() {
-        let results = outcomes(3, |world| {
-            set_waits(waits);
-            let stream = stream_of(world, way.kind)?;
-            let grid = GlobalGrid::new([9, 20], [true; 2])?.partition_as(world, [3, 1])?.local(1)?;
-            let mut fields = FieldSet::new(&grid, &stream, &[CELLS], &Pattern::All, [1, 1])?;
-            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
-            if world.rank() == 1 {
-                stream.enqueue_host("reading the tide table", || Err("it is wet".into()));
-                return stream.synchronize().map_err(HaloError::from);
+    in_both_memories(|| in_both_ways().for_each(|(way, waits)| one_fails(way, waits)));
+}
+
+fn one_fails(way: Scenario, waits: Waits) {
+    let results = outcomes(3, |world| {
+        set_waits(waits);
+        let stream = stream_of(world, way.kind)?;
+        let grid = GlobalGrid::new([9, 20], [true; 2])?.partition_as(world, [3, 1])?.local(1)?;
+        let mut fields = FieldSet::new(&grid, &stream, &[CELLS], &Pattern::All, [1, 1])?;
+        let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
+        if world.rank() == 1 {
+            stream.enqueue_host("reading the tide table", || Err("it is wet".into()));
+            return stream.synchronize().map_err(HaloError::from);
+        }
+        fields.fill(1)?;
+        halo.enqueue_gather(&mut fields)?;
+        Ok(stream.synchronize()?)
+    });
+    for (rank, result) in results.into_iter().enumerate() {
+        match (rank, result.expect_err("rank 1 fails")) {
+            (1, HaloError::Communication(Error::OperationFailed { operation, .. })) => {
+                assert_eq!(operation, "reading the tide table");
             }
-            fields.fill(1)?;
-            halo.enqueue_gather(&mut fields)?;
-            Ok(stream.synchronize()?)
-        });
-        for (rank, result) in results.into_iter().enumerate() {
-            match (rank, result.expect_err("rank 1 fails")) {
-                (1, HaloError::Communication(Error::OperationFailed { operation, .. })) => {
-                    assert_eq!(operation, "reading the tide table");
-                }
-                (0 | 2, HaloError::Communication(Error::PeerFailed { rank: 1, operation })) => {
-                    assert!(operation.contains("tide table"), "{operation}");
-                }
-                (rank, error) => panic!("rank {rank}, {way:?}, {waits:?}: {error}"),
+            (0 | 2, HaloError::Communication(Error::PeerFailed { rank: 1, operation })) => {
+                assert!(operation.contains("tide table"), "{operation}");
             }
+            (rank, error) => panic!("rank {rank}, {way:?}, {waits:?}: {error}"),
         }
     }
 }
@@ -275,4 +304,58 @@ fn ranks_of_threads_that_come_later_share_the_device() {
         let done = expect_all(results.expect("threads can be started"));
         assert_eq!(done.len(), 2);
     }
+}
+
+#[test]
+fn ranks_whose_arrays_are_elsewhere_do_not_match() {
+    if other_device().is_none() {
+        return;
+    }
+    let results = outcomes(2, |world| {
+        let modes = [MemoryMode::Shared, MemoryMode::Separate];
+        let stream = Device::opencl("")?.with_memory(modes[world.rank()])?.stream(world)?;
+        let grid = GlobalGrid::new([8, 20], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
+        let fields = FieldSet::new(&grid, &stream, &[CELLS], &Pattern::All, [1, 1])?;
+        StreamHalo::new(world, &stream, "st-send", Pattern::All, 1, &fields).map(|_| ())
+    });
+    for result in results {
+        let said = result.expect_err("one memory for all").to_string();
+        assert!(said.contains("separate memory"), "{said}");
+    }
+}
+
+#[test]
+fn payloads_and_signals_are_one_kernel_where_they_can() {
+    if other_device().is_none() {
+        return;
+    }
+    in_both_memories(|| {
+        for (signals, each) in [(Signals::Kernel, 0), (Signals::Merged, 5)] {
+            on_ranks(2, |world| {
+                set_signals(signals);
+                for way in ways_of(StreamKind::Device) {
+                    let stream = stream_of(world, way.kind)?;
+                    let grid = GlobalGrid::new([8, 50], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
+                    let mut fields = FieldSet::new(&grid, &stream, &[ALTERNATING], &Pattern::All, [1, 1])?;
+                    let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
+                    let sends = halo.routes().len() as u64;
+                    for epoch in 1..=5 {
+                        fields.fill(epoch)?;
+                        halo.enqueue_gather(&mut fields)?;
+                        fields.check(epoch)?;
+                        fields.swap();
+                    }
+                    fields.assert_right(&way)?;
+                    // Epochs open and close for all targets together.
+                    let kernels = match way.backend {
+                        "standard" => 0,
+                        "active-rma" => each,
+                        _ => each * sends,
+                    };
+                    assert_eq!(stream.merged_sends(), kernels, "{way:?}, {sends} sends");
+                }
+                Ok(())
+            });
+        }
+    });
 }

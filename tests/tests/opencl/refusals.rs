@@ -3,9 +3,10 @@
 use streamhalo::comm::Error;
 use streamhalo::comm::device::{Buffer, Extents, opencl_devices};
 use streamhalo::{
-    Array, Device, Entity, GlobalGrid, KernelText, Pattern, Stream, StreamHalo, StreamKind, Tile, World,
+    Array, Device, Entity, GlobalGrid, KernelText, MemoryMode, Pattern, Stream, StreamHalo, StreamKind, Tile,
+    World,
 };
-use streamhalo_tests::{other_device, stream_of};
+use streamhalo_tests::{in_both_memories, other_device, stream_of};
 
 const LINE: Extents = Extents { points: [1, 1, 64], components: 1 };
 
@@ -47,7 +48,12 @@ fn devices_are_chosen_by_number_and_by_name() {
     let all = opencl_devices().expect("there is one");
     let index = all.iter().position(|one| one.unusable().is_none()).expect("one can be used");
     for select in [index.to_string(), all[index].name.to_uppercase()] {
-        assert_eq!(Device::opencl(&select).expect("the same one").name(), device.name());
+        let same = Device::opencl(&select).expect("the same one");
+        assert_eq!(same.name(), device.name());
+        let separate = same.with_memory(MemoryMode::Separate).expect("every device that can be used has it");
+        assert!(separate.name().ends_with(", separate memory"), "{}", separate.name());
+        let back = separate.with_memory(MemoryMode::Auto).expect("where it was");
+        assert_eq!(back.name(), device.name());
     }
 }
 
@@ -72,6 +78,10 @@ fn a_text_that_does_not_compile() {
 
 #[test]
 fn a_kernel_that_is_a_closure() {
+    in_both_memories(closures);
+}
+
+fn closures() {
     let Some((world, stream)) = set_up() else { return };
     let mut buffer = Buffer::<u8>::zeros(&world, &stream, LINE).expect("memory");
     let writer = buffer.writer(LINE.whole()).expect("it is all ours");
@@ -84,6 +94,18 @@ fn a_kernel_that_is_a_closure() {
     };
     stream.launch_on_host("by the host", LINE.whole(), (writer,), fill).expect("asked for by name");
     assert_eq!(buffer.copy_out(LINE.whole()), Ok(vec![7; 64]));
+    // A part of one array, from parts of itself and of another.
+    let mut other = Buffer::<u8>::zeros(&world, &stream, LINE).expect("memory");
+    let part = |start, end| Tile { start: [0, 0, start], end: [1, 1, end] };
+    let (reader, writer) = (buffer.reader(part(4, 20)), other.writer(part(5, 30)));
+    let add = |tile: Tile, (from, mut to): (streamhalo::Rows<'_, u8>, streamhalo::RowsMut<'_, u8>)| {
+        let read = from.span(0, 0, tile.start[2] - 1..tile.end[2] - 1);
+        to.row(0, 0).iter_mut().zip(read).for_each(|(to, from)| *to += from);
+    };
+    let arguments = (reader.expect("ours"), writer.expect("ours"));
+    stream.launch_on_host("a part", part(5, 21), arguments, add).expect("asked for by name");
+    let expected: Vec<u8> = (0..64).map(|x| if (5..21).contains(&x) { 7 } else { 0 }).collect();
+    assert_eq!(other.copy_out(LINE.whole()), Ok(expected));
 }
 
 #[test]
@@ -148,6 +170,10 @@ fn more_memory_than_the_device_has() {
 
 #[test]
 fn views_of_the_host_and_messages_of_the_host() {
+    in_both_memories(views_and_messages);
+}
+
+fn views_and_messages() {
     let Some((world, stream)) = set_up() else { return };
     let grid = GlobalGrid::new([6, 8], [true; 2]).and_then(|grid| grid.partition(&world)?.local(1));
     let mut field = Array::<i32, 2>::zeros(&grid.expect("a grid"), Entity::Cell, &stream).expect("memory");

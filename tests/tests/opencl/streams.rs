@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use streamhalo::comm::Error;
-use streamhalo::comm::device::{Buffer, Extents};
-use streamhalo::{Event, KernelText, Stream, StreamKind, Tile, World};
-use streamhalo_tests::{other_device, stream_of};
+use streamhalo::comm::device::{Buffer, Extents, Scalar};
+use streamhalo::{Event, KernelText, RowsMut, Stream, StreamKind, Tile, World};
+use streamhalo_tests::{in_both_memories, other_device, stream_of};
 
 const LINE: Extents = Extents { points: [1, 1, 1000], components: 1 };
 
@@ -15,6 +15,16 @@ static NEXT: KernelText = KernelText {
     source: "KERNEL(next)(TILE, READS(i64, in), WRITES(i64, out)) {\n\
              POINT(i, j, k);\n\
              AT(out, i, j, k) = 2 * AT(out, i, j, k) + AT(in, i, j, k) + 1;\n}\n",
+    reach: [0; 3],
+};
+
+/// `out = out + factor * (x + shift)` and a letter, with numbers of every type.
+static NUMBERS: KernelText = KernelText {
+    name: "numbers",
+    source: "KERNEL(numbers)(TILE, WRITES(i64, out), SCALAR(i64, factor), SCALAR(i32, shift),\n\
+                             SCALAR(f32, part), SCALAR(f64, third), SCALAR(u8, letter)) {\n\
+             POINT(i, j, k);\n\
+             AT(out, i, j, k) += factor * ((i64)k + shift) + (i64)(1000 * part) + (i64)(3000 * third) + letter;\n}\n",
     reach: [0; 3],
 };
 
@@ -46,7 +56,6 @@ fn device_stream(world: &World) -> Option<Stream> {
 #[test]
 fn kernels_and_host_functions_run_in_order() {
     let world = alone();
-    let Some(device) = device_stream(&world) else { return };
     let host = stream_of(&world, StreamKind::Inline).expect("a stream");
     let run = |stream: &Stream| -> Result<(Vec<i64>, Vec<usize>), Error> {
         let [mut from, mut to] = [Buffer::zeros(&world, stream, LINE)?, Buffer::zeros(&world, stream, LINE)?];
@@ -67,10 +76,77 @@ fn kernels_and_host_functions_run_in_order() {
         let values = to.copy_out(LINE.whole())?;
         Ok((values, log.lock().expect("nobody panics").clone()))
     };
-    let (values, order) = run(&device).expect("nothing fails");
-    assert_eq!(order, (0..40).collect::<Vec<_>>());
-    assert_eq!(values, run(&host).expect("nothing fails").0);
-    assert!(values[500] != 0 && values[3] == 4, "{values:?}");
+    let expected = run(&host).expect("nothing fails").0;
+    in_both_memories(|| {
+        let Some(device) = device_stream(&world) else { return };
+        let (values, order) = run(&device).expect("nothing fails");
+        assert_eq!(order, (0..40).collect::<Vec<_>>());
+        assert_eq!(values, expected);
+        assert!(values[500] != 0 && values[3] == 4, "{values:?}");
+    });
+}
+
+#[test]
+fn a_kernel_is_given_numbers() {
+    let world = alone();
+    in_both_memories(|| {
+        for kind in [StreamKind::Device, StreamKind::Inline] {
+            if other_device().is_none() {
+                return;
+            }
+            let stream = stream_of(&world, kind).expect("a stream");
+            let mut out = Buffer::<i64>::zeros(&world, &stream, LINE).expect("memory");
+            for round in 1..4_i64 {
+                let (factor, letter) = (10 * round, b'a' + round as u8);
+                let scalars: [Scalar; 5] =
+                    [factor.into(), (-7).into(), 0.5_f32.into(), (1.0 / 3.0).into(), letter.into()];
+                let writer = out.writer(LINE.whole()).expect("it is all ours");
+                let body = move |tile: Tile, (mut out,): (RowsMut<'_, i64>,)| {
+                    for (x, value) in (tile.start[2]..).zip(out.row(0, 0)) {
+                        *value += factor * (x as i64 - 7) + 1500 + i64::from(letter);
+                    }
+                };
+                let launched = stream.launch_either_with(&NUMBERS, LINE.whole(), (writer,), &scalars, body);
+                launched.expect("they are its parameters");
+            }
+            let sum = |x: i64| 60 * (x - 7) + 3 * 1500 + 3 * i64::from(b'a') + 6;
+            assert_eq!(out.copy_out(LINE.whole()), Ok((0..1000).map(sum).collect()), "{kind:?}");
+        }
+    });
+}
+
+#[test]
+fn arguments_that_are_not_those_of_the_text() {
+    let world = alone();
+    let Some(stream) = device_stream(&world) else { return };
+    let mut bytes = Buffer::<u8>::zeros(&world, &stream, LINE).expect("memory");
+    let mut longs = Buffer::<i64>::zeros(&world, &stream, LINE).expect("memory");
+    let numbers: [Scalar; 5] = [1_i64.into(), 2.into(), 0.5_f32.into(), 0.5.into(), 7_u8.into()];
+    let expected = "WRITES(i64), SCALAR(i64), SCALAR(i32), SCALAR(f32), SCALAR(f64), SCALAR(u8)";
+    let mut refused = |scalars: &[Scalar], with_bytes: bool| {
+        let tile = LINE.whole();
+        let launched = match with_bytes {
+            true => {
+                let writer = bytes.writer(tile).expect("ours");
+                stream.launch_either_with(&NUMBERS, tile, (writer,), scalars, |_, _| ())
+            }
+            false => {
+                let writer = longs.writer(tile).expect("ours");
+                stream.launch_either_with(&NUMBERS, tile, (writer,), scalars, |_, _| ())
+            }
+        };
+        match launched.expect_err("other arguments") {
+            Error::KernelArguments { kernel: "numbers", expected: said, given } => {
+                assert_eq!(said, expected);
+                given
+            }
+            other => panic!("{other}"),
+        }
+    };
+    assert_eq!(refused(&[], false), "WRITES(i64)");
+    assert!(refused(&numbers[1..], false).starts_with("WRITES(i64), SCALAR(i32)"));
+    assert!(refused(&numbers, true).starts_with("WRITES(u8), SCALAR(i64)"));
+    stream.synchronize().expect("nothing that was refused has run");
 }
 
 #[test]
@@ -161,6 +237,10 @@ fn events_order_streams_of_the_device_and_of_the_host() {
 
 #[test]
 fn what_is_on_the_device_outlives_its_owners() {
+    in_both_memories(outlives);
+}
+
+fn outlives() {
     let world = alone();
     let Some(stream) = device_stream(&world) else { return };
     for _ in 0..30 {

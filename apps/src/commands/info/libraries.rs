@@ -42,7 +42,12 @@ pub(super) fn of_opencl(found: Result<Vec<FoundDevice>, Error>) -> Entries {
                 } else {
                     ", waits by proxy"
                 };
-                format!("usable{doubles}; signals {signals}{waits}")
+                let memory = if device.has_fine_grained_memory {
+                    "shared or separate memory"
+                } else {
+                    "separate memory"
+                };
+                format!("usable{doubles}; {memory}; signals {signals}{waits}")
             },
             |reason| format!("cannot be used here: {reason}"),
         );

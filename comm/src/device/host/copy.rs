@@ -8,6 +8,7 @@ impl MoveTable {
     /// written, and nobody else writes what they write, as ordered by the stream and its words.
     #[inline]
     pub(crate) fn run(&self) {
+        assert!(self.host_reaches, "{self:?} is of memory that the host does not address");
         for nest in &self.nests {
             (nest.run)(nest);
         }

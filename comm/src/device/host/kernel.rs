@@ -2,8 +2,9 @@
 
 use crate::device::buffer::Extents;
 use crate::device::section::Intent;
+use crate::device::shown::copy_of;
 use crate::device::stream::{Stream, StreamKind};
-use crate::element::Element;
+use crate::element::{Element, ElementType};
 use crate::error::{Error, Result};
 use crate::fabric::Region;
 use crate::timeline::Activity;
@@ -206,6 +207,7 @@ mod sealed {
 pub struct Memory<'a> {
     pub(crate) region: &'a Region,
     pub(crate) extents: Extents,
+    pub(crate) element: ElementType,
     pub(crate) stream: u64,
     pub(crate) bounds: Tile,
     pub(crate) intent: Intent,
@@ -224,6 +226,8 @@ pub trait Argument: sealed::Sealed + Send + Sync {
         Self: 'a;
     #[doc(hidden)]
     fn detach(self) -> Self::Detached;
+    #[doc(hidden)]
+    fn show(&mut self, copy: Region);
     #[doc(hidden)]
     fn memory(&self) -> Memory<'_>;
     #[doc(hidden)]
@@ -244,9 +248,14 @@ impl<T: Element> Argument for Reader<'_, T> {
         Reader::new(self.region, self.extents, self.stream, self.bounds)
     }
 
+    fn show(&mut self, copy: Region) {
+        self.region = copy;
+    }
+
     fn memory(&self) -> Memory<'_> {
         let Self { region, extents, stream, bounds, .. } = self;
-        Memory { region, extents: *extents, stream: *stream, bounds: *bounds, intent: Intent::Read }
+        let (element, intent) = (T::TYPE, Intent::Read);
+        Memory { region, extents: *extents, element, stream: *stream, bounds: *bounds, intent }
     }
 
     fn view<'a>(&'a self, _tile: Tile) -> Self::View<'a> {
@@ -270,9 +279,14 @@ impl<T: Element> Argument for Writer<'_, T> {
         Writer::new(self.region, self.extents, self.stream, self.bounds)
     }
 
+    fn show(&mut self, copy: Region) {
+        self.region = copy;
+    }
+
     fn memory(&self) -> Memory<'_> {
         let Self { region, extents, stream, bounds, .. } = self;
-        Memory { region, extents: *extents, stream: *stream, bounds: *bounds, intent: Intent::Write }
+        let (element, intent) = (T::TYPE, Intent::Write);
+        Memory { region, extents: *extents, element, stream: *stream, bounds: *bounds, intent }
     }
 
     fn view<'a>(&'a self, tile: Tile) -> Self::View<'a> {
@@ -291,6 +305,8 @@ pub trait Arguments: sealed::Sealed + Send + Sync {
     #[doc(hidden)]
     fn detach(self) -> Self::Detached;
     #[doc(hidden)]
+    fn show(&mut self, copies: &mut dyn Iterator<Item = Region>);
+    #[doc(hidden)]
     fn memories(&self) -> impl Iterator<Item = Memory<'_>>;
     #[doc(hidden)]
     fn views(&self, tile: Tile) -> Self::Views<'_>;
@@ -307,6 +323,9 @@ macro_rules! arguments {
                 Self: 'a;
             fn detach(self) -> Self::Detached {
                 ($(self.$index.detach(),)+)
+            }
+            fn show(&mut self, copies: &mut dyn Iterator<Item = Region>) {
+                $(self.$index.show(copies.next().expect("one for each argument"));)+
             }
             fn memories(&self) -> impl Iterator<Item = Memory<'_>> {
                 [$(self.$index.memory()),+].into_iter()
@@ -358,8 +377,22 @@ impl Stream {
         tile: Tile,
         arguments: A,
         body: impl Fn(Tile, <A::Detached as Arguments>::Views<'_>) + Send + Sync + 'static,
-    ) {
-        let arguments = arguments.detach();
+    ) -> Result<()> {
+        let mut arguments = arguments.detach();
+        let mut written = Vec::new();
+        if !self.host_reaches() {
+            let mut copies = Vec::new();
+            for memory in arguments.memories() {
+                let is_written = memory.intent == Intent::Write;
+                let copy = self.bring(&memory, if is_written { tile } else { memory.bounds })?;
+                let copy = copy.unwrap_or_else(|| memory.region.clone());
+                if is_written {
+                    written.push(copy_of(&memory, tile, &copy, memory.region)?);
+                }
+                copies.push(copy);
+            }
+            arguments.show(&mut copies.into_iter());
+        }
         let threads = self.threads().cloned();
         let rank = self.status().context.rank;
         let name = kernel.to_string();
@@ -381,6 +414,8 @@ impl Stream {
             })
         };
         self.enqueue_boxed(Activity::Kernel, kernel.to_string(), Box::new(run));
+        written.iter().for_each(|back| self.enqueue_move(back));
+        Ok(())
     }
 
     pub(crate) fn check_arguments<A: Arguments>(

@@ -1,12 +1,15 @@
 //! Which devices there are, and which of them is meant.
 
+use crate::device::MemoryMode;
 use crate::error::{Error, Result};
 use opencl3::device::{
     CL_DEVICE_ATOMIC_ORDER_ACQ_REL, CL_DEVICE_ATOMIC_SCOPE_ALL_DEVICES, CL_DEVICE_SVM_ATOMICS,
-    CL_DEVICE_SVM_FINE_GRAIN_BUFFER, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU, Device,
+    CL_DEVICE_SVM_COARSE_GRAIN_BUFFER, CL_DEVICE_SVM_FINE_GRAIN_BUFFER, CL_DEVICE_TYPE_ALL,
+    CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU, Device,
 };
 use opencl3::error_codes::{CL_DEVICE_NOT_FOUND, ClError, DLOPEN_RUNTIME_LOAD_FAILED};
 use opencl3::platform::get_platforms;
+use std::sync::{Mutex, PoisonError};
 
 /// The code of loaders that have found no vendor's driver.
 const NO_PLATFORM: i32 = -1001;
@@ -32,6 +35,8 @@ pub struct FoundDevice {
     pub has_doubles: bool,
     /// Whether the host and its kernels can use the same memory at the same time.
     pub has_fine_grained_memory: bool,
+    /// Whether they can use the same pointers, one after the other.
+    pub has_shared_memory: bool,
     /// Whether they can tell each other about it by atomic operations.
     pub has_atomics: bool,
 }
@@ -56,17 +61,36 @@ impl FoundDevice {
             has_doubles: device.double_fp_config().is_ok_and(|config| config != 0),
             // Kernels follow pointers that the host has written.
             has_fine_grained_memory: has(CL_DEVICE_SVM_FINE_GRAIN_BUFFER) && device.address_bits()? == 64,
+            has_shared_memory: has(CL_DEVICE_SVM_COARSE_GRAIN_BUFFER) && device.address_bits()? == 64,
             has_atomics: has(CL_DEVICE_SVM_ATOMICS) && has_order_and_scope(device),
         })
     }
 
     /// Why streams cannot use it, if so.
     pub fn unusable(&self) -> Option<String> {
-        (!self.has_fine_grained_memory).then(|| {
-            "it has no fine-grained shared virtual memory, by which ranks reach each other's arrays; \
-             choose another device, or `host`"
+        (!self.has_shared_memory).then(|| {
+            "it has no shared virtual memory, by which ranks reach each other's arrays; choose another device, \
+             or `host`"
                 .into()
         })
+    }
+
+    /// Whether arrays are in memory that the host does not address.
+    ///
+    /// # Errors
+    /// [`Error::DeviceUnavailable`] if it is to share what it cannot.
+    pub(super) fn separates(&self, mode: MemoryMode) -> Result<bool> {
+        match mode {
+            MemoryMode::Auto => Ok(!self.has_fine_grained_memory || self.kind != "CPU"),
+            MemoryMode::Separate => Ok(true),
+            MemoryMode::Shared if self.has_fine_grained_memory => Ok(false),
+            MemoryMode::Shared => Err(Error::DeviceUnavailable {
+                device: self.name.clone(),
+                reason: "it has no fine-grained shared virtual memory, by which the host would address its arrays; \
+                         choose `separate` or `auto`"
+                    .into(),
+            }),
+        }
     }
 
     /// The language of its kernels, the newest that it has.
@@ -96,6 +120,9 @@ pub fn found() -> Result<Vec<FoundDevice>> {
 }
 
 fn list(asked: &str) -> Result<Vec<(Device, FoundDevice)>> {
+    // Not every driver can be asked for its devices by two threads at once, the first time.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let unavailable = |reason: String| Error::DeviceUnavailable { device: asked.into(), reason };
     let failed = |error: ClError| unavailable(reason(&error));
     let mut all = Vec::new();
@@ -177,13 +204,13 @@ mod tests {
             largest_bytes: 1 << 30,
             has_doubles: true,
             has_fine_grained_memory: true,
+            has_shared_memory: true,
             has_atomics: true,
         }
     }
 
     fn devices() -> Vec<FoundDevice> {
-        let bare =
-            FoundDevice { has_fine_grained_memory: false, ..device("Arc", "OpenCL Graphics", "Intel(R)") };
+        let bare = FoundDevice { has_shared_memory: false, ..device("Arc", "OpenCL Graphics", "Intel(R)") };
         vec![
             bare,
             device("cpu", "Portable Computing Language", "The pocl project"),
@@ -208,7 +235,7 @@ mod tests {
             );
         }
         for select in ["0", "arc"] {
-            assert!(said(select).contains("Arc: it has no fine-grained shared virtual memory"), "{select}");
+            assert!(said(select).contains("Arc: it has no shared virtual memory"), "{select}");
         }
     }
 

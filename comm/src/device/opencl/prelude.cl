@@ -1,9 +1,14 @@
-// What the texts of kernels are written with, in OpenCL C. Their meaning is in `device/text.rs`.
+// What the texts of kernels are written with, in OpenCL C. The meaning for applications' kernels is in
+// `device/text.rs`, and for streams' own in `device/queue/kernels.h`.
 
 // The bits of the host: no product and sum become one operation.
 #pragma OPENCL FP_CONTRACT OFF
 
 typedef uchar u8;
+typedef ushort u16;
+typedef uint u32;
+typedef ulong u64;
+typedef ulong2 u128;
 typedef int i32;
 typedef long i64;
 typedef float f32;
@@ -12,22 +17,47 @@ typedef double f64;
 #endif
 
 typedef struct {
-    ulong start[3], end[3];
+    u64 start[3], end[3];
 } halo_tile;
 
 typedef struct {
-    ulong points[3], components;
+    u64 points[3], components;
 } halo_extents;
 
 #define KERNEL(name) __kernel void name
 #define TILE const halo_tile tile
 #define READS(type, array) __global const type *restrict array, const halo_extents array##_extents
 #define WRITES(type, array) __global type *restrict array, const halo_extents array##_extents
+#define SCALAR(type, name) const type name
 #define POINT(i, j, k)                                  \
-    const ulong i = tile.start[0] + get_global_id(2);   \
-    const ulong j = tile.start[1] + get_global_id(1);   \
-    const ulong k = tile.start[2] + get_global_id(0);   \
+    const u64 i = tile.start[0] + get_global_id(2);     \
+    const u64 j = tile.start[1] + get_global_id(1);     \
+    const u64 k = tile.start[2] + get_global_id(0);     \
     if (k >= tile.end[2]) return
 #define AT(array, i, j, k)                                                                  \
     array[(((i) * array##_extents.points[1] + (j)) * array##_extents.points[2] + (k)) *     \
           array##_extents.components]
+
+#define FUNCTION
+#define GLOBAL __global
+#define ITEM get_global_id(0)
+#define ITEM_OF_GROUP get_local_id(0)
+#define GROUPS get_num_groups(0)
+#define GROUP_BARRIER barrier(CLK_GLOBAL_MEM_FENCE)
+
+#ifdef HAS_ATOMICS
+typedef atomic_uint word;
+// The scope by its number where the compiler has one: some that have the scope do not announce its name.
+#ifdef __OPENCL_MEMORY_SCOPE_ALL_SVM_DEVICES
+#define ALL_DEVICES ((memory_scope)__OPENCL_MEMORY_SCOPE_ALL_SVM_DEVICES)
+#else
+#define ALL_DEVICES memory_scope_all_svm_devices
+#endif
+#define LOAD(at) atomic_load_explicit(at, memory_order_relaxed, ALL_DEVICES)
+#define LOAD_ACQUIRE(at) atomic_load_explicit(at, memory_order_acquire, ALL_DEVICES)
+#define STORE_RELEASE(at, value) atomic_store_explicit(at, value, memory_order_release, ALL_DEVICES)
+#define ADD_RELEASE(at, value) atomic_fetch_add_explicit(at, value, memory_order_release, ALL_DEVICES)
+#define ADD(at, value) atomic_fetch_add_explicit(at, value, memory_order_relaxed, ALL_DEVICES)
+#define FENCE_ACQUIRE atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_acquire, ALL_DEVICES)
+#define FENCE_RELEASE atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_release, ALL_DEVICES)
+#endif

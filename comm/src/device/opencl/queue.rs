@@ -1,42 +1,65 @@
 //! An in-order queue of a device.
 
+use crate::device::driver::{CommandQueue, Value};
 use crate::error::{Error, Result};
-use opencl3::command_queue::CommandQueue;
 use opencl3::context::Context;
 use opencl3::error_codes::ClError;
-use opencl3::event::Event;
-use opencl3::kernel::Kernel;
+use opencl3::event::{CL_COMPLETE, Event};
+use opencl3::kernel::{Kernel, set_kernel_arg};
+use opencl3::types::CL_FALSE;
+use std::sync::Arc;
 
 /// Threads of a group, along the fastest axis. All kernels have the same: some compilers make code for each.
 const GROUP: usize = 64;
 
-/// A queue whose kernels run one after the other.
+/// A queue whose commands run one after the other.
 pub(super) struct Queue {
-    queue: CommandQueue,
+    queue: opencl3::command_queue::CommandQueue,
     device: String,
     /// Whether something has been put on it that the device may not have been told of.
     is_dirty: bool,
+    /// What was put on it last.
+    last: Option<Arc<Event>>,
 }
 
 impl Queue {
     pub(super) fn new(context: &Context, device: String) -> Result<Self> {
-        let queue = CommandQueue::create_default_with_properties(context, 0, 0);
+        let queue = opencl3::command_queue::CommandQueue::create_default_with_properties(context, 0, 0);
         let queue = queue.map_err(|error| failed(&device, "a queue", &error))?;
-        Ok(Self { queue, device, is_dirty: false })
+        Ok(Self { queue, device, is_dirty: false, last: None })
     }
 
-    /// Puts a kernel on it whose arguments are set, for that many threads, fastest axis first. Does not wait; the
-    /// event says how far it is.
-    ///
-    /// # Safety
-    /// The kernel's arguments must be what its text expects, and all memory that it accesses must stay until the
-    /// queue has come to rest.
-    pub(super) unsafe fn launch(
+    fn put(&mut self, what: &str, enqueued: opencl3::Result<Event>) -> Result<()> {
+        self.is_dirty = true;
+        self.last = Some(Arc::new(enqueued.map_err(|error| failed(&self.device, what, &error))?));
+        Ok(())
+    }
+}
+
+impl CommandQueue for Queue {
+    type Kernel = Kernel;
+    /// The command before it; `None` before the first.
+    type Mark = Option<Arc<Event>>;
+
+    unsafe fn launch(
         &mut self,
         what: &str,
-        kernel: &Kernel,
+        kernel: &mut Kernel,
+        arguments: &[Value<'_>],
         threads: [usize; 3],
-    ) -> Result<Event> {
+    ) -> Result<()> {
+        for (index, argument) in (0..).zip(arguments) {
+            let set = match argument {
+                // SAFETY: the kernel's text has a pointer there, by the caller.
+                Value::Pointer(pointer) => unsafe { kernel.set_arg_svm_pointer(index, *pointer) },
+                _ => {
+                    let (first, bytes) = argument.bytes();
+                    // SAFETY: the argument has that many bytes, which the call copies.
+                    unsafe { set_kernel_arg(kernel.get(), index, bytes, first) }.map_err(ClError)
+                }
+            };
+            set.map_err(|error| failed(&self.device, &format!("argument {index} of {what}"), &error))?;
+        }
         let all = [threads[0].next_multiple_of(GROUP), threads[1], threads[2]];
         let group = [GROUP, 1, 1];
         let no_offset = std::ptr::null();
@@ -44,21 +67,38 @@ impl Queue {
         let launched = unsafe {
             self.queue.enqueue_nd_range_kernel(kernel.get(), 3, no_offset, all.as_ptr(), group.as_ptr(), &[])
         };
-        self.is_dirty = true;
-        launched.map_err(|error| failed(&self.device, what, &error))
+        self.put(what, launched)
     }
 
-    /// Makes sure that the device works on what is on it. Does not wait.
-    pub(super) fn flush(&mut self) -> Result<()> {
+    unsafe fn copy(&mut self, source: *const u8, destination: *mut u8, bytes: usize) -> Result<()> {
+        let (source, destination) = (source.cast(), destination.cast());
+        // SAFETY: by the caller.
+        let copied = unsafe { self.queue.enqueue_svm_mem_cpy(CL_FALSE, destination, source, bytes, &[]) };
+        self.put("a copy", copied)
+    }
+
+    fn mark(&mut self) -> Result<Self::Mark> {
+        Ok(self.last.clone())
+    }
+
+    fn has_passed(&self, mark: &Self::Mark) -> bool {
+        // Errors are numbers below that of what has run.
+        let has_run = |event: &Arc<Event>| {
+            event.command_execution_status().map_or(true, |status| status.0 <= CL_COMPLETE)
+        };
+        mark.as_ref().is_none_or(has_run)
+    }
+
+    fn flush(&mut self) -> Result<()> {
         if std::mem::take(&mut self.is_dirty) {
             self.queue.flush().map_err(|error| failed(&self.device, "clFlush", &error))?;
         }
         Ok(())
     }
 
-    /// Blocks until all that is on it has run.
-    pub(super) fn finish(&mut self) -> Result<()> {
+    fn finish(&mut self) -> Result<()> {
         self.is_dirty = false;
+        self.last = None;
         self.queue.finish().map_err(|error| failed(&self.device, "what was on the queue", &error))
     }
 }

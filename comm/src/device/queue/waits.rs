@@ -5,15 +5,13 @@
 //! thread: it looks at the abort word and at the clock, and tells a kernel to stop. Kernels behind a wait that was
 //! stopped store and signal nothing more.
 
-use super::context::Context;
-use super::queue::Queue;
-use crate::device::accelerator::{Accelerator, DeviceMemory};
+use super::engine::{Engine, Waiter};
+use crate::device::accelerator::DeviceMemory;
+use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
 use crate::device::operation::WaitSet;
 use crate::device::stream::Status;
 use crate::error::{Error, Result};
 use crate::fabric::{GaveUp, Word};
-use opencl3::event::{CL_COMPLETE, CL_RUNNING, Event};
-use opencl3::kernel::Kernel;
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -22,50 +20,57 @@ use std::time::Instant;
 
 /// Words that one kernel waits for.
 const WORDS: usize = 4;
-/// Of the words that kernels and the thread share: `stop` on the first line, `failed` on the second.
-const FLAG_BYTES: usize = 128;
 
 /// What the kernels of a stream and its thread tell each other.
-pub(super) struct Flags(DeviceMemory);
+pub(super) struct Flags {
+    /// Where the thread tells kernels to stop.
+    stop: DeviceMemory,
+    /// Where kernels tell those behind them that one was stopped: all kernels read it, and the host never does.
+    failed: DeviceMemory,
+}
 
 impl Flags {
-    pub(super) fn new(context: &Context) -> Result<Self> {
-        context.allocate(FLAG_BYTES).map(Self)
+    pub(super) fn new<D: Driver>(driver: &D) -> Result<Self> {
+        let word = |kind| driver.allocate(size_of::<AtomicU32>(), kind);
+        Ok(Self { stop: word(MemoryKind::Pinned)?, failed: word(MemoryKind::Device)? })
     }
 
-    /// Where the thread tells kernels to stop.
     fn stop(&self) -> *const c_void {
-        self.0.base().as_ptr().cast_const().cast()
+        self.stop.base().as_ptr().cast_const().cast()
     }
 
-    /// Where kernels see that one was stopped.
     pub(super) fn failed(&self) -> *const c_void {
-        self.0.base().as_ptr().cast_const().wrapping_add(FLAG_BYTES / 2).cast()
+        self.failed.base().as_ptr().cast_const().cast()
     }
 
     fn raise(&self) {
-        // SAFETY: aligned memory of the device that lives as long as `self`, used as an atomic by all.
-        unsafe { AtomicU32::from_ptr(self.0.base().as_ptr().cast()) }.store(1, Ordering::Release);
+        // SAFETY: aligned memory that the host reaches and that lives as long as `self`, used as an atomic by all.
+        unsafe { AtomicU32::from_ptr(self.stop.base().as_ptr().cast()) }.store(1, Ordering::Release);
     }
 }
 
 /// The waits of a stream that kernels do.
-pub(super) struct KernelWaits {
-    kernel: Kernel,
-    outstanding: VecDeque<Outstanding>,
+pub(super) struct KernelWaits<D: Driver> {
+    kernel: D::Kernel,
+    outstanding: VecDeque<Outstanding<D>>,
 }
 
-struct Outstanding {
-    event: Event,
+type Mark<D> = <<D as Driver>::Queue as CommandQueue>::Mark;
+
+struct Outstanding<D: Driver> {
+    /// What is before it on the queue does not count as waiting.
+    begin: Mark<D>,
+    end: Mark<D>,
     waits: Arc<WaitSet>,
     value: u32,
-    /// When it was first seen to run: what is before it on the queue does not count as waiting.
+    /// When it was first seen to run.
     since: Option<Instant>,
+    _place: Waiter<D>,
 }
 
-impl KernelWaits {
-    pub(super) fn new(context: &Context) -> Result<Self> {
-        Ok(Self { kernel: context.own_kernel("halo_wait")?, outstanding: VecDeque::new() })
+impl<D: Driver> KernelWaits<D> {
+    pub(super) fn new(engine: &Engine<D>) -> Result<Self> {
+        Ok(Self { kernel: engine.own_kernel("halo_wait", &[])?, outstanding: VecDeque::new() })
     }
 
     /// Whether kernels of the stream still wait.
@@ -74,54 +79,42 @@ impl KernelWaits {
     }
 
     /// Puts a wait on the queue, if the device can spare a compute unit; whether it could. The caller holds the
-    /// set, whose words are on the device.
+    /// set, whose words kernels can reach.
     pub(super) fn launch(
         &mut self,
-        context: &Context,
-        queue: &mut Queue,
+        engine: &Arc<Engine<D>>,
+        queue: &mut D::Queue,
         flags: &Flags,
         waits: &Arc<WaitSet>,
         value: u32,
     ) -> Result<bool> {
-        if !context.reserve_waiter() {
-            return Ok(false);
-        }
-        let failed = |error| context.failed("clSetKernelArg", &error);
-        let groups = waits.words.len().div_ceil(WORDS);
-        for (index, group) in waits.words.chunks(WORDS).enumerate() {
-            let gives_back = index + 1 == groups;
+        let Some(place) = engine.reserve_waiter() else { return Ok(false) };
+        let begin = queue.mark()?;
+        for group in waits.words.chunks(WORDS) {
             let words = (0..WORDS).map(|word| group.get(word).map_or(std::ptr::null(), address));
-            let shared = [flags.stop(), flags.failed()];
-            let waiters = if gives_back { context.waiters() } else { std::ptr::null() };
-            let pointers = words.chain(shared).chain([waiters]);
-            for (argument, pointer) in (0..).zip(pointers) {
-                // SAFETY: the kernel's text has pointers to words there; the first and the last may be null.
-                unsafe { self.kernel.set_arg_svm_pointer(argument, pointer) }.map_err(failed)?;
-            }
-            // SAFETY: the kernel's text has a number of that size there.
-            unsafe { self.kernel.set_arg(WORDS as u32 + 3, &value) }.map_err(failed)?;
-            // SAFETY: the arguments are set, and the caller holds the words; the flags and the device's count
-            // live longer than the queue.
-            let event = unsafe { queue.launch("a wait", &self.kernel, [1, 1, 1]) }?;
-            if gives_back {
-                self.outstanding.push_back(Outstanding { event, waits: waits.clone(), value, since: None });
-            }
+            let pointers = words.chain([flags.stop(), flags.failed()]).map(Value::Pointer);
+            let arguments: Vec<Value> = pointers.chain([Value::U32(value)]).collect();
+            // SAFETY: the arguments are those of the kernel's text, where pointers to words may be null; the
+            // caller holds the words, and the flags live as long as the queue.
+            unsafe { queue.launch("a wait", &mut self.kernel, &arguments, [1, 1, 1]) }?;
         }
+        let (end, waits) = (queue.mark()?, waits.clone());
+        self.outstanding.push_back(Outstanding { begin, end, waits, value, since: None, _place: place });
         Ok(true)
     }
 
     /// Lets go of those that have ended, and stops all if another rank has failed or one lasts too long: the error
     /// of the stream then.
-    pub(super) fn watch(&mut self, flags: &Flags, status: &Status) -> Result<()> {
+    pub(super) fn watch(&mut self, queue: &D::Queue, flags: &Flags, status: &Status) -> Result<()> {
         while let Some(first) = self.outstanding.front_mut() {
             // An error of the device ends it too, and surfaces as the queue comes to rest.
-            let state = first.event.command_execution_status().map_or(CL_COMPLETE, |state| state.0);
-            if state <= CL_COMPLETE {
+            if queue.has_passed(&first.end) {
                 self.outstanding.pop_front();
                 continue;
             }
             let context = &status.context;
-            let since = (state == CL_RUNNING).then(|| *first.since.get_or_insert_with(Instant::now));
+            let runs = queue.has_passed(&first.begin);
+            let since = runs.then(|| *first.since.get_or_insert_with(Instant::now));
             let waited = since.map(|since| since.elapsed()).unwrap_or_default();
             let gave_up = if context.abort.failure().is_some() {
                 GaveUp::PeerFailed
@@ -139,7 +132,7 @@ impl KernelWaits {
     }
 }
 
-impl Outstanding {
+impl<D: Driver> Outstanding<D> {
     fn error(&self, status: &Status, gave_up: GaveUp) -> Error {
         let late = self.waits.words.iter().find(|word| !word.cell().reached(self.value));
         // If all have come meanwhile, any is as good as another.

@@ -1,15 +1,17 @@
-//! The executor of a stream of OpenCL: what its thread does with operations.
+//! The executor of a device's stream: what its thread does with operations.
 //!
 //! Kernels, moves and signals go on the device's queue without waiting for those before them. For other ranks a
 //! kernel waits where it may (`waits.rs`), and else the thread, which then carries out sends whose receivers were
 //! not ready, as the host's streams do. Whatever the device may still use is held until the queue has come to
 //! rest.
 
-use super::context::Context;
+use super::engine::Engine;
+use super::merged::MergedSend;
 use super::moves::DeviceTable;
-use super::queue::Queue;
 use super::waits::{Flags, KernelWaits, address};
-use crate::device::accelerator::{Accelerator, Execute};
+use crate::device::Signals;
+use crate::device::accelerator::Execute;
+use crate::device::driver::{CommandQueue, Driver, Value};
 use crate::device::host::lane;
 use crate::device::moves::MoveTable;
 use crate::device::operation::{Operation, Rule, TriggeredSend, WaitSet};
@@ -17,13 +19,11 @@ use crate::device::stream::Status;
 use crate::device::text::Launch;
 use crate::error::Result;
 use crate::fabric::{WaitContext, WaitPolicy, Word, store_fence};
-use opencl3::kernel::Kernel;
 use std::any::Any;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ffi::c_void;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 /// How the thread waits: the device may need its core.
@@ -36,19 +36,21 @@ const WORDS: usize = 4;
 const HELD: usize = 512;
 
 /// Feeds a queue.
-pub(super) struct QueueExecutor {
-    context: Arc<Context>,
+pub(super) struct QueueExecutor<D: Driver> {
+    engine: Arc<Engine<D>>,
     status: Arc<Status>,
-    queue: Queue,
+    queue: D::Queue,
     /// Tells it from others that run the same tables.
     id: u64,
     flags: Flags,
     /// `None` where kernels cannot signal.
-    signal: Option<Kernel>,
+    signal: Option<D::Kernel>,
+    /// Whether the kernels that move payloads signal, where they can.
+    is_merged: bool,
     /// `None` where only the thread waits.
-    kernel_waits: Option<KernelWaits>,
+    kernel_waits: Option<KernelWaits<D>>,
     /// By the text's name and source.
-    kernels: HashMap<(&'static str, &'static str), Kernel>,
+    kernels: HashMap<(&'static str, &'static str), D::Kernel>,
     /// Sends whose receivers are not ready.
     pending: Vec<(Arc<TriggeredSend>, u32)>,
     /// What the device may still use.
@@ -57,23 +59,32 @@ pub(super) struct QueueExecutor {
     waiting: WaitContext,
 }
 
-impl QueueExecutor {
-    pub(super) fn new(context: Arc<Context>, status: Arc<Status>, by_kernels: bool) -> Result<Self> {
+impl<D: Driver> QueueExecutor<D> {
+    pub(super) fn new(
+        engine: Arc<Engine<D>>,
+        status: Arc<Status>,
+        by_kernels: bool,
+        signals: Signals,
+    ) -> Result<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-        let signal =
-            if context.found().has_atomics { Some(context.own_kernel("halo_signal")?) } else { None };
+        let driver = engine.driver();
+        let signal = match driver.traits().kernels_signal {
+            true => Some(engine.own_kernel("halo_signal", &[])?),
+            false => None,
+        };
         Ok(Self {
-            queue: context.queue()?,
+            queue: driver.open_queue()?,
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            flags: Flags::new(&context)?,
+            flags: Flags::new(driver)?,
             signal,
-            kernel_waits: if by_kernels { Some(KernelWaits::new(&context)?) } else { None },
+            is_merged: signals == Signals::Merged,
+            kernel_waits: if by_kernels { Some(KernelWaits::new(&engine)?) } else { None },
             kernels: HashMap::new(),
             pending: Vec::new(),
             held: Vec::new(),
             waiting: WaitContext { policy: GIVES_WAY, ..(*status.context).clone() },
             status,
-            context,
+            engine,
         })
     }
 
@@ -123,17 +134,12 @@ impl QueueExecutor {
 
     /// Puts moves on the queue, of which the caller holds the table.
     fn put_moves(&mut self, table: &MoveTable) -> Result<()> {
-        let mut known = table.on_device.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = match known.iter().position(|(id, _)| *id == self.id) {
-            Some(index) => index,
-            None => {
-                let compiled = DeviceTable::compile(&self.context, &self.flags, table)?;
-                known.push((self.id, Arc::new(compiled)));
-                known.len() - 1
-            }
-        };
-        let compiled = known[index].1.downcast_ref::<DeviceTable>();
-        compiled.expect("executors have a number each").launch(&mut self.queue)?;
+        table.on_device.with(
+            self.id,
+            &mut self.queue,
+            |queue| DeviceTable::compile(&self.engine, queue, &mut self.held, table),
+            |queue, compiled| compiled.launch(queue, &self.flags),
+        )?;
         table.observe();
         Ok(())
     }
@@ -141,25 +147,25 @@ impl QueueExecutor {
     fn launch(&mut self, launch: Box<Launch>) -> Result<()> {
         let kernel = match self.kernels.entry((launch.text.name, launch.text.source)) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(self.context.kernel(launch.text)?),
+            Entry::Vacant(new) => new.insert(self.engine.kernel(launch.text)?),
         };
-        let failed = |error| self.context.failed("setting a kernel's argument", &error);
-        let tile = [launch.tile.start, launch.tile.end].map(|point| point.map(|index| index as u64));
-        // SAFETY: as the prelude's `TILE` has it.
-        unsafe { kernel.set_arg(0, &tile) }.map_err(failed)?;
-        for (index, (region, extents)) in (0..).zip(&launch.arrays) {
-            let pointer: *const c_void = region.base().cast_const().cast();
-            // SAFETY: as the prelude's `READS` and `WRITES` have it; the launch holds the memory.
-            unsafe { kernel.set_arg_svm_pointer(1 + 2 * index, pointer) }.map_err(failed)?;
+        let corners = [launch.tile.start, launch.tile.end].into_iter().flatten();
+        let tile: Vec<u64> = corners.map(|index| index as u64).collect();
+        let shapes = launch.arrays.iter().map(|(_, extents)| {
             let [z, y, x] = extents.points.map(|points| points as u64);
-            let shape = [z, y, x, extents.components as u64];
-            // SAFETY: as above.
-            unsafe { kernel.set_arg(2 + 2 * index, &shape) }.map_err(failed)?;
+            [z, y, x, extents.components as u64]
+        });
+        let shapes: Vec<[u64; 4]> = shapes.collect();
+        // As the prelude's `TILE`, `READS`, `WRITES` and `SCALAR` have it.
+        let mut arguments = vec![Value::U64s(&tile)];
+        for ((region, _), shape) in launch.arrays.iter().zip(&shapes) {
+            arguments.extend([Value::Pointer(region.address().cast_const().cast()), Value::U64s(shape)]);
         }
+        arguments.extend(launch.scalars.iter().map(|scalar| Value::Bytes(scalar.bytes())));
         let [planes, rows, points] = launch.tile.extents();
         // SAFETY: the arguments are those of its macros, the launch has checked that what it reads and writes
         // lies within the arrays, and holds them.
-        unsafe { self.queue.launch(launch.text.name, kernel, [points, rows, planes]) }?;
+        unsafe { self.queue.launch(launch.text.name, kernel, &arguments, [points, rows, planes]) }?;
         self.hold(launch)
     }
 
@@ -184,37 +190,33 @@ impl QueueExecutor {
     }
 
     fn post_by_kernels(&mut self, words: &[&Word], rule: Rule, value: u32) -> Result<()> {
-        let failed = |error| self.context.failed("setting a signal's argument", &error);
+        let (value, increments) = match rule {
+            Rule::Set => (value, 0),
+            Rule::Increment => (1, 1),
+        };
         for group in words.chunks(WORDS) {
-            let kernel = self.signal.as_ref().expect("asked before");
+            let kernel = self.signal.as_mut().expect("asked before");
             let posted =
                 (0..WORDS).map(|index| group.get(index).map_or(std::ptr::null(), |word| address(word)));
-            for (index, pointer) in (0..).zip(posted.chain([self.flags.failed()])) {
-                // SAFETY: the kernel's text has pointers there, and those to words may be null; the flags live as
-                // long as the queue.
-                unsafe { kernel.set_arg_svm_pointer(index, pointer) }.map_err(failed)?;
-            }
-            let (value, increments) = match rule {
-                Rule::Set => (value, 0_u32),
-                Rule::Increment => (1, 1),
-            };
-            for (index, number) in (WORDS as u32 + 1..).zip([value, increments]) {
-                // SAFETY: the kernel's text has two numbers of that size there.
-                unsafe { kernel.set_arg(index, &number) }.map_err(failed)?;
-            }
-            // SAFETY: the arguments are set, and the caller holds the words.
-            unsafe { self.queue.launch("a signal", kernel, [1, 1, 1]) }?;
+            let pointers = posted.chain([self.flags.failed()]).map(Value::Pointer);
+            let arguments: Vec<Value> = pointers.chain([value, increments].map(Value::U32)).collect();
+            // SAFETY: the arguments are those of the kernel's text, where pointers to words may be null; the
+            // caller holds the words, and the flags live as long as the queue.
+            unsafe { self.queue.launch("a signal", kernel, &arguments, [1, 1, 1]) }?;
         }
         Ok(())
     }
 
     /// Whether kernels can reach a word.
     fn is_here(&self, word: &Word) -> bool {
-        word.region().on_device().is_some_and(|memory| memory.device() == self.context.id())
+        word.region().on_device().is_some_and(|memory| memory.device() == self.engine.driver().id())
     }
 
     /// Moves the payloads and signals their completion, message by message. The caller holds the send.
     fn send(&mut self, send: &TriggeredSend, epoch: u32) -> Result<()> {
+        if self.is_merged && self.send_merged(send, epoch)? {
+            return Ok(());
+        }
         for message in &send.messages {
             if message.moves.bytes() > 0 {
                 self.put_moves(&message.moves)?;
@@ -234,12 +236,36 @@ impl QueueExecutor {
         Ok(())
     }
 
+    /// Moves all payloads and signals them in one kernel, if that can do it; whether it could. The caller holds the
+    /// send.
+    fn send_merged(&mut self, send: &TriggeredSend, epoch: u32) -> Result<bool> {
+        let mut words =
+            send.messages.iter().flat_map(|message| message.stamp.iter().chain([&message.completion.0]));
+        if !words.all(|word| self.is_posted_by_kernels(word)) {
+            return Ok(false);
+        }
+        let sent = send.on_device.with(
+            self.id,
+            &mut self.queue,
+            |queue| MergedSend::compile(&self.engine, queue, &mut self.held, send),
+            |queue, merged| merged.launch(queue, &self.flags, epoch),
+        )?;
+        if sent {
+            self.status.merged_sends.fetch_add(1, Ordering::Relaxed);
+            for message in &send.messages {
+                message.moves.observe();
+                message.completion.0.observe();
+            }
+        }
+        Ok(sent)
+    }
+
     /// Waits for the words and for the group's own sends.
     fn wait(&mut self, waits: &Arc<WaitSet>, value: u32) -> Result<()> {
         let is_here = !waits.words.is_empty() && waits.words.iter().all(|word| self.is_here(word));
         // Sends that are pending are the thread's to carry out, which it does while it waits.
         if let Some(kernels) = self.kernel_waits.as_mut().filter(|_| is_here && self.pending.is_empty())
-            && kernels.launch(&self.context, &mut self.queue, &self.flags, waits, value)?
+            && kernels.launch(&self.engine, &mut self.queue, &self.flags, waits, value)?
         {
             self.status.kernel_waits.fetch_add(1, Ordering::Relaxed);
             return self.hold(waits.clone());
@@ -284,7 +310,7 @@ impl QueueExecutor {
     /// more is left.
     fn serve(&mut self) -> bool {
         let watched = match &mut self.kernel_waits {
-            Some(kernels) => kernels.watch(&self.flags, &self.status),
+            Some(kernels) => kernels.watch(&self.queue, &self.flags, &self.status),
             None => Ok(()),
         };
         watched.unwrap_or_else(|error| self.status.fail(error));
@@ -326,7 +352,7 @@ impl QueueExecutor {
         }
         self.queue.flush()?;
         while let Some(kernels) = &mut self.kernel_waits {
-            kernels.watch(&self.flags, &self.status)?;
+            kernels.watch(&self.queue, &self.flags, &self.status)?;
             if !kernels.are_outstanding() {
                 break;
             }
@@ -344,7 +370,7 @@ impl QueueExecutor {
     }
 }
 
-impl Execute for QueueExecutor {
+impl<D: Driver> Execute for QueueExecutor<D> {
     fn run(&mut self, status: &Arc<Status>, operation: Operation) {
         let done = match operation {
             // An event is completed on a failed stream too: who waits for it must not hang.
@@ -366,7 +392,7 @@ impl Execute for QueueExecutor {
     }
 }
 
-impl Drop for QueueExecutor {
+impl<D: Driver> Drop for QueueExecutor<D> {
     fn drop(&mut self) {
         // Before what is held: the device may still use it. Other ranks are to hear of an error.
         self.finish().unwrap_or_else(|error| self.status.fail(error));

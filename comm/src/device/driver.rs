@@ -1,0 +1,176 @@
+//! What a vendor's runtime offers: the contract that every vendor's folder fulfils, and that `queue/` makes streams
+//! of.
+//!
+//! Pointers to a device's memory may be numbers to the host: see [`super::accelerator::Reach`].
+
+use super::MemoryMode;
+use super::accelerator::{Accelerator, DeviceMemory};
+use super::text::KernelText;
+use crate::error::{Error, Result};
+use std::ffi::c_void;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A device, opened.
+pub(crate) trait Driver: fmt::Debug + Send + Sync + Sized + 'static {
+    /// A queue of it.
+    type Queue: CommandQueue<Kernel = Self::Kernel>;
+    /// A text, compiled.
+    type Program: Send + Sync;
+    /// A kernel of a program. Whoever launches it has it alone.
+    type Kernel: Send;
+
+    /// The kind in configurations, and what the vendor calls it: `opencl, pthread-...`.
+    fn name(&self) -> &str;
+    /// Tells the devices of this process apart, whoever made them: [`next_id`].
+    fn id(&self) -> u64;
+    /// What it can do.
+    fn traits(&self) -> &Traits;
+    /// The same device with its arrays elsewhere, if `mode` says that they are not where they should be.
+    ///
+    /// # Errors
+    /// [`Error::DeviceUnavailable`] if it has no such memory: by default, if the host is to share it.
+    fn with_memory(&self, mode: MemoryMode) -> Result<Option<Arc<dyn Accelerator>>> {
+        if mode == MemoryMode::Shared && !self.traits().host_reaches {
+            let reason = "the host does not address its memory; choose `separate` or `auto`".into();
+            return Err(Error::DeviceUnavailable { device: self.name().into(), reason });
+        }
+        Ok(None)
+    }
+    /// Zeroed memory, aligned to 64 bytes.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    fn allocate(&self, bytes: usize, kind: MemoryKind) -> Result<DeviceMemory>;
+    /// Compiles a text behind the vendor's prelude: see [`KernelText`], and `queue/kernels.h` for what streams'
+    /// own kernels need besides.
+    ///
+    /// # Errors
+    /// [`Error::KernelDidNotCompile`] with the compiler's log and the text's lines.
+    fn build(&self, text: &KernelText) -> Result<Self::Program>;
+    /// The kernels that streams need themselves, for a driver that has them compiled already.
+    ///
+    /// # Errors
+    /// As [`Driver::build`].
+    fn own_program(&self) -> Result<Self::Program> {
+        self.build(&super::queue::OWN_KERNELS)
+    }
+    /// A kernel of that name, and the allocations that it reaches by addresses which are not arguments.
+    ///
+    /// # Errors
+    /// [`Error::DeviceUnavailable`].
+    fn kernel(&self, program: &Self::Program, name: &str, reaches: &[*const c_void]) -> Result<Self::Kernel>;
+    /// A queue whose commands run one after the other.
+    ///
+    /// # Errors
+    /// [`Error::DeviceUnavailable`] if there are no more.
+    fn open_queue(&self) -> Result<Self::Queue>;
+}
+
+/// What a device can do.
+#[derive(Debug, Clone)]
+pub(crate) struct Traits {
+    /// How many groups of threads run at a time: the kernels that wait are fewer.
+    pub(crate) compute_units: u32,
+    /// Whether its kernels leave the host's cores alone.
+    pub(crate) is_gpu: bool,
+    /// Whether it computes with `f64`.
+    pub(crate) has_doubles: bool,
+    /// Whether the host reaches [`MemoryKind::Device`]; else queues copy, and nothing else does.
+    pub(crate) host_reaches: bool,
+    /// Whether kernels release to, and acquire from, the host and other ranks by atomic operations.
+    pub(crate) kernels_signal: bool,
+}
+
+/// Where memory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MemoryKind {
+    /// Where kernels are fastest.
+    Device,
+    /// The host's, for words that ranks poll and for what the host is shown. Kernels reach it too, at the same time
+    /// and by the same pointers, unless the memory says otherwise ([`super::accelerator::Reach`]): then
+    /// [`Traits::kernels_signal`] is false.
+    Pinned,
+}
+
+/// A queue of a device, whose commands run one after the other.
+pub(crate) trait CommandQueue: Send {
+    /// As [`Driver::Kernel`].
+    type Kernel;
+    /// A point between its commands.
+    type Mark: Send;
+
+    /// Puts a kernel on it, for that many threads or more, fastest axis first. Does not wait.
+    ///
+    /// # Errors
+    /// [`Error::DeviceUnavailable`], which names `what`.
+    ///
+    /// # Safety
+    /// The arguments must be those of the kernel's text, and all memory that it accesses must stay until the
+    /// queue has come to rest.
+    unsafe fn launch(
+        &mut self,
+        what: &str,
+        kernel: &mut Self::Kernel,
+        arguments: &[Value<'_>],
+        threads: [usize; 3],
+    ) -> Result<()>;
+    /// Puts a copy on it, between memory of the device or of the host on either side. Does not wait.
+    ///
+    /// # Errors
+    /// [`Error::DeviceUnavailable`].
+    ///
+    /// # Safety
+    /// Both sides must have that many bytes, do not overlap, and stay until the queue has come to rest.
+    unsafe fn copy(&mut self, source: *const u8, destination: *mut u8, bytes: usize) -> Result<()>;
+    /// The point behind all that is on it so far.
+    ///
+    /// # Errors
+    /// [`Error::DeviceUnavailable`].
+    fn mark(&mut self) -> Result<Self::Mark>;
+    /// Whether the device has come there, or failed before. Does not wait.
+    fn has_passed(&self, mark: &Self::Mark) -> bool;
+    /// Makes sure that the device works on what is on it. Does not wait.
+    ///
+    /// # Errors
+    /// [`Error::DeviceUnavailable`].
+    fn flush(&mut self) -> Result<()>;
+    /// Blocks until all that is on it has run.
+    ///
+    /// # Errors
+    /// The first of what has run: [`Error::DeviceUnavailable`].
+    fn finish(&mut self) -> Result<()>;
+}
+
+/// An argument of a kernel.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Value<'a> {
+    /// An address in memory of the device, or null.
+    Pointer(*const c_void),
+    U32(u32),
+    U64(u64),
+    /// A structure of such numbers.
+    U64s(&'a [u64]),
+    /// A number of an element's type.
+    Bytes(&'a [u8]),
+}
+
+impl Value<'_> {
+    /// Where the bytes of the argument are, and how many: what runtimes copy at a launch.
+    pub(crate) fn bytes(&self) -> (*const c_void, usize) {
+        match self {
+            Value::Pointer(pointer) => (std::ptr::from_ref(pointer).cast(), size_of_val(pointer)),
+            Value::U32(number) => (std::ptr::from_ref(number).cast(), size_of_val(number)),
+            Value::U64(number) => (std::ptr::from_ref(number).cast(), size_of_val(number)),
+            Value::Bytes(bytes) => (bytes.as_ptr().cast(), bytes.len()),
+            Value::U64s(numbers) => (numbers.as_ptr().cast(), size_of_val(*numbers)),
+        }
+    }
+}
+
+/// A number for a device that no other one of this process has.
+pub(crate) fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}

@@ -1,0 +1,164 @@
+//! Exchanges between ranks on a device that lacks something, or whose kernels have a mistake.
+
+use super::choice;
+use super::driver::OpenclDriver;
+use super::tests::{TURNS, device_with, stream_of, without_fine_grain};
+use crate::backend::{BACKENDS, Direct, ExchangeSpec, MessageSpec, Slot, match_exchange};
+use crate::device::accelerator::Accelerator;
+use crate::device::queue::{Engine, OWN_KERNELS};
+use crate::device::{Buffer, Extents, KernelText, Move, MoveTable, Signals, Waits, Ways};
+use crate::element::{ElementType, Op};
+use crate::error::Error;
+use crate::fabric::{Place, phase};
+use crate::world::{World, WorldOptions};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// Every second element of a row of this many is sent.
+const ROW: Extents = Extents { points: [1, 1, 64], components: 1 };
+
+fn every_second(source: Place, strides: [usize; 2], destination: Place) -> Result<Arc<MoveTable>, Error> {
+    let one = Move {
+        source,
+        source_strides: [0, strides[0]],
+        destination,
+        destination_strides: [0, strides[1]],
+        counts: [1, 32],
+        run_bytes: 8,
+        element: ElementType::I64,
+        op: Op::Sum,
+    };
+    let copy = Move { op: Op::Replace, ..one.clone() };
+    // Packing replaces, unpacking adds.
+    MoveTable::new(&[vec![if strides[0] == 16 { copy } else { one }]]).map(Arc::new)
+}
+
+/// What has arrived in six epochs, and how many sends were one kernel.
+fn rank_main(
+    world: &World,
+    device: &Arc<dyn Accelerator>,
+    signals: Signals,
+    backend: &str,
+) -> Result<(Vec<i64>, u64), Error> {
+    let stream = stream_of(world, device, Ways { waits: Waits::Proxy, signals })?;
+    let [mut own, sums] =
+        [Buffer::<i64>::zeros(world, &stream, ROW)?, Buffer::<i64>::zeros(world, &stream, ROW)?];
+    let message = MessageSpec {
+        peer: 1 - world.rank(),
+        tag: 0,
+        elements: vec![(ElementType::I64, 32)],
+        bytes: 256,
+        run_bytes: 8,
+        direct: Direct::Never,
+        ghosts: Vec::new(),
+    };
+    let spec = ExchangeSpec { sends: vec![message.clone()], recvs: vec![message], last_epoch: 0 };
+    let mut exchange = match_exchange(world, &stream, backend, spec)?;
+    let pack = |phase| match exchange.send_slot(0, phase) {
+        Slot::Packed(place) => every_second(own.place([0; 3])?, [16, 8], place),
+        Slot::Ghosts(_) => unreachable!("the receiver has said `Direct::Never`"),
+    };
+    let unpack = |phase| {
+        let arrived = exchange.recv_slot(0, phase).expect("packed messages are unpacked");
+        every_second(arrived, [8, 16], sums.place([0, 0, 1])?)
+    };
+    let (packing, unpacking) = ([pack(0)?, pack(1)?], [unpack(0)?, unpack(1)?]);
+    exchange.bind(vec![packing])?;
+    for epoch in 1..=6 {
+        own.with_host_mut(ROW.whole(), |mut view| {
+            let number = |index: usize| 1000 * world.rank() as i64 + epoch * index as i64;
+            view.iter_mut().enumerate().for_each(|(index, value)| *value = number(index));
+        })?;
+        exchange.start_recvs(&stream)?;
+        exchange.start_sends(&stream)?;
+        exchange.wait(&stream)?;
+        stream.enqueue_move(&unpacking[phase(exchange.epoch())]);
+    }
+    Ok((sums.copy_out(ROW.whole())?, stream.merged_sends()))
+}
+
+/// What has to arrive at a rank: of epochs 1 to 6, at the places behind those that were sent.
+fn expected(rank: usize) -> Vec<i64> {
+    let sum = |index: usize| match index % 2 {
+        0 => 0,
+        _ => 6 * 1000 * (1 - rank) as i64 + 21 * (index - 1) as i64,
+    };
+    (0..64).map(sum).collect()
+}
+
+/// By ranks.
+fn run(device: &Arc<dyn Accelerator>, signals: Signals, backend: &str) -> Vec<(Vec<i64>, u64)> {
+    let options = WorldOptions { timeout: Some(Duration::from_secs(20)), ..WorldOptions::default() };
+    let all = World::threads(2, options, |world| rank_main(&world, device, signals, backend));
+    let all = all.expect("threads can be started").into_iter().collect::<Result<_, _>>();
+    all.unwrap_or_else(|error: Error| panic!("{backend}: {error}"))
+}
+
+#[test]
+fn all_backends_between_ranks_that_signal_by_their_threads() {
+    let Some(device) = device_with(without_fine_grain) else { return };
+    for row in BACKENDS {
+        for (rank, (sums, merged)) in run(&device, Signals::Kernel, row.name).into_iter().enumerate() {
+            assert_eq!((sums, merged), (expected(rank), 0), "rank {rank}, {}", row.name);
+        }
+    }
+    let world = World::alone().expect("a world of one rank");
+    let refused = stream_of(&world, &device, Ways { waits: Waits::Auto, signals: Signals::Merged });
+    let Err(Error::DeviceUnavailable { reason, .. }) = refused else { panic!("{refused:?}") };
+    assert!(reason.contains("kernels cannot signal on it"), "{reason}");
+}
+
+/// The device with that text in place of the streams' own kernels.
+fn device_of(own: &'static KernelText) -> Arc<dyn Accelerator> {
+    let (index, (device, found)) = choice::choose("").expect("there is one");
+    let driver =
+        OpenclDriver::new(index, device, found, true).expect("it can be opened").with_own_kernels(own);
+    Arc::new(Engine::new(driver).expect("they compile"))
+}
+
+/// The streams' own kernels, changed.
+fn changed(changes: &[(&str, &str)]) -> &'static KernelText {
+    let mut source = OWN_KERNELS.source.to_owned();
+    for (from, to) in changes {
+        assert_eq!(source.matches(from).count(), 1, "{from}");
+        source = source.replace(from, to);
+    }
+    // A text is static: the test's is never freed.
+    Box::leak(Box::new(KernelText { source: source.leak(), ..OWN_KERNELS }))
+}
+
+/// Payloads that take long are stored before they are signalled; were it the other way round, it would be seen. Those of
+/// rank 1 take long: rank 0, which does not, has to wait.
+#[test]
+fn a_signal_before_its_payload_is_seen() {
+    let Some(device) = device_with(|_| ()) else { return };
+    if !device.kernels_signal() {
+        println!("skipped: a signal before its payload: kernels of {} do not signal", device.name());
+        return;
+    }
+    // Some 100 ms in an epoch, so that rank 0 unpacks meanwhile in at least one of six, however busy the machine is.
+    let slow =
+        "if (*(GLOBAL const i64 *)pieces[0].source >= 1000) for (volatile int n = 0; n < 40000000; ++n) {}";
+    // The device is busy meanwhile.
+    let _turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    let moved = "if (item < total && !stopped) halo_move_word(pieces, count, item);";
+    let late = format!("if (item == 0) {{ {slow} }} {moved}");
+    let told = "halo_post((GLOBAL word *)notices[n].at, increments ? 1u : value, increments);";
+    let early = format!(
+        "if (ITEM == 0) for (u64 n = 0; n < told; ++n) {{ \
+         const u32 increments = (u32)notices[n].increments; {told} }} {late}"
+    );
+    let (right, wrong) = (changed(&[(moved, &late)]), changed(&[(told, ""), (moved, &early)]));
+    for (text, is_right) in [(right, true), (wrong, false)] {
+        let device = device_of(text);
+        for row in BACKENDS.iter().filter(|row| row.name != "standard") {
+            let found = run(&device, Signals::Merged, row.name);
+            for (rank, (sums, merged)) in found.into_iter().enumerate() {
+                assert_eq!(merged, 6, "one kernel an epoch, rank {rank}, {}", row.name);
+                if is_right || rank == 0 {
+                    assert_eq!(sums == expected(rank), is_right, "rank {rank}, {}: {sums:?}", row.name);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+// What streams need of a device themselves: moves, reductions, signals and waits. One text for all vendors, of
+// whom each defines in a prelude:
+//
+//   KERNEL(name)              begins a kernel; FUNCTION begins a function that kernels call
+//   GLOBAL                    qualifies what a pointer to the device's memory points to
+//   u8 u16 u32 u64 u128       words of 1, 2, 4, 8 and 16 bytes, the last for copies only; i32 i64 f32 and, with
+//   HAS_F64, f64              the types of elements: products and sums are not contracted
+//   ITEM                      the number of the thread along the fastest axis
+//   ITEM_OF_GROUP GROUPS      its number in its group, and how many groups there are; GROUP_BARRIER until all threads
+//                             of the group have come to it, and their stores are seen by each other
+//
+// and with HAS_ATOMICS, at a scope that takes in the host, all devices and other processes:
+//
+//   word                      a u32 for atomic operations
+//   LOAD(at)                  its value, relaxed; LOAD_ACQUIRE(at)
+//   STORE_RELEASE(at, value)  ADD_RELEASE(at, value), ADD(at, value) relaxed, with the value before
+//   FENCE_RELEASE             a fence before the stores of signals: what earlier kernels of the queue stored, too;
+//   FENCE_ACQUIRE             its other side
+//
+// `failed` is set once a wait of the stream has been stopped: what is behind it must not touch other ranks' memory.
+// Addresses of other ranks' memory stand in tables; the host has told the runtime which memory is meant.
+
+// A box of runs of words. `first` counts the words of the pieces before it.
+typedef struct {
+    u64 source, destination;
+    u64 source_strides[2], destination_strides[2];
+    u64 first, inner, words, word_bytes;
+} piece;
+
+#define MOVE(type) *(GLOBAL type *)to = *(GLOBAL const type *)from
+
+// One thread a word: all boxes of all fields and neighbours together.
+FUNCTION void halo_move_word(GLOBAL const piece *pieces, const u64 count, const u64 item) {
+    u64 low = 0, high = count;
+    while (high - low > 1) {
+        const u64 middle = (low + high) / 2;
+        if (pieces[middle].first <= item) low = middle;
+        else high = middle;
+    }
+    GLOBAL const piece *own = pieces + low;
+    const u64 rest = item - own->first;
+    const u64 place = rest % own->words, run = rest / own->words;
+    const u64 outer = run / own->inner, inner = run % own->inner;
+    const u64 start = place * own->word_bytes;
+    const u64 from = own->source + outer * own->source_strides[0] + inner * own->source_strides[1] + start;
+    const u64 to =
+        own->destination + outer * own->destination_strides[0] + inner * own->destination_strides[1] + start;
+    switch (own->word_bytes) {
+        case 16: MOVE(u128); break;
+        case 8: MOVE(u64); break;
+        case 4: MOVE(u32); break;
+        case 2: MOVE(u16); break;
+        default: MOVE(u8); break;
+    }
+}
+
+KERNEL(halo_move)(GLOBAL const u32 *failed, GLOBAL const piece *pieces, const u64 count, const u64 total) {
+    const u64 item = ITEM;
+    if (item < total && !*failed) halo_move_word(pieces, count, item);
+}
+
+// The smaller and the larger, of which a NaN is ignored, as the host has them.
+#define SMALLER(a, b) ((b) < (a) ? (b) : (a))
+#define LARGER(a, b) ((b) > (a) ? (b) : (a))
+#define SMALLER_NUMBER(a, b) ((a) != (a) ? (b) : (b) != (b) ? (a) : SMALLER(a, b))
+#define LARGER_NUMBER(a, b) ((a) != (a) ? (b) : (b) != (b) ? (a) : LARGER(a, b))
+
+// One thread an element of the destination, which takes its contributions in their order: `firsts[n]` is where
+// those of element n begin in `sources`.
+#define REDUCE(type, sum, smaller, larger)                                                                  \
+    KERNEL(halo_reduce_##type)(GLOBAL const u32 *failed, const u32 op, GLOBAL const u64 *destinations,      \
+                               GLOBAL const u64 *firsts, GLOBAL const u64 *sources, const u64 total) {      \
+        const u64 item = ITEM;                                                                              \
+        if (item >= total || *failed) return;                                                               \
+        GLOBAL type *own = (GLOBAL type *)destinations[item];                                               \
+        type a = *own;                                                                                      \
+        for (u64 n = firsts[item]; n < firsts[item + 1]; ++n) {                                             \
+            const type b = *(GLOBAL const type *)sources[n];                                                \
+            switch (op) {                                                                                   \
+                case 1: a = sum; break;                                                                     \
+                case 2: a = smaller(a, b); break;                                                           \
+                default: a = larger(a, b); break;                                                           \
+            }                                                                                               \
+        }                                                                                                   \
+        *own = a;                                                                                           \
+    }
+
+REDUCE(u8, (u8)(a + b), SMALLER, LARGER)
+REDUCE(i32, (i32)((u32)a + (u32)b), SMALLER, LARGER)
+REDUCE(i64, (i64)((u64)a + (u64)b), SMALLER, LARGER)
+REDUCE(f32, a + b, SMALLER_NUMBER, LARGER_NUMBER)
+#ifdef HAS_F64
+REDUCE(f64, a + b, SMALLER_NUMBER, LARGER_NUMBER)
+#endif
+
+#ifdef HAS_ATOMICS
+// Tells other ranks of what the kernels before it have stored. Words that are not needed are null.
+FUNCTION void halo_post(GLOBAL word *at, const u32 value, const u32 increments) {
+    if (!at) return;
+    if (increments) {
+        ADD_RELEASE(at, value);
+    } else {
+        STORE_RELEASE(at, value);
+    }
+}
+
+KERNEL(halo_signal)(GLOBAL word *a, GLOBAL word *b, GLOBAL word *c, GLOBAL word *d, GLOBAL const u32 *failed,
+                    const u32 value, const u32 increments) {
+    if (ITEM != 0 || *failed) return;
+    FENCE_RELEASE;
+    halo_post(a, value, increments);
+    halo_post(b, value, increments);
+    halo_post(c, value, increments);
+    halo_post(d, value, increments);
+}
+
+// A word that is told, by its address: it becomes the value, or one more.
+typedef struct {
+    u64 at, increments;
+} notice;
+
+// Moves and, once all groups have moved their words, tells others: `done` counts the groups. Each group's stores come
+// before its fence and that before its count; who counts last has seen all counts, and tells behind a fence of its
+// own. Kernels that follow on the queue find the count at zero again.
+KERNEL(halo_send)(GLOBAL const u32 *failed, GLOBAL const piece *pieces, const u64 count, const u64 total,
+                  GLOBAL word *done, GLOBAL const notice *notices, const u64 told, const u32 value) {
+    const u64 item = ITEM;
+    const int stopped = *failed;
+    if (item < total && !stopped) halo_move_word(pieces, count, item);
+    GROUP_BARRIER;
+    if (ITEM_OF_GROUP != 0 || stopped) return;
+    FENCE_RELEASE;
+    if (ADD(done, 1u) != (u32)GROUPS - 1) return;
+    FENCE_ACQUIRE;
+    STORE_RELEASE(done, 0u);
+    FENCE_RELEASE;
+    for (u64 n = 0; n < told; ++n) {
+        const u32 increments = (u32)notices[n].increments;
+        halo_post((GLOBAL word *)notices[n].at, increments ? 1u : value, increments);
+    }
+}
+
+// Until a word has come to a value, across the wrap, or the host says that it will not: whether it has.
+FUNCTION int halo_reached(GLOBAL word *at, const u32 value, GLOBAL word *stop) {
+    if (!at) return 1;
+    for (;;) {
+        if ((i32)(LOAD_ACQUIRE(at) - value) >= 0) return 1;
+        if (LOAD(stop)) return 0;
+    }
+}
+
+// Waits for words; those that are not needed are null.
+KERNEL(halo_wait)(GLOBAL word *a, GLOBAL word *b, GLOBAL word *c, GLOBAL word *d, GLOBAL word *stop,
+                  GLOBAL u32 *failed, const u32 value) {
+    if (ITEM != 0) return;
+    const int all = halo_reached(a, value, stop) && halo_reached(b, value, stop) &&
+                    halo_reached(c, value, stop) && halo_reached(d, value, stop);
+    if (!all) *failed = 1;
+}
+#endif

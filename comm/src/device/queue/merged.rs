@@ -1,0 +1,98 @@
+//! Sends whose kernel moves all payloads and then signals them (2023, section 5.4).
+
+use super::engine::Engine;
+use super::moves::{Argument, Compiler};
+use super::waits::{Flags, address};
+use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
+use crate::device::moves::MoveTable;
+use crate::device::operation::{Rule, TriggeredSend};
+use crate::element::Op;
+use crate::error::Result;
+use crate::fabric::Word;
+use std::any::Any;
+use std::sync::Arc;
+
+/// A send, compiled for a device.
+pub(super) struct MergedSend<D: Driver> {
+    /// `None`: one kernel cannot do it.
+    send: Option<Prepared<D>>,
+}
+
+struct Prepared<D: Driver> {
+    kernel: D::Kernel,
+    /// Behind the flag that stops it, and before the epoch.
+    arguments: Vec<Argument>,
+    threads: usize,
+}
+
+/// As the kernel reads it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Notice {
+    at: u64,
+    increments: u64,
+}
+
+impl<D: Driver> MergedSend<D> {
+    /// Compiles a send whose words kernels can post, if its moves do not depend on each other and kernels reach all
+    /// their memory; `held` as for [`super::moves::DeviceTable::compile`].
+    pub(super) fn compile(
+        engine: &Engine<D>,
+        queue: &mut D::Queue,
+        held: &mut Vec<Box<dyn Any + Send>>,
+        send: &TriggeredSend,
+    ) -> Result<Self> {
+        let tables = || send.messages.iter().map(|message| &*message.moves);
+        let regions = || tables().flat_map(|table| &table.regions);
+        let is_one_stage = |table: &MoveTable| {
+            table.stages.len() <= 1 && table.nests.iter().all(|nest| nest.op == Op::Replace)
+        };
+        let is_reached =
+            regions().all(|region| region.on_device().is_some_and(|memory| memory.kernels_reach()));
+        if !is_reached || !tables().all(is_one_stage) {
+            return Ok(Self { send: None });
+        }
+        let words = send.messages.iter().flat_map(|message| {
+            let (word, rule) = &message.completion;
+            // Stamps are parts of the payload.
+            message.stamp.iter().map(|stamp| (stamp, Rule::Set)).chain([(word, *rule)])
+        });
+        let mut words: Vec<_> = words.collect();
+        words.sort_by_key(|(_, rule)| *rule == Rule::Increment);
+        let reached = regions().chain(words.iter().map(|(word, _)| word.region()));
+        let mut compiler = Compiler::new(engine, queue, held, reached)?;
+        let nests = tables().flat_map(|table| table.nests.iter().map(move |nest| (table, nest)));
+        let (pieces, total) = compiler.pieces(nests)?;
+        let count = Argument::U64(pieces.len() as u64);
+        let notice = |(word, rule): &(&Word, Rule)| Notice {
+            at: address(word) as u64,
+            increments: u64::from(*rule == Rule::Increment),
+        };
+        let notices: Vec<Notice> = words.iter().map(notice).collect();
+        let told = Argument::U64(notices.len() as u64);
+        let done = engine.driver().allocate(size_of::<u32>(), MemoryKind::Device)?;
+        let arguments = vec![
+            compiler.upload(pieces)?,
+            count,
+            Argument::U64(total),
+            Argument::Table(Arc::new(done)),
+            compiler.upload(notices)?,
+            told,
+        ];
+        let kernel = compiler.kernel("halo_send")?;
+        Ok(Self { send: Some(Prepared { kernel, arguments, threads: total.max(1) as usize }) })
+    }
+
+    /// Puts it on a queue, if one kernel can do it; whether it can. It and the send must be held until the queue has
+    /// come to rest.
+    pub(super) fn launch(&mut self, queue: &mut D::Queue, flags: &Flags, epoch: u32) -> Result<bool> {
+        let Some(send) = &mut self.send else { return Ok(false) };
+        let failed = Value::Pointer(flags.failed());
+        let arguments = [failed].into_iter().chain(send.arguments.iter().map(Argument::value));
+        let arguments: Vec<Value> = arguments.chain([Value::U32(epoch)]).collect();
+        // SAFETY: the arguments are those of the kernel's text; the tables are held with `self`, and what they
+        // point into by the send.
+        unsafe { queue.launch("a send", &mut send.kernel, &arguments, [send.threads, 1, 1]) }?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,276 @@
+//! Tables of moves as a device carries them out: all moves of a stage in one kernel.
+
+use super::bounce::{Bounce, Bounces};
+use super::engine::Engine;
+use super::waits::Flags;
+use crate::device::accelerator::DeviceMemory;
+use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
+use crate::device::moves::{MoveTable, Nest};
+use crate::element::{ElementType, Op};
+use crate::error::{Error, Result};
+use crate::fabric::Region;
+use std::any::Any;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// A table, compiled for a device. The streams that launch it come to rest before it is dropped.
+pub(super) struct DeviceTable<D: Driver> {
+    steps: Vec<Step<D>>,
+    _scratch: Vec<Arc<DeviceMemory>>,
+}
+
+/// What is put on the queue.
+enum Step<D: Driver> {
+    Kernel(Prepared<D>),
+    Copy(Bounce),
+}
+
+/// A kernel with its arguments.
+struct Prepared<D: Driver> {
+    kernel: D::Kernel,
+    /// Behind the flag that stops it.
+    arguments: Vec<Argument>,
+    threads: usize,
+}
+
+/// An argument that stays as it is.
+pub(super) enum Argument {
+    Table(Arc<DeviceMemory>),
+    U32(u32),
+    U64(u64),
+}
+
+/// As the kernel reads it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Piece {
+    source: u64,
+    destination: u64,
+    source_strides: [u64; 2],
+    destination_strides: [u64; 2],
+    first: u64,
+    inner: u64,
+    words: u64,
+    word_bytes: u64,
+}
+
+impl<D: Driver> DeviceTable<D> {
+    /// Compiles a table, all of whose memory is the device's, and puts copies of what its kernels read on the queue:
+    /// `held` must be held until it has come to rest, whatever fails.
+    pub(super) fn compile(
+        engine: &Engine<D>,
+        queue: &mut D::Queue,
+        held: &mut Vec<Box<dyn Any + Send>>,
+        table: &MoveTable,
+    ) -> Result<Self> {
+        if table.accumulates {
+            let device = engine.driver().name().into();
+            return Err(Error::WrongDevice { what: "an accumulate", device });
+        }
+        let mut compiler = Compiler::new(engine, queue, held, table.regions.iter())?;
+        let mut steps = Vec::new();
+        let ends = table.stages.iter().skip(1).copied().chain([table.nests.len()]);
+        for (first, end) in table.stages.iter().zip(ends) {
+            let stage = &table.nests[*first..end];
+            let mut launches = Vec::new();
+            let replacing: Vec<&Nest> = stage.iter().filter(|nest| nest.op == Op::Replace).collect();
+            if !replacing.is_empty() {
+                launches.push(compiler.moves(table, &replacing)?);
+            }
+            // Reductions of other types, or by other operations, are of other elements.
+            let mut kinds: Vec<(ElementType, Op)> = Vec::new();
+            for nest in stage.iter().filter(|nest| nest.op != Op::Replace) {
+                if !kinds.contains(&(nest.element, nest.op)) {
+                    kinds.push((nest.element, nest.op));
+                }
+            }
+            for kind in kinds {
+                let alike = stage.iter().filter(|nest| (nest.element, nest.op) == kind);
+                launches.push(compiler.reduction(table, kind, alike)?);
+            }
+            steps.extend(compiler.bounces.before.drain(..).map(Step::Copy));
+            steps.extend(launches.into_iter().map(Step::Kernel));
+            steps.extend(compiler.bounces.behind.drain(..).map(Step::Copy));
+        }
+        Ok(Self { steps, _scratch: compiler.bounces.scratch })
+    }
+
+    /// Puts all of it on a queue. It and the table that it was compiled from must be held until the queue has come
+    /// to rest.
+    pub(super) fn launch(&mut self, queue: &mut D::Queue, flags: &Flags) -> Result<()> {
+        for step in &mut self.steps {
+            let one = match step {
+                Step::Kernel(one) => one,
+                Step::Copy(copy) => {
+                    copy.put(queue)?;
+                    continue;
+                }
+            };
+            let failed = Value::Pointer(flags.failed());
+            let arguments: Vec<Value> =
+                [failed].into_iter().chain(one.arguments.iter().map(Argument::value)).collect();
+            // SAFETY: the arguments are those of the kernel's text; the tables are held with `self`, and so are
+            // the regions that they point into, by the table that it was compiled from.
+            unsafe { queue.launch("a move", &mut one.kernel, &arguments, [one.threads, 1, 1]) }?;
+        }
+        Ok(())
+    }
+}
+
+impl Argument {
+    pub(super) fn value(&self) -> Value<'_> {
+        match self {
+            Argument::Table(memory) => Value::Pointer(memory.base().as_ptr().cast_const().cast()),
+            Argument::U32(number) => Value::U32(*number),
+            Argument::U64(number) => Value::U64(*number),
+        }
+    }
+}
+
+/// What tables are compiled with.
+pub(super) struct Compiler<'a, D: Driver> {
+    pub(super) engine: &'a Engine<D>,
+    queue: &'a mut D::Queue,
+    held: &'a mut Vec<Box<dyn Any + Send>>,
+    /// The allocations that the addresses in the tables are in.
+    pub(super) reaches: Vec<*const c_void>,
+    pub(super) bounces: Bounces,
+}
+
+impl<'a, D: Driver> Compiler<'a, D> {
+    /// For moves in that memory.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`] if some of it is not the device's.
+    pub(super) fn new<'r>(
+        engine: &'a Engine<D>,
+        queue: &'a mut D::Queue,
+        held: &'a mut Vec<Box<dyn Any + Send>>,
+        regions: impl Iterator<Item = &'r Region>,
+    ) -> Result<Self> {
+        let mut reaches = Vec::new();
+        for region in regions {
+            let memory = region.on_device().filter(|memory| memory.device() == engine.driver().id());
+            let Some(memory) = memory else {
+                let device = engine.driver().name().into();
+                return Err(Error::WrongDevice { what: "the memory of a move", device });
+            };
+            if memory.kernels_reach() {
+                reaches.push(memory.base().as_ptr().cast_const().cast());
+            }
+        }
+        Ok(Self { engine, queue, held, reaches, bounces: Bounces::default() })
+    }
+
+    fn moves(&mut self, table: &MoveTable, nests: &[&Nest]) -> Result<Prepared<D>> {
+        let (pieces, total) = self.pieces(nests.iter().map(|nest| (table, *nest)))?;
+        let count = Argument::U64(pieces.len() as u64);
+        let arguments = vec![self.upload(pieces)?, count, Argument::U64(total)];
+        Ok(Prepared { kernel: self.kernel("halo_move")?, arguments, threads: total as usize })
+    }
+
+    /// Moves as the kernel reads them, and how many words they are of.
+    pub(super) fn pieces<'n>(
+        &mut self,
+        nests: impl Iterator<Item = (&'n MoveTable, &'n Nest)>,
+    ) -> Result<(Vec<Piece>, u64)> {
+        let mut pieces = Vec::new();
+        let mut total = 0;
+        for (table, nest) in nests {
+            for pair in &nest.pairs {
+                let one = self.reached(table, nest, *pair)?;
+                // The longest words that begin on their boundaries in all runs.
+                let strides = one.source_strides.iter().chain(&one.destination_strides);
+                let all =
+                    strides.fold(nest.run_bytes | one.source | one.destination, |all, stride| all | stride);
+                let word_bytes = 1 << all.trailing_zeros().min(4);
+                let words = (nest.run_bytes / word_bytes) as u64;
+                let wide = |sizes: [usize; 2]| sizes.map(|size| size as u64);
+                pieces.push(Piece {
+                    source: one.source as u64,
+                    destination: one.destination as u64,
+                    source_strides: wide(one.source_strides),
+                    destination_strides: wide(one.destination_strides),
+                    first: total,
+                    inner: nest.counts[1] as u64,
+                    words,
+                    word_bytes: word_bytes as u64,
+                });
+                total += (nest.counts[0] * nest.counts[1]) as u64 * words;
+            }
+        }
+        Ok((pieces, total))
+    }
+
+    /// Destination by destination, each with its contributions in the order of the moves: as the host sums.
+    fn reduction<'n>(
+        &mut self,
+        table: &MoveTable,
+        (element, op): (ElementType, Op),
+        nests: impl Iterator<Item = &'n Nest>,
+    ) -> Result<Prepared<D>> {
+        let bytes = element.bytes();
+        let mut contributions: Vec<(u64, u64)> = Vec::new();
+        for nest in nests {
+            for pair in &nest.pairs {
+                let one = self.reached(table, nest, *pair)?;
+                for run in 0..nest.counts[0] * nest.counts[1] {
+                    let (outer, inner) = (run / nest.counts[1], run % nest.counts[1]);
+                    let at =
+                        |first: usize, strides: [usize; 2]| first + outer * strides[0] + inner * strides[1];
+                    let source = at(one.source, one.source_strides);
+                    let destination = at(one.destination, one.destination_strides);
+                    for (what, offset) in [("a reduction's source", source), ("a reduction", destination)] {
+                        if !offset.is_multiple_of(bytes) {
+                            return Err(Error::Misaligned { what, offset, element });
+                        }
+                    }
+                    let elements = (0..nest.run_bytes).step_by(bytes);
+                    contributions.extend(
+                        elements.map(|offset| ((destination + offset) as u64, (source + offset) as u64)),
+                    );
+                }
+            }
+        }
+        // Stable: contributions to one element stay in their order.
+        contributions.sort_by_key(|(destination, _)| *destination);
+        let (mut destinations, mut firsts) = (Vec::new(), Vec::new());
+        for (index, (destination, _)) in contributions.iter().enumerate() {
+            if destinations.last() != Some(destination) {
+                destinations.push(*destination);
+                firsts.push(index as u64);
+            }
+        }
+        firsts.push(contributions.len() as u64);
+        let sources: Vec<u64> = contributions.into_iter().map(|(_, source)| source).collect();
+        let number = match op {
+            Op::Replace => unreachable!("a reduction combines"),
+            Op::Sum => 1,
+            Op::Min => 2,
+            Op::Max => 3,
+        };
+        let threads = destinations.len();
+        let arguments = vec![
+            Argument::U32(number),
+            self.upload(destinations)?,
+            self.upload(firsts)?,
+            self.upload(sources)?,
+            Argument::U64(threads as u64),
+        ];
+        Ok(Prepared { kernel: self.kernel(&format!("halo_reduce_{element}"))?, arguments, threads })
+    }
+
+    pub(super) fn kernel(&self, name: &str) -> Result<D::Kernel> {
+        self.engine.own_kernel(name, &self.reaches)
+    }
+
+    /// A table in the device's memory, behind what is on the queue.
+    pub(super) fn upload<T: Copy + Send + 'static>(&mut self, table: Vec<T>) -> Result<Argument> {
+        let bytes = size_of_val(table.as_slice());
+        let memory = Arc::new(self.engine.driver().allocate(bytes, MemoryKind::Device)?);
+        // SAFETY: the memory is that long, and both are held from here on, as the caller of `compile` sees to.
+        unsafe { self.queue.copy(table.as_ptr().cast(), memory.base().as_ptr(), bytes) }?;
+        self.held.push(Box::new((table, memory.clone())));
+        Ok(Argument::Table(memory))
+    }
+}
