@@ -49,6 +49,23 @@ pub enum Error {
         /// What its compiler says; lines are counted from the beginning of the text.
         log: String,
     },
+    /// A kernel has failed on a device, which does nothing more for this process.
+    #[error(
+        "{} failed on `{device}`: {reason}; the device does nothing more for this process: check which points \
+         the kernel reads and writes, and start again",
+        match &kernels[..] {
+            [one] => format!("kernel `{one}`"),
+            several => format!("one of the kernels `{}`", several.join("`, `")),
+        }
+    )]
+    KernelFaulted {
+        /// Those that may have, in the order of their first launches: all that are not known to have run.
+        kernels: Vec<String>,
+        /// The device.
+        device: String,
+        /// What its driver says.
+        reason: String,
+    },
     /// A kernel that is a closure was given to a device that needs a text.
     #[error(
         "kernel `{kernel}` is a closure of the host, but its stream is on `{device}`; \

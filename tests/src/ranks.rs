@@ -3,6 +3,7 @@
 use crate::Random;
 use std::cell::Cell;
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use streamhalo::comm::Error;
 use streamhalo::comm::backend::BACKENDS;
@@ -40,13 +41,25 @@ pub fn ways_of(kind: StreamKind) -> impl Iterator<Item = Scenario> {
     BACKENDS.iter().map(move |row| Scenario { backend: row.name, kind })
 }
 
-/// The device that tests with a memory of its own run on: the first of OpenCL that can be used. `None` where
-/// there is none, which is printed as a part that was left out.
+static ON_CUDA: AtomicBool = AtomicBool::new(false);
+
+/// From now on the device of this process is a GPU of CUDA.
+pub fn use_cuda() {
+    ON_CUDA.store(true, Ordering::Relaxed);
+}
+
+fn open_device() -> Result<Device, Error> {
+    if ON_CUDA.load(Ordering::Relaxed) { Device::cuda("") } else { Device::opencl("") }
+}
+
+/// The device that tests with a memory of its own run on: the first of OpenCL that can be used, or of CUDA
+/// ([`use_cuda`]). `None` where there is none, which is printed as a part that was left out.
 pub fn other_device() -> Option<Device> {
-    match Device::opencl("") {
+    match open_device() {
         Ok(device) => Some(device),
-        Err(Error::DeviceUnavailable { reason, .. }) => {
-            println!("skipped: tests on a device of OpenCL: {reason}");
+        Err(Error::DeviceUnavailable { device, reason }) => {
+            let what = if device == "cuda" { "a GPU of CUDA" } else { "a device of OpenCL" };
+            println!("skipped: tests on {what}: {reason}");
             None
         }
         Err(error) => panic!("there is a device, but {error}"),
@@ -85,7 +98,7 @@ pub fn in_memory(mode: MemoryMode, test: impl FnOnce()) {
 /// A stream of that kind with one thread for kernels; [`StreamKind::Device`] is on [`other_device`].
 pub fn stream_of(world: &World, kind: StreamKind) -> Result<Stream, HaloError> {
     if kind == StreamKind::Device {
-        let device = Device::opencl("")?.with_waits(WAITS.get()).with_signals(SIGNALS.get());
+        let device = open_device()?.with_waits(WAITS.get()).with_signals(SIGNALS.get());
         return Ok(device.with_memory(MEMORY.get())?.stream(world)?);
     }
     Ok(Device::host().stream_with(world, StreamOptions { kind, threads: 1 })?)

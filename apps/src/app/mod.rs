@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use streamhalo::comm::backend::Route;
 use streamhalo::comm::fabric::Executor;
-use streamhalo::{LocalGrid, StreamHalo};
+use streamhalo::{KernelText, LocalGrid, StreamHalo};
 
 use crate::config::{Primitive, RunConfig};
 use crate::error::AppError;
@@ -133,9 +133,9 @@ pub trait Application: Send + Sync {
         Map::new()
     }
 
-    /// Whether its kernels are there as text too, for devices that compile it.
-    fn has_device_kernels(&self) -> bool {
-        false
+    /// Its kernels as texts, for devices that compile them; none where they are there for the host only.
+    fn device_kernels(&self) -> Vec<&'static KernelText> {
+        Vec::new()
     }
 
     /// Files of its own for the results folder, made from a final state.

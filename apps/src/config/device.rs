@@ -10,7 +10,7 @@ pub(super) const SHAPE: Shape<'static> =
     Shape { name: "device", keys: &["kind", "select", "memory", "waits", "stream", "threads"] };
 
 /// Devices that this version does not have.
-pub(crate) const LATER_DEVICES: [&str; 2] = ["cuda", "hip"];
+pub(crate) const LATER_DEVICES: [&str; 1] = ["hip"];
 
 /// What runs the kernels of a rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ fn read_select(section: &Section<'_>) -> Result<Option<String>, Fault> {
             None => Err(wrong(
                 &section.dotted("select"),
                 node,
-                "a part of a device's name such as `pocl`, or its number as `streamhalo info` lists it",
+                "a part of a device's name such as `pocl` or `H100`, or its number as `streamhalo info` lists it",
             )),
         },
     }

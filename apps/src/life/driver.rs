@@ -199,8 +199,8 @@ impl<T: Cell + Stored> Application for Life<T> {
         Map::from_iter([("app.pattern".to_owned(), Value::from(self.initial.identity()))])
     }
 
-    fn has_device_kernels(&self) -> bool {
-        T::TYPE == ElementType::U8
+    fn device_kernels(&self) -> Vec<&'static KernelText> {
+        if T::TYPE == ElementType::U8 { vec![&LIFE] } else { Vec::new() }
     }
 
     fn files(&self, state: &[u8]) -> Vec<OutputFile> {

@@ -15,13 +15,16 @@ pub(crate) fn device(config: &RunConfig) -> Result<Device, AppError> {
     let DeviceConfig { kind, select, memory, waits, .. } = &config.device;
     let waits = waits.as_deref().and_then(Waits::from_name).unwrap_or_default();
     let memory = memory.as_deref().and_then(MemoryMode::from_name).unwrap_or_default();
+    let select = select.as_deref().unwrap_or_default();
     let device = match kind.as_str() {
-        "opencl" => Device::opencl(select.as_deref().unwrap_or_default())?,
+        "opencl" => Device::opencl(select)?,
+        "cuda" => Device::cuda(select)?,
         _ => Device::host(),
     };
     let signals = match config.comm.signal {
         Some(Signal::Merged) => Signals::Merged,
-        _ => Signals::Kernel,
+        Some(Signal::Memop) => Signals::Memop,
+        Some(Signal::Kernel) | None => Signals::Kernel,
     };
     Ok(device.with_waits(waits).with_signals(signals).with_memory(memory)?)
 }
@@ -37,7 +40,7 @@ pub(super) fn check(config: &RunConfig, application: &dyn Application) -> Result
         return Ok(());
     }
     let refused = |flag: &str, message: String| Err(AppError::Usage { flag: flag.to_owned(), message });
-    if !application.has_device_kernels() {
+    if application.device_kernels().is_empty() {
         let name = &config.app.name;
         return refused("device.kind", format!("`{name}` has kernels for `host` only, not for `{kind}`"));
     }
@@ -50,7 +53,7 @@ pub(super) fn check(config: &RunConfig, application: &dyn Application) -> Result
             ),
         );
     }
-    if config.comm.signal == Some(Signal::Memop) {
+    if config.comm.signal == Some(Signal::Memop) && kind != "cuda" {
         let message = format!("streams of `{kind}` have no memory operations; choose `kernel` or `merged`");
         return refused("comm.signal", message);
     }

@@ -5,6 +5,7 @@ mod bench;
 mod checkpoint;
 mod cholesky;
 mod comb;
+mod cuda;
 mod errors;
 mod everywhere;
 mod faces;

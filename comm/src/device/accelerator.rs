@@ -7,7 +7,7 @@ use super::driver::MemoryKind;
 use super::operation::Operation;
 use super::stream::Status;
 use super::text::KernelText;
-use super::{MemoryMode, Waits, Ways};
+use super::{MemoryMode, Ways};
 use crate::element::ElementType;
 use crate::error::Result;
 use crate::fabric::Executor;
@@ -20,8 +20,8 @@ use std::sync::Arc;
 pub(crate) trait Accelerator: Send + Sync + fmt::Debug {
     /// The kind in configurations, and what the vendor calls it.
     fn name(&self) -> &str;
-    /// Who carries out what a stream of it has triggered, which waits so.
-    fn executor(&self, waits: Waits) -> Executor;
+    /// Who carries out what a stream of it has triggered, which signals and waits so.
+    fn executor(&self, ways: Ways) -> Executor;
     /// Whether the host addresses the memory where kernels are fastest.
     fn host_reaches(&self) -> bool;
     /// Whether its kernels tell other ranks of what they have stored.

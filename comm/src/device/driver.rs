@@ -81,6 +81,10 @@ pub(crate) struct Traits {
     pub(crate) host_reaches: bool,
     /// Whether kernels release to, and acquire from, the host and other ranks by atomic operations.
     pub(crate) kernels_signal: bool,
+    /// Whether queues store and wait for words themselves: [`CommandQueue::write_word`].
+    pub(crate) has_memory_operations: bool,
+    /// How many queues may wait without holding up others.
+    pub(crate) waiting_queues: u32,
 }
 
 /// Where memory is.
@@ -131,6 +135,32 @@ pub(crate) trait CommandQueue: Send {
     fn mark(&mut self) -> Result<Self::Mark>;
     /// Whether the device has come there, or failed before. Does not wait.
     fn has_passed(&self, mark: &Self::Mark) -> bool;
+    /// Puts a store to a word on it, behind all that it has stored before, for the host and all devices. Does not
+    /// wait. Only where the device [has such operations](Traits::has_memory_operations).
+    ///
+    /// # Errors
+    /// [`crate::Error::DeviceUnavailable`].
+    ///
+    /// # Safety
+    /// The word must be one that kernels reach, and stay until the queue has come to rest.
+    unsafe fn write_word(&mut self, _word: *const c_void, _value: u32) -> Result<()> {
+        unreachable!("the device has no memory operations")
+    }
+    /// Lets what comes behind wait until a word has come to a value, across the wrap. Does not wait itself. As
+    /// [`CommandQueue::write_word`].
+    ///
+    /// # Errors
+    /// [`crate::Error::DeviceUnavailable`].
+    ///
+    /// # Safety
+    /// As [`CommandQueue::write_word`].
+    unsafe fn wait_word(&mut self, _word: *const c_void, _value: u32) -> Result<()> {
+        unreachable!("the device has no memory operations")
+    }
+    /// Whether so much is on it that calls which put more there might wait for the device.
+    fn is_full(&self) -> bool {
+        false
+    }
     /// Makes sure that the device works on what is on it. Does not wait.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 
 mod accelerator;
 mod buffer;
+mod cuda;
 mod driver;
 mod host;
 mod moves;
@@ -14,12 +15,16 @@ mod operation;
 mod queue;
 mod recorded;
 mod section;
+mod select;
 mod shown;
 mod stream;
 mod text;
 
 pub use accelerator::DeviceMemory;
 pub use buffer::{Buffer, Extents};
+pub use cuda::{
+    Capability, FoundGpu, compile as compile_for_cuda, compiler as cuda_compiler, found as cuda_devices,
+};
 pub use host::kernel::{Argument, Arguments, Memory, Reader, Rows, RowsMut, Tile, Writer};
 pub(crate) use host::lane::progress;
 pub(crate) use moves::OnDevice;
@@ -66,6 +71,11 @@ pub enum Signals {
     /// The kernel that moves the payload, once all of it has been stored: one kernel for all messages that are sent
     /// together. What it cannot do (payloads that are not stored at once, words of the host) goes as with `Kernel`.
     Merged,
+    /// The queue itself, by its vendor's operations on memory: a store behind what moves the payload, which cannot
+    /// count, so that counting signals stay kernels. With [`Waits::Auto`] the queue waits as well. What is behind a wait
+    /// that was stopped still signals; but its stream has failed before, and so has every stream of the world that
+    /// signals so once it synchronises.
+    Memop,
 }
 
 impl Signals {
@@ -74,12 +84,13 @@ impl Signals {
         match self {
             Signals::Kernel => "kernel",
             Signals::Merged => "merged",
+            Signals::Memop => "memop",
         }
     }
 
     /// The one of that name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Signals::Kernel, Signals::Merged].into_iter().find(|signals| signals.name() == name)
+        [Signals::Kernel, Signals::Merged, Signals::Memop].into_iter().find(|signals| signals.name() == name)
     }
 }
 
@@ -157,6 +168,17 @@ impl Device {
     /// is meant lacks what streams need.
     pub fn opencl(select: &str) -> Result<Self> {
         Ok(Self { accelerator: Some(opencl::open(select, MemoryMode::Auto)?), ways: Ways::default() })
+    }
+
+    /// A GPU of NVIDIA: the one with that number in [`cuda_devices`], or the first whose name, or address on the bus,
+    /// contains `select`, whatever the case of its letters; with an empty `select` the first that can be used. All
+    /// ranks of a process that choose the same GPU share its memory. Blocks until the driver has started it.
+    ///
+    /// # Errors
+    /// [`crate::Error::DeviceUnavailable`] if there is no driver here, one older than CUDA 12.0 (525), or no GPU; if no
+    /// device is meant; or if the one that is meant lacks what streams need.
+    pub fn cuda(select: &str) -> Result<Self> {
+        Ok(Self { accelerator: Some(cuda::open(select)?), ways: Ways::default() })
     }
 
     /// The same device, whose streams wait so. On the host it changes nothing.

@@ -230,7 +230,7 @@ impl Stream {
                 id,
                 kind,
                 worker,
-                executor: accelerator.as_ref().map_or(Executor::Stream, |device| device.executor(ways.waits)),
+                executor: accelerator.as_ref().map_or(Executor::Stream, |device| device.executor(ways)),
                 accelerator,
                 threads,
                 synchronizations: Cell::new(0),

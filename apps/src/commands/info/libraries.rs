@@ -1,7 +1,7 @@
 //! Libraries that carry messages between machines: what was found of them, and what each can do.
 
 use streamhalo::comm::Error;
-use streamhalo::comm::device::FoundDevice;
+use streamhalo::comm::device::{FoundDevice, FoundGpu};
 use streamhalo::comm::fabric::{FoundLibrary, Provider};
 
 use crate::run::in_short;
@@ -59,6 +59,32 @@ pub(super) fn of_opencl(found: Result<Vec<FoundDevice>, Error>) -> Entries {
     found.iter().enumerate().map(entry).collect()
 }
 
+/// What is said of GPUs of CUDA, whose number chooses one, and of the compiler of applications' kernels.
+pub(super) fn of_cuda(found: Result<Vec<FoundGpu>, Error>, compiler: Result<String, Error>) -> Entries {
+    let found = match found {
+        Ok(found) => found,
+        Err(Error::DeviceUnavailable { reason, .. }) => return vec![("cuda".to_owned(), vec![reason])],
+        Err(error) => return vec![("cuda".to_owned(), vec![error.to_string()])],
+    };
+    let kernels = match compiler {
+        Ok(version) => format!("kernels of applications by NVRTC {version}"),
+        Err(error) => format!("no kernels of applications: {error}"),
+    };
+    let entry = |(index, gpu): (usize, &FoundGpu)| {
+        let FoundGpu { name, bus, capability, multiprocessors, memory_bytes, driver, .. } = gpu;
+        let state = gpu.unusable().map_or_else(
+            || format!("usable, with f64; signals and waits by kernels; {kernels}"),
+            |reason| format!("cannot be used here: {reason}"),
+        );
+        let memory = memory_bytes >> 30;
+        let what = format!(
+            "{multiprocessors} multiprocessors of {capability}, {memory} GiB, at {bus}, driver of CUDA {driver}"
+        );
+        (format!("cuda {index}"), vec![name.clone(), what, state])
+    };
+    found.iter().enumerate().map(entry).collect()
+}
+
 /// What is said of providers of libfabric.
 pub(super) fn of_libfabric(found: Result<Vec<Provider>, Error>) -> Entries {
     let found = match found {
@@ -96,6 +122,7 @@ fn ability(capabilities: &[&str], unusable: Option<&str>) -> String {
 mod tests {
     use super::super::page::Page;
     use super::*;
+    use streamhalo::comm::device::Capability;
 
     fn shown(entries: &Entries) -> String {
         let mut page = Page::new("");
@@ -142,6 +169,37 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("  udp  version 0.1\n       messages only\n"), "{text}");
+    }
+
+    #[test]
+    fn gpus_say_what_they_are_and_what_is_missing() {
+        let gpu = FoundGpu {
+            name: "NVIDIA H100 PCIe".to_owned(),
+            bus: "0000:81:00.0".to_owned(),
+            capability: Capability { major: 9, minor: 0 },
+            multiprocessors: 114,
+            memory_bytes: 80 << 30,
+            has_memory_pools: true,
+            has_host_atomics: false,
+            is_open: true,
+            driver: "12.4".to_owned(),
+        };
+        let missing = || {
+            let (device, reason) = ("cuda".to_owned(), "NVRTC could not be loaded".to_owned());
+            Error::DeviceUnavailable { device, reason }
+        };
+        let closed = FoundGpu { is_open: false, ..gpu.clone() };
+        let text = shown(&of_cuda(Ok(vec![gpu.clone(), closed]), Ok("12.0".to_owned())));
+        for part in [
+            "  cuda 0  NVIDIA H100 PCIe\n",
+            "114 multiprocessors of 9.0, 80 GiB",
+            "by NVRTC 12.0",
+            "nvidia-smi -c 0",
+        ] {
+            assert!(text.contains(part), "no {part:?} in {text}");
+        }
+        assert!(shown(&of_cuda(Ok(vec![gpu]), Err(missing()))).contains("NVRTC could not be loaded"));
+        assert!(shown(&of_cuda(Err(missing()), Ok("12.0".to_owned()))).contains("  cuda  NVRTC could not"));
     }
 
     #[test]

@@ -4,11 +4,11 @@ mod libraries;
 mod page;
 
 use streamhalo::comm::backend::BACKENDS;
-use streamhalo::comm::device::opencl_devices;
+use streamhalo::comm::device::{cuda_compiler, cuda_devices, opencl_devices};
 use streamhalo::comm::fabric::{FABRICS, FabricRow, libfabric_providers, mpi_libraries};
 use streamhalo::comm::{By, PRIMITIVES};
 
-use self::libraries::{of_libfabric, of_mpi, of_opencl};
+use self::libraries::{of_cuda, of_libfabric, of_mpi, of_opencl};
 use self::page::Page;
 use crate::app::{APPLICATIONS, Need};
 use crate::config::{LATER_DEVICES, later_fabrics};
@@ -34,6 +34,7 @@ fn text(machine: &MachineInfo) -> String {
     let host = format!("{cores}, {cpu}; streams inline and threaded");
     let mut devices = vec![line("host", host)];
     devices.extend(of_opencl(opencl_devices()));
+    devices.extend(of_cuda(cuda_devices(), cuda_compiler()));
     devices.push(later(&LATER_DEVICES));
     page.section("devices", &devices);
 

@@ -1,6 +1,7 @@
 //! Which devices there are, and which of them is meant.
 
 use crate::device::MemoryMode;
+use crate::device::select::{Choosable, index_of};
 use crate::error::{Error, Result};
 use opencl3::device::{
     CL_DEVICE_ATOMIC_ORDER_ACQ_REL, CL_DEVICE_ATOMIC_SCOPE_ALL_DEVICES, CL_DEVICE_SVM_ATOMICS,
@@ -97,10 +98,19 @@ impl FoundDevice {
     pub(super) fn language(&self) -> &'static str {
         if self.version.starts_with("OpenCL 3.") { "CL3.0" } else { "CL2.0" }
     }
+}
 
-    fn is_meant_by(&self, select: &str) -> bool {
-        let select = select.to_lowercase();
-        [&self.name, &self.platform, &self.vendor].iter().any(|text| text.to_lowercase().contains(&select))
+impl Choosable for FoundDevice {
+    fn label(&self) -> String {
+        format!("{} ({})", self.name, self.platform)
+    }
+
+    fn names(&self) -> Vec<&str> {
+        vec![&self.name, &self.platform, &self.vendor]
+    }
+
+    fn unusable(&self) -> Option<String> {
+        self.unusable()
     }
 }
 
@@ -165,30 +175,6 @@ pub(super) fn choose(select: &str) -> Result<(usize, (Device, FoundDevice))> {
     Ok((index, chosen))
 }
 
-/// The number of the device that is meant, which can be used.
-fn index_of(asked: &str, select: &str, found: &[FoundDevice]) -> Result<usize> {
-    let refused = |reason: String| Error::DeviceUnavailable { device: asked.into(), reason };
-    let listed = || {
-        let lines = found.iter().enumerate();
-        lines.map(|(index, one)| format!("{index}: {} ({})", one.name, one.platform)).collect::<Vec<_>>()
-    };
-    let meant = match select.parse::<usize>() {
-        Ok(index) if index < found.len() => vec![index],
-        Ok(_) => Vec::new(),
-        Err(_) => (0..found.len()).filter(|index| found[*index].is_meant_by(select)).collect(),
-    };
-    if let Some(usable) = meant.iter().find(|index| found[**index].unusable().is_none()) {
-        return Ok(*usable);
-    }
-    match meant.first() {
-        None => Err(refused(format!("no device is meant by it; there are {}", listed().join(", ")))),
-        Some(first) => {
-            let reason = found[*first].unusable().expect("no device that is meant can be used");
-            Err(refused(format!("{}: {reason}", found[*first].name)))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,7 +221,8 @@ mod tests {
             );
         }
         for select in ["0", "arc"] {
-            assert!(said(select).contains("Arc: it has no shared virtual memory"), "{select}");
+            let reason = "Arc (OpenCL Graphics): it has no shared virtual memory";
+            assert!(said(select).contains(reason), "{select}");
         }
     }
 

@@ -82,6 +82,8 @@ impl OpenclDriver {
                 has_doubles: found.has_doubles,
                 host_reaches: !separate,
                 kernels_signal: found.has_atomics,
+                has_memory_operations: false,
+                waiting_queues: u32::MAX,
             },
             index,
             found,

@@ -24,6 +24,25 @@ pub(crate) struct Engine<D: Driver> {
     programs: Mutex<HashMap<(&'static str, &'static str), D::Program>>,
     /// Kernels of all streams that wait.
     waiters: AtomicU32,
+    /// Queues on which something may wait.
+    waiting_queues: AtomicU32,
+}
+
+/// Who waits for other ranks in a stream, once that is settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waiting {
+    Thread,
+    Kernels,
+    Queue,
+}
+
+/// A place among the queues on which something may wait.
+pub(super) struct WaitingQueue<D: Driver>(Arc<Engine<D>>);
+
+impl<D: Driver> Drop for WaitingQueue<D> {
+    fn drop(&mut self) {
+        self.0.waiting_queues.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A place among the kernels that wait.
@@ -60,21 +79,37 @@ impl<K: PartialEq, D: Driver> Opened<K, D> {
 impl<D: Driver> Engine<D> {
     pub(crate) fn new(driver: D) -> Result<Self> {
         let own = driver.own_program()?;
-        Ok(Self { driver, own, programs: Mutex::default(), waiters: AtomicU32::new(0) })
+        let [waiters, waiting_queues] = [0, 0].map(AtomicU32::new);
+        Ok(Self { driver, own, programs: Mutex::default(), waiters, waiting_queues })
     }
 
     pub(super) fn driver(&self) -> &D {
         &self.driver
     }
 
-    /// Whether kernels are to wait. On the host's own cores they would take them from the ranks.
-    fn waits_by_kernels(&self, waits: Waits) -> bool {
+    /// Who is to wait. On the host's own cores kernels would take them from the ranks.
+    fn waiting(&self, ways: Ways) -> Waiting {
         let traits = self.driver.traits();
-        let can = traits.kernels_signal && traits.compute_units > 1;
-        can && match waits {
-            Waits::Auto => traits.is_gpu,
-            Waits::Kernel => true,
-            Waits::Proxy => false,
+        let kernels = traits.kernels_signal && traits.compute_units > 1;
+        match ways.waits {
+            Waits::Auto if ways.signals == Signals::Memop && traits.has_memory_operations => Waiting::Queue,
+            Waits::Auto if kernels && traits.is_gpu => Waiting::Kernels,
+            Waits::Kernel if kernels => Waiting::Kernels,
+            _ => Waiting::Thread,
+        }
+    }
+
+    /// Counts a queue in on which something may wait.
+    fn reserve_queue(self: &Arc<Self>) -> Result<WaitingQueue<D>> {
+        let most = self.driver.traits().waiting_queues;
+        let counted = |open: u32| (open < most).then(|| open + 1);
+        match self.waiting_queues.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted) {
+            Ok(_) => Ok(WaitingQueue(self.clone())),
+            Err(_) => Err(self.refused(&format!(
+                "its hardware serves {most} streams that wait for other ranks, and more would hold up each other; \
+                 use fewer ranks in a process, let threads wait (`device.waits = \"proxy\"`), or give the process \
+                 more queues of the hardware (for CUDA: CUDA_DEVICE_MAX_CONNECTIONS=32 in its environment)"
+            ))),
         }
     }
 
@@ -108,8 +143,8 @@ impl<D: Driver> Accelerator for Engine<D> {
         self.driver.name()
     }
 
-    fn executor(&self, waits: Waits) -> Executor {
-        if self.waits_by_kernels(waits) { Executor::Stream } else { Executor::Proxy }
+    fn executor(&self, ways: Ways) -> Executor {
+        if self.waiting(ways) == Waiting::Thread { Executor::Proxy } else { Executor::Stream }
     }
 
     fn host_reaches(&self) -> bool {
@@ -146,21 +181,24 @@ impl<D: Driver> Accelerator for Engine<D> {
     }
 
     fn open_queue(self: Arc<Self>, status: Arc<Status>, ways: Ways) -> Result<Box<dyn Execute>> {
-        let Ways { waits, signals } = ways;
-        if waits == Waits::Kernel && !self.waits_by_kernels(waits) {
+        let (waiting, traits) = (self.waiting(ways), self.driver.traits());
+        if ways.waits == Waits::Kernel && waiting == Waiting::Thread {
             return Err(self.refused(
                 "kernels cannot wait on it: it has no atomic operations at the scope of all devices, or only one \
                  compute unit; let the thread wait",
             ));
         }
-        if signals == Signals::Merged && !self.driver.traits().kernels_signal {
+        if ways.signals == Signals::Merged && !traits.kernels_signal {
             return Err(self.refused(
                 "kernels cannot signal on it: it has no atomic operations at the scope of all devices; choose \
                  `kernel`, which leaves signals to the stream's thread there",
             ));
         }
-        let by_kernels = self.waits_by_kernels(waits);
-        Ok(Box::new(QueueExecutor::new(self, status, by_kernels, signals)?))
+        if ways.signals == Signals::Memop && !traits.has_memory_operations {
+            return Err(self.refused("its queues have no memory operations; choose `kernel` or `merged`"));
+        }
+        let place = if waiting == Waiting::Thread { None } else { Some(self.reserve_queue()?) };
+        Ok(Box::new(QueueExecutor::new(self, status, ways.signals, waiting, place)?))
     }
 }
 

@@ -5,10 +5,10 @@
 //! not ready, as the host's streams do. Whatever the device may still use is held until the queue has come to
 //! rest.
 
-use super::engine::Engine;
+use super::engine::{Engine, Waiting, WaitingQueue};
 use super::merged::MergedSend;
 use super::moves::DeviceTable;
-use super::waits::{Flags, KernelWaits, address};
+use super::waits::{DeviceWaits, Flags, address};
 use crate::device::Signals;
 use crate::device::accelerator::Execute;
 use crate::device::driver::{CommandQueue, Driver, Value};
@@ -48,7 +48,9 @@ pub(super) struct QueueExecutor<D: Driver> {
     /// Whether the kernels that move payloads signal, where they can.
     is_merged: bool,
     /// `None` where only the thread waits.
-    kernel_waits: Option<KernelWaits<D>>,
+    device_waits: Option<DeviceWaits<D>>,
+    /// Whether the queue itself stores what signals set.
+    by_queue: bool,
     /// By the text's name and source.
     kernels: HashMap<(&'static str, &'static str), D::Kernel>,
     /// Sends whose receivers are not ready.
@@ -57,14 +59,17 @@ pub(super) struct QueueExecutor<D: Driver> {
     held: Vec<Box<dyn Any + Send>>,
     /// How the thread waits.
     waiting: WaitContext,
+    /// Behind the queue.
+    _place: Option<WaitingQueue<D>>,
 }
 
 impl<D: Driver> QueueExecutor<D> {
     pub(super) fn new(
         engine: Arc<Engine<D>>,
         status: Arc<Status>,
-        by_kernels: bool,
         signals: Signals,
+        waiting: Waiting,
+        place: Option<WaitingQueue<D>>,
     ) -> Result<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let driver = engine.driver();
@@ -78,17 +83,27 @@ impl<D: Driver> QueueExecutor<D> {
             flags: Flags::new(driver)?,
             signal,
             is_merged: signals == Signals::Merged,
-            kernel_waits: if by_kernels { Some(KernelWaits::new(&engine)?) } else { None },
+            device_waits: DeviceWaits::new(&engine, waiting)?,
+            by_queue: signals == Signals::Memop,
             kernels: HashMap::new(),
             pending: Vec::new(),
             held: Vec::new(),
             waiting: WaitContext { policy: GIVES_WAY, ..(*status.context).clone() },
             status,
             engine,
+            _place: place,
         })
     }
 
     fn carry_out(&mut self, operation: Operation) -> Result<()> {
+        // A call that waits for a device which waits for a rank could not be ended.
+        while self.queue.is_full() && self.kernels_wait() {
+            self.serve();
+            std::thread::sleep(NAP);
+        }
+        if self.status.has_failed() {
+            return Ok(());
+        }
         match operation {
             Operation::Move(moves) if moves.bytes() == 0 => Ok(()),
             Operation::Move(moves) => {
@@ -190,6 +205,13 @@ impl<D: Driver> QueueExecutor<D> {
     }
 
     fn post_by_kernels(&mut self, words: &[&Word], rule: Rule, value: u32) -> Result<()> {
+        if self.by_queue && rule == Rule::Set {
+            for word in words {
+                // SAFETY: kernels reach the word, and the caller holds it.
+                unsafe { self.queue.write_word(address(word), value) }?;
+            }
+            return Ok(());
+        }
         let (value, increments) = match rule {
             Rule::Set => (value, 0),
             Rule::Increment => (1, 1),
@@ -264,7 +286,7 @@ impl<D: Driver> QueueExecutor<D> {
     fn wait(&mut self, waits: &Arc<WaitSet>, value: u32) -> Result<()> {
         let is_here = !waits.words.is_empty() && waits.words.iter().all(|word| self.is_here(word));
         // Sends that are pending are the thread's to carry out, which it does while it waits.
-        if let Some(kernels) = self.kernel_waits.as_mut().filter(|_| is_here && self.pending.is_empty())
+        if let Some(kernels) = self.device_waits.as_mut().filter(|_| is_here && self.pending.is_empty())
             && kernels.launch(&self.engine, &mut self.queue, &self.flags, waits, value)?
         {
             self.status.kernel_waits.fetch_add(1, Ordering::Relaxed);
@@ -309,7 +331,7 @@ impl<D: Driver> QueueExecutor<D> {
     /// Carries out the pending sends whose receivers have become ready, and watches the kernels that wait; whether
     /// more is left.
     fn serve(&mut self) -> bool {
-        let watched = match &mut self.kernel_waits {
+        let watched = match &mut self.device_waits {
             Some(kernels) => kernels.watch(&self.queue, &self.flags, &self.status),
             None => Ok(()),
         };
@@ -333,7 +355,7 @@ impl<D: Driver> QueueExecutor<D> {
     }
 
     fn kernels_wait(&self) -> bool {
-        self.kernel_waits.as_ref().is_some_and(KernelWaits::are_outstanding)
+        self.device_waits.as_ref().is_some_and(DeviceWaits::are_outstanding)
     }
 
     /// Keeps something until the queue has come to rest.
@@ -347,11 +369,11 @@ impl<D: Driver> QueueExecutor<D> {
     /// # Errors
     /// That of a wait which was stopped.
     fn finish_waits(&mut self) -> Result<()> {
-        if self.kernel_waits.is_none() {
+        if self.device_waits.is_none() {
             return Ok(());
         }
         self.queue.flush()?;
-        while let Some(kernels) = &mut self.kernel_waits {
+        while let Some(kernels) = &mut self.device_waits {
             kernels.watch(&self.queue, &self.flags, &self.status)?;
             if !kernels.are_outstanding() {
                 break;
@@ -366,7 +388,12 @@ impl<D: Driver> QueueExecutor<D> {
         let waited = self.finish_waits();
         let finished = self.queue.finish();
         self.held.clear();
-        waited.and(finished)
+        waited.and(finished)?;
+        // What a stream of another rank has sent behind a wait that was stopped is not to be taken for an answer.
+        if self.by_queue && self.status.context.abort.failure().is_some() {
+            return Err(self.status.context.peer_failure());
+        }
+        Ok(())
     }
 }
 

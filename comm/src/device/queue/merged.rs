@@ -72,11 +72,11 @@ impl<D: Driver> MergedSend<D> {
         let told = Argument::U64(notices.len() as u64);
         let done = engine.driver().allocate(size_of::<u32>(), MemoryKind::Device)?;
         let arguments = vec![
-            compiler.upload(pieces)?,
+            compiler.upload(&pieces)?,
             count,
             Argument::U64(total),
             Argument::Table(Arc::new(done)),
-            compiler.upload(notices)?,
+            compiler.upload(&notices)?,
             told,
         ];
         let kernel = compiler.kernel("halo_send")?;

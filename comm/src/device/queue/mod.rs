@@ -14,6 +14,8 @@ mod engine;
 mod executor;
 mod merged;
 mod moves;
+#[cfg(test)]
+mod tests;
 mod waits;
 
 #[cfg(test)]

@@ -165,7 +165,7 @@ impl<'a, D: Driver> Compiler<'a, D> {
     fn moves(&mut self, table: &MoveTable, nests: &[&Nest]) -> Result<Prepared<D>> {
         let (pieces, total) = self.pieces(nests.iter().map(|nest| (table, *nest)))?;
         let count = Argument::U64(pieces.len() as u64);
-        let arguments = vec![self.upload(pieces)?, count, Argument::U64(total)];
+        let arguments = vec![self.upload(&pieces)?, count, Argument::U64(total)];
         Ok(Prepared { kernel: self.kernel("halo_move")?, arguments, threads: total as usize })
     }
 
@@ -252,9 +252,9 @@ impl<'a, D: Driver> Compiler<'a, D> {
         let threads = destinations.len();
         let arguments = vec![
             Argument::U32(number),
-            self.upload(destinations)?,
-            self.upload(firsts)?,
-            self.upload(sources)?,
+            self.upload(&destinations)?,
+            self.upload(&firsts)?,
+            self.upload(&sources)?,
             Argument::U64(threads as u64),
         ];
         Ok(Prepared { kernel: self.kernel(&format!("halo_reduce_{element}"))?, arguments, threads })
@@ -265,12 +265,18 @@ impl<'a, D: Driver> Compiler<'a, D> {
     }
 
     /// A table in the device's memory, behind what is on the queue.
-    pub(super) fn upload<T: Copy + Send + 'static>(&mut self, table: Vec<T>) -> Result<Argument> {
-        let bytes = size_of_val(table.as_slice());
-        let memory = Arc::new(self.engine.driver().allocate(bytes, MemoryKind::Device)?);
-        // SAFETY: the memory is that long, and both are held from here on, as the caller of `compile` sees to.
-        unsafe { self.queue.copy(table.as_ptr().cast(), memory.base().as_ptr(), bytes) }?;
-        self.held.push(Box::new((table, memory.clone())));
+    pub(super) fn upload<T: Copy>(&mut self, table: &[T]) -> Result<Argument> {
+        let bytes = size_of_val(table);
+        let driver = self.engine.driver();
+        let memory = Arc::new(driver.allocate(bytes, MemoryKind::Device)?);
+        // Copies from other memory of the host wait, on some devices, for what is before them on the queue.
+        let staged = driver.allocate(bytes, MemoryKind::Pinned)?;
+        let start = staged.base().as_ptr();
+        // SAFETY: memory of the host that is that long and that nobody else has.
+        unsafe { std::ptr::copy_nonoverlapping(table.as_ptr().cast::<u8>(), start, bytes) };
+        // SAFETY: both have that length, and are held from here on, as the caller of `compile` sees to.
+        unsafe { self.queue.copy(start, memory.base().as_ptr(), bytes) }?;
+        self.held.push(Box::new((staged, memory.clone())));
         Ok(Argument::Table(memory))
     }
 }

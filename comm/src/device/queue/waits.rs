@@ -1,11 +1,12 @@
-//! Waits that kernels do in place of the stream's thread.
+//! Waits that kernels, or the queue itself, do in place of the stream's thread.
 //!
 //! A kernel that waits occupies a compute unit. So there are fewer of them at a time than the device has compute
 //! units, over all its streams: those that they wait for always find one. What a kernel cannot do is left to the
 //! thread: it looks at the abort word and at the clock, and tells a kernel to stop. Kernels behind a wait that was
-//! stopped store and signal nothing more.
+//! stopped store and signal nothing more. A queue that waits by itself is let go by the word itself, once the stream has
+//! failed and other ranks have been told: what is behind it runs, for nobody to take as an answer.
 
-use super::engine::{Engine, Waiter};
+use super::engine::{Engine, Waiter, Waiting};
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
 use crate::device::operation::WaitSet;
@@ -49,9 +50,10 @@ impl Flags {
     }
 }
 
-/// The waits of a stream that kernels do.
-pub(super) struct KernelWaits<D: Driver> {
-    kernel: D::Kernel,
+/// The waits of a stream that its device does.
+pub(super) struct DeviceWaits<D: Driver> {
+    /// `None`: the queue itself.
+    kernel: Option<D::Kernel>,
     outstanding: VecDeque<Outstanding<D>>,
 }
 
@@ -65,12 +67,18 @@ struct Outstanding<D: Driver> {
     value: u32,
     /// When it was first seen to run.
     since: Option<Instant>,
-    _place: Waiter<D>,
+    _place: Option<Waiter<D>>,
 }
 
-impl<D: Driver> KernelWaits<D> {
-    pub(super) fn new(engine: &Engine<D>) -> Result<Self> {
-        Ok(Self { kernel: engine.own_kernel("halo_wait", &[])?, outstanding: VecDeque::new() })
+impl<D: Driver> DeviceWaits<D> {
+    /// `None` where the thread waits.
+    pub(super) fn new(engine: &Engine<D>, waiting: Waiting) -> Result<Option<Self>> {
+        let kernel = match waiting {
+            Waiting::Thread => return Ok(None),
+            Waiting::Kernels => Some(engine.own_kernel("halo_wait", &[])?),
+            Waiting::Queue => None,
+        };
+        Ok(Some(Self { kernel, outstanding: VecDeque::new() }))
     }
 
     /// Whether kernels of the stream still wait.
@@ -88,6 +96,16 @@ impl<D: Driver> KernelWaits<D> {
         waits: &Arc<WaitSet>,
         value: u32,
     ) -> Result<bool> {
+        let Some(kernel) = &mut self.kernel else {
+            let begin = queue.mark()?;
+            for word in &waits.words {
+                // SAFETY: kernels reach the word, and the caller holds it.
+                unsafe { queue.wait_word(address(word), value) }?;
+            }
+            let (end, waits) = (queue.mark()?, waits.clone());
+            self.outstanding.push_back(Outstanding { begin, end, waits, value, since: None, _place: None });
+            return Ok(true);
+        };
         let Some(place) = engine.reserve_waiter() else { return Ok(false) };
         let begin = queue.mark()?;
         for group in waits.words.chunks(WORDS) {
@@ -96,10 +114,17 @@ impl<D: Driver> KernelWaits<D> {
             let arguments: Vec<Value> = pointers.chain([Value::U32(value)]).collect();
             // SAFETY: the arguments are those of the kernel's text, where pointers to words may be null; the
             // caller holds the words, and the flags live as long as the queue.
-            unsafe { queue.launch("a wait", &mut self.kernel, &arguments, [1, 1, 1]) }?;
+            unsafe { queue.launch("a wait", kernel, &arguments, [1, 1, 1]) }?;
         }
         let (end, waits) = (queue.mark()?, waits.clone());
-        self.outstanding.push_back(Outstanding { begin, end, waits, value, since: None, _place: place });
+        self.outstanding.push_back(Outstanding {
+            begin,
+            end,
+            waits,
+            value,
+            since: None,
+            _place: Some(place),
+        });
         Ok(true)
     }
 
@@ -123,8 +148,13 @@ impl<D: Driver> KernelWaits<D> {
             } else {
                 return Ok(());
             };
-            flags.raise();
             let error = first.error(status, gave_up);
+            // In this order: who sees what a queue sends by itself then sees that this rank has failed.
+            status.fail(error.clone());
+            match self.kernel {
+                Some(_) => flags.raise(),
+                None => self.outstanding.iter().for_each(Outstanding::let_go),
+            }
             self.outstanding.clear();
             return Err(error);
         }
@@ -133,6 +163,12 @@ impl<D: Driver> KernelWaits<D> {
 }
 
 impl<D: Driver> Outstanding<D> {
+    /// Brings the words to what the queue waits for.
+    fn let_go(&self) {
+        let late = self.waits.words.iter().filter(|word| !word.cell().reached(self.value));
+        late.for_each(|word| word.cell().store(self.value));
+    }
+
     fn error(&self, status: &Status, gave_up: GaveUp) -> Error {
         let late = self.waits.words.iter().find(|word| !word.cell().reached(self.value));
         // If all have come meanwhile, any is as good as another.

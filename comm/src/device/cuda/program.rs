@@ -1,0 +1,96 @@
+//! Programs: code as a driver has loaded it.
+
+use super::context::Context;
+use super::sys::{self, CUfunction, CUjit_option::*, CUresult, Failure, check};
+use crate::error::{Error, Result};
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::ptr::null_mut;
+
+/// Room for what the driver says of code that it does not take.
+const LOG_BYTES: usize = 4096;
+
+/// Loaded code. It stays loaded as long as the process: so does the device.
+#[derive(Debug)]
+pub(super) struct Program {
+    kernels: HashMap<String, CUfunction>,
+}
+
+// SAFETY: handles of functions that are never unloaded, which any thread may use.
+unsafe impl Send for Program {}
+// SAFETY: as above; nothing is changed once it is loaded.
+unsafe impl Sync for Program {}
+
+/// A kernel of a program.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kernel(pub(super) CUfunction);
+
+// SAFETY: as of a program.
+unsafe impl Send for Kernel {}
+
+impl Program {
+    /// Loads machine code, or PTX that ends in a zero byte, with the kernels of those names. They are all loaded at
+    /// once: a driver that loads one when it is first asked for may let the whole device come to rest for it, and
+    /// kernels that wait for other ranks never would ("Lazy Loading").
+    ///
+    /// # Errors
+    /// That the driver does not take the code, with its log.
+    pub(super) fn load(context: &Context, what: &str, image: &[u8], names: &[&str]) -> Result<Self> {
+        let _current = context.enter().map_err(|failure| context.failed(failure))?;
+        let mut log = vec![0_u8; LOG_BYTES];
+        let mut options = [CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+        let mut values = [log.as_mut_ptr().cast::<c_void>(), std::ptr::without_provenance_mut(LOG_BYTES)];
+        let mut module = null_mut();
+        // SAFETY: code that says itself how long it is or ends in zero; as many options as the call is told, with a
+        // buffer of the size that they say.
+        let loaded = unsafe {
+            let image = image.as_ptr().cast();
+            sys::cuModuleLoadDataEx(&mut module, image, 2, options.as_mut_ptr(), values.as_mut_ptr())
+        };
+        check("cuModuleLoadDataEx", loaded).map_err(|failure| {
+            let end = log.iter().position(|byte| *byte == 0).unwrap_or(LOG_BYTES);
+            not_taken(context, what, failure, String::from_utf8_lossy(&log[..end]).trim())
+        })?;
+        let mut kernels = HashMap::new();
+        for name in names {
+            let called = CString::new(*name).expect("names of kernels are words of C");
+            let mut function = null_mut();
+            // SAFETY: the module has just been loaded; the name ends in zero and outlives the call.
+            let found = unsafe { sys::cuModuleGetFunction(&mut function, module, called.as_ptr()) };
+            check("cuModuleGetFunction", found).map_err(|failure| {
+                let reason = format!("kernel `{name}` of `{what}` is not there: {failure}");
+                Error::DeviceUnavailable { device: context.name().into(), reason }
+            })?;
+            kernels.insert((*name).to_owned(), function);
+        }
+        Ok(Self { kernels })
+    }
+
+    /// The kernel of that name, which it was loaded with.
+    pub(super) fn kernel(&self, name: &str) -> Option<Kernel> {
+        self.kernels.get(name).copied().map(Kernel)
+    }
+}
+
+fn not_taken(context: &Context, what: &str, failure: Failure, log: &str) -> Error {
+    let remedy = match failure.code {
+        CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => {
+            "; it is older than what the code was compiled with: install a newer driver, or give an older NVRTC \
+             in STREAMHALO_NVRTC"
+        }
+        CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU => "; the code is for other GPUs",
+        _ => "",
+    };
+    let log = if log.is_empty() { String::new() } else { format!(": {log}") };
+    let reason = format!(
+        "its driver (CUDA {}) does not take the code of `{what}`: {failure}{log}{remedy}",
+        context.driver()
+    );
+    Error::DeviceUnavailable { device: context.name().into(), reason }
+}
+
+/// The names of the kernels in a text of PTX.
+pub(super) fn kernels_in(ptx: &str) -> Vec<&str> {
+    let entries = ptx.split(".entry ").skip(1);
+    entries.filter_map(|rest| rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next()).collect()
+}

@@ -1,0 +1,324 @@
+//! A stream of CUDA as an in-order queue.
+
+use super::context::{Context, new_stream};
+use super::launch::{Grid, Packed};
+use super::program::Kernel;
+use super::sys::{self, CUevent, CUresult, CUstream, Failure, check};
+use crate::device::driver::{CommandQueue, Value};
+use crate::error::{Error, Result};
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A queue whose commands run one after the other.
+pub(super) struct Queue {
+    context: Arc<Context>,
+    stream: CUstream,
+    packed: Packed,
+    running: Running,
+    /// Events of marks that nobody has any more.
+    spare: Spare,
+}
+
+// SAFETY: a handle of the driver, which any thread may use.
+unsafe impl Send for Queue {}
+
+/// A point of a queue.
+pub(super) struct Mark {
+    event: CUevent,
+    /// How many commands are before it.
+    put: u64,
+    spare: Spare,
+}
+
+// SAFETY: as of a queue.
+unsafe impl Send for Mark {}
+
+/// Events to be recorded again, by their handles' addresses.
+type Spare = Arc<Mutex<Vec<usize>>>;
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(self.event as usize);
+    }
+}
+
+impl Queue {
+    pub(super) fn new(context: Arc<Context>) -> Result<Self> {
+        let made = context.enter().and_then(|_current| new_stream());
+        let stream = made.map_err(|failure| context.failed(failure))?;
+        let running =
+            Running::new(std::env::var_os("CUDA_LAUNCH_BLOCKING").is_some_and(|value| value == "1"));
+        Ok(Self { context, stream, packed: Packed::default(), running, spare: Spare::default() })
+    }
+
+    /// Calls the driver for this queue. An error that a kernel has made is told with those that may have.
+    fn call(&self, what: &str, call: impl FnOnce() -> Result<(), Failure>) -> Result<()> {
+        self.context.enter().and_then(|_current| call()).map_err(|failure| self.failed(what, failure))
+    }
+
+    fn failed(&self, what: &str, failure: Failure) -> Error {
+        let kernels = self.running.names();
+        if failure.is_a_kernels() && !kernels.is_empty() {
+            let more = match kernels.len() {
+                1 => "",
+                _ => "; with CUDA_LAUNCH_BLOCKING=1 in the environment it is known which one",
+            };
+            let reason = format!("{:?}{more}", failure.code);
+            return Error::KernelFaulted { kernels, device: self.context.name().into(), reason };
+        }
+        match self.context.failed(failure) {
+            Error::DeviceUnavailable { device, reason } => {
+                Error::DeviceUnavailable { device, reason: format!("{what}: {reason}") }
+            }
+            other => other,
+        }
+    }
+}
+
+impl CommandQueue for Queue {
+    type Kernel = Kernel;
+    type Mark = Mark;
+
+    unsafe fn launch(
+        &mut self,
+        what: &str,
+        kernel: &mut Kernel,
+        arguments: &[Value<'_>],
+        threads: [usize; 3],
+    ) -> Result<()> {
+        let Some(Grid { blocks: [bx, by, bz], threads: [tx, ty, tz] }) = Grid::of(threads) else {
+            let reason =
+                format!("{what}: {threads:?} threads are more than a launch can have; use more ranks");
+            return Err(Error::DeviceUnavailable { device: self.context.name().into(), reason });
+        };
+        self.packed.set(arguments);
+        let (buffer, mut bytes) = (self.packed.pointer().cast::<c_void>(), self.packed.bytes());
+        // A list of keys and values, ended by its own key.
+        let mut extra = [
+            std::ptr::without_provenance_mut(sys::CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT as usize),
+            buffer,
+            std::ptr::without_provenance_mut(sys::CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT as usize),
+            (&raw mut bytes).cast::<c_void>(),
+            std::ptr::without_provenance_mut(sys::CU_LAUNCH_PARAM_END_AS_INT as usize),
+        ];
+        let (stream, extra, none) = (self.stream, extra.as_mut_ptr(), null_mut());
+        // Before, so that an error of the launch itself has it too.
+        self.running.add(what);
+        self.call(what, || {
+            // SAFETY: the arguments are those of the kernel's text, by the caller, and lie as its parameters do; the
+            // list and what it points to outlive the call, which copies them.
+            let launched =
+                unsafe { sys::cuLaunchKernel(kernel.0, bx, by, bz, tx, ty, tz, 0, stream, none, extra) };
+            check("cuLaunchKernel", launched)
+        })?;
+        self.running.launched();
+        Ok(())
+    }
+
+    unsafe fn copy(&mut self, source: *const u8, destination: *mut u8, bytes: usize) -> Result<()> {
+        let (source, destination) = (source.addr() as u64, destination.addr() as u64);
+        self.running.put += 1;
+        self.call("a copy", || {
+            // SAFETY: by the caller. With unified addresses the driver sees by itself which side is where.
+            check("cuMemcpyAsync", unsafe { sys::cuMemcpyAsync(destination, source, bytes, self.stream) })
+        })
+    }
+
+    fn mark(&mut self) -> Result<Mark> {
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut event = spare.map_or(null_mut(), |address| address as CUevent);
+        let stream = self.stream;
+        self.call("a mark", || {
+            if event.is_null() {
+                let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+                // SAFETY: a handle is written.
+                check("cuEventCreate", unsafe { sys::cuEventCreate(&mut event, flags) })?;
+            }
+            // SAFETY: both handles live; nobody else has the event.
+            check("cuEventRecord", unsafe { sys::cuEventRecord(event, stream) })
+        })?;
+        Ok(Mark { event, put: self.running.put, spare: self.spare.clone() })
+    }
+
+    fn has_passed(&self, mark: &Mark) -> bool {
+        let Ok(_current) = self.context.enter() else { return true };
+        // SAFETY: the event lives as long as the queue.
+        match unsafe { sys::cuEventQuery(mark.event) } {
+            CUresult::CUDA_ERROR_NOT_READY => false,
+            CUresult::CUDA_SUCCESS => {
+                self.running.passed(mark.put);
+                true
+            }
+            // The next call of the stream says what has failed.
+            _ => true,
+        }
+    }
+
+    unsafe fn write_word(&mut self, word: *const c_void, value: u32) -> Result<()> {
+        // By default the store is behind a fence for the whole system.
+        let (address, flags) =
+            (word.addr() as u64, sys::CUstreamWriteValue_flags::CU_STREAM_WRITE_VALUE_DEFAULT);
+        self.call("a signal", || {
+            // SAFETY: by the caller.
+            let put = unsafe { sys::cuStreamWriteValue32_v2(self.stream, address, value, flags as u32) };
+            check("cuStreamWriteValue32", put)
+        })
+    }
+
+    unsafe fn wait_word(&mut self, word: *const c_void, value: u32) -> Result<()> {
+        // Compared as `word.rs` does: what lies between both as a signed number.
+        self.running.put += 1;
+        let (address, flags) = (word.addr() as u64, sys::CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ);
+        self.call("a wait", || {
+            // SAFETY: by the caller.
+            let put = unsafe { sys::cuStreamWaitValue32_v2(self.stream, address, value, flags as u32) };
+            check("cuStreamWaitValue32", put)
+        })
+    }
+
+    fn is_full(&self) -> bool {
+        self.running.outstanding() >= ROOM
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        // The driver tells the device at once.
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.call("what was on the queue", || {
+            // SAFETY: the stream lives.
+            check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.stream) })
+        })?;
+        self.running.passed(self.running.put);
+        Ok(())
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        let Ok(_current) = self.context.enter() else { return };
+        for event in self.spare.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // SAFETY: made by this queue; its marks are gone. There is nobody to tell of a failure.
+            unsafe { sys::cuEventDestroy_v2(event as CUevent) };
+        }
+        // SAFETY: nobody else has the stream, which the driver keeps until it has come to rest.
+        unsafe { sys::cuStreamDestroy_v2(self.stream) };
+    }
+}
+
+/// Which kernels may be running: those that an error of the device can be about.
+#[derive(Debug)]
+struct Running {
+    /// Commands so far.
+    put: u64,
+    /// How many of them are known to have run.
+    passed: AtomicU64,
+    /// The names of the last kernels among them.
+    last: VecDeque<(u64, usize)>,
+    names: Vec<String>,
+    /// Whether the driver ends each kernel within its launch.
+    is_blocking: bool,
+}
+
+/// Commands on a stream from which on there may be no room for those of one more operation: of drivers so far, about
+/// a thousand kernels can be on a stream, and a launch beyond waits.
+const ROOM: u64 = 512;
+/// How many kernels are remembered.
+const REMEMBERED: usize = 1024;
+
+impl Running {
+    fn new(is_blocking: bool) -> Self {
+        Self {
+            put: 0,
+            passed: AtomicU64::new(0),
+            last: VecDeque::with_capacity(REMEMBERED),
+            names: Vec::new(),
+            is_blocking,
+        }
+    }
+
+    fn add(&mut self, what: &str) {
+        let passed = self.passed.load(Ordering::Relaxed);
+        while self.last.front().is_some_and(|(number, _)| *number <= passed || self.last.len() >= REMEMBERED)
+        {
+            self.last.pop_front();
+        }
+        let known = self.names.iter().position(|name| name == what);
+        let name = known.unwrap_or_else(|| {
+            self.names.push(what.to_owned());
+            self.names.len() - 1
+        });
+        self.put += 1;
+        self.last.push_back((self.put, name));
+    }
+
+    fn launched(&self) {
+        if self.is_blocking {
+            self.passed(self.put);
+        }
+    }
+
+    fn passed(&self, put: u64) {
+        self.passed.fetch_max(put, Ordering::Relaxed);
+    }
+
+    /// How many commands may not have run.
+    fn outstanding(&self) -> u64 {
+        self.put - self.passed.load(Ordering::Relaxed)
+    }
+
+    /// The names of the kernels that are not known to have run, each once.
+    fn names(&self) -> Vec<String> {
+        let passed = self.passed.load(Ordering::Relaxed);
+        let mut names: Vec<String> = Vec::new();
+        for (_, name) in self.last.iter().filter(|(number, _)| *number > passed) {
+            if !names.contains(&self.names[*name]) {
+                names.push(self.names[*name].clone());
+            }
+        }
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_to_blame_until_they_are_known_to_have_run() {
+        let mut running = Running::new(false);
+        let mut launch = |what| {
+            running.add(what);
+            running.launched();
+            running.put
+        };
+        launch("a move");
+        let marked = launch("life");
+        launch("a move");
+        assert_eq!(running.names(), ["a move", "life"]);
+        running.passed(marked);
+        assert_eq!(running.names(), ["a move"]);
+        running.passed(1);
+        assert_eq!(running.names(), ["a move"], "what has run once has run");
+        for _ in 0..2 * REMEMBERED {
+            running.add("life");
+        }
+        assert_eq!((running.names(), running.last.len()), (vec!["life".to_owned()], REMEMBERED));
+        assert!(running.outstanding() >= ROOM);
+        running.passed(running.put);
+        assert_eq!((running.names().len(), running.outstanding()), (0, 0));
+    }
+
+    #[test]
+    fn a_driver_that_launches_one_at_a_time_leaves_one_to_blame() {
+        let mut running = Running::new(true);
+        running.add("a move");
+        running.launched();
+        running.add("life");
+        assert_eq!(running.names(), ["life"]);
+    }
+}

@@ -1,0 +1,238 @@
+//! What streams do on a queue that waits and signals by itself: on one that is a thread of the host, and has no
+//! kernels.
+
+use super::Engine;
+use crate::device::accelerator::{Accelerator, DeviceMemory, Reach};
+use crate::device::driver::{CommandQueue, Driver, MemoryKind, Traits, Value, next_id};
+use crate::device::operation::{Rule, SignalSet, WaitSet, next_group};
+use crate::device::text::KernelText;
+use crate::device::{Signals, Stream, StreamOptions, Waits, Ways};
+use crate::error::{Error, Result};
+use crate::fabric::{Executor, LocalFabric, Region, Role, Word};
+use crate::world::{World, WorldOptions};
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+/// A device with memory operations only.
+#[derive(Debug)]
+struct Threads {
+    id: u64,
+    traits: Traits,
+}
+
+#[repr(align(64))]
+struct Line(#[allow(dead_code, reason = "only its size and place matter")] [u64; 8]);
+
+impl Driver for Threads {
+    type Queue = ThreadQueue;
+    type Program = ();
+    type Kernel = ();
+
+    fn name(&self) -> &str {
+        "threads"
+    }
+
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn traits(&self) -> &Traits {
+        &self.traits
+    }
+
+    fn allocate(&self, bytes: usize, _kind: MemoryKind) -> Result<DeviceMemory> {
+        let lines: Vec<Line> = (0..bytes.div_ceil(64).max(1)).map(|_| Line([0; 8])).collect();
+        let mut lines = lines.into_boxed_slice();
+        let base = NonNull::new(lines.as_mut_ptr().cast()).expect("it is never empty");
+        // SAFETY: aligned and that long, and in the box until it is dropped.
+        Ok(unsafe { DeviceMemory::new(base, bytes, self.id, Reach::Both, Box::new(lines)) })
+    }
+
+    fn build(&self, _text: &KernelText) -> Result<()> {
+        Ok(())
+    }
+
+    fn kernel(&self, (): &(), _name: &str, _reaches: &[*const c_void]) -> Result<()> {
+        Ok(())
+    }
+
+    fn open_queue(&self) -> Result<ThreadQueue> {
+        let (sender, commands) = channel::<Command>();
+        let done = Arc::new(AtomicU64::new(0));
+        let counter = done.clone();
+        std::thread::spawn(move || {
+            for command in commands {
+                command();
+                counter.fetch_add(1, Ordering::Release);
+            }
+        });
+        Ok(ThreadQueue { sender, put: 0, done })
+    }
+}
+
+type Command = Box<dyn FnOnce() + Send>;
+
+struct ThreadQueue {
+    sender: Sender<Command>,
+    put: u64,
+    done: Arc<AtomicU64>,
+}
+
+impl ThreadQueue {
+    fn put(&mut self, command: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.put += 1;
+        self.sender.send(Box::new(command)).expect("the thread runs as long as the queue");
+        Ok(())
+    }
+}
+
+/// A word of memory by its address, that the test keeps.
+fn atomic(address: usize) -> &'static AtomicU32 {
+    // SAFETY: the address of an aligned word that the test holds until its streams have come to rest.
+    unsafe { AtomicU32::from_ptr(address as *mut u32) }
+}
+
+impl CommandQueue for ThreadQueue {
+    type Kernel = ();
+    type Mark = u64;
+
+    unsafe fn launch(&mut self, what: &str, (): &mut (), _: &[Value<'_>], _: [usize; 3]) -> Result<()> {
+        panic!("{what} is a kernel")
+    }
+
+    unsafe fn copy(&mut self, _: *const u8, _: *mut u8, _: usize) -> Result<()> {
+        panic!("nothing is copied")
+    }
+
+    fn mark(&mut self) -> Result<u64> {
+        Ok(self.put)
+    }
+
+    fn has_passed(&self, mark: &u64) -> bool {
+        self.done.load(Ordering::Acquire) >= *mark
+    }
+
+    unsafe fn write_word(&mut self, word: *const c_void, value: u32) -> Result<()> {
+        let address = word as usize;
+        self.put(move || atomic(address).store(value, Ordering::Release))
+    }
+
+    unsafe fn wait_word(&mut self, word: *const c_void, value: u32) -> Result<()> {
+        let address = word as usize;
+        self.put(move || {
+            while (atomic(address).load(Ordering::Acquire).wrapping_sub(value) as i32) < 0 {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        })
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let (sender, done) = mpsc::channel();
+        self.put(move || sender.send(()).expect("somebody waits"))?;
+        done.recv().expect("the thread runs as long as the queue");
+        Ok(())
+    }
+}
+
+fn device(has_memory_operations: bool) -> Arc<dyn Accelerator> {
+    let traits = Traits {
+        compute_units: 1,
+        is_gpu: true,
+        has_doubles: true,
+        host_reaches: true,
+        kernels_signal: true,
+        has_memory_operations,
+        waiting_queues: 2,
+    };
+    Arc::new(Engine::new(Threads { id: next_id(), traits }).expect("there is nothing to compile"))
+}
+
+/// A world of one rank that has little patience.
+fn world() -> World {
+    let options = WorldOptions { timeout: Some(Duration::from_millis(200)), ..WorldOptions::default() };
+    World::new(LocalFabric::ends(1).expect("memory").remove(0), options).expect("a world")
+}
+
+/// By memory operations, and waiting so.
+fn open(world: &World, device: &Arc<dyn Accelerator>, waits: Waits) -> Result<Stream> {
+    let ways = Ways { waits, signals: Signals::Memop };
+    Stream::open(world, StreamOptions::default(), Some(device.clone()), ways)
+}
+
+fn words(region: &Region) -> [Word; 3] {
+    [0, 64, 128].map(|offset| region.word(offset, Role::Completion, 0, 0).expect("it is in the region"))
+}
+
+fn wait_for(words: &[&Word]) -> Arc<WaitSet> {
+    let (words, group) = (words.iter().map(|word| (*word).clone()).collect(), next_group());
+    Arc::new(WaitSet { words, sources: Vec::new(), signalled: Vec::new(), group, _carried: None })
+}
+
+fn set(word: &Word) -> Arc<SignalSet> {
+    Arc::new(SignalSet { words: vec![word.clone()], rule: Rule::Set, wakes: true })
+}
+
+#[test]
+fn a_queue_waits_and_signals_in_its_order_without_a_kernel() {
+    let world = world();
+    let stream = open(&world, &device(true), Waits::Auto).expect("a queue");
+    assert_eq!(stream.executor(), Executor::Stream);
+    let region = stream.allocate(&world, 192).expect("memory");
+    let [first, second, told] = words(&region);
+    first.cell().store(u32::MAX);
+    second.cell().store(u32::MAX);
+    // Past the wrap.
+    stream.wait_values(&wait_for(&[&first, &second]), 1);
+    stream.write_values(&set(&told), 7);
+    second.set(1);
+    first.set(0);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(told.cell().load(), 0, "one has not come");
+    first.set(2);
+    stream.synchronize().expect("all have come");
+    assert_eq!((told.cell().load(), stream.kernel_waits()), (7, 1));
+}
+
+#[test]
+fn a_queue_that_is_let_go_has_failed_and_so_has_whoever_hears_of_it() {
+    let (world, device) = (world(), device(true));
+    let [late, other] = [(); 2].map(|()| open(&world, &device, Waits::Auto).expect("a queue"));
+    let region = late.allocate(&world, 192).expect("memory");
+    let [never, told, _] = words(&region);
+    late.wait_values(&wait_for(&[&never]), 5);
+    late.write_values(&set(&told), 7);
+    // Later, so that it has patience left.
+    std::thread::sleep(Duration::from_millis(100));
+    other.wait_values(&wait_for(&[&told]), 7);
+    let timed_out = late.synchronize();
+    assert!(matches!(timed_out, Err(Error::TimedOut { wanted: 5, found: 0, .. })), "{timed_out:?}");
+    let deceived = other.synchronize();
+    assert!(matches!(deceived, Err(Error::PeerFailed { rank: 0, .. })), "{deceived:?}");
+}
+
+#[test]
+fn no_more_queues_wait_than_the_hardware_serves() {
+    let (world, device) = (world(), device(true));
+    let first = open(&world, &device, Waits::Auto).expect("a queue");
+    let second = open(&world, &device, Waits::Auto).expect("a queue");
+    let refused = open(&world, &device, Waits::Auto).expect_err("one too many").to_string();
+    assert!(refused.contains("serves 2 streams") && refused.contains("proxy"), "{refused}");
+    open(&world, &device, Waits::Proxy).expect("nothing waits on it");
+    drop(first);
+    open(&world, &device, Waits::Auto).expect("there is room again");
+    drop(second);
+}
+
+#[test]
+fn a_queue_without_memory_operations_refuses_to_wait_by_them() {
+    let refused = open(&world(), &device(false), Waits::Auto).expect_err("it has none").to_string();
+    assert!(refused.contains("no memory operations"), "{refused}");
+}
