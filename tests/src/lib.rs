@@ -18,6 +18,7 @@ pub use fields::{FieldSet, FieldSpec};
 pub use oracle::{Oracle, Origin, Sample, offsets_of, value};
 pub use random::Random;
 pub use ranks::{
-    KINDS, Scenario, TIMEOUT, delay, each_way, expect_all, in_both_memories, in_memory, on_ranks,
-    other_device, outcomes, same_on_all, set_signals, set_waits, stream_of, use_cuda, watchdog, ways_of,
+    KINDS, OpenDevice, Scenario, TIMEOUT, alone, delay, device_in_turn, each_way, expect_all,
+    in_both_memories, in_memory, on_ranks, other_device, outcomes, same_on_all, set_signals, set_waits,
+    stream_of, watchdog, ways_of,
 };

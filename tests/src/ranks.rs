@@ -3,7 +3,7 @@
 use crate::Random;
 use std::cell::Cell;
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use streamhalo::comm::Error;
 use streamhalo::comm::backend::BACKENDS;
@@ -41,29 +41,49 @@ pub fn ways_of(kind: StreamKind) -> impl Iterator<Item = Scenario> {
     BACKENDS.iter().map(move |row| Scenario { backend: row.name, kind })
 }
 
-static ON_CUDA: AtomicBool = AtomicBool::new(false);
+/// Opens the device of a kind that a text selects: [`Device::opencl`], [`Device::cuda`] or [`Device::hip`].
+pub type OpenDevice = fn(&str) -> Result<Device, Error>;
 
-/// From now on the device of this process is a GPU of CUDA.
-pub fn use_cuda() {
-    ON_CUDA.store(true, Ordering::Relaxed);
-}
+static OPEN: Mutex<OpenDevice> = Mutex::new(Device::opencl);
 
 fn open_device() -> Result<Device, Error> {
-    if ON_CUDA.load(Ordering::Relaxed) { Device::cuda("") } else { Device::opencl("") }
+    let open = *OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    open("")
 }
 
-/// The device that tests with a memory of its own run on: the first of OpenCL that can be used, or of CUDA
-/// ([`use_cuda`]). `None` where there is none, which is printed as a part that was left out.
+/// The device that tests with a memory of its own run on: the first of OpenCL that can be used, unless another kind
+/// was asked for ([`device_in_turn`]). `None` where there is none, which is printed as a part that was left out.
 pub fn other_device() -> Option<Device> {
     match open_device() {
         Ok(device) => Some(device),
         Err(Error::DeviceUnavailable { device, reason }) => {
-            let what = if device == "cuda" { "a GPU of CUDA" } else { "a device of OpenCL" };
+            let what = match device.as_str() {
+                "cuda" => "a GPU of CUDA",
+                "hip" => "a GPU of AMD's",
+                _ => "a device of OpenCL",
+            };
             println!("skipped: tests on {what}: {reason}");
             None
         }
         Err(error) => panic!("there is a device, but {error}"),
     }
+}
+
+/// A device of another kind, and that no other test of this process uses it: the hardware has few queues for streams
+/// that wait. `None` as of [`other_device`].
+pub fn device_in_turn(open: OpenDevice) -> Option<(Device, MutexGuard<'static, ()>)> {
+    static TURNS: Mutex<()> = Mutex::new(());
+    let turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = open;
+    Some((other_device()?, turn))
+}
+
+/// A world of one rank, and a stream of [`other_device`] and of the host.
+pub fn alone() -> (World, [Stream; 2]) {
+    let world = World::alone().expect("a world of one rank");
+    let of = |kind| stream_of(&world, kind).expect("a stream");
+    let streams = [of(StreamKind::Device), of(StreamKind::Inline)];
+    (world, streams)
 }
 
 thread_local! {

@@ -18,7 +18,7 @@ use crate::error::AppError;
 use crate::ranks;
 
 /// The devices that this version has.
-const DEVICES: [&str; 3] = ["host", "opencl", "cuda"];
+const DEVICES: [&str; 4] = ["host", "opencl", "cuda", "hip"];
 
 /// Carries out a command and answers with the exit status: 0, or 1 where a run failed its
 /// verification.

@@ -9,9 +9,6 @@ use super::value::Value;
 pub(super) const SHAPE: Shape<'static> =
     Shape { name: "device", keys: &["kind", "select", "memory", "waits", "stream", "threads"] };
 
-/// Devices that this version does not have.
-pub(crate) const LATER_DEVICES: [&str; 1] = ["hip"];
-
 /// What runs the kernels of a rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceConfig {
@@ -44,7 +41,7 @@ pub enum StreamKind {
 }
 
 pub(super) fn read(section: &Section<'_>, devices: &[&str]) -> Result<DeviceConfig, Fault> {
-    let kind = section.name_by_now("kind", "device", devices, &LATER_DEVICES)?;
+    let kind = section.name("kind", devices)?;
     let kind = kind.map_or_else(|| "host".to_owned(), |kind| kind.value);
     // Checked on every device, so that one configuration serves several by `--set
     // device.kind=...` and a slip does not hide until then.

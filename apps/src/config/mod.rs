@@ -52,7 +52,6 @@ pub use cholesky::CholeskySettings;
 pub use comb::CombSettings;
 pub(crate) use comm::later_fabrics;
 pub use comm::{CommConfig, Signal};
-pub(crate) use device::LATER_DEVICES;
 pub use device::{DeviceConfig, StreamKind};
 pub use faces::{FacesSettings, Values};
 pub use fault::{ConfigError, Excerpt, Place};

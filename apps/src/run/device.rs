@@ -19,6 +19,7 @@ pub(crate) fn device(config: &RunConfig) -> Result<Device, AppError> {
     let device = match kind.as_str() {
         "opencl" => Device::opencl(select)?,
         "cuda" => Device::cuda(select)?,
+        "hip" => Device::hip(select)?,
         _ => Device::host(),
     };
     let signals = match config.comm.signal {
@@ -53,7 +54,7 @@ pub(super) fn check(config: &RunConfig, application: &dyn Application) -> Result
             ),
         );
     }
-    if config.comm.signal == Some(Signal::Memop) && kind != "cuda" {
+    if config.comm.signal == Some(Signal::Memop) && !["cuda", "hip"].contains(&kind.as_str()) {
         let message = format!("streams of `{kind}` have no memory operations; choose `kernel` or `merged`");
         return refused("comm.signal", message);
     }

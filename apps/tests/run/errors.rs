@@ -42,7 +42,6 @@ const WRONG: &[(&[&str], &[&str])] = &[
     ),
     (&["comm.fabric=shm+mpi"], &["ranks over the fabric `shm+mpi` are started by an MPI launcher"]),
     (&["comm.fabric=locl"], &["did you mean `local`?"]),
-    (&["device.kind=hip"], &["this version of streamhalo has no device `hip` yet", "`host`"]),
 ];
 
 #[test]

@@ -10,6 +10,7 @@ mod errors;
 mod everywhere;
 mod faces;
 mod failures;
+mod hip;
 mod launch;
 mod launched;
 mod launchers;

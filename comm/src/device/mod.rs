@@ -6,8 +6,12 @@
 
 mod accelerator;
 mod buffer;
+#[cfg(test)]
+mod conformance;
 mod cuda;
 mod driver;
+mod gpu;
+mod hip;
 mod host;
 mod moves;
 mod opencl;
@@ -25,6 +29,7 @@ pub use buffer::{Buffer, Extents};
 pub use cuda::{
     Capability, FoundGpu, compile as compile_for_cuda, compiler as cuda_compiler, found as cuda_devices,
 };
+pub use hip::{FoundHipDevice, found as hip_devices};
 pub use host::kernel::{Argument, Arguments, Memory, Reader, Rows, RowsMut, Tile, Writer};
 pub(crate) use host::lane::progress;
 pub(crate) use moves::OnDevice;
@@ -179,6 +184,17 @@ impl Device {
     /// device is meant; or if the one that is meant lacks what streams need.
     pub fn cuda(select: &str) -> Result<Self> {
         Ok(Self { accelerator: Some(cuda::open(select)?), ways: Ways::default() })
+    }
+
+    /// A GPU of AMD's, in builds with the feature `hip`: the one with that number in [`hip_devices`], or the first
+    /// whose name or architecture contains `select`, whatever the case of its letters; with an empty `select` the
+    /// first. All ranks of a process that choose the same device share its memory.
+    ///
+    /// # Errors
+    /// [`crate::Error::DeviceUnavailable`] if the program was built without HIP, if there is no runtime of it or no
+    /// GPU, or if none is meant.
+    pub fn hip(select: &str) -> Result<Self> {
+        Ok(Self { accelerator: Some(hip::open(select)?), ways: Ways::default() })
     }
 
     /// The same device, whose streams wait so. On the host it changes nothing.

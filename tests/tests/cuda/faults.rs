@@ -4,7 +4,8 @@ use super::{alone, gpu};
 use std::process::Command;
 use streamhalo::comm::Error;
 use streamhalo::comm::device::{Buffer, Extents, cuda_devices};
-use streamhalo::{Device, KernelText, Stream};
+use streamhalo::{Device, KernelText, Stream, StreamKind, Waits};
+use streamhalo_tests::{outcomes, set_waits, stream_of};
 
 const LINE: Extents = Extents { points: [1, 1, 64], components: 1 };
 const MARK: &str = "STREAMHALO_TEST_FAULT";
@@ -111,4 +112,20 @@ fn a_kernel_that_faults_is_named() {
     // The process goes on: the host's streams are not affected, and the GPU's say why they are.
     let refused = Buffer::<u8>::zeros(&world, &stream, LINE).expect_err("the GPU is lost").to_string();
     assert!(refused.contains("a kernel of another stream has failed"), "{refused}");
+}
+
+#[test]
+fn more_ranks_than_the_hardware_has_queues_for_are_refused() {
+    let Some((_, _turn)) = gpu() else { return };
+    let refused = outcomes(40, |world| {
+        set_waits(Waits::Kernel);
+        let stream = stream_of(world, StreamKind::Device);
+        // None goes before all have tried.
+        world.barrier()?;
+        stream.map(|_| ())
+    });
+    let refused = refused.into_iter().filter_map(Result::err).map(|error| error.to_string());
+    let refused: Vec<String> = refused.collect();
+    assert!(refused.len() >= 40 - 31, "{} were refused", refused.len());
+    assert!(refused.iter().all(|said| said.contains("CUDA_DEVICE_MAX_CONNECTIONS")), "{refused:?}");
 }

@@ -1,7 +1,7 @@
 //! Libraries that carry messages between machines: what was found of them, and what each can do.
 
 use streamhalo::comm::Error;
-use streamhalo::comm::device::{FoundDevice, FoundGpu};
+use streamhalo::comm::device::{FoundDevice, FoundGpu, FoundHipDevice};
 use streamhalo::comm::fabric::{FoundLibrary, Provider};
 
 use crate::run::in_short;
@@ -25,12 +25,7 @@ pub(super) fn of_mpi(found: &[FoundLibrary]) -> Entries {
 
 /// What is said of devices of OpenCL, whose number chooses one.
 pub(super) fn of_opencl(found: Result<Vec<FoundDevice>, Error>) -> Entries {
-    let found = match found {
-        Ok(found) => found,
-        Err(Error::DeviceUnavailable { reason, .. }) => return vec![("opencl".to_owned(), vec![reason])],
-        Err(error) => return vec![("opencl".to_owned(), vec![error.to_string()])],
-    };
-    let entry = |(index, device): (usize, &FoundDevice)| {
+    devices("opencl", found, |device| {
         let FoundDevice { name, platform, kind, version, compute_units, .. } = device;
         let able = |has, what| if has { what } else { "" };
         let state = device.unusable().map_or_else(
@@ -54,23 +49,37 @@ pub(super) fn of_opencl(found: Result<Vec<FoundDevice>, Error>) -> Entries {
         // Behind the number drivers say all that they are made of.
         let version = version.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
         let what = format!("{kind} with {compute_units} compute units, {version}, of {platform}");
-        (format!("opencl {index}"), vec![name.clone(), what, state])
+        vec![name.clone(), what, state]
+    })
+}
+
+/// What is said of GPUs of HIP, whose number chooses one.
+pub(super) fn of_hip(found: Result<Vec<FoundHipDevice>, Error>) -> Entries {
+    devices("hip", found, |FoundHipDevice { name, architecture, compute_units, total_bytes }| {
+        let gigabytes = total_bytes >> 30;
+        let what = format!("{architecture} with {compute_units} compute units and {gigabytes} GiB");
+        let state = "usable, with f64; no GPU of AMD's has run this version so far";
+        vec![name.clone(), what, state.to_owned()]
+    })
+}
+
+/// The devices of a kind, by their numbers, or why there are none.
+fn devices<T>(kind: &str, found: Result<Vec<T>, Error>, say: impl Fn(&T) -> Vec<String>) -> Entries {
+    let found = match found {
+        Ok(found) => found,
+        Err(Error::DeviceUnavailable { reason, .. }) => return vec![(kind.to_owned(), vec![reason])],
+        Err(error) => return vec![(kind.to_owned(), vec![error.to_string()])],
     };
-    found.iter().enumerate().map(entry).collect()
+    found.iter().enumerate().map(|(index, device)| (format!("{kind} {index}"), say(device))).collect()
 }
 
 /// What is said of GPUs of CUDA, whose number chooses one, and of the compiler of applications' kernels.
 pub(super) fn of_cuda(found: Result<Vec<FoundGpu>, Error>, compiler: Result<String, Error>) -> Entries {
-    let found = match found {
-        Ok(found) => found,
-        Err(Error::DeviceUnavailable { reason, .. }) => return vec![("cuda".to_owned(), vec![reason])],
-        Err(error) => return vec![("cuda".to_owned(), vec![error.to_string()])],
-    };
     let kernels = match compiler {
         Ok(version) => format!("kernels of applications by NVRTC {version}"),
         Err(error) => format!("no kernels of applications: {error}"),
     };
-    let entry = |(index, gpu): (usize, &FoundGpu)| {
+    devices("cuda", found, |gpu| {
         let FoundGpu { name, bus, capability, multiprocessors, memory_bytes, driver, .. } = gpu;
         let state = gpu.unusable().map_or_else(
             || format!("usable, with f64; signals and waits by kernels; {kernels}"),
@@ -80,9 +89,8 @@ pub(super) fn of_cuda(found: Result<Vec<FoundGpu>, Error>, compiler: Result<Stri
         let what = format!(
             "{multiprocessors} multiprocessors of {capability}, {memory} GiB, at {bus}, driver of CUDA {driver}"
         );
-        (format!("cuda {index}"), vec![name.clone(), what, state])
-    };
-    found.iter().enumerate().map(entry).collect()
+        vec![name.clone(), what, state]
+    })
 }
 
 /// What is said of providers of libfabric.
@@ -169,6 +177,22 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("  udp  version 0.1\n       messages only\n"), "{text}");
+    }
+
+    #[test]
+    fn gpus_are_numbered_and_say_what_they_are() {
+        let gpu = |name: &str| FoundHipDevice {
+            name: name.to_owned(),
+            architecture: "gfx90a:sramecc+:xnack-".to_owned(),
+            compute_units: 104,
+            total_bytes: 64 << 30,
+        };
+        let text = shown(&of_hip(Ok(vec![gpu("Instinct A"), gpu("Instinct B")])));
+        assert!(text.contains("  hip 1  Instinct B\n"), "{text}");
+        assert!(text.contains("gfx90a:sramecc+:xnack- with 104 compute units and 64 GiB"), "{text}");
+        let (device, reason) = ("hip".to_owned(), "there is no GPU".to_owned());
+        let text = shown(&of_hip(Err(Error::DeviceUnavailable { device, reason })));
+        assert!(text.contains("  hip  there is no GPU\n"), "{text}");
     }
 
     #[test]

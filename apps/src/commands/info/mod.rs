@@ -4,14 +4,14 @@ mod libraries;
 mod page;
 
 use streamhalo::comm::backend::BACKENDS;
-use streamhalo::comm::device::{cuda_compiler, cuda_devices, opencl_devices};
+use streamhalo::comm::device::{cuda_compiler, cuda_devices, hip_devices, opencl_devices};
 use streamhalo::comm::fabric::{FABRICS, FabricRow, libfabric_providers, mpi_libraries};
 use streamhalo::comm::{By, PRIMITIVES};
 
-use self::libraries::{of_cuda, of_libfabric, of_mpi, of_opencl};
+use self::libraries::{of_cuda, of_hip, of_libfabric, of_mpi, of_opencl};
 use self::page::Page;
 use crate::app::{APPLICATIONS, Need};
-use crate::config::{LATER_DEVICES, later_fabrics};
+use crate::config::later_fabrics;
 use crate::error::AppError;
 use crate::report::{self, MachineInfo};
 
@@ -35,7 +35,7 @@ fn text(machine: &MachineInfo) -> String {
     let mut devices = vec![line("host", host)];
     devices.extend(of_opencl(opencl_devices()));
     devices.extend(of_cuda(cuda_devices(), cuda_compiler()));
-    devices.push(later(&LATER_DEVICES));
+    devices.extend(of_hip(hip_devices()));
     page.section("devices", &devices);
 
     let mut reasons: Vec<(&str, String)> = Vec::new();

@@ -7,7 +7,6 @@
 
 mod choice;
 mod context;
-mod launch;
 mod memory;
 mod nvrtc;
 mod program;

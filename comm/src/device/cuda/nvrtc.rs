@@ -16,7 +16,7 @@ pub(super) const LIBRARY_VARIABLE: &str = "STREAMHALO_NVRTC";
 const LIBRARIES: [&str; 3] = ["libnvrtc.so", "libnvrtc.so.12", "libnvrtc.so.13"];
 
 /// Macros and types that the texts of kernels are written with.
-const PRELUDE: &str = include_str!("prelude.cu");
+const PRELUDE: &str = concat!(include_str!("../gpu/prelude.h"), include_str!("prelude.cu"));
 
 type Handle = *mut c_void;
 type Size = unsafe extern "C" fn(Handle, *mut usize) -> c_int;

@@ -1,55 +1,8 @@
-// What the texts of kernels are written with, in CUDA C. The meaning for applications' kernels is in
-// `device/text.rs`, and for streams' own in `device/queue/kernels.h`.
+// What only CUDA has of what the texts of kernels are written with, behind `gpu/prelude.h`.
 //
 // Contraction of products and sums is switched off by the compiler's option `--fmad=false`.
 
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
 typedef ulonglong2 u128;
-typedef int i32;
-typedef long long i64;
-typedef float f32;
-typedef double f64;
-#define HAS_F64
-#define HAS_ATOMICS
-
-typedef struct {
-    u64 start[3], end[3];
-} halo_tile;
-
-typedef struct {
-    u64 points[3], components;
-} halo_extents;
-
-#define KERNEL(name) extern "C" __global__ void name
-#define TILE const halo_tile tile
-#define READS(type, array) const type *__restrict__ array, const halo_extents array##_extents
-#define WRITES(type, array) type *__restrict__ array, const halo_extents array##_extents
-#define SCALAR(type, name) const type name
-
-// Threads along the fastest axis are along x. The rows of all planes follow each other along y and then z, of whose
-// blocks the hardware has 65,535 only: see `Grid` in `launch.rs`.
-#define ITEM ((u64)blockIdx.x * blockDim.x + threadIdx.x)
-#define ROW (((u64)blockIdx.z * gridDim.y + blockIdx.y) * blockDim.y + threadIdx.y)
-#define POINT(i, j, k)                                                      \
-    const u64 halo_row = ROW, halo_rows = tile.end[1] - tile.start[1];      \
-    const u64 halo_plane = halo_rows == 1 ? halo_row                        \
-        : halo_row < halo_rows ? 0 : halo_row / halo_rows;                  \
-    const u64 i = tile.start[0] + halo_plane;                               \
-    const u64 j = tile.start[1] + (halo_row - halo_plane * halo_rows);      \
-    const u64 k = tile.start[2] + ITEM;                                     \
-    if (k >= tile.end[2] || i >= tile.end[0]) return
-#define AT(array, i, j, k)                                                                  \
-    array[(((i) * array##_extents.points[1] + (j)) * array##_extents.points[2] + (k)) *     \
-          array##_extents.components]
-
-#define ITEM_OF_GROUP threadIdx.x
-#define GROUPS gridDim.x
-#define GROUP_BARRIER __syncthreads()
-
-#define FUNCTION static __attribute__((unused)) __device__
 #define GLOBAL
 
 // Words by which ranks tell each other of stored data: PTX of its memory model (from compute capability 7.0 on) at

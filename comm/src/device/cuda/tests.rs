@@ -3,10 +3,10 @@
 use super::choice::{Capability, OLDEST};
 use super::compile;
 use super::context::OWN_PTX;
-use super::launch::Packed;
 use super::nvrtc::{self, Nvrtc, Target};
 use super::program::kernels_in;
 use crate::device::driver::Value;
+use crate::device::gpu::Packed;
 use crate::device::queue::OWN_KERNELS;
 use crate::device::text::KernelText;
 use crate::error::Error;

@@ -110,7 +110,7 @@ impl Choosable for FoundDevice {
     }
 
     fn unusable(&self) -> Option<String> {
-        self.unusable()
+        FoundDevice::unusable(self)
     }
 }
 

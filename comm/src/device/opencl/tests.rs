@@ -3,6 +3,7 @@
 use super::choice::{self, FoundDevice};
 use super::driver::OpenclDriver;
 use crate::device::accelerator::Accelerator;
+use crate::device::conformance::driver_tests;
 use crate::device::next_group;
 use crate::device::queue::Engine;
 use crate::device::{
@@ -251,4 +252,34 @@ fn the_host_is_shown_any_points_without_fine_grained_memory() {
         }
     }
     assert_eq!(buffer.copy_out(extents.whole()), Ok(expected));
+}
+
+/// What all drivers do, with the first device that can be used; `None`, which is said, where there is none.
+fn driver(separate: bool) -> Option<OpenclDriver> {
+    match choice::choose("") {
+        Ok((index, (device, found))) => {
+            Some(OpenclDriver::new(index, device, found, separate).expect("it can be opened"))
+        }
+        Err(Error::DeviceUnavailable { reason, .. }) => {
+            println!("skipped: tests on a device of OpenCL: {reason}");
+            None
+        }
+        Err(error) => panic!("there is a device, but {error}"),
+    }
+}
+
+mod shared {
+    fn driver() -> Option<super::OpenclDriver> {
+        super::driver(false)
+    }
+
+    super::driver_tests!(driver);
+}
+
+mod separate {
+    fn driver() -> Option<super::OpenclDriver> {
+        super::driver(true)
+    }
+
+    super::driver_tests!(driver);
 }

@@ -1,18 +1,18 @@
-//! What a launch gives a kernel: its arguments as the driver takes them, and a grid of threads.
+//! What a launch gives a kernel: its arguments as drivers take them, and a grid of threads.
 
 use crate::device::driver::Value;
 
 /// Arguments, one behind the other on their natural boundaries, as a kernel's parameters lie (PTX, "Kernel function
 /// parameters"; the driver's `CU_LAUNCH_PARAM_BUFFER_POINTER`). Kept from launch to launch, for its memory.
 #[derive(Debug, Default)]
-pub(super) struct Packed {
+pub(in crate::device) struct Packed {
     words: Vec<u64>,
     bytes: usize,
 }
 
 impl Packed {
     /// Those arguments, in place of the ones before.
-    pub(super) fn set(&mut self, arguments: &[Value<'_>]) {
+    pub(in crate::device) fn set(&mut self, arguments: &[Value<'_>]) {
         self.words.clear();
         self.bytes = 0;
         for argument in arguments {
@@ -36,20 +36,20 @@ impl Packed {
         self.words[start / 8] |= word << (8 * (start % 8));
     }
 
-    pub(super) fn pointer(&mut self) -> *mut u64 {
+    pub(in crate::device) fn pointer(&mut self) -> *mut u64 {
         self.words.as_mut_ptr()
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::device) fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
 /// Blocks of threads, fastest axis first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Grid {
-    pub(super) blocks: [u32; 3],
-    pub(super) threads: [u32; 3],
+pub(in crate::device) struct Grid {
+    pub(in crate::device) blocks: [u32; 3],
+    pub(in crate::device) threads: [u32; 3],
 }
 
 /// The most blocks along the fastest axis, and along the others (CUDA's guide, "Technical Specifications").
@@ -62,7 +62,7 @@ const BLOCK: usize = 256;
 impl Grid {
     /// For that many threads or more, fastest axis first: the rows of all planes one after the other along the second
     /// axis, and along the third where that has no more blocks. `None` if there are more than the hardware has.
-    pub(super) fn of([points, rows, planes]: [usize; 3]) -> Option<Self> {
+    pub(in crate::device) fn of([points, rows, planes]: [usize; 3]) -> Option<Self> {
         let rows = rows.checked_mul(planes)?;
         let along = points.next_multiple_of(WARP).min(if rows == 1 { BLOCK } else { BLOCK / 4 });
         let across = (BLOCK / along).min(rows.next_power_of_two());

@@ -1,0 +1,36 @@
+//! Builds with the feature `hip`.
+
+mod compiler;
+mod devices;
+mod driver;
+mod library;
+mod memory;
+mod queue;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use super::found::FoundHipDevice;
+use crate::device::accelerator::Accelerator;
+use crate::device::queue::Opened;
+use crate::error::Result;
+use driver::{HipDriver, choose};
+use library::Library;
+use std::sync::Arc;
+
+/// By their numbers.
+static OPENED: Opened<usize, HipDriver> = Opened::new();
+
+/// The devices of HIP on this machine, in the order of their numbers. Loads the runtime.
+///
+/// # Errors
+/// [`crate::Error::DeviceUnavailable`] if the program was built without HIP, if there is no runtime, or no device.
+pub fn found() -> Result<Vec<FoundHipDevice>> {
+    devices::list(Library::load()?)
+}
+
+/// Opens the device that `select` means; see [`crate::device::Device::hip`].
+pub(in crate::device) fn open(select: &str) -> Result<Arc<dyn Accelerator>> {
+    let (library, index, found) = choose(select)?;
+    OPENED.open(index, || HipDriver::new(library, index, found))
+}

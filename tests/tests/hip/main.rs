@@ -1,0 +1,15 @@
+//! GPUs of AMD's, by HIP: the exchanges and kernels that those of CUDA are tested with. Left out, with the reason, where
+//! there is none, and in builds without the feature `hip`.
+
+#[path = "../cuda/exchanges.rs"]
+mod exchanges;
+#[path = "../cuda/kernels.rs"]
+mod kernels;
+
+use std::sync::MutexGuard;
+use streamhalo::Device;
+use streamhalo_tests::{alone, device_in_turn};
+
+fn gpu() -> Option<(Device, MutexGuard<'static, ()>)> {
+    device_in_turn(Device::hip)
+}
