@@ -3,6 +3,7 @@
 
 use crate::cases::{Done, Subject};
 use crate::random::mix;
+use crate::ways_of;
 use std::fmt;
 use std::str::FromStr;
 use streamhalo::comm::fabric::Executor;
@@ -78,8 +79,28 @@ impl FromStr for Cell {
 ///
 /// # Panics
 /// On a rank that gets a wrong value.
-pub fn try_cells(world: &World, at_length: bool, mut report: impl FnMut(Cell)) -> Result<(), HaloError> {
-    for subject in Subject::all() {
+pub fn try_cells(world: &World, at_length: bool, report: impl FnMut(Cell)) -> Result<(), HaloError> {
+    try_subjects(world, Subject::all(), at_length, report)
+}
+
+/// As [`try_cells`], every backend with arrays on a device, in the cases that are tried over every fabric.
+///
+/// # Errors
+/// As [`try_cells`].
+///
+/// # Panics
+/// As [`try_cells`].
+pub fn try_device_cells(world: &World, report: impl FnMut(Cell)) -> Result<(), HaloError> {
+    try_subjects(world, ways_of(StreamKind::Device).map(Subject::Backend), false, report)
+}
+
+fn try_subjects(
+    world: &World,
+    subjects: impl Iterator<Item = Subject>,
+    at_length: bool,
+    mut report: impl FnMut(Cell),
+) -> Result<(), HaloError> {
+    for subject in subjects {
         let mut all = Done::default();
         let mut refusal = None;
         for case in subject.cases(world.size(), at_length) {

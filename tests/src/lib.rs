@@ -12,8 +12,9 @@ mod random;
 mod ranks;
 #[cfg(target_os = "linux")]
 pub mod start;
+mod walled;
 
-pub use cells::{Cell, Outcome, try_cells};
+pub use cells::{Cell, Outcome, try_cells, try_device_cells};
 pub use fields::{FieldSet, FieldSpec};
 pub use oracle::{Oracle, Origin, Sample, offsets_of, value};
 pub use random::Random;
@@ -22,3 +23,4 @@ pub use ranks::{
     in_both_memories, in_memory, on_ranks, other_device, outcomes, same_on_all, set_signals, set_waits,
     stream_of, watchdog, ways_of,
 };
+pub use walled::{on_walled_ranks, walled_outcomes};

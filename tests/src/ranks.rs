@@ -88,7 +88,7 @@ pub fn alone() -> (World, [Stream; 2]) {
 
 thread_local! {
     static WAITS: Cell<Waits> = const { Cell::new(Waits::Auto) };
-    static MEMORY: Cell<MemoryMode> = const { Cell::new(MemoryMode::Auto) };
+    pub(crate) static MEMORY: Cell<MemoryMode> = const { Cell::new(MemoryMode::Auto) };
     static SIGNALS: Cell<Signals> = const { Cell::new(Signals::Kernel) };
 }
 

@@ -9,7 +9,7 @@ use streamhalo::comm::fabric::{Event, Recording, Role};
 use streamhalo::{Entity, GlobalGrid, HaloError, LocalGrid, Op, Pattern, StreamHalo, StreamKind, World};
 use streamhalo_tests::{
     FieldSet, FieldSpec, Oracle, Origin, Scenario, TIMEOUT, each_way, expect_all, other_device, stream_of,
-    watchdog, ways_of,
+    walled_outcomes, watchdog, ways_of,
 };
 
 /// The longest message that `standard` sends without asking.
@@ -99,6 +99,15 @@ fn check(case: &Case, path: impl Fn(&str) -> &'static str + Sync, scatter: bool)
         Ok::<(), HaloError>(())
     });
     expect_all(ranks.expect("threads can be started"));
+    if other_device().is_some() {
+        // Staged through the host's memory: the same protocols, and all messages packed.
+        let packed = |backend| Some(path(backend)).filter(|path| !path.starts_with("straight"));
+        expect_all(walled_outcomes(case.ranks(), watchdog(), |world, recording| {
+            ways_of(StreamKind::Device).try_for_each(|way| {
+                check_way(case, world, recording, way, packed(way.backend).unwrap_or("packed"), scatter)
+            })
+        }));
+    }
 }
 
 fn check_way(

@@ -187,7 +187,7 @@ pub struct Way {
 impl From<Route> for Way {
     fn from(route: Route) -> Self {
         let Route { peer, bytes, path, reason, executor } = route;
-        Self { peer, bytes, path: path.into(), reason: reason.into(), executor: executor.to_string() }
+        Self { peer, bytes, path: path.into(), reason, executor: executor.to_string() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `streamhalo explain CONFIG.toml`: how each message of an exchange travels, and why.
 //!
-//! Ranks set up as `run` would and are asked; nothing is stepped. Over `local` and `shm` they are threads:
-//! over both a rank's memory is mapped by its peers, so that the paths are the same.
+//! Ranks set up as `run` would and are asked; nothing is stepped. On the host they are threads over `local` and
+//! `shm`: over both a rank's memory is mapped by its peers, so that the paths are the same.
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 use serde::{Deserialize, Serialize};
@@ -28,8 +28,9 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<u8, AppError> {
     let fabric = fabric.ok().or(args.config.fabric.clone());
     let planned = config.and_then(|config| Ok(Planned { parts: plan(&config)?, config }));
     let (ranks, planned) = Ranks::gather(COMMAND, fabric.as_deref(), planned)?;
+    let is_on_host = planned.config.device.kind == "host";
     let ranks = match ranks {
-        Ranks::Own(fabric) if fabric == "shm" => Ranks::Own("local".to_owned()),
+        Ranks::Own(fabric) if fabric == "shm" && is_on_host => Ranks::Own("local".to_owned()),
         ranks => ranks,
     };
     ranks.conclude(ask(&ranks, &planned))

@@ -7,6 +7,7 @@ use streamhalo::comm::backend::BACKENDS;
 use streamhalo::comm::fabric::{Executor, FABRICS};
 use streamhalo::{Stream, World};
 
+use super::device::is_staged;
 use super::{device, executors_of};
 use crate::app::{ApplicationRow, Need};
 use crate::config::{RunConfig, StreamKind};
@@ -42,7 +43,9 @@ impl fmt::Display for Banner<'_> {
         match device(config) {
             // That it can be opened has been checked.
             Ok(device) if kind != "host" => {
-                writeln!(f, "device:   {}; a queue of its own a rank", device.name())?
+                let staged =
+                    if is_staged(config) { "; messages are staged through the host's memory" } else { "" };
+                writeln!(f, "device:   {}; a queue of its own a rank{staged}", device.name())?
             }
             _ => {
                 writeln!(

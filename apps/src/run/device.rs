@@ -1,5 +1,6 @@
 //! The device that a configuration names.
 
+use streamhalo::comm::fabric::{FABRICS, FabricRow};
 use streamhalo::{Device, MemoryMode, Signals, Waits};
 
 use crate::app::Application;
@@ -30,6 +31,12 @@ pub(crate) fn device(config: &RunConfig) -> Result<Device, AppError> {
     Ok(device.with_waits(waits).with_signals(signals).with_memory(memory)?)
 }
 
+/// Whether messages of the configured device go through the host's memory.
+pub(super) fn is_staged(config: &RunConfig) -> bool {
+    let reaches = |row: &FabricRow| row.name == config.comm.fabric && row.reaches_devices;
+    config.device.kind != "host" && !FABRICS.iter().any(reaches)
+}
+
 /// Whether an application can be run on the device of a configuration, before there are ranks.
 ///
 /// # Errors
@@ -45,14 +52,20 @@ pub(super) fn check(config: &RunConfig, application: &dyn Application) -> Result
         let name = &config.app.name;
         return refused("device.kind", format!("`{name}` has kernels for `host` only, not for `{kind}`"));
     }
-    if config.comm.fabric != "local" {
-        let fabric = &config.comm.fabric;
-        return refused(
-            "device.kind",
+    if is_staged(config) {
+        let unreached = |instead: &str| {
             format!(
-                "over the fabric `{fabric}` ranks do not reach memory of `{kind}`; choose the fabric `local`"
-            ),
-        );
+                "over the fabric `{}` kernels of `{kind}` do not reach what ranks tell each other; choose {instead}, \
+                 or the fabric `local`",
+                config.comm.fabric
+            )
+        };
+        if config.device.waits.as_deref() == Some(Waits::Kernel.name()) {
+            return refused("device.waits", unreached("`auto` or `proxy`"));
+        }
+        if config.comm.signal == Some(Signal::Merged) {
+            return refused("comm.signal", unreached("`kernel`"));
+        }
     }
     if config.comm.signal == Some(Signal::Memop) && !["cuda", "hip"].contains(&kind.as_str()) {
         let message = format!("streams of `{kind}` have no memory operations; choose `kernel` or `merged`");

@@ -7,6 +7,8 @@ use serde_json::Value;
 use streamhalo::Device;
 use streamhalo::comm::Error;
 
+use super::launchers::first_launcher;
+use super::rendezvous::has_libfabric;
 use super::{BACKENDS, Folder, SMALL, finish, text};
 
 const DEVICE: &str = "device.kind=opencl";
@@ -90,6 +92,94 @@ fn explain_says_who_carries_messages_out() {
     assert!(said.contains("proxy") || said.contains("stream"), "{said}");
 }
 
+/// Those of all ranks and backends, by one executor each.
+fn check(records: &[Value], on_host: &[Value], fabric: &str) {
+    assert_eq!(answers(records), answers(on_host), "over {fabric}");
+    for record in records {
+        let of = |key: &str| record[key].as_str().unwrap_or_default();
+        assert_eq!(
+            (of("device"), of("fabric"), &record["verified"]),
+            ("opencl", fabric, &true.into()),
+            "{record}"
+        );
+        // Who carries messages between nodes is up to the library.
+        let known = match of("backend") {
+            "standard" => ["host"; 3],
+            _ => ["proxy", "nic", "host"],
+        };
+        assert!(of("executor").split('+').all(|by| known.contains(&by)), "{record}");
+    }
+}
+
+#[test]
+fn life_gives_the_cells_of_the_host_over_every_fabric() {
+    if !is_there() {
+        return;
+    }
+    let set = ["run.ranks=[1, 2, 4]", "run.pin=false"];
+    let folder = Folder::new();
+    let on_host = folder.records(SMALL, &set);
+    let of_its_own = if has_libfabric() { &["ofi", "shm+ofi"][..] } else { &[] };
+    for fabric in [&["shm"], of_its_own].concat() {
+        let chosen = format!("comm.fabric={fabric}");
+        check(&folder.records(SMALL, &[&set[..], &[DEVICE, &chosen]].concat()), &on_host, fabric);
+    }
+    first_launcher(|launcher| {
+        for fabric in ["mpi", "shm+mpi"] {
+            let file = folder.write("config.toml", SMALL).display().to_string();
+            let out = folder.out().display().to_string();
+            let chosen = format!("comm.fabric={fabric}");
+            let set = [&set[..], &[DEVICE, &chosen]].concat();
+            let set = set.into_iter().flat_map(|set| ["--set".to_owned(), set.to_owned()]);
+            let arguments: Vec<String> =
+                ["run".into(), file, "--out".into(), out].into_iter().chain(set).collect();
+            let output = launcher.streamhalo(&folder, 4, &arguments);
+            assert_eq!(output.status.code(), Some(0), "over {fabric}: {}", text(&output.stderr));
+            let results: Value = serde_json::from_str(&folder.read_out("results.json")).expect("is JSON");
+            check(results["runs"].as_array().expect("is a list"), &on_host, fabric);
+        }
+    });
+}
+
+#[test]
+fn explain_says_how_messages_of_a_device_are_staged() {
+    if !is_there() {
+        return;
+    }
+    let folder = Folder::new();
+    let config = folder.write("config.toml", SMALL).display().to_string();
+    let set = ["--set", DEVICE, "--set", "run.ranks=2", "--fabric", "shm"];
+    let output = folder.streamhalo(&[&["explain", &config], &set[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    // Lines are broken within the table's columns.
+    let said = text(&output.stdout);
+    let words: Vec<&str> =
+        said.split(|c: char| !c.is_ascii_graphic()).filter(|word| !word.is_empty()).collect();
+    for word in ["staged", "`shm`", "device's", "proxy"] {
+        assert!(words.contains(&word), "`{word}` is not in {said}");
+    }
+    assert!(!said.contains("straight into ghosts"), "{said}");
+}
+
+#[test]
+fn runs_and_info_say_that_messages_are_staged() {
+    let folder = Folder::new();
+    // Lines are broken.
+    let info = text(&folder.streamhalo(&["info"]).stdout);
+    let info = info.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(info.contains("messages are staged through the host's memory, by proxy"), "{info}");
+    if !is_there() {
+        return;
+    }
+    for (fabric, is_staged) in [("local", false), ("shm", true)] {
+        let output = folder.run(SMALL, &["run.ranks=2", DEVICE, &format!("comm.fabric={fabric}")]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert_eq!(said.contains("staged through the host's memory"), is_staged, "{said}");
+        assert!(said.contains("proxy (st-send, st-rsend, active-rma, notified)"), "{said}");
+    }
+}
+
 #[test]
 fn what_a_device_cannot_do_is_refused_before_anything_runs() {
     if !is_there() {
@@ -97,7 +187,8 @@ fn what_a_device_cannot_do_is_refused_before_anything_runs() {
     }
     let folder = Folder::new();
     for (set, expected) in [
-        (&["comm.fabric=shm"][..], "choose the fabric `local`"),
+        (&["comm.fabric=shm", "device.waits=kernel"][..], "choose `auto` or `proxy`, or the fabric `local`"),
+        (&["comm.fabric=shm", "comm.signal=merged"], "choose `kernel`, or the fabric `local`"),
         (&["comm.signal=memop"], "choose `kernel`"),
         (&["device.select=nobody's"], "no device is meant by it; there are 0: "),
         (&["device.select=77"], "no device is meant by it; there are 0: "),

@@ -23,6 +23,18 @@ pub(super) struct Plan {
     pub(super) recvs: Vec<PlannedRecv>,
     /// Counts the arrivals of a phase, from all sources.
     pub(super) counts: [Word; 2],
+    /// The fabric, if it does not reach the arrays of this rank's device.
+    pub(super) staged_by: Option<&'static str>,
+}
+
+/// Why a message travels as it does, if arrays are out of reach of that fabric.
+pub(super) fn staged(by: Option<&'static str>, reason: &str) -> String {
+    match by {
+        None => reason.into(),
+        Some(fabric) => format!(
+            "{reason}; staged through the host's memory, because the fabric `{fabric}` does not reach the device's"
+        ),
+    }
 }
 
 #[derive(Debug)]
@@ -106,10 +118,10 @@ const DIRECT_BYTES: usize = 200;
 const SHORT_RUNS_BYTES: usize = 64 * 1024;
 
 impl Rules {
-    /// Whether a message goes straight into the ghosts, and why. Both sides decide alike.
-    fn path(self, message: &Told, is_mapped: bool) -> (bool, &'static str) {
+    /// Whether a message goes straight into the ghosts, which may be `mapped`, and why. Both sides decide alike.
+    fn path(self, message: &Told, mapped: bool) -> (bool, &'static str) {
         match self.direct {
-            _ if !is_mapped => (false, "the peer's memory is not mapped"),
+            _ if !mapped => (false, "the peer's memory is not mapped"),
             None => (false, "two-sided messages are packed"),
             Some(needed) if message.direct < needed => (
                 false,
@@ -163,6 +175,8 @@ struct Announcement {
     sleeps: bool,
     /// What its stream runs on.
     device: String,
+    /// Whether its arrays are in memory that no peer maps.
+    is_staged: bool,
 }
 
 /// What a rank's inbox and its words consist of, as they are laid out.
@@ -234,10 +248,10 @@ fn tell(message: &MessageSpec, words: [usize; 2], slots: [usize; 2]) -> Told {
 /// Matches an exchange. Collective.
 pub(super) fn match_all(world: &World, stream: &Stream, spec: &ExchangeSpec, rules: Rules) -> Result<Plan> {
     // Counts, then a line for each send's receiver, then the receive buffers.
-    let mut layout = Layout::new(!stream.host_reaches());
+    let mut layout = Layout::new(!stream.is_staged() && !stream.host_reaches());
     let sends: Vec<Told> = spec.sends.iter().map(|message| tell_send(message, &mut layout)).collect();
     let recvs: Vec<Told> = spec.recvs.iter().map(|message| tell_recv(message, &mut layout)).collect();
-    let memory = stream.allocate(world, layout.inbox_bytes).and_then(|inbox| {
+    let memory = stream.allocate_for_messages(world, layout.inbox_bytes).and_then(|inbox| {
         let words = layout.words_bytes.map(|bytes| stream.allocate_pinned(world, bytes)).transpose()?;
         Ok(Memory { words: words.unwrap_or_else(|| inbox.clone()), inbox })
     });
@@ -250,6 +264,7 @@ pub(super) fn match_all(world: &World, stream: &Stream, spec: &ExchangeSpec, rul
         last_epoch: spec.last_epoch,
         sleeps: world.wait_context().policy.sleeps,
         device: stream.device_name().into(),
+        is_staged: stream.is_staged(),
     });
     let all = world.agree("match_exchange", own)?;
     check_all(&all)?;
@@ -369,7 +384,7 @@ fn plan(
     let sends = all[own].sends.iter().zip(staging).map(|(send, staging)| {
         let peer = send.peer;
         let recv = find(&all[peer].recvs, own, send.tag).expect("checked to be there");
-        let (direct, reason) = rules.path(recv, staging.is_none());
+        let (direct, reason) = rules.path(recv, staging.is_none() && !all[peer].is_staged);
         let mapped = |phase: usize| -> Result<Vec<Region>> {
             if !direct {
                 return Ok(Vec::new());
@@ -413,7 +428,7 @@ fn plan(
             peer,
             tag: recv.tag,
             bytes: recv.bytes,
-            direct: rules.path(recv, is_mapped).0,
+            direct: rules.path(recv, is_mapped && !all[own].is_staged).0,
             one_way: !sends_to(own, peer),
             peer_sleeps: is_mapped && all[peer].sleeps,
             clear,
@@ -428,7 +443,8 @@ fn plan(
             word.cell().store(spec.last_epoch);
         }
     }
-    Ok(Plan { sends, recvs, counts: counts(&memory.words, own, own)? })
+    let staged_by = all[own].is_staged.then(|| world.fabric().name());
+    Ok(Plan { sends, recvs, counts: counts(&memory.words, own, own)?, staged_by })
 }
 
 /// Memory of this rank for the messages that a wire carries, each on lines of its own.

@@ -81,7 +81,7 @@ pub struct Route {
     /// The path, such as `packed` or `straight into ghosts`.
     pub path: &'static str,
     /// Why this path.
-    pub reason: &'static str,
+    pub reason: String,
     /// Who carries it out.
     pub executor: Executor,
 }

@@ -1,7 +1,7 @@
 //! The stream-triggered backends: one engine, driven by what each protocol says.
 
 use super::far;
-use super::matching::{INLINE_BYTES, Plan, PlannedRecv, PlannedSend, Rules, Target, match_all};
+use super::matching::{INLINE_BYTES, Plan, PlannedRecv, PlannedSend, Rules, Target, match_all, staged};
 use super::{Direct, Exchange, ExchangeSpec, Route, Slot};
 use crate::device::{
     Message, MoveTable, OnDevice, Rule, SignalSet, Stream, TriggeredSend, WaitSet, next_group,
@@ -328,6 +328,7 @@ impl Exchange for Triggered {
                 Some(far) if send.is_far() => (far.path, far.reason, far.executor),
                 _ => (path(send), send.reason, self.near),
             };
+            let reason = staged(self.plan.staged_by, reason);
             Route { peer: send.peer, bytes: send.bytes, path, reason, executor }
         };
         self.plan.sends.iter().map(route).collect()

@@ -4,7 +4,7 @@
 //! for its receives. Every message is matched by source and tag at every start.
 
 use super::far;
-use super::matching::{Rules, match_all};
+use super::matching::{Rules, match_all, staged};
 use super::protocol::{BIND, START_RECVS, START_SENDS, Stage, WAIT};
 use super::{BackendRow, Exchange, ExchangeSpec, Route, Slot};
 use crate::communicator::{AHEAD, Exchanges, Ticket};
@@ -43,6 +43,8 @@ struct Standard {
     /// The others.
     far: Option<Box<dyn Persistent>>,
     moves: Vec<[Arc<MoveTable>; 2]>,
+    /// As in the plan.
+    staged_by: Option<&'static str>,
 }
 
 /// One message and its place in the staging memory.
@@ -90,6 +92,7 @@ impl Standard {
             near,
             far,
             moves: Vec::new(),
+            staged_by: plan.staged_by,
         })
     }
 }
@@ -245,6 +248,7 @@ impl Exchange for Standard {
         };
         let route = |send: &Side| {
             let (path, reason) = path(send);
+            let reason = staged(self.staged_by, reason);
             Route { peer: send.peer, bytes: send.bytes, path, reason, executor: Executor::Host }
         };
         self.sends.iter().map(route).collect()

@@ -8,6 +8,7 @@ mod accelerator;
 mod buffer;
 #[cfg(test)]
 mod conformance;
+mod crossing;
 mod cuda;
 mod driver;
 mod gpu;
@@ -59,6 +60,13 @@ pub struct Device {
 pub(crate) struct Ways {
     pub(crate) waits: Waits,
     pub(crate) signals: Signals,
+}
+
+impl Ways {
+    /// Whether kernels are to do what the thread can do as well.
+    pub(crate) fn need_kernels(self) -> bool {
+        self.waits == Waits::Kernel || self.signals == Signals::Merged
+    }
 }
 
 impl From<Waits> for Ways {

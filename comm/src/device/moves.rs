@@ -109,9 +109,9 @@ pub struct MoveTable {
     pub(crate) accumulates: bool,
     pub(crate) on_device: OnDevice,
     /// Payload that goes to watched memory of peers: observer, rank, bytes.
-    observed: Vec<(Arc<dyn Observer>, usize, usize)>,
-    bytes: usize,
-    purpose: Purpose,
+    pub(super) observed: Vec<(Arc<dyn Observer>, usize, usize)>,
+    pub(super) bytes: usize,
+    pub(super) purpose: Purpose,
     /// Whether the host may carry it out.
     pub(crate) host_reaches: bool,
     /// What the pointers point into.
@@ -125,17 +125,7 @@ impl MoveTable {
     /// # Errors
     /// [`Error::OutOfBounds`] if a move leaves its region.
     pub fn new(stages: &[Vec<Move>]) -> Result<Self> {
-        let mut table = Self {
-            nests: Vec::new(),
-            stages: Vec::new(),
-            accumulates: false,
-            on_device: OnDevice::default(),
-            observed: Vec::new(),
-            bytes: 0,
-            purpose: Purpose::default(),
-            host_reaches: true,
-            regions: Vec::new(),
-        };
+        let mut table = Self::empty();
         for stage in stages {
             let first = table.nests.len();
             table.stages.push(first);
@@ -147,6 +137,20 @@ impl MoveTable {
             }
         }
         Ok(table)
+    }
+
+    pub(super) fn empty() -> Self {
+        Self {
+            nests: Vec::new(),
+            stages: Vec::new(),
+            accumulates: false,
+            on_device: OnDevice::default(),
+            observed: Vec::new(),
+            bytes: 0,
+            purpose: Purpose::default(),
+            host_reaches: true,
+            regions: Vec::new(),
+        }
     }
 
     /// Compiles moves that do not depend on each other, and then reductions into memory that others may
@@ -164,7 +168,7 @@ impl MoveTable {
                 return Err(Error::Misaligned { what: "an accumulate", offset: place.offset(), element });
             }
             table.keep(one);
-            let mut nest = merge_runs(one);
+            let mut nest = Nest::of(one);
             nest.run = super::host::accumulate::accumulator(&nest);
             table.nests.push(nest);
             table.bytes += one.bytes();
@@ -231,7 +235,7 @@ impl MoveTable {
     }
 
     fn add(&mut self, first_of_stage: usize, one: &Move) {
-        let nest = merge_runs(one);
+        let nest = Nest::of(one);
         let alike = |other: &&mut Nest| {
             nest.op == Op::Replace
                 && other.op == Op::Replace
@@ -254,35 +258,41 @@ impl MoveTable {
     }
 }
 
-/// One loop fewer where runs follow each other without a gap on both sides.
-fn merge_runs(one: &Move) -> Nest {
-    let mut nest = Nest {
-        counts: one.counts,
-        run_bytes: one.run_bytes,
-        source_strides: one.source_strides,
-        destination_strides: one.destination_strides,
-        pairs: vec![(one.source.address().cast_const(), one.destination.address())],
-        element: one.element,
-        op: one.op,
-        run: |_| {},
-    };
-    for _ in 0..2 {
-        if nest.counts[1] == 1 {
-            // The inner axis has nothing to step over: let the outer one take its place.
-            nest.counts = [1, nest.counts[0]];
-            nest.source_strides[1] = nest.source_strides[0];
-            nest.destination_strides[1] = nest.destination_strides[0];
-        }
-        if nest.counts[1] > 1
-            && nest.source_strides[1] == nest.run_bytes
-            && nest.destination_strides[1] == nest.run_bytes
-        {
-            nest.run_bytes *= nest.counts[1];
-            nest.counts[1] = 1;
-        }
+impl Nest {
+    fn of(one: &Move) -> Self {
+        let nest = Self {
+            counts: one.counts,
+            run_bytes: one.run_bytes,
+            source_strides: one.source_strides,
+            destination_strides: one.destination_strides,
+            pairs: vec![(one.source.address().cast_const(), one.destination.address())],
+            element: one.element,
+            op: one.op,
+            run: |_| {},
+        };
+        nest.merge_runs()
     }
-    nest.run = super::host::copy::runner(&nest);
-    nest
+
+    /// One loop fewer where runs follow each other without a gap on both sides, and the code for what is left.
+    pub(super) fn merge_runs(mut self) -> Self {
+        for _ in 0..2 {
+            if self.counts[1] == 1 {
+                // The inner axis has nothing to step over: let the outer one take its place.
+                self.counts = [1, self.counts[0]];
+                self.source_strides[1] = self.source_strides[0];
+                self.destination_strides[1] = self.destination_strides[0];
+            }
+            if self.counts[1] > 1
+                && self.source_strides[1] == self.run_bytes
+                && self.destination_strides[1] == self.run_bytes
+            {
+                self.run_bytes *= self.counts[1];
+                self.counts[1] = 1;
+            }
+        }
+        self.run = super::host::copy::runner(&self);
+        self
+    }
 }
 
 impl fmt::Debug for MoveTable {

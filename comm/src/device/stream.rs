@@ -78,6 +78,7 @@ struct Inner {
     worker: Option<Worker>,
     accelerator: Option<Arc<dyn Accelerator>>,
     executor: Executor,
+    is_staged: bool,
     threads: Option<Arc<rayon::ThreadPool>>,
     synchronizations: Cell<u64>,
     status: Arc<Status>,
@@ -196,7 +197,18 @@ impl Stream {
         // The caller waits too, inline or in backends that synchronise.
         lane::prepare();
         let kind = if accelerator.is_some() { StreamKind::Device } else { options.kind };
+        let is_staged = accelerator.is_some() && !world.fabric().reaches_devices();
         let worker = match (&accelerator, kind) {
+            (Some(accelerator), _) if is_staged && ways.need_kernels() => {
+                return Err(Error::DeviceUnavailable {
+                    device: accelerator.name().into(),
+                    reason: format!(
+                        "over the fabric `{}` messages are staged through the host's memory, where kernels neither \
+                         signal nor wait; leave both to the thread, or use `local`",
+                        world.fabric().name()
+                    ),
+                });
+            }
             (Some(accelerator), _) => {
                 let queue = accelerator.clone().open_queue(status.clone(), ways)?;
                 Some(Worker::start(status.clone(), queue)?)
@@ -230,8 +242,14 @@ impl Stream {
                 id,
                 kind,
                 worker,
-                executor: accelerator.as_ref().map_or(Executor::Stream, |device| device.executor(ways)),
+                executor: match &accelerator {
+                    None => Executor::Stream,
+                    // Kernels reach none of the words.
+                    Some(_) if is_staged => Executor::Proxy,
+                    Some(accelerator) => accelerator.executor(ways),
+                },
                 accelerator,
+                is_staged,
                 threads,
                 synchronizations: Cell::new(0),
                 status,
@@ -279,31 +297,45 @@ impl Stream {
         self.inner.accelerator.as_ref()
     }
 
-    /// Zeroed memory where the stream lives, which peers can address.
+    /// Zeroed memory where the stream lives, for arrays. Peers can map it unless messages are staged.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::DeviceUnavailable`] if the fabric cannot reach the device's memory.
+    /// [`Error::OutOfMemory`].
     pub(crate) fn allocate(&self, world: &World, bytes: usize) -> Result<Region> {
         match self.accelerator() {
             None => world.fabric().allocate(bytes),
             Some(accelerator) => {
-                world.fabric().adopt(Arc::new(accelerator.allocate(bytes, MemoryKind::Device)?))
+                Ok(world.fabric().adopt(Arc::new(accelerator.allocate(bytes, MemoryKind::Device)?)))
             }
         }
     }
 
-    /// As [`Stream::allocate`], of memory that the host can address too: for words that ranks poll, and for messages
-    /// that the host carries.
+    /// Zeroed memory for messages, which peers can map: where the stream lives or, if messages are staged, the
+    /// host's.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub(crate) fn allocate_for_messages(&self, world: &World, bytes: usize) -> Result<Region> {
+        if self.is_staged() { world.fabric().allocate(bytes) } else { self.allocate(world, bytes) }
+    }
+
+    /// As [`Stream::allocate_for_messages`], of memory that the host can address too: for words that ranks poll, and
+    /// for messages that the host carries.
     ///
     /// # Errors
     /// As [`Stream::allocate`].
     pub(crate) fn allocate_pinned(&self, world: &World, bytes: usize) -> Result<Region> {
-        match self.accelerator() {
+        match self.accelerator().filter(|_| !self.is_staged()) {
             None => world.fabric().allocate(bytes),
             Some(accelerator) => {
-                world.fabric().adopt(Arc::new(accelerator.allocate(bytes, MemoryKind::Pinned)?))
+                Ok(world.fabric().adopt(Arc::new(accelerator.allocate(bytes, MemoryKind::Pinned)?)))
             }
         }
+    }
+
+    /// Whether messages of its arrays go through the host's memory, because the fabric does not reach the device's.
+    pub fn is_staged(&self) -> bool {
+        self.inner.is_staged
     }
 
     /// Whether the host addresses what [`Stream::allocate`] gives.

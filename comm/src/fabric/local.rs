@@ -121,11 +121,15 @@ impl Fabric for LocalFabric {
         Ok(unsafe { self.share(key, base, bytes, Arc::new(block)) })
     }
 
-    fn adopt(&self, memory: Arc<DeviceMemory>) -> Result<Region> {
+    fn reaches_devices(&self) -> bool {
+        true
+    }
+
+    fn adopt(&self, memory: Arc<DeviceMemory>) -> Region {
         let key = self.hub.next_key.fetch_add(1, Ordering::Relaxed);
         let (base, bytes) = (memory.base(), memory.bytes());
         // SAFETY: as whoever has made the memory has promised.
-        Ok(unsafe { self.share(key, base, bytes, memory) })
+        unsafe { self.share(key, base, bytes, memory) }
     }
 
     fn map(&self, owner: usize, key: u64, bytes: usize) -> Result<Region> {

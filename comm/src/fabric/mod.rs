@@ -112,16 +112,14 @@ pub trait Fabric: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`Error::OutOfMemory`].
     fn allocate(&self, bytes: usize) -> Result<Region>;
-    /// Makes memory of a device a region that peers can address. Not collective.
-    ///
-    /// # Errors
-    /// [`Error::DeviceUnavailable`] if peers cannot reach the memory of devices over this fabric.
-    fn adopt(&self, _memory: Arc<DeviceMemory>) -> Result<Region> {
-        let reason = format!(
-            "over the fabric `{}` other ranks do not reach its memory; use `local`, or the device `host`",
-            self.name()
-        );
-        Err(Error::DeviceUnavailable { device: "opencl".into(), reason })
+    /// Whether peers map the memory of devices. Otherwise messages from and to it are staged through the host's.
+    fn reaches_devices(&self) -> bool {
+        false
+    }
+    /// Makes memory of a device a region of this rank, which peers can map where the fabric reaches devices. Not
+    /// collective.
+    fn adopt(&self, memory: Arc<DeviceMemory>) -> Region {
+        Region::private(memory, self.rank())
     }
     /// Maps a region of `owner` by the key and the size, in bytes, that it gave out. Not collective.
     ///
@@ -169,6 +167,8 @@ pub struct FabricRow {
     pub summary: &'static str,
     /// Who executes triggered operations on it.
     pub executor: Executor,
+    /// Whether peers map the memory of devices, as [`Fabric::reaches_devices`] says.
+    pub reaches_devices: bool,
     /// Why it cannot be used on this machine or in this build, if so.
     pub unusable: fn() -> Option<String>,
     /// Joins the ranks that a launcher has started. Collective over them.
@@ -218,6 +218,7 @@ pub const FABRICS: &[FabricRow] = &[
         name: "local",
         summary: "ranks are threads of one process",
         executor: Executor::Stream,
+        reaches_devices: true,
         unusable: || None,
         join: local::join,
     },
@@ -225,6 +226,7 @@ pub const FABRICS: &[FabricRow] = &[
         name: "shm",
         summary: "ranks are processes of one machine, sharing memory",
         executor: Executor::Stream,
+        reaches_devices: false,
         unusable: shm::unusable,
         join: shm::join,
     },
@@ -232,6 +234,7 @@ pub const FABRICS: &[FabricRow] = &[
         name: "mpi",
         summary: "any MPI library, found at run time",
         executor: Executor::Proxy,
+        reaches_devices: false,
         unusable: over_mpi::unusable,
         join: over_mpi::join,
     },
@@ -239,6 +242,7 @@ pub const FABRICS: &[FabricRow] = &[
         name: "shm+mpi",
         summary: "shm between the ranks of a node, mpi between nodes",
         executor: Executor::Proxy,
+        reaches_devices: false,
         unusable: || shm::unusable().or_else(over_mpi::unusable),
         join: |options| shm::within_nodes("shm+mpi", over_mpi::launched(options)?, options),
     },
@@ -246,6 +250,7 @@ pub const FABRICS: &[FabricRow] = &[
         name: "ofi",
         summary: "libfabric, with triggered operations where the provider has them",
         executor: Executor::Nic,
+        reaches_devices: false,
         unusable: over_ofi::unusable,
         join: over_ofi::join,
     },
@@ -253,6 +258,7 @@ pub const FABRICS: &[FabricRow] = &[
         name: "shm+ofi",
         summary: "shm between the ranks of a node, ofi between nodes",
         executor: Executor::Nic,
+        reaches_devices: false,
         unusable: || shm::unusable().or_else(over_ofi::unusable),
         join: |options| shm::within_nodes("shm+ofi", over_ofi::launched(options)?, options),
     },

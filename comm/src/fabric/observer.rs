@@ -111,13 +111,24 @@ impl Observer for Recording {
 pub struct RecordingFabric {
     inner: Arc<dyn Fabric>,
     recording: Recording,
+    /// Whether peers reach the memory of devices if they do over the one that it wraps.
+    reaches_devices: bool,
 }
 
 impl RecordingFabric {
     /// Wraps a fabric.
     pub fn new(inner: Arc<dyn Fabric>) -> (Arc<Self>, Recording) {
+        Self::with(inner, true)
+    }
+
+    /// As [`RecordingFabric::new`], but peers do not reach the memory of devices: as over fabrics between processes.
+    pub fn walled(inner: Arc<dyn Fabric>) -> (Arc<Self>, Recording) {
+        Self::with(inner, false)
+    }
+
+    fn with(inner: Arc<dyn Fabric>, reaches_devices: bool) -> (Arc<Self>, Recording) {
         let recording = Recording { rank: inner.rank(), events: Arc::default() };
-        (Arc::new(Self { inner, recording: recording.clone() }), recording)
+        (Arc::new(Self { inner, recording: recording.clone(), reaches_devices }), recording)
     }
 }
 
@@ -142,8 +153,12 @@ impl Fabric for RecordingFabric {
         self.inner.allocate(bytes)
     }
 
-    fn adopt(&self, memory: Arc<DeviceMemory>) -> Result<Region> {
-        self.inner.adopt(memory)
+    fn reaches_devices(&self) -> bool {
+        self.reaches_devices && self.inner.reaches_devices()
+    }
+
+    fn adopt(&self, memory: Arc<DeviceMemory>) -> Region {
+        if self.reaches_devices() { self.inner.adopt(memory) } else { Region::private(memory, self.rank()) }
     }
 
     fn map(&self, owner: usize, key: u64, bytes: usize) -> Result<Region> {

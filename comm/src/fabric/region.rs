@@ -85,7 +85,8 @@ impl Region {
         self.inner.owner
     }
 
-    /// What a peer needs to map the region. Unique within a job for as long as the region lives.
+    /// What a peer needs to map the region. Unique within a job for as long as the region lives, unless it is a
+    /// device's and the fabric does not reach devices.
     pub fn key(&self) -> u64 {
         self.inner.key
     }
@@ -103,6 +104,11 @@ impl Region {
     /// How many clones there are in this rank, places and words of it included.
     pub(crate) fn holders(&self) -> usize {
         Arc::strong_count(&self.inner)
+    }
+
+    /// Whether an address lies in it.
+    pub(crate) fn contains(&self, address: *const u8) -> bool {
+        (address as usize).wrapping_sub(self.address() as usize) < self.bytes()
     }
 
     /// Whether the host may read and write it.

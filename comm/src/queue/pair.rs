@@ -177,7 +177,7 @@ impl Pair {
             Some(wire) => (wire.path, wire.reason, wire.executor),
             None => ("from section to section", "the peer's memory is mapped", Executor::Stream),
         };
-        Route { peer: self.side.peer, bytes: self.bytes, path, reason, executor }
+        Route { peer: self.side.peer, bytes: self.bytes, path, reason: reason.into(), executor }
     }
 
     pub(super) fn wakes(&self) -> Option<&Arc<WaitSet>> {

@@ -1,20 +1,21 @@
 //! A rank that tries every case in every way over the fabric that it was started for.
 //!
-//! `conformance_rank FABRIC [few]` takes its place among the others from the environment. Rank 0
+//! `conformance_rank FABRIC [few | device]` takes its place among the others from the environment. Rank 0
 //! writes a line for each cell of the table. With `few` the cases that only differ in geometry are
-//! left out.
+//! left out, and with `device` it is the backends with arrays on a device.
 
 use std::process::ExitCode;
 use streamhalo::{HaloError, World};
-use streamhalo_tests::{try_cells, watchdog};
+use streamhalo_tests::{Cell, try_cells, try_device_cells, watchdog};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        [fabric] => run(fabric, true),
-        [fabric, "few"] => run(fabric, false),
+        [fabric] => run(fabric, |world, report| try_cells(world, true, report)),
+        [fabric, "few"] => run(fabric, |world, report| try_cells(world, false, report)),
+        [fabric, "device"] => run(fabric, |world, report| try_device_cells(world, report)),
         other => {
-            eprintln!("usage: conformance_rank FABRIC [few], not {other:?}");
+            eprintln!("usage: conformance_rank FABRIC [few | device], not {other:?}");
             return ExitCode::FAILURE;
         }
     };
@@ -27,10 +28,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(fabric: &str, at_length: bool) -> Result<(), HaloError> {
+fn run(
+    fabric: &str,
+    try_all: impl Fn(&World, &mut dyn FnMut(Cell)) -> Result<(), HaloError>,
+) -> Result<(), HaloError> {
     let world = World::over(fabric, watchdog())?;
     let is_first = world.rank() == 0;
-    try_cells(&world, at_length, |cell| {
+    try_all(&world, &mut |cell| {
         if is_first {
             println!("{cell}");
         }

@@ -5,6 +5,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod device;
 mod table;
 
 use std::collections::BTreeMap;
@@ -53,9 +54,10 @@ fn of_threads((ranks, at_length): Size) -> Vec<Cell> {
 }
 
 /// The cells of processes.
-fn of_processes(engine: &Engine, start: &Start, (ranks, at_length): Size) -> Vec<Cell> {
+fn of_processes(engine: &Engine, start: &Start, ranks: usize, which: Option<&str>) -> Vec<Cell> {
     let program = Path::new(env!("CARGO_BIN_EXE_conformance_rank"));
-    let arguments: &[&str] = if at_length { &[engine.fabric] } else { &[engine.fabric, "few"] };
+    let arguments: Vec<&str> = [engine.fabric].into_iter().chain(which).collect();
+    let arguments = arguments.as_slice();
     let ended = match start {
         Start::Job => job(ranks, program, arguments),
         start => run(start.commands(ranks, program, arguments), LIMIT),
@@ -129,7 +131,7 @@ fn every_engine_gives_the_same_answer() {
             let expected = &*expected.entry(size).or_insert_with(|| of_threads(size));
             let cells = match start {
                 Start::Threads => expected.clone(),
-                start => of_processes(engine, start, size),
+                start => of_processes(engine, start, size.0, (!size.1).then_some("few")),
             };
             check(engine, &cells, expected, &mut found);
         }

@@ -2,7 +2,9 @@
 //! answers of the host.
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use streamhalo::ElementType::{F64, U8};
 use streamhalo::comm::Error;
 use streamhalo::{
@@ -197,30 +199,23 @@ fn in_both_ways() -> impl Iterator<Item = (Scenario, Waits)> {
     ways_of(StreamKind::Device).flat_map(|way| [Waits::Proxy, Waits::Kernel].map(|waits| (way, waits)))
 }
 
-#[test]
-fn a_rank_that_fails_ends_the_waits_of_the_others() {
-    if other_device().is_none() {
-        return;
+/// Three ranks, of which rank 1 fails while the others wait for it.
+pub(super) fn with_a_rank_that_fails(world: &World, way: Scenario) -> Result<(), HaloError> {
+    let stream = stream_of(world, way.kind)?;
+    let grid = GlobalGrid::new([9, 20], [true; 2])?.partition_as(world, [3, 1])?.local(1)?;
+    let mut fields = FieldSet::new(&grid, &stream, &[CELLS], &Pattern::All, [1, 1])?;
+    let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
+    if world.rank() == 1 {
+        stream.enqueue_host("reading the tide table", || Err("it is wet".into()));
+        return stream.synchronize().map_err(HaloError::from);
     }
-    let _turn = turn();
-    in_both_memories(|| in_both_ways().for_each(|(way, waits)| one_fails(way, waits)));
+    fields.fill(1)?;
+    halo.enqueue_gather(&mut fields)?;
+    Ok(stream.synchronize()?)
 }
 
-fn one_fails(way: Scenario, waits: Waits) {
-    let results = outcomes(3, |world| {
-        set_waits(waits);
-        let stream = stream_of(world, way.kind)?;
-        let grid = GlobalGrid::new([9, 20], [true; 2])?.partition_as(world, [3, 1])?.local(1)?;
-        let mut fields = FieldSet::new(&grid, &stream, &[CELLS], &Pattern::All, [1, 1])?;
-        let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
-        if world.rank() == 1 {
-            stream.enqueue_host("reading the tide table", || Err("it is wet".into()));
-            return stream.synchronize().map_err(HaloError::from);
-        }
-        fields.fill(1)?;
-        halo.enqueue_gather(&mut fields)?;
-        Ok(stream.synchronize()?)
-    });
+/// Rank 1 says what it failed with, and the others that it did.
+pub(super) fn check_failures(results: Vec<Result<(), HaloError>>, context: &dyn Debug) {
     for (rank, result) in results.into_iter().enumerate() {
         match (rank, result.expect_err("rank 1 fails")) {
             (1, HaloError::Communication(Error::OperationFailed { operation, .. })) => {
@@ -229,8 +224,52 @@ fn one_fails(way: Scenario, waits: Waits) {
             (0 | 2, HaloError::Communication(Error::PeerFailed { rank: 1, operation })) => {
                 assert!(operation.contains("tide table"), "{operation}");
             }
-            (rank, error) => panic!("rank {rank}, {way:?}, {waits:?}: {error}"),
+            (rank, error) => panic!("rank {rank}, {context:?}: {error}"),
         }
+    }
+}
+
+#[test]
+fn a_rank_that_fails_ends_the_waits_of_the_others() {
+    if other_device().is_none() {
+        return;
+    }
+    let _turn = turn();
+    in_both_memories(|| {
+        for (way, waits) in in_both_ways() {
+            let results = outcomes(3, |world| {
+                set_waits(waits);
+                with_a_rank_that_fails(world, way)
+            });
+            check_failures(results, &(way, waits));
+        }
+    });
+}
+
+/// Of worlds in which a rank comes late.
+pub(super) const IMPATIENT: WorldOptions =
+    WorldOptions { timeout: Some(Duration::from_millis(300)), policy: None };
+
+/// Two ranks, of which rank 0 says nothing, and stays longer than the other's patience.
+pub(super) fn with_a_rank_that_is_late(world: &World, way: Scenario) -> Result<(), HaloError> {
+    let stream = stream_of(world, way.kind)?;
+    let grid = GlobalGrid::new([8, 20], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
+    let mut fields = FieldSet::new(&grid, &stream, &[CELLS], &Pattern::All, [1, 1])?;
+    let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
+    if world.rank() == 0 {
+        std::thread::sleep(2 * IMPATIENT.timeout.expect("it has one"));
+        return Ok(());
+    }
+    fields.fill(1)?;
+    halo.enqueue_gather(&mut fields)?;
+    Ok(stream.synchronize()?)
+}
+
+/// Rank 1 names the rank that is late.
+pub(super) fn check_lateness(mut results: Vec<Result<(), HaloError>>, context: &dyn Debug) {
+    match results.remove(1).expect_err("nothing comes") {
+        HaloError::Communication(Error::TimedOut { rank: 1, peer: 0, .. }) => {}
+        error => panic!("{context:?}: {error}"),
     }
 }
 
@@ -240,29 +279,12 @@ fn a_wait_ends_with_the_time_out() {
         return;
     }
     let _turn = turn();
-    let options = WorldOptions { timeout: Some(std::time::Duration::from_millis(300)), ..Default::default() };
     for (way, waits) in in_both_ways() {
-        let results = World::threads(2, options, |world| {
+        let results = World::threads(2, IMPATIENT, |world| {
             set_waits(waits);
-            let stream = stream_of(&world, way.kind)?;
-            let grid = GlobalGrid::new([8, 20], [true; 2])?.partition_as(&world, [2, 1])?.local(1)?;
-            let mut fields = FieldSet::new(&grid, &stream, &[CELLS], &Pattern::All, [1, 1])?;
-            let mut halo = StreamHalo::new(&world, &stream, way.backend, Pattern::All, 1, &fields)?;
-            if world.rank() == 0 {
-                // It says nothing, and stays longer than the other's patience.
-                std::thread::sleep(std::time::Duration::from_millis(600));
-                return Ok(());
-            }
-            fields.fill(1)?;
-            halo.enqueue_gather(&mut fields)?;
-            stream.synchronize()?;
-            Ok::<(), HaloError>(())
+            with_a_rank_that_is_late(&world, way)
         });
-        let late = results.expect("threads can be started").remove(1).expect_err("nothing comes");
-        match late {
-            HaloError::Communication(Error::TimedOut { rank: 1, peer: 0, .. }) => {}
-            error => panic!("{way:?}, {waits:?}: {error}"),
-        }
+        check_lateness(results.expect("threads can be started"), &(way, waits));
     }
 }
 

@@ -4,4 +4,5 @@
 mod exchanges;
 mod moves;
 mod refusals;
+mod staged;
 mod streams;

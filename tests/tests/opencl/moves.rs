@@ -47,17 +47,18 @@ impl Plan {
     }
 }
 
-/// What the stages make of an array, on a stream of that kind.
+/// What the stages make of an array, on a stream, twice without a pause. The arrays live where the others do.
 fn result<T: Sample>(
     world: &World,
     stream: &Stream,
+    arrays: [&Stream; 2],
     stages: &[Vec<Plan>],
     op: Op,
     start: impl Fn(usize, usize) -> T,
 ) -> Result<Vec<u64>, Error> {
     let extents = Extents { points: [1, 1, ELEMENTS], components: 1 };
     let [mut from, mut to] =
-        [Buffer::<T>::zeros(world, stream, extents)?, Buffer::zeros(world, stream, extents)?];
+        [Buffer::<T>::zeros(world, arrays[0], extents)?, Buffer::zeros(world, arrays[1], extents)?];
     for (array, buffer) in [&mut from, &mut to].into_iter().enumerate() {
         buffer.with_host_mut(extents.whole(), |mut view| {
             view.iter_mut().enumerate().for_each(|(index, element)| *element = start(array, index));
@@ -65,11 +66,13 @@ fn result<T: Sample>(
     }
     let moves = |stage: &Vec<Plan>| stage.iter().map(|plan| plan.of(&from, &to, op)).collect();
     let table = MoveTable::new(&stages.iter().map(moves).collect::<Result<Vec<Vec<Move>>, _>>()?)?;
-    stream.enqueue_move(&Arc::new(table));
+    let table = Arc::new(table);
+    (0..2).for_each(|_| stream.enqueue_move(&table));
+    stream.synchronize()?;
     Ok(to.copy_out(extents.whole())?.into_iter().map(Sample::bits).collect())
 }
 
-/// Compares the host and the device.
+/// Compares the host and the device, to which either array or both belong.
 fn check<T: Sample>(seed: u64, op: Op, start: impl Fn(usize, usize) -> T) {
     let world = World::alone().expect("a world of one rank");
     let mut random = Random::new(seed);
@@ -78,13 +81,16 @@ fn check<T: Sample>(seed: u64, op: Op, start: impl Fn(usize, usize) -> T) {
         Op::Replace => (0..6).map(|_| vec![Plan::random(&mut random)]).collect(),
         _ => (0..2).map(|_| (0..8).map(|_| Plan::random(&mut random)).collect()).collect(),
     };
-    let on = |kind| {
-        let stream = stream_of(&world, kind).expect("a stream");
-        result::<T>(&world, &stream, &stages, op, &start).expect("moves that fit")
+    let host = stream_of(&world, StreamKind::Inline).expect("a stream");
+    let on = |stream: &Stream, arrays: [&Stream; 2]| {
+        result::<T>(&world, stream, arrays, &stages, op, &start).expect("moves that fit")
     };
-    let expected = on(StreamKind::Inline);
+    let expected = on(&host, [&host; 2]);
     in_both_memories(|| {
-        assert_eq!(on(StreamKind::Device), expected, "{op:?} of {}, {stages:?}", T::TYPE);
+        let device = stream_of(&world, StreamKind::Device).expect("a stream");
+        for arrays in [[&device; 2], [&host, &device], [&device, &host]] {
+            assert_eq!(on(&device, arrays), expected, "{op:?} of {}, {arrays:?}, {stages:?}", T::TYPE);
+        }
     });
 }
 
@@ -150,21 +156,73 @@ fn what_is_no_number_is_ignored() {
     }
 }
 
+/// Without a pause: each move to the host takes what is on the device when the stream comes to it, and each move back
+/// what the one before has brought.
 #[test]
-fn memory_of_the_host_is_refused_on_the_device() {
+fn moves_across_are_in_the_order_of_the_stream() {
+    if other_device().is_none() {
+        return;
+    }
+    const TIMES: usize = 40;
+    let world = World::alone().expect("a world of one rank");
+    let host = stream_of(&world, StreamKind::Inline).expect("a stream");
+    in_both_memories(|| {
+        let device = stream_of(&world, StreamKind::Device).expect("a stream");
+        let row = |stream, points| {
+            let extents = Extents { points: [1, 1, points], components: 1 };
+            Buffer::<i64>::zeros(&world, stream, extents).expect("memory")
+        };
+        let (mut numbers, now) = (row(&device, TIMES), row(&device, 1));
+        numbers
+            .with_host_mut(numbers.extents().whole(), |mut view| {
+                view.iter_mut().enumerate().for_each(|(index, number)| *number = index as i64 + 1);
+            })
+            .expect("nothing fails");
+        let (sum, last, sum_of_last) = (row(&host, 1), row(&host, 1), row(&device, 1));
+        let table = |from: &Buffer<i64>, source, to: &Buffer<i64>, op| {
+            let plan = Plan { source, destination: 0, strides: [[1, 1]; 2], counts: [1, 1], run: 1 };
+            let one = plan.of(from, to, op).expect("it fits");
+            Arc::new(MoveTable::new(&[vec![one]]).expect("it fits"))
+        };
+        let out = table(&now, 0, &sum, Op::Sum);
+        let (replaced, back) = (table(&now, 0, &last, Op::Replace), table(&last, 0, &sum_of_last, Op::Sum));
+        for index in 0..TIMES {
+            device.enqueue_move(&table(&numbers, index, &now, Op::Replace));
+            device.enqueue_move(&out);
+            if index % 3 == 0 {
+                device.enqueue_move(&replaced);
+                device.enqueue_move(&back);
+            }
+        }
+        device.synchronize().expect("nothing fails");
+        let found = [&sum, &sum_of_last].map(|one| one.copy_out(one.extents().whole()).expect("one")[0]);
+        let numbers = 1..=TIMES as i64;
+        assert_eq!(found, [numbers.clone().sum(), numbers.step_by(3).sum()]);
+    });
+}
+
+#[test]
+fn moves_that_a_device_has_no_part_in_or_both_ways_at_once_are_refused() {
     if other_device().is_none() {
         return;
     }
     let world = World::alone().expect("a world of one rank");
     let extents = Extents { points: [1, 1, 8], components: 1 };
-    let [host, device] =
-        [StreamKind::Inline, StreamKind::Device].map(|kind| stream_of(&world, kind).expect("a stream"));
-    let here = Buffer::<u8>::zeros(&world, &host, extents).expect("8 bytes");
-    let there = Buffer::<u8>::zeros(&world, &device, extents).expect("8 bytes");
-    let plan = Plan { source: 0, destination: 0, strides: [[8, 8]; 2], counts: [1, 1], run: 8 };
-    let table =
-        MoveTable::new(&[vec![plan.of(&here, &there, Op::Replace).expect("it fits")]]).expect("it fits");
-    device.enqueue_move(&Arc::new(table));
-    let expected = Error::WrongDevice { what: "the memory of a move", device: device.device_name().into() };
-    assert_eq!(device.synchronize(), Err(expected));
+    for is_both_ways in [false, true] {
+        let [host, device] =
+            [StreamKind::Inline, StreamKind::Device].map(|kind| stream_of(&world, kind).expect("a stream"));
+        let on = |stream| Buffer::<u8>::zeros(&world, stream, extents).expect("8 bytes");
+        let [here, other, there] = [&host, &host, &device].map(on);
+        let plan = Plan { source: 0, destination: 0, strides: [[8, 8]; 2], counts: [1, 1], run: 8 };
+        let one = |from, to| vec![plan.of(from, to, Op::Replace).expect("it fits")];
+        let stages = if is_both_ways {
+            vec![one(&here, &there), one(&there, &other)]
+        } else {
+            vec![one(&here, &other)]
+        };
+        device.enqueue_move(&Arc::new(MoveTable::new(&stages).expect("it fits")));
+        let expected =
+            Error::WrongDevice { what: "the memory of a move", device: device.device_name().into() };
+        assert_eq!(device.synchronize(), Err(expected));
+    }
 }

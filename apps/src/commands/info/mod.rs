@@ -53,7 +53,12 @@ fn text(machine: &MachineInfo) -> String {
                     }
                 },
             };
-            (row.name.to_owned(), vec![row.summary.to_owned(), state])
+            let arrays = if row.reaches_devices {
+                "arrays on devices: mapped by the other ranks"
+            } else {
+                "arrays on devices: messages are staged through the host's memory, by proxy"
+            };
+            (row.name.to_owned(), vec![row.summary.to_owned(), state, arrays.to_owned()])
         })
         .collect();
     let known: Vec<&str> = FABRICS.iter().map(|row| row.name).collect();

@@ -7,18 +7,17 @@
 
 use super::engine::{Engine, Waiting, WaitingQueue};
 use super::merged::MergedSend;
-use super::moves::DeviceTable;
+use super::owed::{Debt, Owed};
 use super::waits::{DeviceWaits, Flags, address};
 use crate::device::Signals;
 use crate::device::accelerator::Execute;
 use crate::device::driver::{CommandQueue, Driver, Value};
 use crate::device::host::lane;
-use crate::device::moves::MoveTable;
 use crate::device::operation::{Operation, Rule, TriggeredSend, WaitSet};
 use crate::device::stream::Status;
 use crate::device::text::Launch;
 use crate::error::Result;
-use crate::fabric::{WaitContext, WaitPolicy, Word, store_fence};
+use crate::fabric::{WaitContext, WaitPolicy, Word};
 use std::any::Any;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -37,12 +36,12 @@ const HELD: usize = 512;
 
 /// Feeds a queue.
 pub(super) struct QueueExecutor<D: Driver> {
-    engine: Arc<Engine<D>>,
-    status: Arc<Status>,
-    queue: D::Queue,
+    pub(super) engine: Arc<Engine<D>>,
+    pub(super) status: Arc<Status>,
+    pub(super) queue: D::Queue,
     /// Tells it from others that run the same tables.
-    id: u64,
-    flags: Flags,
+    pub(super) id: u64,
+    pub(super) flags: Flags,
     /// `None` where kernels cannot signal.
     signal: Option<D::Kernel>,
     /// Whether the kernels that move payloads signal, where they can.
@@ -55,8 +54,10 @@ pub(super) struct QueueExecutor<D: Driver> {
     kernels: HashMap<(&'static str, &'static str), D::Kernel>,
     /// Sends whose receivers are not ready.
     pending: Vec<(Arc<TriggeredSend>, u32)>,
+    /// What the thread has to do once the device has come there.
+    pub(super) owed: Owed<<D::Queue as CommandQueue>::Mark>,
     /// What the device may still use.
-    held: Vec<Box<dyn Any + Send>>,
+    pub(super) held: Vec<Box<dyn Any + Send>>,
     /// How the thread waits.
     waiting: WaitContext,
     /// Behind the queue.
@@ -87,6 +88,7 @@ impl<D: Driver> QueueExecutor<D> {
             by_queue: signals == Signals::Memop,
             kernels: HashMap::new(),
             pending: Vec::new(),
+            owed: Owed::new(),
             held: Vec::new(),
             waiting: WaitContext { policy: GIVES_WAY, ..(*status.context).clone() },
             status,
@@ -147,18 +149,6 @@ impl<D: Driver> QueueExecutor<D> {
         }
     }
 
-    /// Puts moves on the queue, of which the caller holds the table.
-    fn put_moves(&mut self, table: &MoveTable) -> Result<()> {
-        table.on_device.with(
-            self.id,
-            &mut self.queue,
-            |queue| DeviceTable::compile(&self.engine, queue, &mut self.held, table),
-            |queue, compiled| compiled.launch(queue, &self.flags),
-        )?;
-        table.observe();
-        Ok(())
-    }
-
     fn launch(&mut self, launch: Box<Launch>) -> Result<()> {
         let kernel = match self.kernels.entry((launch.text.name, launch.text.source)) {
             Entry::Occupied(known) => known.into_mut(),
@@ -184,24 +174,18 @@ impl<D: Driver> QueueExecutor<D> {
         self.hold(launch)
     }
 
-    /// Posts to words, behind what is on the queue: by kernels where they can, and else by the thread once the
-    /// queue has come to rest. The caller holds the words.
+    /// Posts to words, behind what is on the queue and what the thread owes: by kernels where they can, and else by
+    /// the thread once the device has come there. The caller holds the words.
     fn signal(&mut self, words: &[&Word], rule: Rule, value: u32) -> Result<()> {
         let (here, elsewhere): (Vec<&Word>, Vec<&Word>) =
             words.iter().copied().partition(|word| self.is_posted_by_kernels(word));
         here.iter().for_each(|word| word.observe());
         self.post_by_kernels(&here, rule, value)?;
-        if !elsewhere.is_empty() {
-            self.finish()?;
-            elsewhere.iter().for_each(|word| rule.post(word, value));
-            store_fence();
-            elsewhere.iter().for_each(|word| word.wake());
-        }
-        Ok(())
+        elsewhere.into_iter().try_for_each(|word| self.owe(Debt::Post(word.clone(), rule, value)))
     }
 
     fn is_posted_by_kernels(&self, word: &Word) -> bool {
-        self.signal.is_some() && !word.rings() && self.is_here(word)
+        self.signal.is_some() && self.owed.is_empty() && !word.rings() && self.is_here(word)
     }
 
     fn post_by_kernels(&mut self, words: &[&Word], rule: Rule, value: u32) -> Result<()> {
@@ -248,8 +232,7 @@ impl<D: Driver> QueueExecutor<D> {
                 if self.is_posted_by_kernels(stamp) {
                     self.post_by_kernels(&[stamp], Rule::Set, epoch)?;
                 } else {
-                    self.finish()?;
-                    stamp.cell().store(epoch);
+                    self.owe(Debt::Stamp(stamp.clone(), epoch))?;
                 }
             }
             let (word, rule) = &message.completion;
@@ -285,8 +268,9 @@ impl<D: Driver> QueueExecutor<D> {
     /// Waits for the words and for the group's own sends.
     fn wait(&mut self, waits: &Arc<WaitSet>, value: u32) -> Result<()> {
         let is_here = !waits.words.is_empty() && waits.words.iter().all(|word| self.is_here(word));
-        // Sends that are pending are the thread's to carry out, which it does while it waits.
-        if let Some(kernels) = self.device_waits.as_mut().filter(|_| is_here && self.pending.is_empty())
+        // Sends that are pending and what is owed are the thread's to carry out, which it does while it waits.
+        let is_free = is_here && self.pending.is_empty() && self.owed.is_empty();
+        if let Some(kernels) = self.device_waits.as_mut().filter(|_| is_free)
             && kernels.launch(&self.engine, &mut self.queue, &self.flags, waits, value)?
         {
             self.status.kernel_waits.fetch_add(1, Ordering::Relaxed);
@@ -314,7 +298,8 @@ impl<D: Driver> QueueExecutor<D> {
                 break;
             }
         }
-        Ok(())
+        // What the group has sent has then gone: whatever carries it may be dropped.
+        self.come_to(|own| own.owed.is_empty())
     }
 
     fn wait_for(&mut self, word: &Word, wanted: u32) -> Result<()> {
@@ -331,11 +316,7 @@ impl<D: Driver> QueueExecutor<D> {
     /// Carries out the pending sends whose receivers have become ready, and watches the kernels that wait; whether
     /// more is left.
     fn serve(&mut self) -> bool {
-        let watched = match &mut self.device_waits {
-            Some(kernels) => kernels.watch(&self.queue, &self.flags, &self.status),
-            None => Ok(()),
-        };
-        watched.unwrap_or_else(|error| self.status.fail(error));
+        self.watch();
         let mut i = 0;
         while i < self.pending.len() && !self.status.has_failed() {
             let (send, epoch) = &self.pending[i];
@@ -351,7 +332,17 @@ impl<D: Driver> QueueExecutor<D> {
         if self.status.has_failed() {
             self.pending.clear();
         }
-        self.kernels_wait() || !self.pending.is_empty()
+        self.kernels_wait() || !self.pending.is_empty() || !self.owed.is_empty()
+    }
+
+    /// Watches the kernels that wait, and does what is owed as far as the device has come.
+    pub(super) fn watch(&mut self) {
+        let watched = match &mut self.device_waits {
+            Some(kernels) => kernels.watch(&self.queue, &self.flags, &self.status),
+            None => Ok(()),
+        };
+        watched.unwrap_or_else(|error| self.status.fail(error));
+        self.pay();
     }
 
     fn kernels_wait(&self) -> bool {
@@ -368,7 +359,7 @@ impl<D: Driver> QueueExecutor<D> {
     ///
     /// # Errors
     /// That of a wait which was stopped.
-    fn finish_waits(&mut self) -> Result<()> {
+    pub(super) fn finish_waits(&mut self) -> Result<()> {
         if self.device_waits.is_none() {
             return Ok(());
         }
@@ -387,6 +378,10 @@ impl<D: Driver> QueueExecutor<D> {
     fn finish(&mut self) -> Result<()> {
         let waited = self.finish_waits();
         let finished = self.queue.finish();
+        match (&waited, &finished) {
+            (Ok(()), Ok(())) => self.pay(),
+            _ => self.owed.clear(),
+        }
         self.held.clear();
         waited.and(finished)?;
         // What a stream of another rank has sent behind a wait that was stopped is not to be taken for an answer.
@@ -399,6 +394,7 @@ impl<D: Driver> QueueExecutor<D> {
 
 impl<D: Driver> Execute for QueueExecutor<D> {
     fn run(&mut self, status: &Arc<Status>, operation: Operation) {
+        self.pay();
         let done = match operation {
             // An event is completed on a failed stream too: who waits for it must not hang.
             Operation::Record(event) => {

@@ -14,6 +14,8 @@ mod engine;
 mod executor;
 mod merged;
 mod moves;
+mod owed;
+mod staging;
 #[cfg(test)]
 mod tests;
 mod waits;

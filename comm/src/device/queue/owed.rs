@@ -1,0 +1,67 @@
+//! What the thread of a stream owes: the host's part of moves, and words of the host's memory, each behind what was on
+//! the device's queue at the time.
+
+use crate::device::moves::MoveTable;
+use crate::device::operation::Rule;
+use crate::fabric::{Word, store_fence};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// One thing that the thread owes.
+pub(super) enum Debt {
+    /// The host's part of moves.
+    Moves(Arc<MoveTable>),
+    /// A word, and waking whoever sleeps on it.
+    Post(Word, Rule, u32),
+    /// A word that is a part of a payload, of which nobody is told.
+    Stamp(Word, u32),
+}
+
+impl Debt {
+    fn pay(self) {
+        match self {
+            Debt::Moves(moves) => moves.run(),
+            Debt::Post(word, rule, value) => {
+                rule.post(&word, value);
+                store_fence();
+                word.wake();
+            }
+            Debt::Stamp(word, value) => word.cell().store(value),
+        }
+    }
+}
+
+/// All of it, in the order of the stream, each with a mark on the queue that it comes behind.
+pub(super) struct Owed<M>(VecDeque<(M, Debt)>);
+
+impl<M> Owed<M> {
+    pub(super) fn new() -> Self {
+        Self(VecDeque::new())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether these moves are still owed.
+    pub(super) fn includes(&self, moves: &Arc<MoveTable>) -> bool {
+        self.0.iter().any(|(_, debt)| matches!(debt, Debt::Moves(owed) if Arc::ptr_eq(owed, moves)))
+    }
+
+    pub(super) fn push(&mut self, mark: M, debt: Debt) {
+        self.0.push_back((mark, debt));
+    }
+
+    /// Pays what the device has come to.
+    pub(super) fn pay(&mut self, has_passed: impl Fn(&M) -> bool) {
+        while self.0.front().is_some_and(|(mark, _)| has_passed(mark)) {
+            let (_, debt) = self.0.pop_front().expect("there is a first");
+            debt.pay();
+        }
+    }
+
+    /// Forgets it: a stream that has failed tells nobody anything.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}

@@ -1,0 +1,131 @@
+//! How a stream carries moves out: by the device, and where one side of them is memory of the host that kernels do not
+//! reach, by the device and the stream's thread, through a bounce buffer that both reach.
+//!
+//! The queue never comes to rest for it. When payloads go out, the thread owes its part until the device has passed
+//! the kernels; when they come in, it does its part first.
+
+use super::executor::QueueExecutor;
+use super::moves::DeviceTable;
+use super::owed::Debt;
+use crate::device::crossing::{Crossing, Split};
+use crate::device::driver::{CommandQueue, Driver, MemoryKind};
+use crate::device::moves::MoveTable;
+use crate::error::{Error, Result};
+use crate::fabric::Region;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest nap while the device is busy.
+const NAP: Duration = Duration::from_micros(50);
+/// Looks at the device before the thread gives way, and before it naps: the device may need its core.
+const SPINS: u32 = 32;
+const LOOKS: u32 = 40;
+
+/// A table as a stream carries it out.
+struct Compiled<D: Driver> {
+    on_device: DeviceTable<D>,
+    staging: Option<Staging<D>>,
+}
+
+/// The host's part of a table that crosses between the device and memory of the host. It keeps the bounce buffer.
+struct Staging<D: Driver> {
+    crossing: Crossing,
+    on_host: Arc<MoveTable>,
+    /// Behind the last kernels that read the bounce buffer.
+    read: Option<<D::Queue as CommandQueue>::Mark>,
+}
+
+impl<D: Driver> QueueExecutor<D> {
+    /// Puts moves on the queue, of which the caller holds the table.
+    pub(super) fn put_moves(&mut self, table: &MoveTable) -> Result<()> {
+        table.on_device.with(
+            self.id,
+            self,
+            |own| own.compile(table),
+            |own, compiled| own.carry(table, compiled),
+        )
+    }
+
+    fn carry(&mut self, table: &MoveTable, compiled: &mut Compiled<D>) -> Result<()> {
+        let Compiled { on_device, staging } = compiled;
+        match staging {
+            None => {
+                on_device.launch(&mut self.queue, &self.flags)?;
+                table.observe();
+            }
+            Some(Staging { crossing: Crossing::Out, on_host, .. }) => {
+                // What the last kernels have put there may not have been taken yet.
+                self.come_to(|own| !own.owed.includes(on_host))?;
+                on_device.launch(&mut self.queue, &self.flags)?;
+                self.owe(Debt::Moves(on_host.clone()))?;
+            }
+            Some(Staging { on_host, read, .. }) => {
+                // In the order of the stream: behind what kernels wait for, and what the thread owes.
+                self.finish_waits()?;
+                self.come_to(|own| own.owed.is_empty())?;
+                if let Some(mark) = read.take() {
+                    self.come_to(|own| own.queue.has_passed(&mark))?;
+                }
+                on_host.run();
+                on_device.launch(&mut self.queue, &self.flags)?;
+                *read = Some(self.queue.mark()?);
+            }
+        }
+        Ok(())
+    }
+
+    fn compile(&mut self, table: &MoveTable) -> Result<Compiled<D>> {
+        let driver = self.engine.driver();
+        let is_here =
+            |region: &Region| region.on_device().is_some_and(|memory| memory.device() == driver.id());
+        let Some(crossing) = table.crossing(is_here).filter(|_| !table.accumulates) else {
+            let device = driver.name().into();
+            return Err(Error::WrongDevice { what: "the memory of a move", device });
+        };
+        let (queue, held) = (&mut self.queue, &mut self.held);
+        if crossing == Crossing::Within {
+            let on_device = DeviceTable::compile(&self.engine, queue, held, table)?;
+            return Ok(Compiled { on_device, staging: None });
+        }
+        let rank = self.status.context.rank;
+        let bounce = |bytes| Ok(Region::private(Arc::new(driver.allocate(bytes, MemoryKind::Pinned)?), rank));
+        let Split { on_device, on_host } = table.split(crossing, is_here, bounce)?;
+        let on_device = DeviceTable::compile(&self.engine, queue, held, &on_device)?;
+        let staging = Staging { crossing, on_host: Arc::new(on_host), read: None };
+        Ok(Compiled { on_device, staging: Some(staging) })
+    }
+
+    /// Has the thread do something behind what is on the queue and what it owes already.
+    pub(super) fn owe(&mut self, debt: Debt) -> Result<()> {
+        let mark = self.queue.mark()?;
+        self.owed.push(mark, debt);
+        self.pay();
+        if self.owed.is_empty() { Ok(()) } else { self.queue.flush() }
+    }
+
+    /// Does what is owed as far as the device has come. Does not wait.
+    pub(super) fn pay(&mut self) {
+        if self.status.has_failed() {
+            self.owed.clear();
+        }
+        let queue = &self.queue;
+        self.owed.pay(|mark| queue.has_passed(mark));
+    }
+
+    /// Blocks until something is there that the device and the thread come to without other ranks, or the stream has
+    /// failed.
+    pub(super) fn come_to(&mut self, is_there: impl Fn(&Self) -> bool) -> Result<()> {
+        self.queue.flush()?;
+        let mut looks = 0;
+        while !is_there(self) && !self.status.has_failed() {
+            self.watch();
+            looks += 1;
+            match looks {
+                ..SPINS => std::hint::spin_loop(),
+                SPINS..LOOKS => std::thread::yield_now(),
+                _ => std::thread::sleep(NAP),
+            }
+        }
+        Ok(())
+    }
+}
