@@ -110,6 +110,12 @@ pub enum Error {
         /// Where the memory is.
         device: String,
     },
+    /// Messages of devices cannot be staged as was asked.
+    #[error("messages of devices cannot be staged with {reason}")]
+    WrongStaging {
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
     /// Memory was used on a device that cannot reach it.
     #[error("{what} is not in the memory of `{device}`, whose stream uses it; allocate it with that stream")]
     WrongDevice {

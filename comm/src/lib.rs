@@ -119,7 +119,10 @@ pub mod timeline;
 pub mod window;
 mod world;
 
-pub use communicator::{Communicator, PersistentRequest, Request, start_all, wait_all};
+pub use communicator::{
+    Communicator, PersistentRequest, Request, StagedAction, StagedStep, Staging, StagingMemory,
+    StagingScheme, start_all, wait_all,
+};
 pub use element::{Element, ElementType, Op};
 pub use error::{Error, Result};
 pub use primitive::{By, PRIMITIVES, PrimitiveRow};

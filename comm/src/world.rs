@@ -1,6 +1,6 @@
 //! Worlds: the ranks that work together, and what they set up together.
 
-use crate::communicator::Exchanges;
+use crate::communicator::{Exchanges, Staging};
 use crate::error::{Error, Result};
 use crate::fabric::{
     self, Abort, Fabric, HostRounds, LocalFabric, Recording, RecordingFabric, WaitContext, WaitPolicy,
@@ -32,6 +32,7 @@ struct Shared {
     meeting: Box<dyn Meeting>,
     wait: Arc<WaitContext>,
     next_tag: Cell<u32>,
+    staging: Cell<Staging>,
     /// What carries the messages of exchanges by the host, once there is one.
     messages: OnceCell<Rc<Exchanges>>,
     /// The thread's waits make progress on it.
@@ -120,9 +121,9 @@ impl World {
         carrier: Option<Rc<HostRounds>>,
     ) -> Self {
         let rank = fabric.rank();
-        let next_tag = Cell::new(0);
+        let (next_tag, staging) = (Cell::new(0), Cell::default());
         let messages = OnceCell::new();
-        let shared = Shared { fabric, rank, size, meeting, wait, next_tag, messages, carrier };
+        let shared = Shared { fabric, rank, size, meeting, wait, next_tag, staging, messages, carrier };
         Self { shared: Rc::new(shared) }
     }
 
@@ -239,7 +240,9 @@ impl World {
         let meeting = self.shared.meeting.first(&self.shared.wait, ranks)?;
         Ok(meeting.map(|meeting| {
             let Shared { fabric, carrier, .. } = &*self.shared;
-            Self::assemble(fabric.clone(), meeting, ranks, wait, carrier.clone())
+            let world = Self::assemble(fabric.clone(), meeting, ranks, wait, carrier.clone());
+            world.shared.staging.set(self.staging());
+            world
         }))
     }
 
@@ -323,6 +326,22 @@ impl World {
         let tag = self.shared.next_tag.get();
         self.shared.next_tag.set(tag.wrapping_add(1));
         tag
+    }
+
+    /// How communicators that are made from here on stage messages of sections on devices, unless they are told
+    /// otherwise. Each rank may say so for itself.
+    ///
+    /// # Errors
+    /// [`Error::WrongStaging`].
+    pub fn set_staging(&self, staging: Staging) -> Result<()> {
+        staging.check()?;
+        self.shared.staging.set(staging);
+        Ok(())
+    }
+
+    /// How new communicators stage messages of sections on devices.
+    pub fn staging(&self) -> Staging {
+        self.shared.staging.get()
     }
 
     /// Tells the other ranks that this one has failed; their waits end with

@@ -1,12 +1,13 @@
 //! Measurements of single primitives over sizes.
 
 use super::figure::Figure;
-use super::{bandwidth, collectives, latency, loggp, overlap, pingpong, throttle};
+use super::{bandwidth, collectives, copies, latency, loggp, overlap, pingpong, staging, throttle};
 use serde::{Deserialize, Serialize};
 use streamhalo::{Device, HaloError, Stream, StreamKind, StreamOptions, World};
 
 use crate::error::AppError;
 use crate::ranks::Work;
+use crate::run::open_device;
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +28,10 @@ pub enum What {
     Loggp,
     /// Epochs over budgets of entries.
     Throttle,
+    /// Copies between a device and the host.
+    Copies,
+    /// Messages of a device, staged in the host's memory.
+    Staging,
 }
 
 impl What {
@@ -41,6 +46,8 @@ impl What {
             What::Overlap => "overlap",
             What::Loggp => "loggp",
             What::Throttle => "throttle",
+            What::Copies => "copies",
+            What::Staging => "staging",
         }
     }
 }
@@ -64,6 +71,12 @@ pub struct MicroBench {
     pub entries: Vec<usize>,
     /// When the operations on streams run.
     pub stream: String,
+    /// The device, as `--device` has it; `None` is the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Up to which length messages of a device are staged in one piece.
+    #[serde(default)]
+    pub threshold_bytes: usize,
     /// For how long each contestant is measured at each size.
     pub seconds: f64,
 }
@@ -73,6 +86,12 @@ impl MicroBench {
     pub(super) fn stream(&self, world: &World) -> Result<Stream, HaloError> {
         let kind = StreamKind::from_name(&self.stream).unwrap_or_default();
         Ok(Device::host().stream_with(world, StreamOptions { kind, threads: 1 })?)
+    }
+
+    /// The device, opened.
+    pub(super) fn device(&self) -> Result<Device, AppError> {
+        let (kind, select) = split_device(self.device.as_deref().unwrap_or("host"));
+        open_device(kind, select)
     }
 }
 
@@ -105,11 +124,26 @@ impl Work for MicroBench {
                         report(collectives::measure(self, world, operation, *bytes)?);
                     }
                 }
+                What::Copies => {
+                    for operation in &self.operations {
+                        report(copies::measure(self, world, operation, *bytes)?);
+                    }
+                }
+                What::Staging => {
+                    for operation in &self.operations {
+                        report(staging::measure(self, world, operation, *bytes)?);
+                    }
+                }
                 What::Loggp => {}
             }
         }
         Ok(())
     }
+}
+
+/// The kind of a device, and which one of that kind: `opencl:pocl`, or the first that can be used.
+pub(crate) fn split_device(name: &str) -> (&str, &str) {
+    name.split_once(':').unwrap_or((name, ""))
 }
 
 /// Adds to each figure how many times it takes as long as that of one contestant, if that one has a figure.

@@ -2,6 +2,7 @@
 
 mod bandwidth;
 pub(crate) mod collectives;
+pub(crate) mod copies;
 pub mod figure;
 pub mod halo;
 pub mod kernels;
@@ -11,6 +12,7 @@ pub mod micro;
 mod overlap;
 mod pingpong;
 pub(crate) mod primitive;
+pub(crate) mod staging;
 mod subject;
 pub(crate) mod throttle;
 mod turns;

@@ -40,6 +40,10 @@ pub enum Bench {
     Loggp(PrimitiveArgs),
     /// Epochs on a stream over budgets of entries, per policy
     Throttle(ThrottleArgs),
+    /// Copies between a device and the host, per kind of memory
+    Copies(CopiesArgs),
+    /// Messages of a device, per scheme of staging
+    Staging(StagingArgs),
 }
 
 /// Where a measurement runs, and where its figures go.
@@ -171,6 +175,60 @@ pub struct ThrottleArgs {
     /// Stream: inline or threaded
     #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true, default_value = "threaded")]
     pub stream: StreamName,
+    /// For how long, where, and what becomes of the figures.
+    #[command(flatten)]
+    pub timed: TimedArgs,
+}
+
+/// `streamhalo bench copies`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Each copy is waited for (2023 on Intel GPUs, figure 4).\n\
+                        Example:\n  streamhalo bench copies --device opencl:pocl --sizes 16..4MiB")]
+pub struct CopiesArgs {
+    /// Device: its kind, and which of them
+    #[arg(long, value_name = "KIND[:SELECT]", default_value = "opencl")]
+    pub device: String,
+    /// Bytes of a copy: from .. to, or a list
+    #[arg(long, value_name = "N..M", default_value = "16..4MiB")]
+    pub sizes: Sizes,
+    /// Host memory: pinned, pageable, or all
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
+    pub memory: Vec<String>,
+    /// Directions: to-host, to-device, or all
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
+    pub operation: Vec<String>,
+    /// For how long, where, and what becomes of the figures.
+    #[command(flatten)]
+    pub timed: TimedArgs,
+}
+
+/// `streamhalo bench staging`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Schemes: naive, even, advanced; user is a program that copies by itself.\n\
+                        Example:\n  streamhalo bench staging --scheme naive,advanced --blocks 2,4,8 --sizes 64KiB..4MiB")]
+pub struct StagingArgs {
+    /// Device: its kind, and which of them
+    #[arg(long, value_name = "KIND[:SELECT]", default_value = "opencl")]
+    pub device: String,
+    /// Bytes of a message: from .. to, or a list
+    #[arg(long, value_name = "N..M", default_value = "16..4MiB")]
+    pub sizes: Sizes,
+    /// Schemes to compare, or all
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
+    pub scheme: Vec<String>,
+    /// Numbers of blocks, for even and advanced
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub blocks: Vec<u32>,
+    /// Staging memory: pinned, pageable, or all
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "pinned")]
+    pub memory: Vec<String>,
+    /// Up to which size messages are in one piece
+    #[arg(long, value_name = "N", default_value = "64KiB")]
+    pub threshold: Sizes,
+    /// Measure latency, bandwidth, bibandwidth, or all
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "latency")]
+    pub operation: Vec<String>,
     /// For how long, where, and what becomes of the figures.
     #[command(flatten)]
     pub timed: TimedArgs,

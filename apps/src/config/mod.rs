@@ -3,7 +3,7 @@
 //! Reading has three steps, each in a file of its own: the text becomes a tree whose nodes
 //! know where they come from (`value`), flags replace nodes of it (`overrides`), and every
 //! section is read from it with its defaults (`grid`, `app`, `run`, `comm`, `device`,
-//! `output`). What is wrong is reported with its line or its flag ([`ConfigError`]).
+//! `staging`, `output`). What is wrong is reported with its line or its flag ([`ConfigError`]).
 //!
 //! ```
 //! use streamhalo_apps::config::{KnownNames, Overrides, RunConfig};
@@ -39,6 +39,7 @@ mod pipeline;
 mod primitives;
 mod run;
 mod section;
+mod staging;
 mod stencil3d;
 mod tree;
 mod value;
@@ -64,6 +65,7 @@ pub use pattern::Pattern;
 pub use pipeline::PipelineSettings;
 pub use primitives::Primitive;
 pub use run::{Layout, RunSettings, Scaling};
+pub use staging::StagingConfig;
 pub use stencil3d::{Equation, Precision, Stencil3dSettings};
 pub use tree::TreeSettings;
 
@@ -74,8 +76,8 @@ use section::{Section, Shape, belongs_to};
 use value::Table;
 
 /// The sections in the order of the documentation.
-const SHAPES: [Shape<'static>; 6] =
-    [app::ANY_SHAPE, grid::SHAPE, run::SHAPE, comm::SHAPE, device::SHAPE, output::SHAPE];
+const SHAPES: [Shape<'static>; 7] =
+    [app::ANY_SHAPE, grid::SHAPE, run::SHAPE, comm::SHAPE, device::SHAPE, staging::SHAPE, output::SHAPE];
 
 /// A resolved configuration: every key has its value. Serialised, it is the `config` of
 /// `results.json`, and what the processes of ranks are told.
@@ -91,6 +93,9 @@ pub struct RunConfig {
     pub comm: CommConfig,
     /// `[device]`
     pub device: DeviceConfig,
+    /// `[staging]`; `None` on the host, which stages nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staging: Option<StagingConfig>,
     /// `[output]`
     pub output: OutputConfig,
 }
@@ -155,8 +160,11 @@ fn resolve(
     }
     let device = device::read(&device, names.devices)?;
     let comm = comm::read(&comm, &KnownNames { backends: &backends, ..*names }, &device.kind)?;
+    // Checked on every device, as what concerns streams is.
+    let staging = staging::read(&section(staging::SHAPE)?)?;
+    let staging = (device.kind != "host").then_some(staging);
     let output = output::read(&section(output::SHAPE)?, &chosen)?;
-    Ok(RunConfig { app, grid: grid.config, run, comm, device, output })
+    Ok(RunConfig { app, grid: grid.config, run, comm, device, staging, output })
 }
 
 /// Refuses whatever stands beside the sections.

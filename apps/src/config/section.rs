@@ -107,12 +107,23 @@ impl<'t> Section<'t> {
         // Longer than a century is a slip, and `Duration` could not hold every float.
         const MOST: f64 = 4e9;
         let found = self.read(key, "a number of seconds from 0 to 4e9", |value| {
-            let seconds = match value {
-                Value::Integer(value) => *value as f64,
-                Value::Float(value) => *value,
-                _ => return None,
-            };
-            (0.0..=MOST).contains(&seconds).then_some(seconds)
+            as_number(value).filter(|seconds| (0.0..=MOST).contains(seconds))
+        })?;
+        Ok(found.map(|found| found.value))
+    }
+
+    /// An integer between two.
+    pub(crate) fn integer_up_to(&self, key: &str, least: u32, most: u32) -> Result<Option<u32>, Fault> {
+        let found = self.read(key, &format!("an integer from {least} to {most}"), |value| {
+            as_integer(value, i64::from(least)).filter(|value| *value <= most)
+        })?;
+        Ok(found.map(|found| found.value))
+    }
+
+    /// A number above 0; integers are numbers too.
+    pub(crate) fn positive(&self, key: &str) -> Result<Option<f64>, Fault> {
+        let found = self.read(key, "a number above 0", |value| {
+            as_number(value).filter(|number| number.is_finite() && *number > 0.0)
         })?;
         Ok(found.map(|found| found.value))
     }
@@ -211,6 +222,14 @@ pub(crate) fn at_least(least: i64) -> String {
 pub(crate) fn as_integer<T: TryFrom<i64>>(value: &Value, least: i64) -> Option<T> {
     match value {
         Value::Integer(value) if *value >= least => T::try_from(*value).ok(),
+        _ => None,
+    }
+}
+
+fn as_number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Integer(value) => Some(*value as f64),
+        Value::Float(value) => Some(*value),
         _ => None,
     }
 }

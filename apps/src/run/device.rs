@@ -16,13 +16,7 @@ pub(crate) fn device(config: &RunConfig) -> Result<Device, AppError> {
     let DeviceConfig { kind, select, memory, waits, .. } = &config.device;
     let waits = waits.as_deref().and_then(Waits::from_name).unwrap_or_default();
     let memory = memory.as_deref().and_then(MemoryMode::from_name).unwrap_or_default();
-    let select = select.as_deref().unwrap_or_default();
-    let device = match kind.as_str() {
-        "opencl" => Device::opencl(select)?,
-        "cuda" => Device::cuda(select)?,
-        "hip" => Device::hip(select)?,
-        _ => Device::host(),
-    };
+    let device = open_device(kind, select.as_deref().unwrap_or_default())?;
     let signals = match config.comm.signal {
         Some(Signal::Merged) => Signals::Merged,
         Some(Signal::Memop) => Signals::Memop,
@@ -35,6 +29,20 @@ pub(crate) fn device(config: &RunConfig) -> Result<Device, AppError> {
 pub(super) fn is_staged(config: &RunConfig) -> bool {
     let reaches = |row: &FabricRow| row.name == config.comm.fabric && row.reaches_devices;
     config.device.kind != "host" && !FABRICS.iter().any(reaches)
+}
+
+/// The device of that kind and name, opened.
+///
+/// # Errors
+///
+/// As [`device`].
+pub(crate) fn open_device(kind: &str, select: &str) -> Result<Device, AppError> {
+    Ok(match kind {
+        "opencl" => Device::opencl(select)?,
+        "cuda" => Device::cuda(select)?,
+        "hip" => Device::hip(select)?,
+        _ => Device::host(),
+    })
 }
 
 /// Whether an application can be run on the device of a configuration, before there are ranks.
@@ -63,7 +71,7 @@ pub(super) fn check(config: &RunConfig, application: &dyn Application) -> Result
         if config.device.waits.as_deref() == Some(Waits::Kernel.name()) {
             return refused("device.waits", unreached("`auto` or `proxy`"));
         }
-        if config.comm.signal == Some(Signal::Merged) {
+        if matches!(config.comm.signal, Some(Signal::Merged | Signal::Memop)) {
             return refused("comm.signal", unreached("`kernel`"));
         }
     }

@@ -91,6 +91,9 @@ impl Work for RunWork {
 
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(RunReport)) -> Result<(), AppError> {
         let application = ApplicationRow::open(&self.config)?;
+        if let Some(staging) = &self.config.staging {
+            world.set_staging(staging.staging())?;
+        }
         let stream = stream(&self.config, world)?;
         // Those who look at a trial report too, while it runs.
         let report = RefCell::new(report);

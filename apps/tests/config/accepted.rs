@@ -4,6 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::json;
+use streamhalo::comm::{Staging, StagingMemory, StagingScheme};
 use streamhalo_apps::AppError;
 use streamhalo_apps::config::{
     AppSettings, CellsAs, Layout, LifeSettings, Overrides, Pattern, RunConfig, Signal, StreamKind,
@@ -206,6 +207,18 @@ fn a_device_is_chosen_by_name_or_by_number() {
     assert_eq!((host.select, host.waits, host.memory), (None, None, None));
     let separate = of("device = { kind = 'opencl', memory = 'separate' }");
     assert_eq!((named.memory.as_deref(), separate.memory.as_deref()), (Some("auto"), Some("separate")));
+}
+
+#[test]
+fn messages_of_a_device_are_staged_as_told() {
+    let of = |text: &str| parse(text).expect("is right").staging.map(|staging| staging.staging());
+    assert_eq!(of("staging.blocks = 4"), None, "the host stages nothing");
+    assert_eq!(of("device.kind = 'opencl'"), Some(Staging::default()));
+    let told = "device.kind = 'opencl'\n[staging]\nmemory = 'pageable'\nscheme = 'even'\nblocks = 8\n\
+                threshold_bytes = 0\nfirst = 1\nlast = 2.5";
+    let (memory, scheme) = (StagingMemory::Pageable, StagingScheme::Even);
+    let expected = Staging { memory, scheme, blocks: 8, threshold_bytes: 0, first: 1.0, last: 2.5 };
+    assert_eq!(of(told), Some(expected));
 }
 
 #[test]

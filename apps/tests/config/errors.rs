@@ -43,7 +43,7 @@ fn unknown_names() {
             "app.pattern = 'random:1'\n[comms]\nfabric = 'shm'",
             (2, 2),
             "unknown section `comms`",
-            "`app`, `grid`, `run`, `comm`, `device` or `output`",
+            "`app`, `grid`, `run`, `comm`, `device`, `staging` or `output`",
             Some("did you mean `comm`?"),
         ),
         ("ranks = 2", (1, 1), "unknown section `ranks`", "`run`", Some("`ranks` belongs to [run]")),

@@ -74,7 +74,7 @@ fn errors_name_the_flag() {
         (
             set(&["rnu.trials=5"]),
             "--set rnu.trials=5: unknown section `rnu`\n  = expected `app`, `grid`, `run`, \
-             `comm`, `device` or `output`\nhint: did you mean `run`?"
+             `comm`, `device`, `staging` or `output`\nhint: did you mean `run`?"
                 .to_owned(),
         ),
         (

@@ -23,6 +23,23 @@ fn wrong_types_and_ranges() {
         ("comm.timeout_s = nan", (1, 18), "`comm.timeout_s` is the float NaN", "seconds", None),
         ("comm.timeout_s = 1e300", (1, 18), "`comm.timeout_s` is the float 1e300", "", None),
         ("device.threads = 0", (1, 18), "`device.threads` is the integer 0", least, None),
+        ("staging.blocks = 65", (1, 18), "`staging.blocks` is the integer 65", "from 1 to 64", None),
+        ("staging.first = 0", (1, 17), "`staging.first` is the integer 0", "a number above 0", None),
+        ("staging.last = inf", (1, 16), "`staging.last` is the float inf", "a number above 0", None),
+        (
+            "staging.threshold_bytes = -1",
+            (1, 27),
+            "`staging.threshold_bytes` is the integer -1",
+            "at least 0",
+            None,
+        ),
+        (
+            "staging.memory = 'pined'",
+            (1, 18),
+            "`staging.memory` is the string \"pined\"",
+            "`pinned` or `pageable`",
+            Some("did you mean `pinned`?"),
+        ),
         ("output.dir = ''", (1, 14), "`output.dir` is the string \"\"", "path of a folder", None),
         ("output.dir = 1979-05-27", (1, 14), "`output.dir` is a date", "path of a folder", None),
         (

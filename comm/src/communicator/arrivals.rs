@@ -1,7 +1,9 @@
 //! What an engine does with what comes.
 
-use super::engine::{Core, Message};
+use super::blocks::Blocks;
+use super::engine::{Announced, Core, Message};
 use super::matching::Early;
+use super::pipeline::{Pipeline, To};
 use super::record::{
     CLEAR_TO_SEND, DELIVERED, EAGER, FLAGGED, Post, READY_TO_SEND, TAKEN, TOLD, Target, element_of,
 };
@@ -24,29 +26,39 @@ impl Core {
             EAGER => self.eager(packet),
             READY_TO_SEND => {
                 let (element, bytes) = (element_of(header.flags), header.offset as usize);
-                match self.matching.arrive(source, header.tag) {
-                    Some(receive) => {
-                        let status = Status { source, tag: header.tag, bytes };
-                        self.announced(receive, status, element, header.ticket);
+                let blocks = Blocks::from_packet(packet, 0, bytes);
+                let announced = blocks.map(|blocks| Announced { element, send: header.ticket, blocks });
+                match (announced, self.matching.arrive(source, header.tag)) {
+                    (Ok(announced), Some(receive)) => {
+                        self.announced(receive, Status { source, tag: header.tag, bytes }, announced);
                     }
-                    None => {
-                        let message = Message::Announced { element, bytes, send: header.ticket };
-                        self.matching.keep(source, header.tag, message);
+                    (Ok(announced), None) => {
+                        self.matching.keep(source, header.tag, Message::Announced { bytes, announced });
                     }
+                    (Err(error), _) => self.failed = Some(error),
                 }
             }
-            CLEAR_TO_SEND => self.cleared(packet),
+            CLEAR_TO_SEND => {
+                if let Err(error) = self.cleared(packet) {
+                    self.failed = Some(error);
+                }
+            }
             DELIVERED => {
                 let slot = self.slots.at(header.ticket);
                 let outcome = if header.flags & FLAGGED == 0 {
-                    Ok(slot.status)
+                    Ok(())
                 } else {
                     Err(Error::OperationFailed {
                         operation: format!("a receive with {} from rank {source}", slot.wanted.tag),
                         message: format!("rank {source} could not address the memory of the receive"),
                     })
                 };
-                self.slots.complete(header.ticket, outcome);
+                if slot.pipeline.is_some() {
+                    self.landed(header.ticket, header.tag, outcome);
+                } else {
+                    let status = slot.status;
+                    self.slots.complete(header.ticket, outcome.map(|()| status));
+                }
             }
             TAKEN => self.acknowledged(source, header.ticket),
             TOLD => {
@@ -109,8 +121,8 @@ impl Core {
                 self.whole(index, status, element, |place| place.write(&payload));
                 self.give_back(payload);
             }
-            Message::Announced { element, bytes, send } => {
-                self.announced(index, Status { source, tag, bytes }, element, send);
+            Message::Announced { bytes, announced } => {
+                self.announced(index, Status { source, tag, bytes }, announced);
             }
         }
     }
@@ -126,20 +138,45 @@ impl Core {
     ) {
         self.took(status.source);
         let outcome = self.fits(receive, status, element);
+        if self.slots.at(receive).pipeline.is_some() && outcome.is_ok() && status.bytes > 0 {
+            return self.whole_for_device(receive, status, copy);
+        }
         let outcome = outcome.and_then(|()| copy(&self.slots.at(receive).place));
         self.slots.complete(receive, outcome.map(|()| status));
     }
 
-    /// A receive has matched a message that its sender keeps until it is told where it goes.
-    fn announced(&mut self, receive: u32, status: Status, element: Option<ElementType>, send: u32) {
-        let source = status.source;
-        let fits = self.fits(receive, status, element);
-        if let Err(error) = fits {
-            self.slots.complete(receive, Err(error));
-            self.post(source, Post::Refused { send });
-            return;
+    /// The same, and the receive is on a device.
+    #[cold]
+    fn whole_for_device(&mut self, receive: u32, status: Status, copy: impl FnOnce(&Place) -> Result<()>) {
+        let room = self.expect_blocks(receive, status, Some(Blocks::whole(status.bytes)));
+        match room.and_then(|_| copy(&self.slots.at(receive).place)) {
+            Ok(()) => {
+                self.slots.at(receive).state = State::InTransfer;
+                self.landed(receive, 0, Ok(()));
+            }
+            Err(error) => self.slots.complete(receive, Err(error)),
         }
-        if source == self.rank {
+    }
+
+    /// A receive has matched a message that its sender keeps until it is told where it goes.
+    fn announced(&mut self, receive: u32, status: Status, announced: Announced) {
+        let (source, Announced { element, send, blocks }) = (status.source, announced);
+        let is_staged = self.slots.at(receive).pipeline.is_some();
+        let is_own = source == self.rank && (is_staged || blocks.is_some());
+        let in_blocks = is_staged || is_own || blocks.is_some_and(|blocks| blocks.count() > 1);
+        let blocks = self.fits(receive, status, element).and_then(|()| match in_blocks {
+            true => self.expect_blocks(receive, status, blocks),
+            false => Ok(Blocks::whole(status.bytes)),
+        });
+        let blocks = match blocks {
+            Ok(blocks) => blocks,
+            Err(error) => {
+                self.slots.complete(receive, Err(error));
+                self.post(source, Post::Refused { send });
+                return;
+            }
+        };
+        if source == self.rank && !is_own {
             let from = self.slots.at(send);
             let (place, sent) = (from.place.clone(), Status { source, ..status });
             let copied = self.slots.at(receive).place.copy_from(&place, status.bytes);
@@ -150,13 +187,19 @@ impl Core {
         let slot = self.slots.at(receive);
         slot.state = State::InTransfer;
         slot.status = status;
-        if self.peers[source].is_mapped {
+        if is_own {
+            let from = self.slots.at(send);
+            from.status = status;
+            from.pipeline.get_or_insert_with(|| Box::new(Pipeline::on_host(blocks)));
+            self.send_blocks(send, To::Own { receive });
+        } else if self.peers[source].is_mapped {
             self.post(source, Post::ClearToSend { receive, send });
         } else {
             let number = self.peers[source].next_bulk;
-            self.peers[source].next_bulk = number.wrapping_add(1);
-            self.beginning.push((number, receive));
-            self.post(source, Post::ClearToSendBulk { number, send });
+            self.peers[source].next_bulk = number.wrapping_add(blocks.count());
+            self.beginning
+                .extend((0..blocks.count()).map(|block| (number.wrapping_add(block), receive, block)));
+            self.post(source, Post::ClearToSendBulk { number, send, blocks });
         }
     }
 
@@ -178,32 +221,46 @@ impl Core {
     }
 
     /// The receiver of a send has said where it goes.
-    fn cleared(&mut self, packet: &Arrived<'_>) {
+    fn cleared(&mut self, packet: &Arrived<'_>) -> Result<()> {
         let (peer, header) = (packet.source, packet.header);
-        let rank = self.rank;
+        let (rank, is_mapped) = (self.rank, self.peers[packet.source].is_mapped);
+        let is_refused = header.flags & FLAGGED != 0;
         let slot = self.slots.at(header.ticket);
         let status = Status { source: rank, tag: super::posting::tag_of(slot), bytes: slot.bytes };
-        if header.flags & FLAGGED != 0 {
+        let behind = if is_mapped { Target::BYTES } else { 0 };
+        let blocks = Blocks::from_packet(packet, behind, slot.bytes)?;
+        if let Some(blocks) = blocks {
+            slot.pipeline.get_or_insert_with(|| Box::new(Pipeline::on_host(blocks)));
+        }
+        if slot.pipeline.is_some() {
+            slot.status = status;
+            let to = match (is_refused, is_mapped) {
+                (true, _) => To::Nowhere,
+                (false, true) => To::Mapped { receive: header.tag, target: Target::from_packet(packet)? },
+                (false, false) => To::Wire { first: header.tag },
+            };
+            self.send_blocks(header.ticket, to);
+        } else if is_refused {
             // The receiver has its own error; the message has been taken from this rank.
             self.slots.complete(header.ticket, Ok(status));
-        } else if self.peers[peer].is_mapped {
+        } else if is_mapped {
             let (place, bytes) = (slot.place.clone(), slot.bytes);
-            let copied = self.put(packet, &place, bytes);
-            self.post(peer, Post::Delivered { receive: header.tag, failed: copied.is_err() });
+            let copied = Target::from_packet(packet).and_then(|target| self.put(peer, target, &place, bytes));
+            self.post(peer, Post::Delivered { receive: header.tag, block: 0, failed: copied.is_err() });
             self.slots.complete(header.ticket, copied.map(|()| status));
         } else {
             slot.status = status;
-            self.beginning.push((header.tag, header.ticket));
+            self.beginning.push((header.tag, header.ticket, 0));
         }
+        Ok(())
     }
 
-    /// Copies a message to where its receiver wants it.
-    fn put(&mut self, packet: &Arrived<'_>, place: &Place, bytes: usize) -> Result<()> {
-        let target = Target::from_packet(packet)?;
-        let region = self.mapped.region(&*self.fabric, packet.source, target)?;
+    /// Copies a message, or a block of one, to where its receiver wants it.
+    pub(super) fn put(&mut self, peer: usize, target: Target, place: &Place, bytes: usize) -> Result<()> {
+        let region = self.mapped.region(&*self.fabric, peer, target)?;
         region.place(target.offset as usize, bytes, "a message")?.copy_from(place, bytes)?;
         if let Some(observer) = region.observer() {
-            observer.stored(packet.source, bytes);
+            observer.stored(peer, bytes);
         }
         Ok(())
     }

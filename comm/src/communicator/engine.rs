@@ -9,10 +9,16 @@
 //! may be is bounded: who is that far ahead announces short messages too. Receivers say how many they have
 //! taken with what they send anyway, or with a packet of its own if that is long ago.
 
+use super::blocks::Blocks;
+use super::ledger::Ledger;
 use super::mapped::Mapped;
 use super::matching::{INTERNAL, Matching, Wanted};
+use super::pipeline::{Pipeline, Staged};
+use super::pool::Pool;
 use super::record::{EAGER, Post, message_header};
 use super::slots::{Slot, Slots, State, Ticket};
+use super::staging::Staging;
+use crate::device::Section;
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::{Bulk, Fabric, Packets, Payload, Place};
@@ -28,6 +34,8 @@ pub(crate) const EAGER_BYTES: usize = 8160;
 pub(crate) const AHEAD: u32 = 64;
 /// Packets that are looked at in a row: a peer that never stops keeps nobody here.
 const PACKETS: usize = 256;
+/// How late an idle rank may see that a copy of a device has passed.
+const COPY_NAP: Duration = Duration::from_micros(20);
 /// Requests, and messages without a receive, before lists have to grow.
 const CAPACITY: usize = 64;
 
@@ -48,9 +56,19 @@ pub(super) struct Core {
     pub(super) peers: Vec<Peer>,
     /// How many posts there are in all outboxes.
     pub(super) backlog: usize,
-    /// Bulk transfers that are still to begin: number, request.
-    pub(super) beginning: Vec<(u32, u32)>,
-    pub(super) bulks: Vec<(Bulk, u32)>,
+    /// Bulk transfers that are still to begin: number, request, block.
+    pub(super) beginning: Vec<(u32, u32, u32)>,
+    pub(super) bulks: Vec<(Bulk, u32, u32)>,
+    /// How messages of devices are staged, for which, and where if not in memory of theirs. Copies end before the
+    /// memory goes.
+    pub(super) staging: Staging,
+    pub(super) staged: Vec<Staged>,
+    pub(super) pageable: Pool,
+    /// Requests with copies under way.
+    pub(super) copying: Vec<u32>,
+    /// Copies that calls block for.
+    pub(super) transits: u32,
+    pub(super) ledger: Ledger,
     pub(super) mapped: Mapped,
     pub(super) told: Vec<(usize, Vec<u8>)>,
     /// Memory for early messages.
@@ -86,7 +104,17 @@ pub(super) struct Peer {
 #[derive(Debug)]
 pub(super) enum Message {
     Whole { element: Option<ElementType>, payload: Vec<u8> },
-    Announced { element: Option<ElementType>, bytes: usize, send: u32 },
+    Announced { bytes: usize, announced: Announced },
+}
+
+/// What a sender says of a message that it keeps.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Announced {
+    pub(super) element: Option<ElementType>,
+    /// The request at its side.
+    pub(super) send: u32,
+    /// In which blocks it comes, if that is for the sender to say.
+    pub(super) blocks: Option<Blocks>,
 }
 
 impl Message {
@@ -159,6 +187,12 @@ impl Engine {
             backlog: 0,
             beginning: Vec::new(),
             bulks: Vec::new(),
+            staging: world.staging(),
+            staged: Vec::new(),
+            pageable: Pool::of_fabric(world.shared_fabric()),
+            copying: Vec::new(),
+            transits: 0,
+            ledger: Ledger::default(),
             mapped: Mapped::default(),
             told: Vec::new(),
             spare: Vec::with_capacity(CAPACITY),
@@ -228,9 +262,7 @@ impl Engine {
         tag: u32,
     ) -> Result<Ticket> {
         let wanted = Wanted { source: Source::Rank(destination), tag: Tag::Value(tag) };
-        let ticket = self.core.slots.add(Slot::new(true, wanted, element, place.clone(), bytes));
-        self.start(ticket)?;
-        Ok(ticket)
+        self.begin(Slot::new(true, wanted, element, place.clone(), bytes))
     }
 
     /// Begins to receive at most so many bytes to a place, which nobody else may use until it is complete.
@@ -242,16 +274,66 @@ impl Engine {
         source: Source,
         tag: Tag,
     ) -> Result<Ticket> {
-        let slot = Slot::new(false, Wanted { source, tag }, element, place.clone(), bytes);
+        self.begin(Slot::new(false, Wanted { source, tag }, element, place.clone(), bytes))
+    }
+
+    /// A persistent send of a section, wherever it lives.
+    ///
+    /// # Errors
+    /// If its device has no queues for copies.
+    pub(crate) fn send_init_of(&mut self, section: &Section, destination: usize, tag: u32) -> Result<Ticket> {
+        let wanted = Wanted { source: Source::Rank(destination), tag: Tag::Value(tag) };
+        let slot = self.slot_of(true, section, wanted)?;
+        Ok(self.core.slots.add(slot.persistent()))
+    }
+
+    /// A persistent receive into a section; as [`Engine::send_init_of`].
+    pub(crate) fn recv_init_of(&mut self, section: &Section, source: Source, tag: Tag) -> Result<Ticket> {
+        let slot = self.slot_of(false, section, Wanted { source, tag })?;
+        Ok(self.core.slots.add(slot.persistent()))
+    }
+
+    /// Begins to send a section, wherever it lives, which must stay as it is until the send is complete.
+    pub(crate) fn isend_of(&mut self, section: &Section, destination: usize, tag: u32) -> Result<Ticket> {
+        let wanted = Wanted { source: Source::Rank(destination), tag: Tag::Value(tag) };
+        let slot = self.slot_of(true, section, wanted)?;
+        self.begin(slot)
+    }
+
+    /// Begins to receive into a section, wherever it lives, which nobody else may use until it is complete.
+    pub(crate) fn irecv_of(&mut self, section: &Section, source: Source, tag: Tag) -> Result<Ticket> {
+        let slot = self.slot_of(false, section, Wanted { source, tag })?;
+        self.begin(slot)
+    }
+
+    fn slot_of(&mut self, is_send: bool, section: &Section, wanted: Wanted) -> Result<Slot> {
+        let (place, element) = (section.place(), Some(section.element_type()));
+        let mut slot = Slot::new(is_send, wanted, element, place.clone(), section.bytes());
+        if let Some(accelerator) = section.accelerator() {
+            let device = self.core.staged_for(accelerator)?;
+            slot.pipeline = Some(Box::new(Pipeline::on_device(device, place)));
+        }
+        Ok(slot)
+    }
+
+    fn begin(&mut self, slot: Slot) -> Result<Ticket> {
         let ticket = self.core.slots.add(slot);
-        self.start(ticket)?;
-        Ok(ticket)
+        let started = self.start(ticket);
+        if started.is_err() && self.is_complete(ticket) {
+            // It has not begun.
+            self.free(ticket);
+        }
+        started.map(|()| ticket)
     }
 
     /// Starts a persistent request that is not active.
     #[inline]
     pub(crate) fn start(&mut self, ticket: Ticket) -> Result<()> {
         let index = self.core.slots.index(ticket);
+        let is_staged = self.core.slots.at(index).pipeline.is_some();
+        if is_staged {
+            self.core.begin_staged(index)?;
+        }
         if !self.core.slots.at(index).is_send {
             self.core.begin_receive(index);
             return self.flush();
@@ -262,7 +344,9 @@ impl Engine {
         };
         self.core.slots.begin(index, State::Queued);
         let peer = &mut self.core.peers[destination];
-        let post = if bytes <= peer.eager_bytes && peer.ahead < AHEAD {
+        // What comes from a device is announced at once, in order, and follows when it is on the host.
+        let is_there = !is_staged || bytes == 0;
+        let post = if is_there && bytes <= peer.eager_bytes && peer.ahead < AHEAD {
             peer.ahead += 1;
             Post::Eager(index)
         } else {
@@ -348,7 +432,7 @@ impl Engine {
         let index = self.core.slots.index(ticket);
         let slot = self.core.slots.get(ticket);
         let is_written = !slot.is_send && slot.state == State::InTransfer;
-        is_written || self.core.bulks.iter().any(|(_, transferred)| *transferred == index)
+        is_written || self.core.bulks.iter().any(|(_, transferred, _)| *transferred == index)
     }
 
     /// Whether there is something to make progress on.
@@ -397,6 +481,10 @@ impl Engine {
                 break;
             }
         }
+        if !self.core.copying.is_empty() {
+            let looked = self.core.look_at_copies();
+            self.note(looked)?;
+        }
         if !self.core.beginning.is_empty() || !self.core.bulks.is_empty() {
             let moved = self.move_bulks();
             self.note(moved)?;
@@ -421,13 +509,25 @@ impl Engine {
 
     /// Sleeps until a packet may have come from that rank, or from any; at most for a nap.
     pub(crate) fn sleep(&self, source: Option<usize>, nap: Duration) {
-        let nap = if self.core.backlog > 0 { nap.min(Duration::from_micros(500)) } else { nap };
+        let is_idle = self.core.copying.is_empty() && self.core.transits == 0;
+        let nap = match (is_idle, self.core.backlog) {
+            // No device wakes anybody.
+            (false, _) => nap.min(COPY_NAP),
+            (true, 0) => nap,
+            (true, _) => nap.min(Duration::from_micros(500)),
+        };
         self.packets.sleep(source, nap);
     }
 
     /// Whether a peer has let go of its end.
     pub(crate) fn has_left(&self, peer: usize) -> bool {
         self.core.peers[peer].is_mapped && self.packets.has_left(peer)
+    }
+
+    /// Whether only copies of this rank's devices are left of a request.
+    pub(crate) fn waits_for_copies(&self, ticket: Ticket) -> bool {
+        let pipeline = &self.core.slots.get(ticket).pipeline;
+        pipeline.as_ref().is_some_and(|pipeline| pipeline.only_copies())
     }
 
     /// The peer that a request waits for, if it is one.

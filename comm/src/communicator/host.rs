@@ -118,6 +118,9 @@ impl Host {
                     // What it sent before it left is there now.
                     engine.progress()?;
                     outcome = engine.outcome(ticket);
+                    if outcome.is_none() && engine.waits_for_copies(ticket) {
+                        return Ok(false);
+                    }
                     let left = || Error::PeerFailed {
                         rank: peer,
                         operation: "it has dropped its end of this communicator".into(),

@@ -52,15 +52,20 @@
 //! ```
 
 mod arrivals;
+mod blocks;
 mod collective;
 mod engine;
 mod exchanges;
 mod host;
+mod ledger;
 mod mapped;
 mod matching;
+mod pipeline;
+mod pool;
 mod posting;
 mod record;
 mod request;
+mod sections;
 mod slots;
 mod staging;
 mod step;
@@ -70,10 +75,12 @@ mod tests;
 pub(crate) use engine::{AHEAD, Engine};
 pub(crate) use exchanges::Exchanges;
 pub(crate) use host::Host;
+pub use ledger::{StagedAction, StagedStep};
 pub(crate) use matching::INTERNAL;
 pub(crate) use request::{Kind, Stage};
 pub use request::{PersistentRequest, Request, start_all, wait_all};
 pub(crate) use slots::Ticket;
+pub use staging::{Staging, StagingMemory, StagingScheme};
 
 use crate::device::{Hold, Intent, Section};
 use crate::element::{Element, ElementType};
@@ -82,7 +89,7 @@ use crate::fabric::{bytes_of, bytes_of_mut};
 use crate::queue::Matcher;
 use crate::source::{Source, Status, Tag};
 use crate::world::World;
-use staging::Staging;
+use pool::Pool;
 use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
@@ -106,7 +113,8 @@ pub struct Communicator {
 struct Inner {
     world: World,
     host: Rc<Host>,
-    staging: Staging,
+    /// For messages of slices.
+    pool: RefCell<Pool>,
     /// Pairs requests for queues.
     matcher: RefCell<Matcher>,
     /// Requests that were dropped while they could not be taken back.
@@ -123,9 +131,9 @@ impl Communicator {
     /// [`Error::CollectiveFailed`], on all ranks, if one has no memory for it, or what its wire says.
     pub fn new(world: &World) -> Result<Self> {
         let host = Host::connect(world)?;
-        let staging = Staging::new(world.shared_fabric());
+        let pool = RefCell::new(Pool::of_fabric(world.shared_fabric()));
         let (matcher, abandoned) = (RefCell::default(), RefCell::default());
-        let inner = Inner { world: world.clone(), host, staging, matcher, abandoned };
+        let inner = Inner { world: world.clone(), host, pool, matcher, abandoned };
         Ok(Self { inner: Rc::new(inner) })
     }
 
@@ -205,8 +213,7 @@ impl Communicator {
         self.check_send("Communicator::isend", destination, tag)?;
         self.sweep();
         let hold = section.hold(Intent::Read, "a send")?;
-        let element = Some(section.element_type());
-        let ticket = self.lock().isend_place(section.place(), section.bytes(), element, destination, tag)?;
+        let ticket = self.lock().isend_of(section, destination, tag)?;
         Ok(Request::new(self, ticket, hold))
     }
 
@@ -225,8 +232,7 @@ impl Communicator {
         self.check_recv("Communicator::irecv", source, tag)?;
         self.sweep();
         let hold = section.hold(Intent::Write, "a receive")?;
-        let element = Some(section.element_type());
-        let ticket = self.lock().irecv_place(section.place(), section.bytes(), element, source, tag)?;
+        let ticket = self.lock().irecv_of(section, source, tag)?;
         Ok(Request::new(self, ticket, hold))
     }
 
@@ -273,7 +279,7 @@ impl Communicator {
     /// [`Error::WrongRank`], [`Error::WrongTag`].
     pub fn send_init(&self, section: &Section, destination: usize, tag: u32) -> Result<PersistentRequest> {
         self.check_send("Communicator::send_init", destination, tag)?;
-        Ok(PersistentRequest::new(self, Kind::Send { destination, tag }, section))
+        PersistentRequest::new(self, Kind::Send { destination, tag }, section)
     }
 
     /// As [`Communicator::send_init`], for a receiver that has always started its receive before (a *ready*
@@ -283,7 +289,7 @@ impl Communicator {
     /// As [`Communicator::send_init`].
     pub fn rsend_init(&self, section: &Section, destination: usize, tag: u32) -> Result<PersistentRequest> {
         self.check_send("Communicator::rsend_init", destination, tag)?;
-        Ok(PersistentRequest::new(self, Kind::ReadySend { destination, tag }, section))
+        PersistentRequest::new(self, Kind::ReadySend { destination, tag }, section)
     }
 
     /// A persistent receive into a section. Does not start it, and does not communicate.
@@ -298,7 +304,7 @@ impl Communicator {
     ) -> Result<PersistentRequest> {
         let (source, tag) = (source.into(), tag.into());
         self.check_recv("Communicator::recv_init", source, tag)?;
-        Ok(PersistentRequest::new(self, Kind::Recv { source, tag }, section))
+        PersistentRequest::new(self, Kind::Recv { source, tag }, section)
     }
 }
 
@@ -397,11 +403,11 @@ impl Communicator {
             return self.host().wait_until(Some(destination), &mut done, &late);
         }
         drop(engine);
-        let staged = self.inner.staging.take(bytes.len())?;
+        let staged = self.inner.pool.borrow_mut().take(bytes.len())?;
         staged.write(bytes)?;
         let ticket = self.lock().isend_place(&staged, bytes.len(), element, destination, tag)?;
         self.wait_staged(ticket)?;
-        self.inner.staging.give_back(staged);
+        self.inner.pool.borrow_mut().give_back(&staged);
         Ok(())
     }
 
@@ -423,7 +429,7 @@ impl Communicator {
         source: Source,
         tag: Tag,
     ) -> Result<StagedRecv> {
-        let staged = self.inner.staging.take(bytes)?;
+        let staged = self.inner.pool.borrow_mut().take(bytes)?;
         let ticket = self.lock().irecv_place(&staged, bytes, element, source, tag)?;
         Ok(StagedRecv { ticket, staged })
     }
@@ -431,7 +437,7 @@ impl Communicator {
     fn end_recv(&self, begun: StagedRecv, bytes: &mut [u8]) -> Result<Status> {
         let status = self.wait_staged(begun.ticket)?;
         begun.staged.read(&mut bytes[..status.bytes])?;
-        self.inner.staging.give_back(begun.staged);
+        self.inner.pool.borrow_mut().give_back(&begun.staged);
         Ok(status)
     }
 

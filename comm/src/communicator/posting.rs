@@ -1,5 +1,6 @@
 //! What leaves an engine: posts wait in the outbox of their peer, in order, until the packets have room.
 
+use super::blocks::Blocks;
 use super::engine::Engine;
 use super::record::{CLEAR_TO_SEND, DELIVERED, EAGER, FLAGGED, READY_TO_SEND, Target};
 use super::record::{Post, TAKEN, TOLD, message_header};
@@ -64,14 +65,28 @@ impl Engine {
             Post::ReadyToSend(index) => {
                 let slot = core.slots.at(*index);
                 let header = message_header(READY_TO_SEND, slot.element, tag_of(slot), slot.bytes, *index);
-                if !packets.try_send(peer, header, Payload::None)? {
+                let blocks = slot.pipeline.as_ref().and_then(|pipeline| pipeline.announced());
+                let encoded = blocks.map(Blocks::to_bytes);
+                let payload = encoded.as_ref().map_or(Payload::None, |blocks| Payload::Bytes(blocks));
+                if !packets.try_send(peer, header, payload)? {
                     return Ok(false);
                 }
                 slot.state = State::InTransfer;
                 signalled(packets, Role::ReadyToSend, peer);
             }
             Post::ClearToSend { receive, send } => {
-                let target = Target::of(&core.slots.at(*receive).place);
+                let slot = core.slots.at(*receive);
+                let target = Target::of(&slot.place);
+                let mut payload = [0; Target::BYTES + Blocks::ENCODED_BYTES];
+                payload[..Target::BYTES].copy_from_slice(&target.to_bytes());
+                let blocks = slot.pipeline.as_ref().and_then(|pipeline| pipeline.blocks.told());
+                let length = match blocks {
+                    None => Target::BYTES,
+                    Some(blocks) => {
+                        payload[Target::BYTES..].copy_from_slice(&blocks);
+                        payload.len()
+                    }
+                };
                 let header = Header {
                     kind: CLEAR_TO_SEND,
                     tag: *receive,
@@ -79,23 +94,25 @@ impl Engine {
                     offset: target.offset,
                     ..Header::default()
                 };
-                if !packets.try_send(peer, header, Payload::Bytes(&target.to_bytes()))? {
+                if !packets.try_send(peer, header, Payload::Bytes(&payload[..length]))? {
                     return Ok(false);
                 }
                 signalled(packets, Role::ClearToSend, peer);
             }
-            Post::ClearToSendBulk { number, send } => {
+            Post::ClearToSendBulk { number, send, blocks } => {
                 let header = Header { kind: CLEAR_TO_SEND, tag: *number, ticket: *send, ..Header::default() };
-                return packets.try_send(peer, header, Payload::None);
+                let blocks = blocks.told();
+                let payload = blocks.as_ref().map_or(Payload::None, |blocks| Payload::Bytes(blocks));
+                return packets.try_send(peer, header, payload);
             }
             Post::Refused { send } => {
                 let header =
                     Header { kind: CLEAR_TO_SEND, flags: FLAGGED, ticket: *send, ..Header::default() };
                 return packets.try_send(peer, header, Payload::None);
             }
-            Post::Delivered { receive, failed } => {
-                let flags = if *failed { FLAGGED } else { 0 };
-                let header = Header { kind: DELIVERED, flags, ticket: *receive, ..Header::default() };
+            Post::Delivered { receive, block, failed } => {
+                let (flags, tag) = (if *failed { FLAGGED } else { 0 }, *block);
+                let header = Header { kind: DELIVERED, flags, tag, ticket: *receive, ..Header::default() };
                 return packets.try_send(peer, header, Payload::None);
             }
             Post::Taken => {
@@ -118,23 +135,33 @@ impl Engine {
     /// Begins and ends bulk transfers.
     pub(super) fn move_bulks(&mut self) -> Result<()> {
         let Self { packets, core } = self;
-        while let Some((number, index)) = core.beginning.pop() {
+        for (number, index, block) in std::mem::take(&mut core.beginning) {
             let slot = core.slots.at(index);
             let peer = slot.peer().expect("what is in transfer has a peer");
-            let bulk = if slot.is_send {
-                packets.far().send_bulk(peer, number, &slot.place, slot.bytes)?
-            } else {
-                packets.far().recv_bulk(peer, number, &slot.place, slot.status.bytes)?
+            let range = match &slot.pipeline {
+                Some(pipeline) => pipeline.blocks.range(block),
+                None => 0..slot.status.bytes,
             };
-            core.bulks.push((bulk, index));
+            let place = slot.place.advance(range.start, range.len(), "a block of a message")?;
+            let bulk = if slot.is_send {
+                packets.far().send_bulk(peer, number, &place, range.len())?
+            } else {
+                packets.far().recv_bulk(peer, number, &place, range.len())?
+            };
+            core.bulks.push((bulk, index, block));
         }
         let mut i = 0;
         while i < core.bulks.len() {
-            let (bulk, index) = core.bulks[i];
+            let (bulk, index, block) = core.bulks[i];
             if packets.far().is_done(bulk)? {
                 core.bulks.swap_remove(i);
-                let status = core.slots.at(index).status;
-                core.slots.complete(index, Ok(status));
+                let slot = core.slots.at(index);
+                if slot.pipeline.is_some() {
+                    core.bulk_ended(index, block);
+                } else {
+                    let status = slot.status;
+                    core.slots.complete(index, Ok(status));
+                }
             } else {
                 i += 1;
             }

@@ -1,5 +1,6 @@
 //! What the engines of two ranks say to each other, and how it is written in packets.
 
+use super::blocks::Blocks;
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::{Arrived, Header, Place};
@@ -10,7 +11,7 @@ pub(super) const EAGER: u16 = 1;
 pub(super) const READY_TO_SEND: u16 = 2;
 /// Where a message goes, or that it goes nowhere.
 pub(super) const CLEAR_TO_SEND: u16 = 3;
-/// A message is where it was to go.
+/// A message, or the block of it that the tag says, is where it was to go.
 pub(super) const DELIVERED: u16 = 4;
 /// Early messages have been taken.
 pub(super) const TAKEN: u16 = 5;
@@ -56,12 +57,12 @@ pub(super) enum Post {
     ReadyToSend(u32),
     /// Where the peer's send is to go, which is a receive of this rank.
     ClearToSend { receive: u32, send: u32 },
-    /// As above, over a wire, by a bulk transfer of that number.
-    ClearToSendBulk { number: u32, send: u32 },
+    /// As above, over a wire, by bulk transfers from that number on, one for each block.
+    ClearToSendBulk { number: u32, send: u32, blocks: Blocks },
     /// The peer's send goes nowhere.
     Refused { send: u32 },
-    /// The message is where the peer wanted it.
-    Delivered { receive: u32, failed: bool },
+    /// The message, or that block of it, is where the peer wanted it.
+    Delivered { receive: u32, block: u32, failed: bool },
     /// How many eager messages have been taken since this was last said is in the packet.
     Taken,
     /// A part of a record.

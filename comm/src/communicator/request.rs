@@ -148,17 +148,16 @@ pub(crate) struct Persistent {
 }
 
 impl PersistentRequest {
-    pub(super) fn new(communicator: &Communicator, kind: Kind, section: &Section) -> Self {
-        let (place, bytes, element) = (section.place(), section.bytes(), Some(section.element_type()));
+    pub(super) fn new(communicator: &Communicator, kind: Kind, section: &Section) -> Result<Self> {
         let mut engine = communicator.host().lock();
         let ticket = match kind {
             Kind::Send { destination, tag } | Kind::ReadySend { destination, tag } => {
-                engine.send_init(place, bytes, element, destination, tag)
+                engine.send_init_of(section, destination, tag)?
             }
-            Kind::Recv { source, tag } => engine.recv_init(place, bytes, element, source, tag),
+            Kind::Recv { source, tag } => engine.recv_init_of(section, source, tag)?,
         };
         drop(engine);
-        Self {
+        Ok(Self {
             inner: Rc::new(Persistent {
                 communicator: communicator.clone(),
                 kind,
@@ -168,7 +167,7 @@ impl PersistentRequest {
                 ticket,
                 hold: RefCell::default(),
             }),
-        }
+        })
     }
 
     /// Starts it. Does not block. What a send reads has to be there: work on a stream that writes it has to be
@@ -187,7 +186,13 @@ impl PersistentRequest {
         inner.communicator.sweep();
         *inner.hold.borrow_mut() = Some(inner.section.hold(intent, inner.what())?);
         inner.stage.set(Stage::Active);
-        inner.communicator.host().lock().start(inner.ticket)
+        let mut engine = inner.communicator.host().lock();
+        let started = engine.start(inner.ticket);
+        if started.is_err() && engine.is_complete(inner.ticket) {
+            // It has not begun.
+            inner.ended();
+        }
+        started
     }
 
     /// Whether it is complete, and with which status; it can be started again then. Makes progress, and does

@@ -1,6 +1,7 @@
 //! The sends and receives of an engine, by ticket.
 
 use super::matching::Wanted;
+use super::pipeline::Pipeline;
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::Place;
@@ -40,7 +41,10 @@ pub(super) struct Slot {
     pub(super) wanted: Wanted,
     /// The peer's type must be the same, if both say one.
     pub(super) element: Option<ElementType>,
+    /// Where the message is on the host; of one on a device, once it has room there.
     pub(super) place: Place,
+    /// How a message goes that is in blocks, or on a device.
+    pub(super) pipeline: Option<Box<Pipeline>>,
     /// Of the message of a send; the room of a receive.
     pub(super) bytes: usize,
     pub(super) state: State,
@@ -59,8 +63,20 @@ impl Slot {
     ) -> Self {
         let status = Status { source: 0, tag: 0, bytes: 0 };
         let (is_persistent, is_detached, state) = (false, false, State::Inactive);
-        let error = None;
-        Self { is_send, is_persistent, is_detached, wanted, element, place, bytes, state, status, error }
+        let (pipeline, error) = (None, None);
+        Self {
+            is_send,
+            is_persistent,
+            is_detached,
+            wanted,
+            element,
+            place,
+            pipeline,
+            bytes,
+            state,
+            status,
+            error,
+        }
     }
 
     /// Started again and again, until its owner frees it.

@@ -37,7 +37,7 @@ impl Communicator {
     ) -> Result<()> {
         let lengths = receives.iter().map(|receive| receive.1.len());
         let lengths = lengths.chain(sends.iter().map(|send| send.1.len()));
-        let staged = self.inner.staging.take(lengths.map(padded).sum())?;
+        let staged = self.inner.pool.borrow_mut().take(lengths.map(padded).sum())?;
         let mut next = 0;
         let mut place = |bytes: usize| {
             let place = staged.advance(next, bytes, "a message of a collective call");
@@ -70,7 +70,7 @@ impl Communicator {
                 for (Received(_, bytes), place) in receives.iter_mut().zip(places) {
                     place.read(bytes)?;
                 }
-                self.inner.staging.give_back(staged);
+                self.inner.pool.borrow_mut().give_back(&staged);
                 Ok(())
             }
             Err(error) => {

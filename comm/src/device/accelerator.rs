@@ -3,6 +3,7 @@
 //! A device is a context that all ranks of a process share, so that the memory of one rank is mapped in the
 //! others. Each stream has an executor: what its thread does with the operations that it is given.
 
+use super::copies::Lane;
 use super::driver::MemoryKind;
 use super::operation::Operation;
 use super::stream::Status;
@@ -20,6 +21,8 @@ use std::sync::Arc;
 pub(crate) trait Accelerator: Send + Sync + fmt::Debug {
     /// The kind in configurations, and what the vendor calls it.
     fn name(&self) -> &str;
+    /// Whether its kernels leave the host's cores alone.
+    fn is_gpu(&self) -> bool;
     /// Who carries out what a stream of it has triggered, which signals and waits so.
     fn executor(&self, ways: Ways) -> Executor;
     /// Whether the host addresses the memory where kernels are fastest.
@@ -37,6 +40,11 @@ pub(crate) trait Accelerator: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`crate::Error::OutOfMemory`].
     fn allocate(&self, bytes: usize, kind: MemoryKind) -> Result<DeviceMemory>;
+    /// A queue for copies.
+    ///
+    /// # Errors
+    /// If the device has no more queues.
+    fn open_lane(&self) -> Result<Box<dyn Lane>>;
     /// Whether it computes with elements of that type.
     ///
     /// # Errors

@@ -8,6 +8,8 @@ mod accelerator;
 mod buffer;
 #[cfg(test)]
 mod conformance;
+mod copier;
+mod copies;
 mod crossing;
 mod cuda;
 mod driver;
@@ -25,11 +27,15 @@ mod shown;
 mod stream;
 mod text;
 
+pub(crate) use accelerator::Accelerator;
 pub use accelerator::DeviceMemory;
 pub use buffer::{Buffer, Extents};
+pub use copier::{Copier, HostMemory};
+pub(crate) use copies::{Copies, CopyMark, Way};
 pub use cuda::{
     Capability, FoundGpu, compile as compile_for_cuda, compiler as cuda_compiler, found as cuda_devices,
 };
+pub(crate) use driver::MemoryKind;
 pub use hip::{FoundHipDevice, found as hip_devices};
 pub use host::kernel::{Argument, Arguments, Memory, Reader, Rows, RowsMut, Tile, Writer};
 pub(crate) use host::lane::progress;
@@ -44,7 +50,6 @@ pub use text::{KernelText, Scalar};
 
 use crate::error::Result;
 use crate::world::World;
-use accelerator::Accelerator;
 use std::sync::Arc;
 
 /// A device: the host's cores, or one with a memory of its own. Clones are the same device.
@@ -65,7 +70,7 @@ pub(crate) struct Ways {
 impl Ways {
     /// Whether kernels are to do what the thread can do as well.
     pub(crate) fn need_kernels(self) -> bool {
-        self.waits == Waits::Kernel || self.signals == Signals::Merged
+        self.waits == Waits::Kernel || matches!(self.signals, Signals::Merged | Signals::Memop)
     }
 }
 
@@ -229,6 +234,11 @@ impl Device {
     /// `host`, or the device as its vendor calls it, and whether its memory is separate.
     pub fn name(&self) -> &str {
         self.accelerator.as_ref().map_or("host", |accelerator| accelerator.name())
+    }
+
+    /// Whether it computes on cores of its own, not on the host's.
+    pub fn is_gpu(&self) -> bool {
+        self.accelerator.as_ref().is_some_and(|accelerator| accelerator.is_gpu())
     }
 
     /// A stream on which each operation runs as it is enqueued, with one thread; on other devices than the host

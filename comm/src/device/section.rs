@@ -1,5 +1,6 @@
 //! Parts of buffers, for operations that outlive the call that begins them.
 
+use super::accelerator::Accelerator;
 use super::buffer::Buffer;
 use crate::element::{Element, ElementType};
 use crate::error::{Error, Result};
@@ -7,6 +8,7 @@ use crate::fabric::Place;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Consecutive elements of a [`Buffer`], in the order in which they lie in memory. Keeps the memory alive.
 ///
@@ -19,6 +21,7 @@ pub struct Section {
     elements: usize,
     element: ElementType,
     stream: u64,
+    accelerator: Option<Arc<dyn Accelerator>>,
     access: Rc<Access>,
 }
 
@@ -86,14 +89,13 @@ impl<T: Element> Buffer<T> {
     /// the components of a point lie next to each other.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`] if they are not all in the buffer; [`Error::NotOnHost`] if it lives on a device, from
-    /// which messages, windows and notifications are not sent.
+    /// [`Error::OutOfBounds`] if they are not all in the buffer.
     pub fn section(&self, range: Range<usize>) -> Result<Section> {
-        self.check_on_host("a section of a buffer")?;
         let (start, elements) = (range.start * size_of::<T>(), range.len());
         let place = self.region().place(start, elements * size_of::<T>(), "a section of a buffer")?;
         let (stream, access) = (self.stream().id(), self.access().clone());
-        Ok(Section { place, elements, element: T::TYPE, stream, access })
+        let accelerator = self.stream().accelerator().cloned();
+        Ok(Section { place, elements, element: T::TYPE, stream, accelerator, access })
     }
 }
 
@@ -116,6 +118,22 @@ impl Section {
     /// Where it begins.
     pub fn place(&self) -> &Place {
         &self.place
+    }
+
+    /// The device that it lives on; `None`: the host.
+    pub(crate) fn accelerator(&self) -> Option<&Arc<dyn Accelerator>> {
+        self.accelerator.as_ref()
+    }
+
+    /// That the host addresses it, for what does not stage it.
+    ///
+    /// # Errors
+    /// [`Error::NotOnHost`].
+    pub(crate) fn check_on_host(&self, what: &'static str) -> Result<()> {
+        match &self.accelerator {
+            None => Ok(()),
+            Some(accelerator) => Err(Error::NotOnHost { what, device: accelerator.name().into() }),
+        }
     }
 
     /// The stream that works on its buffer.

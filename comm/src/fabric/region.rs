@@ -52,12 +52,15 @@ impl Region {
         Self { inner: Arc::new(Inner { base, bytes, owner, key, observer: None, host_reaches, memory }) }
     }
 
-    /// Memory of a device that no peer is to address.
+    /// Memory of a device that no peer can map.
     pub(crate) fn private(memory: Arc<DeviceMemory>, owner: usize) -> Self {
         let (base, bytes) = (memory.base(), memory.bytes());
         // SAFETY: as whoever has made the memory has promised.
-        unsafe { Self::new(base, bytes, owner, u64::MAX, memory) }
+        unsafe { Self::new(base, bytes, owner, Self::PRIVATE, memory) }
     }
+
+    /// The key of what no peer can map.
+    const PRIVATE: u64 = u64::MAX;
 
     /// The same memory, with every store of this rank to it reported to `observer`.
     pub(crate) fn observed(&self, observer: Arc<dyn Observer>) -> Self {

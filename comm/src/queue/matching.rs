@@ -49,6 +49,7 @@ pub fn imatch_all(requests: &mut [PersistentRequest]) -> Result<MatchRequest> {
     let mut sides = Vec::with_capacity(requests.len());
     for request in requests.iter() {
         let side = request.side().ok_or(Error::WildcardRefused { call })?;
+        side.section.check_on_host("the section of a request for a queue")?;
         let refused = if request.half().is_matched() {
             Some("is matched already, which lasts until it is freed")
         } else if request.half().is_posted() {

@@ -124,6 +124,7 @@ impl OperationQueue {
             let (owner, used) = (section.stream(), self.stream.id());
             return Err(Error::WrongStream { what: "the section of an operation", owner, used });
         }
+        section.check_on_host("the section of an operation of a queue")?;
         let operation = Operation {
             is_send,
             peer,

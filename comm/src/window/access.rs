@@ -122,6 +122,7 @@ impl Window {
         target: usize,
         offset: usize,
     ) -> Result<()> {
+        section.check_on_host("the section of an access to a window")?;
         let active = &mut *self.epochs(call)?;
         let Some((group, _)) = &active.access else {
             return Err(out_of_order(call, "start an access epoch first"));

@@ -149,6 +149,7 @@ impl Window {
     ) -> Result<Self> {
         let fabric = world.fabric();
         let own = own.and_then(|own| {
+            own.check_on_host("a window")?;
             let hold = if held { Some(own.hold(Intent::Write, "a window")?) } else { None };
             Ok((own, hold))
         });

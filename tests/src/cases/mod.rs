@@ -12,6 +12,7 @@ mod primitives;
 pub mod queues;
 pub mod refusals;
 mod scatter;
+pub mod staged;
 pub mod stream_collectives;
 pub mod worlds;
 

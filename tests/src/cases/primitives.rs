@@ -1,7 +1,7 @@
 //! The primitives below the backends, with what each is tried with over every fabric.
 
 use super::list::{Case, List, smaller_side};
-use super::{active, collectives, messages, notify, queues, stream_collectives};
+use super::{active, collectives, messages, notify, queues, staged, stream_collectives};
 use crate::{KINDS, Scenario};
 use streamhalo::StreamKind;
 use streamhalo::comm::{PRIMITIVES, PrimitiveRow};
@@ -67,7 +67,15 @@ fn two_sided(list: &mut List, at_length: bool) {
     list.add("persistent two-sided messages", messages::persistent);
     list.add("collective reductions", collectives::reductions);
     list.add("collective moves", collectives::moves);
+    list.add("messages of devices at random", |world, way| staged::at_random(world, way, 31));
+    list.add("collective calls of devices", staged::collectives);
     if at_length {
+        for seed in 32..35 {
+            list.add("messages of devices at random", move |world, way| staged::at_random(world, way, seed));
+        }
+        list.add("messages of devices, probed for", staged::probed);
+        list.add("persistent messages of devices", staged::persistent);
+        list.add("messages of devices that are refused", staged::refusals);
         for seed in 20..23 {
             list.add("two-sided messages at random", move |world, way| messages::at_random(world, way, seed));
         }

@@ -2,6 +2,7 @@
 //! host gives. Left out, with the reason, where there is no device.
 
 mod exchanges;
+mod messages;
 mod moves;
 mod refusals;
 mod staged;

@@ -2,16 +2,25 @@
 
 use super::{Link, WINDOW, fill, line, places};
 use streamhalo::comm::device::{Buffer, Section};
-use streamhalo::comm::{Communicator, Request, wait_all};
+use streamhalo::comm::{Communicator, Request, Staging, wait_all};
 use streamhalo::{HaloError, Stream, World};
 
 pub(super) fn link(world: &World, stream: &Stream, bytes: usize) -> Result<Option<Box<dyn Link>>, HaloError> {
-    let communicator = Communicator::new(world)?;
-    let (own, theirs) = (line(world, stream, bytes)?, line(world, stream, places(bytes) * bytes)?);
-    let sections = (0..places(bytes)).map(|place| theirs.section(place * bytes..(place + 1) * bytes));
-    let (from, into) = (own.section(0..bytes)?, sections.collect::<Result<Vec<_>, _>>()?);
-    let peer = 1 - world.rank();
-    Ok(Some(Box::new(Messages { communicator, own, theirs, from, into, peer, sent: Vec::new() })))
+    let messages = Messages::new(world, stream, bytes, places(bytes), WINDOW)?;
+    Ok(Some(Box::new(messages)))
+}
+
+/// The same from and to a device, staged so: only so many at a time, as each has memory of its own on the host.
+pub(in crate::bench) fn staged(
+    world: &World,
+    stream: &Stream,
+    bytes: usize,
+    at_a_time: usize,
+    staging: Staging,
+) -> Result<Box<dyn Link>, HaloError> {
+    let messages = Messages::new(world, stream, bytes, at_a_time, at_a_time)?;
+    messages.communicator.set_staging(staging)?;
+    Ok(Box::new(messages))
 }
 
 struct Messages {
@@ -22,13 +31,38 @@ struct Messages {
     into: Vec<Section>,
     peer: usize,
     sent: Vec<Request>,
+    /// Messages of a window that are on their way together.
+    at_a_time: usize,
 }
 
 const TAG: u32 = 7;
 
 impl Messages {
-    fn start_all(&mut self) -> Result<(), HaloError> {
-        (0..WINDOW).try_for_each(|_| self.start())
+    fn new(
+        world: &World,
+        stream: &Stream,
+        bytes: usize,
+        places: usize,
+        at_a_time: usize,
+    ) -> Result<Self, HaloError> {
+        let communicator = Communicator::new(world)?;
+        let (own, theirs) = (line(world, stream, bytes)?, line(world, stream, places * bytes)?);
+        let sections = (0..places).map(|place| theirs.section(place * bytes..(place + 1) * bytes));
+        let (from, into) = (own.section(0..bytes)?, sections.collect::<Result<Vec<_>, _>>()?);
+        let peer = 1 - world.rank();
+        Ok(Self { communicator, own, theirs, from, into, peer, sent: Vec::new(), at_a_time })
+    }
+
+    fn recv_some(&mut self, messages: usize) -> Result<(), HaloError> {
+        let mut received = 0;
+        while received < messages {
+            let now = self.into.iter().take(messages - received);
+            let requests = now.map(|section| self.communicator.irecv(section, self.peer, TAG));
+            let mut requests = requests.collect::<Result<Vec<_>, _>>()?;
+            wait_all(&mut requests)?;
+            received += requests.len();
+        }
+        Ok(())
     }
 }
 
@@ -50,26 +84,24 @@ impl Link for Messages {
     }
 
     fn send_window(&mut self) -> Result<(), HaloError> {
-        self.start_all()?;
-        self.finish()
-    }
-
-    fn recv_window(&mut self) -> Result<(), HaloError> {
-        let mut received = 0;
-        while received < WINDOW {
-            let now = self.into.iter().take(WINDOW - received);
-            let requests = now.map(|section| self.communicator.irecv(section, self.peer, TAG));
-            let mut requests = requests.collect::<Result<Vec<_>, _>>()?;
-            wait_all(&mut requests)?;
-            received += requests.len();
+        for messages in parts_of_window(self.at_a_time) {
+            (0..messages).try_for_each(|_| self.start())?;
+            self.finish()?;
         }
         Ok(())
     }
 
+    fn recv_window(&mut self) -> Result<(), HaloError> {
+        self.recv_some(WINDOW)
+    }
+
     fn swap_windows(&mut self) -> Result<(), HaloError> {
-        self.start_all()?;
-        self.recv_window()?;
-        self.finish()
+        for messages in parts_of_window(self.at_a_time) {
+            (0..messages).try_for_each(|_| self.start())?;
+            self.recv_some(messages)?;
+            self.finish()?;
+        }
+        Ok(())
     }
 
     fn fill(&mut self, bytes: &[u8]) -> Result<(), HaloError> {
@@ -79,4 +111,9 @@ impl Link for Messages {
     fn received(&mut self) -> Result<Vec<u8>, HaloError> {
         Ok(self.theirs.copy_out(self.theirs.extents().whole())?)
     }
+}
+
+/// How many messages of a window follow each other, if there are only so many at a time.
+pub(super) fn parts_of_window(at_a_time: usize) -> impl Iterator<Item = usize> {
+    (0..WINDOW).step_by(at_a_time).map(move |first| at_a_time.min(WINDOW - first))
 }

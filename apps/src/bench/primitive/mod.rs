@@ -2,10 +2,13 @@
 //! compare.
 
 mod active;
+pub(super) mod by_user;
 mod flag;
 mod messages;
 mod notified;
 mod queued;
+
+pub(super) use messages::staged;
 
 use streamhalo::comm::Error;
 use streamhalo::comm::device::Buffer;
@@ -92,7 +95,7 @@ fn places(bytes: usize) -> usize {
 }
 
 /// Messages and windows in both directions whose every byte is compared.
-fn check(link: &mut dyn Link, world: &World, name: &str, bytes: usize) -> Result<(), HaloError> {
+pub(super) fn check(link: &mut dyn Link, world: &World, name: &str, bytes: usize) -> Result<(), HaloError> {
     let own = world.rank();
     let said = |rank: usize, round: usize| -> Vec<u8> {
         (0..bytes).map(|index| (index * 7 + rank * 31 + round * 13 + index / 251) as u8).collect()
@@ -133,8 +136,10 @@ fn recv(link: &mut dyn Link, window: bool) -> Result<(), HaloError> {
 /// Sets what is sent.
 fn fill(buffer: &mut Buffer<u8>, bytes: &[u8]) -> Result<(), HaloError> {
     let whole = buffer.extents().whole();
-    buffer.view_mut(whole)?.as_slice_mut().expect("a line has no gaps").copy_from_slice(bytes);
-    Ok(())
+    let copy = |mut line: ndarray::ArrayViewMut4<'_, u8>| {
+        line.as_slice_mut().expect("a line has no gaps").copy_from_slice(bytes);
+    };
+    Ok(buffer.with_host_mut(whole, copy)?)
 }
 
 /// A line of bytes.

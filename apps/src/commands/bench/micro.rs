@@ -3,17 +3,22 @@
 use serde_json::Value;
 use std::path::PathBuf;
 use streamhalo::comm::backend::backend_names;
+use streamhalo::comm::{StagingMemory, StagingScheme};
 
 use super::files::{files_of, lines};
 use super::view::View;
-use super::{backends_of, check_fabric, chosen, usage};
+use super::{backends_of, check_fabric, chosen, unknown, usage};
 use crate::bench::collectives::{HOST, OPERATIONS};
-use crate::bench::micro::{MicroBench, What};
+use crate::bench::copies;
+use crate::bench::micro::{MicroBench, What, split_device};
 use crate::bench::primitive::primitive_names;
+use crate::bench::staging;
 use crate::bench::throttle::policy_names;
 use crate::cli::{
-    CollectivesArgs, FigureArgs, PingpongArgs, PrimitiveArgs, Sizes, StreamName, ThrottleArgs, TimedArgs,
+    CollectivesArgs, CopiesArgs, FigureArgs, PingpongArgs, PrimitiveArgs, Sizes, StagingArgs, StreamName,
+    ThrottleArgs, TimedArgs,
 };
+use crate::commands::DEVICES;
 use crate::error::AppError;
 use crate::ranks::{Prepared, Ranks, adopt};
 use crate::report::{self, OutputFile, lines_svg};
@@ -73,6 +78,61 @@ pub(super) fn throttle(args: &ThrottleArgs) -> Result<u8, AppError> {
     measure("streamhalo bench throttle", &args.timed.figures, bench)
 }
 
+/// `streamhalo bench copies`
+pub(super) fn copies(args: &CopiesArgs) -> Result<u8, AppError> {
+    let checked = || {
+        check_device(&args.device)?;
+        let operations = chosen("--operation", &args.operation, &copies::OPERATIONS)?;
+        Ok((operations, chosen("--memory", &args.memory, &copies::memory_names())?))
+    };
+    let bench = checked().map(|(operations, contestants)| MicroBench {
+        ranks: 1,
+        operations,
+        device: Some(args.device.clone()),
+        ..between_two(What::Copies, &args.timed, &args.sizes, StreamName::Inline, contestants)
+    });
+    measure("streamhalo bench copies", &args.timed.figures, bench)
+}
+
+/// `streamhalo bench staging`
+pub(super) fn staging(args: &StagingArgs) -> Result<u8, AppError> {
+    let checked = || {
+        check_device(&args.device)?;
+        let schemes = chosen("--scheme", &args.scheme, &staging::scheme_names())?;
+        let memories = chosen("--memory", &args.memory, &copies::memory_names())?;
+        let [threshold_bytes] = args.threshold.0[..] else {
+            return Err(usage("--threshold", "is one size".to_owned()));
+        };
+        let operations = chosen("--operation", &args.operation, &staging::OPERATIONS)?;
+        let mut contestants = Vec::new();
+        for scheme in &schemes {
+            let Some(scheme) = StagingScheme::from_name(scheme) else {
+                contestants.push(staging::USER.to_owned());
+                continue;
+            };
+            let blocks = if scheme == StagingScheme::Naive { &[1][..] } else { &args.blocks };
+            for memory in memories.iter().filter_map(|name| StagingMemory::from_name(name)) {
+                contestants.extend(blocks.iter().map(|blocks| staging::name_of(scheme, *blocks, memory)));
+            }
+        }
+        Ok((operations, contestants, threshold_bytes))
+    };
+    let bench = checked().map(|(operations, contestants, threshold_bytes)| MicroBench {
+        operations,
+        device: Some(args.device.clone()),
+        threshold_bytes,
+        ..between_two(What::Staging, &args.timed, &args.sizes, StreamName::Inline, contestants)
+    });
+    measure("streamhalo bench staging", &args.timed.figures, bench)
+}
+
+/// Whether there are devices of that kind.
+fn check_device(name: &str) -> Result<(), AppError> {
+    let (kind, _) = split_device(name);
+    let kinds: Vec<&str> = DEVICES.iter().copied().filter(|kind| *kind != "host").collect();
+    if kinds.contains(&kind) { Ok(()) } else { Err(usage("--device", unknown(kind, &kinds))) }
+}
+
 /// A measurement between two ranks, of one thing, without budgets.
 fn between_two(
     what: What,
@@ -90,6 +150,8 @@ fn between_two(
         operations: Vec::new(),
         entries: Vec::new(),
         stream: stream_name(stream),
+        device: None,
+        threshold_bytes: 0,
         seconds: timed.seconds,
     }
 }

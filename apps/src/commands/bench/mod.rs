@@ -27,6 +27,8 @@ pub(super) fn bench(what: &Bench) -> Result<u8, AppError> {
         Bench::Overlap(args) => micro::primitives("streamhalo bench overlap", What::Overlap, args),
         Bench::Loggp(args) => micro::primitives("streamhalo bench loggp", What::Loggp, args),
         Bench::Throttle(args) => micro::throttle(args),
+        Bench::Copies(args) => micro::copies(args),
+        Bench::Staging(args) => micro::staging(args),
     }
 }
 

@@ -72,6 +72,17 @@ impl View<'_> {
                 unit: "us",
                 note: "Times are per epoch: post, start, put, complete, wait, enqueued as far ahead as there is room.",
             },
+            What::Copies => Shown {
+                title: "copies between a device and memory of the host",
+                unit: "us",
+                note: "Times are per copy that is waited for (2023 on Intel GPUs, figure 4).",
+            },
+            What::Staging => Shown {
+                title: "messages of a device, staged in memory of the host",
+                unit: "us",
+                note: "Times are per message: half of a round trip, or of a window of 64, one way or both at once.\n\
+                       `user` is a program that copies by itself; a number is how many blocks there are.",
+            },
         }
     }
 
@@ -79,9 +90,13 @@ impl View<'_> {
     fn values(&self, figure: &Figure) -> [f64; 3] {
         let [median, best] = match self.bench.what {
             What::Overlap => return [figure.more["overlap_percent"]; 3],
-            What::Pingpong | What::Latency | What::Collectives | What::Loggp | What::Throttle => {
-                [figure.median_us, figure.min_us]
-            }
+            What::Pingpong
+            | What::Latency
+            | What::Collectives
+            | What::Loggp
+            | What::Throttle
+            | What::Copies
+            | What::Staging => [figure.median_us, figure.min_us],
             What::Bandwidth | What::Bibandwidth => {
                 // As the OSU suite shows it.
                 ["gb_per_s", "best_gb_per_s"].map(|name| 1e3 * figure.more[name])
@@ -167,12 +182,23 @@ impl View<'_> {
         let unit = if self.bench.what == What::Overlap { "%" } else { &format!("{unit}, median (best)") };
         format!(
             "{title}: {unit}\nfabric {}, {}, executed by {executors}\n{}\n{}{note}\n\
-             All answers were checked before they were timed.\n",
+             All answers were checked before they were timed.\n{}",
             self.bench.fabric,
             ranks_of(self.bench.ranks),
             table.trim_fmt(),
             self.fits(),
+            self.of_no_gpu(),
         )
+    }
+
+    /// What to think of figures of a device that computes on the host's cores.
+    fn of_no_gpu(&self) -> &'static str {
+        let is_none = self.figures.iter().any(|figure| figure.more.get("is_gpu") == Some(&0.0));
+        if is_none {
+            "This device computes on the host's cores: its figures say nothing about a GPU.\n"
+        } else {
+            ""
+        }
     }
 
     /// The parameters of a model, of each contestant, if there are any.
@@ -212,9 +238,10 @@ impl View<'_> {
         LineChart {
             title: title.to_owned(),
             below: format!(
-                "fabric {}, {}; medians, whiskers to the best",
+                "fabric {}, {}; medians, whiskers to the best{}",
                 self.bench.fabric,
-                ranks_of(self.bench.ranks)
+                ranks_of(self.bench.ranks),
+                if self.of_no_gpu().is_empty() { "" } else { "; no GPU, but the host's cores" }
             ),
             x: if self.bench.what == What::Throttle { "entries" } else { "bytes" }.to_owned(),
             in_bytes: self.bench.what != What::Throttle,

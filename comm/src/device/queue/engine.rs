@@ -2,6 +2,7 @@
 
 use super::executor::QueueExecutor;
 use crate::device::accelerator::{Accelerator, DeviceMemory, Execute};
+use crate::device::copies::{Lane, QueueLane};
 use crate::device::driver::{Driver, MemoryKind};
 use crate::device::stream::Status;
 use crate::device::text::KernelText;
@@ -143,6 +144,10 @@ impl<D: Driver> Accelerator for Engine<D> {
         self.driver.name()
     }
 
+    fn is_gpu(&self) -> bool {
+        self.driver.traits().is_gpu
+    }
+
     fn executor(&self, ways: Ways) -> Executor {
         if self.waiting(ways) == Waiting::Thread { Executor::Proxy } else { Executor::Stream }
     }
@@ -162,6 +167,10 @@ impl<D: Driver> Accelerator for Engine<D> {
 
     fn allocate(&self, bytes: usize, kind: MemoryKind) -> Result<DeviceMemory> {
         self.driver.allocate(bytes, kind)
+    }
+
+    fn open_lane(&self) -> Result<Box<dyn Lane>> {
+        Ok(Box::new(QueueLane::new(self.driver.open_queue()?)))
     }
 
     fn check_element(&self, element: ElementType) -> Result<()> {

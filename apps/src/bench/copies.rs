@@ -1,0 +1,93 @@
+//! Copies between a device and memory of the host, by the kind of that memory (2023 paper on Intel GPUs, figure 4).
+
+use super::figure::{Figure, gigabytes_per_second};
+use super::micro::MicroBench;
+use super::turns::{Subject, in_turns};
+use streamhalo::comm::StagingMemory;
+use streamhalo::comm::device::{Buffer, Copier, Extents, HostMemory, Section};
+use streamhalo::{Device, HaloError, Stream, World};
+
+use crate::error::AppError;
+
+/// What can be measured.
+pub(crate) const OPERATIONS: [&str; 2] = ["to-host", "to-device"];
+
+/// The kinds of memory on the command line.
+pub(crate) fn memory_names() -> Vec<&'static str> {
+    StagingMemory::ALL.map(StagingMemory::name).to_vec()
+}
+
+/// Measures all kinds at one size. Collective.
+pub(super) fn measure(
+    bench: &MicroBench,
+    world: &World,
+    operation: &str,
+    bytes: usize,
+) -> Result<Vec<Figure>, AppError> {
+    let device = bench.device()?;
+    let stream = device.stream(world)?;
+    let mut copies = Vec::new();
+    for name in &bench.contestants {
+        let memory = StagingMemory::from_name(name).unwrap_or_default();
+        let to_host = operation == OPERATIONS[0];
+        copies.push(Copies::checked(world, (&device, &stream), memory, bytes, to_host)?);
+    }
+    let turns = copies.iter_mut().map(|copies| copies as &mut dyn Subject).collect();
+    let timings = in_turns(world, bench.seconds, turns)?;
+    let figures = bench.contestants.iter().zip(timings).map(|(name, timing)| {
+        let figure = timing.figure(bench, (name, device.name().to_owned()), bytes);
+        let rate = gigabytes_per_second(bytes as f64, figure.median_us);
+        let figure = Figure { operation: Some(operation.to_owned()), ..figure };
+        figure.with("gb_per_s", rate).with("is_gpu", f64::from(u8::from(device.is_gpu())))
+    });
+    Ok(figures.collect())
+}
+
+struct Copies {
+    copier: Copier,
+    section: Section,
+    host: HostMemory,
+    to_host: bool,
+}
+
+impl Copies {
+    /// Copies that have brought every byte to the host and back.
+    fn checked(
+        world: &World,
+        (device, stream): (&Device, &Stream),
+        memory: StagingMemory,
+        bytes: usize,
+        to_host: bool,
+    ) -> Result<Self, HaloError> {
+        let line = Extents { points: [1, 1, bytes], components: 1 };
+        let mut copier = Copier::new(device)?;
+        let mut host = copier.host_memory(bytes, memory)?;
+        let (from, into) =
+            (Buffer::<u8>::zeros(world, stream, line)?, Buffer::<u8>::zeros(world, stream, line)?);
+        let value = |index: usize, round: usize| (index * 7 + round * 13 + index / 251) as u8;
+        for round in 0..2 {
+            let given: Vec<u8> = (0..bytes).map(|index| value(index, round)).collect();
+            host.write(&given)?;
+            copier.up(&host, &from.section(0..bytes)?)?;
+            assert!(from.copy_out(line.whole())? == given, "{memory:?}: what came to the device is wrong");
+            host.write(&vec![0_u8; bytes])?;
+            copier.down(&from.section(0..bytes)?, &mut host)?;
+            let mut found = vec![0_u8; bytes];
+            host.read(&mut found)?;
+            assert!(found == given, "{memory:?}: what came to the host is wrong");
+        }
+        Ok(Self { copier, section: into.section(0..bytes)?, host, to_host })
+    }
+}
+
+impl Subject for Copies {
+    fn repeat(&mut self, times: usize) -> Result<(), HaloError> {
+        for _ in 0..times {
+            match self.to_host {
+                true => self.copier.down(&self.section, &mut self.host)?,
+                false => self.copier.up(&self.host, &self.section)?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! Messages of a device whose program knows no better: it copies them to memory of the host itself, sends them from
+//! there, and copies what has come to the device. The baseline of the 2023 paper on Intel GPUs (section V-E).
+
+use super::messages::parts_of_window;
+use super::{Link, WINDOW, fill, line};
+use streamhalo::comm::device::{Buffer, Copier, Section};
+use streamhalo::comm::{Communicator, Request, wait_all};
+use streamhalo::{Device, HaloError, Stream, World};
+
+/// Such messages, of which so many are on their way together.
+pub(in crate::bench) fn link(
+    world: &World,
+    device: &Device,
+    stream: &Stream,
+    bytes: usize,
+    at_a_time: usize,
+) -> Result<Box<dyn Link>, HaloError> {
+    let host = Device::host().stream(world)?;
+    let parts = |buffer: &Buffer<u8>| -> Result<Vec<Section>, HaloError> {
+        let parts = (0..at_a_time).map(|place| buffer.section(place * bytes..(place + 1) * bytes));
+        Ok(parts.collect::<Result<_, _>>()?)
+    };
+    let (own, theirs) = (line(world, stream, bytes)?, line(world, stream, at_a_time * bytes)?);
+    let [out, back] = [line(world, &host, at_a_time * bytes)?, line(world, &host, at_a_time * bytes)?];
+    Ok(Box::new(ByUser {
+        communicator: Communicator::new(world)?,
+        copier: Copier::new(device)?,
+        from: own.section(0..bytes)?,
+        out: parts(&out)?,
+        back: parts(&back)?,
+        into: parts(&theirs)?,
+        own,
+        theirs,
+        peer: 1 - world.rank(),
+        sent: Vec::new(),
+    }))
+}
+
+struct ByUser {
+    communicator: Communicator,
+    copier: Copier,
+    /// On the device.
+    own: Buffer<u8>,
+    theirs: Buffer<u8>,
+    from: Section,
+    into: Vec<Section>,
+    /// On the host: what goes out, and what comes back.
+    out: Vec<Section>,
+    back: Vec<Section>,
+    peer: usize,
+    sent: Vec<Request>,
+}
+
+const TAG: u32 = 7;
+
+impl ByUser {
+    fn recv_some(&mut self, messages: usize) -> Result<(), HaloError> {
+        for first in (0..messages).step_by(self.back.len()) {
+            let now = self.back.iter().take(messages - first);
+            let requests = now.map(|section| self.communicator.irecv(section, self.peer, TAG));
+            let mut requests = requests.collect::<Result<Vec<_>, _>>()?;
+            wait_all(&mut requests)?;
+            for (host, device) in self.back.iter().zip(&self.into).take(requests.len()) {
+                self.copier.up_from(host, device)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Link for ByUser {
+    fn start(&mut self) -> Result<(), HaloError> {
+        let host = &self.out[self.sent.len()];
+        self.copier.down_to(&self.from, host)?;
+        self.sent.push(self.communicator.isend(host, self.peer, TAG)?);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), HaloError> {
+        wait_all(&mut self.sent)?;
+        self.sent.clear();
+        Ok(())
+    }
+
+    fn recv(&mut self) -> Result<(), HaloError> {
+        self.recv_some(1)
+    }
+
+    fn send_window(&mut self) -> Result<(), HaloError> {
+        for messages in parts_of_window(self.out.len()) {
+            (0..messages).try_for_each(|_| self.start())?;
+            self.finish()?;
+        }
+        Ok(())
+    }
+
+    fn recv_window(&mut self) -> Result<(), HaloError> {
+        self.recv_some(WINDOW)
+    }
+
+    fn swap_windows(&mut self) -> Result<(), HaloError> {
+        for messages in parts_of_window(self.out.len()) {
+            (0..messages).try_for_each(|_| self.start())?;
+            self.recv_some(messages)?;
+            self.finish()?;
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, bytes: &[u8]) -> Result<(), HaloError> {
+        fill(&mut self.own, bytes)
+    }
+
+    fn received(&mut self) -> Result<Vec<u8>, HaloError> {
+        Ok(self.theirs.copy_out(self.theirs.extents().whole())?)
+    }
+}

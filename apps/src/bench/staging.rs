@@ -1,0 +1,117 @@
+//! Messages of a device, by how they are staged in the host's memory (2023 paper on Intel GPUs, figures 5 to 7).
+
+use super::bandwidth::Windows;
+use super::figure::{Figure, gigabytes_per_second};
+use super::latency::RoundTrip;
+use super::micro::{MicroBench, divided};
+use super::primitive::{Link, WINDOW, by_user, check, staged};
+use super::turns::{Subject, in_turns};
+use streamhalo::World;
+use streamhalo::comm::{Staging, StagingMemory, StagingScheme};
+
+use crate::error::AppError;
+
+/// What can be measured.
+pub(crate) const OPERATIONS: [&str; 3] = ["latency", "bandwidth", "bibandwidth"];
+
+/// The contestant that is no scheme: a program that copies by itself.
+pub(crate) const USER: &str = "user";
+
+/// The names of the schemes on the command line.
+pub(crate) fn scheme_names() -> Vec<&'static str> {
+    std::iter::once(USER).chain(StagingScheme::ALL.map(StagingScheme::name)).collect()
+}
+
+/// How much host memory messages that are on their way together may have.
+const STAGED_BYTES: usize = 64 << 20;
+
+/// The name of a contestant, as in `advanced-2` or `naive-pageable`.
+pub(crate) fn name_of(scheme: StagingScheme, blocks: u32, memory: StagingMemory) -> String {
+    let mut name = scheme.name().to_owned();
+    if scheme != StagingScheme::Naive {
+        name += &format!("-{blocks}");
+    }
+    if memory == StagingMemory::Pageable {
+        name += "-pageable";
+    }
+    name
+}
+
+/// How a contestant of that name stages.
+fn staging_of(name: &str, threshold_bytes: usize) -> Staging {
+    let mut staging = Staging { threshold_bytes, memory: StagingMemory::Pinned, ..Staging::default() };
+    for part in name.split('-') {
+        if let Some(scheme) = StagingScheme::from_name(part) {
+            staging.scheme = scheme;
+        } else if let Some(memory) = StagingMemory::from_name(part) {
+            staging.memory = memory;
+        } else if let Ok(blocks) = part.parse() {
+            staging.blocks = blocks;
+        }
+    }
+    staging
+}
+
+/// Measures all contestants at one size. Collective over two ranks.
+pub(super) fn measure(
+    bench: &MicroBench,
+    world: &World,
+    operation: &str,
+    bytes: usize,
+) -> Result<Vec<Figure>, AppError> {
+    let device = bench.device()?;
+    let at_a_time = (STAGED_BYTES / bytes).clamp(1, WINDOW);
+    let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
+    for name in &bench.contestants {
+        let stream = device.stream(world)?;
+        let mut link = match name.as_str() {
+            USER => by_user::link(world, &device, &stream, bytes, at_a_time)?,
+            name => staged(world, &stream, bytes, at_a_time, staging_of(name, bench.threshold_bytes))?,
+        };
+        check(&mut *link, world, name, bytes)?;
+        subjects.push(subject(link, operation, world.rank() == 0));
+    }
+    let mut turns: Vec<&mut dyn Subject> = Vec::new();
+    for subject in &mut subjects {
+        turns.push(&mut **subject);
+    }
+    let timings = in_turns(world, bench.seconds, turns)?;
+    let (messages, ways) = match operation {
+        "latency" => (2.0, 1.0),
+        "bandwidth" => (WINDOW as f64, 1.0),
+        _ => (WINDOW as f64, 2.0),
+    };
+    let figures = bench.contestants.iter().zip(timings).map(|(name, timing)| {
+        let figure = timing.figure(bench, (name, device.name().to_owned()), bytes).divided_by(messages);
+        let rate = gigabytes_per_second(ways * bytes as f64, figure.median_us);
+        let figure = Figure { operation: Some(operation.to_owned()), ..figure };
+        figure.with("gb_per_s", rate).with("is_gpu", f64::from(u8::from(device.is_gpu())))
+    });
+    Ok(divided("ratio_to_naive", "naive", figures.collect()))
+}
+
+fn subject(link: Box<dyn Link>, operation: &str, begins: bool) -> Box<dyn Subject> {
+    match operation {
+        "latency" => Box::new(RoundTrip { link, begins }),
+        operation => Box::new(Windows { link, both: operation == "bibandwidth", begins }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contestants_are_found_by_their_names() {
+        for scheme in StagingScheme::ALL {
+            for memory in StagingMemory::ALL {
+                for blocks in [1, 2, 64] {
+                    let found = staging_of(&name_of(scheme, blocks, memory), 7);
+                    assert_eq!((found.scheme, found.memory, found.threshold_bytes), (scheme, memory, 7));
+                    assert!(scheme == StagingScheme::Naive || found.blocks == blocks);
+                }
+            }
+        }
+        assert_eq!(name_of(StagingScheme::Advanced, 2, StagingMemory::Pageable), "advanced-2-pageable");
+    }
+}

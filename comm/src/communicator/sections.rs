@@ -1,0 +1,283 @@
+//! Blocking messages and collective calls on sections, wherever they live.
+//!
+//! A message is one of `isend` and `irecv` that is waited for. Collective calls are those on slices: what a rank has to
+//! give is copied to the host first, and what it gets to where the section lives afterwards, and nothing else is
+//! (2023 paper on Intel GPUs, section III-D).
+
+use super::Communicator;
+use super::engine::Engine;
+use super::host;
+use super::ledger::StagedStep;
+use super::pipeline::Transit;
+use super::staging::{Staging, StagingMemory};
+use crate::device::{Intent, Section, Way};
+use crate::element::{Element, ElementType, Op};
+use crate::error::{Error, Result};
+use crate::fabric::{bytes_of, bytes_of_mut};
+use crate::source::{Source, Status, Tag};
+
+/// Does something with the Rust type of an element type.
+macro_rules! with_type {
+    ($element:expr, $rust:ident => $act:expr) => {
+        match $element {
+            ElementType::U8 => {
+                type $rust = u8;
+                $act
+            }
+            ElementType::I32 => {
+                type $rust = i32;
+                $act
+            }
+            ElementType::I64 => {
+                type $rust = i64;
+                $act
+            }
+            ElementType::F32 => {
+                type $rust = f32;
+                $act
+            }
+            ElementType::F64 => {
+                type $rust = f64;
+                $act
+            }
+        }
+    };
+}
+
+impl Communicator {
+    /// How messages of sections on a device are staged from here on; what has begun stays as it is. A new communicator
+    /// has what its world says: [`crate::World::set_staging`].
+    ///
+    /// # Errors
+    /// [`Error::WrongStaging`].
+    pub fn set_staging(&self, staging: Staging) -> Result<()> {
+        staging.check()?;
+        self.lock().core.staging = staging;
+        Ok(())
+    }
+
+    /// How messages of sections on a device are staged.
+    pub fn staging(&self) -> Staging {
+        self.lock().core.staging
+    }
+
+    /// In which memory messages from that rank to a device land here. Over `shm` that is always
+    /// [`StagingMemory::Pageable`], as two processes share it and no device has pinned it.
+    ///
+    /// # Errors
+    /// [`Error::WrongRank`].
+    pub fn landing_memory(&self, source: usize) -> Result<StagingMemory> {
+        self.check_rank("Communicator::landing_memory", source)?;
+        let fabric = self.world().fabric();
+        let is_shared = source != self.rank() && fabric.is_mapped(source) && !fabric.reaches_devices();
+        Ok(if is_shared { StagingMemory::Pageable } else { self.staging().memory })
+    }
+
+    /// Records the steps of staged messages from here on, at most so many: see [`StagedStep`]. An earlier record is
+    /// lost.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn record_staging(&self, steps: usize) -> Result<()> {
+        self.lock().core.ledger.begin_record(steps)
+    }
+
+    /// The steps that have been recorded, of which no more are; empty if none are.
+    pub fn take_staging_record(&self) -> Vec<StagedStep> {
+        self.lock().core.ledger.take()
+    }
+
+    /// Sends a section. Blocks until it may be written again.
+    ///
+    /// # Errors
+    /// As [`Communicator::isend`] and [`crate::Request::wait`].
+    pub fn send_section(&self, section: &Section, destination: usize, tag: u32) -> Result<()> {
+        self.isend(section, destination, tag)?.wait().map(|_| ())
+    }
+
+    /// Receives a message, of at most as many elements, into a section. Blocks until it is where the section lives.
+    ///
+    /// # Errors
+    /// As [`Communicator::irecv`] and [`crate::Request::wait`].
+    pub fn recv_section(
+        &self,
+        section: &Section,
+        source: impl Into<Source>,
+        tag: impl Into<Tag>,
+    ) -> Result<Status> {
+        self.irecv(section, source, tag)?.wait()
+    }
+
+    /// Sends a section and receives into another one, in no order. Blocks.
+    ///
+    /// # Errors
+    /// As [`Communicator::send_section`] and [`Communicator::recv_section`].
+    pub fn sendrecv_sections(
+        &self,
+        (sent, destination, send_tag): (&Section, usize, u32),
+        received: &Section,
+        source: impl Into<Source>,
+        tag: impl Into<Tag>,
+    ) -> Result<Status> {
+        let mut receive = self.irecv(received, source, tag)?;
+        self.send_section(sent, destination, send_tag)?;
+        receive.wait()
+    }
+
+    /// As [`Communicator::broadcast`], of a section. Collective; blocks.
+    ///
+    /// # Errors
+    /// As [`Communicator::broadcast`]; [`Error::InUse`]; what the section's device says.
+    pub fn broadcast_section(&self, section: &Section, root: usize) -> Result<()> {
+        const CALL: &str = "broadcast";
+        self.check_rank("Communicator::broadcast_section", root)?;
+        let is_root = self.rank() == root;
+        let _hold = section.hold(if is_root { Intent::Read } else { Intent::Write }, CALL)?;
+        with_type!(section.element_type(), T => {
+            let mut elements = self.bring::<T>(CALL, section, is_root)?;
+            self.broadcast(&mut elements, root)?;
+            if is_root { Ok(()) } else { self.put_back(CALL, section, &elements) }
+        })
+    }
+
+    /// As [`Communicator::reduce`], of a section. Collective; blocks.
+    ///
+    /// # Errors
+    /// As [`Communicator::reduce`]; [`Error::InUse`]; what the section's device says.
+    pub fn reduce_section(&self, section: &Section, op: Op, root: usize) -> Result<()> {
+        const CALL: &str = "reduce";
+        self.check_rank("Communicator::reduce_section", root)?;
+        let is_root = self.rank() == root;
+        let _hold = section.hold(if is_root { Intent::Write } else { Intent::Read }, CALL)?;
+        with_type!(section.element_type(), T => {
+            let mut elements = self.bring::<T>(CALL, section, true)?;
+            self.reduce(&mut elements, op, root)?;
+            if is_root { self.put_back(CALL, section, &elements) } else { Ok(()) }
+        })
+    }
+
+    /// As [`Communicator::allreduce`], of a section. Collective; blocks.
+    ///
+    /// # Errors
+    /// As [`Communicator::allreduce`]; [`Error::InUse`]; what the section's device says.
+    pub fn allreduce_section(&self, section: &Section, op: Op) -> Result<()> {
+        const CALL: &str = "allreduce";
+        let _hold = section.hold(Intent::Write, CALL)?;
+        with_type!(section.element_type(), T => {
+            let mut elements = self.bring::<T>(CALL, section, true)?;
+            self.allreduce(&mut elements, op)?;
+            self.put_back(CALL, section, &elements)
+        })
+    }
+
+    /// As [`Communicator::allgather`], from a section into another one. Collective; blocks.
+    ///
+    /// # Errors
+    /// As [`Communicator::allgather`]; [`Error::ElementMismatch`]; [`Error::InUse`], also if they overlap; what the
+    /// device of a section says.
+    pub fn allgather_section(&self, own: &Section, gathered: &Section) -> Result<()> {
+        const CALL: &str = "allgather";
+        check_types("the result of an allgather", own, gathered)?;
+        let _holds = (own.hold(Intent::Read, CALL)?, gathered.hold(Intent::Write, CALL)?);
+        with_type!(own.element_type(), T => {
+            let own = self.bring::<T>(CALL, own, true)?;
+            let mut elements = self.bring::<T>(CALL, gathered, false)?;
+            self.allgather(&own, &mut elements)?;
+            self.put_back(CALL, gathered, &elements)
+        })
+    }
+
+    /// As [`Communicator::neighbour_alltoall`], from a section into another one. Collective over the neighbours; blocks.
+    ///
+    /// # Errors
+    /// As [`Communicator::neighbour_alltoall`]; [`Error::ElementMismatch`]; [`Error::InUse`], also if the sections
+    /// overlap; what the device of a section says.
+    pub fn neighbour_alltoall_section(
+        &self,
+        destinations: &[usize],
+        sent: &Section,
+        sources: &[usize],
+        received: &Section,
+    ) -> Result<()> {
+        const CALL: &str = "neighbour_alltoall";
+        check_types("the result of a neighbour_alltoall", sent, received)?;
+        let _holds = (sent.hold(Intent::Read, CALL)?, received.hold(Intent::Write, CALL)?);
+        with_type!(sent.element_type(), T => {
+            let sent = self.bring::<T>(CALL, sent, true)?;
+            let mut elements = self.bring::<T>(CALL, received, false)?;
+            self.neighbour_alltoall(destinations, &sent, sources, &mut elements)?;
+            self.put_back(CALL, received, &elements)
+        })
+    }
+
+    /// Room for the elements of a section on the host, with what is in it if `filled`.
+    fn bring<T: Element>(&self, call: &'static str, section: &Section, filled: bool) -> Result<Vec<T>> {
+        let mut elements = vec![T::default(); section.elements()];
+        if filled {
+            self.or_fail(call, self.copy_down(call, section, bytes_of_mut(&mut elements)))?;
+        }
+        Ok(elements)
+    }
+
+    fn put_back<T: Element>(&self, call: &'static str, section: &Section, elements: &[T]) -> Result<()> {
+        self.or_fail(call, self.copy_up(call, section, bytes_of(elements)))
+    }
+
+    /// A rank on which a copy fails tells the others, which would wait for it.
+    fn or_fail(&self, call: &'static str, done: Result<()>) -> Result<()> {
+        if let Err(error) = &done {
+            self.world().fail(&format!("{call}: {error}"));
+        }
+        done
+    }
+
+    /// Copies a section to bytes of this rank. Blocks, and makes progress meanwhile.
+    fn copy_down(&self, call: &'static str, section: &Section, bytes: &mut [u8]) -> Result<()> {
+        match self.transit(call, section, Way::Down, bytes)? {
+            None => section.place().read(bytes),
+            Some(transit) => {
+                transit.host().read(bytes)?;
+                self.lock().core.end_transit(transit, true);
+                Ok(())
+            }
+        }
+    }
+
+    /// The opposite.
+    fn copy_up(&self, call: &'static str, section: &Section, bytes: &[u8]) -> Result<()> {
+        match self.transit(call, section, Way::Up, bytes)? {
+            None => section.place().write(bytes),
+            Some(transit) => {
+                self.lock().core.end_transit(transit, true);
+                Ok(())
+            }
+        }
+    }
+
+    /// Copies a section to where the host can read it, or bytes from there; `None` if it is on the host.
+    fn transit(
+        &self,
+        call: &'static str,
+        section: &Section,
+        way: Way,
+        bytes: &[u8],
+    ) -> Result<Option<Transit>> {
+        let Some(accelerator) = section.accelerator().filter(|_| !bytes.is_empty()) else { return Ok(None) };
+        let transit = self.lock().core.begin_transit(accelerator, section.place(), way, bytes)?;
+        let mut passed = |engine: &mut Engine| engine.core.has_passed(&transit);
+        let what = || format!("a copy of its device for {call}");
+        let late = |waited| host::late(self.host().context(), None, what(), waited);
+        match self.host().wait_until(None, &mut passed, &late) {
+            Ok(()) => Ok(Some(transit)),
+            Err(error) => {
+                self.lock().core.end_transit(transit, false);
+                Err(error)
+            }
+        }
+    }
+}
+
+fn check_types(what: &'static str, from: &Section, to: &Section) -> Result<()> {
+    let (asked, found) = (from.element_type(), to.element_type());
+    if asked == found { Ok(()) } else { Err(Error::ElementMismatch { what, asked, found }) }
+}
