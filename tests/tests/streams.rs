@@ -269,6 +269,34 @@ fn kernels_cannot_leave_their_points() {
         assert!(panicked(|_, (rows, _)| _ = rows.span(0, 0, 0..9))?.contains("0..9"));
         assert!(panicked(|_, (rows, _)| _ = rows.row(1, 0))?.contains("(1, 0)"));
         assert!(panicked(|_, (_, mut rows)| _ = rows.row(0, 1))?.contains("(0, 1)"));
+        assert!(panicked(|_, (rows, _)| _ = rows.spans::<2>(0, 0, 0..8))?.contains("2 row(s) from (0, 0)"));
+        assert!(panicked(|_, (_, mut rows)| _ = rows.rows_from::<2>(0, 0))?.contains("2 rows from (0, 0)"));
+        assert!(panicked(|_, (_, mut rows)| _ = rows.rows_from::<1>(0, 2))?.contains("1 rows from (0, 2)"));
+        Ok(())
+    });
+}
+
+/// Several rows at once are those that come one by one.
+#[test]
+fn rows_come_side_by_side() {
+    on_ranks(1, |world| {
+        let stream = stream_of(world, StreamKind::Inline)?;
+        let extents = Extents { points: [2, 5, 4], components: 2 };
+        let mut field = Buffer::<u8>::zeros(world, &stream, extents)?;
+        let mut target = Buffer::<u8>::zeros(world, &stream, extents)?;
+        (0..).zip(field.view_mut(extents.whole())?.iter_mut()).for_each(|(number, entry)| *entry = number);
+        let tile = Tile { start: [1, 1, 1], end: [2, 5, 4] };
+        let arguments = (field.reader(extents.whole())?, target.writer(tile)?);
+        stream.launch("side by side", tile, arguments, |_, (from, mut to)| {
+            assert_eq!(from.spans::<3>(1, 2, 0..2), [2, 3, 4].map(|j| from.span(1, j, 0..2)));
+            for j in [1, 3] {
+                for (row, values) in to.rows_from::<2>(1, j).into_iter().zip(from.spans::<2>(1, j, 1..4)) {
+                    row.copy_from_slice(values);
+                }
+            }
+        })?;
+        assert_eq!(target.copy_out(tile)?, field.copy_out(tile)?);
+        assert_eq!(target.copy_out(extents.whole())?.iter().filter(|value| **value > 0).count(), 4 * 3 * 2);
         Ok(())
     });
 }

@@ -24,15 +24,27 @@ pub(crate) fn with_ghosts<const D: usize>(grid: &LocalGrid<D>, layers: usize) ->
 }
 
 /// The part of the owned cells that needs no ghosts of other ranks, to be computed while these are on their way:
-/// rows are whole where no other rank is along x, because two cells beside a row take as long as a row. Nothing
-/// where there is no message to wait for.
-pub(crate) fn inner_of<const D: usize>(grid: &LocalGrid<D>, halo: &StreamHalo) -> IndexBox<D> {
+/// rows are whole where no other rank is along x. Where one is, `columns` cells at either end are left for later, or
+/// a quarter of a row: as many as the application computes in the time of one. Nothing where there is no message to
+/// wait for.
+pub(crate) fn inner_of<const D: usize>(
+    grid: &LocalGrid<D>,
+    halo: &StreamHalo,
+    columns: usize,
+) -> IndexBox<D> {
     let owned = grid.owned(Entity::Cell);
     if halo.routes().is_empty() {
         return IndexBox::new(owned.start, owned.start);
     }
     let layout = grid.subdomain().partition().layout();
-    owned.shrink(layout.map(|ranks| usize::from(ranks > 1)))
+    owned.shrink(layers_for_later(layout, owned.extents(), columns))
+}
+
+/// How many layers of cells along each axis are left for when ghosts have come.
+fn layers_for_later<const D: usize>(layout: [usize; D], cells: [usize; D], columns: usize) -> [usize; D] {
+    let mut layers = layout.map(|ranks| usize::from(ranks > 1));
+    layers[D - 1] *= columns.min(cells[D - 1] / 4).max(1);
+    layers
 }
 
 /// The boxes that make up `whole` without `inner`, which lies in it: at most two for each axis, the
@@ -57,6 +69,15 @@ pub(crate) fn shell<const D: usize>(whole: IndexBox<D>, inner: IndexBox<D>) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ends_of_rows_are_as_wide_as_a_vector_where_they_are_cut() {
+        assert_eq!(layers_for_later([2, 1, 2], [64, 64, 64], 8), [1, 0, 8]);
+        assert_eq!(layers_for_later([1, 3, 1], [64, 64, 64], 8), [0, 1, 0]);
+        assert_eq!(layers_for_later([1, 1, 4], [64, 64, 20], 8), [0, 0, 5]);
+        assert_eq!(layers_for_later([1, 1, 4], [64, 64, 3], 8), [0, 0, 1]);
+        assert_eq!(layers_for_later([2, 2], [9, 9], 1), [1, 1]);
+    }
 
     #[test]
     fn a_shell_and_what_is_inside_are_the_whole_once() {

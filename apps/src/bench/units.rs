@@ -1,8 +1,8 @@
 //! What one core takes at least for the instructions of a kernel, measured.
 //!
-//! Loads and stores go through memory that the first-level cache holds; what computes works on registers, in
-//! independent chains, with as many instructions of each kind as the kernel needs for one vector of cells. Vectors
-//! are as wide as the processor has. So each time is a bound from below.
+//! Loads and stores go through memory that the first-level cache holds, and what is loaded is added up; what computes
+//! works on registers, in independent chains, with as many instructions of each kind as the kernel needs for one
+//! vector of cells. Vectors are as wide as the processor has. So each time is a bound from below.
 
 use std::hint::black_box;
 
@@ -13,8 +13,8 @@ use crate::app::Vectors;
 /// Independent chains of instructions.
 const CHAINS: usize = 8;
 
-/// Of the memory that loads and stores go through: well within the first-level cache.
-const BYTES: usize = 8 << 10;
+/// Cells of a row that loads and stores go through.
+const ROW_CELLS: usize = 64;
 
 /// Elements of a vector.
 pub(crate) fn lanes<T: Vectors>() -> usize {
@@ -26,58 +26,40 @@ fn lanes_at<S: Simd, T: Vectors>(_simd: S) -> usize {
     T::Vector::<S>::LEN
 }
 
-/// Memory for [`load`] and [`store`].
-pub(crate) fn memory<T: Vectors>() -> Vec<T> {
-    vec![T::default(); BYTES / size_of::<T>()]
-}
-
-/// Loads vectors from rows of which each starts two elements later in its cache line, as those of a grid do.
-/// Gives how many.
-pub(crate) fn load<T: Vectors>(rounds: usize, memory: &[T]) -> usize {
-    dispatch!(Level::new(), simd => load_at(simd, rounds, memory))
+/// Loads `LOADS` vectors for every `STORES` that it stores, from and to rows of which each starts two elements later
+/// in its cache line, as those of a grid do. Gives how many it has stored.
+pub(crate) fn load_and_store<T: Vectors, const LOADS: usize, const STORES: usize>(rounds: usize) -> usize {
+    let mut rows = vec![T::default(); (LOADS + STORES) * (ROW_CELLS + 2)];
+    dispatch!(Level::new(), simd => load_and_store_at::<_, T, LOADS, STORES>(simd, rounds, &mut rows))
 }
 
 #[inline(always)]
-fn load_at<S: Simd, T: Vectors>(simd: S, rounds: usize, memory: &[T]) -> usize {
+fn load_and_store_at<S: Simd, T: Vectors, const LOADS: usize, const STORES: usize>(
+    simd: S,
+    rounds: usize,
+    rows: &mut [T],
+) -> usize {
     let lanes = T::Vector::<S>::LEN;
-    let mut sums = [T::Vector::<S>::splat(simd, T::default()); CHAINS];
-    let mut loads = 0;
-    for _ in 0..rounds {
-        for row in black_box(memory).chunks_exact(CHAINS * lanes + 2) {
-            for chain in 0..CHAINS {
-                let loaded = T::Vector::<S>::from_slice(simd, &row[chain * lanes..][..lanes]);
-                sums[chain] += loaded;
-            }
-            loads += CHAINS;
-        }
-    }
-    black_box(sums);
-    loads
-}
-
-/// Stores vectors to such rows. Gives how many.
-pub(crate) fn store<T: Vectors>(rounds: usize, memory: &mut [T]) -> usize {
-    dispatch!(Level::new(), simd => store_at(simd, rounds, memory))
-}
-
-#[inline(always)]
-fn store_at<S: Simd, T: Vectors>(simd: S, rounds: usize, memory: &mut [T]) -> usize {
-    let lanes = T::Vector::<S>::LEN;
-    let value = T::Vector::<S>::splat(simd, black_box(T::default()));
+    let width = ROW_CELLS + 2;
     let mut stores = 0;
     for _ in 0..rounds {
-        for row in black_box(&mut *memory).chunks_exact_mut(CHAINS * lanes + 2) {
-            for chain in 0..CHAINS {
-                value.store_slice(&mut row[chain * lanes..][..lanes]);
+        let (from, to) = black_box(&mut *rows).split_at_mut(LOADS * width);
+        for x in (0..ROW_CELLS).step_by(lanes) {
+            let mut sums = [T::Vector::<S>::from_slice(simd, &from[x..x + lanes]); STORES];
+            for row in 1..LOADS {
+                sums[row % STORES] += T::Vector::<S>::from_slice(simd, &from[row * width + x..][..lanes]);
             }
-            stores += CHAINS;
+            for (row, sum) in sums.iter().enumerate() {
+                sum.store_slice(&mut to[row * width + x..][..lanes]);
+            }
+            stores += STORES;
         }
     }
     stores
 }
 
 /// Computes as for so many vectors of cells: `ADDITIONS`, `PRODUCTS`, `CUTS` of one vector out of two, and
-/// `CHOICES`, each of which is two comparisons, their union, and what it selects. Gives for how many.
+/// `CHOICES`, each of which is a comparison and what it selects. Gives for how many.
 pub(crate) fn compute<
     T,
     const ADDITIONS: usize,
@@ -125,7 +107,7 @@ fn compute_at<
                 }
             }
             for _ in 0..CHOICES {
-                pair[0] = (pair[0].simd_eq(zero) | pair[1].simd_eq(one)).select(one, pair[0]);
+                pair[0] = pair[1].simd_eq(one).select(one, pair[0]);
             }
         }
     }

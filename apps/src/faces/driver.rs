@@ -105,7 +105,7 @@ impl Faces {
             sweeps => Some(Extra::new(trial.world, trial.stream, &grid, sweeps)?),
         };
         let owned = grid.owned(Entity::Cell);
-        let inner = inner_of(&grid, &halo);
+        let inner = inner_of(&grid, &halo, 1);
         let surface = shell(owned, inner).into_iter().map(|part| part.tile()).collect();
         let order_points = self.settings.order + 1;
         Ok(Block { grid, points, halo, extra, order_points, inner: inner.tile(), surface })

@@ -224,7 +224,7 @@ pub(crate) fn launch_life<T: Cell>(
 /// The kernel: rule B3/S23 on the cells of `tile`, row by row.
 fn next_generation<T: Cell>(tile: Tile, now: Rows<'_, T>, mut next: RowsMut<'_, T>) {
     let (y, x) = (tile.start[1], tile.start[2] - 1..tile.end[2] + 1);
-    step_rows(|row| now.span(0, y - 1 + row, x.clone()), next.rows());
+    step_rows(tile.extents()[1], |row| now.span(0, y - 1 + row, x.clone()), next.rows());
 }
 
 /// What the ranks have computed together. Collective.

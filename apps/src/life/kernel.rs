@@ -1,29 +1,33 @@
-//! One generation of Life on rows of cells, in lanes as wide as the CPU has.
+//! One generation of Life on rows of cells, 64 of them in a word.
 //!
-//! Equation: `next = 1` if `t = 3` or `t - here = 3`, else 0, where `t` is the number of live cells among
-//! the nine. With three live neighbours one of the two holds whatever `here` is; with two of them the first
-//! does only if `here = 1`; no other number gives 3. Sums are of at most nine, which every type of
-//! [`Cell`] holds exactly: all of them live the same life.
+//! Equation: `next = 1` if `t = 3` or (`t = 4` and `here = 1`), else 0, where `t` is the number of live cells among
+//! the nine.
 //!
-//! Columns are added up before rows: `t` is the sum of three columns side by side, and a column is the sum
-//! of three rows. A block of rows is advanced together, so that of three rows five are read. Along x every
-//! vector of columns is loaded and added once, and those one and two cells further on are cut out of it and
-//! the next one: rows of width + 2 start anywhere, so that loads would straddle two lines of the cache.
-//! For three vectors (of 64 bytes with AVX-512) this takes 8 loads, 6 instructions that cut, 27 that
-//! compute and 3 stores, where the plain nine-point form has 27 loads. `cargo bench --bench kernels` compares with what
-//! the processor can do.
+//! Bytes are computed as they are (`bytes`). Of wider cells each is one bit: one comparison makes the bits of a vector of cells, and one choice
+//! makes a vector of them. In between the rule takes some twenty operations for 512 cells. Every row is read once: the sums
+//! of three cells side by side, two bits each, are kept for two rows. So cells cost what it costs to move them;
+//! `cargo bench --bench kernels` compares with a copy.
 //!
-//! Blocks of three are a compromise. Every further row saves loads, but rows of a grid whose width is
-//! near a power of two fall into the same few sets of the first-level cache: blocks of four keep ten
-//! rows in flight against eight ways, and are slower by 1.3 times at 4096 x 4096 bytes.
+//! Two things keep the processor from waiting. A row is packed some rows before it is needed, since its words are
+//! stored one by one and read by eight, which must wait until all have left the processor's queue of stores. And while
+//! one row is packed another is written, so that memory is read and written at a time.
+
+// Iterators need not be inlined into what `dispatch!` makes for an instruction set; loops that count are there.
+#![allow(clippy::needless_range_loop)]
 
 use std::ops::{Add, Sub};
 
-use crate::app::{Columns, Vectors, sweep};
-use fearless_simd::{Level, dispatch, prelude::*};
+use fearless_simd::{Level, Simd, dispatch, prelude::*, u64x8};
 
-/// Rows that one sweep along x advances together.
-const BLOCK_ROWS: usize = 3;
+use super::bytes;
+use super::words::{WORD, pack, pack_and_spread, spread};
+use crate::app::Vectors;
+
+/// Words that are computed at once.
+const WORDS: usize = 8;
+
+/// Rows that are packed ahead of the one that is needed next.
+const AHEAD: usize = 4;
 
 /// What a cell is stored as: the number 0 or 1.
 pub trait Cell: Vectors + From<u8> + Add<Output = Self> + Sub<Output = Self> {
@@ -43,16 +47,16 @@ impl Cell for f64 {}
 /// Computes one row of the next generation.
 ///
 /// The three rows of the present generation have one ghost cell on either side, so each is two cells
-/// longer than `next`. Cells are 0 or 1. For many rows [`step_rows`] is about twice as fast.
+/// longer than `next`. Cells are 0 or 1. Many rows are faster together, by [`step_rows`].
 ///
 /// # Panics
 ///
 /// If a row has another length.
 pub fn step_row<T: Cell>(above: &[T], here: &[T], below: &[T], next: &mut [T]) {
-    dispatch!(Level::new(), simd => step_block(simd, [above, here, below], [next]));
+    step_rows(1, |row| [above, here, below][row], [next]);
 }
 
-/// Computes consecutive rows of the next generation.
+/// Computes `rows` consecutive rows of the next generation.
 ///
 /// `next` yields the rows to write, from the lowest y up. Row `i` of them is computed from
 /// `now(i)`, `now(i + 1)` and `now(i + 2)`, which have one ghost cell on either side: `now(0)` is
@@ -60,113 +64,137 @@ pub fn step_row<T: Cell>(above: &[T], here: &[T], below: &[T], next: &mut [T]) {
 ///
 /// # Panics
 ///
-/// If a row of `now` is not two cells longer than the rows of `next`, or these differ in length.
+/// If there are not as many rows in `next`, a row of `now` is not two cells longer than they are, or they differ in
+/// length.
 pub fn step_rows<'now, 'next, T: Cell>(
+    rows: usize,
     now: impl Fn(usize) -> &'now [T],
     next: impl IntoIterator<Item = &'next mut [T]>,
 ) {
-    step_rows_at(Level::new(), now, next);
+    step_rows_at(Level::new(), rows, now, next);
 }
 
 /// [`step_rows`] with an instruction set of the caller's choice, so that tests reach all of them.
 pub(super) fn step_rows_at<'now, 'next, T: Cell>(
     level: Level,
+    rows: usize,
     now: impl Fn(usize) -> &'now [T],
     next: impl IntoIterator<Item = &'next mut [T]>,
 ) {
-    let mut next = next.into_iter().fuse();
-    dispatch!(level, simd => {
-        let mut y = 0;
-        while let Some(first) = next.next() {
-            match (next.next(), next.next()) {
-                (Some(second), Some(third)) => step_block::<_, T, BLOCK_ROWS, { BLOCK_ROWS + 2 }>(
-                    simd,
-                    [now(y), now(y + 1), now(y + 2), now(y + 3), now(y + 4)],
-                    [first, second, third],
-                ),
-                (Some(second), None) => step_block::<_, T, 2, 4>(
-                    simd,
-                    [now(y), now(y + 1), now(y + 2), now(y + 3)],
-                    [first, second],
-                ),
-                _ => step_block::<_, T, 1, 3>(simd, [now(y), now(y + 1), now(y + 2)], [first]),
-            }
-            y += BLOCK_ROWS;
-        }
-    });
+    if size_of::<T>() == 1 {
+        // A vector of them is one word of bits: it is computed as it is.
+        return bytes::step_rows(level, now, next);
+    }
+    let mut next = next.into_iter().peekable();
+    let columns = next.peek().map_or(0, |row| row.len());
+    if rows > 0 {
+        dispatch!(level, simd => step_in_widest(simd, [rows, columns], now, next));
+    }
 }
 
-/// Advances one block of rows in the widest lanes that fit it.
-// Everything below is `inline(always)`, as `Columns` says.
+/// In the widest vectors that a row has.
+// Everything below is `inline(always)`: only code that lands inside the function that `dispatch!` makes for an
+// instruction set is compiled for it.
 #[inline(always)]
-fn step_block<S: Simd, T: Cell, const ROWS: usize, const INPUTS: usize>(
+fn step_in_widest<'now, 'next, S: Simd, T: Cell>(
     simd: S,
-    now: [&[T]; INPUTS],
-    next: [&mut [T]; ROWS],
+    extents: [usize; 2],
+    now: impl Fn(usize) -> &'now [T],
+    next: impl Iterator<Item = &'next mut [T]>,
 ) {
-    const { assert!(INPUTS == ROWS + 2) };
-    let columns = next[0].len();
-    for row in &next {
-        assert_eq!(row.len(), columns, "rows of the next generation have one length");
-    }
-    for row in now {
-        assert_eq!(row.len(), columns + 2, "a row to read has one ghost cell on either side");
-    }
-    if columns >= T::Vector::<S>::LEN {
-        sweep::<S, T::Vector<S>, ROWS>(columns, &mut Block { simd, now, next });
-    } else if columns >= <T::Vector<S> as SimdBase<S>>::Block::LEN {
-        sweep::<S, <T::Vector<S> as SimdBase<S>>::Block, ROWS>(columns, &mut Block { simd, now, next });
+    if extents[1] >= T::Vector::<S>::LEN {
+        step_all::<S, T, T::Vector<S>>(simd, extents, now, next);
     } else {
-        step_cells(now, next);
+        step_all::<S, T, <T::Vector<S> as SimdBase<S>>::Block>(simd, extents, now, next);
     }
 }
 
-/// Rows that are advanced together.
-struct Block<'r, S, T, const ROWS: usize, const INPUTS: usize> {
-    simd: S,
-    now: [&'r [T]; INPUTS],
-    next: [&'r mut [T]; ROWS],
-}
-
-impl<S: Simd, T: Cell, V: SimdBase<S, Element = T>, const ROWS: usize, const INPUTS: usize> Columns<V, ROWS>
-    for Block<'_, S, T, ROWS, INPUTS>
-{
-    /// For each row to write the sums of the three cells above each other.
-    #[inline(always)]
-    fn values(&self, x: usize) -> [V; ROWS] {
-        let mut above = V::from_slice(self.simd, &self.now[0][x..x + V::LEN]);
-        let mut here = V::from_slice(self.simd, &self.now[1][x..x + V::LEN]);
-        let mut sums = [above; ROWS];
-        for (row, sum) in sums.iter_mut().enumerate() {
-            let below = V::from_slice(self.simd, &self.now[row + 2][x..x + V::LEN]);
-            *sum = above + here + below;
-            (above, here) = (here, below);
-        }
-        sums
-    }
-
-    #[inline(always)]
-    fn compute(&mut self, x: usize, [left, own, right]: [[V; ROWS]; 3]) {
-        let (zero, one) = (V::splat(self.simd, T::from(0)), V::splat(self.simd, T::from(1)));
-        let three = V::splat(self.simd, T::from(3));
-        for row in 0..ROWS {
-            let here = V::from_slice(self.simd, &self.now[row + 1][x + 1..][..V::LEN]);
-            let all = left[row] + own[row] + right[row];
-            let lives = all.simd_eq(three) | (all - here).simd_eq(three);
-            lives.select(one, zero).store_slice(&mut self.next[row][x..x + V::LEN]);
-        }
-    }
-}
-
-/// Advances one block of rows that are narrower than any vector.
 #[inline(always)]
-fn step_cells<T: Cell, const ROWS: usize, const INPUTS: usize>(now: [&[T]; INPUTS], next: [&mut [T]; ROWS]) {
-    for (y, row) in next.into_iter().enumerate() {
-        for (x, cell) in row.iter_mut().enumerate() {
-            let all = now[y..y + 3].iter().flat_map(|row| &row[x..x + 3]);
-            let all = all.fold(T::from(0), |sum, cell| sum + *cell);
-            let three = T::from(3);
-            *cell = T::from(u8::from(all == three || all - now[y + 1][x + 1] == three));
+fn step_all<'now, 'next, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
+    simd: S,
+    [rows, columns]: [usize; 2],
+    now: impl Fn(usize) -> &'now [T],
+    mut next: impl Iterator<Item = &'next mut [T]>,
+) {
+    let blocks = columns.div_ceil(WORD * WORDS);
+    // One word more, of the ghost cells at the end.
+    let words = blocks * WORDS + 1;
+    let mut memory = vec![0; AHEAD * words + blocks * WORDS];
+    let (ahead, alive) = memory.split_at_mut(AHEAD * words);
+    let mut sums = vec![[Sums::none(simd); 2]; blocks];
+    for row in 0..2 {
+        pack::<S, T, V>(simd, readable(now(row), columns), &mut ahead[..words]);
+        for (block, sums) in sums.iter_mut().enumerate() {
+            sums[row] = Sums::of(simd, &ahead[block * WORDS..]);
         }
     }
+    for (row, packed) in ahead.chunks_exact_mut(words).enumerate().take(rows) {
+        pack::<S, T, V>(simd, readable(now(row + 2), columns), packed);
+    }
+    for row in 0..rows {
+        let packed = &mut ahead[row % AHEAD * words..][..words];
+        for block in 0..blocks {
+            let below = Sums::of(simd, &packed[block * WORDS..]);
+            let [above, here] = &mut sums[block];
+            alive_next(above, here, &below).store_slice(&mut alive[block * WORDS..][..WORDS]);
+            (*above, *here) = (*here, below);
+        }
+        let next = next.next().expect("there is a row to write for each");
+        assert_eq!(next.len(), columns, "rows of the next generation have one length");
+        if row + AHEAD < rows {
+            let read = readable(now(row + AHEAD + 2), columns);
+            pack_and_spread::<S, T, V>(simd, (read, packed), (alive, next));
+        } else {
+            spread::<S, T, V>(simd, alive, next);
+        }
+    }
+}
+
+#[inline(always)]
+fn readable<T>(row: &[T], columns: usize) -> &[T] {
+    assert_eq!(row.len(), columns + 2, "a row to read has one ghost cell on either side");
+    row
+}
+
+/// Of 512 cells of a row, bit by bit: how many live of the cell itself and those beside it, and whether it does.
+#[derive(Clone, Copy)]
+struct Sums<S: Simd> {
+    ones: u64x8<S>,
+    twos: u64x8<S>,
+    here: u64x8<S>,
+}
+
+impl<S: Simd> Sums<S> {
+    #[inline(always)]
+    fn none(simd: S) -> Self {
+        let zero = u64x8::splat(simd, 0);
+        Self { ones: zero, twos: zero, here: zero }
+    }
+
+    /// From packed cells, of which the first is the one to the left.
+    #[inline(always)]
+    fn of(simd: S, words: &[u64]) -> Self {
+        let left = u64x8::from_slice(simd, &words[..WORDS]);
+        let ahead = u64x8::from_slice(simd, &words[1..=WORDS]);
+        let (here, right) = (left >> 1 | ahead << 63, left >> 2 | ahead << 62);
+        Self { ones: left ^ here ^ right, twos: most(left, here, right), here }
+    }
+}
+
+/// Which of 512 cells live next.
+#[inline(always)]
+fn alive_next<S: Simd>(above: &Sums<S>, here: &Sums<S>, below: &Sums<S>) -> u64x8<S> {
+    let ones = above.ones ^ here.ones ^ below.ones;
+    let carried = most(above.ones, here.ones, below.ones);
+    // How often two live, 0 to 4 times: whether it is odd, and whether it is 2 or 3.
+    let odd_rows = above.twos ^ here.twos ^ below.twos;
+    let odd = odd_rows ^ carried;
+    let many = most(above.twos, here.twos, below.twos) ^ (odd_rows & carried);
+    (ones & odd & !many) | (here.here & many & !(ones | odd))
+}
+
+/// Bits that two or three of them have.
+#[inline(always)]
+fn most<S: Simd>(one: u64x8<S>, two: u64x8<S>, three: u64x8<S>) -> u64x8<S> {
+    (one & two) | (three & (one | two))
 }

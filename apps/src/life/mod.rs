@@ -13,12 +13,14 @@
 //! | the same again, simply, on the whole grid, to verify against | [`reference`](mod@reference) |
 
 mod bits;
+mod bytes;
 pub mod checksum;
 pub mod driver;
 pub mod kernel;
 pub mod pattern;
 pub mod reference;
 pub mod rle;
+mod words;
 
 #[cfg(test)]
 mod tests;

@@ -53,6 +53,9 @@ pub const ROW: ApplicationRow = ApplicationRow {
     },
 };
 
+/// Of the widest vectors that any processor computes with.
+const WIDEST_VECTOR_BYTES: usize = 64;
+
 /// A solver with its settings.
 pub(super) struct Stencil3d<T> {
     settings: Stencil3dSettings,
@@ -120,7 +123,7 @@ impl<T: Real> Stencil3d<T> {
             .build(self.halo_width, &cells)?;
         let layers = (0..self.exchange_every).rev();
         let boxes: Vec<_> = layers.map(|layers| with_ghosts(&grid, layers)).collect();
-        let inner = inner_of(&grid, &halo);
+        let inner = inner_of(&grid, &halo, WIDEST_VECTOR_BYTES / size_of::<T>());
         Ok(Block {
             shape: Arc::new(self.shape(&grid)),
             rule: Rule {

@@ -5,13 +5,19 @@
 //! along x, the value of a cell is, added up from left to right,
 //!
 //! ```text
-//!  7:  w000 C + w001 C+- + w010 Y                       + w100 Z                      + q s
-//! 27:  w000 C + w001 C+- + w010 Y + w011 Y+- + w100 Z + w101 Z+- + w110 E + w111 E+- + q s
+//!  7:  w000 C + w001 C+- + w010 Y + w100 Z + q s
+//! 27:  P + Q+- + q s      P = w000 C + w010 Y + w100 Z + w110 E      Q = w001 C + w011 Y + w101 Z + w111 E
 //! ```
 //!
-//! where `q s` is the source. `C`, `Y`, `Z` and `E` are computed once for a vector of columns and used at three
-//! places: 17 additions and 9 products a cell instead of 27 and 9. The processor's instruction set is chosen where
-//! a tile begins. Nothing is contracted to fused operations, so that all of them give the same bits.
+//! where `q s` is the source. `E` is the sum of the `Z` of the rows beside along y, and all that is known of a column
+//! is `P` and `Q`, which are computed once for a vector of columns and used at three places: 13 additions and 9
+//! products a cell instead of 27 and 9. Rows are computed in groups, which share what they load: of 7 points 3.5
+//! vectors instead of 5 for one of cells, of 27 points 5 instead of 9. The processor's instruction set is chosen where
+//! a tile begins. Nothing is contracted to fused operations, so that all of them give the same bits; and each cell's
+//! operations are the same however tiles, groups and vectors are cut.
+
+// Iterators need not be inlined into what `dispatch!` makes for an instruction set; loops that count are there.
+#![allow(clippy::needless_range_loop)]
 
 use std::ops::{Add, Mul, Range};
 
@@ -24,6 +30,14 @@ use crate::app::{Columns, sweep};
 
 /// Cells of a piece of a row whose values are not stored in a field.
 const PIECE: usize = 256;
+
+/// Rows of a group of 7 points and of one of 27. More of them do not fit into the registers.
+const STAR_ROWS: usize = 4;
+const FULL_ROWS: usize = 3;
+
+/// Of the rows around a strip of rows that goes through all planes: they stay in the second-level cache from where
+/// they are the higher plane to where they are the lower one.
+const STRIP_BYTES: usize = 384 << 10;
 
 /// A stencil, and what is added to it.
 #[derive(Clone, Copy, Debug)]
@@ -47,10 +61,22 @@ pub(crate) fn step<T: Real>(
     now: Rows<'_, T>,
     mut next: RowsMut<'_, T>,
 ) {
-    let mut around = Around::new(now, tile.start[2]..tile.end[2]);
+    let row_bytes = tile.extents()[2] * size_of::<T>();
+    // Groups that are whole, of either kind.
+    let strip = (STRIP_BYTES / (3 * row_bytes).max(1))
+        .next_multiple_of(STAR_ROWS * FULL_ROWS)
+        .max(STAR_ROWS * FULL_ROWS);
+    let task = Task { rule, shape, now, x: tile.start[2]..tile.end[2] };
     dispatch!(Level::new(), simd => {
-        for (row, (z, y)) in next.rows().zip(tile.rows()) {
-            compute_row(simd, rule, shape, around.rows(z, y), [z, y, tile.start[2]], row);
+        for first in (tile.start[1]..tile.end[1]).step_by(strip) {
+            let ys = first..tile.end[1].min(first + strip);
+            for z in tile.start[0]..tile.end[0] {
+                if rule.is_full {
+                    task.rows_of_plane::<_, FULL_ROWS, { FULL_ROWS + 2 }>(simd, z, ys.clone(), &mut next);
+                } else {
+                    task.rows_of_plane::<_, STAR_ROWS, { STAR_ROWS + 2 }>(simd, z, ys.clone(), &mut next);
+                }
+            }
         }
     });
 }
@@ -68,85 +94,105 @@ pub(crate) fn evaluate<T: Real>(
     dispatch!(Level::new(), simd => {
         for x in (tile.start[2]..tile.end[2]).step_by(PIECE) {
             let piece = &mut values[..PIECE.min(tile.end[2] - x)];
-            let mut around = Around::new(now, x..x + piece.len());
+            let task = Task { rule, shape, now, x: x..x + piece.len() };
             for (z, y) in tile.rows() {
-                compute_row(simd, rule, shape, around.rows(z, y), [z, y, x], piece);
+                task.group::<_, 1, 3>(simd, [z, y], [&mut *piece]);
                 sink((z, y), piece);
             }
         }
     });
 }
 
-/// The rows around one and after the other, by z, then y: each with one cell more on either side.
-struct Around<'a, T> {
+/// What is computed, of the columns `x`.
+struct Task<'a, T> {
+    rule: &'a Rule<T>,
+    shape: &'a Shape<T>,
     now: Rows<'a, T>,
     x: Range<usize>,
-    /// The row that they are around.
-    row: (usize, usize),
-    rows: [[&'a [T]; 3]; 3],
 }
 
-impl<'a, T: Real> Around<'a, T> {
-    /// Of the columns `x`.
-    fn new(now: Rows<'a, T>, x: Range<usize>) -> Self {
-        Self { now, x: x.start - 1..x.end + 1, row: (0, 0), rows: [[&[]; 3]; 3] }
-    }
-
-    #[inline(always)]
-    fn rows(&mut self, z: usize, y: usize) -> [[&'a [T]; 3]; 3] {
-        // Of the nine rows six are around the row before too.
-        let is_next = self.row == (z, y - 1);
-        for (plane, rows) in self.rows.iter_mut().enumerate() {
-            if is_next {
-                (rows[0], rows[1]) = (rows[1], rows[2]);
-            }
-            for dy in if is_next { 2..3 } else { 0..3 } {
-                rows[dy] = self.now.span(z + plane - 1, y + dy - 1, self.x.clone());
-            }
-        }
-        self.row = (z, y);
-        self.rows
-    }
-}
-
-/// Computes the cells from `x` on of a row, given those around it.
 // Everything below is `inline(always)`, as `Columns` says.
-#[inline(always)]
-fn compute_row<S: Simd, T: Real>(
-    simd: S,
-    rule: &Rule<T>,
-    Shape([along_z, along_y, along_x]): &Shape<T>,
-    rows: [[&[T]; 3]; 3],
-    [z, y, x]: [usize; 3],
-    out: &mut [T],
-) {
-    let (weights, source) = (rule.weights, rule.source * (along_z[z] * along_y[y]));
-    let shape = &along_x[x..x + out.len()];
-    let cells = out.len();
-    if rule.is_full {
-        if cells >= T::Vector::<S>::LEN {
-            let weights = weights.map(|weight| T::Vector::<S>::splat(simd, weight));
-            let source = T::Vector::<S>::splat(simd, source);
-            sweep(cells, &mut Full { simd, weights, rows, source, shape, out });
-        } else {
-            for x in 0..cells {
-                let at = |x: usize| full_values(rows.map(|plane| plane.map(|row| row[x])));
-                out[x] = full(&weights, [at(x), at(x + 1), at(x + 2)], source * shape[x]);
+impl<T: Real> Task<'_, T> {
+    /// The rows `ys` of plane `z`, in groups.
+    #[inline(always)]
+    fn rows_of_plane<S: Simd, const ROWS: usize, const INPUTS: usize>(
+        &self,
+        simd: S,
+        z: usize,
+        ys: Range<usize>,
+        next: &mut RowsMut<'_, T>,
+    ) {
+        let mut y = ys.start;
+        while y + ROWS <= ys.end {
+            self.group::<S, ROWS, INPUTS>(simd, [z, y], next.rows_from(z, y));
+            y += ROWS;
+        }
+        while y < ys.end {
+            self.group::<S, 1, 3>(simd, [z, y], next.rows_from(z, y));
+            y += 1;
+        }
+    }
+
+    /// Computes a group of rows from `y` on.
+    #[inline(always)]
+    fn group<S: Simd, const ROWS: usize, const INPUTS: usize>(
+        &self,
+        simd: S,
+        [z, y]: [usize; 2],
+        mut out: [&mut [T]; ROWS],
+    ) {
+        const { assert!(INPUTS == ROWS + 2) };
+        let Self {
+            rule: Rule { is_full, weights, source },
+            shape: Shape([along_z, along_y, along_x]),
+            now,
+            x,
+        } = self;
+        let cells = x.len();
+        let around = x.start - 1..x.end + 1;
+        let mut planes: [[&[T]; INPUTS]; 3] = [
+            now.spans(z - 1, y - 1, around.clone()),
+            now.spans(z, y - 1, around.clone()),
+            now.spans(z + 1, y - 1, around),
+        ];
+        // One number for all their lengths, so that one comparison stands for those of all loads.
+        for plane in &mut planes {
+            for row in plane {
+                *row = &row[..cells + 2];
             }
         }
-    } else {
-        let [[_, low_z, _], [low_y, here, high_y], [_, high_z, _]] = rows;
-        let beside = [low_y, high_y, low_z, high_z];
-        if cells >= T::Vector::<S>::LEN {
-            let weights = weights.map(|weight| T::Vector::<S>::splat(simd, weight));
-            let source = T::Vector::<S>::splat(simd, source);
-            sweep(cells, &mut Star { simd, weights, here, beside, source, shape, out });
-        } else {
-            for x in 0..cells {
-                let around = [here[x], here[x + 1], here[x + 2]];
-                let beside = beside.map(|row| row[x + 1]);
-                out[x] = star(&weights, around, beside, source * shape[x]);
+        for row in &mut out {
+            *row = &mut std::mem::take(row)[..cells];
+        }
+        let shape = &along_x[x.start..][..cells];
+        let mut sources = [T::default(); ROWS];
+        for (row, factor) in sources.iter_mut().enumerate() {
+            *factor = *source * (along_z[z] * along_y[y + row]);
+        }
+        if cells < T::Vector::<S>::LEN {
+            for row in 0..ROWS {
+                for (x, cell) in out[row].iter_mut().enumerate() {
+                    let column =
+                        |x: usize| [0, 1, 2].map(|plane| [0, 1, 2].map(|dy| planes[plane][row + dy][x]));
+                    let columns = [column(x), column(x + 1), column(x + 2)];
+                    let added = sources[row] * shape[x];
+                    *cell = if *is_full {
+                        full(columns.map(|column| full_values(weights, column)), added)
+                    } else {
+                        let [low, here, high] = columns[1];
+                        let along_x = [columns[0][1][1], here[1], columns[2][1][1]];
+                        star(weights, along_x, [here[0], here[2], low[1], high[1]], added)
+                    };
+                }
             }
+            return;
+        }
+        let weights = splat::<S, T::Vector<S>, 8>(simd, *weights);
+        let sources = splat::<S, T::Vector<S>, ROWS>(simd, sources);
+        if *is_full {
+            sweep(cells, &mut Full { simd, weights, planes, sources, shape, out });
+        } else {
+            sweep(cells, &mut Star { simd, weights, planes, sources, shape, out });
         }
     }
 }
@@ -163,91 +209,127 @@ where
     w000 * here[1] + w001 * (here[0] + here[2]) + w010 * (low_y + high_y) + w100 * (low_z + high_z) + added
 }
 
-/// The values of a column of 27 points, whose cells are by z, then y: `C`, `Y`, `Z` and `E`.
+/// `P` and `Q` of a column of 27 points, whose cells are by z, then y.
 #[inline(always)]
-fn full_values<A: Copy + Add<Output = A>>(column: [[A; 3]; 3]) -> [A; 4] {
-    let [low, here, high] = column;
-    [here[1], here[0] + here[2], low[1] + high[1], (low[0] + low[2]) + (high[0] + high[2])]
+fn full_values<A>(weights: &Weights<A>, [low, here, high]: [[A; 3]; 3]) -> [A; 2]
+where
+    A: Copy + Add<Output = A> + Mul<Output = A>,
+{
+    weigh(weights, here, [low[0] + high[0], low[1] + high[1], low[2] + high[2]])
 }
 
-/// 27 points, from the values to the left, in the middle and to the right.
+/// The same from the cells in the middle plane, by y, and the sums of those in the planes beside it.
 #[inline(always)]
-fn full<A>(weights: &Weights<A>, [left, here, right]: [[A; 4]; 3], added: A) -> A
+fn weigh<A>(weights: &Weights<A>, here: [A; 3], sums: [A; 3]) -> [A; 2]
 where
     A: Copy + Add<Output = A> + Mul<Output = A>,
 {
     let [w000, w001, w010, w011, w100, w101, w110, w111] = *weights;
-    w000 * here[0]
-        + w001 * (left[0] + right[0])
-        + w010 * here[1]
-        + w011 * (left[1] + right[1])
-        + w100 * here[2]
-        + w101 * (left[2] + right[2])
-        + w110 * here[3]
-        + w111 * (left[3] + right[3])
-        + added
+    let (along_y, along_both) = (here[0] + here[2], sums[0] + sums[2]);
+    [
+        w000 * here[1] + w010 * along_y + w100 * sums[1] + w110 * along_both,
+        w001 * here[1] + w011 * along_y + w101 * sums[1] + w111 * along_both,
+    ]
 }
 
-/// A row of 7 points. All rows have one cell more on either side.
-struct Star<'r, S, T, V> {
+/// 27 points, from the values to the left, in the middle and to the right.
+#[inline(always)]
+fn full<A: Copy + Add<Output = A>>([left, here, right]: [[A; 2]; 3], added: A) -> A {
+    here[0] + (left[1] + right[1]) + added
+}
+
+/// Rows of 7 points. Those to read are by z, then y; each has one cell more on either side.
+struct Star<'r, S, T, V, const ROWS: usize, const INPUTS: usize> {
     simd: S,
     weights: Weights<V>,
-    here: &'r [T],
-    beside: [&'r [T]; 4],
-    source: V,
+    planes: [[&'r [T]; INPUTS]; 3],
+    sources: [V; ROWS],
     shape: &'r [T],
-    out: &'r mut [T],
+    out: [&'r mut [T]; ROWS],
 }
 
-impl<S: Simd, T: Real, V: SimdBase<S, Element = T>> Columns<V, 1> for Star<'_, S, T, V> {
+impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const ROWS: usize, const INPUTS: usize>
+    Columns<V, ROWS, 1> for Star<'_, S, T, V, ROWS, INPUTS>
+{
     #[inline(always)]
-    fn values(&self, x: usize) -> [V; 1] {
-        [load(self.simd, self.here, x)]
+    fn values(&self, x: usize) -> [[V; 1]; ROWS] {
+        let mut values = [[load(self.simd, self.planes[1][1], x)]; ROWS];
+        for row in 1..ROWS {
+            values[row] = [load(self.simd, self.planes[1][row + 1], x)];
+        }
+        values
     }
 
     #[inline(always)]
-    fn compute(&mut self, x: usize, [[left], [own], [right]]: [[V; 1]; 3]) {
-        let [low_y, high_y, low_z, high_z] = self.beside;
-        let beside = [
-            load(self.simd, low_y, x + 1),
-            load(self.simd, high_y, x + 1),
-            load(self.simd, low_z, x + 1),
-            load(self.simd, high_z, x + 1),
-        ];
-        let added = self.source * load::<S, V>(self.simd, self.shape, x);
-        star(&self.weights, [left, own, right], beside, added).store_slice(&mut self.out[x..x + V::LEN]);
+    fn compute(&mut self, x: usize, [left, own, right]: [[[V; 1]; ROWS]; 3]) {
+        let [low, here, high] = &self.planes;
+        let shape: V = load(self.simd, self.shape, x);
+        let mut before = load(self.simd, here[0], x + 1);
+        for row in 0..ROWS {
+            let behind = match own.get(row + 1) {
+                Some([behind]) => *behind,
+                None => load(self.simd, here[INPUTS - 1], x + 1),
+            };
+            let beside =
+                [before, behind, load(self.simd, low[row + 1], x + 1), load(self.simd, high[row + 1], x + 1)];
+            let around = [left[row][0], own[row][0], right[row][0]];
+            let value = star(&self.weights, around, beside, self.sources[row] * shape);
+            value.store_slice(&mut self.out[row][x..x + V::LEN]);
+            before = own[row][0];
+        }
     }
 }
 
-/// A row of 27 points. Rows are by z, then y; each has one cell more on either side.
-struct Full<'r, S, T, V> {
+/// Rows of 27 points, as those of 7.
+struct Full<'r, S, T, V, const ROWS: usize, const INPUTS: usize> {
     simd: S,
     weights: Weights<V>,
-    rows: [[&'r [T]; 3]; 3],
-    source: V,
+    planes: [[&'r [T]; INPUTS]; 3],
+    sources: [V; ROWS],
     shape: &'r [T],
-    out: &'r mut [T],
+    out: [&'r mut [T]; ROWS],
 }
 
-impl<S: Simd, T: Real, V: SimdBase<S, Element = T>> Columns<V, 4> for Full<'_, S, T, V> {
+impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const ROWS: usize, const INPUTS: usize>
+    Columns<V, ROWS, 2> for Full<'_, S, T, V, ROWS, INPUTS>
+{
     #[inline(always)]
-    fn values(&self, x: usize) -> [V; 4] {
-        let [low, here, high] = self.rows;
-        full_values([
-            [load(self.simd, low[0], x), load(self.simd, low[1], x), load(self.simd, low[2], x)],
-            [load(self.simd, here[0], x), load(self.simd, here[1], x), load(self.simd, here[2], x)],
-            [load(self.simd, high[0], x), load(self.simd, high[1], x), load(self.simd, high[2], x)],
-        ])
+    fn values(&self, x: usize) -> [[V; 2]; ROWS] {
+        let [low, here, high] = &self.planes;
+        let cell: V = load(self.simd, here[0], x);
+        let (mut cells, mut sums) = ([cell; INPUTS], [cell; INPUTS]);
+        for row in 0..INPUTS {
+            cells[row] = load(self.simd, here[row], x);
+            sums[row] = load::<S, V>(self.simd, low[row], x) + load::<S, V>(self.simd, high[row], x);
+        }
+        let mut values = [[cell; 2]; ROWS];
+        for row in 0..ROWS {
+            let (cells, sums) = (&cells[row..], &sums[row..]);
+            values[row] = weigh(&self.weights, [cells[0], cells[1], cells[2]], [sums[0], sums[1], sums[2]]);
+        }
+        values
     }
 
     #[inline(always)]
-    fn compute(&mut self, x: usize, around: [[V; 4]; 3]) {
-        let added = self.source * load::<S, V>(self.simd, self.shape, x);
-        full(&self.weights, around, added).store_slice(&mut self.out[x..x + V::LEN]);
+    fn compute(&mut self, x: usize, [left, own, right]: [[[V; 2]; ROWS]; 3]) {
+        let shape: V = load(self.simd, self.shape, x);
+        for row in 0..ROWS {
+            let value = full([left[row], own[row], right[row]], self.sources[row] * shape);
+            value.store_slice(&mut self.out[row][x..x + V::LEN]);
+        }
     }
 }
 
 #[inline(always)]
 fn load<S: Simd, V: SimdBase<S>>(simd: S, row: &[V::Element], x: usize) -> V {
     V::from_slice(simd, &row[x..x + V::LEN])
+}
+
+#[inline(always)]
+fn splat<S: Simd, V: SimdBase<S>, const N: usize>(simd: S, values: [V::Element; N]) -> [V; N] {
+    let mut vectors = [V::splat(simd, values[0]); N];
+    for (vector, value) in vectors.iter_mut().zip(values) {
+        *vector = V::splat(simd, value);
+    }
+    vectors
 }

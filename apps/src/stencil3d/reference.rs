@@ -50,16 +50,16 @@ impl<T: Real> Reference<T> {
         let c = |dx| at(0, 0, dx);
         let y = |dx| at(0, -1, dx) + at(0, 1, dx);
         let z = |dx| at(-1, 0, dx) + at(1, 0, dx);
-        let e = |dx| (at(-1, -1, dx) + at(-1, 1, dx)) + (at(1, -1, dx) + at(1, 1, dx));
+        let e = |dx| (at(-1, -1, dx) + at(1, -1, dx)) + (at(-1, 1, dx) + at(1, 1, dx));
         let [shape_z, shape_y, shape_x] = [0, 1, 2].map(|axis| self.shape[axis][cell[axis]]);
         let added = source * (shape_z * shape_y) * shape_x;
-        let row = w[0] * c(0) + w[1] * (c(-1) + c(1));
         if self.is_full {
-            let row = row + w[2] * y(0) + w[3] * (y(-1) + y(1));
-            let row = row + w[4] * z(0) + w[5] * (z(-1) + z(1));
-            row + w[6] * e(0) + w[7] * (e(-1) + e(1)) + added
+            // All that has the same weight along x.
+            let p = |dx| w[0] * c(dx) + w[2] * y(dx) + w[4] * z(dx) + w[6] * e(dx);
+            let q = |dx| w[1] * c(dx) + w[3] * y(dx) + w[5] * z(dx) + w[7] * e(dx);
+            p(0) + (q(-1) + q(1)) + added
         } else {
-            row + w[2] * y(0) + w[4] * z(0) + added
+            w[0] * c(0) + w[1] * (c(-1) + c(1)) + w[2] * y(0) + w[4] * z(0) + added
         }
     }
 

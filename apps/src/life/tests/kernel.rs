@@ -75,7 +75,7 @@ fn a_row_alone_is_a_row_among_many() {
         step_row(rows[y], rows[y + 1], rows[y + 2], next);
     }
     let mut together = vec![0; height * width];
-    step_rows(|row| rows[row], together.chunks_exact_mut(width));
+    step_rows(height, |row| rows[row], together.chunks_exact_mut(width));
     assert_eq!(alone, together);
     grid.step();
     assert_eq!(grid.cells(), together);
@@ -83,7 +83,7 @@ fn a_row_alone_is_a_row_among_many() {
 
 #[test]
 fn no_rows_are_no_work() {
-    step_rows::<u8>(|_| unreachable!("nothing to read"), []);
+    step_rows::<u8>(0, |_| unreachable!("nothing to read"), []);
     step_row(&[0.0; 2], &[0.0; 2], &[0.0; 2], &mut []);
 }
 
@@ -97,5 +97,5 @@ fn rows_without_ghosts_are_refused() {
 #[should_panic(expected = "rows of the next generation have one length")]
 fn rows_of_two_lengths_are_refused() {
     let (mut one, mut two) = ([0_u8; 8], [0; 9]);
-    step_rows(|_| &[0; 10], [&mut one[..], &mut two[..]]);
+    step_rows(2, |_| &[0; 10], [&mut one[..], &mut two[..]]);
 }

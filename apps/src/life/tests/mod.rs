@@ -65,6 +65,7 @@ impl<T: Cell> Padded<T> {
         let next = self.next.chunks_exact_mut(stride).skip(1).take(height);
         step_rows_at(
             self.level,
+            height,
             |row| &self.now[row * stride..][..stride],
             next.map(|row| &mut row[1..stride - 1]),
         );

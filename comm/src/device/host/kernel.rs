@@ -110,25 +110,39 @@ impl<'a, T: Element> Rows<'a, T> {
     /// error of the stream, which names the kernel.
     #[inline(always)]
     pub fn span(&self, i: usize, j: usize, x: Range<usize>) -> &'a [T] {
+        let [span] = self.spans(i, j, x);
+        span
+    }
+
+    /// The points `x` of as many rows as the array has, one behind the other along axis 1 from `j` on: each as
+    /// [`Rows::span`] gives it, and looked up together, for kernels that compute several rows side by side.
+    ///
+    /// # Panics
+    /// As [`Rows::span`], if any of the points may not be read.
+    #[inline(always)]
+    pub fn spans<const N: usize>(&self, i: usize, j: usize, x: Range<usize>) -> [&'a [T]; N] {
         let Tile { start, end } = self.bounds;
         assert!(
             start[0] <= i
                 && i < end[0]
                 && start[1] <= j
                 && j < end[1]
+                && N <= end[1] - j
                 && start[2] <= x.start
                 && x.start <= x.end
                 && x.end <= end[2],
-            "points {x:?} of row ({i}, {j}) are not in {}: they are outside of the array, or ghosts that have not been exchanged",
+            "points {x:?} of {N} row(s) from ({i}, {j}) on are not all in {}: they are outside of the array, or ghosts that have not been exchanged",
             self.bounds
         );
         let [_, ny, nx] = self.extents.points;
         let components = self.extents.components;
-        // SAFETY: the points lie within the array by the assertion, since the bounds do.
-        let first = unsafe { self.base.add(((i * ny + j) * nx + x.start) * components) };
-        // SAFETY: as above; the launch has checked that the kernel does not write the array, the
-        // stream orders other kernels, and peers write only ghosts, outside of the bounds then.
-        unsafe { std::slice::from_raw_parts(first, (x.end - x.start) * components) }
+        std::array::from_fn(|row| {
+            // SAFETY: the points lie within the array by the assertion, since the bounds do.
+            let first = unsafe { self.base.add(((i * ny + j + row) * nx + x.start) * components) };
+            // SAFETY: as above; the launch has checked that the kernel does not write the array, the
+            // stream orders other kernels, and peers write only ghosts, outside of the bounds then.
+            unsafe { std::slice::from_raw_parts(first, (x.end - x.start) * components) }
+        })
     }
 
     /// All points of a row that may be read, ghosts included where they may.
@@ -162,6 +176,24 @@ impl<T: Element> RowsMut<'_, T> {
         );
         // SAFETY: the row is in the tile by the assertion, and `&mut self` lends one at a time.
         unsafe { row_of_tile(self.base, self.extents, tile, i, j) }
+    }
+
+    /// The parts within the tile of as many rows as the array has, one behind the other along axis 1 from `j` on.
+    /// Each is as [`RowsMut::row`] gives it.
+    ///
+    /// # Panics
+    /// As [`RowsMut::row`], if any of the rows is not in the tile.
+    #[inline(always)]
+    pub fn rows_from<const N: usize>(&mut self, i: usize, j: usize) -> [&mut [T]; N] {
+        let tile = self.tile;
+        let is_within = (tile.start[1]..=tile.end[1]).contains(&j) && N <= tile.end[1] - j;
+        assert!(
+            (tile.start[0]..tile.end[0]).contains(&i) && is_within,
+            "{N} rows from ({i}, {j}) on are not in the tile {tile:?}"
+        );
+        // SAFETY: the rows are in the tile by the assertion, each is another one, and `&mut self` is borrowed for as
+        // long as any of them lives.
+        std::array::from_fn(|row| unsafe { row_of_tile(self.base, self.extents, tile, i, j + row) })
     }
 
     /// The parts within the tile of all its rows, in order, for kernels that write several rows
