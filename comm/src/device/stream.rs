@@ -283,7 +283,7 @@ impl Stream {
         self.inner.executor
     }
 
-    /// How many waits for other ranks kernels of its device have done, or are doing: see [`Waits`].
+    /// How many waits for other ranks kernels of its device have done, or are doing: see [`super::Waits`].
     pub fn kernel_waits(&self) -> u64 {
         self.inner.status.kernel_waits.load(Ordering::Relaxed)
     }
