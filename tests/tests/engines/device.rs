@@ -4,7 +4,7 @@
 use super::{of_processes, of_threads};
 use std::collections::{BTreeMap, BTreeSet};
 use streamhalo::comm::backend::backend_names;
-use streamhalo_tests::start::{Engine, Start, engines};
+use streamhalo_tests::start::{Start, engines};
 use streamhalo_tests::{Cell, Outcome, other_device};
 
 /// How many ranks an engine is tried with; `None` where another library has the same way.
