@@ -137,29 +137,33 @@ fn only_standard_waits_for_the_stream() {
 }
 
 fn who_waits() {
-    on_ranks(2, |world| {
-        for way in ways_of(StreamKind::Device) {
-            let stream = stream_of(world, way.kind)?;
-            let grid = GlobalGrid::new([8, 50], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
-            let specs = [CELLS, FieldSpec::array(U8, Entity::Cell, 3)];
-            let mut fields = FieldSet::new(&grid, &stream, &specs, &Pattern::All, [1, 1])?;
-            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
-            let before = stream.synchronizations();
-            for epoch in 1..=5 {
-                fields.fill(epoch)?;
-                halo.enqueue_gather(&mut fields)?;
-                fields.check(epoch)?;
-            }
-            let expected = if way.backend == "standard" { 5 } else { 0 };
-            assert_eq!(stream.synchronizations() - before, expected, "{way:?}");
-            fields.assert_right(&way)?;
-            for route in halo.routes() {
-                let by = if way.backend == "standard" { "host" } else { "proxy" };
-                assert_eq!(route.executor.to_string(), by, "{way:?}");
-            }
+    on_ranks(2, |world| with_nobody_that_waits(world, ""));
+}
+
+/// Five gathers of every backend, for which only `standard` synchronises the stream; the reason of every route ends so.
+pub(super) fn with_nobody_that_waits(world: &World, reason: &str) -> Result<(), HaloError> {
+    for way in ways_of(StreamKind::Device) {
+        let stream = stream_of(world, way.kind)?;
+        let grid = GlobalGrid::new([8, 50], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
+        let specs = [CELLS, FieldSpec::array(U8, Entity::Cell, 3)];
+        let mut fields = FieldSet::new(&grid, &stream, &specs, &Pattern::All, [1, 1])?;
+        let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
+        let before = stream.synchronizations();
+        for epoch in 1..=5 {
+            fields.fill(epoch)?;
+            halo.enqueue_gather(&mut fields)?;
+            fields.check(epoch)?;
         }
-        Ok(())
-    });
+        let expected = if way.backend == "standard" { 5 } else { 0 };
+        assert_eq!(stream.synchronizations() - before, expected, "{way:?}");
+        fields.assert_right(&way)?;
+        for route in halo.routes() {
+            let by = if way.backend == "standard" { "host" } else { "proxy" };
+            assert_eq!(route.executor.to_string(), by, "{way:?}");
+            assert!(route.reason.ends_with(reason), "{}", route.reason);
+        }
+    }
+    Ok(())
 }
 
 #[test]

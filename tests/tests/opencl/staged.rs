@@ -3,15 +3,15 @@
 
 use super::exchanges::{
     IMPATIENT, check_failures, check_lateness, with_a_rank_that_fails, with_a_rank_that_is_late,
+    with_nobody_that_waits,
 };
 use std::collections::BTreeSet;
-use streamhalo::ElementType::U8;
 use streamhalo::comm::Error;
-use streamhalo::{Entity, GlobalGrid, HaloError, Pattern, Signals, StreamHalo, StreamKind, Waits};
+use streamhalo::{HaloError, Signals, StreamKind, Waits};
 use streamhalo_tests::cases::{ALTERNATING, CELLS, GatherCase, cases_for};
 use streamhalo_tests::{
-    FieldSet, FieldSpec, Scenario, in_both_memories, on_walled_ranks, other_device, set_signals, set_waits,
-    stream_of, walled_outcomes, watchdog, ways_of,
+    Scenario, in_both_memories, on_walled_ranks, other_device, set_signals, set_waits, stream_of,
+    walled_outcomes, watchdog, ways_of,
 };
 
 fn all_cases(ranks: usize, at_length: bool) {
@@ -64,31 +64,8 @@ fn only_standard_waits_for_the_stream() {
     if other_device().is_none() {
         return;
     }
-    on_walled_ranks(2, |world| {
-        for way in ways_of(StreamKind::Device) {
-            let stream = stream_of(world, way.kind)?;
-            let grid = GlobalGrid::new([8, 50], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
-            let specs = [CELLS, FieldSpec::array(U8, Entity::Cell, 3)];
-            let mut fields = FieldSet::new(&grid, &stream, &specs, &Pattern::All, [1, 1])?;
-            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
-            let before = stream.synchronizations();
-            for epoch in 1..=5 {
-                fields.fill(epoch)?;
-                halo.enqueue_gather(&mut fields)?;
-                fields.check(epoch)?;
-            }
-            let expected = if way.backend == "standard" { 5 } else { 0 };
-            assert_eq!(stream.synchronizations() - before, expected, "{way:?}");
-            fields.assert_right(&way)?;
-            for route in halo.routes() {
-                let by = if way.backend == "standard" { "host" } else { "proxy" };
-                assert_eq!(route.executor.to_string(), by, "{way:?}");
-                let staged = "staged through the host's memory, because the fabric `local` does not reach the device's";
-                assert!(route.reason.ends_with(staged), "{}", route.reason);
-            }
-        }
-        Ok(())
-    });
+    let staged = "staged through the host's memory, because the fabric `local` does not reach the device's";
+    on_walled_ranks(2, |world| with_nobody_that_waits(world, staged));
 }
 
 #[test]
