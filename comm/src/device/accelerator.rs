@@ -11,7 +11,7 @@ use super::text::KernelText;
 use super::{MemoryMode, Ways};
 use crate::element::ElementType;
 use crate::error::Result;
-use crate::fabric::Executor;
+use crate::fabric::{Executor, Region};
 use std::any::Any;
 use std::fmt;
 use std::ptr::NonNull;
@@ -40,6 +40,31 @@ pub(crate) trait Accelerator: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`crate::Error::OutOfMemory`].
     fn allocate(&self, bytes: usize, kind: MemoryKind) -> Result<DeviceMemory>;
+    /// As [`super::driver::Driver::identity`].
+    ///
+    /// # Errors
+    /// Why no other process can reach its memory.
+    fn identity(&self) -> std::result::Result<String, String>;
+    /// As [`super::driver::Driver::reaches`].
+    ///
+    /// # Errors
+    /// Why not, and what to do.
+    fn reaches(&self, identity: &str) -> std::result::Result<(), String>;
+    /// As [`super::driver::Driver::register`].
+    ///
+    /// # Errors
+    /// [`crate::Error::DeviceUnavailable`].
+    fn register(&self, region: &Region) -> Result<DeviceMemory>;
+    /// As [`super::driver::Driver::export`].
+    ///
+    /// # Errors
+    /// [`crate::Error::DeviceUnavailable`].
+    fn export(&self, memory: &DeviceMemory) -> Result<Vec<u8>>;
+    /// As [`super::driver::Driver::import`].
+    ///
+    /// # Errors
+    /// [`crate::Error::DeviceUnavailable`].
+    fn import(&self, handle: &[u8]) -> Result<DeviceMemory>;
     /// A queue for copies.
     ///
     /// # Errors
@@ -86,7 +111,8 @@ pub struct DeviceMemory {
     bytes: usize,
     device: u64,
     reach: Reach,
-    _owner: Box<dyn Any + Send + Sync>,
+    kernels_add: bool,
+    owner: Box<dyn Any + Send + Sync>,
 }
 
 /// Who addresses memory by its pointers; the queues of a device copy from and to all of it.
@@ -100,7 +126,7 @@ pub(crate) enum Reach {
     Host,
 }
 
-// SAFETY: the pointer is to memory that `_owner` keeps and that any thread may address; who accesses it when is
+// SAFETY: the pointer is to memory that `owner` keeps and that any thread may address; who accesses it when is
 // settled by streams and words.
 unsafe impl Send for DeviceMemory {}
 // SAFETY: as above; the structure itself is never changed.
@@ -117,7 +143,28 @@ impl DeviceMemory {
         reach: Reach,
         owner: Box<dyn Any + Send + Sync>,
     ) -> Self {
-        Self { base, bytes, device, reach, _owner: owner }
+        Self { base, bytes, device, reach, kernels_add: true, owner }
+    }
+
+    /// The same memory, kept by something that keeps `self` besides.
+    pub(crate) fn kept_by(self, owner: impl FnOnce(Self) -> Box<dyn Any + Send + Sync>) -> Self {
+        let Self { base, bytes, device, reach, kernels_add, .. } = self;
+        Self { base, bytes, device, reach, kernels_add, owner: owner(self) }
+    }
+
+    /// The same memory, to whose words kernels do not add, as others do who would not see it as one operation.
+    pub(crate) fn without_additions(self) -> Self {
+        Self { kernels_add: false, ..self }
+    }
+
+    /// Whether kernels may add to words in it.
+    pub(crate) fn kernels_add(&self) -> bool {
+        self.kernels_add
+    }
+
+    /// What keeps it, if that is of the type.
+    pub(crate) fn owner<T: 'static>(&self) -> Option<&T> {
+        self.owner.downcast_ref()
     }
 
     /// Whether the host may read and write it.

@@ -7,6 +7,7 @@ use super::MemoryMode;
 use super::accelerator::{Accelerator, DeviceMemory};
 use super::text::KernelText;
 use crate::error::{Error, Result};
+use crate::fabric::Region;
 use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
@@ -43,6 +44,50 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync + Sized + 'static {
     /// # Errors
     /// [`Error::OutOfMemory`].
     fn allocate(&self, bytes: usize, kind: MemoryKind) -> Result<DeviceMemory>;
+    /// What processes of this machine tell each other of their devices, to see whether these reach each other's memory
+    /// ([`Driver::reaches`]): the same for the same device. Where there is none the three functions behind it are not
+    /// called.
+    ///
+    /// # Errors
+    /// Why no other process can reach its memory.
+    fn identity(&self) -> std::result::Result<String, String> {
+        Err("its driver gives no handles of memory to other processes".into())
+    }
+    /// Whether its kernels reach memory that other processes have allocated on the device of that identity.
+    ///
+    /// # Errors
+    /// Why not, and what to do.
+    fn reaches(&self, identity: &str) -> std::result::Result<(), String> {
+        if self.identity().is_ok_and(|own| own == identity) {
+            Ok(())
+        } else {
+            Err("it is another device".into())
+        }
+    }
+    /// Lets kernels address memory of the host, at the host's addresses, for as long as what this gives lives; that
+    /// keeps the region. No other region lies on its pages. May wait for kernels of this process.
+    ///
+    /// # Errors
+    /// [`Error::DeviceUnavailable`].
+    fn register(&self, _region: &Region) -> Result<DeviceMemory> {
+        unreachable!("the device has no identity")
+    }
+    /// The handle of memory that is [`MemoryKind::Exportable`], for [`Driver::import`] in any process of this machine.
+    /// The memory must live until all that has been imported is dropped.
+    ///
+    /// # Errors
+    /// [`Error::DeviceUnavailable`].
+    fn export(&self, _memory: &DeviceMemory) -> Result<Vec<u8>> {
+        unreachable!("the device has no identity")
+    }
+    /// Memory of another process, or of this one, by its handle. May be imported several times. May wait for kernels of
+    /// this process.
+    ///
+    /// # Errors
+    /// [`Error::DeviceUnavailable`] if the handle is none, or the process has ended.
+    fn import(&self, _handle: &[u8]) -> Result<DeviceMemory> {
+        unreachable!("the device has no identity")
+    }
     /// Compiles a text behind the vendor's prelude: see [`KernelText`], and `queue/kernels.h` for what streams'
     /// own kernels need besides.
     ///
@@ -92,6 +137,9 @@ pub(crate) struct Traits {
 pub(crate) enum MemoryKind {
     /// Where kernels are fastest.
     Device,
+    /// The same, for arrays and messages that other processes reach: [`Driver::export`]. Only of devices that have a
+    /// [`Driver::identity`].
+    Exportable,
     /// The host's, for words that ranks poll and for what the host is shown. Kernels reach it too, at the same time
     /// and by the same pointers, unless the memory says otherwise ([`super::accelerator::Reach`]): then
     /// [`Traits::kernels_signal`] is false.

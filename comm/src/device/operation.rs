@@ -130,6 +130,12 @@ pub(crate) struct TriggeredSend {
 }
 
 impl Message {
+    /// What it posts, and how: stamps are parts of the payload.
+    pub(crate) fn words(&self) -> impl Iterator<Item = (&Word, Rule)> {
+        let (completion, rule) = &self.completion;
+        self.stamp.iter().map(|stamp| (stamp, Rule::Set)).chain([(completion, *rule)])
+    }
+
     /// Says that the payload is there.
     #[inline(always)]
     pub(super) fn complete(&self, epoch: u32) {

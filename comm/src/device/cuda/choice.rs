@@ -132,16 +132,9 @@ fn list(asked: &str) -> Result<Vec<(CUdevice, FoundGpu)>> {
     let unavailable = |reason: String| Error::DeviceUnavailable { device: asked.into(), reason };
     let failed = |failure: Failure| unavailable(failure.to_string());
     let driver = sys::driver().map_err(unavailable)?;
-    let mut count = 0;
-    // SAFETY: a number is written.
-    check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) }).map_err(failed)?;
-    let device = |index| {
-        let mut device = 0;
-        // SAFETY: a number is written.
-        check("cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, index) })?;
-        Ok((device, FoundGpu::of(device, driver)?))
-    };
-    let all = (0..count).map(device).collect::<Result<Vec<_>, Failure>>().map_err(failed)?;
+    let found = |device| Ok((device, FoundGpu::of(device, driver)?));
+    let devices = sys::devices().map_err(failed)?;
+    let all = devices.into_iter().map(found).collect::<Result<Vec<_>, Failure>>().map_err(failed)?;
     if all.is_empty() {
         return Err(unavailable("the driver of CUDA has found no GPU on this machine".into()));
     }

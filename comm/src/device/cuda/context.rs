@@ -3,6 +3,7 @@
 use super::choice::FoundGpu;
 use super::memory::{self, PinnedLock};
 use super::nvrtc::{self, Nvrtc};
+use super::processes::{self, Shared};
 use super::program::{Kernel, Program, kernels_in};
 use super::queue::Queue;
 use super::sys::{self, CUcontext, CUdevice, CUmemoryPool, CUstream, Failure, check};
@@ -10,6 +11,7 @@ use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{Driver, MemoryKind, Traits, next_id};
 use crate::device::text::KernelText;
 use crate::error::{Error, Result};
+use crate::fabric::Region;
 use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
@@ -31,6 +33,7 @@ pub(super) struct Context {
     /// For what belongs to no stream: allocations, which are in its order. Nothing on it ever waits for a rank.
     own_stream: CUstream,
     pinned: PinnedLock,
+    shared: Shared,
 }
 
 // SAFETY: handles of the driver, which any thread may use; what changes is behind a lock.
@@ -63,6 +66,7 @@ impl Context {
             pool: null_mut(),
             own_stream: null_mut(),
             pinned: PinnedLock::default(),
+            shared: Shared::default(),
         };
         let current = context.enter()?;
         let own_stream = new_stream()?;
@@ -109,6 +113,10 @@ impl Context {
         &self.pinned
     }
 
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// Blocks until what belongs to no stream is done. The caller has entered.
     pub(super) fn finish_own(&self) -> Result<(), Failure> {
         // SAFETY: the stream lives as long as the context.
@@ -145,6 +153,7 @@ pub(super) fn new_stream() -> Result<CUstream, Failure> {
 /// A GPU.
 pub(super) struct CudaDriver {
     id: u64,
+    device: CUdevice,
     traits: Traits,
     found: FoundGpu,
     context: Arc<Context>,
@@ -158,6 +167,7 @@ impl CudaDriver {
         })?;
         Ok(Self {
             id: next_id(),
+            device,
             traits: Traits {
                 compute_units: found.multiprocessors,
                 is_gpu: true,
@@ -199,8 +209,29 @@ impl Driver for CudaDriver {
     fn allocate(&self, bytes: usize, kind: MemoryKind) -> Result<DeviceMemory> {
         match kind {
             MemoryKind::Device => memory::of_device(&self.context, self.id, bytes),
+            MemoryKind::Exportable => processes::exportable(&self.context, self.id, bytes),
             MemoryKind::Pinned => memory::of_host(&self.context, self.id, bytes),
         }
+    }
+
+    fn identity(&self) -> std::result::Result<String, String> {
+        processes::identity(self.device)
+    }
+
+    fn reaches(&self, identity: &str) -> std::result::Result<(), String> {
+        processes::reaches(self.device, identity)
+    }
+
+    fn register(&self, region: &Region) -> Result<DeviceMemory> {
+        processes::register(&self.context, self.id, region)
+    }
+
+    fn export(&self, memory: &DeviceMemory) -> Result<Vec<u8>> {
+        processes::export(&self.context, memory)
+    }
+
+    fn import(&self, handle: &[u8]) -> Result<DeviceMemory> {
+        processes::import(&self.context, self.id, handle)
     }
 
     fn build(&self, text: &KernelText) -> Result<Program> {

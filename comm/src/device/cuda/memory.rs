@@ -10,7 +10,7 @@ use super::sys::{
     self, CUdeviceptr, CUmemAllocationHandleType, CUmemLocation, CUmemPoolProps, Failure, check,
 };
 use crate::device::accelerator::{DeviceMemory, Reach};
-use crate::device::gpu::{ALIGNMENT, Pinned, size_class};
+use crate::device::gpu::{ALIGNMENT, Chunks, size_class};
 use crate::error::{Error, Result};
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -45,16 +45,9 @@ pub(super) fn pool(device: sys::CUdevice) -> Result<sys::CUmemoryPool, Failure> 
 
 /// Zeroed memory of the device. Waits until it is zeroed, and for nothing else.
 pub(super) fn of_device(context: &Arc<Context>, id: u64, bytes: usize) -> Result<DeviceMemory> {
-    if bytes as u64 > context.memory_bytes() {
-        let reason = format!(
-            "{} has {} bytes and allocates at most as many; use fewer cells, or more ranks",
-            context.name(),
-            context.memory_bytes()
-        );
-        return Err(Error::OutOfMemory { bytes, kind: "device", reason });
-    }
+    context.check_size(bytes)?;
     let size = bytes.max(ALIGNMENT).next_multiple_of(ALIGNMENT);
-    let address = take(context, size).map_err(|failure| out_of_memory(context, bytes, failure))?;
+    let address = take(context, size).map_err(|failure| context.out_of_memory(bytes, failure))?;
     let allocation = Allocation { context: context.clone(), address };
     let base = NonNull::new(address as *mut u8).filter(|base| base.addr().get().is_multiple_of(ALIGNMENT));
     let base = base.ok_or_else(|| Error::OutOfMemory {
@@ -73,10 +66,7 @@ fn take(context: &Context, size: usize) -> Result<CUdeviceptr, Failure> {
     let taken =
         unsafe { sys::cuMemAllocFromPoolAsync(&mut address, size, context.pool(), context.own_stream()) };
     check("cuMemAllocFromPoolAsync", taken)?;
-    // SAFETY: the memory has just been allocated with that size, in the order of the same stream.
-    let zeroed = unsafe { sys::cuMemsetD8Async(address, 0, size, context.own_stream()) };
-    let zeroed = check("cuMemsetD8Async", zeroed).and_then(|()| context.finish_own());
-    if let Err(failure) = zeroed {
+    if let Err(failure) = context.clear(address, size) {
         // SAFETY: allocated above and used by nobody. The first failure is the one to tell.
         unsafe { sys::cuMemFreeAsync(address, context.own_stream()) };
         return Err(failure);
@@ -105,7 +95,7 @@ impl Drop for Allocation {
 pub(super) fn of_host(context: &Arc<Context>, id: u64, bytes: usize) -> Result<DeviceMemory> {
     let size = size_class(bytes);
     let taken = context.pinned().take(size, |size| lock_pages(context, size));
-    let address = taken.map_err(|failure| out_of_memory(context, bytes, failure))?;
+    let address = taken.map_err(|failure| context.out_of_memory(bytes, failure))?;
     let allocation = PinnedAllocation { context: context.clone(), size, address };
     let base = NonNull::new(address as *mut u8).expect("a chunk is never at zero");
     // SAFETY: the host's memory of that size, which nobody else has.
@@ -137,28 +127,48 @@ impl Drop for PinnedAllocation {
     }
 }
 
-fn out_of_memory(context: &Context, bytes: usize, failure: Failure) -> Error {
-    if failure.code != sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-        return context.failed(failure);
-    }
-    let (mut free, mut all) = (0, 0);
-    let asked = context.enter().and_then(|_current| {
-        // SAFETY: two numbers are written.
-        check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut all) })
-    });
-    let known = match asked {
-        Ok(()) => format!("{free} of its {all} bytes are free"),
-        Err(failure) => failure.to_string(),
-    };
-    let kind = if failure.call == "cuMemHostAlloc" { "locked host" } else { "device" };
-    let reason = format!("{} has no more ({known}); use fewer cells or ranks", context.name());
-    Error::OutOfMemory { bytes, kind, reason }
-}
-
 /// The host's memory of a context.
-pub(super) type PinnedLock = Mutex<Pinned>;
+pub(super) type PinnedLock = Mutex<Chunks>;
 
 impl Context {
+    /// Whether the device could have so much.
+    pub(super) fn check_size(&self, bytes: usize) -> Result<()> {
+        if bytes as u64 <= self.memory_bytes() {
+            return Ok(());
+        }
+        let (name, all) = (self.name(), self.memory_bytes());
+        let reason =
+            format!("{name} has {all} bytes and allocates at most as many; use fewer cells, or more ranks");
+        Err(Error::OutOfMemory { bytes, kind: "device", reason })
+    }
+
+    /// Sets memory of the device that has just been allocated to zero. Waits for that, and for nothing else.
+    pub(super) fn clear(&self, address: CUdeviceptr, size: usize) -> Result<(), Failure> {
+        let _current = self.enter()?;
+        // SAFETY: the memory has that size, nobody else has it yet, and pools allocate in the order of this stream.
+        let zeroed = unsafe { sys::cuMemsetD8Async(address, 0, size, self.own_stream()) };
+        check("cuMemsetD8Async", zeroed).and_then(|()| self.finish_own())
+    }
+
+    /// Why there is no memory of that size.
+    pub(super) fn out_of_memory(&self, bytes: usize, failure: Failure) -> Error {
+        if failure.code != sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            return self.failed(failure);
+        }
+        let (mut free, mut all) = (0, 0);
+        let asked = self.enter().and_then(|_current| {
+            // SAFETY: two numbers are written.
+            check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut all) })
+        });
+        let known = match asked {
+            Ok(()) => format!("{free} of its {all} bytes are free"),
+            Err(failure) => failure.to_string(),
+        };
+        let kind = if failure.call == "cuMemHostAlloc" { "locked host" } else { "device" };
+        let reason = format!("{} has no more ({known}); use fewer cells or ranks", self.name());
+        Error::OutOfMemory { bytes, kind, reason }
+    }
+
     /// Locks a chunk of the host's memory while nothing is on the device yet.
     pub(super) fn lock_first_pages(&self) -> Result<(), Failure> {
         let address = self.pinned().take(ALIGNMENT, |size| lock_pages(self, size))?;
@@ -166,7 +176,7 @@ impl Context {
         Ok(())
     }
 
-    fn pinned(&self) -> std::sync::MutexGuard<'_, Pinned> {
+    fn pinned(&self) -> std::sync::MutexGuard<'_, Chunks> {
         self.pinned_lock().lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,6 +9,7 @@ mod choice;
 mod context;
 mod memory;
 mod nvrtc;
+mod processes;
 mod program;
 mod queue;
 mod sys;

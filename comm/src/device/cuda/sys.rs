@@ -89,6 +89,19 @@ fn start() -> Result<c_int, String> {
     Ok(version)
 }
 
+/// The GPUs that this process sees.
+pub(super) fn devices() -> Result<Vec<CUdevice>, Failure> {
+    let mut count = 0;
+    // SAFETY: a number is written.
+    check("cuDeviceGetCount", unsafe { cuDeviceGetCount(&mut count) })?;
+    let device = |index| {
+        let mut device = 0;
+        // SAFETY: a number is written.
+        check("cuDeviceGet", unsafe { cuDeviceGet(&mut device, index) }).map(|()| device)
+    };
+    (0..count).map(device).collect()
+}
+
 /// Why there is no CUDA although there is a driver.
 fn refused(failure: Failure, version: c_int) -> String {
     let reason = match failure.code {

@@ -1,9 +1,11 @@
 //! What GPUs of CUDA and of HIP have in common.
 
+mod chunks;
+mod handles;
 mod launch;
-mod pinned;
 mod running;
 
+pub(super) use chunks::{ALIGNMENT, Chunks, size_class};
+pub(super) use handles::{Handle, Imports, pages_of};
 pub(super) use launch::{Grid, Packed};
-pub(super) use pinned::{ALIGNMENT, Pinned, size_class};
 pub(super) use running::Running;

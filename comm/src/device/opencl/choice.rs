@@ -5,8 +5,8 @@ use crate::device::select::{Choosable, index_of};
 use crate::error::{Error, Result};
 use opencl3::device::{
     CL_DEVICE_ATOMIC_ORDER_ACQ_REL, CL_DEVICE_ATOMIC_SCOPE_ALL_DEVICES, CL_DEVICE_SVM_ATOMICS,
-    CL_DEVICE_SVM_COARSE_GRAIN_BUFFER, CL_DEVICE_SVM_FINE_GRAIN_BUFFER, CL_DEVICE_TYPE_ALL,
-    CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU, Device,
+    CL_DEVICE_SVM_COARSE_GRAIN_BUFFER, CL_DEVICE_SVM_FINE_GRAIN_BUFFER, CL_DEVICE_SVM_FINE_GRAIN_SYSTEM,
+    CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU, Device,
 };
 use opencl3::error_codes::{CL_DEVICE_NOT_FOUND, ClError, DLOPEN_RUNTIME_LOAD_FAILED};
 use opencl3::platform::get_platforms;
@@ -14,6 +14,9 @@ use std::sync::{Mutex, PoisonError};
 
 /// The code of loaders that have found no vendor's driver.
 const NO_PLATFORM: i32 = -1001;
+
+/// The platform of PoCL.
+const POCL: &str = "Portable Computing Language";
 
 /// A device of OpenCL, as [`found`] lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +43,8 @@ pub struct FoundDevice {
     pub has_shared_memory: bool,
     /// Whether they can tell each other about it by atomic operations.
     pub has_atomics: bool,
+    /// Whether kernels address all memory of the host, by its addresses.
+    pub has_system_memory: bool,
 }
 
 impl FoundDevice {
@@ -51,6 +56,7 @@ impl FoundDevice {
             kind if kind & CL_DEVICE_TYPE_CPU != 0 => "CPU",
             _ => "accelerator",
         };
+        let wide = device.address_bits()? == 64;
         Ok(Self {
             name: device.name()?.trim().into(),
             platform: platform.into(),
@@ -61,9 +67,12 @@ impl FoundDevice {
             largest_bytes: device.max_mem_alloc_size()?,
             has_doubles: device.double_fp_config().is_ok_and(|config| config != 0),
             // Kernels follow pointers that the host has written.
-            has_fine_grained_memory: has(CL_DEVICE_SVM_FINE_GRAIN_BUFFER) && device.address_bits()? == 64,
-            has_shared_memory: has(CL_DEVICE_SVM_COARSE_GRAIN_BUFFER) && device.address_bits()? == 64,
+            has_fine_grained_memory: has(CL_DEVICE_SVM_FINE_GRAIN_BUFFER) && wide,
+            has_shared_memory: has(CL_DEVICE_SVM_COARSE_GRAIN_BUFFER) && wide,
             has_atomics: has(CL_DEVICE_SVM_ATOMICS) && has_order_and_scope(device),
+            // PoCL's kernels on the host's cores are functions of the process, though not all its versions say so.
+            has_system_memory: wide
+                && (has(CL_DEVICE_SVM_FINE_GRAIN_SYSTEM) || kind == "CPU" && platform == POCL),
         })
     }
 
@@ -192,6 +201,7 @@ mod tests {
             has_fine_grained_memory: true,
             has_shared_memory: true,
             has_atomics: true,
+            has_system_memory: true,
         }
     }
 

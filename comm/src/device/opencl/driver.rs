@@ -1,6 +1,7 @@
 //! An opened device: its memory and its compiler.
 
 use super::choice::FoundDevice;
+use super::exported::{self, ExportedMemory};
 use super::queue::Queue;
 use crate::device::MemoryMode;
 use crate::device::accelerator::{Accelerator, DeviceMemory, Reach};
@@ -8,6 +9,7 @@ use crate::device::driver::{Driver, MemoryKind, Traits, next_id};
 use crate::device::queue::OWN_KERNELS;
 use crate::device::text::KernelText;
 use crate::error::{Error, Result};
+use crate::fabric::Region;
 use opencl3::command_queue::CommandQueue;
 use opencl3::device::Device;
 use opencl3::error_codes::ClError;
@@ -191,10 +193,40 @@ impl Driver for OpenclDriver {
             return Err(Error::OutOfMemory { bytes, kind: "device", reason });
         }
         match kind {
+            MemoryKind::Exportable => {
+                let memory = ExportedMemory::new(bytes)?;
+                let reach = if self.traits.host_reaches { Reach::Both } else { Reach::Kernels };
+                Ok(memory.of_device(self.id, reach))
+            }
             MemoryKind::Device if !self.traits.host_reaches => self.shared(bytes, Reach::Kernels),
             _ if self.found.has_fine_grained_memory => self.shared(bytes, Reach::Both),
             _ => Ok(self.of_host(bytes)),
         }
+    }
+
+    fn identity(&self) -> std::result::Result<String, String> {
+        exported::unusable().map_or(Ok(()), Err)?;
+        // Of both ways to allocate arrays, so that ranks need not agree on one.
+        let reason =
+            "its kernels do not address all memory of the host, which is all that processes can share";
+        self.found.has_system_memory.then(|| "opencl, memory of the host".into()).ok_or(reason.into())
+    }
+
+    fn register(&self, region: &Region) -> Result<DeviceMemory> {
+        let base = NonNull::new(region.base()).expect("regions are never null");
+        // SAFETY: the region's memory, aligned as regions are, which it keeps; kernels address all of the host's.
+        Ok(unsafe { DeviceMemory::new(base, region.bytes(), self.id, Reach::Both, Box::new(region.clone())) })
+    }
+
+    fn export(&self, memory: &DeviceMemory) -> Result<Vec<u8>> {
+        let exported = memory.owner::<ExportedMemory>().expect("memory that was allocated to be exported");
+        Ok(exported.handle())
+    }
+
+    fn import(&self, handle: &[u8]) -> Result<DeviceMemory> {
+        let reach = if self.traits.host_reaches { Reach::Both } else { Reach::Kernels };
+        let refused = |reason| Error::DeviceUnavailable { device: self.name.clone(), reason };
+        Ok(ExportedMemory::open(handle).map_err(refused)?.of_device(self.id, reach))
     }
 
     fn own_program(&self) -> Result<Program> {

@@ -4,12 +4,15 @@
 //! into the memory of others that are threads of the same process. Where the host and kernels address it at the same
 //! time (fine-grained), arrays can live there ([`super::MemoryMode::Shared`]), and the words by which ranks tell
 //! each other about them do. Else arrays are in memory that only kernels and queues address, and words in the host's:
-//! the stream's thread signals and waits.
+//! the stream's thread signals and waits. Where kernels address all memory of the host, as on its own cores, processes
+//! share what lies in memory files.
 
 mod choice;
 mod driver;
 #[cfg(test)]
 mod exchanges;
+#[cfg_attr(not(target_os = "linux"), path = "exported/absent.rs")]
+mod exported;
 mod queue;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use crate::device::text::KernelText;
 use crate::device::{MemoryMode, Signals, Waits, Ways};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
-use crate::fabric::Executor;
+use crate::fabric::{Executor, Region};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::c_void;
@@ -167,6 +167,26 @@ impl<D: Driver> Accelerator for Engine<D> {
 
     fn allocate(&self, bytes: usize, kind: MemoryKind) -> Result<DeviceMemory> {
         self.driver.allocate(bytes, kind)
+    }
+
+    fn identity(&self) -> std::result::Result<String, String> {
+        self.driver.identity()
+    }
+
+    fn reaches(&self, identity: &str) -> std::result::Result<(), String> {
+        self.driver.reaches(identity)
+    }
+
+    fn register(&self, region: &Region) -> Result<DeviceMemory> {
+        self.driver.register(region)
+    }
+
+    fn export(&self, memory: &DeviceMemory) -> Result<Vec<u8>> {
+        self.driver.export(memory)
+    }
+
+    fn import(&self, handle: &[u8]) -> Result<DeviceMemory> {
+        self.driver.import(handle)
     }
 
     fn open_lane(&self) -> Result<Box<dyn Lane>> {

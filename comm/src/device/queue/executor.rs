@@ -10,10 +10,10 @@ use super::merged::MergedSend;
 use super::owed::{Debt, Owed};
 use super::waits::{DeviceWaits, Flags, address};
 use crate::device::Signals;
-use crate::device::accelerator::Execute;
+use crate::device::accelerator::{DeviceMemory, Execute};
 use crate::device::driver::{CommandQueue, Driver, Value};
 use crate::device::host::lane;
-use crate::device::operation::{Operation, Rule, TriggeredSend, WaitSet};
+use crate::device::operation::{Message, Operation, Rule, TriggeredSend, WaitSet};
 use crate::device::stream::Status;
 use crate::device::text::Launch;
 use crate::error::Result;
@@ -178,14 +178,19 @@ impl<D: Driver> QueueExecutor<D> {
     /// the thread once the device has come there. The caller holds the words.
     fn signal(&mut self, words: &[&Word], rule: Rule, value: u32) -> Result<()> {
         let (here, elsewhere): (Vec<&Word>, Vec<&Word>) =
-            words.iter().copied().partition(|word| self.is_posted_by_kernels(word));
+            words.iter().copied().partition(|word| self.is_posted_by_kernels(word, rule));
         here.iter().for_each(|word| word.observe());
         self.post_by_kernels(&here, rule, value)?;
         elsewhere.into_iter().try_for_each(|word| self.owe(Debt::Post(word.clone(), rule, value)))
     }
 
-    fn is_posted_by_kernels(&self, word: &Word) -> bool {
-        self.signal.is_some() && self.owed.is_empty() && !word.rings() && self.is_here(word)
+    fn is_posted_by_kernels(&self, word: &Word, rule: Rule) -> bool {
+        let adds = || word.region().on_device().is_some_and(DeviceMemory::kernels_add);
+        self.signal.is_some()
+            && self.owed.is_empty()
+            && !word.rings()
+            && self.is_here(word)
+            && (rule == Rule::Set || adds())
     }
 
     fn post_by_kernels(&mut self, words: &[&Word], rule: Rule, value: u32) -> Result<()> {
@@ -229,7 +234,7 @@ impl<D: Driver> QueueExecutor<D> {
             }
             if let Some(stamp) = &message.stamp {
                 // A part of the payload, of which nobody is told.
-                if self.is_posted_by_kernels(stamp) {
+                if self.is_posted_by_kernels(stamp, Rule::Set) {
                     self.post_by_kernels(&[stamp], Rule::Set, epoch)?;
                 } else {
                     self.owe(Debt::Stamp(stamp.clone(), epoch))?;
@@ -244,9 +249,8 @@ impl<D: Driver> QueueExecutor<D> {
     /// Moves all payloads and signals them in one kernel, if that can do it; whether it could. The caller holds the
     /// send.
     fn send_merged(&mut self, send: &TriggeredSend, epoch: u32) -> Result<bool> {
-        let mut words =
-            send.messages.iter().flat_map(|message| message.stamp.iter().chain([&message.completion.0]));
-        if !words.all(|word| self.is_posted_by_kernels(word)) {
+        let mut words = send.messages.iter().flat_map(Message::words);
+        if !words.all(|(word, rule)| self.is_posted_by_kernels(word, rule)) {
             return Ok(false);
         }
         let sent = send.on_device.with(

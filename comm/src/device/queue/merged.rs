@@ -5,7 +5,7 @@ use super::moves::{Argument, Compiler};
 use super::waits::{Flags, address};
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
 use crate::device::moves::MoveTable;
-use crate::device::operation::{Rule, TriggeredSend};
+use crate::device::operation::{Message, Rule, TriggeredSend};
 use crate::element::Op;
 use crate::error::Result;
 use crate::fabric::Word;
@@ -52,12 +52,7 @@ impl<D: Driver> MergedSend<D> {
         if !is_reached || !tables().all(is_one_stage) {
             return Ok(Self { send: None });
         }
-        let words = send.messages.iter().flat_map(|message| {
-            let (word, rule) = &message.completion;
-            // Stamps are parts of the payload.
-            message.stamp.iter().map(|stamp| (stamp, Rule::Set)).chain([(word, *rule)])
-        });
-        let mut words: Vec<_> = words.collect();
+        let mut words: Vec<_> = send.messages.iter().flat_map(Message::words).collect();
         words.sort_by_key(|(_, rule)| *rule == Rule::Increment);
         let reached = regions().chain(words.iter().map(|(word, _)| word.region()));
         let mut compiler = Compiler::new(engine, queue, held, reached)?;

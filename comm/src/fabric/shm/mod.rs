@@ -8,6 +8,8 @@ mod absent;
 #[cfg(target_os = "linux")]
 mod job;
 #[cfg(target_os = "linux")]
+mod mapping;
+#[cfg(target_os = "linux")]
 mod node;
 #[cfg(target_os = "linux")]
 mod segment;
@@ -18,6 +20,8 @@ pub use absent::{Job, pin_to_core};
 pub(super) use absent::{join, within_nodes};
 #[cfg(target_os = "linux")]
 pub use job::{Job, pin_to_core};
+#[cfg(target_os = "linux")]
+pub(crate) use mapping::{Mapping, reserve, whole_pages};
 #[cfg(target_os = "linux")]
 pub(super) use node::within_nodes;
 #[cfg(target_os = "linux")]

@@ -2,21 +2,17 @@
 
 use super::super::wait::Abort;
 use super::super::{Executor, Fabric, Region, skew};
+use super::mapping::{Mapping, PAGE, out_of_memory, reserve, whole_pages};
 use super::{RANK_VARIABLE, SEGMENT_VARIABLE, SIZE_VARIABLE};
 use crate::boards::Boards;
 use crate::error::{Error, Result};
 use crate::meeting::Meeting;
 use rustix::fs::{FallocateFlags, MemfdFlags};
-use rustix::mm::{MapFlags, ProtFlags};
-use std::ffi::c_void;
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// A page; regions begin on one.
-const PAGE: usize = 4096;
 /// In front of each region: how many processes map it, and where it starts.
 const HEADER_BYTES: usize = 64;
 const MAGIC: u64 = u64::from_le_bytes(*b"shalo001");
@@ -68,58 +64,6 @@ pub(super) struct Segment {
     header: Mapping,
 }
 
-/// A mapped piece of the file.
-#[derive(Debug)]
-struct Mapping {
-    start: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: a mapping is plain memory of the process; access is settled by those who use it.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    fn new(file: &OwnedFd, offset: u64, bytes: usize) -> Result<Self> {
-        let failed = |error: rustix::io::Errno| Error::OutOfMemory {
-            bytes,
-            kind: "shared",
-            reason: format!(
-                "mapping it failed: {error}; look at the limits of address space and of mappings"
-            ),
-        };
-        // SAFETY: a fresh shared mapping at an address of the kernel's choice replaces nothing.
-        let start = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                file.as_fd(),
-                offset,
-            )
-        };
-        let start = NonNull::new(start.map_err(failed)?.cast::<u8>())
-            .ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
-        Ok(Self { start, bytes })
-    }
-
-    fn header<T: Sync>(&self) -> &T {
-        assert!(size_of::<T>() <= self.bytes && align_of::<T>() <= PAGE, "a header must fit its mapping");
-        // SAFETY: in bounds and aligned by the assertion; headers consist of atomics, and the
-        // mapping lives as long as `self`.
-        unsafe { self.start.cast::<T>().as_ref() }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `new` with this size, and nobody uses it any more.
-        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast::<c_void>(), self.bytes) };
-    }
-}
-
 /// A region's piece of the file; the last process to drop it gives the memory back.
 #[derive(Debug)]
 struct Piece {
@@ -136,14 +80,10 @@ impl Drop for Piece {
                 &self.segment.file,
                 FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
                 self.offset,
-                self.mapping.bytes as u64,
+                self.mapping.bytes() as u64,
             );
         }
     }
-}
-
-fn whole_pages(bytes: usize) -> usize {
-    bytes.next_multiple_of(PAGE)
 }
 
 /// Where the abort word and the boards lie in the file: right behind its header.
@@ -217,9 +157,13 @@ impl Segment {
     }
 
     fn root(self: &Arc<Self>, offset: usize, bytes: usize) -> Region {
-        assert!(offset + bytes <= self.header.bytes, "the file's beginning has {} bytes", self.header.bytes);
+        assert!(
+            offset + bytes <= self.header.bytes(),
+            "the file's beginning has {} bytes",
+            self.header.bytes()
+        );
         // SAFETY: in bounds by the assertion.
-        let base = unsafe { self.header.start.add(offset) };
+        let base = unsafe { self.header.start().add(offset) };
         // SAFETY: in bounds by the assertion, aligned to 64 as both offsets are, and mapped for
         // as long as the segment lives.
         unsafe { Region::new(base, bytes, 0, u64::MAX, self.clone()) }
@@ -229,9 +173,9 @@ impl Segment {
     fn region(self: &Arc<Self>, owner: usize, mapping: Mapping, offset: u64, bytes: usize) -> Region {
         let header = mapping.header::<RegionHeader>();
         let start = HEADER_BYTES + header.skew.load(Ordering::Relaxed) as usize;
-        assert!(start + bytes <= mapping.bytes, "a region of {bytes} bytes does not fit behind {start}");
+        assert!(start + bytes <= mapping.bytes(), "a region of {bytes} bytes does not fit behind {start}");
         // SAFETY: in bounds by the assertion.
-        let base = unsafe { mapping.start.add(start) };
+        let base = unsafe { mapping.start().add(start) };
         let piece = Arc::new(Piece { segment: self.clone(), mapping, offset });
         // SAFETY: in bounds by the assertion, aligned to 64 as header and skew are, and mapped
         // until `piece` is dropped.
@@ -244,35 +188,6 @@ impl Segment {
 fn piece_bytes(bytes: usize) -> Option<usize> {
     let total = whole_pages(HEADER_BYTES + bytes.min(1 << 48) + if bytes < PAGE { 0 } else { PAGE });
     (bytes < 1 << 47).then_some(total)
-}
-
-fn out_of_memory(bytes: usize, reason: impl std::fmt::Display) -> Error {
-    let reason = format!("{reason}; free memory, or use fewer cells or ranks");
-    Error::OutOfMemory { bytes, kind: "shared", reason }
-}
-
-/// Reserving less than this is not worth a look at what the machine has left.
-const MUCH_MEMORY_BYTES: usize = 1 << 24;
-
-/// Makes sure that the memory is there.
-fn reserve(file: &OwnedFd, offset: u64, bytes: usize) -> Result<()> {
-    // The kernel does not refuse what it does not have: it takes page after page, and kills
-    // processes when there are none left.
-    if bytes >= MUCH_MEMORY_BYTES
-        && let Some(available) = available_bytes()
-        && bytes as u64 > available
-    {
-        return Err(out_of_memory(bytes, format!("the machine has {available} bytes left")));
-    }
-    rustix::fs::fallocate(file, FallocateFlags::empty(), offset, bytes as u64)
-        .map_err(|error| out_of_memory(bytes, error))
-}
-
-/// What the kernel thinks that it can still give out.
-fn available_bytes() -> Option<u64> {
-    let told = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 impl ShmFabric {

@@ -8,7 +8,7 @@ use super::driver::Context;
 use super::library::{OUT_OF_MEMORY, SUCCESS};
 use crate::device::accelerator::{DeviceMemory, Reach};
 use crate::device::driver::MemoryKind;
-use crate::device::gpu::{ALIGNMENT, Pinned, size_class};
+use crate::device::gpu::{ALIGNMENT, Chunks, size_class};
 use crate::error::{Error, Result};
 use hip_sys::hiprt;
 use std::ffi::c_void;
@@ -21,7 +21,7 @@ pub(super) struct Memory {
     /// Of the device, with their bytes.
     spare: Mutex<Vec<(usize, usize)>>,
     /// Of the host.
-    pinned: Mutex<Pinned>,
+    pinned: Mutex<Chunks>,
 }
 
 /// An allocation that is in use.
@@ -47,7 +47,7 @@ impl Memory {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn pinned(&self) -> MutexGuard<'_, Pinned> {
+    fn pinned(&self) -> MutexGuard<'_, Chunks> {
         self.pinned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

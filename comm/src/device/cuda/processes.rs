@@ -1,0 +1,200 @@
+//! Memory between processes: a GPU's by the handles of CUDA's interprocess communication, and the host's by locking it.
+//!
+//! Memory of a pool has no such handles, so what other processes open is of allocations (`cuMemAlloc`). These, and the
+//! calls of this file that register and open, may come to a rest of the kernels of this process: they belong to set-up,
+//! and allocations come in chunks which are kept.
+
+use super::context::Context;
+use super::sys::{self, CUdevice, CUdeviceptr, Failure, check};
+use crate::device::accelerator::{DeviceMemory, Reach};
+use crate::device::gpu::{Chunks, Handle, Imports, pages_of, size_class};
+use crate::error::{Error, Result};
+use crate::fabric::Region;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a context shares with other processes.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    chunks: Mutex<Chunks>,
+    imports: Imports,
+}
+
+/// What processes call a GPU, or a part of one (MIG), whatever is hidden from them.
+pub(super) fn identity(device: CUdevice) -> std::result::Result<String, String> {
+    let mut uuid = sys::CUuuid { bytes: [0; 16] };
+    // SAFETY: sixteen bytes are written.
+    check("cuDeviceGetUuid", unsafe { sys::cuDeviceGetUuid_v2(&mut uuid, device) })
+        .map_err(|failure| failure.to_string())?;
+    let digits: String = uuid.bytes.iter().map(|byte| format!("{:02x}", *byte as u8)).collect();
+    Ok(format!("cuda {digits}"))
+}
+
+/// Whether kernels of a GPU reach the memory of the one with that identity.
+pub(super) fn reaches(device: CUdevice, other: &str) -> std::result::Result<(), String> {
+    let found = sys::devices().map_err(|failure| failure.to_string())?;
+    let Some(peer) = found.into_iter().find(|peer| identity(*peer).is_ok_and(|identity| identity == other))
+    else {
+        return Err("its GPU is hidden from this process; let CUDA_VISIBLE_DEVICES name both".into());
+    };
+    let mut can = 0;
+    // SAFETY: a number is written.
+    let asked = unsafe { sys::cuDeviceCanAccessPeer(&mut can, device, peer) };
+    check("cuDeviceCanAccessPeer", asked).map_err(|failure| failure.to_string())?;
+    let reason =
+        "the driver gives the two GPUs no access to each other's memory (`nvidia-smi topo -p2p rw` shows it)";
+    if device == peer || can != 0 { Ok(()) } else { Err(reason.into()) }
+}
+
+/// Memory in a chunk, which keeps its context.
+struct Exportable {
+    context: Arc<Context>,
+    address: usize,
+    size: usize,
+}
+
+impl Drop for Exportable {
+    fn drop(&mut self) {
+        // Operations hold what they use until their queue has come to rest, and other processes have closed it.
+        self.context.chunks().give_back(self.size, self.address);
+    }
+}
+
+/// Zeroed memory of the device that other processes can open. Stays allocated when it is freed, for those that come
+/// later.
+pub(super) fn exportable(context: &Arc<Context>, id: u64, bytes: usize) -> Result<DeviceMemory> {
+    context.check_size(bytes)?;
+    let size = size_class(bytes);
+    let taken = context.chunks().take(size, |size| allocate(context, size));
+    let address = taken.map_err(|failure| context.out_of_memory(bytes, failure))?;
+    let memory = Exportable { context: context.clone(), address, size };
+    context.clear(address as CUdeviceptr, size).map_err(|failure| context.failed(failure))?;
+    let base = NonNull::new(address as *mut u8).expect("a chunk is never at zero");
+    // SAFETY: a multiple of 64 bytes in a chunk that begins at one of 256, and there until the allocation is dropped.
+    Ok(unsafe { DeviceMemory::new(base, bytes, id, Reach::Kernels, Box::new(memory)) })
+}
+
+fn allocate(context: &Context, size: usize) -> std::result::Result<usize, Failure> {
+    let _current = context.enter()?;
+    let mut address: CUdeviceptr = 0;
+    // SAFETY: an address is written.
+    check("cuMemAlloc", unsafe { sys::cuMemAlloc_v2(&mut address, size) })?;
+    Ok(address as usize)
+}
+
+/// What other processes open the memory by.
+pub(super) fn export(context: &Context, memory: &DeviceMemory) -> Result<Vec<u8>> {
+    let address = memory.base().as_ptr() as usize;
+    let asked = || -> std::result::Result<Handle, Failure> {
+        let _current = context.enter()?;
+        let (mut start, mut size) = (0, 0);
+        // SAFETY: an address and a size are written, of the allocation that the memory is in.
+        let range = unsafe { sys::cuMemGetAddressRange_v2(&mut start, &mut size, address as CUdeviceptr) };
+        check("cuMemGetAddressRange", range)?;
+        let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
+        // SAFETY: the beginning of an allocation of `cuMemAlloc`; a handle is written.
+        check("cuIpcGetMemHandle", unsafe { sys::cuIpcGetMemHandle(&mut handle, start) })?;
+        let vendor = handle.reserved.iter().map(|byte| *byte as u8).collect();
+        Ok(Handle::of(address, memory.bytes(), start as usize, vendor))
+    };
+    asked().map(|handle| handle.to_bytes()).map_err(|failure| context.failed(failure))
+}
+
+/// A part of what another process has allocated.
+struct Imported {
+    context: Arc<Context>,
+    handle: Handle,
+}
+
+impl Drop for Imported {
+    fn drop(&mut self) {
+        self.context.shared().imports.close(&self.handle, |start| {
+            if let Ok(_current) = self.context.enter() {
+                // SAFETY: opened by `import`, and nobody uses it any more. There is nobody to tell of a failure.
+                unsafe { sys::cuIpcCloseMemHandle(start as CUdeviceptr) };
+            }
+        });
+    }
+}
+
+/// The memory of a handle.
+pub(super) fn import(context: &Arc<Context>, id: u64, handle: &[u8]) -> Result<DeviceMemory> {
+    let refused = |reason| Error::DeviceUnavailable { device: context.name().into(), reason };
+    let handle = Handle::from_bytes(handle).map_err(refused)?;
+    let bytes = handle.bytes as usize;
+    if let Some(address) = handle.own() {
+        // The driver does not open what is this process's: it is there already, and whoever exports it keeps it.
+        let base = NonNull::new(address as *mut u8).ok_or_else(|| refused("a handle of nothing".into()))?;
+        // SAFETY: memory of this process, as it was exported.
+        return Ok(unsafe { DeviceMemory::new(base, bytes, id, Reach::Kernels, Box::new(())) });
+    }
+    let vendor = <[u8; 64]>::try_from(handle.vendor.as_slice());
+    let reserved = vendor.map_err(|_| refused("not a handle of CUDA".into()))?.map(|byte| byte.cast_signed());
+    let opened = context.shared().imports.open(&handle, || {
+        let _current = context.enter()?;
+        let flags = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
+        let mut start: CUdeviceptr = 0;
+        let handle = sys::CUipcMemHandle { reserved };
+        // SAFETY: an address is written; a handle that is none is an error.
+        check("cuIpcOpenMemHandle", unsafe { sys::cuIpcOpenMemHandle_v2(&mut start, handle, flags) })?;
+        Ok(start as usize)
+    });
+    let address = opened.map_err(|failure: Failure| {
+        refused(format!(
+            "memory of another process cannot be opened: {failure}; `device.peers = \"staged\"` does without"
+        ))
+    })?;
+    let imported = Imported { context: context.clone(), handle };
+    let base = NonNull::new(address as *mut u8).expect("what has been opened is never at zero");
+    // SAFETY: as the other process has allocated it, and open until `imported` is dropped.
+    Ok(unsafe { DeviceMemory::new(base, bytes, id, Reach::Kernels, Box::new(imported)) })
+}
+
+/// Pages of the host that are locked. It keeps the region that they are of.
+struct Registered {
+    context: Arc<Context>,
+    start: usize,
+    _region: Region,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if let Ok(_current) = self.context.enter() {
+            // SAFETY: registered by `register`, and no kernel uses it any more. There is nobody to tell of a failure.
+            unsafe { sys::cuMemHostUnregister(self.start as *mut c_void) };
+        }
+    }
+}
+
+/// Locks memory of the host, which kernels then address as the host does.
+pub(super) fn register(context: &Arc<Context>, id: u64, region: &Region) -> Result<DeviceMemory> {
+    let (start, bytes) = pages_of(region);
+    let registered = || -> std::result::Result<(Registered, CUdeviceptr), Failure> {
+        let _current = context.enter()?;
+        let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
+        let pages = start as *mut c_void;
+        // SAFETY: whole pages that the region is on, which it keeps mapped.
+        check("cuMemHostRegister", unsafe { sys::cuMemHostRegister_v2(pages, bytes, flags) })?;
+        let one = Registered { context: context.clone(), start, _region: region.clone() };
+        let mut address: CUdeviceptr = 0;
+        // SAFETY: registered above; an address is written.
+        let asked = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut address, pages, 0) };
+        check("cuMemHostGetDevicePointer", asked)?;
+        Ok((one, address))
+    };
+    let (one, address) = registered().map_err(|failure| context.failed(failure))?;
+    if address as usize != start {
+        let reason = format!("kernels have {address:#x} for the host's {start:#x}: they cannot share words");
+        return Err(Error::DeviceUnavailable { device: context.name().into(), reason });
+    }
+    let base = NonNull::new(region.base()).expect("regions are never null");
+    // SAFETY: the region's memory, which stays mapped and registered until `one` is dropped.
+    Ok(unsafe { DeviceMemory::new(base, region.bytes(), id, Reach::Both, Box::new(one)) })
+}
+
+impl Context {
+    fn chunks(&self) -> std::sync::MutexGuard<'_, Chunks> {
+        self.shared().chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
