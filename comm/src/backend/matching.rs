@@ -1,8 +1,8 @@
 //! Matching: every rank says what it sends and receives, all check it all, and each gets the
 //! memory of its peers.
 
+use super::reach::{Mapped, Site};
 use super::{Direct, ExchangeSpec, MessageSpec};
-use crate::device::Stream;
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::{Place, Region, Role, Word};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// A cache line. Words that different ranks write lie on different lines.
 const LINE: usize = 64;
 /// Payloads up to this travel on the lines of their own completion word.
-pub(super) const INLINE_BYTES: usize = 224;
+const INLINE_BYTES: usize = 224;
 /// Where such a payload begins.
 const INLINE_OFFSET: usize = 32;
 
@@ -23,18 +23,6 @@ pub(super) struct Plan {
     pub(super) recvs: Vec<PlannedRecv>,
     /// Counts the arrivals of a phase, from all sources.
     pub(super) counts: [Word; 2],
-    /// The fabric, if it does not reach the arrays of this rank's device.
-    pub(super) staged_by: Option<&'static str>,
-}
-
-/// Why a message travels as it does, if arrays are out of reach of that fabric.
-pub(super) fn staged(by: Option<&'static str>, reason: &str) -> String {
-    match by {
-        None => reason.into(),
-        Some(fabric) => format!(
-            "{reason}; staged through the host's memory, because the fabric `{fabric}` does not reach the device's"
-        ),
-    }
 }
 
 #[derive(Debug)]
@@ -43,7 +31,11 @@ pub(super) struct PlannedSend {
     pub(super) tag: u32,
     pub(super) bytes: usize,
     pub(super) direct: bool,
+    /// Whether it is on the lines of its own completion word.
+    pub(super) with_signal: bool,
     pub(super) reason: &'static str,
+    /// Why it is staged, if it is.
+    pub(super) staged: Option<String>,
     /// The peer sends nothing to this rank in the exchange.
     pub(super) one_way: bool,
     /// The peer's waits may sleep until they are woken.
@@ -151,7 +143,7 @@ struct Told {
     direct: Direct,
     /// In the teller's words: a send's for the receiver's readiness, twice, or a receive's for arrivals, by buffer.
     words: [usize; 2],
-    /// In the teller's inbox: a receive's buffers.
+    /// In the teller's inbox, or beside its words if the message is staged: a receive's buffers.
     slots: [usize; 2],
     ghosts: Vec<[(u64, usize); 2]>,
 }
@@ -175,8 +167,6 @@ struct Announcement {
     sleeps: bool,
     /// What its stream runs on.
     device: String,
-    /// Whether its arrays are in memory that no peer maps.
-    is_staged: bool,
 }
 
 /// What a rank's inbox and its words consist of, as they are laid out.
@@ -201,29 +191,32 @@ impl Layout {
         offset
     }
 
-    fn take_word(&mut self) -> usize {
+    /// Beside the words.
+    fn take(&mut self, bytes: usize) -> usize {
         let words = self.words_bytes.as_mut().unwrap_or(&mut self.inbox_bytes);
-        *words += LINE;
-        *words - LINE
+        let offset = *words;
+        *words += bytes.next_multiple_of(LINE);
+        offset
     }
 
-    /// A word, and the buffer whose payload it announces: on the same lines, if the payload is small.
-    fn take_slot(&mut self, bytes: usize) -> (usize, usize) {
-        if self.words_bytes.is_none() && bytes <= INLINE_BYTES {
-            let word = self.take_inbox(INLINE_OFFSET + bytes);
+    /// A word, and the buffer whose payload it announces: beside the words if it is `staged`, and on the same lines, if
+    /// it is there and the payload is small.
+    fn take_slot(&mut self, bytes: usize, staged: bool) -> (usize, usize) {
+        if (staged || self.words_bytes.is_none()) && bytes <= INLINE_BYTES {
+            let word = self.take(INLINE_OFFSET + bytes);
             return (word, word + INLINE_OFFSET);
         }
-        (self.take_word(), self.take_inbox(bytes))
+        (self.take(LINE), if staged { self.take(bytes) } else { self.take_inbox(bytes) })
     }
 }
 
 fn tell_send(message: &MessageSpec, layout: &mut Layout) -> Told {
-    let word = layout.take_word();
+    let word = layout.take(LINE);
     tell(message, [word; 2], [0; 2])
 }
 
-fn tell_recv(message: &MessageSpec, layout: &mut Layout) -> Told {
-    let [first, second] = [0, 1].map(|_| layout.take_slot(message.bytes));
+fn tell_recv(message: &MessageSpec, layout: &mut Layout, staged: bool) -> Told {
+    let [first, second] = [0, 1].map(|_| layout.take_slot(message.bytes, staged));
     tell(message, [first.0, second.0], [first.1, second.1])
 }
 
@@ -246,13 +239,22 @@ fn tell(message: &MessageSpec, words: [usize; 2], slots: [usize; 2]) -> Told {
 }
 
 /// Matches an exchange. Collective.
-pub(super) fn match_all(world: &World, stream: &Stream, spec: &ExchangeSpec, rules: Rules) -> Result<Plan> {
+pub(super) fn match_all(site: &Site<'_>, spec: &ExchangeSpec, rules: Rules) -> Result<Plan> {
+    let Site { world, stream, reach } = *site;
+    let is_staged = |sender, receiver| reach.why_staged(sender, receiver).is_some();
+    let from = |message: &MessageSpec| is_staged(message.peer, world.rank());
+    let to = |message: &MessageSpec| is_staged(world.rank(), message.peer);
+    // Where a stream is not staged, and some peer is out of reach, words are where all reach them.
+    let is_partly_staged = spec.recvs.iter().any(from) || spec.sends.iter().any(to);
+    let words_apart = !stream.is_staged() && (!stream.host_reaches() || is_partly_staged);
     // Counts, then a line for each send's receiver, then the receive buffers.
-    let mut layout = Layout::new(!stream.is_staged() && !stream.host_reaches());
+    let mut layout = Layout::new(words_apart);
     let sends: Vec<Told> = spec.sends.iter().map(|message| tell_send(message, &mut layout)).collect();
-    let recvs: Vec<Told> = spec.recvs.iter().map(|message| tell_recv(message, &mut layout)).collect();
+    let recv = |message: &MessageSpec| tell_recv(message, &mut layout, from(message));
+    let recvs: Vec<Told> = spec.recvs.iter().map(recv).collect();
     let memory = stream.allocate_for_messages(world, layout.inbox_bytes).and_then(|inbox| {
-        let words = layout.words_bytes.map(|bytes| stream.allocate_pinned(world, bytes)).transpose()?;
+        let pinned = |bytes| stream.allocate_pinned(world, bytes, reach.kernels_add());
+        let words = layout.words_bytes.map(pinned).transpose()?;
         Ok(Memory { words: words.unwrap_or_else(|| inbox.clone()), inbox })
     });
     let told = |region: &Region| (region.key(), region.bytes());
@@ -264,11 +266,10 @@ pub(super) fn match_all(world: &World, stream: &Stream, spec: &ExchangeSpec, rul
         last_epoch: spec.last_epoch,
         sleeps: world.wait_context().policy.sleeps,
         device: stream.device_name().into(),
-        is_staged: stream.is_staged(),
     });
     let all = world.agree("match_exchange", own)?;
     check_all(&all)?;
-    let planned = memory.and_then(|memory| plan(world, spec, rules, &all, &memory));
+    let planned = memory.and_then(|memory| plan(site, spec, rules, &all, &memory));
     // A rank that could not map a peer's memory fails on all; and no rank starts before all can
     // receive.
     world.agree("match_exchange", planned.as_ref().map(|_| ()))?;
@@ -359,15 +360,21 @@ fn describe(message: &Told) -> String {
 }
 
 fn plan(
-    world: &World,
+    site: &Site<'_>,
     spec: &ExchangeSpec,
     rules: Rules,
     all: &[Announcement],
     memory: &Memory,
 ) -> Result<Plan> {
+    let Site { world, reach, .. } = *site;
     let own = world.rank();
+    let mut mapped = Mapped::new(site, [&memory.words, &memory.inbox]);
     let sends_to = |rank: usize, peer: usize| all[rank].sends.iter().any(|message| message.peer == peer);
-    let map = |peer: usize, (key, bytes): (u64, usize)| world.fabric().map(peer, key, bytes);
+    // In the inbox words are memory of the device.
+    let map_words = |mapped: &mut Mapped<'_>, peer: usize| match all[peer].words == all[peer].inbox {
+        true => mapped.of_device(peer, all[peer].words),
+        false => mapped.of_host(peer, all[peer].words),
+    };
     let counts = |region: &Region, from: usize, to: usize| -> Result<[Word; 2]> {
         Ok([region.word(0, Role::Notification, from, to)?, region.word(LINE, Role::Notification, from, to)?])
     };
@@ -384,31 +391,40 @@ fn plan(
     let sends = all[own].sends.iter().zip(staging).map(|(send, staging)| {
         let peer = send.peer;
         let recv = find(&all[peer].recvs, own, send.tag).expect("checked to be there");
-        let (direct, reason) = rules.path(recv, staging.is_none() && !all[peer].is_staged);
-        let mapped = |phase: usize| -> Result<Vec<Region>> {
+        let because = reach.why_staged(own, peer);
+        let (direct, reason) = rules.path(recv, staging.is_none() && because.is_none());
+        let mut ghosts = |phase: usize| -> Result<Vec<Region>> {
             if !direct {
                 return Ok(Vec::new());
             }
-            recv.ghosts.iter().map(|field| world.fabric().map(peer, field[phase].0, field[phase].1)).collect()
+            recv.ghosts.iter().map(|field| mapped.of_device(peer, field[phase])).collect()
         };
+        let ghosts = [ghosts(0)?, ghosts(1)?];
         let target = match staging {
             Some(place) => Target::Far(place),
             None => {
-                let words = map(peer, all[peer].words)?;
+                let words = map_words(&mut mapped, peer)?;
+                let inbox = match because {
+                    None => mapped.of_device(peer, all[peer].inbox)?,
+                    Some(_) => words.clone(),
+                };
                 Target::Near(Box::new(Near {
-                    slots: slots(&map(peer, all[peer].inbox)?, recv)?,
+                    slots: slots(&inbox, recv)?,
                     arrivals: arrivals(&words, recv, own, peer)?,
                     counts: counts(&words, own, peer)?,
-                    ghosts: [mapped(0)?, mapped(1)?],
+                    ghosts,
                 }))
             }
         };
+        let with_words = because.is_some() || all[peer].words == all[peer].inbox;
         Ok(PlannedSend {
             peer,
             tag: send.tag,
             bytes: send.bytes,
             direct,
+            with_signal: with_words && send.bytes <= INLINE_BYTES,
             reason,
+            staged: because,
             one_way: !sends_to(peer, own),
             peer_sleeps: all[peer].sleeps,
             clear: memory.words.word(send.words[0], rules.clear, peer, own)?,
@@ -421,18 +437,19 @@ fn plan(
         let send = find(&all[peer].sends, own, recv.tag).expect("checked to be there");
         let is_mapped = world.fabric().is_mapped(peer);
         let clear = match is_mapped {
-            true => Some(map(peer, all[peer].words)?.word(send.words[0], rules.clear, own, peer)?),
+            true => Some(map_words(&mut mapped, peer)?.word(send.words[0], rules.clear, own, peer)?),
             false => None,
         };
+        let is_staged = reach.why_staged(peer, own).is_some();
         Ok(PlannedRecv {
             peer,
             tag: recv.tag,
             bytes: recv.bytes,
-            direct: rules.path(recv, is_mapped && !all[own].is_staged).0,
+            direct: rules.path(recv, is_mapped && !is_staged).0,
             one_way: !sends_to(own, peer),
             peer_sleeps: is_mapped && all[peer].sleeps,
             clear,
-            slots: slots(&memory.inbox, recv)?,
+            slots: slots(if is_staged { &memory.words } else { &memory.inbox }, recv)?,
             arrivals: arrivals(&memory.words, recv, peer, own)?,
         })
     });
@@ -443,8 +460,7 @@ fn plan(
             word.cell().store(spec.last_epoch);
         }
     }
-    let staged_by = all[own].is_staged.then(|| world.fabric().name());
-    Ok(Plan { sends, recvs, counts: counts(&memory.words, own, own)?, staged_by })
+    Ok(Plan { sends, recvs, counts: counts(&memory.words, own, own)? })
 }
 
 /// Memory of this rank for the messages that a wire carries, each on lines of its own.

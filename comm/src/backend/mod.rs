@@ -8,15 +8,17 @@ mod far;
 mod matching;
 mod notified;
 mod protocol;
+mod reach;
 mod st_rsend;
 mod st_send;
 mod standard;
 
-use crate::device::{MoveTable, Stream};
+use crate::device::{MoveTable, Sharing, Stream};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::{Executor, Place, Region};
 use crate::world::World;
+use reach::{Reach, Site};
 use std::fmt;
 use std::sync::Arc;
 
@@ -126,7 +128,7 @@ pub trait Exchange: fmt::Debug {
     fn routes(&self) -> Vec<Route>;
 }
 
-type Make = fn(&World, &Stream, ExchangeSpec) -> Result<Box<dyn Exchange>>;
+type Make = fn(&Site<'_>, ExchangeSpec) -> Result<Box<dyn Exchange>>;
 
 /// One row of the registry of backends.
 #[derive(Clone, Copy)]
@@ -193,12 +195,15 @@ pub fn match_exchange(
     spec: ExchangeSpec,
 ) -> Result<Box<dyn Exchange>> {
     // Every rank sees what all have asked for, so that none goes on alone and all say the same.
-    let names = world.all_gather(&backend.to_string())?;
+    let told = world.all_gather(&(backend.to_string(), stream.sharing().clone()))?;
+    let (names, sharings): (Vec<String>, Vec<Sharing>) = told.into_iter().unzip();
     if let Some(rank) = names.iter().position(|name| *name != names[0]) {
         return Err(Error::BadExchange {
             rank,
             reason: format!("it asked for backend `{}`, rank 0 for `{}`", names[rank], names[0]),
         });
     }
-    (find(backend)?.make)(world, stream, spec)
+    let make = find(backend)?.make;
+    let reach = Reach::agree(world, stream, sharings, spec.sends.iter().map(|message| message.peer))?;
+    make(&Site { world, stream, reach: &reach }, spec)
 }

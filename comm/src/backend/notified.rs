@@ -14,7 +14,7 @@ pub(super) const ROW: BackendRow = BackendRow {
     summary: "put with notification; one counting request for all neighbours",
     source: "2015, sections III and IV",
     by_host: false,
-    make: |world, stream, spec| Triggered::matched(world, stream, &spec, PROTOCOL),
+    make: |site, spec| Triggered::matched(site, &spec, PROTOCOL),
 };
 
 const PROTOCOL: Protocol = Protocol {

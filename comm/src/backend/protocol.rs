@@ -1,14 +1,14 @@
 //! The stream-triggered backends: one engine, driven by what each protocol says.
 
 use super::far;
-use super::matching::{INLINE_BYTES, Plan, PlannedRecv, PlannedSend, Rules, Target, match_all, staged};
+use super::matching::{Plan, PlannedRecv, PlannedSend, Rules, Target, match_all};
+use super::reach::{Site, staged};
 use super::{Direct, Exchange, ExchangeSpec, Route, Slot};
 use crate::device::{
     Message, MoveTable, OnDevice, Rule, SignalSet, Stream, TriggeredSend, WaitSet, next_group,
 };
 use crate::error::{Error, Result};
 use crate::fabric::{Executor, OpenExchange, Place, Role, Word, next_count, phase};
-use crate::world::World;
 use std::sync::Arc;
 
 /// How receivers learn that payloads are there.
@@ -62,8 +62,6 @@ pub(super) struct Triggered {
     far: Option<OpenExchange>,
     /// Who carries out what goes to mapped memory.
     near: Executor,
-    /// Whether words are on the lines of small payloads.
-    words_with_payloads: bool,
     epoch: u32,
     stage: Stage,
     group: u64,
@@ -131,8 +129,7 @@ impl Stage {
 impl Triggered {
     /// Matches an exchange. Collective.
     pub(super) fn matched(
-        world: &World,
-        stream: &Stream,
+        site: &Site<'_>,
         spec: &ExchangeSpec,
         protocol: Protocol,
     ) -> Result<Box<dyn Exchange>> {
@@ -141,8 +138,8 @@ impl Triggered {
             Completion::Count => Role::Notification,
         };
         let rules = Rules { clear: protocol.readiness, arrival, direct: Some(protocol.direct) };
-        let plan = match_all(world, stream, spec, rules)?;
-        let far = far::open(world, &plan, protocol, spec.last_epoch)?;
+        let plan = match_all(site, spec, rules)?;
+        let far = far::open(site.world, &plan, protocol, spec.last_epoch)?;
         let group = next_group();
         let told = plan.recvs.iter().filter(|recv| (protocol.announces)(recv));
         let starts = far.iter().flat_map(|far| &far.starts).cloned();
@@ -178,8 +175,7 @@ impl Triggered {
             protocol,
             plan,
             far,
-            near: stream.executor(),
-            words_with_payloads: stream.host_reaches(),
+            near: site.stream.executor(),
             epoch: spec.last_epoch,
             stage: Stage::Unbound,
             group,
@@ -318,17 +314,17 @@ impl Exchange for Triggered {
     }
 
     fn routes(&self) -> Vec<Route> {
-        let path = |send: &PlannedSend| match (send.direct, send.bytes) {
+        let path = |send: &PlannedSend| match (send.direct, send.with_signal) {
             (true, _) => "straight into ghosts",
-            (false, ..=INLINE_BYTES) if self.words_with_payloads => "packed, with its signal",
-            (false, _) => "packed into the peer's buffer",
+            (false, true) => "packed, with its signal",
+            (false, false) => "packed into the peer's buffer",
         };
         let route = |send: &PlannedSend| {
             let (path, reason, executor) = match &self.far {
                 Some(far) if send.is_far() => (far.path, far.reason, far.executor),
                 _ => (path(send), send.reason, self.near),
             };
-            let reason = staged(self.plan.staged_by, reason);
+            let reason = staged(send.staged.as_deref(), reason);
             Route { peer: send.peer, bytes: send.bytes, path, reason, executor }
         };
         self.plan.sends.iter().map(route).collect()

@@ -13,7 +13,7 @@ pub(super) const ROW: BackendRow = BackendRow {
     summary: "stream-triggered sends, each after its receiver's clear-to-send",
     source: "2026, sections III to V",
     by_host: false,
-    make: |world, stream, spec| Triggered::matched(world, stream, &spec, PROTOCOL),
+    make: |site, spec| Triggered::matched(site, &spec, PROTOCOL),
 };
 
 const PROTOCOL: Protocol = Protocol {

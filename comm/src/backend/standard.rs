@@ -4,8 +4,9 @@
 //! for its receives. Every message is matched by source and tag at every start.
 
 use super::far;
-use super::matching::{Rules, match_all, staged};
+use super::matching::{Rules, match_all};
 use super::protocol::{BIND, START_RECVS, START_SENDS, Stage, WAIT};
+use super::reach::{Site, staged};
 use super::{BackendRow, Exchange, ExchangeSpec, Route, Slot};
 use crate::communicator::{AHEAD, Exchanges, Ticket};
 use crate::device::{MoveTable, Stream};
@@ -24,7 +25,7 @@ pub(super) const ROW: BackendRow = BackendRow {
     summary: "two-sided messages, started and waited for by the host",
     source: "the baseline of every paper",
     by_host: true,
-    make: |world, stream, spec| Ok(Box::new(Standard::matched(world, stream, &spec)?)),
+    make: |site, spec| Ok(Box::new(Standard::matched(site, &spec)?)),
 };
 
 const RULES: Rules = Rules { clear: Role::ClearToSend, arrival: Role::Completion, direct: None };
@@ -44,7 +45,8 @@ struct Standard {
     far: Option<Box<dyn Persistent>>,
     moves: Vec<[Arc<MoveTable>; 2]>,
     /// As in the plan.
-    staged_by: Option<&'static str>,
+    /// Why messages are staged, if they are.
+    staged: Option<String>,
 }
 
 /// One message and its place in the staging memory.
@@ -57,15 +59,16 @@ struct Side {
 }
 
 impl Standard {
-    fn matched(world: &World, stream: &Stream, spec: &ExchangeSpec) -> Result<Self> {
-        let plan = match_all(world, stream, spec, RULES)?;
+    fn matched(site: &Site<'_>, spec: &ExchangeSpec) -> Result<Self> {
+        let Site { world, stream, .. } = *site;
+        let plan = match_all(site, spec, RULES)?;
         // Staging: the sends, then the receives, each on lines of its own.
         let sends = plan.sends.iter().map(|send| (send.peer, send.tag, send.bytes, send.is_far()));
         let recvs = plan.recvs.iter().map(|recv| (recv.peer, recv.tag, recv.bytes, recv.is_far()));
         let all: Vec<_> = sends.chain(recvs).collect();
         let staged = all.iter().map(|(_, _, bytes, _)| bytes.next_multiple_of(LINE)).sum::<usize>();
         // The host carries messages.
-        let staging = stream.allocate_pinned(world, staged.max(LINE));
+        let staging = stream.allocate_pinned(world, staged.max(LINE), true);
         let is_near = |(_, _, _, is_far): &(_, _, _, bool)| !is_far;
         let own = staging.as_ref().map(|_| all.iter().any(is_near));
         let any_near = world.agree("match_exchange", own)?.contains(&true);
@@ -92,7 +95,7 @@ impl Standard {
             near,
             far,
             moves: Vec::new(),
-            staged_by: plan.staged_by,
+            staged: site.reach.staged_stream().map(str::to_owned),
         })
     }
 }
@@ -248,7 +251,7 @@ impl Exchange for Standard {
         };
         let route = |send: &Side| {
             let (path, reason) = path(send);
-            let reason = staged(self.staged_by, reason);
+            let reason = staged(self.staged.as_deref(), reason);
             Route { peer: send.peer, bytes: send.bytes, path, reason, executor: Executor::Host }
         };
         self.sends.iter().map(route).collect()

@@ -19,6 +19,7 @@ mod host;
 mod moves;
 mod opencl;
 mod operation;
+mod peers;
 mod queue;
 mod recorded;
 mod section;
@@ -43,6 +44,7 @@ pub(crate) use moves::OnDevice;
 pub use moves::{Move, MoveTable, Purpose};
 pub use opencl::{FoundDevice, found as opencl_devices};
 pub(crate) use operation::{Message, ReadySend, Rule, SignalSet, TriggeredSend, WaitSet, next_group};
+pub(crate) use peers::Sharing;
 pub use section::Section;
 pub(crate) use section::{Hold, Intent};
 pub use stream::{Event, Stream, StreamKind, StreamOptions};
@@ -65,6 +67,7 @@ pub struct Device {
 pub(crate) struct Ways {
     pub(crate) waits: Waits,
     pub(crate) signals: Signals,
+    pub(crate) peers: Peers,
 }
 
 impl Ways {
@@ -76,7 +79,7 @@ impl Ways {
 
 impl From<Waits> for Ways {
     fn from(waits: Waits) -> Self {
-        Self { waits, signals: Signals::default() }
+        Self { waits, ..Self::default() }
     }
 }
 
@@ -109,6 +112,32 @@ impl Signals {
     /// The one of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Signals::Kernel, Signals::Merged, Signals::Memop].into_iter().find(|signals| signals.name() == name)
+    }
+}
+
+/// How other ranks reach the arrays of a device besides the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Peers {
+    /// Straight, where fabric and devices allow it: as threads of one process (`local`), or by handles that the device
+    /// gives of its memory (`shm`); and else through the host's memory.
+    #[default]
+    Auto,
+    /// Through the host's memory.
+    Staged,
+}
+
+impl Peers {
+    /// The name in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Peers::Auto => "auto",
+            Peers::Staged => "staged",
+        }
+    }
+
+    /// The one of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Peers::Auto, Peers::Staged].into_iter().find(|peers| peers.name() == name)
     }
 }
 
@@ -218,6 +247,16 @@ impl Device {
     /// The same device, whose streams signal so. On the host it changes nothing.
     pub fn with_signals(self, signals: Signals) -> Self {
         Self { ways: Ways { signals, ..self.ways }, ..self }
+    }
+
+    /// The same device, of whose streams other ranks reach the arrays so. On the host it changes nothing.
+    pub fn with_peers(self, peers: Peers) -> Self {
+        Self { ways: Ways { peers, ..self.ways }, ..self }
+    }
+
+    /// Why other processes of this machine cannot reach its arrays, if so; the host's they can.
+    pub fn unreached_by_processes(&self) -> Option<String> {
+        self.accelerator.as_ref().and_then(|accelerator| accelerator.identity().err())
     }
 
     /// The same device, with arrays where `mode` says. Ranks that exchange have one mode. On the host it changes

@@ -1,13 +1,13 @@
 //! Streams: FIFO queues of operations, and what is enqueued on them.
 
 use super::accelerator::Accelerator;
-use super::driver::MemoryKind;
 use super::host::{lane, worker::Worker};
 use super::operation::{HostFunction, Operation, ReadySend, SignalSet, TriggeredSend, WaitSet};
+use super::peers::Sharing;
 use super::{MoveTable, Ways, recorded};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
-use crate::fabric::{Executor, Region, WaitContext};
+use crate::fabric::{Executor, WaitContext};
 use crate::timeline::{Activity, Recording};
 use crate::world::World;
 use std::cell::Cell;
@@ -78,7 +78,7 @@ struct Inner {
     worker: Option<Worker>,
     accelerator: Option<Arc<dyn Accelerator>>,
     executor: Executor,
-    is_staged: bool,
+    sharing: Sharing,
     threads: Option<Arc<rayon::ThreadPool>>,
     synchronizations: Cell<u64>,
     status: Arc<Status>,
@@ -197,19 +197,16 @@ impl Stream {
         // The caller waits too, inline or in backends that synchronise.
         lane::prepare();
         let kind = if accelerator.is_some() { StreamKind::Device } else { options.kind };
-        let is_staged = accelerator.is_some() && !world.fabric().reaches_devices();
+        let sharing = Sharing::of(world.fabric(), accelerator.as_ref(), ways.peers);
         let worker = match (&accelerator, kind) {
-            (Some(accelerator), _) if is_staged && ways.need_kernels() => {
-                return Err(Error::DeviceUnavailable {
-                    device: accelerator.name().into(),
-                    reason: format!(
-                        "over the fabric `{}` messages are staged through the host's memory, where kernels neither \
-                         signal nor wait; leave both to the thread, or use `local`",
-                        world.fabric().name()
-                    ),
-                });
-            }
             (Some(accelerator), _) => {
+                if let (Sharing::Staged(reason), true) = (&sharing, ways.need_kernels()) {
+                    let reason = format!(
+                        "messages are staged through the host's memory, where kernels neither signal nor wait, because \
+                         {reason}; leave both to the thread, or use `local`"
+                    );
+                    return Err(Error::DeviceUnavailable { device: accelerator.name().into(), reason });
+                }
                 let queue = accelerator.clone().open_queue(status.clone(), ways)?;
                 Some(Worker::start(status.clone(), queue)?)
             }
@@ -245,11 +242,11 @@ impl Stream {
                 executor: match &accelerator {
                     None => Executor::Stream,
                     // Kernels reach none of the words.
-                    Some(_) if is_staged => Executor::Proxy,
+                    Some(_) if matches!(sharing, Sharing::Staged(_)) => Executor::Proxy,
                     Some(accelerator) => accelerator.executor(ways),
                 },
                 accelerator,
-                is_staged,
+                sharing,
                 threads,
                 synchronizations: Cell::new(0),
                 status,
@@ -297,50 +294,8 @@ impl Stream {
         self.inner.accelerator.as_ref()
     }
 
-    /// Zeroed memory where the stream lives, for arrays. Peers can map it unless messages are staged.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`].
-    pub(crate) fn allocate(&self, world: &World, bytes: usize) -> Result<Region> {
-        match self.accelerator() {
-            None => world.fabric().allocate(bytes),
-            Some(accelerator) => {
-                Ok(world.fabric().adopt(Arc::new(accelerator.allocate(bytes, MemoryKind::Device)?)))
-            }
-        }
-    }
-
-    /// Zeroed memory for messages, which peers can map: where the stream lives or, if messages are staged, the
-    /// host's.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`].
-    pub(crate) fn allocate_for_messages(&self, world: &World, bytes: usize) -> Result<Region> {
-        if self.is_staged() { world.fabric().allocate(bytes) } else { self.allocate(world, bytes) }
-    }
-
-    /// As [`Stream::allocate_for_messages`], of memory that the host can address too: for words that ranks poll, and
-    /// for messages that the host carries.
-    ///
-    /// # Errors
-    /// As [`Stream::allocate`].
-    pub(crate) fn allocate_pinned(&self, world: &World, bytes: usize) -> Result<Region> {
-        match self.accelerator().filter(|_| !self.is_staged()) {
-            None => world.fabric().allocate(bytes),
-            Some(accelerator) => {
-                Ok(world.fabric().adopt(Arc::new(accelerator.allocate(bytes, MemoryKind::Pinned)?)))
-            }
-        }
-    }
-
-    /// Whether messages of its arrays go through the host's memory, because the fabric does not reach the device's.
-    pub fn is_staged(&self) -> bool {
-        self.inner.is_staged
-    }
-
-    /// Whether the host addresses what [`Stream::allocate`] gives.
-    pub(crate) fn host_reaches(&self) -> bool {
-        self.accelerator().is_none_or(|accelerator| accelerator.host_reaches())
+    pub(crate) fn sharing(&self) -> &Sharing {
+        &self.inner.sharing
     }
 
     /// Whether its device computes with elements of that type.

@@ -7,6 +7,7 @@
 mod bells;
 mod bytes;
 mod carrier;
+mod exported;
 mod flag;
 mod futex;
 mod keep;
@@ -39,6 +40,7 @@ pub(crate) use bells::Bells;
 pub(crate) use bytes::{bytes_of, bytes_of_mut};
 pub use carrier::Carrier;
 pub(crate) use carrier::HostRounds;
+pub(crate) use exported::{export, import, register as register_for};
 pub use flag::FlagPair;
 pub(crate) use futex::Futex;
 pub(crate) use keep::Keep;
@@ -114,6 +116,11 @@ pub trait Fabric: Send + Sync + fmt::Debug {
     fn allocate(&self, bytes: usize) -> Result<Region>;
     /// Whether peers map the memory of devices. Otherwise messages from and to it are staged through the host's.
     fn reaches_devices(&self) -> bool {
+        false
+    }
+    /// Whether peers are processes that share the host's memory, and so can map that of devices by handles, where
+    /// these have them. Two ranks see it alike.
+    fn takes_handles(&self) -> bool {
         false
     }
     /// Makes memory of a device a region of this rank, which peers can map where the fabric reaches devices. Not

@@ -157,6 +157,10 @@ impl Fabric for RecordingFabric {
         self.reaches_devices && self.inner.reaches_devices()
     }
 
+    fn takes_handles(&self) -> bool {
+        self.reaches_devices && self.inner.takes_handles()
+    }
+
     fn adopt(&self, memory: Arc<DeviceMemory>) -> Region {
         if self.reaches_devices() { self.inner.adopt(memory) } else { Region::private(memory, self.rank()) }
     }

@@ -54,9 +54,14 @@ impl Region {
 
     /// Memory of a device that no peer can map.
     pub(crate) fn private(memory: Arc<DeviceMemory>, owner: usize) -> Self {
+        Self::on_a_device(memory, owner, Self::PRIVATE)
+    }
+
+    /// Memory of a device, under a key by which peers know it.
+    pub(crate) fn on_a_device(memory: Arc<DeviceMemory>, owner: usize, key: u64) -> Self {
         let (base, bytes) = (memory.base(), memory.bytes());
         // SAFETY: as whoever has made the memory has promised.
-        unsafe { Self::new(base, bytes, owner, Self::PRIVATE, memory) }
+        unsafe { Self::new(base, bytes, owner, key, memory) }
     }
 
     /// The key of what no peer can map.

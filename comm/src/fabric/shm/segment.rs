@@ -264,6 +264,10 @@ impl Fabric for ShmFabric {
         Ok(self.segment.region(self.rank, mapping, offset, bytes))
     }
 
+    fn takes_handles(&self) -> bool {
+        true
+    }
+
     fn map(&self, owner: usize, key: u64, bytes: usize) -> Result<Region> {
         let gone = || Error::System {
             call: "mapping a peer's memory",

@@ -1,0 +1,123 @@
+//! How other ranks reach the memory of a stream: arrays, receive buffers, and the words that announce payloads.
+
+use super::accelerator::Accelerator;
+use super::driver::MemoryKind;
+use super::{Peers, Stream};
+use crate::error::Result;
+use crate::fabric::{self, Fabric, Region};
+use crate::world::World;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// What a rank tells the others of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Sharing {
+    /// As all memory of the fabric: the host's, or that of a device which ranks of one process share.
+    ByFabric,
+    /// By handles of the device with that identity. Words are memory of the fabric, which kernels address too.
+    ByHandles(String),
+    /// Not at all: messages are staged through the host's memory, for that reason.
+    Staged(String),
+}
+
+impl Sharing {
+    /// That of a stream on the device, or on the host.
+    pub(super) fn of(fabric: &dyn Fabric, device: Option<&Arc<dyn Accelerator>>, peers: Peers) -> Self {
+        let Some(device) = device else { return Sharing::ByFabric };
+        let unreached = || format!("the fabric `{}` does not reach the device's", fabric.name());
+        match peers {
+            Peers::Staged => Sharing::Staged("`device.peers` is `staged`".into()),
+            Peers::Auto if fabric.reaches_devices() => Sharing::ByFabric,
+            Peers::Auto if fabric.takes_handles() => match device.identity() {
+                Ok(identity) => Sharing::ByHandles(identity),
+                Err(reason) => Sharing::Staged(format!("{}: {reason}", unreached())),
+            },
+            Peers::Auto => Sharing::Staged(unreached()),
+        }
+    }
+}
+
+impl Stream {
+    /// Zeroed memory where the stream lives, for arrays. Peers can map it unless messages are staged.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`].
+    pub(crate) fn allocate(&self, world: &World, bytes: usize) -> Result<Region> {
+        let fabric = world.fabric();
+        let Some(device) = self.accelerator() else { return fabric.allocate(bytes) };
+        let on_device = || Ok(Arc::new(device.allocate(bytes, MemoryKind::Device)?));
+        match self.sharing() {
+            Sharing::ByFabric => Ok(fabric.adopt(on_device()?)),
+            Sharing::ByHandles(_) => fabric::export(fabric, &**device, bytes),
+            Sharing::Staged(_) => Ok(Region::private(on_device()?, world.rank())),
+        }
+    }
+
+    /// Zeroed memory for messages, which peers can map: where the stream lives or, if messages are staged, the
+    /// host's.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`].
+    pub(crate) fn allocate_for_messages(&self, world: &World, bytes: usize) -> Result<Region> {
+        if self.is_staged() { world.fabric().allocate(bytes) } else { self.allocate(world, bytes) }
+    }
+
+    /// As [`Stream::allocate_for_messages`], of memory that the host can address too: for words that ranks poll, and
+    /// for messages that the host carries. Kernels add to words in it only if `kernels_add`.
+    ///
+    /// # Errors
+    /// As [`Stream::allocate`].
+    pub(crate) fn allocate_pinned(&self, world: &World, bytes: usize, kernels_add: bool) -> Result<Region> {
+        let fabric = world.fabric();
+        match (self.accelerator(), self.sharing()) {
+            (None, _) | (_, Sharing::Staged(_)) => fabric.allocate(bytes),
+            (Some(device), Sharing::ByFabric) => {
+                Ok(fabric.adopt(Arc::new(device.allocate(bytes, MemoryKind::Pinned)?)))
+            }
+            (Some(device), Sharing::ByHandles(_)) => {
+                fabric::register_for(&**device, &fabric.allocate(bytes)?, kernels_add)
+            }
+        }
+    }
+
+    /// Maps what a peer whose memory the stream's device reaches got of [`Stream::allocate`].
+    ///
+    /// # Errors
+    /// As [`Fabric::map`]; what the device says.
+    pub(crate) fn map(&self, world: &World, peer: usize, key: u64, bytes: usize) -> Result<Region> {
+        let fabric = world.fabric();
+        match (self.accelerator(), self.sharing()) {
+            (Some(device), Sharing::ByHandles(_)) => fabric::import(fabric, &**device, (peer, key, bytes)),
+            _ => fabric.map(peer, key, bytes),
+        }
+    }
+
+    /// Maps what a peer got of [`Stream::allocate_pinned`], or of its fabric.
+    ///
+    /// # Errors
+    /// As [`Stream::map`].
+    pub(crate) fn map_pinned(
+        &self,
+        world: &World,
+        peer: usize,
+        (key, bytes): (u64, usize),
+        kernels_add: bool,
+    ) -> Result<Region> {
+        let region = world.fabric().map(peer, key, bytes)?;
+        match (self.accelerator(), self.sharing()) {
+            (Some(device), Sharing::ByHandles(_)) => fabric::register_for(&**device, &region, kernels_add),
+            _ => Ok(region),
+        }
+    }
+
+    /// Whether messages of its arrays go through the host's memory, whoever the peer is: see [`Peers`]. Where a single
+    /// peer is out of reach, the routes of an exchange say so.
+    pub fn is_staged(&self) -> bool {
+        matches!(self.sharing(), Sharing::Staged(_))
+    }
+
+    /// Whether the host addresses what [`Stream::allocate`] gives.
+    pub(crate) fn host_reaches(&self) -> bool {
+        self.accelerator().is_none_or(|accelerator| accelerator.host_reaches())
+    }
+}
