@@ -83,15 +83,15 @@ pub fn try_cells(world: &World, at_length: bool, report: impl FnMut(Cell)) -> Re
     try_subjects(world, Subject::all(), at_length, report)
 }
 
-/// As [`try_cells`], every backend with arrays on a device, in the cases that are tried over every fabric.
+/// As [`try_cells`], every backend on streams of one kind, in the cases that are tried over every fabric.
 ///
 /// # Errors
 /// As [`try_cells`].
 ///
 /// # Panics
 /// As [`try_cells`].
-pub fn try_device_cells(world: &World, report: impl FnMut(Cell)) -> Result<(), HaloError> {
-    try_subjects(world, ways_of(StreamKind::Device).map(Subject::Backend), false, report)
+pub fn try_backend_cells(world: &World, kind: StreamKind, report: impl FnMut(Cell)) -> Result<(), HaloError> {
+    try_subjects(world, ways_of(kind).map(Subject::Backend), false, report)
 }
 
 fn try_subjects(

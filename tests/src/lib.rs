@@ -6,6 +6,7 @@
 
 pub mod cases;
 mod cells;
+mod devices;
 mod fields;
 mod oracle;
 mod random;
@@ -14,13 +15,14 @@ mod ranks;
 pub mod start;
 mod walled;
 
-pub use cells::{Cell, Outcome, try_cells, try_device_cells};
+pub use cells::{Cell, Outcome, try_backend_cells, try_cells};
+pub use devices::{set_ways, try_routes};
 pub use fields::{FieldSet, FieldSpec};
 pub use oracle::{Oracle, Origin, Sample, offsets_of, value};
 pub use random::Random;
 pub use ranks::{
     KINDS, OpenDevice, Scenario, TIMEOUT, alone, delay, device_in_turn, each_way, expect_all,
-    in_both_memories, in_memory, on_ranks, other_device, outcomes, same_on_all, set_signals, set_waits,
-    stream_of, watchdog, ways_of,
+    in_both_memories, in_memory, on_ranks, other_device, outcomes, same_on_all, set_peers, set_signals,
+    set_waits, stream_of, watchdog, ways_of,
 };
 pub use walled::{on_walled_ranks, walled_outcomes};

@@ -8,7 +8,8 @@ use std::time::Duration;
 use streamhalo::comm::Error;
 use streamhalo::comm::backend::BACKENDS;
 use streamhalo::{
-    Device, HaloError, MemoryMode, Signals, Stream, StreamKind, StreamOptions, Waits, World, WorldOptions,
+    Device, HaloError, MemoryMode, Peers, Signals, Stream, StreamKind, StreamOptions, Waits, World,
+    WorldOptions,
 };
 
 /// After how long a wait fails: an error that says who waits for whom, instead of a hang.
@@ -90,6 +91,7 @@ thread_local! {
     static WAITS: Cell<Waits> = const { Cell::new(Waits::Auto) };
     pub(crate) static MEMORY: Cell<MemoryMode> = const { Cell::new(MemoryMode::Auto) };
     static SIGNALS: Cell<Signals> = const { Cell::new(Signals::Kernel) };
+    static PEERS: Cell<Peers> = const { Cell::new(Peers::Auto) };
 }
 
 /// How the streams of a device that [`stream_of`] makes on this thread from now on wait.
@@ -100,6 +102,11 @@ pub fn set_waits(waits: Waits) {
 /// How the streams of a device that [`stream_of`] makes on this thread from now on signal.
 pub fn set_signals(signals: Signals) {
     SIGNALS.set(signals);
+}
+
+/// How other ranks reach the arrays of the streams of a device that [`stream_of`] makes on this thread from now on.
+pub fn set_peers(peers: Peers) {
+    PEERS.set(peers);
 }
 
 /// Runs a test with arrays of [`stream_of`] where the host addresses them, and then where it does not; also on the
@@ -119,6 +126,7 @@ pub fn in_memory(mode: MemoryMode, test: impl FnOnce()) {
 pub fn stream_of(world: &World, kind: StreamKind) -> Result<Stream, HaloError> {
     if kind == StreamKind::Device {
         let device = open_device()?.with_waits(WAITS.get()).with_signals(SIGNALS.get());
+        let device = device.with_peers(PEERS.get());
         return Ok(device.with_memory(MEMORY.get())?.stream(world)?);
     }
     Ok(Device::host().stream_with(world, StreamOptions { kind, threads: 1 })?)

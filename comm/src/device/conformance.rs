@@ -5,6 +5,7 @@ use super::accelerator::DeviceMemory;
 use super::driver::{CommandQueue, Driver, MemoryKind, Value};
 use super::text::KernelText;
 use crate::error::Error;
+use crate::fabric::{Fabric, LocalFabric};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -36,7 +37,8 @@ macro_rules! driver_tests {
         $crate::device::conformance::driver_tests!($open;
             memory_is_zeroed_and_copied, memory_is_used_again_without_what_was_in_it, kernels_compute_each_point_once,
             commands_of_a_queue_run_in_order, kernels_of_two_queues_tell_each_other, every_queue_can_wait_at_once,
-            queues_store_and_wait_for_words_themselves, what_is_wrong_is_refused);
+            queues_store_and_wait_for_words_themselves, what_is_wrong_is_refused,
+            memory_of_the_host_is_registered, memory_is_exported_and_imported);
     };
     ($open:path; $($name:ident),*) => {
         $(#[test]
@@ -369,4 +371,101 @@ pub(super) fn what_is_wrong_is_refused<D: Driver>(driver: &D) {
     let refused = driver.allocate(bytes, MemoryKind::Device).expect_err("16 TiB");
     assert!(matches!(refused, Error::OutOfMemory { bytes: asked, .. } if asked == bytes), "{refused}");
     assert!(driver.allocate(64, MemoryKind::Device).is_ok(), "the device goes on");
+}
+
+/// Whether other processes can reach its memory.
+fn is_shared<D: Driver>(driver: &D) -> bool {
+    match driver.identity() {
+        Ok(identity) => {
+            assert_eq!(driver.identity(), Ok(identity.clone()), "always the same");
+            assert_eq!(driver.reaches(&identity), Ok(()), "its own");
+            assert!(driver.reaches("another device").is_err());
+            true
+        }
+        Err(reason) => {
+            println!("skipped: memory of {} between processes: {reason}", driver.name());
+            false
+        }
+    }
+}
+
+pub(super) fn memory_of_the_host_is_registered<D: Driver>(driver: &D) {
+    if !is_shared(driver) {
+        return;
+    }
+    let fabric = LocalFabric::ends(1).expect("memory").remove(0);
+    let (region, bytes) = (fabric.allocate(3 * 4096).expect("memory"), 3 * 4096);
+    let registered = driver.register(&region).expect("memory of the host");
+    assert_eq!((registered.base().as_ptr(), registered.bytes()), (region.base(), bytes));
+    assert!(registered.host_reaches() && registered.kernels_reach() && registered.device() == driver.id());
+    let mut queue = driver.open_queue().expect("a queue");
+    let (memory, pattern) = (on_device(driver, bytes), vec![5_u8; bytes]);
+    fill(&registered, &pattern);
+    copy(&mut queue, &registered, &memory);
+    queue.finish().expect("nothing fails");
+    fill(&registered, &vec![0_u8; bytes]);
+    copy(&mut queue, &memory, &registered);
+    queue.finish().expect("nothing fails");
+    assert_eq!(region.read_bytes(0, bytes), Ok(pattern));
+    // Kernels wait for its words and signal them.
+    if waiters(driver) == 0 {
+        return;
+    }
+    let _turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    fill(&registered, &vec![0_u8; bytes]);
+    let program = driver.own_program().expect("it compiles");
+    let words = Words(registered);
+    let mut signals = Signals::new(driver, &program, &words);
+    signals.wait(&mut queue, 0, 3);
+    signals.signal(&mut queue, 1, 7, false);
+    queue.flush().expect("nothing fails");
+    std::thread::sleep(Duration::from_millis(20));
+    let so_far = words.at(1).load(Ordering::Acquire);
+    words.at(0).store(3, Ordering::Release);
+    queue.finish().expect("nothing fails");
+    assert_eq!((so_far, words.at(1).load(Ordering::Acquire)), (0, 7));
+}
+
+pub(super) fn memory_is_exported_and_imported<D: Driver>(driver: &D) {
+    if !is_shared(driver) {
+        return;
+    }
+    let mut queue = driver.open_queue().expect("a queue");
+    let exportable = |bytes| driver.allocate(bytes, MemoryKind::Exportable).expect("memory");
+    for bytes in [1, 64, 5000, 9 << 20] {
+        // Others before it and behind it, which must stay what they are.
+        let [before, memory, behind] = [bytes, bytes, 64].map(exportable);
+        let (end, start) = (pinned(driver, bytes), pinned(driver, bytes));
+        let pattern: Vec<u8> = (0..bytes).map(|index| (index * 37 % 251) as u8).collect();
+        fill(&start, &pattern);
+        // One allocation exported twice, and each handle imported twice.
+        let handles = [0, 1].map(|_| driver.export(&memory).expect("a handle"));
+        let imports: Vec<DeviceMemory> =
+            [0, 0, 1, 1].iter().map(|which| driver.import(&handles[*which]).expect("it is there")).collect();
+        for imported in &imports {
+            assert!(
+                imported.bytes() == bytes && imported.device() == driver.id() && imported.kernels_reach()
+            );
+            copy(&mut queue, imported, &end);
+            queue.finish().expect("nothing fails");
+            assert_eq!(shown::<u8>(&end), vec![0; bytes], "{bytes} bytes");
+        }
+        copy(&mut queue, &start, &imports[3]);
+        for seen in [&imports[0], &memory] {
+            copy(&mut queue, seen, &end);
+            queue.finish().expect("nothing fails");
+            assert!(shown::<u8>(&end) == pattern, "{bytes} bytes");
+        }
+        drop(imports);
+        copy(&mut queue, &memory, &end);
+        queue.finish().expect("nothing fails");
+        assert!(shown::<u8>(&end) == pattern, "it outlives what was imported");
+        for other in [&before, &behind] {
+            copy(&mut queue, other, &end);
+            queue.finish().expect("nothing fails");
+            assert!(shown::<u8>(&end)[..bytes.min(other.bytes())].iter().all(|byte| *byte == 0));
+        }
+    }
+    let refused = driver.import(b"no handle").expect_err("it is none");
+    assert!(matches!(refused, Error::DeviceUnavailable { .. }), "{refused}");
 }

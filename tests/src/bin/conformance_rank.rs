@@ -1,21 +1,28 @@
 //! A rank that tries every case in every way over the fabric that it was started for.
 //!
-//! `conformance_rank FABRIC [few | device]` takes its place among the others from the environment. Rank 0
-//! writes a line for each cell of the table. With `few` the cases that only differ in geometry are
-//! left out, and with `device` it is the backends with arrays on a device.
+//! `conformance_rank FABRIC [few | device WORDS... | routes WORDS...]` takes its place among the others from the
+//! environment. Rank 0 writes a line for each cell of the table. With `few` the cases that only differ in geometry are
+//! left out, and with `device` it is the backends with arrays on a device, used as the words say (`set_ways`); with
+//! `routes` all ranks write how messages of a device went (`try_routes`).
 
 use std::process::ExitCode;
-use streamhalo::{HaloError, World};
-use streamhalo_tests::{Cell, try_cells, try_device_cells, watchdog};
+use streamhalo::{HaloError, StreamKind, World};
+use streamhalo_tests::{Cell, set_ways, try_backend_cells, try_cells, try_routes, watchdog};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [fabric] => run(fabric, |world, report| try_cells(world, true, report)),
         [fabric, "few"] => run(fabric, |world, report| try_cells(world, false, report)),
-        [fabric, "device"] => run(fabric, |world, report| try_device_cells(world, report)),
+        [fabric, "device", words @ ..] => run(fabric, |world, report| {
+            set_ways(words, world.rank()).expect("words that say something");
+            try_backend_cells(world, StreamKind::Device, report)
+        }),
+        [fabric, "routes", words @ ..] => routes(fabric, words),
         other => {
-            eprintln!("usage: conformance_rank FABRIC [few | device], not {other:?}");
+            eprintln!(
+                "usage: conformance_rank FABRIC [few | device WORDS... | routes WORDS...], not {other:?}"
+            );
             return ExitCode::FAILURE;
         }
     };
@@ -26,6 +33,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn routes(fabric: &str, words: &[&str]) -> Result<(), HaloError> {
+    let world = World::over(fabric, watchdog())?;
+    set_ways(words, world.rank()).expect("words that say something");
+    try_routes(&world, |line| println!("{line}"))?;
+    Ok(world.barrier()?)
 }
 
 fn run(

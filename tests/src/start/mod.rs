@@ -8,10 +8,12 @@ pub use launchers::{LAUNCHERS_VARIABLE, Launcher, launchers};
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use streamhalo::comm::fabric::shm::{Exit, Job};
 
 /// By what the processes of a start are found, whatever became of their parents.
 const MARK_VARIABLE: &str = "STREAMHALO_TEST_START";
@@ -159,4 +161,26 @@ fn marked(mark: &str) -> Vec<Pid> {
         environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
     };
     numbers.filter(has_mark).filter_map(Pid::from_raw).collect()
+}
+
+/// A job over shared memory, whose ranks say little enough for their pipes.
+///
+/// # Panics
+/// If a rank fails, or they take longer than that.
+pub fn job(ranks: usize, program: &Path, arguments: &[&str], limit: Duration) -> Ended {
+    let begun = Instant::now();
+    let mut job = Job::start(ranks, &mut |_rank| {
+        let mut command = Command::new(program);
+        command.args(arguments).stdout(Stdio::piped());
+        command
+    })
+    .expect("the job starts");
+    let exit = job.wait(&|| begun.elapsed() > limit).expect("ranks can be waited for");
+    assert_eq!(exit, Exit::Success, "{ranks} ranks of {arguments:?}");
+    let mut said = String::new();
+    for child in job.ranks() {
+        let output = child.stdout.take().expect("piped");
+        said += &std::io::read_to_string(output).expect("it writes text");
+    }
+    Ended { statuses: Vec::new(), said, complained: String::new(), took: begun.elapsed(), left_behind: 0 }
 }

@@ -10,11 +10,9 @@ mod table;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 use streamhalo::comm::backend::backend_names;
-use streamhalo::comm::fabric::shm::{Exit, Job};
-use streamhalo_tests::start::{Ended, Engine, Start, engines, run};
+use streamhalo_tests::start::{Engine, Start, engines, job, run};
 use streamhalo_tests::{Cell, KINDS, Outcome, on_ranks, try_cells};
 use table::{Row, Table};
 
@@ -59,32 +57,13 @@ fn of_processes(engine: &Engine, start: &Start, ranks: usize, which: Option<&str
     let arguments: Vec<&str> = [engine.fabric].into_iter().chain(which).collect();
     let arguments = arguments.as_slice();
     let ended = match start {
-        Start::Job => job(ranks, program, arguments),
+        Start::Job => job(ranks, program, arguments, LIMIT),
         start => run(start.commands(ranks, program, arguments), LIMIT),
     };
     assert!(ended.is_success(), "{} by {} at {ranks} ranks: {ended:#?}", engine.fabric, engine.by);
     let lines = ended.said.lines().filter(|line| line.starts_with("cell "));
     println!("{} by {}: {ranks} ranks in {:.1} s", engine.fabric, engine.by, ended.took.as_secs_f64());
     lines.map(|line| line.parse().unwrap_or_else(|error| panic!("{error}"))).collect()
-}
-
-/// A job over shared memory, whose ranks say little enough for their pipes.
-fn job(ranks: usize, program: &Path, arguments: &[&str]) -> Ended {
-    let begun = std::time::Instant::now();
-    let mut job = Job::start(ranks, &mut |_rank| {
-        let mut command = Command::new(program);
-        command.args(arguments).stdout(std::process::Stdio::piped());
-        command
-    })
-    .expect("the job starts");
-    let exit = job.wait(&|| begun.elapsed() > LIMIT).expect("ranks can be waited for");
-    assert_eq!(exit, Exit::Success, "{ranks} ranks of {arguments:?}");
-    let mut said = String::new();
-    for child in job.ranks() {
-        let output = child.stdout.take().expect("piped");
-        said += &std::io::read_to_string(output).expect("it writes text");
-    }
-    Ended { statuses: Vec::new(), said, complained: String::new(), took: begun.elapsed(), left_behind: 0 }
 }
 
 /// Checks the cells of one start against those of threads, and adds who carried each backend and primitive.

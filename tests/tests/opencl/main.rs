@@ -4,6 +4,8 @@
 mod exchanges;
 mod messages;
 mod moves;
+#[cfg(target_os = "linux")]
+mod processes;
 mod refusals;
 mod staged;
 mod streams;

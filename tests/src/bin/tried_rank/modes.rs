@@ -1,5 +1,6 @@
 //! What a rank does.
 
+use std::cell::Cell;
 use std::error::Error;
 use std::io::Write;
 use std::path::Path;
@@ -9,7 +10,7 @@ use streamhalo::comm::fabric::WaitPolicy;
 use streamhalo::grid::Fields;
 use streamhalo::prelude::*;
 use streamhalo::{ElementType, StreamKind, WorldOptions};
-use streamhalo_tests::{FieldSet, FieldSpec, Random, stream_of};
+use streamhalo_tests::{FieldSet, FieldSpec, Random, set_ways, stream_of};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -23,9 +24,18 @@ type Outcome = Result<(), Box<dyn Error>>;
 /// - `exit`: the last rank ends its process with status 1 while the others exchange.
 /// - `absent BACKEND`: the last rank never comes to an exchange, for which the others wait for two seconds.
 /// - `cut FOLDER`: exchanges until it cannot for three seconds, and writes that into a file of that folder.
+/// - `device WORDS... -- MODE`: one of those with arrays on a device, used as the words say (`set_ways`), of `forever`,
+///   `exit` and `absent`.
 /// - `missing`: the last rank never comes to a barrier, for which the others wait as long.
 pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
     match (mode, arguments) {
+        ("device", words) => {
+            let end = words.iter().position(|word| *word == "--").ok_or("`--` is missing")?;
+            let [mode, arguments @ ..] = &words[end + 1..] else { return Err("a mode is missing".into()) };
+            set_ways(&words[..end], 0)?;
+            KIND.set(StreamKind::Device);
+            run(mode, arguments)
+        }
         ("world", []) => Ok(World::from_env()?.barrier()?),
         ("exchange", [seed, epochs]) => exchange(&World::from_env()?, seed.parse()?, epochs.parse()?),
         ("wake", []) => wake(),
@@ -55,12 +65,17 @@ pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
     }
 }
 
+thread_local! {
+    /// Of the streams of this rank.
+    static KIND: Cell<StreamKind> = const { Cell::new(StreamKind::Inline) };
+}
+
 /// Waits end soon, so that a test can wait for that.
 const SOON: WorldOptions = WorldOptions { policy: None, timeout: Some(Duration::from_secs(2)) };
 
 /// The last rank stays away from an exchange, or from a barrier, until something ends it.
 fn without_the_last(world: &World, backend: Option<&str>) -> Outcome {
-    let (stream, grid) = small_grid(world, StreamKind::Inline)?;
+    let (stream, grid) = small_grid(world, KIND.get())?;
     let mut cells = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
     let halo = backend.map(|backend| StreamHalo::new(world, &stream, backend, Pattern::All, 1, &cells));
     let mut halo = halo.transpose()?;
@@ -194,7 +209,7 @@ fn sleeps_so_far() -> Result<u64, Box<dyn Error>> {
 
 /// Exchanges with all backends in turn until an exchange fails, or `disturb` does something.
 fn forever(world: &World, disturb: &mut dyn FnMut(&World, &mut Array<f64, 2>) -> Outcome) -> Outcome {
-    let (stream, grid) = small_grid(world, StreamKind::Inline)?;
+    let (stream, grid) = small_grid(world, KIND.get())?;
     let mut cells = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
     let halos = backend_names().map(|name| StreamHalo::new(world, &stream, name, Pattern::All, 1, &cells));
     let mut halos = halos.collect::<Result<Vec<_>, _>>()?;

@@ -4,14 +4,17 @@ use super::compiler;
 use super::devices;
 use super::library::{Library, MemoryOperations, Runtime, SUCCESS};
 use super::memory::{self, Memory};
+use super::processes;
 use super::queue::Queue;
 use super::words;
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{Driver, MemoryKind, Traits, next_id};
+use crate::device::gpu::Imports;
 use crate::device::hip::FoundHipDevice;
 use crate::device::select::index_of;
 use crate::device::text::KernelText;
 use crate::error::{Error, Result};
+use crate::fabric::Region;
 use hip_sys::hiprt;
 use std::ffi::{CString, c_int, c_void};
 use std::fmt;
@@ -29,6 +32,7 @@ pub(super) struct Context {
     /// that wait for ranks.
     pub(super) set_up: hiprt::hipStream_t,
     pub(super) memory: Memory,
+    pub(super) imports: Imports,
 }
 
 // SAFETY: HIP's streams may be used by any thread.
@@ -43,6 +47,10 @@ impl Context {
 
     pub(super) fn found(&self) -> &FoundHipDevice {
         &self.found
+    }
+
+    pub(super) fn index(&self) -> c_int {
+        self.index
     }
 
     pub(super) fn runtime(&self) -> &Runtime {
@@ -101,6 +109,7 @@ impl HipDriver {
             found,
             set_up: std::ptr::null_mut(),
             memory: Memory::default(),
+            imports: Imports::default(),
         };
         context.enter()?;
         // SAFETY: a place for the answer.
@@ -149,6 +158,26 @@ impl Driver for HipDriver {
 
     fn allocate(&self, bytes: usize, kind: MemoryKind) -> Result<DeviceMemory> {
         memory::allocate(&self.context, bytes, kind)
+    }
+
+    fn identity(&self) -> std::result::Result<String, String> {
+        processes::identity(&self.context)
+    }
+
+    fn reaches(&self, identity: &str) -> std::result::Result<(), String> {
+        processes::reaches(&self.context, identity)
+    }
+
+    fn register(&self, region: &Region) -> Result<DeviceMemory> {
+        processes::register(&self.context, region)
+    }
+
+    fn export(&self, memory: &DeviceMemory) -> Result<Vec<u8>> {
+        processes::export(&self.context, memory)
+    }
+
+    fn import(&self, handle: &[u8]) -> Result<DeviceMemory> {
+        processes::import(&self.context, handle)
     }
 
     fn build(&self, text: &KernelText) -> Result<Arc<Module>> {

@@ -77,6 +77,14 @@ runtime! {
     hipFree(*mut c_void);
     hipHostMalloc(*mut *mut c_void, usize, c_uint);
     hipHostGetDevicePointer(*mut *mut c_void, *mut c_void, c_uint);
+    hipHostRegister(*mut c_void, usize, c_uint);
+    hipHostUnregister(*mut c_void);
+    hipIpcGetMemHandle(*mut hiprt::hipIpcMemHandle_t, *mut c_void);
+    hipIpcOpenMemHandle(*mut *mut c_void, hiprt::hipIpcMemHandle_t, c_uint);
+    hipIpcCloseMemHandle(*mut c_void);
+    hipDeviceCanAccessPeer(*mut c_int, c_int, c_int);
+    hipDeviceGetPCIBusId(*mut c_char, c_int, c_int);
+    hipDeviceGetByPCIBusId(*mut c_int, *const c_char);
     hipMemsetAsync(*mut c_void, c_int, usize, hiprt::hipStream_t);
     hipMemcpyAsync(*mut c_void, *const c_void, usize, hiprt::hipMemcpyKind, hiprt::hipStream_t);
     hipStreamCreateWithFlags(*mut hiprt::hipStream_t, c_uint);

@@ -36,7 +36,9 @@ impl Drop for Allocation {
     fn drop(&mut self) {
         // Operations hold what they use until the queue has come to rest, so that no kernel uses it any more.
         match self.kind {
-            MemoryKind::Device => self.context.memory.spare().push((self.address, self.size)),
+            MemoryKind::Device | MemoryKind::Exportable => {
+                self.context.memory.spare().push((self.address, self.size))
+            }
             MemoryKind::Pinned => self.context.memory.pinned().give_back(self.size, self.address),
         }
     }
@@ -62,13 +64,14 @@ impl Memory {
 /// Zeroed memory. Waits until it is zeroed, and for nothing else.
 pub(super) fn allocate(context: &Arc<Context>, bytes: usize, kind: MemoryKind) -> Result<DeviceMemory> {
     let what = match kind {
-        MemoryKind::Device => "device",
+        MemoryKind::Device | MemoryKind::Exportable => "device",
         MemoryKind::Pinned => "locked host",
     };
     let failed = |code| Error::OutOfMemory { bytes, kind: what, reason: context.why_no_memory(code) };
     context.enter()?;
     let (address, size) = match kind {
-        MemoryKind::Device => {
+        // What `hipMalloc` gives has handles for other processes.
+        MemoryKind::Device | MemoryKind::Exportable => {
             let size = bytes.max(ALIGNMENT).next_multiple_of(ALIGNMENT);
             (context.of_device(size).map_err(failed)?, size)
         }
@@ -81,7 +84,7 @@ pub(super) fn allocate(context: &Arc<Context>, bytes: usize, kind: MemoryKind) -
     let allocation = Allocation { context: context.clone(), kind, address, size };
     let base = NonNull::new(address as *mut u8).expect("an allocation that has not failed");
     match kind {
-        MemoryKind::Device => context.clear(base, size)?,
+        MemoryKind::Device | MemoryKind::Exportable => context.clear(base, size)?,
         MemoryKind::Pinned => {
             context.check_address(base)?;
             // SAFETY: the host's memory, with that many bytes, that nobody else has.
@@ -89,7 +92,7 @@ pub(super) fn allocate(context: &Arc<Context>, bytes: usize, kind: MemoryKind) -
         }
     }
     let reach = match kind {
-        MemoryKind::Device => Reach::Kernels,
+        MemoryKind::Device | MemoryKind::Exportable => Reach::Kernels,
         MemoryKind::Pinned => Reach::Both,
     };
     // SAFETY: the runtime aligns to more than 64 bytes; the memory is there until the allocation is dropped, and the
@@ -151,7 +154,7 @@ impl Context {
     }
 
     /// That kernels address memory of the host as the host does.
-    fn check_address(&self, base: NonNull<u8>) -> Result<()> {
+    pub(super) fn check_address(&self, base: NonNull<u8>) -> Result<()> {
         let (host, mut address) = (base.as_ptr().cast(), std::ptr::null_mut());
         // SAFETY: a place for the answer, and memory of the runtime.
         let code = unsafe { (self.runtime().hipHostGetDevicePointer)(&mut address, host, 0) };

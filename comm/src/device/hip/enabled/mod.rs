@@ -5,6 +5,7 @@ mod devices;
 mod driver;
 mod library;
 mod memory;
+mod processes;
 mod queue;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,75 @@
+//! What ranks that are processes do with their devices: told in words, and reported in lines.
+
+use crate::cases::{ALTERNATING, CELLS};
+use crate::ranks::MEMORY;
+use crate::{FieldSet, FieldSpec, set_peers, set_signals, set_waits, stream_of, ways_of};
+use streamhalo::ElementType::U8;
+use streamhalo::{
+    Entity, GlobalGrid, HaloError, MemoryMode, Pattern, Peers, Signals, StreamHalo, StreamKind, Waits, World,
+};
+
+/// Does with the streams of a device that this rank makes from now on what the words say: the names of memory modes,
+/// `waits-kernel`, `merged`, and `staged` or, for every second rank, `odd-staged`.
+///
+/// # Errors
+/// A word that says nothing.
+pub fn set_ways(words: &[&str], rank: usize) -> Result<(), String> {
+    for word in words {
+        match *word {
+            "waits-kernel" => set_waits(Waits::Kernel),
+            "merged" => set_signals(Signals::Merged),
+            "staged" => set_peers(Peers::Staged),
+            "odd-staged" if rank % 2 == 1 => set_peers(Peers::Staged),
+            "odd-staged" => {}
+            other => {
+                MEMORY.set(MemoryMode::from_name(other).ok_or_else(|| format!("`{other}` says nothing"))?)
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gathers with every backend around a ring of ranks, of small and of large messages, and reports how they went, by
+/// lines: `rank R BACKEND waits W merged M`, how many waits and sends were kernels' alone; and for each message
+/// `route R>PEER BACKEND BYTES PATH: REASON`. Collective.
+///
+/// # Errors
+/// Those of exchanges.
+///
+/// # Panics
+/// On a rank that gets a wrong value, or has waited for a stream that it need not wait for.
+pub fn try_routes(world: &World, mut report: impl FnMut(String)) -> Result<(), HaloError> {
+    let (rank, size) = (world.rank(), world.size());
+    for way in ways_of(StreamKind::Device) {
+        let stream = stream_of(world, way.kind)?;
+        // Single passes into ghosts, messages that are packed, and some that fit the lines of their words.
+        for (row, specs) in [
+            (600, vec![ALTERNATING]),
+            (4, vec![CELLS]),
+            (90, vec![CELLS, FieldSpec::array(U8, Entity::Cell, 3)]),
+        ] {
+            let grid =
+                GlobalGrid::new([4 * size, row], [true; 2])?.partition_as(world, [size, 1])?.local(1)?;
+            let mut fields = FieldSet::new(&grid, &stream, &specs, &Pattern::All, [1, 1])?;
+            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
+            let epochs = if way.backend == "standard" { 4 } else { 10 };
+            for epoch in 1..=epochs {
+                fields.fill(epoch)?;
+                let before = stream.synchronizations();
+                halo.enqueue_gather(&mut fields)?;
+                let waited = stream.synchronizations() - before;
+                assert_eq!(waited, u64::from(way.backend == "standard"), "{way:?}");
+                fields.check(epoch)?;
+                fields.swap();
+            }
+            fields.assert_right(&way)?;
+            for route in halo.routes() {
+                let (peer, bytes, path) = (route.peer, route.bytes, route.path);
+                report(format!("route {rank}>{peer} {} {bytes} {path}: {}", way.backend, route.reason));
+            }
+        }
+        let (waits, merged) = (stream.kernel_waits(), stream.merged_sends());
+        report(format!("rank {rank} {} waits {waits} merged {merged}", way.backend));
+    }
+    Ok(())
+}
