@@ -253,7 +253,7 @@ pub(super) fn match_all(site: &Site<'_>, spec: &ExchangeSpec, rules: Rules) -> R
     let recv = |message: &MessageSpec| tell_recv(message, &mut layout, from(message));
     let recvs: Vec<Told> = spec.recvs.iter().map(recv).collect();
     let memory = stream.allocate_for_messages(world, layout.inbox_bytes).and_then(|inbox| {
-        let pinned = |bytes| stream.allocate_pinned(world, bytes, reach.kernels_add());
+        let pinned = |bytes| stream.allocate_words(world, bytes, reach.kernels_add());
         let words = layout.words_bytes.map(pinned).transpose()?;
         Ok(Memory { words: words.unwrap_or_else(|| inbox.clone()), inbox })
     });

@@ -112,7 +112,7 @@ impl<'a> Mapped<'a> {
     /// A peer's memory that its host reaches.
     pub(super) fn of_host(&mut self, peer: usize, told: (u64, usize)) -> Result<Region> {
         let adds = self.site.reach.kernels_add();
-        self.find(peer, told, |site| site.stream.map_pinned(site.world, peer, told, adds))
+        self.find(peer, told, |site| site.stream.map_words(site.world, peer, told, adds))
     }
 
     fn find(

@@ -68,7 +68,7 @@ impl Standard {
         let all: Vec<_> = sends.chain(recvs).collect();
         let staged = all.iter().map(|(_, _, bytes, _)| bytes.next_multiple_of(LINE)).sum::<usize>();
         // The host carries messages.
-        let staging = stream.allocate_pinned(world, staged.max(LINE), true);
+        let staging = stream.allocate_pinned(world, staged.max(LINE));
         let is_near = |(_, _, _, is_far): &(_, _, _, bool)| !is_far;
         let own = staging.as_ref().map(|_| all.iter().any(is_near));
         let any_near = world.agree("match_exchange", own)?.contains(&true);

@@ -62,12 +62,20 @@ impl Stream {
         if self.is_staged() { world.fabric().allocate(bytes) } else { self.allocate(world, bytes) }
     }
 
-    /// As [`Stream::allocate_for_messages`], of memory that the host can address too: for words that ranks poll, and
-    /// for messages that the host carries. Kernels add to words in it only if `kernels_add`.
+    /// As [`Stream::allocate_for_messages`], of memory that the host can address too: for messages that the host
+    /// carries.
     ///
     /// # Errors
     /// As [`Stream::allocate`].
-    pub(crate) fn allocate_pinned(&self, world: &World, bytes: usize, kernels_add: bool) -> Result<Region> {
+    pub(crate) fn allocate_pinned(&self, world: &World, bytes: usize) -> Result<Region> {
+        self.allocate_words(world, bytes, true)
+    }
+
+    /// The same, for words that ranks poll, to which kernels add only if `kernels_add`.
+    ///
+    /// # Errors
+    /// As [`Stream::allocate`].
+    pub(crate) fn allocate_words(&self, world: &World, bytes: usize, kernels_add: bool) -> Result<Region> {
         let fabric = world.fabric();
         match (self.accelerator(), self.sharing()) {
             (None, _) | (_, Sharing::Staged(_)) => fabric.allocate(bytes),
@@ -92,11 +100,11 @@ impl Stream {
         }
     }
 
-    /// Maps what a peer got of [`Stream::allocate_pinned`], or of its fabric.
+    /// Maps what a peer got of [`Stream::allocate_words`], or of its fabric.
     ///
     /// # Errors
     /// As [`Stream::map`].
-    pub(crate) fn map_pinned(
+    pub(crate) fn map_words(
         &self,
         world: &World,
         peer: usize,

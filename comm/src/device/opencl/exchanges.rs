@@ -40,7 +40,7 @@ fn rank_main(
     signals: Signals,
     backend: &str,
 ) -> Result<(Vec<i64>, u64), Error> {
-    let stream = stream_of(world, device, Ways { waits: Waits::Proxy, signals })?;
+    let stream = stream_of(world, device, Ways { waits: Waits::Proxy, signals, ..Ways::default() })?;
     let [mut own, sums] =
         [Buffer::<i64>::zeros(world, &stream, ROW)?, Buffer::<i64>::zeros(world, &stream, ROW)?];
     let message = MessageSpec {
@@ -103,7 +103,7 @@ fn all_backends_between_ranks_that_signal_by_their_threads() {
         }
     }
     let world = World::alone().expect("a world of one rank");
-    let refused = stream_of(&world, &device, Ways { waits: Waits::Auto, signals: Signals::Merged });
+    let refused = stream_of(&world, &device, Ways { signals: Signals::Merged, ..Ways::default() });
     let Err(Error::DeviceUnavailable { reason, .. }) = refused else { panic!("{refused:?}") };
     assert!(reason.contains("kernels cannot signal on it"), "{reason}");
 }

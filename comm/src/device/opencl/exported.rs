@@ -85,3 +85,33 @@ impl ExportedMemory {
         unsafe { DeviceMemory::new(base, bytes, device, reach, Box::new(self)) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_of_what_is_no_more_are_refused() {
+        let memory = ExportedMemory::new(5000).expect("memory");
+        let handle: Handle = postcard::from_bytes(&memory.handle()).expect("its own");
+        let open = |handle: &Handle| {
+            let bytes = postcard::to_stdvec(handle).expect("numbers can be written");
+            ExportedMemory::open(&bytes).map(|memory| memory.bytes)
+        };
+        assert_eq!(open(&handle), Ok(5000));
+        let Handle { process, descriptor, bytes, file } = handle;
+        let refused = |handle| open(&handle).expect_err("it is none");
+        // A number that another file has now, and a file of another size.
+        let said = refused(Handle { process, descriptor, bytes, file: file + 1 });
+        assert!(said.contains("it has freed it") && said.contains("`device.peers = \"staged\"`"), "{said}");
+        assert!(refused(Handle { process, descriptor, bytes: 1 << 20, file }).contains("it has freed it"));
+        drop(memory);
+        let said = refused(Handle { process, descriptor, bytes, file });
+        assert!(said.contains("No such file") || said.contains("it has freed it"), "{said}");
+        let mut ended = std::process::Command::new("true").spawn().expect("a process");
+        ended.wait().expect("it ends");
+        let said = refused(Handle { process: ended.id(), descriptor, bytes, file });
+        assert!(said.contains(&format!("memory of process {}", ended.id())), "{said}");
+        assert!(ExportedMemory::open(b"").is_err_and(|error| error.contains("not a handle")));
+    }
+}

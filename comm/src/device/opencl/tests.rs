@@ -2,7 +2,7 @@
 
 use super::choice::{self, FoundDevice};
 use super::driver::OpenclDriver;
-use crate::device::accelerator::Accelerator;
+use crate::device::accelerator::{Accelerator, DeviceMemory};
 use crate::device::conformance::driver_tests;
 use crate::device::next_group;
 use crate::device::queue::Engine;
@@ -12,7 +12,7 @@ use crate::device::{
 use crate::device::{Rule, SignalSet, WaitSet};
 use crate::element::{ElementType, Op};
 use crate::error::Error;
-use crate::fabric::{Executor, LocalFabric, Region, Role, Word};
+use crate::fabric::{Executor, LocalFabric, Region, Role, Word, export, import, register_for};
 use crate::world::{World, WorldOptions};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -252,6 +252,62 @@ fn the_host_is_shown_any_points_without_fine_grained_memory() {
         }
     }
     assert_eq!(buffer.copy_out(extents.whole()), Ok(expected));
+}
+
+/// Memory files of that many bytes that this process has open.
+#[cfg(target_os = "linux")]
+fn open_files(bytes: usize) -> usize {
+    let all = std::fs::read_dir("/proc/self/fd").expect("Linux has it").filter_map(Result::ok);
+    // Others are opened and closed meanwhile.
+    let sizes = all.filter_map(|file| std::fs::metadata(file.path()).ok());
+    sizes.filter(|file| file.len() == bytes as u64).count()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn exported_memory_is_kept_until_all_have_closed_it() {
+    // As no other test has.
+    const BYTES: usize = 77 * 4096;
+    let Some(device) = device_with(|_| ()) else { return };
+    let ends = LocalFabric::ends(2).expect("memory");
+    let own = export(&*ends[0], &*device, BYTES).expect("memory");
+    let map = |bytes| import(&*ends[1], &*device, (0, own.key(), bytes));
+    let imports = [map(BYTES).expect("it is there"), map(BYTES).expect("it is there")];
+    assert_eq!((imports[0].owner(), imports[0].key(), open_files(BYTES)), (0, own.key(), 3));
+    assert!(matches!(map(BYTES - 4096), Err(Error::System { .. })), "another size");
+    own.write_bytes(0, &[7; BYTES]).expect("it is as long");
+    let key = own.key();
+    drop(own);
+    let [first, second] = imports;
+    drop(first);
+    // Whoever exports next looks, and finds it in use.
+    drop(export(&*ends[0], &*device, 64).expect("memory"));
+    assert_eq!((open_files(BYTES), second.read_bytes(BYTES - 1, 1)), (2, Ok(vec![7])));
+    drop(second);
+    drop(export(&*ends[0], &*device, 64).expect("memory"));
+    assert_eq!(open_files(BYTES), 0);
+    assert!(import(&*ends[1], &*device, (0, key, BYTES)).is_err(), "it is gone");
+}
+
+#[test]
+fn kernels_do_not_add_to_words_that_others_add_to() {
+    let Some(device) = device_with(|_| ()) else { return };
+    if !device.kernels_signal() {
+        println!("skipped: kernels that add to words of {}", device.name());
+        return;
+    }
+    let world = World::alone().expect("a world of one rank");
+    let stream = stream_of(&world, &device, Ways::default()).expect("it has queues");
+    for kernels_add in [true, false] {
+        let region = world.fabric().allocate(256).expect("memory");
+        let region = register_for(&*device, &region, kernels_add).expect("memory of the host");
+        assert_eq!(region.on_device().map(DeviceMemory::kernels_add), Some(kernels_add));
+        for rule in [Rule::Set, Rule::Increment] {
+            stream.write_values(&signals(vec![word(&region, 0)], rule), 7);
+        }
+        stream.synchronize().expect("nothing fails");
+        assert_eq!(word(&region, 0).cell().load(), 8, "whoever it is");
+    }
 }
 
 /// What all drivers do, with the first device that can be used; `None`, which is said, where there is none.

@@ -163,7 +163,7 @@ fn world() -> World {
 
 /// By memory operations, and waiting so.
 fn open(world: &World, device: &Arc<dyn Accelerator>, waits: Waits) -> Result<Stream> {
-    let ways = Ways { waits, signals: Signals::Memop };
+    let ways = Ways { waits, signals: Signals::Memop, ..Ways::default() };
     Stream::open(world, StreamOptions::default(), Some(device.clone()), ways)
 }
 
