@@ -7,7 +7,7 @@ use super::section::{Section, Shape, as_integer, wrong};
 use super::value::Value;
 
 pub(super) const SHAPE: Shape<'static> =
-    Shape { name: "device", keys: &["kind", "select", "memory", "waits", "stream", "threads"] };
+    Shape { name: "device", keys: &["kind", "select", "memory", "peers", "waits", "stream", "threads"] };
 
 /// What runs the kernels of a rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +20,9 @@ pub struct DeviceConfig {
     /// Where arrays are, by the name of [`streamhalo::MemoryMode`]; `None` on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<String>,
+    /// How other ranks reach arrays, by the name of [`streamhalo::Peers`]; `None` on the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peers: Option<String>,
     /// Who waits for other ranks, by the name of [`streamhalo::Waits`]; `None` on the host, which has one way only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<String>,
@@ -56,9 +59,12 @@ pub(super) fn read(section: &Section<'_>, devices: &[&str]) -> Result<DeviceConf
     let waits = waits.map_or_else(|| "auto".to_owned(), |waits| waits.value);
     let memory = section.name("memory", &["auto", "shared", "separate"])?;
     let memory = memory.map_or_else(|| "auto".to_owned(), |memory| memory.value);
+    let peers = section.name("peers", &["auto", "staged"])?;
+    let peers = peers.map_or_else(|| "auto".to_owned(), |peers| peers.value);
     Ok(DeviceConfig {
         select: select.filter(|_| kind != "host"),
         memory: (kind != "host").then_some(memory),
+        peers: (kind != "host").then_some(peers),
         waits: (kind != "host").then_some(waits),
         stream: (kind == "host").then_some(stream),
         kind,

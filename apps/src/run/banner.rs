@@ -7,7 +7,7 @@ use streamhalo::comm::backend::BACKENDS;
 use streamhalo::comm::fabric::{Executor, FABRICS};
 use streamhalo::{Stream, World};
 
-use super::device::is_staged;
+use super::device::staged_because;
 use super::{device, executors_of};
 use crate::app::{ApplicationRow, Need};
 use crate::config::{RunConfig, StreamKind};
@@ -43,8 +43,9 @@ impl fmt::Display for Banner<'_> {
         match device(config) {
             // That it can be opened has been checked.
             Ok(device) if kind != "host" => {
-                let staged =
-                    if is_staged(config) { "; messages are staged through the host's memory" } else { "" };
+                let staged = staged_because(config).map_or_else(String::new, |reason| {
+                    format!("; messages are staged through the host's memory, because {reason}")
+                });
                 writeln!(f, "device:   {}; a queue of its own a rank{staged}", device.name())?
             }
             _ => {

@@ -1,7 +1,7 @@
 //! The device that a configuration names.
 
 use streamhalo::comm::fabric::{FABRICS, FabricRow};
-use streamhalo::{Device, MemoryMode, Signals, Waits};
+use streamhalo::{Device, MemoryMode, Peers, Signals, Waits};
 
 use crate::app::Application;
 use crate::config::{DeviceConfig, RunConfig, Signal};
@@ -13,22 +13,35 @@ use crate::error::AppError;
 ///
 /// That there is no such device on this machine, or that it lacks what streams need.
 pub(crate) fn device(config: &RunConfig) -> Result<Device, AppError> {
-    let DeviceConfig { kind, select, memory, waits, .. } = &config.device;
+    let DeviceConfig { kind, select, memory, peers, waits, .. } = &config.device;
     let waits = waits.as_deref().and_then(Waits::from_name).unwrap_or_default();
     let memory = memory.as_deref().and_then(MemoryMode::from_name).unwrap_or_default();
+    let peers = peers.as_deref().and_then(Peers::from_name).unwrap_or_default();
     let device = open_device(kind, select.as_deref().unwrap_or_default())?;
     let signals = match config.comm.signal {
         Some(Signal::Merged) => Signals::Merged,
         Some(Signal::Memop) => Signals::Memop,
         Some(Signal::Kernel) | None => Signals::Kernel,
     };
-    Ok(device.with_waits(waits).with_signals(signals).with_memory(memory)?)
+    Ok(device.with_waits(waits).with_signals(signals).with_peers(peers).with_memory(memory)?)
 }
 
-/// Whether messages of the configured device go through the host's memory.
-pub(super) fn is_staged(config: &RunConfig) -> bool {
-    let reaches = |row: &FabricRow| row.name == config.comm.fabric && row.reaches_devices;
-    config.device.kind != "host" && !FABRICS.iter().any(reaches)
+/// Why messages of the configured device go through the host's memory, whoever the peer is, if they do.
+pub(super) fn staged_because(config: &RunConfig) -> Option<String> {
+    if config.device.kind == "host" {
+        return None;
+    }
+    if config.device.peers.as_deref() == Some(Peers::Staged.name()) {
+        return Some("`device.peers` is `staged`".to_owned());
+    }
+    let name = &config.comm.fabric;
+    let row = FABRICS.iter().find(|row: &&FabricRow| row.name == *name).filter(|row| !row.reaches_devices)?;
+    let unreached = format!("the fabric `{name}` does not reach the device's");
+    if !row.takes_handles {
+        return Some(unreached);
+    }
+    // One that cannot be opened is an error elsewhere.
+    device(config).ok()?.unreached_by_processes().map(|reason| format!("{unreached}: {reason}"))
 }
 
 /// The device of that kind and name, opened.
@@ -60,12 +73,11 @@ pub(super) fn check(config: &RunConfig, application: &dyn Application) -> Result
         let name = &config.app.name;
         return refused("device.kind", format!("`{name}` has kernels for `host` only, not for `{kind}`"));
     }
-    if is_staged(config) {
+    if let Some(reason) = staged_because(config) {
         let unreached = |instead: &str| {
             format!(
-                "over the fabric `{}` kernels of `{kind}` do not reach what ranks tell each other; choose {instead}, \
-                 or the fabric `local`",
-                config.comm.fabric
+                "kernels of `{kind}` do not reach what ranks tell each other, because {reason}; choose {instead}, or \
+                 the fabric `local`"
             )
         };
         if config.device.waits.as_deref() == Some(Waits::Kernel.name()) {

@@ -203,8 +203,12 @@ fn a_device_is_chosen_by_name_or_by_number() {
     assert_eq!((named.select.as_deref(), named.waits.as_deref()), (Some("pocl"), Some("kernel")));
     let numbered = of("device = { kind = 'opencl', select = 2 }");
     assert_eq!((numbered.select.as_deref(), numbered.waits.as_deref()), (Some("2"), Some("auto")));
-    let host = of("device.select = 'pocl'\ndevice.waits = 'kernel'\ndevice.memory = 'shared'");
-    assert_eq!((host.select, host.waits, host.memory), (None, None, None));
+    let host =
+        "device.select = 'pocl'\ndevice.waits = 'kernel'\ndevice.memory = 'shared'\ndevice.peers = 'staged'";
+    let host = of(host);
+    assert_eq!((host.select, host.waits, host.memory, host.peers), (None, None, None, None));
+    let staged = of("device = { kind = 'opencl', peers = 'staged' }");
+    assert_eq!((named.peers.as_deref(), staged.peers.as_deref()), (Some("auto"), Some("staged")));
     let separate = of("device = { kind = 'opencl', memory = 'separate' }");
     assert_eq!((named.memory.as_deref(), separate.memory.as_deref()), (Some("auto"), Some("separate")));
 }

@@ -148,17 +148,21 @@ fn explain_says_how_messages_of_a_device_are_staged() {
     }
     let folder = Folder::new();
     let config = folder.write("config.toml", SMALL).display().to_string();
-    let set = ["--set", DEVICE, "--set", "run.ranks=2", "--fabric", "shm"];
-    let output = folder.streamhalo(&[&["explain", &config], &set[..]].concat());
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let explain = |peers: &str| {
+        let set = ["--set", DEVICE, "--set", "run.ranks=2", "--set", peers, "--fabric", "shm"];
+        let output = folder.streamhalo(&[&["explain", &config], &set[..]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
     // Lines are broken within the table's columns.
-    let said = text(&output.stdout);
+    let said = explain("device.peers=staged");
     let words: Vec<&str> =
         said.split(|c: char| !c.is_ascii_graphic()).filter(|word| !word.is_empty()).collect();
-    for word in ["staged", "`shm`", "device's", "proxy"] {
+    for word in ["staged", "`device.peers`", "`staged`", "proxy"] {
         assert!(words.contains(&word), "`{word}` is not in {said}");
     }
     assert!(!said.contains("straight into ghosts"), "{said}");
+    assert!(!explain("device.peers=auto").contains("staged"), "processes map each other's arrays");
 }
 
 #[test]
@@ -171,8 +175,11 @@ fn runs_and_info_say_that_messages_are_staged() {
     if !is_there() {
         return;
     }
-    for (fabric, is_staged) in [("local", false), ("shm", true)] {
-        let output = folder.run(SMALL, &["run.ranks=2", DEVICE, &format!("comm.fabric={fabric}")]);
+    for (fabric, peers, is_staged) in
+        [("local", "auto", false), ("shm", "auto", false), ("local", "staged", true), ("shm", "staged", true)]
+    {
+        let [fabric, peers] = [format!("comm.fabric={fabric}"), format!("device.peers={peers}")];
+        let output = folder.run(SMALL, &["run.ranks=2", DEVICE, &fabric, &peers]);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{said}");
         assert_eq!(said.contains("staged through the host's memory"), is_staged, "{said}");
@@ -187,8 +194,11 @@ fn what_a_device_cannot_do_is_refused_before_anything_runs() {
     }
     let folder = Folder::new();
     for (set, expected) in [
-        (&["comm.fabric=shm", "device.waits=kernel"][..], "choose `auto` or `proxy`, or the fabric `local`"),
-        (&["comm.fabric=shm", "comm.signal=merged"], "choose `kernel`, or the fabric `local`"),
+        (&["comm.fabric=mpi", "device.waits=kernel"][..], "choose `auto` or `proxy`, or the fabric `local`"),
+        (
+            &["device.peers=staged", "comm.signal=merged"],
+            "because `device.peers` is `staged`; choose `kernel`",
+        ),
         (&["comm.signal=memop"], "choose `kernel`"),
         (&["device.select=nobody's"], "no device is meant by it; there are 0: "),
         (&["device.select=77"], "no device is meant by it; there are 0: "),

@@ -17,6 +17,10 @@ pub(super) struct Site<'a> {
 pub(super) struct Reach {
     own: usize,
     sharings: Vec<Sharing>,
+    /// By rank, whether its host's memory is mapped here.
+    mapped: Vec<bool>,
+    /// Whether all ranks are on one device, and reach it.
+    is_one: bool,
     /// By rank, those that it would send to and does not reach, each with the reason.
     unreached: Vec<Vec<(usize, String)>>,
 }
@@ -31,22 +35,28 @@ impl Reach {
         peers: impl Iterator<Item = usize>,
     ) -> Result<Self> {
         let own = world.rank();
+        let mapped: Vec<bool> = (0..sharings.len()).map(|peer| world.fabric().is_mapped(peer)).collect();
+        let is_alike =
+            !matches!(sharings[0], Sharing::Staged(_)) && sharings.iter().all(|other| *other == sharings[0]);
         let mut unreached = Vec::new();
-        if !are_one(&sharings) {
+        if !is_alike {
             let why = |peer: usize| match (stream.accelerator(), sharings.get(peer)?) {
-                (Some(device), Sharing::ByHandles(identity)) if peer != own => device.reaches(identity).err(),
+                (Some(device), Sharing::ByHandles(identity)) if peer != own && mapped[peer] => {
+                    device.reaches(identity).err()
+                }
                 _ => None,
             };
             let mine: Vec<_> = peers.filter_map(|peer| Some((peer, why(peer)?))).collect();
             unreached = world.all_gather(&mine)?;
         }
-        Ok(Self { own, sharings, unreached })
+        let is_one = is_alike && mapped.iter().all(|mapped| *mapped);
+        Ok(Self { own, sharings, mapped, is_one, unreached })
     }
 
     /// Whether kernels add to words that kernels of several ranks add to: where all are of one device, which sees that as
     /// one operation.
     pub(super) fn kernels_add(&self) -> bool {
-        are_one(&self.sharings)
+        self.is_one
     }
 
     /// Why messages of this rank are staged, whoever the peer is.
@@ -73,18 +83,20 @@ impl Reach {
             let (_, reason) = self.unreached.get(sender)?.iter().find(|(peer, _)| *peer == receiver)?;
             Some(format!("rank {sender}'s device does not reach that of rank {receiver}: {reason}"))
         };
-        staged(first).or_else(|| staged(second)).or_else(pair)
+        staged(first).or_else(|| staged(second)).or_else(pair).or_else(|| self.why_far(sender, receiver))
+    }
+
+    /// Why messages of arrays that are mapped by handles are staged between this rank and one far away.
+    fn why_far(&self, sender: usize, receiver: usize) -> Option<String> {
+        let peer = if sender == self.own { receiver } else { sender };
+        let is_far = self.is_by_handles(self.own) && self.mapped.get(peer).is_some_and(|mapped| !mapped);
+        is_far.then(|| format!("rank {peer} shares no memory with this one"))
     }
 
     /// Whether arrays of a rank are in memory that only those map who reach its device.
     pub(super) fn is_by_handles(&self, rank: usize) -> bool {
         matches!(self.sharings[rank], Sharing::ByHandles(_))
     }
-}
-
-/// Whether all ranks are on the host, or on one device that all reach.
-fn are_one(sharings: &[Sharing]) -> bool {
-    !matches!(sharings[0], Sharing::Staged(_)) && sharings.iter().all(|other| *other == sharings[0])
 }
 
 /// Memory of peers, each piece mapped once.

@@ -118,8 +118,8 @@ pub trait Fabric: Send + Sync + fmt::Debug {
     fn reaches_devices(&self) -> bool {
         false
     }
-    /// Whether peers are processes that share the host's memory, and so can map that of devices by handles, where
-    /// these have them. Two ranks see it alike.
+    /// Whether peers whose memory is mapped are processes, and so can map that of devices by handles, where these have
+    /// them. Two ranks see it alike.
     fn takes_handles(&self) -> bool {
         false
     }
@@ -176,6 +176,8 @@ pub struct FabricRow {
     pub executor: Executor,
     /// Whether peers map the memory of devices, as [`Fabric::reaches_devices`] says.
     pub reaches_devices: bool,
+    /// Whether they map it by handles, where devices have them, as [`Fabric::takes_handles`] says.
+    pub takes_handles: bool,
     /// Why it cannot be used on this machine or in this build, if so.
     pub unusable: fn() -> Option<String>,
     /// Joins the ranks that a launcher has started. Collective over them.
@@ -226,6 +228,7 @@ pub const FABRICS: &[FabricRow] = &[
         summary: "ranks are threads of one process",
         executor: Executor::Stream,
         reaches_devices: true,
+        takes_handles: false,
         unusable: || None,
         join: local::join,
     },
@@ -234,6 +237,7 @@ pub const FABRICS: &[FabricRow] = &[
         summary: "ranks are processes of one machine, sharing memory",
         executor: Executor::Stream,
         reaches_devices: false,
+        takes_handles: true,
         unusable: shm::unusable,
         join: shm::join,
     },
@@ -242,6 +246,7 @@ pub const FABRICS: &[FabricRow] = &[
         summary: "any MPI library, found at run time",
         executor: Executor::Proxy,
         reaches_devices: false,
+        takes_handles: false,
         unusable: over_mpi::unusable,
         join: over_mpi::join,
     },
@@ -250,6 +255,7 @@ pub const FABRICS: &[FabricRow] = &[
         summary: "shm between the ranks of a node, mpi between nodes",
         executor: Executor::Proxy,
         reaches_devices: false,
+        takes_handles: true,
         unusable: || shm::unusable().or_else(over_mpi::unusable),
         join: |options| shm::within_nodes("shm+mpi", over_mpi::launched(options)?, options),
     },
@@ -258,6 +264,7 @@ pub const FABRICS: &[FabricRow] = &[
         summary: "libfabric, with triggered operations where the provider has them",
         executor: Executor::Nic,
         reaches_devices: false,
+        takes_handles: false,
         unusable: over_ofi::unusable,
         join: over_ofi::join,
     },
@@ -266,6 +273,7 @@ pub const FABRICS: &[FabricRow] = &[
         summary: "shm between the ranks of a node, ofi between nodes",
         executor: Executor::Nic,
         reaches_devices: false,
+        takes_handles: true,
         unusable: || shm::unusable().or_else(over_ofi::unusable),
         join: |options| shm::within_nodes("shm+ofi", over_ofi::launched(options)?, options),
     },

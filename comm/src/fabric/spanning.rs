@@ -129,6 +129,10 @@ impl Fabric for Spanning {
         self.memory.allocate(bytes)
     }
 
+    fn takes_handles(&self) -> bool {
+        self.memory.takes_handles()
+    }
+
     fn map(&self, owner: usize, key: u64, bytes: usize) -> Result<Region> {
         self.memory.map(owner, key, bytes)
     }

@@ -42,7 +42,8 @@ pub(super) fn of_opencl(found: Result<Vec<FoundDevice>, Error>) -> Entries {
                 } else {
                     "separate memory"
                 };
-                format!("usable{doubles}; {memory}; signals {signals}{waits}")
+                let processes = able(device.has_system_memory, ", mapped by other processes too");
+                format!("usable{doubles}; {memory}{processes}; signals {signals}{waits}")
             },
             |reason| format!("cannot be used here: {reason}"),
         );

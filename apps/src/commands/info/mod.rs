@@ -53,10 +53,13 @@ fn text(machine: &MachineInfo) -> String {
                     }
                 },
             };
-            let arrays = if row.reaches_devices {
-                "arrays on devices: mapped by the other ranks"
-            } else {
-                "arrays on devices: messages are staged through the host's memory, by proxy"
+            let arrays = match (row.reaches_devices, row.takes_handles) {
+                (true, _) => "arrays on devices: mapped by the other ranks",
+                (_, true) => {
+                    "arrays on devices: mapped by the other ranks of a node where devices give handles of them, else \
+                     staged through the host's memory"
+                }
+                _ => "arrays on devices: messages are staged through the host's memory, by proxy",
             };
             (row.name.to_owned(), vec![row.summary.to_owned(), state, arrays.to_owned()])
         })
