@@ -1,23 +1,34 @@
 //! What ranks that are processes do with their devices: told in words, and reported in lines.
 
 use crate::cases::{ALTERNATING, CELLS};
-use crate::ranks::MEMORY;
-use crate::{FieldSet, FieldSpec, set_peers, set_signals, set_waits, stream_of, ways_of};
+use crate::ranks::{MEMORY, set_device};
+use crate::{
+    Cell, FieldSet, FieldSpec, on_ranks, set_peers, set_signals, set_waits, stream_of, try_backend_cells,
+    ways_of,
+};
+use std::collections::BTreeMap;
 use streamhalo::ElementType::U8;
+use streamhalo::comm::backend::backend_names;
 use streamhalo::{
-    Entity, GlobalGrid, HaloError, MemoryMode, Pattern, Peers, Signals, StreamHalo, StreamKind, Waits, World,
+    Device, Entity, GlobalGrid, HaloError, MemoryMode, Pattern, Peers, Signals, StreamHalo, StreamKind,
+    Waits, World,
 };
 
 /// Does with the streams of a device that this rank makes from now on what the words say: the names of memory modes,
-/// `waits-kernel`, `merged`, and `staged` or, for every second rank, `odd-staged`.
+/// `waits-kernel`, `waits-proxy`, `merged`, `memop`, `staged` or, for every second rank, `odd-staged`; and the device is
+/// one of OpenCL unless a word is `cuda` or `hip`.
 ///
 /// # Errors
 /// A word that says nothing.
 pub fn set_ways(words: &[&str], rank: usize) -> Result<(), String> {
     for word in words {
         match *word {
+            "cuda" => set_device(Device::cuda),
+            "hip" => set_device(Device::hip),
             "waits-kernel" => set_waits(Waits::Kernel),
+            "waits-proxy" => set_waits(Waits::Proxy),
             "merged" => set_signals(Signals::Merged),
+            "memop" => set_signals(Signals::Memop),
             "staged" => set_peers(Peers::Staged),
             "odd-staged" if rank % 2 == 1 => set_peers(Peers::Staged),
             "odd-staged" => {}
@@ -72,4 +83,32 @@ pub fn try_routes(world: &World, mut report: impl FnMut(String)) -> Result<(), H
         report(format!("rank {rank} {} waits {waits} merged {merged}", way.backend));
     }
     Ok(())
+}
+
+/// The cells of the backends between that many threads of the host, by backend.
+pub fn cells_on_host(ranks: usize) -> BTreeMap<String, Cell> {
+    let mut of_ranks = on_ranks(ranks, |world| {
+        let mut cells = Vec::new();
+        try_backend_cells(world, StreamKind::Inline, |cell| cells.push(cell))?;
+        Ok(cells)
+    });
+    of_ranks.swap_remove(0).into_iter().map(|cell| (cell.backend.clone(), cell)).collect()
+}
+
+/// Checks what a job of `conformance_rank shm device` with these words has said: every backend, with the answers of the
+/// host, carried out by one of `by`, or the host.
+///
+/// # Panics
+/// If it is otherwise.
+pub fn check_cells(said: &str, words: &str, on_host: &BTreeMap<String, Cell>, by: &[&str]) {
+    let cells: Vec<Cell> = said.lines().filter_map(|line| line.parse().ok()).collect();
+    let names: Vec<&str> = cells.iter().map(|cell| cell.backend.as_str()).collect();
+    assert_eq!(names, backend_names().collect::<Vec<_>>(), "{words}: {said}");
+    for cell in &cells {
+        assert_eq!((cell.stream.as_str(), cell.fabric.as_str()), ("device", "shm"));
+        assert_eq!(cell.outcome, on_host[&cell.backend].outcome, "{cell}, {words}");
+        let mut executors = cell.executor.split('+');
+        let allowed = if cell.backend == "standard" { &["host"] } else { by };
+        assert!(executors.all(|one| one == "none" || allowed.contains(&one)), "{cell}, {words}");
+    }
 }

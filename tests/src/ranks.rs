@@ -75,8 +75,13 @@ pub fn other_device() -> Option<Device> {
 pub fn device_in_turn(open: OpenDevice) -> Option<(Device, MutexGuard<'static, ()>)> {
     static TURNS: Mutex<()> = Mutex::new(());
     let turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
-    *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = open;
+    set_device(open);
     Some((other_device()?, turn))
+}
+
+/// What [`other_device`] opens from now on.
+pub(crate) fn set_device(open: OpenDevice) {
+    *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = open;
 }
 
 /// A world of one rank, and a stream of [`other_device`] and of the host.

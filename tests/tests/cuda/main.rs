@@ -4,10 +4,16 @@
 mod exchanges;
 mod faults;
 mod kernels;
+#[cfg(target_os = "linux")]
+mod processes;
 
 use std::sync::MutexGuard;
 use streamhalo::Device;
 use streamhalo_tests::{alone, device_in_turn};
+
+/// The kind of device, as processes are told.
+#[cfg(target_os = "linux")]
+const KIND: &str = "cuda";
 
 fn gpu() -> Option<(Device, MutexGuard<'static, ()>)> {
     device_in_turn(Device::cuda)

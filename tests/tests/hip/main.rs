@@ -5,10 +5,17 @@
 mod exchanges;
 #[path = "../cuda/kernels.rs"]
 mod kernels;
+#[cfg(target_os = "linux")]
+#[path = "../cuda/processes.rs"]
+mod processes;
 
 use std::sync::MutexGuard;
 use streamhalo::Device;
 use streamhalo_tests::{alone, device_in_turn};
+
+/// The kind of device, as processes are told.
+#[cfg(target_os = "linux")]
+const KIND: &str = "hip";
 
 fn gpu() -> Option<(Device, MutexGuard<'static, ()>)> {
     device_in_turn(Device::hip)

@@ -6,11 +6,10 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use streamhalo::StreamKind;
 use streamhalo::comm::backend::backend_names;
 use streamhalo::comm::fabric::shm::{Exit, Job};
 use streamhalo_tests::start::job;
-use streamhalo_tests::{Cell, on_ranks, other_device, try_backend_cells};
+use streamhalo_tests::{cells_on_host, check_cells, other_device};
 
 /// After how long a job is given up.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -21,16 +20,6 @@ fn said(ranks: usize, arguments: &[&str]) -> String {
     let ended = job(ranks, Path::new(env!("CARGO_BIN_EXE_conformance_rank")), &all, LIMIT);
     println!("{ranks} ranks of {arguments:?} in {:.1} s", ended.took.as_secs_f64());
     ended.said
-}
-
-/// The cells of the backends between threads of the host, by backend.
-fn on_host(ranks: usize) -> BTreeMap<String, Cell> {
-    let mut of_ranks = on_ranks(ranks, |world| {
-        let mut cells = Vec::new();
-        try_backend_cells(world, StreamKind::Inline, |cell| cells.push(cell))?;
-        Ok(cells)
-    });
-    of_ranks.swap_remove(0).into_iter().map(|cell| (cell.backend.clone(), cell)).collect()
 }
 
 #[test]
@@ -52,20 +41,8 @@ fn every_backend_gives_the_answer_of_the_host() {
     ] {
         let arguments: Vec<&str> = ["device"].into_iter().chain(words.split(' ')).collect();
         let said = said(ranks, &arguments);
-        let cells = said.lines().filter_map(|line| line.parse::<Cell>().ok());
-        let mut names = Vec::new();
-        let expected = known.entry(ranks).or_insert_with(|| on_host(ranks));
-        for cell in cells {
-            assert_eq!((cell.stream.as_str(), cell.fabric.as_str()), ("device", "shm"));
-            assert_eq!(cell.outcome, expected[&cell.backend].outcome, "{cell} at {ranks} ranks, {words}");
-            let by: BTreeSet<&str> = cell.executor.split('+').collect();
-            let of_stream = if words.contains("waits-kernel") { "stream" } else { "proxy" };
-            let allowed =
-                BTreeSet::from([if cell.backend == "standard" { "host" } else { of_stream }, "none"]);
-            assert!(by.is_subset(&allowed), "{cell} at {ranks} ranks, {words}");
-            names.push(cell.backend);
-        }
-        assert_eq!(names, backend_names().collect::<Vec<_>>(), "{ranks} ranks, {words}");
+        let by = if words.contains("waits-kernel") { "stream" } else { "proxy" };
+        check_cells(&said, words, known.entry(ranks).or_insert_with(|| cells_on_host(ranks)), &[by]);
     }
 }
 
