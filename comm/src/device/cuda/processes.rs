@@ -23,6 +23,14 @@ pub(super) struct Shared {
 
 /// What processes call a GPU, or a part of one (MIG), whatever is hidden from them.
 pub(super) fn identity(device: CUdevice) -> std::result::Result<String, String> {
+    let mut same = 0;
+    let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM;
+    // SAFETY: a number is written.
+    check("cuDeviceGetAttribute", unsafe { sys::cuDeviceGetAttribute(&mut same, attribute, device) })
+        .map_err(|failure| failure.to_string())?;
+    if same == 0 {
+        return Err("its kernels have other addresses for memory of the host than the host".into());
+    }
     let mut uuid = sys::CUuuid { bytes: [0; 16] };
     // SAFETY: sixteen bytes are written.
     check("cuDeviceGetUuid", unsafe { sys::cuDeviceGetUuid_v2(&mut uuid, device) })
