@@ -521,7 +521,14 @@ impl Engine {
 
     /// Whether a peer has let go of its end.
     pub(crate) fn has_left(&self, peer: usize) -> bool {
-        self.core.peers[peer].is_mapped && self.packets.has_left(peer)
+        self.packets.has_left(peer)
+    }
+
+    /// A rank to name if all others have let go of their ends, so that nobody is left who could send.
+    pub(crate) fn all_have_left(&self) -> Option<usize> {
+        let mut others = (0..self.core.peers.len()).filter(|peer| *peer != self.core.rank);
+        let first = others.next()?;
+        (self.has_left(first) && others.all(|peer| self.has_left(peer))).then_some(first)
     }
 
     /// Whether only copies of this rank's devices are left of a request.

@@ -72,17 +72,40 @@ impl Host {
         }
     }
 
-    /// Blocks until `done` says so, which is asked with the engine after it has made progress.
+    /// Blocks until `done` says so, which is asked with the engine after it has made progress. A wait for a rank
+    /// fails if that has let go of its end.
     pub(crate) fn wait_until(
         &self,
         source: Option<usize>,
         done: &mut dyn FnMut(&mut Engine) -> Result<bool>,
         late: &dyn Fn(Duration) -> Error,
     ) -> Result<()> {
+        let gone = |engine: &Engine| source.filter(|peer| engine.has_left(*peer));
+        self.wait_for(source, done, &gone, late)
+    }
+
+    /// The same, where the wait fails once `gone` names a rank.
+    fn wait_for(
+        &self,
+        source: Option<usize>,
+        done: &mut dyn FnMut(&mut Engine) -> Result<bool>,
+        gone: &dyn Fn(&Engine) -> Option<usize>,
+        late: &dyn Fn(Duration) -> Error,
+    ) -> Result<()> {
         let mut look = || {
             let Some(mut engine) = self.try_lock() else { return Ok(false) };
             engine.progress()?;
-            done(&mut engine)
+            if done(&mut engine)? {
+                return Ok(true);
+            }
+            let Some(peer) = gone(&engine) else { return Ok(false) };
+            // What it sent before it left is there now.
+            engine.progress()?;
+            if done(&mut engine)? {
+                return Ok(true);
+            }
+            let operation = "it has dropped its end of this communicator".into();
+            Err(Error::PeerFailed { rank: peer, operation })
         };
         self.spin(source, &mut look, late)
     }
@@ -113,24 +136,16 @@ impl Host {
         let mut outcome = None;
         let mut done = |engine: &mut Engine| {
             outcome = engine.outcome(ticket);
-            match source {
-                Some(peer) if outcome.is_none() && engine.has_left(peer) => {
-                    // What it sent before it left is there now.
-                    engine.progress()?;
-                    outcome = engine.outcome(ticket);
-                    if outcome.is_none() && engine.waits_for_copies(ticket) {
-                        return Ok(false);
-                    }
-                    let left = || Error::PeerFailed {
-                        rank: peer,
-                        operation: "it has dropped its end of this communicator".into(),
-                    };
-                    if outcome.is_some() { Ok(true) } else { Err(left()) }
-                }
-                _ => Ok(outcome.is_some()),
-            }
+            Ok(outcome.is_some())
         };
-        self.wait_until(source, &mut done, &|waited| self.late(ticket, waited))?;
+        let gone = |engine: &Engine| {
+            let gone = match source {
+                Some(peer) => engine.has_left(peer).then_some(peer),
+                None => engine.all_have_left(),
+            };
+            gone.filter(|_| !engine.waits_for_copies(ticket))
+        };
+        self.wait_for(source, &mut done, &gone, &|waited| self.late(ticket, waited))?;
         outcome.expect("the wait ends with the request")
     }
 

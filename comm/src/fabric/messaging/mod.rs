@@ -6,10 +6,14 @@
 //! kind, which unread packets do not hold up. So what a library keeps for receivers that are late is
 //! bounded. A bulk transfer is a message straight from and to where it lies ([`bulks`]).
 //!
+//! Who lets go of its packets says so in a last one to each peer, which comes behind all that it has sent. It waits
+//! for nobody: what is still to be sent goes on without it ([`Mail`]'s drop).
+//!
 //! The state is shared by whoever has the packets and the carrier, which goes round to it. Where one thread
 //! only may call the library, what others send waits for that thread's next round.
 
 mod bulks;
+mod goodbye;
 mod ring;
 mod state;
 #[cfg(all(test, target_os = "linux"))]
@@ -128,6 +132,8 @@ pub(crate) struct Mail<M: Messaging> {
     abort: Abort,
     /// How often bulk transfers were asked for since the last round.
     asked: usize,
+    /// Which peers have let go of theirs, by rank.
+    left: Vec<bool>,
     /// Takes the state off the carrier.
     _load: Load,
     /// Keeps the wire. One that the host drives is not dropped by the thread of a stream.
@@ -152,6 +158,7 @@ impl<M: Messaging + 'static> Mail<M> {
             rank: world.rank(),
             abort: Abort::new(world.fabric().abort()),
             asked: 0,
+            left: vec![false; world.size()],
             _load: load,
             _fabric: (!by_host).then(|| world.shared_fabric().clone()),
         }))
@@ -228,6 +235,9 @@ impl<M: Messaging + 'static> FarPackets for Mail<M> {
         if has_read && may_call {
             state.give_room()?;
         }
+        while let Some(peer) = state.next_departed() {
+            self.left[peer] = true;
+        }
         Ok(())
     }
 
@@ -262,6 +272,29 @@ impl<M: Messaging + 'static> FarPackets for Mail<M> {
         drop(state);
         self.asked = if is_due { 0 } else { asked };
         Ok(is_done)
+    }
+
+    fn has_left(&self, peer: usize) -> bool {
+        self.left[peer]
+    }
+
+    fn has_read_all(&self, peer: usize) -> Result<bool> {
+        Ok(self.state()?.has_read_all(peer))
+    }
+}
+
+impl<M: Messaging> Drop for Mail<M> {
+    fn drop(&mut self) {
+        // After a failure nobody waits for this rank, and the library may be in a call that never returns.
+        if self.abort.failure().is_some() {
+            return;
+        }
+        let may_call = self.may_call();
+        let Ok(mut state) = self.state() else { return };
+        // What cannot be said now nobody hears: peers then wait until they are out of time.
+        if state.say_goodbye().is_ok() && may_call {
+            let _ = state.flush();
+        }
     }
 }
 

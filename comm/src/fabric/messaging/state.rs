@@ -1,6 +1,7 @@
 //! What packets are on their way, and who may send how many.
 
 use super::bulks::Bulks;
+use super::goodbye::{GOODBYE, Goodbye};
 use super::ring::{Ring, Slot};
 use super::{CREDIT_BYTES, Envelope, Label, Messaging, PACKET_BYTES, WINDOW};
 use crate::error::Result;
@@ -42,26 +43,34 @@ const TRIES: usize = 1000;
 
 /// What was sent to a peer and came from it. All numbers wrap.
 #[derive(Debug, Clone, Copy, Default)]
-struct Peer {
-    sent: u32,
+pub(super) struct Peer {
+    pub(super) sent: u32,
     /// Of which it has read so many.
     heard: u32,
-    read: u32,
+    pub(super) read: u32,
     /// Of which it was told.
     told: u32,
     /// Messages of any kind, in each direction.
     messages: [u32; 2],
+    /// Bulk transfers to it that were begun, and from it that are complete.
+    pub(super) bulks: [u32; 2],
+    /// What it has said when it let go of its packets.
+    pub(super) goodbye: Option<Goodbye>,
 }
 
 /// The packets of one rank.
 #[derive(Debug)]
 pub(crate) struct State<M: Messaging> {
-    library: M,
+    pub(super) library: M,
     rank: usize,
     memory: Arc<LocalFabric>,
-    peers: Vec<Peer>,
+    pub(super) peers: Vec<Peer>,
+    /// The peers that the wire reaches.
+    pub(super) far: Vec<usize>,
     /// Who has sent so much that was read that it is to be told.
     owed: Vec<usize>,
+    /// Who has said goodbye, and may still have bulk transfers under way.
+    pub(super) leaving: Vec<usize>,
     /// Packets of which this rank has not heard that they were read.
     unheard: u32,
     packets: Ring<M>,
@@ -77,7 +86,8 @@ impl<M: Messaging> State<M> {
     /// Posts the receives of this rank.
     pub(crate) fn new(world: &World, mut library: M) -> Result<Self> {
         let memory = LocalFabric::alone(world.rank())?;
-        let far = (0..world.size()).filter(|peer| !world.fabric().is_mapped(*peer)).count();
+        let peers = (0..world.size()).filter(|peer| !world.fabric().is_mapped(*peer)).collect::<Vec<_>>();
+        let far = peers.len();
         let slots = (far * WINDOW as usize).clamp(1, SLOTS);
         let packets = Ring::new(&mut library, &memory, (Label::Packet, slots, PACKET_BYTES))?;
         let told_at_once = (far * (WINDOW / BATCH) as usize).clamp(1, SLOTS);
@@ -87,7 +97,9 @@ impl<M: Messaging> State<M> {
             rank: world.rank(),
             memory,
             peers: vec![Peer::default(); world.size()],
+            far: peers,
             owed: Vec::with_capacity(far),
+            leaving: Vec::new(),
             unheard: 0,
             packets,
             credits,
@@ -195,8 +207,11 @@ impl<M: Messaging> State<M> {
                 (None, Label::Bulk { source, .. }) => (source, 1),
                 (None, _) => (*rank, 1),
             };
-            let count = &mut peers[peer].messages[direction];
-            *count = count.wrapping_add(1);
+            let peer = &mut peers[peer];
+            peer.messages[direction] = peer.messages[direction].wrapping_add(1);
+            if direction == 1 {
+                peer.bulks[1] = peer.bulks[1].wrapping_add(1);
+            }
         })
     }
 
@@ -254,7 +269,11 @@ impl<M: Messaging> State<M> {
             // SAFETY: a slot is longer than a frame.
             let payload = unsafe { place.pointer().add(FRAME_BYTES) };
             let (source, length) = (envelope.source as usize, envelope.length.into());
-            take(Arrived { source, header, payload, length, lives: PhantomData });
+            if header.kind == GOODBYE {
+                self.hear_goodbye(source, header);
+            } else {
+                take(Arrived { source, header, payload, length, lives: PhantomData });
+            }
             self.packets.pass();
             let peer = &mut self.peers[source];
             peer.read = peer.read.wrapping_add(1);
@@ -278,6 +297,10 @@ impl<M: Messaging> State<M> {
     ) -> Result<Bulk> {
         let place = place.advance(0, bytes, "a bulk transfer")?;
         let bulk = self.bulks.begin(&mut self.library, (label, to), &place, bytes)?;
+        if let Some(peer) = to {
+            let begun = &mut self.peers[peer].bulks[0];
+            *begun = begun.wrapping_add(1);
+        }
         if may_call {
             self.round()?;
         }

@@ -77,6 +77,11 @@ pub trait FarPackets: Send + fmt::Debug {
     fn recv_bulk(&mut self, peer: usize, number: u32, place: &Place, bytes: usize) -> Result<Bulk>;
     /// Whether it is done, after which the number may be used again. Never blocks. True once only.
     fn is_done(&mut self, bulk: Bulk) -> Result<bool>;
+    /// Whether a peer has let go of its packets: nothing comes from it any more, and it reads nothing. Known once
+    /// [`FarPackets::receive`] has handed over all that it had sent, and all bulk transfers from it are complete.
+    fn has_left(&self, peer: usize) -> bool;
+    /// Whether a peer that has left had read all packets that were sent to it.
+    fn has_read_all(&self, peer: usize) -> Result<bool>;
 }
 
 /// One rank's end of the packets of a world. Belongs to one thread at a time.
@@ -114,10 +119,26 @@ impl Packets {
         self.outgoing[peer].as_ref().and_then(Outgoing::observer)
     }
 
-    /// Whether a mapped peer has let go of its end: it sends no more than what is there already, and reads no
-    /// more.
+    /// Whether a peer has let go of its end: it sends no more than what is there already, and reads no more. That
+    /// of a peer over a wire is known once all that it had sent was handed over.
+    #[inline]
     pub(crate) fn has_left(&self, peer: usize) -> bool {
-        self.outgoing[peer].as_ref().is_some_and(Outgoing::peer_has_left)
+        match &self.outgoing[peer] {
+            Some(ring) => ring.peer_has_left(),
+            None => self.far.as_ref().is_some_and(|far| far.has_left(peer)),
+        }
+    }
+
+    /// Whether a peer that has left had read all that was sent to it.
+    ///
+    /// # Errors
+    /// What the wire says.
+    pub(crate) fn has_read_all(&mut self, peer: usize) -> Result<bool> {
+        match (&mut self.outgoing[peer], &self.far) {
+            (Some(ring), _) => Ok(ring.peer_has_read(ring.sent())),
+            (None, Some(far)) => far.has_read_all(peer),
+            (None, None) => Ok(true),
+        }
     }
 
     /// Sends a packet if there is room, `payload` being at most as long as is possible. Never blocks.

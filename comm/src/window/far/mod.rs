@@ -242,9 +242,15 @@ impl Far {
                 let state = &mut *self.state();
                 state.progress()?;
                 let is_late = late(&state.desk);
-                let done = is_late.is_none();
+                let peer = is_late.as_ref().map(|late| late.peer);
                 last.replace(is_late);
-                Ok(done)
+                match peer.filter(|peer| state.packets.has_left(*peer)) {
+                    Some(rank) => {
+                        let operation = "it has dropped its end of a window that this rank still uses".into();
+                        Err(Error::PeerFailed { rank, operation })
+                    }
+                    None => Ok(peer.is_none()),
+                }
             },
             Duration::ZERO,
             &|waited| {

@@ -26,11 +26,11 @@ pub(super) const ALL: &[(&str, Case)] = &[
     ("many in turn", many),
 ];
 
-fn open(world: &World) -> Result<Box<dyn FarPackets>> {
+pub(super) fn open(world: &World) -> Result<Box<dyn FarPackets>> {
     world.fabric().wire().expect("this fabric has one").open_packets(world)
 }
 
-fn peers(world: &World) -> impl Iterator<Item = usize> + use<> {
+pub(super) fn peers(world: &World) -> impl Iterator<Item = usize> + use<> {
     let (rank, size) = (world.rank(), world.size());
     (0..size).filter(move |peer| *peer != rank)
 }

@@ -4,6 +4,7 @@
 //! launcher that `STREAMHALO_TEST_MPIEXEC` names, and at a rendezvous for each provider of libfabric.
 
 mod cases;
+mod goodbyes;
 mod pairs;
 
 use crate::fabric::ofi::providers;
@@ -154,7 +155,7 @@ fn a_rank() {
         cases::failure(world, Path::new(&folder));
         return;
     }
-    for (name, case) in cases::ALL.iter().chain(pairs::ALL) {
+    for (name, case) in cases::ALL.iter().chain(goodbyes::ALL).chain(pairs::ALL) {
         let started = Instant::now();
         case(&world).unwrap_or_else(|error| {
             world.fail(&format!("{name}: {error}"));
