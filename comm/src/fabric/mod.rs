@@ -62,10 +62,10 @@ pub use wait::WaitPolicy;
 pub(crate) use wait::{Abort, GaveUp, WaitContext};
 pub use wire::Wire;
 pub(crate) use wire::{
-    Arm, Doorbell, FarExchange, FarMessage, FarMessages, FarRecv, FarSend, HalfOpen, OpenExchange,
+    Arm, Doorbell, Early, FarExchange, FarMessage, FarMessages, FarRecv, FarSend, HalfOpen, OpenExchange,
     Persistent, Terms,
 };
-pub(crate) use word::store_fence;
+pub(crate) use word::{has_reached, store_fence};
 
 use crate::device::DeviceMemory;
 use crate::error::{Error, Result};

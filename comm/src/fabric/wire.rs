@@ -127,6 +127,8 @@ pub struct OpenExchange {
     pub(crate) reason: &'static str,
     /// Where the host has to queue the operations of an epoch before a stream comes to them.
     pub(crate) arm: Option<Box<dyn Arm>>,
+    /// Of a receive whose sender is not told that this rank is ready, where what comes then is not put aside.
+    pub(crate) early: Option<Box<dyn Early>>,
     /// Ends the exchange when dropped: with the last of its operations that are still on a stream.
     pub(crate) guard: Arc<dyn Any + Send + Sync>,
     /// Keeps the wire, which goes last.
@@ -151,6 +153,15 @@ pub(crate) trait Arm: fmt::Debug {
     /// # Errors
     /// That there is no room, if the application is to make some; what the library says.
     fn arm(&mut self, context: &super::WaitContext) -> Result<()>;
+}
+
+/// Knows how many messages have come, whether or not this rank was ready for them.
+pub(crate) trait Early: fmt::Debug {
+    /// So many, wrapping. What has only just come may be missing.
+    ///
+    /// # Errors
+    /// What the library says.
+    fn come(&self) -> Result<u32>;
 }
 
 /// Two-sided messages with peers, from one rank's side.

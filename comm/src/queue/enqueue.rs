@@ -18,7 +18,8 @@ impl Queue {
     /// waited for, with [`Error::WrongStream`] if the section is of another stream's buffer, with
     /// [`Error::WrongCommunicator`], and with [`Error::InUse`] if another operation uses the section. A ready
     /// send whose receive has not been started makes the stream fail with [`Error::ReceiverNotReady`] when it
-    /// comes there.
+    /// comes there; over `ofi` it is the start of the receive that is refused with that, on the other rank, and
+    /// over `mpi` the send is harmless.
     pub fn enqueue_start(&self, request: &mut PersistentRequest) -> Result<()> {
         self.start("enqueue_start", from_mut(request))
     }

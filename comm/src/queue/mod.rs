@@ -150,7 +150,16 @@
 //! receive has been started, the stream fails. Over `mpi` and `ofi` a stream posts and waits for words of its own
 //! rank, and the wire carries the message ([`PersistentRequest::route`](crate::PersistentRequest::route) says how, and
 //! who executes it): on libfabric, with triggered operations where the provider has them, as in section V of the
-//! paper. There a ready send is not checked: what a receive that has not been started then holds is undefined.
+//! paper.
+//!
+//! Over wires the sender of a ready send does not know whether its receive has been started: to be told is what it
+//! saves. A send that comes too soon is found by the *receiver*, as far as that is possible without a message. Over
+//! `ofi` its payload lies in the section when the host comes to the start, which is refused with
+//! [`Error::ReceiverNotReady`](crate::Error::ReceiverNotReady), on the receiving rank, and enqueues nothing. What is
+//! not found is a send that comes between the host's call and the moment when the stream comes to the start: the
+//! stream may then still be reading the section, and what it reads is undefined. Over `mpi` a ready send of a queue
+//! is an ordinary one of the library's, and one that comes too soon waits for its receive: nothing is lost, and
+//! nothing is refused.
 //!
 //! # Enqueued operations (2022, section III)
 //!

@@ -13,8 +13,10 @@ use crate::device::{
     WaitSet, next_group,
 };
 use crate::element::Op;
-use crate::error::Result;
-use crate::fabric::{Executor, OpenExchange, Place, Region, Role, WaitContext, Word, clear_to_send};
+use crate::error::{Error, Result};
+use crate::fabric::{
+    Executor, OpenExchange, Place, Region, Role, WaitContext, Word, clear_to_send, has_reached,
+};
 use crate::world::World;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -214,6 +216,13 @@ impl Pair {
             Way::Receive => (Intent::Write, "a receive on a queue"),
             Way::Send { .. } => (Intent::Read, "a send on a queue"),
         };
+        let early = self.wire.as_ref().and_then(|wire| wire.early.as_ref());
+        if let Some(early) = early
+            && has_reached(early.come()?, self.epoch.wrapping_add(1))
+        {
+            let (rank, peer) = (self.side.peer, context.rank);
+            return Err(Error::ReceiverNotReady { rank, peer, tag: self.side.tag });
+        }
         self.hold = Some(self.side.section.hold(intent, by)?);
         let arm = self.wire.as_mut().and_then(|wire| wire.arm.as_mut());
         if let Some(arm) = arm.filter(|_| !self.is_armed)

@@ -4,12 +4,14 @@
 pub mod active;
 pub mod collectives;
 mod gather;
+pub mod leaving;
 mod list;
 pub mod messages;
 pub mod notify;
 pub mod order;
 mod primitives;
 pub mod queues;
+pub mod ready;
 pub mod refusals;
 mod scatter;
 pub mod staged;

@@ -1,7 +1,7 @@
 //! The primitives below the backends, with what each is tried with over every fabric.
 
 use super::list::{Case, List, smaller_side};
-use super::{active, collectives, messages, notify, queues, staged, stream_collectives};
+use super::{active, collectives, leaving, messages, notify, queues, ready, staged, stream_collectives};
 use crate::{KINDS, Scenario};
 use streamhalo::StreamKind;
 use streamhalo::comm::{PRIMITIVES, PrimitiveRow};
@@ -67,6 +67,7 @@ fn two_sided(list: &mut List, at_length: bool) {
     list.add("persistent two-sided messages", messages::persistent);
     list.add("collective reductions", collectives::reductions);
     list.add("collective moves", collectives::moves);
+    list.add("a rank that drops its communicator", leaving::communicators);
     list.add("messages of devices at random", |world, way| staged::at_random(world, way, 31));
     list.add("collective calls of devices", staged::collectives);
     if at_length {
@@ -96,6 +97,7 @@ fn notified(list: &mut List, at_length: bool) {
     list.add("notified fetches and swaps", notify::atomics);
     list.add("more notifications than rings hold", notify::more_than_rings_hold);
     list.add("notified accesses that are refused", notify::refusals);
+    list.add("a rank that drops its window", leaving::windows);
     if at_length {
         list.add("notified accumulates", |world, way| notify::accumulates::<i32>(world, way, 3_000));
         list.add("notified accumulates", |world, way| notify::accumulates::<i64>(world, way, 1));
@@ -113,6 +115,7 @@ fn windows(list: &mut List, at_length: bool) {
     list.add("epochs of any groups", |world, way| active::at_random(world, way, 1));
     list.add("accumulates of floats", |world, way| active::accumulates::<f64>(world, way, 40));
     list.add("epochs with little room", active::throttled);
+    list.add("a rank that drops its window between epochs", leaving::epochs);
     if at_length {
         for seed in 2..8 {
             list.add("epochs of any groups", move |world, way| active::at_random(world, way, seed));
@@ -154,6 +157,11 @@ fn requests(list: &mut List, ranks: usize, at_length: bool) {
         });
     }
     list.add("several messages with one tag on a queue", queues::many_messages);
+    for elements in [2, 12_000] {
+        list.add("a ready send that comes too soon", move |world, way| {
+            ready::too_early(world, way, elements)
+        });
+    }
 }
 
 fn operations(list: &mut List, at_length: bool) {

@@ -80,6 +80,14 @@ impl Payload {
         Ok(())
     }
 
+    /// What it holds, when all that was enqueued before has been done.
+    pub fn read(&self) -> Result<Vec<i64>, HaloError> {
+        self.buffer.stream().synchronize()?;
+        let mut all = self.buffer.copy_out(self.whole())?;
+        all.truncate(self.elements);
+        Ok(all)
+    }
+
     /// Enqueues comparing the first elements with what was sent, and the others with 0.
     pub fn check(
         &self,

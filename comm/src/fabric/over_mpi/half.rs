@@ -91,6 +91,8 @@ impl Half {
             },
             reason: "the peer's memory is not mapped",
             arm: None,
+            // The library keeps what comes too soon.
+            early: None,
             _fabric: fabric,
             guard: Arc::new((load, kept)),
         })

@@ -20,6 +20,8 @@ pub(super) struct Built {
     pub(super) regions: Vec<MemoryRegion>,
     /// The entries of an epoch, as often as epochs may be queued.
     pub(super) sets: Vec<Vec<Entry>>,
+    /// What comes to each buffer, in the order of the receives.
+    pub(super) arrivals: Vec<Counter>,
 }
 
 /// Adds to a counter when a stream posts a word.
@@ -59,6 +61,7 @@ struct Builder {
     counters: Vec<(Counter, Count)>,
     regions: Vec<MemoryRegion>,
     sets: Vec<Vec<Entry>>,
+    arrivals: Vec<Counter>,
 }
 
 impl Builder {
@@ -113,6 +116,7 @@ impl Builder {
             _ => (Some(buffer), Count::Phases(1)),
         };
         let arrived = self.counter(uses)?;
+        self.arrivals.push(arrived.clone());
         let region = register(&self.endpoint, &recv.slots[buffer], recv.bytes, Some(&arrived))?;
         let target = Target::of(&region, 0);
         self.regions.push(region);
@@ -184,6 +188,7 @@ impl Half {
             counters: Vec::new(),
             regions: Vec::new(),
             sets: (0..SETS).map(|_| Vec::new()).collect(),
+            arrivals: Vec::new(),
         };
         let foundry = Foundry { abort: Abort::new(world.fabric().abort()), rank: world.rank() };
         let triggers = make_triggers(&mut builder, &sends, &mut bells, &foundry)?;
@@ -218,8 +223,8 @@ impl Half {
                 builder.set_word(None, (Change::Set, Value::Announced), target, (&ready, each), each)?;
             }
         }
-        let Builder { counters, regions, sets, .. } = builder;
-        Ok((Built { counters, regions, sets }, bells))
+        let Builder { counters, regions, sets, arrivals, .. } = builder;
+        Ok((Built { counters, regions, sets, arrivals }, bells))
     }
 }
 

@@ -6,7 +6,7 @@ use super::wire::Core;
 use super::{build, proxied};
 use crate::error::{Error, Result};
 use crate::fabric::ofi::MemoryRegion;
-use crate::fabric::{Arm, Bells, Executor, FarExchange, HalfOpen, OpenExchange, Terms, Told};
+use crate::fabric::{Arm, Bells, Early, Executor, FarExchange, HalfOpen, OpenExchange, Terms, Told};
 use crate::world::World;
 use std::sync::Arc;
 
@@ -58,17 +58,19 @@ impl Half {
         theirs: Told<Vec<Target>>,
         ends_with_arrivals: bool,
     ) -> Result<(OpenExchange, Arc<Vec<MemoryRegion>>)> {
-        let (load, arm, bells, regions) = match self {
+        let (load, arm, early, bells, regions) = match self {
             Half::Triggered(terms, half) => {
                 let (built, bells) = half.complete(&core.peers, theirs)?;
                 let (made, regions) = Triggered::new(&core.hub, terms, built, &core.allowance)?;
                 let load = core.carrier.carry(Box::new(made.clone()))?;
-                (load, Some(Box::new(made) as Box<dyn Arm>), bells, regions)
+                let early = Box::new(made.clone()) as Box<dyn Early>;
+                (load, Some(Box::new(made) as Box<dyn Arm>), Some(early), bells, regions)
             }
             Half::Proxied(half) => {
+                let early = half.arrivals().map(|arrivals| Box::new(arrivals) as Box<dyn Early>);
                 let (made, bells, regions) = half.complete(&core.peers, theirs)?;
                 let made = if ends_with_arrivals { made.until_arrived() } else { made };
-                (core.carrier.carry(Box::new(made))?, None, bells, regions)
+                (core.carrier.carry(Box::new(made))?, None, early, bells, regions)
             }
         };
         let opened = OpenExchange {
@@ -79,6 +81,7 @@ impl Half {
             path: if arm.is_some() { "packed, triggered write" } else { "packed, write with data" },
             reason: "the peer's memory is not mapped",
             arm,
+            early,
             _fabric: world.shared_fabric().clone(),
             guard: Arc::new((load, world.shared_fabric().clone())),
         };
@@ -132,6 +135,8 @@ impl HalfOpen for Pair {
         if is_send {
             opened.starts.clear();
         }
+        // What is asked for comes when it may.
+        opened.early = opened.early.filter(|_| !is_send && !announces);
         if !announces {
             // The peer may say that it is ready, or send to who always is, when this rank has let go.
             core.keep_for_ever(regions);

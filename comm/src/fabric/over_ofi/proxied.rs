@@ -9,7 +9,7 @@ use super::target::{Target, register, register_word};
 use crate::error::Result;
 use crate::fabric::carrier::Carried;
 use crate::fabric::ofi::{LocalSlice, MemoryRegion, PeerAddress, Posted, RemotePlace};
-use crate::fabric::{Bells, FarExchange, Terms, Told, Word, phase};
+use crate::fabric::{Bells, Early, FarExchange, Terms, Told, Word, phase};
 use std::sync::Arc;
 
 /// An exchange that a carrier goes round to.
@@ -79,6 +79,20 @@ impl Recv {
     }
 }
 
+/// What has come to one buffer.
+#[derive(Debug)]
+pub(super) struct Arrivals {
+    hub: Arc<Hub>,
+    came: Number,
+}
+
+impl Early for Arrivals {
+    fn come(&self) -> Result<u32> {
+        self.hub.poll()?;
+        Ok(self.came.count())
+    }
+}
+
 /// One rank's side of an exchange: all that peers may reach.
 #[derive(Debug)]
 pub(super) struct Half {
@@ -121,6 +135,12 @@ impl Half {
             came.push(numbers);
         }
         Ok(Self { hub: hub.clone(), exchange, bells, heard, came, regions, told })
+    }
+
+    /// What has come to the receive of a pair, if this is its receiver.
+    pub(super) fn arrivals(&self) -> Option<Arrivals> {
+        let came = self.came.first()?.first()?.clone();
+        Some(Arrivals { hub: self.hub.clone(), came })
     }
 
     /// The exchange, with what the peers have told; and what they may write to, for as long as they may.

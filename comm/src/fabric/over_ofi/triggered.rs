@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::fabric::carrier::Carried;
 use crate::fabric::ofi::{Counter, MemoryRegion, Posted};
 use crate::fabric::throttling::Throttling;
-use crate::fabric::{Arm, Terms, WaitContext};
+use crate::fabric::{Arm, Early, Terms, WaitContext};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -50,6 +50,8 @@ struct State {
     queued: VecDeque<u64>,
     /// Every counter, and what it comes to.
     counters: Vec<(Counter, Count)>,
+    /// What comes to each buffer.
+    arrivals: Vec<Counter>,
     _regions: Arc<Vec<MemoryRegion>>,
     looked: Instant,
     moved: Instant,
@@ -63,7 +65,7 @@ impl Triggered {
         built: Built,
         allowance: &Allowance,
     ) -> Result<(Self, Arc<Vec<MemoryRegion>>)> {
-        let Built { counters, regions, sets } = built;
+        let Built { counters, regions, sets, arrivals } = built;
         let entries = sets.iter().map(Vec::len).max().unwrap_or(0);
         if entries > allowance.budget.limit() {
             return Err(super::unavailable(format!(
@@ -83,6 +85,7 @@ impl Triggered {
             set_back: 0,
             queued: VecDeque::with_capacity(SETS as usize),
             counters,
+            arrivals,
             _regions: regions.clone(),
             looked: Instant::now(),
             moved: Instant::now(),
@@ -216,6 +219,14 @@ impl Arm for Triggered {
             next.set(left.unwrap_or_default());
             Ok(left.is_none())
         })
+    }
+}
+
+impl Early for Triggered {
+    fn come(&self) -> Result<u32> {
+        let state = self.state();
+        let counted = state.arrivals.iter().map(|counter| counter.read() - state.allowance.counter_start);
+        Ok((state.set_back + counted.sum::<u64>()) as u32)
     }
 }
 

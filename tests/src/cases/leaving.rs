@@ -1,0 +1,130 @@
+//! Ranks that let go of what others still use: whoever waits for them is told so, at once and by name, and gets what
+//! they had sent before.
+
+use super::Done;
+use crate::{Scenario, stream_of};
+use streamhalo::comm::device::{Buffer, Extents};
+use streamhalo::comm::queue::match_one;
+use streamhalo::comm::window::{ActiveOptions, Group, Mode, Window};
+use streamhalo::comm::{Communicator, Error, Source, Tag};
+use streamhalo::{HaloError, Op, World};
+
+/// More than a packet holds, and more than libraries send without asking.
+const LONG: usize = 40_000;
+
+fn said<T: std::fmt::Debug>(leaver: usize, result: Result<T, Error>) {
+    match result {
+        Err(Error::PeerFailed { rank, operation }) if operation.contains("dropped its") => {
+            assert_eq!(rank, leaver, "{operation}");
+        }
+        other => panic!("rank {leaver} has left, and this is said of it: {other:?}"),
+    }
+}
+
+/// The last rank drops its communicator; the others receive what it has sent, and nothing else.
+pub fn communicators(world: &World, way: Scenario) -> Result<Done, HaloError> {
+    let (size, leaver) = (world.size(), world.size() - 1);
+    let stream = stream_of(world, way.kind)?;
+    let communicator = Communicator::new(world)?;
+    let whole = Extents { points: [1, 1, LONG], components: 1 };
+    if world.rank() == leaver {
+        for peer in 0..leaver {
+            communicator.send(&[7_i32, peer as i32], peer, 1)?;
+            communicator.send(&vec![peer as f64; LONG], peer, 2)?;
+        }
+        drop(communicator);
+        world.barrier()?;
+        return Ok(Done::default());
+    }
+    let mut long = vec![0.0; LONG];
+    communicator.recv(&mut long, leaver, 2)?;
+    assert!(long.iter().all(|element| *element == world.rank() as f64));
+    let mut receive = Buffer::<f64>::zeros(world, &stream, whole)?;
+    said(leaver, communicator.irecv(&receive.section(0..LONG)?, leaver, 3)?.wait());
+    // What came before it left is still there.
+    let mut short = [0; 2];
+    communicator.recv(&mut short, leaver, 1)?;
+    assert_eq!(short, [7, world.rank() as i32]);
+    said(leaver, communicator.recv(&mut short, leaver, 1));
+    said(leaver, communicator.probe(leaver, Tag::Any));
+    said(leaver, communicator.send(&long, leaver, 4));
+    if size == 2 {
+        said(leaver, communicator.recv(&mut short, Source::Any, Tag::Any));
+    }
+    let mut request = communicator.recv_init(&receive.section(0..9)?, leaver, 5)?;
+    said(leaver, match_one(&mut request));
+    drop(request);
+    assert_eq!(receive.view_mut(whole.whole())?.len(), LONG, "a request that has failed lends nothing");
+    // The others still have each other.
+    if let Some(other) = world.rank().checked_sub(1) {
+        communicator.send(&[1_u8], other, 6)?;
+    }
+    if world.rank() + 1 < leaver {
+        communicator.recv(&mut [0_u8], world.rank() + 1, 6)?;
+    }
+    world.barrier()?;
+    Ok(Done::default())
+}
+
+/// The last rank drops its window of notified accesses.
+pub fn windows(world: &World, way: Scenario) -> Result<Done, HaloError> {
+    let leaver = world.size() - 1;
+    let window = Window::allocate::<i32>(world, &stream_of(world, way.kind)?, 100)?;
+    if world.rank() == leaver {
+        (0..leaver).try_for_each(|peer| window.put_notify(&[3; 50], peer, 0, 3))?;
+        drop(window);
+        world.barrier()?;
+        return Ok(Done::default());
+    }
+    let mut first = window.notify_init(Source::Rank(leaver), Tag::Any, 1)?;
+    first.start()?;
+    assert_eq!(first.wait()?.tag, 3);
+    let mut come = [0; 50];
+    window.read(0, &mut come)?;
+    assert_eq!(come, [3; 50]);
+    first.start()?;
+    said(leaver, first.wait());
+    said(leaver, window.put_notify(&[1], leaver, 0, 0));
+    said(leaver, window.put_notify(&[1; 90], leaver, 0, 0));
+    said(leaver, window.flush(leaver));
+    said(leaver, window.fetch_and_op_notify(1, leaver, 0, Op::Sum, 0));
+    if leaver == 1 {
+        let mut any = window.notify_init(Source::Any, Tag::Any, 1)?;
+        any.start()?;
+        said(leaver, any.wait());
+    }
+    world.barrier()?;
+    Ok(Done::default())
+}
+
+/// The last rank drops its window between epochs: nobody else can have one with it. Told over wires; over mapped
+/// memory nothing is looked at but the words of the epoch.
+pub fn epochs(world: &World, way: Scenario) -> Result<Done, HaloError> {
+    let (rank, leaver) = (world.rank(), world.size() - 1);
+    if world.all_gather(&world.fabric().is_mapped(leaver))?[0] {
+        return Ok(Done::default());
+    }
+    let stream = stream_of(world, way.kind)?;
+    let part = Buffer::<i32>::zeros(world, &stream, Extents { points: [1, 1, 10], components: 1 })?;
+    let window = Window::active(world, &part.section(0..10)?, ActiveOptions::default())?;
+    let source = Buffer::<i32>::zeros(world, &stream, Extents { points: [1, 1, 4], components: 1 })?;
+    if rank == 0 || rank == leaver {
+        let group = Group::new(world, &[if rank == 0 { leaver } else { 0 }])?;
+        window.post(&group)?;
+        window.start(&group, Mode::Host)?;
+        window.put(&source.section(0..4)?, group.ranks()[0], 0)?;
+        window.complete()?;
+        window.wait()?;
+        if rank == 0 {
+            window.post(&group)?;
+            said(leaver, window.wait());
+            window.start(&group, Mode::Host)?;
+            said(leaver, window.complete());
+        }
+    }
+    if rank == leaver {
+        drop(window);
+    }
+    world.barrier()?;
+    Ok(Done::default())
+}

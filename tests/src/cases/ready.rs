@@ -1,0 +1,100 @@
+//! Ready sends on queues that come before their receive has been started: over wires, where the sender is not told.
+
+use super::Done;
+use super::queues::{Payload, element};
+use crate::{Scenario, stream_of};
+use std::time::{Duration, Instant};
+use streamhalo::comm::queue::{Queue, match_all};
+use streamhalo::comm::{Communicator, Error, PersistentRequest};
+use streamhalo::{HaloError, World};
+
+const TAG: u32 = 3;
+/// How long a payload may take to come.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// From rank 0 to the last one, first as it should be. Over libfabric what came too soon is found when its receive is
+/// started; an MPI library has it wait until then. Over mapped memory the sender's stream fails, which ends the job and
+/// is tried elsewhere.
+pub fn too_early(world: &World, way: Scenario, elements: usize) -> Result<Done, HaloError> {
+    let (rank, last) = (world.rank(), world.size() - 1);
+    let stream = stream_of(world, way.kind)?;
+    let communicator = Communicator::new(world)?;
+    let mut payload = Payload::new(world, &stream, elements)?;
+    let section = payload.section()?;
+    let mut requests = Vec::new();
+    if last > 0 && rank == 0 {
+        requests.push(communicator.rsend_init(&section, last, TAG)?);
+    } else if last > 0 && rank == last {
+        requests.push(communicator.recv_init(&section, 0, TAG)?);
+    }
+    match_all(&mut requests)?;
+    let queue = Queue::new(&stream, &communicator)?;
+    let path = requests.first().and_then(PersistentRequest::route).map_or("", |route| route.path);
+    // Said by those who know; the others have nothing to do but to come.
+    let path = world.all_gather(&path.to_owned())?.swap_remove(0);
+    if !["MPI message", "triggered write", "write with data"].contains(&&*path) {
+        return Ok(Done::default());
+    }
+    let run = |queue: &Queue, requests: &mut [PersistentRequest]| -> Result<(), Error> {
+        queue.enqueue_start_all(requests)?;
+        queue.enqueue_wait_all(requests)?;
+        queue.wait()
+    };
+    // As it should be: the receive starts, and is then waited for.
+    if rank == last {
+        queue.enqueue_start_all(&mut requests)?;
+        stream.synchronize()?;
+    }
+    world.barrier()?;
+    if rank == 0 {
+        payload.fill(0, 1, 1)?;
+        run(&queue, &mut requests)?;
+    } else if rank == last {
+        queue.enqueue_wait_all(&mut requests)?;
+        queue.wait()?;
+        assert_eq!(payload.read()?, of_epoch(1, elements));
+    }
+    world.barrier()?;
+    // And too soon.
+    if rank == 0 {
+        payload.fill(0, 1, 2)?;
+        queue.enqueue_start_all(&mut requests)?;
+    }
+    world.barrier()?;
+    if rank == 0 {
+        queue.enqueue_wait_all(&mut requests)?;
+        queue.wait()?;
+    } else if rank == last && path == "MPI message" {
+        assert_eq!(
+            payload.read()?,
+            of_epoch(1, elements),
+            "nothing comes before the receive has been started"
+        );
+        run(&queue, &mut requests)?;
+        assert_eq!(payload.read()?, of_epoch(2, elements));
+    } else if rank == last {
+        let since = Instant::now();
+        while payload.read()? != of_epoch(2, elements) {
+            assert!(since.elapsed() < PATIENCE, "what was sent does not come");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // What says that it has come is behind it.
+        std::thread::sleep(Duration::from_millis(20));
+        for _ in 0..2 {
+            match queue.enqueue_start_all(&mut requests) {
+                Err(Error::ReceiverNotReady { rank, peer, tag }) => {
+                    assert_eq!((rank, peer, tag), (0, last, TAG))
+                }
+                other => panic!("a ready send came before its receive, and nobody says so: {other:?}"),
+            }
+        }
+        stream.synchronize()?;
+        assert_eq!(payload.read()?.len(), elements, "a start that is refused lends nothing");
+    }
+    world.barrier()?;
+    Ok(Done::default())
+}
+
+fn of_epoch(epoch: usize, elements: usize) -> Vec<i64> {
+    (0..elements).map(|index| element(0, 1, epoch, index)).collect()
+}
