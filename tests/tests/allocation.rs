@@ -1,5 +1,5 @@
-//! After set-up and a few exchanges, nothing on the exchange path allocates or frees, nor on that of queues: not
-//! on the rank's thread, and not on that of a threaded stream.
+//! After set-up and a few exchanges, nothing on the exchange path allocates or frees, nor on that of queues and of
+//! collective calls: not on the rank's thread, and not on that of a threaded stream.
 //!
 //! A program of its own, without the test harness: its allocator counts the whole process.
 
@@ -301,6 +301,50 @@ fn run_window(kind: StreamKind, ranks: usize) {
     }
 }
 
+/// Every collective call of the host, with vectors of that many elements for each rank.
+fn call_all(communicator: &Communicator, vectors: &mut [Vec<f64>; 3], calls: usize) -> Result<(), HaloError> {
+    let (rank, ranks) = (communicator.rank(), communicator.size());
+    let [own, all, received] = vectors;
+    let (left, right) = ((rank + ranks - 1) % ranks, (rank + 1) % ranks);
+    for call in 0..calls {
+        communicator.barrier()?;
+        communicator.broadcast(own, call % ranks)?;
+        own[0] = rank as f64;
+        communicator.reduce(own, Op::Sum, call % ranks)?;
+        communicator.allreduce(own, Op::Max)?;
+        communicator.allgather(own, all)?;
+        let neighbours = [left, right];
+        let elements = own.len() / 2;
+        communicator.neighbour_alltoall(&neighbours, &own[..2 * elements], &neighbours, received)?;
+    }
+    Ok(())
+}
+
+fn run_collectives(ranks: usize) {
+    let all = Barrier::new(ranks);
+    let options = WorldOptions { timeout: Some(Duration::from_secs(60)), ..WorldOptions::default() };
+    let rank_main = |world: World| -> Result<(), HaloError> {
+        let communicator = Communicator::new(&world)?;
+        // What goes in one packet; what is announced; and what is reduced in parts.
+        for elements in [2, 2_000, 10_000] {
+            let mut vectors = [elements, elements * ranks, elements].map(|elements| vec![1.0; elements]);
+            call_all(&communicator, &mut vectors, WARM_UP)?;
+            let result = counted(&all, || call_all(&communicator, &mut vectors, EXCHANGES / 20));
+            let calls = CALLS.swap(0, Ordering::Relaxed);
+            if let Some(first) = FIRST.lock().unwrap().take() {
+                panic!(
+                    "collective calls, {ranks} ranks, {elements} elements: {calls} calls; the first by {first}"
+                );
+            }
+            result?;
+        }
+        Ok(())
+    };
+    for result in World::threads(ranks, options, rank_main).unwrap() {
+        result.unwrap_or_else(|error| panic!("collective calls, {ranks} ranks: {error}"));
+    }
+}
+
 /// The counter sees allocations of any thread, or a count of 0 would mean nothing.
 fn counts_what_is_allocated() {
     let all = Barrier::new(1);
@@ -333,6 +377,10 @@ fn main() {
             run_window(kind, ranks);
             passed += 1;
         }
+    }
+    for ranks in 1..=4 {
+        run_collectives(ranks);
+        passed += 1;
     }
     // What runners of tests look for.
     println!("test result: ok. {passed} passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");

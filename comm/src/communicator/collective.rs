@@ -4,13 +4,15 @@
 //! 2ᵏ ranks, the lower one's is the left operand, after each rank from the largest power of two P on has
 //! given its value to the rank P below. So every rank gets the same bits, on every fabric, from `reduce` as
 //! from `allreduce`, and however long the vector is.
+//!
+//! What a call needs besides its vectors the communicator keeps: one that has made room for its longest vector
+//! allocates no more.
 
 use super::Communicator;
 use super::matching::INTERNAL;
-use super::step::{Received, Sent};
+use super::step::Parts;
 use crate::element::{Element, Op};
 use crate::error::{Error, Result};
-use crate::fabric::{bytes_of, bytes_of_mut};
 use std::ops::Range;
 
 // Calls are made in the same order by all ranks, so that one tag for each kind is enough.
@@ -41,7 +43,7 @@ impl Communicator {
         let mut step = 1;
         while step < size {
             let (to, from) = ((rank + step) % size, (rank + size - step) % size);
-            self.step("barrier", BARRIER, &[Sent(to, &[])], &mut [Received(from, &mut [])])?;
+            self.exchange_step::<u8>("barrier", BARRIER, (to, &[]), (from, &mut []))?;
             step *= 2;
         }
         Ok(())
@@ -69,19 +71,18 @@ impl Communicator {
     pub fn broadcast<T: Element>(&self, elements: &mut [T], root: usize) -> Result<()> {
         self.check_rank("Communicator::broadcast", root)?;
         let (rank, size) = (self.rank(), self.size());
-        let bytes = bytes_of_mut(elements);
         // Counted from the root, rank r gets it from r without its lowest set bit, and gives it to those
         // that have one bit more below that.
         let own = (rank + size - root) % size;
         let of = |counted: usize| (counted + root) % size;
         let lowest = if own == 0 { size.next_power_of_two() } else { own & own.wrapping_neg() };
         if own != 0 {
-            self.step("broadcast", BROADCAST, &[], &mut [Received(of(own - lowest), bytes)])?;
+            self.receive_step("broadcast", BROADCAST, of(own - lowest), elements)?;
         }
         let mut bit = lowest / 2;
         while bit > 0 {
             if own + bit < size {
-                self.step("broadcast", BROADCAST, &[Sent(of(own + bit), bytes)], &mut [])?;
+                self.send_step("broadcast", BROADCAST, of(own + bit), elements)?;
             }
             bit /= 2;
         }
@@ -112,35 +113,35 @@ impl Communicator {
         self.check_rank("Communicator::reduce", root)?;
         self.check_op(CALL, op)?;
         let (rank, size) = (self.rank(), self.size());
-        let mut own = elements.to_vec();
-        let mut others = vec![T::default(); own.len()];
         let folded = largest_power(size);
-        if rank >= folded {
-            self.step(CALL, REDUCE, &[Sent(rank - folded, bytes_of(&own))], &mut [])?;
-        } else {
-            if rank + folded < size {
-                self.receive_and_combine(CALL, rank + folded, op, &mut own, &mut others)?;
-            }
-            let mut bit = 1;
-            while bit < folded {
-                if rank & bit != 0 {
-                    self.step(CALL, REDUCE, &[Sent(rank - bit, bytes_of(&own))], &mut [])?;
-                    break;
+        self.with_scratch(2 * elements.len(), |scratch| {
+            let (own, others) = scratch.split_at_mut(elements.len());
+            own.copy_from_slice(elements);
+            if rank >= folded {
+                self.send_step(CALL, REDUCE, rank - folded, own)?;
+            } else {
+                if rank + folded < size {
+                    self.receive_and_combine(CALL, rank + folded, op, own, others)?;
                 }
-                self.receive_and_combine(CALL, rank + bit, op, &mut own, &mut others)?;
-                bit *= 2;
+                let mut bit = 1;
+                while bit < folded {
+                    if rank & bit != 0 {
+                        self.send_step(CALL, REDUCE, rank - bit, own)?;
+                        break;
+                    }
+                    self.receive_and_combine(CALL, rank + bit, op, own, others)?;
+                    bit *= 2;
+                }
             }
-        }
-        // Rank 0 has the result: the order must not depend on the root.
-        match (rank == 0, rank == root) {
-            (true, true) => elements.copy_from_slice(&own),
-            (true, false) => self.step(CALL, REDUCE, &[Sent(root, bytes_of(&own))], &mut [])?,
-            (false, true) => {
-                self.step(CALL, REDUCE, &[], &mut [Received(0, bytes_of_mut(elements))])?;
+            // Rank 0 has the result: the order must not depend on the root.
+            match (rank == 0, rank == root) {
+                (true, true) => elements.copy_from_slice(own),
+                (true, false) => self.send_step(CALL, REDUCE, root, own)?,
+                (false, true) => self.receive_step(CALL, REDUCE, 0, elements)?,
+                (false, false) => {}
             }
-            (false, false) => {}
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Combines the vectors of all ranks element by element, for all of them. Collective, with as many elements
@@ -181,29 +182,29 @@ impl Communicator {
         let (rank, size) = (self.rank(), self.size());
         let folded = largest_power(size);
         if rank >= folded {
-            self.step(CALL, REDUCE, &[Sent(rank - folded, bytes_of(elements))], &mut [])?;
-            return self.step(CALL, REDUCE, &[], &mut [Received(rank - folded, bytes_of_mut(elements))]);
+            self.send_step(CALL, REDUCE, rank - folded, elements)?;
+            return self.receive_step(CALL, REDUCE, rank - folded, elements);
         }
-        let mut others = vec![T::default(); elements.len()];
-        if rank + folded < size {
-            self.receive_and_combine(CALL, rank + folded, op, elements, &mut others)?;
-        }
-        let mut bit = 1;
-        while bit < folded {
-            let peer = rank ^ bit;
-            let sends = [Sent(peer, bytes_of(elements))];
-            self.step(CALL, REDUCE, &sends, &mut [Received(peer, bytes_of_mut(&mut others))])?;
-            if rank & bit == 0 {
-                combine(op, elements, &others)
-            } else {
-                combine_left(op, &others, elements)
+        self.with_scratch(elements.len(), |others| {
+            if rank + folded < size {
+                self.receive_and_combine(CALL, rank + folded, op, elements, others)?;
             }
-            bit *= 2;
-        }
-        if rank + folded < size {
-            self.step(CALL, REDUCE, &[Sent(rank + folded, bytes_of(elements))], &mut [])?;
-        }
-        Ok(())
+            let mut bit = 1;
+            while bit < folded {
+                let peer = rank ^ bit;
+                self.exchange_step(CALL, REDUCE, (peer, elements), (peer, others))?;
+                if rank & bit == 0 {
+                    combine(op, elements, others)
+                } else {
+                    combine_left(op, others, elements)
+                }
+                bit *= 2;
+            }
+            if rank + folded < size {
+                self.send_step(CALL, REDUCE, rank + folded, elements)?;
+            }
+            Ok(())
+        })
     }
 
     /// Every rank gets all values of its part, combines them in the order that the doubling has, and tells the
@@ -211,38 +212,37 @@ impl Communicator {
     fn allreduce_parts<T: Element>(&self, elements: &mut [T], op: Op) -> Result<()> {
         const CALL: &str = "allreduce";
         let (rank, size) = (self.rank(), self.size());
-        let part = |of: usize| part_of(elements.len(), size, of);
+        let all = elements.len();
+        let part = |of: usize| part_of(all, size, of);
         let own = part(rank);
-        let mut values = vec![T::default(); own.len() * size];
-        let sends: Vec<Sent<'_>> = others(rank, size)
-            .filter(|to| !part(*to).is_empty())
-            .map(|to| Sent(to, bytes_of(&elements[part(to)])))
-            .collect();
-        let by_rank = values.chunks_exact_mut(own.len().max(1)).enumerate();
-        let mut receives: Vec<Received<'_>> = by_rank
-            .filter(|(from, _)| *from != rank)
-            .map(|(from, values)| Received(from, bytes_of_mut(values)))
-            .collect();
-        self.step(CALL, REDUCE, &sends, &mut receives)?;
-        values[rank * own.len()..][..own.len()].copy_from_slice(&elements[own.clone()]);
-        let folded = largest_power(size);
-        let (lower, upper) = values.split_at_mut(folded * own.len());
-        for (lower, upper) in
-            lower.chunks_exact_mut(own.len().max(1)).zip(upper.chunks_exact(own.len().max(1)))
-        {
-            combine(op, lower, upper);
-        }
-        let mut block = own.len();
-        while block > 0 && block < lower.len() {
-            for pair in lower.chunks_exact_mut(2 * block) {
-                let (left, right) = pair.split_at_mut(block);
-                combine(op, &mut left[..own.len()], &right[..own.len()]);
+        self.with_scratch(own.len() * size, |values| {
+            // All but this one.
+            let other = |index: usize| index + usize::from(index >= rank);
+            let sent = |index| (other(index), part(other(index)));
+            let come = |index| (other(index), other(index) * own.len()..(other(index) + 1) * own.len());
+            let (sends, receives) =
+                (Parts { count: size - 1, part: &sent }, Parts { count: size - 1, part: &come });
+            self.step(CALL, REDUCE, (elements, sends), (values, receives))?;
+            values[rank * own.len()..][..own.len()].copy_from_slice(&elements[own.clone()]);
+            let folded = largest_power(size);
+            let (lower, upper) = values.split_at_mut(folded * own.len());
+            for (lower, upper) in
+                lower.chunks_exact_mut(own.len().max(1)).zip(upper.chunks_exact(own.len().max(1)))
+            {
+                combine(op, lower, upper);
             }
-            block *= 2;
-        }
-        elements[own.clone()].copy_from_slice(&lower[..own.len()]);
-        let lengths: Vec<usize> = (0..size).map(|of| part_of(elements.len(), size, of).len()).collect();
-        self.ring(CALL, elements, &lengths)
+            let mut block = own.len();
+            while block > 0 && block < lower.len() {
+                for pair in lower.chunks_exact_mut(2 * block) {
+                    let (left, right) = pair.split_at_mut(block);
+                    combine(op, &mut left[..own.len()], &right[..own.len()]);
+                }
+                block *= 2;
+            }
+            elements[own.clone()].copy_from_slice(&lower[..own.len()]);
+            Ok(())
+        })?;
+        self.ring(CALL, elements, &part)
     }
 
     /// Gives every rank the elements of every rank, by rank: `gathered` has as many times the elements of `own`
@@ -274,43 +274,40 @@ impl Communicator {
         }
         if size_of_val(gathered) >= LONG_BYTES {
             gathered[rank * length..][..length].copy_from_slice(own);
-            return self.ring(CALL, gathered, &vec![length; size]);
+            return self.ring(CALL, gathered, &|of| of * length..(of + 1) * length);
         }
         // Counted from this rank on, twice as many values are there after every step.
-        let mut values = vec![T::default(); gathered.len()];
-        values[..length].copy_from_slice(own);
-        let mut known = 1;
-        while known < size {
-            let more = known.min(size - known);
-            let (to, from) = ((rank + size - known) % size, (rank + known) % size);
-            let (there, coming) = values.split_at_mut(known * length);
-            let sends = [Sent(to, bytes_of(&there[..more * length]))];
-            let mut receives = [Received(from, bytes_of_mut(&mut coming[..more * length]))];
-            self.step(CALL, GATHER, &sends, &mut receives)?;
-            known += more;
-        }
-        let (upper, lower) = values.split_at((size - rank) * length);
-        gathered[rank * length..].copy_from_slice(upper);
-        gathered[..rank * length].copy_from_slice(lower);
-        Ok(())
+        self.with_scratch(gathered.len(), |values| {
+            values[..length].copy_from_slice(own);
+            let mut known = 1;
+            while known < size {
+                let more = known.min(size - known);
+                let (to, from) = ((rank + size - known) % size, (rank + known) % size);
+                let (there, coming) = values.split_at_mut(known * length);
+                let (there, coming) = (&there[..more * length], &mut coming[..more * length]);
+                self.exchange_step(CALL, GATHER, (to, there), (from, coming))?;
+                known += more;
+            }
+            let (upper, lower) = values.split_at((size - rank) * length);
+            gathered[rank * length..].copy_from_slice(upper);
+            gathered[..rank * length].copy_from_slice(lower);
+            Ok(())
+        })
     }
 
-    /// Every part goes once round the ranks; this rank's is there, and so are the others' afterwards.
-    fn ring<T: Element>(&self, call: &'static str, elements: &mut [T], lengths: &[usize]) -> Result<()> {
+    /// Every rank's part goes once round the ranks; this rank's is there, and so are the others' afterwards.
+    fn ring<T: Element>(
+        &self,
+        call: &'static str,
+        elements: &mut [T],
+        part: &dyn Fn(usize) -> Range<usize>,
+    ) -> Result<()> {
         let (rank, size) = (self.rank(), self.size());
         let (to, from) = ((rank + 1) % size, (rank + size - 1) % size);
-        let start = |of: usize| lengths[..of].iter().sum::<usize>();
         for step in 0..size - 1 {
             let (sent, coming) = ((rank + size - step) % size, (rank + 2 * size - step - 1) % size);
-            let sent: Range<usize> = start(sent)..start(sent) + lengths[sent];
-            let coming: Range<usize> = start(coming)..start(coming) + lengths[coming];
-            let (sent, coming) = two_parts(elements, sent, coming);
-            self.step(
-                call,
-                GATHER,
-                &[Sent(to, bytes_of(sent))],
-                &mut [Received(from, bytes_of_mut(coming))],
-            )?;
+            let (sent, coming) = two_parts(elements, part(sent), part(coming));
+            self.exchange_step(call, GATHER, (to, sent), (from, coming))?;
         }
         Ok(())
     }
@@ -360,19 +357,11 @@ impl Communicator {
             }),
         };
         let (given, taken) = (block(sent.len(), destinations.len())?, block(received.len(), sources.len())?);
-        let sends: Vec<Sent<'_>> = destinations
-            .iter()
-            .enumerate()
-            .map(|(index, to)| Sent(*to, bytes_of(&sent[index * given..][..given])))
-            .collect();
-        let mut rest = received;
-        let mut receives = Vec::with_capacity(sources.len());
-        for from in sources {
-            let (first, others) = rest.split_at_mut(taken);
-            receives.push(Received(*from, bytes_of_mut(first)));
-            rest = others;
-        }
-        self.step(CALL, NEIGHBOURS, &sends, &mut receives)
+        let to = |index: usize| (destinations[index], index * given..(index + 1) * given);
+        let from = |index: usize| (sources[index], index * taken..(index + 1) * taken);
+        let sends = Parts { count: destinations.len(), part: &to };
+        let receives = Parts { count: sources.len(), part: &from };
+        self.step(CALL, NEIGHBOURS, (sent, sends), (received, receives))
     }
 
     fn receive_and_combine<T: Element>(
@@ -383,7 +372,7 @@ impl Communicator {
         own: &mut [T],
         others: &mut [T],
     ) -> Result<()> {
-        self.step(call, REDUCE, &[], &mut [Received(from, bytes_of_mut(others))])?;
+        self.receive_step(call, REDUCE, from, others)?;
         combine(op, own, others);
         Ok(())
     }
@@ -399,10 +388,6 @@ impl Communicator {
 
 fn largest_power(size: usize) -> usize {
     1 << size.ilog2()
-}
-
-fn others(rank: usize, size: usize) -> impl Iterator<Item = usize> {
-    (0..size).filter(move |other| *other != rank)
 }
 
 /// The part of a vector that a rank reduces.

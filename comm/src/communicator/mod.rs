@@ -94,6 +94,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
+use step::Scratch;
 
 /// Two-sided messages and collective calls between the ranks of a world. Messages of one communicator never
 /// meet those of another. It belongs to the thread of its rank; clones are the same communicator.
@@ -115,6 +116,8 @@ struct Inner {
     host: Rc<Host>,
     /// For messages of slices.
     pool: RefCell<Pool>,
+    /// Of collective calls.
+    scratch: RefCell<Scratch>,
     /// Pairs requests for queues.
     matcher: RefCell<Matcher>,
     /// Requests that were dropped while they could not be taken back.
@@ -132,8 +135,8 @@ impl Communicator {
     pub fn new(world: &World) -> Result<Self> {
         let host = Host::connect(world)?;
         let pool = RefCell::new(Pool::of_fabric(world.shared_fabric()));
-        let (matcher, abandoned) = (RefCell::default(), RefCell::default());
-        let inner = Inner { world: world.clone(), host, pool, matcher, abandoned };
+        let (scratch, matcher, abandoned) = (RefCell::default(), RefCell::default(), RefCell::default());
+        let inner = Inner { world: world.clone(), host, pool, scratch, matcher, abandoned };
         Ok(Self { inner: Rc::new(inner) })
     }
 

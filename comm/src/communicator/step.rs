@@ -2,123 +2,192 @@
 
 use super::Communicator;
 use super::slots::Ticket;
+use crate::element::Element;
 use crate::error::{Error, Result};
-use crate::fabric::Place;
+use crate::fabric::{Place, bytes_of, bytes_of_mut, elements_of_mut};
 use crate::source::{Source, Tag};
+use std::ops::Range;
 
-/// To which rank a step sends what.
-pub(super) struct Sent<'a>(pub(super) usize, pub(super) &'a [u8]);
-/// From which rank it receives, and where to.
-pub(super) struct Received<'a>(pub(super) usize, pub(super) &'a mut [u8]);
+/// The messages of a step in one direction: so many, each with a rank and its part of one vector. Nothing is
+/// listed, so that nothing is allocated.
+#[derive(Clone, Copy)]
+pub(super) struct Parts<'a> {
+    pub(super) count: usize,
+    pub(super) part: &'a dyn Fn(usize) -> (usize, Range<usize>),
+}
+
+impl Parts<'_> {
+    const NONE: Parts<'static> = Parts { count: 0, part: &|_| (0, 0..0) };
+
+    /// The rank of each, and its bytes in a vector of that type.
+    fn of<T>(self) -> impl Iterator<Item = (usize, Range<usize>)> {
+        (0..self.count).map(move |index| {
+            let (rank, Range { start, end }) = (self.part)(index);
+            (rank, start * size_of::<T>()..end * size_of::<T>())
+        })
+    }
+}
+
+/// What collective calls of a communicator use again and again.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    /// For elements of any type, of which none has more than eight bytes.
+    words: Vec<u64>,
+    tickets: Vec<Ticket>,
+}
 
 impl Communicator {
-    /// Sends and receives at once, and blocks until all is done. A rank on which that fails tells the others,
-    /// which would wait for it.
-    pub(super) fn step(
+    /// Sends a vector to a rank, and blocks until that is done.
+    pub(super) fn send_step<T: Element>(
         &self,
         call: &'static str,
         tag: u32,
-        sends: &[Sent<'_>],
-        receives: &mut [Received<'_>],
+        to: usize,
+        sent: &[T],
     ) -> Result<()> {
-        let done = self.try_step(call, tag, sends, receives);
+        let whole = &|_| (to, 0..sent.len());
+        self.step::<T>(call, tag, (sent, Parts { count: 1, part: whole }), (&mut [], Parts::NONE))
+    }
+
+    /// Receives a vector from a rank, and blocks until it is there.
+    pub(super) fn receive_step<T: Element>(
+        &self,
+        call: &'static str,
+        tag: u32,
+        from: usize,
+        received: &mut [T],
+    ) -> Result<()> {
+        let elements = received.len();
+        let whole = &|_| (from, 0..elements);
+        self.step::<T>(call, tag, (&[], Parts::NONE), (received, Parts { count: 1, part: whole }))
+    }
+
+    /// Both at once.
+    pub(super) fn exchange_step<T: Element>(
+        &self,
+        call: &'static str,
+        tag: u32,
+        (to, sent): (usize, &[T]),
+        (from, received): (usize, &mut [T]),
+    ) -> Result<()> {
+        let elements = received.len();
+        let sends = Parts { count: 1, part: &|_| (to, 0..sent.len()) };
+        let receives = Parts { count: 1, part: &|_| (from, 0..elements) };
+        self.step(call, tag, (sent, sends), (received, receives))
+    }
+
+    /// Sends and receives at once, and blocks until all is done. A rank on which that fails tells the others,
+    /// which would wait for it.
+    pub(super) fn step<T: Element>(
+        &self,
+        call: &'static str,
+        tag: u32,
+        (sent, sends): (&[T], Parts<'_>),
+        (received, receives): (&mut [T], Parts<'_>),
+    ) -> Result<()> {
+        let mut tickets = std::mem::take(&mut self.inner.scratch.borrow_mut().tickets);
+        let done = self.try_step::<T>(
+            (call, tag),
+            (bytes_of(sent), sends),
+            (bytes_of_mut(received), receives),
+            &mut tickets,
+        );
         if let Err(error) = &done {
+            // What is left goes on by itself, in memory that nobody else gets.
+            let mut engine = self.lock();
+            for ticket in &tickets {
+                if engine.is_known(*ticket) {
+                    engine.free(*ticket);
+                }
+            }
+            drop(engine);
             self.world().fail(&format!("{call}: {error}"));
         }
+        tickets.clear();
+        self.inner.scratch.borrow_mut().tickets = tickets;
         done
     }
 
-    fn try_step(
+    fn try_step<T>(
         &self,
-        call: &'static str,
-        tag: u32,
-        sends: &[Sent<'_>],
-        receives: &mut [Received<'_>],
+        (call, tag): (&'static str, u32),
+        (sent, sends): (&[u8], Parts<'_>),
+        (received, receives): (&mut [u8], Parts<'_>),
+        tickets: &mut Vec<Ticket>,
     ) -> Result<()> {
-        let lengths = receives.iter().map(|receive| receive.1.len());
-        let lengths = lengths.chain(sends.iter().map(|send| send.1.len()));
-        let staged = self.inner.pool.borrow_mut().take(lengths.map(padded).sum())?;
-        let mut next = 0;
-        let mut place = |bytes: usize| {
-            let place = staged.advance(next, bytes, "a message of a collective call");
-            next += padded(bytes);
-            place
+        let bytes = receives.of::<T>().chain(sends.of::<T>()).map(|(_, part)| padded(part.len())).sum();
+        let staged = self.inner.pool.borrow_mut().take(bytes)?;
+        // Receives lie before sends.
+        let mut rest = Rest { staged: &staged, next: 0 };
+        let mut engine = self.lock();
+        for (from, part) in receives.of::<T>() {
+            let place = rest.take(part.len())?;
+            let (source, tag) = (Source::Rank(from), Tag::Value(tag));
+            tickets.push(engine.irecv_place(&place, part.len(), None, source, tag)?);
+        }
+        for (to, part) in sends.of::<T>() {
+            let place = rest.take(part.len())?;
+            place.write(&sent[part.clone()])?;
+            tickets.push(engine.isend_place(&place, part.len(), None, to, tag)?);
+        }
+        drop(engine);
+        let expected = receives.of::<T>().map(|(_, part)| Some(part.len()));
+        for (ticket, expected) in tickets.iter().zip(expected.chain(std::iter::repeat(None))) {
+            self.wait_for_part(call, *ticket, expected)?;
+        }
+        let mut rest = Rest { staged: &staged, next: 0 };
+        for (_, part) in receives.of::<T>() {
+            rest.take(part.len())?.read(&mut received[part])?;
+        }
+        self.inner.pool.borrow_mut().give_back(&staged);
+        Ok(())
+    }
+
+    /// Waits for a message, of which it is known how long it is to be if it is received.
+    fn wait_for_part(&self, call: &'static str, ticket: Ticket, expected: Option<usize>) -> Result<()> {
+        let differs = |rank: usize, found: usize, expected: usize| Error::CollectiveFailed {
+            call,
+            rank,
+            reason: format!(
+                "it sent {found} bytes where this rank expects {expected}; do all ranks give as many \
+                 elements of one type?"
+            ),
         };
-        let mut tickets = Vec::with_capacity(receives.len() + sends.len());
-        let begun = || -> Result<Vec<Place>> {
-            let mut engine = self.lock();
-            let mut places = Vec::with_capacity(receives.len());
-            for Received(from, bytes) in &*receives {
-                let place = place(bytes.len())?;
-                let (source, tag) = (Source::Rank(*from), Tag::Value(tag));
-                tickets.push(engine.irecv_place(&place, bytes.len(), None, source, tag)?);
-                places.push(place);
+        match (self.host().wait(ticket), expected) {
+            (Err(Error::Truncated { sender, message_bytes, room_bytes, .. }), _) => {
+                Err(differs(sender, message_bytes, room_bytes))
             }
-            for Sent(to, bytes) in sends {
-                let place = place(bytes.len())?;
-                place.write(bytes)?;
-                tickets.push(engine.isend_place(&place, bytes.len(), None, *to, tag)?);
+            (Ok(status), Some(expected)) if status.bytes != expected => {
+                Err(differs(status.source, status.bytes, expected))
             }
-            Ok(places)
-        }();
-        let places = begun.and_then(|places| {
-            self.wait_for_step(call, &mut tickets, receives)?;
-            Ok(places)
-        });
-        match places {
-            Ok(places) => {
-                for (Received(_, bytes), place) in receives.iter_mut().zip(places) {
-                    place.read(bytes)?;
-                }
-                self.inner.pool.borrow_mut().give_back(&staged);
-                Ok(())
-            }
-            Err(error) => {
-                // What is left goes on by itself, in memory that nobody else gets.
-                let mut engine = self.lock();
-                tickets
-                    .into_iter()
-                    .filter(|ticket| engine.is_known(*ticket))
-                    .collect::<Vec<_>>()
-                    .into_iter()
-                    .for_each(|ticket| engine.free(ticket));
-                Err(error)
-            }
+            (status, _) => status.map(|_| ()),
         }
     }
 
-    fn wait_for_step(
-        &self,
-        call: &'static str,
-        tickets: &mut Vec<Ticket>,
-        receives: &[Received<'_>],
-    ) -> Result<()> {
-        let mut lengths = receives.iter().map(|receive| receive.1.len());
-        while !tickets.is_empty() {
-            let status = self.host().wait(tickets[0]);
-            if status.is_err() && self.lock().is_known(tickets[0]) {
-                return status.map(|_| ());
-            }
-            tickets.remove(0);
-            let differs = |rank: usize, found: usize, expected: usize| Error::CollectiveFailed {
-                call,
-                rank,
-                reason: format!(
-                    "it sent {found} bytes where this rank expects {expected}; do all ranks give as many \
-                     elements of one type?"
-                ),
-            };
-            match (status, lengths.next()) {
-                (Err(Error::Truncated { sender, message_bytes, room_bytes, .. }), _) => {
-                    return Err(differs(sender, message_bytes, room_bytes));
-                }
-                (Ok(status), Some(expected)) if status.bytes != expected => {
-                    return Err(differs(status.source, status.bytes, expected));
-                }
-                (status, _) => status.map(|_| ())?,
-            }
+    /// Lends memory for that many elements, of which nothing is known.
+    pub(super) fn with_scratch<T: Element, R>(&self, elements: usize, work: impl FnOnce(&mut [T]) -> R) -> R {
+        let mut words = std::mem::take(&mut self.inner.scratch.borrow_mut().words);
+        let needed = (elements * size_of::<T>()).div_ceil(size_of::<u64>());
+        if words.len() < needed {
+            words.resize(needed, 0);
         }
-        Ok(())
+        let result = work(&mut elements_of_mut(&mut words)[..elements]);
+        self.inner.scratch.borrow_mut().words = words;
+        result
+    }
+}
+
+/// Memory that is handed out from its beginning on.
+struct Rest<'a> {
+    staged: &'a Place,
+    next: usize,
+}
+
+impl Rest<'_> {
+    fn take(&mut self, bytes: usize) -> Result<Place> {
+        let place = self.staged.advance(self.next, bytes, "a message of a collective call");
+        self.next += padded(bytes);
+        place
     }
 }
 

@@ -17,6 +17,15 @@ pub(crate) fn bytes_of_mut<T: Element>(elements: &mut [T]) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(elements.as_mut_ptr().cast(), size_of_val(elements)) }
 }
 
+/// As many elements as fit, to be written; what they are is whatever the words say.
+pub(crate) fn elements_of_mut<T: Element>(words: &mut [u64]) -> &mut [T] {
+    const { assert!(align_of::<T>() <= align_of::<u64>()) };
+    let elements = size_of_val(words) / size_of::<T>();
+    // SAFETY: the words hold that many elements and are aligned for them, any bits are a value of both, and the
+    // slice is borrowed for as long as the elements.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), elements) }
+}
+
 impl Place {
     /// Copies bytes to this place from another, which may be the same memory. Whoever calls it knows that
     /// nobody writes the source and nobody else uses the destination.

@@ -37,7 +37,7 @@ mod wire;
 mod word;
 
 pub(crate) use bells::Bells;
-pub(crate) use bytes::{bytes_of, bytes_of_mut};
+pub(crate) use bytes::{bytes_of, bytes_of_mut, elements_of_mut};
 pub use carrier::Carrier;
 pub(crate) use carrier::HostRounds;
 pub(crate) use exported::{export, import, register as register_for};
