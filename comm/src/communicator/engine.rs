@@ -222,7 +222,12 @@ impl Engine {
 
     /// Whether a message of that size to that peer is sent at once.
     pub(crate) fn is_eager(&self, peer: usize, bytes: usize) -> bool {
-        bytes <= self.core.peers[peer].eager_bytes
+        bytes <= self.longest_eager(peer)
+    }
+
+    /// The longest message to that peer that is sent at once.
+    pub(crate) fn longest_eager(&self, peer: usize) -> usize {
+        self.core.peers[peer].eager_bytes
     }
 
     /// A persistent send of bytes that lie at a place.

@@ -34,7 +34,15 @@ pub(super) struct Scratch {
     /// For elements of any type, of which none has more than eight bytes.
     words: Vec<u64>,
     tickets: Vec<Ticket>,
+    /// Whether there is memory for messages of ranks that are ahead.
+    is_prepared: bool,
 }
+
+/// How many messages another rank may be ahead in calls that depend on each other: it gets no further than to what
+/// it needs from this one.
+const AHEAD_OF_EACH: usize = 4;
+/// Ahead of all ranks together, memory is made for so many.
+const AHEAD_OF_ALL: usize = 64;
 
 impl Communicator {
     /// Sends a vector to a rank, and blocks until that is done.
@@ -85,7 +93,13 @@ impl Communicator {
         (sent, sends): (&[T], Parts<'_>),
         (received, receives): (&mut [T], Parts<'_>),
     ) -> Result<()> {
-        let mut tickets = std::mem::take(&mut self.inner.scratch.borrow_mut().tickets);
+        let scratch = &self.inner.scratch;
+        if !std::mem::replace(&mut scratch.borrow_mut().is_prepared, true) {
+            let mut engine = self.lock();
+            let bytes = (0..self.size()).map(|peer| engine.longest_eager(peer)).max().unwrap_or(0);
+            engine.reserve((AHEAD_OF_EACH * (self.size() - 1)).min(AHEAD_OF_ALL), bytes);
+        }
+        let mut tickets = std::mem::take(&mut scratch.borrow_mut().tickets);
         let done = self.try_step::<T>(
             (call, tag),
             (bytes_of(sent), sends),
@@ -104,7 +118,7 @@ impl Communicator {
             self.world().fail(&format!("{call}: {error}"));
         }
         tickets.clear();
-        self.inner.scratch.borrow_mut().tickets = tickets;
+        scratch.borrow_mut().tickets = tickets;
         done
     }
 

@@ -230,7 +230,7 @@ fn outcome_of(posted: &Posted, sent: &Sent) -> Result<Status> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 200 }, ..ProptestConfig::default() })]
 
     #[test]
     fn messages_match_as_in_a_sequential_model((size, steps) in (1..=3_usize).prop_flat_map(|size| {
