@@ -106,6 +106,10 @@ use step::Scratch;
 ///
 /// A rank whose messages nobody receives is stopped at some point: 64 short messages of it are kept by their
 /// receiver, and those behind them wait with it until they are received.
+///
+/// Dropping the last clone on a rank waits for nobody. Whoever then waits for a message or an answer of that rank gets
+/// [`Error::PeerFailed`] once all has come that it had sent, on every fabric; so does a receive from any rank once
+/// all others have left.
 #[derive(Clone)]
 pub struct Communicator {
     inner: Rc<Inner>,
