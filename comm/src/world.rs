@@ -103,6 +103,7 @@ impl World {
             policy: options.policy.unwrap_or_else(|| fabric.wait_policy()),
             timeout: options.timeout,
             abort: Abort::new(fabric.abort()),
+            calls: fabric.wire().is_some() || !fabric.carriers().is_empty(),
         });
         let meeting = fabric.clone().meeting()?;
         let carriers = fabric.carriers();

@@ -60,7 +60,7 @@ impl Farewell {
             return false;
         }
         let (rank, policy) = (self.bootstrap.rank(), WaitPolicy { spins: 64, yields: 64, sleeps: false });
-        let context = WaitContext { rank, policy, timeout: self.timeout, abort };
+        let context = WaitContext { rank, policy, timeout: self.timeout, abort, calls: true };
         self.meeting.lock().unwrap_or_else(PoisonError::into_inner).barrier(&context).is_ok()
     }
 }

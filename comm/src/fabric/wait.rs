@@ -112,12 +112,17 @@ pub struct WaitContext {
     pub(crate) policy: WaitPolicy,
     pub(crate) timeout: Option<Duration>,
     pub(crate) abort: Abort,
+    /// Whether a look may call a library, which takes its time, and not only read memory.
+    pub(crate) calls: bool,
 }
 
 /// The longest single sleep: how late a failure of another rank may be seen.
 const NAP: Duration = Duration::from_millis(20);
 /// The same while operations of this rank still wait for other words.
 const SHORT_NAP: Duration = Duration::from_micros(200);
+/// How long a rank whose looks call a library looks before it yields: those of all ranks together would leave no core
+/// to the one that is waited for.
+const LOOKING: Duration = Duration::from_micros(20);
 /// Looks between two readings of the clock for who never yields.
 const SPINS_BETWEEN_CHECKS: u32 = 1 << 14;
 
@@ -143,13 +148,13 @@ impl WaitContext {
         serve: &mut dyn FnMut() -> bool,
         sleep: &mut dyn FnMut(Duration),
     ) -> Result<(), GaveUp> {
-        self.wait_within(self.timeout, done, serve, sleep)
+        self.wait_within((self.timeout, None), done, serve, sleep)
     }
 
-    /// As [`WaitContext::wait_until`], with a time-out of its own.
+    /// As [`WaitContext::wait_until`], with a time-out of its own, and for how long it looks before it yields.
     fn wait_within(
         &self,
-        timeout: Option<Duration>,
+        (timeout, looking): (Option<Duration>, Option<Duration>),
         done: &mut dyn FnMut() -> bool,
         serve: &mut dyn FnMut() -> bool,
         sleep: &mut dyn FnMut(Duration),
@@ -161,9 +166,13 @@ impl WaitContext {
         loop {
             let more = serve();
             // Pending operations want attention sooner than a whole spin.
+            let looking = looking.map(|looking| (Instant::now(), looking));
             for _ in 0..if more { 16.min(spins) } else { spins } {
                 if done() {
                     return Ok(());
+                }
+                if looking.is_some_and(|(since, looking)| since.elapsed() > looking) {
+                    break;
                 }
                 std::hint::spin_loop();
             }
@@ -217,7 +226,8 @@ impl WaitContext {
             }
         };
         let timeout = self.timeout.map(|timeout| timeout + grace);
-        let waited = self.wait_within(timeout, &mut ended, &mut crate::device::progress, sleep);
+        let looking = self.calls.then_some(LOOKING);
+        let waited = self.wait_within((timeout, looking), &mut ended, &mut crate::device::progress, sleep);
         match (failed, waited) {
             (Some(error), _) => Err(error),
             (None, Ok(())) => Ok(()),

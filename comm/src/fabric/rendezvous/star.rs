@@ -41,12 +41,7 @@ impl Star {
             Err(GaveUp::TimedOut(waited)) => {
                 // Rank 0 knows who has not come, and tells all that it is over.
                 self.rendezvous.late(round, waited.as_secs());
-                let grace = WaitContext {
-                    rank: context.rank,
-                    policy: context.policy,
-                    timeout: Some(GRACE),
-                    abort: context.abort.clone(),
-                };
+                let grace = WaitContext { timeout: Some(GRACE), ..context.clone() };
                 self.wait(&grace, round).map_err(|gave_up| match gave_up {
                     GaveUp::PeerFailed => GaveUp::PeerFailed,
                     GaveUp::TimedOut(_) => GaveUp::TimedOut(waited),

@@ -44,12 +44,7 @@ fn nobody_leaves_a_barrier_before_all_have_come() {
 fn spinning_ranks_meet_too() {
     watched(|| {
         job(2, AMPLE, |rendezvous, context| {
-            let context = WaitContext {
-                rank: context.rank,
-                policy: WaitPolicy::SPIN,
-                timeout: context.timeout,
-                abort: context.abort.clone(),
-            };
+            let context = WaitContext { policy: WaitPolicy::SPIN, ..context.clone() };
             for _ in 0..3 {
                 rendezvous.meeting().barrier(&context).expect("all come");
             }

@@ -50,7 +50,7 @@ fn options(address: SocketAddr, rank: usize, size: usize, timeout: Duration) -> 
 fn context(rank: usize, timeout: Duration) -> WaitContext {
     let end = LocalFabric::ends(1).expect("there is memory").remove(0);
     let abort = Abort::new(end.abort());
-    WaitContext { rank, policy: WaitPolicy::for_ranks(64), timeout: Some(timeout), abort }
+    WaitContext { rank, policy: WaitPolicy::for_ranks(64), timeout: Some(timeout), abort, calls: false }
 }
 
 /// Runs ranks that have met, each on its thread, whose waits last that long at most.
