@@ -133,12 +133,12 @@ impl<'a> Look<'a> {
 impl Between<'_> {
     /// The first number of finished steps, from `from` on, at which somebody looks; beyond all steps if nobody
     /// does.
-    pub(super) fn next(&self, from: u64) -> u64 {
+    pub(crate) fn next(&self, from: u64) -> u64 {
         self.lookers.iter().filter_map(|looker| looker.next(from)).min().unwrap_or(u64::MAX)
     }
 
     /// Has those look that want to after `step` steps. Collective; waits for the stream and for all ranks.
-    pub(super) fn look<T: Stored, const D: usize>(
+    pub(crate) fn look<T: Stored, const D: usize>(
         &self,
         trial: &Trial<'_>,
         step: u64,

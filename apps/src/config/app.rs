@@ -60,6 +60,15 @@ pub(super) const ANY_SHAPE: Shape<'static> = Shape {
     ],
 };
 
+/// What can be had of an application's field of cells between steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Looks {
+    /// Nothing: it has none, or nothing that would be seen.
+    None,
+    Pictures,
+    PicturesAndCheckpoints,
+}
+
 /// What an application has of its own in a configuration.
 pub(super) struct Own {
     /// Its row in the registry.
@@ -72,8 +81,8 @@ pub(super) struct Own {
     pub(super) cells: &'static [usize],
     /// How it uses backends.
     pub(super) means: Means,
-    /// Whether it is a field of cells that others can look at between steps.
-    pub(super) has_a_field: bool,
+    /// What can be had of its field between steps.
+    pub(super) looks: Looks,
     /// Reads its settings; relative paths start at the folder.
     pub(super) read: fn(&Section<'_>, &Grid, &Path) -> Result<AppSettings, Fault>,
 }
@@ -89,7 +98,7 @@ const PLAIN: Own = Own {
     steps: 1000,
     cells: &[2048, 2048],
     means: Means::Exchanges,
-    has_a_field: false,
+    looks: Looks::None,
     read: |_, _, _| Ok(AppSettings::Plain {}),
 };
 
@@ -157,14 +166,16 @@ impl Chosen {
         self.own.means == Means::Primitives
     }
 
-    /// Whether others can look at its cells between steps.
-    pub(super) fn has_a_field(&self) -> bool {
-        self.own.has_a_field
+    /// What can be had of its field between steps.
+    pub(super) fn looks(&self) -> Looks {
+        self.own.looks
     }
 
-    /// The applications of which that holds, as they are written.
-    pub(super) fn names_with_a_field() -> Vec<String> {
-        OWN.iter().filter(|own| own.has_a_field).map(|own| format!("`{}`", own.name)).collect()
+    /// The applications of which so much can be had, as they are written.
+    pub(super) fn names_with(looks: Looks) -> String {
+        let names: Vec<_> =
+            OWN.iter().filter(|own| own.looks >= looks).map(|own| format!("`{}`", own.name)).collect();
+        names.join(" or ")
     }
 
     /// The rest of the section. `folder` is the folder of the configuration file.

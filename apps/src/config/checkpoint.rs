@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::app::Chosen;
+use super::app::{Chosen, Looks};
 use super::fault::{Fault, Origin};
 use super::section::Section;
 
@@ -40,10 +40,10 @@ pub(super) fn read_restart(run: &Section<'_>, app: &Chosen, folder: &Path) -> Re
 }
 
 fn can_go_on(app: &Chosen, origin: &Origin) -> Result<(), Fault> {
-    if app.has_a_field() {
+    if app.looks() >= Looks::PicturesAndCheckpoints {
         return Ok(());
     }
     let message = format!("`{}` has no checkpoints: it cannot go on from the middle of a run", app.name());
-    Err(Fault::new(origin, message)
-        .expected(format!("checkpoints of {}", Chosen::names_with_a_field().join(" or "))))
+    let others = Chosen::names_with(Looks::PicturesAndCheckpoints);
+    Err(Fault::new(origin, message).expected(format!("checkpoints of {others}")))
 }

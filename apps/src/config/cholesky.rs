@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::app::{AppSettings, Own};
+use super::app::{AppSettings, Looks, Own};
 use super::faces::Values;
 use super::fault::{Fault, Located, Origin};
 use super::grid::Grid;
@@ -17,7 +17,7 @@ pub(super) const OWN: Own = Own {
     steps: 10,
     cells: &[512],
     means: Means::Primitives,
-    has_a_field: false,
+    looks: Looks::None,
     read: |section, grid, _| Ok(AppSettings::Cholesky(read(section, grid)?)),
 };
 

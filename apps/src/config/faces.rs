@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::app::{AppSettings, Own, three_axes};
+use super::app::{AppSettings, Looks, Own, three_axes};
 use super::fault::{Fault, Located};
 use super::grid::Grid;
 use super::primitives::Means;
@@ -16,7 +16,7 @@ pub(super) const OWN: Own = Own {
     steps: DEFAULT_STEPS,
     cells: &[8, 8, 8],
     means: Means::Exchanges,
-    has_a_field: false,
+    looks: Looks::Pictures,
     read: |section, grid, _| Ok(AppSettings::Faces(read(section, grid)?)),
 };
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::app::{AppSettings, Own};
+use super::app::{AppSettings, Looks, Own};
 use super::fault::Fault;
 use super::grid::Grid;
 use super::pattern::Pattern;
@@ -18,7 +18,7 @@ pub(super) const OWN: Own = Own {
     steps: 1000,
     cells: &[2048, 2048],
     means: Means::Exchanges,
-    has_a_field: true,
+    looks: Looks::PicturesAndCheckpoints,
     read: |section, grid, folder| Ok(AppSettings::Life(read(section, grid, folder)?)),
 };
 

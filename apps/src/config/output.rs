@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::app::Chosen;
+use super::app::{Chosen, Looks};
 use super::checkpoint;
 use super::fault::Fault;
 use super::section::{Section, Shape};
@@ -50,11 +50,11 @@ pub(super) fn read(section: &Section<'_>, app: &Chosen) -> Result<OutputConfig, 
     let snapshot_every = section.integer("snapshot_every", 0)?;
     if let Some(every) = &snapshot_every
         && every.value > 0
-        && !app.has_a_field()
+        && app.looks() < Looks::Pictures
     {
         let message = format!("`{}` has no field of cells that could be shown", app.name());
         return Err(Fault::new(&every.origin, message)
-            .expected(format!("pictures of {}", Chosen::names_with_a_field().join(" or "))));
+            .expected(format!("pictures of {}", Chosen::names_with(Looks::Pictures))));
     }
     let (checkpoint_every, checkpoints_kept) = checkpoint::read(section, app)?;
     let on_full_disk = section.name("on_full_disk", &["stop", "go-on"])?;

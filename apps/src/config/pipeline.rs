@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::app::{AppSettings, Own};
+use super::app::{AppSettings, Looks, Own};
 use super::fault::Fault;
 use super::grid::Grid;
 use super::primitives::{Means, check_grid};
@@ -16,7 +16,7 @@ pub(super) const OWN: Own = Own {
     steps: 100,
     cells: &[1280, 1280],
     means: Means::Primitives,
-    has_a_field: false,
+    looks: Looks::None,
     read: |section, grid, _| Ok(AppSettings::Pipeline(read(section, grid)?)),
 };
 

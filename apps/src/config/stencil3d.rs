@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::app::{AppSettings, Own, three_axes};
+use super::app::{AppSettings, Looks, Own, three_axes};
 use super::fault::{Fault, Located};
 use super::grid::Grid;
 use super::primitives::Means;
@@ -16,7 +16,7 @@ pub(super) const OWN: Own = Own {
     steps: 100,
     cells: &[64, 64, 64],
     means: Means::Exchanges,
-    has_a_field: true,
+    looks: Looks::PicturesAndCheckpoints,
     read: |section, grid, _| Ok(AppSettings::Stencil3d(read(section, grid)?)),
 };
 

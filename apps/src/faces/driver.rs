@@ -17,8 +17,9 @@
 //! Step (6) reads both the ghosts that have come and the rank's own copies, from the generation before: what
 //! is sent must not be written before the exchange has finished, and each copy is added once.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use serde_json::Map;
 use streamhalo::prelude::{Alternating, Entity, GlobalGrid, LocalGrid, Pattern, StreamHalo, Tile};
 use streamhalo::{HaloError, Stream};
 
@@ -27,8 +28,8 @@ use super::extra::Extra;
 use super::kernel::sum_copies;
 use crate::app::values::{checksum_of_owned, shown, whole_state};
 use crate::app::{
-    Answer, Application, ApplicationRow, Initial, Need, Outcome, Phase, Routes, Stopwatch, Times, Trial,
-    inner_of, shell,
+    Answer, Application, ApplicationRow, Between, Geometry, Initial, Need, Outcome, Phase, Routes, Stopwatch,
+    Times, Trial, inner_of, shell,
 };
 use crate::config::{AppSettings, FacesSettings, RunConfig};
 use crate::error::AppError;
@@ -127,18 +128,35 @@ impl Block {
     /// The inner loop: steps, of which the time is taken.
     fn inner_loop(&mut self, trial: &Trial<'_>, steps: u64) -> Result<(Times, f64), AppError> {
         trial.world.barrier()?;
+        if trial.between.next(0) == 0 {
+            self.look(trial, 0)?;
+        }
+        let mut next_look = trial.between.next(1);
         let stopwatch = Stopwatch::start(trial.stream);
-        let started = Instant::now();
+        let (started, mut looked) = (Instant::now(), Duration::ZERO);
         for step in 0..steps {
             stopwatch.begin_step(step);
             trial.stream.check()?; // skips whatever is enqueued once something has failed
             self.step(trial.stream, &stopwatch)?;
+            if step + 1 == next_look {
+                trial.stream.synchronize()?;
+                let since = Instant::now();
+                stopwatch.pause(|| self.look(trial, next_look))?;
+                looked += since.elapsed();
+                next_look = trial.between.next(next_look + 1);
+            }
         }
-        trial.stream.synchronize()?; // the only place where the host waits
+        trial.stream.synchronize()?; // but for looks the only place where the host waits
         self.extra.as_ref().map_or(Ok(()), Extra::synchronize)?;
-        let own_s = started.elapsed().as_secs_f64();
+        let own_s = (started.elapsed() - looked).as_secs_f64();
         trial.world.barrier()?;
         Ok((stopwatch.stop(), own_s))
+    }
+
+    /// Has those look at the points who want to. Collective; blocks.
+    fn look(&self, trial: &Trial<'_>, step: u64) -> Result<(), AppError> {
+        trial.world.barrier()?;
+        trial.between.look(trial, step, Geometry::default(), self.points.now(), Map::new())
     }
 
     /// The six steps of the paper.
@@ -184,7 +202,9 @@ impl Application for Faces {
             for middle in 0..u64::from(self.settings.middle) {
                 self.initialise(outer * u64::from(self.settings.middle) + middle, &mut block)?;
                 setup_s += started.elapsed().as_secs_f64();
-                let (times, own_s) = block.inner_loop(trial, self.steps)?;
+                // Others see the first pass: those that follow differ in their values alone.
+                let between = if (outer, middle) == (0, 0) { trial.between } else { Between::default() };
+                let (times, own_s) = block.inner_loop(&Trial { between, ..*trial }, self.steps)?;
                 spent += times;
                 inner_s += own_s;
                 checksum = checksum.wrapping_add(checksum_of_owned(block.points.now())?);

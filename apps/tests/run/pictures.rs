@@ -76,11 +76,11 @@ fn ranks_draw_what_they_have_wherever_they_are() {
 
 #[test]
 fn applications_without_a_field_refuse_pictures_by_name() {
-    for app in ["faces", "pipeline", "tree"] {
+    for app in ["pipeline", "tree", "cholesky", "comb"] {
         let folder = Folder::new();
         let output = run(&folder, &format!("app.name = '{app}'\n"), &["--snapshot", "every=5"]);
         let said = format!("--snapshot every=5: `{app}` has no field of cells that could be shown");
-        refused(&output, 2, &[&said, "expected pictures of `life` or `stencil3d`"]);
+        refused(&output, 2, &[&said, "expected pictures of `life` or `faces` or `stencil3d`"]);
         let output = run(&folder, &format!("app.name = '{app}'\noutput.snapshot_every = 5\n"), &[]);
         refused(
             &output,
@@ -88,6 +88,49 @@ fn applications_without_a_field_refuse_pictures_by_name() {
             &[&format!("config.toml:2:25: `{app}` has no field"), "2 | output.snapshot_every"],
         );
         assert!(!folder.out().exists(), "{app}");
+    }
+}
+
+/// A step gives every copy of a shared point the sum of all copies. Passes of the loops around it are not shown.
+#[test]
+fn points_of_elements_are_drawn_with_their_sums() {
+    const POINTS: usize = 6;
+    let config = "app = { name = 'faces', order = 2, steps = 3, outer = 2, middle = 2 }\ngrid.cells = [2, 2, 2]\n\
+                  run = { trials = 1, warmup = 0, pin = false, layout = [[2, 1, 1]] }\n";
+    for fabric in FABRICS {
+        let folder = Folder::new();
+        let output = run(&folder, config, &["--ranks", "2", "--fabric", fabric, "--snapshot", "every=2"]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let snapshots = folder.out().join("snapshots");
+        let series = fs::read_to_string(snapshots.join("faces.pvd")).expect("is there");
+        assert_eq!(series.matches("<DataSet ").count(), 2, "{series}");
+        // The ranks share the slowest axis.
+        let points = |step: usize| {
+            let piece =
+                |rank| fs::read(snapshots.join(format!("faces_{step:06}_{rank}.vti"))).expect("is there");
+            let bytes = [cells(&piece(0)), cells(&piece(1))].concat();
+            let value = |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().expect("are 8"));
+            bytes.chunks_exact(8).map(value).collect::<Vec<_>>()
+        };
+        let copies = |point: usize| match point % 3 {
+            0 => vec![point, (point + POINTS - 1) % POINTS],
+            2 => vec![point, (point + 1) % POINTS],
+            _ => vec![point],
+        };
+        let sums = |before: &[f64]| -> Vec<f64> {
+            let sum = |index: usize| {
+                let [z, y, x] =
+                    [index / POINTS / POINTS, index / POINTS % POINTS, index % POINTS].map(copies);
+                let at = |z: usize, y: usize, x: usize| before[(z * POINTS + y) * POINTS + x];
+                let along_x = |z, y| x.iter().map(move |x| at(z, y, *x)).sum::<f64>();
+                z.iter().map(|z| y.iter().map(|y| along_x(*z, *y)).sum::<f64>()).sum()
+            };
+            (0..before.len()).map(sum).collect()
+        };
+        let first = points(0);
+        assert_eq!(first.len(), POINTS.pow(3));
+        assert_eq!(points(2), sums(&sums(&first)), "{fabric}");
+        assert_ne!(points(2), first);
     }
 }
 
