@@ -64,6 +64,24 @@ pub fn replace_files(dir: &Path, files: &[OutputFile]) -> Result<(), AppError> {
     Ok(())
 }
 
+/// Removes those files of a folder that are there.
+///
+/// # Errors
+///
+/// [`AppError::Replace`] with the file that cannot be removed.
+pub(super) fn remove_files(dir: &Path, names: impl Iterator<Item = String>) -> Result<(), AppError> {
+    for name in names {
+        let path = dir.join(name);
+        match fs::remove_file(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(AppError::Replace { path, source });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// A new file on its way to its place.
 #[derive(Debug)]
 struct Pending {

@@ -29,6 +29,10 @@ pub(crate) use table::by_executor;
 pub use table::table;
 pub use timeline::{ExchangeTimeline, RankTimeline, chrome_trace};
 
+use files::remove_files;
+use streamhalo::comm::backend::backend_names;
+use timeline::timeline_names;
+
 use crate::error::AppError;
 
 /// The files that follow from the results: `results.csv` and `speedup.svg`.
@@ -44,7 +48,7 @@ pub fn derived_files(results: &Results) -> Result<Vec<OutputFile>, AppError> {
 }
 
 /// Writes `results.json`, what follows from it, and the application's own `extra` files:
-/// all of them, or none and the earlier ones stay.
+/// all of them, or none and the earlier ones stay. Then timelines of earlier runs are removed.
 ///
 /// # Errors
 ///
@@ -54,7 +58,10 @@ pub fn write_results(dir: &Path, results: &Results, extra: Vec<OutputFile>) -> R
     let mut files = vec![OutputFile::new(RESULTS_FILE, results.to_json()?)];
     files.extend(derived_files(results)?);
     files.extend(extra);
-    replace_files(dir, &files)
+    replace_files(dir, &files)?;
+    // Beside these results, one of another run would be taken for theirs.
+    let is_new = |name: &str| files.iter().any(|file| file.name == name);
+    remove_files(dir, backend_names().flat_map(timeline_names).filter(|name| !is_new(name)))
 }
 
 /// Prints to the standard output. A reader that has seen enough (`| head`) is no error.

@@ -76,6 +76,11 @@ impl RankTimeline {
     }
 }
 
+/// The files of a backend's timeline.
+pub(super) fn timeline_names(backend: &str) -> [String; 2] {
+    ["json", "svg"].map(|extension| format!("timeline-{backend}.{extension}"))
+}
+
 impl ExchangeTimeline {
     /// `timeline-BACKEND.json` and `timeline-BACKEND.svg`.
     ///
@@ -83,11 +88,8 @@ impl ExchangeTimeline {
     ///
     /// [`AppError::Plot`] where the picture cannot be drawn.
     pub fn files(&self) -> Result<[OutputFile; 2], AppError> {
-        let name = |extension| format!("timeline-{}.{extension}", self.backend);
-        Ok([
-            OutputFile::new(name("json"), chrome_trace(self)),
-            OutputFile::new(name("svg"), timeline_svg(self)?),
-        ])
+        let [json, svg] = timeline_names(&self.backend);
+        Ok([OutputFile::new(json, chrome_trace(self)), OutputFile::new(svg, timeline_svg(self)?)])
     }
 
     /// How many spans of all ranks there was no room for.
