@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::errors::refused;
 use super::{BACKENDS, Folder, SMALL, assert_verified, checksums, finish, pattern, signal, text, until};
 
-const STENCIL: &str = "
+pub(super) const STENCIL: &str = "
 app = { name = 'stencil3d', steps = 9, equation = 'jacobi', residual_every = 2 }
 grid.cells = [8, 9, 10]
 run = { ranks = [2], trials = 1, warmup = 0, pin = false }
@@ -19,7 +19,7 @@ comm = { timeout_s = 60, backend = 'st-send' }
 
 impl Folder {
     /// The checkpoints of its runs, by name.
-    fn checkpoints(&self) -> Vec<String> {
+    pub(super) fn checkpoints(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.checkpoint_folder()) else {
             return Vec::new();
         };
@@ -34,13 +34,13 @@ impl Folder {
     }
 
     /// The key that has a run go on from a checkpoint, or from the latest one.
-    fn from(&self, name: &str) -> String {
+    pub(super) fn from(&self, name: &str) -> String {
         format!("run.restart={:?}", self.checkpoint_folder().join(name))
     }
 }
 
 /// What does not depend on time.
-fn answers(records: &[Value]) -> Vec<(Value, Value)> {
+pub(super) fn answers(records: &[Value]) -> Vec<(Value, Value)> {
     let answer = |record: &Value| {
         let mut result = record["result"].clone();
         result.as_object_mut().expect("is an object").remove("restarted_at");

@@ -24,14 +24,19 @@ const ENDLESS: [&str; 6] = [
 
 /// The arguments of a run of the small configuration with values laid over it.
 fn run_of(folder: &Folder, set: &[&str]) -> Vec<String> {
-    let config = folder.write("config.toml", SMALL);
+    arguments_of(folder, SMALL, set)
+}
+
+/// The arguments of a run of that configuration with values laid over it.
+pub(super) fn arguments_of(folder: &Folder, config: &str, set: &[&str]) -> Vec<String> {
+    let config = folder.write("config.toml", config);
     let mut arguments = vec!["run".to_owned(), config.display().to_string()];
     arguments.extend(["--out".to_owned(), folder.out().display().to_string()]);
     arguments.extend(set.iter().flat_map(|one| ["--set".to_owned(), (*one).to_owned()]));
     arguments
 }
 
-fn records(folder: &Folder) -> Vec<Value> {
+pub(super) fn records(folder: &Folder) -> Vec<Value> {
     let results: Value = serde_json::from_str(&folder.read_out("results.json")).expect("is JSON");
     results["runs"].as_array().expect("is a list").clone()
 }

@@ -13,6 +13,7 @@ mod failures;
 mod hip;
 mod launch;
 mod launched;
+mod launched_files;
 mod launchers;
 mod opencl;
 mod outputs;

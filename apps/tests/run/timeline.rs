@@ -80,8 +80,9 @@ impl Trace {
         marks.filter(|(name, _)| name != "end").map(|(name, at)| (name.as_str(), *at)).collect()
     }
 
-    /// Everything that must hold on any backend, fabric and number of ranks.
-    fn check(&self, backend: &str, first_steps: &[&str], case: &str) {
+    /// Everything that must hold on any backend, fabric and number of ranks. Over a wire a stream may also wait for the
+    /// room that it packs into, before it does.
+    fn check(&self, backend: &str, first_steps: &[&str], is_wired: bool, case: &str) {
         for rank in 0..self.ranks() {
             for lane in [HOST, STREAM] {
                 let steps: Vec<_> = self.steps(rank, lane).iter().map(|(name, _)| *name).collect();
@@ -95,15 +96,24 @@ impl Trace {
                 last = last.max(event.end);
             }
             self.check_messages(rank, backend, first_steps.len(), case);
+            let waits = self.those(rank, STREAM, "wait").len();
+            assert!(is_wired || backend == "standard" || waits == first_steps.len(), "{case}: {waits} waits");
             self.check_host(rank, backend, first_steps.len(), case);
         }
     }
 
     fn check_messages(&self, rank: u64, backend: &str, exchanges: usize, case: &str) {
-        let waits_of = |rank| self.those(rank, if backend == "standard" { HOST } else { STREAM }, "wait");
-        let (waits, unpacks) = (waits_of(rank), self.those(rank, STREAM, "unpack"));
-        assert_eq!((waits.len(), unpacks.len()), (exchanges, exchanges), "{case}: rank {rank}");
-        assert!(waits.iter().zip(&unpacks).all(|(wait, unpack)| wait.end <= unpack.begin), "{case}");
+        // The last one before each unpack.
+        let waits_of = |rank| {
+            let waits = self.those(rank, if backend == "standard" { HOST } else { STREAM }, "wait");
+            let before = |unpack: &Event| waits.iter().rfind(|wait| wait.end <= unpack.begin).copied();
+            let unpacks = self.those(rank, STREAM, "unpack");
+            let mut waits: Vec<&Event> = unpacks.into_iter().filter_map(before).collect();
+            waits.dedup_by_key(|wait| wait.begin);
+            waits
+        };
+        let unpacks = self.those(rank, STREAM, "unpack").len();
+        assert_eq!((waits_of(rank).len(), unpacks), (exchanges, exchanges), "{case}: rank {rank}");
         assert!(!self.those(rank, STREAM, "kernel").is_empty(), "{case}");
         let packs = self.those(rank, STREAM, "pack");
         assert!(!packs.is_empty(), "{case}: rank {rank} sends");
@@ -152,6 +162,48 @@ fn run(config: &str, ranks: &str, fabric: &str, more: &[&str]) -> Folder {
     folder
 }
 
+/// The two files of a backend, of ranks of one machine.
+pub(super) fn check(folder: &Folder, backend: &str, ranks: u64, steps: &[&str], is_wired: bool, case: &str) {
+    let trace = Trace::read(folder, backend);
+    assert_eq!(trace.ranks(), ranks, "{case}");
+    trace.check(backend, steps, is_wired, case);
+    let clock = &trace.json["otherData"]["clocks"][1];
+    assert_eq!((&clock["offset_ns"], &clock["uncertainty_ns"]), (&0.into(), &0.into()), "{case}");
+    assert_eq!(trace.json["otherData"]["backend"], backend, "{case}");
+
+    let svg = folder.read_out(&format!("timeline-{backend}.svg"));
+    let svg = Document::parse(&svg).expect("is well-formed");
+    let spans = svg.descendants().filter(|node| node.attribute("class") == Some("span"));
+    assert_eq!(spans.count(), trace.of_last_exchange(), "{case}");
+}
+
+/// A timeline of another run would be taken for one of the results beside it.
+#[test]
+fn timelines_of_an_earlier_run_are_not_left_among_new_results() {
+    let folder = run(LIFE, "2", "local", &["--timeline", "--backend", "st-send,notified"]);
+    let own = folder.out().join("timeline-of-mine.svg");
+    std::fs::write(&own, "mine").expect("can write");
+    let there = |backend: &str| {
+        ["json", "svg"].map(|kind| folder.out().join(format!("timeline-{backend}.{kind}")).exists())
+    };
+    assert_eq!((there("st-send"), there("notified")), ([true; 2], [true; 2]));
+    let again = |set: &[&str], status| {
+        let config = folder.write("config.toml", &format!("{LIFE}{RUN}")).display().to_string();
+        let out = folder.out().display().to_string();
+        let output =
+            folder.streamhalo(&[&["run", &config, "--out", &out, "--quiet", "--ranks", "2"], set].concat());
+        assert_eq!(output.status.code(), Some(status), "{}", text(&output.stderr));
+    };
+    // What fails leaves everything as it was.
+    again(&["--set", "app.pattern=absent.rle"], 2);
+    assert_eq!((there("st-send"), there("notified")), ([true; 2], [true; 2]));
+    again(&["--timeline", "--backend", "notified"], 0);
+    assert_eq!((there("st-send"), there("notified")), ([false; 2], [true; 2]));
+    again(&["--backend", "notified"], 0);
+    assert_eq!((there("st-send"), there("notified")), ([false; 2], [false; 2]));
+    assert_eq!(std::fs::read_to_string(&own).expect("is there"), "mine");
+}
+
 #[test]
 fn every_backend_leaves_a_timeline_in_the_right_order() {
     for (name, config) in [("life", LIFE), ("stencil3d", STENCIL), ("faces", FACES)] {
@@ -160,21 +212,11 @@ fn every_backend_leaves_a_timeline_in_the_right_order() {
             let folder = run(config, ranks, fabric, &["--timeline"]);
             for backend in BACKENDS {
                 let case = format!("{name}, {backend}, {ranks} ranks over {fabric}");
-                let trace = Trace::read(&folder, backend);
-                assert_eq!(trace.ranks(), most, "{case}");
                 let steps = match name {
                     "faces" => ["step 6", "step 7", "step 8"],
                     _ => ["step 20", "step 21", "step 22"],
                 };
-                trace.check(backend, &steps, &case);
-                let clock = &trace.json["otherData"]["clocks"][1];
-                assert_eq!((&clock["offset_ns"], &clock["uncertainty_ns"]), (&0.into(), &0.into()), "{case}");
-                assert_eq!(trace.json["otherData"]["backend"], backend, "{case}");
-
-                let svg = folder.read_out(&format!("timeline-{backend}.svg"));
-                let svg = Document::parse(&svg).expect("is well-formed");
-                let spans = svg.descendants().filter(|node| node.attribute("class") == Some("span"));
-                assert_eq!(spans.count(), trace.of_last_exchange(), "{case}");
+                check(&folder, backend, most, &steps, false, &case);
             }
         }
     }
