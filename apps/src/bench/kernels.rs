@@ -107,16 +107,20 @@ impl Speed {
     }
 }
 
-/// Measures each kernel on fields that fit into the caches, and on one that does not; `report` hears of each at
-/// once. The least of `rounds` turns counts. Blocks.
+/// Measures each kernel whose name contains `part`, on fields that fit into the caches, and on one that does not;
+/// `report` hears of each at once. The least of `rounds` turns counts. Blocks.
 ///
 /// # Errors
 ///
 /// That there is not enough memory, or a kernel whose answer is wrong.
-pub fn measure_kernels(rounds: usize, report: impl Fn(&Speed) + Sync) -> Result<(), AppError> {
+pub fn measure_kernels(
+    part: &str,
+    rounds: usize,
+    report: impl Fn(&Speed) + Sync,
+) -> Result<(), AppError> {
     let measured = World::threads(1, WorldOptions::default(), |world| -> Result<(), AppError> {
         let stream = Device::host().stream(&world)?;
-        let go = Measurement { world: &world, stream: &stream, rounds, report: &report };
+        let go = Measurement { world: &world, stream: &stream, part, rounds, report: &report };
         for extents in [[12, 1024], [512, 512], [2048, 2048], [8192, 8192]] {
             go.life::<u8>("life, u8", extents)?;
         }
@@ -139,6 +143,7 @@ pub fn measure_kernels(rounds: usize, report: impl Fn(&Speed) + Sync) -> Result<
 struct Measurement<'a> {
     world: &'a World,
     stream: &'a Stream,
+    part: &'a str,
     rounds: usize,
     report: &'a (dyn Fn(&Speed) + Sync),
 }
@@ -186,6 +191,9 @@ impl Measurement<'_> {
         first: impl Fn(usize) -> T,
         sweep: impl Fn(&Stream, Tile, &mut Alternating<T, D>) -> Result<(), HaloError>,
     ) -> Result<(), AppError> {
+        if !name.contains(self.part) {
+            return Ok(());
+        }
         let (stream, grid) = (self.stream, GlobalGrid::new(extents, [true; D])?);
         let grid = grid.partition(self.world)?.local(1)?;
         let mut field = Alternating::zeros(&grid, Entity::Cell, stream)?;

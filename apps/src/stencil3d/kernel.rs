@@ -142,13 +142,14 @@ impl<T: Real> Task<'_, T> {
         mut out: [&mut [T]; ROWS],
     ) {
         const { assert!(INPUTS == ROWS + 2) };
-        let Self {
-            rule: Rule { is_full, weights, source },
-            shape: Shape([along_z, along_y, along_x]),
-            now,
-            x,
-        } = self;
-        let cells = x.len();
+        let cells = self.x.len();
+        if cells < T::Vector::<S>::LEN {
+            for (row, out) in out.into_iter().enumerate() {
+                self.narrow_row([z, y + row], out);
+            }
+            return;
+        }
+        let Self { rule, shape: Shape([_, _, along_x]), now, x } = self;
         let around = x.start - 1..x.end + 1;
         let mut planes: [[&[T]; INPUTS]; 3] = [
             now.spans(z - 1, y - 1, around.clone()),
@@ -156,43 +157,53 @@ impl<T: Real> Task<'_, T> {
             now.spans(z + 1, y - 1, around),
         ];
         // One number for all their lengths, so that one comparison stands for those of all loads.
-        for plane in &mut planes {
-            for row in plane {
-                *row = &row[..cells + 2];
-            }
+        for row in 0..INPUTS {
+            planes[0][row] = &planes[0][row][..cells + 2];
+            planes[1][row] = &planes[1][row][..cells + 2];
+            planes[2][row] = &planes[2][row][..cells + 2];
         }
-        for row in &mut out {
-            *row = &mut std::mem::take(row)[..cells];
+        for row in 0..ROWS {
+            out[row] = &mut std::mem::take(&mut out[row])[..cells];
         }
         let shape = &along_x[x.start..][..cells];
-        let mut sources = [T::default(); ROWS];
-        for (row, factor) in sources.iter_mut().enumerate() {
-            *factor = *source * (along_z[z] * along_y[y + row]);
+        let mut sources = [T::Vector::<S>::splat(simd, self.source([z, y])); ROWS];
+        for row in 1..ROWS {
+            sources[row] = T::Vector::<S>::splat(simd, self.source([z, y + row]));
         }
-        if cells < T::Vector::<S>::LEN {
-            for row in 0..ROWS {
-                for (x, cell) in out[row].iter_mut().enumerate() {
-                    let column =
-                        |x: usize| [0, 1, 2].map(|plane| [0, 1, 2].map(|dy| planes[plane][row + dy][x]));
-                    let columns = [column(x), column(x + 1), column(x + 2)];
-                    let added = sources[row] * shape[x];
-                    *cell = if *is_full {
-                        full(columns.map(|column| full_values(weights, column)), added)
-                    } else {
-                        let [low, here, high] = columns[1];
-                        let along_x = [columns[0][1][1], here[1], columns[2][1][1]];
-                        star(weights, along_x, [here[0], here[2], low[1], high[1]], added)
-                    };
-                }
-            }
-            return;
-        }
-        let weights = splat::<S, T::Vector<S>, 8>(simd, *weights);
-        let sources = splat::<S, T::Vector<S>, ROWS>(simd, sources);
-        if *is_full {
+        let weights = splat::<S, T::Vector<S>, 8>(simd, rule.weights);
+        if rule.is_full {
             sweep(cells, &mut Full { simd, weights, planes, sources, shape, out });
         } else {
             sweep(cells, &mut Star { simd, weights, planes, sources, shape, out });
+        }
+    }
+
+    /// What the source is in a row for each unit of its shape along x.
+    #[inline(always)]
+    fn source(&self, [z, y]: [usize; 2]) -> T {
+        let Shape([along_z, along_y, _]) = self.shape;
+        self.rule.source * (along_z[z] * along_y[y])
+    }
+
+    /// A row that is narrower than a vector. Apart from the others, whose inputs stay in registers only where none of
+    /// their indices depend on anything.
+    #[inline(never)]
+    fn narrow_row(&self, [z, y]: [usize; 2], out: &mut [T]) {
+        let Self { rule: Rule { is_full, weights, .. }, shape: Shape([_, _, along_x]), now, x } = self;
+        let around = x.start - 1..x.end + 1;
+        let planes: [[&[T]; 3]; 3] = [z - 1, z, z + 1].map(|z| now.spans(z, y - 1, around.clone()));
+        let source = self.source([z, y]);
+        for (index, cell) in out.iter_mut().enumerate() {
+            let column = |x: usize| planes.map(|plane| plane.map(|row| row[x]));
+            let columns = [column(index), column(index + 1), column(index + 2)];
+            let added = source * along_x[x.start + index];
+            *cell = if *is_full {
+                full(columns.map(|column| full_values(weights, column)), added)
+            } else {
+                let [low, here, high] = columns[1];
+                let along_x = [columns[0][1][1], here[1], columns[2][1][1]];
+                star(weights, along_x, [here[0], here[2], low[1], high[1]], added)
+            };
         }
     }
 }
