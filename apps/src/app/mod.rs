@@ -11,6 +11,8 @@ mod initial;
 mod line;
 mod marks;
 mod mix;
+#[cfg(test)]
+pub(crate) mod on_device;
 mod steps;
 mod stopwatch;
 mod stored;

@@ -16,7 +16,8 @@ use std::marker::PhantomData;
 use std::time::Instant;
 
 use serde_json::{Map, Value};
-use streamhalo::comm::device::Tile;
+use streamhalo::comm::Error;
+use streamhalo::comm::device::{Reader, Tile, Writer};
 use streamhalo::prelude::{
     Alternating, Array, Entity, GlobalGrid, LocalGrid, Pattern, Rows, RowsMut, StreamHalo,
 };
@@ -55,8 +56,15 @@ pub const ROW: ApplicationRow = ApplicationRow {
     },
 };
 
-/// The kernel for devices that compile it: cell by cell what [`next_generation`] does row by row.
-static LIFE: KernelText = KernelText { name: "life", source: include_str!("kernel.cl"), reach: [0, 1, 1] };
+/// The kernels for devices that compile them, by what a cell is: what [`next_generation`] does row by row.
+static OF_BYTES: KernelText =
+    KernelText { name: "life", source: include_str!("kernel.cl"), reach: [0, 1, 1] };
+static OF_DOUBLES: KernelText =
+    KernelText { name: "life", source: include_str!("doubles.cl"), reach: [0, 1, 1] };
+
+fn text<T: Cell>() -> &'static KernelText {
+    if T::TYPE == ElementType::U8 { &OF_BYTES } else { &OF_DOUBLES }
+}
 
 /// The game with its settings.
 struct Life<T> {
@@ -200,7 +208,7 @@ impl<T: Cell + Stored> Application for Life<T> {
     }
 
     fn device_kernels(&self) -> Vec<&'static KernelText> {
-        if T::TYPE == ElementType::U8 { vec![&LIFE] } else { Vec::new() }
+        vec![text::<T>()]
     }
 
     fn files(&self, state: &[u8]) -> Vec<OutputFile> {
@@ -217,8 +225,17 @@ pub(crate) fn launch_life<T: Cell>(
     tile: Tile,
     cells: &mut Alternating<T, 2>,
 ) -> Result<(), HaloError> {
-    let arguments = cells.now_and_next()?;
-    Ok(stream.launch_either(&LIFE, tile, arguments, |tile, (now, next)| next_generation(tile, now, next))?)
+    Ok(launch(stream, tile, cells.now_and_next()?)?)
+}
+
+/// The same, of any arrays.
+pub(super) fn launch<T: Cell>(
+    stream: &Stream,
+    tile: Tile,
+    now_and_next: (Reader<'_, T>, Writer<'_, T>),
+) -> Result<(), Error> {
+    let body = |tile: Tile, (now, next): (Rows<'_, T>, RowsMut<'_, T>)| next_generation(tile, now, next);
+    stream.launch_either(text::<T>(), tile, now_and_next, body)
 }
 
 /// The kernel: rule B3/S23 on the cells of `tile`, row by row.

@@ -21,6 +21,7 @@ use std::sync::Arc;
 ///
 /// Small sections of up to four ranks go from all to all in one round. Otherwise it takes log₂ of the ranks
 /// rounds of pairwise exchanges (recursive doubling), and two more where the number of ranks is no power of two.
+/// Sections may live on the stream's device, whose kernels then combine them.
 /// The host does not take part: on a network with triggered operations one round triggers the next through the
 /// stream.
 ///
@@ -144,7 +145,6 @@ fn is_same(one: &Place, other: &Place) -> bool {
 /// What this rank asks for, if its own sections allow it.
 fn ask(stream: &Stream, input: &Section, output: &Section, op: Op) -> Result<Asked> {
     for (what, section) in [("the input of an allreduce", input), ("the output of an allreduce", output)] {
-        section.check_on_host(what)?;
         if section.stream() != stream.id() {
             return Err(Error::WrongStream { what, owner: section.stream(), used: stream.id() });
         }

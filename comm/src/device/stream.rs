@@ -79,6 +79,7 @@ struct Inner {
     accelerator: Option<Arc<dyn Accelerator>>,
     executor: Executor,
     sharing: Sharing,
+    ways: Ways,
     threads: Option<Arc<rayon::ThreadPool>>,
     synchronizations: Cell<u64>,
     status: Arc<Status>,
@@ -247,11 +248,22 @@ impl Stream {
                 },
                 accelerator,
                 sharing,
+                ways,
                 threads,
                 synchronizations: Cell::new(0),
                 status,
             }),
         })
+    }
+
+    /// Another stream of the same device and of the same kind, which signals and waits alike; on the host with one
+    /// thread for kernels.
+    ///
+    /// # Errors
+    /// As [`Device::stream_with`](super::Device::stream_with).
+    pub fn another(&self, world: &World) -> Result<Self> {
+        let options = StreamOptions { kind: self.kind(), threads: 1 };
+        Self::open(world, options, self.accelerator().cloned(), self.inner.ways)
     }
 
     /// Identifies the stream within its process.

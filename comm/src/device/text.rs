@@ -11,16 +11,20 @@ use crate::fabric::{Region, bytes_of};
 /// A kernel as source text.
 ///
 /// One text serves every vendor: it is written in C with these macros, which each vendor's folder defines in a
-/// prelude of its own. A kernel computes one point of the launch's tile:
+/// prelude of its own. Each thread of a kernel computes one point of the launch's tile, or a block of them:
 ///
 /// | macro | meaning |
 /// |---|---|
-/// | `KERNEL(name)(TILE, ...)` | begins the kernel; `TILE` is its first parameter |
+/// | `KERNEL(name)(TILE, ...)` | begins the kernel; `TILE` is its first parameter: a structure `tile` of `start` and `end` |
 /// | `READS(type, array)`, `WRITES(type, array)` | a parameter for each array, in the order of the launch |
+/// | `TABLE(type, array)` | as `READS`, of an array that is read anywhere, whatever the tile: all of it must be readable |
 /// | `SCALAR(type, name)` | a parameter for each number of the launch, in its order, behind the arrays |
 /// | `POINT(i, j, k)` | declares the indices of the thread's point, slowest axis first, and ends threads that have none |
+/// | `BLOCK(i, j, k, rows, columns)` | in its place: declares the indices of the first of that many points, in numbers. A row has one block more than fills it, so that blocks can be moved back to boundaries of words. Points outside of the tile are the kernel's to leave out |
 /// | `AT(array, i, j, k)` | the first component of an array's point, to be read or assigned |
+/// | `FUNCTION`, `GLOBAL` | before the type of a function of the text's own; before the type that a pointer to an array's elements points to |
 /// | `u8`, `i32`, `i64`, `f32`, `f64` | the element types; `f64` only where the device has it |
+/// | `u32`, `u64` | words. An array begins on a multiple of 64 bytes, and what it ends in can be read to a multiple of 16 |
 ///
 /// Products and sums are not contracted, so that a kernel gives the bits that the host gives. Names are no words of
 /// OpenCL C or CUDA C++ (`half` is one).
@@ -74,6 +78,28 @@ impl KernelText {
         })
     }
 
+    /// The threads that compute a tile, fastest axis first.
+    ///
+    /// # Errors
+    /// What is wrong with its `BLOCK`.
+    fn threads(&self, tile: Tile) -> std::result::Result<[usize; 3], String> {
+        let [planes, rows, columns] = tile.extents();
+        let is_own_word = |at: usize| !self.source[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let Some((at, _)) = self.source.match_indices("BLOCK(").find(|(at, _)| is_own_word(*at)) else {
+            return Ok([columns, rows, planes]);
+        };
+        let rest = &self.source[at + "BLOCK(".len()..];
+        let inside = rest.split_once(')').map_or(rest, |(inside, _)| inside);
+        let numbers = inside.split(',').skip(3).map(|number| number.trim().parse::<usize>());
+        match numbers.collect::<Vec<_>>()[..] {
+            [Ok(high @ 1..), Ok(wide @ 1..)] => Ok([columns.div_ceil(wide) + 1, rows.div_ceil(high), planes]),
+            _ => Err(format!(
+                "`BLOCK({inside})` is not of the names of three indices and of two numbers, the rows and columns of \
+                 a block"
+            )),
+        }
+    }
+
     /// Whether it has parameters for those arrays and numbers.
     ///
     /// # Errors
@@ -85,8 +111,10 @@ impl KernelText {
         });
         let given: Vec<String> =
             given.chain(scalars.iter().map(|scalar| format!("SCALAR({})", scalar.element))).collect();
+        // A table is read, as other arrays are.
+        let alike = |name| if name == TABLE { "READS" } else { name };
         let expected: Vec<String> =
-            self.parameters().map(|(name, element)| format!("{name}({element})")).collect();
+            self.parameters().map(|(name, element)| format!("{}({element})", alike(name))).collect();
         if given == expected {
             return Ok(());
         }
@@ -95,11 +123,16 @@ impl KernelText {
     }
 }
 
+/// What is read anywhere.
+const TABLE: &str = "TABLE";
+
 /// A kernel text with what it is launched over and with.
 #[derive(Debug)]
 pub(crate) struct Launch {
     pub(crate) text: &'static KernelText,
     pub(crate) tile: Tile,
+    /// Fastest axis first.
+    pub(crate) threads: [usize; 3],
     pub(crate) arrays: Vec<(Region, Extents)>,
     pub(crate) scalars: Vec<Scalar>,
 }
@@ -143,25 +176,38 @@ impl Stream {
         if tile.points() == 0 {
             return Ok(());
         }
-        let read = arguments.memories().filter(|memory| memory.intent == Intent::Read);
-        for memory in read {
-            let whole = Tile {
+        for (memory, (name, _)) in arguments.memories().zip(text.parameters()) {
+            let readable = match (memory.intent, name) {
+                (Intent::Write, _) => continue,
+                (Intent::Read, TABLE) => memory.extents.whole(),
                 // A point before the first would be a huge number: outside of any bounds.
-                start: std::array::from_fn(|axis| tile.start[axis].wrapping_sub(text.reach[axis])),
-                end: std::array::from_fn(|axis| tile.end[axis] + text.reach[axis]),
+                (Intent::Read, _) => Tile {
+                    start: std::array::from_fn(|axis| tile.start[axis].wrapping_sub(text.reach[axis])),
+                    end: std::array::from_fn(|axis| tile.end[axis].saturating_add(text.reach[axis])),
+                },
             };
-            let fits = (0..3).all(|axis| {
-                tile.start[axis] >= memory.bounds.start[axis] + text.reach[axis]
-                    && whole.end[axis] <= memory.bounds.end[axis]
+            let is_readable = (0..3).all(|axis| {
+                readable.start[axis] >= memory.bounds.start[axis]
+                    && readable.end[axis] <= memory.bounds.end[axis]
             });
-            if !fits {
-                let (tile, bounds) = (Box::new(whole), Box::new(memory.bounds));
+            if !is_readable {
+                let (tile, bounds) = (Box::new(readable), Box::new(memory.bounds));
                 return Err(Error::ReadOutOfBounds { kernel: text.name, tile, bounds });
             }
         }
+        let threads = text.threads(tile).map_err(|log| {
+            let device = accelerator.name().into();
+            Error::KernelDidNotCompile { kernel: text.name.into(), device, log }
+        })?;
         accelerator.compile(text)?;
         let arrays = arguments.memories().map(|memory| (memory.region.clone(), memory.extents)).collect();
-        self.put(Operation::Launch(Box::new(Launch { text, tile, arrays, scalars: scalars.to_vec() })));
+        self.put(Operation::Launch(Box::new(Launch {
+            text,
+            tile,
+            threads,
+            arrays,
+            scalars: scalars.to_vec(),
+        })));
         Ok(())
     }
 

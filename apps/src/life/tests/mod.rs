@@ -9,6 +9,7 @@ use super::kernel::{Cell, step_rows_at};
 use super::pattern::Initial;
 use crate::config;
 
+mod device;
 mod histories;
 mod kernel;
 

@@ -25,6 +25,7 @@ typedef struct {
 #define KERNEL(name) extern "C" __global__ void name
 #define TILE const halo_tile tile
 #define READS(type, array) const type *__restrict__ array, const halo_extents array##_extents
+#define TABLE(type, array) READS(type, array)
 #define WRITES(type, array) type *__restrict__ array, const halo_extents array##_extents
 #define SCALAR(type, name) const type name
 
@@ -32,14 +33,22 @@ typedef struct {
 // blocks the hardware has 65,535 only: see `Grid` in `launch.rs`.
 #define ITEM ((u64)blockIdx.x * blockDim.x + threadIdx.x)
 #define ROW (((u64)blockIdx.z * gridDim.y + blockIdx.y) * blockDim.y + threadIdx.y)
+#define PLANE_OF(rows)                                      \
+    const u64 halo_row = ROW, halo_rows = (rows);           \
+    const u64 halo_plane = halo_rows == 1 ? halo_row        \
+        : halo_row < halo_rows ? 0 : halo_row / halo_rows
 #define POINT(i, j, k)                                                      \
-    const u64 halo_row = ROW, halo_rows = tile.end[1] - tile.start[1];      \
-    const u64 halo_plane = halo_rows == 1 ? halo_row                        \
-        : halo_row < halo_rows ? 0 : halo_row / halo_rows;                  \
+    PLANE_OF(tile.end[1] - tile.start[1]);                                  \
     const u64 i = tile.start[0] + halo_plane;                               \
     const u64 j = tile.start[1] + (halo_row - halo_plane * halo_rows);      \
     const u64 k = tile.start[2] + ITEM;                                     \
     if (k >= tile.end[2] || i >= tile.end[0]) return
+#define BLOCK(i, j, k, rows, columns)                                               \
+    PLANE_OF((tile.end[1] - tile.start[1] + (rows) - 1) / (rows));                  \
+    const u64 i = tile.start[0] + halo_plane;                                       \
+    const u64 j = tile.start[1] + (rows) * (halo_row - halo_plane * halo_rows);     \
+    const u64 k = tile.start[2] + (columns) * ITEM;                                 \
+    if (k >= tile.end[2] + (columns) || i >= tile.end[0]) return
 #define AT(array, i, j, k)                                                                  \
     array[(((i) * array##_extents.points[1] + (j)) * array##_extents.points[2] + (k)) *     \
           array##_extents.components]

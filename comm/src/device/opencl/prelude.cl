@@ -27,6 +27,7 @@ typedef struct {
 #define KERNEL(name) __kernel void name
 #define TILE const halo_tile tile
 #define READS(type, array) __global const type *restrict array, const halo_extents array##_extents
+#define TABLE(type, array) READS(type, array)
 #define WRITES(type, array) __global type *restrict array, const halo_extents array##_extents
 #define SCALAR(type, name) const type name
 #define POINT(i, j, k)                                  \
@@ -34,6 +35,11 @@ typedef struct {
     const u64 j = tile.start[1] + get_global_id(1);     \
     const u64 k = tile.start[2] + get_global_id(0);     \
     if (k >= tile.end[2]) return
+#define BLOCK(i, j, k, rows, columns)                              \
+    const u64 i = tile.start[0] + get_global_id(2);                \
+    const u64 j = tile.start[1] + (rows) * get_global_id(1);       \
+    const u64 k = tile.start[2] + (columns) * get_global_id(0);    \
+    if (k >= tile.end[2] + (columns)) return
 #define AT(array, i, j, k)                                                                  \
     array[(((i) * array##_extents.points[1] + (j)) * array##_extents.points[2] + (k)) *     \
           array##_extents.components]

@@ -167,10 +167,9 @@ impl<D: Driver> QueueExecutor<D> {
             arguments.extend([Value::Pointer(region.address().cast_const().cast()), Value::U64s(shape)]);
         }
         arguments.extend(launch.scalars.iter().map(|scalar| Value::Bytes(scalar.bytes())));
-        let [planes, rows, points] = launch.tile.extents();
         // SAFETY: the arguments are those of its macros, the launch has checked that what it reads and writes
         // lies within the arrays, and holds them.
-        unsafe { self.queue.launch(launch.text.name, kernel, &arguments, [points, rows, planes]) }?;
+        unsafe { self.queue.launch(launch.text.name, kernel, &arguments, launch.threads) }?;
         self.hold(launch)
     }
 

@@ -1,0 +1,62 @@
+//! The kernels for devices, against the host's.
+
+use streamhalo::comm::device::{Buffer, Extents};
+use streamhalo::{Stream, Tile, World};
+
+use super::super::driver::launch;
+use super::super::kernel::Cell;
+use crate::app::mix;
+use crate::app::on_device::streams;
+
+/// What is in an array that no kernel may touch outside of its tile.
+const UNTOUCHED: u8 = 7;
+
+/// All cells behind a generation of those of a tile.
+fn next_of<T: Cell>(world: &World, stream: &Stream, points: [usize; 3], tile: Tile) -> Vec<T> {
+    let extents = Extents { points, components: 1 };
+    let whole = extents.whole();
+    let array = || Buffer::<T>::zeros(world, stream, extents).expect("memory");
+    let (mut now, mut next) = (array(), array());
+    let random = |index: usize| mix(points[2] as u64 ^ mix(index as u64)) as u8 % 5 / 3;
+    now.with_host_mut(whole, |mut cells| {
+        cells.iter_mut().enumerate().for_each(|(index, cell)| *cell = T::from(random(index)));
+    })
+    .expect("it is there");
+    next.with_host_mut(whole, |mut cells| cells.fill(T::from(UNTOUCHED))).expect("it is there");
+    let (reader, writer) = (now.reader(whole).expect("all of it"), next.writer(whole).expect("all of it"));
+    launch(stream, tile, (reader, writer)).expect("it fits");
+    next.copy_out(whole).expect("nothing fails")
+}
+
+/// Rows that begin anywhere in words, tiles that begin and end anywhere in rows, all remainders of blocks.
+fn agrees_with_the_host<T: Cell>(widths: impl Iterator<Item = usize>) {
+    let world = World::alone().expect("a world of one rank");
+    let (host, others) = streams(&world);
+    for width in widths {
+        for (height, ghosts) in [(1, 1), (4, 1), (5, 2), (11, 3)] {
+            let points = [1, height + 2 * ghosts, width + 2 * ghosts];
+            let inner = |start: usize, end: usize| Tile {
+                start: [0, start, start],
+                end: [1, points[1] - end, points[2] - end],
+            };
+            for tile in [inner(ghosts, ghosts), inner(1, 1), inner(ghosts, 1)] {
+                let expected = next_of::<T>(&world, &host, points, tile);
+                assert!(expected.contains(&T::from(UNTOUCHED)), "ghosts are not computed");
+                for stream in &others {
+                    let found = next_of::<T>(&world, stream, points, tile);
+                    assert!(found == expected, "{points:?}, {tile} on {}", stream.device_name());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_agree_with_the_host_wherever_rows_and_tiles_begin() {
+    agrees_with_the_host::<u8>((1..=21).chain([64, 197]));
+}
+
+#[test]
+fn doubles_agree_with_the_host() {
+    agrees_with_the_host::<f64>([1, 2, 9, 40].into_iter());
+}
