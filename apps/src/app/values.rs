@@ -51,12 +51,14 @@ pub(crate) fn shown(checksum: u64) -> String {
 /// This rank's part of the checksum of a field of cells. Waits for the stream.
 pub(crate) fn checksum_of_owned<T: Real>(array: &Array<T, 3>) -> Result<u64, AppError> {
     let [first_z, first_y, first_x] = array.grid().owned_global(Entity::Cell).start;
-    let owned = array.owned()?;
-    let height = owned.shape()[1];
-    let rows = owned.rows().into_iter().map(|row| row.to_slice().expect("rows are contiguous"));
-    let of_row =
-        |(row, values)| checksum_of_row([first_z + row / height, first_y + row % height, first_x], values);
-    Ok(rows.enumerate().map(of_row).fold(0, u64::wrapping_add))
+    Ok(array.with_owned(|owned| {
+        let height = owned.shape()[1];
+        let rows = owned.rows().into_iter().map(|row| row.to_slice().expect("rows are contiguous"));
+        let of_row = |(row, values)| {
+            checksum_of_row([first_z + row / height, first_y + row % height, first_x], values)
+        };
+        rows.enumerate().map(of_row).fold(0, u64::wrapping_add)
+    })?)
 }
 
 /// The field of the whole grid on rank 0, row-major, as bytes; the others get nothing. Collective; waits
@@ -66,7 +68,7 @@ pub(crate) fn whole_state<T: Real>(
     array: &Array<T, 3>,
 ) -> Result<Option<Vec<u8>>, AppError> {
     let mut own = Vec::with_capacity(array.owned_box().len() * T::BYTES);
-    array.owned()?.iter().for_each(|value| value.write(&mut own));
+    array.with_owned(|owned| owned.iter().for_each(|value| value.write(&mut own)))?;
     let parts = trial.gather(&own)?;
     let partition = array.grid().subdomain().partition();
     let [depth, height, width] = partition.grid().cells();

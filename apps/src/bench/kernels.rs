@@ -6,7 +6,6 @@
 //! its loads and stores, in the first-level cache; and what computes, on registers. They are measured in turns with
 //! the kernel.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use streamhalo::comm::Error;
@@ -20,6 +19,7 @@ use crate::app::{Stored, Vectors};
 use crate::error::AppError;
 use crate::life::driver::launch_life;
 use crate::life::kernel::Cell;
+use crate::stencil3d::device::Factors;
 use crate::stencil3d::driver::launch;
 use crate::stencil3d::kernel::{Rule, Shape};
 
@@ -178,14 +178,15 @@ impl Measurement<'_> {
             false => [0.4, 0.1, 0.1, 0.0, 0.1, 0.0, 0.0, 0.0],
         };
         let rule = Rule { is_full, weights: weights.map(T::from_f64), source: T::default() };
-        let shape = Arc::new(Shape(extents.map(|cells| vec![T::default(); cells + 2])));
+        let shape = Shape(extents.map(|cells| vec![T::default(); cells + 2]));
+        let factors = Factors::new(self.world, self.stream, shape)?;
         let needs = if is_full { Needs::of_27_points::<T>() } else { Needs::of_7_points::<T>() };
         self.measure::<T, 3>(
             name,
             extents,
             needs,
             |_| T::from(1),
-            |stream, tile, cells| launch(stream, rule, &shape, tile, cells),
+            |stream, tile, cells| launch(stream, rule, &factors, tile, cells),
         )
     }
 

@@ -19,18 +19,19 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use serde_json::{Map, Value};
+use streamhalo::comm::device::{Buffer, Extents, Scalar};
 use streamhalo::prelude::{Array, Entity, GlobalGrid, IndexBox, LocalGrid, Pattern, StreamHalo, Tile};
-use streamhalo::{GatherStep, Stream};
+use streamhalo::{GatherStep, KernelText, RowsMut, Stream};
 
-use super::kernel::{count_wrong, set};
-use super::numbering::{Axis, Turn, Whereabouts, row};
+use super::kernel::{LOOK, SET, count_wrong, set};
+use super::numbering::{Axis, MASK, Turn, Whereabouts, row};
 use crate::app::values::{self, Real, checksum_of_owned, checksum_of_whole, shown, whole_state};
 use crate::app::{
-    Answer, Application, ApplicationRow, Laps, Need, Outcome, Routes, Times, Trial, mix, shell,
+    Answer, Application, ApplicationRow, Laps, Need, Outcome, Routes, Tables, Times, Trial, mix, of_real,
+    shell,
 };
 use crate::config::{AppSettings, Precision, RunConfig};
 use crate::error::AppError;
@@ -90,8 +91,10 @@ struct Block<T> {
     /// Boxes that hold every ghost once.
     ghosts: Vec<Tile>,
     here: Arc<Whereabouts>,
-    /// Ghosts that have not held what they must, in all cycles.
-    wrong: Arc<AtomicU64>,
+    /// The same for kernels of devices.
+    tables: Tables<i64>,
+    /// How often each ghost has not held what it must, in all cycles and variables.
+    wrong: Buffer<i32>,
 }
 
 impl<T: Real> Comb<T> {
@@ -129,14 +132,19 @@ impl<T: Real> Comb<T> {
             periodic: self.grid.periodic()[axis],
         };
         let ghosts = shell(IndexBox::new([0; 3], extents), owned);
+        let here = Whereabouts::new(self.grid.cells(), std::array::from_fn(axis));
+        let places = here.places();
+        let places = places.each_ref().map(Vec::as_slice);
+        let all = Extents { points: extents, components: 1 };
         Ok(Block {
-            here: Arc::new(Whereabouts::new(self.grid.cells(), std::array::from_fn(axis))),
+            here: Arc::new(here),
+            tables: Tables::new(trial.world, trial.stream, places)?,
             owned: owned.tile(),
             ghosts: ghosts.into_iter().map(|part| part.tile()).collect(),
             grid,
             variables,
             halo,
-            wrong: Arc::default(),
+            wrong: Buffer::zeros(trial.world, trial.stream, all)?,
         })
     }
 }
@@ -144,24 +152,35 @@ impl<T: Real> Comb<T> {
 impl<T: Real> Block<T> {
     /// One cycle, counted from 0.
     fn cycle(&mut self, stream: &Stream, cycle: u64, laps: &Laps<PHASES>) -> Result<(), AppError> {
-        let cells = self.grid.subdomain().partition().grid().cells();
+        let cells @ [_, height, width] = self.grid.subdomain().partition().grid().cells();
         let (local, global) = (self.owned.start, self.grid.owned_global(Entity::Cell).start);
-        let shift = std::array::from_fn(|axis| global[axis] as isize - local[axis] as isize);
+        let shift: [isize; 3] = std::array::from_fn(|axis| global[axis] as isize - local[axis] as isize);
+        // Of the first cell of the grid, behind what both kernels are given besides.
+        let numbers = |turn: Turn| [height as i64, width as i64, (turn.base() & MASK) as i64];
         for (variable, array) in self.variables.iter_mut().enumerate() {
             let turn = Turn { variable, cycle };
-            stream.launch("set cells", self.owned, (array.writer()?,), move |tile, (values,)| {
-                set(cells, shift, turn, tile, values);
-            })?;
+            let scalars = shift.map(|shift| shift as i64).into_iter().chain(numbers(turn)).map(Scalar::from);
+            let (text, scalars): (_, Vec<_>) = (of_real::<T>(&SET), scalars.collect());
+            let body = move |tile, (values,): (RowsMut<'_, T>,)| set(cells, shift, turn, tile, values);
+            stream.launch_either_with(text, self.owned, (array.writer()?,), &scalars, body)?;
         }
         laps.lap(PRE_COMM);
         self.halo.enqueue_gather_in_steps(&mut self.variables, |step| laps.lap(phase(step)))?;
+        let all = self.wrong.extents().whole();
         for (variable, array) in self.variables.iter().enumerate() {
             let turn = Turn { variable, cycle };
+            let (text, scalars) = (of_real::<T>(&LOOK), numbers(turn).map(Scalar::from));
             for ghosts in &self.ghosts {
-                let (here, wrong) = (self.here.clone(), self.wrong.clone());
-                stream.launch("look at ghosts", *ghosts, (array.reader()?,), move |tile, (values,)| {
-                    count_wrong(&here, turn, tile, values, &wrong);
-                })?;
+                let here = self.here.clone();
+                let [along_z, along_y, along_x] = self.tables.readers()?;
+                let arguments = (array.reader()?, along_z, along_y, along_x, self.wrong.writer(all)?);
+                stream.launch_either_with(
+                    text,
+                    *ghosts,
+                    arguments,
+                    &scalars,
+                    move |tile, (values, _, _, _, wrong)| count_wrong(&here, turn, tile, values, wrong),
+                )?;
             }
         }
         laps.lap(POST_COMM);
@@ -185,7 +204,8 @@ impl<T: Real> Application for Comb<T> {
         trial.world.barrier()?;
         let (solve_s, spent_s) = laps.stop();
 
-        let wrong = trial.all_sum(block.wrong.load(Ordering::Relaxed))?;
+        let wrong = block.wrong.copy_out(block.wrong.extents().whole())?;
+        let wrong = trial.all_sum(wrong.into_iter().map(|count| count as u64).sum())?;
         let (mut checksum, mut state) = (0, Vec::new());
         for array in &block.variables {
             checksum = mix(checksum ^ trial.all_sum(checksum_of_owned(array)?)?);
@@ -245,6 +265,10 @@ impl<T: Real> Application for Comb<T> {
             }
             (found.checksum != reference.checksum).then(|| "its cells do not, but their bits do".to_owned())
         })
+    }
+
+    fn device_kernels(&self) -> Vec<&'static KernelText> {
+        vec![of_real::<T>(&SET), of_real::<T>(&LOOK)]
     }
 
     fn files(&self, _state: &[u8]) -> Vec<OutputFile> {

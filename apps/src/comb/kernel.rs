@@ -1,11 +1,14 @@
 //! The two kernels of a cycle: one sets all owned cells, the other looks at all ghosts.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use streamhalo::{Rows, RowsMut, Tile};
+use streamhalo::{KernelText, Rows, RowsMut, Tile};
 
 use super::numbering::{Turn, Whereabouts, row};
+use crate::app::real_texts;
 use crate::app::values::Real;
+
+/// The same for devices that compile them, entry by entry.
+pub(super) static SET: [KernelText; 2] = real_texts!("set_cells", [0; 3], "set.cl");
+pub(super) static LOOK: [KernelText; 2] = real_texts!("look_at_ghosts", [0; 3], "look.cl");
 
 /// Sets the owned cells of `tile`. `shift` is what local indices are before global ones.
 pub(super) fn set<T: Real>(
@@ -24,21 +27,19 @@ pub(super) fn set<T: Real>(
     }
 }
 
-/// Counts the entries of `tile` that do not hold what they must.
+/// Counts for each entry of `tile` how often it has not held what it must.
 pub(super) fn count_wrong<T: Real>(
     here: &Whereabouts,
     turn: Turn,
     tile: Tile,
     values: Rows<'_, T>,
-    wrong: &AtomicU64,
+    mut wrong: RowsMut<'_, i32>,
 ) {
     for (z, y) in tile.rows() {
         let columns = tile.start[2]..tile.end[2];
         let found = values.span(z, y, columns.clone()).iter().zip(columns);
-        let count =
-            found.filter(|(value, x)| value.to_f64() != f64::from(here.number([z, y, *x], turn))).count();
-        if count > 0 {
-            wrong.fetch_add(count as u64, Ordering::Relaxed);
+        for ((value, x), count) in found.zip(wrong.row(z, y)) {
+            *count += i32::from(value.to_f64() != f64::from(here.number([z, y, x], turn)));
         }
     }
 }

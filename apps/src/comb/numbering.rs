@@ -6,7 +6,7 @@ const VARIABLE_STEP: u64 = 0x9e_3779;
 const CYCLE_STEP: u64 = 0x5b_d1e9;
 
 /// Numbers are below 2²⁴, which an `f32` holds.
-const MASK: u64 = (1 << 24) - 1;
+pub(super) const MASK: u64 = (1 << 24) - 1;
 
 /// Which cycle of which variable.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Turn {
 
 impl Turn {
     /// What the first cell of the grid holds.
-    fn base(self) -> u64 {
+    pub(super) fn base(self) -> u64 {
         let steps = (self.variable as u64).wrapping_mul(VARIABLE_STEP);
         steps.wrapping_add(self.cycle.wrapping_mul(CYCLE_STEP))
     }
@@ -65,6 +65,12 @@ impl Whereabouts {
             (0..extent).map(place).collect()
         };
         Self { cells, axes: std::array::from_fn(along) }
+    }
+
+    /// Where entries are along each axis, slowest first; -1 beyond the ends of the grid.
+    pub(super) fn places(&self) -> [Vec<i64>; 3] {
+        let number = |place: &Option<usize>| place.map_or(-1, |place| place as i64);
+        self.axes.each_ref().map(|axis| axis.iter().map(number).collect())
     }
 
     /// What the entry at local `[z, y, x]` must hold; beyond the ends of the grid, where nobody ever writes, 0.

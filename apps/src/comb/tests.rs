@@ -5,6 +5,7 @@ use streamhalo::comm::backend::backend_names;
 use streamhalo::prelude::Pattern;
 
 use super::driver::Comb;
+use crate::app::on_device::agrees_with_the_host;
 use crate::app::values::Real;
 use crate::app::{Answer, Application, Between, Outcome, Trial};
 use crate::config::{KnownNames, Overrides, RunConfig};
@@ -57,6 +58,16 @@ fn right_everywhere<T: Real>() {
                 assert!(answer == reference, "{grid} {backend} {layout:?}");
             }
         }
+    }
+}
+
+#[test]
+fn devices_have_the_bits_of_the_host() {
+    let uneven = "cells = [7, 8, 9], periodic = [true, false, true]";
+    let wide = "cells = [4, 4, 6], halo = [2, 1, 3]";
+    for (grid, layout) in [(uneven, [1, 2, 1]), (wide, [2, 1, 2])] {
+        agrees_with_the_host(&comb::<f64>(2, 3, grid), layout, "active-rma");
+        agrees_with_the_host(&comb::<f32>(3, 2, grid), layout, "st-send");
     }
 }
 

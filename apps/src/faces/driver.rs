@@ -21,10 +21,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Map;
 use streamhalo::prelude::{Alternating, Entity, GlobalGrid, LocalGrid, Pattern, StreamHalo, Tile};
-use streamhalo::{HaloError, Stream};
+use streamhalo::{HaloError, KernelText, Stream};
 
 use super::check::result;
-use super::extra::Extra;
+use super::extra::{self, Extra};
 use super::kernel::sum_copies;
 use crate::app::values::{checksum_of_owned, shown, whole_state};
 use crate::app::{
@@ -45,6 +45,10 @@ pub const ROW: ApplicationRow = ApplicationRow {
     cut: None,
     open: |config| Ok(Box::new(Faces::open(config)?)),
 };
+
+/// The kernel for devices that compile it: point by point what [`sum_copies`] does row by row.
+static SUM: KernelText =
+    KernelText { name: "sum_of_copies", source: include_str!("kernel.cl"), reach: [1; 3] };
 
 /// The benchmark with its settings.
 pub(super) struct Faces {
@@ -184,7 +188,9 @@ fn launch_sum(
     tile: Tile,
     points: &mut Alternating<f64, 3>,
 ) -> Result<(), HaloError> {
-    stream.launch("sum of shared points", tile, points.now_and_next()?, move |tile, (now, next)| {
+    let numbers = [(order_points as i64).into()];
+    let arguments = points.now_and_next()?;
+    stream.launch_either_with(&SUM, tile, arguments, &numbers, move |tile, (now, next)| {
         sum_copies(order_points, tile, now, next);
     })?;
     Ok(())
@@ -248,6 +254,10 @@ impl Application for Faces {
                 ),
             })
         })
+    }
+
+    fn device_kernels(&self) -> Vec<&'static KernelText> {
+        if self.settings.extra_compute == 0 { vec![&SUM] } else { vec![&SUM, &extra::SWEEPS] }
     }
 
     fn files(&self, _state: &[u8]) -> Vec<OutputFile> {

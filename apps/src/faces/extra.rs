@@ -1,9 +1,13 @@
 //! The extra kernel that overlaps with communication: 2023, section 6.7, "a separate compute kernel
 //! launched on an independent GPU stream".
 
-use streamhalo::{Array, Device, Entity, LocalGrid, RowsMut, Stream, StreamOptions, Tile, World};
+use streamhalo::{Array, Entity, KernelText, LocalGrid, RowsMut, Stream, Tile, World};
 
 use crate::error::AppError;
+
+/// The kernel for devices that compile it.
+pub(super) static SWEEPS: KernelText =
+    KernelText { name: "extra_compute", source: include_str!("extra.cl"), reach: [0; 3] };
 
 /// Work that has nothing to do with the exchange, on a stream and an array of its own.
 pub(super) struct Extra {
@@ -13,15 +17,14 @@ pub(super) struct Extra {
 }
 
 impl Extra {
-    /// As many values as the block has points. A stream of the same kind as that of the exchange.
+    /// As many values as the block has points. A stream of the same device as that of the exchange.
     pub(super) fn new(
         world: &World,
         beside: &Stream,
         grid: &LocalGrid<3>,
         sweeps: u32,
     ) -> Result<Self, AppError> {
-        let options = StreamOptions { kind: beside.kind(), threads: 1 };
-        let stream = Device::host().stream_with(world, options)?;
+        let stream = beside.another(world)?;
         stream.join_timeline(beside)?;
         let work = Array::zeros(grid, Entity::Cell, &stream)?;
         Ok(Self { stream, work, sweeps })
@@ -42,7 +45,8 @@ impl Extra {
                 }
             }
         };
-        Ok(self.stream.launch("extra compute", tile, (self.work.writer()?,), kernel)?)
+        let numbers = [i64::from(sweeps).into()];
+        Ok(self.stream.launch_either_with(&SWEEPS, tile, (self.work.writer()?,), &numbers, kernel)?)
     }
 
     /// Waits for what was enqueued.
@@ -52,9 +56,10 @@ impl Extra {
 
     /// What all values are; not a number where they differ. Waits.
     pub(super) fn value(&self) -> Result<f64, AppError> {
-        let owned = self.work.owned()?;
-        let first = owned.iter().next().copied().unwrap_or(f64::NAN);
-        Ok(if owned.iter().all(|value| *value == first) { first } else { f64::NAN })
+        Ok(self.work.with_owned(|owned| {
+            let first = owned.iter().next().copied().unwrap_or(f64::NAN);
+            if owned.iter().all(|value| *value == first) { first } else { f64::NAN }
+        })?)
     }
 }
 

@@ -6,6 +6,7 @@ use streamhalo::prelude::Pattern;
 
 use super::driver::Faces;
 use super::reference::Reference;
+use crate::app::on_device::agrees_with_the_host;
 use crate::app::values::encode;
 use crate::app::{Answer, Application, Between, Trial};
 use crate::config::{KnownNames, Overrides, RunConfig};
@@ -42,6 +43,21 @@ const LAYOUTS: [[usize; 3]; 8] =
 
 /// Periodic or not along each axis.
 const BOUNDARIES: [&str; 4] = ["true", "false", "[true, false, true]", "[false, true, false]"];
+
+#[test]
+fn devices_have_the_bits_of_the_host() {
+    for (order, periodic, layout) in
+        [(1, "true", [2, 1, 1]), (2, "[false, true, false]", [1, 2, 2]), (5, "false", [1, 1, 2])]
+    {
+        for values in ["integers", "reals"] {
+            let faces = faces(
+                &format!("order = {order}, steps = 3, middle = 2, values = '{values}', extra_compute = 2"),
+                &format!("cells = [4, 2, 4], periodic = {periodic}"),
+            );
+            agrees_with_the_host(&faces, layout, "st-rsend");
+        }
+    }
+}
 
 #[test]
 fn integers_are_summed_exactly_at_every_layout_order_and_boundary() {

@@ -70,8 +70,12 @@ pub(super) fn check(config: &RunConfig, application: &dyn Application) -> Result
     }
     let refused = |flag: &str, message: String| Err(AppError::Usage { flag: flag.to_owned(), message });
     if application.device_kernels().is_empty() {
-        let name = &config.app.name;
-        return refused("device.kind", format!("`{name}` has kernels for `host` only, not for `{kind}`"));
+        let message = format!(
+            "`{}` has kernels for `host` only, not for `{kind}`: the host calls its primitives between what it computes; \
+             choose `host`, or an application that exchanges ghosts",
+            config.app.name
+        );
+        return refused("device.kind", message);
     }
     if let Some(reason) = staged_because(config) {
         let unreached = |instead: &str| {

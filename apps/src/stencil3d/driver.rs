@@ -14,14 +14,15 @@
 //! behind an exchange computes k - 1 layers of ghosts too, the next one k - 2, and so on.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::rc::Rc;
 use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 use streamhalo::prelude::{Alternating, Array, Entity, GlobalGrid, LocalGrid, Pattern, StreamHalo, Tile};
-use streamhalo::{HaloError, Stream};
+use streamhalo::{HaloError, KernelText, Stream};
 
 use super::check::{carried, norms_of, result};
+use super::device::{FOLD, Factors, residual_text, step_text};
 use super::kernel::{Rule, Shape, step};
 use super::norm::Norm;
 use super::problem::Problem;
@@ -74,7 +75,7 @@ struct Block<T> {
     grid: LocalGrid<3>,
     cells: Alternating<T, 3>,
     halo: StreamHalo,
-    shape: Arc<Shape<T>>,
+    factors: Rc<Factors<T>>,
     rule: Rule<T>,
     /// What each step since an exchange computes.
     tiles: Vec<Tile>,
@@ -125,7 +126,7 @@ impl<T: Real> Stencil3d<T> {
         let boxes: Vec<_> = layers.map(|layers| with_ghosts(&grid, layers)).collect();
         let inner = inner_of(&grid, &halo, WIDEST_VECTOR_BYTES / size_of::<T>());
         Ok(Block {
-            shape: Arc::new(self.shape(&grid)),
+            factors: Rc::new(Factors::new(trial.world, trial.stream, self.shape(&grid))?),
             rule: Rule {
                 is_full: self.is_full(),
                 weights: self.problem.step_weights(),
@@ -154,12 +155,12 @@ impl<T: Real> Stencil3d<T> {
 
     /// The largest difference of an owned cell from the solution that the equation was made for.
     fn error(&self, block: &Block<T>) -> Result<f64, AppError> {
-        let owned = block.cells.now().owned()?;
         let cells = block.grid.owned_global(Entity::Cell).indices();
-        let errors = owned.iter().zip(cells);
-        let errors =
-            errors.map(|(value, cell)| (value.to_f64() - self.problem.solution(cell, self.steps)).abs());
-        Ok(errors.fold(0.0, f64::max))
+        let right = |cell: [usize; 3]| self.problem.solution(cell, self.steps);
+        Ok(block.cells.now().with_owned(|owned| {
+            let errors = owned.iter().zip(cells).map(|(value, cell)| (value.to_f64() - right(cell)).abs());
+            errors.fold(0.0, f64::max)
+        })?)
     }
 }
 
@@ -172,23 +173,23 @@ impl<T: Real> Block<T> {
         overlap: bool,
         stopwatch: &Stopwatch,
     ) -> Result<(), AppError> {
-        let Self { cells, halo, shape, rule, .. } = self;
+        let Self { cells, halo, factors, rule, .. } = self;
         if since == 0 && overlap {
             let mut in_flight = halo.begin_gather(cells)?;
             stopwatch.lap(Phase::Halo);
-            launch(stream, *rule, shape, self.inner, &mut in_flight)?;
+            launch(stream, *rule, factors, self.inner, &mut in_flight)?;
             stopwatch.lap(Phase::Compute);
             in_flight.finish()?;
             stopwatch.lap(Phase::Halo);
             for tile in &self.outer {
-                launch(stream, *rule, shape, *tile, cells)?;
+                launch(stream, *rule, factors, *tile, cells)?;
             }
         } else {
             if since == 0 {
                 halo.enqueue_gather(cells)?;
                 stopwatch.lap(Phase::Halo);
             }
-            launch(stream, *rule, shape, self.tiles[since], cells)?;
+            launch(stream, *rule, factors, self.tiles[since], cells)?;
         }
         stopwatch.lap(Phase::Compute);
         Ok(())
@@ -199,12 +200,16 @@ impl<T: Real> Block<T> {
 pub(crate) fn launch<T: Real>(
     stream: &Stream,
     rule: Rule<T>,
-    shape: &Arc<Shape<T>>,
+    factors: &Factors<T>,
     tile: Tile,
     cells: &mut Alternating<T, 3>,
 ) -> Result<(), HaloError> {
-    let shape = shape.clone();
-    stream.launch("stencil", tile, cells.now_and_next()?, move |tile, (now, next)| {
+    let scalars: Vec<_> = rule.scalars().collect();
+    let shape = factors.shape.clone();
+    let [along_z, along_y, along_x] = factors.readers()?;
+    let (now, next) = cells.now_and_next()?;
+    let (text, arguments) = (step_text::<T>(rule.is_full), (now, along_z, along_y, along_x, next));
+    stream.launch_either_with(text, tile, arguments, &scalars, move |tile, (now, _, _, _, next)| {
         step(&rule, &shape, tile, now, next);
     })?;
     Ok(())
@@ -268,7 +273,7 @@ impl<T: Real> Application for Stencil3d<T> {
         let owned = block.grid.owned(Entity::Cell).tile();
         let norm = match self.settings.residual_every {
             0 => None,
-            _ => Some(Norm::new(trial, residual, block.shape.clone(), owned)?),
+            _ => Some(Norm::new(trial, residual, block.factors.clone(), owned)?),
         };
         let mut solve = Solve { stencil: self, stream: trial.stream, block, norm };
         world.barrier()?;
@@ -312,6 +317,14 @@ impl<T: Real> Application for Stencil3d<T> {
             "app.residual_every": residual_every,
         });
         settings.as_object().cloned().unwrap_or_default()
+    }
+
+    fn device_kernels(&self) -> Vec<&'static KernelText> {
+        let step = step_text::<T>(self.is_full());
+        match self.settings.residual_every {
+            0 => vec![step],
+            _ => vec![step, residual_text::<T>(self.is_full()), &FOLD],
+        }
     }
 
     fn files(&self, _state: &[u8]) -> Vec<OutputFile> {

@@ -30,7 +30,7 @@ use crate::app::values::Real;
 use crate::app::{Columns, sweep};
 
 /// Cells of a piece of a row whose values are not stored in a field.
-const PIECE: usize = 256;
+pub(super) const PIECE: usize = 256;
 
 /// Rows of a group of 7 points and of one of 27. More of them do not fit into the registers.
 const STAR_ROWS: usize = 4;

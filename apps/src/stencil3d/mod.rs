@@ -6,11 +6,13 @@
 //! | the time loop over ranks: exchange, overlap, steps between exchanges | [`driver`] |
 //! | the equations, their manufactured solution and their weights | `problem` |
 //! | one row of 7 or of 27 points, in `f32` or `f64` | `kernel` |
+//! | the same as texts for devices | `device`, `texts/` |
 //! | the norm of the residual over all ranks | `norm` |
 //! | the same again, simply, on the whole grid, to verify against | `reference` |
 //! | what the answer must be, and how far from it another one may be | `check` |
 
 mod check;
+pub(crate) mod device;
 pub mod driver;
 pub(crate) mod kernel;
 mod norm;

@@ -6,6 +6,7 @@ use streamhalo::comm::backend::backend_names;
 use streamhalo::prelude::Pattern;
 
 use super::driver::Stencil3d;
+use crate::app::on_device::agrees_with_the_host;
 use crate::app::values::Real;
 use crate::app::{Answer, Application, Between, Outcome, Trial};
 use crate::config::{AppSettings, KnownNames, Overrides, RunConfig};
@@ -109,6 +110,22 @@ fn every_backend_gives_the_same_answer() {
             // Norms too: they are added up in one order at a layout.
             assert_eq!(outcome.answer, expected.answer, "{backend}");
             assert_eq!(outcome.measured, expected.measured, "{backend}");
+        }
+    }
+}
+
+/// Every text, rows of all remainders, and norms: their sums are taken in one order wherever kernels run.
+#[test]
+fn devices_have_the_bits_of_the_host() {
+    for (points, boundary) in [(7, "true"), (27, "[true, false, true]")] {
+        for (cells, layout, every) in [([7, 21, 70], [1, 2, 1], 1), ([4, 5, 33], [2, 1, 2], 2)] {
+            let grid = format!("cells = {cells:?}, periodic = {boundary}");
+            let heat = format!("points = {points}, steps = 4");
+            agrees_with_the_host(&stencil::<f64>(&heat, &grid, every), layout, "st-rsend");
+            let jacobi = format!("equation = 'jacobi', points = {points}, steps = 3, residual_every = 2");
+            agrees_with_the_host(&stencil::<f64>(&jacobi, &grid, every), layout, "notified");
+            let single = format!("{jacobi}, element = 'f32', overlap = false");
+            agrees_with_the_host(&stencil::<f32>(&single, &grid, every), layout, "st-send");
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::fabric::{Region, bytes_of};
 /// | macro | meaning |
 /// |---|---|
 /// | `KERNEL(name)(TILE, ...)` | begins the kernel; `TILE` is its first parameter: a structure `tile` of `start` and `end` |
-/// | `READS(type, array)`, `WRITES(type, array)` | a parameter for each array, in the order of the launch |
+/// | `READS(type, array)`, `WRITES(type, array)` | a parameter for each array, in the order of the launch, with its extents: `array_extents.points` |
 /// | `TABLE(type, array)` | as `READS`, of an array that is read anywhere, whatever the tile: all of it must be readable |
 /// | `SCALAR(type, name)` | a parameter for each number of the launch, in its order, behind the arrays |
 /// | `POINT(i, j, k)` | declares the indices of the thread's point, slowest axis first, and ends threads that have none |
@@ -26,7 +26,7 @@ use crate::fabric::{Region, bytes_of};
 /// | `u8`, `i32`, `i64`, `f32`, `f64` | the element types; `f64` only where the device has it |
 /// | `u32`, `u64` | words. An array begins on a multiple of 64 bytes, and what it ends in can be read to a multiple of 16 |
 ///
-/// Products and sums are not contracted, so that a kernel gives the bits that the host gives. Names are no words of
+/// A line such as `typedef f32 real;` lets one text have several types. Products and sums are not contracted, so that a kernel gives the bits that the host gives. Names are no words of
 /// OpenCL C or CUDA C++ (`half` is one).
 #[derive(Debug)]
 pub struct KernelText {
@@ -74,8 +74,18 @@ impl KernelText {
         // `TILE, READS(u8, now), ...`: the last word before each parenthesis, and the first in it.
         list.split(')').filter_map(|part| {
             let (before, inside) = part.split_once('(')?;
-            Some((before.rsplit(',').next()?.trim(), inside.split(',').next()?.trim()))
+            let element = inside.split(',').next()?.trim();
+            Some((before.rsplit(',').next()?.trim(), self.meaning(element)))
         })
+    }
+
+    /// What a name stands for that the text has for one of the element types, as in `typedef f32 real;`.
+    fn meaning<'a>(&'a self, name: &'a str) -> &'a str {
+        let named = self.source.lines().find_map(|line| {
+            let (element, own) = line.strip_prefix("typedef ")?.strip_suffix(';')?.split_once(' ')?;
+            (own == name).then_some(element)
+        });
+        named.unwrap_or(name)
     }
 
     /// The threads that compute a tile, fastest axis first.

@@ -82,7 +82,7 @@ impl<T: Sample> Reduced<T> {
         let line = Extents { points: [1, 1, elements + 2 * MARGIN], components: 1 };
         let array = || -> Result<Buffer<T>, HaloError> {
             let mut array = Buffer::zeros(world, stream, line)?;
-            array.view_mut(line.whole())?.fill(T::SENTINEL);
+            array.with_host_mut(line.whole(), |mut all| all.fill(T::SENTINEL))?;
             Ok(array)
         };
         let input = array()?;
@@ -107,7 +107,7 @@ impl<T: Sample> Reduced<T> {
         let (rank, epoch) = (self.rank, self.epoch);
         let inner = Tile { start: [0, 0, MARGIN], end: [1, 1, MARGIN + self.elements] };
         let input = self.input.writer(inner)?;
-        self.stream.launch("giving", inner, (input,), move |_, (mut rows,): (RowsMut<'_, T>,)| {
+        self.stream.launch_on_host("giving", inner, (input,), move |_, (mut rows,): (RowsMut<'_, T>,)| {
             for (element, value) in rows.row(0, 0).iter_mut().enumerate() {
                 *value = given(rank, element, epoch);
             }
@@ -139,7 +139,7 @@ impl<T: Sample> Reduced<T> {
                 }
             }
         };
-        self.stream.launch("checking", whole, (output.reader(whole)?,), check)?;
+        self.stream.launch_on_host("checking", whole, (output.reader(whole)?,), check)?;
         Ok(())
     }
 

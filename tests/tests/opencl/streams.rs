@@ -28,6 +28,21 @@ static NUMBERS: KernelText = KernelText {
     reach: [0; 3],
 };
 
+/// Blocks of 3 rows and 5 columns, from the boundary of 4 columns at or before the block's first: `out` is how far a
+/// point is from the tile's first one, times its number in a table, and says how often it has been computed.
+static BLOCKS: KernelText = KernelText {
+    name: "blocks",
+    source: "typedef i64 number;\n\
+             KERNEL(blocks)(TILE, TABLE(i32, factors), WRITES(number, out)) {\n\
+             BLOCK(i, j, k, 3, 5);\n\
+             for (u64 row = j; row < j + 3 && row < tile.end[1]; ++row) {\n\
+             for (u64 cell = k; cell < k + 5; ++cell) {\n\
+             if (cell - k % 4 >= tile.start[2] && cell - k % 4 < tile.end[2]) {\n\
+             const u64 x = cell - k % 4, far = i - tile.start[0] + row - tile.start[1] + x - tile.start[2];\n\
+             AT(out, i, row, x) += 1000 + (number)far * factors[x];\n}\n}\n}\n}\n",
+    reach: [0; 3],
+};
+
 fn next(stream: &Stream, tile: Tile, from: &Buffer<i64>, to: &mut Buffer<i64>) -> Result<(), Error> {
     stream.launch_either(
         &NEXT,
@@ -113,6 +128,67 @@ fn a_kernel_is_given_numbers() {
             assert_eq!(out.copy_out(LINE.whole()), Ok((0..1000).map(sum).collect()), "{kind:?}");
         }
     });
+}
+
+#[test]
+fn a_thread_computes_a_block_and_reads_a_table_anywhere() {
+    let world = alone();
+    let extents = Extents { points: [3, 11, 40], components: 1 };
+    in_both_memories(|| {
+        let Some(stream) = device_stream(&world) else { return };
+        let mut factors = Buffer::<i32>::zeros(&world, &stream, LINE).expect("memory");
+        factors
+            .with_host_mut(LINE.whole(), |mut all| {
+                all.iter_mut().zip(3..).for_each(|(factor, number)| *factor = number);
+            })
+            .expect("it is there");
+        for (start, end) in [([0; 3], extents.points), ([1, 2, 3], [2, 10, 37]), ([2, 4, 21], [3, 5, 22])] {
+            let tile = Tile { start, end };
+            let mut out = Buffer::<i64>::zeros(&world, &stream, extents).expect("memory");
+            let arguments = (factors.reader(LINE.whole()), out.writer(extents.whole()));
+            let arguments = (arguments.0.expect("ours"), arguments.1.expect("ours"));
+            stream.launch_either(&BLOCKS, tile, arguments, |_, _| ()).expect("it fits");
+            let found = out.copy_out(extents.whole()).expect("nothing fails");
+            for (index, found) in found.into_iter().enumerate() {
+                let point = [index / 440, index / 40 % 11, index % 40];
+                let is_inside = (0..3).all(|axis| (start[axis]..end[axis]).contains(&point[axis]));
+                let far: usize = (0..3).map(|axis| point[axis].wrapping_sub(start[axis])).sum();
+                let expected = if is_inside { 1000 + far as i64 * (point[2] as i64 + 3) } else { 0 };
+                assert_eq!(found, expected, "{point:?} of {tile}");
+            }
+        }
+    });
+}
+
+#[test]
+fn tables_are_read_whole_and_blocks_have_numbers() {
+    static NAMES: KernelText = KernelText {
+        name: "names",
+        source: "KERNEL(names)(TILE, WRITES(u8, out)) {\n    BLOCK(i, j, k, rows, 4);\n}\n",
+        reach: [0; 3],
+    };
+    let world = alone();
+    let Some(stream) = device_stream(&world) else { return };
+    let factors = Buffer::<i32>::zeros(&world, &stream, LINE).expect("memory");
+    let mut out = Buffer::<i64>::zeros(&world, &stream, LINE).expect("memory");
+    let mut part = LINE.whole();
+    part.start[2] = 1;
+    let arguments = (factors.reader(part).expect("ours"), out.writer(part).expect("ours"));
+    match stream.launch_either(&BLOCKS, part, arguments, |_, _| ()).expect_err("a part of a table") {
+        Error::ReadOutOfBounds { kernel: "blocks", tile, bounds } => {
+            assert_eq!((*tile, *bounds), (LINE.whole(), part));
+        }
+        other => panic!("{other}"),
+    }
+    let mut bytes = Buffer::<u8>::zeros(&world, &stream, LINE).expect("memory");
+    let writer = bytes.writer(part).expect("ours");
+    match stream.launch_either(&NAMES, part, (writer,), |_, _| ()).expect_err("not a number") {
+        Error::KernelDidNotCompile { kernel, log, .. } => {
+            assert_eq!(kernel, "names");
+            assert!(log.contains("`BLOCK(i, j, k, rows, 4)`"), "{log}");
+        }
+        other => panic!("{other}"),
+    }
 }
 
 #[test]

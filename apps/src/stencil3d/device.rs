@@ -1,0 +1,68 @@
+//! The kernels as texts, for devices, and what they are launched with there and on the host.
+
+use std::sync::Arc;
+
+use streamhalo::comm::Error;
+use streamhalo::comm::device::{Reader, Scalar};
+use streamhalo::{KernelText, Stream, World};
+
+use super::kernel::{Rule, Shape};
+use crate::app::values::Real;
+use crate::app::{Tables, of_real, real_texts};
+
+/// A step of the cells of a tile, by 7 points and by 27.
+static STEPS: [[KernelText; 2]; 2] = [
+    real_texts!("stencil", [1; 3], "texts/star.cl", "texts/step.cl"),
+    real_texts!("stencil", [1; 3], "texts/full.cl", "texts/step.cl"),
+];
+
+/// Sums of squares of what the stencil gives.
+static RESIDUALS: [[KernelText; 2]; 2] = [
+    real_texts!("residual", [0; 3], "texts/star.cl", "texts/residual.cl"),
+    real_texts!("residual", [0; 3], "texts/full.cl", "texts/residual.cl"),
+];
+
+/// Adds such sums up.
+pub(super) static FOLD: KernelText =
+    KernelText { name: "fold", source: include_str!("texts/fold.cl"), reach: [0; 3] };
+
+/// The text that computes a step.
+pub(super) fn step_text<T: Real>(is_full: bool) -> &'static KernelText {
+    of_real::<T>(&STEPS[usize::from(is_full)])
+}
+
+/// The text that computes sums of squares.
+pub(super) fn residual_text<T: Real>(is_full: bool) -> &'static KernelText {
+    of_real::<T>(&RESIDUALS[usize::from(is_full)])
+}
+
+impl<T: Real> Rule<T> {
+    /// Its numbers, as the texts have them.
+    pub(super) fn scalars(&self) -> impl Iterator<Item = Scalar> {
+        self.weights.into_iter().chain([self.source]).map(Scalar::from)
+    }
+}
+
+/// The shape of the source, for kernels of the host and for those of the stream's device.
+#[derive(Debug)]
+pub(crate) struct Factors<T> {
+    pub(super) shape: Arc<Shape<T>>,
+    tables: Tables<T>,
+}
+
+impl<T: Real> Factors<T> {
+    /// For a stream. Blocks until the device has them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfMemory`].
+    pub(crate) fn new(world: &World, stream: &Stream, shape: Shape<T>) -> Result<Self, Error> {
+        let tables = Tables::new(world, stream, shape.0.each_ref().map(Vec::as_slice))?;
+        Ok(Self { shape: Arc::new(shape), tables })
+    }
+
+    /// Arguments for a text: along z, y and x.
+    pub(super) fn readers(&self) -> Result<[Reader<'_, T>; 3], Error> {
+        self.tables.readers()
+    }
+}
