@@ -8,7 +8,7 @@ use serde_json::Value;
 use streamhalo_apps::app::APPLICATIONS;
 
 /// A few steps of each application on a grid that 8 ranks can share, by its name, with the backends that serve it.
-const CONFIGS: &[(&str, &str, &[&str])] = &[
+pub(super) const CONFIGS: &[(&str, &str, &[&str])] = &[
     ("life", "app = { steps = 6, pattern = 'random:7' }\ngrid = { cells = [24, 40] }", &BACKENDS),
     (
         "faces",

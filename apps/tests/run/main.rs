@@ -6,6 +6,7 @@ mod checkpoint;
 mod cholesky;
 mod comb;
 mod cuda;
+mod devices;
 mod errors;
 mod everywhere;
 mod faces;

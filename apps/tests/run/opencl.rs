@@ -11,10 +11,10 @@ use super::launchers::first_launcher;
 use super::rendezvous::has_libfabric;
 use super::{BACKENDS, Folder, SMALL, finish, text};
 
-const DEVICE: &str = "device.kind=opencl";
+pub(super) const DEVICE: &str = "device.kind=opencl";
 
 /// Whether there is a device. That there is none is printed as a part that was left out.
-fn is_there() -> bool {
+pub(super) fn is_there() -> bool {
     match Device::opencl("") {
         Ok(_) => true,
         Err(Error::DeviceUnavailable { reason, .. }) => {
@@ -208,10 +208,6 @@ fn what_a_device_cannot_do_is_refused_before_anything_runs() {
         assert!(!output.status.success() && said.contains(expected), "{set:?}: {said}");
         assert!(!folder.out().exists());
     }
-    let faces = "app.name = 'faces'\napp.steps = 1\ngrid.cells = [8, 8, 8]\n";
-    let output = folder.run(faces, &[DEVICE]);
-    let said = text(&output.stderr);
-    assert!(said.contains("`faces` has kernels for `host` only, not for `opencl`"), "{said}");
 }
 
 #[test]

@@ -190,14 +190,15 @@ impl Stream {
             let readable = match (memory.intent, name) {
                 (Intent::Write, _) => continue,
                 (Intent::Read, TABLE) => memory.extents.whole(),
-                // A point before the first would be a huge number: outside of any bounds.
+                // A point before the first would be a huge number: behind the end.
                 (Intent::Read, _) => Tile {
                     start: std::array::from_fn(|axis| tile.start[axis].wrapping_sub(text.reach[axis])),
                     end: std::array::from_fn(|axis| tile.end[axis].saturating_add(text.reach[axis])),
                 },
             };
             let is_readable = (0..3).all(|axis| {
-                readable.start[axis] >= memory.bounds.start[axis]
+                memory.bounds.start[axis] <= readable.start[axis]
+                    && readable.start[axis] <= readable.end[axis]
                     && readable.end[axis] <= memory.bounds.end[axis]
             });
             if !is_readable {

@@ -28,7 +28,7 @@ static NUMBERS: KernelText = KernelText {
     reach: [0; 3],
 };
 
-/// Blocks of 3 rows and 5 columns, from the boundary of 4 columns at or before the block's first: `out` is how far a
+/// Blocks of 3 rows and 5 columns, moved back to a multiple of 4 columns: `out` is how far a
 /// point is from the tile's first one, times its number in a table, and says how often it has been computed.
 static BLOCKS: KernelText = KernelText {
     name: "blocks",
@@ -37,8 +37,9 @@ static BLOCKS: KernelText = KernelText {
              BLOCK(i, j, k, 3, 5);\n\
              for (u64 row = j; row < j + 3 && row < tile.end[1]; ++row) {\n\
              for (u64 cell = k; cell < k + 5; ++cell) {\n\
-             if (cell - k % 4 >= tile.start[2] && cell - k % 4 < tile.end[2]) {\n\
-             const u64 x = cell - k % 4, far = i - tile.start[0] + row - tile.start[1] + x - tile.start[2];\n\
+             const u64 back = tile.start[2] % 4, x = cell - back;\n\
+             if (cell >= tile.start[2] + back && x < tile.end[2]) {\n\
+             const u64 far = i - tile.start[0] + row - tile.start[1] + x - tile.start[2];\n\
              AT(out, i, row, x) += 1000 + (number)far * factors[x];\n}\n}\n}\n}\n",
     reach: [0; 3],
 };
@@ -152,8 +153,8 @@ fn a_thread_computes_a_block_and_reads_a_table_anywhere() {
             for (index, found) in found.into_iter().enumerate() {
                 let point = [index / 440, index / 40 % 11, index % 40];
                 let is_inside = (0..3).all(|axis| (start[axis]..end[axis]).contains(&point[axis]));
-                let far: usize = (0..3).map(|axis| point[axis].wrapping_sub(start[axis])).sum();
-                let expected = if is_inside { 1000 + far as i64 * (point[2] as i64 + 3) } else { 0 };
+                let far: i64 = (0..3).map(|axis| point[axis] as i64 - start[axis] as i64).sum();
+                let expected = if is_inside { 1000 + far * (point[2] as i64 + 3) } else { 0 };
                 assert_eq!(found, expected, "{point:?} of {tile}");
             }
         }
