@@ -6,18 +6,18 @@ use streamhalo::{Element, ElementType, KernelText, Stream, World};
 
 use super::values::Real;
 
-/// The texts of a kernel that computes with `real`, for `f32` and for `f64`: files one behind the other.
+/// The texts of a kernel that computes with `real`, for `f32` and for `f64`: a file behind what it is told.
 macro_rules! real_texts {
-    ($name:literal, $reach:expr, $($file:literal),+) => {
+    ($name:literal, $reach:expr, $told:literal, $file:literal) => {
         [
             streamhalo::KernelText {
                 name: $name,
-                source: concat!("typedef f32 real;\n", $(include_str!($file)),+),
+                source: concat!("typedef f32 real;\n", $told, include_str!($file)),
                 reach: $reach,
             },
             streamhalo::KernelText {
                 name: $name,
-                source: concat!("typedef f64 real;\n", $(include_str!($file)),+),
+                source: concat!("typedef f64 real;\n", $told, include_str!($file)),
                 reach: $reach,
             },
         ]

@@ -12,19 +12,19 @@ use crate::app::{Tables, of_real, real_texts};
 
 /// A step of the cells of a tile, by 7 points and by 27.
 static STEPS: [[KernelText; 2]; 2] = [
-    real_texts!("stencil", [1; 3], "texts/star.cl", "texts/step.cl"),
-    real_texts!("stencil", [1; 3], "texts/full.cl", "texts/step.cl"),
+    real_texts!("stencil", [1; 3], "", "stencil.cl"),
+    real_texts!("stencil", [1; 3], "#define FULL\n", "stencil.cl"),
 ];
 
 /// Sums of squares of what the stencil gives.
 static RESIDUALS: [[KernelText; 2]; 2] = [
-    real_texts!("residual", [0; 3], "texts/star.cl", "texts/residual.cl"),
-    real_texts!("residual", [0; 3], "texts/full.cl", "texts/residual.cl"),
+    real_texts!("residual", [0; 3], "", "stencil.cl"),
+    real_texts!("residual", [0; 3], "#define FULL\n", "stencil.cl"),
 ];
 
 /// Adds such sums up.
 pub(super) static FOLD: KernelText =
-    KernelText { name: "fold", source: include_str!("texts/fold.cl"), reach: [0; 3] };
+    KernelText { name: "fold", source: include_str!("fold.cl"), reach: [0; 3] };
 
 /// The text that computes a step.
 pub(super) fn step_text<T: Real>(is_full: bool) -> &'static KernelText {

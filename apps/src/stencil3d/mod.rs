@@ -6,7 +6,7 @@
 //! | the time loop over ranks: exchange, overlap, steps between exchanges | [`driver`] |
 //! | the equations, their manufactured solution and their weights | `problem` |
 //! | one row of 7 or of 27 points, in `f32` or `f64` | `kernel` |
-//! | the same as texts for devices | `device`, `texts/` |
+//! | the same as texts for devices | `device`, `stencil.cl`, `fold.cl` |
 //! | the norm of the residual over all ranks | `norm` |
 //! | the same again, simply, on the whole grid, to verify against | `reference` |
 //! | what the answer must be, and how far from it another one may be | `check` |

@@ -23,14 +23,14 @@ use crate::fabric::{Region, bytes_of};
 /// | `BLOCK(i, j, k, rows, columns)` | in its place: declares the indices of the first of that many points, in numbers. A row has one block more than fills it, so that blocks can be moved back to boundaries of words. Points outside of the tile are the kernel's to leave out |
 /// | `AT(array, i, j, k)` | the first component of an array's point, to be read or assigned |
 /// | `FUNCTION`, `GLOBAL` | before the type of a function of the text's own; before the type that a pointer to an array's elements points to |
-/// | `u8`, `i32`, `i64`, `f32`, `f64` | the element types; `f64` only where the device has it |
+/// | `u8`, `i32`, `i64`, `f32`, `f64` | the element types; `f64` only where the device has it, and `HAS_F64` is defined |
 /// | `u32`, `u64` | words. An array begins on a multiple of 64 bytes, and what it ends in can be read to a multiple of 16 |
 ///
 /// A line such as `typedef f32 real;` lets one text have several types. Products and sums are not contracted, so that a kernel gives the bits that the host gives. Names are no words of
 /// OpenCL C or CUDA C++ (`half` is one).
 #[derive(Debug)]
 pub struct KernelText {
-    /// The name after `KERNEL`.
+    /// The name after `KERNEL`; a source may have several.
     pub name: &'static str,
     /// The source.
     pub source: &'static str,
@@ -66,9 +66,15 @@ impl<T: Element> From<T> for Scalar {
 }
 
 impl KernelText {
+    /// What the text has behind the kernel's name, up to the next kernel.
+    fn own(&self) -> &str {
+        let rest = self.source.split_once(&format!("KERNEL({})", self.name)).map_or("", |(_, rest)| rest);
+        rest.split_once("KERNEL(").map_or(rest, |(own, _)| own)
+    }
+
     /// The parameters behind `TILE`, as the text has them: the macro and the type.
     fn parameters(&self) -> impl Iterator<Item = (&str, &str)> {
-        let rest = self.source.split_once(&format!("KERNEL({})", self.name)).map_or("", |(_, rest)| rest);
+        let rest = self.own();
         let list = rest.split_once('{').map_or(rest, |(list, _)| list);
         let list = list.trim_start().strip_prefix('(').unwrap_or(list);
         // `TILE, READS(u8, now), ...`: the last word before each parenthesis, and the first in it.
@@ -94,11 +100,12 @@ impl KernelText {
     /// What is wrong with its `BLOCK`.
     fn threads(&self, tile: Tile) -> std::result::Result<[usize; 3], String> {
         let [planes, rows, columns] = tile.extents();
-        let is_own_word = |at: usize| !self.source[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
-        let Some((at, _)) = self.source.match_indices("BLOCK(").find(|(at, _)| is_own_word(*at)) else {
+        let own = self.own();
+        let is_word = |at: usize| !own[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let Some((at, _)) = own.match_indices("BLOCK(").find(|(at, _)| is_word(*at)) else {
             return Ok([columns, rows, planes]);
         };
-        let rest = &self.source[at + "BLOCK(".len()..];
+        let rest = &own[at + "BLOCK(".len()..];
         let inside = rest.split_once(')').map_or(rest, |(inside, _)| inside);
         let numbers = inside.split(',').skip(3).map(|number| number.trim().parse::<usize>());
         match numbers.collect::<Vec<_>>()[..] {

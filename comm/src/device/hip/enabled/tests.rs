@@ -88,11 +88,16 @@ fn the_kernels_of_applications_compile() {
     let mut found = Vec::new();
     texts_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../apps/src"), &mut found);
     assert!(!found.is_empty(), "the applications have kernels");
-    for path in found {
-        let source: &'static str = std::fs::read_to_string(&path).expect("it is text").leak();
-        let named = source.split_once("KERNEL(").and_then(|(_, rest)| rest.split_once(')'));
-        let (name, _) = named.unwrap_or_else(|| panic!("{}: no kernel", path.display()));
-        compiles(library, &text(name, source), &[name]);
+    // What applications tell texts that are of several types, or have several forms.
+    for told in ["typedef f32 real;\n", "typedef f64 real;\n#define FULL\n"] {
+        for path in &found {
+            let source = std::fs::read_to_string(path).expect("it is text");
+            let source: &'static str = format!("{told}{source}").leak();
+            let kernels = source.split("KERNEL(").skip(1);
+            let kernels: Vec<&str> = kernels.filter_map(|rest| rest.split(')').next()).collect();
+            let name = kernels.first().unwrap_or_else(|| panic!("{}: no kernel", path.display()));
+            compiles(library, &text(name, source), &kernels);
+        }
     }
 }
 
