@@ -9,7 +9,7 @@ FUNCTION i64 partner(const u64 index, const u64 points) {
 }
 
 // The sum of the copies along y and z.
-FUNCTION f64 column(GLOBAL const f64 *here, const i64 along_z, const i64 along_y) {
+FUNCTION f64 column(ARRAY const f64 *here, const i64 along_z, const i64 along_y) {
     f64 sum = along_z == 0 ? *here : *here + *(here + along_z);
     if (along_y != 0) {
         here += along_y;
@@ -25,7 +25,7 @@ KERNEL(sum_of_copies)(TILE, READS(f64, now), WRITES(f64, next), SCALAR(i64, poin
     if (along_z == 0 && along_y == 0 && along_x == 0) {
         return;
     }
-    GLOBAL const f64 *here = &AT(now, z, y, x);
+    ARRAY const f64 *here = &AT(now, z, y, x);
     f64 sum = column(here, along_z, along_y);
     if (along_x != 0) {
         sum += column(here + along_x, along_z, along_y);

@@ -11,7 +11,7 @@ FUNCTION u32 cut(const u32 low, const u32 high, const u64 bytes) {
 }
 
 // 13 cells, from the fourth before `at` on. What is no cell of the array is none that a cell of the tile depends on.
-FUNCTION void take(GLOBAL const u32 *words, const u64 last, const u64 at, u32 *cells) {
+FUNCTION void take(ARRAY const u32 *words, const u64 last, const u64 at, u32 *cells) {
     u32 found[4];
     for (u64 word = 0; word < 4; ++word) {
         const u64 index = at / 4 + word;
@@ -24,7 +24,7 @@ FUNCTION void take(GLOBAL const u32 *words, const u64 last, const u64 at, u32 *c
 
 KERNEL(life)(TILE, READS(u8, now), WRITES(u8, next)) {
     BLOCK(i, y, x, 4, 8);
-    GLOBAL const u32 *words = (GLOBAL const u32 *)now;
+    ARRAY const u32 *words = (ARRAY const u32 *)now;
     const u64 last = (now_extents.points[0] * now_extents.points[1] * now_extents.points[2] - 1) / 4;
     u32 above[4], here[4], below[4], sums[4];
     take(words, last, &AT(now, i, y - 1, x) - now, above);
@@ -46,7 +46,7 @@ KERNEL(life)(TILE, READS(u8, now), WRITES(u8, next)) {
             const u32 lives = ~((wrong + 0x0f0f0f0f) >> 4) & 0x01010101;
             const u64 first = x + 4 * word;
             if (first >= tile.start[2] + before && first + 4 <= tile.end[2] + before) {
-                ((GLOBAL u32 *)next)[at / 4 + word] = lives;
+                ((ARRAY u32 *)next)[at / 4 + word] = lives;
                 continue;
             }
             for (u64 cell = 0; cell < 4; ++cell) {

@@ -4,7 +4,7 @@
 #ifdef FULL
 // P, or Q, of a column of 9 cells: by weights at its own place, beside along y, along z, and along both.
 FUNCTION real weigh(
-    GLOBAL const real *here, const u64 row, const u64 plane, const real own, const real along_y, const real along_z,
+    ARRAY const real *here, const u64 row, const u64 plane, const real own, const real along_y, const real along_z,
     const real along_both
 ) {
     const real low = *(here - plane - row) + *(here + plane - row);
@@ -16,7 +16,7 @@ FUNCTION real weigh(
 
 // What the stencil gives at a cell. `row` and `plane` are how far the next cells along y and z are.
 FUNCTION real value(
-    GLOBAL const real *here, const u64 row, const u64 plane, const real w000, const real w001, const real w010,
+    ARRAY const real *here, const u64 row, const u64 plane, const real w000, const real w001, const real w010,
     const real w011, const real w100, const real w101, const real w110, const real w111, const real added
 ) {
 #ifdef FULL

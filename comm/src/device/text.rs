@@ -22,7 +22,7 @@ use crate::fabric::{Region, bytes_of};
 /// | `POINT(i, j, k)` | declares the indices of the thread's point, slowest axis first, and ends threads that have none |
 /// | `BLOCK(i, j, k, rows, columns)` | in its place: declares the indices of the first of that many points, in numbers. A row has one block more than fills it, so that blocks can be moved back to boundaries of words. Points outside of the tile are the kernel's to leave out |
 /// | `AT(array, i, j, k)` | the first component of an array's point, to be read or assigned |
-/// | `FUNCTION`, `GLOBAL` | before the type of a function of the text's own; before the type that a pointer to an array's elements points to |
+/// | `FUNCTION`, `ARRAY` | before the type of a function of the text's own; before the type that a pointer to an array's elements points to |
 /// | `u8`, `i32`, `i64`, `f32`, `f64` | the element types; `f64` only where the device has it, and `HAS_F64` is defined |
 /// | `u32`, `u64` | words. An array begins on a multiple of 64 bytes, and what it ends in can be read to a multiple of 16 |
 ///

@@ -25,6 +25,7 @@ typedef struct {
 #define KERNEL(name) extern "C" __global__ void name
 #define TILE const halo_tile tile
 #define READS(type, array) const type *__restrict__ array, const halo_extents array##_extents
+#define ARRAY
 #define TABLE(type, array) READS(type, array)
 #define WRITES(type, array) type *__restrict__ array, const halo_extents array##_extents
 #define SCALAR(type, name) const type name

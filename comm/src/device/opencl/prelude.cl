@@ -27,6 +27,7 @@ typedef struct {
 #define KERNEL(name) __kernel void name
 #define TILE const halo_tile tile
 #define READS(type, array) __global const type *restrict array, const halo_extents array##_extents
+#define ARRAY __global
 #define TABLE(type, array) READS(type, array)
 #define WRITES(type, array) __global type *restrict array, const halo_extents array##_extents
 #define SCALAR(type, name) const type name
