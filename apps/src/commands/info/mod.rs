@@ -97,7 +97,9 @@ fn text(machine: &MachineInfo) -> String {
             })
             .collect();
         let (axes, needs) = (axes.join(" or "), needs.join(" and "));
-        line(row.name, format!("{}; {axes} axes, needs {needs} ({})", row.summary, row.source))
+        // What the host calls itself is between what it computes.
+        let devices = if row.needs.contains(&Need::Primitive) { "the host" } else { "every device" };
+        line(row.name, format!("{}; {axes} axes, on {devices}, needs {needs} ({})", row.summary, row.source))
     });
     page.section("applications", &applications.collect::<Vec<_>>());
     page.into_text()
