@@ -118,6 +118,8 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync + Sized + 'static {
 pub(crate) struct Traits {
     /// How many groups of threads run at a time: the kernels that wait are fewer.
     pub(crate) compute_units: u32,
+    /// How many threads a group has, of kernels that are launched for that many or more in one row.
+    pub(crate) group_threads: usize,
     /// Whether its kernels leave the host's cores alone.
     pub(crate) is_gpu: bool,
     /// Whether it computes with `f64`.

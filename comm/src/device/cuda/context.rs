@@ -9,6 +9,7 @@ use super::queue::Queue;
 use super::sys::{self, CUcontext, CUdevice, CUmemoryPool, CUstream, Failure, check};
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{Driver, MemoryKind, Traits, next_id};
+use crate::device::gpu::BLOCK;
 use crate::device::text::KernelText;
 use crate::error::{Error, Result};
 use crate::fabric::Region;
@@ -170,6 +171,7 @@ impl CudaDriver {
             device,
             traits: Traits {
                 compute_units: found.multiprocessors,
+                group_threads: BLOCK,
                 is_gpu: true,
                 has_doubles: true,
                 host_reaches: false,

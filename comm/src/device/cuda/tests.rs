@@ -191,10 +191,10 @@ fn arguments_are_packed_as_kernels_declare_them() {
     let (pointer, word) = (Value::Pointer(std::ptr::without_provenance(7)), Value::U32(7));
     let long = Value::U64(7);
     let own: [(&str, Vec<Value>); 5] = [
-        ("halo_move", vec![pointer, pointer, long, long]),
+        ("halo_move", vec![pointer, pointer, pointer, word, word]),
         ("halo_reduce_f64", vec![pointer, word, pointer, pointer, pointer, long]),
         ("halo_signal", [[pointer; 5].to_vec(), vec![word, word]].concat()),
-        ("halo_send", vec![pointer, pointer, long, long, pointer, pointer, long, word]),
+        ("halo_send", vec![pointer, pointer, pointer, word, word, pointer, pointer, long, word]),
         ("halo_wait", [[pointer; 6].to_vec(), vec![word]].concat()),
     ];
     for (name, arguments) in own {

@@ -57,7 +57,7 @@ const MOST_BLOCKS: [usize; 2] = [(1 << 31) - 1, 65_535];
 /// Threads that are scheduled together.
 const WARP: usize = 32;
 /// Threads of a block.
-const BLOCK: usize = 256;
+pub(in crate::device) const BLOCK: usize = 256;
 
 impl Grid {
     /// For that many threads or more, fastest axis first: the rows of all planes one after the other along the second

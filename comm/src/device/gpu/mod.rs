@@ -7,5 +7,5 @@ mod running;
 
 pub(super) use chunks::{ALIGNMENT, Chunks, size_class};
 pub(super) use handles::{Handle, Imports, pages_of};
-pub(super) use launch::{Grid, Packed};
+pub(super) use launch::{BLOCK, Grid, Packed};
 pub(super) use running::Running;

@@ -54,7 +54,9 @@ typedef struct {
     array[(((i) * array##_extents.points[1] + (j)) * array##_extents.points[2] + (k)) *     \
           array##_extents.components]
 
-#define ITEM_OF_GROUP threadIdx.x
+#define GROUP blockIdx.x
 #define GROUPS gridDim.x
+#define ITEM_OF_GROUP threadIdx.x
+#define THREADS_OF_GROUP blockDim.x
 #define GROUP_BARRIER __syncthreads()
 #define FUNCTION static __attribute__((unused)) __device__

@@ -80,6 +80,7 @@ impl OpenclDriver {
             name: format!("opencl, {}{}", found.name, if separate { ", separate memory" } else { "" }),
             traits: Traits {
                 compute_units: found.compute_units,
+                group_threads: super::queue::GROUP,
                 is_gpu: found.kind == "GPU",
                 has_doubles: found.has_doubles,
                 host_reaches: !separate,

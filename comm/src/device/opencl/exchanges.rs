@@ -141,8 +141,8 @@ fn a_signal_before_its_payload_is_seen() {
         "if (*(GLOBAL const i64 *)pieces[0].source >= 1000) for (volatile int n = 0; n < 40000000; ++n) {}";
     // The device is busy meanwhile.
     let _turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
-    let moved = "if (item < total && !stopped) halo_move_word(pieces, count, item);";
-    let late = format!("if (item == 0) {{ {slow} }} {moved}");
+    let moved = "if (!stopped) halo_move_all(pieces, chunks, count, length);";
+    let late = format!("if (ITEM == 0) {{ {slow} }} {moved}");
     let told = "halo_post((GLOBAL word *)notices[n].at, increments ? 1u : value, increments);";
     let early = format!(
         "if (ITEM == 0) for (u64 n = 0; n < told; ++n) {{ \

@@ -48,8 +48,10 @@ typedef struct {
 #define FUNCTION
 #define GLOBAL __global
 #define ITEM get_global_id(0)
-#define ITEM_OF_GROUP get_local_id(0)
-#define GROUPS get_num_groups(0)
+#define GROUP (u32)get_group_id(0)
+#define GROUPS (u32)get_num_groups(0)
+#define ITEM_OF_GROUP (u32)get_local_id(0)
+#define THREADS_OF_GROUP (u32)get_local_size(0)
 #define GROUP_BARRIER barrier(CLK_GLOBAL_MEM_FENCE)
 
 #ifdef HAS_ATOMICS

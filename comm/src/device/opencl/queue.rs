@@ -10,7 +10,7 @@ use opencl3::types::CL_FALSE;
 use std::sync::Arc;
 
 /// Threads of a group, along the fastest axis. All kernels have the same: some compilers make code for each.
-const GROUP: usize = 64;
+pub(super) const GROUP: usize = 64;
 
 /// A queue whose commands run one after the other.
 pub(super) struct Queue {

@@ -2,6 +2,7 @@
 //! queues copy.
 
 use super::moves::Compiler;
+use super::pieces::Moved;
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{CommandQueue, Driver, MemoryKind};
 use crate::device::moves::{MoveTable, Nest};
@@ -15,14 +16,6 @@ pub(super) struct Bounce {
     source: usize,
     destination: usize,
     bytes: usize,
-}
-
-/// A move whose sides kernels reach.
-pub(super) struct Reached {
-    pub(super) source: usize,
-    pub(super) source_strides: [usize; 2],
-    pub(super) destination: usize,
-    pub(super) destination_strides: [usize; 2],
 }
 
 /// What goes by way of the device's memory.
@@ -55,12 +48,14 @@ impl<D: Driver> Compiler<'_, D> {
         table: &MoveTable,
         nest: &Nest,
         (source, destination): (*const u8, *mut u8),
-    ) -> Result<Reached> {
-        let mut one = Reached {
+    ) -> Result<Moved> {
+        let mut one = Moved {
             source: source as usize,
             source_strides: nest.source_strides,
             destination: destination as usize,
             destination_strides: nest.destination_strides,
+            counts: nest.counts,
+            run_bytes: nest.run_bytes,
         };
         if !is_reached(table, one.source) {
             let copies = self.bounce(nest, one.source, one.source_strides)?;

@@ -6,8 +6,9 @@
 //   u8 u16 u32 u64 u128       words of 1, 2, 4, 8 and 16 bytes, the last for copies only; i32 i64 f32 and, with
 //   HAS_F64, f64              the types of elements: products and sums are not contracted
 //   ITEM                      the number of the thread along the fastest axis
-//   ITEM_OF_GROUP GROUPS      its number in its group, and how many groups there are; GROUP_BARRIER until all threads
-//                             of the group have come to it, and their stores are seen by each other
+//   GROUP GROUPS              the number of its group, and how many groups there are
+//   ITEM_OF_GROUP             its number in its group, of THREADS_OF_GROUP; GROUP_BARRIER until all threads of the
+//                             group have come to it, and their stores are seen by each other
 //
 // and with HAS_ATOMICS, at a scope that takes in the host, all devices and other processes:
 //
@@ -20,43 +21,64 @@
 // `failed` is set once a wait of the stream has been stopped: what is behind it must not touch other ranks' memory.
 // Addresses of other ranks' memory stand in tables; the host has told the runtime which memory is meant.
 
-// A box of runs of words. `first` counts the words of the pieces before it.
+// A box of runs of words: `words` in each run, `inner` runs along the inner axis, `all` words together, less than 2^31.
 typedef struct {
     u64 source, destination;
     u64 source_strides[2], destination_strides[2];
-    u64 first, inner, words, word_bytes;
+    u32 inner, words, all, word_bytes;
 } piece;
 
-#define MOVE(type) *(GLOBAL type *)to = *(GLOBAL const type *)from
+// What a group of threads moves at a time: words of one box, from `start` on.
+typedef struct {
+    u32 piece, start;
+} chunk;
 
-// One thread a word: all boxes of all fields and neighbours together.
-FUNCTION void halo_move_word(GLOBAL const piece *pieces, const u64 count, const u64 item) {
-    u64 low = 0, high = count;
-    while (high - low > 1) {
-        const u64 middle = (low + high) / 2;
-        if (pieces[middle].first <= item) low = middle;
-        else high = middle;
-    }
-    GLOBAL const piece *own = pieces + low;
-    const u64 rest = item - own->first;
-    const u64 place = rest % own->words, run = rest / own->words;
-    const u64 outer = run / own->inner, inner = run % own->inner;
-    const u64 start = place * own->word_bytes;
-    const u64 from = own->source + outer * own->source_strides[0] + inner * own->source_strides[1] + start;
-    const u64 to =
-        own->destination + outer * own->destination_strides[0] + inner * own->destination_strides[1] + start;
-    switch (own->word_bytes) {
-        case 16: MOVE(u128); break;
-        case 8: MOVE(u64); break;
-        case 4: MOVE(u32); break;
-        case 2: MOVE(u16); break;
-        default: MOVE(u8); break;
+// Words that a thread has on their way at a time.
+#define EACH 4
+
+#define MOVE(type)                                                                      \
+    {                                                                                   \
+        type kept[EACH];                                                                \
+        for (u32 n = 0; n < EACH; ++n)                                                  \
+            if (n < count) kept[n] = *(GLOBAL const type *)from[n];                     \
+        for (u32 n = 0; n < EACH; ++n)                                                  \
+            if (n < count) *(GLOBAL type *)to[n] = kept[n];                             \
+    }                                                                                   \
+    break
+
+// One chunk: neighbouring threads take neighbouring words, and each thread loads all of its words before it stores one.
+FUNCTION void halo_move_chunk(GLOBAL const piece *own, const u32 start, const u32 length) {
+    const u32 end = own->all - start < length ? own->all : start + length;
+    for (u32 word = start + ITEM_OF_GROUP; word < end; word += EACH * THREADS_OF_GROUP) {
+        u64 from[EACH], to[EACH];
+        u32 count = 0;
+        for (u32 n = 0; n < EACH; ++n) {
+            const u32 at = word + n * THREADS_OF_GROUP;
+            const u32 run = at / own->words, outer = run / own->inner, inner = run - outer * own->inner;
+            const u64 place = (u64)(at - run * own->words) * own->word_bytes;
+            from[n] = own->source + outer * own->source_strides[0] + inner * own->source_strides[1] + place;
+            to[n] = own->destination + outer * own->destination_strides[0] +
+                    inner * own->destination_strides[1] + place;
+            if (at < end) count = n + 1;
+        }
+        switch (own->word_bytes) {
+            case 16: MOVE(u128);
+            case 8: MOVE(u64);
+            case 4: MOVE(u32);
+            case 2: MOVE(u16);
+            default: MOVE(u8);
+        }
     }
 }
 
-KERNEL(halo_move)(GLOBAL const u32 *failed, GLOBAL const piece *pieces, const u64 count, const u64 total) {
-    const u64 item = ITEM;
-    if (item < total && !*failed) halo_move_word(pieces, count, item);
+// All boxes of all fields and neighbours together: as many groups as chunks, or fewer that take turns.
+FUNCTION void halo_move_all(GLOBAL const piece *pieces, GLOBAL const chunk *chunks, const u32 count, const u32 length) {
+    for (u32 n = GROUP; n < count; n += GROUPS) halo_move_chunk(pieces + chunks[n].piece, chunks[n].start, length);
+}
+
+KERNEL(halo_move)(GLOBAL const u32 *failed, GLOBAL const piece *pieces, GLOBAL const chunk *chunks, const u32 count,
+                  const u32 length) {
+    if (!*failed) halo_move_all(pieces, chunks, count, length);
 }
 
 // The smaller and the larger, of which a NaN is ignored, as the host has them.
@@ -122,11 +144,11 @@ typedef struct {
 // Moves and, once all groups have moved their words, tells others: `done` counts the groups. Each group's stores come
 // before its fence and that before its count; who counts last has seen all counts, and tells behind a fence of its
 // own. Kernels that follow on the queue find the count at zero again.
-KERNEL(halo_send)(GLOBAL const u32 *failed, GLOBAL const piece *pieces, const u64 count, const u64 total,
-                  GLOBAL word *done, GLOBAL const notice *notices, const u64 told, const u32 value) {
-    const u64 item = ITEM;
+KERNEL(halo_send)(GLOBAL const u32 *failed, GLOBAL const piece *pieces, GLOBAL const chunk *chunks, const u32 count,
+                  const u32 length, GLOBAL word *done, GLOBAL const notice *notices, const u64 told,
+                  const u32 value) {
     const int stopped = *failed;
-    if (item < total && !stopped) halo_move_word(pieces, count, item);
+    if (!stopped) halo_move_all(pieces, chunks, count, length);
     GROUP_BARRIER;
     if (ITEM_OF_GROUP != 0 || stopped) return;
     FENCE_RELEASE;

@@ -1,7 +1,7 @@
 //! Sends whose kernel moves all payloads and then signals them (2023, section 5.4).
 
 use super::engine::Engine;
-use super::moves::{Argument, Compiler};
+use super::moves::{Argument, Compiler, Moves};
 use super::waits::{Flags, address};
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
 use crate::device::moves::MoveTable;
@@ -57,8 +57,7 @@ impl<D: Driver> MergedSend<D> {
         let reached = regions().chain(words.iter().map(|(word, _)| word.region()));
         let mut compiler = Compiler::new(engine, queue, held, reached)?;
         let nests = tables().flat_map(|table| table.nests.iter().map(move |nest| (table, nest)));
-        let (pieces, total) = compiler.pieces(nests)?;
-        let count = Argument::U64(pieces.len() as u64);
+        let Moves { mut arguments, threads } = compiler.tables(nests)?;
         let notice = |(word, rule): &(&Word, Rule)| Notice {
             at: address(word) as u64,
             increments: u64::from(*rule == Rule::Increment),
@@ -66,16 +65,9 @@ impl<D: Driver> MergedSend<D> {
         let notices: Vec<Notice> = words.iter().map(notice).collect();
         let told = Argument::U64(notices.len() as u64);
         let done = engine.driver().allocate(size_of::<u32>(), MemoryKind::Device)?;
-        let arguments = vec![
-            compiler.upload(&pieces)?,
-            count,
-            Argument::U64(total),
-            Argument::Table(Arc::new(done)),
-            compiler.upload(&notices)?,
-            told,
-        ];
+        arguments.extend([Argument::Table(Arc::new(done)), compiler.upload(&notices)?, told]);
         let kernel = compiler.kernel("halo_send")?;
-        Ok(Self { send: Some(Prepared { kernel, arguments, threads: total.max(1) as usize }) })
+        Ok(Self { send: Some(Prepared { kernel, arguments, threads }) })
     }
 
     /// Puts it on a queue, if one kernel can do it; whether it can. It and the send must be held until the queue has

@@ -2,6 +2,7 @@
 
 use super::bounce::{Bounce, Bounces};
 use super::engine::Engine;
+use super::pieces::{EACH, MOST_WORDS, chunks_of};
 use super::waits::Flags;
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
@@ -40,18 +41,11 @@ pub(super) enum Argument {
     U64(u64),
 }
 
-/// As the kernel reads it.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(super) struct Piece {
-    source: u64,
-    destination: u64,
-    source_strides: [u64; 2],
-    destination_strides: [u64; 2],
-    first: u64,
-    inner: u64,
-    words: u64,
-    word_bytes: u64,
+/// What the kernels that move are given: the tables, how many chunks there are, and how long they are.
+pub(super) struct Moves {
+    pub(super) arguments: Vec<Argument>,
+    /// A group for each chunk.
+    pub(super) threads: usize,
 }
 
 impl<D: Driver> DeviceTable<D> {
@@ -163,43 +157,31 @@ impl<'a, D: Driver> Compiler<'a, D> {
     }
 
     fn moves(&mut self, table: &MoveTable, nests: &[&Nest]) -> Result<Prepared<D>> {
-        let (pieces, total) = self.pieces(nests.iter().map(|nest| (table, *nest)))?;
-        let count = Argument::U64(pieces.len() as u64);
-        let arguments = vec![self.upload(&pieces)?, count, Argument::U64(total)];
-        Ok(Prepared { kernel: self.kernel("halo_move")?, arguments, threads: total as usize })
+        let Moves { arguments, threads } = self.tables(nests.iter().map(|nest| (table, *nest)))?;
+        Ok(Prepared { kernel: self.kernel("halo_move")?, arguments, threads })
     }
 
-    /// Moves as the kernel reads them, and how many words they are of.
-    pub(super) fn pieces<'n>(
+    /// Moves as the kernels read them.
+    pub(super) fn tables<'n>(
         &mut self,
         nests: impl Iterator<Item = (&'n MoveTable, &'n Nest)>,
-    ) -> Result<(Vec<Piece>, u64)> {
+    ) -> Result<Moves> {
         let mut pieces = Vec::new();
-        let mut total = 0;
         for (table, nest) in nests {
             for pair in &nest.pairs {
-                let one = self.reached(table, nest, *pair)?;
-                // The longest words that begin on their boundaries in all runs.
-                let strides = one.source_strides.iter().chain(&one.destination_strides);
-                let all =
-                    strides.fold(nest.run_bytes | one.source | one.destination, |all, stride| all | stride);
-                let word_bytes = 1 << all.trailing_zeros().min(4);
-                let words = (nest.run_bytes / word_bytes) as u64;
-                let wide = |sizes: [usize; 2]| sizes.map(|size| size as u64);
-                pieces.push(Piece {
-                    source: one.source as u64,
-                    destination: one.destination as u64,
-                    source_strides: wide(one.source_strides),
-                    destination_strides: wide(one.destination_strides),
-                    first: total,
-                    inner: nest.counts[1] as u64,
-                    words,
-                    word_bytes: word_bytes as u64,
-                });
-                total += (nest.counts[0] * nest.counts[1]) as u64 * words;
+                self.reached(table, nest, *pair)?.cut(MOST_WORDS, &mut pieces);
             }
         }
-        Ok((pieces, total))
+        let group = self.engine.driver().traits().group_threads;
+        let length = (EACH * group) as u32;
+        let chunks = chunks_of(&pieces, length);
+        let arguments = vec![
+            self.upload(&pieces)?,
+            self.upload(&chunks)?,
+            Argument::U32(chunks.len() as u32),
+            Argument::U32(length),
+        ];
+        Ok(Moves { arguments, threads: chunks.len().max(1) * group })
     }
 
     /// Destination by destination, each with its contributions in the order of the moves: as the host sums.

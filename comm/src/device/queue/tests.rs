@@ -145,6 +145,7 @@ impl CommandQueue for ThreadQueue {
 fn device(has_memory_operations: bool) -> Arc<dyn Accelerator> {
     let traits = Traits {
         compute_units: 1,
+        group_threads: 1,
         is_gpu: true,
         has_doubles: true,
         host_reaches: true,

@@ -9,7 +9,7 @@ use super::queue::Queue;
 use super::words;
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{Driver, MemoryKind, Traits, next_id};
-use crate::device::gpu::Imports;
+use crate::device::gpu::{BLOCK, Imports};
 use crate::device::hip::FoundHipDevice;
 use crate::device::select::index_of;
 use crate::device::text::KernelText;
@@ -127,6 +127,7 @@ impl HipDriver {
         let has_memory_operations = words::are_there(&context, context.set_up, [word(0), word(1)]);
         let traits = Traits {
             compute_units: context.found.compute_units,
+            group_threads: BLOCK,
             is_gpu: true,
             has_doubles: true,
             host_reaches: false,
