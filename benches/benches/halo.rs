@@ -9,6 +9,7 @@ use std::time::Duration;
 use streamhalo::comm::backend::backend_names;
 use streamhalo_apps::bench::halo::{HaloBench, TimedExchanges};
 use streamhalo_apps::bench::measure;
+use streamhalo_apps::bench::streams::Streams;
 use streamhalo_apps::ranks::rank_main;
 
 fn main() {
@@ -43,6 +44,7 @@ fn sweep(criterion: &mut Criterion, fabric: &str, layout: &[usize], cells: &[usi
     for backend in backend_names() {
         for alternating in [false, true] {
             let bench = HaloBench {
+                streams: Streams::default(),
                 layout: layout.to_vec(),
                 cells: cells.to_vec(),
                 element: element.to_owned(),

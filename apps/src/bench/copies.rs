@@ -24,7 +24,7 @@ pub(super) fn measure(
     operation: &str,
     bytes: usize,
 ) -> Result<Vec<Figure>, AppError> {
-    let device = bench.device()?;
+    let device = bench.streams.device()?;
     let stream = device.stream(world)?;
     let mut copies = Vec::new();
     for name in &bench.contestants {
@@ -38,7 +38,7 @@ pub(super) fn measure(
         let figure = timing.figure(bench, (name, device.name().to_owned()), bytes);
         let rate = gigabytes_per_second(bytes as f64, figure.median_us);
         let figure = Figure { operation: Some(operation.to_owned()), ..figure };
-        figure.with("gb_per_s", rate).with("is_gpu", f64::from(u8::from(device.is_gpu())))
+        figure.with("gb_per_s", rate).on(Some(device.is_gpu()))
     });
     Ok(figures.collect())
 }

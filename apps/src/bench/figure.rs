@@ -14,8 +14,14 @@ pub struct Figure {
     pub operation: Option<String>,
     /// What did it: a backend, a primitive, or a policy.
     pub backend: String,
+    /// How streams signalled, on a device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
     /// The fabric.
     pub fabric: String,
+    /// The device of the streams, unless it is the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     /// Who carried out the messages, as in `stream+proxy`.
     pub executor: String,
     /// How many ranks took part.
@@ -41,6 +47,15 @@ impl Figure {
     pub(super) fn with(mut self, name: &str, value: f64) -> Self {
         self.more.insert(name.to_owned(), value);
         self
+    }
+
+    /// Says whether it is of a GPU, if it is of a device.
+    #[must_use]
+    pub(super) fn on(self, is_gpu: Option<bool>) -> Self {
+        match is_gpu {
+            Some(is_gpu) => self.with("is_gpu", f64::from(u8::from(is_gpu))),
+            None => self,
+        }
     }
 
     /// The same in units of `parts`: half of a round trip, one message of a window.
@@ -69,7 +84,9 @@ impl Timing {
             bench: bench.what.name().to_owned(),
             operation: None,
             backend: backend.to_owned(),
+            signal: None,
             fabric: bench.fabric.clone(),
+            device: None,
             executor,
             ranks: bench.ranks,
             bytes,

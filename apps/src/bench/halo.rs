@@ -1,10 +1,11 @@
 //! Time of a halo exchange, for all backends in one interleaved run.
 
+use super::streams::{Contestant, Opened, Streams};
 use super::subject::{Subject, subject};
 use super::turns::{self, Timing, in_turns};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use streamhalo::World;
+use streamhalo::{StreamOptions, World};
 
 use crate::error::AppError;
 use crate::ranks::Work;
@@ -29,6 +30,9 @@ pub struct HaloBench {
     pub backends: Vec<String>,
     /// Name of the fabric, for the report.
     pub fabric: String,
+    /// Where streams are.
+    #[serde(default)]
+    pub streams: Streams,
     /// For how long each backend is measured.
     pub seconds: f64,
 }
@@ -40,8 +44,17 @@ pub struct HaloFigures {
     pub bench: String,
     /// The backend.
     pub backend: String,
+    /// How streams signalled, on a device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
     /// The fabric.
     pub fabric: String,
+    /// The device of the streams, unless it is the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Whether that computes on cores of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_gpu: Option<bool>,
     /// Who carries out the messages, as in `stream+proxy`.
     pub executor: String,
     /// How the first message travels.
@@ -84,16 +97,18 @@ impl Work for HaloBench {
 
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(Vec<HaloFigures>)) -> Result<(), AppError> {
         world.pin()?;
+        let opened = self.streams.open(world, StreamOptions::default())?;
+        let contestants = opened.contestants(&self.backends);
         let mut subjects = Vec::new();
-        for backend in &self.backends {
-            subjects.push(subject(self, world, backend)?);
+        for one in &contestants {
+            subjects.push(subject(self, world, (one.backend, one.stream))?);
         }
         let turns = subjects.iter_mut().map(|subject| &mut **subject as &mut dyn turns::Subject);
         let timings = in_turns(world, self.seconds, turns.collect())?;
         let mut figures = Vec::new();
-        for ((backend, subject), timing) in self.backends.iter().zip(&subjects).zip(timings) {
-            let executor = executors_of_all(world, backend, &subject.routes())?;
-            figures.push(self.figures(backend, executor, &**subject, timing));
+        for ((one, subject), timing) in contestants.iter().zip(&subjects).zip(timings) {
+            let executor = executors_of_all(world, one.backend, &subject.routes())?;
+            figures.push(self.figures((&opened, one), executor, &**subject, timing));
         }
         report(figures);
         Ok(())
@@ -116,7 +131,9 @@ impl Work for TimedExchanges {
 
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(Duration)) -> Result<(), AppError> {
         world.pin()?;
-        let mut subject = subject(&self.bench, world, &self.bench.backends[0])?;
+        let opened = self.bench.streams.open(world, StreamOptions::default())?;
+        let contestants = opened.contestants(&self.bench.backends);
+        let mut subject = subject(&self.bench, world, (contestants[0].backend, contestants[0].stream))?;
         turns::time(world, &mut *subject, 10)?;
         let time = turns::time(world, &mut *subject, self.exchanges as usize)?;
         report(Duration::from_secs_f64(world.all_max(time.as_secs_f64())?));
@@ -125,13 +142,22 @@ impl Work for TimedExchanges {
 }
 
 impl HaloBench {
-    fn figures(&self, backend: &str, executor: String, subject: &dyn Subject, timing: Timing) -> HaloFigures {
+    fn figures(
+        &self,
+        (opened, one): (&Opened, &Contestant<'_>),
+        executor: String,
+        subject: &dyn Subject,
+        timing: Timing,
+    ) -> HaloFigures {
         let routes = subject.routes();
         let first = routes.first();
         HaloFigures {
             bench: "halo".to_owned(),
-            backend: backend.to_owned(),
+            backend: one.backend.to_owned(),
+            signal: one.signal.map(|signal| signal.name().to_owned()),
             fabric: self.fabric.clone(),
+            device: opened.device_name(),
+            is_gpu: opened.is_gpu(),
             executor,
             path: first.map_or("own-rank copies", |route| route.path).to_owned(),
             layout: self.layout.clone(),

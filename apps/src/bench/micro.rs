@@ -1,13 +1,14 @@
 //! Measurements of single primitives over sizes.
 
 use super::figure::Figure;
-use super::{bandwidth, collectives, copies, latency, loggp, overlap, pingpong, staging, throttle};
+use super::moves::Boxes;
+use super::streams::Streams;
+use super::{bandwidth, collectives, copies, latency, loggp, moves, overlap, pingpong, staging, throttle};
 use serde::{Deserialize, Serialize};
 use streamhalo::{Device, HaloError, Stream, StreamKind, StreamOptions, World};
 
 use crate::error::AppError;
 use crate::ranks::Work;
-use crate::run::open_device;
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +33,8 @@ pub enum What {
     Copies,
     /// Messages of a device, staged in the host's memory.
     Staging,
+    /// Moves between fields of a device and packed messages.
+    Moves,
 }
 
 impl What {
@@ -48,6 +51,7 @@ impl What {
             What::Throttle => "throttle",
             What::Copies => "copies",
             What::Staging => "staging",
+            What::Moves => "moves",
         }
     }
 }
@@ -61,7 +65,7 @@ pub struct MicroBench {
     pub fabric: String,
     /// How many ranks take part.
     pub ranks: usize,
-    /// Bytes of a message.
+    /// Bytes of a message; cells of a box along each axis where that is what is moved.
     pub sizes: Vec<usize>,
     /// Backends or primitives, in the order in which they take turns.
     pub contestants: Vec<String>,
@@ -71,9 +75,12 @@ pub struct MicroBench {
     pub entries: Vec<usize>,
     /// When the operations on streams run.
     pub stream: String,
-    /// The device, as `--device` has it; `None` is the host.
+    /// Where streams are.
+    #[serde(default)]
+    pub streams: Streams,
+    /// What is moved, where that is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub device: Option<String>,
+    pub boxes: Option<Boxes>,
     /// Up to which length messages of a device are staged in one piece.
     #[serde(default)]
     pub threshold_bytes: usize,
@@ -82,16 +89,14 @@ pub struct MicroBench {
 }
 
 impl MicroBench {
-    /// A stream as asked for.
+    /// A stream of the host as asked for.
     pub(super) fn stream(&self, world: &World) -> Result<Stream, HaloError> {
-        let kind = StreamKind::from_name(&self.stream).unwrap_or_default();
-        Ok(Device::host().stream_with(world, StreamOptions { kind, threads: 1 })?)
+        Ok(Device::host().stream_with(world, self.options())?)
     }
 
-    /// The device, opened.
-    pub(super) fn device(&self) -> Result<Device, AppError> {
-        let (kind, select) = split_device(self.device.as_deref().unwrap_or("host"));
-        open_device(kind, select)
+    /// How streams of the host run.
+    pub(super) fn options(&self) -> StreamOptions {
+        StreamOptions { kind: StreamKind::from_name(&self.stream).unwrap_or_default(), threads: 1 }
     }
 }
 
@@ -132,6 +137,11 @@ impl Work for MicroBench {
                 What::Staging => {
                     for operation in &self.operations {
                         report(staging::measure(self, world, operation, *bytes)?);
+                    }
+                }
+                What::Moves => {
+                    for operation in &self.operations {
+                        report(moves::measure(self, world, operation, *bytes)?);
                     }
                 }
                 What::Loggp => {}

@@ -5,7 +5,7 @@
 //! as it must.
 
 use super::figure::{Figure, gigabytes_per_second};
-use super::micro::MicroBench;
+use super::micro::{MicroBench, divided};
 use super::turns::{Subject, in_turns};
 use std::sync::Arc;
 use streamhalo::comm::backend::{Direct, Exchange, ExchangeSpec, MessageSpec, Slot, match_exchange};
@@ -19,22 +19,29 @@ use crate::run::executors_of_all;
 
 /// Measures all backends at one size. Collective over two ranks.
 pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result<Vec<Figure>, AppError> {
+    let opened = bench.streams.open(world, bench.options())?;
+    let contestants = opened.contestants(&bench.contestants);
     let mut pairs = Vec::new();
-    for backend in &bench.contestants {
-        let mut pair = Pair::new(world, &bench.stream(world)?, backend, bytes)?;
-        pair.check(world, backend)?;
+    for one in &contestants {
+        let mut pair = Pair::new(world, one.stream, one.backend, bytes)?;
+        pair.check(world, one.backend)?;
         pairs.push(pair);
     }
     let subjects = pairs.iter_mut().map(|pair| pair as &mut dyn Subject).collect();
     let timings = in_turns(world, bench.seconds, subjects)?;
     let mut figures = Vec::new();
-    for ((backend, pair), timing) in bench.contestants.iter().zip(&pairs).zip(timings) {
-        let executor = executors_of_all(world, backend, &pair.out.exchange.routes())?;
-        let figure = timing.figure(bench, (backend, executor), bytes);
+    for ((one, pair), timing) in contestants.iter().zip(&pairs).zip(timings) {
+        let executor = executors_of_all(world, one.backend, &pair.out.exchange.routes())?;
+        let figure = timing.figure(bench, (one.backend, executor), bytes);
+        let figure = Figure {
+            signal: one.signal.map(|signal| signal.name().to_owned()),
+            device: opened.device_name(),
+            ..figure
+        };
         let rate = gigabytes_per_second(2.0 * bytes as f64, figure.median_us);
-        figures.push(figure.with("gb_per_s", rate));
+        figures.push(figure.with("gb_per_s", rate).on(opened.is_gpu()));
     }
-    Ok(figures)
+    Ok(divided("ratio_to_standard", "standard", figures))
 }
 
 /// An exchange that goes one way, from this rank or to it.
@@ -79,8 +86,11 @@ impl Pair {
             (index * 7 + rank * 31 + round * 13 + index / 251) as u8
         };
         for round in 1..=3 {
-            let mut own = self.own.view_mut(whole)?;
-            own.iter_mut().enumerate().for_each(|(index, byte)| *byte = value(world.rank(), round, index));
+            self.own.with_host_mut(whole, |mut own| {
+                own.iter_mut()
+                    .enumerate()
+                    .for_each(|(index, byte)| *byte = value(world.rank(), round, index));
+            })?;
             self.repeat(1)?;
             let found = self.theirs.copy_out(whole)?;
             let wrong =

@@ -59,7 +59,7 @@ pub(super) fn measure(
     operation: &str,
     bytes: usize,
 ) -> Result<Vec<Figure>, AppError> {
-    let device = bench.device()?;
+    let device = bench.streams.device()?;
     let at_a_time = (STAGED_BYTES / bytes).clamp(1, WINDOW);
     let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
     for name in &bench.contestants {
@@ -85,7 +85,7 @@ pub(super) fn measure(
         let figure = timing.figure(bench, (name, device.name().to_owned()), bytes).divided_by(messages);
         let rate = gigabytes_per_second(ways * bytes as f64, figure.median_us);
         let figure = Figure { operation: Some(operation.to_owned()), ..figure };
-        figure.with("gb_per_s", rate).with("is_gpu", f64::from(u8::from(device.is_gpu())))
+        figure.with("gb_per_s", rate).on(Some(device.is_gpu()))
     });
     Ok(divided("ratio_to_naive", "naive", figures.collect()))
 }

@@ -5,9 +5,7 @@ use super::turns;
 use streamhalo::comm::backend::Route;
 use streamhalo::comm::{Element, ElementType};
 use streamhalo::grid::Fields;
-use streamhalo::{
-    Alternating, Array, Device, Entity, GlobalGrid, HaloError, Pattern, Stream, StreamHalo, World,
-};
+use streamhalo::{Alternating, Array, Entity, GlobalGrid, HaloError, Pattern, Stream, StreamHalo, World};
 
 /// An exchange that can be timed, whatever its dimension and element type.
 pub(super) trait Subject: turns::Subject {
@@ -21,26 +19,26 @@ pub(super) trait Subject: turns::Subject {
 pub(super) fn subject(
     bench: &HaloBench,
     world: &World,
-    backend: &str,
+    (backend, stream): (&str, &Stream),
 ) -> Result<Box<dyn Subject>, HaloError> {
     match bench.cells.len() {
-        1 => with_element::<1>(bench, world, backend),
-        2 => with_element::<2>(bench, world, backend),
-        _ => with_element::<3>(bench, world, backend),
+        1 => with_element::<1>(bench, world, (backend, stream)),
+        2 => with_element::<2>(bench, world, (backend, stream)),
+        _ => with_element::<3>(bench, world, (backend, stream)),
     }
 }
 
 fn with_element<const D: usize>(
     bench: &HaloBench,
     world: &World,
-    backend: &str,
+    on: (&str, &Stream),
 ) -> Result<Box<dyn Subject>, HaloError> {
     match ElementType::from_name(&bench.element) {
-        Some(ElementType::U8) => checked::<u8, D>(bench, world, backend, |hash| hash as u8),
-        Some(ElementType::I32) => checked::<i32, D>(bench, world, backend, |hash| hash as i32),
-        Some(ElementType::I64) => checked::<i64, D>(bench, world, backend, |hash| hash as i64),
-        Some(ElementType::F32) => checked::<f32, D>(bench, world, backend, |hash| (hash % (1 << 20)) as f32),
-        _ => checked::<f64, D>(bench, world, backend, |hash| (hash % (1 << 40)) as f64),
+        Some(ElementType::U8) => checked::<u8, D>(bench, world, on, |hash| hash as u8),
+        Some(ElementType::I32) => checked::<i32, D>(bench, world, on, |hash| hash as i32),
+        Some(ElementType::I64) => checked::<i64, D>(bench, world, on, |hash| hash as i64),
+        Some(ElementType::F32) => checked::<f32, D>(bench, world, on, |hash| (hash % (1 << 20)) as f32),
+        _ => checked::<f64, D>(bench, world, on, |hash| (hash % (1 << 40)) as f64),
     }
 }
 
@@ -57,10 +55,9 @@ struct Exchanged<T, const D: usize> {
 fn checked<T: Element, const D: usize>(
     bench: &HaloBench,
     world: &World,
-    backend: &str,
+    (backend, stream): (&str, &Stream),
     value: fn(u64) -> T,
 ) -> Result<Box<dyn Subject>, HaloError> {
-    let stream: &Stream = &Device::host().stream(world)?;
     let layout: [usize; D] = std::array::from_fn(|axis| bench.layout[axis]);
     let cells: [usize; D] = std::array::from_fn(|axis| bench.cells[axis] * layout[axis]);
     let grid = GlobalGrid::new(cells, [true; D])?.partition_as(world, layout)?.local(bench.width)?;

@@ -44,6 +44,22 @@ pub enum Bench {
     Copies(CopiesArgs),
     /// Messages of a device, per scheme of staging
     Staging(StagingArgs),
+    /// Packing on a device: one kernel, one per neighbour, a copy
+    Moves(MovesArgs),
+}
+
+/// Where the streams of a measurement are.
+#[derive(Args, Clone, Debug)]
+pub struct StreamsArgs {
+    /// Device: host, or a kind and which of them
+    #[arg(long, value_name = "KIND[:SELECT]", default_value = "host")]
+    pub device: String,
+    /// A device signals by kernel (if not told), merged, memop, or all
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub signal: Vec<String>,
+    /// On a device wait: auto (if not told), kernel, or proxy
+    #[arg(long, value_name = "NAME")]
+    pub waits: Option<String>,
 }
 
 /// Where a measurement runs, and where its figures go.
@@ -107,6 +123,9 @@ pub struct PingpongArgs {
     /// Stream: inline or threaded
     #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true, default_value = "inline")]
     pub stream: StreamName,
+    /// Where streams are.
+    #[command(flatten)]
+    pub streams: StreamsArgs,
     /// For how long, where, and what becomes of the figures.
     #[command(flatten)]
     pub timed: TimedArgs,
@@ -234,6 +253,34 @@ pub struct StagingArgs {
     pub timed: TimedArgs,
 }
 
+/// `streamhalo bench moves`
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Beside kernels copies of as many bytes, which the device makes itself (2023, section 5.4).\n\
+                        Example:\n  streamhalo bench moves --device cuda --cells 64..512 --width 4"
+)]
+pub struct MovesArgs {
+    /// Device: its kind, and which of them
+    #[arg(long, value_name = "KIND[:SELECT]", default_value = "opencl")]
+    pub device: String,
+    /// Cells of a cube along an axis: from .. to, or a list
+    #[arg(long, value_name = "N..M", default_value = "16..128")]
+    pub cells: Sizes,
+    /// Layers of cells that are packed
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub width: NonZeroUsize,
+    /// Element: u8, i32, i64, f32 or f64
+    #[arg(long, value_name = "TYPE", value_enum, hide_possible_values = true)]
+    #[arg(default_value = "f64")]
+    pub element: Element,
+    /// What: z-faces, y-faces, x-faces, pack, unpack, or all
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
+    pub operation: Vec<String>,
+    /// For how long, where, and what becomes of the figures.
+    #[command(flatten)]
+    pub timed: TimedArgs,
+}
+
 /// `streamhalo bench halo`
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -263,6 +310,9 @@ pub struct BenchHaloArgs {
     /// Backends to measure, or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
     pub backend: Vec<String>,
+    /// Where streams are.
+    #[command(flatten)]
+    pub streams: StreamsArgs,
     /// Measure each backend for about this long
     #[arg(long, value_name = "S", default_value = "1", value_parser = positive_seconds)]
     pub seconds: f64,
@@ -326,6 +376,19 @@ pub enum Neighbours {
     Faces,
     /// Those that share an edge or a corner too.
     All,
+}
+
+impl Element {
+    /// The name, as in configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Element::U8 => "u8",
+            Element::I32 => "i32",
+            Element::I64 => "i64",
+            Element::F32 => "f32",
+            Element::F64 => "f64",
+        }
+    }
 }
 
 fn positive_seconds(text: &str) -> Result<f64, String> {

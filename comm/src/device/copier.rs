@@ -87,13 +87,41 @@ impl Copier {
         self.copy(Way::Up, to, from.place(), from.bytes())
     }
 
-    fn copy(&mut self, way: Way, section: &Section, host: &Place, host_bytes: usize) -> Result<()> {
+    /// Copies a section of the device to another one of it, so many times one behind the other: what the device can
+    /// do with its own memory. Blocks until all have been made.
+    ///
+    /// # Errors
+    /// As [`Copier::down`], of either section.
+    pub fn within(&mut self, from: &Section, to: &Section, times: usize) -> Result<()> {
+        self.check_here(from)?;
+        self.check_here(to)?;
+        let bytes = from.bytes();
+        if bytes > to.bytes() {
+            let what = "a copy within a device";
+            return Err(Error::OutOfBounds { what, start: 0, end: bytes, region_bytes: to.bytes() });
+        }
+        let _read = from.hold(Intent::Read, "a copy")?;
+        let _written = to.hold(Intent::Write, "a copy")?;
+        if bytes > 0 {
+            (0..times).try_for_each(|_| {
+                self.copies.begin(Way::Down, from.place(), to.place(), bytes).map(|_| ())
+            })?;
+        }
+        self.copies.finish(Way::Down)
+    }
+
+    fn check_here(&self, section: &Section) -> Result<()> {
         let is_here =
             |accelerator: &Arc<dyn super::Accelerator>| Arc::ptr_eq(accelerator, self.copies.accelerator());
-        if !section.accelerator().is_some_and(is_here) {
-            let device = self.copies.accelerator().name().into();
-            return Err(Error::WrongDevice { what: "the section of a copy", device });
+        if section.accelerator().is_some_and(is_here) {
+            return Ok(());
         }
+        let device = self.copies.accelerator().name().into();
+        Err(Error::WrongDevice { what: "the section of a copy", device })
+    }
+
+    fn copy(&mut self, way: Way, section: &Section, host: &Place, host_bytes: usize) -> Result<()> {
+        self.check_here(section)?;
         let bytes = section.bytes();
         if bytes > host_bytes {
             let what = "a copy between a device and the host";

@@ -1,7 +1,7 @@
 //! `streamhalo bench halo`: time of a halo exchange, by backend.
 
 use crate::bench::halo::{HaloBench, HaloFigures};
-use crate::cli::{BenchHaloArgs, Element, Neighbours};
+use crate::cli::{BenchHaloArgs, Neighbours};
 use crate::error::AppError;
 use crate::ranks::{Prepared, Ranks, adopt};
 use crate::report;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use streamhalo::comm::fabric;
 
 use super::files::{files_of, lines};
-use super::{backends_of, check_fabric};
+use super::{NO_GPU, backends_of, check_fabric, streams_of};
 
 const COMMAND: &str = "streamhalo bench halo";
 
@@ -77,22 +77,17 @@ fn bench_of(args: &BenchHaloArgs) -> Result<HaloBench, AppError> {
     }
     let backends = backends_of(&args.backend)?;
     check_fabric(&args.figures.fabric)?;
-    let element = match args.element {
-        Element::U8 => "u8",
-        Element::I32 => "i32",
-        Element::I64 => "i64",
-        Element::F32 => "f32",
-        Element::F64 => "f64",
-    };
+    let streams = streams_of(&args.streams)?;
     Ok(HaloBench {
         layout,
         cells,
-        element: element.to_owned(),
+        element: args.element.name().to_owned(),
         width: args.width.get(),
         faces: args.pattern == Neighbours::Faces,
         alternating: args.alternating,
         backends,
         fabric: args.figures.fabric.clone(),
+        streams,
         seconds: args.seconds,
     })
 }
@@ -104,7 +99,7 @@ fn table(bench: &HaloBench, figures: &[HaloFigures]) -> String {
     table.set_header(["backend", "median us", "min us", "bytes", "messages", "path of the first message"]);
     for one in figures {
         table.add_row([
-            Cell::new(&one.backend),
+            Cell::new(bench.streams.label(&one.backend, one.signal.as_deref())),
             right(format!("{:.2}", one.median_us)),
             right(format!("{:.2}", one.min_us)),
             right(one.bytes.to_string()),
@@ -112,14 +107,18 @@ fn table(bench: &HaloBench, figures: &[HaloFigures]) -> String {
             Cell::new(&one.path),
         ]);
     }
+    let first = figures.first();
+    let device = first.and_then(|one| one.device.as_ref()).map(|device| format!(", on {device}"));
     format!(
-        "halo exchange: {:?} cells of {} a rank, width {}, layout {:?}, fabric {}{}\n\n{table}\n\n\
-         Times are per exchange, the slowest rank's; bytes and messages are what rank 0 sends.\n",
+        "halo exchange: {:?} cells of {} a rank, width {}, layout {:?}, fabric {}{}{}\n\n{table}\n\n\
+         Times are per exchange, the slowest rank's; bytes and messages are what rank 0 sends.\n{}",
         bench.cells,
         bench.element,
         bench.width,
         bench.layout,
         bench.fabric,
         if bench.alternating { ", two generations" } else { "" },
+        device.unwrap_or_default(),
+        if first.is_some_and(|one| one.is_gpu == Some(false)) { NO_GPU } else { "" },
     )
 }

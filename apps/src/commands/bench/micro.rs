@@ -3,30 +3,41 @@
 use serde_json::Value;
 use std::path::PathBuf;
 use streamhalo::comm::backend::backend_names;
-use streamhalo::comm::{StagingMemory, StagingScheme};
+use streamhalo::comm::{ElementType, StagingMemory, StagingScheme};
 
 use super::files::{files_of, lines};
 use super::view::View;
-use super::{backends_of, check_fabric, chosen, unknown, usage};
+use super::{backends_of, check_device, check_fabric, chosen, streams_of, usage};
 use crate::bench::collectives::{HOST, OPERATIONS};
 use crate::bench::copies;
-use crate::bench::micro::{MicroBench, What, split_device};
+use crate::bench::micro::{MicroBench, What};
+use crate::bench::moves::{self, Boxes};
 use crate::bench::primitive::primitive_names;
 use crate::bench::staging;
+use crate::bench::streams::Streams;
 use crate::bench::throttle::policy_names;
 use crate::cli::{
-    CollectivesArgs, CopiesArgs, FigureArgs, PingpongArgs, PrimitiveArgs, Sizes, StagingArgs, StreamName,
-    ThrottleArgs, TimedArgs,
+    CollectivesArgs, CopiesArgs, FigureArgs, MovesArgs, PingpongArgs, PrimitiveArgs, Sizes, StagingArgs,
+    StreamName, ThrottleArgs, TimedArgs,
 };
-use crate::commands::DEVICES;
 use crate::error::AppError;
 use crate::ranks::{Prepared, Ranks, adopt};
 use crate::report::{self, OutputFile, lines_svg};
 
 /// `streamhalo bench pingpong`
 pub(super) fn pingpong(args: &PingpongArgs) -> Result<u8, AppError> {
-    let bench = backends_of(&args.backend)
-        .map(|contestants| between_two(What::Pingpong, &args.timed, &args.sizes, args.stream, contestants));
+    let checked = || {
+        let (streams, contestants) = (streams_of(&args.streams)?, backends_of(&args.backend)?);
+        if streams.device.is_some() && args.stream != StreamName::Inline {
+            let message = "is for the host; the streams of a device are all of one kind".to_owned();
+            return Err(usage("--stream", message));
+        }
+        Ok((streams, contestants))
+    };
+    let bench = checked().map(|(streams, contestants)| MicroBench {
+        streams,
+        ..between_two(What::Pingpong, &args.timed, &args.sizes, args.stream, contestants)
+    });
     measure("streamhalo bench pingpong", &args.timed.figures, bench)
 }
 
@@ -88,7 +99,7 @@ pub(super) fn copies(args: &CopiesArgs) -> Result<u8, AppError> {
     let bench = checked().map(|(operations, contestants)| MicroBench {
         ranks: 1,
         operations,
-        device: Some(args.device.clone()),
+        streams: on_device(&args.device),
         ..between_two(What::Copies, &args.timed, &args.sizes, StreamName::Inline, contestants)
     });
     measure("streamhalo bench copies", &args.timed.figures, bench)
@@ -119,18 +130,43 @@ pub(super) fn staging(args: &StagingArgs) -> Result<u8, AppError> {
     };
     let bench = checked().map(|(operations, contestants, threshold_bytes)| MicroBench {
         operations,
-        device: Some(args.device.clone()),
+        streams: on_device(&args.device),
         threshold_bytes,
         ..between_two(What::Staging, &args.timed, &args.sizes, StreamName::Inline, contestants)
     });
     measure("streamhalo bench staging", &args.timed.figures, bench)
 }
 
-/// Whether there are devices of that kind.
-fn check_device(name: &str) -> Result<(), AppError> {
-    let (kind, _) = split_device(name);
-    let kinds: Vec<&str> = DEVICES.iter().copied().filter(|kind| *kind != "host").collect();
-    if kinds.contains(&kind) { Ok(()) } else { Err(usage("--device", unknown(kind, &kinds))) }
+/// `streamhalo bench moves`
+pub(super) fn moves(args: &MovesArgs) -> Result<u8, AppError> {
+    let checked = || {
+        check_device(&args.device)?;
+        if args.timed.figures.fabric != "local" {
+            return Err(usage("--fabric", "nothing is sent: one rank moves, over `local`".to_owned()));
+        }
+        if let Some(few) = args.cells.0.iter().find(|cells| **cells < args.width.get()) {
+            let message = format!("{few} cells are fewer than the {} that are packed", args.width);
+            return Err(usage("--cells", message));
+        }
+        chosen("--operation", &args.operation, &moves::OPERATIONS)
+    };
+    let bench = checked().map(|operations| {
+        let cell_bytes = ElementType::from_name(args.element.name()).map_or(1, ElementType::bytes);
+        let contestants = moves::CONTESTANTS.map(str::to_owned).to_vec();
+        MicroBench {
+            ranks: 1,
+            operations,
+            streams: on_device(&args.device),
+            boxes: Some(Boxes { width: args.width.get(), cell_bytes }),
+            ..between_two(What::Moves, &args.timed, &args.cells, StreamName::Inline, contestants)
+        }
+    });
+    measure("streamhalo bench moves", &args.timed.figures, bench)
+}
+
+/// Streams of a device that signal nobody.
+fn on_device(name: &str) -> Streams {
+    Streams { device: Some(name.to_owned()), ..Streams::default() }
 }
 
 /// A measurement between two ranks, of one thing, without budgets.
@@ -150,7 +186,8 @@ fn between_two(
         operations: Vec::new(),
         entries: Vec::new(),
         stream: stream_name(stream),
-        device: None,
+        streams: Streams::default(),
+        boxes: None,
         threshold_bytes: 0,
         seconds: timed.seconds,
     }

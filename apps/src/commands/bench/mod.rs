@@ -7,9 +7,12 @@ mod view;
 
 use streamhalo::comm::backend::backend_names;
 use streamhalo::comm::fabric::FABRICS;
+use streamhalo::{Signals, Waits};
 
-use crate::bench::micro::What;
-use crate::cli::Bench;
+use crate::bench::micro::{What, split_device};
+use crate::bench::streams::Streams;
+use crate::cli::{Bench, StreamsArgs};
+use crate::commands::DEVICES;
 use crate::config::nearest;
 use crate::error::AppError;
 
@@ -29,6 +32,7 @@ pub(super) fn bench(what: &Bench) -> Result<u8, AppError> {
         Bench::Throttle(args) => micro::throttle(args),
         Bench::Copies(args) => micro::copies(args),
         Bench::Staging(args) => micro::staging(args),
+        Bench::Moves(args) => micro::moves(args),
     }
 }
 
@@ -69,6 +73,55 @@ fn unknown(name: &str, known: &[&str]) -> String {
 /// The backends that `--backend` asks for.
 fn backends_of(asked: &[String]) -> Result<Vec<String>, AppError> {
     chosen("--backend", asked, &backend_names().collect::<Vec<_>>())
+}
+
+/// What to think of figures of a device that computes on the host's cores.
+const NO_GPU: &str = "This device computes on the host's cores: its figures say nothing about a GPU.\n";
+
+/// Whether there are devices of that kind.
+fn check_device(name: &str) -> Result<(), AppError> {
+    let (kind, _) = split_device(name);
+    let kinds: Vec<&str> = DEVICES.iter().copied().filter(|kind| *kind != HOST).collect();
+    if kinds.contains(&kind) { Ok(()) } else { Err(usage("--device", unknown(kind, &kinds))) }
+}
+
+const HOST: &str = "host";
+
+/// The streams that the flags ask for.
+fn streams_of(args: &StreamsArgs) -> Result<Streams, AppError> {
+    let StreamsArgs { device, signal, waits } = args;
+    if device == HOST {
+        let given = [("--signal", !signal.is_empty()), ("--waits", waits.is_some())];
+        if let Some((flag, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+            let message = "is for devices; streams of the host have one way: name one by --device".to_owned();
+            return Err(usage(flag, message));
+        }
+        return Ok(Streams::default());
+    }
+    check_device(device)?;
+    let (kind, _) = split_device(device);
+    // What no queue of a kind can do is refused by name, and is not part of `all`.
+    let has_memory_operations = ["cuda", "hip"].contains(&kind);
+    let known = [Signals::Kernel, Signals::Merged, Signals::Memop].map(Signals::name);
+    let mut signals = if signal.is_empty() {
+        vec![Signals::default().name().to_owned()]
+    } else {
+        chosen("--signal", signal, &known)?
+    };
+    let memop = Signals::Memop.name();
+    if !has_memory_operations {
+        if signal.iter().any(|name| name == memop) {
+            let message =
+                format!("streams of `{kind}` have no memory operations; choose `kernel` or `merged`");
+            return Err(usage("--signal", message));
+        }
+        signals.retain(|name| name != memop);
+    }
+    let known = [Waits::Auto, Waits::Kernel, Waits::Proxy].map(Waits::name);
+    if let Some(name) = waits.as_deref().filter(|name| !known.contains(name)) {
+        return Err(usage("--waits", unknown(name, &known)));
+    }
+    Ok(Streams { device: Some(device.clone()), signals, waits: waits.clone() })
 }
 
 fn check_fabric(name: &str) -> Result<(), AppError> {

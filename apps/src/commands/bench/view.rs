@@ -2,6 +2,7 @@
 
 use comfy_table::{Cell, CellAlignment, Table};
 
+use super::NO_GPU;
 use crate::bench::figure::Figure;
 use crate::bench::loggp::FIT;
 use crate::bench::micro::{MicroBench, What};
@@ -83,6 +84,12 @@ impl View<'_> {
                 note: "Times are per message: half of a round trip, or of a window of 64, one way or both at once.\n\
                        `user` is a program that copies by itself; a number is how many blocks there are.",
             },
+            What::Moves => Shown {
+                title: "moves between a cube with ghosts and packed messages, on a device",
+                unit: "GB/s",
+                note: "`copy` is the device's own, of as many bytes; `fused` one kernel; `apart` one per neighbour.\n\
+                       `pack` and `unpack` are of all 26. Payload bytes; 1 GB is 10^9 bytes.",
+            },
         }
     }
 
@@ -101,16 +108,27 @@ impl View<'_> {
                 // As the OSU suite shows it.
                 ["gb_per_s", "best_gb_per_s"].map(|name| 1e3 * figure.more[name])
             }
+            What::Moves => ["gb_per_s", "best_gb_per_s"].map(|name| figure.more[name]),
         };
         [median, best, median]
     }
 
-    /// What is varied: entries, or bytes.
-    fn point(&self, figure: &Figure) -> usize {
+    /// What is varied, if it is not bytes.
+    fn varies(&self) -> Option<&'static str> {
         match self.bench.what {
-            What::Throttle => figure.more["entries"] as usize,
-            _ => figure.bytes,
+            What::Throttle => Some("entries"),
+            What::Moves => Some("cells"),
+            _ => None,
         }
+    }
+
+    fn point(&self, figure: &Figure) -> usize {
+        self.varies().map_or(figure.bytes, |name| figure.more[name] as usize)
+    }
+
+    /// What a figure is of: a column of the table.
+    fn label(&self, figure: &Figure) -> String {
+        self.bench.streams.label(&figure.backend, figure.signal.as_deref())
     }
 
     /// The figures over what is varied.
@@ -131,11 +149,11 @@ impl View<'_> {
     }
 
     /// The contestants that have figures.
-    fn columns(&self) -> Vec<&str> {
-        let mut columns: Vec<&str> = Vec::new();
-        for figure in self.figures {
-            if !columns.contains(&figure.backend.as_str()) {
-                columns.push(&figure.backend);
+    fn columns(&self) -> Vec<String> {
+        let mut columns = Vec::new();
+        for label in self.figures.iter().map(|figure| self.label(figure)) {
+            if !columns.contains(&label) {
+                columns.push(label);
             }
         }
         columns
@@ -150,16 +168,18 @@ impl View<'_> {
         let mut table = Table::new();
         table.load_style(RULED);
         let mut header = if has_operations { vec![Cell::new("operation")] } else { Vec::new() };
-        let in_bytes = self.bench.what != What::Throttle;
-        header.push(right(if in_bytes { "size" } else { "entries" }.to_owned()));
-        header.extend(columns.iter().map(|name| right((*name).to_owned())));
+        header.push(right(self.varies().unwrap_or("size").to_owned()));
+        header.extend(columns.iter().map(|name| right(name.clone())));
         table.set_header(header);
         for (operation, point) in rows {
             let mut row = if has_operations { vec![Cell::new(operation.unwrap_or(""))] } else { Vec::new() };
-            row.push(right(if in_bytes { whole_bytes(point as u64) } else { point.to_string() }));
+            row.push(right(match self.varies() {
+                None => whole_bytes(point as u64),
+                Some(_) => point.to_string(),
+            }));
             for name in &columns {
                 let of_cell = |figure: &&Figure| {
-                    figure.backend == *name
+                    self.label(figure) == *name
                         && self.point(figure) == point
                         && figure.operation.as_deref() == operation
                 };
@@ -177,11 +197,15 @@ impl View<'_> {
         for column in table.column_iter_mut() {
             column.set_padding((1, 0));
         }
+        let labels: Vec<String> = self.figures.iter().map(|figure| self.label(figure)).collect();
+        let executors = self.figures.iter().zip(&labels);
         let executors =
-            by_executor(self.figures.iter().map(|figure| (figure.executor.clone(), figure.backend.as_str())));
+            by_executor(executors.map(|(figure, label)| (figure.executor.clone(), label.as_str())));
+        let device = self.figures.iter().find_map(|figure| figure.device.as_ref());
+        let device = device.map_or(String::new(), |device| format!(", on {device}"));
         let unit = if self.bench.what == What::Overlap { "%" } else { &format!("{unit}, median (best)") };
         format!(
-            "{title}: {unit}\nfabric {}, {}, executed by {executors}\n{}\n{}{note}\n\
+            "{title}: {unit}\nfabric {}, {}{device}, executed by {executors}\n{}\n{}{note}\n\
              All answers were checked before they were timed.\n{}",
             self.bench.fabric,
             ranks_of(self.bench.ranks),
@@ -194,11 +218,7 @@ impl View<'_> {
     /// What to think of figures of a device that computes on the host's cores.
     fn of_no_gpu(&self) -> &'static str {
         let is_none = self.figures.iter().any(|figure| figure.more.get("is_gpu") == Some(&0.0));
-        if is_none {
-            "This device computes on the host's cores: its figures say nothing about a GPU.\n"
-        } else {
-            ""
-        }
+        if is_none { NO_GPU } else { "" }
     }
 
     /// The parameters of a model, of each contestant, if there are any.
@@ -226,8 +246,8 @@ impl View<'_> {
         let mut lines: Vec<ChartLine> = Vec::new();
         for figure in self.varied() {
             let name = match &figure.operation {
-                Some(operation) => format!("{operation}, {}", figure.backend),
-                None => figure.backend.clone(),
+                Some(operation) => format!("{operation}, {}", self.label(figure)),
+                None => self.label(figure),
             };
             let point = (self.point(figure) as f64, self.values(figure));
             match lines.iter_mut().find(|line| line.name == name) {
@@ -243,8 +263,8 @@ impl View<'_> {
                 ranks_of(self.bench.ranks),
                 if self.of_no_gpu().is_empty() { "" } else { "; no GPU, but the host's cores" }
             ),
-            x: if self.bench.what == What::Throttle { "entries" } else { "bytes" }.to_owned(),
-            in_bytes: self.bench.what != What::Throttle,
+            x: self.varies().unwrap_or("bytes").to_owned(),
+            in_bytes: self.varies().is_none(),
             y: unit.to_owned(),
             from_zero: self.bench.what == What::Overlap,
             lines,

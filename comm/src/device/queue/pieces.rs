@@ -177,7 +177,8 @@ mod tests {
         };
         let mut pieces = Vec::new();
         one.cut(MOST_WORDS, &mut pieces);
-        assert_eq!(pieces.iter().map(|piece| u64::from(piece.all)).sum::<u64>(), (5 << 31) + 1);
+        let bytes = pieces.iter().map(|piece| u64::from(piece.all) * u64::from(piece.word_bytes));
+        assert_eq!(bytes.sum::<u64>(), (5 << 31) + 1);
         assert!(pieces.iter().all(|piece| piece.all.checked_add(1 << 20).is_some()), "{pieces:?}");
     }
 }

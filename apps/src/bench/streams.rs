@@ -1,0 +1,118 @@
+//! The streams that a measurement runs on: the host's, or those of a device, in each way to signal.
+
+use serde::{Deserialize, Serialize};
+use streamhalo::{Device, Signals, Stream, StreamOptions, Waits, World};
+
+use super::micro::split_device;
+use crate::error::AppError;
+use crate::run::open_device;
+
+/// Where the streams of a measurement are. By default on the host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Streams {
+    /// The device, as `--device` has it; `None` is the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// How its streams signal, by the names of [`Signals`]: each is measured. None on the host, which has one way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<String>,
+    /// Who waits in them, by the name of [`Waits`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
+}
+
+/// A backend on a stream that signals in one way.
+pub(super) struct Contestant<'a> {
+    pub(super) backend: &'a str,
+    pub(super) signal: Option<Signals>,
+    pub(super) stream: &'a Stream,
+}
+
+/// The opened streams of a rank.
+pub(super) struct Opened {
+    device: Device,
+    /// One for each way to signal: backends share it, since the hardware has few queues on which something waits.
+    streams: Vec<(Option<Signals>, Stream)>,
+}
+
+impl Streams {
+    /// The device, opened.
+    pub(super) fn device(&self) -> Result<Device, AppError> {
+        let (kind, select) = split_device(self.device.as_deref().unwrap_or("host"));
+        let waits = self.waits.as_deref().and_then(Waits::from_name).unwrap_or_default();
+        Ok(open_device(kind, select)?.with_waits(waits))
+    }
+
+    /// The streams of a rank. The options are for the host.
+    pub(super) fn open(&self, world: &World, options: StreamOptions) -> Result<Opened, AppError> {
+        let device = self.device()?;
+        let mut streams = Vec::new();
+        for signals in self.signals.iter().filter_map(|name| Signals::from_name(name)) {
+            streams.push((Some(signals), device.clone().with_signals(signals).stream_with(world, options)?));
+        }
+        if streams.is_empty() {
+            streams.push((None, device.stream_with(world, options)?));
+        }
+        Ok(Opened { device, streams })
+    }
+
+    /// What figures of a backend are called that was measured so.
+    pub(crate) fn label(&self, backend: &str, signal: Option<&str>) -> String {
+        match signal {
+            Some(signal) if self.signals.len() > 1 => format!("{backend}/{signal}"),
+            _ => backend.to_owned(),
+        }
+    }
+}
+
+impl Opened {
+    /// What the device is called; `None` of the host.
+    pub(super) fn device_name(&self) -> Option<String> {
+        (self.device.name() != "host").then(|| self.device.name().to_owned())
+    }
+
+    /// Whether it computes on cores of its own; `None` of the host.
+    pub(super) fn is_gpu(&self) -> Option<bool> {
+        self.device_name().map(|_| self.device.is_gpu())
+    }
+
+    /// Each backend on each stream, in the order in which they take turns. `standard` signals nobody from a stream, and
+    /// is there once.
+    pub(super) fn contestants<'a>(&'a self, backends: &'a [String]) -> Vec<Contestant<'a>> {
+        let of = |backend: &'a String| {
+            let count = if backend == "standard" { 1 } else { self.streams.len() };
+            self.streams[..count].iter().map(move |(signals, stream)| {
+                let signal = signals.filter(|_| backend != "standard");
+                Contestant { backend, signal, stream }
+            })
+        };
+        backends.iter().flat_map(of).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backends_take_turns_in_each_way_to_signal_and_standard_once() {
+        let world = World::alone().expect("a world of one rank");
+        let backends = ["standard", "st-send", "notified"].map(str::to_owned);
+        let on_host = Streams::default();
+        let opened = on_host.open(&world, StreamOptions::default()).expect("the host's");
+        let names = |opened: &Opened, streams: &Streams| -> Vec<String> {
+            let label = |one: &Contestant<'_>| streams.label(one.backend, one.signal.map(Signals::name));
+            opened.contestants(&backends).iter().map(label).collect()
+        };
+        assert_eq!(names(&opened, &on_host), backends);
+        assert_eq!((opened.device_name(), opened.is_gpu()), (None, None));
+        // The host's streams take any way, and signal in their own.
+        let both =
+            Streams { signals: ["kernel", "merged"].map(str::to_owned).to_vec(), ..Streams::default() };
+        let opened = both.open(&world, StreamOptions::default()).expect("the host's");
+        let expected = ["standard", "st-send/kernel", "st-send/merged", "notified/kernel", "notified/merged"];
+        assert_eq!(names(&opened, &both), expected);
+        let one = Streams { signals: vec!["merged".to_owned()], ..Streams::default() };
+        assert_eq!(one.label("st-send", Some("merged")), "st-send");
+    }
+}
