@@ -50,6 +50,9 @@ fn every_help_fits_a_screen_and_shows_an_example() {
         vec!["bench", "overlap"],
         vec!["bench", "loggp"],
         vec!["bench", "throttle"],
+        vec!["bench", "copies"],
+        vec!["bench", "staging"],
+        vec!["bench", "moves"],
         vec!["report"],
     ] {
         let output = streamhalo(&[command.as_slice(), &["--help"]].concat());

@@ -4,7 +4,7 @@ use super::{BACKENDS, FABRICS, Folder, text};
 use serde_json::Value;
 
 /// Runs a measurement with JSON lines on the standard output and files in a folder.
-fn figures(fabric: &str, bench: &[&str]) -> Vec<Value> {
+pub(super) fn figures(fabric: &str, bench: &[&str]) -> Vec<Value> {
     let folder = Folder::new();
     let out = folder.out().display().to_string();
     let rest = ["--fabric", fabric, "--seconds", "0.01", "--json", "-", "--out", &out];
@@ -36,7 +36,7 @@ fn figures(fabric: &str, bench: &[&str]) -> Vec<Value> {
 }
 
 /// Each of them once for each size.
-fn assert_all(figures: &[Value], names: &[&str], sizes: &[u64]) {
+pub(super) fn assert_all(figures: &[Value], names: &[&str], sizes: &[u64]) {
     for bytes in sizes {
         let of_size = figures.iter().filter(|figure| figure["bytes"] == *bytes);
         let found: Vec<&str> = of_size.map(|figure| figure["backend"].as_str().expect("is text")).collect();

@@ -2,6 +2,7 @@
 
 mod backends;
 mod bench;
+mod bench_devices;
 mod checkpoint;
 mod cholesky;
 mod comb;

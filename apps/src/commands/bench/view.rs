@@ -126,7 +126,13 @@ impl View<'_> {
         self.varies().map_or(figure.bytes, |name| figure.more[name] as usize)
     }
 
-    /// What a figure is of: a column of the table.
+    /// What a contestant did, where it did several things, or how it signalled.
+    fn way<'a>(&self, figure: &'a Figure) -> Option<&'a str> {
+        let signal = figure.signal.as_deref().filter(|_| self.bench.streams.signals.len() > 1);
+        figure.operation.as_deref().or(signal)
+    }
+
+    /// What a line of the chart is of.
     fn label(&self, figure: &Figure) -> String {
         self.bench.streams.label(&figure.backend, figure.signal.as_deref())
     }
@@ -140,7 +146,7 @@ impl View<'_> {
     fn rows(&self) -> Vec<(Option<&str>, usize)> {
         let mut rows = Vec::new();
         for figure in self.varied() {
-            let row = (figure.operation.as_deref(), self.point(figure));
+            let row = (self.way(figure), self.point(figure));
             if !rows.contains(&row) {
                 rows.push(row);
             }
@@ -149,11 +155,11 @@ impl View<'_> {
     }
 
     /// The contestants that have figures.
-    fn columns(&self) -> Vec<String> {
-        let mut columns = Vec::new();
-        for label in self.figures.iter().map(|figure| self.label(figure)) {
-            if !columns.contains(&label) {
-                columns.push(label);
+    fn columns(&self) -> Vec<&str> {
+        let mut columns: Vec<&str> = Vec::new();
+        for figure in self.figures {
+            if !columns.contains(&figure.backend.as_str()) {
+                columns.push(&figure.backend);
             }
         }
         columns
@@ -167,9 +173,10 @@ impl View<'_> {
         let has_operations = rows.iter().any(|(operation, _)| operation.is_some());
         let mut table = Table::new();
         table.load_style(RULED);
-        let mut header = if has_operations { vec![Cell::new("operation")] } else { Vec::new() };
+        let ways = if self.bench.operations.is_empty() { "signal" } else { "operation" };
+        let mut header = if has_operations { vec![Cell::new(ways)] } else { Vec::new() };
         header.push(right(self.varies().unwrap_or("size").to_owned()));
-        header.extend(columns.iter().map(|name| right(name.clone())));
+        header.extend(columns.iter().map(|name| right((*name).to_owned())));
         table.set_header(header);
         for (operation, point) in rows {
             let mut row = if has_operations { vec![Cell::new(operation.unwrap_or(""))] } else { Vec::new() };
@@ -179,9 +186,7 @@ impl View<'_> {
             }));
             for name in &columns {
                 let of_cell = |figure: &&Figure| {
-                    self.label(figure) == *name
-                        && self.point(figure) == point
-                        && figure.operation.as_deref() == operation
+                    figure.backend == *name && self.point(figure) == point && self.way(figure) == operation
                 };
                 let text = self.figures.iter().find(of_cell).map_or("-".to_owned(), |figure| {
                     let [median, best, _] = self.values(figure);
@@ -197,10 +202,8 @@ impl View<'_> {
         for column in table.column_iter_mut() {
             column.set_padding((1, 0));
         }
-        let labels: Vec<String> = self.figures.iter().map(|figure| self.label(figure)).collect();
-        let executors = self.figures.iter().zip(&labels);
         let executors =
-            by_executor(executors.map(|(figure, label)| (figure.executor.clone(), label.as_str())));
+            by_executor(self.figures.iter().map(|figure| (figure.executor.clone(), figure.backend.as_str())));
         let device = self.figures.iter().find_map(|figure| figure.device.as_ref());
         let device = device.map_or(String::new(), |device| format!(", on {device}"));
         let unit = if self.bench.what == What::Overlap { "%" } else { &format!("{unit}, median (best)") };

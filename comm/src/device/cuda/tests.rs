@@ -1,10 +1,11 @@
-//! What can be checked of CUDA without a GPU: that kernels compile, and to what.
+//! What can be checked of CUDA without a GPU: that kernels compile, and to what. With one, what all drivers do.
 
-use super::choice::{Capability, OLDEST};
+use super::choice::{self, Capability, OLDEST};
 use super::compile;
-use super::context::OWN_PTX;
+use super::context::{CudaDriver, OWN_PTX};
 use super::nvrtc::{self, Nvrtc, Target};
 use super::program::kernels_in;
+use crate::device::conformance::driver_tests;
 use crate::device::driver::Value;
 use crate::device::gpu::Packed;
 use crate::device::queue::OWN_KERNELS;
@@ -24,6 +25,21 @@ fn compiler() -> Option<&'static Nvrtc> {
         }
     }
 }
+
+/// A GPU, with a compiler for the tests' kernels; `None`, which is said, where there is none.
+fn gpu() -> Option<CudaDriver> {
+    compiler()?;
+    match choice::choose("") {
+        Ok((device, found)) => Some(CudaDriver::new(device, found).expect("it can be opened")),
+        Err(Error::DeviceUnavailable { reason, .. }) => {
+            println!("skipped: tests on a GPU of CUDA: {reason}");
+            None
+        }
+        Err(error) => panic!("there is a GPU, but {error}"),
+    }
+}
+
+driver_tests!(gpu);
 
 fn capability(major: i32, minor: i32) -> Capability {
     Capability { major, minor }

@@ -1,0 +1,157 @@
+//! `streamhalo bench` on devices: each way to signal, what is moved, and what is refused.
+
+use super::bench::{assert_all, figures};
+use super::opencl::is_there;
+use super::{BACKENDS, Folder, text};
+use serde_json::Value;
+
+/// Whose figures they are, and how it signalled.
+fn contestants(figures: &[Value]) -> Vec<(&str, Option<&str>)> {
+    figures
+        .iter()
+        .map(|figure| (figure["backend"].as_str().expect("is text"), figure["signal"].as_str()))
+        .collect()
+}
+
+/// `standard` once, and the others in each way.
+fn in_each_way<'a>(signals: &[&'a str]) -> Vec<(&'a str, Option<&'a str>)> {
+    let of = |backend: &'static str| -> Vec<(&'a str, Option<&'a str>)> {
+        match backend {
+            "standard" => vec![(backend, None)],
+            _ => signals.iter().map(|signal| (backend, Some(*signal))).collect(),
+        }
+    };
+    BACKENDS.into_iter().flat_map(of).collect()
+}
+
+#[test]
+fn ping_pongs_between_ranks_on_a_device() {
+    if !is_there() {
+        return;
+    }
+    // What no queue of OpenCL can do is no part of all.
+    let found = figures("local", &["pingpong", "--device", "opencl", "--signal", "all", "--sizes", "40"]);
+    assert_eq!(contestants(&found), in_each_way(&["kernel", "merged"]));
+    for figure in &found {
+        assert!(figure["device"].as_str().is_some_and(|name| name.starts_with("opencl, ")), "{figure}");
+        let expected = if figure["backend"] == "standard" { "host" } else { "proxy" };
+        assert_eq!((&figure["executor"], &figure["is_gpu"]), (&expected.into(), &Value::from(0.0)));
+        let ratio =
+            figure["median_us"].as_f64().expect("is one") / found[0]["median_us"].as_f64().expect("is");
+        match figure["backend"].as_str() {
+            Some("standard") => assert!(figure["ratio_to_standard"].is_null()),
+            _ => {
+                assert!((figure["ratio_to_standard"].as_f64().expect("is one") - ratio).abs() < 1e-6 * ratio)
+            }
+        }
+    }
+    let by_kernels = ["--signal", "merged", "--waits", "kernel", "--backend", "st-rsend"];
+    let found = figures(
+        "local",
+        &[&["pingpong", "--device", "opencl", "--sizes", "9,70000"], &by_kernels[..]].concat(),
+    );
+    assert_all(&found, &["st-rsend"], &[9, 70_000]);
+    assert!(found.iter().all(|figure| figure["executor"] == "stream" && figure["signal"] == "merged"));
+    // Messages are staged there, and threads signal.
+    let found = figures("shm", &["pingpong", "--device", "opencl", "--sizes", "40", "--backend", "notified"]);
+    assert_eq!(contestants(&found), [("notified", Some("kernel"))]);
+}
+
+#[test]
+fn halos_of_ranks_on_a_device() {
+    if !is_there() {
+        return;
+    }
+    for (ranks, layout) in [(1, "1,1,1"), (2, "2,1,1"), (4, "2,2,1"), (8, "2,2,2")] {
+        let folder = Folder::new();
+        let line = format!(
+            "bench halo --device opencl --signal kernel,merged --layout {layout} --cells 3,4,5 --seconds 0.001 --json -"
+        );
+        let output = folder.streamhalo(&line.split(' ').collect::<Vec<_>>());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let said = text(&output.stdout);
+        let found: Vec<Value> =
+            said.lines().map(|line| serde_json::from_str(line).expect("is JSON")).collect();
+        assert_eq!(contestants(&found), in_each_way(&["kernel", "merged"]), "{ranks} ranks");
+        assert!(
+            found.iter().all(|figure| figure["is_gpu"] == false && figure["min_us"].as_f64() > Some(0.0))
+        );
+    }
+    let folder = Folder::new();
+    let line = "bench halo --device opencl --signal kernel,merged --cells 8,9 --layout 1,2 --seconds 0.001 \
+                --backend st-send,standard --alternating --element u8";
+    let output = folder.streamhalo(&line.split_whitespace().collect::<Vec<_>>());
+    let said = text(&output.stdout);
+    for part in ["on opencl, ", "st-send/kernel", "st-send/merged", "\n standard", "say nothing about a GPU"]
+    {
+        assert!(said.contains(part), "no {part:?} in {said}");
+    }
+}
+
+#[test]
+fn kernels_that_pack_beside_the_devices_own_copies() {
+    if !is_there() {
+        return;
+    }
+    // An axis of one layer, odd rows, and words of one byte.
+    for (cells, width, element, bytes) in [(5_u64, 2_u64, "u8", 1_u64), (6, 1, "f64", 8), (3, 3, "f32", 4)] {
+        let [cells_told, width_told] = [cells, width].map(|number| number.to_string());
+        let shape = ["--cells", &cells_told, "--width", &width_told, "--element", element];
+        let found = figures("local", &[&["moves", "--device", "opencl"], &shape[..]].concat());
+        assert_eq!(found.len(), 5 * 3);
+        for one in &found {
+            assert_eq!(
+                (&one["cells"], &one["width"]),
+                (&(cells as f64).into(), &(width as f64).into()),
+                "{one}"
+            );
+            let face = 2 * width * cells * cells * bytes;
+            let all = (0..27).filter(|offset| *offset != 13).map(|offset| {
+                let axes = [offset / 9, offset / 3 % 3, offset % 3];
+                axes.map(|axis| if axis == 1 { cells } else { width }).iter().product::<u64>() * bytes
+            });
+            let expected = match one["operation"].as_str() {
+                Some("pack" | "unpack") => all.sum(),
+                _ => face,
+            };
+            assert_eq!(one["bytes"], expected, "{one}");
+            let ratios = ["ratio_to_copy", "ratio_to_fused"].map(|name| one[name].as_f64().is_some());
+            assert_eq!(ratios, [one["backend"] != "copy", one["backend"] != "fused"], "{one}");
+        }
+    }
+}
+
+#[test]
+fn what_a_device_cannot_do_is_refused_by_its_flag() {
+    for (line, expected) in [
+        ("pingpong --signal merged", "--signal: is for devices"),
+        ("halo --waits proxy", "--waits: is for devices"),
+        ("pingpong --device opencl --signal memop", "have no memory operations; choose `kernel` or `merged`"),
+        ("pingpong --device opencl --signal mergd", "did you mean `merged`?"),
+        ("halo --device opencl --waits never", "`never` is not one of auto, kernel, proxy"),
+        ("halo --device opencel", "did you mean `opencl`?"),
+        ("pingpong --device opencl --stream threaded", "--stream: is for the host"),
+        ("moves --device host", "--device: `host` is not one of opencl, cuda, hip"),
+        ("moves --cells 8,4 --width 5", "--cells: 4 cells are fewer than the 5 that are packed"),
+        ("moves --fabric shm", "--fabric: nothing is sent"),
+        ("moves --operation faces", "`faces` is not one of"),
+    ] {
+        let folder = Folder::new();
+        let line = format!("bench {line} --seconds 0.001");
+        let output = folder.streamhalo(&line.split(' ').collect::<Vec<_>>());
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(expected), "{line}: {said}");
+    }
+}
+
+#[test]
+fn memory_that_there_is_not_ends_a_measurement_cleanly() {
+    if !is_there() {
+        return;
+    }
+    let folder = Folder::new();
+    let output = folder.streamhalo(&["bench", "moves", "--device", "opencl", "--cells", "30000"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("at most") && said.contains("device"), "{said}");
+}
