@@ -52,7 +52,7 @@ pub enum Bench {
 #[derive(Args, Clone, Debug)]
 pub struct StreamsArgs {
     /// Device: host, or a kind and which of them
-    #[arg(long, value_name = "KIND[:SELECT]", default_value = "host")]
+    #[arg(long, value_name = "KIND[:NAME]", default_value = "host")]
     pub device: String,
     /// A device signals by kernel (if not told), merged, memop, or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
@@ -261,9 +261,9 @@ pub struct StagingArgs {
 )]
 pub struct MovesArgs {
     /// Device: its kind, and which of them
-    #[arg(long, value_name = "KIND[:SELECT]", default_value = "opencl")]
+    #[arg(long, value_name = "KIND[:NAME]", default_value = "opencl")]
     pub device: String,
-    /// Cells of a cube along an axis: from .. to, or a list
+    /// Cells of a cube along each axis: from .. to, or a list
     #[arg(long, value_name = "N..M", default_value = "16..128")]
     pub cells: Sizes,
     /// Layers of cells that are packed

@@ -4,6 +4,8 @@ use super::bench::{assert_all, figures};
 use super::opencl::is_there;
 use super::{BACKENDS, Folder, text};
 use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
 
 /// Whose figures they are, and how it signalled.
 fn contestants(figures: &[Value]) -> Vec<(&str, Option<&str>)> {
@@ -152,6 +154,86 @@ fn memory_that_there_is_not_ends_a_measurement_cleanly() {
     let folder = Folder::new();
     let output = folder.streamhalo(&["bench", "moves", "--device", "opencl", "--cells", "30000"]);
     let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(!output.status.success(), "{said}");
     assert!(said.contains("at most") && said.contains("device"), "{said}");
+}
+
+/// The script that is carried to a machine with a GPU, with a program beside it.
+fn carried(program: Option<&str>) -> (Folder, impl Fn(&[&str]) -> Output) {
+    let folder = Folder::new();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/gpu");
+    std::fs::copy(script, folder.path.join("gpu")).expect("it can be copied");
+    if let Some(program) = program {
+        std::os::unix::fs::symlink(program, folder.path.join("streamhalo")).expect("a link");
+    }
+    let (gpu, place) = (folder.path.join("gpu"), folder.path.clone());
+    let run = move |arguments: &[&str]| {
+        let mut command = Command::new(&gpu);
+        let command = command.args(arguments).current_dir(&place).env_remove("RUST_BACKTRACE");
+        command.output().expect("it can be started")
+    };
+    (folder, run)
+}
+
+#[test]
+fn the_script_for_a_gpu_says_what_it_lacks() {
+    let program = env!("CARGO_BIN_EXE_streamhalo");
+    let (_folder, run) = carried(None);
+    let (_other, run_beside) = carried(Some(program));
+    for (output, status, expected) in [
+        (run(&["--help"]), 0, "usage: tests/gpu --pack FOLDER"),
+        (run(&["--devices", "cuda"]), 2, "there is no option `--devices`"),
+        (run(&["--out"]), 2, "--out needs a value"),
+        (run(&["--device", "metal"]), 2, "--device is cuda, hip or opencl, not `metal`"),
+        (run(&[]), 2, "tests/gpu --pack FOLDER"),
+        (
+            run_beside(&["--device", "hip"]),
+            2,
+            "there is no device of hip here: nothing was tested or measured",
+        ),
+    ] {
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.code() == Some(status) && said.contains(expected), "no {expected:?} in {said}");
+    }
+}
+
+#[test]
+fn the_script_for_a_gpu_measures_and_sums_up() {
+    if !is_there() {
+        return;
+    }
+    let (folder, run) = carried(Some(env!("CARGO_BIN_EXE_streamhalo")));
+    let output = run(&["--device", "opencl", "--quick", "--out", "found"]);
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let summary = std::fs::read_to_string(folder.path.join("found/summary.txt")).expect("a summary");
+    assert!(said.contains(&summary) && !summary.contains("not measured"), "{summary}");
+    // Each ratio beside what is to be reached, as found in a file of figures.
+    let ratio = |start: &str| -> f64 {
+        let line =
+            summary.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("no {start}"));
+        let (found, _) = line.split_once(['<', '>']).expect("a bound");
+        found.split_whitespace().last().and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{line}"))
+    };
+    let figures = folder.path.join("found/run-1/moves-small/bench-moves.json");
+    let figures: Value =
+        serde_json::from_str(&std::fs::read_to_string(figures).expect("figures")).expect("JSON");
+    let apart = figures
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|figure| figure["backend"] == "apart" && figure["operation"] == "unpack");
+    let expected = apart.and_then(|one| one["ratio_to_fused"].as_f64()).expect("a ratio");
+    assert!((ratio("one kernel per neighbour to one for all, unpack") - expected).abs() < 0.006, "{summary}");
+    for start in ["round trip, 32 B to 512 KiB", "halo exchange, ranks 2,2,2", "fused move, x-faces"] {
+        assert!(ratio(start) > 0.0, "{summary}");
+    }
+    for part in [
+        "none of these ratios says anything about a GPU",
+        "lacking: memcheck and racecheck",
+        "kernel ",
+        "merged ",
+    ] {
+        assert!(summary.contains(part), "no {part:?} in {summary}");
+    }
 }

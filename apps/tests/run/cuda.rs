@@ -52,7 +52,11 @@ fn a_machine_without_a_driver_says_what_to_install() {
     let folder = Folder::new();
     let config = folder.write("config.toml", SMALL);
     let config = config.to_str().expect("is text");
-    for arguments in [vec!["info"], vec!["run", config, "--set", "device.kind=cuda"]] {
+    for arguments in [
+        vec!["info"],
+        vec!["run", config, "--set", "device.kind=cuda"],
+        vec!["bench", "halo", "--device", "cuda"],
+    ] {
         let mut command = folder.command(env!("CARGO_BIN_EXE_streamhalo"));
         let run = command.args(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let output = finish(run);

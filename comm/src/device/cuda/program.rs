@@ -49,7 +49,9 @@ impl Program {
         };
         check("cuModuleLoadDataEx", loaded).map_err(|failure| {
             let end = log.iter().position(|byte| *byte == 0).unwrap_or(LOG_BYTES);
-            not_taken(context, what, failure, String::from_utf8_lossy(&log[..end]).trim())
+            let log = String::from_utf8_lossy(&log[..end]);
+            let reason = not_taken(context.driver(), what, &failure, log.trim());
+            Error::DeviceUnavailable { device: context.name().into(), reason }
         })?;
         let mut kernels = HashMap::new();
         for name in names {
@@ -72,7 +74,8 @@ impl Program {
     }
 }
 
-fn not_taken(context: &Context, what: &str, failure: Failure, log: &str) -> Error {
+/// Why a driver of that version does not take code, and what to do.
+fn not_taken(driver: &str, what: &str, failure: &Failure, log: &str) -> String {
     let remedy = match failure.code {
         CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => {
             "; it is older than what the code was compiled with: install a newer driver, or give an older NVRTC \
@@ -82,15 +85,27 @@ fn not_taken(context: &Context, what: &str, failure: Failure, log: &str) -> Erro
         _ => "",
     };
     let log = if log.is_empty() { String::new() } else { format!(": {log}") };
-    let reason = format!(
-        "its driver (CUDA {}) does not take the code of `{what}`: {failure}{log}{remedy}",
-        context.driver()
-    );
-    Error::DeviceUnavailable { device: context.name().into(), reason }
+    format!("its driver (CUDA {driver}) does not take the code of `{what}`: {failure}{log}{remedy}")
 }
 
 /// The names of the kernels in a text of PTX.
 pub(super) fn kernels_in(ptx: &str) -> Vec<&str> {
     let entries = ptx.split(".entry ").skip(1);
     entries.filter_map(|rest| rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_that_does_not_take_code_says_why_and_what_to_do() {
+        let said = |code, log| not_taken("12.0", "life", &Failure { call: "cuModuleLoadDataEx", code }, log);
+        let old = said(CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "Unsupported .version 9.0");
+        for part in ["CUDA 12.0", "`life`", "Unsupported .version 9.0", "newer driver", "STREAMHALO_NVRTC"] {
+            assert!(old.contains(part), "no {part:?} in {old}");
+        }
+        let other = said(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU, "");
+        assert!(other.ends_with("; the code is for other GPUs"), "{other}");
+    }
 }

@@ -6,7 +6,7 @@ use crate::device::accelerator::{Accelerator, DeviceMemory, Reach};
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Traits, Value, next_id};
 use crate::device::operation::{Rule, SignalSet, WaitSet, next_group};
 use crate::device::text::KernelText;
-use crate::device::{Signals, Stream, StreamOptions, Waits, Ways};
+use crate::device::{Buffer, Extents, Signals, Stream, StreamOptions, Waits, Ways};
 use crate::error::{Error, Result};
 use crate::fabric::{Executor, LocalFabric, Region, Role, Word};
 use crate::world::{World, WorldOptions};
@@ -17,7 +17,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// A device with memory operations only.
+/// A device with memory operations only, whose kernels fault if there are any.
 #[derive(Debug)]
 struct Threads {
     id: u64,
@@ -70,7 +70,7 @@ impl Driver for Threads {
                 counter.fetch_add(1, Ordering::Release);
             }
         });
-        Ok(ThreadQueue { sender, put: 0, done })
+        Ok(ThreadQueue { sender, put: 0, done, faulted: Vec::new() })
     }
 }
 
@@ -80,6 +80,7 @@ struct ThreadQueue {
     sender: Sender<Command>,
     put: u64,
     done: Arc<AtomicU64>,
+    faulted: Vec<String>,
 }
 
 impl ThreadQueue {
@@ -101,7 +102,8 @@ impl CommandQueue for ThreadQueue {
     type Mark = u64;
 
     unsafe fn launch(&mut self, what: &str, (): &mut (), _: &[Value<'_>], _: [usize; 3]) -> Result<()> {
-        panic!("{what} is a kernel")
+        self.faulted.push(what.to_owned());
+        Ok(())
     }
 
     unsafe fn copy(&mut self, _: *const u8, _: *mut u8, _: usize) -> Result<()> {
@@ -138,7 +140,11 @@ impl CommandQueue for ThreadQueue {
         let (sender, done) = mpsc::channel();
         self.put(move || sender.send(()).expect("somebody waits"))?;
         done.recv().expect("the thread runs as long as the queue");
-        Ok(())
+        if self.faulted.is_empty() {
+            return Ok(());
+        }
+        let (device, reason) = ("threads".into(), "ILLEGAL_ADDRESS".into());
+        Err(Error::KernelFaulted { kernels: self.faulted.clone(), device, reason })
     }
 }
 
@@ -236,4 +242,36 @@ fn no_more_queues_wait_than_the_hardware_serves() {
 fn a_queue_without_memory_operations_refuses_to_wait_by_them() {
     let refused = open(&world(), &device(false), Waits::Auto).expect_err("it has none").to_string();
     assert!(refused.contains("no memory operations"), "{refused}");
+}
+
+static FAULTY: KernelText = KernelText {
+    name: "faulty",
+    source: "KERNEL(faulty)(TILE, WRITES(u8, out)) {\n    POINT(i, j, k);\n    AT(out, i, j, k + 99) = 7;\n}\n",
+    reach: [0; 3],
+};
+
+#[test]
+fn a_kernel_that_faults_is_named_by_the_streams_next_call_and_nothing_runs_behind_it() {
+    let (world, device) = (world(), device(true));
+    let stream = open(&world, &device, Waits::Auto).expect("a queue");
+    let other = open(&world, &device, Waits::Auto).expect("a queue");
+    let region = stream.allocate(&world, 192).expect("memory");
+    let [told, by_other, _] = words(&region);
+    let line = Extents { points: [1, 1, 8], components: 1 };
+    let mut buffer = Buffer::<u8>::zeros(&world, &stream, line).expect("memory");
+    let writer = buffer.writer(line.whole()).expect("it is ours");
+    stream.launch_either(&FAULTY, line.whole(), (writer,), |_, _| ()).expect("it compiles");
+    for _ in 0..2 {
+        let faulted = stream.synchronize();
+        assert!(
+            matches!(&faulted, Err(Error::KernelFaulted { kernels, .. }) if *kernels == ["faulty"]),
+            "{faulted:?}"
+        );
+        stream.write_values(&set(&told), 7);
+    }
+    assert_eq!(told.cell().load(), 0, "what is behind it is skipped");
+    // The process goes on: another stream says that the rank has failed, and does not wait for it.
+    other.write_values(&set(&by_other), 7);
+    let deceived = other.synchronize();
+    assert!(matches!(deceived, Err(Error::PeerFailed { rank: 0, .. })), "{deceived:?}");
 }
