@@ -263,7 +263,7 @@ pub struct MovesArgs {
     /// Device: its kind, and which of them
     #[arg(long, value_name = "KIND[:NAME]", default_value = "opencl")]
     pub device: String,
-    /// Cells of a cube along each axis: from .. to, or a list
+    /// Cells along each axis: from .. to, or a list
     #[arg(long, value_name = "N..M", default_value = "16..128")]
     pub cells: Sizes,
     /// Layers of cells that are packed

@@ -58,6 +58,12 @@ pub(crate) fn open_device(kind: &str, select: &str) -> Result<Device, AppError> 
     })
 }
 
+/// That no stream of a kind of device signals by memory operations, if so, and what to choose instead.
+pub(crate) fn no_memory_operations(kind: &str) -> Option<String> {
+    let has_some = ["cuda", "hip"].contains(&kind);
+    (!has_some).then(|| format!("streams of `{kind}` have no memory operations; choose `kernel` or `merged`"))
+}
+
 /// Whether an application can be run on the device of a configuration, before there are ranks.
 ///
 /// # Errors
@@ -91,8 +97,9 @@ pub(super) fn check(config: &RunConfig, application: &dyn Application) -> Result
             return refused("comm.signal", unreached("`kernel`"));
         }
     }
-    if config.comm.signal == Some(Signal::Memop) && !["cuda", "hip"].contains(&kind.as_str()) {
-        let message = format!("streams of `{kind}` have no memory operations; choose `kernel` or `merged`");
+    if config.comm.signal == Some(Signal::Memop)
+        && let Some(message) = no_memory_operations(kind)
+    {
         return refused("comm.signal", message);
     }
     device(config).map(|_| ())

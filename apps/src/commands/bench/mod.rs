@@ -15,6 +15,7 @@ use crate::cli::{Bench, StreamsArgs};
 use crate::commands::DEVICES;
 use crate::config::nearest;
 use crate::error::AppError;
+use crate::run::no_memory_operations;
 
 /// Measures, prints, and writes what was asked for.
 pub(super) fn bench(what: &Bench) -> Result<u8, AppError> {
@@ -100,19 +101,16 @@ fn streams_of(args: &StreamsArgs) -> Result<Streams, AppError> {
     }
     check_device(device)?;
     let (kind, _) = split_device(device);
-    // What no queue of a kind can do is refused by name, and is not part of `all`.
-    let has_memory_operations = ["cuda", "hip"].contains(&kind);
     let known = [Signals::Kernel, Signals::Merged, Signals::Memop].map(Signals::name);
     let mut signals = if signal.is_empty() {
         vec![Signals::default().name().to_owned()]
     } else {
         chosen("--signal", signal, &known)?
     };
-    let memop = Signals::Memop.name();
-    if !has_memory_operations {
+    if let Some(message) = no_memory_operations(kind) {
+        // Asked for by name it is refused; it is no part of `all`.
+        let memop = Signals::Memop.name();
         if signal.iter().any(|name| name == memop) {
-            let message =
-                format!("streams of `{kind}` have no memory operations; choose `kernel` or `merged`");
             return Err(usage("--signal", message));
         }
         signals.retain(|name| name != memop);
