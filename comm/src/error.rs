@@ -77,6 +77,14 @@ pub enum Error {
         /// The device.
         device: String,
     },
+    /// Something cannot be a part of a period that is captured.
+    #[error("{what} cannot be captured: {reason}")]
+    NotCapturable {
+        /// What was enqueued.
+        what: String,
+        /// Why, and what to do instead.
+        reason: String,
+    },
     /// A text of a kernel has other parameters than it was given arguments.
     #[error("kernel `{kernel}` has the parameters {expected}, but is launched with {given}")]
     KernelArguments {

@@ -75,6 +75,7 @@
 //! | a communicator, with its barriers and gathers | [`World`] |
 //! | a GPU stream or in-order queue | [`device::Stream`]: operations run in order; errors surface at `synchronize` |
 //! | an event of a stream | [`device::Event`] |
+//! | a CUDA graph, a command buffer | [`device::Period`]: captured once, replayed with one call |
 //! | a kernel | a closure over a [`device::Tile`], enqueued by `Stream::launch`; or a [`device::KernelText`], for devices that compile it |
 //! | device memory, and its registration with the network | [`device::Buffer`], in a [`fabric::Region`] with a key |
 //! | a derived data type; pack and unpack kernels | [`device::Move`], compiled once to a [`device::MoveTable`] |

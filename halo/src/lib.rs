@@ -95,8 +95,8 @@ pub use streamhalo_comm as comm;
 pub use streamhalo_grid as grid;
 
 pub use streamhalo_comm::device::{
-    Device, Event, KernelText, MemoryMode, Peers, Rows, RowsMut, Signals, Stream, StreamKind, StreamOptions,
-    Tile, Waits,
+    Device, Event, KernelText, MemoryMode, Peers, Period, Rows, RowsMut, Signals, Stream, StreamKind,
+    StreamOptions, Tile, Waits,
 };
 pub use streamhalo_comm::{Element, ElementType, Op, World, WorldOptions};
 pub use streamhalo_grid::{Alternating, Array, Entity, GlobalGrid, IndexBox, LocalGrid, Partition};

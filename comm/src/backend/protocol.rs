@@ -5,7 +5,8 @@ use super::matching::{Plan, PlannedRecv, PlannedSend, Rules, Target, match_all};
 use super::reach::{Site, staged};
 use super::{Direct, Exchange, ExchangeSpec, Route, Slot};
 use crate::device::{
-    Message, MoveTable, OnDevice, Rule, SignalSet, Stream, TriggeredSend, WaitSet, next_group,
+    Message, MoveTable, OnDevice, Rule, SignalSet, Stage, Standing, Stream, TriggeredSend, WaitSet,
+    next_group,
 };
 use crate::error::{Error, Result};
 use crate::fabric::{Executor, OpenExchange, Place, Role, Word, next_count, phase};
@@ -62,8 +63,7 @@ pub(super) struct Triggered {
     far: Option<OpenExchange>,
     /// Who carries out what goes to mapped memory.
     near: Executor,
-    epoch: u32,
-    stage: Stage,
+    standing: Standing,
     group: u64,
     readiness: Arc<SignalSet>,
     /// By phase; one for the whole group, or one a message.
@@ -71,17 +71,6 @@ pub(super) struct Triggered {
     waits: [Arc<WaitSet>; 2],
     /// Until the payloads that a wire takes have left their staging memory.
     departures: Arc<WaitSet>,
-    /// What the counts of each phase come to next.
-    expected: [u32; 2],
-}
-
-/// How far an exchange has come. Calls in another order are refused, and do nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
-    Unbound,
-    Idle,
-    Receiving,
-    Sending,
 }
 
 /// A call and where it belongs.
@@ -176,15 +165,22 @@ impl Triggered {
             plan,
             far,
             near: site.stream.executor(),
-            epoch: spec.last_epoch,
-            stage: Stage::Unbound,
+            standing: Standing::new(spec.last_epoch),
             group,
             readiness,
             sends: [Vec::new(), Vec::new()],
             waits,
             departures: Arc::new(departures),
-            expected: [0, 0],
         }))
+    }
+
+    /// Takes a step of the epoch, which it gives.
+    #[inline(always)]
+    fn step(&self, step: &'static Step) -> Result<u32> {
+        let mut counts = self.standing.get();
+        counts.stage.take(step)?;
+        self.standing.set(counts);
+        Ok(counts.epoch)
     }
 
     fn buffer(&self, phase: usize) -> usize {
@@ -213,7 +209,7 @@ impl Triggered {
 
 impl Exchange for Triggered {
     fn epoch(&self) -> u32 {
-        self.epoch
+        self.standing.get().epoch
     }
 
     fn send_slot(&self, message: usize, phase: usize) -> Slot {
@@ -231,7 +227,7 @@ impl Exchange for Triggered {
     }
 
     fn bind(&mut self, moves: Vec<[Arc<MoveTable>; 2]>) -> Result<()> {
-        self.stage.take(&BIND)?;
+        self.step(&BIND)?;
         assert_eq!(moves.len(), self.plan.sends.len(), "one table of moves for each send");
         self.sends = [0, 1].map(|phase| {
             let message = |(send, moves): (&PlannedSend, &[Arc<MoveTable>; 2])| {
@@ -273,42 +269,49 @@ impl Exchange for Triggered {
     }
 
     fn start_recvs(&mut self, stream: &Stream) -> Result<()> {
-        let mut stage = self.stage;
-        stage.take(&START_RECVS)?;
+        let mut counts = self.standing.get();
+        counts.stage.take(&START_RECVS)?;
         if let Some(arm) = self.far.as_mut().and_then(|far| far.arm.as_mut()) {
+            let reason = "the host queues the operations of each epoch with the network interface";
+            stream.refuse_capture("an exchange over this fabric", reason)?;
             arm.arm(&stream.status().context)?;
         }
-        self.stage = stage;
-        self.epoch = self.epoch.wrapping_add(1);
-        stream.write_values(&self.readiness, (self.protocol.announced)(self.epoch));
+        stream.note(&self.standing);
+        counts.epoch = counts.epoch.wrapping_add(1);
+        self.standing.set(counts);
+        let announced = self.standing.of_epoch((self.protocol.announced)(counts.epoch));
+        stream.write_values(&self.readiness, announced);
         Ok(())
     }
 
     fn start_sends(&mut self, stream: &Stream) -> Result<()> {
-        self.stage.take(&START_SENDS)?;
-        for send in &self.sends[phase(self.epoch)] {
-            stream.enqueue_send(send, self.epoch);
+        let epoch = self.step(&START_SENDS)?;
+        for send in &self.sends[phase(epoch)] {
+            stream.enqueue_send(send, self.standing.of_epoch(epoch));
         }
         Ok(())
     }
 
     fn flush(&mut self, stream: &Stream) {
-        stream.wake_signalled(&self.waits[phase(self.epoch)]);
+        stream.wake_signalled(&self.waits[phase(self.epoch())]);
     }
 
     fn wait(&mut self, stream: &Stream) -> Result<()> {
-        self.stage.take(&WAIT)?;
-        let phase = phase(self.epoch);
+        let epoch = self.step(&WAIT)?;
+        let phase = phase(epoch);
         let value = match self.protocol.completion {
-            Completion::Flag => self.epoch,
+            Completion::Flag => self.standing.of_epoch(epoch),
             Completion::Count => {
-                self.expected[phase] = next_count(self.expected[phase], self.plan.recvs.len() as u32);
-                self.expected[phase]
+                let mut counts = self.standing.get();
+                let expected = next_count(counts.expected[phase], self.plan.recvs.len() as u32);
+                counts.expected[phase] = expected;
+                self.standing.set(counts);
+                self.standing.of_count(phase, expected)
             }
         };
         stream.wait_values(&self.waits[phase], value);
         if !self.departures.words.is_empty() {
-            stream.wait_values(&self.departures, self.epoch);
+            stream.wait_values(&self.departures, self.standing.of_epoch(epoch));
         }
         Ok(())
     }

@@ -5,11 +5,11 @@
 
 use super::far;
 use super::matching::{Rules, match_all};
-use super::protocol::{BIND, START_RECVS, START_SENDS, Stage, WAIT};
+use super::protocol::{BIND, START_RECVS, START_SENDS, WAIT};
 use super::reach::{Site, staged};
 use super::{BackendRow, Exchange, ExchangeSpec, Route, Slot};
 use crate::communicator::{AHEAD, Exchanges, Ticket};
-use crate::device::{MoveTable, Stream};
+use crate::device::{MoveTable, Stage, Stream};
 use crate::error::{Error, Result};
 use crate::fabric::{Executor, FarMessage, FarMessages, Persistent, Place, Role, WaitContext, phase};
 use crate::source::{Source, Tag};
@@ -203,7 +203,11 @@ impl Exchange for Standard {
         Ok(())
     }
 
-    fn start_recvs(&mut self, _stream: &Stream) -> Result<()> {
+    fn start_recvs(&mut self, stream: &Stream) -> Result<()> {
+        stream.refuse_capture(
+            "an exchange of backend `standard`",
+            "the host starts and awaits its messages; choose a stream-triggered backend",
+        )?;
         self.stage.take(&START_RECVS)?;
         self.epoch = self.epoch.wrapping_add(1);
         Ok(())

@@ -1,7 +1,7 @@
 //! Rounds of matched exchanges, one after the other on a stream.
 
 use crate::backend::{Direct, Exchange, ExchangeSpec, MessageSpec, Route, match_exchange};
-use crate::device::{MoveTable, Stream};
+use crate::device::{MoveTable, Standing, Stream};
 use crate::element::ElementType;
 use crate::error::Result;
 use crate::fabric::phase;
@@ -24,7 +24,8 @@ pub(super) struct Rounds {
     rounds: Vec<Round>,
     /// Those whose receives have been started for the epoch that is being enqueued.
     started: usize,
-    epoch: u32,
+    /// Also of a rank that has no messages at all.
+    standing: Standing,
 }
 
 /// The moves of a round, by phase: those of each send, and those behind the wait.
@@ -35,8 +36,8 @@ pub(super) struct RoundMoves {
 }
 
 impl Rounds {
-    pub(super) const fn none() -> Self {
-        Self { rounds: Vec::new(), started: 0, epoch: 0 }
+    pub(super) fn none() -> Self {
+        Self { rounds: Vec::new(), started: 0, standing: Standing::idle() }
     }
 
     /// Matches a round, in which messages of that many elements go to and come from some ranks. Collective;
@@ -88,8 +89,8 @@ impl Rounds {
             self.started += 1;
         }
         self.started = 0;
-        self.epoch = self.epoch.wrapping_add(1);
-        let phase = phase(self.epoch);
+        stream.note(&self.standing);
+        let phase = phase(self.standing.begin());
         for round in self.rounds.iter_mut().filter(|round| !round.is_idle) {
             round.exchange.start_sends(stream)?;
             round.exchange.wait(stream)?;

@@ -37,7 +37,7 @@ macro_rules! driver_tests {
         $crate::device::conformance::driver_tests!($open;
             memory_is_zeroed_and_copied, memory_is_used_again_without_what_was_in_it, kernels_compute_each_point_once,
             commands_of_a_queue_run_in_order, kernels_of_two_queues_tell_each_other, every_queue_can_wait_at_once,
-            queues_store_and_wait_for_words_themselves, what_is_wrong_is_refused,
+            queues_store_and_wait_for_words_themselves, graphs_repeat_what_was_recorded, what_is_wrong_is_refused,
             memory_of_the_host_is_registered, memory_is_exported_and_imported);
     };
     ($open:path; $($name:ident),*) => {
@@ -199,17 +199,32 @@ impl<'a, D: Driver> Signals<'a, D> {
     }
 
     fn wait(&mut self, queue: &mut D::Queue, line: usize, value: u32) {
+        self.wait_on(queue, line, [Value::Pointer(std::ptr::null()), Value::U32(value)]);
+    }
+
+    /// For what a count and a value make.
+    fn wait_on(&mut self, queue: &mut D::Queue, line: usize, [base, value]: [Value<'_>; 2]) {
         let none = Value::Pointer(std::ptr::null());
         let [word, stop, failed] = [line, STOP, FAILED].map(|line| self.words.address(line));
-        let arguments = [word, none, none, none, stop, failed, Value::U32(value)];
+        let arguments = [word, none, none, none, stop, failed, base, value, none, Value::U32(0)];
         // SAFETY: the arguments are those of the text; tests keep the words until the queue has come to rest.
         unsafe { queue.launch("a wait", &mut self.wait, &arguments, [1; 3]) }.expect("a launch");
     }
 
     fn signal(&mut self, queue: &mut D::Queue, line: usize, value: u32, increments: bool) {
+        self.signal_on(queue, line, [Value::Pointer(std::ptr::null()), Value::U32(value)], increments);
+    }
+
+    fn signal_on(
+        &mut self,
+        queue: &mut D::Queue,
+        line: usize,
+        [base, value]: [Value<'_>; 2],
+        increments: bool,
+    ) {
         let none = Value::Pointer(std::ptr::null());
         let [word, failed] = [line, FAILED].map(|line| self.words.address(line));
-        let arguments = [word, none, none, none, failed, Value::U32(value), Value::U32(increments.into())];
+        let arguments = [word, none, none, none, failed, base, value, Value::U32(increments.into())];
         // SAFETY: as above.
         unsafe { queue.launch("a signal", &mut self.signal, &arguments, [1; 3]) }.expect("a launch");
     }
@@ -303,7 +318,7 @@ pub(super) fn kernels_of_two_queues_tell_each_other<D: Driver>(driver: &D) {
 }
 
 pub(super) fn every_queue_can_wait_at_once<D: Driver>(driver: &D) {
-    let most = waiters(driver).min(16);
+    let most = waiters(driver).min(driver.traits().waiting_queues as usize).min(16);
     if most == 0 {
         return;
     }
@@ -354,6 +369,65 @@ pub(super) fn queues_store_and_wait_for_words_themselves<D: Driver>(driver: &D) 
             assert_eq!((so_far, words.at(1).load(Ordering::Acquire)), (0, 1000 + step), "{start} + {step}");
         }
     }
+}
+
+/// The arguments of a recorded kernel stay what they were; what it finds in memory does not.
+pub(super) fn graphs_repeat_what_was_recorded<D: Driver>(driver: &D) {
+    if !driver.traits().has_graphs || waiters(driver) == 0 {
+        println!("skipped: graphs on {}: it has none, or no kernels that signal", driver.name());
+        return;
+    }
+    let _turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    let program = driver.own_program().expect("it compiles");
+    let words = Words::new(driver);
+    let mut signals = Signals::new(driver, &program, &words);
+    let mut queue = driver.open_queue().expect("a queue");
+    let kernel = |name| driver.kernel(&program, name, &[]).expect("streams have it");
+    let (mut set, mut move_on) = (kernel("halo_set"), kernel("halo_move_on"));
+    let counts = on_device(driver, 8);
+    let strides = pinned(driver, 8);
+    fill(&strides, &[5_u32, 7]);
+    let [counts, strides]: [*const c_void; 2] =
+        [&counts, &strides].map(|memory| memory.base().as_ptr().cast_const().cast());
+    let second = Value::Pointer(counts.wrapping_byte_add(4));
+    queue.begin_graph().expect("it has graphs");
+    // Once word 0 has come to the first count and 3, word 1 becomes the second count and 1000.
+    signals.wait_on(&mut queue, 0, [Value::Pointer(counts), Value::U32(3)]);
+    signals.signal_on(&mut queue, 1, [second, Value::U32(1000)], false);
+    let arguments = [Value::Pointer(counts), Value::Pointer(strides), Value::U64(2)];
+    // SAFETY: the arguments are those of the text, and the memory stays until the queue has come to rest.
+    unsafe { queue.launch("counts", &mut move_on, &arguments, [2, 1, 1]) }.expect("a launch");
+    let mut graph = queue.end_graph().expect("it is complete");
+    queue.finish().expect("there is nothing on it");
+    assert_eq!(words.at(1).load(Ordering::Acquire), 0, "recording runs nothing");
+    // Other kernels in between, with other arguments.
+    signals.signal(&mut queue, 2, 77, false);
+    for (index, start) in [10_u32, u32::MAX - 20].into_iter().enumerate() {
+        words.at(0).store(start, Ordering::Release);
+        words.at(1).store(0, Ordering::Release);
+        for (count, moved) in [(0, start), (1, 100)] {
+            let arguments = [Value::Pointer(counts), Value::U32(count), Value::U32(moved)];
+            // SAFETY: as above.
+            unsafe { queue.launch("a count", &mut set, &arguments, [1; 3]) }.expect("a launch");
+        }
+        for _ in 0..4 {
+            // SAFETY: as above; the graph outlives what is on the queue.
+            unsafe { queue.launch_graph(&mut graph) }.expect("a launch");
+        }
+        let behind = queue.mark().expect("a mark");
+        queue.flush().expect("nothing fails");
+        for replay in 0..4_u32 {
+            std::thread::sleep(Duration::from_millis(5));
+            let so_far = words.at(1).load(Ordering::Acquire);
+            let has_passed = queue.has_passed(&behind);
+            words.at(0).store(start.wrapping_add(5 * replay + 3), Ordering::Release);
+            let last = if replay == 0 { 0 } else { 1100 + 7 * (replay - 1) };
+            assert_eq!((so_far, has_passed), (last, false), "replay {replay} from {start}, {index}");
+            until("the signal", || words.at(1).load(Ordering::Acquire) == 1100 + 7 * replay);
+        }
+        queue.finish().expect("nothing fails");
+    }
+    assert_eq!(words.at(2).load(Ordering::Acquire), 77);
 }
 
 pub(super) fn what_is_wrong_is_refused<D: Driver>(driver: &D) {

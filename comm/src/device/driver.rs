@@ -132,6 +132,8 @@ pub(crate) struct Traits {
     pub(crate) has_memory_operations: bool,
     /// How many queues may wait without holding up others.
     pub(crate) waiting_queues: u32,
+    /// Whether its queues record kernels, to launch them together: [`CommandQueue::begin_graph`].
+    pub(crate) has_graphs: bool,
 }
 
 /// Where memory is.
@@ -154,6 +156,8 @@ pub(crate) trait CommandQueue: Send {
     type Kernel;
     /// A point between its commands.
     type Mark: Send;
+    /// Kernels that were recorded, in their order.
+    type Graph: Send;
 
     /// Puts a kernel on it, for that many threads or more, fastest axis first. Does not wait.
     ///
@@ -206,6 +210,32 @@ pub(crate) trait CommandQueue: Send {
     /// As [`CommandQueue::write_word`].
     unsafe fn wait_word(&mut self, _word: *const c_void, _value: u32) -> Result<()> {
         unreachable!("the device has no memory operations")
+    }
+    /// Begins to record: kernels that are launched from here on become a graph, with their arguments as they are then,
+    /// and nothing else is asked of the queue meanwhile. Only where the device [has graphs](Traits::has_graphs).
+    ///
+    /// # Errors
+    /// [`crate::Error::DeviceUnavailable`].
+    fn begin_graph(&mut self) -> Result<()> {
+        unreachable!("the device has no graphs")
+    }
+    /// Ends recording, whatever has failed meanwhile. May take long, but waits for nothing on the queue.
+    ///
+    /// # Errors
+    /// [`crate::Error::DeviceUnavailable`].
+    fn end_graph(&mut self) -> Result<Self::Graph> {
+        unreachable!("the device has no graphs")
+    }
+    /// Puts the kernels of a graph on it, with one call. Does not wait.
+    ///
+    /// # Errors
+    /// [`crate::Error::DeviceUnavailable`].
+    ///
+    /// # Safety
+    /// The graph must have been recorded by this queue; it, and all memory that its kernels access, must stay until the
+    /// queue has come to rest.
+    unsafe fn launch_graph(&mut self, _graph: &mut Self::Graph) -> Result<()> {
+        unreachable!("the device has no graphs")
     }
     /// Whether so much is on it that calls which put more there might wait for the device.
     fn is_full(&self) -> bool {

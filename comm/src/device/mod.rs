@@ -6,6 +6,7 @@
 
 mod accelerator;
 mod buffer;
+mod capture;
 #[cfg(test)]
 mod conformance;
 mod copier;
@@ -24,13 +25,16 @@ mod queue;
 mod recorded;
 mod section;
 mod select;
+mod sequence;
 mod shown;
+mod standing;
 mod stream;
 mod text;
 
 pub(crate) use accelerator::Accelerator;
 pub use accelerator::DeviceMemory;
 pub use buffer::{Buffer, Extents};
+pub use capture::Period;
 pub use copier::{Copier, HostMemory};
 pub(crate) use copies::{Copies, CopyMark, Way};
 pub use cuda::{
@@ -48,6 +52,7 @@ pub(crate) use operation::{Message, ReadySend, Rule, SignalSet, TriggeredSend, W
 pub(crate) use peers::Sharing;
 pub use section::Section;
 pub(crate) use section::{Hold, Intent};
+pub(crate) use standing::{Stage, Standing};
 pub use stream::{Event, Stream, StreamKind, StreamOptions};
 pub use text::{KernelText, Scalar};
 

@@ -2,6 +2,7 @@
 
 use super::MoveTable;
 use super::moves::OnDevice;
+use super::sequence::{Replay, Sequence};
 use super::stream::Event;
 use super::text::Launch;
 use crate::error::{Error, Result};
@@ -22,14 +23,26 @@ pub(crate) enum Operation {
     Host(Activity, String, HostFunction),
     Record(Event),
     WaitEvent(Event),
+    /// A kernel of the host.
+    Kernel(Arc<HostKernel>),
     /// A kernel as text.
-    Launch(Box<Launch>),
+    Launch(Arc<Launch>),
+    /// A period is made ready for replays, by a device.
+    Prepare(Arc<Sequence>),
+    /// A period, so many times.
+    Replay(Box<Replay>),
     /// The device comes to rest, whatever has failed.
     Finish,
 }
 
 /// A host function on a stream.
 pub(crate) type HostFunction = Box<dyn FnOnce() -> Result<()> + Send>;
+
+/// A kernel that the host runs, as often as it is asked to.
+pub(crate) struct HostKernel<F: ?Sized = dyn Fn() -> Result<()> + Send + Sync> {
+    pub(crate) name: String,
+    pub(crate) run: F,
+}
 
 /// How an epoch becomes what a word is set to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -106,6 +106,24 @@ pub(super) fn run(status: &Arc<Status>, operation: Operation) {
     if status.has_failed() {
         return lane::run(status, operation);
     }
+    match operation {
+        Operation::Replay(replay) => {
+            // The error of a stream that has failed is there already.
+            let _ = replay.each(|sequence, moved| {
+                let operations = sequence.operations(moved);
+                operations.for_each(|operation| carry_out(status, &recording, operation, number));
+                if status.has_failed() { Err(()) } else { Ok(()) }
+            });
+        }
+        operation => carry_out(status, &recording, operation, number),
+    }
+}
+
+/// As [`run`], of the operation with that number or a part of it.
+fn carry_out(status: &Arc<Status>, recording: &Recording, operation: Operation, number: Option<u64>) {
+    if status.has_failed() {
+        return lane::run(status, operation);
+    }
     let mut draft = about(&operation);
     draft.operation = number;
     let begin_ns = now_ns();
@@ -175,9 +193,13 @@ fn about(operation: &Operation) -> Draft {
         Operation::Wait(waits, value) => {
             Draft { value: Some(*value), ..Draft::new(Activity::Wait, wait_for(waits.words.first())) }
         }
+        Operation::Kernel(kernel) => Draft::new(Activity::Kernel, kernel.name.clone()),
+        Operation::Replay(_) => Draft::new(Activity::Function, "replay"),
         Operation::Host(activity, name, _) => Draft::new(*activity, name.clone()),
         Operation::Record(_) => Draft::new(Activity::Function, "event"),
-        Operation::Launch(_) | Operation::Finish => unreachable!("what other devices do is not recorded"),
+        Operation::Launch(_) | Operation::Prepare(_) | Operation::Finish => {
+            unreachable!("what other devices do is not recorded")
+        }
         Operation::WaitEvent(_) => Draft::new(Activity::Wait, "wait for an event"),
     }
 }

@@ -1,16 +1,18 @@
 //! Streams: FIFO queues of operations, and what is enqueued on them.
 
 use super::accelerator::Accelerator;
+use super::capture::Capture;
 use super::host::{lane, worker::Worker};
 use super::operation::{HostFunction, Operation, ReadySend, SignalSet, TriggeredSend, WaitSet};
 use super::peers::Sharing;
+use super::standing::Reading;
 use super::{MoveTable, Ways, recorded};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::{Executor, WaitContext};
 use crate::timeline::{Activity, Recording};
 use crate::world::World;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -82,6 +84,8 @@ struct Inner {
     ways: Ways,
     threads: Option<Arc<rayon::ThreadPool>>,
     synchronizations: Cell<u64>,
+    /// What is captured, while something is.
+    captured: RefCell<Option<Capture>>,
     status: Arc<Status>,
 }
 
@@ -96,6 +100,8 @@ pub(crate) struct Status {
     pub(crate) kernel_waits: AtomicU64,
     /// Sends whose payloads and signals were one kernel.
     pub(crate) merged_sends: AtomicU64,
+    /// Periods that a device has replayed by itself.
+    pub(crate) graphs: AtomicU64,
     pub(crate) context: Arc<WaitContext>,
 }
 
@@ -103,6 +109,8 @@ pub(crate) struct Status {
 const FAILED: u8 = 1;
 /// A timeline is kept.
 const RECORDED: u8 = 2;
+/// Operations are captured; only the stream's owner cares.
+const CAPTURED: u8 = 4;
 
 impl Status {
     /// Whether operations are carried out, and nothing else.
@@ -121,6 +129,19 @@ impl Status {
     #[inline(always)]
     pub(crate) fn is_recorded(&self) -> bool {
         self.state.load(Ordering::Acquire) & RECORDED != 0
+    }
+
+    /// Whether operations are captured, and not carried out.
+    #[inline(always)]
+    pub(super) fn is_captured(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & CAPTURED != 0
+    }
+
+    pub(super) fn set_captured(&self, is_captured: bool) {
+        match is_captured {
+            true => self.state.fetch_or(CAPTURED, Ordering::Relaxed),
+            false => self.state.fetch_and(!CAPTURED, Ordering::Relaxed),
+        };
     }
 
     /// Keeps the first error and tells the other ranks. In this order: a wait of this rank that
@@ -193,6 +214,7 @@ impl Stream {
             recording: Mutex::new(None),
             kernel_waits: AtomicU64::new(0),
             merged_sends: AtomicU64::new(0),
+            graphs: AtomicU64::new(0),
             context: world.wait_context().clone(),
         });
         // The caller waits too, inline or in backends that synchronise.
@@ -251,6 +273,7 @@ impl Stream {
                 ways,
                 threads,
                 synchronizations: Cell::new(0),
+                captured: RefCell::default(),
                 status,
             }),
         })
@@ -302,6 +325,16 @@ impl Stream {
         self.inner.status.merged_sends.load(Ordering::Relaxed)
     }
 
+    /// How often its device has replayed a period by itself: see [`super::Period::executor`].
+    pub fn graphs(&self) -> u64 {
+        self.inner.status.graphs.load(Ordering::Relaxed)
+    }
+
+    /// What is captured, while something is.
+    pub(super) fn captured(&self) -> &RefCell<Option<Capture>> {
+        &self.inner.captured
+    }
+
     pub(crate) fn accelerator(&self) -> Option<&Arc<dyn Accelerator>> {
         self.inner.accelerator.as_ref()
     }
@@ -327,8 +360,12 @@ impl Stream {
     ///
     /// # Errors
     /// The first error of an enqueued operation, which it names. It stays: a stream that has
-    /// failed does no more.
+    /// failed does no more. [`Error::NotCapturable`] within a capture.
     pub fn synchronize(&self) -> Result<()> {
+        self.refuse_capture(
+            "waiting for the stream",
+            "nothing runs during a capture; wait before or behind it",
+        )?;
         self.inner.synchronizations.set(self.inner.synchronizations.get() + 1);
         match self.inner.status.is_recorded() {
             false => self.drain(),
@@ -392,19 +429,21 @@ impl Stream {
 
     /// Enqueues writing a value to a word, which peers may wait for.
     #[inline]
-    pub(crate) fn write_values(&self, signals: &Arc<SignalSet>, value: u32) {
+    pub(crate) fn write_values<'a>(&self, signals: &Arc<SignalSet>, value: impl Into<Reading<'a>>) {
+        let value = value.into();
         match &self.inner.worker {
-            None if self.inner.status.is_plain() => signals.run(value),
-            _ => self.put_aside(|| Operation::Signal(signals.clone(), value)),
+            None if self.inner.status.is_plain() => signals.run(value.value),
+            _ => self.put_due(value, || Operation::Signal(signals.clone(), value.value)),
         }
     }
 
     /// Enqueues a send that goes out as soon as its receivers are ready; does not wait for them.
     #[inline]
-    pub(crate) fn enqueue_send(&self, send: &Arc<TriggeredSend>, epoch: u32) {
+    pub(crate) fn enqueue_send<'a>(&self, send: &Arc<TriggeredSend>, epoch: impl Into<Reading<'a>>) {
+        let epoch = epoch.into();
         match &self.inner.worker {
-            None if self.inner.status.is_plain() => lane::send(&self.inner.status, send, epoch),
-            _ => self.put_aside(|| Operation::Send(send.clone(), epoch)),
+            None if self.inner.status.is_plain() => lane::send(&self.inner.status, send, epoch.value),
+            _ => self.put_due(epoch, || Operation::Send(send.clone(), epoch.value)),
         }
     }
 
@@ -420,17 +459,20 @@ impl Stream {
     /// enqueued soon.
     pub(crate) fn wake_signalled(&self, waits: &Arc<WaitSet>) {
         match &self.inner.worker {
-            None if !self.inner.status.is_recorded() => waits.wake_signalled(),
+            None if !self.inner.status.is_recorded() && !self.inner.status.is_captured() => {
+                waits.wake_signalled();
+            }
             _ => self.put_aside(|| Operation::Wake(waits.clone())),
         }
     }
 
     /// Enqueues waiting until all words have come to the value and the group's sends have gone.
     #[inline]
-    pub(crate) fn wait_values(&self, waits: &Arc<WaitSet>, value: u32) {
+    pub(crate) fn wait_values<'a>(&self, waits: &Arc<WaitSet>, value: impl Into<Reading<'a>>) {
+        let value = value.into();
         match &self.inner.worker {
-            None if self.inner.status.is_plain() => lane::wait(&self.inner.status, waits, value),
-            _ => self.put_aside(|| Operation::Wait(waits.clone(), value)),
+            None if self.inner.status.is_plain() => lane::wait(&self.inner.status, waits, value.value),
+            _ => self.put_due(value, || Operation::Wait(waits.clone(), value.value)),
         }
     }
 
@@ -440,11 +482,21 @@ impl Stream {
         self.put(operation());
     }
 
+    /// As [`Stream::put_aside`], of an operation that goes with a count of an exchange.
+    #[inline(never)]
+    fn put_due(&self, reading: Reading<'_>, operation: impl FnOnce() -> Operation) {
+        match self.inner.status.is_captured() {
+            false => self.put(operation()),
+            true => self.put_captured(operation(), reading),
+        }
+    }
+
     /// Puts an operation where its executor finds it: for all but those that an inline stream that is plain
     /// carries out at once.
     pub(super) fn put(&self, operation: Operation) {
         let status = &self.inner.status;
         match &self.inner.worker {
+            _ if status.is_captured() => self.put_captured(operation, 0.into()),
             _ if status.is_recorded() => recorded::put(self, operation),
             None => lane::run(status, operation),
             Some(worker) => worker.push(operation),

@@ -7,6 +7,7 @@ use super::{Extents, Intent};
 use crate::element::{Element, ElementType};
 use crate::error::{Error, Result};
 use crate::fabric::{Region, bytes_of};
+use std::sync::Arc;
 
 /// A kernel as source text.
 ///
@@ -219,7 +220,7 @@ impl Stream {
         })?;
         accelerator.compile(text)?;
         let arrays = arguments.memories().map(|memory| (memory.region.clone(), memory.extents)).collect();
-        self.put(Operation::Launch(Box::new(Launch {
+        self.put(Operation::Launch(Arc::new(Launch {
             text,
             tile,
             threads,

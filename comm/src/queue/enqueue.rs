@@ -54,6 +54,7 @@ impl Queue {
     }
 
     fn start(&self, call: &'static str, requests: &mut [PersistentRequest]) -> Result<()> {
+        self.stream.refuse_capture_of(call)?;
         for request in requests.iter() {
             self.check(call, request, |pair| self.may_start(call, pair))?;
             if request.inner.stage.get() == Stage::Active {
@@ -117,6 +118,7 @@ impl Queue {
     }
 
     fn wait_for(&self, call: &'static str, requests: &mut [PersistentRequest]) -> Result<()> {
+        self.stream.refuse_capture_of(call)?;
         for request in requests.iter() {
             self.check(call, request, |pair| self.may_wait(call, pair))?;
         }

@@ -147,6 +147,7 @@ impl OperationQueue {
     /// # Errors
     /// [`Error::InUse`] if another operation uses a section; then nothing is started.
     pub fn enqueue_start(&self) -> Result<()> {
+        self.stream.refuse_capture_of("a start of enqueued operations")?;
         let mut batch = self.enqueued.borrow_mut();
         for index in 0..batch.len() {
             if let Err(error) = batch[index].take_hold() {
@@ -174,6 +175,7 @@ impl OperationQueue {
     /// # Errors
     /// None at once. The stream fails if an operation does, or is not complete within the time-out.
     pub fn enqueue_wait(&self) -> Result<()> {
+        self.stream.refuse_capture_of("a wait for enqueued operations")?;
         let batch = std::mem::take(&mut *self.started.borrow_mut());
         if batch.is_empty() {
             return Ok(());

@@ -15,6 +15,7 @@ impl Window {
     /// [`crate::Error::Throttled`] as the window's options say.
     pub fn post_stream(&self, group: &Group, stream: &Stream) -> Result<()> {
         const CALL: &str = "post_stream";
+        stream.refuse_capture_of("`post_stream` of a window")?;
         self.check_group(group)?;
         self.check_stream(&self.inner().own, stream)?;
         let active = &mut *self.epochs(CALL)?;
@@ -42,6 +43,7 @@ impl Window {
     /// operation has a section of another stream, and [`crate::Error::Throttled`]: the epoch is still open then,
     /// and may be completed by another call. What goes wrong on the stream surfaces at [`Stream::synchronize`].
     pub fn complete_stream(&self, stream: &Stream) -> Result<()> {
+        stream.refuse_capture_of("`complete_stream` of a window")?;
         const CALL: &str = "complete_stream";
         let active = &mut *self.epochs(CALL)?;
         let group = active.accessed(CALL, Mode::Stream)?;
@@ -87,6 +89,7 @@ impl Window {
     /// [`crate::Error::WrongStream`] if the part is memory of another stream. What goes wrong on the stream surfaces
     /// at [`Stream::synchronize`].
     pub fn wait_stream(&self, stream: &Stream) -> Result<()> {
+        stream.refuse_capture_of("`wait_stream` of a window")?;
         const CALL: &str = "wait_stream";
         self.check_stream(&self.inner().own, stream)?;
         let active = &mut *self.epochs(CALL)?;

@@ -3,6 +3,7 @@
 use super::order::{
     blocked_elsewhere, dropped_early, opposite_orders, random_delays, slow_rank, two_streams, wrap,
 };
+use super::periods::periods;
 use super::refusals::{a_mismatch, a_wrong_offset, another_width, wrong_backends};
 use super::worlds::{many_tags, parts, world_and_part};
 use super::{ALTERNATING, CELLS, Done, GatherCase, ScatterCase, offsets, random_gather};
@@ -99,6 +100,7 @@ fn brief(list: &mut List, ranks: usize, plane: [usize; 2]) {
         slow_rank(world, way, chain, (&[CELLS], &offsets(&[&[1, 0]])), (ranks - 1, 20))
     });
     list.add("epochs that wrap", |world, way| wrap(world, way, 60, ALTERNATING, &Pattern::All));
+    list.add("a period that is replayed", |world, way| periods(world, way, 40, &Pattern::All));
     list.add("an exchange that is dropped early", |world, way| dropped_early(world, way, 60));
     list.add("the world and its parts", parts);
     list.add("messages that do not match", a_mismatch);
@@ -219,6 +221,10 @@ fn timing(list: &mut List, ranks: usize, plane: [usize; 2]) {
             opposite_orders(world, way, row, &[ALTERNATING])
         });
         list.add("a rank that blocks elsewhere", move |world, way| blocked_elsewhere(world, way, row));
+    }
+    for (columns, pattern) in [(3, Pattern::All), (1_100, Pattern::All), (30, offsets(&[&[1, 0], &[-1, 1]]))]
+    {
+        list.add("periods of every kind", move |world, way| periods(world, way, columns, &pattern));
     }
     list.add("two streams", |world, way| two_streams(world, way, [way.kind, KINDS[1]]));
     let ring = ([2 * ranks, 60], [ranks, 1], true);

@@ -9,6 +9,7 @@ mod list;
 pub mod messages;
 pub mod notify;
 pub mod order;
+pub mod periods;
 mod primitives;
 pub mod queues;
 pub mod ready;

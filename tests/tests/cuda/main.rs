@@ -4,6 +4,7 @@
 mod exchanges;
 mod faults;
 mod kernels;
+mod periods;
 #[cfg(target_os = "linux")]
 mod processes;
 

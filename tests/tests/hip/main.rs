@@ -5,6 +5,8 @@
 mod exchanges;
 #[path = "../cuda/kernels.rs"]
 mod kernels;
+#[path = "../cuda/periods.rs"]
+mod periods;
 #[cfg(target_os = "linux")]
 #[path = "../cuda/processes.rs"]
 mod processes;

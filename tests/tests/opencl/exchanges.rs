@@ -18,7 +18,7 @@ use streamhalo_tests::{
 };
 
 /// The device may have one compute unit only for kernels that wait: tests whose kernels do take turns.
-static TURNS: Mutex<()> = Mutex::new(());
+pub(super) static TURNS: Mutex<()> = Mutex::new(());
 
 fn turn() -> MutexGuard<'static, ()> {
     TURNS.lock().unwrap_or_else(PoisonError::into_inner)

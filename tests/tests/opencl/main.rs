@@ -5,6 +5,7 @@ mod collectives;
 mod exchanges;
 mod messages;
 mod moves;
+mod periods;
 #[cfg(target_os = "linux")]
 mod processes;
 mod refusals;

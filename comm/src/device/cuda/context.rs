@@ -180,6 +180,7 @@ impl CudaDriver {
                 // operations"); wider ones do not.
                 has_memory_operations: true,
                 waiting_queues: connections(std::env::var("CUDA_DEVICE_MAX_CONNECTIONS").ok().as_deref()) - 1,
+                has_graphs: true,
             },
             found,
             context: Arc::new(context),

@@ -7,6 +7,7 @@
 
 mod choice;
 mod context;
+mod graph;
 mod memory;
 mod nvrtc;
 mod processes;

@@ -1,6 +1,7 @@
 //! A stream of CUDA as an in-order queue.
 
 use super::context::{Context, new_stream};
+use super::graph::Graph;
 use super::program::Kernel;
 use super::sys::{self, CUevent, CUresult, CUstream, Failure, check};
 use crate::device::driver::{CommandQueue, Value};
@@ -18,6 +19,8 @@ pub(super) struct Queue {
     running: Running,
     /// Events of marks that nobody has any more.
     spare: Spare,
+    /// The kernels of a graph that is being recorded.
+    recorded: Option<Vec<String>>,
 }
 
 // SAFETY: a handle of the driver, which any thread may use.
@@ -49,7 +52,14 @@ impl Queue {
         let stream = made.map_err(|failure| context.failed(failure))?;
         let running =
             Running::new(std::env::var_os("CUDA_LAUNCH_BLOCKING").is_some_and(|value| value == "1"));
-        Ok(Self { context, stream, packed: Packed::default(), running, spare: Spare::default() })
+        Ok(Self {
+            context,
+            stream,
+            packed: Packed::default(),
+            running,
+            spare: Spare::default(),
+            recorded: None,
+        })
     }
 
     /// Calls the driver for this queue. An error that a kernel has made is told with those that may have.
@@ -79,6 +89,7 @@ impl Queue {
 impl CommandQueue for Queue {
     type Kernel = Kernel;
     type Mark = Mark;
+    type Graph = Graph;
 
     unsafe fn launch(
         &mut self,
@@ -104,7 +115,10 @@ impl CommandQueue for Queue {
         ];
         let (stream, extra, none) = (self.stream, extra.as_mut_ptr(), null_mut());
         // Before, so that an error of the launch itself has it too.
-        self.running.add(what);
+        match &mut self.recorded {
+            None => self.running.add(what),
+            Some(kernels) => kernels.push(what.to_owned()),
+        }
         self.call(what, || {
             // SAFETY: the arguments are those of the kernel's text, by the caller, and lie as its parameters do; the
             // list and what it points to outlive the call, which copies them.
@@ -175,6 +189,38 @@ impl CommandQueue for Queue {
             let put = unsafe { sys::cuStreamWaitValue32_v2(self.stream, address, value, flags as u32) };
             check("cuStreamWaitValue32", put)
         })
+    }
+
+    fn begin_graph(&mut self) -> Result<()> {
+        // Other threads may go on with what waits for the device or allocates.
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        self.call("a graph", || {
+            // SAFETY: the stream lives, and only this thread uses it.
+            check("cuStreamBeginCapture", unsafe { sys::cuStreamBeginCapture_v2(self.stream, mode) })
+        })?;
+        self.recorded = Some(Vec::new());
+        Ok(())
+    }
+
+    fn end_graph(&mut self) -> Result<Graph> {
+        let kernels = self.recorded.take().unwrap_or_default();
+        let mut graph = null_mut();
+        let stream = self.stream;
+        self.call("a graph", || {
+            // SAFETY: a handle is written.
+            check("cuStreamEndCapture", unsafe { sys::cuStreamEndCapture(stream, &mut graph) })
+        })?;
+        Graph::new(&self.context, graph, kernels)
+    }
+
+    unsafe fn launch_graph(&mut self, graph: &mut Graph) -> Result<()> {
+        graph.kernels().for_each(|kernel| self.running.add(kernel));
+        self.call("a graph", || {
+            // SAFETY: both live; the rest is by the caller.
+            check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(graph.raw(), self.stream) })
+        })?;
+        self.running.has_launched();
+        Ok(())
     }
 
     fn is_full(&self) -> bool {

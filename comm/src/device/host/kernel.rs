@@ -1,18 +1,19 @@
 //! Kernels: closures over tiles of arrays.
 
 use crate::device::buffer::Extents;
+use crate::device::operation::{HostKernel, Operation};
 use crate::device::section::Intent;
 use crate::device::shown::copy_of;
 use crate::device::stream::{Stream, StreamKind};
 use crate::element::{Element, ElementType};
 use crate::error::{Error, Result};
 use crate::fabric::Region;
-use crate::timeline::Activity;
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// A box of points, half open, slowest axis first; the last axis (x) is contiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -428,6 +429,7 @@ impl Stream {
         let threads = self.threads().cloned();
         let rank = self.status().context.rank;
         let name = kernel.to_string();
+        let failed = name.clone();
         let run = move || {
             let run_all = || match &threads {
                 None => body(tile, arguments.views(tile)),
@@ -440,12 +442,12 @@ impl Stream {
             };
             // The kernel's arguments are not looked at again after a panic.
             catch_unwind(AssertUnwindSafe(run_all)).map_err(|panic| Error::KernelPanicked {
-                kernel: name,
+                kernel: failed.clone(),
                 rank,
                 message: panic_message(&*panic),
             })
         };
-        self.enqueue_boxed(Activity::Kernel, kernel.to_string(), Box::new(run));
+        self.put(Operation::Kernel(Arc::new(HostKernel { name, run })));
         written.iter().for_each(|back| self.enqueue_move(back));
         Ok(())
     }

@@ -67,6 +67,15 @@ pub(crate) fn run(status: &Arc<Status>, operation: Operation) {
             }
         }
         Operation::WaitEvent(event) => fail_on_error(status, wait_for_event(status, &event, &mut progress)),
+        Operation::Kernel(kernel) => fail_on_error(status, (kernel.run)()),
+        Operation::Replay(replay) => {
+            // The error of a stream that has failed is there already.
+            let _ = replay.each(|sequence, moved| {
+                sequence.operations(moved).for_each(|operation| run(status, operation));
+                if status.has_failed() { Err(()) } else { Ok(()) }
+            });
+        }
+        Operation::Prepare(_) => unreachable!("the host needs no preparation"),
         Operation::Launch(launch) => unreachable!("the text of `{}` is for other devices", launch.text.name),
     }
 }

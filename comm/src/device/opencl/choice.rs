@@ -1,5 +1,6 @@
 //! Which devices there are, and which of them is meant.
 
+use super::graph;
 use crate::device::MemoryMode;
 use crate::device::select::{Choosable, index_of};
 use crate::error::{Error, Result};
@@ -45,6 +46,8 @@ pub struct FoundDevice {
     pub has_atomics: bool,
     /// Whether kernels address all memory of the host, by its addresses.
     pub has_system_memory: bool,
+    /// Whether its queues run kernels that were recorded (`cl_khr_command_buffer`).
+    pub has_command_buffers: bool,
 }
 
 impl FoundDevice {
@@ -73,6 +76,7 @@ impl FoundDevice {
             // PoCL's kernels on the host's cores are functions of the process, though not all its versions say so.
             has_system_memory: wide
                 && (has(CL_DEVICE_SVM_FINE_GRAIN_SYSTEM) || kind == "CPU" && platform == POCL),
+            has_command_buffers: graph::has_command_buffers(device),
         })
     }
 
@@ -202,6 +206,7 @@ mod tests {
             has_shared_memory: true,
             has_atomics: true,
             has_system_memory: true,
+            has_command_buffers: true,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::choice::FoundDevice;
 use super::exported::{self, ExportedMemory};
+use super::graph::Graphs;
 use super::queue::Queue;
 use crate::device::MemoryMode;
 use crate::device::accelerator::{Accelerator, DeviceMemory, Reach};
@@ -40,6 +41,8 @@ pub(super) struct OpenclDriver {
     own: &'static KernelText,
     /// For memory that the host does not write.
     zeroing: CommandQueue,
+    /// How its queues record, if they do.
+    graphs: Option<Graphs>,
 }
 
 /// Memory of the host.
@@ -75,6 +78,7 @@ impl OpenclDriver {
         };
         let context = opencl3::context::Context::from_device(&device).map_err(refused)?;
         let zeroing = CommandQueue::create_default_with_properties(&context, 0, 0).map_err(refused)?;
+        let graphs = Graphs::of(&device, &found);
         Ok(Self {
             id: next_id(),
             name: format!("opencl, {}{}", found.name, if separate { ", separate memory" } else { "" }),
@@ -87,6 +91,7 @@ impl OpenclDriver {
                 kernels_signal: found.has_atomics,
                 has_memory_operations: false,
                 waiting_queues: u32::MAX,
+                has_graphs: graphs.is_some(),
             },
             index,
             found,
@@ -94,6 +99,7 @@ impl OpenclDriver {
             context: Arc::new(context),
             own: &OWN_KERNELS,
             zeroing,
+            graphs,
         })
     }
 
@@ -266,7 +272,7 @@ impl Driver for OpenclDriver {
     }
 
     fn open_queue(&self) -> Result<Queue> {
-        Queue::new(&self.context, self.name.clone())
+        Queue::new(&self.context, self.name.clone(), self.graphs)
     }
 }
 

@@ -13,6 +13,7 @@ mod driver;
 mod exchanges;
 #[cfg_attr(not(target_os = "linux"), path = "exported/absent.rs")]
 mod exported;
+mod graph;
 mod queue;
 #[cfg(test)]
 mod tests;

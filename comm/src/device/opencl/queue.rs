@@ -1,5 +1,6 @@
 //! An in-order queue of a device.
 
+use super::graph::{Graph, Graphs};
 use crate::device::driver::{CommandQueue, Value};
 use crate::error::{Error, Result};
 use opencl3::context::Context;
@@ -20,13 +21,16 @@ pub(super) struct Queue {
     is_dirty: bool,
     /// What was put on it last.
     last: Option<Arc<Event>>,
+    graphs: Option<Graphs>,
+    /// What is being recorded.
+    recorded: Option<Graph>,
 }
 
 impl Queue {
-    pub(super) fn new(context: &Context, device: String) -> Result<Self> {
+    pub(super) fn new(context: &Context, device: String, graphs: Option<Graphs>) -> Result<Self> {
         let queue = opencl3::command_queue::CommandQueue::create_default_with_properties(context, 0, 0);
         let queue = queue.map_err(|error| failed(&device, "a queue", &error))?;
-        Ok(Self { queue, device, is_dirty: false, last: None })
+        Ok(Self { queue, device, is_dirty: false, last: None, graphs, recorded: None })
     }
 
     fn put(&mut self, what: &str, enqueued: opencl3::Result<Event>) -> Result<()> {
@@ -40,6 +44,7 @@ impl CommandQueue for Queue {
     type Kernel = Kernel;
     /// The command before it; `None` before the first.
     type Mark = Option<Arc<Event>>;
+    type Graph = Graph;
 
     unsafe fn launch(
         &mut self,
@@ -62,6 +67,11 @@ impl CommandQueue for Queue {
         }
         let all = [threads[0].next_multiple_of(GROUP), threads[1], threads[2]];
         let group = [GROUP, 1, 1];
+        if let Some(graph) = &mut self.recorded {
+            // SAFETY: by the caller.
+            let recorded = unsafe { graph.record(kernel, [&all, &group]) };
+            return recorded.map_err(|error| failed(&self.device, what, &error));
+        }
         let no_offset = std::ptr::null();
         // SAFETY: three sizes each, as the call is told; the rest is by the caller.
         let launched = unsafe {
@@ -87,6 +97,24 @@ impl CommandQueue for Queue {
             event.command_execution_status().map_or(true, |status| status.0 <= CL_COMPLETE)
         };
         mark.as_ref().is_none_or(has_run)
+    }
+
+    fn begin_graph(&mut self) -> Result<()> {
+        let graph = self.graphs.expect("the device has graphs").create(self.queue.get());
+        self.recorded = Some(graph.map_err(|error| failed(&self.device, "a command buffer", &error))?);
+        Ok(())
+    }
+
+    fn end_graph(&mut self) -> Result<Graph> {
+        let mut graph = self.recorded.take().expect("it has been begun");
+        graph.finalize().map_err(|error| failed(&self.device, "a command buffer", &error))?;
+        Ok(graph)
+    }
+
+    unsafe fn launch_graph(&mut self, graph: &mut Graph) -> Result<()> {
+        // SAFETY: by the caller.
+        let enqueued = unsafe { graph.enqueue() };
+        self.put("a command buffer", enqueued.map(Event::new))
     }
 
     fn flush(&mut self) -> Result<()> {

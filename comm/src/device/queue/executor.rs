@@ -8,7 +8,7 @@
 use super::engine::{Engine, Waiting, WaitingQueue};
 use super::merged::MergedSend;
 use super::owed::{Debt, Owed};
-use super::waits::{DeviceWaits, Flags, address};
+use super::waits::{DeviceWaits, Flags, Number, address};
 use crate::device::Signals;
 use crate::device::accelerator::{DeviceMemory, Execute};
 use crate::device::driver::{CommandQueue, Driver, Value};
@@ -45,15 +45,15 @@ pub(super) struct QueueExecutor<D: Driver> {
     /// `None` where kernels cannot signal.
     signal: Option<D::Kernel>,
     /// Whether the kernels that move payloads signal, where they can.
-    is_merged: bool,
+    pub(super) is_merged: bool,
     /// `None` where only the thread waits.
-    device_waits: Option<DeviceWaits<D>>,
+    pub(super) device_waits: Option<DeviceWaits<D>>,
     /// Whether the queue itself stores what signals set.
-    by_queue: bool,
+    pub(super) by_queue: bool,
     /// By the text's name and source.
     kernels: HashMap<(&'static str, &'static str), D::Kernel>,
     /// Sends whose receivers are not ready.
-    pending: Vec<(Arc<TriggeredSend>, u32)>,
+    pub(super) pending: Vec<(Arc<TriggeredSend>, u32)>,
     /// What the thread has to do once the device has come there.
     pub(super) owed: Owed<<D::Queue as CommandQueue>::Mark>,
     /// What the device may still use.
@@ -97,7 +97,7 @@ impl<D: Driver> QueueExecutor<D> {
         })
     }
 
-    fn carry_out(&mut self, operation: Operation) -> Result<()> {
+    pub(super) fn carry_out(&mut self, operation: Operation) -> Result<()> {
         // A call that waits for a device which waits for a rank could not be ended.
         while self.queue.is_full() && self.kernels_wait() {
             self.serve();
@@ -112,7 +112,10 @@ impl<D: Driver> QueueExecutor<D> {
                 self.put_moves(&moves)?;
                 self.hold(moves)
             }
-            Operation::Launch(launch) => self.launch(launch),
+            Operation::Launch(launch) => {
+                self.launch(&launch)?;
+                self.hold(launch)
+            }
             Operation::Signal(signals, value) => {
                 self.signal(&signals.words.iter().collect::<Vec<_>>(), signals.rule, value)?;
                 self.hold(signals)
@@ -140,6 +143,15 @@ impl<D: Driver> QueueExecutor<D> {
                 self.finish()?;
                 function()
             }
+            Operation::Kernel(kernel) => {
+                self.finish()?;
+                (kernel.run)()
+            }
+            Operation::Prepare(sequence) => {
+                self.prepare(&sequence);
+                Ok(())
+            }
+            Operation::Replay(replay) => self.replay(*replay),
             Operation::WaitEvent(event) => {
                 self.queue.flush()?;
                 let status = self.status.clone();
@@ -149,7 +161,8 @@ impl<D: Driver> QueueExecutor<D> {
         }
     }
 
-    fn launch(&mut self, launch: Box<Launch>) -> Result<()> {
+    /// Puts a kernel on the queue, of which the caller holds what it uses.
+    pub(super) fn launch(&mut self, launch: &Launch) -> Result<()> {
         let kernel = match self.kernels.entry((launch.text.name, launch.text.source)) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(self.engine.kernel(launch.text)?),
@@ -169,8 +182,7 @@ impl<D: Driver> QueueExecutor<D> {
         arguments.extend(launch.scalars.iter().map(|scalar| Value::Bytes(scalar.bytes())));
         // SAFETY: the arguments are those of its macros, the launch has checked that what it reads and writes
         // lies within the arrays, and holds them.
-        unsafe { self.queue.launch(launch.text.name, kernel, &arguments, launch.threads) }?;
-        self.hold(launch)
+        unsafe { self.queue.launch(launch.text.name, kernel, &arguments, launch.threads) }
     }
 
     /// Posts to words, behind what is on the queue and what the thread owes: by kernels where they can, and else by
@@ -179,37 +191,39 @@ impl<D: Driver> QueueExecutor<D> {
         let (here, elsewhere): (Vec<&Word>, Vec<&Word>) =
             words.iter().copied().partition(|word| self.is_posted_by_kernels(word, rule));
         here.iter().for_each(|word| word.observe());
-        self.post_by_kernels(&here, rule, value)?;
+        self.post_by_kernels(&here, rule, value.into())?;
         elsewhere.into_iter().try_for_each(|word| self.owe(Debt::Post(word.clone(), rule, value)))
     }
 
     fn is_posted_by_kernels(&self, word: &Word, rule: Rule) -> bool {
-        let adds = || word.region().on_device().is_some_and(DeviceMemory::kernels_add);
-        self.signal.is_some()
-            && self.owed.is_empty()
-            && !word.rings()
-            && self.is_here(word)
-            && (rule == Rule::Set || adds())
+        self.owed.is_empty() && self.can_post(word, rule)
     }
 
-    fn post_by_kernels(&mut self, words: &[&Word], rule: Rule, value: u32) -> Result<()> {
+    /// Whether kernels can post to a word at all.
+    pub(super) fn can_post(&self, word: &Word, rule: Rule) -> bool {
+        let adds = || word.region().on_device().is_some_and(DeviceMemory::kernels_add);
+        self.signal.is_some() && !word.rings() && self.is_here(word) && (rule == Rule::Set || adds())
+    }
+
+    pub(super) fn post_by_kernels(&mut self, words: &[&Word], rule: Rule, number: Number) -> Result<()> {
         if self.by_queue && rule == Rule::Set {
             for word in words {
                 // SAFETY: kernels reach the word, and the caller holds it.
-                unsafe { self.queue.write_word(address(word), value) }?;
+                unsafe { self.queue.write_word(address(word), number.value) }?;
             }
             return Ok(());
         }
-        let (value, increments) = match rule {
-            Rule::Set => (value, 0),
-            Rule::Increment => (1, 1),
+        let (number, increments) = match rule {
+            Rule::Set => (number, 0),
+            Rule::Increment => (1.into(), 1),
         };
         for group in words.chunks(WORDS) {
             let kernel = self.signal.as_mut().expect("asked before");
             let posted =
                 (0..WORDS).map(|index| group.get(index).map_or(std::ptr::null(), |word| address(word)));
             let pointers = posted.chain([self.flags.failed()]).map(Value::Pointer);
-            let arguments: Vec<Value> = pointers.chain([value, increments].map(Value::U32)).collect();
+            let arguments: Vec<Value> =
+                pointers.chain(number.arguments()).chain([Value::U32(increments)]).collect();
             // SAFETY: the arguments are those of the kernel's text, where pointers to words may be null; the
             // caller holds the words, and the flags live as long as the queue.
             unsafe { self.queue.launch("a signal", kernel, &arguments, [1, 1, 1]) }?;
@@ -218,7 +232,7 @@ impl<D: Driver> QueueExecutor<D> {
     }
 
     /// Whether kernels can reach a word.
-    fn is_here(&self, word: &Word) -> bool {
+    pub(super) fn is_here(&self, word: &Word) -> bool {
         word.region().on_device().is_some_and(|memory| memory.device() == self.engine.driver().id())
     }
 
@@ -234,7 +248,7 @@ impl<D: Driver> QueueExecutor<D> {
             if let Some(stamp) = &message.stamp {
                 // A part of the payload, of which nobody is told.
                 if self.is_posted_by_kernels(stamp, Rule::Set) {
-                    self.post_by_kernels(&[stamp], Rule::Set, epoch)?;
+                    self.post_by_kernels(&[stamp], Rule::Set, epoch.into())?;
                 } else {
                     self.owe(Debt::Stamp(stamp.clone(), epoch))?;
                 }
@@ -245,6 +259,15 @@ impl<D: Driver> QueueExecutor<D> {
         Ok(())
     }
 
+    /// Signals the completion of a message behind its payload, by kernels; the caller holds the words.
+    pub(super) fn post_message(&mut self, message: &Message, epoch: Number) -> Result<()> {
+        if let Some(stamp) = &message.stamp {
+            self.post_by_kernels(&[stamp], Rule::Set, epoch)?;
+        }
+        let (word, rule) = &message.completion;
+        self.post_by_kernels(&[word], *rule, epoch)
+    }
+
     /// Moves all payloads and signals them in one kernel, if that can do it; whether it could. The caller holds the
     /// send.
     fn send_merged(&mut self, send: &TriggeredSend, epoch: u32) -> Result<bool> {
@@ -252,12 +275,7 @@ impl<D: Driver> QueueExecutor<D> {
         if !words.all(|(word, rule)| self.is_posted_by_kernels(word, rule)) {
             return Ok(false);
         }
-        let sent = send.on_device.with(
-            self.id,
-            &mut self.queue,
-            |queue| MergedSend::compile(&self.engine, queue, &mut self.held, send),
-            |queue, merged| merged.launch(queue, &self.flags, epoch),
-        )?;
+        let sent = self.launch_merged(send, epoch.into())?;
         if sent {
             self.status.merged_sends.fetch_add(1, Ordering::Relaxed);
             for message in &send.messages {
@@ -266,6 +284,29 @@ impl<D: Driver> QueueExecutor<D> {
             }
         }
         Ok(sent)
+    }
+
+    /// Puts the one kernel of a send on the queue, whose words kernels can post; whether there is one.
+    pub(super) fn launch_merged(&mut self, send: &TriggeredSend, epoch: Number) -> Result<bool> {
+        self.with_merged(send, |queue, flags, merged| merged.launch(queue, flags, epoch))
+    }
+
+    /// Compiles the one kernel of a send, whose words kernels can post; whether there is one.
+    pub(super) fn compile_merged(&mut self, send: &TriggeredSend) -> Result<bool> {
+        self.with_merged(send, |_, _, merged| Ok(merged.is_there()))
+    }
+
+    fn with_merged(
+        &mut self,
+        send: &TriggeredSend,
+        use_it: impl FnOnce(&mut D::Queue, &Flags, &mut MergedSend<D>) -> Result<bool>,
+    ) -> Result<bool> {
+        send.on_device.with(
+            self.id,
+            &mut self.queue,
+            |queue| MergedSend::compile(&self.engine, queue, &mut self.held, send),
+            |queue, merged| use_it(queue, &self.flags, merged),
+        )
     }
 
     /// Waits for the words and for the group's own sends.
@@ -353,7 +394,7 @@ impl<D: Driver> QueueExecutor<D> {
     }
 
     /// Keeps something until the queue has come to rest.
-    fn hold(&mut self, used: impl Send + 'static) -> Result<()> {
+    pub(super) fn hold(&mut self, used: impl Send + 'static) -> Result<()> {
         self.held.push(Box::new(used));
         if self.held.len() < HELD { Ok(()) } else { self.finish() }
     }

@@ -21,6 +21,19 @@
 // `failed` is set once a wait of the stream has been stopped: what is behind it must not touch other ranks' memory.
 // Addresses of other ranks' memory stand in tables; the host has told the runtime which memory is meant.
 
+// Numbers that change from replay to replay of a graph are `value` on top of what is at `base`; without a graph `base`
+// is null.
+FUNCTION u32 halo_number(GLOBAL const u32 *base, const u32 value) { return base ? *base + value : value; }
+
+// How far the counts of a graph have moved on: set, where something else has moved them on, and by a replay.
+KERNEL(halo_set)(GLOBAL u32 *counts, const u32 index, const u32 moved) {
+    if (ITEM == 0) counts[index] = moved;
+}
+
+KERNEL(halo_move_on)(GLOBAL u32 *counts, GLOBAL const u32 *strides, const u64 count) {
+    if (ITEM < count) counts[ITEM] += strides[ITEM];
+}
+
 // A box of runs of words: `words` in each run, `inner` runs along the inner axis, `all` words together, less than 2^31.
 typedef struct {
     u64 source, destination;
@@ -127,8 +140,9 @@ FUNCTION void halo_post(GLOBAL word *at, const u32 value, const u32 increments) 
 }
 
 KERNEL(halo_signal)(GLOBAL word *a, GLOBAL word *b, GLOBAL word *c, GLOBAL word *d, GLOBAL const u32 *failed,
-                    const u32 value, const u32 increments) {
+                    GLOBAL const u32 *base, const u32 given, const u32 increments) {
     if (ITEM != 0 || *failed) return;
+    const u32 value = halo_number(base, given);
     FENCE_RELEASE;
     halo_post(a, value, increments);
     halo_post(b, value, increments);
@@ -146,8 +160,9 @@ typedef struct {
 // own. Kernels that follow on the queue find the count at zero again.
 KERNEL(halo_send)(GLOBAL const u32 *failed, GLOBAL const piece *pieces, GLOBAL const chunk *chunks, const u32 count,
                   const u32 length, GLOBAL word *done, GLOBAL const notice *notices, const u64 told,
-                  const u32 value) {
+                  GLOBAL const u32 *base, const u32 given) {
     const int stopped = *failed;
+    const u32 value = halo_number(base, given);
     if (!stopped) halo_move_all(pieces, chunks, count, length);
     GROUP_BARRIER;
     if (ITEM_OF_GROUP != 0 || stopped) return;
@@ -171,12 +186,16 @@ FUNCTION int halo_reached(GLOBAL word *at, const u32 value, GLOBAL word *stop) {
     }
 }
 
-// Waits for words; those that are not needed are null.
+// Waits for words; those that are not needed are null. Meanwhile `current`, if it is there, has the number of the wait.
 KERNEL(halo_wait)(GLOBAL word *a, GLOBAL word *b, GLOBAL word *c, GLOBAL word *d, GLOBAL word *stop,
-                  GLOBAL u32 *failed, const u32 value) {
+                  GLOBAL u32 *failed, GLOBAL const u32 *base, const u32 given, GLOBAL word *current,
+                  const u32 number) {
     if (ITEM != 0) return;
+    const u32 value = halo_number(base, given);
+    if (current) STORE_RELEASE(current, number);
     const int all = halo_reached(a, value, stop) && halo_reached(b, value, stop) &&
                     halo_reached(c, value, stop) && halo_reached(d, value, stop);
     if (!all) *failed = 1;
+    if (current) STORE_RELEASE(current, 0u);
 }
 #endif

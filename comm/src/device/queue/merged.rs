@@ -2,7 +2,7 @@
 
 use super::engine::Engine;
 use super::moves::{Argument, Compiler, Moves};
-use super::waits::{Flags, address};
+use super::waits::{Flags, Number, address};
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
 use crate::device::moves::MoveTable;
 use crate::device::operation::{Message, Rule, TriggeredSend};
@@ -70,13 +70,18 @@ impl<D: Driver> MergedSend<D> {
         Ok(Self { send: Some(Prepared { kernel, arguments, threads }) })
     }
 
+    /// Whether one kernel can do it.
+    pub(super) fn is_there(&self) -> bool {
+        self.send.is_some()
+    }
+
     /// Puts it on a queue, if one kernel can do it; whether it can. It and the send must be held until the queue has
     /// come to rest.
-    pub(super) fn launch(&mut self, queue: &mut D::Queue, flags: &Flags, epoch: u32) -> Result<bool> {
+    pub(super) fn launch(&mut self, queue: &mut D::Queue, flags: &Flags, epoch: Number) -> Result<bool> {
         let Some(send) = &mut self.send else { return Ok(false) };
         let failed = Value::Pointer(flags.failed());
         let arguments = [failed].into_iter().chain(send.arguments.iter().map(Argument::value));
-        let arguments: Vec<Value> = arguments.chain([Value::U32(epoch)]).collect();
+        let arguments: Vec<Value> = arguments.chain(epoch.arguments()).collect();
         // SAFETY: the arguments are those of the kernel's text; the tables are held with `self`, and what they
         // point into by the send.
         unsafe { queue.launch("a send", &mut send.kernel, &arguments, [send.threads, 1, 1]) }?;

@@ -15,6 +15,7 @@ mod executor;
 mod merged;
 mod moves;
 mod owed;
+mod period;
 mod pieces;
 mod staging;
 #[cfg(test)]

@@ -89,6 +89,11 @@ impl<D: Driver> DeviceTable<D> {
         Ok(Self { steps, _scratch: compiler.bounces.scratch })
     }
 
+    /// Whether no copies of the queue's are among it.
+    pub(super) fn is_all_kernels(&self) -> bool {
+        self.steps.iter().all(|step| matches!(step, Step::Kernel(_)))
+    }
+
     /// Puts all of it on a queue. It and the table that it was compiled from must be held until the queue has come
     /// to rest.
     pub(super) fn launch(&mut self, queue: &mut D::Queue, flags: &Flags) -> Result<()> {

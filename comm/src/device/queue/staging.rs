@@ -95,6 +95,22 @@ impl<D: Driver> QueueExecutor<D> {
         Ok(Compiled { on_device, staging: Some(staging) })
     }
 
+    /// Whether moves are nothing but kernels, which are compiled then.
+    pub(super) fn is_all_kernels(&mut self, table: &MoveTable) -> Result<bool> {
+        let is_so = |_: &mut Self, compiled: &mut Compiled<D>| {
+            Ok(compiled.staging.is_none() && compiled.on_device.is_all_kernels())
+        };
+        table.on_device.with(self.id, self, |own| own.compile(table), is_so)
+    }
+
+    /// Puts moves on the queue that are nothing but kernels, and have been compiled.
+    pub(super) fn launch_moves(&mut self, table: &MoveTable) -> Result<()> {
+        let launch = |own: &mut Self, compiled: &mut Compiled<D>| {
+            compiled.on_device.launch(&mut own.queue, &own.flags)
+        };
+        table.on_device.with(self.id, self, |own| own.compile(table), launch)
+    }
+
     /// Has the thread do something behind what is on the queue and what it owes already.
     pub(super) fn owe(&mut self, debt: Debt) -> Result<()> {
         let mark = self.queue.mark()?;

@@ -100,6 +100,7 @@ fn atomic(address: usize) -> &'static AtomicU32 {
 impl CommandQueue for ThreadQueue {
     type Kernel = ();
     type Mark = u64;
+    type Graph = ();
 
     unsafe fn launch(&mut self, what: &str, (): &mut (), _: &[Value<'_>], _: [usize; 3]) -> Result<()> {
         self.faulted.push(what.to_owned());
@@ -158,6 +159,7 @@ fn device(has_memory_operations: bool) -> Arc<dyn Accelerator> {
         kernels_signal: true,
         has_memory_operations,
         waiting_queues: 2,
+        has_graphs: false,
     };
     Arc::new(Engine::new(Threads { id: next_id(), traits }).expect("there is nothing to compile"))
 }

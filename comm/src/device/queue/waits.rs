@@ -10,6 +10,7 @@ use super::engine::{Engine, Waiter, Waiting};
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
 use crate::device::operation::WaitSet;
+use crate::device::sequence::Due;
 use crate::device::stream::Status;
 use crate::error::{Error, Result};
 use crate::fabric::{GaveUp, Word};
@@ -57,17 +58,105 @@ pub(super) struct DeviceWaits<D: Driver> {
     outstanding: VecDeque<Outstanding<D>>,
 }
 
+/// A number that a kernel is given: on top of one in the device's memory, if there is one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Number {
+    pub(super) base: *const c_void,
+    pub(super) value: u32,
+}
+
+impl From<u32> for Number {
+    fn from(value: u32) -> Self {
+        Self { base: std::ptr::null(), value }
+    }
+}
+
+impl Number {
+    /// As the kernels of streams have it.
+    pub(super) fn arguments(self) -> [Value<'static>; 2] {
+        [Value::Pointer(self.base), Value::U32(self.value)]
+    }
+}
+
+/// Where a kernel says which wait of a period it does, and its number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    at: *const c_void,
+    number: u32,
+}
+
+impl Place {
+    /// Of a wait that is no part of a period.
+    const NONE: Self = Self { at: std::ptr::null(), number: 0 };
+}
+
+/// The waits of a period, in their order.
+pub(super) struct PeriodWaits {
+    sets: Vec<(Arc<WaitSet>, Due)>,
+    /// Where kernels say which of them is waiting, counted from 1.
+    current: DeviceMemory,
+}
+
+impl PeriodWaits {
+    pub(super) fn new<D: Driver>(driver: &D) -> Result<Self> {
+        let current = driver.allocate(size_of::<AtomicU32>(), MemoryKind::Pinned)?;
+        Ok(Self { sets: Vec::new(), current })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sets.is_empty()
+    }
+
+    pub(super) fn add(&mut self, waits: Arc<WaitSet>, due: Due) -> Place {
+        self.sets.push((waits, due));
+        Place { at: self.current.base().as_ptr().cast_const().cast(), number: self.sets.len() as u32 }
+    }
+
+    /// The number of the wait that a kernel is doing, from 1.
+    fn current(&self) -> usize {
+        // SAFETY: aligned memory that the host reaches and that lives as long as `self`, used as an atomic by all.
+        unsafe { AtomicU32::from_ptr(self.current.base().as_ptr().cast()) }.load(Ordering::Acquire) as usize
+    }
+}
+
+/// What is being waited for.
+enum Awaited {
+    Set(Arc<WaitSet>, u32),
+    /// The waits of a period, and how far its counts have moved on.
+    Period(Arc<PeriodWaits>, Vec<u32>),
+}
+
+impl Awaited {
+    /// The wait with that number, with its value; of a period the last one that there is, at most.
+    fn get(&self, number: usize) -> (&Arc<WaitSet>, u32) {
+        match self {
+            Awaited::Set(waits, value) => (waits, *value),
+            Awaited::Period(waits, moved) => {
+                let (set, due) = &waits.sets[number.clamp(1, waits.sets.len()) - 1];
+                (set, due.after(moved))
+            }
+        }
+    }
+
+    /// The number of the wait that a kernel is doing, if one is; the device has come to all of it.
+    fn current(&self) -> Option<usize> {
+        match self {
+            Awaited::Set(..) => Some(1),
+            Awaited::Period(waits, _) => Some(waits.current()).filter(|number| *number > 0),
+        }
+    }
+}
+
 type Mark<D> = <<D as Driver>::Queue as CommandQueue>::Mark;
 
 struct Outstanding<D: Driver> {
     /// What is before it on the queue does not count as waiting.
     begin: Mark<D>,
     end: Mark<D>,
-    waits: Arc<WaitSet>,
-    value: u32,
-    /// When it was first seen to run.
-    since: Option<Instant>,
-    _place: Option<Waiter<D>>,
+    awaited: Awaited,
+    /// The wait that was last seen to run, and when first.
+    seen: Option<(usize, Instant)>,
+    place: Option<Arc<Waiter<D>>>,
 }
 
 impl<D: Driver> DeviceWaits<D> {
@@ -96,36 +185,68 @@ impl<D: Driver> DeviceWaits<D> {
         waits: &Arc<WaitSet>,
         value: u32,
     ) -> Result<bool> {
-        let Some(kernel) = &mut self.kernel else {
+        if !self.are_kernels() {
             let begin = queue.mark()?;
             for word in &waits.words {
                 // SAFETY: kernels reach the word, and the caller holds it.
                 unsafe { queue.wait_word(address(word), value) }?;
             }
-            let (end, waits) = (queue.mark()?, waits.clone());
-            self.outstanding.push_back(Outstanding { begin, end, waits, value, since: None, _place: None });
+            let (end, awaited) = (queue.mark()?, Awaited::Set(waits.clone(), value));
+            self.outstanding.push_back(Outstanding { begin, end, awaited, seen: None, place: None });
             return Ok(true);
-        };
-        let Some(place) = engine.reserve_waiter() else { return Ok(false) };
+        }
+        let Some(place) = engine.reserve_waiter().map(Arc::new) else { return Ok(false) };
         let begin = queue.mark()?;
-        for group in waits.words.chunks(WORDS) {
+        self.put(queue, flags, &waits.words, value.into(), Place::NONE)?;
+        let (end, awaited) = (queue.mark()?, Awaited::Set(waits.clone(), value));
+        self.outstanding.push_back(Outstanding { begin, end, awaited, seen: None, place: Some(place) });
+        Ok(true)
+    }
+
+    /// Whether kernels wait, and not the queue itself.
+    pub(super) fn are_kernels(&self) -> bool {
+        self.kernel.is_some()
+    }
+
+    /// Puts kernels on the queue that wait for those words, which the caller holds.
+    pub(super) fn put(
+        &mut self,
+        queue: &mut D::Queue,
+        flags: &Flags,
+        words: &[Word],
+        value: Number,
+        place: Place,
+    ) -> Result<()> {
+        let kernel = self.kernel.as_mut().expect("asked before");
+        for group in words.chunks(WORDS) {
             let words = (0..WORDS).map(|word| group.get(word).map_or(std::ptr::null(), address));
             let pointers = words.chain([flags.stop(), flags.failed()]).map(Value::Pointer);
-            let arguments: Vec<Value> = pointers.chain([Value::U32(value)]).collect();
-            // SAFETY: the arguments are those of the kernel's text, where pointers to words may be null; the
+            let place = [Value::Pointer(place.at), Value::U32(place.number)];
+            let arguments: Vec<Value> = pointers.chain(value.arguments()).chain(place).collect();
+            // SAFETY: the arguments are those of the kernel's text, where pointers to words and places may be null; the
             // caller holds the words, and the flags live as long as the queue.
             unsafe { queue.launch("a wait", kernel, &arguments, [1, 1, 1]) }?;
         }
-        let (end, waits) = (queue.mark()?, waits.clone());
-        self.outstanding.push_back(Outstanding {
-            begin,
-            end,
-            waits,
-            value,
-            since: None,
-            _place: Some(place),
-        });
-        Ok(true)
+        Ok(())
+    }
+
+    /// A place for the kernels of a period: the queue runs one at a time, so that all periods on it need but one.
+    pub(super) fn place(&self, engine: &Arc<Engine<D>>) -> Option<Arc<Waiter<D>>> {
+        let of_period = |one: &&Outstanding<D>| matches!(one.awaited, Awaited::Period(..));
+        let known = self.outstanding.iter().rev().find(of_period).and_then(|one| one.place.clone());
+        known.or_else(|| engine.reserve_waiter().map(Arc::new))
+    }
+
+    /// Watches a period that is on the queue between two marks.
+    pub(super) fn watch_period(
+        &mut self,
+        [begin, end]: [Mark<D>; 2],
+        waits: Arc<PeriodWaits>,
+        moved: Vec<u32>,
+        place: Arc<Waiter<D>>,
+    ) {
+        let awaited = Awaited::Period(waits, moved);
+        self.outstanding.push_back(Outstanding { begin, end, awaited, seen: None, place: Some(place) });
     }
 
     /// Lets go of those that have ended, and stops all if another rank has failed or one lasts too long: the error
@@ -139,8 +260,13 @@ impl<D: Driver> DeviceWaits<D> {
             }
             let context = &status.context;
             let runs = queue.has_passed(&first.begin);
-            let since = runs.then(|| *first.since.get_or_insert_with(Instant::now));
-            let waited = since.map(|since| since.elapsed()).unwrap_or_default();
+            let current = if runs { first.awaited.current() } else { None };
+            let since = current.map(|number| match first.seen {
+                Some((seen, since)) if seen == number => (number, since),
+                _ => (number, Instant::now()),
+            });
+            first.seen = since;
+            let waited = since.map(|(_, since)| since.elapsed()).unwrap_or_default();
             let gave_up = if context.abort.failure().is_some() {
                 GaveUp::PeerFailed
             } else if context.timeout.is_some_and(|timeout| waited >= timeout) {
@@ -165,15 +291,17 @@ impl<D: Driver> DeviceWaits<D> {
 impl<D: Driver> Outstanding<D> {
     /// Brings the words to what the queue waits for.
     fn let_go(&self) {
-        let late = self.waits.words.iter().filter(|word| !word.cell().reached(self.value));
-        late.for_each(|word| word.cell().store(self.value));
+        let (waits, value) = self.awaited.get(1);
+        let late = waits.words.iter().filter(|word| !word.cell().reached(value));
+        late.for_each(|word| word.cell().store(value));
     }
 
     fn error(&self, status: &Status, gave_up: GaveUp) -> Error {
-        let late = self.waits.words.iter().find(|word| !word.cell().reached(self.value));
+        let (waits, value) = self.awaited.get(self.seen.map_or(1, |(number, _)| number));
+        let late = waits.words.iter().find(|word| !word.cell().reached(value));
         // If all have come meanwhile, any is as good as another.
-        let late = late.or(self.waits.words.first()).expect("a kernel waits for something");
-        self.waits.name_the_late(status.context.give_up(gave_up, late, self.value), late)
+        let late = late.or(waits.words.first()).expect("a kernel waits for something");
+        waits.name_the_late(status.context.give_up(gave_up, late, value), late)
     }
 }
 

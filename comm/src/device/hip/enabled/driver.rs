@@ -2,7 +2,7 @@
 
 use super::compiler;
 use super::devices;
-use super::library::{Library, MemoryOperations, Runtime, SUCCESS};
+use super::library::{GraphFunctions, Library, MemoryOperations, Runtime, SUCCESS};
 use super::memory::{self, Memory};
 use super::processes;
 use super::queue::Queue;
@@ -65,6 +65,10 @@ impl Context {
 
     pub(super) fn memory_operations(&self) -> Option<MemoryOperations> {
         self.library.memory_operations
+    }
+
+    pub(super) fn graphs(&self) -> Option<GraphFunctions> {
+        self.library.graphs
     }
 
     /// What a number that a call has returned means.
@@ -135,6 +139,7 @@ impl HipDriver {
             has_memory_operations,
             // Each has a queue of the hardware to itself.
             waiting_queues: u32::MAX,
+            has_graphs: library.graphs.is_some(),
         };
         Ok(Self { context, traits })
     }

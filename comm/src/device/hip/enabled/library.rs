@@ -155,6 +155,8 @@ pub(super) struct Library {
     pub(super) properties: AskProperties,
     /// `None` in versions that do not have both.
     pub(super) memory_operations: Option<MemoryOperations>,
+    /// `None` in versions that do not have all of them.
+    pub(super) graphs: Option<GraphFunctions>,
     describe: unsafe extern "C" fn(u32) -> *const c_char,
 }
 
@@ -169,6 +171,58 @@ const _: unsafe extern "C" fn(hiprt::hipStream_t, *mut c_void, u32, c_uint) -> h
     hiprt::hipStreamWriteValue32;
 const _: unsafe extern "C" fn(hiprt::hipStream_t, *mut c_void, u32, c_uint, u32) -> hiprt::hipError_t =
     hiprt::hipStreamWaitValue32;
+
+/// What streams record, and launch again.
+#[derive(Clone, Copy)]
+pub(super) struct GraphFunctions {
+    pub(super) begin: unsafe extern "C" fn(hiprt::hipStream_t, hiprt::hipStreamCaptureMode) -> u32,
+    pub(super) end: unsafe extern "C" fn(hiprt::hipStream_t, *mut hiprt::hipGraph_t) -> u32,
+    pub(super) instantiate: unsafe extern "C" fn(
+        *mut hiprt::hipGraphExec_t,
+        hiprt::hipGraph_t,
+        *mut hiprt::hipGraphNode_t,
+        *mut c_char,
+        usize,
+    ) -> u32,
+    pub(super) destroy: unsafe extern "C" fn(hiprt::hipGraph_t) -> u32,
+    pub(super) launch: unsafe extern "C" fn(hiprt::hipGraphExec_t, hiprt::hipStream_t) -> u32,
+    pub(super) destroy_executable: unsafe extern "C" fn(hiprt::hipGraphExec_t) -> u32,
+}
+
+const _: unsafe extern "C" fn(hiprt::hipStream_t, hiprt::hipStreamCaptureMode) -> hiprt::hipError_t =
+    hiprt::hipStreamBeginCapture;
+const _: unsafe extern "C" fn(hiprt::hipStream_t, *mut hiprt::hipGraph_t) -> hiprt::hipError_t =
+    hiprt::hipStreamEndCapture;
+const _: unsafe extern "C" fn(
+    *mut hiprt::hipGraphExec_t,
+    hiprt::hipGraph_t,
+    *mut hiprt::hipGraphNode_t,
+    *mut c_char,
+    usize,
+) -> hiprt::hipError_t = hiprt::hipGraphInstantiate;
+const _: unsafe extern "C" fn(hiprt::hipGraph_t) -> hiprt::hipError_t = hiprt::hipGraphDestroy;
+const _: unsafe extern "C" fn(hiprt::hipGraphExec_t, hiprt::hipStream_t) -> hiprt::hipError_t =
+    hiprt::hipGraphLaunch;
+const _: unsafe extern "C" fn(hiprt::hipGraphExec_t) -> hiprt::hipError_t = hiprt::hipGraphExecDestroy;
+
+impl GraphFunctions {
+    fn of(opened: &'static Opened) -> std::result::Result<Self, &'static str> {
+        Ok(Self {
+            // SAFETY: the types are those of the bindings, but for the number that is returned, here and below.
+            begin: unsafe { symbol(opened, "hipStreamBeginCapture") }?,
+            // SAFETY: as above.
+            end: unsafe { symbol(opened, "hipStreamEndCapture") }?,
+            // SAFETY: as above.
+            instantiate: unsafe { symbol(opened, "hipGraphInstantiate") }?,
+            // SAFETY: as above.
+            destroy: unsafe { symbol(opened, "hipGraphDestroy") }?,
+            // SAFETY: as above.
+            launch: unsafe { symbol(opened, "hipGraphLaunch") }?,
+            // SAFETY: as above.
+            destroy_executable: unsafe { symbol(opened, "hipGraphExecDestroy") }?,
+        })
+    }
+}
 
 /// `device hip` cannot be used, for that reason.
 pub(super) fn unavailable(reason: impl Into<String>) -> Error {
@@ -239,7 +293,8 @@ impl Library {
                  `{function}`; install it as a part of ROCm"
             ))
         })?;
-        Ok(Library { runtime, compiler, properties, memory_operations, describe })
+        let graphs = GraphFunctions::of(opened).ok();
+        Ok(Library { runtime, compiler, properties, memory_operations, graphs, describe })
     }
 
     /// What a number that a call has returned means.

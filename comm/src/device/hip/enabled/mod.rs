@@ -3,6 +3,7 @@
 mod compiler;
 mod devices;
 mod driver;
+mod graph;
 mod library;
 mod memory;
 mod processes;

@@ -1,6 +1,7 @@
 //! A queue of a device: a stream of HIP's, with a queue of the hardware to itself.
 
 use super::driver::{Context, Function, Module};
+use super::graph::Graph;
 use super::library::{FAULTS, NOT_READY, SUCCESS};
 use super::memory;
 use super::words::{Plan, plan};
@@ -29,6 +30,8 @@ pub(super) struct Queue {
     running: Running,
     /// Made when it is needed first: every few thousand million epochs.
     wait_across_wrap: Option<WaitAcrossWrap>,
+    /// The kernels of a graph that is being recorded.
+    recorded: Option<Vec<String>>,
 }
 
 // SAFETY: HIP's streams may be used by any thread.
@@ -80,6 +83,7 @@ impl Queue {
             packed: Packed::default(),
             running,
             wait_across_wrap: None,
+            recorded: None,
         })
     }
 
@@ -109,8 +113,8 @@ impl Queue {
         };
         let flags: *const c_void = wait.flags.base().as_ptr().cast_const().cast();
         let [none, stop, failed] = [std::ptr::null(), flags, flags.wrapping_byte_add(64)];
-        let arguments = [word, none, none, none, stop, failed].map(Value::Pointer);
-        let arguments: Vec<Value> = arguments.into_iter().chain([Value::U32(value)]).collect();
+        let [word, none, stop, failed] = [word, none, stop, failed].map(Value::Pointer);
+        let arguments = [word, none, none, none, stop, failed, none, Value::U32(value), none, Value::U32(0)];
         // SAFETY: the arguments are those of the kernel's text; the flags live as long as the queue, and the word by the
         // caller.
         let launched = unsafe { self.launch("a wait", &mut wait.kernel, &arguments, [1; 3]) };
@@ -136,6 +140,7 @@ impl Queue {
 impl CommandQueue for Queue {
     type Kernel = Function;
     type Mark = Mark;
+    type Graph = Graph;
 
     unsafe fn launch(
         &mut self,
@@ -153,6 +158,18 @@ impl CommandQueue for Queue {
                 format!("{what}: {threads:?} threads are more than a launch can have; use more ranks");
             return Err(Error::DeviceUnavailable { device: self.context.name().into(), reason });
         };
+        if let Some(kernels) = &mut self.recorded {
+            kernels.push(what.to_owned());
+            // One pointer an argument: early versions keep only those of kernels that are recorded.
+            let mut places: Vec<*mut c_void> =
+                arguments.iter().map(|argument| argument.bytes().0.cast_mut()).collect();
+            let (stream, places, none) = (self.stream, places.as_mut_ptr(), std::ptr::null_mut());
+            self.context.enter()?;
+            let launch = self.context.runtime().hipModuleLaunchKernel;
+            // SAFETY: as below; the call copies the arguments.
+            let code = unsafe { launch(kernel.raw(), bx, by, bz, tx, ty, tz, 0, stream, places, none) };
+            return self.context.check(what, code);
+        }
         self.packed.set(arguments);
         let (buffer, mut bytes) = (self.packed.pointer().cast::<c_void>(), self.packed.bytes());
         // A list of keys and values, ended by its own key.
@@ -238,6 +255,38 @@ impl CommandQueue for Queue {
                 self.check("a wait", code)
             }
         }
+    }
+
+    fn begin_graph(&mut self) -> Result<()> {
+        let functions = self.context.graphs().expect("the device has graphs");
+        // Other threads may go on with what waits for the device or allocates.
+        let mode = hiprt::hipStreamCaptureMode::hipStreamCaptureModeThreadLocal;
+        self.context.enter()?;
+        // SAFETY: the stream lives, and only this thread uses it.
+        let code = unsafe { (functions.begin)(self.stream, mode) };
+        self.check("a graph", code)?;
+        self.recorded = Some(Vec::new());
+        Ok(())
+    }
+
+    fn end_graph(&mut self) -> Result<Graph> {
+        let functions = self.context.graphs().expect("the device has graphs");
+        let kernels = self.recorded.take().unwrap_or_default();
+        let mut recorded = std::ptr::null_mut();
+        // SAFETY: a place for the answer.
+        let code = unsafe { (functions.end)(self.stream, &mut recorded) };
+        self.check("a graph", code)?;
+        Graph::new(&self.context, functions, recorded, kernels)
+    }
+
+    unsafe fn launch_graph(&mut self, graph: &mut Graph) -> Result<()> {
+        graph.kernels().for_each(|kernel| self.running.add(kernel));
+        self.context.enter()?;
+        // SAFETY: by the caller; the stream lives.
+        let code = unsafe { graph.launch(self.stream) };
+        self.check("a graph", code)?;
+        self.running.has_launched();
+        Ok(())
     }
 
     fn is_full(&self) -> bool {

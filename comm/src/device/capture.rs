@@ -1,0 +1,330 @@
+//! Periods of a stream: operations that are captured once and replayed with one call.
+//!
+//! A capture carries nothing out and sets back what the host has counted meanwhile; a replay moves the counts on, so that
+//! replays and what is enqueued as ever may alternate. See `docs/design/0023-periods.md`.
+
+use super::operation::Operation;
+use super::sequence::{Due, Replay, Sequence, Step};
+use super::standing::{COUNTS, Counts, Reading, Stage, Standing};
+use super::stream::{Stream, StreamKind};
+use crate::error::{Error, Result};
+use crate::fabric::Executor;
+use crate::timeline::Activity;
+use std::fmt;
+use std::sync::Arc;
+
+/// What cannot be counted on by a device or a thread, since the host counts it.
+const COUNTED_BY_HOST: &str = "what it sets and waits for is counted by the host, call by call; capture exchanges of \
+                               `match_exchange`, or what is made of them";
+
+/// What a capture has so far.
+#[derive(Default)]
+pub(super) struct Capture {
+    steps: Vec<Step>,
+    /// Those that take part, and where they stood before.
+    exchanges: Vec<(Standing, Counts)>,
+    /// The first thing that could not be captured.
+    refused: Option<Error>,
+}
+
+/// A period of a stream, to be [replayed](Stream::replay) on it: exchanges, and the kernels and moves between them.
+/// It keeps the memory that they use, whoever else lets go of it.
+pub struct Period {
+    stream: u64,
+    sequence: Arc<Sequence>,
+    exchanges: Vec<Captured>,
+}
+
+/// An exchange of a period.
+struct Captured {
+    standing: Standing,
+    /// Its counts at the capture, and how far they move on in a period.
+    before: [u32; COUNTS],
+    strides: [u32; COUNTS],
+}
+
+impl Period {
+    /// How many operations it has.
+    pub fn operations(&self) -> usize {
+        self.sequence.steps.len()
+    }
+
+    /// Who puts the operations of a replay where they run: [`Executor::Stream`] if the stream itself does (on a
+    /// device: a graph, with one call for the whole period), [`Executor::Proxy`] if the stream's thread does, one after
+    /// the other, for the [reason](Period::reason) that is given.
+    pub fn executor(&self) -> Executor {
+        if self.reason().is_none() { Executor::Stream } else { Executor::Proxy }
+    }
+
+    /// Why the device does not replay it by itself; `None` where it does, and on the host.
+    pub fn reason(&self) -> Option<&str> {
+        match self.sequence.prepared.get() {
+            Some(Ok(Some(reason))) => Some(reason),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Debug for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Period({} operations of stream {})", self.operations(), self.stream)
+    }
+}
+
+fn refusal(what: impl Into<String>, reason: &str) -> Error {
+    Error::NotCapturable { what: what.into(), reason: reason.into() }
+}
+
+impl Capture {
+    /// Takes an operation, which goes with that count of an exchange.
+    fn take(&mut self, operation: Operation, reading: Reading<'_>, on_device: bool) {
+        match self.step(operation, reading, on_device) {
+            Ok(step) => self.steps.push(step),
+            Err(error) => self.refuse(error),
+        }
+    }
+
+    fn refuse(&mut self, error: Error) {
+        self.refused.get_or_insert(error);
+    }
+
+    fn due(&self, what: &str, reading: Reading<'_>) -> Result<Due> {
+        let Some((standing, which)) = reading.of else { return Err(refusal(what, COUNTED_BY_HOST)) };
+        let index = self.exchanges.iter().position(|(known, _)| known.is(standing)).ok_or_else(|| {
+            refusal(what, "its exchange was begun before the capture; begin and finish it within, or before")
+        })?;
+        Ok(Due { value: reading.value, count: COUNTS * index + which })
+    }
+
+    fn step(&self, operation: Operation, reading: Reading<'_>, on_device: bool) -> Result<Step> {
+        Ok(match operation {
+            Operation::Move(moves) => Step::Move(moves),
+            Operation::Signal(signals, _) => Step::Signal(signals, self.due("a signal", reading)?),
+            Operation::Send(send, _) => Step::Send(send, self.due("a send", reading)?),
+            Operation::Wake(waits) => Step::Wake(waits),
+            Operation::Wait(waits, _) => Step::Wait(waits, self.due("a wait", reading)?),
+            Operation::Launch(launch) => Step::Launch(launch),
+            Operation::Kernel(kernel) if !on_device => Step::Kernel(kernel),
+            Operation::Kernel(kernel) => {
+                let what = format!("kernel `{}`, which the host runs,", kernel.name);
+                return Err(refusal(
+                    what,
+                    "the device would have to come to rest for it; use `launch_either`",
+                ));
+            }
+            Operation::Ready(..) => return Err(refusal("a ready send", COUNTED_BY_HOST)),
+            Operation::Host(Activity::Mark, name, _) => {
+                return Err(refusal(format!("mark `{name}`"), "a timeline notes it once"));
+            }
+            Operation::Host(_, name, _) => {
+                let reason = "the host runs it once; enqueue it before or behind the replay";
+                return Err(refusal(format!("host function `{name}`"), reason));
+            }
+            Operation::Record(_) | Operation::WaitEvent(_) => {
+                let reason = "it is reached once; record and wait for events before or behind the replay";
+                return Err(refusal("an event", reason));
+            }
+            Operation::Finish | Operation::Prepare(_) | Operation::Replay(_) => {
+                unreachable!("asked before they are put on a stream")
+            }
+        })
+    }
+}
+
+/// Ends the capture of a stream, whatever happens while it is captured.
+struct Ending<'a>(&'a Stream);
+
+impl Ending<'_> {
+    /// What has been captured, with the counts of its exchanges behind it; they are set back.
+    fn end(&self) -> Option<(Capture, Vec<Counts>)> {
+        let capture = self.0.captured().borrow_mut().take()?;
+        self.0.status().set_captured(false);
+        let after = capture.exchanges.iter().map(|(standing, _)| standing.get()).collect();
+        capture.exchanges.iter().for_each(|(standing, before)| standing.set(*before));
+        Some((capture, after))
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Stream {
+    /// Captures what `enqueue` puts on the stream, to be [replayed](Stream::replay) as often as wanted; nothing of it is
+    /// carried out now. A replay costs one call however many operations the period has and, on a device that can, no
+    /// work of the host at all: see [`Period::executor`]. Blocks until what is on the stream has run.
+    ///
+    /// A period consists of moves, kernels (on a device those of [`Stream::launch_either`]) and whole exchanges, an even
+    /// number of each, since receive buffers and generations of fields are used in turn. Fields that alternate are swapped
+    /// as ever within the period, and have to be back where they began at its end. Kernels are replayed with the numbers
+    /// that they were captured with.
+    ///
+    /// ```
+    /// use streamhalo_comm::device::{Buffer, Device, Extents, Tile};
+    /// use streamhalo_comm::{Error, World};
+    ///
+    /// # fn main() -> Result<(), Error> {
+    /// let world = World::alone()?;
+    /// let stream = Device::host().stream(&world)?;
+    /// let four = Extents { points: [1, 1, 4], components: 1 };
+    /// let mut cells = Buffer::<i64>::zeros(&world, &stream, four)?;
+    /// let period = stream.capture(|stream| {
+    ///     stream.launch("add one", four.whole(), (cells.writer(four.whole())?,), |tile, (mut cells,)| {
+    ///         cells.row(tile.start[0], tile.start[1]).iter_mut().for_each(|cell| *cell += 1);
+    ///     })
+    /// })?;
+    /// stream.replay(&period, 5)?;
+    /// assert_eq!(cells.copy_out(four.whole())?, [5; 4]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotCapturable`], with what and why: host functions, what waits for the stream, events, exchanges of
+    /// `standard`, messages, windows, queues and collectives, a number of exchanges that is odd, exchanges that are begun
+    /// or finished outside. What `enqueue` failed with, or the stream's error. Nothing is enqueued then, and the
+    /// stream and its exchanges are as they were; fields that were swapped stay swapped.
+    pub fn capture<E: From<Error>>(
+        &self,
+        enqueue: impl FnOnce(&Stream) -> std::result::Result<(), E>,
+    ) -> std::result::Result<Period, E> {
+        self.check()?;
+        self.refuse_capture("a capture", "the stream is captured already")?;
+        *self.captured().borrow_mut() = Some(Capture::default());
+        self.status().set_captured(true);
+        let ending = Ending(self);
+        let enqueued = enqueue(self);
+        let (capture, after) = ending.end().expect("begun above");
+        if let Some(error) = capture.refused {
+            return Err(error.into());
+        }
+        enqueued?;
+        let mut exchanges = Vec::with_capacity(after.len());
+        for ((standing, before), after) in capture.exchanges.into_iter().zip(after) {
+            exchanges.push(Captured::between(standing, before, after)?);
+        }
+        let strides = exchanges.iter().flat_map(|exchange| exchange.strides).collect();
+        let sequence = Arc::new(Sequence::new(capture.steps, strides));
+        if self.kind() == StreamKind::Device {
+            self.put(Operation::Prepare(sequence.clone()));
+            self.drain();
+            self.check()?;
+            if let Some(Err(error)) = sequence.prepared.get() {
+                return Err(error.clone().into());
+            }
+        }
+        Ok(Period { stream: self.id(), sequence, exchanges })
+    }
+
+    /// Enqueues a period that was captured on this stream, `times` times. Blocks as the operations of the period do: not
+    /// at all, but on an inline stream and while the stream has no room.
+    ///
+    /// All ranks of its exchanges have to replay it, or to enqueue as many exchanges as it has: the other side does not
+    /// see the difference. What is enqueued in between goes on with the epochs that replays have come to.
+    ///
+    /// # Errors
+    /// [`Error::WrongStream`]; [`Error::OutOfOrder`] if an exchange of the period is in flight, or would begin in the
+    /// other generation, as after an odd number of exchanges in between; [`Error::NotCapturable`] within a capture.
+    /// Nothing is enqueued then.
+    pub fn replay(&self, period: &Period, times: u64) -> Result<()> {
+        if period.stream != self.id() {
+            return Err(Error::WrongStream { what: "a period", owner: period.stream, used: self.id() });
+        }
+        self.refuse_capture("a replay", "a period has no others in it; capture its operations instead")?;
+        let out_of_order = |reason: &str| Err(Error::OutOfOrder { call: "replay", reason: reason.into() });
+        let mut moved = Vec::with_capacity(COUNTS * period.exchanges.len());
+        for exchange in &period.exchanges {
+            let counts = exchange.standing.get();
+            if counts.stage != Stage::Idle {
+                return out_of_order("finish the exchange of the period that is in flight first");
+            }
+            let numbers = counts.numbers();
+            let so_far: [u32; COUNTS] =
+                std::array::from_fn(|index| numbers[index].wrapping_sub(exchange.before[index]));
+            if !so_far[0].is_multiple_of(2) {
+                return out_of_order(
+                    "an odd number of exchanges has been enqueued since the capture, and the period begins in the other \
+                     generation: enqueue one more",
+                );
+            }
+            moved.extend(so_far);
+        }
+        if times == 0 {
+            return Ok(());
+        }
+        let sequence = period.sequence.clone();
+        self.put(Operation::Replay(Box::new(Replay { sequence, moved, times })));
+        for Captured { standing, strides, .. } in &period.exchanges {
+            standing.move_on(*strides, times);
+        }
+        Ok(())
+    }
+
+    /// That the stream is not being captured, for what cannot be a part of a period; the capture then fails with it.
+    ///
+    /// # Errors
+    /// [`Error::NotCapturable`].
+    #[inline]
+    pub(crate) fn refuse_capture(&self, what: &str, reason: &str) -> Result<()> {
+        if !self.status().is_captured() {
+            return Ok(());
+        }
+        let error = refusal(what, reason);
+        if let Some(capture) = &mut *self.captured().borrow_mut() {
+            capture.refuse(error.clone());
+        }
+        Err(error)
+    }
+
+    /// As [`Stream::refuse_capture`], for operations whose epochs the host counts by itself.
+    ///
+    /// # Errors
+    /// [`Error::NotCapturable`].
+    pub(crate) fn refuse_capture_of(&self, what: &str) -> Result<()> {
+        self.refuse_capture(what, COUNTED_BY_HOST)
+    }
+
+    /// Notes where an exchange stands before it begins, if the stream is being captured.
+    #[inline]
+    pub(crate) fn note(&self, standing: &Standing) {
+        if !self.status().is_captured() {
+            return;
+        }
+        if let Some(capture) = &mut *self.captured().borrow_mut()
+            && !capture.exchanges.iter().any(|(known, _)| known.is(standing))
+        {
+            capture.exchanges.push((standing.clone(), standing.get()));
+        }
+    }
+
+    /// Takes an operation into the capture that there is.
+    #[cold]
+    pub(super) fn put_captured(&self, operation: Operation, reading: Reading<'_>) {
+        let on_device = self.kind() == StreamKind::Device;
+        if let Some(capture) = &mut *self.captured().borrow_mut() {
+            capture.take(operation, reading, on_device);
+        }
+    }
+}
+
+impl Captured {
+    fn between(standing: Standing, before: Counts, after: Counts) -> Result<Self> {
+        if after.stage != Stage::Idle {
+            return Err(refusal("an exchange that is begun only", "finish it within the period"));
+        }
+        let (from, to) = (before.numbers(), after.numbers());
+        let strides: [u32; COUNTS] = std::array::from_fn(|index| to[index].wrapping_sub(from[index]));
+        if !strides[0].is_multiple_of(2) {
+            let count = strides[0];
+            let reason = format!(
+                "buffers and generations are used in turn, so that a period has an even number of each exchange: {} or {}",
+                count - 1,
+                count + 1
+            );
+            return Err(refusal(format!("a period with {count} of an exchange"), &reason));
+        }
+        Ok(Self { standing, before: from, strides })
+    }
+}

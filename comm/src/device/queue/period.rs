@@ -1,0 +1,323 @@
+//! Periods as graphs of the device: what a stream replays without its thread or the host in between.
+//!
+//! A graph's kernels have the arguments that they were recorded with. So values that change from replay to replay are
+//! the sum of two numbers: what they were at the capture, and how far the count that they go with has moved on, which is
+//! in the device's memory and which the last kernel of the graph moves on. A send whose receivers have to be ready waits
+//! for them behind what is before the wait of its group: there is no thread that could serve it in between, and no other
+//! exchange in flight that it could hold up.
+
+use super::engine::{Engine, Waiter};
+use super::executor::QueueExecutor;
+use super::moves::{Argument, Compiler};
+use super::waits::{Number, PeriodWaits};
+use crate::device::accelerator::DeviceMemory;
+use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
+use crate::device::moves::MoveTable;
+use crate::device::operation::{Message, SignalSet, TriggeredSend, WaitSet};
+use crate::device::sequence::{Due, Replay, Sequence, Step};
+use crate::device::text::Launch;
+use crate::error::Result;
+use crate::fabric::Word;
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Graphs that may be on the queue before the thread waits for the first.
+const AHEAD: usize = 64;
+
+/// A period that has been recorded.
+struct Recorded<D: Driver> {
+    graph: <D::Queue as CommandQueue>::Graph,
+    counts: Counts<D>,
+    waits: Arc<PeriodWaits>,
+    /// Behind the replays that may still be on the queue.
+    ahead: VecDeque<<D::Queue as CommandQueue>::Mark>,
+}
+
+/// How far counts have moved on since the capture, in the device's memory.
+struct Counts<D: Driver> {
+    memory: DeviceMemory,
+    strides: Argument,
+    set: D::Kernel,
+    move_on: D::Kernel,
+    /// What they come to with all that is on the queue.
+    known: Vec<u32>,
+}
+
+/// What is recorded, in its order.
+enum Act<'a> {
+    Move(&'a MoveTable),
+    Signal(&'a SignalSet, Due),
+    Send(&'a TriggeredSend, Due),
+    Wait(Arc<WaitSet>, Due),
+    Launch(&'a Launch),
+}
+
+/// The order in which a device can carry a period out by itself, or why it cannot.
+fn plan(sequence: &Sequence) -> std::result::Result<Vec<Act<'_>>, &'static str> {
+    let mut acts = Vec::new();
+    let mut put_off: Vec<(&TriggeredSend, Due)> = Vec::new();
+    for step in &sequence.steps {
+        match step {
+            Step::Move(moves) if moves.bytes() == 0 => {}
+            Step::Move(moves) => acts.push(Act::Move(moves)),
+            Step::Launch(launch) => acts.push(Act::Launch(launch)),
+            Step::Signal(signals, due) => acts.push(Act::Signal(signals, *due)),
+            Step::Send(send, due) if send.conditions.is_empty() => acts.push(Act::Send(send, *due)),
+            Step::Send(send, due) => put_off.push((send, *due)),
+            Step::Wake(_) => {}
+            Step::Wait(waits, due) => {
+                if put_off.iter().any(|(send, _)| send.group != waits.group) {
+                    return Err(
+                        "two of its exchanges are in flight at a time, and the thread serves their sends",
+                    );
+                }
+                for (send, due) in put_off.drain(..) {
+                    acts.push(Act::Wait(conditions(send), Due { value: (send.needed)(due.value), ..due }));
+                    acts.push(Act::Send(send, due));
+                }
+                if !waits.words.is_empty() {
+                    acts.push(Act::Wait(waits.clone(), *due));
+                }
+            }
+            Step::Kernel(_) => unreachable!("kernels of the host are not captured on a device"),
+        }
+    }
+    Ok(acts)
+}
+
+/// Waiting until the receivers of a send are ready.
+fn conditions(send: &TriggeredSend) -> Arc<WaitSet> {
+    Arc::new(WaitSet {
+        words: send.conditions.clone(),
+        sources: Vec::new(),
+        signalled: Vec::new(),
+        group: send.group,
+        _carried: None,
+    })
+}
+
+impl<D: Driver> Counts<D> {
+    fn new(engine: &Engine<D>, compiler: &mut Compiler<'_, D>, strides: &[u32]) -> Result<Self> {
+        let known = vec![0; strides.len()];
+        let bytes = size_of_val(strides).max(size_of::<u32>());
+        let memory = engine.driver().allocate(bytes, MemoryKind::Device)?;
+        let strides = if strides.is_empty() { &[0] } else { strides };
+        Ok(Self {
+            memory,
+            strides: compiler.upload(strides)?,
+            set: engine.own_kernel("halo_set", &[])?,
+            move_on: engine.own_kernel("halo_move_on", &[])?,
+            known,
+        })
+    }
+
+    fn start(&self) -> *const c_void {
+        self.memory.base().as_ptr().cast_const().cast()
+    }
+
+    /// What a value is at each replay.
+    fn number(&self, due: Due) -> Number {
+        let base = self.start().wrapping_byte_add(size_of::<u32>() * due.count);
+        Number { base, value: due.value }
+    }
+
+    /// Puts on a queue what brings them to `moved`, where they are not to be there already.
+    fn bring(&mut self, queue: &mut D::Queue, moved: &[u32]) -> Result<()> {
+        let start = Value::Pointer(self.start());
+        for (index, (known, moved)) in self.known.iter_mut().zip(moved).enumerate() {
+            if known != moved {
+                let arguments = [start, Value::U32(index as u32), Value::U32(*moved)];
+                // SAFETY: the arguments are those of the kernel's text; the memory is held with the period.
+                unsafe { queue.launch("a count", &mut self.set, &arguments, [1; 3]) }?;
+                *known = *moved;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts on a queue what moves them on by a period.
+    fn move_on(&mut self, queue: &mut D::Queue) -> Result<()> {
+        let count = Value::U64(self.known.len() as u64);
+        let arguments = [Value::Pointer(self.start()), self.strides.value(), count];
+        // SAFETY: as above.
+        unsafe { queue.launch("counts", &mut self.move_on, &arguments, [self.known.len().max(1), 1, 1]) }
+    }
+}
+
+impl<D: Driver> QueueExecutor<D> {
+    /// Makes a period ready for replays.
+    pub(super) fn prepare(&mut self, sequence: &Arc<Sequence>) {
+        let prepared = self.try_prepare(sequence);
+        let _ = sequence.prepared.set(prepared.map(|reason| reason.map(str::to_owned)));
+        self.held.push(Box::new(sequence.clone()));
+    }
+
+    /// Records it, or says why that cannot be.
+    fn try_prepare(&mut self, sequence: &Arc<Sequence>) -> Result<Option<&'static str>> {
+        let acts = match plan(sequence) {
+            Ok(acts) => acts,
+            Err(reason) => return Ok(Some(reason)),
+        };
+        if let Some(reason) = self.why_not(&acts)? {
+            return Ok(Some(reason));
+        }
+        let recorded = |own: &mut Self| own.record(&acts, sequence);
+        sequence.on_device.with(self.id, self, recorded, |_, _: &mut Recorded<D>| Ok(None))
+    }
+
+    /// Why the device does not replay that by itself. Compiles what it would need.
+    fn why_not(&mut self, acts: &[Act<'_>]) -> Result<Option<&'static str>> {
+        if !self.engine.driver().traits().has_graphs {
+            return Ok(Some("the device's driver has no graphs"));
+        }
+        if self.by_queue {
+            return Ok(Some(
+                "the device's queue stores words itself (`memop`), by values that the thread gives it",
+            ));
+        }
+        for act in acts {
+            let can = match act {
+                Act::Launch(_) => Ok(true),
+                Act::Move(table) => self.is_all_kernels(table),
+                Act::Signal(signals, _) => {
+                    Ok(signals.words.iter().all(|word| self.can_post(word, signals.rule)))
+                }
+                Act::Send(send, _) => self.can_send(send),
+                Act::Wait(waits, _) => Ok(waits.words.iter().all(|word| self.is_here(word))),
+            };
+            if !can? {
+                return Ok(Some(
+                    "some of its words or moves are in the host's memory, and the thread's to carry out",
+                ));
+            }
+            if matches!(act, Act::Wait(..))
+                && !self.device_waits.as_ref().is_some_and(|waits| waits.are_kernels())
+            {
+                return Ok(Some("the stream's thread waits for other ranks, and not the device's kernels"));
+            }
+        }
+        Ok(None)
+    }
+
+    fn can_send(&mut self, send: &TriggeredSend) -> Result<bool> {
+        let mut words = send.messages.iter().flat_map(Message::words);
+        if !words.all(|(word, rule)| self.can_post(word, rule)) {
+            return Ok(false);
+        }
+        if self.is_merged && self.compile_merged(send)? {
+            return Ok(true);
+        }
+        for message in send.messages.iter().filter(|message| message.moves.bytes() > 0) {
+            if !self.is_all_kernels(&message.moves)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn record(&mut self, acts: &[Act<'_>], sequence: &Sequence) -> Result<Recorded<D>> {
+        let engine = self.engine.clone();
+        let mut compiler = Compiler::new(&engine, &mut self.queue, &mut self.held, [].into_iter())?;
+        let mut counts = Counts::new(&engine, &mut compiler, &sequence.strides)?;
+        let mut waits = PeriodWaits::new(engine.driver())?;
+        self.queue.begin_graph()?;
+        let recorded = acts.iter().try_for_each(|act| self.record_one(act, &counts, &mut waits));
+        let recorded = recorded.and_then(|()| counts.move_on(&mut self.queue));
+        // In any case, so that the queue records no more.
+        let graph = self.queue.end_graph();
+        recorded?;
+        Ok(Recorded { graph: graph?, counts, waits: Arc::new(waits), ahead: VecDeque::new() })
+    }
+
+    fn record_one(&mut self, act: &Act<'_>, counts: &Counts<D>, waits: &mut PeriodWaits) -> Result<()> {
+        match act {
+            Act::Move(table) => self.launch_moves(table),
+            Act::Launch(launch) => self.launch(launch),
+            Act::Signal(signals, due) => {
+                let words: Vec<&Word> = signals.words.iter().collect();
+                self.post_by_kernels(&words, signals.rule, counts.number(*due))
+            }
+            Act::Send(send, due) => {
+                let number = counts.number(*due);
+                if self.is_merged && self.launch_merged(send, number)? {
+                    return Ok(());
+                }
+                for message in &send.messages {
+                    if message.moves.bytes() > 0 {
+                        self.launch_moves(&message.moves)?;
+                    }
+                    self.post_message(message, number)?;
+                }
+                Ok(())
+            }
+            Act::Wait(set, due) => {
+                let place = waits.add(set.clone(), *due);
+                let kernels = self.device_waits.as_mut().expect("asked before");
+                kernels.put(&mut self.queue, &self.flags, &set.words, counts.number(*due), place)
+            }
+        }
+    }
+
+    /// Carries a period out, so many times.
+    pub(super) fn replay(&mut self, replay: Replay) -> Result<()> {
+        let sequence = replay.sequence.clone();
+        replay.each(|sequence, moved| {
+            self.pay();
+            if self.status.has_failed() || self.launch_graph(sequence, moved)? {
+                return Ok(());
+            }
+            sequence.operations(moved).try_for_each(|operation| self.carry_out(operation))
+        })?;
+        self.hold(sequence)
+    }
+
+    /// Has the device carry a period out by itself, if it can and may now; whether it does.
+    fn launch_graph(&mut self, sequence: &Sequence, moved: &[u32]) -> Result<bool> {
+        // Sends that are pending are the thread's, which a graph would hold up.
+        if !sequence.is_recorded() || !self.pending.is_empty() {
+            return Ok(false);
+        }
+        self.come_to(|own| own.owed.is_empty())?;
+        let make = |_: &mut Self| unreachable!("it has been recorded");
+        sequence.on_device.with(self.id, self, make, |own, recorded: &mut Recorded<D>| {
+            if recorded.ahead.len() >= AHEAD
+                && let Some(first) = recorded.ahead.pop_front()
+            {
+                own.come_to(|own| own.queue.has_passed(&first))?;
+            }
+            let place: Option<Arc<Waiter<D>>> = match (&mut own.device_waits, recorded.waits.is_empty()) {
+                (_, true) => None,
+                (Some(kernels), false) => match kernels.place(&own.engine) {
+                    Some(place) => Some(place),
+                    None => return Ok(false),
+                },
+                (None, false) => unreachable!("asked as it was recorded"),
+            };
+            if own.status.has_failed() {
+                return Ok(true);
+            }
+            recorded.counts.bring(&mut own.queue, moved)?;
+            let begin = own.queue.mark()?;
+            // SAFETY: recorded by this queue, of memory that the period keeps, which is held until the queue has come to
+            // rest.
+            unsafe { own.queue.launch_graph(&mut recorded.graph) }?;
+            for (known, stride) in recorded.counts.known.iter_mut().zip(&sequence.strides) {
+                *known = known.wrapping_add(*stride);
+            }
+            if let (Some(kernels), Some(place)) = (&mut own.device_waits, place) {
+                kernels.watch_period(
+                    [begin, own.queue.mark()?],
+                    recorded.waits.clone(),
+                    moved.to_vec(),
+                    place,
+                );
+            }
+            recorded.ahead.push_back(own.queue.mark()?);
+            sequence.observe();
+            own.status.graphs.fetch_add(1, Ordering::Relaxed);
+            Ok(true)
+        })
+    }
+}

@@ -1,0 +1,235 @@
+//! Periods that are captured on a device's stream: replayed by the device where its kernels wait, and by the stream's
+//! thread elsewhere, to the same cells.
+
+use super::exchanges::{IMPATIENT, TURNS, check_failures, check_lateness};
+use std::sync::PoisonError;
+use streamhalo::comm::Error;
+use streamhalo::comm::fabric::Executor;
+use streamhalo::{HaloError, MemoryMode, Pattern, Signals, StreamKind, Waits, World};
+use streamhalo_tests::cases::offsets;
+use streamhalo_tests::cases::periods::{Stepped, periods, without_the_host};
+use streamhalo_tests::{
+    Scenario, in_both_memories, in_memory, on_ranks, other_device, outcomes, set_signals, set_waits,
+    stream_of, ways_of,
+};
+
+fn triggered() -> impl Iterator<Item = Scenario> {
+    ways_of(StreamKind::Device).filter(|way| way.backend != "standard")
+}
+
+#[test]
+fn replays_give_what_steps_give() {
+    if other_device().is_none() {
+        return;
+    }
+    let _turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    for (memory, waits, signals) in [
+        (MemoryMode::Shared, Waits::Kernel, Signals::Kernel),
+        (MemoryMode::Separate, Waits::Kernel, Signals::Merged),
+        (MemoryMode::Separate, Waits::Proxy, Signals::Kernel),
+    ] {
+        in_memory(memory, || {
+            for (ranks, columns, pattern) in [
+                (1, 20, Pattern::All),
+                (2, 20, Pattern::All),
+                (2, 700, offsets(&[&[1, 0], &[-1, 1]])),
+                (3, 40, Pattern::All),
+            ] {
+                on_ranks(ranks, |world| {
+                    set_waits(waits);
+                    set_signals(signals);
+                    for way in ways_of(StreamKind::Device) {
+                        periods(world, way, columns, &pattern)?;
+                    }
+                    Ok(())
+                });
+            }
+        });
+    }
+}
+
+/// The one compute unit for kernels that wait goes to one of the ranks; of the other one the thread replays.
+#[test]
+fn a_hundred_exchanges_without_the_host() {
+    if other_device().is_none() {
+        return;
+    }
+    let _turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    in_both_memories(|| {
+        for waits in [Waits::Kernel, Waits::Proxy] {
+            for (way, is_captured) in
+                triggered().flat_map(|way| [false, true].map(|captured| (way, captured)))
+            {
+                let periods = on_ranks(2, |world| {
+                    set_waits(waits);
+                    let (period, graphs) = without_the_host(world, way, is_captured)?;
+                    Ok((period.map(|period| (period.executor(), period.reason().map(str::to_owned))), graphs))
+                });
+                let graphs: u64 = periods.iter().map(|(_, graphs)| graphs).sum();
+                assert_eq!(graphs > 0, is_captured && waits == Waits::Kernel, "{graphs}: {way:?}, {waits:?}");
+                for (executor, reason) in periods.into_iter().filter_map(|(period, _)| period) {
+                    match waits {
+                        Waits::Kernel => assert_eq!((executor, reason), (Executor::Stream, None), "{way:?}"),
+                        _ => {
+                            let reason = reason.expect("the thread replays");
+                            assert_eq!(executor, Executor::Proxy);
+                            assert!(reason.contains("thread waits for other ranks"), "{reason}");
+                        }
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn kernels_of_the_host_are_no_part_of_a_period() {
+    if other_device().is_none() {
+        return;
+    }
+    on_ranks(2, |world| {
+        let way = Scenario { backend: "notified", kind: StreamKind::Device };
+        let stream = stream_of(world, way.kind)?;
+        let mut stepped = Stepped::new(world, &stream, way, 20, Pattern::All)?;
+        let tile = stepped.tile();
+        let captured = stream.capture(|stream| {
+            stepped.steps(2)?;
+            let reader = stepped.cells.now().reader()?;
+            Ok::<(), HaloError>(stream.launch_on_host("a look", tile, (reader,), |_, _| ())?)
+        });
+        let error = captured.expect_err("the device would have to rest").to_string();
+        assert!(error.contains("kernel `a look`") && error.contains("launch_either"), "{error}");
+        stepped.steps(2)?;
+        stepped.assert_after(2, &way)
+    });
+}
+
+#[test]
+fn a_rank_that_fails_or_is_late_ends_the_replays_of_the_others() {
+    if other_device().is_none() {
+        return;
+    }
+    let _turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    for (way, waits) in triggered().flat_map(|way| [Waits::Kernel, Waits::Proxy].map(|waits| (way, waits))) {
+        let results = outcomes(3, |world| {
+            set_waits(waits);
+            let stream = stream_of(world, way.kind)?;
+            let mut stepped = Stepped::new(world, &stream, way, 20, Pattern::All)?;
+            let period = stepped.capture(2)?;
+            stream.replay(&period, 1)?;
+            stream.synchronize()?;
+            if world.rank() == 1 {
+                stream.enqueue_host("reading the tide table", || Err("it is wet".into()));
+                return Ok(stream.synchronize()?);
+            }
+            stream.replay(&period, 1000)?;
+            Ok(stream.synchronize()?)
+        });
+        check_failures(results, &(way, waits));
+        let results = World::threads(2, IMPATIENT, |world| {
+            set_waits(waits);
+            let stream = stream_of(&world, way.kind)?;
+            let mut stepped = Stepped::new(&world, &stream, way, 20, Pattern::All)?;
+            let period = stepped.capture(2)?;
+            stream.replay(&period, 1)?;
+            stream.synchronize()?;
+            if world.rank() == 0 {
+                std::thread::sleep(3 * IMPATIENT.timeout.expect("it has one"));
+                return Ok(());
+            }
+            stream.replay(&period, 1000)?;
+            Ok(stream.synchronize()?)
+        });
+        check_lateness(results.expect("threads can be started"), &(way, waits));
+    }
+}
+
+/// While another exchange is in flight, whose sends the thread serves, a graph would hold it up.
+#[test]
+fn an_exchange_that_is_in_flight_is_served_during_replays() {
+    if other_device().is_none() {
+        return;
+    }
+    let _turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    for way in triggered() {
+        on_ranks(2, |world| {
+            set_waits(Waits::Kernel);
+            let stream = stream_of(world, way.kind)?;
+            let mut stepped = Stepped::new(world, &stream, way, 20, Pattern::All)?;
+            let mut other = Stepped::new(world, &stream, way, 30, Pattern::All)?;
+            let period = stepped.capture(2)?;
+            for _ in 0..3 {
+                if world.rank() == 0 {
+                    // Its receiver comes late.
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+                let in_flight = other.halo.begin_gather(&mut other.cells)?;
+                stream.replay(&period, 2)?;
+                in_flight.finish()?;
+                other.compute()?;
+            }
+            other.assert_after(3, &way)?;
+            stepped.assert_after(12, &way)
+        });
+    }
+}
+
+#[test]
+fn a_period_with_two_exchanges_in_flight_is_the_threads() {
+    if other_device().is_none() {
+        return;
+    }
+    let _turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    for way in triggered() {
+        on_ranks(2, |world| {
+            set_waits(Waits::Kernel);
+            let stream = stream_of(world, way.kind)?;
+            let new = |columns| Stepped::new(world, &stream, way, columns, Pattern::All);
+            let [one, other] = &mut [new(20)?, new(30)?];
+            let [one, other] = if world.rank() == 0 { [one, other] } else { [other, one] };
+            let period = stream.capture(|_| {
+                for _ in 0..2 {
+                    let first = one.halo.begin_gather(&mut one.cells)?;
+                    let second = other.halo.begin_gather(&mut other.cells)?;
+                    first.finish()?;
+                    second.finish()?;
+                    one.compute()?;
+                    other.compute()?;
+                }
+                Ok::<(), HaloError>(())
+            })?;
+            // Those without conditions can go out at once.
+            let is_served = matches!(way.backend, "st-send" | "active-rma");
+            assert_eq!(period.executor() == Executor::Proxy, is_served, "{way:?}: {:?}", period.reason());
+            stream.replay(&period, 3)?;
+            one.assert_after(6, &way)?;
+            other.assert_after(6, &way)
+        });
+    }
+}
+
+#[test]
+fn a_kernel_that_does_not_compile_leaves_the_stream_as_it_was() {
+    if other_device().is_none() {
+        return;
+    }
+    static WRONG: streamhalo::KernelText = streamhalo::KernelText {
+        name: "wrong",
+        source: "KERNEL(wrong)(TILE, READS(i64, now), WRITES(i64, next)) {\n    nonsense;\n}\n",
+        reach: [0; 3],
+    };
+    on_ranks(1, |world| {
+        let way = Scenario { backend: "st-rsend", kind: StreamKind::Device };
+        let stream = stream_of(world, way.kind)?;
+        let mut stepped = Stepped::new(world, &stream, way, 20, Pattern::All)?;
+        let tile = stepped.tile();
+        let captured = stream.capture(|stream| {
+            let arguments = stepped.cells.now_and_next()?;
+            Ok::<(), HaloError>(stream.launch_either(&WRONG, tile, arguments, |_, _| ())?)
+        });
+        let error = captured.expect_err("it is nonsense");
+        assert!(matches!(error, HaloError::Communication(Error::KernelDidNotCompile { .. })), "{error}");
+        stepped.steps(2)?;
+        stepped.assert_after(2, &way)
+    });
+}
