@@ -31,16 +31,6 @@ pub(super) struct RoundTrip {
 
 impl Subject for RoundTrip {
     fn repeat(&mut self, times: usize) -> Result<(), HaloError> {
-        for _ in 0..times {
-            if !self.begins {
-                self.link.recv()?;
-            }
-            self.link.start()?;
-            self.link.finish()?;
-            if self.begins {
-                self.link.recv()?;
-            }
-        }
-        self.link.synchronize()
+        self.link.ping_pong(self.begins, times)
     }
 }

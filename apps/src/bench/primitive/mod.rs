@@ -28,6 +28,21 @@ pub(super) trait Link {
     fn finish(&mut self) -> Result<(), HaloError>;
     /// Receives a message.
     fn recv(&mut self) -> Result<(), HaloError>;
+    /// So many messages to the peer and back; who does not begin answers. Here, where a primitive's calls are known as
+    /// the program is built: a call that is found at run time costs as much as a short message.
+    fn ping_pong(&mut self, begins: bool, times: usize) -> Result<(), HaloError> {
+        for _ in 0..times {
+            if !begins {
+                self.recv()?;
+            }
+            self.start()?;
+            self.finish()?;
+            if begins {
+                self.recv()?;
+            }
+        }
+        self.synchronize()
+    }
     /// Sends the messages of a window, and waits as [`Link::finish`].
     fn send_window(&mut self) -> Result<(), HaloError>;
     /// Receives them.

@@ -235,9 +235,9 @@ impl Outgoing {
                 (place.pointer().cast_const(), bytes)
             }
         };
-        assert!(length <= self.largest(), "{length} bytes are too long for a packet");
         assert!((header.kind | header.flags) < 256, "kinds and flags of packets are below 256");
         let beside = if length <= INLINE_BYTES { 0 } else { length as u32 };
+        assert!(beside as usize <= self.largest(), "{length} bytes are too long for a packet");
         let Some(position) = self.sending.room(beside, self.answers.done.cell()) else { return false };
         // SAFETY: a ring has `CELLS` cells.
         let cell = unsafe { self.cells.add(self.sending.cell()) };

@@ -48,7 +48,7 @@ pub enum Payload<'a> {
 }
 
 /// A packet that has come. Its payload is there until the receiver goes on to the next one.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Arrived<'a> {
     pub(crate) source: usize,
     pub(crate) header: Header,
@@ -277,6 +277,12 @@ impl Packets {
 const SHORT_NAP: Duration = Duration::from_micros(50);
 
 impl Arrived<'_> {
+    /// The same, to a compiler that knows who has sent it.
+    #[inline(always)]
+    pub(crate) fn known_from(self, source: usize) -> Self {
+        Self { source, ..self }
+    }
+
     /// Bytes of payload.
     #[inline]
     pub(crate) fn length(&self) -> usize {
@@ -339,7 +345,7 @@ impl Arrived<'_> {
 
     /// Copies the payload out.
     #[cfg(test)]
-    pub(crate) fn to_vec(&self) -> Vec<u8> {
+    pub(crate) fn to_vec(self) -> Vec<u8> {
         let mut bytes = vec![0; self.length];
         self.copy_into(&mut bytes);
         bytes

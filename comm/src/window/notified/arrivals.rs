@@ -82,12 +82,7 @@ impl Aside {
 
 /// Carries out what a packet asks for; its notification, if it has one.
 #[inline(always)]
-fn carry_out(
-    packet: &Arrived<'_>,
-    memory: &Memory,
-    element: ElementType,
-    aside: &mut Aside,
-) -> Option<Entry> {
+fn carry_out(packet: Arrived<'_>, memory: &Memory, element: ElementType, aside: &mut Aside) -> Option<Entry> {
     let Header { kind, flags, tag, offset, .. } = packet.header;
     let is_done = match kind {
         PUT => packet.store(memory, offset as usize),
@@ -104,7 +99,7 @@ fn carry_out(
 
 #[inline(never)]
 fn carry_out_rarer(
-    packet: &Arrived<'_>,
+    packet: Arrived<'_>,
     memory: &Memory,
     element: ElementType,
     answers: &mut VecDeque<Answer>,
@@ -131,7 +126,7 @@ fn carry_out_rarer(
             if kind == FETCH {
                 packet.combine(memory, offset, element, op_of(flags))?;
             } else {
-                swap(packet, memory, offset, element)?;
+                swap(&packet, memory, offset, element)?;
             }
             Ok(notification)
         }
@@ -170,14 +165,16 @@ impl State {
         let Self { packets, memory, element, aside, .. } = self;
         let Some(source) = from else {
             let mut notification = None;
-            let any = packets.take_next(|packet| notification = carry_out(&packet, memory, *element, aside));
+            let any = packets.take_next(|packet| notification = carry_out(packet, memory, *element, aside));
             return (any, notification);
         };
         let Some((ring, back)) = packets.rings_with(source) else { return (false, None) };
         let Some(packet) = ring.peek(looks) else { return (false, None) };
         back.expect_to_send();
-        let (notification, length) = (carry_out(&packet, memory, *element, aside), packet.length());
-        ring.release(length);
+        // What is known of the source need not be compared again.
+        let packet = packet.known_from(source);
+        let notification = carry_out(packet, memory, *element, aside);
+        ring.release(packet.length());
         (true, notification)
     }
 
@@ -185,7 +182,7 @@ impl State {
     fn receive_far(&mut self) -> Result<()> {
         let Self { unexpected, packets, memory, element, aside, .. } = self;
         packets.receive_far(&mut |packet| {
-            if let Some(entry) = carry_out(&packet, memory, *element, aside) {
+            if let Some(entry) = carry_out(packet, memory, *element, aside) {
                 unexpected.push(entry);
             }
         })
@@ -280,7 +277,7 @@ impl State {
         packets.receive(&mut |packet| {
             if packet.header.kind == ANSWER && packet.header.ticket >> PART_BITS == call {
                 answered(&packet);
-            } else if let Some(entry) = carry_out(&packet, memory, *element, aside) {
+            } else if let Some(entry) = carry_out(packet, memory, *element, aside) {
                 unexpected.push(entry);
             }
         })?;
