@@ -208,12 +208,14 @@ fn arguments_of_applications_are_packed_as_their_kernels_declare_them() {
 fn arguments_are_packed_as_kernels_declare_them() {
     let (pointer, word) = (Value::Pointer(std::ptr::without_provenance(7)), Value::U32(7));
     let long = Value::U64(7);
-    let own: [(&str, Vec<Value>); 5] = [
+    let own: [(&str, Vec<Value>); 7] = [
         ("halo_move", vec![pointer, pointer, pointer, word, word]),
         ("halo_reduce_f64", vec![pointer, word, pointer, pointer, pointer, long]),
-        ("halo_signal", [[pointer; 5].to_vec(), vec![word, word]].concat()),
-        ("halo_send", vec![pointer, pointer, pointer, word, word, pointer, pointer, long, word]),
-        ("halo_wait", [[pointer; 6].to_vec(), vec![word]].concat()),
+        ("halo_signal", [[pointer; 6].to_vec(), vec![word, word]].concat()),
+        ("halo_send", vec![pointer, pointer, pointer, word, word, pointer, pointer, long, pointer, word]),
+        ("halo_wait", [[pointer; 7].to_vec(), vec![word, pointer, word]].concat()),
+        ("halo_set", vec![pointer, word, word]),
+        ("halo_move_on", vec![pointer, pointer, long]),
     ];
     for (name, arguments) in own {
         let declared = parameters(entry(name));
@@ -227,5 +229,5 @@ fn arguments_are_packed_as_kernels_declare_them() {
     let reductions = ["u8", "i32", "i64", "f32", "f64"].map(|element| format!("halo_reduce_{element}"));
     let known = kernels_in(OWN_PTX);
     assert!(reductions.iter().all(|name| known.contains(&name.as_str())), "{known:?}");
-    assert_eq!(known.len(), reductions.len() + 4, "{known:?}");
+    assert_eq!(known.len(), reductions.len() + 6, "{known:?}");
 }
