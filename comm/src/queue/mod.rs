@@ -155,7 +155,7 @@
 //! Over wires the sender of a ready send does not know whether its receive has been started: to be told is what it
 //! saves. A send that comes too soon is found by the *receiver*, as far as that is possible without a message. Over
 //! `ofi` its payload lies in the section when the host comes to the start, which is refused with
-//! [`Error::ReceiverNotReady`](crate::Error::ReceiverNotReady), on the receiving rank, and enqueues nothing. What is
+//! [`Error::ReceiverNotReady`], on the receiving rank, and enqueues nothing. What is
 //! not found is a send that comes between the host's call and the moment when the stream comes to the start: the
 //! stream may then still be reading the section, and what it reads is undefined. Over `mpi` a ready send of a queue
 //! is an ordinary one of the library's, and one that comes too soon waits for its receive: nothing is lost, and
