@@ -1,19 +1,17 @@
 //! The kernels of `life` and `stencil3d` on one core, without exchanges: what each takes, and what it must take at
 //! least on this machine.
 //!
-//! At least, that is the longest of: moving every cell in once and out once, measured as the fastest of
-//! three copies of the same rows;
+//! At least, that is the longest of: moving every cell in once and out once, measured as a copy of the same field;
 //! its loads and stores, in the first-level cache; and what computes, on registers. They are measured in turns with
 //! the kernel.
 
 use std::time::Instant;
 
 use streamhalo::comm::Error;
-use streamhalo::comm::device::past_caches;
 use streamhalo::prelude::{Alternating, Entity, GlobalGrid};
 use streamhalo::{Device, HaloError, Stream, Tile, World, WorldOptions};
 
-use super::units::{compute, copy_row, lanes, load_and_store};
+use super::units::{compute, lanes, load_and_store};
 use crate::app::values::Real;
 use crate::app::{Stored, Vectors};
 use crate::error::AppError;
@@ -86,15 +84,6 @@ impl Needs {
     }
 }
 
-/// How a field is copied, row by row. None is the fastest everywhere: the C library's copies of rows of some kilobytes
-/// take three times as long as plain vectors, and stores past the caches pay where nothing is kept.
-#[derive(Clone, Copy)]
-enum Way {
-    Library,
-    Vectors,
-    PastCaches,
-}
-
 /// How fast a kernel is, in nanoseconds for a cell.
 #[derive(Clone, Debug)]
 pub struct Speed {
@@ -118,16 +107,16 @@ impl Speed {
     }
 }
 
-/// Measures each kernel whose name contains `part`, on fields that fit into the caches, and on one that does not;
-/// `report` hears of each at once. The least of `rounds` turns counts. Blocks.
+/// Measures each kernel on fields that fit into the caches, and on one that does not; `report` hears of each at
+/// once. The least of `rounds` turns counts. Blocks.
 ///
 /// # Errors
 ///
 /// That there is not enough memory, or a kernel whose answer is wrong.
-pub fn measure_kernels(part: &str, rounds: usize, report: impl Fn(&Speed) + Sync) -> Result<(), AppError> {
+pub fn measure_kernels(rounds: usize, report: impl Fn(&Speed) + Sync) -> Result<(), AppError> {
     let measured = World::threads(1, WorldOptions::default(), |world| -> Result<(), AppError> {
         let stream = Device::host().stream(&world)?;
-        let go = Measurement { world: &world, stream: &stream, part, rounds, report: &report };
+        let go = Measurement { world: &world, stream: &stream, rounds, report: &report };
         for extents in [[12, 1024], [512, 512], [2048, 2048], [8192, 8192]] {
             go.life::<u8>("life, u8", extents)?;
         }
@@ -150,7 +139,6 @@ pub fn measure_kernels(part: &str, rounds: usize, report: impl Fn(&Speed) + Sync
 struct Measurement<'a> {
     world: &'a World,
     stream: &'a Stream,
-    part: &'a str,
     rounds: usize,
     report: &'a (dyn Fn(&Speed) + Sync),
 }
@@ -199,9 +187,6 @@ impl Measurement<'_> {
         first: impl Fn(usize) -> T,
         sweep: impl Fn(&Stream, Tile, &mut Alternating<T, D>) -> Result<(), HaloError>,
     ) -> Result<(), AppError> {
-        if !name.contains(self.part) {
-            return Ok(());
-        }
         let (stream, grid) = (self.stream, GlobalGrid::new(extents, [true; D])?);
         let grid = grid.partition(self.world)?.local(1)?;
         let mut field = Alternating::zeros(&grid, Entity::Cell, stream)?;
@@ -227,12 +212,10 @@ impl Measurement<'_> {
                 (0..times).try_for_each(|_| sweep(stream, tile, &mut field))?;
                 Ok(times * cells)
             })?;
-            for way in [Way::Library, Way::Vectors, Way::PastCaches] {
-                least(&mut copy_ns, || {
-                    (0..times).try_for_each(|_| copy(stream, tile, &mut field, way))?;
-                    Ok(times * cells)
-                })?;
-            }
+            least(&mut copy_ns, || {
+                (0..times).try_for_each(|_| copy(stream, tile, &mut field))?;
+                Ok(times * cells)
+            })?;
             least(&mut move_ns, || Ok((needs.moves)(rounds)))?;
             least(&mut compute_ns, || Ok((needs.compute)(VECTORS_OF_A_TURN / 8)))?;
         }
@@ -263,24 +246,15 @@ fn least(least_ns: &mut f64, turn: impl FnOnce() -> Result<usize, HaloError>) ->
     Ok(())
 }
 
-/// Copies the field row by row: as `copy_from_slice` does, or in ordinary stores, or around the caches.
 fn copy<T: Vectors, const D: usize>(
     stream: &Stream,
     tile: Tile,
     field: &mut Alternating<T, D>,
-    way: Way,
 ) -> Result<(), HaloError> {
-    stream.launch("copy", tile, field.now_and_next()?, move |tile, (now, mut next)| {
-        past_caches(|stores| {
-            for (row, (i, j)) in next.rows().zip(tile.rows()) {
-                let from = now.span(i, j, tile.start[2]..tile.end[2]);
-                match way {
-                    Way::Library => row.copy_from_slice(from),
-                    Way::Vectors => copy_row(from, row),
-                    Way::PastCaches => stores.write(from, row),
-                }
-            }
-        });
+    stream.launch("copy", tile, field.now_and_next()?, |tile, (now, mut next)| {
+        for (row, (i, j)) in next.rows().zip(tile.rows()) {
+            row.copy_from_slice(now.span(i, j, tile.start[2]..tile.end[2]));
+        }
     })?;
     Ok(())
 }

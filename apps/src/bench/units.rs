@@ -58,22 +58,6 @@ fn load_and_store_at<S: Simd, T: Vectors, const LOADS: usize, const STORES: usiz
     stores
 }
 
-/// Copies a row in vectors, as a kernel loads and stores it.
-pub(crate) fn copy_row<T: Vectors>(from: &[T], to: &mut [T]) {
-    dispatch!(Level::new(), simd => copy_row_at::<_, T>(simd, from, to));
-}
-
-#[inline(always)]
-fn copy_row_at<S: Simd, T: Vectors>(simd: S, from: &[T], to: &mut [T]) {
-    let lanes = T::Vector::<S>::LEN;
-    let from = &from[..to.len()];
-    let whole = to.len() - to.len() % lanes;
-    for x in (0..whole).step_by(lanes) {
-        T::Vector::<S>::from_slice(simd, &from[x..x + lanes]).store_slice(&mut to[x..x + lanes]);
-    }
-    to[whole..].copy_from_slice(&from[whole..]);
-}
-
 /// Computes as for so many vectors of cells: `ADDITIONS`, `PRODUCTS`, `CUTS` of one vector out of two, and
 /// `CHOICES`, each of which is a comparison and what it selects. Gives for how many.
 pub(crate) fn compute<

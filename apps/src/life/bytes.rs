@@ -16,7 +16,6 @@
 //! rows in flight against eight ways, and are slower by 1.3 times at 4096 x 4096 bytes.
 
 use fearless_simd::{Level, Simd, dispatch, prelude::*};
-use streamhalo::comm::device::PastCaches;
 
 use super::kernel::Cell;
 
@@ -26,33 +25,19 @@ const BLOCK_ROWS: usize = 3;
 /// [`step_rows`](super::kernel::step_rows) of cells that are bytes.
 pub(super) fn step_rows<'now, 'next, T: Cell>(
     level: Level,
-    mut far: Option<&mut PastCaches>,
     now: impl Fn(usize) -> &'now [T],
     next: impl IntoIterator<Item = &'next mut [T]>,
 ) {
     let mut next = next.into_iter().fuse();
-    // Rows on their way past the caches.
-    let mut lines = Vec::new();
     dispatch!(level, simd => {
         let mut y = 0;
         while let Some(first) = next.next() {
             match (next.next(), next.next()) {
-                (Some(second), Some(third)) => {
-                    let now = [now(y), now(y + 1), now(y + 2), now(y + 3), now(y + 4)];
-                    let Some(stores) = &mut far else {
-                        step_block::<_, T, BLOCK_ROWS, { BLOCK_ROWS + 2 }>(simd, now, [first, second, third]);
-                        y += BLOCK_ROWS;
-                        continue;
-                    };
-                    let columns = first.len();
-                    lines.resize(BLOCK_ROWS * columns, T::from(0));
-                    let (one, others) = lines.split_at_mut(columns);
-                    let (two, three) = others.split_at_mut(columns);
-                    step_block::<_, T, BLOCK_ROWS, { BLOCK_ROWS + 2 }>(simd, now, [&mut *one, &mut *two, &mut *three]);
-                    stores.write(one, first);
-                    stores.write(two, second);
-                    stores.write(three, third);
-                }
+                (Some(second), Some(third)) => step_block::<_, T, BLOCK_ROWS, { BLOCK_ROWS + 2 }>(
+                    simd,
+                    [now(y), now(y + 1), now(y + 2), now(y + 3), now(y + 4)],
+                    [first, second, third],
+                ),
                 (Some(second), None) => step_block::<_, T, 2, 4>(
                     simd,
                     [now(y), now(y + 1), now(y + 2), now(y + 3)],

@@ -18,7 +18,6 @@
 use std::ops::{Add, Sub};
 
 use fearless_simd::{Level, Simd, dispatch, prelude::*, u64x8};
-use streamhalo::comm::device::{PastCaches, exceeds_caches, past_caches};
 
 use super::bytes;
 use super::words::{WORD, pack, pack_and_spread, spread};
@@ -72,33 +71,25 @@ pub fn step_rows<'now, 'next, T: Cell>(
     now: impl Fn(usize) -> &'now [T],
     next: impl IntoIterator<Item = &'next mut [T]>,
 ) {
-    let mut next = next.into_iter().peekable();
-    let columns = next.peek().map_or(0, |row| row.len());
-    let is_far = exceeds_caches(2 * rows * columns * size_of::<T>());
-    step_rows_at(Level::new(), is_far, rows, now, next);
+    step_rows_at(Level::new(), rows, now, next);
 }
 
-/// [`step_rows`] with an instruction set of the caller's choice, and past the caches or not, so that tests reach all
-/// of them.
+/// [`step_rows`] with an instruction set of the caller's choice, so that tests reach all of them.
 pub(super) fn step_rows_at<'now, 'next, T: Cell>(
     level: Level,
-    is_far: bool,
     rows: usize,
     now: impl Fn(usize) -> &'now [T],
     next: impl IntoIterator<Item = &'next mut [T]>,
 ) {
-    past_caches(|stores| {
-        let far = is_far.then_some(stores);
-        if size_of::<T>() == 1 {
-            // A vector of them is one word of bits: it is computed as it is.
-            return bytes::step_rows(level, far, now, next);
-        }
-        let mut next = next.into_iter().peekable();
-        let columns = next.peek().map_or(0, |row| row.len());
-        if rows > 0 {
-            dispatch!(level, simd => step_in_widest(simd, far, [rows, columns], now, next));
-        }
-    });
+    if size_of::<T>() == 1 {
+        // A vector of them is one word of bits: it is computed as it is.
+        return bytes::step_rows(level, now, next);
+    }
+    let mut next = next.into_iter().peekable();
+    let columns = next.peek().map_or(0, |row| row.len());
+    if rows > 0 {
+        dispatch!(level, simd => step_in_widest(simd, [rows, columns], now, next));
+    }
 }
 
 /// In the widest vectors that a row has.
@@ -107,22 +98,20 @@ pub(super) fn step_rows_at<'now, 'next, T: Cell>(
 #[inline(always)]
 fn step_in_widest<'now, 'next, S: Simd, T: Cell>(
     simd: S,
-    far: Option<&mut PastCaches>,
     extents: [usize; 2],
     now: impl Fn(usize) -> &'now [T],
     next: impl Iterator<Item = &'next mut [T]>,
 ) {
     if extents[1] >= T::Vector::<S>::LEN {
-        step_all::<S, T, T::Vector<S>>(simd, far, extents, now, next);
+        step_all::<S, T, T::Vector<S>>(simd, extents, now, next);
     } else {
-        step_all::<S, T, <T::Vector<S> as SimdBase<S>>::Block>(simd, far, extents, now, next);
+        step_all::<S, T, <T::Vector<S> as SimdBase<S>>::Block>(simd, extents, now, next);
     }
 }
 
 #[inline(always)]
 fn step_all<'now, 'next, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
     simd: S,
-    mut far: Option<&mut PastCaches>,
     [rows, columns]: [usize; 2],
     now: impl Fn(usize) -> &'now [T],
     mut next: impl Iterator<Item = &'next mut [T]>,
@@ -142,8 +131,6 @@ fn step_all<'now, 'next, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
     for (row, packed) in ahead.chunks_exact_mut(words).enumerate().take(rows) {
         pack::<S, T, V>(simd, readable(now(row + 2), columns), packed);
     }
-    // A row on its way past the caches.
-    let mut line = vec![T::from(0); if far.is_some() { columns } else { 0 }];
     for row in 0..rows {
         let packed = &mut ahead[row % AHEAD * words..][..words];
         for block in 0..blocks {
@@ -154,15 +141,11 @@ fn step_all<'now, 'next, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
         }
         let next = next.next().expect("there is a row to write for each");
         assert_eq!(next.len(), columns, "rows of the next generation have one length");
-        let cells = if far.is_some() { &mut line[..] } else { &mut *next };
         if row + AHEAD < rows {
             let read = readable(now(row + AHEAD + 2), columns);
-            pack_and_spread::<S, T, V>(simd, (read, packed), (alive, cells));
+            pack_and_spread::<S, T, V>(simd, (read, packed), (alive, next));
         } else {
-            spread::<S, T, V>(simd, alive, cells);
-        }
-        if let Some(stores) = &mut far {
-            stores.write(&line, next);
+            spread::<S, T, V>(simd, alive, next);
         }
     }
 }

@@ -22,7 +22,6 @@
 use std::ops::{Add, Mul, Range};
 
 use fearless_simd::{Level, Simd, dispatch, prelude::*};
-use streamhalo::comm::device::{PastCaches, exceeds_caches, expect_to_read, past_caches};
 use streamhalo::{Rows, RowsMut, Tile};
 
 use super::problem::Weights;
@@ -40,9 +39,6 @@ const FULL_ROWS: usize = 3;
 /// they are the higher plane to where they are the lower one.
 const STRIP_BYTES: usize = 384 << 10;
 
-/// How many rows behind those that are read cells are asked for that no cache holds.
-const AHEAD_ROWS: usize = 4;
-
 /// A stencil, and what is added to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule<T> {
@@ -57,21 +53,8 @@ pub(crate) struct Rule<T> {
 #[derive(Debug)]
 pub(crate) struct Shape<T>(pub(crate) [Vec<T>; 3]);
 
-/// Computes the cells of `tile`; past the caches, if these do not hold both generations.
+/// Computes the cells of `tile`.
 pub(crate) fn step<T: Real>(
-    rule: &Rule<T>,
-    shape: &Shape<T>,
-    tile: Tile,
-    now: Rows<'_, T>,
-    next: RowsMut<'_, T>,
-) {
-    let is_far = exceeds_caches(2 * tile.points() * size_of::<T>());
-    step_at(is_far, rule, shape, tile, now, next);
-}
-
-/// [`step`], past the caches or not.
-fn step_at<T: Real>(
-    is_far: bool,
     rule: &Rule<T>,
     shape: &Shape<T>,
     tile: Tile,
@@ -83,23 +66,18 @@ fn step_at<T: Real>(
     let strip = (STRIP_BYTES / (3 * row_bytes).max(1))
         .next_multiple_of(STAR_ROWS * FULL_ROWS)
         .max(STAR_ROWS * FULL_ROWS);
-    let task = Task { rule, shape, now, x: tile.start[2]..tile.end[2], is_far };
-    past_caches(|stores| {
-        let group_rows = if is_far { STAR_ROWS.max(FULL_ROWS) } else { 0 };
-        let mut far = Far { stores, cells: vec![T::default(); group_rows * tile.extents()[2]] };
-        dispatch!(Level::new(), simd => {
-            for first in (tile.start[1]..tile.end[1]).step_by(strip) {
-                let ys = first..tile.end[1].min(first + strip);
-                for z in tile.start[0]..tile.end[0] {
-                    let (ys, next, far) = (ys.clone(), &mut next, &mut far);
-                    if rule.is_full {
-                        task.rows_of_plane::<_, FULL_ROWS, { FULL_ROWS + 2 }>(simd, z, ys, next, far);
-                    } else {
-                        task.rows_of_plane::<_, STAR_ROWS, { STAR_ROWS + 2 }>(simd, z, ys, next, far);
-                    }
+    let task = Task { rule, shape, now, x: tile.start[2]..tile.end[2] };
+    dispatch!(Level::new(), simd => {
+        for first in (tile.start[1]..tile.end[1]).step_by(strip) {
+            let ys = first..tile.end[1].min(first + strip);
+            for z in tile.start[0]..tile.end[0] {
+                if rule.is_full {
+                    task.rows_of_plane::<_, FULL_ROWS, { FULL_ROWS + 2 }>(simd, z, ys.clone(), &mut next);
+                } else {
+                    task.rows_of_plane::<_, STAR_ROWS, { STAR_ROWS + 2 }>(simd, z, ys.clone(), &mut next);
                 }
             }
-        });
+        }
     });
 }
 
@@ -116,7 +94,7 @@ pub(crate) fn evaluate<T: Real>(
     dispatch!(Level::new(), simd => {
         for x in (tile.start[2]..tile.end[2]).step_by(PIECE) {
             let piece = &mut values[..PIECE.min(tile.end[2] - x)];
-            let task = Task { rule, shape, now, x: x..x + piece.len(), is_far: false };
+            let task = Task { rule, shape, now, x: x..x + piece.len() };
             for (z, y) in tile.rows() {
                 task.group::<_, 1, 3>(simd, [z, y], [&mut *piece]);
                 sink((z, y), piece);
@@ -131,14 +109,6 @@ struct Task<'a, T> {
     shape: &'a Shape<T>,
     now: Rows<'a, T>,
     x: Range<usize>,
-    /// Whether the caches do not hold both generations.
-    is_far: bool,
-}
-
-/// Rows of a group on their way past the caches.
-struct Far<'a, T> {
-    stores: &'a mut PastCaches,
-    cells: Vec<T>,
 }
 
 // Everything below is `inline(always)`, as `Columns` says.
@@ -151,21 +121,10 @@ impl<T: Real> Task<'_, T> {
         z: usize,
         ys: Range<usize>,
         next: &mut RowsMut<'_, T>,
-        far: &mut Far<'_, T>,
     ) {
         let mut y = ys.start;
         while y + ROWS <= ys.end {
-            if self.is_far {
-                let mut rows = far.cells.chunks_exact_mut(self.x.len());
-                let out = std::array::from_fn(|_| rows.next().expect("there is one for each row of a group"));
-                self.group::<S, ROWS, INPUTS>(simd, [z, y], out);
-                let rows = far.cells.chunks_exact(self.x.len());
-                for (row, to) in rows.zip(next.rows_from::<ROWS>(z, y)) {
-                    far.stores.write(row, to);
-                }
-            } else {
-                self.group::<S, ROWS, INPUTS>(simd, [z, y], next.rows_from(z, y));
-            }
+            self.group::<S, ROWS, INPUTS>(simd, [z, y], next.rows_from(z, y));
             y += ROWS;
         }
         while y < ys.end {
@@ -183,14 +142,13 @@ impl<T: Real> Task<'_, T> {
         mut out: [&mut [T]; ROWS],
     ) {
         const { assert!(INPUTS == ROWS + 2) };
-        let cells = self.x.len();
-        if cells < T::Vector::<S>::LEN {
-            for (row, out) in out.into_iter().enumerate() {
-                self.narrow_row([z, y + row], out);
-            }
-            return;
-        }
-        let Self { rule, shape: Shape([_, _, along_x]), now, x, is_far } = self;
+        let Self {
+            rule: Rule { is_full, weights, source },
+            shape: Shape([along_z, along_y, along_x]),
+            now,
+            x,
+        } = self;
+        let cells = x.len();
         let around = x.start - 1..x.end + 1;
         let mut planes: [[&[T]; INPUTS]; 3] = [
             now.spans(z - 1, y - 1, around.clone()),
@@ -198,54 +156,43 @@ impl<T: Real> Task<'_, T> {
             now.spans(z + 1, y - 1, around),
         ];
         // One number for all their lengths, so that one comparison stands for those of all loads.
-        for row in 0..INPUTS {
-            planes[0][row] = &planes[0][row][..cells + 2];
-            planes[1][row] = &planes[1][row][..cells + 2];
-            planes[2][row] = &planes[2][row][..cells + 2];
+        for plane in &mut planes {
+            for row in plane {
+                *row = &row[..cells + 2];
+            }
         }
-        for row in 0..ROWS {
-            out[row] = &mut std::mem::take(&mut out[row])[..cells];
+        for row in &mut out {
+            *row = &mut std::mem::take(row)[..cells];
         }
         let shape = &along_x[x.start..][..cells];
-        let mut sources = [T::Vector::<S>::splat(simd, self.source([z, y])); ROWS];
-        for row in 1..ROWS {
-            sources[row] = T::Vector::<S>::splat(simd, self.source([z, y + row]));
+        let mut sources = [T::default(); ROWS];
+        for (row, factor) in sources.iter_mut().enumerate() {
+            *factor = *source * (along_z[z] * along_y[y + row]);
         }
-        let weights = splat::<S, T::Vector<S>, 8>(simd, rule.weights);
-        let ahead_bytes = if *is_far { AHEAD_ROWS * size_of_val(planes[0][0]) } else { 0 };
-        if rule.is_full {
-            sweep(cells, &mut Full { simd, weights, planes, sources, shape, ahead_bytes, out });
+        if cells < T::Vector::<S>::LEN {
+            for row in 0..ROWS {
+                for (x, cell) in out[row].iter_mut().enumerate() {
+                    let column =
+                        |x: usize| [0, 1, 2].map(|plane| [0, 1, 2].map(|dy| planes[plane][row + dy][x]));
+                    let columns = [column(x), column(x + 1), column(x + 2)];
+                    let added = sources[row] * shape[x];
+                    *cell = if *is_full {
+                        full(columns.map(|column| full_values(weights, column)), added)
+                    } else {
+                        let [low, here, high] = columns[1];
+                        let along_x = [columns[0][1][1], here[1], columns[2][1][1]];
+                        star(weights, along_x, [here[0], here[2], low[1], high[1]], added)
+                    };
+                }
+            }
+            return;
+        }
+        let weights = splat::<S, T::Vector<S>, 8>(simd, *weights);
+        let sources = splat::<S, T::Vector<S>, ROWS>(simd, sources);
+        if *is_full {
+            sweep(cells, &mut Full { simd, weights, planes, sources, shape, out });
         } else {
-            sweep(cells, &mut Star { simd, weights, planes, sources, shape, ahead_bytes, out });
-        }
-    }
-
-    /// What the source is in a row for each unit of its shape along x.
-    #[inline(always)]
-    fn source(&self, [z, y]: [usize; 2]) -> T {
-        let Shape([along_z, along_y, _]) = self.shape;
-        self.rule.source * (along_z[z] * along_y[y])
-    }
-
-    /// A row that is narrower than a vector. Apart from the others, whose inputs stay in registers only where none of
-    /// their indices depend on anything.
-    #[inline(never)]
-    fn narrow_row(&self, [z, y]: [usize; 2], out: &mut [T]) {
-        let Self { rule: Rule { is_full, weights, .. }, shape: Shape([_, _, along_x]), now, x, .. } = self;
-        let around = x.start - 1..x.end + 1;
-        let planes: [[&[T]; 3]; 3] = [z - 1, z, z + 1].map(|z| now.spans(z, y - 1, around.clone()));
-        let source = self.source([z, y]);
-        for (index, cell) in out.iter_mut().enumerate() {
-            let column = |x: usize| planes.map(|plane| plane.map(|row| row[x]));
-            let columns = [column(index), column(index + 1), column(index + 2)];
-            let added = source * along_x[x.start + index];
-            *cell = if *is_full {
-                full(columns.map(|column| full_values(weights, column)), added)
-            } else {
-                let [low, here, high] = columns[1];
-                let along_x = [columns[0][1][1], here[1], columns[2][1][1]];
-                star(weights, along_x, [here[0], here[2], low[1], high[1]], added)
-            };
+            sweep(cells, &mut Star { simd, weights, planes, sources, shape, out });
         }
     }
 }
@@ -298,8 +245,6 @@ struct Star<'r, S, T, V, const ROWS: usize, const INPUTS: usize> {
     planes: [[&'r [T]; INPUTS]; 3],
     sources: [V; ROWS],
     shape: &'r [T],
-    /// How far behind those of the higher plane the cells are that are asked for; 0 if none are.
-    ahead_bytes: usize,
     out: [&'r mut [T]; ROWS],
 }
 
@@ -318,11 +263,6 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const ROWS: usize, const INP
     #[inline(always)]
     fn compute(&mut self, x: usize, [left, own, right]: [[[V; 1]; ROWS]; 3]) {
         let [low, here, high] = &self.planes;
-        if self.ahead_bytes > 0 {
-            for row in 0..ROWS {
-                expect_to_read(&high[row + 1][x], self.ahead_bytes);
-            }
-        }
         let shape: V = load(self.simd, self.shape, x);
         let mut before = load(self.simd, here[0], x + 1);
         for row in 0..ROWS {
@@ -347,8 +287,6 @@ struct Full<'r, S, T, V, const ROWS: usize, const INPUTS: usize> {
     planes: [[&'r [T]; INPUTS]; 3],
     sources: [V; ROWS],
     shape: &'r [T],
-    /// How far behind those of the higher plane the cells are that are asked for; 0 if none are.
-    ahead_bytes: usize,
     out: [&'r mut [T]; ROWS],
 }
 
@@ -374,11 +312,6 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const ROWS: usize, const INP
 
     #[inline(always)]
     fn compute(&mut self, x: usize, [left, own, right]: [[[V; 2]; ROWS]; 3]) {
-        if self.ahead_bytes > 0 {
-            for row in 0..ROWS {
-                expect_to_read(&self.planes[2][row + 1][x], self.ahead_bytes);
-            }
-        }
         let shape: V = load(self.simd, self.shape, x);
         for row in 0..ROWS {
             let value = full([left[row], own[row], right[row]], self.sources[row] * shape);
@@ -399,52 +332,4 @@ fn splat<S: Simd, V: SimdBase<S>, const N: usize>(simd: S, values: [V::Element; 
         *vector = V::splat(simd, value);
     }
     vectors
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use streamhalo::prelude::{Alternating, Entity, GlobalGrid};
-    use streamhalo::{Device, HaloError, World, WorldOptions};
-
-    use super::*;
-
-    /// Rows of every length around those of vectors and lines, in groups and alone.
-    #[test]
-    fn the_same_bits_past_the_caches() {
-        let results = World::threads(1, WorldOptions::default(), |world| -> Result<(), HaloError> {
-            let stream = Device::host().stream(&world)?;
-            for (is_full, width) in [7, 8, 9, 16, 31, 67].into_iter().flat_map(|x| [(false, x), (true, x)]) {
-                let grid = GlobalGrid::new([2, 9, width], [true; 3])?;
-                let grid = grid.partition(&world)?.local(1)?;
-                let mut cells = Alternating::<f64, 3>::zeros(&grid, Entity::Cell, &stream)?;
-                let value = |[z, y, x]: [usize; 3], _| ((z * 31 + y * 7 + x) as f64).sin();
-                cells.now_mut().fill_with_ghosts(value)?;
-                let weights = [0.4, 0.1, 0.09, 0.01, 0.11, 0.02, 0.03, 0.04];
-                let rule = Rule { is_full, weights, source: 0.3 };
-                let shape = Shape([4, 11, width + 2].map(|cells| (0..cells).map(|x| x as f64).collect()));
-                let (shape, tile) = (Arc::new(shape), grid.owned(Entity::Cell).tile());
-                let mut found = [false, true].map(|is_far| {
-                    let shape = shape.clone();
-                    let arrays = cells.now_and_next().expect("nothing is under way");
-                    let launched = stream.launch("stencil", tile, arrays, move |tile, (now, next)| {
-                        step_at(is_far, &rule, &shape, tile, now, next);
-                    });
-                    launched.expect("is a kernel");
-                    cells.swap();
-                    let bits: Vec<u64> =
-                        cells.now().owned().expect("is here").iter().map(|cell| cell.to_bits()).collect();
-                    cells.now_mut().owned_mut().expect("is here").fill(-1.0);
-                    cells.swap();
-                    bits
-                });
-                assert!(!found[0].contains(&(-1.0_f64).to_bits()), "{width}");
-                assert_eq!(std::mem::take(&mut found[0]), found[1], "{is_full}, {width}");
-            }
-            Ok(())
-        });
-        let results: Result<Vec<()>, HaloError> = results.expect("ranks start").into_iter().collect();
-        results.expect("nothing fails");
-    }
 }

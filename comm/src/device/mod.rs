@@ -44,7 +44,6 @@ pub(crate) use driver::MemoryKind;
 pub use hip::{FoundHipDevice, found as hip_devices};
 pub use host::kernel::{Argument, Arguments, Memory, Reader, Rows, RowsMut, Tile, Writer};
 pub(crate) use host::lane::progress;
-pub use host::streaming::{PastCaches, exceeds_caches, expect_to_read, past_caches};
 pub(crate) use moves::OnDevice;
 pub use moves::{Move, MoveTable, Purpose};
 pub use opencl::{FoundDevice, found as opencl_devices};

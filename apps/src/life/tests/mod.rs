@@ -25,7 +25,6 @@ struct Padded<T> {
     width: usize,
     periodic: [bool; 2],
     level: Level,
-    is_far: bool,
     now: Vec<T>,
     next: Vec<T>,
 }
@@ -34,8 +33,7 @@ impl<T: Cell> Padded<T> {
     fn new(height: usize, width: usize, cells: &[u8], periodic: [bool; 2]) -> Self {
         let empty = vec![T::default(); (height + 2) * (width + 2)];
         let level = Level::new();
-        let mut grid =
-            Padded { height, width, periodic, level, is_far: false, now: empty.clone(), next: empty };
+        let mut grid = Padded { height, width, periodic, level, now: empty.clone(), next: empty };
         for (y, row) in cells.chunks(width).enumerate() {
             let start = (y + 1) * (width + 2) + 1;
             grid.now[start..].iter_mut().zip(row).for_each(|(cell, byte)| *cell = T::from(*byte));
@@ -66,11 +64,8 @@ impl<T: Cell> Padded<T> {
     fn advance(&mut self) {
         let (height, stride) = (self.height, self.width + 2);
         let next = self.next.chunks_exact_mut(stride).skip(1).take(height);
-        // Past the caches in every other generation.
-        self.is_far = !self.is_far;
         step_rows_at(
             self.level,
-            self.is_far,
             height,
             |row| &self.now[row * stride..][..stride],
             next.map(|row| &mut row[1..stride - 1]),

@@ -4,5 +4,4 @@ pub(super) mod accumulate;
 pub(super) mod copy;
 pub(super) mod kernel;
 pub(super) mod lane;
-pub(super) mod streaming;
 pub(super) mod worker;
