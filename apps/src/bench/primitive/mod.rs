@@ -29,7 +29,7 @@ pub(super) trait Link {
     /// Receives a message.
     fn recv(&mut self) -> Result<(), HaloError>;
     /// So many messages to the peer and back; who does not begin answers. Here, where a primitive's calls are known as
-    /// the program is built: a call that is found at run time costs as much as a short message.
+    /// the program is built: none is looked for between a message and its answer.
     fn ping_pong(&mut self, begins: bool, times: usize) -> Result<(), HaloError> {
         for _ in 0..times {
             if !begins {
