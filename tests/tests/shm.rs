@@ -65,12 +65,7 @@ fn run(ranks: usize, arguments: &[&str]) -> Vec<String> {
 /// Starts ranks that exchange for ever, and waits until all of them do.
 fn start_running(ranks: usize, mode: &str) -> Job {
     let mut job = start(ranks, &[mode]);
-    for (rank, child) in job.ranks().iter_mut().enumerate() {
-        let mut line = String::new();
-        let output = child.stdout.take().expect("piped");
-        BufReader::new(output).read_line(&mut line).expect("it writes text");
-        assert_eq!(line, format!("rank {rank} runs\n"));
-    }
+    streamhalo_tests::start::wait_until_running(&mut job);
     job
 }
 

@@ -184,3 +184,16 @@ pub fn job(ranks: usize, program: &Path, arguments: &[&str], limit: Duration) ->
     }
     Ended { statuses: Vec::new(), said, complained: String::new(), took: begun.elapsed(), left_behind: 0 }
 }
+
+/// Blocks until each rank of a job has said that it runs.
+///
+/// # Panics
+/// If one says something else.
+pub fn wait_until_running(job: &mut Job) {
+    for (rank, child) in job.ranks().iter_mut().enumerate() {
+        let mut line = String::new();
+        let output = child.stdout.take().expect("piped");
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).expect("it writes text");
+        assert_eq!(line, format!("rank {rank} runs\n"));
+    }
+}

@@ -2,13 +2,12 @@
 //! words of each other's: the answers of the host, straight and staged.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use streamhalo::comm::backend::backend_names;
 use streamhalo::comm::fabric::shm::{Exit, Job};
-use streamhalo_tests::start::job;
+use streamhalo_tests::start::{job, wait_until_running};
 use streamhalo_tests::{cells_on_host, check_cells, other_device};
 
 /// After how long a job is given up.
@@ -157,12 +156,7 @@ fn start_running(ranks: usize, words: &[&str]) -> Job {
         command
     })
     .expect("the job starts");
-    for (rank, child) in job.ranks().iter_mut().enumerate() {
-        let mut line = String::new();
-        let output = child.stdout.take().expect("piped");
-        BufReader::new(output).read_line(&mut line).expect("it writes text");
-        assert_eq!(line, format!("rank {rank} runs\n"));
-    }
+    wait_until_running(&mut job);
     job
 }
 
