@@ -36,6 +36,9 @@ pub struct Figure {
     pub batches: usize,
     /// Repetitions in a batch.
     pub repeats_per_batch: usize,
+    /// Of each batch, in the order of the turns.
+    #[serde(skip)]
+    pub(super) turns_us: Vec<f64>,
     /// What follows from the times, and what else was measured.
     #[serde(flatten)]
     pub more: BTreeMap<String, f64>,
@@ -63,6 +66,7 @@ impl Figure {
     pub(super) fn divided_by(mut self, parts: f64) -> Self {
         self.median_us /= parts;
         self.min_us /= parts;
+        self.turns_us.iter_mut().for_each(|turn| *turn /= parts);
         self
     }
 }
@@ -94,6 +98,7 @@ impl Timing {
             min_us: self.min_us,
             batches: self.batches,
             repeats_per_batch: self.repeats_per_batch,
+            turns_us: self.turns_us,
             more: BTreeMap::new(),
         }
     }

@@ -3,6 +3,7 @@
 use super::figure::Figure;
 use super::moves::Boxes;
 use super::streams::Streams;
+use super::turns::median;
 use super::{bandwidth, collectives, copies, latency, loggp, moves, overlap, pingpong, staging, throttle};
 use serde::{Deserialize, Serialize};
 use streamhalo::{Device, HaloError, Stream, StreamKind, StreamOptions, World};
@@ -156,15 +157,57 @@ pub(crate) fn split_device(name: &str) -> (&str, &str) {
     name.split_once(':').unwrap_or((name, ""))
 }
 
-/// Adds to each figure how many times it takes as long as that of one contestant, if that one has a figure.
+/// Adds to each figure how many times it takes as long as that of one contestant, if that one has a figure: the median
+/// over the turns, of which each is compared with the other's in the same round. How far a machine's cores are from each
+/// other may change while they are measured.
 pub(super) fn divided(name: &str, by: &str, figures: Vec<Figure>) -> Vec<Figure> {
-    let floor = figures.iter().find(|figure| figure.backend == by).map(|figure| figure.median_us);
-    let ratio = |figure: Figure| match floor {
+    let floor = figures.iter().find(|figure| figure.backend == by).map(|figure| figure.turns_us.clone());
+    let ratio = |figure: Figure| match &floor {
         Some(floor) if figure.backend != by => {
-            let ratio = figure.median_us / floor;
-            figure.with(name, ratio)
+            let ratios: Vec<_> = figure.turns_us.iter().zip(floor).map(|(one, floor)| one / floor).collect();
+            figure.with(name, median(&ratios))
         }
         _ => figure,
     };
     figures.into_iter().map(ratio).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::turns::Timing;
+
+    #[test]
+    fn ratios_are_of_turns_in_the_same_round() {
+        let bench = MicroBench {
+            what: What::Latency,
+            fabric: "local".into(),
+            ranks: 2,
+            sizes: vec![8],
+            contestants: Vec::new(),
+            operations: Vec::new(),
+            entries: Vec::new(),
+            stream: String::new(),
+            streams: Streams::default(),
+            boxes: None,
+            threshold_bytes: 0,
+            seconds: 1.0,
+        };
+        let figure = |name: &str, turns_us: &[f64]| {
+            let timing = Timing {
+                median_us: median(turns_us),
+                min_us: 1.0,
+                batches: turns_us.len(),
+                repeats_per_batch: 1,
+                turns_us: turns_us.to_vec(),
+            };
+            timing.figure(&bench, (name, "host".into()), 8).divided_by(2.0)
+        };
+        // The cores are far from each other in all rounds but one.
+        let flag = figure("flag", &[2.0, 20.0, 20.0]);
+        let put = figure("put", &[4.0, 22.0, 2.0]);
+        let found = divided("ratio", "flag", vec![put, flag]);
+        assert_eq!(found[0].more["ratio"], 1.1);
+        assert!(found[1].more.is_empty(), "nothing is compared with itself");
+    }
 }

@@ -35,17 +35,18 @@ pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result
     let (links, overheads) = overheads(world, bench.seconds, links)?;
     let mut figures = Vec::new();
     for (index, name) in names.into_iter().enumerate() {
-        let Overhead { overhead_us, computing } = overheads[index];
-        let figure = latencies[index].figure(bench, (name, links[index].executor()), bytes).divided_by(2.0);
+        let Overhead { overhead_us, computing } = &overheads[index];
+        let figure =
+            latencies[index].clone().figure(bench, (name, links[index].executor()), bytes).divided_by(2.0);
         let share = 100.0 * (1.0 - overhead_us / figure.min_us).clamp(0.0, 1.0);
-        let figure = figure.with("overlap_percent", share).with("overhead_us", overhead_us);
+        let figure = figure.with("overlap_percent", share).with("overhead_us", *overhead_us);
         figures.push(figure.with("compute_us", computing.min_us));
     }
     Ok(figures)
 }
 
 /// What a sender has to do for a message itself.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Overhead {
     pub(super) overhead_us: f64,
     pub(super) computing: Timing,
@@ -74,7 +75,7 @@ pub(super) fn overheads(
     let timings = in_turns(world, seconds, subjects.collect())?;
     let overhead = |pair: &[Timing]| Overhead {
         overhead_us: (pair[0].min_us - pair[1].min_us).max(0.0),
-        computing: pair[1],
+        computing: pair[1].clone(),
     };
     let overheads = timings.chunks(2).map(overhead).collect();
     Ok((pairs.into_iter().map(|(sending, _)| sending.link).collect(), overheads))

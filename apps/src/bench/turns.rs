@@ -18,13 +18,15 @@ pub(super) trait Subject {
 }
 
 /// How long something takes: the slowest rank's time of one repetition.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Timing {
     /// Over batches.
     pub(super) median_us: f64,
     pub(super) min_us: f64,
     pub(super) batches: usize,
     pub(super) repeats_per_batch: usize,
+    /// Of each batch, in the order of the turns.
+    pub(super) turns_us: Vec<f64>,
 }
 
 /// Batches in the time that a subject is given.
@@ -68,15 +70,22 @@ pub(super) fn in_turns(
 }
 
 impl Turn<'_> {
-    fn timing(mut self) -> Timing {
-        self.batches_us.sort_by(f64::total_cmp);
+    fn timing(self) -> Timing {
         Timing {
-            median_us: self.batches_us[self.batches_us.len() / 2],
-            min_us: self.batches_us[0],
+            median_us: median(&self.batches_us),
+            min_us: self.batches_us.iter().copied().fold(f64::INFINITY, f64::min),
             batches: self.batches_us.len(),
             repeats_per_batch: self.repeats,
+            turns_us: self.batches_us,
         }
     }
+}
+
+/// Of some values, the upper one of two.
+pub(super) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
 }
 
 /// How many repetitions take about so long, the same on all ranks.
@@ -128,7 +137,7 @@ mod tests {
             in_turns(&world, 0.02, vec![&mut short, &mut long])
         });
         for rank in timings.expect("threads can be started") {
-            let [short, long] = rank.expect("naps do not fail")[..] else { panic!("two are timed") };
+            let [short, long] = &rank.expect("naps do not fail")[..] else { panic!("two are timed") };
             assert!(short.min_us >= 200.0 && short.median_us >= short.min_us, "{short:?}");
             assert!(long.min_us >= 4_000.0 && long.repeats_per_batch == 2, "{long:?}");
             assert!(short.batches == long.batches && short.batches >= FEWEST_BATCHES);

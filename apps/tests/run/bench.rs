@@ -68,10 +68,8 @@ fn primitives_of_all_kinds() {
             assert_all(&found, &with_flag, &[8]);
             assert_all(&found, &PRIMITIVES, &[20_000]);
             if bench == "latency" {
-                let ratio = &found[1]["ratio_to_flag"];
-                let [flag, two_sided] =
-                    [&found[0], &found[1]].map(|one| one["median_us"].as_f64().expect("is one"));
-                assert!((ratio.as_f64().expect("is one") - two_sided / flag).abs() < 1e-6 * two_sided / flag);
+                let [flag, two_sided] = [&found[0], &found[1]].map(|one| one["ratio_to_flag"].as_f64());
+                assert!(flag.is_none() && two_sided.is_some_and(|ratio| ratio > 0.0), "{found:?}");
             } else {
                 assert!(
                     found

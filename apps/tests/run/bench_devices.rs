@@ -38,14 +38,8 @@ fn ping_pongs_between_ranks_on_a_device() {
         assert!(figure["device"].as_str().is_some_and(|name| name.starts_with("opencl, ")), "{figure}");
         let expected = if figure["backend"] == "standard" { "host" } else { "proxy" };
         assert_eq!((&figure["executor"], &figure["is_gpu"]), (&expected.into(), &Value::from(0.0)));
-        let ratio =
-            figure["median_us"].as_f64().expect("is one") / found[0]["median_us"].as_f64().expect("is");
-        match figure["backend"].as_str() {
-            Some("standard") => assert!(figure["ratio_to_standard"].is_null()),
-            _ => {
-                assert!((figure["ratio_to_standard"].as_f64().expect("is one") - ratio).abs() < 1e-6 * ratio)
-            }
-        }
+        let ratio = figure["ratio_to_standard"].as_f64();
+        assert_eq!(ratio.is_some_and(|ratio| ratio > 0.0), figure["backend"] != "standard", "{figure}");
     }
     let by_kernels = ["--signal", "merged", "--waits", "kernel", "--backend", "st-rsend"];
     let found = figures(

@@ -97,6 +97,7 @@ impl Sides for Shipped {
 
     fn try_send(sender: &mut Self::Sender, ring: &Ring<WordCell>, packet: u32) -> bool {
         let bytes = beside(packet);
+        sender.look_ahead(&ring.done);
         let Some(position) = sender.room(bytes, &ring.done) else { return false };
         let cell = sender.cell();
         ring.cells[cell].write(packet);
@@ -110,6 +111,7 @@ impl Sides for Shipped {
     fn try_receive(receiver: &mut Self::Receiver, ring: &Ring<WordCell>, packet: u32) -> bool {
         let cell = receiver.cell();
         if !receiver.has_come(&ring.numbers[cell]) {
+            receiver.tell_ahead(&ring.done);
             return false;
         }
         ring.cells[cell].read(packet);

@@ -14,8 +14,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Packets that a sender may be ahead of its receiver.
-pub(crate) const CELLS: usize = 64;
+/// Packets that a sender may be ahead of its receiver. Few, since lines that go to and fro between two cores come faster
+/// the sooner they come again.
+pub(crate) const CELLS: usize = 16;
+/// Lines from a cell to the next: cores fetch lines beside those that they are asked for, and would take them from the
+/// other core, which looks at them or is about to write them.
+const STRIDE: usize = 3;
 /// The longest payload that travels in its packet's cell.
 pub(crate) const INLINE_BYTES: usize = 32;
 
@@ -62,12 +66,12 @@ impl Head {
     }
 }
 
-/// The line behind the area, with what the peer says of the ring that goes the other way: how many packets it
-/// is done with, and 1 once it has let go of its end.
-const ANSWERS_BYTES: usize = 64;
-const LEFT_OFFSET: usize = size_of::<WordCell>();
+/// The lines behind the area, with what the peer says of the ring that goes the other way: how many packets it is done
+/// with, and 1 once it has let go of its end, which is looked at for each packet and therefore not beside the former.
+const ANSWERS_BYTES: usize = 128;
+const LEFT_OFFSET: usize = 64;
 
-const CELLS_BYTES: usize = CELLS * size_of::<Cell>();
+const CELLS_BYTES: usize = CELLS * STRIDE * size_of::<Cell>();
 
 /// The size of the payload area of a ring in a world of that many ranks: less where there are many rings.
 pub(super) fn area_bytes(ranks: usize) -> u32 {
@@ -101,15 +105,15 @@ impl Block {
         Ok(Self { region: region.clone(), start, area_bytes })
     }
 
-    fn cells(&self) -> NonNull<Cell> {
+    fn cells(&self) -> Cells {
         let base = NonNull::new(self.region.base()).expect("regions are never null");
         // SAFETY: the block lies in the region by `new`.
-        unsafe { base.add(self.start) }.cast()
+        Cells(unsafe { base.add(self.start) }.cast())
     }
 
     fn area(&self) -> NonNull<u8> {
         // SAFETY: the area lies behind the cells, in the block.
-        unsafe { self.cells().cast::<u8>().add(CELLS_BYTES) }
+        unsafe { self.cells().0.cast::<u8>().add(CELLS_BYTES) }
     }
 
     /// What rank `from` says to rank `to` in this block.
@@ -122,8 +126,7 @@ impl Block {
     /// Prepares the block of a peer for packets from number `start` on. Before the peer knows the region.
     pub(super) fn prepare(&self, peer: usize, start: u32) -> Result<()> {
         for number in (0..CELLS as u32).map(|ahead| start.wrapping_add(ahead)) {
-            // SAFETY: a block has `CELLS` cells.
-            let cell = unsafe { self.cells().add(number as usize % CELLS) };
+            let cell = self.cells().at(number as usize % CELLS);
             number_of(&cell).store(number.wrapping_add(1).wrapping_sub(CELLS as u32));
         }
         let done = self.answers(peer, self.region.owner())?.done;
@@ -138,6 +141,19 @@ struct Answers {
     left: Word,
 }
 
+/// Where the cells of a mapped ring lie.
+#[derive(Debug, Clone, Copy)]
+struct Cells(NonNull<Cell>);
+
+impl Cells {
+    #[inline(always)]
+    fn at(self, index: usize) -> NonNull<Cell> {
+        debug_assert!(index < CELLS);
+        // SAFETY: a ring has room for `CELLS` cells so far apart, and counters of rings give places below that.
+        unsafe { self.0.add(index * STRIDE) }
+    }
+}
+
 /// The word of a cell.
 #[inline(always)]
 fn number_of(cell: &NonNull<Cell>) -> &WordCell {
@@ -148,7 +164,7 @@ fn number_of(cell: &NonNull<Cell>) -> &WordCell {
 /// The sender's end of a ring.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
-    cells: NonNull<Cell>,
+    cells: Cells,
     area: NonNull<u8>,
     sending: Sending<CELLS>,
     /// Whether the receiver's waits may sleep until they are woken.
@@ -163,7 +179,7 @@ pub(crate) struct Outgoing {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    cells: NonNull<Cell>,
+    cells: Cells,
     receiving: Receiving<CELLS>,
     source: u32,
     area: NonNull<u8>,
@@ -213,8 +229,13 @@ impl Outgoing {
     /// Asks for the line of the next packet, which the receiver looks at meanwhile.
     #[inline(always)]
     pub(crate) fn expect_to_send(&self) {
-        // SAFETY: a ring has `CELLS` cells.
-        expect_to_write(unsafe { self.cells.add(self.sending.cell()) }.as_ptr());
+        expect_to_write(self.cells.at(self.sending.cell()).as_ptr());
+    }
+
+    /// What can be done ahead of the next packets while there is nothing to do.
+    #[inline(always)]
+    pub(crate) fn look_ahead(&mut self) {
+        self.sending.look_ahead(self.answers.done.cell());
     }
 
     /// Whether the peer has let go of its end.
@@ -239,8 +260,7 @@ impl Outgoing {
         let beside = if length <= INLINE_BYTES { 0 } else { length as u32 };
         assert!(beside as usize <= self.largest(), "{length} bytes are too long for a packet");
         let Some(position) = self.sending.room(beside, self.answers.done.cell()) else { return false };
-        // SAFETY: a ring has `CELLS` cells.
-        let cell = unsafe { self.cells.add(self.sending.cell()) };
+        let cell = self.cells.at(self.sending.cell());
         if beside == 0 {
             // SAFETY: the pointer is to a cell of a mapped ring.
             let inline = unsafe { &raw mut (*cell.as_ptr()).inline };
@@ -279,8 +299,7 @@ impl Incoming {
 
     #[inline(always)]
     fn cell(&self) -> NonNull<Cell> {
-        // SAFETY: a ring has `CELLS` cells.
-        unsafe { self.cells.add(self.receiving.cell()) }
+        self.cells.at(self.receiving.cell())
     }
 
     pub(super) fn source(&self) -> usize {
@@ -324,10 +343,19 @@ impl Incoming {
         self.receiving.release(beside, self.answers.done.cell());
     }
 
+    /// What can be done ahead of the next packets while there is none.
+    #[inline(always)]
+    pub(crate) fn tell_ahead(&mut self) {
+        self.receiving.tell_ahead(self.answers.done.cell());
+    }
+
     /// Hands over the next packet, if it is there.
     #[inline(always)]
     pub(super) fn take(&mut self, take: &mut (impl FnMut(Arrived<'_>) + ?Sized)) -> bool {
-        let Some(packet) = self.peek(1) else { return false };
+        let Some(packet) = self.peek(1) else {
+            self.tell_ahead();
+            return false;
+        };
         let length = packet.length;
         take(packet);
         self.release(length);

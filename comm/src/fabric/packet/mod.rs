@@ -209,9 +209,9 @@ impl Packets {
     /// What comes from that rank and what goes to it, if it is mapped. Who is told something mostly answers: see
     /// [`Outgoing::expect_to_send`].
     #[inline(always)]
-    pub(crate) fn rings_with(&mut self, peer: usize) -> Option<(&mut Incoming, &Outgoing)> {
+    pub(crate) fn rings_with(&mut self, peer: usize) -> Option<(&mut Incoming, &mut Outgoing)> {
         let index = self.ring_from(peer)?;
-        Some((&mut self.incoming[index], self.outgoing[peer].as_ref()?))
+        Some((&mut self.incoming[index], self.outgoing[peer].as_mut()?))
     }
 
     /// What goes to that peer, if it is mapped.

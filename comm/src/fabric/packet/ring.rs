@@ -111,6 +111,14 @@ impl<const CELLS: usize> Sending<CELLS> {
         }
     }
 
+    /// Reads what the receiver is done with while there is nothing to send, where the next packets may need it.
+    #[inline(always)]
+    pub(crate) fn look_ahead(&mut self, done: &WordCell) {
+        if self.sent.wrapping_sub(self.freed) >= CELLS as u32 / 2 {
+            self.look(done);
+        }
+    }
+
     /// Says that the next packet is there, `bytes` of it in the area. There was [`Sending::room`] for it.
     #[inline(always)]
     pub(crate) fn publish(&mut self, bytes: u32, cell: &WordCell) {
@@ -171,6 +179,15 @@ impl<const CELLS: usize> Receiving<CELLS> {
     pub(crate) fn tell(&mut self, done: &WordCell) {
         (self.told, self.told_tail) = (self.read, self.tail);
         done.store(self.read);
+    }
+
+    /// Tells the sender while there is nothing to read: between a packet and its answer, the answer would wait behind
+    /// it in the core's store buffer.
+    #[inline(always)]
+    pub(crate) fn tell_ahead(&mut self, done: &WordCell) {
+        if self.read.wrapping_sub(self.told) >= CELLS.div_ceil(4) as u32 {
+            self.tell(done);
+        }
     }
 
     /// Goes on to the next packet: the sender may write over this one, `bytes` of which were in the area.

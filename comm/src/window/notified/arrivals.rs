@@ -169,7 +169,11 @@ impl State {
             return (any, notification);
         };
         let Some((ring, back)) = packets.rings_with(source) else { return (false, None) };
-        let Some(packet) = ring.peek(looks) else { return (false, None) };
+        let Some(packet) = ring.peek(looks) else {
+            ring.tell_ahead();
+            back.look_ahead();
+            return (false, None);
+        };
         back.expect_to_send();
         // What is known of the source need not be compared again.
         let packet = packet.known_from(source);
