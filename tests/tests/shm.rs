@@ -168,6 +168,18 @@ fn a_panic_of_a_rank_ends_the_others() {
     assert!(ended[2].complained.contains("this rank panics on purpose"), "{:?}", ended[2]);
 }
 
+/// A process that drops its window and goes on, or ends: whose stream waits for it is told so.
+#[test]
+fn a_dropped_window_ends_the_waits_of_other_processes() {
+    for kind in ["inline", "threaded"] {
+        for side in ["host", "origin", "target"] {
+            for ranks in [2, 3] {
+                run(ranks, &["leave", kind, side]);
+            }
+        }
+    }
+}
+
 fn is_alive(process: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The state follows the name in parentheses; a zombie only waits to be asked how it ended.

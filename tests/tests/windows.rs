@@ -7,7 +7,8 @@ use streamhalo::comm::window::{ActiveOptions, Group, Mode, Window};
 use streamhalo::comm::{Error, Result};
 use streamhalo::{ElementType, HaloError, Op, Stream, StreamKind, World, WorldOptions};
 use streamhalo_tests::cases::active::{Ring, row};
-use streamhalo_tests::{KINDS, expect_all, on_ranks, stream_of, watchdog};
+use streamhalo_tests::cases::leaving::{epochs, streamed};
+use streamhalo_tests::{KINDS, Scenario, expect_all, on_ranks, stream_of, watchdog};
 
 /// Epochs that differ in one thing from the one before, each of which does what it says, on a stream and by the
 /// host: none takes the plan of another.
@@ -463,6 +464,8 @@ fn a_target_that_never_exposes_is_named() {
                 alone.epoch(mode)?;
                 alone.stream.synchronize()?;
                 if world.rank() != 1 {
+                    // Its window stays as it is.
+                    std::mem::forget(alone);
                     return Ok(());
                 }
                 alone.window.start(&Group::new(world, &[0])?, mode)?;
@@ -500,6 +503,22 @@ fn a_window_that_is_dropped_with_an_open_epoch_fails_its_world() {
             Ok::<(), HaloError>(())
         });
         expect_all(results.expect("threads can be started"));
+    }
+}
+
+/// The host's waits, and those of streams.
+#[test]
+fn a_window_that_is_dropped_between_epochs_ends_the_waits_for_it() {
+    for kind in KINDS {
+        for ranks in [1, 2, 3] {
+            on_ranks(ranks, |world| epochs(world, Scenario { backend: "st-rsend", kind }));
+        }
+        for is_origin in [true, false] {
+            for ranks in [2, 3] {
+                let left = World::threads(ranks, watchdog(), |world| streamed(&world, kind, is_origin));
+                expect_all(left.expect("threads can be started"));
+            }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::observer::{Observer, Role};
 use super::wire::{Doorbell, Hook};
-use super::word::WordCell;
+use super::word::{Parting, WordCell};
 use crate::device::DeviceMemory;
 use crate::error::{Error, Result};
 use std::any::Any;
@@ -164,7 +164,20 @@ impl Region {
         // SAFETY: `place` checked that the offset lies within the region.
         let cell = unsafe { self.inner.base.add(offset) }.cast::<WordCell>();
         let hook = self.inner.observer.clone().map(Hook::Observed);
-        Ok(Word { cell, hook, region: place.region, role, from, to })
+        Ok(Word { cell, hook, has_parting: false, region: place.region, role, from, to })
+    }
+
+    /// As [`Region::word`], with the parting of its writer in the eight bytes behind it.
+    pub(crate) fn word_with_parting(
+        &self,
+        offset: usize,
+        role: Role,
+        from: usize,
+        to: usize,
+    ) -> Result<Word> {
+        self.place(offset, WITH_PARTING, "a synchronisation word and a parting")?;
+        let word = self.word(offset, role, from, to)?;
+        Ok(Word { has_parting: true, ..word })
     }
 
     /// Copies bytes in. For set-up, before any peer knows the region.
@@ -246,11 +259,16 @@ impl Place {
     }
 }
 
+/// The bytes of a word with a parting.
+const WITH_PARTING: usize = size_of::<WordCell>() + size_of::<Parting>();
+
 /// A synchronisation word in some rank's memory, with what it means.
 #[derive(Clone)]
 pub struct Word {
     cell: NonNull<WordCell>,
     hook: Option<Hook>,
+    /// Whether its writer says so when it lets go of its end.
+    has_parting: bool,
     region: Region,
     /// What a value in it says.
     pub(crate) role: Role,
@@ -271,6 +289,13 @@ impl Word {
         // SAFETY: `region` keeps the memory mapped; the cell is aligned by construction and
         // consists of atomics, so that other ranks may change it meanwhile.
         unsafe { self.cell.as_ref() }
+    }
+
+    /// What its writer says when it lets go of its end, if it says that.
+    #[inline]
+    pub(super) fn parting(&self) -> Option<&Parting> {
+        let offset = self.cell.as_ptr() as usize - self.region.address() as usize;
+        self.has_parting.then(|| shared_struct(&self.region, offset + size_of::<WordCell>()))
     }
 
     /// The memory that it is in.

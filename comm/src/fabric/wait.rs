@@ -4,6 +4,7 @@ use super::Futex;
 use super::region::{Region, Word};
 use super::wire::Hook;
 use crate::error::{Error, Result};
+use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -127,17 +128,51 @@ const LOOKING: Duration = Duration::from_micros(20);
 const SPINS_BETWEEN_CHECKS: u32 = 1 << 14;
 
 impl WaitContext {
-    /// Blocks until `word` has come to `wanted`. Meanwhile it calls `serve` now and then, which
-    /// makes progress on what else this rank has to do and says whether more is left.
+    /// Blocks until `word` has come to `wanted`, or its writer has let go of its end. Meanwhile it calls `serve`
+    /// now and then, which makes progress on what else this rank has to do and says whether more is left.
     #[inline]
     pub(crate) fn wait(&self, word: &Word, wanted: u32, serve: &mut dyn FnMut() -> bool) -> Result<()> {
+        self.wait_among(word, wanted, &|| word.leaver(wanted), serve)
+    }
+
+    /// As [`WaitContext::wait`], for a word that is waited for together with others: `leaver` is whoever has let go of
+    /// any of them.
+    #[inline]
+    pub(crate) fn wait_among(
+        &self,
+        word: &Word,
+        wanted: u32,
+        leaver: &dyn Fn() -> Option<usize>,
+        serve: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
         if word.cell().reached(wanted) {
             return Ok(());
         }
-        self.wait_until(&mut || word.cell().reached(wanted), serve, &mut |nap| {
-            word.cell().sleep_unless_reached(wanted, &Futex { nap });
-        })
-        .map_err(|waited| self.give_up(waited, word, wanted))
+        let mut sleep = |nap: Duration| word.cell().sleep_unless_reached(wanted, &Futex { nap });
+        self.wait_sleeping(word, wanted, leaver, serve, &mut sleep)
+    }
+
+    /// As [`WaitContext::wait_among`], with a sleep of its own.
+    pub(crate) fn wait_sleeping(
+        &self,
+        word: &Word,
+        wanted: u32,
+        leaver: &dyn Fn() -> Option<usize>,
+        serve: &mut dyn FnMut() -> bool,
+        sleep: &mut dyn FnMut(Duration),
+    ) -> Result<()> {
+        let left = Cell::new(None);
+        // Looked for once in a while: in between the word is all that is read.
+        let mut serve = || {
+            left.set(leaver());
+            serve()
+        };
+        self.wait_until(&mut || word.cell().reached(wanted) || left.get().is_some(), &mut serve, sleep)
+            .map_err(|waited| self.give_up(waited, word, wanted))?;
+        match left.get() {
+            Some(rank) if !word.cell().reached(wanted) => Err(self.left(rank)),
+            _ => Ok(()),
+        }
     }
 
     /// The loop behind every wait: `done` ends it, `sleep` sleeps where whatever `done` looks at
@@ -251,6 +286,18 @@ impl WaitContext {
         }
     }
 
+    /// The error that says that a rank has dropped a window: or has failed, which it says first.
+    #[cold]
+    pub(crate) fn left(&self, rank: usize) -> Error {
+        match self.abort.failure() {
+            Some((rank, operation)) => Error::PeerFailed { rank, operation },
+            None => {
+                let operation = "it has dropped its end of a window that this rank still uses".into();
+                Error::PeerFailed { rank, operation }
+            }
+        }
+    }
+
     /// The error that says which other rank has failed.
     pub(crate) fn peer_failure(&self) -> Error {
         let (rank, operation) =
@@ -267,6 +314,20 @@ pub(crate) enum GaveUp {
 }
 
 impl Word {
+    /// The rank that writes it, if it has let go of its end and the word will not come to `wanted`.
+    #[inline]
+    pub(crate) fn leaver(&self, wanted: u32) -> Option<usize> {
+        let denies = self.parting().is_some_and(|parting| parting.denies(self.cell(), wanted));
+        denies.then_some(self.from)
+    }
+
+    /// Tells whoever waits on it that this rank lets go, and that the word comes to `last` and no further.
+    pub(crate) fn part(&self, last: u32) {
+        self.parting().expect("it was made with one").leave(last);
+        super::store_fence();
+        self.wake();
+    }
+
     /// Stores a value without looking for sleepers; [`Word::wake`] must follow.
     #[inline(always)]
     pub(crate) fn post(&self, value: u32) {

@@ -93,6 +93,37 @@ impl WordCell {
     }
 }
 
+/// What the writer of a word leaves behind it when it lets go of its end: zeroed memory until then.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Parting {
+    /// What the word comes to without the writer: what it has left on its streams is still carried out.
+    last: AtomicU32,
+    has_left: AtomicU32,
+}
+
+impl Parting {
+    /// One that nobody has made.
+    #[allow(dead_code, reason = "partings live in zeroed shared memory; the model checker makes its own")]
+    pub(crate) fn none() -> Self {
+        Self { last: AtomicU32::new(0), has_left: AtomicU32::new(0) }
+    }
+
+    /// Says that the writer has let go, and that the word comes to `last` and no further.
+    pub(crate) fn leave(&self, last: u32) {
+        self.last.store(last, Ordering::Relaxed);
+        self.has_left.store(1, Ordering::Release);
+    }
+
+    /// Whether the writer has let go and the word will not come to `wanted`, nor has it.
+    #[inline]
+    pub(crate) fn denies(&self, cell: &WordCell, wanted: u32) -> bool {
+        self.has_left.load(Ordering::Acquire) != 0
+            && !has_reached(self.last.load(Ordering::Relaxed), wanted)
+            && !cell.reached(wanted)
+    }
+}
+
 /// Separates stores to words from the look for sleepers. Either the writer sees the sleeper's
 /// mark, or the sleeper sees the writer's value: without this fence both may miss each other.
 /// One fence serves all words of a batch.

@@ -180,7 +180,7 @@ impl Active {
 }
 
 impl Drop for Active {
-    /// Peers must not wait for an epoch that nobody can end any more.
+    /// Peers must not wait for an epoch that nobody can end or begin any more.
     fn drop(&mut self) {
         let open = match (&self.exposure, &self.access) {
             (Some(exposure), _) => Some(("exposure", &exposure.group)),
@@ -191,6 +191,8 @@ impl Drop for Active {
             let ranks = group.ranks();
             self.world.fail(&format!("it dropped a window with an open {kind} epoch of the ranks {ranks:?}"));
         }
+        // Behind the failure, which says more.
+        self.signals.part();
     }
 }
 
@@ -200,7 +202,9 @@ impl Window {
     /// views. Collective over `world`; blocks. `MPI_Win_create`.
     ///
     /// Calls on a stream must name the stream that the memory belongs to; events order it with others. A window
-    /// that is dropped with an open epoch fails its world, since peers would wait for it without end.
+    /// that is dropped with an open epoch fails its world, since peers would wait for it without end. Between epochs a
+    /// rank may drop its end: epochs that it has left on its streams are still carried out, and whoever waits for
+    /// another one of it gets [`Error::PeerFailed`].
     ///
     /// Every rank writes to its left and right neighbour, again and again, and the host waits once, at the end
     /// (figure 9b of the paper):

@@ -35,13 +35,17 @@ impl Window {
     ///
     /// # Errors
     /// [`crate::Error::OutOfOrder`] if no epoch of [`Mode::Host`] has begun; [`crate::Error::TimedOut`], which names
-    /// a target that has not exposed its part, or [`crate::Error::PeerFailed`].
+    /// a target that has not exposed its part; [`crate::Error::PeerFailed`] if a rank has failed, or a target has
+    /// dropped its end of the window. Then some of the operations may have been carried out.
     pub fn complete(&self) -> Result<()> {
         let active = &mut *self.epochs("complete")?;
         let group = active.accessed("complete", Mode::Host)?;
         active.account.drain()?;
         let planned = active.plan(&group);
         let carried = planned.and_then(|()| active.carry_out(&group, self.inner().world.wait_context()));
+        if carried.is_ok() {
+            active.signals.complete(group.ranks());
+        }
         active.end_access();
         carried
     }
@@ -50,19 +54,17 @@ impl Window {
     /// Does not block. `MPI_Win_test`.
     ///
     /// # Errors
-    /// [`crate::Error::OutOfOrder`] if no exposure epoch of [`Window::post`] has begun.
+    /// [`crate::Error::OutOfOrder`] if no exposure epoch of [`Window::post`] has begun; [`crate::Error::PeerFailed`],
+    /// which ends the epoch, if a rank has failed, or an origin has dropped its end of the window.
     pub fn test(&self) -> Result<bool> {
         let active = &mut *self.epochs("test")?;
         let group = active.exposed("test", Mode::Host)?;
         progress();
-        let signals = &active.signals;
-        let is_done =
-            |origin: &usize| signals.completed_by(*origin).cell().reached(signals.exposures(*origin));
-        let done = group.ranks().iter().all(is_done);
-        if done {
+        let done = active.have_completed(&group, self.inner().world.wait_context());
+        if done != Ok(false) {
             active.end_exposure();
         }
-        Ok(done)
+        done
     }
 
     /// Blocks until all origins of the group have completed their access epochs, which ends the exposure epoch:
@@ -70,7 +72,8 @@ impl Window {
     ///
     /// # Errors
     /// [`crate::Error::OutOfOrder`] if no exposure epoch of [`Window::post`] has begun; [`crate::Error::TimedOut`],
-    /// which names an origin that has not completed, or [`crate::Error::PeerFailed`].
+    /// which names an origin that has not completed; [`crate::Error::PeerFailed`] if a rank has failed, or an origin
+    /// has dropped its end of the window.
     pub fn wait(&self) -> Result<()> {
         let active = &mut *self.epochs("wait")?;
         let group = active.exposed("wait", Mode::Host)?;
@@ -79,25 +82,45 @@ impl Window {
             far.completed(&active.far_exposures(&group))?;
         }
         let (context, signals) = (self.inner().world.wait_context(), &active.signals);
+        let leaver = || signals.left_origin(group.ranks());
         group.ranks().iter().try_for_each(|origin| {
-            context.wait(signals.completed_by(*origin), signals.exposures(*origin), &mut progress)
+            let (word, epoch) = (signals.completed_by(*origin), signals.exposures(*origin));
+            context.wait_among(word, epoch, &leaver, &mut progress)
         })
     }
 }
 
 impl Active {
+    /// Whether the origins of an exposure epoch have completed it.
+    fn have_completed(&self, group: &Group, context: &WaitContext) -> Result<bool> {
+        if let Some(far) = &self.far {
+            far.look_for_completions(&self.far_exposures(group))?;
+        }
+        let (signals, ranks) = (&self.signals, group.ranks());
+        let word = |origin: usize| signals.completed_by(origin).cell();
+        if ranks.iter().all(|origin| word(*origin).reached(signals.exposures(*origin))) {
+            return Ok(true);
+        }
+        match signals.left_origin(ranks) {
+            Some(rank) => Err(context.left(rank)),
+            None if context.abort.failure().is_some() => Err(context.peer_failure()),
+            None => Ok(false),
+        }
+    }
+
     /// Carries out the sends of the epoch as their targets become ready.
     fn carry_out(&mut self, group: &Group, context: &WaitContext) -> Result<()> {
         let begun = match &self.far {
             Some(far) => far.begin(self.far_accesses(group))?,
             None => Vec::new(),
         };
-        let planned = &mut self.planned;
+        let (planned, signals) = (&mut self.planned, &self.signals);
+        let leaver = || signals.left_target(group.ranks());
         carry_out_ready(planned);
         while let Some(Planned { send, epoch, .. }) = planned.first() {
             let (send, epoch) = (send.clone(), *epoch);
             for word in &send.conditions {
-                context.wait(word, epoch, &mut || {
+                context.wait_among(word, epoch, &leaver, &mut || {
                     carry_out_ready(planned);
                     progress()
                 })?;

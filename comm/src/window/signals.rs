@@ -44,6 +44,8 @@ struct Peer {
     exposures: u32,
     /// How often this rank has begun to access its window.
     accesses: u32,
+    /// The last access that was carried out, or is on a stream.
+    completed: u32,
 }
 
 /// The words that a rank writes for another.
@@ -72,8 +74,8 @@ impl Pair {
     fn of(region: &Region, from: usize, to: usize) -> Result<Self> {
         let offset = from * PAIR_BYTES;
         Ok(Self {
-            exposure: region.word(offset, Role::Exposure, from, to)?,
-            completion: region.word(offset + LINE, Role::Completion, from, to)?,
+            exposure: region.word_with_parting(offset, Role::Exposure, from, to)?,
+            completion: region.word_with_parting(offset + LINE, Role::Completion, from, to)?,
         })
     }
 }
@@ -97,7 +99,7 @@ impl Signals {
                     None
                 };
                 let here = Pair::of(&own, peer, rank)?;
-                Ok(Peer { there, here, sleeps: told.sleeps, exposures: 0, accesses: 0 })
+                Ok(Peer { there, here, sleeps: told.sleeps, exposures: 0, accesses: 0, completed: 0 })
             };
             told.iter().enumerate().map(peer).collect::<Result<Vec<_>>>()
         });
@@ -134,6 +136,35 @@ impl Signals {
         for rank in ranks {
             let count = &mut self.peers[*rank].accesses;
             *count = count.wrapping_add(1);
+        }
+    }
+
+    /// Takes note that nothing can keep the accesses to those ranks from being completed, except a stream that fails.
+    pub(super) fn complete(&mut self, ranks: &[usize]) {
+        for rank in ranks {
+            let peer = &mut self.peers[*rank];
+            peer.completed = peer.accesses;
+        }
+    }
+
+    /// The first of those origins that has dropped its window before it came to the access that is waited for.
+    pub(super) fn left_origin(&self, ranks: &[usize]) -> Option<usize> {
+        ranks.iter().find_map(|origin| self.completed_by(*origin).leaver(self.exposures(*origin)))
+    }
+
+    /// The first of those targets that has dropped its window before it came to the exposure that is waited for.
+    pub(super) fn left_target(&self, ranks: &[usize]) -> Option<usize> {
+        ranks.iter().find_map(|target| self.exposed_by(*target).leaver(self.accesses(*target)))
+    }
+
+    /// Tells the ranks that map this one's memory, or the other way round, how far it has come, and that it goes no
+    /// further: what streams still have to do counts.
+    pub(super) fn part(&self) {
+        for peer in &self.peers {
+            if let Some(there) = &peer.there {
+                there.exposure.part(peer.exposures);
+                there.completion.part(peer.completed);
+            }
         }
     }
 

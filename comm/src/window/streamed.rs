@@ -77,6 +77,7 @@ impl Window {
             enqueue(stream, Activity::Wait, "complete_stream of a window", is_needed, finish);
         }
         active.account.queued(stream, reserved);
+        active.signals.complete(group.ranks());
         active.end_access();
         Ok(())
     }

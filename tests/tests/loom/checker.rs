@@ -19,6 +19,8 @@ pub(crate) enum Flaw {
     Payload,
     /// Two accesses to payload are not ordered, whatever they find.
     Race,
+    /// An epoch that comes, or has come, is said not to.
+    Denial,
 }
 
 impl Flaw {
@@ -28,12 +30,16 @@ impl Flaw {
             Flaw::Deadlock => message.contains("deadlock"),
             Flaw::Payload => race || message.contains(OTHER_EPOCH),
             Flaw::Race => race,
+            Flaw::Denial => message.contains(DENIED),
         }
     }
 }
 
 /// What models panic with that have read a wrong payload.
 pub(crate) const OTHER_EPOCH: &str = "the payload of another epoch was unpacked";
+
+/// What models panic with in which a writer is said not to come to what it comes to.
+pub(crate) const DENIED: &str = "an epoch that comes was denied";
 
 /// Explores a model in which a rule is missing, and demands that the flaw is found.
 pub(crate) fn is_refuted(flaw: Flaw, preemptions: usize, model: impl Fn() + Sync + Send + 'static) {

@@ -29,4 +29,5 @@ mod counting;
 mod exposure;
 mod flag;
 mod packets;
+mod parting;
 mod sleeping;

@@ -6,7 +6,7 @@
 //! in different orders on two ranks do not block each other.
 
 use crate::device::accelerator::Execute;
-use crate::device::operation::{Operation, ReadySend, TriggeredSend, WaitSet};
+use crate::device::operation::{Operation, ReadySend, TriggeredSend, WaitSet, leaver};
 use crate::device::recorded;
 use crate::device::stream::{Event, Status};
 use crate::error::Result;
@@ -120,7 +120,7 @@ fn wait_for_words(status: &Status, waits: &WaitSet, value: u32) -> Result<()> {
         if word.cell().reached(value) {
             continue;
         }
-        let waited = context.wait(word, value, &mut progress);
+        let waited = context.wait_among(word, value, &|| leaver(&waits.words, value), &mut progress);
         waited.map_err(|error| waits.name_the_late(error, word))?;
     }
     while has_pending(waits.group) {
@@ -128,7 +128,7 @@ fn wait_for_words(status: &Status, waits: &WaitSet, value: u32) -> Result<()> {
         let Some((send, epoch)) = first_pending(waits.group) else { break };
         let needed = (send.needed)(epoch);
         for word in &send.conditions {
-            context.wait(word, needed, &mut progress)?;
+            context.wait_among(word, needed, &|| leaver(&send.conditions, needed), &mut progress)?;
         }
         serve();
     }
@@ -148,9 +148,6 @@ impl WaitSet {
         let crate::error::Error::TimedOut { rank, what, wanted, found, seconds, peer } = error else {
             return error;
         };
-        if self.sources.is_empty() {
-            return crate::error::Error::TimedOut { rank, what, wanted, found, seconds, peer };
-        }
         let newest = self.sources.iter().map(|source| source.cell().load()).max();
         let late =
             self.sources.iter().find(|source| Some(source.cell().load()) != newest).or(self.sources.first());

@@ -221,16 +221,26 @@ impl Far {
 
     /// Blocks until those origins have completed their access epochs.
     pub(super) fn completed(&self, exposures: &[(usize, u32)]) -> Result<()> {
-        self.wait(&mut |desk| {
-            let word = |origin: usize| &desk.peers[origin].completion;
-            let mut late = exposures.iter().filter(|(origin, epoch)| !word(*origin).cell().reached(*epoch));
-            late.next().map(|(origin, epoch)| Late {
-                peer: *origin,
-                what: word(*origin).role.to_string(),
-                wanted: *epoch,
-                found: word(*origin).cell().load(),
-            })
-        })
+        self.wait(&mut |desk| desk.late_origin(exposures))
+    }
+
+    /// Makes progress towards that.
+    ///
+    /// # Errors
+    /// If one has left before it has.
+    pub(super) fn look_for_completions(&self, exposures: &[(usize, u32)]) -> Result<()> {
+        self.serve_here();
+        self.look(&mut |desk| desk.late_origin(exposures)).map(|_| ())
+    }
+
+    /// Makes progress, and gives who is late; an error if that one has left.
+    fn look(&self, late: &mut dyn FnMut(&Desk) -> Option<Late>) -> Result<Option<Late>> {
+        let state = &mut *self.state();
+        state.progress()?;
+        match late(&state.desk) {
+            Some(late) if state.packets.has_left(late.peer) => Err(self.context.left(late.peer)),
+            late => Ok(late),
+        }
     }
 
     /// Blocks until nobody is late.
@@ -239,18 +249,10 @@ impl Far {
         let last = RefCell::new(None);
         self.context.poll(
             &mut || {
-                let state = &mut *self.state();
-                state.progress()?;
-                let is_late = late(&state.desk);
-                let peer = is_late.as_ref().map(|late| late.peer);
+                let is_late = self.look(late)?;
+                let is_over = is_late.is_none();
                 last.replace(is_late);
-                match peer.filter(|peer| state.packets.has_left(*peer)) {
-                    Some(rank) => {
-                        let operation = "it has dropped its end of a window that this rank still uses".into();
-                        Err(Error::PeerFailed { rank, operation })
-                    }
-                    None => Ok(peer.is_none()),
-                }
+                Ok(is_over)
             },
             Duration::ZERO,
             &|waited| {
@@ -361,6 +363,18 @@ impl State {
 }
 
 impl Desk {
+    /// The first of those origins that has not completed its epoch.
+    fn late_origin(&self, exposures: &[(usize, u32)]) -> Option<Late> {
+        let word = |origin: usize| &self.peers[origin].completion;
+        let mut late = exposures.iter().filter(|(origin, epoch)| !word(*origin).cell().reached(*epoch));
+        late.next().map(|(origin, epoch)| Late {
+            peer: *origin,
+            what: word(*origin).role.to_string(),
+            wanted: *epoch,
+            found: word(*origin).cell().load(),
+        })
+    }
+
     /// Takes note that something is done that was counted.
     fn done(&mut self, credit: Credit) {
         match credit {

@@ -10,7 +10,8 @@ use streamhalo::comm::fabric::WaitPolicy;
 use streamhalo::grid::Fields;
 use streamhalo::prelude::*;
 use streamhalo::{ElementType, StreamKind, WorldOptions};
-use streamhalo_tests::{FieldSet, FieldSpec, Random, set_ways, stream_of};
+use streamhalo_tests::cases::leaving;
+use streamhalo_tests::{FieldSet, FieldSpec, Random, Scenario, set_ways, stream_of};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -26,6 +27,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 /// - `cut FOLDER`: exchanges until it cannot for three seconds, and writes that into a file of that folder.
 /// - `device WORDS... -- MODE`: one of those with arrays on a device, used as the words say (`set_ways`), of `forever`,
 ///   `exit` and `absent`.
+/// - `leave KIND host|origin|target`: the last rank drops a window for which rank 0's host or stream waits.
 /// - `missing`: the last rank never comes to a barrier, for which the others wait as long.
 pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
     match (mode, arguments) {
@@ -60,6 +62,15 @@ pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
         }),
         ("cut", [folder]) => cut(Path::new(folder)),
         ("absent", [backend]) => without_the_last(&World::from_env_with(SOON)?, Some(backend)),
+        ("leave", [kind, side]) => {
+            let kind = if *kind == "inline" { StreamKind::Inline } else { StreamKind::Threaded };
+            let (world, way) = (World::from_env()?, Scenario { backend: "st-rsend", kind });
+            match *side {
+                "host" => leaving::epochs(&world, way).map(|_| ())?,
+                side => leaving::streamed(&world, kind, side == "origin")?,
+            }
+            Ok(())
+        }
         ("missing", []) => without_the_last(&World::from_env_with(SOON)?, None),
         _ => Err(format!("there is no mode {mode} {arguments:?}").into()),
     }
