@@ -168,6 +168,19 @@ fn a_panic_of_a_rank_ends_the_others() {
     assert!(ended[2].complained.contains("this rank panics on purpose"), "{:?}", ended[2]);
 }
 
+/// Status 0 is no success while the others wait for it.
+#[test]
+fn a_process_that_ends_without_dropping_its_world_ends_the_others() {
+    let mut job = start_running(3, "quit");
+    let (exit, ended) = wait(&mut job);
+    let Exit::Failed { rank: 2, reason, code: 1 } = exit else { panic!("{exit:?}") };
+    assert_says(&reason, &["without dropping its world"]);
+    for ended in &ended[..2] {
+        assert_says(&ended.complained, &["rank 2 failed", "without dropping its world"]);
+    }
+    assert_eq!(ended[2].code, Some(0));
+}
+
 /// A process that drops its window and goes on, or ends: whose stream waits for it is told so.
 #[test]
 fn a_dropped_window_ends_the_waits_of_other_processes() {

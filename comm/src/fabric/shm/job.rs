@@ -55,7 +55,8 @@ impl Job {
     }
 
     /// Blocks until all ranks have ended, or `interrupted` says true. Once a rank has failed the
-    /// others are told, which ends their waits, and after five seconds they are killed.
+    /// others are told, which ends their waits, and after five seconds they are killed. They are told as well of a
+    /// rank whose process has ended with status 0 and without dropping its world.
     ///
     /// # Errors
     /// [`Error::System`] if the system cannot say how a process is. That a rank failed is an [`Exit`].
@@ -74,6 +75,10 @@ impl Job {
                 })?;
                 let Some(status) = status else { continue };
                 ended[rank] = Some(status);
+                if status.success() && self.segment.is_joined(rank) {
+                    // The others are told, and may be through with it: then nothing has failed.
+                    self.segment.abort().raise(rank, "its process exited without dropping its world");
+                }
                 if !status.success() && first_failure.is_none() {
                     let (reason, code) = describe(status);
                     self.segment.abort().raise(rank, &reason);

@@ -1,7 +1,7 @@
 //! The memory file that the ranks of a job share.
 
 use super::super::wait::Abort;
-use super::super::{Executor, Fabric, Region, skew};
+use super::super::{Executor, Fabric, Region, shared_struct, skew};
 use super::mapping::{Mapping, PAGE, out_of_memory, reserve, whole_pages};
 use super::{RANK_VARIABLE, SEGMENT_VARIABLE, SIZE_VARIABLE};
 use crate::boards::Boards;
@@ -86,12 +86,16 @@ impl Drop for Piece {
     }
 }
 
-/// Where the abort word and the boards lie in the file: right behind its header.
+/// Where the abort word, the boards and what is known of each rank lie in the file: right behind its header.
 const ABORT_OFFSET: usize = 64;
 const BOARDS_OFFSET: usize = (ABORT_OFFSET + Abort::BYTES).next_multiple_of(64);
 
+fn members_offset(size: usize) -> usize {
+    (BOARDS_OFFSET + Boards::bytes(size)).next_multiple_of(64)
+}
+
 fn root_bytes(size: usize) -> usize {
-    whole_pages(BOARDS_OFFSET + Boards::bytes(size))
+    whole_pages(members_offset(size) + size * size_of::<AtomicU32>())
 }
 
 impl Segment {
@@ -154,6 +158,18 @@ impl Segment {
     /// The job's abort word, for the launcher, which is not a rank.
     pub(super) fn abort(self: &Arc<Self>) -> Abort {
         Abort::new(self.root(ABORT_OFFSET, Abort::BYTES))
+    }
+
+    /// How many ends of the fabric a rank has, and has not dropped.
+    fn ends_of(self: &Arc<Self>, rank: usize, count: impl FnOnce(&AtomicU32) -> u32) -> u32 {
+        let size = self.header.header::<FileHeader>().size.load(Ordering::Relaxed) as usize;
+        let (offset, bytes) = (members_offset(size), size * size_of::<AtomicU32>());
+        count(shared_struct(&self.root(offset, bytes), rank * size_of::<AtomicU32>()))
+    }
+
+    /// Whether a rank has a world that it has not dropped, for the launcher.
+    pub(super) fn is_joined(self: &Arc<Self>, rank: usize) -> bool {
+        self.ends_of(rank, |ends| ends.load(Ordering::Acquire)) > 0
     }
 
     fn root(self: &Arc<Self>, offset: usize, bytes: usize) -> Region {
@@ -227,7 +243,14 @@ impl ShmFabric {
     pub(super) fn of_segment(segment: Arc<Segment>, rank: usize, size: usize) -> Self {
         let roots =
             [segment.root(ABORT_OFFSET, Abort::BYTES), segment.root(BOARDS_OFFSET, Boards::bytes(size))];
+        segment.ends_of(rank, |ends| ends.fetch_add(1, Ordering::AcqRel));
         Self { segment, rank, size, roots }
+    }
+}
+
+impl Drop for ShmFabric {
+    fn drop(&mut self) {
+        self.segment.ends_of(self.rank, |ends| ends.fetch_sub(1, Ordering::AcqRel));
     }
 }
 

@@ -22,7 +22,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 /// - `memory`, `kept`, `refused`: see [`super::memory`].
 /// - `forever`: exchanges until something ends it, and says when it has begun.
 /// - `kernel`, `main`: the last rank panics in a kernel, or in its own code, and the others exchange.
-/// - `exit`: the last rank ends its process with status 1 while the others exchange.
+/// - `exit`, `quit`: the last rank ends its process with status 1, or 0, while the others exchange.
 /// - `absent BACKEND`: the last rank never comes to an exchange, for which the others wait for two seconds.
 /// - `cut FOLDER`: exchanges until it cannot for three seconds, and writes that into a file of that folder.
 /// - `device WORDS... -- MODE`: one of those with arrays on a device, used as the words say (`set_ways`), of `forever`,
@@ -54,12 +54,8 @@ pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
                 Ok(())
             })
         }
-        ("exit", []) => forever(&World::from_env()?, &mut |world, _| {
-            if world.rank() + 1 == world.size() {
-                std::process::exit(1);
-            }
-            Ok(())
-        }),
+        ("exit", []) => forever(&World::from_env()?, &mut |world, _| end_the_last(world, 1)),
+        ("quit", []) => forever(&World::from_env()?, &mut |world, _| end_the_last(world, 0)),
         ("cut", [folder]) => cut(Path::new(folder)),
         ("absent", [backend]) => without_the_last(&World::from_env_with(SOON)?, Some(backend)),
         ("leave", [kind, side]) => {
@@ -74,6 +70,14 @@ pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
         ("missing", []) => without_the_last(&World::from_env_with(SOON)?, None),
         _ => Err(format!("there is no mode {mode} {arguments:?}").into()),
     }
+}
+
+/// Ends the process of the last rank, without dropping anything.
+fn end_the_last(world: &World, status: i32) -> Outcome {
+    if world.rank() + 1 == world.size() {
+        std::process::exit(status);
+    }
+    Ok(())
 }
 
 thread_local! {
