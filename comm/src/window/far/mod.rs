@@ -201,27 +201,28 @@ impl Far {
 
     /// Blocks until the access epochs to those targets are done.
     pub(super) fn finish(&self, accesses: &[(usize, u32)]) -> Result<()> {
-        self.wait(&mut |desk| {
-            let left = desk.accesses.iter().find(|one| accesses.contains(&(one.target, one.epoch)))?;
-            let exposure = &desk.peers[left.target].exposure;
+        self.wait(&mut |desk, has_left| {
+            let late = desk.accesses.iter().filter(|one| accesses.contains(&(one.target, one.epoch)));
+            let late = late.clone().find(|one| has_left(one.target)).or_else(|| late.clone().next())?;
+            let exposure = &desk.peers[late.target].exposure;
             let found = exposure.cell().load();
-            let is_exposed = exposure.cell().reached(left.epoch);
+            let is_exposed = exposure.cell().reached(late.epoch);
             Some(Late {
-                peer: left.target,
+                peer: late.target,
                 what: if is_exposed {
                     "the operations on the part".into()
                 } else {
                     exposure.role.to_string()
                 },
-                wanted: left.epoch,
-                found: if is_exposed { left.epoch.wrapping_sub(1) } else { found },
+                wanted: late.epoch,
+                found: if is_exposed { late.epoch.wrapping_sub(1) } else { found },
             })
         })
     }
 
     /// Blocks until those origins have completed their access epochs.
     pub(super) fn completed(&self, exposures: &[(usize, u32)]) -> Result<()> {
-        self.wait(&mut |desk| desk.late_origin(exposures))
+        self.wait(&mut |desk, has_left| desk.late_origin(exposures, has_left))
     }
 
     /// Makes progress towards that.
@@ -230,21 +231,22 @@ impl Far {
     /// If one has left before it has.
     pub(super) fn look_for_completions(&self, exposures: &[(usize, u32)]) -> Result<()> {
         self.serve_here();
-        self.look(&mut |desk| desk.late_origin(exposures)).map(|_| ())
+        self.look(&mut |desk, has_left| desk.late_origin(exposures, has_left)).map(|_| ())
     }
 
     /// Makes progress, and gives who is late; an error if that one has left.
-    fn look(&self, late: &mut dyn FnMut(&Desk) -> Option<Late>) -> Result<Option<Late>> {
+    fn look(&self, late: LookForLate<'_>) -> Result<Option<Late>> {
         let state = &mut *self.state();
         state.progress()?;
-        match late(&state.desk) {
-            Some(late) if state.packets.has_left(late.peer) => Err(self.context.left(late.peer)),
+        let has_left = |peer: usize| state.packets.has_left(peer);
+        match late(&state.desk, &has_left) {
+            Some(late) if has_left(late.peer) => Err(self.context.left(late.peer)),
             late => Ok(late),
         }
     }
 
     /// Blocks until nobody is late.
-    fn wait(&self, late: &mut dyn FnMut(&Desk) -> Option<Late>) -> Result<()> {
+    fn wait(&self, late: LookForLate<'_>) -> Result<()> {
         self.serve_here();
         let last = RefCell::new(None);
         self.context.poll(
@@ -269,6 +271,9 @@ impl Far {
         )
     }
 }
+
+/// Finds somebody who is late: one that has left, if there is one.
+type LookForLate<'a> = &'a mut dyn FnMut(&Desk, &dyn Fn(usize) -> bool) -> Option<Late>;
 
 /// Who a wait is still for.
 #[derive(Debug)]
@@ -363,11 +368,12 @@ impl State {
 }
 
 impl Desk {
-    /// The first of those origins that has not completed its epoch.
-    fn late_origin(&self, exposures: &[(usize, u32)]) -> Option<Late> {
+    /// One of those origins that has not completed its epoch: that has left, if one has.
+    fn late_origin(&self, exposures: &[(usize, u32)], has_left: &dyn Fn(usize) -> bool) -> Option<Late> {
         let word = |origin: usize| &self.peers[origin].completion;
-        let mut late = exposures.iter().filter(|(origin, epoch)| !word(*origin).cell().reached(*epoch));
-        late.next().map(|(origin, epoch)| Late {
+        let late = exposures.iter().filter(|(origin, epoch)| !word(*origin).cell().reached(*epoch));
+        let one = late.clone().find(|(origin, _)| has_left(*origin)).or_else(|| late.clone().next());
+        one.map(|(origin, epoch)| Late {
             peer: *origin,
             what: word(*origin).role.to_string(),
             wanted: *epoch,
