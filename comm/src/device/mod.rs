@@ -47,7 +47,9 @@ pub(crate) use host::lane::progress;
 pub(crate) use moves::OnDevice;
 pub use moves::{Move, MoveTable, Purpose};
 pub use opencl::{FoundDevice, found as opencl_devices};
-pub(crate) use operation::{Message, ReadySend, Rule, SignalSet, TriggeredSend, WaitSet, next_group};
+pub(crate) use operation::{
+    HostKernel, Message, ReadySend, Rule, SignalSet, TriggeredSend, WaitSet, next_group,
+};
 pub(crate) use peers::Sharing;
 pub use section::Section;
 pub(crate) use section::{Hold, Intent};

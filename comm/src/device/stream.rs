@@ -3,7 +3,7 @@
 use super::accelerator::Accelerator;
 use super::capture::Capture;
 use super::host::{lane, worker::Worker};
-use super::operation::{HostFunction, Operation, ReadySend, SignalSet, TriggeredSend, WaitSet};
+use super::operation::{HostFunction, HostKernel, Operation, ReadySend, SignalSet, TriggeredSend, WaitSet};
 use super::peers::Sharing;
 use super::standing::Reading;
 use super::{MoveTable, Ways, recorded};
@@ -516,6 +516,11 @@ impl Stream {
     pub(crate) fn fail(&self, error: Error) -> Error {
         self.inner.status.fail(error);
         self.inner.status.result().expect_err("a failed stream has an error")
+    }
+
+    /// Enqueues what the host runs, as often as it is enqueued.
+    pub(crate) fn enqueue_kernel(&self, kernel: &Arc<HostKernel>) {
+        self.put(Operation::Kernel(kernel.clone()));
     }
 
     pub(crate) fn enqueue_boxed(&self, activity: Activity, name: String, function: HostFunction) {

@@ -128,7 +128,7 @@ pub struct OpenExchange {
     /// Where the host has to queue the operations of an epoch before a stream comes to them.
     pub(crate) arm: Option<Box<dyn Arm>>,
     /// Of a receive whose sender is not told that this rank is ready, where what comes then is not put aside.
-    pub(crate) early: Option<Box<dyn Early>>,
+    pub(crate) early: Option<Arc<dyn Early>>,
     /// Ends the exchange when dropped: with the last of its operations that are still on a stream.
     pub(crate) guard: Arc<dyn Any + Send + Sync>,
     /// Keeps the wire, which goes last.
@@ -156,8 +156,8 @@ pub(crate) trait Arm: fmt::Debug {
 }
 
 /// Knows how many messages have come, whether or not this rank was ready for them.
-pub(crate) trait Early: fmt::Debug {
-    /// So many, wrapping. What has only just come may be missing.
+pub(crate) trait Early: Send + Sync + fmt::Debug {
+    /// So many, wrapping. What has only just come may be missing. Any thread may ask.
     ///
     /// # Errors
     /// What the library says.

@@ -18,8 +18,8 @@ impl Queue {
     /// waited for, with [`Error::WrongStream`] if the section is of another stream's buffer, with
     /// [`Error::WrongCommunicator`], and with [`Error::InUse`] if another operation uses the section. A ready
     /// send whose receive has not been started makes the stream fail with [`Error::ReceiverNotReady`] when it
-    /// comes there; over `ofi` it is the start of the receive that is refused with that, on the other rank, and
-    /// over `mpi` the send is harmless.
+    /// comes there. Over `ofi` it is the start of the receive that is refused with that, on the other rank, or the
+    /// stream there that fails with it, and over `mpi` the send is harmless: see [the module](crate::queue).
     pub fn enqueue_start(&self, request: &mut PersistentRequest) -> Result<()> {
         self.start("enqueue_start", from_mut(request))
     }
@@ -76,6 +76,7 @@ impl Queue {
             request.inner.stage.set(Stage::Enqueued);
         }
         let epoch = in_step(requests, |pair| pair.begin(self.id));
+        through(requests, &mut |pair| pair.enqueue_check(&self.stream));
         match epoch {
             Some(epoch) if requests.len() > 1 => {
                 let mut groups = self.groups.borrow_mut();

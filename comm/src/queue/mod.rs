@@ -155,11 +155,12 @@
 //! Over wires the sender of a ready send does not know whether its receive has been started: to be told is what it
 //! saves. A send that comes too soon is found by the *receiver*, as far as that is possible without a message. Over
 //! `ofi` its payload lies in the section when the host comes to the start, which is refused with
-//! [`Error::ReceiverNotReady`], on the receiving rank, and enqueues nothing. What is
-//! not found is a send that comes between the host's call and the moment when the stream comes to the start: the
-//! stream may then still be reading the section, and what it reads is undefined. Over `mpi` a ready send of a queue
-//! is an ordinary one of the library's, and one that comes too soon waits for its receive: nothing is lost, and
-//! nothing is refused.
+//! [`Error::ReceiverNotReady`], on the receiving rank, and enqueues nothing; or it lies there when the stream comes to
+//! the start, and then the stream fails with that. (The stream of a device comes to rest to look.) What the stream has
+//! read of the section until then is undefined. Not found is a send that was too soon and is still on its way when the
+//! stream has looked: it comes after the start, as one that is in time does, and the application gets what was sent. Only
+//! the order was its luck. Over `mpi` a ready send of a queue is an ordinary one of the library's, and one that comes
+//! too soon waits for its receive: nothing is lost, and nothing is refused.
 //!
 //! # Enqueued operations (2022, section III)
 //!
@@ -223,6 +224,7 @@
 //! # }
 //! ```
 
+mod early;
 mod enqueue;
 mod matcher;
 mod matching;

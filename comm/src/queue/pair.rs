@@ -6,6 +6,7 @@
 //! grows, and a start follows the wait for the last one, so that the words of an epoch cannot be taken for those
 //! of another.
 
+use super::early::EarlySends;
 use super::record::{Record, Side, Spot, Way};
 use crate::backend::Route;
 use crate::device::{
@@ -13,10 +14,8 @@ use crate::device::{
     WaitSet, next_group,
 };
 use crate::element::Op;
-use crate::error::{Error, Result};
-use crate::fabric::{
-    Executor, OpenExchange, Place, Region, Role, WaitContext, Word, clear_to_send, has_reached,
-};
+use crate::error::Result;
+use crate::fabric::{Executor, OpenExchange, Place, Region, Role, WaitContext, Word, clear_to_send};
 use crate::world::World;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -90,6 +89,8 @@ pub(crate) struct Pair {
     is_armed: bool,
     /// What carries it, if the peer's memory is not mapped.
     wire: Option<OpenExchange>,
+    /// Where ready sends may come too soon without their sender knowing.
+    early: Option<EarlySends>,
 }
 
 impl Pair {
@@ -134,6 +135,7 @@ impl Pair {
 
     /// Joins this rank's side with what a wire has made of both.
     pub(super) fn far(side: Side, bytes: usize, own: Word, mut open: OpenExchange) -> Self {
+        let receiver = own.to;
         let (signals, words) = match side.way {
             Way::Receive => (std::mem::take(&mut open.starts), vec![own]),
             Way::Send { .. } => (std::mem::take(&mut open.triggers), std::mem::take(&mut open.departures)),
@@ -141,7 +143,9 @@ impl Pair {
         let signals = SignalSet { words: signals, rule: Rule::Set, wakes: false };
         let id = next_group();
         let waits = WaitSet { _carried: Some(open.guard.clone()), ..wait_set(words, Vec::new(), id) };
+        let early = open.early.take().map(|come| EarlySends::new(come, side.peer, receiver, side.tag));
         let mut pair = Self::new(id, side, bytes, Start::Signals(Arc::new(signals)), waits);
+        pair.early = early;
         pair.wire = Some(open);
         pair
     }
@@ -161,6 +165,7 @@ impl Pair {
             life: Rc::default(),
             is_armed: false,
             wire: None,
+            early: None,
         }
     }
 
@@ -194,6 +199,13 @@ impl Pair {
         self.epoch
     }
 
+    /// Has the stream that starts it look whether the payload is there already.
+    pub(super) fn enqueue_check(&self, stream: &Stream) {
+        if let Some(early) = &self.early {
+            early.enqueue_check(stream);
+        }
+    }
+
     pub(super) fn start(&self) -> &Start {
         &self.start
     }
@@ -216,12 +228,8 @@ impl Pair {
             Way::Receive => (Intent::Write, "a receive on a queue"),
             Way::Send { .. } => (Intent::Read, "a send on a queue"),
         };
-        let early = self.wire.as_ref().and_then(|wire| wire.early.as_ref());
-        if let Some(early) = early
-            && has_reached(early.come()?, self.epoch.wrapping_add(1))
-        {
-            let (rank, peer) = (self.side.peer, context.rank);
-            return Err(Error::ReceiverNotReady { rank, peer, tag: self.side.tag });
+        if let Some(early) = &self.early {
+            early.check(self.epoch.wrapping_add(1))?;
         }
         self.hold = Some(self.side.section.hold(intent, by)?);
         let arm = self.wire.as_mut().and_then(|wire| wire.arm.as_mut());

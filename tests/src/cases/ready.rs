@@ -3,10 +3,11 @@
 use super::Done;
 use super::queues::{Payload, element};
 use crate::{Scenario, stream_of};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use streamhalo::comm::queue::{Queue, match_all};
+use streamhalo::comm::queue::{Queue, match_all, match_one};
 use streamhalo::comm::{Communicator, Error, PersistentRequest};
-use streamhalo::{HaloError, World};
+use streamhalo::{HaloError, StreamKind, World};
 
 const TAG: u32 = 3;
 /// How long a payload may take to come.
@@ -93,6 +94,62 @@ pub fn too_early(world: &World, way: Scenario, elements: usize) -> Result<Done, 
     }
     world.barrier()?;
     Ok(Done::default())
+}
+
+/// The same over libfabric while the stream has still to come to the start of the receive, which the host has enqueued in
+/// time: the stream fails, and with it the world.
+///
+/// # Errors
+/// Those of calls that must succeed.
+///
+/// # Panics
+/// If the stream says otherwise.
+pub fn too_early_for_the_stream(world: &World, kind: StreamKind) -> Result<(), HaloError> {
+    let is_receiver = world.rank() == 1;
+    let stream = stream_of(world, kind)?;
+    let communicator = Communicator::new(world)?;
+    let mut payload = Payload::new(world, &stream, 3)?;
+    let section = payload.section()?;
+    let mut request = match is_receiver {
+        true => communicator.recv_init(&section, 0, TAG)?,
+        false => communicator.rsend_init(&section, 1, TAG)?,
+    };
+    match_one(&mut request)?;
+    let queue = Queue::new(&stream, &communicator)?;
+    for epoch in 1..=2 {
+        let (go_on, may_go_on) = mpsc::channel();
+        if is_receiver {
+            stream.enqueue_host("being late", move || may_go_on.recv().map_err(|error| error.to_string()));
+            queue.enqueue_start(&mut request)?;
+            if epoch == 1 {
+                go_on.send(()).expect("the stream waits for it");
+                stream.synchronize()?;
+            }
+        }
+        // As it should be, and then too soon.
+        world.barrier()?;
+        if !is_receiver {
+            payload.fill(0, 1, epoch)?;
+            queue.enqueue_start(&mut request)?;
+            queue.enqueue_wait(&mut request)?;
+            queue.wait()?;
+        }
+        world.barrier()?;
+        if is_receiver {
+            // It has left the sender, and takes as long as the network does.
+            std::thread::sleep(Duration::from_millis(100));
+            if epoch == 2 {
+                go_on.send(()).expect("the stream waits for it");
+            }
+            queue.enqueue_wait(&mut request)?;
+            match (epoch, queue.wait()) {
+                (1, Ok(())) => assert_eq!(payload.read()?, of_epoch(1, 3)),
+                (2, Err(Error::ReceiverNotReady { rank: 0, peer: 1, tag: TAG })) => {}
+                (_, other) => panic!("epoch {epoch} ends with {other:?}"),
+            }
+        }
+    }
+    Ok(())
 }
 
 fn of_epoch(epoch: usize, elements: usize) -> Vec<i64> {

@@ -1,6 +1,8 @@
 //! Queues: what they carry out, on threads; how many signals it takes; and what they refuse, with nothing enqueued.
 
 mod counts;
+#[cfg(target_os = "linux")]
+mod early;
 mod misuse;
 mod misused_operations;
 

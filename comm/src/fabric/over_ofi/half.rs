@@ -63,11 +63,11 @@ impl Half {
                 let (built, bells) = half.complete(&core.peers, theirs)?;
                 let (made, regions) = Triggered::new(&core.hub, terms, built, &core.allowance)?;
                 let load = core.carrier.carry(Box::new(made.clone()))?;
-                let early = Box::new(made.clone()) as Box<dyn Early>;
+                let early = Arc::new(made.clone()) as Arc<dyn Early>;
                 (load, Some(Box::new(made) as Box<dyn Arm>), Some(early), bells, regions)
             }
             Half::Proxied(half) => {
-                let early = half.arrivals().map(|arrivals| Box::new(arrivals) as Box<dyn Early>);
+                let early = half.arrivals().map(|arrivals| Arc::new(arrivals) as Arc<dyn Early>);
                 let (made, bells, regions) = half.complete(&core.peers, theirs)?;
                 let made = if ends_with_arrivals { made.until_arrived() } else { made };
                 (core.carrier.carry(Box::new(made))?, None, early, bells, regions)

@@ -10,7 +10,7 @@ use streamhalo::comm::fabric::WaitPolicy;
 use streamhalo::grid::Fields;
 use streamhalo::prelude::*;
 use streamhalo::{ElementType, StreamKind, WorldOptions};
-use streamhalo_tests::cases::leaving;
+use streamhalo_tests::cases::{leaving, ready};
 use streamhalo_tests::{FieldSet, FieldSpec, Random, Scenario, set_ways, stream_of};
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -27,6 +27,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 /// - `cut FOLDER`: exchanges until it cannot for three seconds, and writes that into a file of that folder.
 /// - `device WORDS... -- MODE`: one of those with arrays on a device, used as the words say (`set_ways`), of `forever`,
 ///   `exit` and `absent`.
+/// - `early`: a ready send of rank 0 comes before the stream of rank 1 has started its receive.
 /// - `leave KIND host|origin|target`: the last rank drops a window for which rank 0's host or stream waits.
 /// - `missing`: the last rank never comes to a barrier, for which the others wait as long.
 pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
@@ -67,6 +68,7 @@ pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
             }
             Ok(())
         }
+        ("early", []) => Ok(ready::too_early_for_the_stream(&World::from_env()?, StreamKind::Threaded)?),
         ("missing", []) => without_the_last(&World::from_env_with(SOON)?, None),
         _ => Err(format!("there is no mode {mode} {arguments:?}").into()),
     }
