@@ -9,7 +9,7 @@ use super::queue::Queue;
 use super::sys::{self, CUcontext, CUdevice, CUmemoryPool, CUstream, Failure, check};
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{Driver, MemoryKind, Traits, next_id};
-use crate::device::gpu::BLOCK;
+use crate::device::gpu::{self, BLOCK};
 use crate::device::text::KernelText;
 use crate::error::{Error, Result};
 use crate::fabric::Region;
@@ -226,7 +226,7 @@ impl Driver for CudaDriver {
     }
 
     fn register(&self, region: &Region) -> Result<DeviceMemory> {
-        processes::register(&self.context, self.id, region)
+        gpu::register(&self.context, self.id, region)
     }
 
     fn export(&self, memory: &DeviceMemory) -> Result<Vec<u8>> {
@@ -234,7 +234,7 @@ impl Driver for CudaDriver {
     }
 
     fn import(&self, handle: &[u8]) -> Result<DeviceMemory> {
-        processes::import(&self.context, self.id, handle)
+        gpu::import(&self.context, self.id, handle)
     }
 
     fn build(&self, text: &KernelText) -> Result<Program> {

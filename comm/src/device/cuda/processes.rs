@@ -7,9 +7,8 @@
 use super::context::Context;
 use super::sys::{self, CUdevice, CUdeviceptr, Failure, check};
 use crate::device::accelerator::{DeviceMemory, Reach};
-use crate::device::gpu::{Chunks, Handle, Imports, pages_of, size_class};
+use crate::device::gpu::{Chunks, HANDLE_BYTES, Handle, Imports, Opener, size_class};
 use crate::error::{Error, Result};
-use crate::fabric::Region;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +21,7 @@ pub(super) struct Shared {
 }
 
 /// What processes call a GPU, or a part of one (MIG), whatever is hidden from them.
-pub(super) fn identity(device: CUdevice) -> std::result::Result<String, String> {
+pub(super) fn identity(device: CUdevice) -> Result<String, String> {
     let mut same = 0;
     let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM;
     // SAFETY: a number is written.
@@ -40,7 +39,7 @@ pub(super) fn identity(device: CUdevice) -> std::result::Result<String, String> 
 }
 
 /// Whether kernels of a GPU reach the memory of the one with that identity.
-pub(super) fn reaches(device: CUdevice, other: &str) -> std::result::Result<(), String> {
+pub(super) fn reaches(device: CUdevice, other: &str) -> Result<(), String> {
     let found = sys::devices().map_err(|failure| failure.to_string())?;
     let Some(peer) = found.into_iter().find(|peer| identity(*peer).is_ok_and(|identity| identity == other))
     else {
@@ -83,7 +82,7 @@ pub(super) fn exportable(context: &Arc<Context>, id: u64, bytes: usize) -> Resul
     Ok(unsafe { DeviceMemory::new(base, bytes, id, Reach::Kernels, Box::new(memory)) })
 }
 
-fn allocate(context: &Context, size: usize) -> std::result::Result<usize, Failure> {
+fn allocate(context: &Context, size: usize) -> Result<usize, Failure> {
     let _current = context.enter()?;
     let mut address: CUdeviceptr = 0;
     // SAFETY: an address is written.
@@ -94,13 +93,13 @@ fn allocate(context: &Context, size: usize) -> std::result::Result<usize, Failur
 /// What other processes open the memory by.
 pub(super) fn export(context: &Context, memory: &DeviceMemory) -> Result<Vec<u8>> {
     let address = memory.base().as_ptr() as usize;
-    let asked = || -> std::result::Result<Handle, Failure> {
+    let asked = || -> Result<Handle, Failure> {
         let _current = context.enter()?;
         let (mut start, mut size) = (0, 0);
         // SAFETY: an address and a size are written, of the allocation that the memory is in.
         let range = unsafe { sys::cuMemGetAddressRange_v2(&mut start, &mut size, address as CUdeviceptr) };
         check("cuMemGetAddressRange", range)?;
-        let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
+        let mut handle = sys::CUipcMemHandle { reserved: [0; HANDLE_BYTES] };
         // SAFETY: the beginning of an allocation of `cuMemAlloc`; a handle is written.
         check("cuIpcGetMemHandle", unsafe { sys::cuIpcGetMemHandle(&mut handle, start) })?;
         let vendor = handle.reserved.iter().map(|byte| *byte as u8).collect();
@@ -109,96 +108,71 @@ pub(super) fn export(context: &Context, memory: &DeviceMemory) -> Result<Vec<u8>
     asked().map(|handle| handle.to_bytes()).map_err(|failure| context.failed(failure))
 }
 
-/// A part of what another process has allocated.
-struct Imported {
-    context: Arc<Context>,
-    handle: Handle,
-}
+impl Opener for Context {
+    const VENDOR: &'static str = "CUDA";
 
-impl Drop for Imported {
-    fn drop(&mut self) {
-        self.context.shared().imports.close(&self.handle, |start| {
-            if let Ok(_current) = self.context.enter() {
-                // SAFETY: opened by `import`, and nobody uses it any more. There is nobody to tell of a failure.
-                unsafe { sys::cuIpcCloseMemHandle(start as CUdeviceptr) };
-            }
-        });
+    fn name(&self) -> &str {
+        self.name()
     }
-}
 
-/// The memory of a handle.
-pub(super) fn import(context: &Arc<Context>, id: u64, handle: &[u8]) -> Result<DeviceMemory> {
-    let refused = |reason| Error::DeviceUnavailable { device: context.name().into(), reason };
-    let handle = Handle::from_bytes(handle).map_err(refused)?;
-    let bytes = handle.bytes as usize;
-    if let Some(address) = handle.own() {
-        // The driver does not open what is this process's: it is there already, and whoever exports it keeps it.
-        let base = NonNull::new(address as *mut u8).ok_or_else(|| refused("a handle of nothing".into()))?;
-        // SAFETY: memory of this process, as it was exported.
-        return Ok(unsafe { DeviceMemory::new(base, bytes, id, Reach::Kernels, Box::new(())) });
+    fn imports(&self) -> &Imports {
+        &self.shared().imports
     }
-    let vendor = <[u8; 64]>::try_from(handle.vendor.as_slice());
-    let reserved = vendor.map_err(|_| refused("not a handle of CUDA".into()))?.map(|byte| byte.cast_signed());
-    let opened = context.shared().imports.open(&handle, || {
-        let _current = context.enter()?;
-        let flags = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
-        let mut start: CUdeviceptr = 0;
-        let handle = sys::CUipcMemHandle { reserved };
-        // SAFETY: an address is written; a handle that is none is an error.
-        check("cuIpcOpenMemHandle", unsafe { sys::cuIpcOpenMemHandle_v2(&mut start, handle, flags) })?;
-        Ok(start as usize)
-    });
-    let address = opened.map_err(|failure: Failure| {
-        refused(format!(
-            "memory of another process cannot be opened: {failure}; `device.peers = \"staged\"` does without"
-        ))
-    })?;
-    let imported = Imported { context: context.clone(), handle };
-    let base = NonNull::new(address as *mut u8).expect("what has been opened is never at zero");
-    // SAFETY: as the other process has allocated it, and open until `imported` is dropped.
-    Ok(unsafe { DeviceMemory::new(base, bytes, id, Reach::Kernels, Box::new(imported)) })
-}
 
-/// Pages of the host that are locked. It keeps the region that they are of.
-struct Registered {
-    context: Arc<Context>,
-    start: usize,
-    _region: Region,
-}
+    fn open(&self, handle: [u8; HANDLE_BYTES]) -> Result<usize, String> {
+        let open = || -> Result<usize, Failure> {
+            let _current = self.enter()?;
+            let flags = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
+            let mut start: CUdeviceptr = 0;
+            let handle = sys::CUipcMemHandle { reserved: handle.map(u8::cast_signed) };
+            // SAFETY: an address is written; a handle that is none is an error.
+            let opened = unsafe { sys::cuIpcOpenMemHandle_v2(&mut start, handle, flags) };
+            check("cuIpcOpenMemHandle", opened)?;
+            Ok(start as usize)
+        };
+        open().map_err(|failure| failure.to_string())
+    }
 
-impl Drop for Registered {
-    fn drop(&mut self) {
-        if let Ok(_current) = self.context.enter() {
-            // SAFETY: registered by `register`, and no kernel uses it any more. There is nobody to tell of a failure.
-            unsafe { sys::cuMemHostUnregister(self.start as *mut c_void) };
+    unsafe fn close(&self, start: usize) {
+        if let Ok(_current) = self.enter() {
+            // SAFETY: as the caller promises. There is nobody to tell of a failure.
+            unsafe { sys::cuIpcCloseMemHandle(start as CUdeviceptr) };
         }
     }
-}
 
-/// Locks memory of the host, which kernels then address as the host does.
-pub(super) fn register(context: &Arc<Context>, id: u64, region: &Region) -> Result<DeviceMemory> {
-    let (start, bytes) = pages_of(region);
-    let registered = || -> std::result::Result<(Registered, CUdeviceptr), Failure> {
-        let _current = context.enter()?;
-        let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
-        let pages = start as *mut c_void;
-        // SAFETY: whole pages that the region is on, which it keeps mapped.
-        check("cuMemHostRegister", unsafe { sys::cuMemHostRegister_v2(pages, bytes, flags) })?;
-        let one = Registered { context: context.clone(), start, _region: region.clone() };
-        let mut address: CUdeviceptr = 0;
-        // SAFETY: registered above; an address is written.
-        let asked = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut address, pages, 0) };
-        check("cuMemHostGetDevicePointer", asked)?;
-        Ok((one, address))
-    };
-    let (one, address) = registered().map_err(|failure| context.failed(failure))?;
-    if address as usize != start {
-        let reason = format!("kernels have {address:#x} for the host's {start:#x}: they cannot share words");
-        return Err(Error::DeviceUnavailable { device: context.name().into(), reason });
+    unsafe fn lock(&self, start: usize, bytes: usize) -> Result<()> {
+        let lock = || -> Result<CUdeviceptr, Failure> {
+            let _current = self.enter()?;
+            let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
+            let pages = start as *mut c_void;
+            // SAFETY: as the caller promises.
+            check("cuMemHostRegister", unsafe { sys::cuMemHostRegister_v2(pages, bytes, flags) })?;
+            let mut address: CUdeviceptr = 0;
+            // SAFETY: registered above; an address is written.
+            let asked = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut address, pages, 0) };
+            check("cuMemHostGetDevicePointer", asked).inspect_err(|_| {
+                // SAFETY: registered above, and used by nobody.
+                unsafe { self.unlock(start) };
+            })?;
+            Ok(address)
+        };
+        let address = lock().map_err(|failure| self.failed(failure))?;
+        if address as usize != start {
+            // SAFETY: registered above, and used by nobody.
+            unsafe { self.unlock(start) };
+            let reason =
+                format!("kernels have {address:#x} for the host's {start:#x}: they cannot share words");
+            return Err(Error::DeviceUnavailable { device: self.name().into(), reason });
+        }
+        Ok(())
     }
-    let base = NonNull::new(region.base()).expect("regions are never null");
-    // SAFETY: the region's memory, which stays mapped and registered until `one` is dropped.
-    Ok(unsafe { DeviceMemory::new(base, region.bytes(), id, Reach::Both, Box::new(one)) })
+
+    unsafe fn unlock(&self, start: usize) {
+        if let Ok(_current) = self.enter() {
+            // SAFETY: as the caller promises. There is nobody to tell of a failure.
+            unsafe { sys::cuMemHostUnregister(start as *mut c_void) };
+        }
+    }
 }
 
 impl Context {

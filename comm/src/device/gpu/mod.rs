@@ -3,9 +3,12 @@
 mod chunks;
 mod handles;
 mod launch;
+mod processes;
 mod running;
 
 pub(super) use chunks::{ALIGNMENT, Chunks, size_class};
-pub(super) use handles::{Handle, Imports, pages_of};
+use handles::pages_of;
+pub(super) use handles::{Handle, Imports};
 pub(super) use launch::{BLOCK, Grid, Packed};
+pub(super) use processes::{HANDLE_BYTES, Opener, import, register};
 pub(super) use running::Running;

@@ -9,7 +9,7 @@ use super::queue::Queue;
 use super::words;
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{Driver, MemoryKind, Traits, next_id};
-use crate::device::gpu::{BLOCK, Imports};
+use crate::device::gpu::{self, BLOCK, Imports};
 use crate::device::hip::FoundHipDevice;
 use crate::device::select::index_of;
 use crate::device::text::KernelText;
@@ -175,7 +175,7 @@ impl Driver for HipDriver {
     }
 
     fn register(&self, region: &Region) -> Result<DeviceMemory> {
-        processes::register(&self.context, region)
+        gpu::register(&self.context, self.context.id, region)
     }
 
     fn export(&self, memory: &DeviceMemory) -> Result<Vec<u8>> {
@@ -183,7 +183,7 @@ impl Driver for HipDriver {
     }
 
     fn import(&self, handle: &[u8]) -> Result<DeviceMemory> {
-        processes::import(&self.context, handle)
+        gpu::import(&self.context, self.context.id, handle)
     }
 
     fn build(&self, text: &KernelText) -> Result<Arc<Module>> {

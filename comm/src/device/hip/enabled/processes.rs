@@ -5,17 +5,15 @@
 
 use super::driver::Context;
 use super::library::SUCCESS;
-use crate::device::accelerator::{DeviceMemory, Reach};
-use crate::device::gpu::{Handle, pages_of};
-use crate::error::{Error, Result};
-use crate::fabric::Region;
+use crate::device::accelerator::DeviceMemory;
+use crate::device::gpu::{HANDLE_BYTES, Handle, Imports, Opener};
+use crate::error::Result;
 use hip_sys::hiprt;
-use std::ffi::{CStr, CString, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 /// What processes call a device, whatever is hidden from them: where it is plugged in.
-pub(super) fn identity(context: &Context) -> std::result::Result<String, String> {
+pub(super) fn identity(context: &Context) -> Result<String, String> {
     let mut bus = [0; 64];
     // SAFETY: at most as many bytes are written as the call is told.
     let code = unsafe { (context.runtime().hipDeviceGetPCIBusId)(bus.as_mut_ptr(), 64, context.index()) };
@@ -28,7 +26,7 @@ pub(super) fn identity(context: &Context) -> std::result::Result<String, String>
 }
 
 /// Whether kernels of a device reach the memory of the one with that identity.
-pub(super) fn reaches(context: &Context, other: &str) -> std::result::Result<(), String> {
+pub(super) fn reaches(context: &Context, other: &str) -> Result<(), String> {
     let bus = CString::new(other.trim_start_matches("hip ")).map_err(|error| error.to_string())?;
     let mut peer: c_int = 0;
     // SAFETY: a number is written; the text ends in zero.
@@ -53,7 +51,7 @@ pub(super) fn reaches(context: &Context, other: &str) -> std::result::Result<(),
 pub(super) fn export(context: &Context, memory: &DeviceMemory) -> Result<Vec<u8>> {
     context.enter()?;
     let address = memory.base().as_ptr();
-    let mut handle = hiprt::hipIpcMemHandle_st { reserved: [0; 64] };
+    let mut handle = hiprt::hipIpcMemHandle_st { reserved: [0; HANDLE_BYTES] };
     // SAFETY: what `hipMalloc` has given, from its beginning on; a handle is written.
     let code = unsafe { (context.runtime().hipIpcGetMemHandle)(&mut handle, address.cast()) };
     context.check("hipIpcGetMemHandle", code)?;
@@ -61,86 +59,52 @@ pub(super) fn export(context: &Context, memory: &DeviceMemory) -> Result<Vec<u8>
     Ok(Handle::of(address as usize, memory.bytes(), address as usize, vendor).to_bytes())
 }
 
-/// What another process has allocated.
-struct Imported {
-    context: Arc<Context>,
-    handle: Handle,
-}
+impl Opener for Context {
+    const VENDOR: &'static str = "HIP";
 
-impl Drop for Imported {
-    fn drop(&mut self) {
-        self.context.imports.close(&self.handle, |start| {
-            if self.context.enter().is_ok() {
-                // SAFETY: opened by `import`, and nobody uses it any more. There is nobody to tell of a failure.
-                let _ = unsafe { (self.context.runtime().hipIpcCloseMemHandle)(start as *mut c_void) };
-            }
-        });
+    fn name(&self) -> &str {
+        self.name()
     }
-}
 
-/// The memory of a handle.
-pub(super) fn import(context: &Arc<Context>, handle: &[u8]) -> Result<DeviceMemory> {
-    let refused = |reason| Error::DeviceUnavailable { device: context.name().into(), reason };
-    let handle = Handle::from_bytes(handle).map_err(refused)?;
-    let bytes = handle.bytes as usize;
-    if let Some(address) = handle.own() {
-        // The runtime does not open what is this process's: it is there already, and whoever exports it keeps it.
-        let base = NonNull::new(address as *mut u8).ok_or_else(|| refused("a handle of nothing".into()))?;
-        // SAFETY: memory of this process, as it was exported.
-        return Ok(unsafe { DeviceMemory::new(base, bytes, context.id, Reach::Kernels, Box::new(())) });
+    fn imports(&self) -> &Imports {
+        &self.imports
     }
-    let vendor = <[u8; 64]>::try_from(handle.vendor.as_slice());
-    let vendor = vendor.map_err(|_| refused("not a handle of HIP".into()))?;
-    let reserved = vendor.map(|byte| byte as std::ffi::c_char);
-    context.enter()?;
-    let opened = context.imports.open(&handle, || {
+
+    fn open(&self, handle: [u8; HANDLE_BYTES]) -> Result<usize, String> {
+        self.enter().map_err(|error| error.to_string())?;
         let mut start: *mut c_void = std::ptr::null_mut();
-        let (handle, lazily) = (hiprt::hipIpcMemHandle_st { reserved }, hiprt::hipIpcMemLazyEnablePeerAccess);
+        let handle = hiprt::hipIpcMemHandle_st { reserved: handle.map(|byte| byte as c_char) };
+        let lazily = hiprt::hipIpcMemLazyEnablePeerAccess;
         // SAFETY: an address is written; a handle that is none is an error.
-        match unsafe { (context.runtime().hipIpcOpenMemHandle)(&mut start, handle, lazily) } {
+        match unsafe { (self.runtime().hipIpcOpenMemHandle)(&mut start, handle, lazily) } {
             SUCCESS => Ok(start as usize),
-            code => Err(code),
-        }
-    });
-    let address = opened.map_err(|code| {
-        let failed = context.describe(code);
-        refused(format!(
-            "memory of another process cannot be opened: {failed}; `device.peers = \"staged\"` does without"
-        ))
-    })?;
-    let imported = Imported { context: context.clone(), handle };
-    let base = NonNull::new(address as *mut u8).expect("what has been opened is never at zero");
-    // SAFETY: as the other process has allocated it, and open until `imported` is dropped.
-    Ok(unsafe { DeviceMemory::new(base, bytes, context.id, Reach::Kernels, Box::new(imported)) })
-}
-
-/// Pages of the host that are locked. It keeps the region that they are of.
-struct Registered {
-    context: Arc<Context>,
-    start: usize,
-    _region: Region,
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        if self.context.enter().is_ok() {
-            // SAFETY: registered by `register`, and no kernel uses it any more. There is nobody to tell of a failure.
-            let _ = unsafe { (self.context.runtime().hipHostUnregister)(self.start as *mut c_void) };
+            code => Err(self.describe(code)),
         }
     }
-}
 
-/// Locks memory of the host, which kernels then address as the host does.
-pub(super) fn register(context: &Arc<Context>, region: &Region) -> Result<DeviceMemory> {
-    let (start, bytes) = pages_of(region);
-    context.enter()?;
-    let flags = hiprt::hipHostRegisterPortable | hiprt::hipHostRegisterMapped;
-    // SAFETY: whole pages that the region is on, which `one` keeps mapped.
-    let code = unsafe { (context.runtime().hipHostRegister)(start as *mut c_void, bytes, flags) };
-    context.check("hipHostRegister", code)?;
-    let one = Registered { context: context.clone(), start, _region: region.clone() };
-    context.check_address(NonNull::new(start as *mut u8).expect("pages are never at zero"))?;
-    let base = NonNull::new(region.base()).expect("regions are never null");
-    // SAFETY: the region's memory, which stays mapped and registered until `one` is dropped.
-    Ok(unsafe { DeviceMemory::new(base, region.bytes(), context.id, Reach::Both, Box::new(one)) })
+    unsafe fn close(&self, start: usize) {
+        if self.enter().is_ok() {
+            // SAFETY: as the caller promises. There is nobody to tell of a failure.
+            let _ = unsafe { (self.runtime().hipIpcCloseMemHandle)(start as *mut c_void) };
+        }
+    }
+
+    unsafe fn lock(&self, start: usize, bytes: usize) -> Result<()> {
+        self.enter()?;
+        let (pages, flags) =
+            (start as *mut c_void, hiprt::hipHostRegisterPortable | hiprt::hipHostRegisterMapped);
+        // SAFETY: as the caller promises.
+        self.check("hipHostRegister", unsafe { (self.runtime().hipHostRegister)(pages, bytes, flags) })?;
+        self.check_address(NonNull::new(pages.cast()).expect("pages are never at zero")).inspect_err(|_| {
+            // SAFETY: registered above, and used by nobody.
+            unsafe { self.unlock(start) };
+        })
+    }
+
+    unsafe fn unlock(&self, start: usize) {
+        if self.enter().is_ok() {
+            // SAFETY: as the caller promises. There is nobody to tell of a failure.
+            let _ = unsafe { (self.runtime().hipHostUnregister)(start as *mut c_void) };
+        }
+    }
 }
