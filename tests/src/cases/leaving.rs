@@ -112,7 +112,7 @@ impl End {
         let row = |elements| Extents { points: [1, 1, elements], components: 1 };
         let part = Buffer::<i32>::zeros(world, &stream, row(10))?;
         let mut source = Buffer::<i32>::zeros(world, &stream, row(4))?;
-        source.view_mut(row(4).whole())?.fill(1 + world.rank() as i32);
+        source.with_host_mut(row(4).whole(), |mut view| view.fill(1 + world.rank() as i32))?;
         let window = Window::active(world, &part.section(0..10)?, ActiveOptions::default())?;
         Ok(Self { stream, part, source, window })
     }

@@ -8,6 +8,7 @@ pub mod leaving;
 mod list;
 pub mod messages;
 pub mod notify;
+pub mod on_device;
 pub mod order;
 pub mod periods;
 mod primitives;

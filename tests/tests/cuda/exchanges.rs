@@ -1,13 +1,13 @@
 //! Every backend between ranks whose arrays are on a GPU, in every way to wait and to signal.
 
 use super::gpu;
-use std::collections::BTreeSet;
 use std::time::Duration;
-use streamhalo::comm::Error;
-use streamhalo::{
-    Event, GlobalGrid, HaloError, Pattern, Signals, StreamHalo, StreamKind, Waits, World, WorldOptions,
+use streamhalo::{Event, GlobalGrid, Pattern, Signals, StreamHalo, StreamKind, Waits, World};
+use streamhalo_tests::cases::ALTERNATING;
+use streamhalo_tests::cases::on_device::{
+    IMPATIENT, all_as_on_the_host, check_failures, check_lateness, with_a_rank_that_fails,
+    with_a_rank_that_is_late,
 };
-use streamhalo_tests::cases::{ALTERNATING, CELLS, cases_for};
 use streamhalo_tests::{FieldSet, Scenario, on_ranks, outcomes, set_signals, set_waits, stream_of, ways_of};
 
 /// Who waits, and how is signalled; with memory operations the queue waits too.
@@ -35,18 +35,8 @@ fn all_cases(ranks: usize, at_length: bool) {
     for ways in all_ways() {
         on_ranks(ranks, |world| {
             set(ways);
-            for case in cases_for(ranks, at_length) {
-                for way in ways_of(StreamKind::Device) {
-                    let found = case.run(world, way)?;
-                    let expected = case.run(world, Scenario { kind: StreamKind::Inline, ..way })?;
-                    assert_eq!(found.checksum, expected.checksum, "`{}`, {way:?}, {ways:?}", case.name);
-                    let of_stream = if ways.0 == Waits::Proxy { "proxy" } else { "stream" };
-                    let by = if way.backend == "standard" { "host" } else { of_stream };
-                    let allowed = BTreeSet::from([by.to_owned(), "stream".to_owned()]);
-                    assert!(found.executors.is_subset(&allowed), "{:?} in `{}`", found.executors, case.name);
-                }
-            }
-            Ok(())
+            let by = if ways.0 == Waits::Proxy { "proxy" } else { "stream" };
+            all_as_on_the_host(world, at_length, by, &ways)
         });
     }
 }
@@ -109,51 +99,20 @@ fn a_rank_that_fails_ends_the_waits_of_the_others() {
     for (way, ways) in in_all_ways() {
         let results = outcomes(3, |world| {
             set(ways);
-            let stream = stream_of(world, way.kind)?;
-            let grid = GlobalGrid::new([9, 20], [true; 2])?.partition_as(world, [3, 1])?.local(1)?;
-            let mut fields = FieldSet::new(&grid, &stream, &[CELLS], &Pattern::All, [1, 1])?;
-            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
-            if world.rank() == 1 {
-                stream.enqueue_host("reading the tide table", || Err("it is wet".into()));
-                return stream.synchronize().map_err(HaloError::from);
-            }
-            fields.fill(1)?;
-            halo.enqueue_gather(&mut fields)?;
-            Ok(stream.synchronize()?)
+            with_a_rank_that_fails(world, way)
         });
-        for (rank, result) in results.into_iter().enumerate() {
-            match (rank, result.expect_err("rank 1 fails")) {
-                (1, HaloError::Communication(Error::OperationFailed { .. })) => {}
-                (0 | 2, HaloError::Communication(Error::PeerFailed { rank: 1, .. })) => {}
-                (rank, error) => panic!("rank {rank}, {way:?}, {ways:?}: {error}"),
-            }
-        }
+        check_failures(results, &(way, ways));
     }
 }
 
 #[test]
 fn a_wait_ends_with_the_time_out() {
     let Some((_, _turn)) = gpu() else { return };
-    let options = WorldOptions { timeout: Some(Duration::from_millis(300)), ..WorldOptions::default() };
     for (way, ways) in in_all_ways() {
-        let results = World::threads(2, options, |world| {
+        let results = World::threads(2, IMPATIENT, |world| {
             set(ways);
-            let stream = stream_of(&world, way.kind)?;
-            let grid = GlobalGrid::new([8, 20], [true; 2])?.partition_as(&world, [2, 1])?.local(1)?;
-            let mut fields = FieldSet::new(&grid, &stream, &[CELLS], &Pattern::All, [1, 1])?;
-            let mut halo = StreamHalo::new(&world, &stream, way.backend, Pattern::All, 1, &fields)?;
-            if world.rank() == 0 {
-                std::thread::sleep(Duration::from_millis(900));
-                return Ok(());
-            }
-            fields.fill(1)?;
-            halo.enqueue_gather(&mut fields)?;
-            stream.synchronize()?;
-            Ok::<(), HaloError>(())
+            with_a_rank_that_is_late(&world, way)
         });
-        match results.expect("threads can be started").remove(1).expect_err("nothing comes") {
-            HaloError::Communication(Error::TimedOut { rank: 1, peer: 0, .. }) => {}
-            error => panic!("{way:?}, {ways:?}: {error}"),
-        }
+        check_lateness(results.expect("threads can be started"), &(way, ways));
     }
 }

@@ -2,11 +2,11 @@
 //! the loop.
 
 use super::gpu;
-use streamhalo::comm::Error;
 use streamhalo::comm::fabric::Executor;
-use streamhalo::{HaloError, Pattern, Signals, StreamKind, Waits};
+use streamhalo::{Pattern, Signals, StreamKind, Waits};
 use streamhalo_tests::cases::offsets;
-use streamhalo_tests::cases::periods::{Stepped, periods, without_the_host};
+use streamhalo_tests::cases::on_device::{check_failures, replays_as_steps, replays_with_a_rank_that_fails};
+use streamhalo_tests::cases::periods::{Stepped, without_the_host};
 use streamhalo_tests::{Scenario, on_ranks, outcomes, set_signals, set_waits, stream_of, ways_of};
 
 const WAYS: [Signals; 2] = [Signals::Kernel, Signals::Merged];
@@ -20,20 +20,13 @@ fn triggered() -> impl Iterator<Item = (Scenario, Signals)> {
 fn replays_give_what_steps_give() {
     let Some((_, _turn)) = gpu() else { return };
     for signals in [Signals::Kernel, Signals::Merged, Signals::Memop] {
-        for (ranks, columns, pattern) in [
+        let worlds = [
             (1, 20, Pattern::All),
             (2, 1_100, Pattern::All),
             (2, 700, offsets(&[&[1, 0], &[-1, 1]])),
             (4, 40, Pattern::All),
-        ] {
-            on_ranks(ranks, |world| {
-                set_signals(signals);
-                for way in ways_of(StreamKind::Device) {
-                    periods(world, way, columns, &pattern)?;
-                }
-                Ok(())
-            });
-        }
+        ];
+        replays_as_steps(&worlds, || set_signals(signals));
     }
 }
 
@@ -78,21 +71,8 @@ fn a_rank_that_fails_ends_the_replays_of_the_others() {
         let results = outcomes(2, |world| {
             set_waits(Waits::Kernel);
             set_signals(signals);
-            let stream = stream_of(world, way.kind)?;
-            let mut stepped = Stepped::new(world, &stream, way, 20, Pattern::All)?;
-            let period = stepped.capture(2)?;
-            stream.replay(&period, 1)?;
-            stream.synchronize()?;
-            if world.rank() == 1 {
-                stream.enqueue_host("reading the tide table", || Err("it is wet".into()));
-                return Ok(stream.synchronize()?);
-            }
-            stream.replay(&period, 1000)?;
-            Ok(stream.synchronize()?)
+            replays_with_a_rank_that_fails(world, way)
         });
-        match results.into_iter().next().expect("rank 0's").expect_err("rank 1 fails") {
-            HaloError::Communication(Error::PeerFailed { rank: 1, .. }) => {}
-            error => panic!("{way:?}, {signals:?}: {error}"),
-        }
+        check_failures(results, &(way, signals));
     }
 }

@@ -2,16 +2,16 @@
 //! answers of the host.
 
 use std::collections::BTreeSet;
-use std::fmt::Debug;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use streamhalo::ElementType::{F64, U8};
-use streamhalo::comm::Error;
 use streamhalo::{
-    Device, Entity, GlobalGrid, HaloError, MemoryMode, Pattern, Signals, StreamHalo, StreamKind, Waits,
-    World, WorldOptions,
+    Device, Entity, GlobalGrid, HaloError, MemoryMode, Pattern, Signals, StreamHalo, StreamKind, Waits, World,
 };
-use streamhalo_tests::cases::{ALTERNATING, CELLS, cases_for};
+use streamhalo_tests::cases::on_device::{
+    IMPATIENT, all_as_on_the_host, check_failures, check_lateness, with_a_rank_that_fails,
+    with_a_rank_that_is_late,
+};
+use streamhalo_tests::cases::{ALTERNATING, CELLS};
 use streamhalo_tests::{
     FieldSet, FieldSpec, Scenario, expect_all, in_both_memories, in_memory, on_ranks, other_device, outcomes,
     set_signals, set_waits, stream_of, ways_of,
@@ -44,23 +44,8 @@ fn cases_on(ranks: usize, waits: Waits, signals: Signals, at_length: bool) {
     on_ranks(ranks, |world| {
         set_waits(waits);
         set_signals(signals);
-        for case in cases_for(ranks, at_length) {
-            for way in ways_of(StreamKind::Device) {
-                let found = case.run(world, way)?;
-                let expected = case.run(world, Scenario { kind: StreamKind::Inline, ..way })?;
-                assert_eq!(found.checksum, expected.checksum, "`{}`, {way:?}", case.name);
-                let of_stream = if waits == Waits::Kernel { "stream" } else { "proxy" };
-                let by = if way.backend == "standard" { "host" } else { of_stream };
-                let allowed = BTreeSet::from([by.to_owned(), "stream".to_owned()]);
-                assert!(
-                    found.executors.is_subset(&allowed),
-                    "{:?} in `{}`, {way:?}",
-                    found.executors,
-                    case.name
-                );
-            }
-        }
-        Ok(())
+        let by = if waits == Waits::Kernel { "stream" } else { "proxy" };
+        all_as_on_the_host(world, at_length, by, &(waits, signals))
     });
 }
 
@@ -203,36 +188,6 @@ fn in_both_ways() -> impl Iterator<Item = (Scenario, Waits)> {
     ways_of(StreamKind::Device).flat_map(|way| [Waits::Proxy, Waits::Kernel].map(|waits| (way, waits)))
 }
 
-/// Three ranks, of which rank 1 fails while the others wait for it.
-pub(super) fn with_a_rank_that_fails(world: &World, way: Scenario) -> Result<(), HaloError> {
-    let stream = stream_of(world, way.kind)?;
-    let grid = GlobalGrid::new([9, 20], [true; 2])?.partition_as(world, [3, 1])?.local(1)?;
-    let mut fields = FieldSet::new(&grid, &stream, &[CELLS], &Pattern::All, [1, 1])?;
-    let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
-    if world.rank() == 1 {
-        stream.enqueue_host("reading the tide table", || Err("it is wet".into()));
-        return stream.synchronize().map_err(HaloError::from);
-    }
-    fields.fill(1)?;
-    halo.enqueue_gather(&mut fields)?;
-    Ok(stream.synchronize()?)
-}
-
-/// Rank 1 says what it failed with, and the others that it did.
-pub(super) fn check_failures(results: Vec<Result<(), HaloError>>, context: &dyn Debug) {
-    for (rank, result) in results.into_iter().enumerate() {
-        match (rank, result.expect_err("rank 1 fails")) {
-            (1, HaloError::Communication(Error::OperationFailed { operation, .. })) => {
-                assert_eq!(operation, "reading the tide table");
-            }
-            (0 | 2, HaloError::Communication(Error::PeerFailed { rank: 1, operation })) => {
-                assert!(operation.contains("tide table"), "{operation}");
-            }
-            (rank, error) => panic!("rank {rank}, {context:?}: {error}"),
-        }
-    }
-}
-
 #[test]
 fn a_rank_that_fails_ends_the_waits_of_the_others() {
     if other_device().is_none() {
@@ -248,33 +203,6 @@ fn a_rank_that_fails_ends_the_waits_of_the_others() {
             check_failures(results, &(way, waits));
         }
     });
-}
-
-/// Of worlds in which a rank comes late.
-pub(super) const IMPATIENT: WorldOptions =
-    WorldOptions { timeout: Some(Duration::from_millis(300)), policy: None };
-
-/// Two ranks, of which rank 0 says nothing, and stays longer than the other's patience.
-pub(super) fn with_a_rank_that_is_late(world: &World, way: Scenario) -> Result<(), HaloError> {
-    let stream = stream_of(world, way.kind)?;
-    let grid = GlobalGrid::new([8, 20], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
-    let mut fields = FieldSet::new(&grid, &stream, &[CELLS], &Pattern::All, [1, 1])?;
-    let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
-    if world.rank() == 0 {
-        std::thread::sleep(2 * IMPATIENT.timeout.expect("it has one"));
-        return Ok(());
-    }
-    fields.fill(1)?;
-    halo.enqueue_gather(&mut fields)?;
-    Ok(stream.synchronize()?)
-}
-
-/// Rank 1 names the rank that is late.
-pub(super) fn check_lateness(mut results: Vec<Result<(), HaloError>>, context: &dyn Debug) {
-    match results.remove(1).expect_err("nothing comes") {
-        HaloError::Communication(Error::TimedOut { rank: 1, peer: 0, .. }) => {}
-        error => panic!("{context:?}: {error}"),
-    }
 }
 
 #[test]

@@ -1,13 +1,17 @@
 //! Periods that are captured on a device's stream: replayed by the device where its kernels wait, and by the stream's
 //! thread elsewhere, to the same cells.
 
-use super::exchanges::{IMPATIENT, TURNS, check_failures, check_lateness};
+use super::exchanges::TURNS;
 use std::sync::PoisonError;
 use streamhalo::comm::Error;
 use streamhalo::comm::fabric::Executor;
 use streamhalo::{HaloError, MemoryMode, Pattern, Signals, StreamKind, Waits, World};
 use streamhalo_tests::cases::offsets;
-use streamhalo_tests::cases::periods::{Stepped, periods, without_the_host};
+use streamhalo_tests::cases::on_device::{
+    IMPATIENT, check_failures, check_lateness, replays_as_steps, replays_with_a_rank_that_fails,
+    replays_with_a_rank_that_is_late,
+};
+use streamhalo_tests::cases::periods::{Stepped, without_the_host};
 use streamhalo_tests::{
     Scenario, in_both_memories, in_memory, on_ranks, other_device, outcomes, set_signals, set_waits,
     stream_of, ways_of,
@@ -29,21 +33,16 @@ fn replays_give_what_steps_give() {
         (MemoryMode::Separate, Waits::Proxy, Signals::Kernel),
     ] {
         in_memory(memory, || {
-            for (ranks, columns, pattern) in [
+            let worlds = [
                 (1, 20, Pattern::All),
                 (2, 20, Pattern::All),
                 (2, 700, offsets(&[&[1, 0], &[-1, 1]])),
                 (3, 40, Pattern::All),
-            ] {
-                on_ranks(ranks, |world| {
-                    set_waits(waits);
-                    set_signals(signals);
-                    for way in ways_of(StreamKind::Device) {
-                        periods(world, way, columns, &pattern)?;
-                    }
-                    Ok(())
-                });
-            }
+            ];
+            replays_as_steps(&worlds, || {
+                set_waits(waits);
+                set_signals(signals);
+            });
         });
     }
 }
@@ -113,32 +112,12 @@ fn a_rank_that_fails_or_is_late_ends_the_replays_of_the_others() {
     for (way, waits) in triggered().flat_map(|way| [Waits::Kernel, Waits::Proxy].map(|waits| (way, waits))) {
         let results = outcomes(3, |world| {
             set_waits(waits);
-            let stream = stream_of(world, way.kind)?;
-            let mut stepped = Stepped::new(world, &stream, way, 20, Pattern::All)?;
-            let period = stepped.capture(2)?;
-            stream.replay(&period, 1)?;
-            stream.synchronize()?;
-            if world.rank() == 1 {
-                stream.enqueue_host("reading the tide table", || Err("it is wet".into()));
-                return Ok(stream.synchronize()?);
-            }
-            stream.replay(&period, 1000)?;
-            Ok(stream.synchronize()?)
+            replays_with_a_rank_that_fails(world, way)
         });
         check_failures(results, &(way, waits));
         let results = World::threads(2, IMPATIENT, |world| {
             set_waits(waits);
-            let stream = stream_of(&world, way.kind)?;
-            let mut stepped = Stepped::new(&world, &stream, way, 20, Pattern::All)?;
-            let period = stepped.capture(2)?;
-            stream.replay(&period, 1)?;
-            stream.synchronize()?;
-            if world.rank() == 0 {
-                std::thread::sleep(3 * IMPATIENT.timeout.expect("it has one"));
-                return Ok(());
-            }
-            stream.replay(&period, 1000)?;
-            Ok(stream.synchronize()?)
+            replays_with_a_rank_that_is_late(&world, way)
         });
         check_lateness(results.expect("threads can be started"), &(way, waits));
     }

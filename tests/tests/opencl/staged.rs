@@ -1,17 +1,18 @@
 //! Every backend between ranks that do not reach each other's devices: messages are staged through the host's
 //! memory, with the answers of the host.
 
-use super::exchanges::{
-    IMPATIENT, check_failures, check_lateness, with_a_rank_that_fails, with_a_rank_that_is_late,
-    with_nobody_that_waits,
-};
+use super::exchanges::with_nobody_that_waits;
 use std::collections::BTreeSet;
 use streamhalo::comm::Error;
 use streamhalo::{HaloError, Signals, StreamKind, Waits};
-use streamhalo_tests::cases::{ALTERNATING, CELLS, GatherCase, cases_for};
+use streamhalo_tests::cases::on_device::{
+    IMPATIENT, all_as_on_the_host, check_failures, check_lateness, with_a_rank_that_fails,
+    with_a_rank_that_is_late,
+};
+use streamhalo_tests::cases::{ALTERNATING, CELLS, GatherCase};
 use streamhalo_tests::{
-    Scenario, in_both_memories, on_walled_ranks, other_device, set_signals, set_waits, stream_of,
-    walled_outcomes, watchdog, ways_of,
+    in_both_memories, on_walled_ranks, other_device, set_signals, set_waits, stream_of, walled_outcomes,
+    watchdog, ways_of,
 };
 
 fn all_cases(ranks: usize, at_length: bool) {
@@ -22,21 +23,7 @@ fn all_cases(ranks: usize, at_length: bool) {
 }
 
 fn cases_on(ranks: usize, at_length: bool) {
-    on_walled_ranks(ranks, |world| {
-        for case in cases_for(ranks, at_length) {
-            for way in ways_of(StreamKind::Device) {
-                let found = case.run(world, way)?;
-                let expected = case.run(world, Scenario { kind: StreamKind::Inline, ..way })?;
-                assert_eq!(found.checksum, expected.checksum, "`{}`, {way:?}", case.name);
-                let by = if way.backend == "standard" { "host" } else { "proxy" };
-                // Where a case compares with streams of the host.
-                let allowed = BTreeSet::from([by.to_owned(), "stream".to_owned()]);
-                let executors = found.executors;
-                assert!(executors.is_subset(&allowed), "{executors:?} in `{}`, {way:?}", case.name);
-            }
-        }
-        Ok(())
-    });
+    on_walled_ranks(ranks, |world| all_as_on_the_host(world, at_length, "proxy", &"staged"));
 }
 
 #[test]
