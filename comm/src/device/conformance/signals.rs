@@ -1,0 +1,295 @@
+//! Kernels and queues that wait for words and signal them.
+
+use super::{copy, fill, on_device, pinned, shown};
+use crate::device::accelerator::DeviceMemory;
+use crate::device::driver::{CommandQueue, Driver, Value};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Devices may have one compute unit only for kernels that wait: tests whose kernels do take turns.
+static TURNS: Mutex<()> = Mutex::new(());
+
+/// Long enough for any kernel of a test, on any machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Words that all sides address, each on a line of its own.
+struct Words(DeviceMemory);
+
+impl Words {
+    fn new<D: Driver>(driver: &D) -> Self {
+        Self(pinned(driver, 64 * 64))
+    }
+
+    fn raw(&self, line: usize) -> *const c_void {
+        self.0.base().as_ptr().cast_const().wrapping_add(64 * line).cast()
+    }
+
+    fn address(&self, line: usize) -> Value<'_> {
+        Value::Pointer(self.raw(line))
+    }
+
+    fn at(&self, line: usize) -> &AtomicU32 {
+        assert!(line < 64);
+        let word = self.0.base().as_ptr().wrapping_add(64 * line).cast();
+        // SAFETY: aligned memory of the host that lives as long as `self`, used as an atomic by all.
+        unsafe { AtomicU32::from_ptr(word) }
+    }
+}
+
+/// Of the words, by lines: what kernels that wait look at.
+const STOP: usize = 62;
+const FAILED: usize = 63;
+
+/// The kernels of streams that wait and signal, on words.
+struct Signals<D: Driver> {
+    program: D::Program,
+    words: Words,
+    wait: D::Kernel,
+    signal: D::Kernel,
+}
+
+impl<D: Driver> Signals<D> {
+    /// In turn with other tests; `None` where kernels cannot wait.
+    fn in_turn(driver: &D, words: Words) -> Option<(Self, MutexGuard<'static, ()>)> {
+        if waiters(driver) == 0 {
+            return None;
+        }
+        let turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+        let program = driver.own_program().expect("it compiles");
+        let kernel = |name| driver.kernel(&program, name, &[]).expect("streams have it");
+        let (wait, signal) = (kernel("halo_wait"), kernel("halo_signal"));
+        Some((Self { program, words, wait, signal }, turn))
+    }
+
+    fn at(&self, line: usize) -> &AtomicU32 {
+        self.words.at(line)
+    }
+
+    fn wait(&mut self, queue: &mut D::Queue, line: usize, value: u32) {
+        self.wait_on(queue, line, [Value::Pointer(std::ptr::null()), Value::U32(value)]);
+    }
+
+    /// For what a count and a value make.
+    fn wait_on(&mut self, queue: &mut D::Queue, line: usize, [base, value]: [Value<'_>; 2]) {
+        let none = Value::Pointer(std::ptr::null());
+        let [word, stop, failed] = [line, STOP, FAILED].map(|line| self.words.address(line));
+        let arguments = [word, none, none, none, stop, failed, base, value, none, Value::U32(0)];
+        // SAFETY: the arguments are those of the text; tests keep the words until the queue has come to rest.
+        unsafe { queue.launch("a wait", &mut self.wait, &arguments, [1; 3]) }.expect("a launch");
+    }
+
+    fn signal(&mut self, queue: &mut D::Queue, line: usize, value: u32, increments: bool) {
+        self.signal_on(queue, line, [Value::Pointer(std::ptr::null()), Value::U32(value)], increments);
+    }
+
+    fn signal_on(
+        &mut self,
+        queue: &mut D::Queue,
+        line: usize,
+        [base, value]: [Value<'_>; 2],
+        increments: bool,
+    ) {
+        let none = Value::Pointer(std::ptr::null());
+        let [word, failed] = [line, FAILED].map(|line| self.words.address(line));
+        let arguments = [word, none, none, none, failed, base, value, Value::U32(increments.into())];
+        // SAFETY: as above.
+        unsafe { queue.launch("a signal", &mut self.signal, &arguments, [1; 3]) }.expect("a launch");
+    }
+}
+
+/// Until something is so; a watchdog of the test's.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < PATIENCE, "{what} has not come");
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
+/// Whether kernels of it can wait and signal, and how many at a time.
+fn waiters<D: Driver>(driver: &D) -> usize {
+    let traits = driver.traits();
+    if !traits.kernels_signal {
+        println!(
+            "skipped: kernels that wait on {}: it has no atomic operations of all devices",
+            driver.name()
+        );
+        return 0;
+    }
+    traits.compute_units.saturating_sub(1) as usize
+}
+
+pub(in crate::device) fn commands_of_a_queue_run_in_order<D: Driver>(driver: &D) {
+    let Some((mut signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
+    let mut queue = driver.open_queue().expect("a queue");
+    let before = queue.mark().expect("a mark");
+    signals.wait(&mut queue, 0, 3);
+    let behind = queue.mark().expect("a mark");
+    signals.signal(&mut queue, 1, 5, false);
+    signals.signal(&mut queue, 1, 2, true);
+    let end = queue.mark().expect("a mark");
+    queue.flush().expect("nothing fails");
+    until("what is before the wait", || queue.has_passed(&before));
+    std::thread::sleep(Duration::from_millis(20));
+    let so_far = [queue.has_passed(&behind), queue.has_passed(&end)];
+    let told = signals.at(1).load(Ordering::Acquire);
+    // Before the checks: kernels that wait outlast a test that fails, and the queue waits for them.
+    signals.at(0).store(3, Ordering::Release);
+    assert_eq!((so_far, told), ([false; 2], 0));
+    until("the end", || queue.has_passed(&end));
+    assert_eq!((queue.has_passed(&behind), signals.at(1).load(Ordering::Acquire)), (true, 7));
+    queue.finish().expect("nothing fails");
+    // Stopped, a wait says so, and nothing behind it signals.
+    signals.wait(&mut queue, 2, 1);
+    signals.signal(&mut queue, 3, 1, false);
+    queue.flush().expect("nothing fails");
+    signals.at(STOP).store(1, Ordering::Release);
+    queue.finish().expect("nothing fails");
+    assert_eq!([FAILED, 3].map(|line| signals.at(line).load(Ordering::Acquire)), [1, 0]);
+}
+
+pub(in crate::device) fn kernels_of_two_queues_tell_each_other<D: Driver>(driver: &D) {
+    let Some((mut signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
+    let (mut one, mut other) = (driver.open_queue().expect("a queue"), driver.open_queue().expect("a queue"));
+    let [source, target] = [0, 1].map(|_| on_device(driver, 1 << 16));
+    let [start, end] = [0, 1].map(|_| pinned(driver, 1 << 16));
+    // Values go past the wrap of the words.
+    signals.at(0).store(u32::MAX - 2, Ordering::Release);
+    for round in 0..8_u32 {
+        let value = round.wrapping_add(u32::MAX - 1);
+        fill(&start, &[round as u8 + 1; 1 << 16]);
+        signals.wait(&mut other, 0, value);
+        copy(&mut other, &target, &end);
+        other.flush().expect("nothing fails");
+        copy(&mut one, &start, &source);
+        copy(&mut one, &source, &target);
+        signals.signal(&mut one, 0, value, false);
+        one.flush().expect("nothing fails");
+        for queue in [&mut one, &mut other] {
+            queue.finish().expect("nothing fails");
+        }
+        assert!(shown::<u8>(&end).iter().all(|byte| *byte == round as u8 + 1), "round {round}");
+    }
+}
+
+pub(in crate::device) fn every_queue_can_wait_at_once<D: Driver>(driver: &D) {
+    let most = waiters(driver).min(driver.traits().waiting_queues as usize).min(16);
+    if most == 0 {
+        return;
+    }
+    let Some((mut signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
+    let mut queues: Vec<D::Queue> = (0..=most).map(|_| driver.open_queue().expect("a queue")).collect();
+    // Each of the first waits for what comes after the wait of the next one; the last does not wait.
+    for (line, queue) in queues.iter_mut().enumerate() {
+        if line < most {
+            signals.wait(queue, line + 1, 1);
+        }
+        signals.signal(queue, line, 1, false);
+        queue.flush().expect("nothing fails");
+    }
+    let since = Instant::now();
+    while signals.at(0).load(Ordering::Acquire) == 0 && since.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    let has_come = signals.at(0).load(Ordering::Acquire) == 1;
+    // Whatever waits is let go, so that queues can be closed.
+    signals.at(STOP).store(1, Ordering::Release);
+    queues.iter_mut().for_each(|queue| queue.finish().expect("nothing fails"));
+    assert!(has_come, "{most} kernels that wait keep one from running that does not");
+}
+
+pub(in crate::device) fn queues_store_and_wait_for_words_themselves<D: Driver>(driver: &D) {
+    if !driver.traits().has_memory_operations {
+        return;
+    }
+    let words = Words::new(driver);
+    let mut queue = driver.open_queue().expect("a queue");
+    for start in [0, (1 << 31) - 2, u32::MAX - (1 << 20) - 2, u32::MAX - 3, u32::MAX] {
+        words.at(0).store(start, Ordering::Release);
+        for step in 1..=5_u32 {
+            let value = start.wrapping_add(step);
+            words.at(1).store(0, Ordering::Release);
+            // SAFETY: words of the host's memory that kernels reach, kept until the queue has come to rest.
+            unsafe { queue.wait_word(words.raw(0), value) }.expect("a wait");
+            // SAFETY: as above.
+            unsafe { queue.write_word(words.raw(1), 1000 + step) }.expect("a store");
+            queue.flush().expect("nothing fails");
+            std::thread::sleep(Duration::from_millis(2));
+            let so_far = words.at(1).load(Ordering::Acquire);
+            words.at(0).store(value, Ordering::Release);
+            queue.finish().expect("nothing fails");
+            assert_eq!((so_far, words.at(1).load(Ordering::Acquire)), (0, 1000 + step), "{start} + {step}");
+        }
+    }
+}
+
+/// The arguments of a recorded kernel stay what they were; what it finds in memory does not.
+pub(in crate::device) fn graphs_repeat_what_was_recorded<D: Driver>(driver: &D) {
+    if !driver.traits().has_graphs {
+        println!("skipped: graphs on {}: it has none", driver.name());
+        return;
+    }
+    let Some((mut signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
+    let mut queue = driver.open_queue().expect("a queue");
+    let kernel = |name| driver.kernel(&signals.program, name, &[]).expect("streams have it");
+    let (mut set, mut move_on) = (kernel("halo_set"), kernel("halo_move_on"));
+    let counts = on_device(driver, 8);
+    let strides = pinned(driver, 8);
+    fill(&strides, &[5_u32, 7]);
+    let [counts, strides]: [*const c_void; 2] =
+        [&counts, &strides].map(|memory| memory.base().as_ptr().cast_const().cast());
+    let second = Value::Pointer(counts.wrapping_byte_add(4));
+    queue.begin_graph().expect("it has graphs");
+    // Once word 0 has come to the first count and 3, word 1 becomes the second count and 1000.
+    signals.wait_on(&mut queue, 0, [Value::Pointer(counts), Value::U32(3)]);
+    signals.signal_on(&mut queue, 1, [second, Value::U32(1000)], false);
+    let arguments = [Value::Pointer(counts), Value::Pointer(strides), Value::U64(2)];
+    // SAFETY: the arguments are those of the text, and the memory stays until the queue has come to rest.
+    unsafe { queue.launch("counts", &mut move_on, &arguments, [2, 1, 1]) }.expect("a launch");
+    let mut graph = queue.end_graph().expect("it is complete");
+    queue.finish().expect("there is nothing on it");
+    assert_eq!(signals.at(1).load(Ordering::Acquire), 0, "recording runs nothing");
+    // Other kernels in between, with other arguments.
+    signals.signal(&mut queue, 2, 77, false);
+    for (index, start) in [10_u32, u32::MAX - 20].into_iter().enumerate() {
+        signals.at(0).store(start, Ordering::Release);
+        signals.at(1).store(0, Ordering::Release);
+        for (count, moved) in [(0, start), (1, 100)] {
+            let arguments = [Value::Pointer(counts), Value::U32(count), Value::U32(moved)];
+            // SAFETY: as above.
+            unsafe { queue.launch("a count", &mut set, &arguments, [1; 3]) }.expect("a launch");
+        }
+        for _ in 0..4 {
+            // SAFETY: as above; the graph outlives what is on the queue.
+            unsafe { queue.launch_graph(&mut graph) }.expect("a launch");
+        }
+        let behind = queue.mark().expect("a mark");
+        queue.flush().expect("nothing fails");
+        for replay in 0..4_u32 {
+            std::thread::sleep(Duration::from_millis(5));
+            let so_far = signals.at(1).load(Ordering::Acquire);
+            let has_passed = queue.has_passed(&behind);
+            signals.at(0).store(start.wrapping_add(5 * replay + 3), Ordering::Release);
+            let last = if replay == 0 { 0 } else { 1100 + 7 * (replay - 1) };
+            assert_eq!((so_far, has_passed), (last, false), "replay {replay} from {start}, {index}");
+            until("the signal", || signals.at(1).load(Ordering::Acquire) == 1100 + 7 * replay);
+        }
+        queue.finish().expect("nothing fails");
+    }
+    assert_eq!(signals.at(2).load(Ordering::Acquire), 77);
+}
+
+/// Kernels wait for words in that memory, and signal them.
+pub(super) fn kernels_use_words<D: Driver>(driver: &D, queue: &mut D::Queue, memory: DeviceMemory) {
+    let Some((mut signals, _turn)) = Signals::in_turn(driver, Words(memory)) else { return };
+    signals.wait(queue, 0, 3);
+    signals.signal(queue, 1, 7, false);
+    queue.flush().expect("nothing fails");
+    std::thread::sleep(Duration::from_millis(20));
+    let so_far = signals.at(1).load(Ordering::Acquire);
+    signals.at(0).store(3, Ordering::Release);
+    queue.finish().expect("nothing fails");
+    assert_eq!((so_far, signals.at(1).load(Ordering::Acquire)), (0, 7));
+}
