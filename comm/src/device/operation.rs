@@ -63,11 +63,6 @@ impl Rule {
     }
 }
 
-/// The rank that has let go of its end of one of those words, which will not come to that value.
-pub(crate) fn leaver(words: &[Word], value: u32) -> Option<usize> {
-    words.iter().find_map(|word| word.leaver(value))
-}
-
 /// Words that are written together.
 #[derive(Debug)]
 pub(crate) struct SignalSet {

@@ -145,21 +145,16 @@ impl WaitContext {
         leaver: &dyn Fn() -> Option<usize>,
         serve: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
-        if word.cell().reached(wanted) {
-            return Ok(());
-        }
-        let mut sleep = |nap: Duration| word.cell().sleep_unless_reached(wanted, &Futex { nap });
-        self.wait_sleeping(word, wanted, leaver, serve, &mut sleep)
+        if word.cell().reached(wanted) { Ok(()) } else { self.wait_long(word, wanted, leaver, serve) }
     }
 
-    /// As [`WaitContext::wait_among`], with a sleep of its own.
-    pub(crate) fn wait_sleeping(
+    #[inline(never)]
+    fn wait_long(
         &self,
         word: &Word,
         wanted: u32,
         leaver: &dyn Fn() -> Option<usize>,
         serve: &mut dyn FnMut() -> bool,
-        sleep: &mut dyn FnMut(Duration),
     ) -> Result<()> {
         let left = Cell::new(None);
         // Looked for once in a while: in between the word is all that is read.
@@ -167,7 +162,8 @@ impl WaitContext {
             left.set(leaver());
             serve()
         };
-        self.wait_until(&mut || word.cell().reached(wanted) || left.get().is_some(), &mut serve, sleep)
+        let mut sleep = |nap: Duration| word.cell().sleep_unless_reached(wanted, &Futex { nap });
+        self.wait_until(&mut || word.cell().reached(wanted) || left.get().is_some(), &mut serve, &mut sleep)
             .map_err(|waited| self.give_up(waited, word, wanted))?;
         match left.get() {
             Some(rank) if !word.cell().reached(wanted) => Err(self.left(rank)),

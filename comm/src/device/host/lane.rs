@@ -6,11 +6,11 @@
 //! in different orders on two ranks do not block each other.
 
 use crate::device::accelerator::Execute;
-use crate::device::operation::{Operation, ReadySend, TriggeredSend, WaitSet, leaver};
+use crate::device::operation::{Operation, ReadySend, TriggeredSend, WaitSet};
 use crate::device::recorded;
 use crate::device::stream::{Event, Status};
 use crate::error::Result;
-use crate::fabric::progress_all;
+use crate::fabric::{Word, progress_all};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -133,6 +133,11 @@ fn wait_for_words(status: &Status, waits: &WaitSet, value: u32) -> Result<()> {
         serve();
     }
     Ok(())
+}
+
+/// The rank that has let go of its end of one of those words, which will not come to that value.
+fn leaver(words: &[Word], value: u32) -> Option<usize> {
+    words.iter().find_map(|word| word.leaver(value))
 }
 
 impl WaitSet {

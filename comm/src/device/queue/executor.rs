@@ -13,7 +13,7 @@ use crate::device::Signals;
 use crate::device::accelerator::{DeviceMemory, Execute};
 use crate::device::driver::{CommandQueue, Driver, Value};
 use crate::device::host::lane;
-use crate::device::operation::{Message, Operation, Rule, TriggeredSend, WaitSet, leaver};
+use crate::device::operation::{Message, Operation, Rule, TriggeredSend, WaitSet};
 use crate::device::stream::Status;
 use crate::device::text::Launch;
 use crate::error::Result;
@@ -330,12 +330,12 @@ impl<D: Driver> QueueExecutor<D> {
             return Ok(());
         }
         for word in &waits.words {
-            self.wait_for(word, value, &waits.words).map_err(|error| waits.name_the_late(error, word))?;
+            self.wait_for(word, value).map_err(|error| waits.name_the_late(error, word))?;
         }
         let of_group = |(send, _): &&(Arc<TriggeredSend>, u32)| send.group == waits.group;
         while let Some((send, epoch)) = self.pending.iter().find(of_group).cloned() {
             for word in &send.conditions {
-                self.wait_for(word, (send.needed)(epoch), &send.conditions)?;
+                self.wait_for(word, (send.needed)(epoch))?;
             }
             self.serve();
             if self.status.has_failed() {
@@ -346,14 +346,15 @@ impl<D: Driver> QueueExecutor<D> {
         self.come_to(|own| own.owed.is_empty())
     }
 
-    /// Waits for one of several words that are to come to the same.
-    fn wait_for(&mut self, word: &Word, wanted: u32, among: &[Word]) -> Result<()> {
-        if word.cell().reached(wanted) {
+    fn wait_for(&mut self, word: &Word, wanted: u32) -> Result<()> {
+        let is_there = || word.cell().reached(wanted);
+        if is_there() {
             return Ok(());
         }
         let context = self.waiting.clone();
         let mut nap = |nap: Duration| std::thread::sleep(nap.min(NAP));
-        context.wait_sleeping(word, wanted, &|| leaver(among, wanted), &mut || self.serve(), &mut nap)
+        let waited = context.wait_until(&mut || is_there(), &mut || self.serve(), &mut nap);
+        waited.map_err(|gave_up| context.give_up(gave_up, word, wanted))
     }
 
     /// Carries out the pending sends whose receivers have become ready, and watches the kernels that wait; whether

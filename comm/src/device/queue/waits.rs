@@ -9,7 +9,7 @@
 use super::engine::{Engine, Waiter, Waiting};
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
-use crate::device::operation::{WaitSet, leaver};
+use crate::device::operation::WaitSet;
 use crate::device::sequence::Due;
 use crate::device::stream::Status;
 use crate::error::{Error, Result};
@@ -267,15 +267,14 @@ impl<D: Driver> DeviceWaits<D> {
             });
             first.seen = since;
             let waited = since.map(|(_, since)| since.elapsed()).unwrap_or_default();
-            let error = if context.abort.failure().is_some() {
-                first.error(status, GaveUp::PeerFailed)
-            } else if let Some(rank) = first.leaver() {
-                context.left(rank)
+            let gave_up = if context.abort.failure().is_some() {
+                GaveUp::PeerFailed
             } else if context.timeout.is_some_and(|timeout| waited >= timeout) {
-                first.error(status, GaveUp::TimedOut(waited))
+                GaveUp::TimedOut(waited)
             } else {
                 return Ok(());
             };
+            let error = first.error(status, gave_up);
             // In this order: who sees what a queue sends by itself then sees that this rank has failed.
             status.fail(error.clone());
             match self.kernel {
@@ -297,19 +296,8 @@ impl<D: Driver> Outstanding<D> {
         late.for_each(|word| word.cell().store(value));
     }
 
-    /// What is waited for, as far as that is known.
-    fn current(&self) -> (&Arc<WaitSet>, u32) {
-        self.awaited.get(self.seen.map_or(1, |(number, _)| number))
-    }
-
-    /// The rank that has let go of what is waited for.
-    fn leaver(&self) -> Option<usize> {
-        let (waits, value) = self.current();
-        leaver(&waits.words, value)
-    }
-
     fn error(&self, status: &Status, gave_up: GaveUp) -> Error {
-        let (waits, value) = self.current();
+        let (waits, value) = self.awaited.get(self.seen.map_or(1, |(number, _)| number));
         let late = waits.words.iter().find(|word| !word.cell().reached(value));
         // If all have come meanwhile, any is as good as another.
         let late = late.or(waits.words.first()).expect("a kernel waits for something");
