@@ -26,8 +26,9 @@ impl Vectors for f64 {
 // Everything here, and whatever implements it, is `inline(always)`: only code that lands inside the function
 // that `dispatch!` makes for an instruction set is compiled for it.
 pub(crate) trait Columns<V, const ROWS: usize, const N: usize> {
-    /// The values of the columns from `x` on. Column 0 is the one to the left of the first cell.
-    fn values(&self, x: usize) -> [[V; N]; ROWS];
+    /// The values of the columns from `x` on, or those of column `x` alone in every element. Column 0 is the one to the
+    /// left of the first cell.
+    fn values<const IS_ALONE: bool>(&self, x: usize) -> [[V; N]; ROWS];
 
     /// Computes the cells from `x` on, given the values to the left, in their own columns and to the right.
     fn compute(&mut self, x: usize, around: [[[V; N]; ROWS]; 3]);
@@ -35,45 +36,48 @@ pub(crate) trait Columns<V, const ROWS: usize, const N: usize> {
 
 /// Computes the `cells` cells of each row, at least as many as a vector has.
 ///
-/// Every vector of values is made once, and those one and two columns further on are cut out of it and the
-/// next one: rows start anywhere in a line of the cache, so that loads would straddle two.
+/// Every vector of values is made once, in the cells' own columns, and those to the left and to the right are cut out
+/// of it and its neighbours: rows start anywhere in a line of the cache, so that loads would straddle two. Of what is
+/// before the first vector and behind the last one column is needed, and no more is looked at.
 #[inline(always)]
 pub(crate) fn sweep<S: Simd, V: SimdBase<S>, const ROWS: usize, const N: usize>(
     cells: usize,
     rows: &mut impl Columns<V, ROWS, N>,
 ) {
     let mut x = 0;
-    let mut left = rows.values(0);
-    while x + 2 * V::LEN <= cells + 2 {
-        let ahead = rows.values(x + V::LEN);
-        let (mut own, mut right) = (left, left);
+    let (mut before, mut own) = (rows.values::<true>(0), rows.values::<false>(1));
+    while x + V::LEN <= cells {
+        let next = x + V::LEN + 1;
+        let is_last = x + 2 * V::LEN > cells;
+        let behind = if is_last { rows.values::<true>(next) } else { rows.values::<false>(next) };
+        let (mut left, mut right) = (own, own);
         for row in 0..ROWS {
             for value in 0..N {
-                own[row][value] = left[row][value].slide::<1>(ahead[row][value]);
-                right[row][value] = left[row][value].slide::<2>(ahead[row][value]);
+                left[row][value] = one_to_the_left(before[row][value], own[row][value]);
+                right[row][value] = own[row][value].slide::<1>(behind[row][value]);
             }
         }
         rows.compute(x, [left, own, right]);
-        left = ahead;
+        (before, own) = (own, behind);
         x += V::LEN;
     }
-    while x < cells {
+    if x < cells {
         // The last vector is moved back to end with the row. It computes some cells a second time, from
         // inputs that have not changed, instead of leaving a remainder to a slower loop.
-        let start = x.min(cells - V::LEN);
-        if start < x {
-            left = rows.values(start);
-        }
-        let right = rows.values(start + 2);
-        let mut own = left;
-        for row in 0..ROWS {
-            for value in 0..N {
-                // The last but one column of those to the right comes first when they are turned round, and cut.
-                let turned = right[row][value].reverse();
-                own[row][value] = left[row][value].slide::<1>(turned.slide::<1>(turned));
-            }
-        }
-        rows.compute(start, [left, own, right]);
-        x += V::LEN;
+        let start = cells - V::LEN;
+        let [left, right] = [rows.values::<false>(start), rows.values::<false>(start + 2)];
+        rows.compute(start, [left, rows.values::<false>(start + 1), right]);
+    }
+}
+
+/// What is one element to the left of `own`, whose neighbour there is the last of `before`.
+#[inline(always)]
+fn one_to_the_left<S: Simd, V: SimdBase<S>>(before: V, own: V) -> V {
+    match V::LEN {
+        2 => before.slide::<1>(own),
+        4 => before.slide::<3>(own),
+        8 => before.slide::<7>(own),
+        16 => before.slide::<15>(own),
+        _ => unreachable!("vectors of floating-point numbers have 2 to 16 elements"),
     }
 }

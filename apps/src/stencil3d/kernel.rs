@@ -22,6 +22,7 @@
 use std::ops::{Add, Mul, Range};
 
 use fearless_simd::{Level, Simd, dispatch, prelude::*};
+use streamhalo::comm::device::ask_for_line;
 use streamhalo::{Rows, RowsMut, Tile};
 
 use super::problem::Weights;
@@ -38,6 +39,14 @@ const FULL_ROWS: usize = 3;
 /// Of the rows around a strip of rows that goes through all planes: they stay in the second-level cache from where
 /// they are the higher plane to where they are the lower one.
 const STRIP_BYTES: usize = 384 << 10;
+
+/// Of both generations of a tile that second-level caches hold: from there on lines are asked for ahead. Within it that
+/// costs up to a tenth and gains nothing.
+const NEAR_BYTES: usize = 1 << 20;
+
+/// Groups of rows that lines are asked for ahead. The processor asks by itself for what follows in a row, but groups of
+/// rows begin so many streams at once that most of their lines are late.
+const GROUPS_AHEAD: usize = 2;
 
 /// A stencil, and what is added to it.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +75,8 @@ pub(crate) fn step<T: Real>(
     let strip = (STRIP_BYTES / (3 * row_bytes).max(1))
         .next_multiple_of(STAR_ROWS * FULL_ROWS)
         .max(STAR_ROWS * FULL_ROWS);
-    let task = Task { rule, shape, now, x: tile.start[2]..tile.end[2] };
+    let is_far = 2 * tile.points() * size_of::<T>() > NEAR_BYTES;
+    let task = Task { rule, shape, now, x: tile.start[2]..tile.end[2], is_far };
     dispatch!(Level::new(), simd => {
         for first in (tile.start[1]..tile.end[1]).step_by(strip) {
             let ys = first..tile.end[1].min(first + strip);
@@ -94,7 +104,7 @@ pub(crate) fn evaluate<T: Real>(
     dispatch!(Level::new(), simd => {
         for x in (tile.start[2]..tile.end[2]).step_by(PIECE) {
             let piece = &mut values[..PIECE.min(tile.end[2] - x)];
-            let task = Task { rule, shape, now, x: x..x + piece.len() };
+            let task = Task { rule, shape, now, x: x..x + piece.len(), is_far: false };
             for (z, y) in tile.rows() {
                 task.group::<_, 1, 3>(simd, [z, y], [&mut *piece]);
                 sink((z, y), piece);
@@ -109,6 +119,8 @@ struct Task<'a, T> {
     shape: &'a Shape<T>,
     now: Rows<'a, T>,
     x: Range<usize>,
+    /// Whether lines are asked for ahead.
+    is_far: bool,
 }
 
 // Everything below is `inline(always)`, as `Columns` says.
@@ -142,57 +154,71 @@ impl<T: Real> Task<'_, T> {
         mut out: [&mut [T]; ROWS],
     ) {
         const { assert!(INPUTS == ROWS + 2) };
-        let Self {
-            rule: Rule { is_full, weights, source },
-            shape: Shape([along_z, along_y, along_x]),
-            now,
-            x,
-        } = self;
-        let cells = x.len();
+        let cells = self.x.len();
+        if cells < T::Vector::<S>::LEN {
+            for (row, out) in out.into_iter().enumerate() {
+                self.narrow_row([z, y + row], out);
+            }
+            return;
+        }
+        let Self { rule, shape: Shape([_, _, along_x]), now, x, is_far } = self;
         let around = x.start - 1..x.end + 1;
         let mut planes: [[&[T]; INPUTS]; 3] = [
             now.spans(z - 1, y - 1, around.clone()),
             now.spans(z, y - 1, around.clone()),
             now.spans(z + 1, y - 1, around),
         ];
+        let row_bytes = planes[1][1].as_ptr().addr() - planes[1][0].as_ptr().addr();
+        let ahead_bytes = if *is_far { GROUPS_AHEAD * ROWS * row_bytes } else { 0 };
         // One number for all their lengths, so that one comparison stands for those of all loads.
-        for plane in &mut planes {
-            for row in plane {
-                *row = &row[..cells + 2];
-            }
+        for row in 0..INPUTS {
+            planes[0][row] = &planes[0][row][..cells + 2];
+            planes[1][row] = &planes[1][row][..cells + 2];
+            planes[2][row] = &planes[2][row][..cells + 2];
         }
-        for row in &mut out {
-            *row = &mut std::mem::take(row)[..cells];
+        for row in 0..ROWS {
+            out[row] = &mut std::mem::take(&mut out[row])[..cells];
         }
         let shape = &along_x[x.start..][..cells];
-        let mut sources = [T::default(); ROWS];
-        for (row, factor) in sources.iter_mut().enumerate() {
-            *factor = *source * (along_z[z] * along_y[y + row]);
+        let mut sources = [T::Vector::<S>::splat(simd, self.source([z, y])); ROWS];
+        for row in 1..ROWS {
+            sources[row] = T::Vector::<S>::splat(simd, self.source([z, y + row]));
         }
-        if cells < T::Vector::<S>::LEN {
-            for row in 0..ROWS {
-                for (x, cell) in out[row].iter_mut().enumerate() {
-                    let column =
-                        |x: usize| [0, 1, 2].map(|plane| [0, 1, 2].map(|dy| planes[plane][row + dy][x]));
-                    let columns = [column(x), column(x + 1), column(x + 2)];
-                    let added = sources[row] * shape[x];
-                    *cell = if *is_full {
-                        full(columns.map(|column| full_values(weights, column)), added)
-                    } else {
-                        let [low, here, high] = columns[1];
-                        let along_x = [columns[0][1][1], here[1], columns[2][1][1]];
-                        star(weights, along_x, [here[0], here[2], low[1], high[1]], added)
-                    };
-                }
-            }
-            return;
-        }
-        let weights = splat::<S, T::Vector<S>, 8>(simd, *weights);
-        let sources = splat::<S, T::Vector<S>, ROWS>(simd, sources);
-        if *is_full {
-            sweep(cells, &mut Full { simd, weights, planes, sources, shape, out });
+        let weights = splat::<S, T::Vector<S>, 8>(simd, rule.weights);
+        let rows = Group { simd, weights, planes, sources, shape, ahead_bytes, out };
+        if rule.is_full {
+            sweep(cells, &mut Full(rows));
         } else {
-            sweep(cells, &mut Star { simd, weights, planes, sources, shape, out });
+            sweep(cells, &mut Star(rows));
+        }
+    }
+
+    /// What the source is in a row for each unit of its shape along x.
+    #[inline(always)]
+    fn source(&self, [z, y]: [usize; 2]) -> T {
+        let Shape([along_z, along_y, _]) = self.shape;
+        self.rule.source * (along_z[z] * along_y[y])
+    }
+
+    /// A row that is narrower than a vector. Apart from the others, whose inputs stay in registers only where none of
+    /// their indices depend on anything.
+    #[inline(never)]
+    fn narrow_row(&self, [z, y]: [usize; 2], out: &mut [T]) {
+        let Self { rule: Rule { is_full, weights, .. }, shape: Shape([_, _, along_x]), now, x, .. } = self;
+        let around = x.start - 1..x.end + 1;
+        let planes: [[&[T]; 3]; 3] = [z - 1, z, z + 1].map(|z| now.spans(z, y - 1, around.clone()));
+        let source = self.source([z, y]);
+        for (index, cell) in out.iter_mut().enumerate() {
+            let column = |x: usize| planes.map(|plane| plane.map(|row| row[x]));
+            let columns = [column(index), column(index + 1), column(index + 2)];
+            let added = source * along_x[x.start + index];
+            *cell = if *is_full {
+                full(columns.map(|column| full_values(weights, column)), added)
+            } else {
+                let [low, here, high] = columns[1];
+                let along_x = [columns[0][1][1], here[1], columns[2][1][1]];
+                star(weights, along_x, [here[0], here[2], low[1], high[1]], added)
+            };
         }
     }
 }
@@ -238,84 +264,108 @@ fn full<A: Copy + Add<Output = A>>([left, here, right]: [[A; 2]; 3], added: A) -
     here[0] + (left[1] + right[1]) + added
 }
 
-/// Rows of 7 points. Those to read are by z, then y; each has one cell more on either side.
-struct Star<'r, S, T, V, const ROWS: usize, const INPUTS: usize> {
+/// Rows side by side. Those to read are by z, then y; each has one cell more on either side.
+struct Group<'r, S, T, V, const ROWS: usize, const INPUTS: usize> {
     simd: S,
     weights: Weights<V>,
     planes: [[&'r [T]; INPUTS]; 3],
     sources: [V; ROWS],
     shape: &'r [T],
+    /// How far behind those of the higher plane, and of the rows to write, lines are asked for; 0 if none are.
+    ahead_bytes: usize,
     out: [&'r mut [T]; ROWS],
 }
+
+impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const ROWS: usize, const INPUTS: usize>
+    Group<'_, S, T, V, ROWS, INPUTS>
+{
+    /// Asks for what will be needed of memory where others compute the cells from `x` on. The lower planes are in the
+    /// caches since they were the higher one.
+    #[inline(always)]
+    fn ask_ahead(&self, x: usize) {
+        if self.ahead_bytes > 0 {
+            for row in 0..ROWS {
+                ask_for_line(&self.planes[2][row + 1][x], self.ahead_bytes);
+                ask_for_line(&self.out[row][x], self.ahead_bytes);
+            }
+        }
+    }
+
+    /// A row from `x` on, or its cell at `x` in every element.
+    #[inline(always)]
+    fn vector<const IS_ALONE: bool>(&self, row: &[T], x: usize) -> V {
+        if IS_ALONE { V::splat(self.simd, row[x]) } else { load(self.simd, row, x) }
+    }
+}
+
+/// 7 points.
+struct Star<'r, S, T, V, const ROWS: usize, const INPUTS: usize>(Group<'r, S, T, V, ROWS, INPUTS>);
 
 impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const ROWS: usize, const INPUTS: usize>
     Columns<V, ROWS, 1> for Star<'_, S, T, V, ROWS, INPUTS>
 {
     #[inline(always)]
-    fn values(&self, x: usize) -> [[V; 1]; ROWS] {
-        let mut values = [[load(self.simd, self.planes[1][1], x)]; ROWS];
+    fn values<const IS_ALONE: bool>(&self, x: usize) -> [[V; 1]; ROWS] {
+        let [_, here, _] = &self.0.planes;
+        let mut values = [[self.0.vector::<IS_ALONE>(here[1], x)]; ROWS];
         for row in 1..ROWS {
-            values[row] = [load(self.simd, self.planes[1][row + 1], x)];
+            values[row] = [self.0.vector::<IS_ALONE>(here[row + 1], x)];
         }
         values
     }
 
     #[inline(always)]
     fn compute(&mut self, x: usize, [left, own, right]: [[[V; 1]; ROWS]; 3]) {
-        let [low, here, high] = &self.planes;
-        let shape: V = load(self.simd, self.shape, x);
-        let mut before = load(self.simd, here[0], x + 1);
+        self.0.ask_ahead(x);
+        let Group { simd, weights, planes: [low, here, high], sources, shape, out, .. } = &mut self.0;
+        let shape: V = load(*simd, shape, x);
+        let mut before = load(*simd, here[0], x + 1);
         for row in 0..ROWS {
             let behind = match own.get(row + 1) {
                 Some([behind]) => *behind,
-                None => load(self.simd, here[INPUTS - 1], x + 1),
+                None => load(*simd, here[INPUTS - 1], x + 1),
             };
             let beside =
-                [before, behind, load(self.simd, low[row + 1], x + 1), load(self.simd, high[row + 1], x + 1)];
+                [before, behind, load(*simd, low[row + 1], x + 1), load(*simd, high[row + 1], x + 1)];
             let around = [left[row][0], own[row][0], right[row][0]];
-            let value = star(&self.weights, around, beside, self.sources[row] * shape);
-            value.store_slice(&mut self.out[row][x..x + V::LEN]);
+            let value = star(weights, around, beside, sources[row] * shape);
+            value.store_slice(&mut out[row][x..x + V::LEN]);
             before = own[row][0];
         }
     }
 }
 
-/// Rows of 27 points, as those of 7.
-struct Full<'r, S, T, V, const ROWS: usize, const INPUTS: usize> {
-    simd: S,
-    weights: Weights<V>,
-    planes: [[&'r [T]; INPUTS]; 3],
-    sources: [V; ROWS],
-    shape: &'r [T],
-    out: [&'r mut [T]; ROWS],
-}
+/// 27 points.
+struct Full<'r, S, T, V, const ROWS: usize, const INPUTS: usize>(Group<'r, S, T, V, ROWS, INPUTS>);
 
 impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const ROWS: usize, const INPUTS: usize>
     Columns<V, ROWS, 2> for Full<'_, S, T, V, ROWS, INPUTS>
 {
     #[inline(always)]
-    fn values(&self, x: usize) -> [[V; 2]; ROWS] {
-        let [low, here, high] = &self.planes;
-        let cell: V = load(self.simd, here[0], x);
+    fn values<const IS_ALONE: bool>(&self, x: usize) -> [[V; 2]; ROWS] {
+        let [low, here, high] = &self.0.planes;
+        let cell = self.0.vector::<IS_ALONE>(here[0], x);
         let (mut cells, mut sums) = ([cell; INPUTS], [cell; INPUTS]);
         for row in 0..INPUTS {
-            cells[row] = load(self.simd, here[row], x);
-            sums[row] = load::<S, V>(self.simd, low[row], x) + load::<S, V>(self.simd, high[row], x);
+            cells[row] = self.0.vector::<IS_ALONE>(here[row], x);
+            sums[row] = self.0.vector::<IS_ALONE>(low[row], x) + self.0.vector::<IS_ALONE>(high[row], x);
         }
         let mut values = [[cell; 2]; ROWS];
         for row in 0..ROWS {
             let (cells, sums) = (&cells[row..], &sums[row..]);
-            values[row] = weigh(&self.weights, [cells[0], cells[1], cells[2]], [sums[0], sums[1], sums[2]]);
+            values[row] = weigh(&self.0.weights, [cells[0], cells[1], cells[2]], [sums[0], sums[1], sums[2]]);
         }
         values
     }
 
     #[inline(always)]
     fn compute(&mut self, x: usize, [left, own, right]: [[[V; 2]; ROWS]; 3]) {
-        let shape: V = load(self.simd, self.shape, x);
+        self.0.ask_ahead(x);
+        let Group { simd, sources, shape, out, .. } = &mut self.0;
+        let shape: V = load(*simd, shape, x);
         for row in 0..ROWS {
-            let value = full([left[row], own[row], right[row]], self.sources[row] * shape);
-            value.store_slice(&mut self.out[row][x..x + V::LEN]);
+            let value = full([left[row], own[row], right[row]], sources[row] * shape);
+            value.store_slice(&mut out[row][x..x + V::LEN]);
         }
     }
 }

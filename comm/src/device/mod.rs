@@ -42,6 +42,7 @@ pub use cuda::{
 };
 pub(crate) use driver::MemoryKind;
 pub use hip::{FoundHipDevice, found as hip_devices};
+pub use host::ahead::ask_for_line;
 pub use host::kernel::{Argument, Arguments, Memory, Reader, Rows, RowsMut, Tile, Writer};
 pub(crate) use host::lane::progress;
 pub(crate) use moves::OnDevice;

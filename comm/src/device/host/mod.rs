@@ -1,6 +1,7 @@
 //! The host as a device: streams whose operations run on its cores.
 
 pub(super) mod accumulate;
+pub(super) mod ahead;
 pub(super) mod copy;
 pub(super) mod kernel;
 pub(super) mod lane;
