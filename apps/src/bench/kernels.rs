@@ -1,17 +1,18 @@
 //! The kernels of `life` and `stencil3d` on one core, without exchanges: what each takes, and what it must take at
 //! least on this machine.
 //!
-//! At least, that is the longest of: moving every cell in once and out once, measured as a copy of the same field;
+//! At least, that is the longest of: moving every cell in once and out once, measured as the fastest of three copies;
 //! its loads and stores, in the first-level cache; and what computes, on registers. They are measured in turns with
 //! the kernel.
 
+use std::hint::black_box;
 use std::time::Instant;
 
 use streamhalo::comm::Error;
 use streamhalo::prelude::{Alternating, Entity, GlobalGrid};
 use streamhalo::{Device, HaloError, Stream, Tile, World, WorldOptions};
 
-use super::units::{compute, lanes, load_and_store};
+use super::units::{compute, copy_row, lanes, load_and_store};
 use crate::app::values::Real;
 use crate::app::{Stored, Vectors};
 use crate::error::AppError;
@@ -84,6 +85,19 @@ impl Needs {
     }
 }
 
+/// How a field is copied row by row. No way is the fastest everywhere, and a limit is what the fastest takes.
+#[derive(Clone, Copy)]
+enum Way {
+    /// As the C library copies a row.
+    Library,
+    /// In vectors, with lines asked for some rows ahead, as kernels do.
+    Vectors,
+}
+
+/// Elements by which the second half of a copy in one piece is off the first one, so that their addresses do not end in
+/// the same bits.
+const SKEW: usize = 33 * 64;
+
 /// How fast a kernel is, in nanoseconds for a cell.
 #[derive(Clone, Debug)]
 pub struct Speed {
@@ -107,16 +121,16 @@ impl Speed {
     }
 }
 
-/// Measures each kernel on fields that fit into the caches, and on one that does not; `report` hears of each at
-/// once. The least of `rounds` turns counts. Blocks.
+/// Measures each kernel whose name contains `part`, on fields that fit into the caches, and on one that does not;
+/// `report` hears of each at once. The least of `rounds` turns counts. Blocks.
 ///
 /// # Errors
 ///
 /// That there is not enough memory, or a kernel whose answer is wrong.
-pub fn measure_kernels(rounds: usize, report: impl Fn(&Speed) + Sync) -> Result<(), AppError> {
+pub fn measure_kernels(part: &str, rounds: usize, report: impl Fn(&Speed) + Sync) -> Result<(), AppError> {
     let measured = World::threads(1, WorldOptions::default(), |world| -> Result<(), AppError> {
         let stream = Device::host().stream(&world)?;
-        let go = Measurement { world: &world, stream: &stream, rounds, report: &report };
+        let go = Measurement { world: &world, stream: &stream, part, rounds, report: &report };
         for extents in [[12, 1024], [512, 512], [2048, 2048], [8192, 8192]] {
             go.life::<u8>("life, u8", extents)?;
         }
@@ -139,6 +153,7 @@ pub fn measure_kernels(rounds: usize, report: impl Fn(&Speed) + Sync) -> Result<
 struct Measurement<'a> {
     world: &'a World,
     stream: &'a Stream,
+    part: &'a str,
     rounds: usize,
     report: &'a (dyn Fn(&Speed) + Sync),
 }
@@ -187,6 +202,9 @@ impl Measurement<'_> {
         first: impl Fn(usize) -> T,
         sweep: impl Fn(&Stream, Tile, &mut Alternating<T, D>) -> Result<(), HaloError>,
     ) -> Result<(), AppError> {
+        if !name.contains(self.part) {
+            return Ok(());
+        }
         let (stream, grid) = (self.stream, GlobalGrid::new(extents, [true; D])?);
         let grid = grid.partition(self.world)?.local(1)?;
         let mut field = Alternating::zeros(&grid, Entity::Cell, stream)?;
@@ -206,14 +224,25 @@ impl Measurement<'_> {
         let cells = tile.points();
         let times = CELLS_OF_A_TURN.div_ceil(cells);
         let rounds = VECTORS_OF_A_TURN / 64;
+        let mut pieces = vec![T::from(1); 2 * cells + SKEW];
         let [mut kernel_ns, mut copy_ns, mut move_ns, mut compute_ns] = [f64::INFINITY; 4];
         for _ in 0..self.rounds {
             least(&mut kernel_ns, || {
                 (0..times).try_for_each(|_| sweep(stream, tile, &mut field))?;
                 Ok(times * cells)
             })?;
+            for way in [Way::Library, Way::Vectors] {
+                least(&mut copy_ns, || {
+                    (0..times).try_for_each(|_| copy(stream, tile, &mut field, way))?;
+                    Ok(times * cells)
+                })?;
+            }
+            // In one piece, which the C library copies around the caches if it is large.
             least(&mut copy_ns, || {
-                (0..times).try_for_each(|_| copy(stream, tile, &mut field))?;
+                let (from, to) = pieces.split_at_mut(cells);
+                for _ in 0..times {
+                    black_box(&mut to[SKEW..]).copy_from_slice(black_box(&*from));
+                }
                 Ok(times * cells)
             })?;
             least(&mut move_ns, || Ok((needs.moves)(rounds)))?;
@@ -250,10 +279,15 @@ fn copy<T: Vectors, const D: usize>(
     stream: &Stream,
     tile: Tile,
     field: &mut Alternating<T, D>,
+    way: Way,
 ) -> Result<(), HaloError> {
-    stream.launch("copy", tile, field.now_and_next()?, |tile, (now, mut next)| {
+    stream.launch("copy", tile, field.now_and_next()?, move |tile, (now, mut next)| {
         for (row, (i, j)) in next.rows().zip(tile.rows()) {
-            row.copy_from_slice(now.span(i, j, tile.start[2]..tile.end[2]));
+            let from = now.span(i, j, tile.start[2]..tile.end[2]);
+            match way {
+                Way::Library => row.copy_from_slice(from),
+                Way::Vectors => copy_row(from, row),
+            }
         }
     })?;
     Ok(())

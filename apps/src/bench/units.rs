@@ -7,6 +7,7 @@
 use std::hint::black_box;
 
 use fearless_simd::{Level, Simd, dispatch, prelude::*};
+use streamhalo::comm::device::ask_for_line;
 
 use crate::app::Vectors;
 
@@ -15,6 +16,9 @@ const CHAINS: usize = 8;
 
 /// Cells of a row that loads and stores go through.
 const ROW_CELLS: usize = 64;
+
+/// How far ahead a copy asks for lines.
+const AHEAD_BYTES: usize = 4096;
 
 /// Elements of a vector.
 pub(crate) fn lanes<T: Vectors>() -> usize {
@@ -56,6 +60,24 @@ fn load_and_store_at<S: Simd, T: Vectors, const LOADS: usize, const STORES: usiz
         }
     }
     stores
+}
+
+/// Copies a row in vectors, as a kernel loads and stores it, and asks for lines [`AHEAD_BYTES`] ahead.
+pub(crate) fn copy_row<T: Vectors>(from: &[T], to: &mut [T]) {
+    dispatch!(Level::new(), simd => copy_row_at::<_, T>(simd, from, to));
+}
+
+#[inline(always)]
+fn copy_row_at<S: Simd, T: Vectors>(simd: S, from: &[T], to: &mut [T]) {
+    let lanes = T::Vector::<S>::LEN;
+    let from = &from[..to.len()];
+    let whole = to.len() - to.len() % lanes;
+    for x in (0..whole).step_by(lanes) {
+        ask_for_line(&from[x], AHEAD_BYTES);
+        ask_for_line(&to[x], AHEAD_BYTES);
+        T::Vector::<S>::from_slice(simd, &from[x..x + lanes]).store_slice(&mut to[x..x + lanes]);
+    }
+    to[whole..].copy_from_slice(&from[whole..]);
 }
 
 /// Computes as for so many vectors of cells: `ADDITIONS`, `PRODUCTS`, `CUTS` of one vector out of two, and
