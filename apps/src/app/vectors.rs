@@ -46,21 +46,15 @@ pub(crate) fn sweep<S: Simd, V: SimdBase<S>, const ROWS: usize, const N: usize>(
 ) {
     let mut x = 0;
     let (mut before, mut own) = (rows.values::<true>(0), rows.values::<false>(1));
-    while x + V::LEN <= cells {
-        let next = x + V::LEN + 1;
-        let is_last = x + 2 * V::LEN > cells;
-        let behind = if is_last { rows.values::<true>(next) } else { rows.values::<false>(next) };
-        let (mut left, mut right) = (own, own);
-        for row in 0..ROWS {
-            for value in 0..N {
-                left[row][value] = one_to_the_left(before[row][value], own[row][value]);
-                right[row][value] = own[row][value].slide::<1>(behind[row][value]);
-            }
-        }
-        rows.compute(x, [left, own, right]);
+    while x + 2 * V::LEN <= cells {
+        let behind = rows.values::<false>(x + V::LEN + 1);
+        rows.compute(x, around(before, own, behind));
         (before, own) = (own, behind);
         x += V::LEN;
     }
+    let behind = rows.values::<true>(x + V::LEN + 1);
+    rows.compute(x, around(before, own, behind));
+    x += V::LEN;
     if x < cells {
         // The last vector is moved back to end with the row. It computes some cells a second time, from
         // inputs that have not changed, instead of leaving a remainder to a slower loop.
@@ -68,6 +62,23 @@ pub(crate) fn sweep<S: Simd, V: SimdBase<S>, const ROWS: usize, const N: usize>(
         let [left, right] = [rows.values::<false>(start), rows.values::<false>(start + 2)];
         rows.compute(start, [left, rows.values::<false>(start + 1), right]);
     }
+}
+
+/// The values to the left, in their own columns and to the right.
+#[inline(always)]
+fn around<S: Simd, V: SimdBase<S>, const ROWS: usize, const N: usize>(
+    before: [[V; N]; ROWS],
+    own: [[V; N]; ROWS],
+    behind: [[V; N]; ROWS],
+) -> [[[V; N]; ROWS]; 3] {
+    let (mut left, mut right) = (own, own);
+    for row in 0..ROWS {
+        for value in 0..N {
+            left[row][value] = one_to_the_left(before[row][value], own[row][value]);
+            right[row][value] = own[row][value].slide::<1>(behind[row][value]);
+        }
+    }
+    [left, own, right]
 }
 
 /// What is one element to the left of `own`, whose neighbour there is the last of `before`.

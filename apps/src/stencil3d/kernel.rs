@@ -36,6 +36,10 @@ pub(super) const PIECE: usize = 256;
 const STAR_ROWS: usize = 4;
 const FULL_ROWS: usize = 3;
 
+/// Rows that they read in each plane.
+const STAR_INPUTS: usize = STAR_ROWS + 2;
+const FULL_INPUTS: usize = FULL_ROWS + 2;
+
 /// Of the rows around a strip of rows that goes through all planes: they stay in the second-level cache from where
 /// they are the higher plane to where they are the lower one.
 const STRIP_BYTES: usize = 384 << 10;
@@ -76,15 +80,17 @@ pub(crate) fn step<T: Real>(
         .next_multiple_of(STAR_ROWS * FULL_ROWS)
         .max(STAR_ROWS * FULL_ROWS);
     let is_far = 2 * tile.points() * size_of::<T>() > NEAR_BYTES;
-    let task = Task { rule, shape, now, x: tile.start[2]..tile.end[2], is_far };
+    let task = Task { rule, shape, now, x: tile.start[2]..tile.end[2] };
     dispatch!(Level::new(), simd => {
         for first in (tile.start[1]..tile.end[1]).step_by(strip) {
             let ys = first..tile.end[1].min(first + strip);
             for z in tile.start[0]..tile.end[0] {
-                if rule.is_full {
-                    task.rows_of_plane::<_, FULL_ROWS, { FULL_ROWS + 2 }>(simd, z, ys.clone(), &mut next);
-                } else {
-                    task.rows_of_plane::<_, STAR_ROWS, { STAR_ROWS + 2 }>(simd, z, ys.clone(), &mut next);
+                let (ys, next) = (ys.clone(), &mut next);
+                match (rule.is_full, is_far) {
+                    (true, true) => task.rows_of_plane::<_, true, true, FULL_ROWS, FULL_INPUTS>(simd, z, ys, next),
+                    (true, false) => task.rows_of_plane::<_, true, false, FULL_ROWS, FULL_INPUTS>(simd, z, ys, next),
+                    (false, true) => task.rows_of_plane::<_, false, true, STAR_ROWS, STAR_INPUTS>(simd, z, ys, next),
+                    (false, false) => task.rows_of_plane::<_, false, false, STAR_ROWS, STAR_INPUTS>(simd, z, ys, next),
                 }
             }
         }
@@ -104,9 +110,13 @@ pub(crate) fn evaluate<T: Real>(
     dispatch!(Level::new(), simd => {
         for x in (tile.start[2]..tile.end[2]).step_by(PIECE) {
             let piece = &mut values[..PIECE.min(tile.end[2] - x)];
-            let task = Task { rule, shape, now, x: x..x + piece.len(), is_far: false };
+            let task = Task { rule, shape, now, x: x..x + piece.len() };
             for (z, y) in tile.rows() {
-                task.group::<_, 1, 3>(simd, [z, y], [&mut *piece]);
+                if rule.is_full {
+                    task.group::<_, true, false, 1, 3>(simd, [z, y], [&mut *piece]);
+                } else {
+                    task.group::<_, false, false, 1, 3>(simd, [z, y], [&mut *piece]);
+                }
                 sink((z, y), piece);
             }
         }
@@ -119,15 +129,20 @@ struct Task<'a, T> {
     shape: &'a Shape<T>,
     now: Rows<'a, T>,
     x: Range<usize>,
-    /// Whether lines are asked for ahead.
-    is_far: bool,
 }
 
 // Everything below is `inline(always)`, as `Columns` says.
 impl<T: Real> Task<'_, T> {
-    /// The rows `ys` of plane `z`, in groups.
+    /// The rows `ys` of plane `z`, in groups. Lines that are needed later are asked for if the tile is far from the
+    /// core.
     #[inline(always)]
-    fn rows_of_plane<S: Simd, const ROWS: usize, const INPUTS: usize>(
+    fn rows_of_plane<
+        S: Simd,
+        const IS_FULL: bool,
+        const IS_FAR: bool,
+        const ROWS: usize,
+        const INPUTS: usize,
+    >(
         &self,
         simd: S,
         z: usize,
@@ -136,18 +151,18 @@ impl<T: Real> Task<'_, T> {
     ) {
         let mut y = ys.start;
         while y + ROWS <= ys.end {
-            self.group::<S, ROWS, INPUTS>(simd, [z, y], next.rows_from(z, y));
+            self.group::<S, IS_FULL, IS_FAR, ROWS, INPUTS>(simd, [z, y], next.rows_from(z, y));
             y += ROWS;
         }
         while y < ys.end {
-            self.group::<S, 1, 3>(simd, [z, y], next.rows_from(z, y));
+            self.group::<S, IS_FULL, IS_FAR, 1, 3>(simd, [z, y], next.rows_from(z, y));
             y += 1;
         }
     }
 
     /// Computes a group of rows from `y` on.
     #[inline(always)]
-    fn group<S: Simd, const ROWS: usize, const INPUTS: usize>(
+    fn group<S: Simd, const IS_FULL: bool, const IS_FAR: bool, const ROWS: usize, const INPUTS: usize>(
         &self,
         simd: S,
         [z, y]: [usize; 2],
@@ -161,7 +176,7 @@ impl<T: Real> Task<'_, T> {
             }
             return;
         }
-        let Self { rule, shape: Shape([_, _, along_x]), now, x, is_far } = self;
+        let Self { rule, shape: Shape([_, _, along_x]), now, x } = self;
         let around = x.start - 1..x.end + 1;
         let mut planes: [[&[T]; INPUTS]; 3] = [
             now.spans(z - 1, y - 1, around.clone()),
@@ -169,7 +184,7 @@ impl<T: Real> Task<'_, T> {
             now.spans(z + 1, y - 1, around),
         ];
         let row_bytes = planes[1][1].as_ptr().addr() - planes[1][0].as_ptr().addr();
-        let ahead_bytes = if *is_far { GROUPS_AHEAD * ROWS * row_bytes } else { 0 };
+        let ahead_bytes = GROUPS_AHEAD * ROWS * row_bytes;
         // One number for all their lengths, so that one comparison stands for those of all loads.
         for row in 0..INPUTS {
             planes[0][row] = &planes[0][row][..cells + 2];
@@ -185,8 +200,16 @@ impl<T: Real> Task<'_, T> {
             sources[row] = T::Vector::<S>::splat(simd, self.source([z, y + row]));
         }
         let weights = splat::<S, T::Vector<S>, 8>(simd, rule.weights);
-        let rows = Group { simd, weights, planes, sources, shape, ahead_bytes, out };
-        if rule.is_full {
+        let rows = Group::<_, _, _, IS_FAR, ROWS, INPUTS> {
+            simd,
+            weights,
+            planes,
+            sources,
+            shape,
+            ahead_bytes,
+            out,
+        };
+        if IS_FULL {
             sweep(cells, &mut Full(rows));
         } else {
             sweep(cells, &mut Star(rows));
@@ -204,7 +227,7 @@ impl<T: Real> Task<'_, T> {
     /// their indices depend on anything.
     #[inline(never)]
     fn narrow_row(&self, [z, y]: [usize; 2], out: &mut [T]) {
-        let Self { rule: Rule { is_full, weights, .. }, shape: Shape([_, _, along_x]), now, x, .. } = self;
+        let Self { rule: Rule { is_full, weights, .. }, shape: Shape([_, _, along_x]), now, x } = self;
         let around = x.start - 1..x.end + 1;
         let planes: [[&[T]; 3]; 3] = [z - 1, z, z + 1].map(|z| now.spans(z, y - 1, around.clone()));
         let source = self.source([z, y]);
@@ -265,25 +288,31 @@ fn full<A: Copy + Add<Output = A>>([left, here, right]: [[A; 2]; 3], added: A) -
 }
 
 /// Rows side by side. Those to read are by z, then y; each has one cell more on either side.
-struct Group<'r, S, T, V, const ROWS: usize, const INPUTS: usize> {
+struct Group<'r, S, T, V, const IS_FAR: bool, const ROWS: usize, const INPUTS: usize> {
     simd: S,
     weights: Weights<V>,
     planes: [[&'r [T]; INPUTS]; 3],
     sources: [V; ROWS],
     shape: &'r [T],
-    /// How far behind those of the higher plane, and of the rows to write, lines are asked for; 0 if none are.
+    /// How far behind those of the higher plane, and of the rows to write, lines are asked for, if they are far.
     ahead_bytes: usize,
     out: [&'r mut [T]; ROWS],
 }
 
-impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const ROWS: usize, const INPUTS: usize>
-    Group<'_, S, T, V, ROWS, INPUTS>
+impl<
+    S: Simd,
+    T: Real,
+    V: SimdBase<S, Element = T>,
+    const IS_FAR: bool,
+    const ROWS: usize,
+    const INPUTS: usize,
+> Group<'_, S, T, V, IS_FAR, ROWS, INPUTS>
 {
     /// Asks for what will be needed of memory where others compute the cells from `x` on. The lower planes are in the
     /// caches since they were the higher one.
     #[inline(always)]
     fn ask_ahead(&self, x: usize) {
-        if self.ahead_bytes > 0 {
+        if IS_FAR {
             for row in 0..ROWS {
                 ask_for_line(&self.planes[2][row + 1][x], self.ahead_bytes);
                 ask_for_line(&self.out[row][x], self.ahead_bytes);
@@ -299,10 +328,18 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const ROWS: usize, const INP
 }
 
 /// 7 points.
-struct Star<'r, S, T, V, const ROWS: usize, const INPUTS: usize>(Group<'r, S, T, V, ROWS, INPUTS>);
+struct Star<'r, S, T, V, const IS_FAR: bool, const ROWS: usize, const INPUTS: usize>(
+    Group<'r, S, T, V, IS_FAR, ROWS, INPUTS>,
+);
 
-impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const ROWS: usize, const INPUTS: usize>
-    Columns<V, ROWS, 1> for Star<'_, S, T, V, ROWS, INPUTS>
+impl<
+    S: Simd,
+    T: Real,
+    V: SimdBase<S, Element = T>,
+    const IS_FAR: bool,
+    const ROWS: usize,
+    const INPUTS: usize,
+> Columns<V, ROWS, 1> for Star<'_, S, T, V, IS_FAR, ROWS, INPUTS>
 {
     #[inline(always)]
     fn values<const IS_ALONE: bool>(&self, x: usize) -> [[V; 1]; ROWS] {
@@ -321,10 +358,7 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const ROWS: usize, const INP
         let shape: V = load(*simd, shape, x);
         let mut before = load(*simd, here[0], x + 1);
         for row in 0..ROWS {
-            let behind = match own.get(row + 1) {
-                Some([behind]) => *behind,
-                None => load(*simd, here[INPUTS - 1], x + 1),
-            };
+            let behind = if row + 1 < ROWS { own[row + 1][0] } else { load(*simd, here[INPUTS - 1], x + 1) };
             let beside =
                 [before, behind, load(*simd, low[row + 1], x + 1), load(*simd, high[row + 1], x + 1)];
             let around = [left[row][0], own[row][0], right[row][0]];
@@ -336,10 +370,18 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const ROWS: usize, const INP
 }
 
 /// 27 points.
-struct Full<'r, S, T, V, const ROWS: usize, const INPUTS: usize>(Group<'r, S, T, V, ROWS, INPUTS>);
+struct Full<'r, S, T, V, const IS_FAR: bool, const ROWS: usize, const INPUTS: usize>(
+    Group<'r, S, T, V, IS_FAR, ROWS, INPUTS>,
+);
 
-impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const ROWS: usize, const INPUTS: usize>
-    Columns<V, ROWS, 2> for Full<'_, S, T, V, ROWS, INPUTS>
+impl<
+    S: Simd,
+    T: Real,
+    V: SimdBase<S, Element = T>,
+    const IS_FAR: bool,
+    const ROWS: usize,
+    const INPUTS: usize,
+> Columns<V, ROWS, 2> for Full<'_, S, T, V, IS_FAR, ROWS, INPUTS>
 {
     #[inline(always)]
     fn values<const IS_ALONE: bool>(&self, x: usize) -> [[V; 2]; ROWS] {
