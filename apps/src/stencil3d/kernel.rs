@@ -87,10 +87,14 @@ pub(crate) fn step<T: Real>(
             for z in tile.start[0]..tile.end[0] {
                 let (ys, next) = (ys.clone(), &mut next);
                 match (rule.is_full, is_far) {
-                    (true, true) => task.rows_of_plane::<_, true, true, FULL_ROWS, FULL_INPUTS>(simd, z, ys, next),
-                    (true, false) => task.rows_of_plane::<_, true, false, FULL_ROWS, FULL_INPUTS>(simd, z, ys, next),
-                    (false, true) => task.rows_of_plane::<_, false, true, STAR_ROWS, STAR_INPUTS>(simd, z, ys, next),
-                    (false, false) => task.rows_of_plane::<_, false, false, STAR_ROWS, STAR_INPUTS>(simd, z, ys, next),
+                    (true, true) =>
+                        task.rows_of_plane::<_, true, true, FULL_ROWS, FULL_INPUTS>(simd, z, ys, next),
+                    (true, false) =>
+                        task.rows_of_plane::<_, true, false, FULL_ROWS, FULL_INPUTS>(simd, z, ys, next),
+                    (false, true) =>
+                        task.rows_of_plane::<_, false, true, STAR_ROWS, STAR_INPUTS>(simd, z, ys, next),
+                    (false, false) =>
+                        task.rows_of_plane::<_, false, false, STAR_ROWS, STAR_INPUTS>(simd, z, ys, next),
                 }
             }
         }

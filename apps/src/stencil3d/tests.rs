@@ -87,15 +87,23 @@ fn grids_thinner_than_their_halo() {
 #[test]
 fn rows_of_any_length() {
     for width in [1, 2, 3, 5, 255, 256, 257, 515] {
-        for points in [7, 27] {
-            let stencil = stencil::<f64>(
-                &format!("points = {points}, steps = 2"),
-                &format!("cells = [2, 2, {width}]"),
-                1,
-            );
-            let answer = play(&stencil, [1, 1, 1], "standard").answer;
-            assert_eq!(stencil.difference(&answer, &reference(&stencil)), None, "{width}");
-        }
+        agrees_with_the_reference([2, 2, width]);
+    }
+}
+
+/// More cells than a second-level cache holds, in whole groups of rows and in what is left over.
+#[test]
+fn fields_that_are_far() {
+    agrees_with_the_reference([2, 7, 4701]);
+    agrees_with_the_reference([22, 50, 64]);
+}
+
+fn agrees_with_the_reference(cells: [usize; 3]) {
+    for points in [7, 27] {
+        let stencil =
+            stencil::<f64>(&format!("points = {points}, steps = 2"), &format!("cells = {cells:?}"), 1);
+        let answer = play(&stencil, [1, 1, 1], "standard").answer;
+        assert_eq!(stencil.difference(&answer, &reference(&stencil)), None, "{cells:?}");
     }
 }
 
