@@ -32,6 +32,7 @@ const AHEAD: usize = 4;
 /// What a cell is stored as: the number 0 or 1.
 pub trait Cell: Vectors + From<u8> + Add<Output = Self> + Sub<Output = Self> {
     /// 0 or 1; 2 for whatever is no cell, so that it is seen.
+    #[inline]
     fn to_byte(self) -> u8 {
         match self {
             dead if dead == Self::from(0) => 0,

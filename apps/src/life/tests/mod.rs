@@ -81,8 +81,14 @@ impl<T: Cell> Padded<T> {
         (0..self.height).flat_map(|y| self.row(y)).collect()
     }
 
+    /// Row by row, for large grids are counted in every generation.
     fn population(&self) -> u64 {
-        population(&self.cells())
+        let mut row = vec![0; self.width];
+        let of_row = |y| {
+            row.iter_mut().zip(self.row(y)).for_each(|(to, cell)| *to = cell);
+            population(&row)
+        };
+        (0..self.height).map(of_row).sum()
     }
 
     fn checksum(&self) -> Checksum {
