@@ -1,5 +1,6 @@
 //! Runs on a GPU of CUDA, and what can be checked of its kernels without one.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -23,7 +24,8 @@ fn the_kernels_of_all_applications_compile() {
         fabrics: &["local", "shm", "mpi", "ofi", "shm+mpi", "shm+ofi"],
         devices: &["host"],
     };
-    let mut compiled = 0;
+    // Configurations of one application mostly have the same kernels.
+    let mut compiled = BTreeSet::new();
     for app in &apps {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs").join(app);
         let entries = std::fs::read_dir(&folder).expect("each application has configurations");
@@ -32,15 +34,17 @@ fn the_kernels_of_all_applications_compile() {
             let config = RunConfig::load(&config, &Overrides::default(), &names).expect("it is right");
             let application = ApplicationRow::open(&config).expect("its settings fit");
             for kernel in application.device_kernels() {
+                if !compiled.insert((kernel.name, kernel.source)) {
+                    continue;
+                }
                 for (major, minor) in [(7, 0), (8, 0), (9, 0)] {
                     let code = compile_for_cuda(kernel, Capability { major, minor });
                     assert!(!code.expect("it compiles").is_empty());
-                    compiled += 1;
                 }
             }
         }
     }
-    assert!(compiled > 0, "no application has a kernel");
+    assert!(!compiled.is_empty(), "no application has a kernel");
 }
 
 #[test]
