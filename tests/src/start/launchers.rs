@@ -52,8 +52,6 @@ impl Launcher {
     fn bare(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        // More ranks than cores wait for each other, not for the clock.
-        command.env("OMPI_MCA_mpi_yield_when_idle", "1");
         if self.library == "Intel MPI" || self.library.is_empty() {
             command.env("I_MPI_ROOT", self.prefix()).env("I_MPI_FABRICS", "shm");
         }
