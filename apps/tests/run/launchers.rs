@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::{Mutex, PoisonError};
 
 use super::{Folder, finish, text, ticks};
 
@@ -22,7 +21,7 @@ enum Family {
     Other,
 }
 
-/// Does a test with every launcher, one at a time: ranks outnumber cores as it is.
+/// Does a test with every launcher, one after the other.
 pub(crate) fn each_launcher(test: impl Fn(&Launcher)) {
     launchers(usize::MAX, test);
 }
@@ -33,12 +32,10 @@ pub(crate) fn first_launcher(test: impl FnMut(&Launcher)) {
 }
 
 fn launchers(most: usize, mut test: impl FnMut(&Launcher)) {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let Some(programs) = std::env::var_os(VARIABLE).filter(|programs| !programs.is_empty()) else {
         eprintln!("skipped: {VARIABLE} names no `mpiexec`");
         return;
     };
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     for program in std::env::split_paths(&programs).take(most) {
         let launcher = Launcher::find(program);
         println!("with {} ({:?})", launcher.program.display(), launcher.family);
