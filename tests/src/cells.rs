@@ -6,9 +6,13 @@ use crate::random::mix;
 use crate::ways_of;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Instant;
 use streamhalo::comm::fabric::Executor;
 use streamhalo::comm::{By, Error};
 use streamhalo::{HaloError, StreamKind, World};
+
+/// Where it is set, rank 0 says on its standard error how long each case has taken.
+const TIMES_VARIABLE: &str = "STREAMHALO_TEST_TIMES";
 
 /// What came of all cases in one way. Its text is one line, which can be read back.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,7 +108,18 @@ fn try_subjects(
         let mut all = Done::default();
         let mut refusal = None;
         for case in subject.cases(world.size(), at_length) {
-            match case.run(world, subject.way()) {
+            let begun = Instant::now();
+            let outcome = case.run(world, subject.way());
+            if world.rank() == 0 && std::env::var_os(TIMES_VARIABLE).is_some() {
+                let milliseconds = 1e3 * begun.elapsed().as_secs_f64();
+                eprintln!(
+                    "{milliseconds:8.1} ms: {} {:?}, {}",
+                    subject.name(),
+                    subject.way().kind,
+                    case.name
+                );
+            }
+            match outcome {
                 Ok(done) => all.add(&done),
                 Err(HaloError::Communication(
                     error @ (Error::BackendRefused { .. } | Error::FabricUnavailable { .. }),
