@@ -96,7 +96,7 @@ pub use streamhalo_grid as grid;
 
 pub use streamhalo_comm::device::{
     Device, Event, KernelText, MemoryMode, Peers, Period, Rows, RowsMut, Signals, Stream, StreamKind,
-    StreamOptions, Tile, Waits,
+    StreamOptions, Tile, Waits, Wires,
 };
 pub use streamhalo_comm::{Element, ElementType, Op, World, WorldOptions};
 pub use streamhalo_grid::{Alternating, Array, Entity, GlobalGrid, IndexBox, LocalGrid, Partition};

@@ -3,20 +3,20 @@
 use crate::cases::{ALTERNATING, CELLS};
 use crate::ranks::{MEMORY, set_device};
 use crate::{
-    Cell, FieldSet, FieldSpec, on_ranks, set_peers, set_signals, set_waits, stream_of, try_backend_cells,
-    ways_of,
+    Cell, FieldSet, FieldSpec, on_ranks, set_peers, set_signals, set_waits, set_wires, stream_of,
+    try_backend_cells, ways_of,
 };
 use std::collections::BTreeMap;
 use streamhalo::ElementType::U8;
 use streamhalo::comm::backend::backend_names;
 use streamhalo::{
     Device, Entity, GlobalGrid, HaloError, MemoryMode, Pattern, Peers, Signals, StreamHalo, StreamKind,
-    Waits, World,
+    Waits, Wires, World,
 };
 
 /// Does with the streams of a device that this rank makes from now on what the words say: the names of memory modes,
-/// `waits-kernel`, `waits-proxy`, `merged`, `memop`, `staged` or, for every second rank, `odd-staged`; and the device is
-/// one of OpenCL unless a word is `cuda` or `hip`.
+/// `waits-kernel`, `waits-proxy`, `merged`, `memop`, `wires-direct`, `wires-staged`, `staged` or, for every second rank,
+/// `odd-staged`; and the device is one of OpenCL unless a word is `cuda` or `hip`.
 ///
 /// # Errors
 /// A word that says nothing.
@@ -29,6 +29,8 @@ pub fn set_ways(words: &[&str], rank: usize) -> Result<(), String> {
             "waits-proxy" => set_waits(Waits::Proxy),
             "merged" => set_signals(Signals::Merged),
             "memop" => set_signals(Signals::Memop),
+            "wires-direct" => set_wires(Wires::Direct),
+            "wires-staged" => set_wires(Wires::Staged),
             "staged" => set_peers(Peers::Staged),
             "odd-staged" if rank % 2 == 1 => set_peers(Peers::Staged),
             "odd-staged" => {}
@@ -41,7 +43,8 @@ pub fn set_ways(words: &[&str], rank: usize) -> Result<(), String> {
 }
 
 /// Gathers with every backend around a ring of ranks, of small and of large messages, and reports how they went, by
-/// lines: `rank R BACKEND waits W merged M`, how many waits and sends were kernels' alone; and for each message
+/// lines: `rank R BACKEND waits W merged M staged S`, how many waits and sends were kernels' alone, and how many moves
+/// went between the device's memory and the host's; and for each message
 /// `route R>PEER BACKEND BYTES PATH: REASON`. Collective.
 ///
 /// # Errors
@@ -79,8 +82,8 @@ pub fn try_routes(world: &World, mut report: impl FnMut(String)) -> Result<(), H
                 report(format!("route {rank}>{peer} {} {bytes} {path}: {}", way.backend, route.reason));
             }
         }
-        let (waits, merged) = (stream.kernel_waits(), stream.merged_sends());
-        report(format!("rank {rank} {} waits {waits} merged {merged}", way.backend));
+        let (waits, merged, staged) = (stream.kernel_waits(), stream.merged_sends(), stream.staged_moves());
+        report(format!("rank {rank} {} waits {waits} merged {merged} staged {staged}", way.backend));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use streamhalo::comm::Error;
 use streamhalo::comm::backend::BACKENDS;
 use streamhalo::{
-    Device, HaloError, MemoryMode, Peers, Signals, Stream, StreamKind, StreamOptions, Waits, World,
+    Device, HaloError, MemoryMode, Peers, Signals, Stream, StreamKind, StreamOptions, Waits, Wires, World,
     WorldOptions,
 };
 
@@ -97,6 +97,7 @@ thread_local! {
     pub(crate) static MEMORY: Cell<MemoryMode> = const { Cell::new(MemoryMode::Auto) };
     static SIGNALS: Cell<Signals> = const { Cell::new(Signals::Kernel) };
     static PEERS: Cell<Peers> = const { Cell::new(Peers::Auto) };
+    static WIRES: Cell<Wires> = const { Cell::new(Wires::Auto) };
 }
 
 /// How the streams of a device that [`stream_of`] makes on this thread from now on wait.
@@ -112,6 +113,11 @@ pub fn set_signals(signals: Signals) {
 /// How other ranks reach the arrays of the streams of a device that [`stream_of`] makes on this thread from now on.
 pub fn set_peers(peers: Peers) {
     PEERS.set(peers);
+}
+
+/// What wires are given of the arrays of the streams of a device that [`stream_of`] makes on this thread from now on.
+pub fn set_wires(wires: Wires) {
+    WIRES.set(wires);
 }
 
 /// Runs a test with arrays of [`stream_of`] where the host addresses them, and then where it does not; also on the
@@ -131,7 +137,7 @@ pub fn in_memory(mode: MemoryMode, test: impl FnOnce()) {
 pub fn stream_of(world: &World, kind: StreamKind) -> Result<Stream, HaloError> {
     if kind == StreamKind::Device {
         let device = open_device()?.with_waits(WAITS.get()).with_signals(SIGNALS.get());
-        let device = device.with_peers(PEERS.get());
+        let device = device.with_peers(PEERS.get()).with_wires(WIRES.get());
         return Ok(device.with_memory(MEMORY.get())?.stream(world)?);
     }
     Ok(Device::host().stream_with(world, StreamOptions { kind, threads: 1 })?)

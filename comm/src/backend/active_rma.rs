@@ -13,6 +13,7 @@ pub(super) const ROW: BackendRow = BackendRow {
     summary: "post, start, put, complete, wait, all on the stream",
     source: "2023 active RMA, sections 4 and 5",
     by_host: false,
+    puts: true,
     make: |site, spec| Triggered::matched(site, &spec, PROTOCOL),
 };
 

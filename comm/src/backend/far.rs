@@ -2,6 +2,7 @@
 
 use super::matching::{Plan, Target};
 use super::protocol::{Completion, Protocol};
+use super::reach::Site;
 use crate::error::Result;
 use crate::fabric::{FarExchange, FarRecv, FarSend, OpenExchange, Terms, Wire};
 use crate::world::World;
@@ -15,12 +16,12 @@ pub(super) fn wire(world: &World) -> Option<Arc<dyn Wire>> {
 
 /// Makes it ready to be triggered; `None` on a fabric without a wire. Collective.
 pub(super) fn open(
-    world: &World,
+    site: &Site<'_>,
     plan: &Plan,
     protocol: Protocol,
     last_epoch: u32,
 ) -> Result<Option<OpenExchange>> {
-    let Some(wire) = wire(world) else { return Ok(None) };
+    let Some(wire) = wire(site.world) else { return Ok(None) };
     let sends = plan.sends.iter().filter_map(|send| match &send.target {
         Target::Near(_) => None,
         Target::Far(staging) => Some(FarSend {
@@ -53,6 +54,7 @@ pub(super) fn open(
         sends: sends.collect(),
         recvs: recvs.collect(),
         counts: plan.counts.clone(),
+        device: site.device_of_wire(),
     };
-    wire.open(world, exchange).map(Some)
+    wire.open(site.world, exchange).map(Some)
 }

@@ -1,12 +1,11 @@
 //! Matching: every rank says what it sends and receives, all check it all, and each gets the
 //! memory of its peers.
 
-use super::reach::{Mapped, Site};
+use super::reach::{Inbox, Mapped, Site, Way};
 use super::{Direct, ExchangeSpec, MessageSpec};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::{Place, Region, Role, Word};
-use crate::world::World;
 use serde::{Deserialize, Serialize};
 
 /// A cache line. Words that different ranks write lie on different lines.
@@ -34,8 +33,8 @@ pub(super) struct PlannedSend {
     /// Whether it is on the lines of its own completion word.
     pub(super) with_signal: bool,
     pub(super) reason: &'static str,
-    /// Why it is staged, if it is.
-    pub(super) staged: Option<String>,
+    /// By way of which memory it goes.
+    pub(super) way: Way,
     /// The peer sends nothing to this rank in the exchange.
     pub(super) one_way: bool,
     /// The peer's waits may sleep until they are woken.
@@ -244,15 +243,24 @@ pub(super) fn match_all(site: &Site<'_>, spec: &ExchangeSpec, rules: Rules) -> R
     let is_staged = |sender, receiver| reach.why_staged(sender, receiver).is_some();
     let from = |message: &MessageSpec| is_staged(message.peer, world.rank());
     let to = |message: &MessageSpec| is_staged(world.rank(), message.peer);
-    // Where a stream is not staged, and some peer is out of reach, words are where all reach them.
+    // Where not all messages are staged, but some are, words are where all reach them.
     let is_partly_staged = spec.recvs.iter().any(from) || spec.sends.iter().any(to);
-    let words_apart = !stream.is_staged() && (!stream.host_reaches() || is_partly_staged);
+    let words_apart = match reach.inbox() {
+        Inbox::Hosts => false,
+        Inbox::OfPeers => !stream.host_reaches() || is_partly_staged,
+        Inbox::OfWire => true,
+    };
     // Counts, then a line for each send's receiver, then the receive buffers.
     let mut layout = Layout::new(words_apart);
     let sends: Vec<Told> = spec.sends.iter().map(|message| tell_send(message, &mut layout)).collect();
     let recv = |message: &MessageSpec| tell_recv(message, &mut layout, from(message));
     let recvs: Vec<Told> = spec.recvs.iter().map(recv).collect();
-    let memory = stream.allocate_for_messages(world, layout.inbox_bytes).and_then(|inbox| {
+    let inbox = match reach.inbox() {
+        Inbox::Hosts => world.fabric().allocate(layout.inbox_bytes),
+        Inbox::OfPeers => stream.allocate(world, layout.inbox_bytes),
+        Inbox::OfWire => stream.allocate_for_wire(world, layout.inbox_bytes.max(LINE)),
+    };
+    let memory = inbox.and_then(|inbox| {
         let pinned = |bytes| stream.allocate_words(world, bytes, reach.kernels_add());
         let words = layout.words_bytes.map(pinned).transpose()?;
         Ok(Memory { words: words.unwrap_or_else(|| inbox.clone()), inbox })
@@ -387,12 +395,12 @@ fn plan(
         let [first, second] = message.slots.map(place);
         Ok([first?, second?])
     };
-    let staging = stage(world, &all[own].sends)?;
+    let staging = stage(site, &all[own].sends)?;
     let sends = all[own].sends.iter().zip(staging).map(|(send, staging)| {
         let peer = send.peer;
         let recv = find(&all[peer].recvs, own, send.tag).expect("checked to be there");
-        let because = reach.why_staged(own, peer);
-        let (direct, reason) = rules.path(recv, staging.is_none() && because.is_none());
+        let way = reach.way(peer);
+        let (direct, reason) = rules.path(recv, staging.is_none() && !way.is_staged());
         let mut ghosts = |phase: usize| -> Result<Vec<Region>> {
             if !direct {
                 return Ok(Vec::new());
@@ -404,9 +412,9 @@ fn plan(
             Some(place) => Target::Far(place),
             None => {
                 let words = map_words(&mut mapped, peer)?;
-                let inbox = match because {
-                    None => mapped.of_device(peer, all[peer].inbox)?,
-                    Some(_) => words.clone(),
+                let inbox = match way.is_staged() {
+                    false => mapped.of_device(peer, all[peer].inbox)?,
+                    true => words.clone(),
                 };
                 Target::Near(Box::new(Near {
                     slots: slots(&inbox, recv)?,
@@ -416,7 +424,7 @@ fn plan(
                 }))
             }
         };
-        let with_words = because.is_some() || all[peer].words == all[peer].inbox;
+        let with_words = way.is_staged() || all[peer].words == all[peer].inbox;
         Ok(PlannedSend {
             peer,
             tag: send.tag,
@@ -424,7 +432,7 @@ fn plan(
             direct,
             with_signal: with_words && send.bytes <= INLINE_BYTES,
             reason,
-            staged: because,
+            way,
             one_way: !sends_to(peer, own),
             peer_sleeps: all[peer].sleeps,
             clear: memory.words.word(send.words[0], rules.clear, peer, own)?,
@@ -464,13 +472,14 @@ fn plan(
 }
 
 /// Memory of this rank for the messages that a wire carries, each on lines of its own.
-fn stage(world: &World, sends: &[Told]) -> Result<Vec<Option<Place>>> {
+fn stage(site: &Site<'_>, sends: &[Told]) -> Result<Vec<Option<Place>>> {
+    let world = site.world;
     let is_far = |send: &&Told| !world.fabric().is_mapped(send.peer);
     let bytes: usize = sends.iter().filter(is_far).map(|send| send.bytes.next_multiple_of(LINE)).sum();
     if bytes == 0 {
         return Ok(vec![None; sends.len()]);
     }
-    let region = world.fabric().allocate(bytes)?;
+    let region = site.allocate_for_wire(bytes)?;
     let mut next = 0;
     let place = |send: &Told| -> Result<Option<Place>> {
         if !is_far(&send) {

@@ -141,6 +141,8 @@ pub struct BackendRow {
     pub source: &'static str,
     /// Whether the host starts and awaits messages, whatever the fabric can do.
     by_host: bool,
+    /// Whether its payloads go into windows, over a wire that has some.
+    puts: bool,
     make: Make,
 }
 
@@ -203,7 +205,8 @@ pub fn match_exchange(
             reason: format!("it asked for backend `{}`, rank 0 for `{}`", names[rank], names[0]),
         });
     }
-    let make = find(backend)?.make;
-    let reach = Reach::agree(world, stream, sharings, spec.sends.iter().map(|message| message.peer))?;
-    make(&Site { world, stream, reach: &reach }, spec)
+    let row = find(backend)?;
+    let peers = spec.sends.iter().map(|message| message.peer);
+    let reach = Reach::agree(world, stream, sharings, (peers, row.puts))?;
+    (row.make)(&Site { world, stream, reach: &reach }, spec)
 }

@@ -14,6 +14,7 @@ pub(super) const ROW: BackendRow = BackendRow {
     summary: "put with notification; one counting request for all neighbours",
     source: "2015, sections III and IV",
     by_host: false,
+    puts: false,
     make: |site, spec| Triggered::matched(site, &spec, PROTOCOL),
 };
 

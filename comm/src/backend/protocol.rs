@@ -2,7 +2,7 @@
 
 use super::far;
 use super::matching::{Plan, PlannedRecv, PlannedSend, Rules, Target, match_all};
-use super::reach::{Site, staged};
+use super::reach::Site;
 use super::{Direct, Exchange, ExchangeSpec, Route, Slot};
 use crate::device::{
     Message, MoveTable, OnDevice, Rule, SignalSet, Stage, Standing, Stream, TriggeredSend, WaitSet,
@@ -128,7 +128,7 @@ impl Triggered {
         };
         let rules = Rules { clear: protocol.readiness, arrival, direct: Some(protocol.direct) };
         let plan = match_all(site, spec, rules)?;
-        let far = far::open(site.world, &plan, protocol, spec.last_epoch)?;
+        let far = far::open(site, &plan, protocol, spec.last_epoch)?;
         let group = next_group();
         let told = plan.recvs.iter().filter(|recv| (protocol.announces)(recv));
         let starts = far.iter().flat_map(|far| &far.starts).cloned();
@@ -327,7 +327,7 @@ impl Exchange for Triggered {
                 Some(far) if send.is_far() => (far.path, far.reason, far.executor),
                 _ => (path(send), send.reason, self.near),
             };
-            let reason = staged(send.staged.as_deref(), reason);
+            let reason = send.way.told(reason);
             Route { peer: send.peer, bytes: send.bytes, path, reason, executor }
         };
         self.plan.sends.iter().map(route).collect()

@@ -1,16 +1,35 @@
 //! Which ranks reach the memory of each other's devices, and what of it this one has mapped.
 
-use crate::device::{Sharing, Stream};
+use crate::device::{Accelerator, Sharing, Stream, Wiring};
 use crate::error::Result;
 use crate::fabric::Region;
 use crate::world::World;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Where an exchange is matched.
 pub(super) struct Site<'a> {
     pub(super) world: &'a World,
     pub(super) stream: &'a Stream,
     pub(super) reach: &'a Reach,
+}
+
+impl Site<'_> {
+    /// Zeroed memory from which a wire takes messages, or where it brings them.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`].
+    pub(super) fn allocate_for_wire(&self, bytes: usize) -> Result<Region> {
+        match self.reach.direct_wire() {
+            Some(_) => self.stream.allocate_for_wire(self.world, bytes),
+            None => self.world.fabric().allocate(bytes),
+        }
+    }
+
+    /// The device whose memory a wire is given addresses of, if it is.
+    pub(super) fn device_of_wire(&self) -> Option<Arc<dyn Accelerator>> {
+        self.reach.direct_wire().and_then(|_| self.stream.accelerator().cloned())
+    }
 }
 
 /// What all ranks know of who reaches whom.
@@ -23,16 +42,20 @@ pub(super) struct Reach {
     is_one: bool,
     /// By rank, those that it would send to and does not reach, each with the reason.
     unreached: Vec<Vec<(usize, String)>>,
+    /// What a wire is given of this rank's payloads.
+    wiring: Wiring,
+    /// Whether a wire that has windows puts them there.
+    puts: bool,
 }
 
 impl Reach {
     /// Says it to all: `sharings` are those of all ranks, `peers` those that this one sends to. Collective where devices
-    /// differ.
+    /// differ. `puts`: see [`super::BackendRow`].
     pub(super) fn agree(
         world: &World,
         stream: &Stream,
         sharings: Vec<Sharing>,
-        peers: impl Iterator<Item = usize>,
+        (peers, puts): (impl Iterator<Item = usize>, bool),
     ) -> Result<Self> {
         let own = world.rank();
         let mapped: Vec<bool> = (0..sharings.len()).map(|peer| world.fabric().is_mapped(peer)).collect();
@@ -50,7 +73,8 @@ impl Reach {
             unreached = world.all_gather(&mine)?;
         }
         let is_one = is_alike && mapped.iter().all(|mapped| *mapped);
-        Ok(Self { own, sharings, mapped, is_one, unreached })
+        let puts = puts && world.fabric().wire().is_some_and(|wire| wire.has_windows());
+        Ok(Self { own, sharings, mapped, is_one, unreached, wiring: stream.wiring().clone(), puts })
     }
 
     /// Whether kernels add to words that kernels of several ranks add to: where all are of one device, which sees that as
@@ -59,7 +83,7 @@ impl Reach {
         self.is_one
     }
 
-    /// Why messages of this rank are staged, whoever the peer is.
+    /// Why messages of this rank to those whose memory is mapped are staged, whoever the peer is.
     pub(super) fn staged_stream(&self) -> Option<&str> {
         match &self.sharings[self.own] {
             Sharing::Staged(reason) => Some(reason),
@@ -67,8 +91,35 @@ impl Reach {
         }
     }
 
+    /// Why a wire is given copies in the host's memory, if it is.
+    fn staged_wire(&self) -> Option<&str> {
+        self.wiring.why_staged(self.puts)
+    }
+
+    /// Why a wire is given addresses of the device's memory, if it is.
+    pub(super) fn direct_wire(&self) -> Option<&str> {
+        match &self.wiring {
+            Wiring::Direct { because, .. } if self.staged_wire().is_none() => Some(because),
+            _ => None,
+        }
+    }
+
+    /// Where peers, or a wire, put messages to this rank.
+    pub(super) fn inbox(&self) -> Inbox {
+        match (self.staged_stream(), self.direct_wire()) {
+            (Some(_), None) => Inbox::Hosts,
+            (Some(_), Some(_)) => Inbox::OfWire,
+            (None, _) => Inbox::OfPeers,
+        }
+    }
+
     /// Why messages from a rank to another are staged through the host's memory, if they are.
     pub(super) fn why_staged(&self, sender: usize, receiver: usize) -> Option<String> {
+        let peer = if sender == self.own { receiver } else { sender };
+        // Each side of a wire settles that for itself.
+        if self.mapped.get(peer).is_some_and(|mapped| !mapped) {
+            return self.staged_wire().map(str::to_owned);
+        }
         let named = |rank: usize, reason: &str| match rank == self.own {
             true => reason.to_owned(),
             false => format!("rank {rank}'s are: {reason}"),
@@ -83,19 +134,60 @@ impl Reach {
             let (_, reason) = self.unreached.get(sender)?.iter().find(|(peer, _)| *peer == receiver)?;
             Some(format!("rank {sender}'s device does not reach that of rank {receiver}: {reason}"))
         };
-        staged(first).or_else(|| staged(second)).or_else(pair).or_else(|| self.why_far(sender, receiver))
+        staged(first).or_else(|| staged(second)).or_else(pair)
     }
 
-    /// Why messages of arrays that are mapped by handles are staged between this rank and one far away.
-    fn why_far(&self, sender: usize, receiver: usize) -> Option<String> {
-        let peer = if sender == self.own { receiver } else { sender };
-        let is_far = self.is_by_handles(self.own) && self.mapped.get(peer).is_some_and(|mapped| !mapped);
-        is_far.then(|| format!("rank {peer} shares no memory with this one"))
+    /// By way of which memory a message goes to another rank, if that is to be said.
+    pub(super) fn way(&self, receiver: usize) -> Way {
+        match (self.why_staged(self.own, receiver), self.direct_wire()) {
+            (Some(because), _) => Way::Staged(because),
+            (None, Some(because)) if !self.mapped[receiver] => Way::Direct(because.to_owned()),
+            (None, _) => Way::Plain,
+        }
     }
 
     /// Whether arrays of a rank are in memory that only those map who reach its device.
     pub(super) fn is_by_handles(&self, rank: usize) -> bool {
         matches!(self.sharings[rank], Sharing::ByHandles(_))
+    }
+}
+
+/// Where messages to a rank are put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Inbox {
+    /// In memory of the host, beside its words.
+    Hosts,
+    /// In memory of its device that peers map, or of its host if it has none.
+    OfPeers,
+    /// In memory of its device that only a wire is told of.
+    OfWire,
+}
+
+/// By way of which memory a message goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Way {
+    /// There is nothing to be said of it.
+    Plain,
+    /// A wire has addresses of the device's, and why.
+    Direct(String),
+    /// By way of the host's, and why.
+    Staged(String),
+}
+
+impl Way {
+    pub(super) fn is_staged(&self) -> bool {
+        matches!(self, Way::Staged(_))
+    }
+
+    /// Why a message travels as it does, with what is to be said of its way.
+    pub(super) fn told(&self, reason: &str) -> String {
+        match self {
+            Way::Plain => reason.into(),
+            Way::Direct(because) => {
+                format!("{reason}; straight from and to the device's memory, because {because}")
+            }
+            Way::Staged(because) => format!("{reason}; staged through the host's memory, because {because}"),
+        }
     }
 }
 
@@ -139,13 +231,5 @@ impl<'a> Mapped<'a> {
         let region = map(self.site)?;
         self.known.insert((peer, key), region.clone());
         Ok(region)
-    }
-}
-
-/// Why a message travels as it does, if it is staged because of that.
-pub(super) fn staged(because: Option<&str>, reason: &str) -> String {
-    match because {
-        None => reason.into(),
-        Some(because) => format!("{reason}; staged through the host's memory, because {because}"),
     }
 }

@@ -14,6 +14,7 @@ pub(super) const ROW: BackendRow = BackendRow {
     summary: "stream-triggered ready sends into two buffers used in turn",
     source: "2026, sections III to V",
     by_host: false,
+    puts: false,
     make: |site, spec| Triggered::matched(site, &spec, PROTOCOL),
 };
 

@@ -13,6 +13,7 @@ pub(super) const ROW: BackendRow = BackendRow {
     summary: "stream-triggered sends, each after its receiver's clear-to-send",
     source: "2026, sections III to V",
     by_host: false,
+    puts: false,
     make: |site, spec| Triggered::matched(site, &spec, PROTOCOL),
 };
 

@@ -4,9 +4,9 @@
 //! for its receives. Every message is matched by source and tag at every start.
 
 use super::far;
-use super::matching::{Rules, match_all};
+use super::matching::{Rules, Target, match_all};
 use super::protocol::{BIND, START_RECVS, START_SENDS, WAIT};
-use super::reach::{Site, staged};
+use super::reach::{Site, Way};
 use super::{BackendRow, Exchange, ExchangeSpec, Route, Slot};
 use crate::communicator::{AHEAD, Exchanges, Ticket};
 use crate::device::{MoveTable, Stage, Stream};
@@ -25,6 +25,7 @@ pub(super) const ROW: BackendRow = BackendRow {
     summary: "two-sided messages, started and waited for by the host",
     source: "the baseline of every paper",
     by_host: true,
+    puts: false,
     make: |site, spec| Ok(Box::new(Standard::matched(site, &spec)?)),
 };
 
@@ -44,9 +45,6 @@ struct Standard {
     /// The others.
     far: Option<Box<dyn Persistent>>,
     moves: Vec<[Arc<MoveTable>; 2]>,
-    /// As in the plan.
-    /// Why messages are staged, if they are.
-    staged: Option<String>,
 }
 
 /// One message and its place in the staging memory.
@@ -56,34 +54,55 @@ struct Side {
     bytes: usize,
     place: Place,
     is_far: bool,
+    way: Way,
 }
 
 impl Standard {
     fn matched(site: &Site<'_>, spec: &ExchangeSpec) -> Result<Self> {
         let Site { world, stream, .. } = *site;
         let plan = match_all(site, spec, RULES)?;
+        // A wire that has addresses of the device's memory is given those of the plan.
+        let is_direct = site.reach.direct_wire().is_some();
+        let sends = plan.sends.iter().map(|send| {
+            let place = match &send.target {
+                Target::Far(place) if is_direct => Some(place),
+                _ => None,
+            };
+            (send.peer, send.tag, send.bytes, send.is_far(), place)
+        });
+        let recvs = plan.recvs.iter().map(|recv| {
+            let place = (is_direct && recv.is_far()).then_some(&recv.slots[0]);
+            (recv.peer, recv.tag, recv.bytes, recv.is_far(), place)
+        });
         // Staging: the sends, then the receives, each on lines of its own.
-        let sends = plan.sends.iter().map(|send| (send.peer, send.tag, send.bytes, send.is_far()));
-        let recvs = plan.recvs.iter().map(|recv| (recv.peer, recv.tag, recv.bytes, recv.is_far()));
         let all: Vec<_> = sends.chain(recvs).collect();
-        let staged = all.iter().map(|(_, _, bytes, _)| bytes.next_multiple_of(LINE)).sum::<usize>();
+        let staged = all.iter().filter(|(.., place)| place.is_none());
+        let staged: usize = staged.map(|(_, _, bytes, ..)| bytes.next_multiple_of(LINE)).sum();
         // The host carries messages.
         let staging = stream.allocate_pinned(world, staged.max(LINE));
-        let is_near = |(_, _, _, is_far): &(_, _, _, bool)| !is_far;
-        let own = staging.as_ref().map(|_| all.iter().any(is_near));
+        let own = staging.as_ref().map(|_| all.iter().any(|(_, _, _, is_far, _)| !is_far));
         let any_near = world.agree("match_exchange", own)?.contains(&true);
         let staging = staging?;
+        let staged_near =
+            site.reach.staged_stream().map_or(Way::Plain, |because| Way::Staged(because.into()));
         let mut next = 0;
-        let sides = all.into_iter().map(|(peer, tag, bytes, is_far)| {
-            let offset = next;
-            next += bytes.next_multiple_of(LINE);
-            Ok(Side { peer, tag, bytes, place: staging.place(offset, bytes, "a staged message")?, is_far })
+        let sides = all.into_iter().map(|(peer, tag, bytes, is_far, place)| {
+            let place = match place {
+                Some(place) => place.clone(),
+                None => {
+                    let place = staging.place(next, bytes, "a staged message")?;
+                    next += bytes.next_multiple_of(LINE);
+                    place
+                }
+            };
+            let way = if is_far { site.reach.way(peer) } else { staged_near.clone() };
+            Ok(Side { peer, tag, bytes, place, is_far, way })
         });
         let mut sends = sides.collect::<Result<Vec<Side>>>()?;
         let recvs = sends.split_off(plan.sends.len());
         let near = if any_near { Some(Near::new(world, &sends, &recvs)?) } else { None };
         let far = match far::wire(world) {
-            Some(wire) => Some(wire.open_two_sided(world, far_messages(&sends, &recvs))?),
+            Some(wire) => Some(wire.open_two_sided(world, far_messages(site, &sends, &recvs))?),
             None => None,
         };
         Ok(Self {
@@ -95,7 +114,6 @@ impl Standard {
             near,
             far,
             moves: Vec::new(),
-            staged: site.reach.staged_stream().map(str::to_owned),
         })
     }
 }
@@ -169,7 +187,7 @@ fn wait_far(context: &WaitContext, far: &mut dyn Persistent) -> Result<()> {
     })
 }
 
-fn far_messages(sends: &[Side], recvs: &[Side]) -> FarMessages {
+fn far_messages(site: &Site<'_>, sends: &[Side], recvs: &[Side]) -> FarMessages {
     let far = |sides: &[Side]| {
         let far = sides.iter().filter(|side| side.is_far);
         far.map(|side| FarMessage {
@@ -180,7 +198,7 @@ fn far_messages(sends: &[Side], recvs: &[Side]) -> FarMessages {
         })
         .collect()
     };
-    FarMessages { sends: far(sends), recvs: far(recvs) }
+    FarMessages { sends: far(sends), recvs: far(recvs), device: site.device_of_wire() }
 }
 
 impl Exchange for Standard {
@@ -255,7 +273,7 @@ impl Exchange for Standard {
         };
         let route = |send: &Side| {
             let (path, reason) = path(send);
-            let reason = staged(self.staged.as_deref(), reason);
+            let reason = send.way.told(reason);
             Route { peer: send.peer, bytes: send.bytes, path, reason, executor: Executor::Host }
         };
         self.sends.iter().map(route).collect()

@@ -8,7 +8,7 @@ use super::driver::MemoryKind;
 use super::operation::Operation;
 use super::stream::Status;
 use super::text::KernelText;
-use super::{MemoryMode, Ways};
+use super::{Addresses, MemoryMode, Vendor, Ways};
 use crate::element::ElementType;
 use crate::error::Result;
 use crate::fabric::{Executor, Region};
@@ -65,6 +65,13 @@ pub(crate) trait Accelerator: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`crate::Error::DeviceUnavailable`].
     fn import(&self, handle: &[u8]) -> Result<DeviceMemory>;
+    /// As [`super::driver::Driver::addresses`].
+    fn addresses(&self) -> Addresses;
+    /// As [`super::driver::Driver::within`].
+    ///
+    /// # Errors
+    /// [`crate::Error::DeviceUnavailable`], and the call is left out.
+    fn within(&self, call: &mut dyn FnMut()) -> Result<()>;
     /// A queue for copies.
     ///
     /// # Errors
@@ -112,6 +119,7 @@ pub struct DeviceMemory {
     device: u64,
     reach: Reach,
     kernels_add: bool,
+    vendor: Option<Vendor>,
     owner: Box<dyn Any + Send + Sync>,
 }
 
@@ -143,18 +151,28 @@ impl DeviceMemory {
         reach: Reach,
         owner: Box<dyn Any + Send + Sync>,
     ) -> Self {
-        Self { base, bytes, device, reach, kernels_add: true, owner }
+        Self { base, bytes, device, reach, kernels_add: true, vendor: None, owner }
     }
 
     /// The same memory, kept by something that keeps `self` besides.
     pub(crate) fn kept_by(self, owner: impl FnOnce(Self) -> Box<dyn Any + Send + Sync>) -> Self {
-        let Self { base, bytes, device, reach, kernels_add, .. } = self;
-        Self { base, bytes, device, reach, kernels_add, owner: owner(self) }
+        let Self { base, bytes, device, reach, kernels_add, vendor, .. } = self;
+        Self { base, bytes, device, reach, kernels_add, vendor, owner: owner(self) }
     }
 
     /// The same memory, to whose words kernels do not add, as others do who would not see it as one operation.
     pub(crate) fn without_additions(self) -> Self {
         Self { kernels_add: false, ..self }
+    }
+
+    /// The same memory, which is that of a GPU.
+    pub(crate) fn of_vendor(self, vendor: Vendor) -> Self {
+        Self { vendor: Some(vendor), ..self }
+    }
+
+    /// Of the GPU whose memory it is, if it is one's.
+    pub(crate) fn vendor(&self) -> Option<Vendor> {
+        self.vendor
     }
 
     /// Whether kernels may add to words in it.

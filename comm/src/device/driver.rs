@@ -3,9 +3,9 @@
 //!
 //! Pointers to a device's memory may be numbers to the host: see [`super::accelerator::Reach`].
 
-use super::MemoryMode;
 use super::accelerator::{Accelerator, DeviceMemory};
 use super::text::KernelText;
+use super::{Addresses, MemoryMode};
 use crate::error::{Error, Result};
 use crate::fabric::Region;
 use std::ffi::c_void;
@@ -87,6 +87,18 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync + Sized + 'static {
     /// [`Error::DeviceUnavailable`] if the handle is none, or the process has ended.
     fn import(&self, _handle: &[u8]) -> Result<DeviceMemory> {
         unreachable!("the device has no identity")
+    }
+    /// What those who have to use its memory's addresses need to know.
+    fn addresses(&self) -> Addresses {
+        if self.traits().host_reaches { Addresses::Hosts } else { Addresses::Opencl }
+    }
+    /// Calls something that may use such addresses: of the device, wherever the vendor has one current in a thread.
+    ///
+    /// # Errors
+    /// [`Error::DeviceUnavailable`], and the call is left out.
+    fn within(&self, call: &mut dyn FnMut()) -> Result<()> {
+        call();
+        Ok(())
     }
     /// Compiles a text behind the vendor's prelude: see [`KernelText`], and `queue/kernels.h` for what streams'
     /// own kernels need besides.

@@ -30,6 +30,7 @@ mod shown;
 mod standing;
 mod stream;
 mod text;
+mod wires;
 
 pub(crate) use accelerator::Accelerator;
 pub use accelerator::DeviceMemory;
@@ -57,6 +58,8 @@ pub(crate) use section::{Hold, Intent};
 pub(crate) use standing::{Stage, Standing};
 pub use stream::{Event, Stream, StreamKind, StreamOptions};
 pub use text::{KernelText, Scalar};
+pub use wires::Wires;
+pub(crate) use wires::{Addresses, Takes, Vendor, Wiring};
 
 use crate::error::Result;
 use crate::world::World;
@@ -76,6 +79,7 @@ pub(crate) struct Ways {
     pub(crate) waits: Waits,
     pub(crate) signals: Signals,
     pub(crate) peers: Peers,
+    pub(crate) wires: Wires,
 }
 
 impl Ways {
@@ -260,6 +264,11 @@ impl Device {
     /// The same device, of whose streams other ranks reach the arrays so. On the host it changes nothing.
     pub fn with_peers(self, peers: Peers) -> Self {
         Self { ways: Ways { peers, ..self.ways }, ..self }
+    }
+
+    /// The same device, of whose streams' arrays wires are given that. On the host it changes nothing.
+    pub fn with_wires(self, wires: Wires) -> Self {
+        Self { ways: Ways { wires, ..self.ways }, ..self }
     }
 
     /// Why other processes of this machine cannot reach its arrays, if so; the host's they can.

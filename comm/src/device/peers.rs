@@ -53,17 +53,7 @@ impl Stream {
         }
     }
 
-    /// Zeroed memory for messages, which peers can map: where the stream lives or, if messages are staged, the
-    /// host's.
-    ///
-    /// # Errors
-    /// [`crate::Error::OutOfMemory`].
-    pub(crate) fn allocate_for_messages(&self, world: &World, bytes: usize) -> Result<Region> {
-        if self.is_staged() { world.fabric().allocate(bytes) } else { self.allocate(world, bytes) }
-    }
-
-    /// As [`Stream::allocate_for_messages`], of memory that the host can address too: for messages that the host
-    /// carries.
+    /// Zeroed memory that the host addresses too, for messages that it carries.
     ///
     /// # Errors
     /// As [`Stream::allocate`].
@@ -116,12 +106,6 @@ impl Stream {
             (Some(device), Sharing::ByHandles(_)) => fabric::register_for(&**device, &region, kernels_add),
             _ => Ok(region),
         }
-    }
-
-    /// Whether messages of its arrays go through the host's memory, whoever the peer is: see [`Peers`]. Where a single
-    /// peer is out of reach, the routes of an exchange say so.
-    pub fn is_staged(&self) -> bool {
-        matches!(self.sharing(), Sharing::Staged(_))
     }
 
     /// Whether the host addresses what [`Stream::allocate`] gives.

@@ -6,6 +6,7 @@ use super::host::{lane, worker::Worker};
 use super::operation::{HostFunction, HostKernel, Operation, ReadySend, SignalSet, TriggeredSend, WaitSet};
 use super::peers::Sharing;
 use super::standing::Reading;
+use super::wires::Wiring;
 use super::{MoveTable, Ways, recorded};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
@@ -81,6 +82,7 @@ struct Inner {
     accelerator: Option<Arc<dyn Accelerator>>,
     executor: Executor,
     sharing: Sharing,
+    wiring: Wiring,
     ways: Ways,
     threads: Option<Arc<rayon::ThreadPool>>,
     synchronizations: Cell<u64>,
@@ -100,6 +102,8 @@ pub(crate) struct Status {
     pub(crate) kernel_waits: AtomicU64,
     /// Sends whose payloads and signals were one kernel.
     pub(crate) merged_sends: AtomicU64,
+    /// Moves between the device's memory and the host's.
+    pub(crate) staged_moves: AtomicU64,
     /// Periods that a device has replayed by itself.
     pub(crate) graphs: AtomicU64,
     pub(crate) context: Arc<WaitContext>,
@@ -214,6 +218,7 @@ impl Stream {
             recording: Mutex::new(None),
             kernel_waits: AtomicU64::new(0),
             merged_sends: AtomicU64::new(0),
+            staged_moves: AtomicU64::new(0),
             graphs: AtomicU64::new(0),
             context: world.wait_context().clone(),
         });
@@ -221,12 +226,13 @@ impl Stream {
         lane::prepare();
         let kind = if accelerator.is_some() { StreamKind::Device } else { options.kind };
         let sharing = Sharing::of(world.fabric(), accelerator.as_ref(), ways.peers);
+        let wiring = Wiring::of(world.fabric(), accelerator.as_ref(), (ways.wires, ways.peers))?;
         let worker = match (&accelerator, kind) {
             (Some(accelerator), _) => {
                 if let (Sharing::Staged(reason), true) = (&sharing, ways.need_kernels()) {
                     let reason = format!(
-                        "messages are staged through the host's memory, where kernels neither signal nor wait, because \
-                         {reason}; leave both to the thread, or use `local`"
+                        "what ranks tell each other is in the host's memory, where kernels neither signal nor wait, \
+                         because {reason}; leave both to the thread, or use `local`"
                     );
                     return Err(Error::DeviceUnavailable { device: accelerator.name().into(), reason });
                 }
@@ -270,6 +276,7 @@ impl Stream {
                 },
                 accelerator,
                 sharing,
+                wiring,
                 ways,
                 threads,
                 synchronizations: Cell::new(0),
@@ -341,6 +348,10 @@ impl Stream {
 
     pub(crate) fn sharing(&self) -> &Sharing {
         &self.inner.sharing
+    }
+
+    pub(crate) fn wiring(&self) -> &Wiring {
+        &self.inner.wiring
     }
 
     /// Whether its device computes with elements of that type.

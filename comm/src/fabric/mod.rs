@@ -49,7 +49,9 @@ pub(crate) use memory::Memory;
 pub use mpi::{FoundLibrary, Launched, installed as mpi_libraries, launched};
 pub use observer::{Event, Observer, Recording, RecordingFabric, Role};
 pub use ofi::{Provider, providers as libfabric_providers};
-pub use over_ofi::{COUNTER_START_VARIABLE, ENTRIES_VARIABLE, PROVIDER_VARIABLE, THROTTLING_VARIABLE};
+pub use over_ofi::{
+    COUNTER_START_VARIABLE, ENTRIES_VARIABLE, HMEM_VARIABLE, PROVIDER_VARIABLE, THROTTLING_VARIABLE,
+};
 pub(crate) use packet::{Arrived, Bulk, FarPackets, Header, INLINE_BYTES, Packets, Payload};
 pub(crate) use progress::{Engine as Progress, progress_all, register};
 pub use protocol::phase;
@@ -114,7 +116,8 @@ pub trait Fabric: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`Error::OutOfMemory`].
     fn allocate(&self, bytes: usize) -> Result<Region>;
-    /// Whether peers map the memory of devices. Otherwise messages from and to it are staged through the host's.
+    /// Whether peers map the memory of devices. Otherwise messages from and to it are staged through the host's, or a
+    /// [`Wire`] takes them.
     fn reaches_devices(&self) -> bool {
         false
     }

@@ -8,6 +8,7 @@
 
 use super::region::{Place, Word};
 use super::{Executor, FarPackets, Role};
+use crate::device::{Accelerator, Takes, Vendor};
 use crate::error::Result;
 use crate::world::World;
 use std::any::Any;
@@ -19,6 +20,15 @@ pub trait Wire: Send + Sync + fmt::Debug {
     /// Its progress thread, if it has one of its own.
     fn carrier(&self) -> Option<Arc<super::Carrier>> {
         None
+    }
+
+    /// Whether it takes payloads from, and brings them to, a GPU's memory at such addresses.
+    #[allow(private_interfaces, reason = "what a wire is made of is this crate's")]
+    fn takes(&self, vendor: Vendor) -> Takes;
+
+    /// Whether payloads of active target epochs go into windows, of which a library may say less than of messages.
+    fn has_windows(&self) -> bool {
+        false
     }
 
     /// Makes the far part of an exchange ready to be triggered. Collective over `world`: every rank
@@ -82,6 +92,8 @@ pub struct FarExchange {
     pub(crate) recvs: Vec<FarRecv>,
     /// Where arrivals are counted, by phase.
     pub(crate) counts: [Word; 2],
+    /// The device in whose memory payloads lie on this side, if they are not the host's.
+    pub(crate) device: Option<Arc<dyn Accelerator>>,
 }
 
 /// A message to a peer.
@@ -169,6 +181,8 @@ pub(crate) trait Early: Send + Sync + fmt::Debug {
 pub struct FarMessages {
     pub(crate) sends: Vec<FarMessage>,
     pub(crate) recvs: Vec<FarMessage>,
+    /// As [`FarExchange::device`].
+    pub(crate) device: Option<Arc<dyn Accelerator>>,
 }
 
 /// A persistent two-sided message.

@@ -222,7 +222,7 @@ fn begin(
     // Arrivals are flagged, not counted; the wire wants the words all the same.
     let mut count = || Ok(words.take(world, Role::Notification, peer)?.0);
     let counts = [count()?, count()?];
-    wire.begin_pair(world, FarExchange { terms, sends, recvs, counts })
+    wire.begin_pair(world, FarExchange { terms, sends, recvs, counts, device: None })
 }
 
 impl Opening {

@@ -7,6 +7,7 @@
 
 mod device;
 mod table;
+mod wires;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -108,7 +108,7 @@ fn kernels_neither_wait_for_nor_post_words_of_the_host() {
         match refused.into_iter().next().expect("one rank").expect_err("refused") {
             HaloError::Communication(Error::DeviceUnavailable { reason, .. }) => {
                 let says = |part| reason.contains(part);
-                assert!(says("staged through the host's memory") && says("`local`"), "{reason}");
+                assert!(says("is in the host's memory") && says("`local`"), "{reason}");
             }
             error => panic!("{error}"),
         }

@@ -17,7 +17,11 @@ pub(super) fn of_mpi(found: &[FoundLibrary]) -> Entries {
         if library.version.is_empty() {
             return (path.to_string(), vec![ability]);
         }
-        (in_short(&library.version), vec![format!("{path} ({})", library.abi), ability])
+        let mut said = vec![format!("{path} ({})", library.abi), ability];
+        if !library.gpus.is_empty() {
+            said.push(format!("takes addresses of {}", library.gpus.join("; ")));
+        }
+        (in_short(&library.version), said)
     };
     let none = "none: install MPICH, Open MPI or Intel MPI, or set STREAMHALO_MPI to the path of one";
     listed(found, entry, none)
@@ -146,6 +150,7 @@ mod tests {
             abi: "MPICH ABI".to_owned(),
             version: "MPICH Version:      4.3.2\nMPICH Release date: x".to_owned(),
             capabilities: vec!["persistent", "RMA", "partitioned"],
+            gpus: vec!["CUDA: as MPIX_Query_cuda_support says in a run".to_owned()],
             unusable: None,
         };
         let unusable = FoundLibrary {
@@ -155,7 +160,8 @@ mod tests {
         };
         let text = shown(&of_mpi(&[usable, unusable]));
         assert!(text.contains(
-            "  MPICH Version: 4.3.2\n      /opt/mpich/lib/libmpi.so.12 (MPICH ABI)\n      persistent, RMA, partitioned\n"
+            "  MPICH Version: 4.3.2\n      /opt/mpich/lib/libmpi.so.12 (MPICH ABI)\n      persistent, RMA, partitioned\n      \
+             takes addresses of CUDA: as MPIX_Query_cuda_support says in a run\n"
         ), "{text}");
         assert!(text.contains("Open MPI v1.6.5") && text.contains("cannot be used: it implements MPI 2.1"));
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

@@ -11,6 +11,7 @@ use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{Driver, MemoryKind, Traits, next_id};
 use crate::device::gpu::{self, BLOCK};
 use crate::device::text::KernelText;
+use crate::device::{Addresses, Vendor};
 use crate::error::{Error, Result};
 use crate::fabric::Region;
 use std::ffi::c_void;
@@ -235,6 +236,16 @@ impl Driver for CudaDriver {
 
     fn import(&self, handle: &[u8]) -> Result<DeviceMemory> {
         gpu::import(&self.context, self.id, handle)
+    }
+
+    fn addresses(&self) -> Addresses {
+        Addresses::Of(Vendor::Cuda(self.device))
+    }
+
+    fn within(&self, call: &mut dyn FnMut()) -> Result<()> {
+        let _current = self.context.enter().map_err(|failure| self.context.failed(failure))?;
+        call();
+        Ok(())
     }
 
     fn build(&self, text: &KernelText) -> Result<Program> {

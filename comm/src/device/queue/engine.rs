@@ -6,7 +6,7 @@ use crate::device::copies::{Lane, QueueLane};
 use crate::device::driver::{Driver, MemoryKind};
 use crate::device::stream::Status;
 use crate::device::text::KernelText;
-use crate::device::{MemoryMode, Signals, Waits, Ways};
+use crate::device::{Addresses, MemoryMode, Signals, Waits, Ways};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::{Executor, Region};
@@ -166,7 +166,11 @@ impl<D: Driver> Accelerator for Engine<D> {
     }
 
     fn allocate(&self, bytes: usize, kind: MemoryKind) -> Result<DeviceMemory> {
-        self.driver.allocate(bytes, kind)
+        let memory = self.driver.allocate(bytes, kind)?;
+        Ok(match self.driver.addresses() {
+            Addresses::Of(vendor) if kind != MemoryKind::Pinned => memory.of_vendor(vendor),
+            _ => memory,
+        })
     }
 
     fn identity(&self) -> std::result::Result<String, String> {
@@ -187,6 +191,14 @@ impl<D: Driver> Accelerator for Engine<D> {
 
     fn import(&self, handle: &[u8]) -> Result<DeviceMemory> {
         self.driver.import(handle)
+    }
+
+    fn addresses(&self) -> Addresses {
+        self.driver.addresses()
+    }
+
+    fn within(&self, call: &mut dyn FnMut()) -> Result<()> {
+        self.driver.within(call)
     }
 
     fn open_lane(&self) -> Result<Box<dyn Lane>> {

@@ -13,6 +13,7 @@ use crate::device::moves::MoveTable;
 use crate::error::{Error, Result};
 use crate::fabric::Region;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The longest nap while the device is busy.
@@ -48,6 +49,9 @@ impl<D: Driver> QueueExecutor<D> {
 
     fn carry(&mut self, table: &MoveTable, compiled: &mut Compiled<D>) -> Result<()> {
         let Compiled { on_device, staging } = compiled;
+        if staging.is_some() {
+            self.status.staged_moves.fetch_add(1, Ordering::Relaxed);
+        }
         match staging {
             None => {
                 on_device.launch(&mut self.queue, &self.flags)?;

@@ -13,6 +13,8 @@ pub struct FoundLibrary {
     pub version: String,
     /// What of MPI it has: `persistent` requests, `RMA` windows, `partitioned` communication.
     pub capabilities: Vec<&'static str>,
+    /// For each vendor of GPUs, whether it takes addresses of their memory, or who says so once MPI has started.
+    pub gpus: Vec<String>,
     /// Why it cannot be used by this process, if so.
     pub unusable: Option<String>,
 }

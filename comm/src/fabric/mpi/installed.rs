@@ -9,7 +9,7 @@ use super::launcher::{Launcher, first_line};
 use super::library::{Library, VARIABLE};
 use super::search::{Place, candidates};
 use super::table::{NAMES, Table};
-use super::{has_partitioned, too_old};
+use super::{gpus, has_partitioned, too_old};
 use serde::{Deserialize, Serialize};
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
@@ -28,6 +28,7 @@ struct Report {
     partitioned: bool,
     persistent: bool,
     windows: bool,
+    gpus: Vec<String>,
     unusable: Option<String>,
 }
 
@@ -99,6 +100,7 @@ fn entry(report: Report, launcher: &Launcher) -> FoundLibrary {
         path: report.path,
         abi: report.abi,
         version: first_line(&report.version).split_whitespace().collect::<Vec<_>>().join(" "),
+        gpus: report.gpus,
         capabilities: has.iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect(),
         unusable,
     }
@@ -129,6 +131,7 @@ fn describe(library: &Library) -> Report {
     let asked = table.and_then(|table| Ok((table.library_version()?, table.version()?)));
     match asked {
         Ok((version, standard)) => {
+            report.gpus = gpus::told(library, &version);
             report.version = version;
             report.unusable = too_old(standard, &library.path);
         }

@@ -19,6 +19,7 @@
 mod abi;
 mod communicator;
 mod found;
+mod gpus;
 mod installed;
 mod launcher;
 mod library;

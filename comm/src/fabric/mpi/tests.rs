@@ -5,6 +5,7 @@ use super::library::{Library, VARIABLE};
 use super::request::Status;
 use super::search::{Place, candidates};
 use super::{Communicator, Group, Mpi, Request, RequestSet, ThreadLevel, Window};
+use crate::device::{Takes, Vendor};
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -141,6 +142,7 @@ fn two_ranks() {
     node.free().expect("can be freed");
     assert!(comm.tag_upper_bound().expect("is known") >= 32767);
 
+    gpus(mpi);
     first_ranks(&comm);
     messages(&comm);
     collectives(&comm);
@@ -212,6 +214,25 @@ fn one_rank_fails() {
         return;
     }
     wait("a barrier that the other rank never enters", comm.ibarrier().expect("can be entered"));
+}
+
+/// What the library says of addresses of GPUs, on a machine that may have none.
+fn gpus(mpi: &Mpi) {
+    let kinds = mpi.kinds();
+    println!("kinds of memory: {kinds:?}");
+    assert!(kinds.is_none_or(|kinds| kinds.contains("system")), "all libraries serve the host's");
+    for (vendor, name, device) in
+        [(Vendor::Cuda(0), "CUDA", "/dev/nvidiactl"), (Vendor::Hip(0), "HIP", "/dev/kfd")]
+    {
+        let said = mpi.takes(vendor);
+        println!("{said:?}");
+        let (takes, said) = match said {
+            Takes::Yes(said) => (true, said),
+            Takes::No(said) | Takes::Unknown(said) => (false, said),
+        };
+        assert!(said.contains(name) && said.contains("MPI"), "{said}");
+        assert!(!takes || Path::new(device).exists(), "{said}");
+    }
 }
 
 fn first_ranks(comm: &Communicator) {

@@ -52,13 +52,17 @@ pub(super) fn chosen(library: &'static Library, options: &EndpointOptions) -> Re
 fn best(library: &'static Library, options: &EndpointOptions, caps: u64) -> Result<Option<Offers>> {
     let mut hints = library.hints()?;
     let info = hints.info();
-    info.caps = caps;
+    let (caps_of_memory, modes_of_memory) = match options.needs_hmem {
+        true => (sys::FI_HMEM, sys::FI_MR_HMEM),
+        false => (0, 0),
+    };
+    info.caps = caps | caps_of_memory;
     let (endpoint, domain) = (info.ep_attr, info.domain_attr);
     let (sending, receiving) = (info.tx_attr, info.rx_attr);
     // SAFETY: hints have all their parts.
     unsafe { (*endpoint).r#type = sys::FI_EP_RDM };
     // SAFETY: as above.
-    unsafe { (*domain).mr_mode = sys::MR_MODES };
+    unsafe { (*domain).mr_mode = sys::MR_MODES | modes_of_memory };
     // SAFETY: as above.
     unsafe { (*domain).threading = sys::FI_THREAD_SAFE };
     // SAFETY: as above.
@@ -86,6 +90,19 @@ fn refusal(library: &'static Library, options: &EndpointOptions) -> crate::Error
         Err(error) => return error,
     };
     let usable: Vec<_> = known.iter().filter(|one| one.unusable.is_none()).collect();
+    if options.needs_hmem
+        && let Ok(Some(_)) =
+            best(library, &EndpointOptions { needs_hmem: false, ..options.clone() }, sys::FI_RMA)
+    {
+        let asked =
+            options.provider.as_ref().map_or("no provider".into(), |name| format!("provider `{name}`"));
+        let verb = if options.provider.is_some() { "does not offer" } else { "offers" };
+        return unavailable(format!(
+            "{asked} of libfabric {} {verb} to register memory of GPUs (FI_HMEM) here; do not ask for it, and messages \
+             are staged",
+            library.version()
+        ));
+    }
     let names = |triggered: bool| {
         let fits = usable.iter().filter(|one| !triggered || one.capabilities.contains(&TRIGGERED));
         let names: Vec<_> = fits.map(|one| format!("`{}`", one.name)).collect();
@@ -139,7 +156,8 @@ mod tests {
             println!("skipped: {error}");
             return None;
         }
-        let options = EndpointOptions { provider: Some(provider.into()), source: None, needs_triggered };
+        let options =
+            EndpointOptions { provider: Some(provider.into()), needs_triggered, ..Default::default() };
         match Endpoint::open(&options) {
             Err(Error::FabricUnavailable { reason, .. }) => Some(reason),
             other => panic!("{other:?}"),
@@ -160,6 +178,22 @@ mod tests {
         assert_eq!(best(["shm", "sockets", "tcp"]), Some("tcp"));
         assert_eq!(best(["udp;ofi_rxd", "psm3", "net"]), Some("psm3"));
         assert_eq!(best(["shm", "sockets", "shm"]), Some("sockets"));
+    }
+
+    #[test]
+    fn a_provider_that_registers_no_memory_of_gpus_is_refused() {
+        let knows = |known: Vec<super::super::Provider>| known.iter().any(|one| one.name == "sockets");
+        if !providers().is_ok_and(knows) {
+            return println!("skipped: no provider `sockets`");
+        }
+        let options =
+            EndpointOptions { provider: Some("sockets".into()), needs_hmem: true, ..Default::default() };
+        match Endpoint::open(&options) {
+            Err(Error::FabricUnavailable { reason, .. }) => {
+                assert!(reason.contains("`sockets`") && reason.contains("FI_HMEM"), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub(crate) struct EndpointOptions {
     pub(crate) source: Option<String>,
     /// Whether operations are to wait for counters.
     pub(crate) needs_triggered: bool,
+    /// Whether memory of GPUs is to be registered.
+    pub(crate) needs_hmem: bool,
 }
 
 /// A peer, as this endpoint knows it.
@@ -126,6 +128,11 @@ impl Endpoint {
     pub(crate) fn has_triggered(&self) -> bool {
         let needed = sys::FI_TRIGGER | sys::FI_RMA_EVENT;
         self.inner.offer.caps & needed == needed
+    }
+
+    /// Whether memory of GPUs can be registered. What its vendor's library can do here is another question.
+    pub(crate) fn has_hmem(&self) -> bool {
+        self.inner.has_hmem()
     }
 
     /// Whether there are atomic operations on peers' words.
@@ -237,6 +244,10 @@ impl Inner {
 
     pub(super) fn wants(&self, mr_mode: i32) -> bool {
         self.offer.mr_mode & mr_mode != 0
+    }
+
+    pub(super) fn has_hmem(&self) -> bool {
+        self.offer.caps & sys::FI_HMEM != 0
     }
 
     pub(super) fn deferred(&self) -> MutexGuard<'_, HashMap<usize, String>> {

@@ -4,7 +4,8 @@ use super::call::{check, function};
 use super::counter::Counter;
 use super::endpoint::{Endpoint, PeerAddress, bind, close, control};
 use super::library::unavailable;
-use super::sys::{self, Fid, FidMr};
+use super::sys::{self, Fid, FidMr, Zeroed};
+use crate::device::Vendor;
 use crate::error::{Error, Result};
 use std::any::Any;
 use std::ffi::c_void;
@@ -35,19 +36,19 @@ unsafe impl Sync for Inner {}
 
 impl MemoryRegion {
     /// Registers memory, for peers and for this endpoint's own operations. Whatever a peer writes
-    /// to it, or changes by atomic operations, `counter` counts.
+    /// to it, or changes by atomic operations, `counter` counts. `vendor`: of the GPU whose memory it is, if it is one's.
     ///
     /// # Safety
-    /// `base` must point to `bytes` bytes that stay readable and writable for as long as `memory`
-    /// lives, and of which no reference is formed that peers' writes would contradict.
+    /// `base` must point to `bytes` bytes that stay readable and writable, by those who address such memory, for as long
+    /// as `memory` lives, and of which no reference is formed that peers' writes would contradict.
     ///
     /// # Errors
     /// [`Error::FabricUnavailable`] for a counter where there are no triggered operations;
     /// [`Error::Libfabric`].
     pub(crate) unsafe fn register(
         endpoint: &Endpoint,
-        base: NonNull<u8>,
-        bytes: usize,
+        (base, bytes): (NonNull<u8>, usize),
+        vendor: Option<Vendor>,
         memory: Arc<dyn Any + Send + Sync>,
         counter: Option<&Counter>,
     ) -> Result<MemoryRegion> {
@@ -63,7 +64,6 @@ impl MemoryRegion {
         let domain = opened.domain;
         // SAFETY: the endpoint keeps its domain open.
         let table = unsafe { (*domain).mr };
-        let register = function!("fi_mr_reg", table, sys::FiOpsMr, reg)?;
         let access = sys::FI_SEND
             | sys::FI_RECV
             | sys::FI_READ
@@ -73,12 +73,36 @@ impl MemoryRegion {
         let key = if opened.wants(sys::FI_MR_PROV_KEY) { 0 } else { opened.next_key() };
         let flags = if counter.is_some() { sys::FI_RMA_EVENT } else { 0 };
         let mut region = null_mut();
-        let memory_pointer = base.as_ptr().cast_const().cast::<c_void>();
-        // SAFETY: the caller vouches for the memory, which is kept until after the region is closed.
-        let code = unsafe {
-            register(domain.cast(), memory_pointer, bytes, access, 0, key, flags, &mut region, null_mut())
-        };
-        check(library, "fi_mr_reg", code, &format!("when registering {bytes} bytes of memory"))?;
+        if opened.has_hmem() {
+            let (iface, device, what) = match vendor {
+                None => (sys::FI_HMEM_SYSTEM, 0, "memory"),
+                Some(Vendor::Cuda(device)) => (sys::FI_HMEM_CUDA, device, "memory of a GPU (CUDA)"),
+                Some(Vendor::Hip(device)) => (sys::FI_HMEM_ROCR, device, "memory of a GPU (HIP)"),
+            };
+            let register = function!("fi_mr_regattr", table, sys::FiOpsMr, regattr)?;
+            let memory = sys::IoVec { base: base.as_ptr().cast(), len: bytes };
+            let attributes = sys::FiMrAttr {
+                mr_iov: &raw const memory,
+                iov_count: 1,
+                access,
+                requested_key: key,
+                iface,
+                device: u64::from(device.cast_unsigned()),
+                ..Zeroed::zeroed()
+            };
+            // SAFETY: the caller vouches for the memory, which is kept until after the region is closed; the
+            // attributes outlive the call.
+            let code = unsafe { register(domain.cast(), &raw const attributes, flags, &mut region) };
+            check(library, "fi_mr_regattr", code, &format!("when registering {bytes} bytes of {what}"))?;
+        } else {
+            let register = function!("fi_mr_reg", table, sys::FiOpsMr, reg)?;
+            let pointer = base.as_ptr().cast_const().cast::<c_void>();
+            // SAFETY: the caller vouches for the memory, which is kept until after the region is closed.
+            let code = unsafe {
+                register(domain.cast(), pointer, bytes, access, 0, key, flags, &mut region, null_mut())
+            };
+            check(library, "fi_mr_reg", code, &format!("when registering {bytes} bytes of memory"))?;
+        }
         let inner = Inner {
             region,
             base,

@@ -112,7 +112,7 @@ impl ActiveTarget {
         for put in &self.puts {
             // SAFETY: the staging memory holds `bytes` bytes and is packed again only after the
             // departure; the target has checked that the offset lies in its window.
-            unsafe { self.window.window.put(put.staging.pointer(), put.bytes, put.target, put.offset) }?;
+            unsafe { self.window.window.put(put.staging.address(), put.bytes, put.target, put.offset) }?;
         }
         self.window.window.complete()?;
         self.sent = epoch;

@@ -3,6 +3,7 @@
 
 use super::active::ActiveTarget;
 use super::messages::Messages;
+use super::of_device::{OfDevice, within};
 use super::windows::OwnWindow;
 use crate::error::{Error, Result};
 use crate::fabric::carrier::{Carried, Carrier};
@@ -68,12 +69,21 @@ impl Half {
         let Self { communicator, carrier, fabric, exchange, bells, own } = self;
         let tags = Tags::new(&own, theirs);
         let (terms, is_active) = (exchange.terms, window.is_some());
-        let load: Box<dyn Carried> = match window {
-            Some(window) => {
-                let offsets: Vec<usize> = theirs.sends.iter().map(|ear| ear.offset).collect();
-                Box::new(ActiveTarget::new(&communicator, exchange, &bells, &tags, &offsets, window)?)
-            }
-            None => Box::new(Messages::new(&communicator, exchange, &bells, &tags)?),
+        let device = exchange.device.clone();
+        let mut made = Some((exchange, window));
+        let load = within(device.as_ref(), || {
+            let load: Box<dyn Carried> = match made.take().expect("called once") {
+                (exchange, Some(window)) => {
+                    let offsets: Vec<usize> = theirs.sends.iter().map(|ear| ear.offset).collect();
+                    Box::new(ActiveTarget::new(&communicator, exchange, &bells, &tags, &offsets, window)?)
+                }
+                (exchange, None) => Box::new(Messages::new(&communicator, exchange, &bells, &tags)?),
+            };
+            Ok(load)
+        })?;
+        let load = match device {
+            Some(device) => OfDevice::new(device, load),
+            None => load,
         };
         let load = carrier.carry(load)?;
         // A fabric of the host is not dropped by the thread of a stream, which may not call MPI.

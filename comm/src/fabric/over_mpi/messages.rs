@@ -118,7 +118,7 @@ impl Messages {
             let slot = &recv.slots[buffer];
             // SAFETY: the slot holds `bytes` bytes of a region that the exchange keeps alive longer than
             // its requests; its protocol has nobody else touch it while the receive is active.
-            let made = unsafe { communicator.recv_init(slot.pointer(), recv.bytes, recv.peer, tag) }?;
+            let made = unsafe { communicator.recv_init(slot.address(), recv.bytes, recv.peer, tag) }?;
             *request = self.set.push(made);
             self.meanings.push(Meaning::Arrived { recv: self.recvs.len(), buffer });
         }
@@ -136,7 +136,7 @@ impl Messages {
         bells: &Bells,
         index: usize,
     ) -> Result<()> {
-        let pointer = send.staging.pointer();
+        let pointer = send.staging.address();
         let made = if self.terms.buffers == 2 {
             // SAFETY: as for receives; the stream packs the staging memory again only after the departure.
             unsafe { communicator.rsend_init(pointer, send.bytes, send.peer, tag) }

@@ -10,6 +10,7 @@ mod bootstrap;
 mod half;
 mod meeting;
 mod messages;
+mod of_device;
 mod packets;
 mod persistent;
 mod readiness;

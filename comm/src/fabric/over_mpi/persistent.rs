@@ -38,10 +38,10 @@ impl Requests {
             let request = if is_send {
                 // SAFETY: the place holds `bytes` bytes of a region that is kept beside the requests,
                 // and that the exchange leaves alone while they are active.
-                unsafe { communicator.send_init(place.pointer(), bytes, peer, tag) }
+                unsafe { communicator.send_init(place.address(), bytes, peer, tag) }
             } else {
                 // SAFETY: as above.
-                unsafe { communicator.recv_init(place.pointer(), bytes, peer, tag) }
+                unsafe { communicator.recv_init(place.address(), bytes, peer, tag) }
             }?;
             set.push(request);
             sides.push(Side { peer, is_send, is_done: true });

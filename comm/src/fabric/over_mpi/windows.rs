@@ -39,7 +39,7 @@ impl Windows {
             None => communicators.entry(size).or_insert(all.first(size)?).clone(),
         };
         let (base, bytes) =
-            memory.as_ref().map_or((std::ptr::null_mut(), 0), |memory| (memory.base(), memory.bytes()));
+            memory.as_ref().map_or((std::ptr::null_mut(), 0), |memory| (memory.address(), memory.bytes()));
         // SAFETY: the memory is kept beside the window.
         let window = unsafe { Window::create(base, bytes, &communicator) }?;
         let window = Arc::new(OwnWindow { window, _memory: memory });

@@ -1,9 +1,11 @@
 //! The wire of the fabric `mpi`: makes exchanges ready, each rank telling its peers what they need.
 
 use super::half::{Ear, Half, MessageTags, Tags};
+use super::of_device::{OfDevice, within};
 use super::packets::{MpiMessaging, settled};
 use super::persistent::Requests;
 use super::windows::Windows;
+use crate::device::{Takes, Vendor};
 use crate::error::{Error, Result};
 use crate::fabric::carrier::Carrier;
 use crate::fabric::messaging::{Mail, State, lock};
@@ -116,6 +118,14 @@ impl MpiWire {
 }
 
 impl Wire for MpiWire {
+    fn takes(&self, vendor: Vendor) -> Takes {
+        self.communicator.mpi().takes(vendor)
+    }
+
+    fn has_windows(&self) -> bool {
+        true
+    }
+
     fn open(&self, world: &World, exchange: FarExchange) -> Result<OpenExchange> {
         const CALL: &str = "opening an exchange over MPI";
         let done = world.all_gather(&self.windows.done(world.size()))?;
@@ -127,7 +137,9 @@ impl Wire for MpiWire {
         let half = half?;
         let window = half.is_active().then(|| {
             let region = half.exchange.recvs.first().map(|recv| recv.slots[0].region().clone());
-            self.windows.open(&self.communicator, world.size(), region)
+            within(half.exchange.device.as_ref(), || {
+                self.windows.open(&self.communicator, world.size(), region.clone())
+            })
         });
         let opened = window.transpose().and_then(|window| half.complete(&theirs, window));
         // Nobody sends before all have posted what they can.
@@ -166,9 +178,14 @@ impl Wire for MpiWire {
         let theirs = tell(world, CALL, &Sides::of_messages(&messages), own.clone())?;
         let tags = Tags::new(&own?, &theirs);
         let payloads = |tags: &[MessageTags]| tags.iter().map(|tags| tags.payload).collect::<Vec<_>>();
-        let made =
-            Requests::new(&self.communicator, &messages, &payloads(&tags.sends), &payloads(&tags.recvs));
+        let [sends, recvs] = [&tags.sends, &tags.recvs].map(|tags| payloads(tags));
+        let device = messages.device.as_ref();
+        let made = within(device, || Requests::new(&self.communicator, &messages, &sends, &recvs));
         world.agree(CALL, made.as_ref().map(|_| ()))?;
-        Ok(Box::new(made?))
+        let made: Box<dyn Persistent> = Box::new(made?);
+        Ok(match messages.device {
+            Some(device) => OfDevice::new(device, made),
+            None => made,
+        })
     }
 }

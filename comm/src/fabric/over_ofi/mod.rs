@@ -31,6 +31,9 @@ use wire::OfiWire;
 /// Names libfabric's provider; without it the best one is taken that reaches other machines.
 pub const PROVIDER_VARIABLE: &str = "STREAMHALO_OFI_PROVIDER";
 
+/// Has the provider asked to register memory of GPUs: `1`.
+pub const HMEM_VARIABLE: &str = "STREAMHALO_OFI_HMEM";
+
 fn unavailable(reason: impl Into<String>) -> Error {
     super::unavailable("ofi", reason)
 }
@@ -69,7 +72,8 @@ pub(super) fn launched(options: &WorldOptions) -> Result<Arc<Spanning>> {
     let world = World::new(strangers, *options)?;
     let provider = std::env::var(PROVIDER_VARIABLE).ok();
     let source = bootstrap.local_address().map(|address| address.to_string());
-    let wire = OfiWire::new(&world, open(provider.as_deref(), source.as_deref()))?;
+    let endpoint = needs_hmem().and_then(|hmem| open(provider.as_deref(), source.as_deref(), hmem));
+    let wire = OfiWire::new(&world, endpoint)?;
     let executor = wire.executor();
     Ok(Arc::new(Spanning {
         name: "ofi",
@@ -83,11 +87,12 @@ pub(super) fn launched(options: &WorldOptions) -> Result<Arc<Spanning>> {
 
 /// An endpoint, with triggered operations where the provider has them, at this rank's address on the
 /// network that ranks have met over if that is one of the provider's.
-fn open(provider: Option<&str>, source: Option<&str>) -> Result<Endpoint> {
+fn open(provider: Option<&str>, source: Option<&str>, needs_hmem: bool) -> Result<Endpoint> {
     let options = |provider: Option<&str>, source: Option<&str>| EndpointOptions {
         provider: provider.map(str::to_owned),
         source: source.filter(|_| provider.is_some_and(is_of_addresses)).map(str::to_owned),
         needs_triggered: provider.is_some_and(|name| ["cxi", "sockets"].contains(&name)),
+        needs_hmem,
     };
     if provider.is_some() {
         return Endpoint::open(&options(provider, source));
@@ -96,6 +101,19 @@ fn open(provider: Option<&str>, source: Option<&str>) -> Result<Endpoint> {
     let found = Endpoint::open(&options(None, None))?;
     let named = options(Some(found.provider()), source);
     if named.source.is_some() || named.needs_triggered { Endpoint::open(&named) } else { Ok(found) }
+}
+
+/// Whether memory of GPUs is to be registered.
+fn needs_hmem() -> Result<bool> {
+    match std::env::var(HMEM_VARIABLE).as_deref() {
+        Err(_) | Ok("" | "0") => Ok(false),
+        Ok("1") => Ok(true),
+        Ok(other) => Err(Error::BadEnvironment {
+            variable: HMEM_VARIABLE,
+            value: other.to_owned(),
+            reason: "it is 1, or 0 as where it is not set".to_owned(),
+        }),
+    }
 }
 
 /// Whether a provider's interfaces are known by internet addresses.

@@ -150,7 +150,7 @@ impl Half {
         theirs: Told<Vec<Target>>,
     ) -> Result<(Proxied, Bells, Arc<Vec<MemoryRegion>>)> {
         let Self { hub, exchange, bells, heard, came, regions, .. } = self;
-        let FarExchange { terms, sends, recvs, counts } = exchange;
+        let FarExchange { terms, sends, recvs, counts, .. } = exchange;
         let group = if terms.waits_for_group {
             sends.iter().map(|send| send.clear.clone()).collect()
         } else {

@@ -1,5 +1,6 @@
 //! Places that peers write to, and the memory that they are in.
 
+use crate::device::DeviceMemory;
 use crate::error::Result;
 use crate::fabric::ofi::{Endpoint, MemoryRegion, PeerAddress, RemotePlace};
 use crate::fabric::{Place, Word};
@@ -34,11 +35,12 @@ pub(super) fn register(
     bytes: usize,
     counter: Option<&crate::fabric::ofi::Counter>,
 ) -> Result<MemoryRegion> {
-    let base = NonNull::new(place.pointer()).expect("regions are never null");
+    let base = NonNull::new(place.address()).expect("regions are never null");
+    let vendor = place.region().on_device().and_then(DeviceMemory::vendor);
     let memory = Arc::new(place.region().clone());
     // SAFETY: the place was checked to hold that many bytes of a region that is kept, and to whose bytes
     // no references are formed.
-    unsafe { MemoryRegion::register(endpoint, base, bytes, memory, counter) }
+    unsafe { MemoryRegion::register(endpoint, (base, bytes), vendor, memory, counter) }
 }
 
 /// Registers a word, for atomic operations on its value.
@@ -49,5 +51,7 @@ pub(super) fn register_word(
 ) -> Result<MemoryRegion> {
     let base = NonNull::from(word.cell()).cast();
     // SAFETY: a word begins with its value, of four bytes, and is kept; it consists of atomics.
-    unsafe { MemoryRegion::register(endpoint, base, size_of::<u32>(), Arc::new(word.clone()), counter) }
+    unsafe {
+        MemoryRegion::register(endpoint, (base, size_of::<u32>()), None, Arc::new(word.clone()), counter)
+    }
 }

@@ -7,6 +7,7 @@ use super::packets::{self, OfiMessaging};
 use super::tagged::Tagged;
 use super::target::{Target, register};
 use super::throttling::Allowance;
+use crate::device::{Takes, Vendor};
 use crate::error::{Error, Result};
 use crate::fabric::messaging::{Mail, State};
 use crate::fabric::ofi::{Endpoint, Library, MemoryRegion, PeerAddress, Posted};
@@ -177,6 +178,19 @@ impl Core {
 impl Wire for OfiWire {
     fn carrier(&self) -> Option<Arc<Carrier>> {
         (self.core.executor == Executor::Proxy).then(|| self.core.carrier.clone())
+    }
+
+    fn takes(&self, _vendor: Vendor) -> Takes {
+        let endpoint = self.core.hub.endpoint();
+        match endpoint.has_hmem() {
+            true => {
+                Takes::Yes(format!("libfabric's provider `{}` registers it (FI_HMEM)", endpoint.provider()))
+            }
+            false => Takes::No(format!(
+                "libfabric is not asked to register memory of GPUs, which no GPU has tried here ({}=1 has it asked)",
+                super::HMEM_VARIABLE
+            )),
+        }
     }
 
     fn open(&self, world: &World, exchange: FarExchange) -> Result<OpenExchange> {

@@ -13,6 +13,7 @@ use crate::device::gpu::{self, BLOCK, Imports};
 use crate::device::hip::FoundHipDevice;
 use crate::device::select::index_of;
 use crate::device::text::KernelText;
+use crate::device::{Addresses, Vendor};
 use crate::error::{Error, Result};
 use crate::fabric::Region;
 use hip_sys::hiprt;
@@ -184,6 +185,16 @@ impl Driver for HipDriver {
 
     fn import(&self, handle: &[u8]) -> Result<DeviceMemory> {
         gpu::import(&self.context, self.context.id, handle)
+    }
+
+    fn addresses(&self) -> Addresses {
+        Addresses::Of(Vendor::Hip(self.context.index()))
+    }
+
+    fn within(&self, call: &mut dyn FnMut()) -> Result<()> {
+        self.context.enter()?;
+        call();
+        Ok(())
     }
 
     fn build(&self, text: &KernelText) -> Result<Arc<Module>> {

@@ -72,7 +72,7 @@ fn side(
     };
     let (sends, recvs) = if is_send { (vec![send], vec![]) } else { (vec![], vec![recv]) };
     let counts = [word(2, Role::Notification, peer)?, word(3, Role::Notification, peer)?];
-    Ok((FarExchange { terms: terms(last_epoch), sends, recvs, counts }, memory, words))
+    Ok((FarExchange { terms: terms(last_epoch), sends, recvs, counts, device: None }, memory, words))
 }
 
 /// Opens a message to the next rank and one from the rank before.

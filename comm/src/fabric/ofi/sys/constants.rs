@@ -25,6 +25,7 @@ pub(crate) const FI_REMOTE_CQ_DATA: u64 = 1 << 17;
 pub(crate) const FI_TRIGGER: u64 = 1 << 20;
 pub(crate) const FI_COMPLETION: u64 = 1 << 24;
 pub(crate) const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
+pub(crate) const FI_HMEM: u64 = 1 << 47;
 pub(crate) const FI_RMA_EVENT: u64 = 1 << 56;
 /// To `fi_getinfo`: the address given is that of this side.
 pub(crate) const FI_SOURCE: u64 = 1 << 57;
@@ -44,11 +45,16 @@ pub(crate) const FI_MR_ALLOCATED: i32 = 1 << 5;
 pub(crate) const FI_MR_PROV_KEY: i32 = 1 << 6;
 pub(crate) const FI_MR_RMA_EVENT: i32 = 1 << 8;
 pub(crate) const FI_MR_ENDPOINT: i32 = 1 << 9;
+/// Only asked for with [`FI_HMEM`].
+pub(crate) const FI_MR_HMEM: i32 = 1 << 10;
 /// All that this module honours.
 pub(crate) const MR_MODES: i32 =
     FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_RMA_EVENT | FI_MR_ENDPOINT;
 
 // Enumerations.
+pub(crate) const FI_HMEM_SYSTEM: i32 = 0;
+pub(crate) const FI_HMEM_CUDA: i32 = 1;
+pub(crate) const FI_HMEM_ROCR: i32 = 2;
 pub(crate) const FI_AV_TABLE: i32 = 2;
 pub(crate) const FI_EP_RDM: i32 = 3;
 pub(crate) const FI_THREAD_SAFE: i32 = 1;

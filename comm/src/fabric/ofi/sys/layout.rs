@@ -33,6 +33,7 @@ layouts! {
     FidDomain, 40, { fid: 0, ops: 24, mr: 32 };
     FiOpsDomain, 96, { size: 0, av_open: 8, cq_open: 16, endpoint: 24, cntr_open: 40, query_atomic: 72 };
     FiOpsMr, 32, { size: 0, reg: 8, regattr: 24 };
+    FiMrAttr, 128, { mr_iov: 0, iov_count: 8, access: 16, offset: 24, requested_key: 32, context: 40, auth_key_size: 48, auth_key: 56, iface: 64, device: 72, later: 80 };
     FidMr, 40, { fid: 0, mem_desc: 24, key: 32 };
     FidEp, 80, { fid: 0, ops: 24, cm: 32, msg: 40, rma: 48, tagged: 56, atomic: 64, collective: 72 };
     FiOpsEp, 64, { size: 0, cancel: 8 };

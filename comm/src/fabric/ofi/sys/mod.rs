@@ -43,6 +43,7 @@ macro_rules! zeroed {
 zeroed!(
     FiAvAttr,
     FiCqAttr,
+    FiMrAttr,
     FiCntrAttr,
     FiCqTaggedEntry,
     FiCqErrEntry,

@@ -1,7 +1,7 @@
 //! libfabric's objects and their tables of functions. Each table begins with its size, which says
 //! how many of the functions are there; each object begins with a [`Fid`].
 
-use super::{FiCqErrEntry, FiInfo, FiMsgAtomic, FiMsgRma, Unused};
+use super::{FiCqErrEntry, FiInfo, FiMsgAtomic, FiMsgRma, IoVec, Unused};
 use std::ffi::{c_char, c_int, c_void};
 
 /// `struct fid`: what all objects begin with.
@@ -85,7 +85,27 @@ pub(crate) struct FiOpsMr {
         ) -> c_int,
     >,
     pub(crate) regv: Unused,
-    pub(crate) regattr: Unused,
+    /// Domain, attributes, flags.
+    pub(crate) regattr:
+        Option<unsafe extern "C" fn(*mut Fid, *const FiMrAttr, u64, *mut *mut FidMr) -> c_int>,
+}
+
+#[repr(C)]
+pub(crate) struct FiMrAttr {
+    pub(crate) mr_iov: *const IoVec,
+    pub(crate) iov_count: usize,
+    pub(crate) access: u64,
+    pub(crate) offset: u64,
+    pub(crate) requested_key: u64,
+    pub(crate) context: *mut c_void,
+    pub(crate) auth_key_size: usize,
+    pub(crate) auth_key: *mut u8,
+    /// Whose memory it is.
+    pub(crate) iface: i32,
+    /// The device's number, in the first four bytes.
+    pub(crate) device: u64,
+    /// What later versions have behind it, for those that look.
+    pub(crate) later: [u64; 6],
 }
 
 #[repr(C)]

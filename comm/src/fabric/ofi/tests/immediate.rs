@@ -83,6 +83,7 @@ fn both_ways(provider: &str, source: Option<&str>) {
         provider: Some(provider.into()),
         source: source.map(Into::into),
         needs_triggered: false,
+        needs_hmem: false,
     };
     let (endpoint, peer) = connected(&meeting, &options);
     let ghost = Words::new(&endpoint, WORDS + 1, None);

@@ -44,7 +44,8 @@ impl Words {
         let base = NonNull::new(words.as_ptr().cast_mut().cast()).expect("a vector has an address");
         // SAFETY: the vector stays as it is until the region is closed, and its words are atomics,
         // which may be written to behind references.
-        let region = unsafe { MemoryRegion::register(endpoint, base, 8 * count, words.clone(), counter) };
+        let region =
+            unsafe { MemoryRegion::register(endpoint, (base, 8 * count), None, words.clone(), counter) };
         Words { words, region: region.expect("the memory can be registered") }
     }
 
@@ -145,5 +146,6 @@ fn sockets() -> EndpointOptions {
         provider: Some("sockets".into()),
         source: Some("127.0.0.1".into()),
         needs_triggered: true,
+        needs_hmem: false,
     }
 }

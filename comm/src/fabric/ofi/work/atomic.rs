@@ -158,7 +158,7 @@ fn operand(endpoint: &Endpoint, width: Width, value: u64) -> Result<LocalSlice> 
     let word: Arc<OperandWord> = Arc::new(OperandWord(UnsafeCell::new(0)));
     let base = NonNull::new(word.0.get()).expect("a live word has an address").cast();
     // SAFETY: the word lives as long as the region, and only `store` writes to it.
-    let region = unsafe { MemoryRegion::register(endpoint, base, 8, word, None) }?;
+    let region = unsafe { MemoryRegion::register(endpoint, (base, 8), None, word, None) }?;
     let slice = region.slice(0, width.bytes(), "an operand")?;
     store(&slice, value);
     Ok(slice)

@@ -1,0 +1,224 @@
+//! How a wire takes the payloads of a stream: straight from and to the device's memory, or by way of the host's.
+//!
+//! Words and announcements are the host's in any case: kernels neither post nor poll what a wire brings.
+
+use super::accelerator::Accelerator;
+use super::driver::MemoryKind;
+use super::{Peers, Stream};
+use crate::error::{Error, Result};
+use crate::fabric::{Executor, Fabric, Region};
+use crate::world::World;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What a wire is given of arrays on a device besides the host, where a rank's memory is not mapped: over `mpi` and
+/// `ofi`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Wires {
+    /// Addresses of the device's memory where the host has the same, or the library says that it takes them; and else
+    /// copies in the host's memory.
+    #[default]
+    Auto,
+    /// Addresses of the device's memory, also where the library cannot be asked: the user answers for it. An error where
+    /// it says that it does not take them.
+    Direct,
+    /// Copies in the host's memory.
+    Staged,
+}
+
+impl Wires {
+    const ALL: [Self; 3] = [Wires::Auto, Wires::Direct, Wires::Staged];
+
+    /// The name in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Wires::Auto => "auto",
+            Wires::Direct => "direct",
+            Wires::Staged => "staged",
+        }
+    }
+
+    /// The one of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|wires| wires.name() == name)
+    }
+}
+
+/// Whose addresses those of a device's memory are: what a library has to know to use them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Addresses {
+    /// The host's too, at any time: any library uses them.
+    Hosts,
+    /// OpenCL's, which no library of networks knows: some take them for the host's, and crash.
+    Opencl,
+    Of(Vendor),
+}
+
+/// One whose addresses libraries of networks may know, with the device's number for its library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Vendor {
+    Cuda(i32),
+    #[allow(dead_code, reason = "builds without HIP have no such device")]
+    Hip(i32),
+}
+
+/// Whether a wire takes addresses of a GPU's memory, as far as that can be found out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// What says so.
+    Yes(String),
+    /// What says that it does not, and what to do.
+    No(String),
+    /// Why it cannot be found out.
+    Unknown(String),
+}
+
+/// What a wire is given of a stream's arrays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Wiring {
+    /// Memory of the host: that is where they are, or there is no wire.
+    Plain,
+    /// Addresses of the device's, and why; to put from and to windows as well, or for messages only.
+    Direct { because: String, puts: bool },
+    /// Copies in the host's memory, and why.
+    Staged(String),
+}
+
+/// Why puts are left out where a library has answered for messages.
+const NO_PUTS: &str =
+    "the library answers for messages, and not for puts into windows (`device.wires = \"direct\"` does)";
+
+impl Wiring {
+    /// That of a stream on the device, or on the host.
+    ///
+    /// # Errors
+    /// [`Error::DeviceUnavailable`] if addresses are asked for that the wire does not take.
+    pub(super) fn of(
+        fabric: &dyn Fabric,
+        device: Option<&Arc<dyn Accelerator>>,
+        (wires, peers): (Wires, Peers),
+    ) -> Result<Self> {
+        let Some(device) = device else { return Ok(Wiring::Plain) };
+        let refused = |because: &str| {
+            let reason = format!(
+                "`device.wires` is `direct`, but {because}; choose `auto`, which says what it does, or `staged`"
+            );
+            Err(Error::DeviceUnavailable { device: device.name().into(), reason })
+        };
+        let wire = match (fabric.wire(), wires) {
+            // Others have none where all ranks are on one node.
+            (None, Wires::Direct) if fabric.executor() == Executor::Stream => {
+                return refused(&format!("messages of the fabric `{}` go over no wire", fabric.name()));
+            }
+            (None, _) => return Ok(Wiring::Plain),
+            (Some(_), Wires::Direct) if peers == Peers::Staged => {
+                return refused(
+                    "`device.peers` is `staged`, which has all messages go through the host's memory",
+                );
+            }
+            (Some(_), _) if peers == Peers::Staged => {
+                return Ok(Wiring::Staged("`device.peers` is `staged`".into()));
+            }
+            (Some(_), Wires::Staged) => return Ok(Wiring::Staged("`device.wires` is `staged`".into())),
+            (Some(wire), _) => wire,
+        };
+        let takes = match device.addresses() {
+            Addresses::Hosts => {
+                return Ok(Wiring::Direct { because: "the host addresses its arrays".into(), puts: true });
+            }
+            Addresses::Opencl => Takes::No(
+                "the host does not address its arrays, and libraries take addresses of CUDA or HIP, none of OpenCL"
+                    .into(),
+            ),
+            Addresses::Of(vendor) => wire.takes(vendor),
+        };
+        Self::where_told(wires, takes).or_else(|because| refused(&because))
+    }
+
+    /// Where a wire has said whether it takes addresses of a GPU's memory.
+    ///
+    /// # Errors
+    /// Why it does not, where it is to.
+    fn where_told(wires: Wires, takes: Takes) -> std::result::Result<Self, String> {
+        match (takes, wires) {
+            (Takes::Yes(because), _) => Ok(Wiring::Direct { because, puts: wires == Wires::Direct }),
+            (Takes::Unknown(_), Wires::Direct) => {
+                Ok(Wiring::Direct { because: "`device.wires` is `direct`".into(), puts: true })
+            }
+            (Takes::No(because), Wires::Direct) => Err(because),
+            (Takes::No(because), _) => Ok(Wiring::Staged(because)),
+            (Takes::Unknown(because), _) => {
+                Ok(Wiring::Staged(format!("{because}; `device.wires = \"direct\"` says that it takes them")))
+            }
+        }
+    }
+
+    /// Why payloads go through the host's memory, if they do; of puts into windows, or of messages.
+    pub(crate) fn why_staged(&self, puts: bool) -> Option<&str> {
+        match self {
+            Wiring::Direct { puts: false, .. } if puts => Some(NO_PUTS),
+            Wiring::Plain | Wiring::Direct { .. } => None,
+            Wiring::Staged(because) => Some(because),
+        }
+    }
+}
+
+impl Stream {
+    /// Zeroed memory where the stream lives, for payloads that a wire takes or brings. No peer maps it.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub(crate) fn allocate_for_wire(&self, world: &World, bytes: usize) -> Result<Region> {
+        let Some(device) = self.accelerator() else { return world.fabric().allocate(bytes) };
+        // Of memory in pools drivers give no handles, which libraries want between the ranks of a node.
+        let kind = if device.identity().is_ok() { MemoryKind::Exportable } else { MemoryKind::Device };
+        Ok(Region::private(Arc::new(device.allocate(bytes, kind)?), world.rank()))
+    }
+
+    /// What a wire to ranks whose memory is not mapped is given of its arrays, and why, in words; `None` on the host,
+    /// and over fabrics without a wire. See [`Wires`].
+    pub fn told_of_wires(&self) -> Option<String> {
+        match self.wiring() {
+            Wiring::Plain => None,
+            Wiring::Direct { because, puts } => {
+                let puts =
+                    if *puts { String::new() } else { format!("; puts are staged, because {NO_PUTS}") };
+                Some(format!("straight from and to the device's memory, because {because}{puts}"))
+            }
+            Wiring::Staged(because) => Some(format!("staged through the host's memory, because {because}")),
+        }
+    }
+
+    /// How often it has moved payloads between its device's memory and the host's, for messages that are staged.
+    pub fn staged_moves(&self) -> u64 {
+        self.status().staged_moves.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpus_memory_is_given_to_those_that_take_it_and_nothing_falls_back_silently() {
+        let (yes, no, unknown) = (
+            Takes::Yes("it says so".into()),
+            Takes::No("it says that it does not".into()),
+            Takes::Unknown("nobody can ask it".into()),
+        );
+        let of = Wiring::where_told;
+        let auto = of(Wires::Auto, yes.clone()).expect("takes it");
+        // Messages go straight; puts into windows do where the user answers for them.
+        assert_eq!(auto.why_staged(false), None);
+        assert!(auto.why_staged(true).expect("staged").contains("`device.wires = \"direct\"` does"));
+        let direct = of(Wires::Direct, yes).expect("takes it");
+        assert_eq!([direct.why_staged(false), direct.why_staged(true)], [None; 2]);
+        let auto = of(Wires::Auto, no.clone()).expect("is staged");
+        assert_eq!(auto.why_staged(false), Some("it says that it does not"));
+        assert_eq!(of(Wires::Direct, no), Err("it says that it does not".into()));
+        let auto = of(Wires::Auto, unknown.clone()).expect("is staged");
+        assert!(auto.why_staged(false).expect("staged").starts_with("nobody can ask it; `device.wires = "));
+        let direct = of(Wires::Direct, unknown).expect("the user says so");
+        assert_eq!(direct, Wiring::Direct { because: "`device.wires` is `direct`".into(), puts: true });
+    }
+}
