@@ -6,8 +6,10 @@ use super::fault::Fault;
 use super::section::{Section, Shape, as_integer, wrong};
 use super::value::Value;
 
-pub(super) const SHAPE: Shape<'static> =
-    Shape { name: "device", keys: &["kind", "select", "memory", "peers", "waits", "stream", "threads"] };
+pub(super) const SHAPE: Shape<'static> = Shape {
+    name: "device",
+    keys: &["kind", "select", "memory", "peers", "wires", "waits", "stream", "threads"],
+};
 
 /// What runs the kernels of a rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +25,9 @@ pub struct DeviceConfig {
     /// How other ranks reach arrays, by the name of [`streamhalo::Peers`]; `None` on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peers: Option<String>,
+    /// What wires are given of arrays, by the name of [`streamhalo::Wires`]; `None` on the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wires: Option<String>,
     /// Who waits for other ranks, by the name of [`streamhalo::Waits`]; `None` on the host, which has one way only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<String>,
@@ -61,10 +66,13 @@ pub(super) fn read(section: &Section<'_>, devices: &[&str]) -> Result<DeviceConf
     let memory = memory.map_or_else(|| "auto".to_owned(), |memory| memory.value);
     let peers = section.name("peers", &["auto", "staged"])?;
     let peers = peers.map_or_else(|| "auto".to_owned(), |peers| peers.value);
+    let wires = section.name("wires", &["auto", "direct", "staged"])?;
+    let wires = wires.map_or_else(|| "auto".to_owned(), |wires| wires.value);
     Ok(DeviceConfig {
         select: select.filter(|_| kind != "host"),
         memory: (kind != "host").then_some(memory),
         peers: (kind != "host").then_some(peers),
+        wires: (kind != "host").then_some(wires),
         waits: (kind != "host").then_some(waits),
         stream: (kind == "host").then_some(stream),
         kind,

@@ -7,7 +7,7 @@ use streamhalo::comm::backend::BACKENDS;
 use streamhalo::comm::fabric::{Executor, FABRICS};
 use streamhalo::{Stream, World};
 
-use super::device::staged_because;
+use super::device::{has_wire, unreached_because};
 use super::{device, executors_of};
 use crate::app::{ApplicationRow, Need};
 use crate::config::{RunConfig, StreamKind};
@@ -43,7 +43,9 @@ impl fmt::Display for Banner<'_> {
         match device(config) {
             // That it can be opened has been checked.
             Ok(device) if kind != "host" => {
-                let staged = staged_because(config).map_or_else(String::new, |reason| {
+                // What a wire takes is said by the ranks.
+                let staged = unreached_because(config).filter(|_| !has_wire(config));
+                let staged = staged.map_or_else(String::new, |reason| {
                     format!("; messages are staged through the host's memory, because {reason}")
                 });
                 writeln!(f, "device:   {}; a queue of its own a rank{staged}", device.name())?
@@ -68,6 +70,8 @@ impl fmt::Display for Banner<'_> {
 pub(crate) struct Uses {
     /// The library of the machine that carries messages, if one does.
     engine: Option<String>,
+    /// How it takes the arrays of a device, if there is one.
+    wires: Option<String>,
     /// Who carries out each of the backends.
     executors: Vec<(String, String)>,
 }
@@ -86,7 +90,8 @@ impl Uses {
             of_messages = vec![Executor::Host];
         }
         let executor = |backend: &String| (backend.clone(), executor(backend, &of_messages));
-        Self { engine: fabric.engine(), executors: config.comm.backend.iter().map(executor).collect() }
+        let wires = stream.told_of_wires();
+        Self { engine: fabric.engine(), wires, executors: config.comm.backend.iter().map(executor).collect() }
     }
 }
 
@@ -95,6 +100,9 @@ impl fmt::Display for Uses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(engine) = &self.engine {
             writeln!(f, "library:  {}", in_short(engine))?;
+        }
+        if let Some(wires) = &self.wires {
+            writeln!(f, "messages: {wires}")?;
         }
         let executors = self.executors.iter().map(|(backend, by)| (by.clone(), backend.as_str()));
         writeln!(f, "executor: {}", report::by_executor(executors))

@@ -1,7 +1,7 @@
 //! The device that a configuration names.
 
-use streamhalo::comm::fabric::{FABRICS, FabricRow};
-use streamhalo::{Device, MemoryMode, Peers, Signals, Waits};
+use streamhalo::comm::fabric::{Executor, FABRICS, FabricRow};
+use streamhalo::{Device, MemoryMode, Peers, Signals, Waits, Wires};
 
 use crate::app::Application;
 use crate::config::{DeviceConfig, RunConfig, Signal};
@@ -13,21 +13,24 @@ use crate::error::AppError;
 ///
 /// That there is no such device on this machine, or that it lacks what streams need.
 pub(crate) fn device(config: &RunConfig) -> Result<Device, AppError> {
-    let DeviceConfig { kind, select, memory, peers, waits, .. } = &config.device;
+    let DeviceConfig { kind, select, memory, peers, wires, waits, .. } = &config.device;
     let waits = waits.as_deref().and_then(Waits::from_name).unwrap_or_default();
     let memory = memory.as_deref().and_then(MemoryMode::from_name).unwrap_or_default();
     let peers = peers.as_deref().and_then(Peers::from_name).unwrap_or_default();
+    let wires = wires.as_deref().and_then(Wires::from_name).unwrap_or_default();
     let device = open_device(kind, select.as_deref().unwrap_or_default())?;
     let signals = match config.comm.signal {
         Some(Signal::Merged) => Signals::Merged,
         Some(Signal::Memop) => Signals::Memop,
         Some(Signal::Kernel) | None => Signals::Kernel,
     };
-    Ok(device.with_waits(waits).with_signals(signals).with_peers(peers).with_memory(memory)?)
+    let device = device.with_waits(waits).with_signals(signals).with_peers(peers).with_wires(wires);
+    Ok(device.with_memory(memory)?)
 }
 
-/// Why messages of the configured device go through the host's memory, whoever the peer is, if they do.
-pub(super) fn staged_because(config: &RunConfig) -> Option<String> {
+/// Why ranks tell each other of messages of the configured device in the host's memory, whoever the peer is, if they do.
+/// Payloads go through it too, unless a wire takes them: see [`has_wire`].
+pub(super) fn unreached_because(config: &RunConfig) -> Option<String> {
     if config.device.kind == "host" {
         return None;
     }
@@ -42,6 +45,12 @@ pub(super) fn staged_because(config: &RunConfig) -> Option<String> {
     }
     // One that cannot be opened is an error elsewhere.
     device(config).ok()?.unreached_by_processes().map(|reason| format!("{unreached}: {reason}"))
+}
+
+/// Whether messages between some ranks go over a wire, which takes the device's memory or not: only ranks know.
+pub(super) fn has_wire(config: &RunConfig) -> bool {
+    let row = FABRICS.iter().find(|row: &&FabricRow| row.name == config.comm.fabric);
+    row.is_some_and(|row| row.executor != Executor::Stream)
 }
 
 /// The device of that kind and name, opened.
@@ -83,7 +92,15 @@ pub(super) fn check(config: &RunConfig, application: &dyn Application) -> Result
         );
         return refused("device.kind", message);
     }
-    if let Some(reason) = staged_because(config) {
+    if config.device.wires.as_deref() == Some(Wires::Direct.name()) && !has_wire(config) {
+        let message = format!(
+            "messages of the fabric `{}` go over no wire that could take the device's memory; choose `auto`, or a \
+             fabric with `mpi` or `ofi`",
+            config.comm.fabric
+        );
+        return refused("device.wires", message);
+    }
+    if let Some(reason) = unreached_because(config) {
         let unreached = |instead: &str| {
             format!(
                 "kernels of `{kind}` do not reach what ranks tell each other, because {reason}; choose {instead}, or \

@@ -203,10 +203,13 @@ fn a_device_is_chosen_by_name_or_by_number() {
     assert_eq!((named.select.as_deref(), named.waits.as_deref()), (Some("pocl"), Some("kernel")));
     let numbered = of("device = { kind = 'opencl', select = 2 }");
     assert_eq!((numbered.select.as_deref(), numbered.waits.as_deref()), (Some("2"), Some("auto")));
-    let host =
-        "device.select = 'pocl'\ndevice.waits = 'kernel'\ndevice.memory = 'shared'\ndevice.peers = 'staged'";
+    let host = "device.select = 'pocl'\ndevice.waits = 'kernel'\ndevice.memory = 'shared'\ndevice.peers = 'staged'\n\
+         device.wires = 'direct'";
     let host = of(host);
     assert_eq!((host.select, host.waits, host.memory, host.peers), (None, None, None, None));
+    assert_eq!(host.wires, None);
+    let direct = of("device = { kind = 'opencl', wires = 'direct' }");
+    assert_eq!((named.wires.as_deref(), direct.wires.as_deref()), (Some("auto"), Some("direct")));
     let staged = of("device = { kind = 'opencl', peers = 'staged' }");
     assert_eq!((named.peers.as_deref(), staged.peers.as_deref()), (Some("auto"), Some("staged")));
     let separate = of("device = { kind = 'opencl', memory = 'separate' }");

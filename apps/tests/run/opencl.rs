@@ -134,7 +134,11 @@ fn life_gives_the_cells_of_the_host_over_every_fabric() {
             let arguments: Vec<String> =
                 ["run".into(), file, "--out".into(), out].into_iter().chain(set).collect();
             let output = launcher.streamhalo(&folder, 4, &arguments);
-            assert_eq!(output.status.code(), Some(0), "over {fabric}: {}", text(&output.stderr));
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(0), "over {fabric}: {said}");
+            // PoCL's arrays are in memory that the host addresses too; within a node there is no wire.
+            let straight = "messages: straight from and to the device's memory, because";
+            assert_eq!(said.contains(straight), fabric == "mpi", "{said}");
             let results: Value = serde_json::from_str(&folder.read_out("results.json")).expect("is JSON");
             check(results["runs"].as_array().expect("is a list"), &on_host, fabric);
         }
@@ -171,7 +175,7 @@ fn runs_and_info_say_that_messages_are_staged() {
     // Lines are broken.
     let info = text(&folder.streamhalo(&["info"]).stdout);
     let info = info.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(info.contains("messages are staged through the host's memory, by proxy"), "{info}");
+    assert!(info.contains("(`device.wires`), else they are staged"), "{info}");
     if !is_there() {
         return;
     }
@@ -200,6 +204,11 @@ fn what_a_device_cannot_do_is_refused_before_anything_runs() {
             "because `device.peers` is `staged`; choose `kernel`",
         ),
         (&["comm.signal=memop"], "choose `kernel`"),
+        (
+            &["comm.fabric=shm", "device.wires=direct"],
+            "`shm` go over no wire that could take the device's memory",
+        ),
+        (&["device.wires=straight"], "`auto`, `direct`"),
         (&["device.select=nobody's"], "no device is meant by it; there are 0: "),
         (&["device.select=77"], "no device is meant by it; there are 0: "),
     ] {

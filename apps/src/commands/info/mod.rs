@@ -5,7 +5,7 @@ mod page;
 
 use streamhalo::comm::backend::BACKENDS;
 use streamhalo::comm::device::{cuda_compiler, cuda_devices, hip_devices, opencl_devices};
-use streamhalo::comm::fabric::{FABRICS, FabricRow, libfabric_providers, mpi_libraries};
+use streamhalo::comm::fabric::{Executor, FABRICS, FabricRow, libfabric_providers, mpi_libraries};
 use streamhalo::comm::{By, PRIMITIVES};
 
 use self::libraries::{of_cuda, of_hip, of_libfabric, of_mpi, of_opencl};
@@ -59,9 +59,18 @@ fn text(machine: &MachineInfo) -> String {
                     "arrays on devices: mapped by the other ranks of a node where devices give handles of them, else \
                      staged through the host's memory"
                 }
-                _ => "arrays on devices: messages are staged through the host's memory, by proxy",
+                _ => "arrays on devices: not mapped by other ranks",
             };
-            (row.name.to_owned(), vec![row.summary.to_owned(), state, arrays.to_owned()])
+            let wired = match (row.executor, row.takes_handles) {
+                (Executor::Stream, _) => String::new(),
+                (_, within_nodes) => format!(
+                    "; messages{} go straight from and to their memory where the library takes its addresses \
+                     (`device.wires`), else they are staged",
+                    if within_nodes { " between nodes" } else { "" }
+                ),
+            };
+            let arrays = format!("{arrays}{wired}");
+            (row.name.to_owned(), vec![row.summary.to_owned(), state, arrays])
         })
         .collect();
     let known: Vec<&str> = FABRICS.iter().map(|row| row.name).collect();
