@@ -97,7 +97,7 @@ fn a_receiver_that_never_reads_is_reported() {
         }
         unreachable!("a ring is bounded")
     });
-    assert_eq!(ranks.unwrap()[0], Ok(64));
+    assert_eq!(ranks.unwrap()[0], Ok(16));
 }
 
 #[test]

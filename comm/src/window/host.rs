@@ -78,11 +78,11 @@ impl Window {
         let active = &mut *self.epochs("wait")?;
         let group = active.exposed("wait", Mode::Host)?;
         active.end_exposure();
-        if let Some(far) = &active.far {
-            far.completed(&active.far_exposures(&group))?;
-        }
         let (context, signals) = (self.inner().world.wait_context(), &active.signals);
         let leaver = || signals.left_origin(group.ranks());
+        if let Some(far) = &active.far {
+            far.completed(&active.far_exposures(&group), &leaver)?;
+        }
         group.ranks().iter().try_for_each(|origin| {
             let (word, epoch) = (signals.completed_by(*origin), signals.exposures(*origin));
             context.wait_among(word, epoch, &leaver, &mut progress)
@@ -115,7 +115,8 @@ impl Active {
             None => Vec::new(),
         };
         let (planned, signals) = (&mut self.planned, &self.signals);
-        let leaver = || signals.left_target(group.ranks());
+        let far_leaver = || self.far.as_ref().and_then(|far| far.left_target(&begun));
+        let leaver = || signals.left_target(group.ranks()).or_else(far_leaver);
         carry_out_ready(planned);
         while let Some(Planned { send, epoch, .. }) = planned.first() {
             let (send, epoch) = (send.clone(), *epoch);

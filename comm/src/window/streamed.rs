@@ -100,7 +100,7 @@ impl Window {
         if let Some(far) = active.far.clone() {
             let exposures = active.far_exposures(&group);
             let is_needed = !exposures.is_empty();
-            let wait = move || far.completed(&exposures);
+            let wait = move || far.completed(&exposures, &|| None);
             enqueue(stream, Activity::Wait, "wait_stream of a window", is_needed, wait);
         }
         active.signals.each_completion(group.ranks(), |waits, epoch| stream.wait_values(waits, epoch));

@@ -201,28 +201,43 @@ impl Far {
 
     /// Blocks until the access epochs to those targets are done.
     pub(super) fn finish(&self, accesses: &[(usize, u32)]) -> Result<()> {
-        self.wait(&mut |desk, has_left| {
-            let late = desk.accesses.iter().filter(|one| accesses.contains(&(one.target, one.epoch)));
-            let late = late.clone().find(|one| has_left(one.target)).or_else(|| late.clone().next())?;
-            let exposure = &desk.peers[late.target].exposure;
-            let found = exposure.cell().load();
-            let is_exposed = exposure.cell().reached(late.epoch);
-            Some(Late {
-                peer: late.target,
-                what: if is_exposed {
-                    "the operations on the part".into()
-                } else {
-                    exposure.role.to_string()
-                },
-                wanted: late.epoch,
-                found: if is_exposed { late.epoch.wrapping_sub(1) } else { found },
-            })
-        })
+        self.wait(
+            &mut |desk, has_left| {
+                let late = desk.accesses.iter().filter(|one| accesses.contains(&(one.target, one.epoch)));
+                let late = late.clone().find(|one| has_left(one.target)).or_else(|| late.clone().next())?;
+                let exposure = &desk.peers[late.target].exposure;
+                let found = exposure.cell().load();
+                let is_exposed = exposure.cell().reached(late.epoch);
+                Some(Late {
+                    peer: late.target,
+                    what: if is_exposed {
+                        "the operations on the part".into()
+                    } else {
+                        exposure.role.to_string()
+                    },
+                    wanted: late.epoch,
+                    found: if is_exposed { late.epoch.wrapping_sub(1) } else { found },
+                })
+            },
+            &|| None,
+        )
     }
 
-    /// Blocks until those origins have completed their access epochs.
-    pub(super) fn completed(&self, exposures: &[(usize, u32)]) -> Result<()> {
-        self.wait(&mut |desk, has_left| desk.late_origin(exposures, has_left))
+    /// The first of those targets that has left before the access epoch to it was done.
+    pub(super) fn left_target(&self, accesses: &[(usize, u32)]) -> Option<usize> {
+        let State { packets, desk, .. } = &*self.state();
+        let mut late = desk.accesses.iter().filter(|one| accesses.contains(&(one.target, one.epoch)));
+        late.find(|one| packets.has_left(one.target)).map(|one| one.target)
+    }
+
+    /// Blocks until those origins have completed their access epochs; `leaver` is whoever of those that are not far has
+    /// left.
+    pub(super) fn completed(
+        &self,
+        exposures: &[(usize, u32)],
+        leaver: &dyn Fn() -> Option<usize>,
+    ) -> Result<()> {
+        self.wait(&mut |desk, has_left| desk.late_origin(exposures, has_left), leaver)
     }
 
     /// Makes progress towards that.
@@ -246,13 +261,16 @@ impl Far {
     }
 
     /// Blocks until nobody is late.
-    fn wait(&self, late: LookForLate<'_>) -> Result<()> {
+    fn wait(&self, late: LookForLate<'_>, leaver: &dyn Fn() -> Option<usize>) -> Result<()> {
         self.serve_here();
         let last = RefCell::new(None);
         self.context.poll(
             &mut || {
                 let is_late = self.look(late)?;
                 let is_over = is_late.is_none();
+                if let (false, Some(rank)) = (is_over, leaver()) {
+                    return Err(self.context.left(rank));
+                }
                 last.replace(is_late);
                 Ok(is_over)
             },
