@@ -75,8 +75,10 @@ impl Queue {
         for request in requests.iter() {
             request.inner.stage.set(Stage::Enqueued);
         }
-        let epoch = in_step(requests, |pair| pair.begin(self.id));
-        through(requests, &mut |pair| pair.enqueue_check(&self.stream));
+        let epoch = in_step(requests, |pair| {
+            pair.enqueue_check(&self.stream);
+            pair.begin(self.id)
+        });
         match epoch {
             Some(epoch) if requests.len() > 1 => {
                 let mut groups = self.groups.borrow_mut();
