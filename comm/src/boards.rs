@@ -79,11 +79,8 @@ impl Meeting for Boards {
         self.arrived.post_increment();
         crate::fabric::store_fence();
         self.arrived.wake();
-        let waited = context.wait(
-            &self.arrived,
-            self.rounds.get().wrapping_mul(self.size as u32),
-            &mut crate::device::progress,
-        );
+        let all = self.rounds.get().wrapping_mul(self.size as u32);
+        let waited = context.wait(&self.arrived, all, &|| None, &mut crate::device::progress);
         waited.map_err(|error| self.name_the_late(error))
     }
 

@@ -330,7 +330,7 @@ impl World {
     }
 
     /// How communicators that are made from here on stage messages of sections on devices, unless they are told
-    /// otherwise. Each rank may say so for itself.
+    /// otherwise, and into which blocks exchanges cut what they stage over a wire. Each rank may say so for itself.
     ///
     /// # Errors
     /// [`Error::WrongStaging`].
@@ -340,7 +340,7 @@ impl World {
         Ok(())
     }
 
-    /// How new communicators stage messages of sections on devices.
+    /// How new communicators and exchanges stage messages of devices.
     pub fn staging(&self) -> Staging {
         self.shared.staging.get()
     }

@@ -1,14 +1,29 @@
 //! The values of a field on one rank.
 
-use crate::{Entity, Field, FieldInfo, GridError, IndexBox, LocalGrid, ReadableGhosts};
+use crate::{Entity, Field, FieldInfo, GridError, IndexBox, LocalGrid, ReadableGhosts, Subdomain};
 use ndarray::{ArrayD, ArrayViewD, ArrayViewMutD, Axis, IxDyn};
 use std::cell::Cell;
-use streamhalo_comm::Element;
-use streamhalo_comm::device::{Buffer, Extents, Reader, Stream, Tile, Writer};
+use streamhalo_comm::device::{Buffer, Extents, Pitched, Reader, Stream, Tile, Writer};
 use streamhalo_comm::fabric::Region;
+use streamhalo_comm::{Element, ElementType};
+
+impl<const D: usize> Subdomain<D> {
+    /// Where a field's values lie in the memory of an [`Array`] on this rank. Every rank knows it of every other: peers
+    /// write into each other's ghosts. Where rows are long their owned entries begin with a line of the caches.
+    ///
+    /// # Panics
+    ///
+    /// Where `entity` names an axis that the grid does not have.
+    pub fn rows(&self, entity: Entity, components: usize, element: ElementType) -> Pitched {
+        let mut points = [1; 3];
+        points[3 - D..].copy_from_slice(&self.extents(entity));
+        let owned = self.owned(entity).start[D - 1];
+        Pitched::aligned(Extents { points, components }, element.bytes(), owned)
+    }
+}
 
 /// A field's values on one rank, ghosts included: row-major `[axis 0, .., x]`, the components of
-/// an entry next to each other. It lives where its stream lives; host access waits for the stream.
+/// an entry next to each other, and rows as [`Subdomain::rows`] has them. It lives where its stream lives; host access waits for the stream.
 #[derive(Debug)]
 pub struct Array<T, const D: usize> {
     grid: LocalGrid<D>,
@@ -43,9 +58,8 @@ impl<T: Element, const D: usize> Array<T, D> {
         if components == 0 {
             return Err(GridError::NoComponents { entity });
         }
-        let mut points = [1; 3];
-        points[3 - D..].copy_from_slice(&grid.extents(entity));
-        let buffer = Buffer::zeros(grid.world(), stream, Extents { points, components })?;
+        let rows = grid.subdomain().rows(entity, components, T::TYPE);
+        let buffer = Buffer::zeros(grid.world(), stream, rows)?;
         Ok(Self {
             grid: grid.clone(),
             entity,
@@ -240,7 +254,7 @@ impl<T: Element, const D: usize> Field<D> for Array<T, D> {
         FieldInfo {
             entity: self.entity,
             element: T::TYPE,
-            extents: self.buffer.extents(),
+            rows: self.buffer.pitched(),
             subdomain: self.grid.subdomain(),
             stream: self.buffer.stream(),
         }

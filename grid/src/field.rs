@@ -1,7 +1,7 @@
 //! What an exchange needs to know of an array, whatever its element type.
 
 use crate::{Alternating, Array, Entity, Subdomain};
-use streamhalo_comm::device::{Extents, Stream};
+use streamhalo_comm::device::{Pitched, Stream};
 use streamhalo_comm::fabric::Region;
 use streamhalo_comm::{Element, ElementType};
 
@@ -12,8 +12,8 @@ pub struct FieldInfo<'a, const D: usize> {
     pub entity: Entity,
     /// Type of its elements.
     pub element: ElementType,
-    /// Shape, ghosts included.
-    pub extents: Extents,
+    /// Shape, ghosts included, and where its rows lie in memory: as [`Subdomain::rows`] has it.
+    pub rows: Pitched,
     /// The rank's part of the grid.
     pub subdomain: &'a Subdomain<D>,
     /// The stream that works on it.

@@ -398,7 +398,7 @@ impl<'a> StreamHaloBuilder<'a> {
             _ => legs.clone(),
         };
         let describe = |field: &Registered| {
-            (field.entity.to_string(), field.element, field.extents.components, field.generation)
+            (field.entity.to_string(), field.element, field.rows.extents().components, field.generation)
         };
         let request = Request {
             width: width.to_vec(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use streamhalo_comm::ElementType;
 use streamhalo_comm::Op;
 use streamhalo_comm::backend::{Direct, Exchange, MessageSpec, Slot};
-use streamhalo_comm::device::{Extents, Move, MoveTable, Purpose};
+use streamhalo_comm::device::{Move, MoveTable, Pitched, Purpose};
 use streamhalo_comm::fabric::{Place, Region};
 use streamhalo_grid::{Entity, Field, IndexBox, Subdomain};
 
@@ -15,7 +15,7 @@ use streamhalo_grid::{Entity, Field, IndexBox, Subdomain};
 pub(crate) struct Registered {
     pub(crate) entity: Entity,
     pub(crate) element: ElementType,
-    pub(crate) extents: Extents,
+    pub(crate) rows: Pitched,
     pub(crate) generations: [Region; 2],
     pub(crate) generation: Option<usize>,
 }
@@ -27,14 +27,14 @@ impl Registered {
         Self {
             entity: info.entity,
             element: info.element,
-            extents: info.extents,
+            rows: info.rows,
             generations: generations.map(Region::clone),
             generation,
         }
     }
 
     fn element_bytes(&self) -> usize {
-        self.element.bytes() * self.extents.components
+        self.element.bytes() * self.rows.extents().components
     }
 
     /// The generation that exchanges of a phase are about. The first exchange has phase 1; the
@@ -196,7 +196,7 @@ impl<const D: usize> Compiler<'_, D> {
         let mut moves = Vec::new();
         for (index, (offset, field, start, _)) in self.pieces(envelope, true).enumerate() {
             let sent = self.leg_box(self.legs, field.entity, offset, true);
-            let source = end_in_array(field, field.region(phase, self.swaps), field.extents, sent);
+            let source = end_in_array(field, field.region(phase, self.swaps), field.rows, sent);
             match slot {
                 Slot::Packed(place) => self.push(
                     &mut moves,
@@ -210,13 +210,13 @@ impl<const D: usize> Compiler<'_, D> {
                     // The peer's array has its own extents, and the same box other indices in it.
                     let arrived = self.leg_box(&there, field.entity, offset, false);
                     let region = &regions[index % self.fields.len()];
-                    let extents = extents_of(peer, field);
+                    let rows = peer.rows(field.entity, field.rows.extents().components, field.element);
                     self.push(
                         &mut moves,
                         field,
                         sent,
                         source,
-                        end_in_array(field, region, extents, arrived),
+                        end_in_array(field, region, rows, arrived),
                         Op::Replace,
                     )?;
                 }
@@ -328,7 +328,7 @@ impl<const D: usize> Compiler<'_, D> {
             let Some(place) = exchange.recv_slot(message, phase) else { continue };
             for (offset, field, start, _) in self.pieces(envelope, false) {
                 let arrived = self.leg_box(self.legs, field.entity, offset, false);
-                let target = end_in_array(field, field.region(phase, self.swaps), field.extents, arrived);
+                let target = end_in_array(field, field.region(phase, self.swaps), field.rows, arrived);
                 let mut moves = Vec::new();
                 self.push(&mut moves, field, arrived, packed_end(&place, start, field, arrived), target, op)?;
                 ordered.push((offset, moves));
@@ -365,10 +365,8 @@ impl<const D: usize> Compiler<'_, D> {
         op: Op,
     ) -> Result<()> {
         let region = field.region(phase, self.swaps);
-        let (source, target) = (
-            end_in_array(field, region, field.extents, from),
-            end_in_array(field, region, field.extents, to),
-        );
+        let (source, target) =
+            (end_in_array(field, region, field.rows, from), end_in_array(field, region, field.rows, to));
         self.push(moves, field, from, source, target, op)
     }
 
@@ -407,14 +405,14 @@ impl<const D: usize> Compiler<'_, D> {
 fn end_in_array<'a, const D: usize>(
     field: &Registered,
     region: &'a Region,
-    extents: Extents,
+    rows: Pitched,
     part: IndexBox<D>,
 ) -> End<'a> {
-    let strides = extents.strides().map(|stride| stride * field.element.bytes());
+    let bytes = field.element.bytes();
+    let [plane, row, _] = rows.strides().map(|stride| stride * bytes);
     let mut start = [0; 3];
     start[3 - D..].copy_from_slice(&part.start);
-    let offset = start.iter().zip(strides).map(|(index, stride)| index * stride).sum();
-    End { region, offset, strides: [strides[0], strides[1]] }
+    End { region, offset: rows.offset(start) * bytes, strides: [plane, row] }
 }
 
 /// A box that is packed `start` bytes into a message.
@@ -428,13 +426,6 @@ fn packed_end<'a, const D: usize>(
     extents[3 - D..].copy_from_slice(&part.extents());
     let row = extents[2] * field.element_bytes();
     End { region: place.region(), offset: place.offset() + start, strides: [extents[1] * row, row] }
-}
-
-/// The shape of another rank's array of the same field.
-fn extents_of<const D: usize>(subdomain: &Subdomain<D>, field: &Registered) -> Extents {
-    let mut points = [1; 3];
-    points[3 - D..].copy_from_slice(&subdomain.extents(field.entity));
-    Extents { points, components: field.extents.components }
 }
 
 /// Parts of a box that are folded along all axes before the next, while they are in the cache.

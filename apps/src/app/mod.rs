@@ -13,6 +13,8 @@ mod marks;
 mod mix;
 #[cfg(test)]
 pub(crate) mod on_device;
+#[cfg(test)]
+pub(crate) mod recorded;
 mod steps;
 mod stopwatch;
 mod stored;
@@ -47,7 +49,7 @@ pub(crate) use texts::{Tables, of_real, real_texts};
 pub(crate) use tiles::{inner_of, shell, with_ghosts};
 pub use trial::{Outcome, Trial};
 pub use vectors::Vectors;
-pub(crate) use vectors::{Columns, sweep};
+pub(crate) use vectors::{Columns, FAR, NEAR, PAST, distance_of, store, sweep};
 
 /// One row of the registry.
 #[derive(Clone, Copy, Debug)]

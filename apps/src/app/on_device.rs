@@ -6,19 +6,30 @@ use streamhalo::{Device, MemoryMode, Stream, World, WorldOptions};
 use super::{Answer, Application, Between, Trial};
 use crate::ranks::on_threads;
 
-/// A device for each place where its arrays may be. None, with the reason, where there is no device.
+type Open = fn(&str) -> Result<Device, Error>;
+
+/// The kinds of devices, by the names that `device.kind` has for them.
+const KINDS: [(&str, Open); 3] = [("opencl", Device::opencl), ("cuda", Device::cuda), ("hip", Device::hip)];
+
+/// A device of each kind for each place where its arrays may be. What there is not is named as left out, with the reason.
 fn devices() -> Vec<Device> {
-    match Device::opencl("") {
-        Ok(device) => {
-            let modes = [MemoryMode::Shared, MemoryMode::Separate].into_iter();
-            modes.map(|mode| device.clone().with_memory(mode).expect("it has such memory")).collect()
-        }
+    let there = |what: String, found: Result<Device, Error>| match found {
+        Ok(device) => Some(device),
         Err(Error::DeviceUnavailable { reason, .. }) => {
-            println!("skipped: kernels on a device of OpenCL: {reason}");
-            Vec::new()
+            println!("skipped: {what}: {reason}");
+            None
         }
         Err(error) => panic!("there is a device, but {error}"),
+    };
+    let mut devices = Vec::new();
+    for (kind, open) in KINDS {
+        let Some(device) = there(format!("kernels of applications on `{kind}`"), open("")) else { continue };
+        for mode in [MemoryMode::Shared, MemoryMode::Separate] {
+            let what = format!("kernels of applications on `{kind}` in {} memory", mode.name());
+            devices.extend(there(what, device.clone().with_memory(mode)));
+        }
     }
+    devices
 }
 
 /// A stream of the host, and one of each device.

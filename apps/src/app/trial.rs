@@ -134,7 +134,7 @@ impl Trial<'_> {
         let all = self.world.all_gather(&own)?;
         let mean = all.iter().sum::<f64>() / all.len() as f64;
         let (min, max) =
-            all.iter().fold((f64::INFINITY, 0.0_f64), |(min, max), s| (min.min(*s), max.max(*s)));
+            all.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), s| (min.min(*s), max.max(*s)));
         Ok(json!({ "mean": mean, "min": min, "max": max }))
     }
 
@@ -166,6 +166,24 @@ mod tests {
     use super::*;
     use crate::ranks::on_threads;
     use streamhalo::{Device, WorldOptions};
+
+    /// Each key with what it is of these ranks' values.
+    #[test]
+    fn averages_and_extremes_are_of_all_ranks() {
+        for (own, [mean, min, max]) in
+            [([3.0, 0.5, 7.0], [3.5, 0.5, 7.0]), ([-2.0, -5.0, -0.5], [-2.5, -5.0, -0.5])]
+        {
+            let found = on_threads(3, WorldOptions::default(), |world| {
+                let stream = Device::host().stream(world)?;
+                let between = Between::default();
+                let (backend, layout) = ("standard", &[3]);
+                let trial = Trial { world, stream: &stream, backend, layout, wants_state: false, between };
+                trial.over_ranks(own[world.rank()])
+            });
+            let expected = json!({ "mean": mean, "min": min, "max": max });
+            assert_eq!(found.expect("nothing fails"), [&expected; 3].map(Value::clone));
+        }
+    }
 
     #[test]
     fn gathers_whatever_the_ranks_have() {

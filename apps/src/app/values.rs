@@ -3,7 +3,7 @@
 
 use std::ops::{Add, Mul};
 
-use streamhalo::{Array, Entity};
+use streamhalo::{Array, Entity, LocalGrid};
 
 use super::{Stored, Trial, Vectors, mix};
 use crate::error::AppError;
@@ -69,8 +69,17 @@ pub(crate) fn whole_state<T: Real>(
 ) -> Result<Option<Vec<u8>>, AppError> {
     let mut own = Vec::with_capacity(array.owned_box().len() * T::BYTES);
     array.with_owned(|owned| owned.iter().for_each(|value| value.write(&mut own)))?;
-    let parts = trial.gather(&own)?;
-    let partition = array.grid().subdomain().partition();
+    whole_of::<T>(trial, array.grid(), &own)
+}
+
+/// As [`whole_state`], of values for the cells that this rank owns, row-major, as bytes. Collective.
+pub(crate) fn whole_of<T: Real>(
+    trial: &Trial<'_>,
+    grid: &LocalGrid<3>,
+    own: &[u8],
+) -> Result<Option<Vec<u8>>, AppError> {
+    let parts = trial.gather(own)?;
+    let partition = grid.subdomain().partition();
     let [depth, height, width] = partition.grid().cells();
     let is_kept = trial.world.rank() == 0;
     let mut state = vec![0; if is_kept { depth * height * width * T::BYTES } else { 0 }];

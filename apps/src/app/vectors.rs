@@ -2,6 +2,7 @@
 
 use fearless_simd::{Simd, prelude::*};
 use streamhalo::Element;
+use streamhalo::comm::device::{PastCaches, exceeds_caches};
 
 /// An element of which vectors can be computed.
 pub trait Vectors: Element {
@@ -21,6 +22,42 @@ impl Vectors for f64 {
     type Vector<S: Simd> = S::f64s;
 }
 
+/// How far from the core the cells of a tile are, for which a kernel is compiled: in the second-level cache,
+pub(crate) const NEAR: u8 = 0;
+/// in a further one, so that lines are asked for ahead,
+pub(crate) const FAR: u8 = 1;
+/// or in none, so that they are written past the caches too.
+pub(crate) const PAST: u8 = 2;
+
+/// Of both generations of a tile that second-level caches hold: from there on lines are asked for ahead. Within it that
+/// costs up to a tenth and gains nothing.
+const NEAR_BYTES: usize = 1 << 20;
+
+/// How far from the core a tile is whose generations have that many bytes together.
+pub(crate) fn distance_of(bytes: usize) -> u8 {
+    match bytes {
+        _ if exceeds_caches(bytes) => PAST,
+        _ if bytes > NEAR_BYTES => FAR,
+        _ => NEAR,
+    }
+}
+
+/// Stores a vector of cells at such a distance.
+#[inline(always)]
+pub(crate) fn store<S: Simd, V: SimdBase<S>, const DISTANCE: u8>(
+    stores: PastCaches<'_>,
+    vector: V,
+    places: &mut [V::Element],
+) where
+    V::Element: Element,
+{
+    if DISTANCE == PAST {
+        stores.store(vector.as_slice(), places);
+    } else {
+        vector.store_slice(places);
+    }
+}
+
 /// `ROWS` rows side by side, whose cells are computed from `N` values of each row in their own column and in those
 /// to the left and to the right.
 // Everything here, and whatever implements it, is `inline(always)`: only code that lands inside the function
@@ -37,7 +74,7 @@ pub(crate) trait Columns<V, const ROWS: usize, const N: usize> {
 /// Computes the `cells` cells of each row, at least as many as a vector has.
 ///
 /// Every vector of values is made once, in the cells' own columns, and those to the left and to the right are cut out
-/// of it and its neighbours: rows start anywhere in a line of the cache, so that loads would straddle two. Of what is
+/// of it and its neighbours: long rows begin with a line of the cache, and loads beside it would straddle two. Of what is
 /// before the first vector and behind the last one column is needed, and no more is looked at.
 #[inline(always)]
 pub(crate) fn sweep<S: Simd, V: SimdBase<S>, const ROWS: usize, const N: usize>(
@@ -75,13 +112,14 @@ fn around<S: Simd, V: SimdBase<S>, const ROWS: usize, const N: usize>(
     for row in 0..ROWS {
         for value in 0..N {
             left[row][value] = one_to_the_left(before[row][value], own[row][value]);
-            right[row][value] = own[row][value].slide::<1>(behind[row][value]);
+            right[row][value] = one_to_the_right(own[row][value], behind[row][value]);
         }
     }
     [left, own, right]
 }
 
-/// What is one element to the left of `own`, whose neighbour there is the last of `before`.
+/// What is one element to the left of `own`, whose neighbour there is the last of `before`. Bytes are moved by a block
+/// of 128 bits first, then within blocks: processors do both faster than they cut vectors of bytes anywhere.
 #[inline(always)]
 fn one_to_the_left<S: Simd, V: SimdBase<S>>(before: V, own: V) -> V {
     match V::LEN {
@@ -89,6 +127,17 @@ fn one_to_the_left<S: Simd, V: SimdBase<S>>(before: V, own: V) -> V {
         4 => before.slide::<3>(own),
         8 => before.slide::<7>(own),
         16 => before.slide::<15>(own),
-        _ => unreachable!("vectors of floating-point numbers have 2 to 16 elements"),
+        32 => before.slide::<16>(own).slide_within_blocks::<15>(own),
+        64 => before.slide::<48>(own).slide_within_blocks::<15>(own),
+        _ => unreachable!("vectors have 2 to 64 elements"),
+    }
+}
+
+/// What is one element to the right of `own`, whose neighbour there is the first of `behind`.
+#[inline(always)]
+fn one_to_the_right<S: Simd, V: SimdBase<S>>(own: V, behind: V) -> V {
+    match V::LEN {
+        32 | 64 => own.slide_within_blocks::<1>(own.slide::<16>(behind)),
+        _ => own.slide::<1>(behind),
     }
 }

@@ -20,7 +20,7 @@ FUNCTION f64 column(ARRAY const f64 *here, const i64 along_z, const i64 along_y)
 
 KERNEL(sum_of_copies)(TILE, READS(f64, now), WRITES(f64, next), SCALAR(i64, points)) {
     POINT(z, y, x);
-    const i64 row = now_extents.points[2], plane = now_extents.points[1] * row;
+    const i64 row = now_rows.strides[1], plane = now_rows.strides[0];
     const i64 along_z = plane * partner(z, points), along_y = row * partner(y, points), along_x = partner(x, points);
     if (along_z == 0 && along_y == 0 && along_x == 0) {
         return;

@@ -5,8 +5,8 @@
 //!
 //! Columns are added up before rows: `t` is the sum of three columns side by side, and a column is the sum
 //! of three rows. A block of rows is advanced together, so that of three rows five are read. Along x every
-//! vector of columns is loaded and added once, and those one and two cells further on are cut out of it and
-//! the next one: rows of width + 2 start anywhere, so that loads would straddle two lines of the cache.
+//! vector of columns is loaded and added once, and those to the left and to the right are cut out of it and its
+//! neighbours: long rows begin with a line of the cache, and loads beside it would straddle two.
 //! For three vectors (of 64 bytes with AVX-512) this takes 8 loads, 6 instructions that cut, 27 that
 //! compute and 3 stores, where the plain nine-point form has 27 loads. `cargo bench --bench kernels` compares with what
 //! the processor can do.
@@ -18,6 +18,7 @@
 use fearless_simd::{Level, Simd, dispatch, prelude::*};
 
 use super::kernel::Cell;
+use crate::app::{Columns, sweep};
 
 /// Rows that one sweep along x advances together.
 const BLOCK_ROWS: usize = 3;
@@ -67,9 +68,9 @@ fn step_block<S: Simd, T: Cell, const ROWS: usize, const INPUTS: usize>(
         assert_eq!(row.len(), columns + 2, "a row to read has one ghost cell on either side");
     }
     if columns >= T::Vector::<S>::LEN {
-        sweep::<S, T::Vector<S>, ROWS>(columns, &mut Block { simd, now, next });
+        sweep::<S, T::Vector<S>, ROWS, 1>(columns, &mut Block { simd, now, next });
     } else if columns >= <T::Vector<S> as SimdBase<S>>::Block::LEN {
-        sweep::<S, <T::Vector<S> as SimdBase<S>>::Block, ROWS>(columns, &mut Block { simd, now, next });
+        sweep::<S, <T::Vector<S> as SimdBase<S>>::Block, ROWS, 1>(columns, &mut Block { simd, now, next });
     } else {
         step_cells(now, next);
     }
@@ -82,30 +83,36 @@ struct Block<'r, S, T, const ROWS: usize, const INPUTS: usize> {
     next: [&'r mut [T]; ROWS],
 }
 
-impl<S: Simd, T: Cell, V: SimdBase<S, Element = T>, const ROWS: usize, const INPUTS: usize> Columns<V, ROWS>
-    for Block<'_, S, T, ROWS, INPUTS>
+impl<S: Simd, T: Cell, V: SimdBase<S, Element = T>, const ROWS: usize, const INPUTS: usize>
+    Columns<V, ROWS, 1> for Block<'_, S, T, ROWS, INPUTS>
 {
     /// For each row to write the sums of the three cells above each other.
     #[inline(always)]
-    fn values(&self, x: usize) -> [V; ROWS] {
-        let mut above = V::from_slice(self.simd, &self.now[0][x..x + V::LEN]);
-        let mut here = V::from_slice(self.simd, &self.now[1][x..x + V::LEN]);
-        let mut sums = [above; ROWS];
+    fn values<const IS_ALONE: bool>(&self, x: usize) -> [[V; 1]; ROWS] {
+        let load = |row: usize| {
+            if IS_ALONE {
+                V::splat(self.simd, self.now[row][x])
+            } else {
+                V::from_slice(self.simd, &self.now[row][x..x + V::LEN])
+            }
+        };
+        let (mut above, mut here) = (load(0), load(1));
+        let mut sums = [[above]; ROWS];
         for (row, sum) in sums.iter_mut().enumerate() {
-            let below = V::from_slice(self.simd, &self.now[row + 2][x..x + V::LEN]);
-            *sum = above + here + below;
+            let below = load(row + 2);
+            *sum = [above + here + below];
             (above, here) = (here, below);
         }
         sums
     }
 
     #[inline(always)]
-    fn compute(&mut self, x: usize, [left, own, right]: [[V; ROWS]; 3]) {
+    fn compute(&mut self, x: usize, [left, own, right]: [[[V; 1]; ROWS]; 3]) {
         let (zero, one) = (V::splat(self.simd, T::from(0)), V::splat(self.simd, T::from(1)));
         let three = V::splat(self.simd, T::from(3));
         for row in 0..ROWS {
             let here = V::from_slice(self.simd, &self.now[row + 1][x + 1..][..V::LEN]);
-            let all = left[row] + own[row] + right[row];
+            let all = left[row][0] + own[row][0] + right[row][0];
             let lives = all.simd_eq(three) | (all - here).simd_eq(three);
             lives.select(one, zero).store_slice(&mut self.next[row][x..x + V::LEN]);
         }
@@ -123,66 +130,4 @@ fn step_cells<T: Cell, const ROWS: usize, const INPUTS: usize>(now: [&[T]; INPUT
             *cell = T::from(u8::from(all == three || all - now[y + 1][x + 1] == three));
         }
     }
-}
-
-/// A row, or some of them side by side, whose cells are computed from `N` values in their own column and in
-/// those to the left and to the right.
-// Everything here, and whatever implements it, is `inline(always)`: only code that lands inside the function
-// that `dispatch!` makes for an instruction set is compiled for it.
-trait Columns<V, const N: usize> {
-    /// The values of the columns from `x` on. Column 0 is the one to the left of the first cell.
-    fn values(&self, x: usize) -> [V; N];
-
-    /// Computes the cells from `x` on, given the values to the left, in their own columns and to the right.
-    fn compute(&mut self, x: usize, around: [[V; N]; 3]);
-}
-
-/// Computes the `cells` cells of a row, at least as many as a vector has.
-///
-/// Every vector of values is made once, and those one and two columns further on are cut out of it and the
-/// next one: rows start anywhere in a line of the cache, so that loads would straddle two.
-#[inline(always)]
-fn sweep<S: Simd, V: SimdBase<S>, const N: usize>(cells: usize, row: &mut impl Columns<V, N>) {
-    let mut x = 0;
-    let mut left = row.values(0);
-    while x + 2 * V::LEN <= cells + 2 {
-        let ahead = row.values(x + V::LEN);
-        let (mut own, mut right) = (left, left);
-        for value in 0..N {
-            [own[value], right[value]] = cut(left[value], ahead[value]);
-        }
-        row.compute(x, [left, own, right]);
-        left = ahead;
-        x += V::LEN;
-    }
-    while x < cells {
-        // The last vector is moved back to end with the row. It computes some cells a second time, from
-        // inputs that have not changed, instead of leaving a remainder to a slower loop.
-        let start = x.min(cells - V::LEN);
-        if start < x {
-            left = row.values(start);
-        }
-        let right = row.values(start + 2);
-        let mut own = left;
-        for value in 0..N {
-            // The last but one column of those to the right comes first when they are turned round, and cut.
-            let turned = right[value].reverse();
-            own[value] = left[value].slide::<1>(turned.slide::<1>(turned));
-        }
-        row.compute(start, [left, own, right]);
-        x += V::LEN;
-    }
-}
-
-/// What is one and what is two elements further on in two vectors, one behind the other: first by a block of 128
-/// bits, then within blocks. Processors do both faster than they cut vectors anywhere.
-#[inline(always)]
-fn cut<S: Simd, V: SimdBase<S>>(left: V, ahead: V) -> [V; 2] {
-    let by_block = match V::Block::LEN {
-        2 => left.slide::<2>(ahead),
-        4 => left.slide::<4>(ahead),
-        16 => left.slide::<16>(ahead),
-        _ => return [left.slide::<1>(ahead), left.slide::<2>(ahead)],
-    };
-    [left.slide_within_blocks::<1>(by_block), left.slide_within_blocks::<2>(by_block)]
 }

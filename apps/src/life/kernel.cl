@@ -25,7 +25,7 @@ FUNCTION void take(ARRAY const u32 *words, const u64 last, const u64 at, u32 *ce
 KERNEL(life)(TILE, READS(u8, now), WRITES(u8, next)) {
     BLOCK(i, y, x, 4, 8);
     ARRAY const u32 *words = (ARRAY const u32 *)now;
-    const u64 last = (now_extents.points[0] * now_extents.points[1] * now_extents.points[2] - 1) / 4;
+    const u64 last = (now_rows.elements - 1) / 4;
     u32 above[4], here[4], below[4], sums[4];
     take(words, last, &AT(now, i, y - 1, x) - now, above);
     take(words, last, &AT(now, i, y, x) - now, here);

@@ -22,12 +22,12 @@
 use std::ops::{Add, Mul, Range};
 
 use fearless_simd::{Level, Simd, dispatch, prelude::*};
-use streamhalo::comm::device::ask_for_line;
+use streamhalo::comm::device::{PastCaches, ask_for_line, past_caches};
 use streamhalo::{Rows, RowsMut, Tile};
 
 use super::problem::Weights;
 use crate::app::values::Real;
-use crate::app::{Columns, sweep};
+use crate::app::{Columns, FAR, NEAR, PAST, distance_of, store, sweep};
 
 /// Cells of a piece of a row whose values are not stored in a field.
 pub(super) const PIECE: usize = 256;
@@ -43,10 +43,6 @@ const FULL_INPUTS: usize = FULL_ROWS + 2;
 /// Of the rows around a strip of rows that goes through all planes: they stay in the second-level cache from where
 /// they are the higher plane to where they are the lower one.
 const STRIP_BYTES: usize = 384 << 10;
-
-/// Of both generations of a tile that second-level caches hold: from there on lines are asked for ahead. Within it that
-/// costs up to a tenth and gains nothing.
-const NEAR_BYTES: usize = 1 << 20;
 
 /// Groups of rows that lines are asked for ahead. The processor asks by itself for what follows in a row, but groups of
 /// rows begin so many streams at once that most of their lines are late.
@@ -72,6 +68,18 @@ pub(crate) fn step<T: Real>(
     shape: &Shape<T>,
     tile: Tile,
     now: Rows<'_, T>,
+    next: RowsMut<'_, T>,
+) {
+    step_at(distance_of(2 * tile.points() * size_of::<T>()), rule, shape, tile, now, next);
+}
+
+/// [`step`] of a tile that is so far from the core.
+fn step_at<T: Real>(
+    distance: u8,
+    rule: &Rule<T>,
+    shape: &Shape<T>,
+    tile: Tile,
+    now: Rows<'_, T>,
     mut next: RowsMut<'_, T>,
 ) {
     let row_bytes = tile.extents()[2] * size_of::<T>();
@@ -79,25 +87,20 @@ pub(crate) fn step<T: Real>(
     let strip = (STRIP_BYTES / (3 * row_bytes).max(1))
         .next_multiple_of(STAR_ROWS * FULL_ROWS)
         .max(STAR_ROWS * FULL_ROWS);
-    let is_far = 2 * tile.points() * size_of::<T>() > NEAR_BYTES;
-    let task = Task { rule, shape, now, x: tile.start[2]..tile.end[2] };
-    dispatch!(Level::new(), simd => {
-        for first in (tile.start[1]..tile.end[1]).step_by(strip) {
-            let ys = first..tile.end[1].min(first + strip);
-            for z in tile.start[0]..tile.end[0] {
-                let (ys, next) = (ys.clone(), &mut next);
-                match (rule.is_full, is_far) {
-                    (true, true) =>
-                        task.rows_of_plane::<_, true, true, FULL_ROWS, FULL_INPUTS>(simd, z, ys, next),
-                    (true, false) =>
-                        task.rows_of_plane::<_, true, false, FULL_ROWS, FULL_INPUTS>(simd, z, ys, next),
-                    (false, true) =>
-                        task.rows_of_plane::<_, false, true, STAR_ROWS, STAR_INPUTS>(simd, z, ys, next),
-                    (false, false) =>
-                        task.rows_of_plane::<_, false, false, STAR_ROWS, STAR_INPUTS>(simd, z, ys, next),
+    past_caches(|stores| {
+        let task = Task { rule, shape, now, x: tile.start[2]..tile.end[2], stores };
+        dispatch!(Level::new(), simd => {
+            for first in (tile.start[1]..tile.end[1]).step_by(strip) {
+                let ys = first..tile.end[1].min(first + strip);
+                for z in tile.start[0]..tile.end[0] {
+                    match distance {
+                        NEAR => task.rows_of_plane::<_, NEAR>(simd, z, ys.clone(), &mut next),
+                        FAR => task.rows_of_plane::<_, FAR>(simd, z, ys.clone(), &mut next),
+                        _ => task.rows_of_plane::<_, PAST>(simd, z, ys.clone(), &mut next),
+                    }
                 }
             }
-        }
+        });
     });
 }
 
@@ -111,19 +114,21 @@ pub(crate) fn evaluate<T: Real>(
     mut sink: impl FnMut((usize, usize), &[T]),
 ) {
     let mut values = [T::default(); PIECE];
-    dispatch!(Level::new(), simd => {
-        for x in (tile.start[2]..tile.end[2]).step_by(PIECE) {
-            let piece = &mut values[..PIECE.min(tile.end[2] - x)];
-            let task = Task { rule, shape, now, x: x..x + piece.len() };
-            for (z, y) in tile.rows() {
-                if rule.is_full {
-                    task.group::<_, true, false, 1, 3>(simd, [z, y], [&mut *piece]);
-                } else {
-                    task.group::<_, false, false, 1, 3>(simd, [z, y], [&mut *piece]);
+    past_caches(|stores| {
+        dispatch!(Level::new(), simd => {
+            for x in (tile.start[2]..tile.end[2]).step_by(PIECE) {
+                let piece = &mut values[..PIECE.min(tile.end[2] - x)];
+                let task = Task { rule, shape, now, x: x..x + piece.len(), stores };
+                for (z, y) in tile.rows() {
+                    if rule.is_full {
+                        task.group::<_, true, NEAR, 1, 3>(simd, [z, y], [&mut *piece]);
+                    } else {
+                        task.group::<_, false, NEAR, 1, 3>(simd, [z, y], [&mut *piece]);
+                    }
+                    sink((z, y), piece);
                 }
-                sink((z, y), piece);
             }
-        }
+        });
     });
 }
 
@@ -133,20 +138,29 @@ struct Task<'a, T> {
     shape: &'a Shape<T>,
     now: Rows<'a, T>,
     x: Range<usize>,
+    stores: PastCaches<'a>,
 }
 
 // Everything below is `inline(always)`, as `Columns` says.
 impl<T: Real> Task<'_, T> {
-    /// The rows `ys` of plane `z`, in groups. Lines that are needed later are asked for if the tile is far from the
-    /// core.
+    /// The rows `ys` of plane `z`, in groups.
     #[inline(always)]
-    fn rows_of_plane<
-        S: Simd,
-        const IS_FULL: bool,
-        const IS_FAR: bool,
-        const ROWS: usize,
-        const INPUTS: usize,
-    >(
+    fn rows_of_plane<S: Simd, const DISTANCE: u8>(
+        &self,
+        simd: S,
+        z: usize,
+        ys: Range<usize>,
+        next: &mut RowsMut<'_, T>,
+    ) {
+        if self.rule.is_full {
+            self.groups::<S, true, DISTANCE, FULL_ROWS, FULL_INPUTS>(simd, z, ys, next);
+        } else {
+            self.groups::<S, false, DISTANCE, STAR_ROWS, STAR_INPUTS>(simd, z, ys, next);
+        }
+    }
+
+    #[inline(always)]
+    fn groups<S: Simd, const IS_FULL: bool, const DISTANCE: u8, const ROWS: usize, const INPUTS: usize>(
         &self,
         simd: S,
         z: usize,
@@ -155,18 +169,18 @@ impl<T: Real> Task<'_, T> {
     ) {
         let mut y = ys.start;
         while y + ROWS <= ys.end {
-            self.group::<S, IS_FULL, IS_FAR, ROWS, INPUTS>(simd, [z, y], next.rows_from(z, y));
+            self.group::<S, IS_FULL, DISTANCE, ROWS, INPUTS>(simd, [z, y], next.rows_from(z, y));
             y += ROWS;
         }
         while y < ys.end {
-            self.group::<S, IS_FULL, IS_FAR, 1, 3>(simd, [z, y], next.rows_from(z, y));
+            self.group::<S, IS_FULL, DISTANCE, 1, 3>(simd, [z, y], next.rows_from(z, y));
             y += 1;
         }
     }
 
     /// Computes a group of rows from `y` on.
     #[inline(always)]
-    fn group<S: Simd, const IS_FULL: bool, const IS_FAR: bool, const ROWS: usize, const INPUTS: usize>(
+    fn group<S: Simd, const IS_FULL: bool, const DISTANCE: u8, const ROWS: usize, const INPUTS: usize>(
         &self,
         simd: S,
         [z, y]: [usize; 2],
@@ -180,7 +194,7 @@ impl<T: Real> Task<'_, T> {
             }
             return;
         }
-        let Self { rule, shape: Shape([_, _, along_x]), now, x } = self;
+        let Self { rule, shape: Shape([_, _, along_x]), now, x, stores } = self;
         let around = x.start - 1..x.end + 1;
         let mut planes: [[&[T]; INPUTS]; 3] = [
             now.spans(z - 1, y - 1, around.clone()),
@@ -204,13 +218,14 @@ impl<T: Real> Task<'_, T> {
             sources[row] = T::Vector::<S>::splat(simd, self.source([z, y + row]));
         }
         let weights = splat::<S, T::Vector<S>, 8>(simd, rule.weights);
-        let rows = Group::<_, _, _, IS_FAR, ROWS, INPUTS> {
+        let rows = Group::<_, _, _, DISTANCE, ROWS, INPUTS> {
             simd,
             weights,
             planes,
             sources,
             shape,
             ahead_bytes,
+            stores: *stores,
             out,
         };
         if IS_FULL {
@@ -231,7 +246,7 @@ impl<T: Real> Task<'_, T> {
     /// their indices depend on anything.
     #[inline(never)]
     fn narrow_row(&self, [z, y]: [usize; 2], out: &mut [T]) {
-        let Self { rule: Rule { is_full, weights, .. }, shape: Shape([_, _, along_x]), now, x } = self;
+        let Self { rule: Rule { is_full, weights, .. }, shape: Shape([_, _, along_x]), now, x, .. } = self;
         let around = x.start - 1..x.end + 1;
         let planes: [[&[T]; 3]; 3] = [z - 1, z, z + 1].map(|z| now.spans(z, y - 1, around.clone()));
         let source = self.source([z, y]);
@@ -292,7 +307,7 @@ fn full<A: Copy + Add<Output = A>>([left, here, right]: [[A; 2]; 3], added: A) -
 }
 
 /// Rows side by side. Those to read are by z, then y; each has one cell more on either side.
-struct Group<'r, S, T, V, const IS_FAR: bool, const ROWS: usize, const INPUTS: usize> {
+struct Group<'r, S, T, V, const DISTANCE: u8, const ROWS: usize, const INPUTS: usize> {
     simd: S,
     weights: Weights<V>,
     planes: [[&'r [T]; INPUTS]; 3],
@@ -300,6 +315,7 @@ struct Group<'r, S, T, V, const IS_FAR: bool, const ROWS: usize, const INPUTS: u
     shape: &'r [T],
     /// How far behind those of the higher plane, and of the rows to write, lines are asked for, if they are far.
     ahead_bytes: usize,
+    stores: PastCaches<'r>,
     out: [&'r mut [T]; ROWS],
 }
 
@@ -307,18 +323,20 @@ impl<
     S: Simd,
     T: Real,
     V: SimdBase<S, Element = T>,
-    const IS_FAR: bool,
+    const DISTANCE: u8,
     const ROWS: usize,
     const INPUTS: usize,
-> Group<'_, S, T, V, IS_FAR, ROWS, INPUTS>
+> Group<'_, S, T, V, DISTANCE, ROWS, INPUTS>
 {
     /// Asks for what will be needed of memory where others compute the cells from `x` on. The lower planes are in the
-    /// caches since they were the higher one.
+    /// caches since they were the higher one, and what is written past the caches is never read.
     #[inline(always)]
     fn ask_ahead(&self, x: usize) {
-        if IS_FAR {
-            for row in 0..ROWS {
+        for row in 0..ROWS {
+            if DISTANCE != NEAR {
                 ask_for_line(&self.planes[2][row + 1][x], self.ahead_bytes);
+            }
+            if DISTANCE == FAR {
                 ask_for_line(&self.out[row][x], self.ahead_bytes);
             }
         }
@@ -332,18 +350,18 @@ impl<
 }
 
 /// 7 points.
-struct Star<'r, S, T, V, const IS_FAR: bool, const ROWS: usize, const INPUTS: usize>(
-    Group<'r, S, T, V, IS_FAR, ROWS, INPUTS>,
+struct Star<'r, S, T, V, const DISTANCE: u8, const ROWS: usize, const INPUTS: usize>(
+    Group<'r, S, T, V, DISTANCE, ROWS, INPUTS>,
 );
 
 impl<
     S: Simd,
     T: Real,
     V: SimdBase<S, Element = T>,
-    const IS_FAR: bool,
+    const DISTANCE: u8,
     const ROWS: usize,
     const INPUTS: usize,
-> Columns<V, ROWS, 1> for Star<'_, S, T, V, IS_FAR, ROWS, INPUTS>
+> Columns<V, ROWS, 1> for Star<'_, S, T, V, DISTANCE, ROWS, INPUTS>
 {
     #[inline(always)]
     fn values<const IS_ALONE: bool>(&self, x: usize) -> [[V; 1]; ROWS] {
@@ -358,7 +376,7 @@ impl<
     #[inline(always)]
     fn compute(&mut self, x: usize, [left, own, right]: [[[V; 1]; ROWS]; 3]) {
         self.0.ask_ahead(x);
-        let Group { simd, weights, planes: [low, here, high], sources, shape, out, .. } = &mut self.0;
+        let Group { simd, weights, planes: [low, here, high], sources, shape, stores, out, .. } = &mut self.0;
         let shape: V = load(*simd, shape, x);
         let mut before = load(*simd, here[0], x + 1);
         for row in 0..ROWS {
@@ -367,25 +385,25 @@ impl<
                 [before, behind, load(*simd, low[row + 1], x + 1), load(*simd, high[row + 1], x + 1)];
             let around = [left[row][0], own[row][0], right[row][0]];
             let value = star(weights, around, beside, sources[row] * shape);
-            value.store_slice(&mut out[row][x..x + V::LEN]);
+            store::<_, _, DISTANCE>(*stores, value, &mut out[row][x..x + V::LEN]);
             before = own[row][0];
         }
     }
 }
 
 /// 27 points.
-struct Full<'r, S, T, V, const IS_FAR: bool, const ROWS: usize, const INPUTS: usize>(
-    Group<'r, S, T, V, IS_FAR, ROWS, INPUTS>,
+struct Full<'r, S, T, V, const DISTANCE: u8, const ROWS: usize, const INPUTS: usize>(
+    Group<'r, S, T, V, DISTANCE, ROWS, INPUTS>,
 );
 
 impl<
     S: Simd,
     T: Real,
     V: SimdBase<S, Element = T>,
-    const IS_FAR: bool,
+    const DISTANCE: u8,
     const ROWS: usize,
     const INPUTS: usize,
-> Columns<V, ROWS, 2> for Full<'_, S, T, V, IS_FAR, ROWS, INPUTS>
+> Columns<V, ROWS, 2> for Full<'_, S, T, V, DISTANCE, ROWS, INPUTS>
 {
     #[inline(always)]
     fn values<const IS_ALONE: bool>(&self, x: usize) -> [[V; 2]; ROWS] {
@@ -407,11 +425,11 @@ impl<
     #[inline(always)]
     fn compute(&mut self, x: usize, [left, own, right]: [[[V; 2]; ROWS]; 3]) {
         self.0.ask_ahead(x);
-        let Group { simd, sources, shape, out, .. } = &mut self.0;
+        let Group { simd, sources, shape, stores, out, .. } = &mut self.0;
         let shape: V = load(*simd, shape, x);
         for row in 0..ROWS {
             let value = full([left[row], own[row], right[row]], sources[row] * shape);
-            value.store_slice(&mut out[row][x..x + V::LEN]);
+            store::<_, _, DISTANCE>(*stores, value, &mut out[row][x..x + V::LEN]);
         }
     }
 }
@@ -428,4 +446,56 @@ fn splat<S: Simd, V: SimdBase<S>, const N: usize>(simd: S, values: [V::Element; 
         *vector = V::splat(simd, value);
     }
     vectors
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use streamhalo::prelude::{Alternating, Entity, GlobalGrid};
+    use streamhalo::{Device, HaloError, World, WorldOptions};
+
+    use super::*;
+
+    /// Rows of every length around those of vectors and lines, short ones and those that begin with a line, in groups
+    /// and alone.
+    #[test]
+    fn the_same_bits_at_every_distance() {
+        let results = World::threads(1, WorldOptions::default(), |world| -> Result<(), HaloError> {
+            let stream = Device::host().stream(&world)?;
+            for (is_full, width) in
+                [7, 8, 9, 16, 31, 64, 67].into_iter().flat_map(|x| [(false, x), (true, x)])
+            {
+                let grid = GlobalGrid::new([2, 9, width], [true; 3])?;
+                let grid = grid.partition(&world)?.local(1)?;
+                let mut cells = Alternating::<f64, 3>::zeros(&grid, Entity::Cell, &stream)?;
+                let value = |[z, y, x]: [usize; 3], _| ((z * 31 + y * 7 + x) as f64).sin();
+                cells.now_mut().fill_with_ghosts(value)?;
+                let weights = [0.4, 0.1, 0.09, 0.01, 0.11, 0.02, 0.03, 0.04];
+                let rule = Rule { is_full, weights, source: 0.3 };
+                let shape = Shape([4, 11, width + 2].map(|cells| (0..cells).map(|x| x as f64).collect()));
+                let (shape, tile) = (Arc::new(shape), grid.owned(Entity::Cell).tile());
+                let found = [NEAR, FAR, PAST].map(|distance| -> Result<Vec<u64>, HaloError> {
+                    let shape = shape.clone();
+                    let arrays = cells.now_and_next()?;
+                    stream.launch("stencil", tile, arrays, move |tile, (now, next)| {
+                        step_at(distance, &rule, &shape, tile, now, next);
+                    })?;
+                    cells.swap();
+                    let bits = cells.now().owned()?.iter().map(|cell| cell.to_bits()).collect();
+                    cells.now_mut().owned_mut()?.fill(-1.0);
+                    cells.swap();
+                    Ok(bits)
+                });
+                let [near, far, past] = found;
+                let near = near?;
+                assert!(!near.contains(&(-1.0_f64).to_bits()), "{width}");
+                assert_eq!(near, far?, "{is_full}, {width}");
+                assert_eq!(near, past?, "{is_full}, {width}");
+            }
+            Ok(())
+        });
+        let results: Result<Vec<()>, HaloError> = results.expect("ranks start").into_iter().collect();
+        results.expect("nothing fails");
+    }
 }

@@ -36,7 +36,7 @@ KERNEL(stencil)(
     SCALAR(real, w101), SCALAR(real, w110), SCALAR(real, w111), SCALAR(real, source)
 ) {
     POINT(z, y, x);
-    const u64 row = now_extents.points[2], plane = now_extents.points[1] * row;
+    const u64 row = now_rows.strides[1], plane = now_rows.strides[0];
     const real factor = source * (along_z[z] * along_y[y]);
     AT(next, z, y, x) = value(
         &AT(now, z, y, x), row, plane, w000, w001, w010, w011, w100, w101, w110, w111, factor * along_x[x]
@@ -55,7 +55,7 @@ KERNEL(residual)(
     SCALAR(i64, strip), SCALAR(i64, lanes)
 ) {
     POINT(plane_of_tile, strip_of_plane, lane);
-    const u64 row = now_extents.points[2], plane = now_extents.points[1] * row;
+    const u64 row = now_rows.strides[1], plane = now_rows.strides[0];
     const i64 z = first_z + (i64)plane_of_tile, first = strip * (i64)strip_of_plane;
     f64 sum = 0;
     for (i64 index = first; index < first + strip && index < rows; ++index) {

@@ -211,6 +211,9 @@ fn a_message_that_is_dropped_is_found() {
         let is_needed = |offset: &&Vec<i32>| points == 27 || offset.iter().filter(|c| **c != 0).count() == 1;
         let needed: Vec<Vec<i32>> = all.iter().filter(is_needed).cloned().collect();
         assert_eq!(needed.len() + 1, points);
+        stencil.pattern = Some(Pattern::Offsets(needed.clone()));
+        let complete = play(&stencil, [2, 2, 2], "st-send").answer;
+        assert_eq!(stencil.difference(&complete, &reference), None, "{points} points");
         for dropped in &needed {
             let others = needed.iter().filter(|offset| *offset != dropped).cloned().collect();
             stencil.pattern = Some(Pattern::Offsets(others));

@@ -1,10 +1,11 @@
 //! The part of an exchange that goes over a wire, because the peers' memory is not mapped.
 
-use super::matching::{Plan, Target};
+use super::blocks::InBlocks;
+use super::matching::{Plan, PlannedRecv, PlannedSend, Target};
 use super::protocol::{Completion, Protocol};
 use super::reach::Site;
 use crate::error::Result;
-use crate::fabric::{FarExchange, FarRecv, FarSend, OpenExchange, Terms, Wire};
+use crate::fabric::{FarExchange, FarRecv, FarSend, OpenExchange, Place, Terms, Wire};
 use crate::world::World;
 use std::sync::Arc;
 
@@ -17,29 +18,35 @@ pub(super) fn wire(world: &World) -> Option<Arc<dyn Wire>> {
 /// Makes it ready to be triggered; `None` on a fabric without a wire. Collective.
 pub(super) fn open(
     site: &Site<'_>,
-    plan: &Plan,
+    (plan, blocks): (&Plan, &InBlocks),
     protocol: Protocol,
     last_epoch: u32,
 ) -> Result<Option<OpenExchange>> {
     let Some(wire) = wire(site.world) else { return Ok(None) };
-    let sends = plan.sends.iter().filter_map(|send| match &send.target {
-        Target::Near(_) => None,
-        Target::Far(staging) => Some(FarSend {
-            peer: send.peer,
-            tag: send.tag,
-            bytes: send.bytes,
-            staging: staging.clone(),
-            awaits: (protocol.awaits)(send),
-            clear: send.clear.clone(),
-        }),
-    });
-    let recvs = plan.recvs.iter().filter(|recv| recv.is_far()).map(|recv| FarRecv {
-        peer: recv.peer,
-        tag: recv.tag,
-        bytes: recv.bytes,
-        slots: recv.slots.clone(),
-        arrivals: recv.arrivals.clone(),
-        announces: (protocol.announces)(recv),
+    let sends =
+        plan.sends.iter().zip(&blocks.sends).flat_map(|(send, blocks)| match (&send.target, blocks) {
+            (Target::Near(_), _) => Vec::new(),
+            (Target::Far(staging), None) => {
+                vec![far_send(protocol, send, None, (staging.clone(), send.bytes))]
+            }
+            (Target::Far(_), Some(blocks)) => {
+                let lengths = send.blocks.iter().flat_map(|blocks| blocks.lengths());
+                let each = (0..).zip(blocks.wire.iter().cloned().zip(lengths));
+                each.map(|(block, taken)| far_send(protocol, send, Some(block), taken)).collect()
+            }
+        });
+    let far = plan.recvs.iter().zip(&blocks.recvs).filter(|(recv, _)| recv.is_far());
+    let recvs = far.flat_map(|(recv, blocks)| match blocks {
+        None => vec![far_recv(protocol, recv, None, (recv.slots.clone(), recv.bytes))],
+        Some(blocks) => {
+            let lengths = recv.blocks.iter().flat_map(|blocks| blocks.lengths());
+            let each = (0..).zip(blocks.wire.iter().cloned().zip(lengths)).zip(&blocks.arrivals);
+            let far = |((block, brought), arrivals): ((u32, _), &[_; 2])| FarRecv {
+                arrivals: arrivals.clone(),
+                ..far_recv(protocol, recv, Some(block), brought)
+            };
+            each.map(far).collect()
+        }
     });
     let exchange = FarExchange {
         terms: Terms {
@@ -57,4 +64,33 @@ pub(super) fn open(
         device: site.device_of_wire(),
     };
     wire.open(site.world, exchange).map(Some)
+}
+
+fn far_send(protocol: Protocol, send: &PlannedSend, block: Option<u32>, taken: (Place, usize)) -> FarSend {
+    FarSend {
+        peer: send.peer,
+        tag: send.tag,
+        block,
+        bytes: taken.1,
+        staging: taken.0,
+        awaits: (protocol.awaits)(send),
+        clear: send.clear.clone(),
+    }
+}
+
+fn far_recv(
+    protocol: Protocol,
+    recv: &PlannedRecv,
+    block: Option<u32>,
+    (slots, bytes): ([Place; 2], usize),
+) -> FarRecv {
+    FarRecv {
+        peer: recv.peer,
+        tag: recv.tag,
+        block,
+        bytes,
+        slots,
+        arrivals: recv.arrivals.clone(),
+        announces: (protocol.announces)(recv),
+    }
 }

@@ -3,6 +3,7 @@
 
 use super::reach::{Inbox, Mapped, Site, Way};
 use super::{Direct, ExchangeSpec, MessageSpec};
+use crate::communicator::Blocks;
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::{Place, Region, Role, Word};
@@ -35,6 +36,8 @@ pub(super) struct PlannedSend {
     pub(super) reason: &'static str,
     /// By way of which memory it goes.
     pub(super) way: Way,
+    /// In which blocks a wire takes it, if in several.
+    pub(super) blocks: Option<Blocks>,
     /// The peer sends nothing to this rank in the exchange.
     pub(super) one_way: bool,
     /// The peer's waits may sleep until they are woken.
@@ -90,6 +93,8 @@ pub(super) struct PlannedRecv {
     pub(super) peer_sleeps: bool,
     /// This rank says here that it is ready; a wire says it to far peers.
     pub(super) clear: Option<Word>,
+    /// In which blocks a wire brings it, if in several.
+    pub(super) blocks: Option<Blocks>,
     pub(super) slots: [Place; 2],
     pub(super) arrivals: [Word; 2],
 }
@@ -101,6 +106,8 @@ pub(super) struct Rules {
     pub(super) arrival: Role,
     /// What a receiver must allow for its ghosts to be written directly; `None`: never done.
     pub(super) direct: Option<Direct>,
+    /// Whether wires take long staged messages in blocks.
+    pub(super) in_blocks: bool,
 }
 
 /// Above this a single pass into the ghosts beats packing; measured with `streamhalo bench halo`.
@@ -144,6 +151,8 @@ struct Told {
     words: [usize; 2],
     /// In the teller's inbox, or beside its words if the message is staged: a receive's buffers.
     slots: [usize; 2],
+    /// In which blocks the teller would stage it, if in several.
+    blocks: Option<Blocks>,
     ghosts: Vec<[(u64, usize); 2]>,
 }
 
@@ -229,6 +238,7 @@ fn tell(message: &MessageSpec, words: [usize; 2], slots: [usize; 2]) -> Told {
         direct: message.direct,
         words,
         slots,
+        blocks: None,
         ghosts: message
             .ghosts
             .iter()
@@ -252,8 +262,20 @@ pub(super) fn match_all(site: &Site<'_>, spec: &ExchangeSpec, rules: Rules) -> R
     };
     // Counts, then a line for each send's receiver, then the receive buffers.
     let mut layout = Layout::new(words_apart);
-    let sends: Vec<Told> = spec.sends.iter().map(|message| tell_send(message, &mut layout)).collect();
-    let recv = |message: &MessageSpec| tell_recv(message, &mut layout, from(message));
+    let blocks = |message: &MessageSpec, is_staged: bool| {
+        let is_cut = rules.in_blocks && is_staged && reach.is_far(message.peer);
+        let blocks = is_cut.then(|| world.staging().cut(message.bytes));
+        blocks.filter(|blocks| blocks.count() > 1)
+    };
+    let send = |message: &MessageSpec| Told {
+        blocks: blocks(message, to(message)),
+        ..tell_send(message, &mut layout)
+    };
+    let sends: Vec<Told> = spec.sends.iter().map(send).collect();
+    let recv = |message: &MessageSpec| Told {
+        blocks: blocks(message, from(message)),
+        ..tell_recv(message, &mut layout, from(message))
+    };
     let recvs: Vec<Told> = spec.recvs.iter().map(recv).collect();
     let inbox = match reach.inbox() {
         Inbox::Hosts => world.fabric().allocate(layout.inbox_bytes),
@@ -433,6 +455,7 @@ fn plan(
             with_signal: with_words && send.bytes <= INLINE_BYTES,
             reason,
             way,
+            blocks: blocks_of(send, recv),
             one_way: !sends_to(peer, own),
             peer_sleeps: all[peer].sleeps,
             clear: memory.words.word(send.words[0], rules.clear, peer, own)?,
@@ -457,6 +480,7 @@ fn plan(
             one_way: !sends_to(own, peer),
             peer_sleeps: is_mapped && all[peer].sleeps,
             clear,
+            blocks: blocks_of(send, recv),
             slots: slots(if is_staged { &memory.words } else { &memory.inbox }, recv)?,
             arrivals: arrivals(&memory.words, recv, peer, own)?,
         })
@@ -469,6 +493,11 @@ fn plan(
         }
     }
     Ok(Plan { sends, recvs, counts: counts(&memory.words, own, own)? })
+}
+
+/// The sender's, if it stages the message: it begins before the receiver does.
+fn blocks_of(send: &Told, recv: &Told) -> Option<Blocks> {
+    send.blocks.or(recv.blocks)
 }
 
 /// Memory of this rank for the messages that a wire carries, each on lines of its own.

@@ -1,9 +1,11 @@
 //! The stream-triggered backends: one engine, driven by what each protocol says.
 
+use super::blocks::InBlocks;
 use super::far;
 use super::matching::{Plan, PlannedRecv, PlannedSend, Rules, Target, match_all};
 use super::reach::Site;
 use super::{Direct, Exchange, ExchangeSpec, Route, Slot};
+use crate::communicator::Blocks;
 use crate::device::{
     Message, MoveTable, OnDevice, Rule, SignalSet, Stage, Standing, Stream, TriggeredSend, WaitSet,
     next_group,
@@ -59,15 +61,22 @@ impl Protocol {
 pub(super) struct Triggered {
     protocol: Protocol,
     plan: Plan,
+    blocks: InBlocks,
     /// What goes over a wire, if the fabric has one.
     far: Option<OpenExchange>,
     /// Who carries out what goes to mapped memory.
     near: Executor,
+    /// How many arrivals there are to count.
+    arrivals: u32,
     standing: Standing,
     group: u64,
     readiness: Arc<SignalSet>,
+    /// By phase; what packs payloads on the device, of which sends copy blocks to the host.
+    packs: [Vec<Arc<MoveTable>>; 2],
     /// By phase; one for the whole group, or one a message.
     sends: [Vec<Arc<TriggeredSend>>; 2],
+    /// By phase; blocks that go to the device as they come.
+    coming: [Vec<(Arc<WaitSet>, Arc<MoveTable>)>; 2],
     waits: [Arc<WaitSet>; 2],
     /// Until the payloads that a wire takes have left their staging memory.
     departures: Arc<WaitSet>,
@@ -126,9 +135,15 @@ impl Triggered {
             Completion::Flag => Role::Completion,
             Completion::Count => Role::Notification,
         };
-        let rules = Rules { clear: protocol.readiness, arrival, direct: Some(protocol.direct) };
+        let direct = Some(protocol.direct);
+        let rules = Rules { clear: protocol.readiness, arrival, direct, in_blocks: true };
         let plan = match_all(site, spec, rules)?;
-        let far = far::open(site, &plan, protocol, spec.last_epoch)?;
+        let blocks = InBlocks::new(site, &plan, arrival, spec.last_epoch);
+        if far::wire(site.world).is_some() {
+            site.world.agree("match_exchange", blocks.as_ref().map(|_| ()))?;
+        }
+        let blocks = blocks?;
+        let far = far::open(site, (&plan, &blocks), protocol, spec.last_epoch)?;
         let group = next_group();
         let told = plan.recvs.iter().filter(|recv| (protocol.announces)(recv));
         let starts = far.iter().flat_map(|far| &far.starts).cloned();
@@ -140,7 +155,9 @@ impl Triggered {
         let carried = far.as_ref().map(|far| far.guard.clone());
         let waits = [0, 1].map(|phase| {
             let buffer = phase % protocol.buffers;
-            let arrivals = plan.recvs.iter().map(|recv| recv.arrivals[buffer].clone()).collect();
+            let of_blocks = blocks.recvs.iter().flatten().flat_map(|recv| recv.but_last(buffer));
+            let arrivals = plan.recvs.iter().map(|recv| recv.arrivals[buffer].clone());
+            let arrivals = arrivals.chain(of_blocks).collect();
             // Peers that never sleep need no wake-up.
             let signalled = plan.sends.iter().filter(|send| send.peer_sleeps);
             let signalled =
@@ -152,6 +169,14 @@ impl Triggered {
             };
             Arc::new(WaitSet { words, sources, signalled, group, _carried: carried.clone() })
         });
+        let coming = [0, 1].map(|phase| {
+            let coming = blocks.coming(phase % protocol.buffers).into_iter().map(|(word, up)| {
+                let (words, group, _carried) = (vec![word], next_group(), carried.clone());
+                let (sources, signalled) = Default::default();
+                (Arc::new(WaitSet { words, sources, signalled, group, _carried }), up)
+            });
+            coming.collect()
+        });
         let departures = far.iter().flat_map(|far| &far.departures).cloned().collect();
         let departures = WaitSet {
             words: departures,
@@ -162,13 +187,17 @@ impl Triggered {
         };
         Ok(Box::new(Self {
             protocol,
+            arrivals: (plan.recvs.len() + blocks.more_arrivals()) as u32,
             plan,
+            blocks,
             far,
             near: site.stream.executor(),
             standing: Standing::new(spec.last_epoch),
             group,
             readiness,
+            packs: [Vec::new(), Vec::new()],
             sends: [Vec::new(), Vec::new()],
+            coming,
             waits,
             departures: Arc::new(departures),
         }))
@@ -187,23 +216,75 @@ impl Triggered {
         phase % self.protocol.buffers
     }
 
-    fn message(&self, send: &PlannedSend, phase: usize, moves: Arc<MoveTable>) -> Message {
-        let word = self.protocol.completion_word(&send.target, phase);
-        match (word.cloned(), &send.target, self.protocol.completion) {
+    /// What is triggered in a phase.
+    fn bound(&self, moves: &[[Arc<MoveTable>; 2]], phase: usize) -> Result<Vec<Arc<TriggeredSend>>> {
+        let all = self.plan.sends.iter().zip(moves).enumerate();
+        let (far, near): (Vec<_>, Vec<_>) = all.partition(|(_, (send, _))| send.is_far());
+        let far = far.into_iter().map(|(index, (_, moves))| self.far(index, moves[phase].clone()));
+        let far = far.collect::<Result<Vec<_>>>()?;
+        let near = near.into_iter().map(|(_, (send, moves))| {
+            let awaits = (self.protocol.awaits)(send);
+            let conditions = if awaits { vec![send.clear.clone()] } else { Vec::new() };
+            (conditions, self.near(send, phase, moves[phase].clone()))
+        });
+        let triggered = |conditions, messages| {
+            Arc::new(TriggeredSend {
+                conditions,
+                needed: self.protocol.needed,
+                messages,
+                group: self.group,
+                on_device: OnDevice::default(),
+            })
+        };
+        if !self.protocol.waits_for_group {
+            let far = far.into_iter().map(|messages| triggered(Vec::new(), messages));
+            return Ok(far
+                .chain(near.map(|(conditions, message)| triggered(conditions, vec![message])))
+                .collect());
+        }
+        // A wire looks at the readiness of its own peers, and knows nothing of the near ones.
+        let group = |all: bool| {
+            let group = self.plan.sends.iter().filter(|send| all || !send.is_far());
+            group.map(|send| send.clear.clone()).collect()
+        };
+        let far: Vec<Message> = far.into_iter().flatten().collect();
+        let near: Vec<Message> = near.map(|(_, message)| message).collect();
+        let batches = [(group(false), far), (group(true), near)].into_iter();
+        let batches = batches.filter(|(_, messages)| !messages.is_empty());
+        Ok(batches.map(|(group, messages)| triggered(group, messages)).collect())
+    }
+
+    /// A message to memory that is mapped.
+    fn near(&self, send: &PlannedSend, phase: usize, moves: Arc<MoveTable>) -> Message {
+        let word = self.protocol.completion_word(&send.target, phase).cloned().expect("a near send");
+        match (&send.target, self.protocol.completion) {
             // The source's own word is stamped with the epoch, as part of the payload: it is read
             // only to say which source is missing.
-            (Some(count), Target::Near(near), Completion::Count) => {
+            (Target::Near(near), Completion::Count) => {
                 let stamp = Some(near.arrivals[self.buffer(phase)].clone());
-                Message { moves, stamp, completion: (count, Rule::Increment) }
+                Message { moves, stamp, completion: (word, Rule::Increment) }
             }
-            (Some(flag), ..) => Message { moves, stamp: None, completion: (flag, Rule::Set) },
-            (None, ..) => {
-                let far = self.far.as_ref().expect("a far send goes over a wire");
-                let before = self.plan.sends.iter().take_while(|other| !std::ptr::eq(*other, send));
-                let index = before.filter(|other| other.is_far()).count();
-                Message { moves, stamp: None, completion: (far.triggers[index].clone(), Rule::Set) }
-            }
+            _ => Message { moves, stamp: None, completion: (word, Rule::Set) },
         }
+    }
+
+    /// A message over a wire, or its blocks: the first is moved by what packs it, unless it is copied as the others.
+    fn far(&self, index: usize, moves: Arc<MoveTable>) -> Result<Vec<Message>> {
+        let far = self.far.as_ref().expect("a far send goes over a wire");
+        let before = (0..index).filter(|other| self.plan.sends[*other].is_far());
+        let first: usize = before.map(|other| self.blocks.of_send(other)).sum();
+        let staged = self.blocks.sends[index].as_ref().and_then(|send| send.staged.as_ref());
+        let nothing = Arc::new(MoveTable::new(&[])?);
+        let message = |block: usize| Message {
+            moves: match staged {
+                Some((_, copies)) => copies[block].clone(),
+                None if block == 0 => moves.clone(),
+                None => nothing.clone(),
+            },
+            stamp: None,
+            completion: (far.triggers[first + block].clone(), Rule::Set),
+        };
+        Ok((0..self.blocks.of_send(index)).map(message).collect())
     }
 }
 
@@ -217,53 +298,32 @@ impl Exchange for Triggered {
         match &send.target {
             Target::Near(near) if send.direct => Slot::Ghosts(near.ghosts[phase].clone()),
             Target::Near(near) => Slot::Packed(near.slots[self.buffer(phase)].clone()),
-            Target::Far(staging) => Slot::Packed(staging.clone()),
+            Target::Far(staging) => {
+                let staged = self.blocks.sends[message].as_ref().and_then(|send| send.staged.as_ref());
+                Slot::Packed(staged.map_or(staging, |(packed, _)| packed).clone())
+            }
         }
     }
 
     fn recv_slot(&self, message: usize, phase: usize) -> Option<Place> {
         let recv = &self.plan.recvs[message];
-        if recv.direct { None } else { Some(recv.slots[self.buffer(phase)].clone()) }
+        let staged = self.blocks.recvs[message].as_ref().and_then(|recv| recv.staged.as_ref());
+        match staged {
+            Some((unpacked, _)) => Some(unpacked.clone()),
+            None => (!recv.direct).then(|| recv.slots[self.buffer(phase)].clone()),
+        }
     }
 
     fn bind(&mut self, moves: Vec<[Arc<MoveTable>; 2]>) -> Result<()> {
         self.step(&BIND)?;
         assert_eq!(moves.len(), self.plan.sends.len(), "one table of moves for each send");
-        self.sends = [0, 1].map(|phase| {
-            let message = |(send, moves): (&PlannedSend, &[Arc<MoveTable>; 2])| {
-                let awaits = (self.protocol.awaits)(send);
-                let conditions = if awaits { vec![send.clear.clone()] } else { Vec::new() };
-                (conditions, self.message(send, phase, moves[phase].clone()))
-            };
-            let all = self.plan.sends.iter().zip(&moves);
-            let (far, near): (Vec<_>, Vec<_>) = all.partition(|(send, _)| send.is_far());
-            let messages = near.into_iter().map(message);
-            let triggered = |conditions, messages| {
-                Arc::new(TriggeredSend {
-                    conditions,
-                    needed: self.protocol.needed,
-                    messages,
-                    group: self.group,
-                    on_device: OnDevice::default(),
-                })
-            };
-            if self.protocol.waits_for_group {
-                // A wire looks at the readiness of its own peers, and knows nothing of the near ones.
-                let group = |all: bool| {
-                    let group = self.plan.sends.iter().filter(|send| all || !send.is_far());
-                    group.map(|send| send.clear.clone()).collect()
-                };
-                let (near, far): (Vec<_>, Vec<_>) =
-                    (messages.collect(), far.into_iter().map(message).collect());
-                let batches = [(group(false), far), (group(true), near)];
-                let batches = batches.into_iter().filter(|(_, messages)| !messages.is_empty());
-                let only = |messages: Vec<(_, Message)>| messages.into_iter().map(|(_, message)| message);
-                batches.map(|(group, messages)| triggered(group, only(messages).collect())).collect()
-            } else {
-                let far = far.into_iter().map(|send| triggered(Vec::new(), vec![message(send).1]));
-                far.chain(messages.map(|(conditions, message)| triggered(conditions, vec![message])))
-                    .collect()
-            }
+        let [even, odd] = [0, 1].map(|phase| self.bound(&moves, phase));
+        self.sends = [even?, odd?];
+        self.packs = [0, 1].map(|phase| {
+            let staged =
+                |index: usize| self.blocks.sends[index].as_ref().is_some_and(|send| send.staged.is_some());
+            let staged = (0..moves.len()).filter(|index| staged(*index));
+            staged.map(|index| moves[index][phase].clone()).collect()
         });
         Ok(())
     }
@@ -286,6 +346,7 @@ impl Exchange for Triggered {
 
     fn start_sends(&mut self, stream: &Stream) -> Result<()> {
         let epoch = self.step(&START_SENDS)?;
+        self.packs[phase(epoch)].iter().for_each(|pack| stream.enqueue_move(pack));
         for send in &self.sends[phase(epoch)] {
             stream.enqueue_send(send, self.standing.of_epoch(epoch));
         }
@@ -299,11 +360,15 @@ impl Exchange for Triggered {
     fn wait(&mut self, stream: &Stream) -> Result<()> {
         let epoch = self.step(&WAIT)?;
         let phase = phase(epoch);
+        for (arrived, up) in &self.coming[phase] {
+            stream.wait_values(arrived, self.standing.of_epoch(epoch));
+            stream.enqueue_move(up);
+        }
         let value = match self.protocol.completion {
             Completion::Flag => self.standing.of_epoch(epoch),
             Completion::Count => {
                 let mut counts = self.standing.get();
-                let expected = next_count(counts.expected[phase], self.plan.recvs.len() as u32);
+                let expected = next_count(counts.expected[phase], self.arrivals);
                 counts.expected[phase] = expected;
                 self.standing.set(counts);
                 self.standing.of_count(phase, expected)
@@ -327,7 +392,8 @@ impl Exchange for Triggered {
                 Some(far) if send.is_far() => (far.path, far.reason, far.executor),
                 _ => (path(send), send.reason, self.near),
             };
-            let reason = send.way.told(reason);
+            let blocks = send.blocks.as_ref().map_or(1, Blocks::count);
+            let reason = send.way.told(reason, blocks);
             Route { peer: send.peer, bytes: send.bytes, path, reason, executor }
         };
         self.plan.sends.iter().map(route).collect()

@@ -113,11 +113,16 @@ impl Reach {
         }
     }
 
+    /// Whether messages to and from a peer go over a wire.
+    pub(super) fn is_far(&self, peer: usize) -> bool {
+        self.mapped.get(peer).is_some_and(|mapped| !mapped)
+    }
+
     /// Why messages from a rank to another are staged through the host's memory, if they are.
     pub(super) fn why_staged(&self, sender: usize, receiver: usize) -> Option<String> {
         let peer = if sender == self.own { receiver } else { sender };
         // Each side of a wire settles that for itself.
-        if self.mapped.get(peer).is_some_and(|mapped| !mapped) {
+        if self.is_far(peer) {
             return self.staged_wire().map(str::to_owned);
         }
         let named = |rank: usize, reason: &str| match rank == self.own {
@@ -179,10 +184,14 @@ impl Way {
         matches!(self, Way::Staged(_))
     }
 
-    /// Why a message travels as it does, with what is to be said of its way.
-    pub(super) fn told(&self, reason: &str) -> String {
+    /// Why a message travels as it does, in so many blocks, with what is to be said of its way.
+    pub(super) fn told(&self, reason: &str, blocks: u32) -> String {
+        let reason = match blocks {
+            1 => reason.into(),
+            _ => format!("{reason}, in {blocks} blocks"),
+        };
         match self {
-            Way::Plain => reason.into(),
+            Way::Plain => reason,
             Way::Direct(because) => {
                 format!("{reason}; straight from and to the device's memory, because {because}")
             }

@@ -29,7 +29,8 @@ pub(super) const ROW: BackendRow = BackendRow {
     make: |site, spec| Ok(Box::new(Standard::matched(site, &spec)?)),
 };
 
-const RULES: Rules = Rules { clear: Role::ClearToSend, arrival: Role::Completion, direct: None };
+const RULES: Rules =
+    Rules { clear: Role::ClearToSend, arrival: Role::Completion, direct: None, in_blocks: false };
 
 /// A cache line: messages do not share one.
 const LINE: usize = 64;
@@ -273,7 +274,7 @@ impl Exchange for Standard {
         };
         let route = |send: &Side| {
             let (path, reason) = path(send);
-            let reason = send.way.told(reason);
+            let reason = send.way.told(reason, 1);
             Route { peer: send.peer, bytes: send.bytes, path, reason, executor: Executor::Host }
         };
         self.sends.iter().map(route).collect()

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::fabric::Arrived;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// Blocks begin at multiples of that many bytes: cache lines of their own, and whole elements.
@@ -9,7 +10,7 @@ const STEP_BYTES: usize = 64;
 
 /// A message of so many bytes in consecutive blocks: the first, others of equal length, and the last, which has
 /// what is left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Blocks {
     bytes: usize,
     count: u32,
@@ -44,12 +45,12 @@ impl Blocks {
     }
 
     /// How many there are, at least one.
-    pub(super) fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         self.count
     }
 
     /// Which bytes of the message a block has.
-    pub(super) fn range(&self, block: u32) -> Range<usize> {
+    pub(crate) fn range(&self, block: u32) -> Range<usize> {
         let end = |block: u32| match block {
             last if last + 1 == self.count => self.bytes,
             block => self.first_bytes + self.middle_bytes * block as usize,
@@ -58,8 +59,13 @@ impl Blocks {
         start..end(block)
     }
 
+    /// How long each is.
+    pub(crate) fn lengths(&self) -> impl Iterator<Item = usize> {
+        (0..self.count).map(|block| self.range(block).len())
+    }
+
     /// How long the message is.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 

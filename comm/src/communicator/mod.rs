@@ -72,6 +72,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use blocks::Blocks;
 pub(crate) use engine::{AHEAD, Engine};
 pub(crate) use exchanges::Exchanges;
 pub(crate) use host::Host;

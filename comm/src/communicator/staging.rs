@@ -122,7 +122,7 @@ impl Staging {
     }
 
     /// The blocks of a message of so many bytes.
-    pub(super) fn cut(&self, bytes: usize) -> Blocks {
+    pub(crate) fn cut(&self, bytes: usize) -> Blocks {
         let (count, first, last) = match self.scheme {
             _ if bytes <= self.threshold_bytes => (1, 1.0, 1.0),
             StagingScheme::Naive => (1, 1.0, 1.0),

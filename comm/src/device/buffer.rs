@@ -1,6 +1,7 @@
 //! Typed memory that lives where its stream lives.
 
 use super::host::kernel::{Memory, Reader, Tile, Writer};
+use super::pitched::Pitched;
 use super::section::{Access, Intent};
 use super::shown::copy_of;
 use super::stream::Stream;
@@ -29,12 +30,6 @@ impl Extents {
         self.points.into_iter().try_fold(self.components, usize::checked_mul)
     }
 
-    /// Elements from one point to the next along each axis.
-    pub fn strides(self) -> [usize; 3] {
-        let row = self.points[2] * self.components;
-        [self.points[1] * row, row, self.components]
-    }
-
     /// The whole box.
     pub fn whole(self) -> Tile {
         Tile { start: [0; 3], end: self.points }
@@ -49,32 +44,38 @@ impl Extents {
 #[derive(Debug)]
 pub struct Buffer<T> {
     region: Region,
-    extents: Extents,
+    rows: Pitched,
     stream: Stream,
     access: Rc<Access>,
     element: PhantomData<T>,
 }
 
 impl<T: Element> Buffer<T> {
-    /// A zeroed buffer.
+    /// A zeroed buffer: of [`Extents`], whose rows have nothing in between, or of [`Pitched`] ones.
     ///
     /// # Errors
     /// If there is not that much memory, or the stream's device does not compute with such elements.
-    pub fn zeros(world: &World, stream: &Stream, extents: Extents) -> Result<Self> {
-        let bytes = extents.elements().and_then(|elements| elements.checked_mul(size_of::<T>()));
-        let bytes = bytes.ok_or(Error::OutOfMemory {
+    pub fn zeros(world: &World, stream: &Stream, rows: impl Into<Pitched>) -> Result<Self> {
+        let rows = rows.into();
+        let bytes = rows.elements().and_then(|elements| elements.checked_mul(size_of::<T>()));
+        let bytes = bytes.ok_or_else(|| Error::OutOfMemory {
             bytes: usize::MAX,
             kind: "host",
-            reason: format!("{extents:?} of {} are more than can be addressed", T::TYPE),
+            reason: format!("{:?} of {} are more than can be addressed", rows.extents(), T::TYPE),
         })?;
         stream.check_element(T::TYPE)?;
         let region = stream.allocate(world, bytes)?;
-        Ok(Self { region, extents, stream: stream.clone(), access: Rc::default(), element: PhantomData })
+        Ok(Self { region, rows, stream: stream.clone(), access: Rc::default(), element: PhantomData })
     }
 
     /// Its shape.
     pub fn extents(&self) -> Extents {
-        self.extents
+        self.rows.extents()
+    }
+
+    /// Its shape, and where its rows lie in its memory.
+    pub fn pitched(&self) -> Pitched {
+        self.rows
     }
 
     /// Its memory.
@@ -100,9 +101,7 @@ impl<T: Element> Buffer<T> {
     }
 
     fn place_in(&self, region: &Region, point: [usize; 3]) -> Result<Place> {
-        let offset: usize =
-            point.iter().zip(self.extents.strides()).map(|(index, stride)| index * stride).sum();
-        region.place(offset * size_of::<T>(), 0, "a point of an array")
+        region.place(self.rows.offset(point) * size_of::<T>(), 0, "a point of an array")
     }
 
     /// Read access for a kernel, to the points of `bounds`.
@@ -111,7 +110,7 @@ impl<T: Element> Buffer<T> {
     /// If `bounds` leaves the array.
     pub fn reader(&self, bounds: Tile) -> Result<Reader<'_, T>> {
         self.check(bounds, Intent::Read)?;
-        Ok(Reader::new(self.region.clone(), self.extents, self.stream.id(), bounds))
+        Ok(Reader::new(self.region.clone(), self.rows, self.stream.id(), bounds))
     }
 
     /// Write access for a kernel, to the points of `bounds`.
@@ -120,7 +119,7 @@ impl<T: Element> Buffer<T> {
     /// If `bounds` leaves the array.
     pub fn writer(&mut self, bounds: Tile) -> Result<Writer<'_, T>> {
         self.check(bounds, Intent::Write)?;
-        Ok(Writer::new(self.region.clone(), self.extents, self.stream.id(), bounds))
+        Ok(Writer::new(self.region.clone(), self.rows, self.stream.id(), bounds))
     }
 
     /// Synchronises the stream and lends the points of `bounds` to the host, as
@@ -191,8 +190,8 @@ impl<T: Element> Buffer<T> {
     }
 
     fn memory(&self, bounds: Tile, intent: Intent) -> Memory<'_> {
-        let (extents, stream) = (self.extents, self.stream.id());
-        Memory { region: &self.region, extents, element: T::TYPE, stream, bounds, intent }
+        let (rows, stream) = (self.rows, self.stream.id());
+        Memory { region: &self.region, rows, element: T::TYPE, stream, bounds, intent }
     }
 
     /// Points that the caller has checked, of the array or a copy of it, with nothing on the stream.
@@ -218,8 +217,8 @@ impl<T: Element> Buffer<T> {
     pub fn copy_out(&self, bounds: Tile) -> Result<Vec<T>> {
         let region = self.bring(bounds, Intent::Read)?;
         let [_, _, row_elements] = bounds.extents();
-        let row_elements = row_elements * self.extents.components;
-        let mut out = Vec::with_capacity(bounds.points() * self.extents.components);
+        let row_elements = row_elements * self.extents().components;
+        let mut out = Vec::with_capacity(bounds.points() * self.extents().components);
         for (i, j) in bounds.rows() {
             let row = self.place_in(&region, [i, j, bounds.start[2]])?;
             let first = row.pointer().cast::<T>();
@@ -235,23 +234,21 @@ impl<T: Element> Buffer<T> {
 
     fn lend(&self, region: &Region, bounds: Tile) -> Result<(*mut T, ndarray::Ix4, ndarray::Ix4)> {
         let [nz, ny, nx] = bounds.extents();
-        let [sz, sy, sx] = self.extents.strides();
-        let shape = ndarray::Dim([nz, ny, nx, self.extents.components]);
+        let [sz, sy, sx] = self.rows.strides();
+        let shape = ndarray::Dim([nz, ny, nx, self.extents().components]);
         let start = if bounds.points() == 0 { [0; 3] } else { bounds.start };
         Ok((self.place_in(region, start)?.pointer().cast(), shape, ndarray::Dim([sz, sy, sx, 1])))
     }
 
     /// From the first of those points to behind the last.
     fn bytes(&self, bounds: Tile) -> Range<usize> {
-        let at = |point: [usize; 3]| {
-            point.iter().zip(self.extents.strides()).map(|(i, s)| i * s).sum::<usize>() * size_of::<T>()
-        };
+        let at = |point| self.rows.offset(point) * size_of::<T>();
         let last = bounds.end.map(|end| end.saturating_sub(1));
-        at(bounds.start)..at(last) + self.extents.components * size_of::<T>()
+        at(bounds.start)..at(last) + self.extents().components * size_of::<T>()
     }
 
     fn check(&self, bounds: Tile, intent: Intent) -> Result<()> {
-        if !bounds.is_within(self.extents.whole()) {
+        if !bounds.is_within(self.extents().whole()) {
             let Range { start, end } = self.bytes(bounds);
             let region_bytes = self.region.bytes();
             return Err(Error::OutOfBounds { what: "a box of an array", start, end, region_bytes });

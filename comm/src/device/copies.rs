@@ -139,7 +139,7 @@ impl<Q: CommandQueue> Lane for QueueLane<Q> {
     fn begin(&mut self, source: &Place, destination: &Place, bytes: usize) -> Result<()> {
         // SAFETY: both sides hold that many bytes, as the caller has checked; they are of different regions, and
         // `under_way` keeps these until the copy has passed.
-        unsafe { self.queue.copy(source.pointer(), destination.pointer(), bytes) }?;
+        unsafe { self.queue.copy(source.address(), destination.address(), bytes) }?;
         let mark = self.queue.mark()?;
         self.under_way.push_back((mark, [source.clone(), destination.clone()]));
         self.queue.flush()

@@ -21,6 +21,7 @@ mod moves;
 mod opencl;
 mod operation;
 mod peers;
+mod pitched;
 mod queue;
 mod recorded;
 mod section;
@@ -46,6 +47,7 @@ pub use hip::{FoundHipDevice, found as hip_devices};
 pub use host::ahead::ask_for_line;
 pub use host::kernel::{Argument, Arguments, Memory, Reader, Rows, RowsMut, Tile, Writer};
 pub(crate) use host::lane::progress;
+pub use host::streaming::{PastCaches, exceeds_caches, past_caches};
 pub(crate) use moves::OnDevice;
 pub use moves::{Move, MoveTable, Purpose};
 pub use opencl::{FoundDevice, found as opencl_devices};
@@ -53,6 +55,7 @@ pub(crate) use operation::{
     HostKernel, Message, ReadySend, Rule, SignalSet, TriggeredSend, WaitSet, next_group,
 };
 pub(crate) use peers::Sharing;
+pub use pitched::Pitched;
 pub use section::Section;
 pub(crate) use section::{Hold, Intent};
 pub(crate) use standing::{Stage, Standing};

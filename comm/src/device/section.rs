@@ -86,7 +86,7 @@ impl Drop for Hold {
 
 impl<T: Element> Buffer<T> {
     /// The elements of `range`, counted in the order in which they lie in memory: axis 0 is the slowest, and
-    /// the components of a point lie next to each other.
+    /// the components of a point lie next to each other. What lies between the rows of [`super::Pitched`] counts too.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`] if they are not all in the buffer.

@@ -37,17 +37,16 @@ pub(crate) fn copy_of(
     to: &Region,
 ) -> Result<Arc<MoveTable>> {
     let bytes = memory.element.bytes();
-    let strides = memory.extents.strides().map(|stride| stride * bytes);
+    let strides = memory.rows.strides().map(|stride| stride * bytes);
     let [planes, rows, length] = points.extents();
-    let offset = points.start.iter().zip(strides).map(|(index, stride)| index * stride).sum();
-    let start = if points.points() == 0 { 0 } else { offset };
+    let start = if points.points() == 0 { 0 } else { memory.rows.offset(points.start) * bytes };
     let one = Move {
         source: from.place(start, 0, "a copy for the host")?,
         source_strides: [strides[0], strides[1]],
         destination: to.place(start, 0, "a copy for the host")?,
         destination_strides: [strides[0], strides[1]],
         counts: [planes, rows],
-        run_bytes: length * memory.extents.components * bytes,
+        run_bytes: length * memory.rows.extents().components * bytes,
         element: memory.element,
         op: Op::Replace,
     };

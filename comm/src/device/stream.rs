@@ -104,6 +104,8 @@ pub(crate) struct Status {
     pub(crate) merged_sends: AtomicU64,
     /// Moves between the device's memory and the host's.
     pub(crate) staged_moves: AtomicU64,
+    /// Messages that were triggered while the device still copied later ones to the host.
+    pub(crate) staged_overlaps: AtomicU64,
     /// Periods that a device has replayed by itself.
     pub(crate) graphs: AtomicU64,
     pub(crate) context: Arc<WaitContext>,
@@ -219,6 +221,7 @@ impl Stream {
             kernel_waits: AtomicU64::new(0),
             merged_sends: AtomicU64::new(0),
             staged_moves: AtomicU64::new(0),
+            staged_overlaps: AtomicU64::new(0),
             graphs: AtomicU64::new(0),
             context: world.wait_context().clone(),
         });

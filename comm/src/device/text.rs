@@ -3,7 +3,7 @@
 use super::host::kernel::{Arguments, Memory, Tile};
 use super::operation::Operation;
 use super::stream::{Stream, StreamKind};
-use super::{Extents, Intent};
+use super::{Intent, Pitched};
 use crate::element::{Element, ElementType};
 use crate::error::{Error, Result};
 use crate::fabric::{Region, bytes_of};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// | macro | meaning |
 /// |---|---|
 /// | `KERNEL(name)(TILE, ...)` | begins the kernel; `TILE` is its first parameter: a structure `tile` of `start` and `end` |
-/// | `READS(type, array)`, `WRITES(type, array)` | a parameter for each array, in the order of the launch, with its extents: `array_extents.points` |
+/// | `READS(type, array)`, `WRITES(type, array)` | a parameter for each array, in the order of the launch, with where its points are: `array_rows.first` elements behind the beginning of its memory, `array_rows.strides[axis]` from one to the next along an axis, the slowest first. The memory has `array_rows.elements` |
 /// | `TABLE(type, array)` | as `READS`, of an array that is read anywhere, whatever the tile: all of it must be readable |
 /// | `SCALAR(type, name)` | a parameter for each number of the launch, in its order, behind the arrays |
 /// | `POINT(i, j, k)` | declares the indices of the thread's point, slowest axis first, and ends threads that have none |
@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// | `AT(array, i, j, k)` | the first component of an array's point, to be read or assigned |
 /// | `FUNCTION`, `ARRAY` | before the type of a function of the text's own; before the type that a pointer to an array's elements points to |
 /// | `u8`, `i32`, `i64`, `f32`, `f64` | the element types; `f64` only where the device has it, and `HAS_F64` is defined |
-/// | `u32`, `u64` | words. An array begins on a multiple of 64 bytes, and what it ends in can be read to a multiple of 16 |
+/// | `u32`, `u64` | words. The memory of an array begins on a multiple of 64 bytes, and what it ends in can be read to a multiple of 16 |
 ///
 /// A line such as `typedef f32 real;` lets one text have several types. Products and sums are not contracted, so that a kernel gives the bits that the host gives. Names are no words of
 /// OpenCL C or CUDA C++ (`half` is one).
@@ -151,7 +151,7 @@ pub(crate) struct Launch {
     pub(crate) tile: Tile,
     /// Fastest axis first.
     pub(crate) threads: [usize; 3],
-    pub(crate) arrays: Vec<(Region, Extents)>,
+    pub(crate) arrays: Vec<(Region, Pitched)>,
     pub(crate) scalars: Vec<Scalar>,
 }
 
@@ -197,7 +197,7 @@ impl Stream {
         for (memory, (name, _)) in arguments.memories().zip(text.parameters()) {
             let readable = match (memory.intent, name) {
                 (Intent::Write, _) => continue,
-                (Intent::Read, TABLE) => memory.extents.whole(),
+                (Intent::Read, TABLE) => memory.rows.extents().whole(),
                 // A point before the first would be a huge number: behind the end.
                 (Intent::Read, _) => Tile {
                     start: std::array::from_fn(|axis| tile.start[axis].wrapping_sub(text.reach[axis])),
@@ -219,7 +219,7 @@ impl Stream {
             Error::KernelDidNotCompile { kernel: text.name.into(), device, log }
         })?;
         accelerator.compile(text)?;
-        let arrays = arguments.memories().map(|memory| (memory.region.clone(), memory.extents)).collect();
+        let arrays = arguments.memories().map(|memory| (memory.region.clone(), memory.rows)).collect();
         self.put(Operation::Launch(Arc::new(Launch {
             text,
             tile,

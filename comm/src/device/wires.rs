@@ -65,8 +65,12 @@ pub(crate) enum Vendor {
 /// Whether a wire takes addresses of a GPU's memory, as far as that can be found out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Takes {
-    /// What says so.
-    Yes(String),
+    /// It does, as `because` says.
+    Yes {
+        because: String,
+        /// Why windows of such memory are another matter, if they are.
+        no_puts: Option<String>,
+    },
     /// What says that it does not, and what to do.
     No(String),
     /// Why it cannot be found out.
@@ -78,15 +82,11 @@ pub(crate) enum Takes {
 pub(crate) enum Wiring {
     /// Memory of the host: that is where they are, or there is no wire.
     Plain,
-    /// Addresses of the device's, and why; to put from and to windows as well, or for messages only.
-    Direct { because: String, puts: bool },
+    /// Addresses of the device's, and why; where they are for messages only, why not for puts into windows.
+    Direct { because: String, no_puts: Option<String> },
     /// Copies in the host's memory, and why.
     Staged(String),
 }
-
-/// Why puts are left out where a library has answered for messages.
-const NO_PUTS: &str =
-    "the library answers for messages, and not for puts into windows (`device.wires = \"direct\"` does)";
 
 impl Wiring {
     /// That of a stream on the device, or on the host.
@@ -124,7 +124,7 @@ impl Wiring {
         };
         let takes = match device.addresses() {
             Addresses::Hosts => {
-                return Ok(Wiring::Direct { because: "the host addresses its arrays".into(), puts: true });
+                return Ok(Wiring::Direct { because: "the host addresses its arrays".into(), no_puts: None });
             }
             Addresses::Opencl => Takes::No(
                 "the host does not address its arrays, and libraries take addresses of CUDA or HIP, none of OpenCL"
@@ -141,9 +141,13 @@ impl Wiring {
     /// Why it does not, where it is to.
     fn where_told(wires: Wires, takes: Takes) -> std::result::Result<Self, String> {
         match (takes, wires) {
-            (Takes::Yes(because), _) => Ok(Wiring::Direct { because, puts: wires == Wires::Direct }),
+            (Takes::Yes { because, .. }, Wires::Direct) => Ok(Wiring::Direct { because, no_puts: None }),
+            (Takes::Yes { because, no_puts }, _) => {
+                let of_user = |reason| format!("{reason}; `device.wires = \"direct\"` says that it does");
+                Ok(Wiring::Direct { because, no_puts: no_puts.map(of_user) })
+            }
             (Takes::Unknown(_), Wires::Direct) => {
-                Ok(Wiring::Direct { because: "`device.wires` is `direct`".into(), puts: true })
+                Ok(Wiring::Direct { because: "`device.wires` is `direct`".into(), no_puts: None })
             }
             (Takes::No(because), Wires::Direct) => Err(because),
             (Takes::No(because), _) => Ok(Wiring::Staged(because)),
@@ -156,8 +160,8 @@ impl Wiring {
     /// Why payloads go through the host's memory, if they do; of puts into windows, or of messages.
     pub(crate) fn why_staged(&self, puts: bool) -> Option<&str> {
         match self {
-            Wiring::Direct { puts: false, .. } if puts => Some(NO_PUTS),
-            Wiring::Plain | Wiring::Direct { .. } => None,
+            Wiring::Direct { no_puts, .. } => no_puts.as_deref().filter(|_| puts),
+            Wiring::Plain => None,
             Wiring::Staged(because) => Some(because),
         }
     }
@@ -180,9 +184,9 @@ impl Stream {
     pub fn told_of_wires(&self) -> Option<String> {
         match self.wiring() {
             Wiring::Plain => None,
-            Wiring::Direct { because, puts } => {
-                let puts =
-                    if *puts { String::new() } else { format!("; puts are staged, because {NO_PUTS}") };
+            Wiring::Direct { because, no_puts } => {
+                let puts = no_puts.as_ref().map(|reason| format!("; puts are staged, because {reason}"));
+                let puts = puts.unwrap_or_default();
                 Some(format!("straight from and to the device's memory, because {because}{puts}"))
             }
             Wiring::Staged(because) => Some(format!("staged through the host's memory, because {because}")),
@@ -193,6 +197,12 @@ impl Stream {
     pub fn staged_moves(&self) -> u64 {
         self.status().staged_moves.load(Ordering::Relaxed)
     }
+
+    /// How often a message, or a block of one, has gone on its way while its device still copied later ones to the
+    /// host.
+    pub fn staged_overlaps(&self) -> u64 {
+        self.status().staged_overlaps.load(Ordering::Relaxed)
+    }
 }
 
 #[cfg(test)]
@@ -201,17 +211,21 @@ mod tests {
 
     #[test]
     fn a_gpus_memory_is_given_to_those_that_take_it_and_nothing_falls_back_silently() {
-        let (yes, no, unknown) = (
-            Takes::Yes("it says so".into()),
-            Takes::No("it says that it does not".into()),
-            Takes::Unknown("nobody can ask it".into()),
-        );
+        let yes = |no_puts: Option<&str>| Takes::Yes {
+            because: "it says so".into(),
+            no_puts: no_puts.map(str::to_owned),
+        };
+        let no = Takes::No("it says that it does not".into());
+        let unknown = Takes::Unknown("nobody can ask it".into());
         let of = Wiring::where_told;
-        let auto = of(Wires::Auto, yes.clone()).expect("takes it");
-        // Messages go straight; puts into windows do where the user answers for them.
+        let auto = of(Wires::Auto, yes(None)).expect("takes it");
+        assert_eq!([auto.why_staged(false), auto.why_staged(true)], [None; 2]);
+        // Messages go straight; puts into windows of which nothing is known do where the user answers for them.
+        let auto = of(Wires::Auto, yes(Some("it says nothing of windows"))).expect("takes it");
         assert_eq!(auto.why_staged(false), None);
-        assert!(auto.why_staged(true).expect("staged").contains("`device.wires = \"direct\"` does"));
-        let direct = of(Wires::Direct, yes).expect("takes it");
+        let because = "it says nothing of windows; `device.wires = \"direct\"` says that it does";
+        assert_eq!(auto.why_staged(true), Some(because));
+        let direct = of(Wires::Direct, yes(Some("it says nothing of windows"))).expect("takes it");
         assert_eq!([direct.why_staged(false), direct.why_staged(true)], [None; 2]);
         let auto = of(Wires::Auto, no.clone()).expect("is staged");
         assert_eq!(auto.why_staged(false), Some("it says that it does not"));
@@ -219,6 +233,6 @@ mod tests {
         let auto = of(Wires::Auto, unknown.clone()).expect("is staged");
         assert!(auto.why_staged(false).expect("staged").starts_with("nobody can ask it; `device.wires = "));
         let direct = of(Wires::Direct, unknown).expect("the user says so");
-        assert_eq!(direct, Wiring::Direct { because: "`device.wires` is `direct`".into(), puts: true });
+        assert_eq!(direct, Wiring::Direct { because: "`device.wires` is `direct`".into(), no_puts: None });
     }
 }

@@ -67,6 +67,6 @@ impl FlagPair {
     #[inline]
     pub fn wait(&mut self) -> Result<()> {
         self.seen = self.seen.wrapping_add(1);
-        self.context.wait(&self.own, self.seen, &mut || false)
+        self.context.wait(&self.own, self.seen, &|| None, &mut || false)
     }
 }

@@ -14,6 +14,14 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+/// Bytes of an ordinary page, and of a large one where systems have them.
+const PAGE_BYTES: usize = 4096;
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Memory of so many bytes asks for large pages: kernels that read and write many rows side by side touch more ordinary
+/// ones than a processor remembers the places of.
+const LARGE_BYTES: usize = 4 << 20;
+
 /// One rank's end of the fabric.
 #[derive(Debug)]
 pub struct LocalFabric {
@@ -174,12 +182,27 @@ impl Block {
     fn new(bytes: usize, key: u64) -> Result<Self> {
         let skew = super::skew(bytes, key);
         let failed = |reason: &str| Error::OutOfMemory { bytes, kind: "host", reason: reason.into() };
-        let layout = Layout::from_size_align((bytes + skew).max(64), if bytes < 4096 { 64 } else { 4096 })
+        let alignment = match bytes {
+            0..PAGE_BYTES => 64,
+            PAGE_BYTES..LARGE_BYTES => PAGE_BYTES,
+            _ => HUGE_PAGE_BYTES,
+        };
+        let layout = Layout::from_size_align((bytes + skew).max(64), alignment)
             .map_err(|_| failed("the size is beyond the address space"))?;
         // SAFETY: the layout's size is at least 64.
-        let start = unsafe { std::alloc::alloc_zeroed(layout) };
+        let start = unsafe { std::alloc::alloc(layout) };
         let start = NonNull::new(start)
             .ok_or_else(|| failed("the allocator has no more; use fewer cells or ranks"))?;
+        #[cfg(all(target_os = "linux", not(miri)))]
+        if bytes >= LARGE_BYTES {
+            use rustix::mm::{Advice, madvise};
+            let whole_pages = layout.size() / PAGE_BYTES * PAGE_BYTES;
+            // SAFETY: pages of what has been allocated, of which only the size changes. A system without large ones
+            // serves as well, only slower.
+            let _ = unsafe { madvise(start.as_ptr().cast(), whole_pages, Advice::LinuxHugepage) };
+        }
+        // SAFETY: the memory has as many bytes, and nobody else knows it yet.
+        unsafe { start.write_bytes(0, layout.size()) };
         Ok(Self { start, layout, skew, bytes })
     }
 

@@ -13,23 +13,23 @@ pub(crate) struct Told<T> {
     pub(crate) recvs: Vec<T>,
 }
 
-/// The peer and the tag of each message.
-pub(crate) type Sides = Told<(usize, u32)>;
+/// The peer, the tag and the block of each message.
+pub(crate) type Sides = Told<(usize, u32, Option<u32>)>;
 
 impl Sides {
     /// Those of an exchange.
     pub(crate) fn of(exchange: &FarExchange) -> Self {
         Self {
-            sends: exchange.sends.iter().map(|send| (send.peer, send.tag)).collect(),
-            recvs: exchange.recvs.iter().map(|recv| (recv.peer, recv.tag)).collect(),
+            sends: exchange.sends.iter().map(|send| (send.peer, send.tag, send.block)).collect(),
+            recvs: exchange.recvs.iter().map(|recv| (recv.peer, recv.tag, recv.block)).collect(),
         }
     }
 
     /// Those of two-sided messages.
     pub(crate) fn of_messages(messages: &FarMessages) -> Self {
         Self {
-            sends: messages.sends.iter().map(|send| (send.peer, send.tag)).collect(),
-            recvs: messages.recvs.iter().map(|recv| (recv.peer, recv.tag)).collect(),
+            sends: messages.sends.iter().map(|send| (send.peer, send.tag, None)).collect(),
+            recvs: messages.recvs.iter().map(|recv| (recv.peer, recv.tag, None)).collect(),
         }
     }
 }
@@ -46,17 +46,18 @@ pub(crate) fn tell<T: Serialize + DeserializeOwned + Clone>(
     own: Result<Told<T>>,
 ) -> Result<Told<T>> {
     let all = world.agree(call, own.map(|own| (sides.clone(), own)))?;
-    let find = |sides: &[(usize, u32)], said: &[T], tag: u32| {
-        let found = sides.iter().position(|side| *side == (world.rank(), tag));
+    type Side = (usize, u32, Option<u32>);
+    let find = |sides: &[Side], said: &[T], (_, tag, block): Side| {
+        let found = sides.iter().position(|side| *side == (world.rank(), tag, block));
         said[found.expect("matching has found both sides")].clone()
     };
-    let receiver = |&(peer, tag): &(usize, u32)| {
-        let (sides, said) = &all[peer];
-        find(&sides.recvs, &said.recvs, tag)
+    let receiver = |side: &Side| {
+        let (sides, said) = &all[side.0];
+        find(&sides.recvs, &said.recvs, *side)
     };
-    let sender = |&(peer, tag): &(usize, u32)| {
-        let (sides, said) = &all[peer];
-        find(&sides.sends, &said.sends, tag)
+    let sender = |side: &Side| {
+        let (sides, said) = &all[side.0];
+        find(&sides.sends, &said.sends, *side)
     };
     Ok(Told {
         sends: sides.sends.iter().map(receiver).collect(),

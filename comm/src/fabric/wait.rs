@@ -4,10 +4,12 @@ use super::Futex;
 use super::region::{Region, Word};
 use super::wire::Hook;
 use crate::error::{Error, Result};
-use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+#[cfg(test)]
+mod tests;
 
 /// How a rank waits. Spinning answers soonest; yielding and sleeping let ranks outnumber cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,47 +130,24 @@ const LOOKING: Duration = Duration::from_micros(20);
 const SPINS_BETWEEN_CHECKS: u32 = 1 << 14;
 
 impl WaitContext {
-    /// Blocks until `word` has come to `wanted`, or its writer has let go of its end. Meanwhile it calls `serve`
-    /// now and then, which makes progress on what else this rank has to do and says whether more is left.
-    #[inline]
-    pub(crate) fn wait(&self, word: &Word, wanted: u32, serve: &mut dyn FnMut() -> bool) -> Result<()> {
-        self.wait_among(word, wanted, &|| word.leaver(wanted), serve)
-    }
-
-    /// As [`WaitContext::wait`], for a word that is waited for together with others: `leaver` is whoever has let go of
-    /// any of them.
-    #[inline]
-    pub(crate) fn wait_among(
+    /// Blocks until `word` has come to `wanted`. Meanwhile it calls `serve` now and then, which makes progress on what
+    /// else this rank has to do and says whether more is left; and `leaver`, which names a rank that has let go of its
+    /// end, so that what is waited for will not come: the word, or what is waited for together with it.
+    pub(crate) fn wait(
         &self,
         word: &Word,
         wanted: u32,
         leaver: &dyn Fn() -> Option<usize>,
         serve: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
-        if word.cell().reached(wanted) { Ok(()) } else { self.wait_long(word, wanted, leaver, serve) }
-    }
-
-    #[inline(never)]
-    fn wait_long(
-        &self,
-        word: &Word,
-        wanted: u32,
-        leaver: &dyn Fn() -> Option<usize>,
-        serve: &mut dyn FnMut() -> bool,
-    ) -> Result<()> {
-        let left = Cell::new(None);
-        // Looked for once in a while: in between the word is all that is read.
-        let mut serve = || {
-            left.set(leaver());
-            serve()
-        };
-        let mut sleep = |nap: Duration| word.cell().sleep_unless_reached(wanted, &Futex { nap });
-        self.wait_until(&mut || word.cell().reached(wanted) || left.get().is_some(), &mut serve, &mut sleep)
-            .map_err(|waited| self.give_up(waited, word, wanted))?;
-        match left.get() {
-            Some(rank) if !word.cell().reached(wanted) => Err(self.left(rank)),
-            _ => Ok(()),
+        let is_there = || word.cell().reached(wanted);
+        if is_there() {
+            return Ok(());
         }
+        let mut sleep = |nap: Duration| word.cell().sleep_unless_reached(wanted, &Futex { nap });
+        let limits = (self.timeout, None);
+        self.wait_within(limits, &mut || is_there(), leaver, serve, &mut sleep)
+            .map_err(|gave_up| self.give_up(gave_up, word, wanted))
     }
 
     /// The loop behind every wait: `done` ends it, `sleep` sleeps where whatever `done` looks at
@@ -179,14 +158,17 @@ impl WaitContext {
         serve: &mut dyn FnMut() -> bool,
         sleep: &mut dyn FnMut(Duration),
     ) -> Result<(), GaveUp> {
-        self.wait_within((self.timeout, None), done, serve, sleep)
+        self.wait_within((self.timeout, None), done, &|| None, serve, sleep)
     }
 
-    /// As [`WaitContext::wait_until`], with a time-out of its own, and for how long it looks before it yields.
+    /// As [`WaitContext::wait_until`], with a time-out of its own, for how long it looks before it yields, and who has
+    /// left without whom it is in vain. Inlined: whoever calls it knows what it looks at, of which every look counts.
+    #[inline(always)]
     fn wait_within(
         &self,
         (timeout, looking): (Option<Duration>, Option<Duration>),
         done: &mut dyn FnMut() -> bool,
+        leaver: &dyn Fn() -> Option<usize>,
         serve: &mut dyn FnMut() -> bool,
         sleep: &mut dyn FnMut(Duration),
     ) -> Result<(), GaveUp> {
@@ -208,7 +190,11 @@ impl WaitContext {
                 std::hint::spin_loop();
             }
             if self.abort.failure().is_some() {
-                return Err(GaveUp::PeerFailed);
+                return Err(GaveUp::Failed(self.peer_failure()));
+            }
+            if let Some(rank) = leaver() {
+                // What it did before it left is there now.
+                return if done() { Ok(()) } else { Err(GaveUp::Failed(self.left(rank))) };
             }
             let waited = started.get_or_insert_with(Instant::now).elapsed();
             if timeout.is_some_and(|timeout| waited >= timeout) {
@@ -256,13 +242,12 @@ impl WaitContext {
                 true
             }
         };
-        let timeout = self.timeout.map(|timeout| timeout + grace);
-        let looking = self.calls.then_some(LOOKING);
-        let waited = self.wait_within((timeout, looking), &mut ended, &mut crate::device::progress, sleep);
+        let limits = (self.timeout.map(|timeout| timeout + grace), self.calls.then_some(LOOKING));
+        let waited = self.wait_within(limits, &mut ended, &|| None, &mut crate::device::progress, sleep);
         match (failed, waited) {
             (Some(error), _) => Err(error),
             (None, Ok(())) => Ok(()),
-            (None, Err(GaveUp::PeerFailed)) => Err(self.peer_failure()),
+            (None, Err(GaveUp::Failed(error))) => Err(error),
             (None, Err(GaveUp::TimedOut(waited))) => Err(late(waited)),
         }
     }
@@ -270,7 +255,7 @@ impl WaitContext {
     /// The error of a wait on `word` that ended without it.
     pub(crate) fn give_up(&self, gave_up: GaveUp, word: &Word, wanted: u32) -> Error {
         match gave_up {
-            GaveUp::PeerFailed => self.peer_failure(),
+            GaveUp::Failed(error) => error,
             GaveUp::TimedOut(waited) => Error::TimedOut {
                 rank: self.rank,
                 peer: word.from,
@@ -303,9 +288,10 @@ impl WaitContext {
 }
 
 /// Why a wait ended without what it waited for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) enum GaveUp {
-    PeerFailed,
+    /// Another rank has failed, or left.
+    Failed(Error),
     TimedOut(Duration),
 }
 

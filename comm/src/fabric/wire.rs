@@ -26,7 +26,7 @@ pub trait Wire: Send + Sync + fmt::Debug {
     #[allow(private_interfaces, reason = "what a wire is made of is this crate's")]
     fn takes(&self, vendor: Vendor) -> Takes;
 
-    /// Whether payloads of active target epochs go into windows, of which a library may say less than of messages.
+    /// Whether payloads of active target epochs go into windows, of which [`Wire::takes`] may say less than of messages.
     fn has_windows(&self) -> bool {
         false
     }
@@ -101,6 +101,8 @@ pub struct FarExchange {
 pub(crate) struct FarSend {
     pub(crate) peer: usize,
     pub(crate) tag: u32,
+    /// Which of its message's blocks it is, from 0, if that comes in several.
+    pub(crate) block: Option<u32>,
     pub(crate) bytes: usize,
     /// Where the stream packs it.
     pub(crate) staging: Place,
@@ -114,6 +116,8 @@ pub(crate) struct FarSend {
 pub(crate) struct FarRecv {
     pub(crate) peer: usize,
     pub(crate) tag: u32,
+    /// As [`FarSend::block`].
+    pub(crate) block: Option<u32>,
     pub(crate) bytes: usize,
     /// Where it arrives, by phase; with one buffer the first.
     pub(crate) slots: [Place; 2],

@@ -211,12 +211,26 @@ fn begin(
     let (sends, recvs) = match side.way {
         Way::Send { .. } => {
             let (staging, clear) = (place.clone(), own.clone());
-            (vec![FarSend { peer, tag: side.tag, bytes, staging, awaits: with_clearance, clear }], Vec::new())
+            (
+                vec![FarSend {
+                    peer,
+                    tag: side.tag,
+                    block: None,
+                    bytes,
+                    staging,
+                    awaits: with_clearance,
+                    clear,
+                }],
+                Vec::new(),
+            )
         }
         Way::Receive => {
             let (slots, arrivals) = ([place.clone(), place.clone()], [own.clone(), own.clone()]);
             let announces = with_clearance;
-            (Vec::new(), vec![FarRecv { peer, tag: side.tag, bytes, slots, arrivals, announces }])
+            (
+                Vec::new(),
+                vec![FarRecv { peer, tag: side.tag, block: None, bytes, slots, arrivals, announces }],
+            )
         }
     };
     // Arrivals are flagged, not counted; the wire wants the words all the same.

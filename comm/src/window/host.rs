@@ -85,7 +85,7 @@ impl Window {
         }
         group.ranks().iter().try_for_each(|origin| {
             let (word, epoch) = (signals.completed_by(*origin), signals.exposures(*origin));
-            context.wait_among(word, epoch, &leaver, &mut progress)
+            context.wait(word, epoch, &leaver, &mut progress)
         })
     }
 }
@@ -121,7 +121,7 @@ impl Active {
         while let Some(Planned { send, epoch, .. }) = planned.first() {
             let (send, epoch) = (send.clone(), *epoch);
             for word in &send.conditions {
-                context.wait_among(word, epoch, &leaver, &mut || {
+                context.wait(word, epoch, &leaver, &mut || {
                     carry_out_ready(planned);
                     progress()
                 })?;

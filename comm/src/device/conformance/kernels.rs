@@ -38,15 +38,14 @@ pub(in crate::device) fn kernels_compute_each_point_once<D: Driver>(driver: &D) 
         copy(&mut queue, &host, &input);
         let wide = |sizes: [usize; 3]| sizes.map(|size| size as u64);
         let tile: Vec<u64> = wide(start).into_iter().chain(wide(end)).collect();
-        let extents: Vec<u64> = wide(shape).into_iter().chain([1]).collect();
+        // Rows with nothing in between, of one component.
+        let rows: Vec<u64> = [0, shape[1] * shape[2], shape[2], 1, points]
+            .into_iter()
+            .map(|elements| elements as u64)
+            .collect();
         let address = |memory: &DeviceMemory| Value::Pointer(memory.base().as_ptr().cast_const().cast());
-        let arguments = [
-            Value::U64s(&tile),
-            address(&input),
-            Value::U64s(&extents),
-            address(&output),
-            Value::U64s(&extents),
-        ];
+        let arguments =
+            [Value::U64s(&tile), address(&input), Value::U64s(&rows), address(&output), Value::U64s(&rows)];
         let [planes, rows, columns]: [usize; 3] = std::array::from_fn(|axis| end[axis] - start[axis]);
         // SAFETY: the arguments are those of the text, and the memory is kept until the queue has come to rest.
         unsafe { queue.launch("twice", &mut kernel, &arguments, [columns, rows, planes]) }.expect("a launch");

@@ -77,16 +77,22 @@ fn start() -> Result<c_int, String> {
     // SAFETY: a number is written; the one call that may come before `cuInit`.
     let found = check("cuDriverGetVersion", unsafe { cuDriverGetVersion(&mut version) });
     found.map_err(|failure| refused(failure, version))?;
-    if version < OLDEST {
-        return Err(format!(
-            "the driver has CUDA {}, and at least {} is needed; install NVIDIA's driver 525 or newer",
-            written(version),
-            written(OLDEST)
-        ));
-    }
+    new_enough(version)?;
     // SAFETY: it has no conditions.
     check("cuInit", unsafe { cuInit(0) }).map_err(|failure| refused(failure, version))?;
     Ok(version)
+}
+
+/// Whether a driver of that version takes what streams are made of: their own kernels are PTX of CUDA 12.0.
+fn new_enough(version: c_int) -> Result<(), String> {
+    match version {
+        OLDEST.. => Ok(()),
+        _ => Err(format!(
+            "the driver has CUDA {}, and at least {} is needed; install NVIDIA's driver 525 or newer",
+            written(version),
+            written(OLDEST)
+        )),
+    }
 }
 
 /// The GPUs that this process sees.
@@ -146,5 +152,14 @@ mod tests {
         }
         assert!(failure(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS).is_a_kernels());
         assert!(!failure(CUresult::CUDA_ERROR_OUT_OF_MEMORY).is_a_kernels());
+    }
+
+    #[test]
+    fn a_driver_that_is_too_old_says_which_one_it_takes() {
+        for version in [12_000, 12_080, 13_000] {
+            assert_eq!(new_enough(version), Ok(()));
+        }
+        let said = new_enough(11_080).expect_err("too old");
+        assert!(said.contains("CUDA 11.8") && said.contains("12.0") && said.contains("525"), "{said}");
     }
 }

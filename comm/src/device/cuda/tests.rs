@@ -193,7 +193,7 @@ fn arguments_of_applications_are_packed_as_their_kernels_declare_them() {
     let ptx = nvrtc::build(compiler, "any GPU", &NUMBERS, Target::Ptx(OLDEST)).expect("it compiles");
     let ptx = String::from_utf8(ptx).expect("a text");
     let declared = parameters(&ptx[ptx.find(".entry numbers(").expect("it is there")..]);
-    let array = [Value::Pointer(std::ptr::without_provenance(7)), Value::U64s(&[7; 4])];
+    let array = [Value::Pointer(std::ptr::without_provenance(7)), Value::U64s(&[7; 5])];
     let numbers = [1, 4, 8, 1, 8].map(|bytes| Value::Bytes(&[7; 8][..bytes]));
     let arguments = [&[Value::U64s(&[7; 6])][..], &array, &array, &numbers].concat();
     let mut packed = Packed::default();

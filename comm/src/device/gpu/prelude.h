@@ -19,15 +19,15 @@ typedef struct {
 } halo_tile;
 
 typedef struct {
-    u64 points[3], components;
-} halo_extents;
+    u64 first, strides[3], elements;
+} halo_rows;
 
 #define KERNEL(name) extern "C" __global__ void name
 #define TILE const halo_tile tile
-#define READS(type, array) const type *__restrict__ array, const halo_extents array##_extents
+#define READS(type, array) const type *__restrict__ array, const halo_rows array##_rows
 #define ARRAY
 #define TABLE(type, array) READS(type, array)
-#define WRITES(type, array) type *__restrict__ array, const halo_extents array##_extents
+#define WRITES(type, array) type *__restrict__ array, const halo_rows array##_rows
 #define SCALAR(type, name) const type name
 
 // Threads along the fastest axis are along x. The rows of all planes follow each other along y and then z, of whose
@@ -50,9 +50,9 @@ typedef struct {
     const u64 j = tile.start[1] + (rows) * (halo_row - halo_plane * halo_rows);     \
     const u64 k = tile.start[2] + (columns) * ITEM;                                 \
     if (k >= tile.end[2] + (columns) || i >= tile.end[0]) return
-#define AT(array, i, j, k)                                                                  \
-    array[(((i) * array##_extents.points[1] + (j)) * array##_extents.points[2] + (k)) *     \
-          array##_extents.components]
+#define AT(array, i, j, k)                                              \
+    array[array##_rows.first + (i) * array##_rows.strides[0] +          \
+          (j) * array##_rows.strides[1] + (k) * array##_rows.strides[2]]
 
 #define GROUP blockIdx.x
 #define GROUPS gridDim.x

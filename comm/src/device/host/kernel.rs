@@ -1,7 +1,7 @@
 //! Kernels: closures over tiles of arrays.
 
-use crate::device::buffer::Extents;
 use crate::device::operation::{HostKernel, Operation};
+use crate::device::pitched::Pitched;
 use crate::device::section::Intent;
 use crate::device::shown::copy_of;
 use crate::device::stream::{Stream, StreamKind};
@@ -65,7 +65,7 @@ impl Tile {
 #[derive(Debug, Clone)]
 pub struct Reader<'a, T> {
     region: Region,
-    extents: Extents,
+    rows: Pitched,
     stream: u64,
     bounds: Tile,
     array: PhantomData<&'a T>,
@@ -75,21 +75,21 @@ pub struct Reader<'a, T> {
 #[derive(Debug)]
 pub struct Writer<'a, T> {
     region: Region,
-    extents: Extents,
+    rows: Pitched,
     stream: u64,
     bounds: Tile,
     array: PhantomData<&'a mut T>,
 }
 
 impl<T> Reader<'_, T> {
-    pub(crate) fn new(region: Region, extents: Extents, stream: u64, bounds: Tile) -> Self {
-        Self { region, extents, stream, bounds, array: PhantomData }
+    pub(crate) fn new(region: Region, rows: Pitched, stream: u64, bounds: Tile) -> Self {
+        Self { region, rows, stream, bounds, array: PhantomData }
     }
 }
 
 impl<T> Writer<'_, T> {
-    pub(crate) fn new(region: Region, extents: Extents, stream: u64, bounds: Tile) -> Self {
-        Self { region, extents, stream, bounds, array: PhantomData }
+    pub(crate) fn new(region: Region, rows: Pitched, stream: u64, bounds: Tile) -> Self {
+        Self { region, rows, stream, bounds, array: PhantomData }
     }
 }
 
@@ -97,7 +97,7 @@ impl<T> Writer<'_, T> {
 #[derive(Debug, Clone, Copy)]
 pub struct Rows<'a, T> {
     base: *const T,
-    extents: Extents,
+    rows: Pitched,
     bounds: Tile,
     lifetime: PhantomData<&'a T>,
 }
@@ -135,11 +135,10 @@ impl<'a, T: Element> Rows<'a, T> {
             "points {x:?} of {N} row(s) from ({i}, {j}) on are not all in {}: they are outside of the array, or ghosts that have not been exchanged",
             self.bounds
         );
-        let [_, ny, nx] = self.extents.points;
-        let components = self.extents.components;
+        let components = self.rows.extents().components;
         std::array::from_fn(|row| {
             // SAFETY: the points lie within the array by the assertion, since the bounds do.
-            let first = unsafe { self.base.add(((i * ny + j + row) * nx + x.start) * components) };
+            let first = unsafe { self.base.add(self.rows.offset([i, j + row, x.start])) };
             // SAFETY: as above; the launch has checked that the kernel does not write the array, the
             // stream orders other kernels, and peers write only ghosts, outside of the bounds then.
             unsafe { std::slice::from_raw_parts(first, (x.end - x.start) * components) }
@@ -157,7 +156,7 @@ impl<'a, T: Element> Rows<'a, T> {
 #[derive(Debug)]
 pub struct RowsMut<'a, T> {
     base: *mut T,
-    extents: Extents,
+    rows: Pitched,
     tile: Tile,
     lifetime: PhantomData<&'a mut T>,
 }
@@ -176,7 +175,7 @@ impl<T: Element> RowsMut<'_, T> {
             "row ({i}, {j}) is not in the tile {tile:?}"
         );
         // SAFETY: the row is in the tile by the assertion, and `&mut self` lends one at a time.
-        unsafe { row_of_tile(self.base, self.extents, tile, i, j) }
+        unsafe { row_of_tile(self.base, self.rows, tile, i, j) }
     }
 
     /// The parts within the tile of as many rows as the array has, one behind the other along axis 1 from `j` on.
@@ -194,33 +193,33 @@ impl<T: Element> RowsMut<'_, T> {
         );
         // SAFETY: the rows are in the tile by the assertion, each is another one, and `&mut self` is borrowed for as
         // long as any of them lives.
-        std::array::from_fn(|row| unsafe { row_of_tile(self.base, self.extents, tile, i, j + row) })
+        std::array::from_fn(|row| unsafe { row_of_tile(self.base, self.rows, tile, i, j + row) })
     }
 
     /// The parts within the tile of all its rows, in order, for kernels that write several rows
     /// side by side. Each is as [`RowsMut::row`] gives it.
     #[inline(always)]
     pub fn rows(&mut self) -> impl Iterator<Item = &mut [T]> {
-        let (base, extents, tile) = (self.base, self.extents, self.tile);
+        let (base, rows, tile) = (self.base, self.rows, self.tile);
         // SAFETY: the rows are those of the tile, each is lent once, and `&mut self` is borrowed for
         // as long as any of them lives.
-        tile.rows().map(move |(i, j)| unsafe { row_of_tile(base, extents, tile, i, j) })
+        tile.rows().map(move |(i, j)| unsafe { row_of_tile(base, rows, tile, i, j) })
     }
 }
 
 /// The part of a row that lies in a tile.
 ///
 /// # Safety
-/// `base` is the memory of an array of `extents` of which the caller may write the points of `tile`;
+/// `base` is the memory of an array of such `rows` of which the caller may write the points of `tile`;
 /// (`i`, `j`) is a row of the tile; and nothing else has access to that part of it during `'a`.
 #[inline(always)]
-unsafe fn row_of_tile<'a, T>(base: *mut T, extents: Extents, tile: Tile, i: usize, j: usize) -> &'a mut [T] {
-    let [_, ny, nx] = extents.points;
-    let start = ((i * ny + j) * nx + tile.start[2]) * extents.components;
+unsafe fn row_of_tile<'a, T>(base: *mut T, rows: Pitched, tile: Tile, i: usize, j: usize) -> &'a mut [T] {
     // SAFETY: the row's part lies within the array, since the tile does.
-    let first = unsafe { base.add(start) };
+    let first = unsafe { base.add(rows.offset([i, j, tile.start[2]])) };
     // SAFETY: as above; tiles of one launch do not overlap, and the caller lends the row once.
-    unsafe { std::slice::from_raw_parts_mut(first, (tile.end[2] - tile.start[2]) * extents.components) }
+    unsafe {
+        std::slice::from_raw_parts_mut(first, (tile.end[2] - tile.start[2]) * rows.extents().components)
+    }
 }
 
 // SAFETY: shared read access to plain elements.
@@ -239,7 +238,7 @@ mod sealed {
 #[derive(Debug)]
 pub struct Memory<'a> {
     pub(crate) region: &'a Region,
-    pub(crate) extents: Extents,
+    pub(crate) rows: Pitched,
     pub(crate) element: ElementType,
     pub(crate) stream: u64,
     pub(crate) bounds: Tile,
@@ -278,7 +277,7 @@ impl<T: Element> Argument for Reader<'_, T> {
         Self: 'a;
 
     fn detach(self) -> Reader<'static, T> {
-        Reader::new(self.region, self.extents, self.stream, self.bounds)
+        Reader::new(self.region, self.rows, self.stream, self.bounds)
     }
 
     fn show(&mut self, copy: Region) {
@@ -286,15 +285,15 @@ impl<T: Element> Argument for Reader<'_, T> {
     }
 
     fn memory(&self) -> Memory<'_> {
-        let Self { region, extents, stream, bounds, .. } = self;
+        let Self { region, rows, stream, bounds, .. } = self;
         let (element, intent) = (T::TYPE, Intent::Read);
-        Memory { region, extents: *extents, element, stream: *stream, bounds: *bounds, intent }
+        Memory { region, rows: *rows, element, stream: *stream, bounds: *bounds, intent }
     }
 
     fn view<'a>(&'a self, _tile: Tile) -> Self::View<'a> {
         Rows {
             base: self.region.base().cast_const().cast(),
-            extents: self.extents,
+            rows: self.rows,
             bounds: self.bounds,
             lifetime: PhantomData,
         }
@@ -309,7 +308,7 @@ impl<T: Element> Argument for Writer<'_, T> {
         Self: 'a;
 
     fn detach(self) -> Writer<'static, T> {
-        Writer::new(self.region, self.extents, self.stream, self.bounds)
+        Writer::new(self.region, self.rows, self.stream, self.bounds)
     }
 
     fn show(&mut self, copy: Region) {
@@ -317,13 +316,13 @@ impl<T: Element> Argument for Writer<'_, T> {
     }
 
     fn memory(&self) -> Memory<'_> {
-        let Self { region, extents, stream, bounds, .. } = self;
+        let Self { region, rows, stream, bounds, .. } = self;
         let (element, intent) = (T::TYPE, Intent::Write);
-        Memory { region, extents: *extents, element, stream: *stream, bounds: *bounds, intent }
+        Memory { region, rows: *rows, element, stream: *stream, bounds: *bounds, intent }
     }
 
     fn view<'a>(&'a self, tile: Tile) -> Self::View<'a> {
-        RowsMut { base: self.region.base().cast(), extents: self.extents, tile, lifetime: PhantomData }
+        RowsMut { base: self.region.base().cast(), rows: self.rows, tile, lifetime: PhantomData }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::device::operation::{Operation, ReadySend, TriggeredSend, WaitSet};
 use crate::device::recorded;
 use crate::device::stream::{Event, Status};
 use crate::error::Result;
-use crate::fabric::{Word, progress_all};
+use crate::fabric::{GaveUp, Word, progress_all};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -117,10 +117,7 @@ fn wait_for_words(status: &Status, waits: &WaitSet, value: u32) -> Result<()> {
     waits.wake_signalled();
     let context = &status.context;
     for word in &waits.words {
-        if word.cell().reached(value) {
-            continue;
-        }
-        let waited = context.wait_among(word, value, &|| leaver(&waits.words, value), &mut progress);
+        let waited = context.wait(word, value, &|| leaver(&waits.words, value), &mut progress);
         waited.map_err(|error| waits.name_the_late(error, word))?;
     }
     while has_pending(waits.group) {
@@ -128,7 +125,7 @@ fn wait_for_words(status: &Status, waits: &WaitSet, value: u32) -> Result<()> {
         let Some((send, epoch)) = first_pending(waits.group) else { break };
         let needed = (send.needed)(epoch);
         for word in &send.conditions {
-            context.wait_among(word, needed, &|| leaver(&send.conditions, needed), &mut progress)?;
+            context.wait(word, needed, &|| leaver(&send.conditions, needed), &mut progress)?;
         }
         serve();
     }
@@ -175,9 +172,9 @@ pub(crate) fn wait_for_event(status: &Status, event: &Event, serve: &mut dyn FnM
         // Events are between streams of one rank; nobody is asked to wake this one.
         std::thread::sleep(nap.min(std::time::Duration::from_micros(50)));
     });
-    waited.map_err(|_| match context.abort.failure() {
-        Some(_) => context.peer_failure(),
-        None => crate::error::Error::OperationFailed {
+    waited.map_err(|gave_up| match gave_up {
+        GaveUp::Failed(error) => error,
+        GaveUp::TimedOut(_) => crate::error::Error::OperationFailed {
             operation: "waiting for an event".into(),
             message: "no stream came to it within the time-out".into(),
         },

@@ -5,4 +5,5 @@ pub(super) mod ahead;
 pub(super) mod copy;
 pub(super) mod kernel;
 pub(super) mod lane;
+pub(super) mod streaming;
 pub(super) mod worker;

@@ -21,15 +21,15 @@ typedef struct {
 } halo_tile;
 
 typedef struct {
-    u64 points[3], components;
-} halo_extents;
+    u64 first, strides[3], elements;
+} halo_rows;
 
 #define KERNEL(name) __kernel void name
 #define TILE const halo_tile tile
-#define READS(type, array) __global const type *restrict array, const halo_extents array##_extents
+#define READS(type, array) __global const type *restrict array, const halo_rows array##_rows
 #define ARRAY __global
 #define TABLE(type, array) READS(type, array)
-#define WRITES(type, array) __global type *restrict array, const halo_extents array##_extents
+#define WRITES(type, array) __global type *restrict array, const halo_rows array##_rows
 #define SCALAR(type, name) const type name
 #define POINT(i, j, k)                                  \
     const u64 i = tile.start[0] + get_global_id(2);     \
@@ -41,9 +41,9 @@ typedef struct {
     const u64 j = tile.start[1] + (rows) * get_global_id(1);       \
     const u64 k = tile.start[2] + (columns) * get_global_id(0);    \
     if (k >= tile.end[2] + (columns)) return
-#define AT(array, i, j, k)                                                                  \
-    array[(((i) * array##_extents.points[1] + (j)) * array##_extents.points[2] + (k)) *     \
-          array##_extents.components]
+#define AT(array, i, j, k)                                              \
+    array[array##_rows.first + (i) * array##_rows.strides[0] +          \
+          (j) * array##_rows.strides[1] + (k) * array##_rows.strides[2]]
 
 #define FUNCTION
 #define GLOBAL __global

@@ -169,15 +169,15 @@ impl<D: Driver> QueueExecutor<D> {
         };
         let corners = [launch.tile.start, launch.tile.end].into_iter().flatten();
         let tile: Vec<u64> = corners.map(|index| index as u64).collect();
-        let shapes = launch.arrays.iter().map(|(_, extents)| {
-            let [z, y, x] = extents.points.map(|points| points as u64);
-            [z, y, x, extents.components as u64]
+        let places = launch.arrays.iter().map(|(_, rows)| {
+            let ([z, y, x], elements) = (rows.strides(), rows.elements().expect("there is an array of them"));
+            [rows.first, z, y, x, elements].map(|elements| elements as u64)
         });
-        let shapes: Vec<[u64; 4]> = shapes.collect();
+        let places: Vec<[u64; 5]> = places.collect();
         // As the prelude's `TILE`, `READS`, `WRITES` and `SCALAR` have it.
         let mut arguments = vec![Value::U64s(&tile)];
-        for ((region, _), shape) in launch.arrays.iter().zip(&shapes) {
-            arguments.extend([Value::Pointer(region.address().cast_const().cast()), Value::U64s(shape)]);
+        for ((region, _), place) in launch.arrays.iter().zip(&places) {
+            arguments.extend([Value::Pointer(region.address().cast_const().cast()), Value::U64s(place)]);
         }
         arguments.extend(launch.scalars.iter().map(|scalar| Value::Bytes(scalar.bytes())));
         // SAFETY: the arguments are those of its macros, the launch has checked that what it reads and writes

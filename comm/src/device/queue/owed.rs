@@ -52,16 +52,47 @@ impl<M> Owed<M> {
         self.0.push_back((mark, debt));
     }
 
-    /// Pays what the device has come to.
-    pub(super) fn pay(&mut self, has_passed: impl Fn(&M) -> bool) {
+    /// Pays what the device has come to. Gives how many words it has posted with moves still owed that the device has
+    /// not come to.
+    pub(super) fn pay(&mut self, has_passed: impl Fn(&M) -> bool) -> u64 {
+        let mut overlaps = 0;
         while self.0.front().is_some_and(|(mark, _)| has_passed(mark)) {
             let (_, debt) = self.0.pop_front().expect("there is a first");
+            let next = self.0.iter().find(|(_, debt)| matches!(debt, Debt::Moves(_)));
+            overlaps +=
+                u64::from(matches!(debt, Debt::Post(..)) && next.is_some_and(|(mark, _)| !has_passed(mark)));
             debt.pay();
         }
+        overlaps
     }
 
     /// Forgets it: a stream that has failed tells nobody anything.
     pub(super) fn clear(&mut self) {
         self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::Role;
+    use crate::world::World;
+
+    #[test]
+    fn a_block_is_on_its_way_while_the_device_copies_the_next() {
+        let world = World::alone().expect("a rank");
+        let region = world.fabric().allocate(128).expect("memory");
+        let triggers = [0, 64].map(|at| region.word(at, Role::Trigger, 0, 0).expect("is there"));
+        let copy = Arc::new(MoveTable::new(&[]).expect("moves nothing"));
+        let mut owed = Owed::new();
+        for (block, trigger) in triggers.iter().enumerate() {
+            owed.push(2 * block, Debt::Moves(copy.clone()));
+            owed.push(2 * block + 1, Debt::Post(trigger.clone(), Rule::Set, 7));
+        }
+        let posted = || triggers.each_ref().map(|trigger| trigger.cell().reached(7));
+        assert_eq!((owed.pay(|mark| *mark < 1), posted()), (0, [false; 2]), "the first is on the host only");
+        assert_eq!((owed.pay(|mark| *mark < 2), posted()), (1, [true, false]));
+        assert_eq!((owed.pay(|_| true), posted()), (0, [true; 2]), "nothing was left to be copied");
+        assert!(owed.is_empty());
     }
 }

@@ -129,7 +129,8 @@ impl<D: Driver> QueueExecutor<D> {
             self.owed.clear();
         }
         let queue = &self.queue;
-        self.owed.pay(|mark| queue.has_passed(mark));
+        let overlaps = self.owed.pay(|mark| queue.has_passed(mark));
+        self.status.staged_overlaps.fetch_add(overlaps, Ordering::Relaxed);
     }
 
     /// Blocks until something is there that the device and the thread come to without other ranks, or the stream has

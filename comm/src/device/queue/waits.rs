@@ -268,7 +268,7 @@ impl<D: Driver> DeviceWaits<D> {
             first.seen = since;
             let waited = since.map(|(_, since)| since.elapsed()).unwrap_or_default();
             let gave_up = if context.abort.failure().is_some() {
-                GaveUp::PeerFailed
+                GaveUp::Failed(context.peer_failure())
             } else if context.timeout.is_some_and(|timeout| waited >= timeout) {
                 GaveUp::TimedOut(waited)
             } else {

@@ -58,7 +58,7 @@ pub(super) fn told(library: &Library, version: &str) -> Vec<String> {
         let name = asked.name;
         let queries = asked.queries.iter().chain(asked.number.map(|_| &GENERAL));
         match by_environment(asked, version) {
-            Some(Takes::Yes(because)) => format!("{name}: yes, {because}"),
+            Some(Takes::Yes { because, .. }) => format!("{name}: yes, {because}"),
             Some(Takes::No(because) | Takes::Unknown(because)) => format!("{name}: no, {because}"),
             None => match queries.into_iter().find(|query| library.symbol(query).is_some()) {
                 Some(query) => format!("{name}: as {} says in a run", query.to_string_lossy()),
@@ -79,9 +79,11 @@ impl Mpi {
         };
         let version = self.library_version().unwrap_or_default();
         if let Some(kinds) = self.kinds().filter(|kinds| has_kind(kinds, asked.kind)) {
-            return Takes::Yes(format!("{KINDS} of the MPI library has `{}` ({kinds})", asked.kind));
+            // That is about all objects of MPI, windows among them.
+            let because = format!("{KINDS} of the MPI library has `{}` ({kinds})", asked.kind);
+            return Takes::Yes { because, no_puts: None };
         }
-        by_environment(&asked, &version).unwrap_or_else(|| by_answer(&asked, self.answer(&asked)))
+        by_environment(&asked, &version).unwrap_or_else(|| by_answer(&asked, self.answer(&asked), &version))
     }
 
     /// The kinds of memory that the job has asked for and the library serves, where it knows of such.
@@ -160,7 +162,10 @@ fn told_by(asked: &Asked, version: &str, is_set: impl Fn(&str) -> bool) -> Optio
         return None;
     };
     Some(match is_set(variable) {
-        true => Takes::Yes(format!("{library} is told so by {variable}=1")),
+        true => Takes::Yes {
+            because: format!("{library} is told so by {variable}=1"),
+            no_puts: told_of_windows(version),
+        },
         false => Takes::No(format!(
             "{library} takes addresses of {} only with {variable}=1 in the environment{besides}",
             asked.name
@@ -168,13 +173,29 @@ fn told_by(asked: &Asked, version: &str, is_set: impl Fn(&str) -> bool) -> Optio
     })
 }
 
+/// Why what a library says of messages is not to be believed of puts into windows, if so.
+fn told_of_windows(version: &str) -> Option<String> {
+    // Its support of GPUs, from 3.4 on, has been of one-sided communication too: what its network does not put, it puts
+    // by messages of its own (release notes of 3.4; "ch4: Improve RMA fallback with GPU buffers").
+    if version.trim_start().starts_with("MPICH Version") {
+        return None;
+    }
+    Some(if version.contains("Open MPI") {
+        // "Which MPI APIs do NOT work with CUDA-aware UCX?" of its documentation, up to 6.0.
+        "Open MPI's documentation leaves out puts where UCX carries them".into()
+    } else {
+        "the MPI library answers for messages, and not for puts into windows".into()
+    })
+}
+
 /// What a library's answer says, or its silence.
-fn by_answer(asked: &Asked, answer: Option<Answer>) -> Takes {
+fn by_answer(asked: &Asked, answer: Option<Answer>, version: &str) -> Takes {
     let name = asked.name;
     match answer {
-        Some((function, true)) => {
-            Takes::Yes(format!("{function} of the MPI library says that it takes addresses of {name}"))
-        }
+        Some((function, true)) => Takes::Yes {
+            because: format!("{function} of the MPI library says that it takes addresses of {name}"),
+            no_puts: told_of_windows(version),
+        },
         Some((function, false)) => Takes::No(format!(
             "{function} of the MPI library says that it takes no addresses of {name}; use a library that was built for it"
         )),
@@ -191,8 +212,9 @@ mod tests {
 
     #[test]
     fn libraries_are_believed_in_what_they_say() {
-        let said = |asked, answer| match by_answer(asked, answer) {
-            Takes::Yes(said) => format!("yes: {said}"),
+        let said = |asked, answer| match by_answer(asked, answer, "MPICH Version: 4.3.2") {
+            Takes::Yes { because, no_puts: None } => format!("yes: {because}"),
+            Takes::Yes { no_puts: Some(said), .. } => panic!("MPICH puts from a GPU's memory too: {said}"),
             Takes::No(said) => format!("no: {said}"),
             // A function that is not there says nothing.
             Takes::Unknown(said) => format!("unknown: {said}"),
@@ -207,6 +229,26 @@ mod tests {
             assert!(said.starts_with(expected) && said.contains("addresses of CUDA"), "{said}");
         }
         assert!(said(&HIP, None).contains("addresses of HIP (MPIX_Query_rocm_support)"));
+    }
+
+    #[test]
+    fn what_is_said_of_messages_is_not_said_of_puts_by_all() {
+        for (version, expected) in [
+            ("MPICH Version:\t4.3.2\nMPICH Release date:", None),
+            ("Open MPI v5.0.8, package: Debian OpenMPI", Some("Open MPI's documentation")),
+            ("MPI VERSION    : CRAY MPICH version 8.1.28", Some("not for puts")),
+            ("Intel(R) MPI Library 2021.16 for Linux* OS", Some("not for puts")),
+        ] {
+            for answer in [true, false] {
+                match (by_answer(&CUDA, Some(("MPIX_Query_cuda_support", answer)), version), expected) {
+                    (Takes::Yes { no_puts: None, .. }, None) | (Takes::No(_), _) => {}
+                    (Takes::Yes { no_puts: Some(said), .. }, Some(part)) => {
+                        assert!(said.contains(part), "{version}: {said}");
+                    }
+                    (takes, expected) => panic!("{version}: {takes:?} for {expected:?}"),
+                }
+            }
+        }
     }
 
     #[test]
@@ -228,7 +270,10 @@ mod tests {
             ("MVAPICH2 Version : 2.3.7", "MV2_USE_ROCM", HIP),
         ] {
             let told = told_by(&asked, version, |name| name == variable);
-            assert!(matches!(&told, Some(Takes::Yes(said)) if said.contains(variable)), "{told:?}");
+            assert!(
+                matches!(&told, Some(Takes::Yes { because, .. }) if because.contains(variable)),
+                "{told:?}"
+            );
             let told = told_by(&asked, version, |_| false);
             assert!(matches!(&told, Some(Takes::No(said)) if said.contains(variable)), "{told:?}");
         }

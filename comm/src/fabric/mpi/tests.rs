@@ -227,7 +227,7 @@ fn gpus(mpi: &Mpi) {
         let said = mpi.takes(vendor);
         println!("{said:?}");
         let (takes, said) = match said {
-            Takes::Yes(said) => (true, said),
+            Takes::Yes { because, .. } => (true, because),
             Takes::No(said) | Takes::Unknown(said) => (false, said),
         };
         assert!(said.contains(name) && said.contains("MPI"), "{said}");

@@ -27,6 +27,9 @@ pub(super) struct ActiveTarget {
     /// Every receiver's exposure.
     group: Vec<Word>,
     puts: Vec<Put>,
+    /// Whether the access epoch of the exchange has begun, and how many puts it has had.
+    is_open: bool,
+    put: usize,
     sent: u32,
     arrivals: Vec<Word>,
     arrived: u32,
@@ -92,6 +95,8 @@ impl ActiveTarget {
             started: terms.last_epoch,
             group: sends.iter().map(|send| send.clear.clone()).collect(),
             puts: puts.collect(),
+            is_open: false,
+            put: 0,
             sent: terms.last_epoch,
             arrivals: recvs.iter().map(|recv| recv.arrivals[0].clone()).collect(),
             arrived: terms.last_epoch,
@@ -105,17 +110,26 @@ impl ActiveTarget {
         })
     }
 
-    /// The whole access epoch, once all may begin and all payloads are packed.
+    /// The access epoch, once all have exposed: puts what has been packed, and completes with the last.
     fn access(&mut self, epoch: u32) -> Result<()> {
-        // SAFETY: every target has posted, without a check too: its exposure says so.
-        unsafe { self.window.window.start(&self.targets, true) }?;
-        for put in &self.puts {
+        let packed = self.puts[self.put..].iter().take_while(|put| put.trigger.cell().reached(epoch));
+        let packed = packed.count();
+        if packed > 0 && !self.is_open {
+            // SAFETY: every target has posted, without a check too: its exposure says so.
+            unsafe { self.window.window.start(&self.targets, true) }?;
+            self.is_open = true;
+        }
+        for put in &self.puts[self.put..self.put + packed] {
             // SAFETY: the staging memory holds `bytes` bytes and is packed again only after the
             // departure; the target has checked that the offset lies in its window.
             unsafe { self.window.window.put(put.staging.address(), put.bytes, put.target, put.offset) }?;
         }
+        self.put += packed;
+        if self.put < self.puts.len() {
+            return Ok(());
+        }
         self.window.window.complete()?;
-        self.sent = epoch;
+        (self.is_open, self.put, self.sent) = (false, 0, epoch);
         self.puts.iter().for_each(|put| put.departure.set(epoch));
         Ok(())
     }
@@ -135,10 +149,7 @@ impl Carried for ActiveTarget {
         self.readiness.advance(&mut self.set)?;
         let epoch = self.sent.wrapping_add(1);
         let needed = (self.terms.needed)(epoch);
-        if !self.puts.is_empty()
-            && self.puts.iter().all(|put| put.trigger.cell().reached(epoch))
-            && self.group.iter().all(|word| word.cell().reached(needed))
-        {
+        if !self.puts.is_empty() && self.group.iter().all(|word| word.cell().reached(needed)) {
             self.access(epoch)?;
         }
         let is_exposed = !self.arrivals.is_empty() && self.arrived != self.started;

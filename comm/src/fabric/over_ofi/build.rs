@@ -236,8 +236,8 @@ fn make_triggers(
     foundry: &Foundry,
 ) -> Result<Vec<Triggers>> {
     let terms = builder.terms;
-    // Sends are packed in order: the last one's bell says that all are.
-    let in_batch = |send: &FarSend| terms.waits_for_group || !send.awaits;
+    // Sends are packed in order: the last one's bell says that all are. Blocks are to go while later ones are copied.
+    let in_batch = |send: &FarSend| terms.waits_for_group || !(send.awaits || send.block.is_some());
     let last = sends.iter().rposition(in_batch);
     let batch = match last {
         None => None,
@@ -253,6 +253,12 @@ fn make_triggers(
     for (index, send) in sends.iter().enumerate() {
         made.push(match &batch {
             Some(batch) if in_batch(send) => [batch.clone(), batch.clone()],
+            _ if !send.awaits => {
+                let each = Count::Epochs(1);
+                let trigger = builder.counter(each)?;
+                ring(&mut bells.triggers[index], foundry.bell(trigger.clone()));
+                [(trigger.clone(), each), (trigger, each)]
+            }
             _ if terms.buffers == 1 => {
                 let both = Count::Epochs(2);
                 let trigger = builder.counter(both)?;

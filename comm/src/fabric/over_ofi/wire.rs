@@ -184,7 +184,9 @@ impl Wire for OfiWire {
         let endpoint = self.core.hub.endpoint();
         match endpoint.has_hmem() {
             true => {
-                Takes::Yes(format!("libfabric's provider `{}` registers it (FI_HMEM)", endpoint.provider()))
+                let because =
+                    format!("libfabric's provider `{}` registers it (FI_HMEM)", endpoint.provider());
+                Takes::Yes { because, no_puts: None }
             }
             false => Takes::No(format!(
                 "libfabric is not asked to register memory of GPUs, which no GPU has tried here ({}=1 has it asked)",

@@ -43,8 +43,8 @@ impl Star {
                 self.rendezvous.late(round, waited.as_secs());
                 let grace = WaitContext { timeout: Some(GRACE), ..context.clone() };
                 self.wait(&grace, round).map_err(|gave_up| match gave_up {
-                    GaveUp::PeerFailed => GaveUp::PeerFailed,
                     GaveUp::TimedOut(_) => GaveUp::TimedOut(waited),
+                    failed => failed,
                 })
             }
             other => other,
@@ -57,7 +57,7 @@ impl Star {
                 Err(Error::PeerFailed { rank: failure.rank, operation: failure.text })
             }
             Ok(Found::CentreLeft) => Err(left(0)),
-            Err(GaveUp::PeerFailed) => Err(context.peer_failure()),
+            Err(GaveUp::Failed(error)) => Err(error),
             Err(GaveUp::TimedOut(waited)) => Err(Error::TimedOut {
                 rank: context.rank,
                 peer: 0,

@@ -1,7 +1,7 @@
 //! What a target does with the packets of a window as it takes them.
 
 use super::State;
-use super::unexpected::{ANY, Entry, Wanted};
+use super::unexpected::{Entry, Wanted};
 use crate::element::{Element, ElementType, Op};
 use crate::error::{Error, Result};
 use crate::fabric::{Arrived, Header, Memory, Payload, bytes_of, bytes_of_mut};
@@ -197,8 +197,11 @@ impl State {
     ///
     /// What goes wrong is told by [`State::failure`].
     #[inline(always)]
-    pub(super) fn next_arrival(&mut self, wanted: Wanted, looks: u32) -> Option<Entry> {
-        let from = (wanted.source != ANY).then_some(wanted.source as usize);
+    pub(super) fn next_arrival(
+        &mut self,
+        (wanted, from): (Wanted, Option<usize>),
+        looks: u32,
+    ) -> Option<Entry> {
         loop {
             match self.take_packet(from, looks) {
                 (_, Some(entry)) if wanted.matches(entry) => return Some(entry),
@@ -219,13 +222,19 @@ impl State {
         self.unexpected.take(wanted)
     }
 
+    /// Whether something has gone wrong that nobody has been told of.
+    #[inline(always)]
+    pub(super) fn has_failed(&self) -> bool {
+        self.aside.failed.is_some()
+    }
+
     /// What has gone wrong since it was asked last.
     ///
     /// # Errors
     /// That.
     #[inline(always)]
     pub(super) fn failure(&mut self) -> Result<()> {
-        if self.aside.failed.is_none() { Ok(()) } else { self.aside.failed.take().map_or(Ok(()), Err) }
+        if self.has_failed() { self.aside.failed.take().map_or(Ok(()), Err) } else { Ok(()) }
     }
 
     /// Takes what has come and answers what was asked, for a rank that waits for something else; whether there

@@ -146,10 +146,7 @@ impl Notified {
 
     #[cold]
     fn left(&self, peer: Option<usize>) -> Error {
-        Error::PeerFailed {
-            rank: self.somebody(peer),
-            operation: "it has dropped its end of a window that this rank still uses".into(),
-        }
+        self.context.left(self.somebody(peer))
     }
 }
 

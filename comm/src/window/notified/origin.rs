@@ -66,24 +66,28 @@ const ASKED_AHEAD: usize = 8;
 
 impl Notified {
     /// Puts bytes into the target's part.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put(&self, access: Access<'_>, data: &[u8]) -> Result<()> {
         let state = &mut *self.state.borrow_mut();
         if data.len() > INLINE_BYTES {
             return self.put_long(state, access, data);
         }
         // The header is made where it is needed: on the way to a ring with room it stays in registers.
-        let (target, start) = (access.target, access.start);
+        let (target, start, payload) = (access.target, access.start, Payload::Bytes(data));
         let header = || access.header(PUT, LAST, start, data.len());
-        let ring = state.packets.ring_to(target).filter(|ring| !ring.is_watched());
-        if !ring.is_some_and(|ring| ring.try_send(header(), Payload::Bytes(data))) {
-            self.send(state, target, header(), Payload::Bytes(data))?;
+        let ring = state.packets.ring_to(target);
+        // The target waits for the packet, not for the look at who else is to be told.
+        match ring.and_then(|ring| ring.try_send(header(), payload).then(|| ring.is_watched())) {
+            Some(false) => {}
+            Some(true) => self.have_sent(state, target, header(), payload)?,
+            None => self.send(state, target, header(), payload)?,
         }
         let sent = state.packets.sent(target);
         state.on_the_way[target].add(start, data.len(), sent);
         Ok(())
     }
 
+    #[inline(never)]
     fn put_long(&self, state: &mut State, access: Access<'_>, data: &[u8]) -> Result<()> {
         let (target, start) = (access.target, access.start);
         match &access.part.memory {
@@ -216,6 +220,18 @@ impl Notified {
         if !state.packets.try_send(target, header, payload)? {
             self.send_late(state, target, header, payload)?;
         }
+        self.have_sent(state, target, header, payload)
+    }
+
+    /// Looks whether anybody reads a packet that has been sent, and tells who observes it.
+    #[inline(never)]
+    fn have_sent(
+        &self,
+        state: &mut State,
+        target: usize,
+        header: Header,
+        payload: Payload<'_>,
+    ) -> Result<()> {
         if state.packets.has_left(target) {
             self.check_read(state, target)?;
         }

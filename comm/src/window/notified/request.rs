@@ -79,7 +79,7 @@ impl NotifyRequest {
         let Self { notified, wanted, expected, matched, last } = self;
         if matched < expected {
             let state = &mut *notified.state.borrow_mut();
-            advance(state, *wanted, (*expected, 1), matched, last);
+            advance(state, (*wanted, wanted.from()), (*expected, 1), matched, last);
             if matched < expected {
                 state.failure()?;
                 return Ok(None);
@@ -95,18 +95,43 @@ impl NotifyRequest {
     /// if it takes any, has failed or dropped its end of the window; [`Error::TimedOut`].
     #[inline]
     pub fn wait(&mut self) -> Result<Notification> {
-        // Most of them are there, or about to come.
-        if let Some(notification) = self.test()? {
-            return Ok(notification);
+        // Most of them are there, or about to come. Which it is to be is known while nothing is there.
+        let is_complete = if self.wanted.source == ANY { self.look::<false>() } else { self.look::<true>() };
+        if is_complete { Ok(Notification::from(self.last)) } else { self.wait_long() }
+    }
+
+    /// Looks for a while for what completes it, which comes from one rank or from any; whether that has come. What lies
+    /// between an arrival and its answer is here: it is short, and returns in a register.
+    #[inline(never)]
+    fn look<const FROM_ONE: bool>(&mut self) -> bool {
+        let Self { notified, wanted, expected, matched, last } = self;
+        let from = FROM_ONE.then_some(wanted.source as usize);
+        if *matched < *expected {
+            let state = &mut *notified.state.borrow_mut();
+            let looks = notified.context.policy.spins.min(LOOKS);
+            let mut at_once = 1;
+            for _ in 0..=looks.div_ceil(LOOKS_AT_ONCE) {
+                advance(state, (*wanted, from), (*expected, at_once), matched, last);
+                if *matched == *expected {
+                    return true;
+                }
+                if state.has_failed() {
+                    break;
+                }
+                at_once = LOOKS_AT_ONCE;
+            }
         }
-        self.wait_long()
+        *matched == *expected
     }
 
     #[inline(never)]
     fn wait_long(&mut self) -> Result<Notification> {
+        if let Some(notification) = self.test()? {
+            return Ok(notification);
+        }
         let Self { notified, wanted, expected, matched, last } = self;
         let (wanted, expected) = (*wanted, *expected);
-        let source = (wanted.source != ANY).then_some(wanted.source as usize);
+        let source = wanted.from();
         let had_come = Cell::new(*matched);
         let what = || {
             let already = had_come.get();
@@ -115,17 +140,10 @@ impl NotifyRequest {
         };
         let notified: &Notified = notified;
         let state = &mut *notified.state.borrow_mut();
-        let looks = notified.context.policy.spins.min(LOOKS);
-        for _ in 0..looks.div_ceil(LOOKS_AT_ONCE) {
-            advance(state, wanted, (expected, LOOKS_AT_ONCE), matched, last);
-            if *matched == expected {
-                return Ok(Notification::from(*last));
-            }
-        }
         notified.wait(state, (source, true), &what, &mut |state| {
-            advance(state, wanted, (expected, 1), matched, last);
+            advance(state, (wanted, source), (expected, 1), matched, last);
             if *matched < expected && state.serve()? {
-                advance(state, wanted, (expected, 1), matched, last);
+                advance(state, (wanted, source), (expected, 1), matched, last);
             }
             had_come.set(*matched);
             Ok(*matched == expected)
@@ -152,11 +170,11 @@ const LOOKS: u32 = 1_000;
 /// Of these, looks at nothing but the line that the next notification of the source comes in.
 const LOOKS_AT_ONCE: u32 = 50;
 
-/// Counts what has come, of the queue first.
+/// Counts what has come, of the queue first; `from` is [`Wanted::from`].
 #[inline(always)]
 fn advance(
     state: &mut State,
-    wanted: Wanted,
+    (wanted, from): (Wanted, Option<usize>),
     (expected, looks): (u32, u32),
     matched: &mut u32,
     last: &mut Entry,
@@ -165,7 +183,7 @@ fn advance(
         advance_by_queue(state, wanted, expected, matched, last);
     }
     while *matched < expected {
-        let Some(entry) = state.next_arrival(wanted, looks) else { return };
+        let Some(entry) = state.next_arrival((wanted, from), looks) else { return };
         (*matched, *last) = (*matched + 1, entry);
     }
 }

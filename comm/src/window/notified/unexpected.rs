@@ -22,6 +22,12 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
+    /// The rank that it has to be from, if that is one.
+    #[inline(always)]
+    pub(super) fn from(self) -> Option<usize> {
+        (self.source != ANY).then_some(self.source as usize)
+    }
+
     #[inline(always)]
     pub(super) fn matches(self, entry: Entry) -> bool {
         (self.source == entry.source || self.source == ANY) && (self.tag == entry.tag || self.tag == ANY)

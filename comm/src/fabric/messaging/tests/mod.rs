@@ -1,6 +1,6 @@
 //! Packets and bulk transfers between processes, over every library that is here.
 //!
-//! Each test starts its own program as two or three ranks on a test that is ignored otherwise: by each MPI
+//! The test starts its own program as two or three ranks on a test that is ignored otherwise: by each MPI
 //! launcher that `STREAMHALO_TEST_MPIEXEC` names, and at a rendezvous for each provider of libfabric.
 
 mod cases;
@@ -13,7 +13,6 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Colon-separated paths of `mpiexec` programs.
@@ -24,9 +23,6 @@ const LIMIT: Duration = Duration::from_secs(120);
 const ARGUMENTS: [&str; 4] = ["--exact", "fabric::messaging::tests::a_rank", "--ignored", "--nocapture"];
 /// Has the last rank fail, and the others say in this folder that they have seen it.
 const FAILURE: &str = "STREAMHALO_TEST_FAILURE";
-
-/// One job at a time: ranks outnumber the cores as it is.
-static TURN: Mutex<()> = Mutex::new(());
 
 /// Runs processes, which are to end well.
 fn run(what: &str, commands: Vec<Command>) {
@@ -55,7 +51,6 @@ fn run_failing(what: &str, ranks: usize, mut commands: Vec<Command>) {
 /// How processes have ended, none of which stays behind; nothing of those that have not. If `is_brief`, they do
 /// not go on when one has failed.
 fn all_ended(mut commands: Vec<Command>, is_brief: bool) -> Vec<Option<ExitStatus>> {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let end = Instant::now() + LIMIT;
     let mut ranks: Vec<Child> =
         commands.iter_mut().map(|command| command.spawn().expect("a program starts")).collect();
@@ -80,7 +75,13 @@ fn this_program() -> PathBuf {
     std::env::current_exe().expect("a running program has a file")
 }
 
+/// One test, for one job at a time: ranks outnumber the cores as it is, and tests that wait can run beside it.
 #[test]
+fn over_every_library() {
+    over_every_mpi();
+    over_every_provider();
+}
+
 fn over_every_mpi() {
     let Some(list) = std::env::var_os(LAUNCHERS).filter(|list| !list.is_empty()) else {
         eprintln!("skipped: {LAUNCHERS} names no mpiexec");
@@ -111,7 +112,6 @@ fn over_every_mpi() {
     }
 }
 
-#[test]
 fn over_every_provider() {
     let known = match providers() {
         Ok(known) => known,

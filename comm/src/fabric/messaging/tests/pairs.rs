@@ -57,6 +57,7 @@ fn side(
     let send = FarSend {
         peer,
         tag: 0,
+        block: None,
         bytes,
         staging: place.clone(),
         awaits: with_clearance,
@@ -65,6 +66,7 @@ fn side(
     let recv = FarRecv {
         peer,
         tag: 0,
+        block: None,
         bytes,
         slots: [place.clone(), place],
         arrivals: [arrival.clone(), arrival],

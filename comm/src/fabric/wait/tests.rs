@@ -1,0 +1,156 @@
+//! What ends a wait for a word, in the order of the rules: the word, a rank that has failed, one that has left, the
+//! time-out. Each is tried while the rank spins, yields and sleeps.
+
+use super::*;
+use crate::fabric::{Fabric, LocalFabric, Role};
+use std::cell::Cell;
+
+/// Longer than any wait here that does not come to its time-out.
+const AMPLE: Duration = Duration::from_secs(20);
+const BRIEF: Duration = Duration::from_millis(30);
+
+/// Spins for ever; a core for each rank; sleeps at once.
+const POLICIES: [WaitPolicy; 3] = [
+    WaitPolicy::SPIN,
+    WaitPolicy { spins: 100, yields: 20, sleeps: false },
+    WaitPolicy { spins: 1, yields: 0, sleeps: true },
+];
+
+/// Rank 3 waits for a word that rank 5 writes.
+struct Waiter {
+    context: WaitContext,
+    word: Word,
+}
+
+fn waiter(policy: WaitPolicy, timeout: Duration) -> Waiter {
+    let end = LocalFabric::ends(1).expect("there is memory").remove(0);
+    let abort = Abort::new(end.abort());
+    let memory = end.allocate(64).expect("there is memory");
+    let word = memory.word_with_parting(0, Role::Exposure, 5, 3).expect("it fits");
+    Waiter { context: WaitContext { rank: 3, policy, timeout: Some(timeout), abort, calls: false }, word }
+}
+
+impl Waiter {
+    fn wait(&self, leaver: &dyn Fn() -> Option<usize>, serve: &mut dyn FnMut() -> bool) -> Result<()> {
+        self.context.wait(&self.word, 2, leaver, serve)
+    }
+
+    fn alone(&self) -> Result<()> {
+        self.wait(&|| self.word.leaver(2), &mut || false)
+    }
+}
+
+fn failed(rank: usize, operation: &str) -> Result<()> {
+    Err(Error::PeerFailed { rank, operation: operation.into() })
+}
+
+const DROPPED: &str = "it has dropped its end of a window that this rank still uses";
+
+#[test]
+fn what_is_there_is_not_waited_for() {
+    for policy in POLICIES {
+        let waiter = waiter(policy, AMPLE);
+        waiter.word.set(2);
+        // Neither who has left nor who has failed matters then, and nobody is served.
+        waiter.context.abort.raise(1, "a test");
+        let served = waiter.wait(&|| panic!("nobody is asked for"), &mut || panic!("nothing is served"));
+        assert_eq!(served, Ok(()));
+    }
+}
+
+#[test]
+fn others_are_served_until_it_is_there() {
+    for policy in POLICIES {
+        for more in [true, false] {
+            let (waiter, calls) = (waiter(policy, AMPLE), Cell::new(0));
+            let mut serve = || {
+                calls.set(calls.get() + 1);
+                if calls.get() == 40 {
+                    waiter.word.set(2);
+                }
+                more
+            };
+            assert_eq!(waiter.wait(&|| waiter.word.leaver(2), &mut serve), Ok(()));
+            assert_eq!(calls.get(), 40);
+        }
+    }
+}
+
+#[test]
+fn a_time_out_says_who_waits_for_whom() {
+    for policy in POLICIES {
+        let waiter = waiter(policy, BRIEF);
+        waiter.word.set(1);
+        let began = Instant::now();
+        let expected = Error::TimedOut {
+            rank: 3,
+            peer: 5,
+            what: Role::Exposure.to_string(),
+            wanted: 2,
+            found: 1,
+            seconds: 0,
+        };
+        assert_eq!(waiter.alone(), Err(expected));
+        assert!(began.elapsed() >= BRIEF);
+    }
+}
+
+#[test]
+fn a_rank_that_has_failed_ends_it() {
+    for policy in POLICIES {
+        let waiter = waiter(policy, AMPLE);
+        let mut serve = || {
+            waiter.context.abort.raise(7, "a test");
+            false
+        };
+        assert_eq!(waiter.wait(&|| None, &mut serve), failed(7, "a test"));
+    }
+}
+
+#[test]
+fn a_rank_that_has_left_ends_it() {
+    for policy in POLICIES {
+        let waiter = waiter(policy, AMPLE);
+        waiter.word.part(1);
+        assert_eq!(waiter.alone(), failed(5, DROPPED));
+        // Any of those whom the caller waits for.
+        assert_eq!(waiter.wait(&|| Some(6), &mut || false), failed(6, DROPPED));
+    }
+}
+
+#[test]
+fn who_has_failed_is_named_before_who_has_left() {
+    for policy in POLICIES {
+        let waiter = waiter(policy, AMPLE);
+        let leaver = || {
+            waiter.context.abort.raise(7, "a test");
+            Some(6)
+        };
+        assert_eq!(waiter.wait(&leaver, &mut || false), failed(7, "a test"));
+    }
+}
+
+#[test]
+fn what_was_done_before_a_rank_left_counts() {
+    for policy in POLICIES {
+        let waiter = waiter(policy, AMPLE);
+        let leaver = || {
+            waiter.word.set(2);
+            Some(6)
+        };
+        assert_eq!(waiter.wait(&leaver, &mut || false), Ok(()));
+        // What its streams still carry out counts as well.
+        let waiter = self::waiter(policy, AMPLE);
+        waiter.word.part(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(BRIEF);
+                waiter.word.set(2);
+            });
+            assert_eq!(
+                waiter.context.wait(&waiter.word, 2, &|| waiter.word.leaver(2), &mut || false),
+                Ok(())
+            );
+        });
+    }
+}
