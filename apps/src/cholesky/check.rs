@@ -4,21 +4,53 @@ use serde_json::Map;
 
 use super::driver::Cholesky;
 use super::matrix::Matrix;
-use crate::app::Answer;
 use crate::app::values::{self, checksum_of_row, shown};
+use crate::app::{Answer, Initial};
 use crate::config::Values;
 use crate::error::AppError;
 
 impl Cholesky {
-    /// Of integers the factor, by its formula. Of reals the matrix itself, which the factor is multiplied out to be
-    /// compared with.
+    /// Whether the factor of a step goes into the answer's state: of integers the last one, as the checksum shows them
+    /// all.
+    pub(super) fn is_looked_at(&self, step: u64) -> bool {
+        self.settings.values == Values::Reals || step + 1 == self.steps
+    }
+
+    /// What is multiplied by a step's matrix, and by its factor.
+    fn sampled_by(&self, step: u64) -> Vec<f64> {
+        let initial = Initial { values: Values::Reals, ..self.initial() };
+        (0..self.rows()).map(|row| initial.at(step, [2, 0, row])).collect()
+    }
+
+    /// What is kept of a factor of reals: L (Lᵀ x) of a random x, row by row, and behind it |L| (|Lᵀ| |x|), which an
+    /// error in it is relative to. So a factor is found wrong with n² multiplications and not n³, as R. Freivalds finds
+    /// wrong products (Probabilistic machines can use less running time, 1977).
+    pub(super) fn sample(&self, step: u64, factor: &[u8]) -> Vec<f64> {
+        if self.settings.values == Values::Integers {
+            return Vec::new();
+        }
+        let (rows, x) = (self.rows(), self.sampled_by(step));
+        let factor: Vec<f64> = values::decode::<f64>(factor).collect();
+        let times = |of: fn(f64) -> f64| {
+            let row_of = |row: usize| factor[row * rows..][..=row].iter().map(|value| of(*value));
+            let mut half = vec![0.0; rows];
+            for (row, x) in x.iter().enumerate() {
+                half.iter_mut().zip(row_of(row)).for_each(|(half, value)| *half += value * of(*x));
+            }
+            let product = |row| row_of(row).zip(&half).map(|(value, half)| value * half).sum();
+            (0..rows).map(product).collect::<Vec<f64>>()
+        };
+        [times(|value| value), times(f64::abs)].concat()
+    }
+
+    /// Of integers the last factor, by its formula. Of reals the last matrix itself, which the factor is multiplied out
+    /// to be compared with, and behind it A x of every step, for what is kept of its factor.
     pub(super) fn serial_answer(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
         let (rows, mut checksum) = (self.rows(), 0_u64);
-        let mut state = vec![0.0; rows * rows];
+        let (mut state, mut samples) = (vec![0.0; rows * rows], Vec::new());
         for step in 0..self.steps {
             go_on()?;
             let matrix = Matrix::new(self.initial(), rows, step);
-            let is_last = step + 1 == self.steps;
             match self.settings.values {
                 Values::Integers => {
                     for (row, place) in state.chunks_exact_mut(rows).enumerate() {
@@ -29,13 +61,16 @@ impl Cholesky {
                         checksum = checksum.wrapping_add(checksum_of_row([0, row, 0], &place[..=row]));
                     }
                 }
-                Values::Reals if is_last => {
+                Values::Reals => {
                     let places = state.iter_mut().enumerate();
                     places.for_each(|(index, place)| *place = matrix.at(index / rows, index % rows));
+                    let x = self.sampled_by(step);
+                    let product = |row: &[f64]| row.iter().zip(&x).map(|(value, x)| value * x).sum::<f64>();
+                    samples.extend(state.chunks_exact(rows).map(product));
                 }
-                Values::Reals => {}
             }
         }
+        state.extend(samples);
         Ok(Answer { checksum: shown(checksum), result: Map::new(), state: Some(values::encode(&state)) })
     }
 
@@ -43,23 +78,35 @@ impl Cholesky {
     ///
     /// Of reals L Lᵀ may differ from A by the backward error of the factorisation, at most (n+1) ε/2 (|L| |Lᵀ|)
     /// element by element to first order (Higham, Accuracy and Stability of Numerical Algorithms, theorem 10.3), and by
-    /// as much again for being multiplied out.
+    /// as much again for being multiplied out. L (Lᵀ x) and A x are rounded in n additions each time, so that twice as
+    /// much is between them, of |L| (|Lᵀ| |x|).
     pub(super) fn judge(&self, found: &Answer, reference: &Answer) -> Option<String> {
         let values =
             |answer: &Answer| Some(values::decode::<f64>(answer.state.as_deref()?).collect::<Vec<f64>>());
         let (factor, right) = (values(found)?, values(reference)?);
         let rows = self.rows();
+        let (right, right_samples) = right.split_at_checked(rows * rows)?;
         let differs = |found: Vec<f64>, allowed: &dyn Fn(usize) -> f64| {
             values::difference([1, rows, rows], found.into_iter(), right.iter().copied(), allowed)
         };
         if self.settings.values == Values::Reals && self.steps > 0 {
-            if factor.len() != rows * rows {
-                return Some(format!("there are {} of {} values", factor.len(), rows * rows));
+            let expected = rows * rows + 2 * right_samples.len();
+            if factor.len() != expected {
+                return Some(format!("there are {} of {expected} values", factor.len()));
             }
-            let [products, magnitudes] = multiplied_out(&factor, rows);
+            let (factor, samples) = factor.split_at(rows * rows);
+            let [products, magnitudes] = multiplied_out(factor, rows);
             let relative = (rows + 2) as f64 * f64::EPSILON;
-            let said = differs(products, &|index| relative * magnitudes[index])?;
-            return Some(format!("L Lᵀ is not A: {said}"));
+            let said = differs(products, &|index| relative * magnitudes[index]);
+            let of_step = |(step, (sample, right)): (usize, (&[f64], &[f64]))| {
+                let (found, magnitudes) = sample.split_at(rows);
+                let allowed = |row: usize| 2.0 * relative * magnitudes[row];
+                let (found, right) = (found.iter().copied(), right.iter().copied());
+                let said = values::difference([1, 1, rows], found, right, allowed)?;
+                Some(format!("L Lᵀ x is not A x in step {step}: {said}"))
+            };
+            let mut steps = samples.chunks(2 * rows).zip(right_samples.chunks(rows)).enumerate();
+            return said.map(|said| format!("L Lᵀ is not A: {said}")).or_else(|| steps.find_map(of_step));
         }
         differs(factor, &|_| 0.0).or_else(|| {
             (found.checksum != reference.checksum)

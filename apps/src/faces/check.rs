@@ -14,11 +14,42 @@ use crate::error::AppError;
 const MOST_COPIES: f64 = 8.0;
 
 impl Faces {
+    /// Passes of the two outer loops.
+    fn rounds(&self) -> u64 {
+        u64::from(self.settings.outer) * u64::from(self.settings.middle)
+    }
+
+    /// What the values of a round count in the state. The checksum shows integers of all rounds, and the state the
+    /// last ones. Rounded values have none to compare, so that those of all rounds go into it, each with another
+    /// weight: else two rounds that have each other's values would not show.
+    fn weight(&self, round: u64) -> f64 {
+        let left = self.rounds() - round;
+        match self.settings.values {
+            Values::Integers => f64::from(u8::from(left == 1)),
+            Values::Reals => 1.0 / left as f64,
+        }
+    }
+
+    /// Adds the values of a round to the state.
+    pub(super) fn add_round<'a>(
+        &self,
+        round: u64,
+        values: impl IntoIterator<Item = &'a f64>,
+        state: &mut Vec<f64>,
+    ) {
+        let weighted = values.into_iter().map(|value| self.weight(round) * value);
+        if round == 0 {
+            *state = weighted.collect();
+        } else {
+            state.iter_mut().zip(weighted).for_each(|(sum, value)| *sum += value);
+        }
+    }
+
     /// The answer of the reference. On real values its state is followed by the sum of what the magnitudes
     /// of all copies would have come to: what the error is relative to.
     pub(super) fn serial_answer(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
         let initial = self.initial();
-        let (mut checksum, mut state) = (0_u64, Vec::new());
+        let (mut checksum, mut state, mut magnitudes) = (0_u64, Vec::new(), Vec::new());
         let play = |value: &dyn Fn([usize; 3]) -> f64| {
             let mut mesh =
                 Reference::new(self.elements, self.settings.order + 1, self.grid.periodic(), value);
@@ -28,18 +59,19 @@ impl Faces {
             }
             Ok::<_, AppError>(mesh.by_place())
         };
-        let rounds = u64::from(self.settings.outer) * u64::from(self.settings.middle);
-        for round in 0..rounds {
+        for round in 0..self.rounds() {
             let found = play(&|point| initial.at(round, point))?;
             checksum = checksum.wrapping_add(checksum_of_whole(self.grid.cells(), &found));
-            state = values::encode(&found);
+            self.add_round(round, &found, &mut state);
+            if self.settings.values == Values::Reals {
+                let magnitudes_of_round = play(&|point| initial.at(round, point).abs())?;
+                self.add_round(round, &magnitudes_of_round, &mut magnitudes);
+            }
         }
-        if self.settings.values == Values::Reals {
-            state.extend(values::encode(&play(&|point| initial.at(rounds - 1, point).abs())?));
-        }
+        state.extend(magnitudes);
         let sweeps = u64::from(self.settings.extra_compute);
         let extra = (sweeps > 0).then(|| value_after(sweeps * self.steps));
-        Ok(Answer { checksum: shown(checksum), result: result(extra), state: Some(state) })
+        Ok(Answer { checksum: shown(checksum), result: result(extra), state: Some(values::encode(&state)) })
     }
 
     /// What is wrong with an answer, if anything is.
@@ -47,8 +79,10 @@ impl Faces {
         let (state, right) = (found.state.as_deref()?, reference.state.as_deref()?);
         let magnitudes: Vec<f64> =
             values::decode::<f64>(right).skip(values::decode::<f64>(state).count()).collect();
-        // Integers are exact. Else each step adds up to 8 copies, here and in the reference.
-        let relative = MOST_COPIES * self.steps as f64 * f64::EPSILON;
+        // Integers are exact. Else each step adds up to 8 copies, here and in the reference, and then rounds are
+        // weighted and added.
+        let additions = MOST_COPIES * self.steps as f64 + (self.rounds() + 1) as f64;
+        let relative = additions * f64::EPSILON;
         let allowed = |index: usize| magnitudes.get(index).map_or(0.0, |magnitude| relative * magnitude);
         values::difference(
             self.grid.cells(),

@@ -26,7 +26,7 @@ use streamhalo::{HaloError, KernelText, Stream};
 use super::check::result;
 use super::extra::{self, Extra};
 use super::kernel::sum_copies;
-use crate::app::values::{checksum_of_owned, shown, whole_state};
+use crate::app::values::{checksum_of_owned, encode, shown, whole_of};
 use crate::app::{
     Answer, Application, ApplicationRow, Between, Geometry, Initial, Need, Outcome, Phase, Routes, Stopwatch,
     Times, Trial, inner_of, shell,
@@ -57,8 +57,8 @@ pub(super) struct Faces {
     /// The points of all elements.
     pub(super) grid: GlobalGrid<3>,
     pub(super) steps: u64,
-    /// Whom to exchange with: all 26, but for tests that show that each of them counts.
-    pub(super) pattern: Pattern,
+    /// Whom to exchange with in a pass of the outer loop: all 26, but for tests that show that each of them counts.
+    pub(super) pattern: Box<dyn Fn(u64) -> Pattern + Send + Sync>,
 }
 
 /// What the outer loop allocates on one rank.
@@ -88,7 +88,7 @@ impl Faces {
             elements,
             grid: GlobalGrid::new(points, periodic)?,
             steps: config.app.steps,
-            pattern: Pattern::All,
+            pattern: Box::new(|_outer| Pattern::All),
         })
     }
 
@@ -97,13 +97,13 @@ impl Faces {
     }
 
     /// The outer loop's part: buffers, and the exchange of one layer of points.
-    fn allocate(&self, trial: &Trial<'_>) -> Result<Block, AppError> {
+    fn allocate(&self, trial: &Trial<'_>, outer: u64) -> Result<Block, AppError> {
         let layout = [trial.layout[0], trial.layout[1], trial.layout[2]];
         let grid = self.grid.partition_as(trial.world, layout)?.local(1)?;
         let points = Alternating::zeros(&grid, Entity::Cell, trial.stream)?;
         let halo = StreamHalo::builder(trial.world, trial.stream)
             .backend(trial.backend)
-            .pattern(self.pattern.clone())
+            .pattern((self.pattern)(outer))
             .build(1, &points)?;
         let extra = match self.settings.extra_compute {
             0 => None,
@@ -200,13 +200,14 @@ impl Application for Faces {
     fn run_trial(&self, trial: &Trial<'_>) -> Result<Outcome, AppError> {
         let mut spent = Times::default();
         let (mut setup_s, mut inner_s, mut checksum) = (0.0, 0.0, 0_u64);
-        let mut last = None;
+        let (mut last, mut sums) = (None, Vec::new());
         for outer in 0..u64::from(self.settings.outer) {
             let mut started = Instant::now();
             drop(last.take());
-            let mut block = self.allocate(trial)?;
+            let mut block = self.allocate(trial, outer)?;
             for middle in 0..u64::from(self.settings.middle) {
-                self.initialise(outer * u64::from(self.settings.middle) + middle, &mut block)?;
+                let round = outer * u64::from(self.settings.middle) + middle;
+                self.initialise(round, &mut block)?;
                 setup_s += started.elapsed().as_secs_f64();
                 // Others see the first pass: those that follow differ in their values alone.
                 let between = if (outer, middle) == (0, 0) { trial.between } else { Between::default() };
@@ -214,6 +215,9 @@ impl Application for Faces {
                 spent += times;
                 inner_s += own_s;
                 checksum = checksum.wrapping_add(checksum_of_owned(block.points.now())?);
+                if trial.wants_state {
+                    block.points.now().with_owned(|owned| self.add_round(round, owned, &mut sums))?;
+                }
                 started = Instant::now();
             }
             last = Some(block);
@@ -222,7 +226,8 @@ impl Application for Faces {
 
         let extra = block.extra.as_ref().map(Extra::value).transpose()?;
         let extra = extra.map(|value| all_equal(trial, value)).transpose()?;
-        let state = if trial.wants_state { whole_state(trial, block.points.now())? } else { None };
+        let state =
+            if trial.wants_state { whole_of::<f64>(trial, &block.grid, &encode(&sums))? } else { None };
         let answer = Answer { checksum: shown(trial.all_sum(checksum)?), result: result(extra), state };
         let mut outcome = trial.outcome(setup_s, spent, &block.halo, answer)?;
         outcome.measured.insert("inner_s".to_owned(), trial.over_ranks(inner_s)?);
@@ -230,7 +235,7 @@ impl Application for Faces {
     }
 
     fn routes(&self, trial: &Trial<'_>) -> Result<Routes, AppError> {
-        let block = self.allocate(trial)?;
+        let block = self.allocate(trial, 0)?;
         Ok(Routes::of(&block.grid, &block.halo))
     }
 

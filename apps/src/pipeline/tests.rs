@@ -4,9 +4,11 @@ use std::ops::Range;
 
 use streamhalo::WorldOptions;
 use streamhalo::comm::Result;
+use streamhalo::comm::fabric::Role;
 
 use super::driver::Pipeline;
 use super::links::{self, Links};
+use crate::app::recorded::{notifications, recorded};
 use crate::app::{Answer, Application, Between, Trial};
 use crate::config::{KnownNames, Overrides, Primitive, RunConfig};
 use crate::ranks::on_threads;
@@ -53,6 +55,24 @@ fn every_primitive_gives_the_values_of_the_formula() {
                 assert_eq!(answer, reference, "{settings} {backend} {ranks}");
             }
         }
+    }
+}
+
+/// One notification for each row or block of rows, from each rank to its right neighbour, and one for the corner.
+#[test]
+fn rows_are_told_of_one_by_one_or_in_blocks() {
+    const ITERATIONS: u64 = 4;
+    for (block_rows, blocks) in [(1, 8), (3, 3), (8, 1)] {
+        let pipeline =
+            pipeline(&format!("app.block_rows = {block_rows}\napp.steps = 3\ngrid.cells = [9, 12]"));
+        let (outcome, events) = recorded(&pipeline, &[1, 3], "notified");
+        let of = |blocks| ITERATIONS * blocks;
+        let expected = [[0, of(blocks), 0], [0, 0, of(blocks)], [of(1), 0, 0]];
+        assert_eq!(notifications(&events), expected, "{block_rows} rows a message");
+        assert_eq!(of(outcome.messages_per_exchange), expected.concat().iter().sum::<u64>());
+        let payloads = events.iter().flatten().filter(|event| event.role == Role::Payload);
+        let bytes = payloads.map(|event| event.bytes as u64).sum::<u64>();
+        assert_eq!(bytes, of(outcome.bytes_per_exchange), "{block_rows} rows a message");
     }
 }
 

@@ -194,3 +194,52 @@ impl Links for Epochs {
         self.put(self.children.clone(), total, 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::Between;
+    use crate::ranks::on_threads;
+    use streamhalo::{Device, WorldOptions};
+
+    const CHILDREN: usize = 16;
+
+    /// One request for all children: it has nothing to say before the last of them has put, and then no notification
+    /// is left, of any.
+    #[test]
+    fn one_notification_counts_for_all_children() {
+        let ranks = on_threads(1 + CHILDREN, WorldOptions::default(), |world| {
+            let stream = Device::host().stream(world)?;
+            let (backend, layout, between) = ("notified", &[1 + CHILDREN][..], Between::default());
+            let trial = Trial { world, stream: &stream, backend, layout, wants_state: false, between };
+            let (rank, size) = (world.rank(), world.size());
+            let mut links = Notified::connect(&trial, Place::new(rank, size, CHILDREN), 1)?;
+            for last in [CHILDREN, 1, 7] {
+                let own = [rank as f64];
+                if rank > 0 && rank != last {
+                    links.send_contribution(&own)?;
+                }
+                world.barrier()?;
+                if rank == 0 {
+                    let children = links.children.as_mut().expect("has children");
+                    children.start()?;
+                    assert!(children.test()?.is_none(), "rank {last} has not put anything");
+                }
+                world.barrier()?;
+                if rank == last {
+                    links.send_contribution(&own)?;
+                }
+                if rank == 0 {
+                    links.children.as_mut().expect("has children").wait()?;
+                    assert!(links.window.probe(Source::Any, Tag::Any)?.is_none());
+                    let mut contributions = [0.0; CHILDREN];
+                    links.window.read(1, &mut contributions)?;
+                    assert_eq!(contributions, std::array::from_fn(|child| child as f64 + 1.0));
+                }
+                world.barrier()?;
+            }
+            Ok(())
+        });
+        ranks.expect("nothing fails");
+    }
+}

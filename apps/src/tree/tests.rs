@@ -5,6 +5,7 @@ use streamhalo::comm::Result;
 
 use super::driver::Tree;
 use super::links::{self, Links};
+use crate::app::recorded::{notifications, recorded};
 use crate::app::{Answer, Application, Between, Trial};
 use crate::config::{KnownNames, Overrides, Primitive, RunConfig};
 use crate::ranks::on_threads;
@@ -64,6 +65,19 @@ fn every_primitive_gives_the_same_bits_of_rounded_sums() {
     }
     checksums.dedup();
     assert!(checksums.len() > 1, "sums in different orders are rounded differently");
+}
+
+/// One notification up and one down for each rank but the root, in each step.
+#[test]
+fn children_and_parents_are_notified_once_a_step() {
+    let (outcome, events) = recorded(&tree("arity = 3, steps = 7"), &[6], "notified");
+    let mut expected = vec![vec![0; 6]; 6];
+    for (parent, child) in [(0, 1), (0, 2), (0, 3), (1, 4), (1, 5)] {
+        expected[parent][child] = 7;
+        expected[child][parent] = 7;
+    }
+    // The library's allreduce beside it tells of what it sends in another way.
+    assert_eq!((outcome.messages_per_exchange, notifications(&events)), (10, expected));
 }
 
 /// Loses one of the messages from a child, or from the parent: what was there stays.

@@ -152,11 +152,12 @@ fn memory_that_there_is_not_ends_a_measurement_cleanly() {
     assert!(said.contains("at most") && said.contains("device"), "{said}");
 }
 
-/// The script that is carried to a machine with a GPU, with a program beside it.
+/// The script that is carried to a machine with a GPU, with a program and configurations beside it.
 fn carried(program: Option<&str>) -> (Folder, impl Fn(&[&str]) -> Output) {
     let folder = Folder::new();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/gpu");
-    std::fs::copy(script, folder.path.join("gpu")).expect("it can be copied");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    std::os::unix::fs::symlink(root.join("configs"), folder.path.join("configs")).expect("a link");
+    std::fs::copy(root.join("tests/gpu"), folder.path.join("gpu")).expect("it can be copied");
     if let Some(program) = program {
         std::os::unix::fs::symlink(program, folder.path.join("streamhalo")).expect("a link");
     }
@@ -200,6 +201,10 @@ fn the_script_for_a_gpu_measures_and_sums_up() {
     let output = run(&["--device", "opencl", "--quick", "--out", "found"]);
     let said = text(&output.stdout) + &text(&output.stderr);
     assert!(output.status.success(), "{said}");
+    for app in ["life", "faces", "stencil3d", "comb"] {
+        // With each of the backends.
+        assert!(said.contains(&format!("{app}: 5 runs, all of them right\n")), "{said}");
+    }
     let summary = std::fs::read_to_string(folder.path.join("found/summary.txt")).expect("a summary");
     assert!(said.contains(&summary) && !summary.contains("not measured"), "{summary}");
     // Each ratio beside what is to be reached, as found in a file of figures.

@@ -72,6 +72,26 @@ fn runs_go_on_with_other_ranks_fabrics_and_backends() {
     }
 }
 
+/// Cells are alive or not, whatever they are stored as: bytes go on as doubles, and the other way round.
+#[test]
+fn cells_go_on_as_another_type() {
+    let as_type = |cells: &str| format!("app.cells_as={cells}");
+    let expected = Folder::new().records(SMALL, &[]);
+    for written in ["u8", "f64"] {
+        let folder = Folder::new();
+        let every = ["output.checkpoint_every=10", "run.ranks=2", "comm.backend=st-send"];
+        let whole = folder.records(SMALL, &[&every[..], &[&as_type(written)]].concat());
+        assert_eq!(checksums(&whole), checksums(&expected));
+        let from = folder.from("life_000010.halo");
+        for read in ["f64", "u8"] {
+            let records = folder.records(SMALL, &[&from, "run.ranks=[1, 3]", &as_type(read)]);
+            assert_verified(&records);
+            assert_eq!(checksums(&records), checksums(&expected), "{written} goes on as {read}");
+            assert!(records.iter().all(|record| record["result"]["restarted_at"] == 10));
+        }
+    }
+}
+
 #[test]
 fn stencils_go_on_over_processes() {
     for element in ["f32", "f64"] {

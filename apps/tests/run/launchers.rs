@@ -23,24 +23,35 @@ enum Family {
 
 /// Does a test with every launcher, one after the other.
 pub(crate) fn each_launcher(test: impl Fn(&Launcher)) {
-    launchers(usize::MAX, test);
+    launchers(usize::MAX).iter().for_each(test);
+}
+
+/// As [`each_launcher`], all at once: for tests in which ranks wait for longer than they compute.
+pub(crate) fn each_launcher_at_once(test: impl Fn(&Launcher) + Sync) {
+    let (launchers, test) = (launchers(usize::MAX), &test);
+    std::thread::scope(|scope| {
+        for launcher in &launchers {
+            scope.spawn(move || test(launcher));
+        }
+    });
 }
 
 /// Does a test with one launcher, if there is any: for what does not depend on the library.
 pub(crate) fn first_launcher(test: impl FnMut(&Launcher)) {
-    launchers(1, test);
+    launchers(1).iter().for_each(test);
 }
 
-fn launchers(most: usize, mut test: impl FnMut(&Launcher)) {
+/// The launchers, and at most so many of them; says so if there are none.
+pub(crate) fn launchers(most: usize) -> Vec<Launcher> {
     let Some(programs) = std::env::var_os(VARIABLE).filter(|programs| !programs.is_empty()) else {
         eprintln!("skipped: {VARIABLE} names no `mpiexec`");
-        return;
+        return Vec::new();
     };
-    for program in std::env::split_paths(&programs).take(most) {
-        let launcher = Launcher::find(program);
+    let launchers: Vec<_> = std::env::split_paths(&programs).take(most).map(Launcher::find).collect();
+    for launcher in &launchers {
         println!("with {} ({:?})", launcher.program.display(), launcher.family);
-        test(&launcher);
     }
+    launchers
 }
 
 impl Launcher {

@@ -24,6 +24,7 @@ mod pictures;
 mod pipeline;
 mod rendezvous;
 mod setups;
+mod shipped;
 mod stencil3d;
 mod survey;
 mod timeline;
@@ -81,6 +82,8 @@ impl Folder {
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.env(MARK, &self.path).stdin(Stdio::null());
+        // Ranks that are threads share a GPU, and their streams need a queue of the hardware each.
+        command.env("CUDA_DEVICE_MAX_CONNECTIONS", "32");
         command
     }
 

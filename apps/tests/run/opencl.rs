@@ -5,8 +5,8 @@ use std::process::Stdio;
 
 use serde_json::Value;
 use streamhalo::Device;
-use streamhalo::comm::Error;
 
+use super::devices::has;
 use super::launchers::first_launcher;
 use super::rendezvous::has_libfabric;
 use super::{BACKENDS, Folder, SMALL, finish, text};
@@ -15,14 +15,7 @@ pub(super) const DEVICE: &str = "device.kind=opencl";
 
 /// Whether there is a device. That there is none is printed as a part that was left out.
 pub(super) fn is_there() -> bool {
-    match Device::opencl("") {
-        Ok(_) => true,
-        Err(Error::DeviceUnavailable { reason, .. }) => {
-            println!("skipped: runs on a device of OpenCL: {reason}");
-            false
-        }
-        Err(error) => panic!("there is a device, but {error}"),
-    }
+    has("opencl", Device::opencl(""))
 }
 
 fn answers(records: &[Value]) -> Vec<(String, Value)> {

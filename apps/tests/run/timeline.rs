@@ -14,6 +14,7 @@ const LIFE: &str = "app = { steps = 40, pattern = 'random:1' }\ngrid.cells = [48
 const STENCIL: &str = "app = { name = 'stencil3d', steps = 40 }\ngrid.cells = [12, 10, 8]\n";
 const FACES: &str = "app = { name = 'faces', steps = 9, outer = 2, middle = 2, order = 2, extra_compute = 3 }\n\
                      grid.cells = [4, 4, 2]\n";
+const COMB: &str = "app = { name = 'comb', steps = 40 }\ngrid.cells = [6, 8, 10]\n";
 const RUN: &str = "run = { trials = 1, warmup = 0, verify = false }\n";
 
 /// One event with a duration, in nanoseconds.
@@ -206,7 +207,7 @@ fn timelines_of_an_earlier_run_are_not_left_among_new_results() {
 
 #[test]
 fn every_backend_leaves_a_timeline_in_the_right_order() {
-    for (name, config) in [("life", LIFE), ("stencil3d", STENCIL), ("faces", FACES)] {
+    for (name, config) in [("life", LIFE), ("stencil3d", STENCIL), ("faces", FACES), ("comb", COMB)] {
         // The last is that of the most ranks.
         for (ranks, fabric, most) in [("1,2", "local", 2), ("4", "local", 4), ("2", "shm", 2)] {
             let folder = run(config, ranks, fabric, &["--timeline"]);
@@ -267,9 +268,18 @@ fn what_cannot_be_recorded_is_refused_before_anything_runs() {
         assert!(!folder.out().exists(), "nothing was written");
         text(&output.stderr)
     };
-    let pipeline = "app = { name = 'pipeline', steps = 2 }\ngrid.cells = [8, 8]\n";
-    let said = refused(pipeline, &["--timeline"]);
-    assert!(said.contains("--timeline: `pipeline` puts nothing on a stream"), "{said}");
+    for (name, cells) in [("pipeline", "[8, 8]"), ("tree", "8"), ("cholesky", "64")] {
+        let config = format!("app = {{ name = '{name}', steps = 2 }}\ngrid.cells = {cells}\n");
+        let said = refused(&config, &["--timeline"]);
+        assert!(said.contains(&format!("--timeline: `{name}` puts nothing on a stream")), "{said}");
+        assert!(said.contains("a timeline can be had of life, faces, stencil3d, comb"), "{said}");
+    }
+    for kind in ["opencl", "cuda", "hip"] {
+        let said = refused(LIFE, &["--timeline", "--set", &format!("device.kind={kind}")]);
+        let expected =
+            format!("--timeline: timelines are of streams of the host, and `device.kind` is `{kind}`");
+        assert!(said.contains(&expected) && said.contains("leave one of the two out"), "{said}");
+    }
     let said = refused(LIFE, &["--timeline", "steps=0"]);
     assert!(said.contains("expected `steps=K`"), "{said}");
     let said = refused(LIFE, &["--timeline", "--set", "app.steps=0"]);

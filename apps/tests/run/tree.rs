@@ -44,6 +44,27 @@ fn every_primitive_fabric_and_arity_gives_the_same_bits() {
     }
 }
 
+/// The paper's 16 children at the root, and one of them with a child of its own.
+#[test]
+fn sixteen_children_and_a_level_below_them() {
+    let folder = Folder::new();
+    let records = folder.records(TREE, &["app.arity=16", "run.ranks=18", "app.steps=5"]);
+    assert_verified(&records);
+    let backends: Vec<_> = records.iter().map(|run| run["backend"].as_str().expect("is text")).collect();
+    assert_eq!(backends, PRIMITIVES);
+    assert_eq!(checksums(&records).len(), 1);
+    for run in &records {
+        assert_eq!((&run["ranks"], &run["messages_per_exchange"]), (&18.into(), &34.into()), "{run}");
+        assert_eq!(run["result"]["ranks_agree"], true, "{run}");
+    }
+    let config = folder.write("config.toml", TREE).display().to_string();
+    let set = ["--set", "app.arity=16", "--set", "run.ranks=18"];
+    let said = text(&folder.streamhalo(&[&["explain", &config], &set[..]].concat()).stdout);
+    // The root's, and those of rank 1.
+    let of_root = said.lines().filter(|line| line.contains("down to a child")).count();
+    assert!(of_root >= 17, "{said}");
+}
+
 /// Every rank but the root sends once and is sent to once.
 #[test]
 fn messages_go_up_and_down() {
