@@ -8,6 +8,7 @@ use crate::{
 };
 use std::collections::BTreeMap;
 use streamhalo::ElementType::U8;
+use streamhalo::comm::Staging;
 use streamhalo::comm::backend::backend_names;
 use streamhalo::{
     Device, Entity, GlobalGrid, HaloError, MemoryMode, Pattern, Peers, Signals, StreamHalo, StreamKind,
@@ -42,9 +43,16 @@ pub fn set_ways(words: &[&str], rank: usize) -> Result<(), String> {
     Ok(())
 }
 
+/// At least how long a message of a world is that stages in blocks, and how often it is exchanged.
+pub const LONG_BYTES: usize = 512 << 10;
+/// See [`LONG_BYTES`].
+pub const LONG_EPOCHS: u32 = 2;
+const LONG_ROW: usize = 8192;
+
 /// Gathers with every backend around a ring of ranks, of small and of large messages, and reports how they went, by
-/// lines: `rank R BACKEND waits W merged M staged S`, how many waits and sends were kernels' alone, and how many moves
-/// went between the device's memory and the host's; and for each message
+/// lines: `rank R BACKEND waits W merged M overlaps O staged S`, how many waits and sends were kernels' alone, how many
+/// messages left while later ones were copied, and how many moves went between the device's memory and the host's; and
+/// for each message
 /// `route R>PEER BACKEND BYTES PATH: REASON`. Collective.
 ///
 /// # Errors
@@ -57,16 +65,25 @@ pub fn try_routes(world: &World, mut report: impl FnMut(String)) -> Result<(), H
     for way in ways_of(StreamKind::Device) {
         let stream = stream_of(world, way.kind)?;
         // Single passes into ghosts, messages that are packed, and some that fit the lines of their words.
-        for (row, specs) in [
-            (600, vec![ALTERNATING]),
-            (4, vec![CELLS]),
-            (90, vec![CELLS, FieldSpec::array(U8, Entity::Cell, 3)]),
-        ] {
+        let mut cases = vec![
+            (600, vec![ALTERNATING], 10),
+            (4, vec![CELLS], 10),
+            (90, vec![CELLS, FieldSpec::array(U8, Entity::Cell, 3)], 10),
+        ];
+        if world.staging() != Staging::default() {
+            // Copies of its blocks take longer than enqueueing them.
+            cases.push((
+                LONG_ROW,
+                vec![FieldSpec::array(U8, Entity::Cell, LONG_BYTES / LONG_ROW)],
+                LONG_EPOCHS,
+            ));
+        }
+        for (row, specs, epochs) in cases {
             let grid =
                 GlobalGrid::new([4 * size, row], [true; 2])?.partition_as(world, [size, 1])?.local(1)?;
             let mut fields = FieldSet::new(&grid, &stream, &specs, &Pattern::All, [1, 1])?;
             let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
-            let epochs = if way.backend == "standard" { 4 } else { 10 };
+            let epochs = if way.backend == "standard" { epochs.min(4) } else { epochs };
             for epoch in 1..=epochs {
                 fields.fill(epoch)?;
                 let before = stream.synchronizations();
@@ -82,8 +99,12 @@ pub fn try_routes(world: &World, mut report: impl FnMut(String)) -> Result<(), H
                 report(format!("route {rank}>{peer} {} {bytes} {path}: {}", way.backend, route.reason));
             }
         }
-        let (waits, merged, staged) = (stream.kernel_waits(), stream.merged_sends(), stream.staged_moves());
-        report(format!("rank {rank} {} waits {waits} merged {merged} staged {staged}", way.backend));
+        let (waits, merged) = (stream.kernel_waits(), stream.merged_sends());
+        let (overlaps, staged) = (stream.staged_overlaps(), stream.staged_moves());
+        let backend = way.backend;
+        report(format!(
+            "rank {rank} {backend} waits {waits} merged {merged} overlaps {overlaps} staged {staged}"
+        ));
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ mod cells;
 mod devices;
 mod fields;
 mod oracle;
+mod programs;
 mod random;
 mod ranks;
 #[cfg(target_os = "linux")]
@@ -16,9 +17,10 @@ pub mod start;
 mod walled;
 
 pub use cells::{Cell, Outcome, try_backend_cells, try_cells};
-pub use devices::{cells_on_host, check_cells, set_ways, try_routes};
+pub use devices::{LONG_BYTES, LONG_EPOCHS, cells_on_host, check_cells, set_ways, try_routes};
 pub use fields::{FieldSet, FieldSpec};
 pub use oracle::{Oracle, Origin, Sample, offsets_of, value};
+pub use programs::{Programs, programs};
 pub use random::Random;
 pub use ranks::{
     KINDS, OpenDevice, Scenario, TIMEOUT, alone, delay, device_in_turn, each_way, expect_all,

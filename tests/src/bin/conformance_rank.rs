@@ -2,10 +2,11 @@
 //!
 //! `conformance_rank FABRIC [few | device WORDS... | routes WORDS...]` takes its place among the others from the
 //! environment. Rank 0 writes a line for each cell of the table. With `few` the cases that only differ in geometry are
-//! left out, and with `device` it is the backends with arrays on a device, used as the words say (`set_ways`); with
+//! left out, and with `device` it is the backends with arrays on a device, used as the words say (`set`); with
 //! `routes` all ranks write how messages of a device went (`try_routes`).
 
 use std::process::ExitCode;
+use streamhalo::comm::Staging;
 use streamhalo::{HaloError, StreamKind, World};
 use streamhalo_tests::{Cell, set_ways, try_backend_cells, try_cells, try_routes, watchdog};
 
@@ -15,7 +16,7 @@ fn main() -> ExitCode {
         [fabric] => run(fabric, |world, report| try_cells(world, true, report)),
         [fabric, "few"] => run(fabric, |world, report| try_cells(world, false, report)),
         [fabric, "device", words @ ..] => run(fabric, |world, report| {
-            set_ways(words, world.rank()).expect("words that say something");
+            set(words, world)?;
             try_backend_cells(world, StreamKind::Device, report)
         }),
         [fabric, "routes", words @ ..] => routes(fabric, words),
@@ -35,9 +36,19 @@ fn main() -> ExitCode {
     }
 }
 
+/// As the words say: those of `set_ways`, or `blocks`, by which messages are staged in blocks that need not be long.
+fn set(words: &[&str], world: &World) -> Result<(), HaloError> {
+    let (blocks, words): (Vec<&str>, Vec<&str>) = words.iter().partition(|word| **word == "blocks");
+    set_ways(&words, world.rank()).expect("words that say something");
+    if !blocks.is_empty() {
+        world.set_staging(Staging { blocks: 3, threshold_bytes: 256, ..Staging::default() })?;
+    }
+    Ok(())
+}
+
 fn routes(fabric: &str, words: &[&str]) -> Result<(), HaloError> {
     let world = World::over(fabric, watchdog())?;
-    set_ways(words, world.rank()).expect("words that say something");
+    set(words, &world)?;
     try_routes(&world, |line| println!("{line}"))?;
     Ok(world.barrier()?)
 }

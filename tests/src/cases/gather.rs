@@ -105,7 +105,9 @@ pub fn random_gather<const D: usize>(seed: u64, ranks: usize) -> GatherCase<D> {
     }
     let width = layout.map(|_| random.pick(&[0, 1, 1, 2, 3]));
     let halo = width.map(|width| width + random.pick(&[0, 0, 1]));
-    let cells = std::array::from_fn(|axis| layout[axis] * (halo[axis] + 1) + random.below(4));
+    let mut cells: [usize; D] = std::array::from_fn(|axis| layout[axis] * (halo[axis] + 1) + random.below(4));
+    // Long rows begin with a line of the caches.
+    cells[D - 1] += layout[D - 1] * random.pick(&[0, 0, 33, 90]);
     let field = |random: &mut Random| FieldSpec {
         element: random.pick(&[U8, I32, I64, F32, F64]),
         entity: match random.below(4) {

@@ -1,12 +1,12 @@
 //! What wires are given of arrays on a device: addresses of its memory, or copies in the host's. Each says which, and why.
 
-use super::LIMIT;
+use super::{LIMIT, in_turn};
 use std::path::Path;
 use std::process::Command;
 use streamhalo::comm::backend::backend_names;
 use streamhalo::comm::fabric::HMEM_VARIABLE;
-use streamhalo_tests::other_device;
 use streamhalo_tests::start::{Ended, Engine, Start, engines, run};
+use streamhalo_tests::{LONG_BYTES, LONG_EPOCHS, other_device};
 
 const STRAIGHT: &str = "straight from and to the device's memory, because the host addresses its arrays";
 const STAGED: &str = "staged through the host's memory, because ";
@@ -51,7 +51,7 @@ fn ended_with(
     let arguments: Vec<&str> = [engine.fabric, "routes"].into_iter().chain(words.iter().copied()).collect();
     let mut commands = start.commands(ranks, program, &arguments);
     commands.iter_mut().for_each(prepare);
-    let ended = run(commands, LIMIT);
+    let ended = in_turn(|| run(commands, LIMIT));
     let took = ended.took.as_secs_f64();
     println!("{} by {}: {ranks} ranks of {words:?} in {took:.1} s", engine.fabric, engine.by);
     ended
@@ -60,14 +60,26 @@ fn ended_with(
 /// What is said by ranks that all gave right answers: how they went, and for each rank and backend how many moves were
 /// between the device's memory and the host's.
 fn said(engine: &Engine, start: &Start, ranks: usize, words: &[&str]) -> (Vec<String>, Vec<u64>) {
+    let (routes, lines) = lines(engine, start, ranks, words);
+    let staged = lines.iter().map(|line| number(line, "staged")).collect();
+    (routes, staged)
+}
+
+/// The lines of routes, and those of ranks, of which there is one for each backend.
+fn lines(engine: &Engine, start: &Start, ranks: usize, words: &[&str]) -> (Vec<String>, Vec<String>) {
     let ended = ended(engine, start, ranks, words);
     assert!(ended.is_success(), "{} by {}, {words:?}: {ended:#?}", engine.fabric, engine.by);
-    let lines = |of: &'static str| ended.said.lines().filter(move |line| line.starts_with(of));
-    let number = |line: &str| line.rsplit_once(" staged ").and_then(|(_, number)| number.parse().ok());
-    let staged = lines("rank ").map(|line| number(line).unwrap_or_else(|| panic!("{line}")));
-    let staged: Vec<u64> = staged.collect();
-    assert_eq!(staged.len(), ranks * backend_names().count(), "{}", ended.said);
-    (lines("route ").map(str::to_owned).collect(), staged)
+    let [routes, of_ranks] = ["route ", "rank "].map(|of| {
+        let lines = ended.said.lines().filter(|line| line.starts_with(of));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    });
+    assert_eq!(of_ranks.len(), ranks * backend_names().count(), "{}", ended.said);
+    (routes, of_ranks)
+}
+
+fn number(line: &str, of: &str) -> u64 {
+    let mut words = line.split(' ').skip_while(|word| *word != of).skip(1);
+    words.next().and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{line}"))
 }
 
 /// Whether a message goes between nodes, where two of three ranks are on one.
@@ -126,6 +138,63 @@ fn copies_are_made_of_what_no_library_addresses_and_where_the_user_wants_them() 
             }
         }
     }
+}
+
+/// What a line of a route says: its backend, and how many bytes the message has.
+fn backend_and_bytes(route: &str) -> (&str, usize) {
+    let mut words = route.split(' ').skip(2);
+    let backend = words.next().unwrap_or_else(|| panic!("{route}"));
+    (backend, words.next().and_then(|bytes| bytes.parse().ok()).unwrap_or_else(|| panic!("{route}")))
+}
+
+/// Each block is copied down and up by itself, and some leave while the device copies later ones.
+#[test]
+fn staged_messages_go_in_blocks_while_later_ones_are_copied() {
+    if other_device().is_none() {
+        return;
+    }
+    // Put into windows by one library and sent by another; carried by a thread, or by triggered operations.
+    let shows_more = |start: &Start| match start {
+        Start::Mpi { launcher, .. } => launcher.library != "Intel MPI",
+        Start::Rendezvous { provider, .. } => *provider != "shm",
+        _ => false,
+    };
+    let engines = engines();
+    let wired = tried(&engines).filter(|(engine, ..)| !engine.fabric.starts_with("shm+"));
+    let wired: Vec<_> = wired.filter(|(_, start, _)| shows_more(start)).collect();
+    let mut overlaps = 0;
+    for (engine, start, _) in &wired {
+        let ranks = 2;
+        let (routes, lines) = lines(engine, start, ranks, &["shared", "wires-staged", "blocks"]);
+        for (rank, backend) in (0..ranks).flat_map(|rank| backend_names().map(move |name| (rank, name))) {
+            let line = lines.iter().find(|line| line.starts_with(&format!("rank {rank} {backend} ")));
+            let line = line.expect("one for each rank and backend");
+            let own = routes.iter().filter(|route| route.starts_with(&format!("route {rank}>")));
+            let own: Vec<&String> = own.filter(|route| backend_and_bytes(route).0 == backend).collect();
+            let (mut cut, mut copies) = (0, 0);
+            for route in &own {
+                let (_, bytes) = backend_and_bytes(route);
+                let is_cut = route.contains(", in 3 blocks; staged through the host's memory");
+                assert_eq!(is_cut, bytes > 256 && backend != "standard", "{engine:?}: {route}");
+                if is_cut {
+                    // Every rank receives as much as it sends.
+                    copies += 2 * 3 * if bytes >= LONG_BYTES { u64::from(LONG_EPOCHS) } else { 10 };
+                    cut += 1;
+                }
+            }
+            assert!(number(line, "staged") >= copies, "{engine:?}: {line}, {own:?}");
+            if backend == "standard" {
+                // The host waits for the stream before it starts messages, as the papers' baseline does.
+                assert_eq!(number(line, "overlaps"), 0, "{engine:?}: {line}");
+            } else {
+                assert!(cut > 1, "{engine:?}: {own:?}");
+            }
+            overlaps += number(line, "overlaps");
+        }
+    }
+    // How many depends on who has which core; that a word is posted behind its own block is tested on its own.
+    println!("{overlaps} blocks left while later ones were copied");
+    assert!(overlaps > 0 || wired.is_empty());
 }
 
 #[test]

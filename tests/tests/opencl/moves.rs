@@ -197,7 +197,7 @@ fn moves_across_are_in_the_order_of_the_stream() {
         device.synchronize().expect("nothing fails");
         let found = [&sum, &sum_of_last].map(|one| one.copy_out(one.extents().whole()).expect("one")[0]);
         let numbers = 1..=TIMES as i64;
-        assert_eq!(found, [numbers.clone().sum(), numbers.step_by(3).sum()]);
+        assert_eq!(found, [numbers.clone().sum::<i64>(), numbers.step_by(3).sum::<i64>()]);
     });
 }
 

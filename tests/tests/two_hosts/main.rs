@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use streamhalo::comm::fabric::FABRICS;
+use streamhalo_tests::programs;
 use streamhalo_tests::start::{Ended, Started, at_rendezvous, launchers, run};
 
 /// After how long a start is given up.
@@ -96,36 +97,12 @@ fn with_all_means(test: &str, run: impl Fn(&Means, &Cable)) {
     }
 }
 
-/// The program of the workspace, built as the tests were.
-fn streamhalo() -> PathBuf {
-    let this = std::env::current_exe().expect("the test knows its file");
-    let folder = this.parent().and_then(Path::parent).expect("tests lie in PROFILE/deps");
-    let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
-    command.args([
-        "build",
-        "-p",
-        "streamhalo-apps",
-        "--bin",
-        "streamhalo",
-        "--offline",
-        "--quiet",
-        "--target-dir",
-    ]);
-    command.arg(folder.parent().expect("profiles lie in the target folder"));
-    if folder.ends_with("release") {
-        command.arg("--release");
-    }
-    let status = command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).status();
-    assert!(status.expect("cargo starts").success(), "the program cannot be built");
-    folder.join("streamhalo")
-}
-
 #[test]
 fn life_is_right_and_goes_over_the_cable() {
     // Rows of 128 cells of one byte: in each exchange each rank sends the other both of its edges.
     const STEPS: u64 = 200;
     const ROW: u64 = 128;
-    let program = streamhalo();
+    let program = &programs().streamhalo;
     let out = std::env::temp_dir().join(format!("streamhalo-two-hosts-{}", std::process::id()));
     with_all_means("life", |means, cable| {
         let folder = out.display().to_string();
@@ -137,7 +114,7 @@ fn life_is_right_and_goes_over_the_cable() {
         let changes = ["--set", &steps, "--set", &cells, "--set", "run.trials=1"];
         let arguments = [&arguments[..], &changes].concat();
         let before = [0, 1].map(|number| cable.host(number).sent_bytes());
-        let ended = run(means.commands(cable, &program, &arguments), LIMIT);
+        let ended = run(means.commands(cable, program, &arguments), LIMIT);
         assert!(ended.is_success(), "{means:?}: {ended:#?}");
         let results = std::fs::read_to_string(out.join("results.json")).expect("the run has written it");
         assert!(results.contains("\"verified\": true"), "{means:?}: {results}");
