@@ -208,7 +208,7 @@ impl StreamHalo {
     fn check<const D: usize>(
         &self,
         call: &'static str,
-        fields: &impl Fields<D>,
+        fields: &dyn Fields<D>,
         compiled: &Compiled,
     ) -> Result<()> {
         let epoch = compiled.next_epoch();
@@ -326,8 +326,13 @@ impl<'a> StreamHaloBuilder<'a> {
         width: impl HaloWidth<D>,
         fields: &impl Fields<D>,
     ) -> Result<StreamHalo> {
+        self.build_any(width.widths(), fields)
+    }
+
+    // Not generic over the fields: whoever exchanges ten sets of them compiles it once.
+    fn build_any<const D: usize>(self, width: [usize; D], fields: &dyn Fields<D>) -> Result<StreamHalo> {
         let world = self.world;
-        let checked = self.check(width.widths(), fields);
+        let checked = self.check(width, fields);
         let own = checked.as_ref().map(|checked| checked.request.clone()).map_err(ToString::to_string);
         let told = world.all_gather(&own)?;
         if let Some((rank, Err(reason))) = told.iter().enumerate().find(|(_, request)| request.is_err()) {
@@ -364,7 +369,7 @@ impl<'a> StreamHaloBuilder<'a> {
     }
 
     /// What this rank alone can check.
-    fn check<const D: usize>(&self, width: [usize; D], fields: &impl Fields<D>) -> Result<Checked<D>> {
+    fn check<const D: usize>(&self, width: [usize; D], fields: &dyn Fields<D>) -> Result<Checked<D>> {
         let offsets = self.pattern.offsets::<D>()?;
         let mut registered: Vec<Registered> = Vec::new();
         let mut first: Option<Subdomain<D>> = None;

@@ -6,7 +6,8 @@
 //! Bytes are computed as they are (`bytes`). Of wider cells each is one bit: one comparison makes the bits of a vector of cells, and one choice
 //! makes a vector of them. In between the rule takes some twenty operations for 512 cells. Every row is read once: the sums
 //! of three cells side by side, two bits each, are kept for two rows. So cells cost what it costs to move them;
-//! `cargo bench --bench kernels` compares with a copy.
+//! `cargo bench --bench kernels` compares with a copy. Words begin with the first cell that is owned, since long rows of
+//! those begin with a line of the cache: ghosts are bits of a word in front and of the last one.
 //!
 //! Two things keep the processor from waiting. A row is packed some rows before it is needed, since its words are
 //! stored one by one and read by eight, which must wait until all have left the processor's queue of stores. And while
@@ -118,19 +119,19 @@ fn step_all<'now, 'next, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
     mut next: impl Iterator<Item = &'next mut [T]>,
 ) {
     let blocks = columns.div_ceil(WORD * WORDS);
-    // One word more, of the ghost cells at the end.
-    let words = blocks * WORDS + 1;
+    // One word more at either end, for the ghost cells.
+    let words = blocks * WORDS + 2;
     let mut memory = vec![0; AHEAD * words + blocks * WORDS];
     let (ahead, alive) = memory.split_at_mut(AHEAD * words);
     let mut sums = vec![[Sums::none(simd); 2]; blocks];
     for row in 0..2 {
-        pack::<S, T, V>(simd, readable(now(row), columns), &mut ahead[..words]);
+        pack_with_ghosts::<S, T, V>(simd, readable(now(row), columns), &mut ahead[..words]);
         for (block, sums) in sums.iter_mut().enumerate() {
             sums[row] = Sums::of(simd, &ahead[block * WORDS..]);
         }
     }
     for (row, packed) in ahead.chunks_exact_mut(words).enumerate().take(rows) {
-        pack::<S, T, V>(simd, readable(now(row + 2), columns), packed);
+        pack_with_ghosts::<S, T, V>(simd, readable(now(row + 2), columns), packed);
     }
     for row in 0..rows {
         let packed = &mut ahead[row % AHEAD * words..][..words];
@@ -144,11 +145,31 @@ fn step_all<'now, 'next, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
         assert_eq!(next.len(), columns, "rows of the next generation have one length");
         if row + AHEAD < rows {
             let read = readable(now(row + AHEAD + 2), columns);
-            pack_and_spread::<S, T, V>(simd, (read, packed), (alive, next));
+            let owned = (&read[1..=columns], &mut packed[1..]);
+            pack_and_spread::<S, T, V>(simd, owned, (alive, next));
+            pack_ghosts(read, packed);
         } else {
             spread::<S, T, V>(simd, alive, next);
         }
     }
+}
+
+/// Packs a row with its ghost cells, of which the lower one is the last bit of the first word.
+#[inline(always)]
+fn pack_with_ghosts<S: Simd, T: Cell, V: SimdBase<S, Element = T>>(simd: S, row: &[T], words: &mut [u64]) {
+    pack::<S, T, V>(simd, &row[1..row.len() - 1], &mut words[1..]);
+    pack_ghosts(row, words);
+}
+
+/// Packs the ghost cells of a row, when the others are packed.
+#[inline(always)]
+fn pack_ghosts<T: Cell>(row: &[T], words: &mut [u64]) {
+    let columns = row.len() - 2;
+    let [low, high] = [row[0], row[columns + 1]].map(|cell| u64::from(cell == T::from(1)));
+    words[0] = low << (WORD - 1);
+    let (last, bit) = (1 + columns / WORD, columns % WORD);
+    let owned = if bit == 0 { 0 } else { words[last] };
+    words[last] = owned | high << bit;
 }
 
 #[inline(always)]
@@ -172,12 +193,13 @@ impl<S: Simd> Sums<S> {
         Self { ones: zero, twos: zero, here: zero }
     }
 
-    /// From packed cells, of which the first is the one to the left.
+    /// From packed cells, with one word in front of theirs and one behind.
     #[inline(always)]
     fn of(simd: S, words: &[u64]) -> Self {
-        let left = u64x8::from_slice(simd, &words[..WORDS]);
-        let ahead = u64x8::from_slice(simd, &words[1..=WORDS]);
-        let (here, right) = (left >> 1 | ahead << 63, left >> 2 | ahead << 62);
+        let before = u64x8::from_slice(simd, &words[..WORDS]);
+        let here = u64x8::from_slice(simd, &words[1..][..WORDS]);
+        let behind = u64x8::from_slice(simd, &words[2..][..WORDS]);
+        let (left, right) = (here << 1 | before >> 63, here >> 1 | behind << 63);
         Self { ones: left ^ here ^ right, twos: most(left, here, right), here }
     }
 }

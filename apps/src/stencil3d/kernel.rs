@@ -172,8 +172,9 @@ impl<T: Real> Task<'_, T> {
             self.group::<S, IS_FULL, DISTANCE, ROWS, INPUTS>(simd, [z, y], next.rows_from(z, y));
             y += ROWS;
         }
+        // The few that are left, wherever they are: what is compiled for them serves `evaluate` too.
         while y < ys.end {
-            self.group::<S, IS_FULL, DISTANCE, 1, 3>(simd, [z, y], next.rows_from(z, y));
+            self.group::<S, IS_FULL, NEAR, 1, 3>(simd, [z, y], next.rows_from(z, y));
             y += 1;
         }
     }
