@@ -14,7 +14,7 @@ pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result
     let both = bench.what == What::Bibandwidth;
     let mut windows = Vec::new();
     for name in &bench.contestants {
-        let link = checked(name, world, &bench.stream(world)?, bytes)?;
+        let link = checked(bench, world, name, bytes)?;
         windows.extend(link.map(|link| (name, Windows { link, both, begins: world.rank() == 0 })));
     }
     let subjects = windows.iter_mut().map(|(_, window)| window as &mut dyn Subject).collect();

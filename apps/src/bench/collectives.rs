@@ -1,8 +1,10 @@
 //! Collective calls of the host, and reductions and barriers that are enqueued on streams.
 
+use super::answers::{Answers, given};
 use super::figure::Figure;
 use super::micro::MicroBench;
 use super::turns::{Subject, in_turns};
+use std::time::{Duration, Instant};
 use streamhalo::comm::Communicator;
 use streamhalo::comm::backend::Route;
 use streamhalo::comm::collective::{AllReduce, Barrier};
@@ -13,12 +15,19 @@ use crate::error::AppError;
 use crate::run::executors_of_all;
 
 /// What can be measured. The host can do all of it, streams the first two.
-pub(crate) const OPERATIONS: [&str; 5] = ["barrier", "allreduce", "broadcast", "reduce", "allgather"];
+pub(crate) const OPERATIONS: [&str; 6] =
+    ["barrier", "allreduce", "broadcast", "reduce", "allgather", NEIGHBOURS];
+
+/// With both neighbours of a ring.
+const NEIGHBOURS: &str = "neighbour-alltoall";
 
 /// The contestant that is no backend: the calls of a communicator.
 pub(crate) const HOST: &str = "host";
 
-/// Measures an operation, of so many bytes a rank, by the host and by backends. Collective.
+/// For how long one rank keeps the others waiting in a barrier.
+const LATE: Duration = Duration::from_millis(2);
+
+/// Measures an operation, of so many bytes a rank, or a neighbour, by the host and by backends. Collective.
 pub(super) fn measure(
     bench: &MicroBench,
     world: &World,
@@ -29,13 +38,16 @@ pub(super) fn measure(
     let mut collectives: Vec<Box<dyn Collective>> = Vec::new();
     for name in &bench.contestants {
         let stream = bench.stream(world)?;
+        let contestant = format!("{operation} by {name}");
+        let answers = bench.answers(world, &contestant);
         collectives.push(match (name.as_str(), operation) {
-            (HOST, _) => Box::new(Calls::checked(world, operation, bytes)?),
+            (HOST, "barrier") => barrier_checked(Calls::new(world, operation, 0)?, answers)?,
+            (HOST, _) => Box::new(Calls::checked(operation, bytes, answers)?),
             (backend, "barrier") => {
                 let barrier = Barrier::with_backend(world, &stream, backend)?;
-                Box::new(Barriers { stream, barrier })
+                barrier_checked(Barriers { stream, barrier }, answers)?
             }
-            (backend, "allreduce") => Box::new(Sums::checked(world, &stream, backend, bytes)?),
+            (backend, "allreduce") => Box::new(Sums::checked(&stream, backend, bytes, answers)?),
             _ => continue,
         });
         names.push(name);
@@ -69,39 +81,74 @@ fn value(rank: usize, round: usize, index: usize) -> f64 {
     (index + 3 * rank * rank + round) as f64
 }
 
+/// A barrier that nobody leaves before all have come, whoever is late. Collective.
+fn barrier_checked<C: Collective + 'static>(
+    mut barrier: C,
+    answers: Answers<'_>,
+) -> Result<Box<dyn Collective>, AppError> {
+    let world = answers.world;
+    for late in 0..world.size() {
+        // By no other rank's clock: who is late has seen all others begin, and then lets the time pass.
+        let begun = Instant::now();
+        world.barrier()?;
+        if world.rank() == late {
+            std::thread::sleep(LATE);
+        }
+        barrier.repeat(1)?;
+        let is_early = begun.elapsed() < LATE;
+        answers.agree(is_early.then(|| format!("left before rank {late} had come")))?;
+    }
+    Ok(Box::new(barrier))
+}
+
 /// A collective call of the host, on doubles.
 struct Calls {
     communicator: Communicator,
     operation: String,
     given: Vec<f64>,
+    /// Of both neighbours, or of all.
     own: Vec<f64>,
     gathered: Vec<f64>,
+    /// The one before this rank in a ring, and the one behind it.
+    neighbours: [usize; 2],
 }
 
 impl Calls {
-    fn checked(world: &World, operation: &str, bytes: usize) -> Result<Self, HaloError> {
-        let (communicator, size) = (Communicator::new(world)?, world.size());
-        let zeros = || vec![0.0; bytes / 8];
-        let operation = operation.to_owned();
-        let mut calls =
-            Self { communicator, operation, given: zeros(), own: zeros(), gathered: zeros().repeat(size) };
+    fn new(world: &World, operation: &str, elements: usize) -> Result<Self, HaloError> {
+        let (rank, size) = (world.rank(), world.size());
+        Ok(Self {
+            communicator: Communicator::new(world)?,
+            operation: operation.to_owned(),
+            given: vec![0.0; elements],
+            own: vec![0.0; elements],
+            gathered: vec![0.0; if operation == NEIGHBOURS { elements } else { elements * size }],
+            neighbours: [(rank + size - 1) % size, (rank + 1) % size],
+        })
+    }
+
+    fn checked(operation: &str, bytes: usize, answers: Answers<'_>) -> Result<Self, AppError> {
+        let world = answers.world;
+        let (rank, size, elements) = (world.rank(), world.size(), bytes / 8);
+        // Each neighbour is given its own elements.
+        let sent = if operation == NEIGHBOURS { 2 * elements } else { elements };
+        let mut calls = Self::new(world, operation, sent)?;
         for round in 0..3 {
-            calls
-                .given
-                .iter_mut()
-                .enumerate()
-                .for_each(|(index, one)| *one = value(world.rank(), round, index));
+            let own = calls.given.iter_mut().enumerate();
+            own.for_each(|(index, one)| *one = given(value(rank, round, index)));
             calls.repeat(1)?;
             let sum = |index| (0..size).map(|rank| value(rank, round, index)).sum::<f64>();
-            let of_all = |rank: usize| (0..bytes / 8).map(move |index| value(rank, round, index));
-            let right = match calls.operation.as_str() {
-                "barrier" => true,
-                "broadcast" => calls.own.iter().copied().eq(of_all(0)),
-                "reduce" if world.rank() > 0 => true,
-                "allgather" => calls.gathered.iter().copied().eq((0..size).flat_map(of_all)),
-                _ => calls.own.iter().enumerate().all(|(index, one)| *one == sum(index)),
-            };
-            assert!(right, "{}: a wrong value on rank {}", calls.operation, world.rank());
+            match operation {
+                "broadcast" => answers.compare_all(&calls.own, |index| value(0, round, index))?,
+                // Of the root alone.
+                "reduce" if rank > 0 => answers.agree(None)?,
+                "allgather" => answers
+                    .compare_all(&calls.gathered, |index| value(index / elements, round, index % elements))?,
+                // What comes first is from behind, which has sent it ahead.
+                NEIGHBOURS => answers.compare_all(&calls.gathered, |index| {
+                    value(calls.neighbours[usize::from(index < elements)], round, index)
+                })?,
+                _ => answers.compare_all(&calls.own, sum)?,
+            }
         }
         Ok(calls)
     }
@@ -109,11 +156,15 @@ impl Calls {
 
 impl Subject for Calls {
     fn repeat(&mut self, times: usize) -> Result<(), HaloError> {
-        let Self { communicator, given, own, gathered, .. } = self;
+        let Self { communicator, given, own, gathered, neighbours: [before, behind], .. } = self;
         for _ in 0..times {
             match self.operation.as_str() {
                 "barrier" => communicator.barrier()?,
                 "allgather" => communicator.allgather(given, gathered)?,
+                NEIGHBOURS => {
+                    let (to, from) = ([*before, *behind], [*behind, *before]);
+                    communicator.neighbour_alltoall(&to, given, &from, gathered)?;
+                }
                 operation => {
                     // These work in place.
                     own.copy_from_slice(given);
@@ -160,7 +211,8 @@ struct Sums {
 }
 
 impl Sums {
-    fn checked(world: &World, stream: &Stream, backend: &str, bytes: usize) -> Result<Self, HaloError> {
+    fn checked(stream: &Stream, backend: &str, bytes: usize, answers: Answers<'_>) -> Result<Self, AppError> {
+        let world = answers.world;
         let elements = bytes / 8;
         let line = Extents { points: [1, 1, elements], components: 1 };
         let (input, output) = (Buffer::zeros(world, stream, line)?, Buffer::zeros(world, stream, line)?);
@@ -169,12 +221,12 @@ impl Sums {
         let mut sums = Self { stream: stream.clone(), input, output, allreduce };
         for round in 0..3 {
             let mut view = sums.input.view_mut(line.whole())?;
-            view.iter_mut().enumerate().for_each(|(index, one)| *one = value(world.rank(), round, index));
+            let own = view.iter_mut().enumerate();
+            own.for_each(|(index, one)| *one = given(value(world.rank(), round, index)));
             sums.repeat(1)?;
             let found = sums.output.copy_out(line.whole())?;
-            let expected = |index| (0..world.size()).map(|rank| value(rank, round, index)).sum::<f64>();
-            let wrong = (0..elements).find(|index| found[*index] != expected(*index));
-            assert!(wrong.is_none(), "backend {backend}: sum {wrong:?} of {elements} is wrong");
+            let sum = |index| (0..world.size()).map(|rank| value(rank, round, index)).sum::<f64>();
+            answers.compare_all(&found, sum)?;
         }
         Ok(sums)
     }
@@ -192,5 +244,36 @@ impl Subject for Sums {
 impl Collective for Sums {
     fn routes(&self) -> Vec<Route> {
         self.allreduce.routes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ranks::on_threads;
+    use streamhalo::WorldOptions;
+
+    /// It waits for nobody.
+    struct Open;
+
+    impl Subject for Open {
+        fn repeat(&mut self, _times: usize) -> Result<(), HaloError> {
+            Ok(())
+        }
+    }
+
+    impl Collective for Open {}
+
+    #[test]
+    fn a_barrier_that_is_left_early_is_found() {
+        let found = |_| {
+            let done = on_threads(2, WorldOptions::default(), |world| {
+                let answers = Answers { world, bench: "collectives", contestant: "barrier by nobody" };
+                barrier_checked(Open, answers).map(|_| ())
+            });
+            done.is_err_and(|error| error.to_string().contains(": left before rank "))
+        };
+        // A rank that gets no core may come as late as the one that is late.
+        assert!((0..100).any(found), "nobody has left early");
     }
 }

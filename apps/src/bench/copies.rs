@@ -1,5 +1,6 @@
 //! Copies between a device and memory of the host, by the kind of that memory (2023 paper on Intel GPUs, figure 4).
 
+use super::answers::{Answers, given, said};
 use super::figure::{Figure, gigabytes_per_second};
 use super::micro::MicroBench;
 use super::turns::{Subject, in_turns};
@@ -30,7 +31,7 @@ pub(super) fn measure(
     for name in &bench.contestants {
         let memory = StagingMemory::from_name(name).unwrap_or_default();
         let to_host = operation == OPERATIONS[0];
-        copies.push(Copies::checked(world, (&device, &stream), memory, bytes, to_host)?);
+        copies.push(Copies::checked((&device, &stream), memory, bytes, to_host, bench.answers(world, name))?);
     }
     let turns = copies.iter_mut().map(|copies| copies as &mut dyn Subject).collect();
     let timings = in_turns(world, bench.seconds, turns)?;
@@ -53,28 +54,27 @@ struct Copies {
 impl Copies {
     /// Copies that have brought every byte to the host and back.
     fn checked(
-        world: &World,
         (device, stream): (&Device, &Stream),
         memory: StagingMemory,
         bytes: usize,
         to_host: bool,
-    ) -> Result<Self, HaloError> {
-        let line = Extents { points: [1, 1, bytes], components: 1 };
+        answers: Answers<'_>,
+    ) -> Result<Self, AppError> {
+        let (world, line) = (answers.world, Extents { points: [1, 1, bytes], components: 1 });
         let mut copier = Copier::new(device)?;
         let mut host = copier.host_memory(bytes, memory)?;
         let (from, into) =
             (Buffer::<u8>::zeros(world, stream, line)?, Buffer::<u8>::zeros(world, stream, line)?);
-        let value = |index: usize, round: usize| (index * 7 + round * 13 + index / 251) as u8;
         for round in 0..2 {
-            let given: Vec<u8> = (0..bytes).map(|index| value(index, round)).collect();
-            host.write(&given)?;
+            let there: Vec<u8> = (0..bytes).map(|index| given(said(0, round, index))).collect();
+            host.write(&there)?;
             copier.up(&host, &from.section(0..bytes)?)?;
-            assert!(from.copy_out(line.whole())? == given, "{memory:?}: what came to the device is wrong");
+            answers.compare_all(&from.copy_out(line.whole())?, |index| said(0, round, index))?;
             host.write(&vec![0_u8; bytes])?;
             copier.down(&from.section(0..bytes)?, &mut host)?;
             let mut found = vec![0_u8; bytes];
             host.read(&mut found)?;
-            assert!(found == given, "{memory:?}: what came to the host is wrong");
+            answers.compare_all(&found, |index| said(0, round, index))?;
         }
         Ok(Self { copier, section: into.section(0..bytes)?, host, to_host })
     }

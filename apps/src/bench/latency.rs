@@ -12,7 +12,7 @@ use crate::error::AppError;
 pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result<Vec<Figure>, AppError> {
     let mut trips = Vec::new();
     for name in &bench.contestants {
-        let link = checked(name, world, &bench.stream(world)?, bytes)?;
+        let link = checked(bench, world, name, bytes)?;
         trips.extend(link.map(|link| (name, RoundTrip { link, begins: world.rank() == 0 })));
     }
     let subjects = trips.iter_mut().map(|(_, trip)| trip as &mut dyn Subject).collect();

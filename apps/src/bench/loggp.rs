@@ -46,7 +46,7 @@ pub(super) fn measure(
     for name in &bench.contestants {
         let latency = all.iter().find(|one| is_of(one, name, LATENCY) && one.bytes == *small);
         // Both or none: it was measured where it can be used.
-        if let (Some(link), Some(latency)) = (checked(name, world, &bench.stream(world)?, *small)?, latency) {
+        if let (Some(link), Some(latency)) = (checked(bench, world, name, *small)?, latency) {
             links.push((link, latency.min_us));
             latencies.push(latency);
         }
@@ -75,7 +75,7 @@ fn at_size(bench: &MicroBench, world: &World, bytes: usize) -> Result<Vec<Figure
     let begins = world.rank() == 0;
     let mut subjects: Vec<(&str, String, &str, Box<dyn Subject>)> = Vec::new();
     for name in &bench.contestants {
-        let make = || checked(name, world, &bench.stream(world)?, bytes);
+        let make = || checked(bench, world, name, bytes);
         if let (Some(one), Some(many)) = (make()?, make()?) {
             let executor = one.executor();
             let trip = Box::new(RoundTrip { link: one, begins });

@@ -1,5 +1,6 @@
 //! Measurements of single primitives over sizes.
 
+use super::answers::Answers;
 use super::figure::Figure;
 use super::moves::Boxes;
 use super::streams::Streams;
@@ -90,6 +91,11 @@ pub struct MicroBench {
 }
 
 impl MicroBench {
+    /// The answers of a contestant.
+    pub(super) fn answers<'a>(&self, world: &'a World, contestant: &'a str) -> Answers<'a> {
+        Answers { world, bench: self.what.name(), contestant }
+    }
+
     /// A stream of the host as asked for.
     pub(super) fn stream(&self, world: &World) -> Result<Stream, HaloError> {
         Ok(Device::host().stream_with(world, self.options())?)

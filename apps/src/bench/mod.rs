@@ -1,5 +1,6 @@
 //! Measurements that `streamhalo bench` and the benches of the workspace share.
 
+mod answers;
 mod bandwidth;
 pub(crate) mod collectives;
 pub(crate) mod copies;

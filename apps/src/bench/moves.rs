@@ -1,6 +1,7 @@
 //! Moves between a field of a device and packed messages: one kernel for all neighbours, one for each (2023, section
 //! 5.4), and beside them copies of as many bytes, which are what the device's memory allows.
 
+use super::answers::{Answers, given};
 use super::figure::{Figure, gigabytes_per_second};
 use super::micro::{MicroBench, divided};
 use super::turns::{Subject, in_turns};
@@ -52,8 +53,13 @@ pub(super) fn measure(
     let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
     for name in &bench.contestants {
         subjects.push(match name.as_str() {
-            COPY => Box::new(Copies::checked(world, &stream, Copier::new(&device)?, ends.bytes)?),
-            name => Box::new(ends.checked(&stream, name)?),
+            COPY => Box::new(Copies::checked(
+                &stream,
+                Copier::new(&device)?,
+                ends.bytes,
+                bench.answers(world, name),
+            )?),
+            name => Box::new(ends.checked(&stream, name, bench.answers(world, name))?),
         });
     }
     let turns = subjects.iter_mut().map(|subject| &mut **subject as &mut dyn Subject).collect();
@@ -127,14 +133,14 @@ impl Ends {
             let tile = of_planes(from.extents(), plane..plane + 1);
             let first = plane * tile.points();
             from.with_host_mut(tile, |mut view| {
-                view.iter_mut().enumerate().for_each(|(index, byte)| *byte = said(first + index));
+                view.iter_mut().enumerate().for_each(|(index, byte)| *byte = given(at_byte(first + index)));
             })?;
         }
         Ok(ends)
     }
 
     /// Kernels that have moved every byte: one, or one for each neighbour.
-    fn checked(&mut self, stream: &Stream, name: &str) -> Result<Tables, HaloError> {
+    fn checked(&mut self, stream: &Stream, name: &str, answers: Answers<'_>) -> Result<Tables, AppError> {
         let at_once = if name == FUSED { self.moves.len() } else { 1 };
         let made = self.moves.chunks(at_once).map(|moves| MoveTable::new(&[moves.to_vec()]).map(Arc::new));
         let mut tables = Tables { stream: stream.clone(), tables: made.collect::<Result<_, _>>()? };
@@ -161,20 +167,18 @@ impl Ends {
                     self.packed.copy_out(line)?
                 }
             };
-            for ([z, y, x], found) in points.zip(found) {
-                let expected = match self.is_unpack {
-                    true => said(packed([z, y, x])),
-                    false => said((z * rows + y) * row + x),
-                };
-                assert_eq!(found, expected, "{name}: at {:?} of {tile:?}", [z, y, x]);
-            }
+            let expected = |[z, y, x]: [usize; 3]| match self.is_unpack {
+                true => at_byte(packed([z, y, x])),
+                false => at_byte((z * rows + y) * row + x),
+            };
+            answers.compare(points.zip(found).map(|(point, found)| (point, found, expected(point))))?;
         }
         Ok(tables)
     }
 }
 
 /// What is in a source at a byte.
-fn said(index: usize) -> u8 {
+fn at_byte(index: usize) -> u8 {
     (mix(index as u64 / 8) >> (8 * (index % 8))) as u8
 }
 
@@ -232,18 +236,21 @@ struct Copies {
 
 impl Copies {
     /// Copies that have copied every byte.
-    fn checked(world: &World, stream: &Stream, copier: Copier, bytes: usize) -> Result<Self, HaloError> {
-        let line = Extents { points: [1, 1, bytes], components: 1 };
+    fn checked(
+        stream: &Stream,
+        copier: Copier,
+        bytes: usize,
+        answers: Answers<'_>,
+    ) -> Result<Self, AppError> {
+        let (world, line) = (answers.world, Extents { points: [1, 1, bytes], components: 1 });
         let [mut from, to] =
             [Buffer::<u8>::zeros(world, stream, line)?, Buffer::<u8>::zeros(world, stream, line)?];
         from.with_host_mut(line.whole(), |mut view| {
-            view.iter_mut().enumerate().for_each(|(index, byte)| *byte = said(index));
+            view.iter_mut().enumerate().for_each(|(index, byte)| *byte = given(at_byte(index)));
         })?;
         let mut copies = Self { copier, from: from.section(0..bytes)?, to: to.section(0..bytes)? };
         copies.repeat(1)?;
-        let found = to.copy_out(line.whole())?;
-        let wrong = found.iter().enumerate().find(|(index, byte)| **byte != said(*index));
-        assert!(wrong.is_none(), "{COPY}: {wrong:?}");
+        answers.compare_all(&to.copy_out(line.whole())?, at_byte)?;
         Ok(copies)
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result
     let begins = world.rank() == 0;
     let (mut names, mut trips) = (Vec::new(), Vec::new());
     for name in &bench.contestants {
-        if let Some(link) = checked(name, world, &bench.stream(world)?, bytes)? {
+        if let Some(link) = checked(bench, world, name, bytes)? {
             names.push(name);
             trips.push(RoundTrip { link, begins });
         }

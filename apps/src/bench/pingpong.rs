@@ -4,6 +4,7 @@
 //! backends enqueue all round trips of a batch and synchronise once; `standard` synchronises before each send,
 //! as it must.
 
+use super::answers::{Answers, given, said};
 use super::figure::{Figure, gigabytes_per_second};
 use super::micro::{MicroBench, divided};
 use super::turns::{Subject, in_turns};
@@ -24,7 +25,7 @@ pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result
     let mut pairs = Vec::new();
     for one in &contestants {
         let mut pair = Pair::new(world, one.stream, one.backend, bytes)?;
-        pair.check(world, one.backend)?;
+        pair.check(bench.answers(world, one.backend))?;
         pairs.push(pair);
     }
     let subjects = pairs.iter_mut().map(|pair| pair as &mut dyn Subject).collect();
@@ -80,22 +81,16 @@ impl Pair {
     }
 
     /// Some round trips whose every byte is compared.
-    fn check(&mut self, world: &World, backend: &str) -> Result<(), HaloError> {
-        let whole = self.own.extents().whole();
-        let value = |rank: usize, round: usize, index: usize| {
-            (index * 7 + rank * 31 + round * 13 + index / 251) as u8
-        };
+    fn check(&mut self, answers: Answers<'_>) -> Result<(), AppError> {
+        let (whole, rank) = (self.own.extents().whole(), answers.world.rank());
         for round in 1..=3 {
             self.own.with_host_mut(whole, |mut own| {
-                own.iter_mut()
-                    .enumerate()
-                    .for_each(|(index, byte)| *byte = value(world.rank(), round, index));
+                let own = own.iter_mut().enumerate();
+                own.for_each(|(index, byte)| *byte = given(said(rank, round, index)));
             })?;
             self.repeat(1)?;
             let found = self.theirs.copy_out(whole)?;
-            let wrong =
-                (0..found.len()).find(|index| found[*index] != value(1 - world.rank(), round, *index));
-            assert!(wrong.is_none(), "backend {backend} got byte {wrong:?} of {} wrong", found.len());
+            answers.compare_all(&found, |index| said(1 - rank, round, index))?;
         }
         Ok(())
     }

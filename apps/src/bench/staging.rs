@@ -68,7 +68,7 @@ pub(super) fn measure(
             USER => by_user::link(world, &device, &stream, bytes, at_a_time)?,
             name => staged(world, &stream, bytes, at_a_time, staging_of(name, bench.threshold_bytes))?,
         };
-        check(&mut *link, world, name, bytes)?;
+        check(&mut *link, bench.answers(world, name), bytes)?;
         subjects.push(subject(link, operation, world.rank() == 0));
     }
     let mut turns: Vec<&mut dyn Subject> = Vec::new();

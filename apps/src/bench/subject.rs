@@ -1,11 +1,14 @@
 //! A field whose exchange is timed: filled from global indices and checked before.
 
+use super::answers::{Answers, given};
 use super::halo::HaloBench;
 use super::turns;
 use streamhalo::comm::backend::Route;
 use streamhalo::comm::{Element, ElementType};
 use streamhalo::grid::Fields;
 use streamhalo::{Alternating, Array, Entity, GlobalGrid, HaloError, Pattern, Stream, StreamHalo, World};
+
+use crate::error::AppError;
 
 /// An exchange that can be timed, whatever its dimension and element type.
 pub(super) trait Subject: turns::Subject {
@@ -20,7 +23,7 @@ pub(super) fn subject(
     bench: &HaloBench,
     world: &World,
     (backend, stream): (&str, &Stream),
-) -> Result<Box<dyn Subject>, HaloError> {
+) -> Result<Box<dyn Subject>, AppError> {
     match bench.cells.len() {
         1 => with_element::<1>(bench, world, (backend, stream)),
         2 => with_element::<2>(bench, world, (backend, stream)),
@@ -32,7 +35,7 @@ fn with_element<const D: usize>(
     bench: &HaloBench,
     world: &World,
     on: (&str, &Stream),
-) -> Result<Box<dyn Subject>, HaloError> {
+) -> Result<Box<dyn Subject>, AppError> {
     match ElementType::from_name(&bench.element) {
         Some(ElementType::U8) => checked::<u8, D>(bench, world, on, |hash| hash as u8),
         Some(ElementType::I32) => checked::<i32, D>(bench, world, on, |hash| hash as i32),
@@ -57,7 +60,7 @@ fn checked<T: Element, const D: usize>(
     world: &World,
     (backend, stream): (&str, &Stream),
     value: fn(u64) -> T,
-) -> Result<Box<dyn Subject>, HaloError> {
+) -> Result<Box<dyn Subject>, AppError> {
     let layout: [usize; D] = std::array::from_fn(|axis| bench.layout[axis]);
     let cells: [usize; D] = std::array::from_fn(|axis| bench.cells[axis] * layout[axis]);
     let grid = GlobalGrid::new(cells, [true; D])?.partition_as(world, layout)?.local(bench.width)?;
@@ -69,20 +72,20 @@ fn checked<T: Element, const D: usize>(
     let mut exchanged = if bench.alternating {
         let mut field = Alternating::<T, D>::zeros(&grid, Entity::Cell, stream)?;
         for _ in 0..2 {
-            field.now_mut().fill(|index, _| global(index))?;
+            field.now_mut().fill(|index, _| given(global(index)))?;
             field.swap();
         }
         let halo = StreamHalo::new(world, stream, backend, pattern, bench.width, &field)?;
         Exchanged { field: Field::Double(field), halo }
     } else {
         let mut field = Array::<T, D>::zeros(&grid, Entity::Cell, stream)?;
-        field.fill(|index, _| global(index))?;
+        field.fill(|index, _| given(global(index)))?;
         let halo = StreamHalo::new(world, stream, backend, pattern, bench.width, &field)?;
         Exchanged { field: Field::Single(field), halo }
     };
     // Both generations.
     for _ in 0..2 {
-        exchanged.exchange_and(|field| check(field, bench, backend, global))?;
+        exchanged.exchange_and(|field| check(field, bench, (world, backend), global))?;
     }
     Ok(Box::new(exchanged))
 }
@@ -91,29 +94,26 @@ fn checked<T: Element, const D: usize>(
 fn check<T: Element, const D: usize>(
     field: &Array<T, D>,
     bench: &HaloBench,
-    backend: &str,
+    (world, backend): (&World, &str),
     global: impl Fn([usize; D]) -> T,
-) -> Result<(), HaloError> {
-    let owned = field.owned_box();
-    for (index, found) in field.copy_with_ghosts()?.indexed_iter() {
+) -> Result<(), AppError> {
+    let (owned, cells) = (field.owned_box(), field.copy_with_ghosts()?);
+    let answers = Answers { world, bench: "halo", contestant: backend };
+    answers.compare(cells.indexed_iter().filter_map(|(index, found)| {
         let local: [usize; D] = std::array::from_fn(|axis| index[axis]);
         let outside = (0..D).filter(|&axis| !(owned.start[axis]..owned.end[axis]).contains(&local[axis]));
-        let filled = !bench.faces || outside.count() <= 1;
-        let expected = field.grid().to_global(Entity::Cell, local).map(&global);
-        assert!(
-            !filled || Some(*found) == expected,
-            "backend {backend} put {found:?} where {expected:?} belongs, at {local:?}"
-        );
-    }
-    Ok(())
+        let is_filled = !bench.faces || outside.count() <= 1;
+        let expected = field.grid().to_global(Entity::Cell, local).map(&global)?;
+        is_filled.then_some((local, *found, expected))
+    }))
 }
 
 impl<T: Element, const D: usize> Exchanged<T, D> {
     /// One exchange, then a look at what it was about.
     fn exchange_and(
         &mut self,
-        look: impl FnOnce(&Array<T, D>) -> Result<(), HaloError>,
-    ) -> Result<(), HaloError> {
+        look: impl FnOnce(&Array<T, D>) -> Result<(), AppError>,
+    ) -> Result<(), AppError> {
         match &mut self.field {
             Field::Single(field) => {
                 self.halo.gather(field)?;

@@ -1,6 +1,7 @@
 //! Epochs on a stream that run ahead of it, over how many entries for triggered operations there are (2023,
 //! section 5.2).
 
+use super::answers::{Answers, given, said};
 use super::figure::Figure;
 use super::micro::MicroBench;
 use super::turns::{Subject, in_turns};
@@ -29,7 +30,7 @@ pub(super) fn measure(
         let throttling = Throttling::from_name(name).unwrap_or_default();
         let options = ActiveOptions { throttling, entries };
         let mut one = Epochs::new(world, &bench.stream(world)?, bytes, options)?;
-        one.check(world, name)?;
+        one.check(bench.answers(world, name))?;
         epochs.push(one);
     }
     let subjects = epochs.iter_mut().map(|one| one as &mut dyn Subject).collect();
@@ -62,14 +63,15 @@ impl Epochs {
         Ok(Self { stream: stream.clone(), window, own, theirs, from, group, peer })
     }
 
-    fn check(&mut self, world: &World, policy: &str) -> Result<(), HaloError> {
+    fn check(&mut self, answers: Answers<'_>) -> Result<(), AppError> {
         let whole = self.own.extents().whole();
         for round in 1..=2 {
-            self.own.view_mut(whole)?.fill((round * 10 + world.rank()) as u8);
+            let mut own = self.own.view_mut(whole)?;
+            let own = own.iter_mut().enumerate();
+            own.for_each(|(index, byte)| *byte = given(said(1 - self.peer, round, index)));
             self.repeat(5)?;
-            let expected = (round * 10 + self.peer) as u8;
             let found = self.theirs.copy_out(whole)?;
-            assert!(found.iter().all(|byte| *byte == expected), "policy {policy}: not all is {expected}");
+            answers.compare_all(&found, |index| said(self.peer, round, index))?;
         }
         Ok(())
     }

@@ -133,7 +133,7 @@ pub struct PingpongArgs {
 
 /// `streamhalo bench latency` and its like
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Primitives: flag, two-sided, put-notify, put-active, put-stream, queue.\n\
+#[command(after_help = "Primitives: flag, two-sided, put-notify, put-active, put-stream, enqueued, queue.\n\
                         Example:\n  streamhalo bench latency --sizes 8..64KiB --primitive flag,put-notify")]
 pub struct PrimitiveArgs {
     /// Bytes of a message: from .. to, or a list
@@ -152,15 +152,14 @@ pub struct PrimitiveArgs {
 
 /// `streamhalo bench collectives`
 #[derive(Args, Clone, Debug)]
-#[command(
-    after_help = "Operations: barrier, allreduce, broadcast, reduce, allgather; streams have the first two.\n\
-                        Example:\n  streamhalo bench collectives --ranks 4 --sizes 8..4KiB --fabric shm"
-)]
+#[command(after_help = "Operations: barrier, allreduce, broadcast, reduce, allgather, neighbour-alltoall;\n\
+                        streams have the first two.\n\
+                        Example:\n  streamhalo bench collectives --ranks 4 --sizes 8..4KiB --fabric shm")]
 pub struct CollectivesArgs {
     /// Ranks that take part
     #[arg(long, value_name = "N", default_value = "2")]
     pub ranks: NonZeroUsize,
-    /// Bytes that are reduced, multiples of 8
+    /// Bytes of a rank, or for a neighbour, by 8
     #[arg(long, value_name = "N..M", default_value = "8..64KiB")]
     pub sizes: Sizes,
     /// Operations, or all

@@ -56,7 +56,7 @@ fn ping_pongs_of_all_backends() {
     assert_all(&found, &["st-send"], &[8]);
 }
 
-const PRIMITIVES: [&str; 5] = ["two-sided", "put-notify", "put-active", "put-stream", "queue"];
+const PRIMITIVES: [&str; 6] = ["two-sided", "put-notify", "put-active", "put-stream", "enqueued", "queue"];
 
 #[test]
 fn primitives_of_all_kinds() {
@@ -122,7 +122,9 @@ fn collectives_at_any_number_of_ranks() {
         let (sums, of_host): (Vec<Value>, _) =
             sums.into_iter().partition(|figure| figure["operation"] == "allreduce");
         assert_all(&sums, &with_host, &[8, 2048]);
-        assert_all(&of_host, &["host"; 3], &[8, 2048]);
+        assert_all(&of_host, &["host"; 4], &[8, 2048]);
+        let neighbours = of_host.iter().filter(|figure| figure["operation"] == "neighbour-alltoall");
+        assert_eq!(neighbours.count(), 2, "one of each size");
     }
     let found = figures("local", &["collectives", "--ranks", "1", "--sizes", "8", "--backend", "notified"]);
     assert_eq!(found.len(), 2);

@@ -23,12 +23,12 @@ enum Family {
 
 /// Does a test with every launcher, one after the other.
 pub(crate) fn each_launcher(test: impl Fn(&Launcher)) {
-    launchers(usize::MAX).iter().for_each(test);
+    launchers().iter().for_each(test);
 }
 
 /// As [`each_launcher`], all at once: for tests in which ranks wait for longer than they compute.
 pub(crate) fn each_launcher_at_once(test: impl Fn(&Launcher) + Sync) {
-    let (launchers, test) = (launchers(usize::MAX), &test);
+    let (launchers, test) = (launchers(), &test);
     std::thread::scope(|scope| {
         for launcher in &launchers {
             scope.spawn(move || test(launcher));
@@ -36,18 +36,22 @@ pub(crate) fn each_launcher_at_once(test: impl Fn(&Launcher) + Sync) {
     });
 }
 
-/// Does a test with one launcher, if there is any: for what does not depend on the library.
-pub(crate) fn first_launcher(test: impl FnMut(&Launcher)) {
-    launchers(1).iter().for_each(test);
+/// One launcher, if there is any: for what does not depend on the library. One whose ranks give way where they wait,
+/// as `tests/engines` tells those of Open MPI to: those of MPICH poll, and where they are more than the cores, beside a
+/// device that computes on these, they take ten times as long.
+pub(crate) fn any_launcher() -> Option<Launcher> {
+    let mut launchers = launchers();
+    let giving_way = launchers.iter().position(|launcher| launcher.family == Family::OpenMpi);
+    (!launchers.is_empty()).then(|| launchers.swap_remove(giving_way.unwrap_or(0)))
 }
 
-/// The launchers, and at most so many of them; says so if there are none.
-pub(crate) fn launchers(most: usize) -> Vec<Launcher> {
+/// The launchers; says so if there are none.
+fn launchers() -> Vec<Launcher> {
     let Some(programs) = std::env::var_os(VARIABLE).filter(|programs| !programs.is_empty()) else {
         eprintln!("skipped: {VARIABLE} names no `mpiexec`");
         return Vec::new();
     };
-    let launchers: Vec<_> = std::env::split_paths(&programs).take(most).map(Launcher::find).collect();
+    let launchers: Vec<_> = std::env::split_paths(&programs).map(Launcher::find).collect();
     for launcher in &launchers {
         println!("with {} ({:?})", launcher.program.display(), launcher.family);
     }

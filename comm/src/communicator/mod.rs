@@ -293,6 +293,40 @@ impl Communicator {
     /// As [`Communicator::send_init`], for a receiver that has always started its receive before (a *ready*
     /// send): queues need no clear-to-send for it. Started by the host it is as any other.
     ///
+    /// ```
+    /// use streamhalo_comm::device::{Buffer, Device, Extents};
+    /// use streamhalo_comm::queue::{Queue, match_one};
+    /// use streamhalo_comm::{Communicator, Error, World, WorldOptions};
+    ///
+    /// let ranks = World::threads(2, WorldOptions::default(), |world| {
+    ///     let stream = Device::host().stream(&world)?;
+    ///     let communicator = Communicator::new(&world)?;
+    ///     let queue = Queue::new(&stream, &communicator)?;
+    ///     let line = Extents { points: [1, 1, 4], components: 1 };
+    ///     let mut cells = Buffer::<f64>::zeros(&world, &stream, line)?;
+    ///     let whole = cells.section(0..4)?;
+    ///     let mut request = if world.rank() == 0 {
+    ///         cells.view_mut(line.whole())?.fill(5.0);
+    ///         communicator.rsend_init(&whole, 1, 7)?
+    ///     } else {
+    ///         communicator.recv_init(&whole, 0, 7)?
+    ///     };
+    ///     match_one(&mut request)?;
+    ///     if world.rank() == 1 {
+    ///         queue.enqueue_start(&mut request)?;
+    ///     }
+    ///     world.barrier()?; // the receive has been started: the send may go without being asked for
+    ///     if world.rank() == 0 {
+    ///         queue.enqueue_start(&mut request)?;
+    ///     }
+    ///     queue.enqueue_wait(&mut request)?;
+    ///     queue.wait()?;
+    ///     Ok::<_, Error>(cells.copy_out(line.whole())?)
+    /// })?;
+    /// assert_eq!(ranks[1], Ok(vec![5.0; 4]));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Communicator::send_init`].
     pub fn rsend_init(&self, section: &Section, destination: usize, tag: u32) -> Result<PersistentRequest> {

@@ -5,6 +5,36 @@ use crate::error::Error;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Who makes room when all entries for triggered operations are in use, and how much.
+///
+/// ```
+/// use streamhalo_comm::device::{Buffer, Device, Extents, StreamKind, StreamOptions};
+/// use streamhalo_comm::fabric::Throttling;
+/// use streamhalo_comm::window::{ActiveOptions, Group, Mode, Window};
+/// use streamhalo_comm::{Error, World, WorldOptions};
+///
+/// assert_eq!(Throttling::from_name("static"), Some(Throttling::Static));
+/// let ranks = World::threads(2, WorldOptions::default(), |world| {
+///     let options = StreamOptions { kind: StreamKind::Threaded, threads: 1 };
+///     let stream = Device::host().stream_with(&world, options)?;
+///     let line = Extents { points: [1, 1, 4], components: 1 };
+///     let [own, others] = [(); 2].map(|()| Buffer::<f64>::zeros(&world, &stream, line));
+///     let (own, others) = (own?.section(0..4)?, others?.section(0..4)?);
+///     // Few entries: the host waits for the stream whenever the epochs ahead of it hold all of them.
+///     let options = ActiveOptions { throttling: Throttling::Static, entries: 4 };
+///     let window = Window::active(&world, &others, options)?;
+///     let peers = Group::new(&world, &[1 - world.rank()])?;
+///     for _ in 0..20 {
+///         window.post_stream(&peers, &stream)?;
+///         window.start(&peers, Mode::Stream)?;
+///         window.put(&own, 1 - world.rank(), 0)?;
+///         window.complete_stream(&stream)?;
+///         window.wait_stream(&stream)?;
+///     }
+///     stream.synchronize()
+/// })?;
+/// assert_eq!(ranks, [Ok(()), Ok(())]);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Throttling {

@@ -42,6 +42,29 @@ pub fn imatch_one(request: &mut PersistentRequest) -> Result<MatchRequest> {
 
 /// Begins to match several requests, with one request to wait for them all (`MPI_Imatchall`). Does not block.
 ///
+/// ```
+/// use streamhalo_comm::device::{Buffer, Device, Extents};
+/// use streamhalo_comm::queue::imatch_all;
+/// use streamhalo_comm::{Communicator, Error, World, WorldOptions};
+///
+/// let ranks = World::threads(2, WorldOptions::default(), |world| {
+///     let stream = Device::host().stream(&world)?;
+///     let communicator = Communicator::new(&world)?;
+///     let line = Extents { points: [1, 1, 8], components: 1 };
+///     let cells = Buffer::<f64>::zeros(&world, &stream, line)?;
+///     let peer = 1 - world.rank();
+///     let receive = communicator.recv_init(&cells.section(0..4)?, peer, 7)?;
+///     let send = communicator.send_init(&cells.section(4..8)?, peer, 7)?;
+///     let mut requests = [receive, send];
+///     let mut matching = imatch_all(&mut requests)?;
+///     // ... what else is to be set up ...
+///     matching.wait()?;
+///     world.barrier() // a partner may still be mapping this rank's section
+/// })?;
+/// assert_eq!(ranks, [Ok(()), Ok(())]);
+/// # Ok::<(), Error>(())
+/// ```
+///
 /// # Errors
 /// As [`match_all`], for what is refused at once.
 pub fn imatch_all(requests: &mut [PersistentRequest]) -> Result<MatchRequest> {

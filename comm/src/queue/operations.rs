@@ -221,6 +221,32 @@ impl EnqueuedOperation {
 
     /// Blocks the host until it is complete (2022, section III-B). Afterwards its section may be used.
     ///
+    /// ```
+    /// use streamhalo_comm::device::{Buffer, Device, Extents};
+    /// use streamhalo_comm::queue::OperationQueue;
+    /// use streamhalo_comm::{Communicator, Error, World, WorldOptions};
+    ///
+    /// let ranks = World::threads(2, WorldOptions::default(), |world| {
+    ///     let stream = Device::host().stream(&world)?;
+    ///     let communicator = Communicator::new(&world)?;
+    ///     let queue = OperationQueue::new(&stream, &communicator)?;
+    ///     let line = Extents { points: [1, 1, 4], components: 1 };
+    ///     let mut cells = Buffer::<f64>::zeros(&world, &stream, line)?;
+    ///     let whole = cells.section(0..4)?;
+    ///     let operation = if world.rank() == 0 {
+    ///         cells.view_mut(line.whole())?.fill(5.0);
+    ///         queue.enqueue_send(&whole, 1, 7)?
+    ///     } else {
+    ///         queue.enqueue_recv(&whole, 0, 7)?
+    ///     };
+    ///     queue.enqueue_start()?;
+    ///     let status = operation.wait()?; // the host, and not the stream
+    ///     Ok::<_, Error>((status.bytes, cells.copy_out(line.whole())?))
+    /// })?;
+    /// assert_eq!(ranks[1], Ok((32, vec![5.0; 4])));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`EnqueuedOperation::test`], and [`Error::TimedOut`].
     pub fn wait(&self) -> Result<Status> {

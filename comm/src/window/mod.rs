@@ -132,6 +132,25 @@ impl Window {
     /// is dropped everything else that uses that memory is refused with [`Error::InUse`], since peers may
     /// access it at any time. Collective over `world`; blocks. `MPI_Win_create`.
     ///
+    /// ```
+    /// use streamhalo_comm::device::{Buffer, Device, Extents};
+    /// use streamhalo_comm::window::Window;
+    /// use streamhalo_comm::{Error, World, WorldOptions};
+    ///
+    /// let ranks = World::threads(2, WorldOptions::default(), |world| {
+    ///     let stream = Device::host().stream(&world)?;
+    ///     let line = Extents { points: [1, 1, 8], components: 1 };
+    ///     let cells = Buffer::<f64>::zeros(&world, &stream, line)?;
+    ///     // Peers reach the upper half, and this rank uses the lower one as ever.
+    ///     let window = Window::over(&world, &cells.section(4..8)?)?;
+    ///     assert!(matches!(cells.copy_out(line.whole()), Err(Error::InUse { .. })));
+    ///     drop(window);
+    ///     Ok::<_, Error>(cells.copy_out(line.whole())?.len())
+    /// })?;
+    /// assert_eq!(ranks, [Ok(8), Ok(8)]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::CollectiveFailed`], on all ranks, if the section of one is in use, overlaps another window, or
     /// has another element type.

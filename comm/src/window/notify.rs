@@ -303,6 +303,30 @@ impl Window {
     /// The first notification that has come, that nobody has asked for yet, and that a request for that source and
     /// tag would match; it stays where it is. Does not block. `MPI_Iprobe`, for notifications (2015, section III-B).
     ///
+    /// ```
+    /// use streamhalo_comm::device::Device;
+    /// use streamhalo_comm::window::{Notification, Window};
+    /// use streamhalo_comm::{Error, Source, Tag, World, WorldOptions};
+    ///
+    /// let ranks = World::threads(2, WorldOptions::default(), |world| {
+    ///     let stream = Device::host().stream(&world)?;
+    ///     let window = Window::allocate::<f64>(&world, &stream, 4)?;
+    ///     if world.rank() == 0 {
+    ///         window.put_notify(&[1.0, 2.0], 1, 0, 99)?;
+    ///         world.barrier()?; // until rank 1 has looked
+    ///         return Ok(None);
+    ///     }
+    ///     let mut found = None;
+    ///     while found.is_none() {
+    ///         found = window.probe(Source::Any, Tag::Any)?;
+    ///     }
+    ///     world.barrier()?;
+    ///     Ok::<_, Error>(found)
+    /// })?;
+    /// assert_eq!(ranks, [Ok(None), Ok(Some(Notification { source: 0, tag: 99 }))]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Window::notify_init`].
     pub fn probe(&self, source: Source, tag: Tag) -> Result<Option<Notification>> {

@@ -3,6 +3,7 @@
 
 mod active;
 pub(super) mod by_user;
+mod enqueued;
 mod flag;
 mod messages;
 mod notified;
@@ -13,6 +14,10 @@ pub(super) use messages::staged;
 use streamhalo::comm::Error;
 use streamhalo::comm::device::Buffer;
 use streamhalo::{HaloError, Stream, World};
+
+use super::answers::{Answers, given, said};
+use super::micro::MicroBench;
+use crate::error::AppError;
 
 /// Messages of a window that are on their way together, as in the OSU suite.
 pub(super) const WINDOW: usize = 64;
@@ -80,6 +85,7 @@ pub(crate) const PRIMITIVES: &[PrimitiveRow] = &[
     PrimitiveRow { name: "put-notify", make: notified::link },
     PrimitiveRow { name: "put-active", make: active::on_host },
     PrimitiveRow { name: "put-stream", make: active::on_stream },
+    PrimitiveRow { name: "enqueued", make: enqueued::link },
     PrimitiveRow { name: "queue", make: queued::link },
 ];
 
@@ -91,16 +97,16 @@ pub(crate) fn primitive_names() -> Vec<&'static str> {
 /// A primitive between the two ranks, if it can be used for messages of that many bytes. It has been tried.
 /// Collective.
 pub(super) fn checked(
-    name: &str,
+    bench: &MicroBench,
     world: &World,
-    stream: &Stream,
+    name: &str,
     bytes: usize,
-) -> Result<Option<Box<dyn Link>>, HaloError> {
+) -> Result<Option<Box<dyn Link>>, AppError> {
     let row = PRIMITIVES.iter().find(|row| row.name == name);
     let row =
         row.ok_or_else(|| Error::OutOfOrder { call: "bench", reason: format!("no primitive `{name}`") })?;
-    let Some(mut link) = (row.make)(world, stream, bytes)? else { return Ok(None) };
-    check(&mut *link, world, name, bytes)?;
+    let Some(mut link) = (row.make)(world, &bench.stream(world)?, bytes)? else { return Ok(None) };
+    check(&mut *link, bench.answers(world, name), bytes)?;
     Ok(Some(link))
 }
 
@@ -110,13 +116,11 @@ fn places(bytes: usize) -> usize {
 }
 
 /// Messages and windows in both directions whose every byte is compared.
-pub(super) fn check(link: &mut dyn Link, world: &World, name: &str, bytes: usize) -> Result<(), HaloError> {
-    let own = world.rank();
-    let said = |rank: usize, round: usize| -> Vec<u8> {
-        (0..bytes).map(|index| (index * 7 + rank * 31 + round * 13 + index / 251) as u8).collect()
-    };
+pub(super) fn check(link: &mut dyn Link, answers: Answers<'_>, bytes: usize) -> Result<(), AppError> {
+    let own = answers.world.rank();
     for round in 0..4 {
-        link.fill(&said(own, round))?;
+        let own_bytes: Vec<u8> = (0..bytes).map(|index| given(said(own, round, index))).collect();
+        link.fill(&own_bytes)?;
         let window = round == 2;
         match (round, own) {
             (1 | 3, _) => link.swap_windows()?,
@@ -124,14 +128,13 @@ pub(super) fn check(link: &mut dyn Link, world: &World, name: &str, bytes: usize
             _ => recv(link, window).and_then(|()| send(link, window))?,
         }
         link.synchronize()?;
-        let (found, expected) = (link.received()?, said(1 - own, round));
         // A single message comes to the first place only.
         let places = if round == 0 { 1 } else { places(bytes) };
-        for place in found.chunks(bytes).take(places) {
-            let wrong = || (0..bytes).find(|index| place[*index] != expected[*index]);
-            assert!(place == expected, "{name}: byte {:?} of {bytes} is wrong in round {round}", wrong());
-        }
-        world.barrier()?;
+        let expected: Vec<u8> = (0..bytes).map(|index| said(1 - own, round, index)).collect();
+        let found = link.received()?;
+        let wrong = found.chunks(bytes).take(places).find(|place| **place != expected);
+        answers.compare_all(wrong.unwrap_or_default(), |index| expected[index])?;
+        answers.world.barrier()?;
     }
     Ok(())
 }
