@@ -1,11 +1,14 @@
 //! What is refused at once, which is tried over every fabric, and what only shows later: requests that do not fit,
 //! partners that are late, have left or have failed.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::time::Duration;
 use streamhalo::comm::device::{Buffer, Section};
 use streamhalo::comm::queue::{imatch_all, match_all, match_one};
 use streamhalo::comm::{Error, PersistentRequest, wait_all};
 use streamhalo::{ElementType, HaloError, Stream, StreamKind, World, WorldOptions};
+use streamhalo_tests::cases::leaving::requested;
 use streamhalo_tests::cases::misused::{Rank, line, refused, requests};
 use streamhalo_tests::{KINDS, Scenario, on_ranks, outcomes};
 
@@ -183,6 +186,72 @@ fn a_peer_that_has_left_or_failed_is_named() {
 }
 
 #[test]
+fn a_peer_that_has_dropped_its_request_is_named_at_once() {
+    for kind in KINDS {
+        for is_sender in [false, true] {
+            outcomes(2, |world| requested(world, kind, is_sender))[0].clone().expect("it is told");
+        }
+    }
+}
+
+/// Takes its time to be dropped.
+struct Slow(Duration);
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        std::thread::sleep(self.0);
+    }
+}
+
+/// What rank 0 is told as it waits for a request of rank 1, which ends in some way, and drops other things slowly before
+/// it can say so.
+fn told(kind: StreamKind, slow: Duration, end: impl Fn() -> Result<(), HaloError> + Sync) -> HaloError {
+    let told = Mutex::new(None);
+    let wait = |world: &World| -> Result<(), HaloError> {
+        let _slow = (world.rank() == 1).then(|| Slow(slow));
+        let rank = Rank::new(world, kind)?;
+        let mut requests = rank.matched(6)?;
+        if world.rank() == 1 {
+            // The other one waits by then.
+            std::thread::sleep(Duration::from_millis(50));
+            return end();
+        }
+        let queue = rank.queue();
+        queue.enqueue_start(&mut requests[0])?;
+        queue.enqueue_wait(&mut requests[0])?;
+        Ok(queue.wait()?)
+    };
+    let ranks = || {
+        outcomes(2, |world| {
+            let ended = wait(world);
+            if world.rank() == 0 {
+                *told.lock().expect("nobody panics with it") = ended.clone().err();
+            }
+            ended
+        })
+    };
+    _ = catch_unwind(AssertUnwindSafe(ranks));
+    told.into_inner().expect("nobody panics with it").expect("nobody sends")
+}
+
+#[test]
+fn why_a_rank_fails_is_told_before_what_it_drops() {
+    for kind in KINDS {
+        let returned = || Err(HaloError::BadOffset { offset: vec![7], reason: "the tide is out".into() });
+        let returned = told(kind, Duration::from_millis(30), returned);
+        // Longer than anybody listens for it.
+        let panicked = told(kind, Duration::from_millis(300), || panic!("it is unwell"));
+        for (error, expected) in [(returned, "the tide is out"), (panicked, "panicked")] {
+            assert!(
+                matches!(&error, HaloError::Communication(Error::PeerFailed { rank: 1, operation })
+                    if operation.contains(expected)),
+                "{error:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_ready_send_that_finds_no_receive_makes_its_stream_fail() {
     for kind in KINDS {
         for batch in [1, 2] {
@@ -226,6 +295,8 @@ fn a_receive_whose_send_is_not_started_ends_with_the_time_out() {
                 queue.enqueue_wait(&mut requests[0])?;
                 return Ok(Some(queue.wait().expect_err("nobody sends")));
             }
+            // They stay as they are.
+            std::mem::forget(requests);
             while world.barrier().is_ok() {}
             Ok(None)
         });
