@@ -1,10 +1,15 @@
 //! Active target epochs over threads, at length, and what a rank does to its peers in them.
 
-use streamhalo::comm::fabric::{Event, Role};
-use streamhalo::comm::window::ActiveOptions;
-use streamhalo::{HaloError, World};
+use std::sync::mpsc;
+use std::time::Duration;
+use streamhalo::comm::Error;
+use streamhalo::comm::device::Buffer;
+use streamhalo::comm::fabric::{Event, Role, Throttling};
+use streamhalo::comm::timeline::{Activity, Lane, Span};
+use streamhalo::comm::window::{ActiveOptions, Group, Mode, Window};
+use streamhalo::{HaloError, StreamKind, World};
 use streamhalo_tests::cases::active::{self, Ring};
-use streamhalo_tests::{KINDS, Scenario, expect_all, on_ranks, stream_of, watchdog};
+use streamhalo_tests::{KINDS, Scenario, TIMEOUT, expect_all, on_ranks, stream_of, watchdog};
 
 fn ways() -> [Scenario; 2] {
     KINDS.map(|kind| Scenario { backend: "standard", kind })
@@ -91,4 +96,113 @@ fn an_epoch_is_one_exposure_its_puts_and_one_completion() {
         Ok::<(), HaloError>(())
     });
     expect_all(ranks.expect("threads can be started"));
+}
+
+/// How many signals the streams of four ranks take to expose their windows to groups, epoch after epoch, and how many
+/// words that tells.
+fn exposures(groups: impl Fn(usize) -> Vec<Vec<usize>> + Sync) -> Vec<Vec<[usize; 2]>> {
+    let ranks = World::recorded_threads(4, watchdog(), |world, recording| {
+        let stream = stream_of(&world, StreamKind::Inline)?;
+        let part = Buffer::<i32>::zeros(&world, &stream, active::row(4))?;
+        let window = Window::active(&world, &part.section(0..4)?, ActiveOptions::default())?;
+        let mut counts = Vec::new();
+        for group in groups(world.rank()) {
+            let group = Group::new(&world, &group)?;
+            recording.take();
+            stream.record_timeline(100)?;
+            window.post_stream(&group, &stream)?;
+            window.start(&group, Mode::Stream)?;
+            window.complete_stream(&stream)?;
+            window.wait_stream(&stream)?;
+            stream.synchronize()?;
+            let timeline = stream.take_timeline().expect("one is kept");
+            let is_signal =
+                |span: &&Span| span.activity == Activity::Signal && matches!(span.lane, Lane::Stream(_));
+            let told = recording.take();
+            counts.push([
+                timeline.spans.iter().filter(is_signal).count(),
+                told.iter().filter(|event| event.role == Role::Exposure).count(),
+            ]);
+        }
+        Ok::<_, HaloError>(counts)
+    });
+    expect_all(ranks.expect("threads can be started"))
+}
+
+#[test]
+fn ranks_that_have_come_to_the_same_epoch_are_told_by_one_signal() {
+    // All others, one of them, and those that are left.
+    let groups = |rank: usize| {
+        let others = |without: usize| (0..4).filter(|peer| ![rank, without].contains(peer)).collect();
+        let partner = rank ^ 1;
+        vec![others(rank), vec![partner], others(rank), others(partner), others(rank)]
+    };
+    for counts in exposures(groups) {
+        // The partner is an epoch ahead in the third one, until the others have caught up.
+        assert_eq!(counts, [[1, 3], [1, 1], [2, 3], [1, 2], [1, 3]], "signals, and words");
+    }
+}
+
+#[test]
+fn each_policy_makes_room_in_its_own_way() {
+    /// Epochs that fit; each is a post to one rank, and two puts to it with their completion.
+    const EPOCHS: usize = 3;
+    for throttling in Throttling::ALL {
+        on_ranks(1, |world| {
+            let stream = stream_of(world, StreamKind::Threaded)?;
+            let entries = 4 * EPOCHS;
+            let mut ring = Ring::new(world, &stream, 4, ActiveOptions { throttling, entries })?;
+            let mut gates = Vec::new();
+            for _ in 0..EPOCHS {
+                let (open, opened) = mpsc::channel::<()>();
+                stream.enqueue_host("a gate", move || opened.recv().map_err(|error| error.to_string()));
+                ring.step_stream()?;
+                gates.push(open);
+            }
+            assert_eq!(ring.window().entries_in_use(), entries);
+            let open = |gates: &[mpsc::Sender<()>]| {
+                gates.iter().for_each(|gate| gate.send(()).expect("the stream waits for it"));
+            };
+            let patience = match throttling {
+                // Section 5.2.1: the application waits.
+                Throttling::Application => {
+                    let refused = ring.post_stream().expect_err("there is no room");
+                    let call = "post_stream";
+                    let expected = Error::Throttled { call, entries: 1, in_use: entries, limit: entries };
+                    assert_eq!(refused, HaloError::Communication(expected));
+                    open(&gates);
+                    stream.synchronize()?;
+                    ring.step_stream()?;
+                    return ring.finish();
+                }
+                // Section 5.2.2: the host waits for all that was posted, and so for gates that are still closed.
+                Throttling::Static => Duration::from_millis(50),
+                // Section 5.2.3: the first epoch is enough.
+                _ => TIMEOUT / 2,
+            };
+            let (made, was_made) = mpsc::channel();
+            let opener = std::thread::spawn(move || {
+                // The host has found no room by then.
+                std::thread::sleep(Duration::from_millis(200));
+                open(&gates[..1]);
+                let is_late = was_made.recv_timeout(patience).is_err();
+                open(&gates[1..]);
+                is_late
+            });
+            ring.post_stream()?;
+            let in_use = ring.window().entries_in_use();
+            // The opener does not listen any more where it was late.
+            _ = made.send(());
+            let waited_for_all = opener.join().expect("it does not panic");
+            match throttling {
+                Throttling::Static => assert!(waited_for_all && in_use <= 1, "{in_use} entries are in use"),
+                _ => assert!(!waited_for_all && in_use > 4, "{in_use} entries are in use"),
+            }
+            ring.access_stream()?;
+            ring.wait_stream()?;
+            ring.finish()?;
+            assert_eq!(ring.window().entries_in_use(), 0);
+            Ok(())
+        });
+    }
 }

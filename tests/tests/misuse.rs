@@ -8,6 +8,7 @@ use streamhalo::{
     Alternating, Array, Entity, GlobalGrid, HaloError, LocalGrid, Op, Pattern, Stream, StreamHalo,
     StreamKind, World,
 };
+use streamhalo_tests::cases::misused::begun_twice;
 use streamhalo_tests::{FieldSet, FieldSpec, Scenario, each_way, on_ranks, outcomes, same_on_all, stream_of};
 
 const INLINE: StreamKind = StreamKind::Inline;
@@ -356,31 +357,7 @@ fn a_scatter_that_was_not_asked_for() {
 
 #[test]
 fn an_exchange_that_is_begun_twice() {
-    on_ranks(2, |world| {
-        for way in each_way() {
-            let stream = stream_of(world, way.kind)?;
-            let mut field = array(world, &stream)?;
-            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &field)?;
-            halo.enqueue_gather(&mut field)?;
-            drop(halo.begin_gather(&mut field)?);
-            for _ in 0..2 {
-                let again = halo.enqueue_gather(&mut field);
-                assert!(
-                    matches!(
-                        &again,
-                        Err(HaloError::Communication(Error::OutOfOrder { call: "start_recvs", .. }))
-                    ),
-                    "{again:?}, {way:?}"
-                );
-            }
-            // The ghosts stay undefined, and nobody may read them.
-            let ghosts = field.copy_with_ghosts();
-            assert_eq!(ghosts.err(), Some(GridError::GhostsInFlight { call: "copy_with_ghosts" }));
-            // The other rank still waits for nothing of this one.
-            world.barrier()?;
-        }
-        Ok(())
-    });
+    on_ranks(2, |world| each_way().try_for_each(|way| begun_twice(world, way).map(drop)));
 }
 
 #[test]

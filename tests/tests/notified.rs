@@ -1,6 +1,7 @@
 //! Notified access over threads: the cases of every fabric at length, receivers that never read, peers that
 //! leave, memory that is in use, and what is told to an observer.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use streamhalo::comm::device::{Buffer, Extents};
 use streamhalo::comm::fabric::{Event, Role, WaitPolicy};
@@ -8,7 +9,7 @@ use streamhalo::comm::window::Window;
 use streamhalo::comm::{Error, Source, Tag};
 use streamhalo::{Device, HaloError, Op, StreamKind, World, WorldOptions};
 use streamhalo_tests::cases::{Done, notify};
-use streamhalo_tests::{Scenario, on_ranks, stream_of, watchdog};
+use streamhalo_tests::{Scenario, TIMEOUT, on_ranks, stream_of, watchdog};
 
 const WAY: Scenario = Scenario { backend: "standard", kind: StreamKind::Inline };
 
@@ -240,6 +241,42 @@ fn an_access_is_one_put_and_one_notification() {
         let expected: Vec<_> = put.into_iter().chain([(Role::Notification, 1, 0)]).collect();
         assert_eq!(events, expected, "{elements} elements");
     }
+}
+
+#[test]
+fn a_short_put_travels_inside_its_notification() {
+    // Even while rank 0 is to put, odd while rank 1 is to look. Neither is in a wait of the world's meanwhile, which
+    // would take in what has come.
+    let turn = AtomicUsize::new(0);
+    let until = |wanted: usize| {
+        let since = Instant::now();
+        while turn.load(Ordering::SeqCst) != wanted {
+            assert!(since.elapsed() < TIMEOUT, "the other rank is not as far as turn {wanted}");
+            std::thread::yield_now();
+        }
+    };
+    on_ranks(2, |world| {
+        let window = Window::allocate::<u8>(world, &stream_of(world, StreamKind::Inline)?, 400)?;
+        let mut request = window.notify_init(Source::Rank(0), Tag::Any, 1)?;
+        for (index, elements) in [1, 32, 33, 100].into_iter().enumerate() {
+            let offset = 100 * index;
+            until(2 * index + world.rank());
+            if world.rank() == 0 {
+                window.put_notify(&vec![7_u8; elements], 1, offset, 0)?;
+            } else {
+                let mut found = vec![0_u8; elements];
+                window.read(offset, &mut found)?;
+                let before = if elements <= 32 { 0 } else { 7 };
+                assert_eq!(found, vec![before; elements], "before the notification is read");
+                request.start()?;
+                request.wait()?;
+                window.read(offset, &mut found)?;
+                assert_eq!(found, vec![7; elements]);
+            }
+            turn.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(())
+    });
 }
 
 #[test]

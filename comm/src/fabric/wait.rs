@@ -123,6 +123,9 @@ pub struct WaitContext {
 const NAP: Duration = Duration::from_millis(20);
 /// The same while operations of this rank still wait for other words.
 const SHORT_NAP: Duration = Duration::from_micros(200);
+/// How long whoever waits for a rank that has let go listens for its failure: a rank that fails drops what it has before
+/// it can say why.
+const GRACE: Duration = Duration::from_millis(100);
 /// How long a rank whose looks call a library looks before it yields: those of all ranks together would leave no core
 /// to the one that is waited for.
 const LOOKING: Duration = Duration::from_micros(20);
@@ -146,7 +149,13 @@ impl WaitContext {
         }
         let mut sleep = |nap: Duration| word.cell().sleep_unless_reached(wanted, &Futex { nap });
         let limits = (self.timeout, None);
-        self.wait_within(limits, &mut || is_there(), leaver, serve, &mut sleep)
+        let leaver = || {
+            leaver().map(|rank| Error::PeerFailed {
+                rank,
+                operation: format!("it has dropped its end, without {} of epoch {wanted}", word.role),
+            })
+        };
+        self.wait_within(limits, &mut || is_there(), &leaver, serve, &mut sleep)
             .map_err(|gave_up| self.give_up(gave_up, word, wanted))
     }
 
@@ -161,17 +170,18 @@ impl WaitContext {
         self.wait_within((self.timeout, None), done, &|| None, serve, sleep)
     }
 
-    /// As [`WaitContext::wait_until`], with a time-out of its own, for how long it looks before it yields, and who has
-    /// left without whom it is in vain. Inlined: whoever calls it knows what it looks at, of which every look counts.
+    /// As [`WaitContext::wait_until`], with a time-out of its own, for how long it looks before it yields, and the error
+    /// if somebody has left without whom it is in vain. Inlined: whoever calls it knows what it looks at, of which every look counts.
     #[inline(always)]
     fn wait_within(
         &self,
         (timeout, looking): (Option<Duration>, Option<Duration>),
         done: &mut dyn FnMut() -> bool,
-        leaver: &dyn Fn() -> Option<usize>,
+        gone: &dyn Fn() -> Option<Error>,
         serve: &mut dyn FnMut() -> bool,
         sleep: &mut dyn FnMut(Duration),
     ) -> Result<(), GaveUp> {
+        let mut gone_since: Option<Instant> = None;
         // A system call for the clock is made by neither: it is read without one.
         let mut started: Option<Instant> = None;
         let mut yields = 0;
@@ -192,9 +202,14 @@ impl WaitContext {
             if self.abort.failure().is_some() {
                 return Err(GaveUp::Failed(self.peer_failure()));
             }
-            if let Some(rank) = leaver() {
+            if let Some(error) = gone() {
                 // What it did before it left is there now.
-                return if done() { Ok(()) } else { Err(GaveUp::Failed(self.left(rank))) };
+                if done() {
+                    return Ok(());
+                }
+                if gone_since.get_or_insert_with(Instant::now).elapsed() >= GRACE {
+                    return Err(GaveUp::Failed(error));
+                }
             }
             let waited = started.get_or_insert_with(Instant::now).elapsed();
             if timeout.is_some_and(|timeout| waited >= timeout) {

@@ -41,7 +41,7 @@ impl Words {
         }
         let slab = self.slab.as_ref().expect("it was just made");
         let offset = self.used * LINE;
-        let word = slab.word(offset, role, from, world.rank())?;
+        let word = slab.word_with_parting(offset, role, from, world.rank())?;
         let spot = Spot::of(&slab.place(offset, LINE, "a word of a pair")?);
         self.used += 1;
         Ok((word, spot))
@@ -101,12 +101,12 @@ impl Pair {
         let (region, offset) = told.word.map(world, peer)?;
         let (start, words, signalled) = match side.way {
             Way::Receive => {
-                let clear = region.word(offset, Role::ClearToSend, rank, peer)?;
+                let clear = region.word_with_parting(offset, Role::ClearToSend, rank, peer)?;
                 let signals = SignalSet { words: vec![clear], rule: Rule::Set, wakes: told.sleeps };
                 (Start::Signals(Arc::new(signals)), vec![own], Vec::new())
             }
             Way::Send { ready } => {
-                let arrival = region.word(offset, Role::Completion, rank, peer)?;
+                let arrival = region.word_with_parting(offset, Role::Completion, rank, peer)?;
                 let signalled = if told.sleeps { vec![arrival.clone()] } else { Vec::new() };
                 let (region, offset) = told.section.map(world, peer)?;
                 let destination = region.place(offset, side.section.bytes(), "the section of a receive")?;
@@ -244,6 +244,16 @@ impl Pair {
         Ok(())
     }
 
+    /// The word in the peer's memory that this side writes, if that is mapped.
+    fn told(&self) -> Option<&Word> {
+        match (&self.wire, &self.start) {
+            (Some(_), _) => None,
+            (None, Start::Signals(signals)) => signals.words.first(),
+            (None, Start::Regular(send)) => Some(&send.messages[0].completion.0),
+            (None, Start::Ready(ready)) => Some(&ready.send.messages[0].completion.0),
+        }
+    }
+
     /// Gives the start up.
     pub(super) fn give_up(&mut self) {
         self.hold = None;
@@ -277,9 +287,13 @@ impl Pair {
 }
 
 impl Drop for Pair {
-    /// A peer may write at any time to what has been started and was never waited for: nobody else ever uses
-    /// it again.
+    /// Tells the peer how far this side comes: what is on a stream is still carried out. A rank that panics has more to
+    /// say, and says it later. A peer may write at any time to what has been started and was never waited for: nobody
+    /// else ever uses it again.
     fn drop(&mut self) {
+        if let Some(word) = self.told().filter(|_| !std::thread::panicking()) {
+            word.part(self.epoch);
+        }
         if self.stage != Stage::Idle {
             std::mem::forget(self.hold.take());
         }

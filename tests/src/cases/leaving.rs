@@ -5,7 +5,7 @@ use super::Done;
 use crate::{Scenario, stream_of};
 use std::time::Duration;
 use streamhalo::comm::device::{Buffer, Extents};
-use streamhalo::comm::queue::match_one;
+use streamhalo::comm::queue::{Queue, match_one};
 use streamhalo::comm::window::{ActiveOptions, Group, Mode, Window};
 use streamhalo::comm::{Communicator, Error, Source, Tag};
 use streamhalo::{HaloError, Op, Stream, StreamKind, World};
@@ -203,5 +203,61 @@ pub fn streamed(world: &World, kind: StreamKind, is_origin: bool) -> Result<(), 
         window.wait_stream(stream)?;
     }
     said(leaver, stream.synchronize());
+    Ok(())
+}
+
+/// The last rank drops a matched request while an epoch of it is still on its stream, which that carries out. Then rank
+/// 0's stream waits for one more, and fails, and with it the world.
+///
+/// # Errors
+/// Those of calls that must succeed.
+///
+/// # Panics
+/// If the stream says otherwise.
+pub fn requested(world: &World, kind: StreamKind, is_sender: bool) -> Result<(), HaloError> {
+    let (rank, leaver) = (world.rank(), world.size() - 1);
+    let stream = stream_of(world, kind)?;
+    let communicator = Communicator::new(world)?;
+    if rank != 0 && rank != leaver {
+        return Ok(());
+    }
+    let queue = Queue::new(&stream, &communicator)?;
+    let line = Extents { points: [1, 1, 4], components: 1 };
+    let mut buffer = Buffer::<i32>::zeros(world, &stream, line)?;
+    buffer.view_mut(line.whole())?.fill(1 + rank as i32);
+    let section = buffer.section(0..4)?;
+    let sends = (rank == leaver) == is_sender;
+    let mut request = match sends {
+        true => communicator.send_init(&section, leaver - rank, 1)?,
+        false => communicator.recv_init(&section, leaver - rank, 1)?,
+    };
+    match_one(&mut request)?;
+    if rank == leaver {
+        stream.enqueue_host("being late", || {
+            std::thread::sleep(Duration::from_millis(50));
+            Ok(())
+        });
+    }
+    queue.enqueue_start(&mut request)?;
+    queue.enqueue_wait(&mut request)?;
+    let sender = if is_sender { leaver } else { 0 };
+    if rank == leaver {
+        drop(request);
+        // It may see the failure of the other, which comes behind what it waits for.
+        let ended = stream.synchronize();
+        assert!(matches!(ended, Ok(()) | Err(Error::PeerFailed { rank: 0, .. })), "{ended:?}");
+        assert_eq!(buffer.copy_out(line.whole())?, [1 + sender as i32; 4]);
+        return Ok(());
+    }
+    queue.wait()?;
+    assert_eq!(buffer.copy_out(line.whole())?, [1 + sender as i32; 4]);
+    queue.enqueue_start(&mut request)?;
+    queue.enqueue_wait(&mut request)?;
+    let ended = queue.wait();
+    assert!(
+        matches!(&ended, Err(Error::PeerFailed { operation, .. }) if operation.contains("of epoch 2")),
+        "{ended:?}"
+    );
+    said(leaver, ended);
     Ok(())
 }

@@ -1,7 +1,10 @@
 //! The primitives below the backends, with what each is tried with over every fabric.
 
 use super::list::{Case, List, smaller_side};
-use super::{active, collectives, leaving, messages, notify, queues, ready, staged, stream_collectives};
+use super::{
+    active, collectives, leaving, messages, misused, notify, pairing, queues, ready, staged,
+    stream_collectives,
+};
 use crate::{KINDS, Scenario};
 use streamhalo::StreamKind;
 use streamhalo::comm::{PRIMITIVES, PrimitiveRow};
@@ -70,6 +73,7 @@ fn two_sided(list: &mut List, at_length: bool) {
     list.add("a rank that drops its communicator", leaving::communicators);
     list.add("messages of devices at random", |world, way| staged::at_random(world, way, 31));
     list.add("collective calls of devices", staged::collectives);
+    list.add("messages that are misused", misused::messages);
     if at_length {
         for seed in 32..35 {
             list.add("messages of devices at random", move |world, way| staged::at_random(world, way, seed));
@@ -97,6 +101,7 @@ fn notified(list: &mut List, at_length: bool) {
     list.add("notified fetches and swaps", notify::atomics);
     list.add("more notifications than rings hold", notify::more_than_rings_hold);
     list.add("notified accesses that are refused", notify::refusals);
+    list.add("a receiver that never reads", misused::full_ring);
     list.add("a rank that drops its window", leaving::windows);
     if at_length {
         list.add("notified accumulates", |world, way| notify::accumulates::<i32>(world, way, 3_000));
@@ -115,6 +120,7 @@ fn windows(list: &mut List, at_length: bool) {
     list.add("epochs of any groups", |world, way| active::at_random(world, way, 1));
     list.add("accumulates of floats", |world, way| active::accumulates::<f64>(world, way, 40));
     list.add("epochs with little room", active::throttled);
+    list.add("epochs that are misused", misused::epochs);
     list.add("a rank that drops its window between epochs", leaving::epochs);
     if at_length {
         for seed in 2..8 {
@@ -157,6 +163,13 @@ fn requests(list: &mut List, ranks: usize, at_length: bool) {
         });
     }
     list.add("several messages with one tag on a queue", queues::many_messages);
+    list.add("requests that are misused", misused::requests);
+    list.add("requests that are matched one by one", pairing::matched_one_by_one);
+    for elements in [3, 12_000] {
+        list.add("ordinary messages beside matched requests", move |world, way| {
+            pairing::beside_messages(world, way, elements)
+        });
+    }
     for elements in [2, 12_000] {
         list.add("a ready send that comes too soon", move |world, way| {
             ready::too_early(world, way, elements)
@@ -168,6 +181,8 @@ fn operations(list: &mut List, at_length: bool) {
     for &elements in sizes(at_length) {
         list.add("enqueued operations", move |world, way| queues::operations(world, way, elements));
     }
+    list.add("enqueued operations that are misused", misused::operations);
+    list.add("enqueued operations of one tag", pairing::enqueued_in_order);
     list.add("a payload that a kernel writes late", |world, _| queues::late_payload(world));
 }
 

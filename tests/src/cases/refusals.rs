@@ -23,7 +23,8 @@ pub(super) fn is_last(world: &World) -> bool {
     world.size() > 1 && world.rank() + 1 == world.size()
 }
 
-fn cells(world: &World, stream: &Stream) -> Result<Array<f64, 2>, HaloError> {
+/// Cells of a grid that is cut along its first axis.
+pub(super) fn cells(world: &World, stream: &Stream) -> Result<Array<f64, 2>, HaloError> {
     let size = world.size();
     let grid = GlobalGrid::new([4 * size, 9], [true; 2])?.partition_as(world, [size, 1])?.local(2)?;
     Ok(Array::zeros(&grid, Entity::Cell, stream)?)

@@ -6,6 +6,7 @@ mod early;
 mod misuse;
 mod misused_operations;
 
+use streamhalo_tests::cases::pairing::{beside_messages, enqueued_in_order, matched_one_by_one};
 use streamhalo_tests::cases::queues::{
     SIZES, freed_early, halo, late_payload, many_messages, operations, opposite_orders,
 };
@@ -43,6 +44,35 @@ fn messages_of_one_tag_match_in_order() {
     for ranks in [1, 2, 4] {
         for way in ways() {
             on_ranks(ranks, |world| many_messages(world, way));
+        }
+    }
+}
+
+#[test]
+fn enqueued_operations_of_one_tag_match_in_order() {
+    for ranks in [1, 2, 3] {
+        for way in ways() {
+            on_ranks(ranks, |world| enqueued_in_order(world, way));
+        }
+    }
+}
+
+#[test]
+fn matched_requests_and_ordinary_messages_do_not_meet() {
+    for ranks in [1, 2, 3] {
+        for way in ways() {
+            on_ranks(ranks, |world| {
+                SIZES.iter().try_for_each(|size| beside_messages(world, way, *size).map(drop))
+            });
+        }
+    }
+}
+
+#[test]
+fn a_match_that_is_tested_comes_with_the_peers() {
+    for ranks in [1, 2, 3] {
+        for way in ways() {
+            on_ranks(ranks, |world| matched_one_by_one(world, way));
         }
     }
 }

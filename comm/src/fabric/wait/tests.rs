@@ -44,7 +44,7 @@ fn failed(rank: usize, operation: &str) -> Result<()> {
     Err(Error::PeerFailed { rank, operation: operation.into() })
 }
 
-const DROPPED: &str = "it has dropped its end of a window that this rank still uses";
+const DROPPED: &str = "it has dropped its end, without the exposure of epoch 2";
 
 #[test]
 fn what_is_there_is_not_waited_for() {
@@ -127,6 +127,19 @@ fn who_has_failed_is_named_before_who_has_left() {
             Some(6)
         };
         assert_eq!(waiter.wait(&leaver, &mut || false), failed(7, "a test"));
+        // Also where it says so only after it has left.
+        let waiter = self::waiter(policy, AMPLE);
+        waiter.word.part(1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(GRACE / 4);
+                waiter.context.abort.raise(5, "a late word");
+            });
+            assert_eq!(
+                waiter.context.wait(&waiter.word, 2, &|| waiter.word.leaver(2), &mut || false),
+                failed(5, "a late word")
+            );
+        });
     }
 }
 

@@ -28,7 +28,8 @@ type Outcome = Result<(), Box<dyn Error>>;
 /// - `device WORDS... -- MODE`: one of those with arrays on a device, used as the words say (`set_ways`), of `forever`,
 ///   `exit` and `absent`.
 /// - `early`: a ready send of rank 0 comes before the stream of rank 1 has started its receive.
-/// - `leave KIND host|origin|target`: the last rank drops a window for which rank 0's host or stream waits.
+/// - `leave KIND host|origin|target|sender|receiver`: the last rank drops a window, or a request, for which rank 0's host
+///   or stream waits.
 /// - `missing`: the last rank never comes to a barrier, for which the others wait as long.
 pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
     match (mode, arguments) {
@@ -64,6 +65,7 @@ pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
             let (world, way) = (World::from_env()?, Scenario { backend: "st-rsend", kind });
             match *side {
                 "host" => leaving::epochs(&world, way).map(|_| ())?,
+                "sender" | "receiver" => leaving::requested(&world, kind, *side == "sender")?,
                 side => leaving::streamed(&world, kind, side == "origin")?,
             }
             Ok(())

@@ -1,0 +1,132 @@
+//! Messages of a communicator and notified accesses: ranks, tags and elements that cannot be meant, sections in use,
+//! and a receiver that never reads.
+
+use super::line;
+use crate::cases::Done;
+use crate::{Scenario, stream_of, watchdog};
+use std::time::Duration;
+use streamhalo::comm::device::Buffer;
+use streamhalo::comm::window::Window;
+use streamhalo::comm::{Communicator, Error, Source, Tag};
+use streamhalo::{ElementType, HaloError, World, WorldOptions};
+
+/// All that is refused of a communicator.
+pub fn messages(world: &World, way: Scenario) -> Result<Done, HaloError> {
+    let communicator = Communicator::new(world)?;
+    addresses(world, way, &communicator)?;
+    sections_in_use(world, way, &communicator)?;
+    contents(world, &communicator)?;
+    Ok(Done::default())
+}
+
+/// Ranks that are none, and tags that are too large.
+fn addresses(world: &World, way: Scenario, communicator: &Communicator) -> Result<(), HaloError> {
+    let (rank, size, largest) = (world.rank(), world.size(), Communicator::LARGEST_TAG);
+    let mut element = [0_u8];
+    let stream = stream_of(world, way.kind)?;
+    let buffer = Buffer::<u8>::zeros(world, &stream, line(1))?;
+    let section = buffer.section(0..1)?;
+    for (peer, tag) in [(size, 1), (usize::MAX, 1), (rank, largest + 1), (rank, u32::MAX)] {
+        let expected = |what| match tag {
+            1 => Error::WrongRank { what, rank: peer, size },
+            _ => Error::WrongTag { what, tag, largest },
+        };
+        let calls = [
+            ("Communicator::send", communicator.send(&[1_u8], peer, tag)),
+            ("Communicator::recv", communicator.recv(&mut element, peer, tag).map(drop)),
+            ("Communicator::probe", communicator.probe(peer, tag).map(drop)),
+            ("Communicator::iprobe", communicator.iprobe(peer, tag).map(drop)),
+            ("Communicator::isend", communicator.isend(&section, peer, tag).map(drop)),
+            ("Communicator::irecv", communicator.irecv(&section, peer, tag).map(drop)),
+            ("Communicator::send_init", communicator.send_init(&section, peer, tag).map(drop)),
+            ("Communicator::rsend_init", communicator.rsend_init(&section, peer, tag).map(drop)),
+            ("Communicator::recv_init", communicator.recv_init(&section, peer, tag).map(drop)),
+        ];
+        for (call, found) in calls {
+            assert_eq!(found, Err(expected(call)));
+        }
+    }
+    Ok(())
+}
+
+/// Sections that a message which has begun still uses.
+fn sections_in_use(world: &World, way: Scenario, communicator: &Communicator) -> Result<(), HaloError> {
+    let me = world.rank();
+    let stream = stream_of(world, way.kind)?;
+    let mut buffer = Buffer::<u8>::zeros(world, &stream, line(8))?;
+    let in_use = |result: Result<(), Error>, expected: &str| match result {
+        Err(Error::InUse { by, .. }) => assert_eq!(by, expected),
+        other => panic!("{other:?} instead of in use by {expected}"),
+    };
+    let mut receive = communicator.irecv(&buffer.section(0..4)?, me, 1)?;
+    in_use(communicator.irecv(&buffer.section(3..5)?, me, 2).map(drop), "a receive");
+    in_use(communicator.isend(&buffer.section(3..5)?, me, 2).map(drop), "a receive");
+    in_use(buffer.view(line(8).whole()).map(drop), "a receive");
+    let mut send = communicator.isend(&buffer.section(4..8)?, me, 1)?;
+    receive.wait()?;
+    send.wait()?;
+    buffer.view_mut(line(8).whole())?;
+    Ok(())
+}
+
+/// Messages that are longer than their receive, or of another type, which the receiver alone is told. What comes behind
+/// them is not touched.
+fn contents(world: &World, communicator: &Communicator) -> Result<(), HaloError> {
+    let (rank, size) = (world.rank(), world.size());
+    let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
+    communicator.send(&[1_i64, 2], next, 3)?;
+    communicator.send(&[1_i64, 2], next, 3)?;
+    communicator.send(&[5_i64], next, 3)?;
+    let truncated = Error::Truncated { sender: previous, tag: 3, message_bytes: 16, room_bytes: 8 };
+    assert_eq!(communicator.recv(&mut [0_i64], previous, 3).map(drop), Err(truncated));
+    let (asked, found) = (ElementType::F64, ElementType::I64);
+    let mismatch = Error::MessageMismatch { sender: previous, tag: 3, asked, found };
+    assert_eq!(communicator.recv(&mut [0_f64; 4], previous, 3).map(drop), Err(mismatch));
+    let mut right = [0_i64];
+    communicator.recv(&mut right, previous, 3)?;
+    assert_eq!(right, [5]);
+    Ok(())
+}
+
+/// Rank 0 notifies the last one, which does not read, until that has no room: reported within the time-out. Once it
+/// reads, all that was accepted is there.
+pub fn full_ring(world: &World, way: Scenario) -> Result<Done, HaloError> {
+    /// More than any ring holds.
+    const MANY: u32 = 100_000;
+    let soon = WorldOptions { timeout: Some(Duration::from_millis(200)), ..watchdog() };
+    let (rank, last) = (world.rank(), world.size() - 1);
+    let hasty = world.first_with(world.size(), soon)?.expect("all ranks are in it");
+    let window = Window::allocate::<u8>(&hasty, &stream_of(world, way.kind)?, 1)?;
+    if last == 0 {
+        return Ok(Done::default());
+    }
+    let mut accepted = 0;
+    if rank == 0 {
+        let full = (0..MANY).find_map(|sent| {
+            accepted = sent;
+            window.put_notify(&[7_u8], last, 0, 4).err()
+        });
+        match full {
+            Some(Error::TimedOut { rank: 0, peer, what, .. }) => {
+                assert_eq!(peer, last);
+                assert!(what.contains("room"), "{what}");
+            }
+            other => panic!("{other:?} instead of a ring that is full"),
+        }
+    } else {
+        // Not in a wait, which would read what has come.
+        std::thread::sleep(Duration::from_millis(1_000));
+    }
+    let accepted = world.all_gather(&accepted)?.swap_remove(0);
+    if rank == last {
+        let mut request = window.notify_init(Source::Rank(0), Tag::Value(4), accepted)?;
+        request.start()?;
+        assert_eq!(request.wait()?.tag, 4);
+        let mut come = [0_u8];
+        window.read(0, &mut come)?;
+        assert_eq!(come, [7]);
+        assert_eq!(window.probe(Source::Any, Tag::Any)?, None, "what was refused is not sent later");
+    }
+    world.barrier()?;
+    Ok(Done::default())
+}

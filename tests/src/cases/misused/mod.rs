@@ -1,0 +1,55 @@
+//! What may not be done, over every fabric: the exact error, at once or within the time-out, after which the right
+//! call still works. What a rank is told of a peer that has left is in `leaving.rs`, and what all ranks are told of a
+//! wrong description in `refusals.rs`.
+
+mod epochs;
+mod messages;
+mod operations;
+mod requests;
+
+pub use epochs::{Alone, epochs};
+pub use messages::{full_ring, messages};
+pub use operations::operations;
+pub use requests::{Rank, line, requests};
+
+use super::Done;
+use super::refusals::cells;
+use super::worlds::exchange;
+use crate::{Scenario, stream_of};
+use streamhalo::comm::Error;
+use streamhalo::grid::GridError;
+use streamhalo::{HaloError, Pattern, StreamHalo, World};
+
+/// Fails unless a call was refused as out of order, for that reason.
+///
+/// # Panics
+/// If it was not.
+pub fn refused<T>(result: Result<T, Error>, refused_call: &str, because: &str) {
+    match result.map(|_| ()) {
+        Err(Error::OutOfOrder { call, reason }) => {
+            assert_eq!(call, refused_call);
+            assert!(reason.contains(because), "`{reason}` does not say `{because}`");
+        }
+        other => panic!("{other:?} instead of a refusal of `{refused_call}`"),
+    }
+}
+
+/// An exchange that is begun again before it is finished, whose ghosts nobody may read.
+pub fn begun_twice(world: &World, way: Scenario) -> Result<Done, HaloError> {
+    let stream = stream_of(world, way.kind)?;
+    let mut field = cells(world, &stream)?;
+    let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &field)?;
+    halo.enqueue_gather(&mut field)?;
+    drop(halo.begin_gather(&mut field)?);
+    for _ in 0..2 {
+        match halo.enqueue_gather(&mut field) {
+            Err(HaloError::Communication(error)) => refused(Err::<(), _>(error), "start_recvs", "wait for"),
+            other => panic!("{other:?}, {way:?}"),
+        }
+    }
+    let ghosts = field.copy_with_ghosts();
+    assert_eq!(ghosts.err(), Some(GridError::GhostsInFlight { call: "copy_with_ghosts" }));
+    // Nobody waits for the exchange that is not finished.
+    world.barrier()?;
+    exchange(world, &stream, way, 2)
+}

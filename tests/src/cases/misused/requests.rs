@@ -1,0 +1,251 @@
+//! Matched requests on queues: every rule of the 2026 paper, sections III-C and III-D, down to the exact error, with
+//! nothing enqueued, so that the right call still works afterwards.
+
+use super::refused;
+use crate::cases::Done;
+use crate::{Scenario, stream_of};
+use streamhalo::comm::device::{Buffer, Extents};
+use streamhalo::comm::fabric::Executor;
+use streamhalo::comm::queue::{Queue, match_all, match_one};
+use streamhalo::comm::{Communicator, Error, PersistentRequest, Source, Tag};
+use streamhalo::{HaloError, Stream, StreamKind, World};
+
+/// A row of elements.
+pub fn line(elements: usize) -> Extents {
+    Extents { points: [1, 1, elements], components: 1 }
+}
+
+/// A rank with a communicator, a stream, and memory to send from and to receive into.
+#[derive(Debug)]
+pub struct Rank {
+    /// Of the world that it was made with.
+    pub communicator: Communicator,
+    /// Of the kind that was asked for.
+    pub stream: Stream,
+    /// Eight elements, each one more than the number of the rank.
+    pub out: Buffer<f64>,
+    /// Eight elements.
+    pub arrived: Buffer<f64>,
+}
+
+impl Rank {
+    /// Collective.
+    pub fn new(world: &World, kind: StreamKind) -> Result<Self, HaloError> {
+        let stream = stream_of(world, kind)?;
+        let mut out = Buffer::<f64>::zeros(world, &stream, line(8))?;
+        out.view_mut(line(8).whole())?.fill(1.0 + world.rank() as f64);
+        let arrived = Buffer::zeros(world, &stream, line(8))?;
+        Ok(Self { communicator: Communicator::new(world)?, stream, out, arrived })
+    }
+
+    /// A queue on its stream.
+    pub fn queue(&self) -> Queue {
+        Queue::new(&self.stream, &self.communicator).expect("all are of one world")
+    }
+
+    /// A receive from the rank before this one, and a send to the one behind it.
+    pub fn ring(&self, tag: u32) -> Result<[PersistentRequest; 2], HaloError> {
+        let (rank, size) = (self.communicator.rank(), self.communicator.size());
+        Ok([
+            self.communicator.recv_init(&self.arrived.section(0..8)?, (rank + size - 1) % size, tag)?,
+            self.communicator.send_init(&self.out.section(0..8)?, (rank + 1) % size, tag)?,
+        ])
+    }
+
+    /// The same, matched.
+    pub fn matched(&self, tag: u32) -> Result<[PersistentRequest; 2], HaloError> {
+        let mut ring = self.ring(tag)?;
+        match_all(&mut ring)?;
+        Ok(ring)
+    }
+
+    /// One exchange, which must be right.
+    pub fn exchange(&mut self, queue: &Queue, requests: &mut [PersistentRequest]) -> Result<(), HaloError> {
+        let (rank, size) = (self.communicator.rank(), self.communicator.size());
+        queue.enqueue_start_all(requests)?;
+        queue.enqueue_wait_all(requests)?;
+        queue.wait()?;
+        let expected = vec![1.0 + ((rank + size - 1) % size) as f64; 8];
+        assert_eq!(self.arrived.copy_out(line(8).whole())?, expected);
+        self.arrived.view_mut(line(8).whole())?.fill(0.0);
+        Ok(())
+    }
+}
+
+/// All that is refused.
+pub fn requests(world: &World, way: Scenario) -> Result<Done, HaloError> {
+    let mut rank = Rank::new(world, way.kind)?;
+    let misuses = [unmatched, wildcards, out_of_turn, by_the_host, elsewhere, sections_in_use, of_others];
+    misuses.into_iter().try_for_each(|misuse| misuse(world, &mut rank))?;
+    Ok(Done::default())
+}
+
+/// A batch of which one request is not matched is refused as a whole.
+fn unmatched(world: &World, rank: &mut Rank) -> Result<(), HaloError> {
+    let queue = rank.queue();
+    let [matched, other] = rank.matched(1)?;
+    drop(other);
+    let [unmatched, _] = rank.ring(2)?;
+    let peer = (world.rank() + world.size() - 1) % world.size();
+    let mut batch = [matched, unmatched];
+    let expected = |call| Error::Unmatched { call, request: format!("receive from rank {peer} with tag 2") };
+    assert_eq!(queue.enqueue_start_all(&mut batch), Err(expected("enqueue_start_all")));
+    assert_eq!(queue.enqueue_start(&mut batch[1]), Err(expected("enqueue_start")));
+    assert_eq!(queue.enqueue_wait(&mut batch[1]), Err(expected("enqueue_wait")));
+    // The matched one was not started, or it could not be waited for by the host.
+    refused(queue.enqueue_wait(&mut batch[0]), "enqueue_wait", "has not been started");
+    assert!(!batch[0].is_active() && !batch[1].is_active());
+    // Nor is its section held.
+    rank.arrived.view_mut(line(8).whole())?;
+    drop(batch);
+    let mut right = rank.matched(3)?;
+    rank.exchange(&queue, &mut right)
+}
+
+/// Receives from any source or of any tag are not matched, nor is what comes with them.
+fn wildcards(_: &World, rank: &mut Rank) -> Result<(), HaloError> {
+    let section = rank.arrived.section(0..8)?;
+    for (source, tag) in [(Source::Any, Tag::Value(1)), (Source::Rank(0), Tag::Any), (Source::Any, Tag::Any)]
+    {
+        let request = rank.communicator.recv_init(&section, source, tag)?;
+        // Nobody is told of the others either.
+        let [receive, send] = rank.ring(1)?;
+        let mut batch = [receive, request, send];
+        assert_eq!(match_all(&mut batch), Err(Error::WildcardRefused { call: "match_all" }));
+        let started = rank.queue().enqueue_start(&mut batch[1]);
+        assert!(matches!(started, Err(Error::Unmatched { .. })), "{started:?}");
+    }
+    let mut right = rank.matched(1)?;
+    let queue = rank.queue();
+    rank.exchange(&queue, &mut right)
+}
+
+/// A start needs a wait before the next one, and a wait a start.
+fn out_of_turn(_: &World, rank: &mut Rank) -> Result<(), HaloError> {
+    let queue = rank.queue();
+    let mut requests = rank.matched(1)?;
+    for request in &mut requests {
+        refused(queue.enqueue_wait(request), "enqueue_wait", "since its last wait");
+    }
+    queue.enqueue_start_all(&mut requests)?;
+    for request in &mut requests {
+        refused(queue.enqueue_start(request), "enqueue_start", "enqueue its wait first");
+    }
+    refused(queue.enqueue_start_all(&mut requests), "enqueue_start_all", "its wait");
+    queue.enqueue_wait_all(&mut requests)?;
+    refused(queue.enqueue_wait_all(&mut requests), "enqueue_wait_all", "since its last wait");
+    queue.wait()?;
+    rank.arrived.view_mut(line(8).whole())?.fill(0.0);
+    rank.exchange(&queue, &mut requests)
+}
+
+/// What is enqueued is not the host's, and what the host has started is no queue's.
+fn by_the_host(world: &World, rank: &mut Rank) -> Result<(), HaloError> {
+    let queue = rank.queue();
+    let mut requests = rank.matched(1)?;
+    queue.enqueue_start_all(&mut requests)?;
+    for request in &mut requests {
+        assert!(request.is_active());
+        let route = request.route().expect("it is matched");
+        assert_eq!(route.bytes, 64);
+        if world.fabric().is_mapped(route.peer) {
+            assert_eq!(route.executor, Executor::Stream);
+        }
+        refused(request.wait(), "PersistentRequest::wait", "enqueued on a queue");
+        refused(request.test(), "PersistentRequest::test", "enqueued on a queue");
+        refused(request.start(), "PersistentRequest::start", "enqueued on a queue");
+        refused(match_one(request), "match_all", "matched already");
+    }
+    queue.enqueue_wait_all(&mut requests)?;
+    queue.wait()?;
+    rank.arrived.view_mut(line(8).whole())?.fill(0.0);
+    rank.exchange(&queue, &mut requests)?;
+    // A request that the host has started is no queue's.
+    requests.iter_mut().try_for_each(PersistentRequest::start)?;
+    for request in &mut requests {
+        refused(queue.enqueue_start(request), "enqueue_start", "started by the host");
+    }
+    for request in &mut requests {
+        request.wait()?;
+    }
+    let [mut unmatched, mut its_send] = rank.ring(2)?;
+    assert_eq!(unmatched.route(), None);
+    unmatched.start()?;
+    refused(match_one(&mut unmatched), "match_all", "has been started");
+    its_send.start()?;
+    unmatched.wait()?;
+    its_send.wait()?;
+    rank.arrived.view_mut(line(8).whole())?.fill(0.0);
+    rank.exchange(&queue, &mut requests)
+}
+
+/// A wait belongs to the queue of its start.
+fn elsewhere(world: &World, rank: &mut Rank) -> Result<(), HaloError> {
+    let [queue, other] = [rank.queue(), rank.queue()];
+    let mut requests = rank.matched(1)?;
+    queue.enqueue_start_all(&mut requests)?;
+    let peer = (world.rank() + world.size() - 1) % world.size();
+    for (wait, call) in [
+        (other.enqueue_wait(&mut requests[0]), "enqueue_wait"),
+        (other.enqueue_wait_all(&mut requests), "enqueue_wait_all"),
+    ] {
+        let request = format!("receive from rank {peer} with tag 1");
+        assert_eq!(wait, Err(Error::WrongQueue { call, request, owner: queue.id(), used: other.id() }));
+    }
+    queue.enqueue_wait_all(&mut requests)?;
+    queue.wait()?;
+    rank.arrived.view_mut(line(8).whole())?.fill(0.0);
+    // The next start may be on another one.
+    rank.exchange(&other, &mut requests)
+}
+
+/// Sections are held from the start to the wait.
+fn sections_in_use(_: &World, rank: &mut Rank) -> Result<(), HaloError> {
+    let queue = rank.queue();
+    let mut requests = rank.matched(1)?;
+    queue.enqueue_start_all(&mut requests)?;
+    let in_use = |result: Result<(), Error>, expected: &str| {
+        let error = result.expect_err("it is in use");
+        assert!(matches!(&error, Error::InUse { by, .. } if *by == expected), "{error:?}");
+    };
+    in_use(rank.arrived.view(line(8).whole()).map(drop), "a receive on a queue");
+    in_use(rank.out.view_mut(line(8).whole()).map(drop), "a send on a queue");
+    // What is sent may be read.
+    rank.out.view(line(8).whole())?;
+    queue.enqueue_wait_all(&mut requests)?;
+    rank.arrived.view_mut(line(8).whole())?.fill(0.0);
+    rank.exchange(&queue, &mut requests)?;
+    // Two receives into one section are refused together.
+    let [receive, send] = requests;
+    let [other_receive, other_send] = rank.matched(2)?;
+    let mut batch = [receive, other_receive];
+    in_use(queue.enqueue_start_all(&mut batch), "a receive on a queue");
+    assert!(!batch[0].is_active());
+    let [receive, _] = batch;
+    drop(other_send);
+    rank.exchange(&queue, &mut [receive, send])
+}
+
+/// Requests of another communicator, stream or world.
+fn of_others(world: &World, rank: &mut Rank) -> Result<(), HaloError> {
+    let other = Communicator::new(world)?;
+    let queue = Queue::new(&rank.stream, &other)?;
+    let mut requests = rank.matched(1)?;
+    let start = queue.enqueue_start(&mut requests[1]);
+    let peer = (world.rank() + 1) % world.size();
+    let request = format!("send to rank {peer} with tag 1");
+    assert_eq!(start, Err(Error::WrongCommunicator { call: "enqueue_start", request }));
+
+    let elsewhere = stream_of(world, StreamKind::Inline)?;
+    let queue = Queue::new(&elsewhere, &rank.communicator)?;
+    let (owner, used) = (rank.stream.id(), elsewhere.id());
+    let what = "the section of a request";
+    assert_eq!(queue.enqueue_start(&mut requests[0]), Err(Error::WrongStream { what, owner, used }));
+
+    let alone = World::alone()?;
+    let error =
+        Queue::new(&stream_of(&alone, StreamKind::Inline)?, &rank.communicator).map(drop).unwrap_err();
+    assert_eq!(error, Error::OtherWorld { what: "a queue" });
+    let queue = rank.queue();
+    rank.exchange(&queue, &mut requests)
+}

@@ -1,0 +1,160 @@
+//! Who meets whom among messages of one tag between two ranks: enqueued operations in their order, and matched
+//! requests nobody but each other.
+
+use super::Done;
+use super::queues::{Checks, Payload, SIZES};
+use crate::{Scenario, stream_of};
+use std::time::{Duration, Instant};
+use streamhalo::comm::queue::{MatchRequest, OperationQueue, Queue, imatch_one, match_all};
+use streamhalo::comm::{Communicator, Error, Source, Tag};
+use streamhalo::{HaloError, World};
+
+const TAG: u32 = 5;
+/// How long a match may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The ranks behind this one and before it in a ring.
+fn neighbours(world: &World) -> [usize; 2] {
+    let (rank, size) = (world.rank(), world.size());
+    [(rank + 1) % size, (rank + size - 1) % size]
+}
+
+/// Short and long sends of one tag, which the sender starts in other batches than its peer starts the receives: the
+/// k-th of them meets the k-th receive (2022, section III-A).
+pub fn enqueued_in_order(world: &World, way: Scenario) -> Result<Done, HaloError> {
+    let [next, previous] = neighbours(world);
+    let (stream, communicator) = (stream_of(world, way.kind)?, Communicator::new(world)?);
+    let queue = OperationQueue::new(&stream, &communicator)?;
+    let checks = Checks::default();
+    // Longest first, so that whoever overtakes has the time to.
+    let sizes: Vec<usize> = SIZES.iter().rev().chain(&SIZES).copied().collect();
+    let room = SIZES.into_iter().max().expect("there are sizes");
+    let payloads = |elements: &dyn Fn(usize) -> usize| -> Result<Vec<Payload>, HaloError> {
+        (0..sizes.len()).map(|number| Payload::new(world, &stream, elements(number))).collect()
+    };
+    let mut outs = payloads(&|number| sizes[number])?;
+    for epoch in 1..=2 {
+        // Each as long as the longest: one that takes another's message would not be refused.
+        let arrived = payloads(&|_| room)?;
+        for (number, out) in outs.iter_mut().enumerate() {
+            out.fill(world.rank(), number, epoch)?;
+        }
+        let mut receives = Vec::new();
+        for (number, (out, arrived)) in outs.iter().zip(&arrived).enumerate() {
+            queue.enqueue_send(&out.section()?, next, TAG)?;
+            if number == 2 {
+                queue.enqueue_start()?;
+            }
+            receives.push(queue.enqueue_recv(&arrived.section()?, previous, TAG)?);
+        }
+        queue.enqueue_start()?;
+        queue.enqueue_wait()?;
+        for (number, arrived) in arrived.iter().enumerate() {
+            arrived.check(&checks, (previous, number, epoch), sizes[number])?;
+        }
+        queue.wait()?;
+        for (receive, elements) in receives.iter().zip(&sizes) {
+            assert_eq!(receive.wait()?.bytes, 8 * elements, "{way:?}");
+        }
+    }
+    Ok(checks.done(&way))
+}
+
+/// Ordinary messages beside matched requests with the same peer and tag: a receive from any rank and of any tag that
+/// was there before does not take what was matched, nor does a matched receive what came before its own.
+pub fn beside_messages(world: &World, way: Scenario, elements: usize) -> Result<Done, HaloError> {
+    const MATCHED: usize = 1;
+    const ORDINARY: usize = 2;
+    let [next, previous] = neighbours(world);
+    let (stream, communicator) = (stream_of(world, way.kind)?, Communicator::new(world)?);
+    let queue = Queue::new(&stream, &communicator)?;
+    let checks = Checks::default();
+    let payload = || Payload::new(world, &stream, elements);
+    let [mut matched_out, matched_in, mut out, arrived] = [payload()?, payload()?, payload()?, payload()?];
+    let receive = communicator.recv_init(&matched_in.section()?, previous, TAG)?;
+    let mut requests = [receive, communicator.send_init(&matched_out.section()?, next, TAG)?];
+    match_all(&mut requests)?;
+    let receive = || communicator.irecv(&arrived.section()?, Source::Any, Tag::Any).map_err(HaloError::from);
+    for epoch in 1..=4 {
+        matched_out.fill(world.rank(), MATCHED, epoch)?;
+        out.fill(world.rank(), ORDINARY, epoch)?;
+        stream.synchronize()?;
+        let early = if epoch % 2 == 0 { Some(receive()?) } else { None };
+        let mut send = communicator.isend(&out.section()?, next, TAG)?;
+        world.barrier()?;
+        queue.enqueue_start_all(&mut requests)?;
+        queue.enqueue_wait_all(&mut requests)?;
+        matched_in.check(&checks, (previous, MATCHED, epoch), elements)?;
+        queue.wait()?;
+        let status = early.map_or_else(receive, Ok)?.wait()?;
+        assert_eq!((status.source, status.tag, status.bytes), (previous, TAG, 8 * elements), "{way:?}");
+        send.wait()?;
+        arrived.check(&checks, (previous, ORDINARY, epoch), elements)?;
+        stream.synchronize()?;
+    }
+    Ok(checks.done(&(way, elements)))
+}
+
+/// What a match comes to that is tested until it is decided.
+fn tested(matching: &mut MatchRequest) -> Result<(), Error> {
+    let since = Instant::now();
+    while !matching.test()? {
+        assert!(since.elapsed() < PATIENCE, "both ranks match, and nothing comes of it");
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+/// Requests that are matched one by one in the background (`MPI_Imatch`), and tested: not before the peer has its own,
+/// then both, and with a message that does not fit neither.
+pub fn matched_one_by_one(world: &World, way: Scenario) -> Result<Done, HaloError> {
+    let [next, previous] = neighbours(world);
+    let (stream, communicator) = (stream_of(world, way.kind)?, Communicator::new(world)?);
+    let queue = Queue::new(&stream, &communicator)?;
+    let checks = Checks::default();
+    let (mut out, arrived) = (Payload::new(world, &stream, 4)?, Payload::new(world, &stream, 4)?);
+    let mut send = communicator.send_init(&out.section()?, next, TAG)?;
+    let mut receive = communicator.recv_init(&arrived.section()?, previous, TAG)?;
+
+    let mut sending = imatch_one(&mut send)?;
+    world.barrier()?;
+    assert_eq!(sending.test(), Ok(false), "nobody has matched the receive");
+    assert!(!send.is_matched() && !receive.is_matched());
+    let again = imatch_one(&mut send).map(drop).expect_err("once is enough");
+    assert!(
+        matches!(&again, Error::OutOfOrder { reason, .. } if reason.contains("is being matched")),
+        "{again}"
+    );
+    world.barrier()?;
+
+    let mut receiving = imatch_one(&mut receive)?;
+    tested(&mut sending)?;
+    tested(&mut receiving)?;
+    assert!(send.is_matched() && receive.is_matched());
+    assert_eq!((sending.test(), receiving.wait()), (Ok(true), Ok(())), "it stays so");
+    let again = imatch_one(&mut send).map(drop).expect_err("it lasts until it is freed");
+    assert!(matches!(&again, Error::OutOfOrder { reason, .. } if reason.contains("is matched")), "{again}");
+
+    let mut longer = communicator.send_init(&out.section()?, next, TAG + 1)?;
+    let shorter = Payload::new(world, &stream, 3)?;
+    let mut shorter = communicator.recv_init(&shorter.section()?, previous, TAG + 1)?;
+    let mut both = [imatch_one(&mut longer)?, imatch_one(&mut shorter)?];
+    let found = both.each_mut().map(|one| tested(one).expect_err("it does not fit"));
+    let mismatch = |sender, receiver| Error::Mismatch {
+        sender,
+        receiver,
+        tag: TAG + 1,
+        sent: "4 i64".into(),
+        expected: "receives at most 3 i64".into(),
+    };
+    assert_eq!(found, [mismatch(world.rank(), next), mismatch(previous, world.rank())]);
+    assert!(!longer.is_matched() && !shorter.is_matched());
+
+    out.fill(world.rank(), 0, 1)?;
+    let mut requests = [receive, send];
+    queue.enqueue_start_all(&mut requests)?;
+    queue.enqueue_wait_all(&mut requests)?;
+    arrived.check(&checks, (previous, 0, 1), 4)?;
+    queue.wait()?;
+    Ok(checks.done(&way))
+}
