@@ -23,6 +23,14 @@ impl Subject {
         backends.chain(primitives)
     }
 
+    /// The primitives whose cases have arrays on streams, which may be a device's. Messages have sections of devices
+    /// among their cases on any stream, and enqueued collectives a suite of their own.
+    pub fn on_device() -> impl Iterator<Item = Subject> {
+        let elsewhere = ["messages", "enqueued-collectives"];
+        let rows = PRIMITIVES.iter().filter(move |row| !elsewhere.contains(&row.name));
+        rows.map(|row| Subject::Primitive(row, StreamKind::Device))
+    }
+
     /// Its name.
     pub fn name(&self) -> &'static str {
         match self {
@@ -168,7 +176,7 @@ fn operations(list: &mut List, at_length: bool) {
     for &elements in sizes(at_length) {
         list.add("enqueued operations", move |world, way| queues::operations(world, way, elements));
     }
-    list.add("a payload that a kernel writes late", |world, _| queues::late_payload(world));
+    list.add("a payload that a kernel writes late", queues::late_payload);
 }
 
 fn sizes(at_length: bool) -> &'static [usize] {
