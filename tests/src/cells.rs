@@ -98,6 +98,17 @@ pub fn try_backend_cells(world: &World, kind: StreamKind, report: impl FnMut(Cel
     try_subjects(world, ways_of(kind).map(Subject::Backend), false, report)
 }
 
+/// As [`try_cells`], every primitive with arrays on streams of a device.
+///
+/// # Errors
+/// As [`try_cells`].
+///
+/// # Panics
+/// As [`try_cells`].
+pub fn try_primitive_cells(world: &World, report: impl FnMut(Cell)) -> Result<(), HaloError> {
+    try_subjects(world, Subject::on_device(), false, report)
+}
+
 fn try_subjects(
     world: &World,
     subjects: impl Iterator<Item = Subject>,
@@ -133,12 +144,16 @@ fn try_subjects(
                 }
             }
         }
-        if let Subject::Primitive(row, _) = subject {
+        if let Subject::Primitive(row, kind) = subject {
             let others = (0..world.size()).filter(|peer| *peer != world.rank());
             if row.by != By::Fabric {
                 // Who it is follows from whose memory is mapped.
                 let fabric = world.fabric();
-                let by = |peer| if fabric.is_mapped(peer) { Executor::Stream } else { fabric.executor() };
+                let by = |peer| match fabric.is_mapped(peer) {
+                    true if kind == StreamKind::Device => Executor::Proxy,
+                    true => Executor::Stream,
+                    false => fabric.executor(),
+                };
                 all.executors = others.map(|peer| row.executor(by(peer)).to_string()).collect();
             }
         }

@@ -16,7 +16,7 @@ mod ranks;
 pub mod start;
 mod walled;
 
-pub use cells::{Cell, Outcome, try_backend_cells, try_cells};
+pub use cells::{Cell, Outcome, try_backend_cells, try_cells, try_primitive_cells};
 pub use devices::{LONG_BYTES, LONG_EPOCHS, cells_on_host, check_cells, set_ways, try_routes};
 pub use fields::{FieldSet, FieldSpec};
 pub use oracle::{Oracle, Origin, Sample, offsets_of, value};

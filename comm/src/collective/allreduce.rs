@@ -145,8 +145,8 @@ fn is_same(one: &Place, other: &Place) -> bool {
 /// What this rank asks for, if its own sections allow it.
 fn ask(stream: &Stream, input: &Section, output: &Section, op: Op) -> Result<Asked> {
     for (what, section) in [("the input of an allreduce", input), ("the output of an allreduce", output)] {
-        if section.stream() != stream.id() {
-            return Err(Error::WrongStream { what, owner: section.stream(), used: stream.id() });
+        if section.stream().id() != stream.id() {
+            return Err(Error::WrongStream { what, owner: section.stream().id(), used: stream.id() });
         }
     }
     if input.element_type() != output.element_type() {

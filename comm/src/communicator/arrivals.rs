@@ -138,8 +138,11 @@ impl Core {
     ) {
         self.took(status.source);
         let outcome = self.fits(receive, status, element);
-        if self.slots.at(receive).pipeline.is_some() && outcome.is_ok() && status.bytes > 0 {
-            return self.whole_for_device(receive, status, copy);
+        if self.slots.at(receive).pipeline.is_some() && outcome.is_ok() {
+            return match status.bytes {
+                0 => self.slots.complete(receive, Ok(status)),
+                _ => self.whole_for_device(receive, status, copy),
+            };
         }
         let outcome = outcome.and_then(|()| copy(&self.slots.at(receive).place));
         self.slots.complete(receive, outcome.map(|()| status));

@@ -52,7 +52,9 @@ impl Engine {
                 let slot = core.slots.at(*index);
                 let (tag, bytes) = (tag_of(slot), slot.bytes);
                 let header = message_header(EAGER, slot.element, tag, bytes, taken);
-                if !packets.try_send(peer, header, Payload::Place(&slot.place, bytes))? {
+                // Nothing is nowhere, on a device too.
+                let payload = if bytes == 0 { Payload::None } else { Payload::Place(&slot.place, bytes) };
+                if !packets.try_send(peer, header, payload)? {
                     return Ok(false);
                 }
                 core.peers[peer].taken = 0;

@@ -191,6 +191,11 @@ impl MoveTable {
         self.bytes
     }
 
+    /// Whether it moves something, and no memory of a device.
+    pub(crate) fn is_of_host(&self) -> bool {
+        self.bytes > 0 && self.regions.iter().all(|region| region.on_device().is_none())
+    }
+
     /// Loop nests that a run of the table goes through.
     pub fn nests(&self) -> usize {
         self.nests.len()

@@ -2,6 +2,7 @@
 
 use super::accelerator::Accelerator;
 use super::buffer::Buffer;
+use super::stream::Stream;
 use crate::element::{Element, ElementType};
 use crate::error::{Error, Result};
 use crate::fabric::Place;
@@ -20,8 +21,7 @@ pub struct Section {
     place: Place,
     elements: usize,
     element: ElementType,
-    stream: u64,
-    accelerator: Option<Arc<dyn Accelerator>>,
+    stream: Stream,
     access: Rc<Access>,
 }
 
@@ -93,9 +93,8 @@ impl<T: Element> Buffer<T> {
     pub fn section(&self, range: Range<usize>) -> Result<Section> {
         let (start, elements) = (range.start * size_of::<T>(), range.len());
         let place = self.region().place(start, elements * size_of::<T>(), "a section of a buffer")?;
-        let (stream, access) = (self.stream().id(), self.access().clone());
-        let accelerator = self.stream().accelerator().cloned();
-        Ok(Section { place, elements, element: T::TYPE, stream, accelerator, access })
+        let (stream, access) = (self.stream().clone(), self.access().clone());
+        Ok(Section { place, elements, element: T::TYPE, stream, access })
     }
 }
 
@@ -122,7 +121,7 @@ impl Section {
 
     /// The device that it lives on; `None`: the host.
     pub(crate) fn accelerator(&self) -> Option<&Arc<dyn Accelerator>> {
-        self.accelerator.as_ref()
+        self.stream.accelerator()
     }
 
     /// That the host addresses it, for what does not stage it.
@@ -130,15 +129,27 @@ impl Section {
     /// # Errors
     /// [`Error::NotOnHost`].
     pub(crate) fn check_on_host(&self, what: &'static str) -> Result<()> {
-        match &self.accelerator {
+        match self.accelerator() {
             None => Ok(()),
             Some(accelerator) => Err(Error::NotOnHost { what, device: accelerator.name().into() }),
         }
     }
 
     /// The stream that works on its buffer.
-    pub(crate) fn stream(&self) -> u64 {
-        self.stream
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Its first elements, which it has.
+    pub(super) fn first(&self, elements: usize) -> Self {
+        Self { elements, ..self.clone() }
+    }
+
+    /// Whether both are the same elements of the same memory.
+    pub(crate) fn is_same(&self, other: &Section) -> bool {
+        (self.place.offset(), self.bytes()) == (other.place.offset(), other.bytes())
+            && self.element == other.element
+            && self.place.region().is_same(other.place.region())
     }
 
     /// Whether all of it is a part of `other`.

@@ -78,7 +78,7 @@ impl Queue {
             request.inner.stage.set(Stage::Enqueued);
         }
         let epoch = in_step(requests, |pair| {
-            pair.enqueue_check(&self.stream);
+            pair.enqueue_before(&self.stream);
             pair.begin(self.id)
         });
         match epoch {
@@ -143,7 +143,10 @@ impl Queue {
             _ => through(requests, &mut |pair| wait(pair)),
         }
         for request in requests.iter() {
-            with(request, |pair| pair.end(&self.stream));
+            with(request, |pair| {
+                pair.enqueue_behind();
+                pair.end(&self.stream);
+            });
             request.inner.stage.set(Stage::Inactive);
         }
         Ok(())
@@ -164,7 +167,7 @@ impl Queue {
     }
 
     fn may_start(&self, call: &'static str, pair: &Pair) -> Result<()> {
-        let section = pair.side().section.stream();
+        let section = pair.side().section.stream().id();
         if section != self.stream.id() {
             let (owner, used) = (section, self.stream.id());
             return Err(Error::WrongStream { what: "the section of a request", owner, used });

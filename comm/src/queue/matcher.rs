@@ -2,8 +2,9 @@
 
 use super::pair::{Pair, Words};
 use super::record::{Record, Said, Side, Way, check};
+use crate::device::Mirror;
 use crate::error::{Error, Result};
-use crate::fabric::{FarExchange, FarRecv, FarSend, HalfOpen, Role, Terms, Word, clear_to_send};
+use crate::fabric::{FarExchange, FarRecv, FarSend, HalfOpen, Place, Role, Terms, Word, clear_to_send};
 use crate::world::World;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -85,6 +86,7 @@ pub(crate) struct Matcher {
 struct Posted {
     half: Weak<Half>,
     side: Side,
+    mirror: Mirror,
     word: Word,
     told: Record,
 }
@@ -94,6 +96,7 @@ struct Posted {
 struct Opening {
     half: Weak<Half>,
     side: Side,
+    mirror: Mirror,
     /// Of the message.
     bytes: usize,
     word: Word,
@@ -104,11 +107,12 @@ impl Matcher {
     /// Begins to match a half.
     pub(super) fn post(&mut self, world: &World, side: &Side, half: &Rc<Half>) -> Result<()> {
         let role = if side.way.is_send() { Role::ClearToSend } else { Role::Completion };
+        let mirror = Mirror::new(world, &side.section)?;
         let (word, spot) = self.words.take(world, role, side.peer)?;
-        let told = Record::new(world, side, spot);
+        let told = Record::new(world, side, mirror.place(), spot);
         self.outbox.push((side.peer, Said::Side(told.clone()).encode()?));
         *half.0.borrow_mut() = State::Posted;
-        let posted = Posted { half: Rc::downgrade(half), side: side.clone(), word, told };
+        let posted = Posted { half: Rc::downgrade(half), side: side.clone(), mirror, word, told };
         let key = (side.peer, side.tag, side.way.is_send());
         match self.theirs.get_mut(&key).and_then(VecDeque::pop_front) {
             Some(record) => self.join(world, posted, &record),
@@ -151,17 +155,17 @@ impl Matcher {
     /// Joins both halves, or has a wire begin to. A request that was dropped meanwhile has used up its partner
     /// all the same.
     fn join(&mut self, world: &World, posted: Posted, record: &Record) -> Result<()> {
-        let Posted { half, side, word, told } = posted;
+        let Posted { half, side, mirror, word, told } = posted;
         let (own, peer, is_send) = (world.rank(), side.peer, side.way.is_send());
         let fits = if is_send { check(own, &told, peer, record) } else { check(peer, record, own, &told) };
         let decide = |result| half.upgrade().map(|half| half.decide(result));
         if fits.is_err() || world.fabric().is_mapped(peer) {
-            decide(fits.and_then(|()| Pair::near(world, side, word, record)));
+            decide(fits.and_then(|()| Pair::near(world, (side, mirror), word, record)));
             return Ok(());
         }
         let send = if is_send { &told } else { record };
         let begun = match half.upgrade() {
-            Some(_) => begin(world, &mut self.words, &side, &word, send),
+            Some(_) => begin(world, &mut self.words, (&side, mirror.place()), &word, send),
             None => Err(Error::OperationFailed {
                 operation: format!("the match of a {}", side.describe()),
                 message: "the request was freed before it had a partner".into(),
@@ -178,6 +182,7 @@ impl Matcher {
             half,
             bytes: send.bytes(),
             side,
+            mirror,
             word,
             wire,
         });
@@ -189,7 +194,7 @@ impl Matcher {
 fn begin(
     world: &World,
     words: &mut Words,
-    side: &Side,
+    (side, place): (&Side, &Place),
     own: &Word,
     send: &Record,
 ) -> Result<(Vec<u8>, Box<dyn HalfOpen>)> {
@@ -207,7 +212,7 @@ fn begin(
         last_epoch: 0,
     };
     let with_clearance = send.way != Way::Send { ready: true };
-    let (peer, bytes, place) = (side.peer, send.bytes(), side.section.place());
+    let (peer, bytes) = (side.peer, send.bytes());
     let (sends, recvs) = match side.way {
         Way::Send { .. } => {
             let (staging, clear) = (place.clone(), own.clone());
@@ -249,6 +254,7 @@ impl Opening {
             message: format!("rank {}: {message}", self.side.peer),
         });
         let opened = self.wire.and_then(|wire| wire.complete(&theirs?));
-        half.decide(opened.map(|open| Pair::far(self.side, self.bytes, self.word, open)));
+        let sides = (self.side, self.mirror);
+        half.decide(opened.and_then(|open| Pair::far(sides, self.bytes, self.word, open)));
     }
 }

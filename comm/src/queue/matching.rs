@@ -16,7 +16,8 @@ use std::time::Duration;
 /// [`Error::WildcardRefused`] for a receive from any source or with any tag, and [`Error::OutOfOrder`] for a
 /// request that is active, or matched already. Else, on both ranks, [`Error::Mismatch`] if the element types
 /// differ or more is sent than there is room for; the requests are then unmatched, and may be freed.
-/// [`Error::TimedOut`] if the peer does not match its own, or [`Error::PeerFailed`].
+/// [`Error::TimedOut`] if the peer does not match its own, or [`Error::PeerFailed`]; [`Error::OutOfMemory`] for the copy
+/// of a section on a device.
 pub fn match_one(request: &mut PersistentRequest) -> Result<()> {
     imatch_one(request)?.wait()
 }
@@ -72,7 +73,6 @@ pub fn imatch_all(requests: &mut [PersistentRequest]) -> Result<MatchRequest> {
     let mut sides = Vec::with_capacity(requests.len());
     for request in requests.iter() {
         let side = request.side().ok_or(Error::WildcardRefused { call })?;
-        side.section.check_on_host("the section of a request for a queue")?;
         let refused = if request.half().is_matched() {
             Some("is matched already, which lasts until it is freed")
         } else if request.half().is_posted() {

@@ -162,6 +162,11 @@
 //! the order was its luck. Over `mpi` a ready send of a queue is an ordinary one of the library's, and one that comes
 //! too soon waits for its receive: nothing is lost, and nothing is refused.
 //!
+//! Sections on a device go by way of the host's memory, on every fabric alike: each request has a copy of its section there,
+//! of which its partner knows. The start of a send copies the section to it first, and the wait for a receive copies
+//! what has come to the device, both on the stream and in order with its kernels; in between the stream's thread
+//! does what an executor on the host does. Neither start nor wait blocks the host.
+//!
 //! # Enqueued operations (2022, section III)
 //!
 //! | of the paper, figures 4 and 5 | here | blocks |
@@ -173,6 +178,10 @@
 //! | `MPIX_Enqueue_start` | [`OperationQueue::enqueue_start`] | neither host nor stream |
 //! | `MPIX_Enqueue_wait` | [`OperationQueue::enqueue_wait`] | the stream, until all that was started is complete |
 //! | `MPI_Wait` on the request of an operation | [`EnqueuedOperation::wait`] | the host |
+//!
+//! Sections on a device are staged in the same way: copied to the host ahead of the start, and what has come to the device
+//! behind the wait, by the stream, or as the host learns of it ([`EnqueuedOperation::wait`]). A receive is copied both ways,
+//! since its message may be shorter.
 //!
 //! Figure 7 of the paper: a kernel writes what is sent after the sends were enqueued, and before the stream comes
 //! to their start.

@@ -2,13 +2,13 @@
 
 use super::same_world;
 use crate::communicator::{Communicator, Engine, Ticket};
-use crate::device::{Hold, Intent, Section, Stream};
+use crate::device::{Hold, Intent, Mirror, Mirrors, Section, Stream};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::{Place, WaitContext};
 use crate::source::{Source, Status, Tag};
 use crate::timeline::Activity;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,8 @@ use std::time::Duration;
 /// before may still write the payload.
 ///
 /// Dropping the queue (`MPIX_Free_queue`) gives up what has not been started. What was started and has not been
-/// waited for goes on; its sections can then not be used again.
+/// waited for goes on; its sections can then not be used again. The queue keeps the copies of sections on a device that
+/// it was given last.
 pub struct OperationQueue {
     stream: Stream,
     communicator: Communicator,
@@ -30,6 +31,7 @@ pub struct OperationQueue {
     enqueued: RefCell<Vec<Rc<Entry>>>,
     /// Started and not waited for.
     started: RefCell<Vec<Rc<Entry>>>,
+    mirrors: RefCell<Mirrors>,
 }
 
 /// A send or a receive on an [`OperationQueue`], to be tested or waited for by the host where that is wanted.
@@ -43,7 +45,9 @@ pub struct EnqueuedOperation {
 
 #[derive(Debug)]
 struct Entry {
-    section: Section,
+    mirror: Mirror,
+    /// Whether what has come is where the section is, or on its way there on the stream.
+    is_up: Cell<bool>,
     operation: Arc<Operation>,
     hold: RefCell<Option<Hold>>,
 }
@@ -82,6 +86,7 @@ impl OperationQueue {
             communicator: communicator.clone(),
             enqueued: RefCell::default(),
             started: RefCell::default(),
+            mirrors: RefCell::default(),
         })
     }
 
@@ -93,8 +98,8 @@ impl OperationQueue {
     /// Enqueues a send of a whole section (`MPIX_Enqueue_send`), which the next start carries out. Does not block.
     ///
     /// # Errors
-    /// [`Error::WrongRank`], [`Error::WrongTag`], or [`Error::WrongStream`] if the section is of another stream's
-    /// buffer.
+    /// [`Error::WrongRank`], [`Error::WrongTag`], [`Error::WrongStream`] if the section is of another stream's
+    /// buffer, or [`Error::OutOfMemory`] for the copy of a section on a device.
     pub fn enqueue_send(&self, section: &Section, destination: usize, tag: u32) -> Result<EnqueuedOperation> {
         self.communicator.check_send("enqueue_send", destination, tag)?;
         self.enqueue(section, destination, tag, true)
@@ -120,22 +125,23 @@ impl OperationQueue {
     }
 
     fn enqueue(&self, section: &Section, peer: usize, tag: u32, is_send: bool) -> Result<EnqueuedOperation> {
-        if section.stream() != self.stream.id() {
-            let (owner, used) = (section.stream(), self.stream.id());
+        if section.stream().id() != self.stream.id() {
+            let (owner, used) = (section.stream().id(), self.stream.id());
             return Err(Error::WrongStream { what: "the section of an operation", owner, used });
         }
-        section.check_on_host("the section of an operation of a queue")?;
+        let make = || Mirror::new(self.communicator.world(), section);
+        let mirror = self.mirrors.borrow_mut().of(section, make)?;
         let operation = Operation {
             is_send,
             peer,
             tag,
-            place: section.place().clone(),
+            place: mirror.place().clone(),
             bytes: section.bytes(),
             element: section.element_type(),
             stage: Mutex::new(Stage::Enqueued),
         };
         let (operation, hold) = (Arc::new(operation), RefCell::new(None));
-        let entry = Rc::new(Entry { section: section.clone(), operation, hold });
+        let entry = Rc::new(Entry { mirror, is_up: Cell::new(is_send), operation, hold });
         self.enqueued.borrow_mut().push(entry.clone());
         Ok(EnqueuedOperation { entry, stream: self.stream.clone(), communicator: self.communicator.clone() })
     }
@@ -156,11 +162,15 @@ impl OperationQueue {
             }
         }
         let operations: Vec<_> = batch.iter().map(|entry| entry.operation.clone()).collect();
-        self.started.borrow_mut().append(&mut batch);
+        let mut started = self.started.borrow_mut();
+        let first = started.len();
+        started.append(&mut batch);
         if operations.is_empty() {
             return Ok(());
         }
         operations.iter().for_each(|operation| *operation.stage() = Stage::Started);
+        // Of a receive what is behind a message that is shorter.
+        started[first..].iter().for_each(|entry| entry.mirror.enqueue_down());
         let engine = self.communicator.engine().clone();
         let begin = move || operations.iter().try_for_each(|operation| operation.begin(&engine));
         let name = "the start of enqueued operations".into();
@@ -186,7 +196,7 @@ impl OperationQueue {
         let wait = move || wait_for(&operations, &engine, &context);
         let name = "the wait for enqueued operations".into();
         self.stream.enqueue_boxed(Activity::Wait, name, Box::new(wait));
-        batch.iter().for_each(|entry| drop(entry.hold.take()));
+        batch.iter().for_each(|entry| entry.end());
         Ok(())
     }
 
@@ -213,7 +223,7 @@ impl EnqueuedOperation {
         match operation.look(self.communicator.engine())? {
             None => self.stream.check().map(|()| None),
             Some(outcome) => {
-                drop(self.entry.hold.take());
+                self.entry.end();
                 outcome.map(Some)
             }
         }
@@ -267,8 +277,16 @@ impl Entry {
             true => (Intent::Read, "an enqueued send"),
             false => (Intent::Write, "an enqueued receive"),
         };
-        *self.hold.borrow_mut() = Some(self.section.hold(intent, by)?);
+        *self.hold.borrow_mut() = Some(self.mirror.section().hold(intent, by)?);
         Ok(())
+    }
+
+    /// Gives the section back: what is behind this on the stream finds in it what has come.
+    fn end(&self) {
+        if !self.is_up.replace(true) {
+            self.mirror.enqueue_up();
+        }
+        drop(self.hold.take());
     }
 }
 

@@ -10,8 +10,8 @@ use super::early::EarlySends;
 use super::record::{Record, Side, Spot, Way};
 use crate::backend::Route;
 use crate::device::{
-    Hold, Intent, Message, Move, MoveTable, OnDevice, ReadySend, Rule, SignalSet, Stream, TriggeredSend,
-    WaitSet, next_group,
+    Hold, Intent, Message, Mirror, Move, MoveTable, OnDevice, ReadySend, Rule, SignalSet, Stream,
+    TriggeredSend, WaitSet, next_group,
 };
 use crate::element::Op;
 use crate::error::Result;
@@ -72,6 +72,8 @@ pub(crate) struct Pair {
     /// Of the pair, and the group of its sends.
     id: u64,
     side: Side,
+    /// Where the fabric finds the message.
+    mirror: Mirror,
     /// Of the message, which may be shorter than the section of a receive.
     bytes: usize,
     epoch: u32,
@@ -95,7 +97,12 @@ pub(crate) struct Pair {
 
 impl Pair {
     /// Joins this rank's side with what the other one has told, which fits it.
-    pub(super) fn near(world: &World, side: Side, own: Word, told: &Record) -> Result<Self> {
+    pub(super) fn near(
+        world: &World,
+        (side, mirror): (Side, Mirror),
+        own: Word,
+        told: &Record,
+    ) -> Result<Self> {
         let id = next_group();
         let (rank, peer) = (world.rank(), side.peer);
         let (region, offset) = told.word.map(world, peer)?;
@@ -110,7 +117,7 @@ impl Pair {
                 let signalled = if told.sleeps { vec![arrival.clone()] } else { Vec::new() };
                 let (region, offset) = told.section.map(world, peer)?;
                 let destination = region.place(offset, side.section.bytes(), "the section of a receive")?;
-                let moves = Arc::new(MoveTable::new(&[vec![payload(&side, destination)]])?);
+                let moves = Arc::new(MoveTable::new(&[vec![payload(&mirror, destination)]])?);
                 let send = TriggeredSend {
                     conditions: vec![own],
                     needed: clear_to_send,
@@ -128,13 +135,18 @@ impl Pair {
         };
         let wakes = (!signalled.is_empty()).then(|| Arc::new(wait_set(Vec::new(), signalled, id)));
         let bytes = if side.way.is_send() { side.section.bytes() } else { told.bytes() };
-        let mut pair = Self::new(id, side, bytes, start, wait_set(words, Vec::new(), id));
+        let mut pair = Self::new(id, (side, mirror), bytes, start, wait_set(words, Vec::new(), id))?;
         pair.wakes = wakes;
         Ok(pair)
     }
 
     /// Joins this rank's side with what a wire has made of both.
-    pub(super) fn far(side: Side, bytes: usize, own: Word, mut open: OpenExchange) -> Self {
+    pub(super) fn far(
+        (side, mirror): (Side, Mirror),
+        bytes: usize,
+        own: Word,
+        mut open: OpenExchange,
+    ) -> Result<Self> {
         let receiver = own.to;
         let (signals, words) = match side.way {
             Way::Receive => (std::mem::take(&mut open.starts), vec![own]),
@@ -144,16 +156,23 @@ impl Pair {
         let id = next_group();
         let waits = WaitSet { _carried: Some(open.guard.clone()), ..wait_set(words, Vec::new(), id) };
         let early = open.early.take().map(|come| EarlySends::new(come, side.peer, receiver, side.tag));
-        let mut pair = Self::new(id, side, bytes, Start::Signals(Arc::new(signals)), waits);
+        let mut pair = Self::new(id, (side, mirror), bytes, Start::Signals(Arc::new(signals)), waits)?;
         pair.early = early;
         pair.wire = Some(open);
-        pair
+        Ok(pair)
     }
 
-    fn new(id: u64, side: Side, bytes: usize, start: Start, waits: WaitSet) -> Self {
-        Self {
+    fn new(
+        id: u64,
+        (side, mirror): (Side, Mirror),
+        bytes: usize,
+        start: Start,
+        waits: WaitSet,
+    ) -> Result<Self> {
+        Ok(Self {
             id,
             side,
+            mirror: mirror.first(bytes)?,
             bytes,
             epoch: 0,
             stage: Stage::Idle,
@@ -166,7 +185,7 @@ impl Pair {
             is_armed: false,
             wire: None,
             early: None,
-        }
+        })
     }
 
     /// Dead once the pair is.
@@ -182,6 +201,11 @@ impl Pair {
     pub(super) fn route(&self) -> Route {
         let (path, reason, executor) = match &self.wire {
             Some(wire) => (wire.path, wire.reason, wire.executor),
+            None if self.mirror.is_copy() => (
+                "from copy to section",
+                "the peer's memory is mapped, and this section is on a device",
+                Executor::Proxy,
+            ),
             None => ("from section to section", "the peer's memory is mapped", Executor::Stream),
         };
         Route { peer: self.side.peer, bytes: self.bytes, path, reason: reason.into(), executor }
@@ -199,10 +223,21 @@ impl Pair {
         self.epoch
     }
 
-    /// Has the stream that starts it look whether the payload is there already.
-    pub(super) fn enqueue_check(&self, stream: &Stream) {
+    /// Enqueues what comes before its start: a payload that is on a device goes to the host, and the stream looks
+    /// whether one that is to come is there already.
+    pub(super) fn enqueue_before(&self, stream: &Stream) {
+        if self.side.way.is_send() {
+            self.mirror.enqueue_down();
+        }
         if let Some(early) = &self.early {
             early.enqueue_check(stream);
+        }
+    }
+
+    /// Enqueues what comes behind its wait: a payload for a device goes there.
+    pub(super) fn enqueue_behind(&self) {
+        if !self.side.way.is_send() {
+            self.mirror.enqueue_up();
         }
     }
 
@@ -301,15 +336,16 @@ impl Drop for Pair {
 }
 
 /// The whole section, to there.
-fn payload(side: &Side, destination: Place) -> Move {
+fn payload(mirror: &Mirror, destination: Place) -> Move {
+    let section = mirror.section();
     Move {
-        source: side.section.place().clone(),
+        source: mirror.place().clone(),
         source_strides: [0; 2],
         destination,
         destination_strides: [0; 2],
         counts: [1; 2],
-        run_bytes: side.section.bytes(),
-        element: side.section.element_type(),
+        run_bytes: section.bytes(),
+        element: section.element_type(),
         op: Op::Replace,
     }
 }

@@ -76,7 +76,7 @@ pub(super) struct Record {
     pub(super) elements: usize,
     /// The word that the other rank writes: a sender's for clear-to-send, a receiver's for arrival.
     pub(super) word: Spot,
-    /// The section itself.
+    /// The section itself, or the copy of one on a device.
     pub(super) section: Spot,
     /// Whether waits of the teller may sleep until they are woken.
     pub(super) sleeps: bool,
@@ -103,14 +103,14 @@ impl Said {
 }
 
 impl Record {
-    pub(super) fn new(world: &World, side: &Side, word: Spot) -> Self {
+    pub(super) fn new(world: &World, side: &Side, place: &Place, word: Spot) -> Self {
         Self {
             way: side.way,
             tag: side.tag,
             element: side.section.element_type(),
             elements: side.section.elements(),
             word,
-            section: Spot::of(side.section.place()),
+            section: Spot::of(place),
             sleeps: world.wait_context().policy.sleeps,
         }
     }

@@ -28,11 +28,12 @@ impl Window {
     /// Puts a section into the part of `target`, from its element `offset` on, in this access epoch. Nothing may
     /// write the section until the epoch is completed. Does not block: it is recorded, and carried out where
     /// the epoch is completed, in no order with the epoch's other operations. Where puts overlap, what is there
-    /// afterwards is undefined. `MPI_Put`.
+    /// afterwards is undefined. A section on a device is copied to the host where the epoch is completed. `MPI_Put`.
     ///
     /// # Errors
     /// [`Error::OutOfOrder`] without an access epoch, [`Error::NotInGroup`], [`Error::ElementMismatch`],
-    /// [`Error::OutOfBounds`] if the part of the target is too small, which counts bytes, and [`Error::InUse`].
+    /// [`Error::OutOfBounds`] if the part of the target is too small, which counts bytes, and [`Error::InUse`];
+    /// [`Error::OutOfMemory`] for the copy of a section on a device.
     pub fn put(&self, section: &Section, target: usize, offset: usize) -> Result<()> {
         self.record("put", Kind::Put, section, target, offset)
     }
@@ -122,7 +123,6 @@ impl Window {
         target: usize,
         offset: usize,
     ) -> Result<()> {
-        section.check_on_host("the section of an access to a window")?;
         let active = &mut *self.epochs(call)?;
         let Some((group, _)) = &active.access else {
             return Err(out_of_order(call, "start an access epoch first"));
@@ -146,10 +146,12 @@ impl Window {
             Kind::Accumulate(_) => (Intent::Read, "an accumulate"),
         };
         // What a rank has exposed is held already. It may still be a source: of what peers do not write.
-        let is_exposed = active.is_exposed() && section.is_within(&self.inner().own);
+        let own = &self.inner().own;
+        let is_exposed = active.is_exposed() && section.is_within(own.section());
         let hold = if is_exposed { None } else { Some(section.hold(intent, by)?) };
         if section.bytes() > 0 {
-            active.operations.push(Recorded { kind, target, offset, section: section.clone(), _hold: hold });
+            let mirror = active.mirror(own, section)?;
+            active.operations.push(Recorded { kind, target, offset, mirror, is_exposed, _hold: hold });
         }
         Ok(())
     }

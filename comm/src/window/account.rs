@@ -74,7 +74,7 @@ impl Account {
         entries: usize,
     ) -> Result<Reserved> {
         self.reap();
-        if stream.kind() == StreamKind::Threaded && self.streams.iter().all(|one| one.stream != stream.id()) {
+        if stream.kind() != StreamKind::Inline && self.streams.iter().all(|one| one.stream != stream.id()) {
             self.streams.retain(|queued| !queued.batches.is_empty());
             self.streams.push(Queued::new(&self.world, stream.id())?);
         }

@@ -8,7 +8,7 @@ use super::epoch::{Plan, Plans, Recorded};
 use super::far::{Far, Operation};
 use super::signals::Signals;
 use super::{Group, Window};
-use crate::device::{Hold, Intent, Section, Stream, TriggeredSend, WaitSet};
+use crate::device::{Hold, Intent, Mirror, Mirrors, Section, Stream, TriggeredSend, WaitSet};
 use crate::error::{Error, Result};
 use crate::fabric::{Executor, Place, Throttling};
 use crate::world::World;
@@ -47,6 +47,8 @@ pub(super) struct Active {
     pub(super) signals: Signals,
     pub(super) account: Account,
     plans: Plans,
+    /// Of sections on a device that epochs were given.
+    mirrors: Mirrors,
     /// Where the parts of the ranks are that are mapped and not empty, by rank.
     parts: Vec<Option<Place>>,
     exposure: Option<Exposure>,
@@ -119,6 +121,14 @@ impl Active {
             None => own.hold(Intent::Write, "an exposure epoch"),
             Some(_) => Err(out_of_order(call, "the window is exposed already; wait for that epoch first")),
         }
+    }
+
+    /// Where peers find a section of an operation; `own` is the part of this rank.
+    pub(super) fn mirror(&mut self, own: &Mirror, section: &Section) -> Result<Mirror> {
+        self.mirrors.of(section, || match own.is_copy() && section.is_within(own.section()) {
+            true => own.part(section),
+            false => Mirror::new(&self.world, section),
+        })
     }
 
     /// Begins an exposure epoch.
@@ -263,10 +273,11 @@ impl Window {
         let signals = Signals::connect(world, CALL)?;
         let active = Active {
             parts: parts.collect(),
-            far: Far::connect(world, section, &signals)?,
+            far: Far::connect(world, &window.inner().own, &signals)?,
             signals,
             account: Account::new(world, options.throttling, options.entries),
             plans: Plans::default(),
+            mirrors: Mirrors::default(),
             exposure: None,
             access: None,
             operations: Vec::new(),
@@ -284,15 +295,17 @@ impl Window {
         Ok(self.inner().active.as_ref().ok_or_else(|| out_of_order(call, reason))?.borrow_mut())
     }
 
-    /// Who carries out this rank's operations on the part of `target` in active target epochs.
+    /// Who carries out this rank's operations on the part of `target` in active target epochs, on streams as that of its
+    /// own part.
     ///
     /// # Panics
     /// If there is no such rank.
     pub fn executor(&self, target: usize, mode: Mode) -> Executor {
-        match (self.inner().world.fabric().is_mapped(target), mode) {
-            (_, Mode::Host) => Executor::Host,
-            (true, Mode::Stream) => Executor::Stream,
-            (false, Mode::Stream) => Executor::Proxy,
+        let is_mapped = self.inner().world.fabric().is_mapped(target);
+        match mode {
+            Mode::Host => Executor::Host,
+            Mode::Stream if is_mapped && !self.inner().own.is_copy() => Executor::Stream,
+            Mode::Stream => Executor::Proxy,
         }
     }
 
@@ -314,7 +327,7 @@ impl Window {
 
     /// Refuses streams that do not order what is done with the memory of the epoch.
     pub(super) fn check_stream(&self, section: &Section, stream: &Stream) -> Result<()> {
-        let (owner, used) = (section.stream(), stream.id());
+        let (owner, used) = (section.stream().id(), stream.id());
         if owner == used {
             Ok(())
         } else {

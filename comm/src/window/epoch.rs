@@ -5,7 +5,7 @@
 //! memory, uses its sends again: iterations do not compile anything.
 
 use super::signals::Signals;
-use crate::device::{Hold, Message, Move, MoveTable, OnDevice, Rule, Section, TriggeredSend, WaitSet};
+use crate::device::{Hold, Message, Mirror, Move, MoveTable, OnDevice, Rule, TriggeredSend, WaitSet};
 use crate::element::{ElementType, Op};
 use crate::error::Result;
 use crate::fabric::Place;
@@ -26,7 +26,9 @@ pub(super) struct Recorded {
     pub(super) target: usize,
     /// Bytes from the beginning of the target's window.
     pub(super) offset: usize,
-    pub(super) section: Section,
+    pub(super) mirror: Mirror,
+    /// Whether the copy of what is on a device is as peers left it, in the part that this rank has exposed.
+    pub(super) is_exposed: bool,
     /// Keeps others from the section until the epoch is complete, or a stream orders them.
     pub(super) _hold: Option<Hold>,
 }
@@ -44,21 +46,36 @@ struct Key {
 }
 
 impl Recorded {
+    /// Enqueues what has to be done on the stream of its section before it is carried out.
+    pub(super) fn enqueue_before(&self) {
+        if self.kind != Kind::Get && !self.is_exposed {
+            self.mirror.enqueue_down();
+        }
+    }
+
+    /// Enqueues what has to be done there afterwards.
+    pub(super) fn enqueue_behind(&self) {
+        if self.kind == Kind::Get {
+            self.mirror.enqueue_up();
+        }
+    }
+
     fn key(&self) -> Key {
         Key {
             kind: self.kind,
             target: self.target,
             offset: self.offset,
-            address: self.section.place().pointer() as usize,
-            bytes: self.section.bytes(),
-            element: self.section.element_type(),
+            address: self.mirror.place().pointer() as usize,
+            bytes: self.mirror.section().bytes(),
+            element: self.mirror.section().element_type(),
         }
     }
 
     fn as_move(&self, part: &Place) -> Result<Move> {
-        let bytes = self.section.bytes();
+        let section = self.mirror.section();
+        let bytes = section.bytes();
         let there = part.advance(self.offset, bytes, "an operation on a window")?;
-        let here = self.section.place().clone();
+        let here = self.mirror.place().clone();
         let (source, destination, op) = match self.kind {
             Kind::Put => (here, there, Op::Replace),
             Kind::Get => (there, here, Op::Replace),
@@ -71,7 +88,7 @@ impl Recorded {
             destination_strides: [bytes; 2],
             counts: [1, 1],
             run_bytes: bytes,
-            element: self.section.element_type(),
+            element: section.element_type(),
             op,
         })
     }

@@ -1,6 +1,7 @@
 //! Active target epochs of the host: `MPI_Win_post`, `MPI_Win_complete`, `MPI_Win_test` and `MPI_Win_wait`.
 
 use super::active::{Active, Mode, Planned};
+use super::epoch::Recorded;
 use super::{Group, Window};
 use crate::device::progress;
 use crate::error::Result;
@@ -10,7 +11,7 @@ impl Window {
     /// Exposes this rank's part to the origins of `group`, each of which may access it once the signal is there.
     /// Until [`Window::wait`] nothing else of this rank may use the part, and what it holds is undefined. Does
     /// not block, unless epochs of the window are still on a stream; what else that does with the part is not
-    /// waited for: synchronise it first.
+    /// waited for: synchronise it first. A part on a device waits for its stream, and is copied to the host.
     /// `MPI_Win_post`.
     ///
     /// # Errors
@@ -19,8 +20,10 @@ impl Window {
     pub fn post(&self, group: &Group) -> Result<()> {
         self.check_group(group)?;
         let active = &mut *self.epochs("post")?;
-        let hold = active.may_expose("post", &self.inner().own)?;
+        let own = &self.inner().own;
+        let hold = active.may_expose("post", own.section())?;
         active.account.drain()?;
+        own.bring_down()?;
         active.expose(group, Mode::Host, hold);
         active.signals.each_exposure(group.ranks(), |signal, epoch| signal.run(epoch));
         match &active.far {
@@ -41,8 +44,11 @@ impl Window {
         let active = &mut *self.epochs("complete")?;
         let group = active.accessed("complete", Mode::Host)?;
         active.account.drain()?;
-        let planned = active.plan(&group);
-        let carried = planned.and_then(|()| active.carry_out(&group, self.inner().world.wait_context()));
+        let context = self.inner().world.wait_context();
+        let brought = active.bring(Recorded::enqueue_before);
+        let planned = brought.and_then(|()| active.plan(&group));
+        let carried = planned.and_then(|()| active.carry_out(&group, context));
+        let carried = carried.and_then(|()| active.bring(Recorded::enqueue_behind));
         if carried.is_ok() {
             active.signals.complete(group.ranks());
         }
@@ -63,6 +69,9 @@ impl Window {
         let done = active.have_completed(&group, self.inner().world.wait_context());
         if done != Ok(false) {
             active.end_exposure();
+        }
+        if done == Ok(true) {
+            self.inner().own.bring_up()?;
         }
         done
     }
@@ -86,7 +95,8 @@ impl Window {
         group.ranks().iter().try_for_each(|origin| {
             let (word, epoch) = (signals.completed_by(*origin), signals.exposures(*origin));
             context.wait(word, epoch, &leaver, &mut progress)
-        })
+        })?;
+        self.inner().own.bring_up()
     }
 }
 
@@ -106,6 +116,12 @@ impl Active {
             None if context.abort.failure().is_some() => Err(context.peer_failure()),
             None => Ok(false),
         }
+    }
+
+    /// Has the streams of the operations' sections do something, and waits for those that have.
+    fn bring(&self, enqueue: fn(&Recorded)) -> Result<()> {
+        self.operations.iter().for_each(enqueue);
+        self.operations.iter().try_for_each(|one| one.mirror.settle())
     }
 
     /// Carries out the sends of the epoch as their targets become ready.

@@ -26,6 +26,23 @@
 //! | `MPI_Win_wait`, `MPIX_Win_wait_stream`, `MPI_Win_test` | [`Window::wait`], [`Window::wait_stream`], [`Window::test`] |
 //! | throttling (section 5.2) | [`ActiveOptions`], [`Throttling`](crate::fabric::Throttling) |
 //! | merged kernels for signals (section 5.4) | one signal to all ranks of a group that have come to the same epoch |
+//!
+//! # Memory of devices
+//!
+//! A rank's part, and the sections of its accesses, may be on a device, whatever those of other ranks are. Accesses and
+//! fabrics then deal with a copy in the host's memory, on every fabric alike:
+//!
+//! | | when the device's memory is copied to the host | when the copy goes to the device |
+//! |---|---|---|
+//! | the part, in active target epochs | [`Window::post`], [`Window::post_stream`] | [`Window::wait`], [`Window::test`] that says so, [`Window::wait_stream`] |
+//! | the section of a put or an accumulate | [`Window::complete`], [`Window::complete_stream`] | |
+//! | the section of a get | | [`Window::complete`], [`Window::complete_stream`] |
+//! | the part, in notified access | as the window is made | as it is dropped |
+//!
+//! Copies go on the stream of the section's buffer, in order with its kernels. Calls on a stream enqueue them, so that the
+//! host waits for nothing, and the stream's thread does the rest: it moves what is put, and combines what is
+//! accumulated, on the host, and posts and waits for signals. Calls of the host wait for the stream. A part is copied
+//! whole, however little of it is accessed: make the window of what is exchanged, not of the field.
 
 mod access;
 mod account;
@@ -43,7 +60,7 @@ pub use active::{ActiveOptions, Mode};
 pub use group::Group;
 pub use notified::{Notification, NotifyRequest};
 
-use crate::device::{Buffer, Extents, Hold, Intent, Section, Stream};
+use crate::device::{Buffer, Extents, Hold, Intent, Mirror, Section, Stream};
 use crate::element::{Element, ElementType};
 use crate::error::{Error, Result};
 use crate::fabric::{Memory, bytes_of, bytes_of_mut};
@@ -59,7 +76,7 @@ use std::rc::Rc;
 /// and some may be empty. A window belongs to the thread of its rank; clones are the same window.
 ///
 /// Peers may access a rank's part at any time. So it is never lent out as a slice: the rank that has it copies
-/// with [`Window::read`] and [`Window::write`].
+/// with [`Window::read`] and [`Window::write`]. What is on a device is staged: see [the module](self#memory-of-devices).
 #[derive(Clone)]
 pub struct Window {
     inner: Rc<Inner>,
@@ -70,7 +87,7 @@ pub(crate) struct Inner {
     pub(crate) world: World,
     pub(crate) element: ElementType,
     /// This rank's part.
-    pub(crate) own: Section,
+    pub(crate) own: Mirror,
     pub(crate) memory: Memory,
     /// By rank.
     pub(crate) targets: Vec<Target>,
@@ -130,7 +147,8 @@ impl Window {
 
     /// A window over memory that is there: this rank's part is `section`, which may be empty. Until the window
     /// is dropped everything else that uses that memory is refused with [`Error::InUse`], since peers may
-    /// access it at any time. Collective over `world`; blocks. `MPI_Win_create`.
+    /// access it at any time. Of a section on a device they access a copy on the host, which goes to the device, by its
+    /// stream, when the window is dropped. Collective over `world`; blocks. `MPI_Win_create`.
     ///
     /// ```
     /// use streamhalo_comm::device::{Buffer, Device, Extents};
@@ -168,13 +186,16 @@ impl Window {
     ) -> Result<Self> {
         let fabric = world.fabric();
         let own = own.and_then(|own| {
-            own.check_on_host("a window")?;
             let hold = if held { Some(own.hold(Intent::Write, "a window")?) } else { None };
+            let own = Mirror::new(world, &own)?;
+            if held {
+                own.bring_down()?;
+            }
             Ok((own, hold))
         });
         let told = own.as_ref().map(|(own, _)| Told {
-            element: own.element_type(),
-            elements: own.elements(),
+            element: own.section().element_type(),
+            elements: own.section().elements(),
             key: own.place().region().key(),
             region_bytes: own.place().region().bytes(),
             offset: own.place().offset(),
@@ -203,8 +224,8 @@ impl Window {
         });
         let targets = targets.collect::<Result<Vec<_>>>();
         world.agree(call, targets.as_ref().map(|_| ()))?;
-        let memory = Memory::new(own.place(), own.bytes())?;
-        let notified = if held { Some(Notified::connect(world, &own, &memory)?) } else { None };
+        let memory = Memory::new(own.place(), own.section().bytes())?;
+        let notified = if held { Some(Notified::connect(world, element, &memory)?) } else { None };
         let (world, targets) = (world.clone(), targets?);
         let inner = Inner { world, element, own, memory, targets, notified, active: None, _hold: hold };
         Ok(Self { inner: Rc::new(inner) })
@@ -238,12 +259,14 @@ impl Window {
     }
 
     /// Copies elements out of this rank's part, from `offset` on. What peers write there meanwhile is
-    /// undefined. Does not block.
+    /// undefined. Does not block, unless the part is on a device and the window for active target epochs: then it waits
+    /// for the part's stream.
     ///
     /// # Errors
-    /// [`Error::ElementMismatch`] and [`Error::OutOfBounds`], which counts bytes.
+    /// [`Error::ElementMismatch`] and [`Error::OutOfBounds`], which counts bytes; the stream's.
     pub fn read<T: Element>(&self, offset: usize, values: &mut [T]) -> Result<()> {
         let start = self.byte_offset::<T>(offset)?;
+        self.inner.refresh()?;
         self.inner.memory.read(start, bytes_of_mut(values), "reading one's part of a window")
     }
 
@@ -253,7 +276,9 @@ impl Window {
     /// As [`Window::read`].
     pub fn write<T: Element>(&self, offset: usize, values: &[T]) -> Result<()> {
         let start = self.byte_offset::<T>(offset)?;
-        self.inner.memory.write(start, bytes_of(values), "writing one's part of a window")
+        self.inner.refresh()?;
+        self.inner.memory.write(start, bytes_of(values), "writing one's part of a window")?;
+        if self.inner.is_apart() { self.inner.own.bring_up() } else { Ok(()) }
     }
 
     /// The bytes before an element, if the window has elements of that type.
@@ -269,6 +294,27 @@ impl Window {
     #[cold]
     fn wrong_type(&self, asked: ElementType) -> Error {
         Error::ElementMismatch { what: "a window", asked, found: self.inner.element }
+    }
+}
+
+impl Inner {
+    /// Whether the part of this rank is on a device, and its copy on the host not what peers access now.
+    fn is_apart(&self) -> bool {
+        self.own.is_copy() && self.active.as_ref().is_some_and(|active| !active.borrow().is_exposed())
+    }
+
+    /// Has the host find in its part what is there.
+    fn refresh(&self) -> Result<()> {
+        if self.is_apart() { self.own.bring_down() } else { Ok(()) }
+    }
+}
+
+impl Drop for Inner {
+    /// What peers have written in notified accesses goes where the section is.
+    fn drop(&mut self) {
+        if self.notified.is_some() {
+            self.own.enqueue_up();
+        }
     }
 }
 

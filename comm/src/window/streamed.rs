@@ -2,6 +2,7 @@
 //! `MPIX_Win_wait_stream` of the paper (2023, section 4.4).
 
 use super::active::Mode;
+use super::epoch::Recorded;
 use super::{Group, Window};
 use crate::device::Stream;
 use crate::error::Result;
@@ -17,11 +18,13 @@ impl Window {
         const CALL: &str = "post_stream";
         stream.refuse_capture_of("`post_stream` of a window")?;
         self.check_group(group)?;
-        self.check_stream(&self.inner().own, stream)?;
+        let own = &self.inner().own;
+        self.check_stream(own.section(), stream)?;
         let active = &mut *self.epochs(CALL)?;
-        let hold = active.may_expose(CALL, &self.inner().own)?;
+        let hold = active.may_expose(CALL, own.section())?;
         let reserved = active.account.reserve(CALL, stream, group.size())?;
         active.expose(group, Mode::Stream, hold);
+        own.enqueue_down();
         active.signals.each_exposure(group.ranks(), |signal, epoch| stream.write_values(signal, epoch));
         if let Some(far) = active.far.clone() {
             let exposures = active.far_exposures(group);
@@ -48,7 +51,7 @@ impl Window {
         let active = &mut *self.epochs(CALL)?;
         let group = active.accessed(CALL, Mode::Stream)?;
         for operation in &active.operations {
-            self.check_stream(&operation.section, stream)?;
+            self.check_stream(operation.mirror.section(), stream)?;
         }
         let reserved = active.account.reserve(CALL, stream, active.operations.len() + group.size())?;
         if let Err(error) = active.plan(&group) {
@@ -56,6 +59,7 @@ impl Window {
             active.end_access();
             return Err(error);
         }
+        active.operations.iter().for_each(Recorded::enqueue_before);
         let accesses = match &active.far {
             Some(_) => active.far_accesses(&group),
             None => Vec::new(),
@@ -76,6 +80,7 @@ impl Window {
             let finish = move || far.finish(&begun);
             enqueue(stream, Activity::Wait, "complete_stream of a window", is_needed, finish);
         }
+        active.operations.iter().for_each(Recorded::enqueue_behind);
         active.account.queued(stream, reserved);
         active.signals.complete(group.ranks());
         active.end_access();
@@ -92,7 +97,8 @@ impl Window {
     pub fn wait_stream(&self, stream: &Stream) -> Result<()> {
         stream.refuse_capture_of("`wait_stream` of a window")?;
         const CALL: &str = "wait_stream";
-        self.check_stream(&self.inner().own, stream)?;
+        let own = &self.inner().own;
+        self.check_stream(own.section(), stream)?;
         let active = &mut *self.epochs(CALL)?;
         let group = active.exposed(CALL, Mode::Stream)?;
         let reserved = active.account.reserve(CALL, stream, 0)?;
@@ -104,6 +110,7 @@ impl Window {
             enqueue(stream, Activity::Wait, "wait_stream of a window", is_needed, wait);
         }
         active.signals.each_completion(group.ranks(), |waits, epoch| stream.wait_values(waits, epoch));
+        own.enqueue_up();
         active.account.queued(stream, reserved);
         Ok(())
     }

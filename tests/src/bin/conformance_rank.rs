@@ -1,14 +1,17 @@
 //! A rank that tries every case in every way over the fabric that it was started for.
 //!
-//! `conformance_rank FABRIC [few | device WORDS... | routes WORDS...]` takes its place among the others from the
+//! `conformance_rank FABRIC [few | device WORDS... | primitives WORDS... | routes WORDS...]` takes its place among the others from the
 //! environment. Rank 0 writes a line for each cell of the table. With `few` the cases that only differ in geometry are
-//! left out, and with `device` it is the backends with arrays on a device, used as the words say (`set`); with
+//! left out, and with `device` it is the backends with arrays on a device, used as the words say (`set`), and with
+//! `primitives` the primitives; with
 //! `routes` all ranks write how messages of a device went (`try_routes`).
 
 use std::process::ExitCode;
 use streamhalo::comm::Staging;
 use streamhalo::{HaloError, StreamKind, World};
-use streamhalo_tests::{Cell, set_ways, try_backend_cells, try_cells, try_routes, watchdog};
+use streamhalo_tests::{
+    Cell, set_ways, try_backend_cells, try_cells, try_primitive_cells, try_routes, watchdog,
+};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -19,10 +22,14 @@ fn main() -> ExitCode {
             set(words, world)?;
             try_backend_cells(world, StreamKind::Device, report)
         }),
+        [fabric, "primitives", words @ ..] => run(fabric, |world, report| {
+            set(words, world)?;
+            try_primitive_cells(world, report)
+        }),
         [fabric, "routes", words @ ..] => routes(fabric, words),
         other => {
             eprintln!(
-                "usage: conformance_rank FABRIC [few | device WORDS... | routes WORDS...], not {other:?}"
+                "usage: conformance_rank FABRIC [few | device WORDS... | primitives WORDS... | routes WORDS...], not {other:?}"
             );
             return ExitCode::FAILURE;
         }

@@ -42,7 +42,7 @@ impl Faults {
                 }
             }
         };
-        Ok(stream.launch("compare", whole, (buffer.reader(whole)?,), compare)?)
+        Ok(stream.launch_on_host("compare", whole, (buffer.reader(whole)?,), compare)?)
     }
 
     /// Fails if anything was found.
@@ -69,7 +69,7 @@ pub fn fill<T: Sample>(
             *element = with(i);
         }
     };
-    Ok(stream.launch("fill", whole, (buffer.writer(whole)?,), fill)?)
+    Ok(stream.launch_on_host("fill", whole, (buffer.writer(whole)?,), fill)?)
 }
 
 /// A number that tells ranks, epochs and elements apart.
@@ -457,7 +457,8 @@ pub fn at_random(world: &World, way: Scenario, seed: u64) -> Result<Done, HaloEr
 /// A host that runs far ahead of its stream, with room for one epoch and a bit.
 pub fn throttled(world: &World, way: Scenario) -> Result<Done, HaloError> {
     for throttling in Throttling::ALL {
-        let stream = stream_of(world, StreamKind::Threaded)?;
+        let kind = if way.kind == StreamKind::Inline { StreamKind::Threaded } else { way.kind };
+        let stream = stream_of(world, kind)?;
         // Signals of post, then operations and signals of complete.
         let neighbours = if world.size() > 2 { 2 } else { 1 };
         let entries = neighbours + (2 + neighbours) + 1;

@@ -26,6 +26,14 @@ impl Subject {
         backends.chain(primitives)
     }
 
+    /// The primitives whose cases have arrays on streams, which may be a device's. Messages have sections of devices
+    /// among their cases on any stream, and enqueued collectives a suite of their own.
+    pub fn on_device() -> impl Iterator<Item = Subject> {
+        let elsewhere = ["messages", "enqueued-collectives"];
+        let rows = PRIMITIVES.iter().filter(move |row| !elsewhere.contains(&row.name));
+        rows.map(|row| Subject::Primitive(row, StreamKind::Device))
+    }
+
     /// Its name.
     pub fn name(&self) -> &'static str {
         match self {
@@ -183,7 +191,7 @@ fn operations(list: &mut List, at_length: bool) {
     }
     list.add("enqueued operations that are misused", misused::operations);
     list.add("enqueued operations of one tag", pairing::enqueued_in_order);
-    list.add("a payload that a kernel writes late", |world, _| queues::late_payload(world));
+    list.add("a payload that a kernel writes late", queues::late_payload);
 }
 
 fn sizes(at_length: bool) -> &'static [usize] {

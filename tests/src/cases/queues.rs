@@ -3,7 +3,7 @@
 
 use super::Done;
 use crate::random::mix;
-use crate::{KINDS, Random, Scenario, delay, stream_of};
+use crate::{Random, Scenario, delay, stream_of};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use streamhalo::comm::backend::Route;
@@ -72,7 +72,7 @@ impl Payload {
     pub fn fill(&mut self, sender: usize, number: usize, epoch: usize) -> Result<(), HaloError> {
         let (stream, tile) = (self.buffer.stream().clone(), self.whole());
         let writer = self.buffer.writer(tile)?;
-        stream.launch("fill", tile, (writer,), move |_, (mut out,): (RowsMut<'_, i64>,)| {
+        stream.launch_on_host("fill", tile, (writer,), move |_, (mut out,): (RowsMut<'_, i64>,)| {
             for (index, value) in out.row(0, 0).iter_mut().enumerate() {
                 *value = element(sender, number, epoch, index);
             }
@@ -98,7 +98,7 @@ impl Payload {
         let (tile, checks) = (self.whole(), checks.clone());
         let reader = self.buffer.reader(tile)?;
         let stream = self.buffer.stream();
-        stream.launch("check", tile, (reader,), move |_, (found,): (Rows<'_, i64>,)| {
+        stream.launch_on_host("check", tile, (reader,), move |_, (found,): (Rows<'_, i64>,)| {
             for (index, value) in found.row(0, 0).iter().enumerate() {
                 let expected = if index < elements { element(sender, number, epoch, index) } else { 0 };
                 checks.compare(*value, expected);
@@ -215,7 +215,7 @@ impl Field {
     fn fill(&mut self, epoch: usize) -> Result<(), HaloError> {
         let (stream, value, owned) = (self.stream(), self.value(epoch), self.owned);
         let tile = self.cells.extents().whole();
-        stream.launch(
+        stream.launch_on_host(
             "fill",
             tile,
             (self.cells.writer(tile)?,),
@@ -236,13 +236,18 @@ impl Field {
         let (value, checks, rows) = (self.value(epoch), checks.clone(), self.owned[0] + 2);
         let tile = self.cells.extents().whole();
         let reader = self.cells.reader(tile)?;
-        self.cells.stream().launch("check", tile, (reader,), move |_, (found,): (Rows<'_, i64>,)| {
-            for i in 0..rows {
-                for (j, cell) in found.row(0, i).iter().enumerate() {
-                    checks.compare(*cell, value(i as isize - 1, j as isize - 1));
+        self.cells.stream().launch_on_host(
+            "check",
+            tile,
+            (reader,),
+            move |_, (found,): (Rows<'_, i64>,)| {
+                for i in 0..rows {
+                    for (j, cell) in found.row(0, i).iter().enumerate() {
+                        checks.compare(*cell, value(i as isize - 1, j as isize - 1));
+                    }
                 }
-            }
-        })?;
+            },
+        )?;
         Ok(())
     }
 }
@@ -493,11 +498,11 @@ pub fn operations(world: &World, way: Scenario, elements: usize) -> Result<Done,
     Ok(checks.done(&(way, elements)))
 }
 
-/// A kernel on a threaded stream that writes the payload long after its send was started.
-pub fn late_payload(world: &World) -> Result<Done, HaloError> {
+/// A kernel, on a threaded stream or a device's, that writes the payload long after its send was started.
+pub fn late_payload(world: &World, way: Scenario) -> Result<Done, HaloError> {
     let communicator = Communicator::new(world)?;
-    let stream = stream_of(world, KINDS[1])?;
-    assert_eq!(stream.kind(), StreamKind::Threaded);
+    let kind = if way.kind == StreamKind::Inline { StreamKind::Threaded } else { way.kind };
+    let stream = stream_of(world, kind)?;
     let queue = OperationQueue::new(&stream, &communicator)?;
     let (rank, size) = (world.rank(), world.size());
     let (mut out, arrived) = (Payload::new(world, &stream, 9)?, Payload::new(world, &stream, 9)?);

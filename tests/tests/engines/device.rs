@@ -4,7 +4,8 @@
 use super::{of_processes, of_threads};
 use std::collections::{BTreeMap, BTreeSet};
 use streamhalo::comm::backend::backend_names;
-use streamhalo_tests::start::{Start, engines};
+use streamhalo_tests::cases::Subject;
+use streamhalo_tests::start::{Engine, Start, engines};
 use streamhalo_tests::{Cell, Outcome, other_device};
 
 /// How many ranks an engine is tried with; `None` where another library has the same way.
@@ -26,6 +27,8 @@ fn every_engine_gives_a_device_the_answer_of_the_host() {
         return;
     }
     let chosen = std::env::var("STREAMHALO_TEST_ENGINES").unwrap_or_default();
+    let backends: Vec<&str> = backend_names().collect();
+    let primitives: Vec<&str> = Subject::on_device().map(|subject| subject.name()).collect();
     let (mut tried, mut on_host) = (BTreeSet::new(), BTreeMap::new());
     for engine in engines().iter().filter(|engine| engine.fabric.contains(&chosen)) {
         let start = match &engine.start {
@@ -37,28 +40,34 @@ fn every_engine_gives_a_device_the_answer_of_the_host() {
         };
         let Some(ranks) = ranks(start) else { continue };
         let on_host: &Vec<Cell> = on_host.entry(ranks).or_insert_with(|| of_threads((ranks, false)));
-        // What goes straight over a wire is tried with every library beside this (`wires.rs`).
-        let words: &[&str] = match start {
-            Start::Job => &["device"],
-            _ => &["device", "wires-staged", "blocks"],
-        };
-        let cells = of_processes(engine, start, ranks, words);
-        let names: Vec<&str> = cells.iter().map(|cell| cell.backend.as_str()).collect();
-        assert_eq!(names, backend_names().collect::<Vec<_>>(), "{engine:?}");
-        for cell in &cells {
-            assert_eq!((cell.stream.as_str(), cell.fabric.as_str()), ("device", engine.fabric));
-            let expected = on_host.iter().find(|other| other.backend == cell.backend);
-            let expected = expected.expect("the same backends on the host");
-            match &cell.outcome {
-                // As on the host: what a library cannot do is no matter of devices.
-                Outcome::Refused { reason } => println!("{cell} by {}: {reason}", engine.by),
-                outcome => assert_eq!(*outcome, expected.outcome, "{cell} by {}", engine.by),
-            }
-            let by: BTreeSet<&str> = cell.executor.split('+').collect();
-            let allowed = if cell.backend == "standard" { ["host"; 3] } else { ["proxy", "nic", "host"] };
-            assert!(by.iter().all(|by| allowed.contains(by)), "{cell} by {}", engine.by);
+        for (what, expected) in [("device", &backends), ("primitives", &primitives)] {
+            // What goes straight over a wire is tried with every library beside this (`wires.rs`).
+            let words: &[&str] = match start {
+                Start::Job => &[what],
+                _ => &[what, "wires-staged", "blocks"],
+            };
+            let cells = of_processes(engine, start, ranks, words);
+            let names: Vec<&str> = cells.iter().map(|cell| cell.backend.as_str()).collect();
+            assert_eq!(names, *expected, "{engine:?}");
+            cells.iter().for_each(|cell| check(engine, cell, on_host));
         }
         tried.insert(engine.fabric);
     }
     println!("a device over {tried:?}");
+}
+
+/// Checks a cell against that of the host.
+fn check(engine: &Engine, cell: &Cell, on_host: &[Cell]) {
+    assert_eq!((cell.stream.as_str(), cell.fabric.as_str()), ("device", engine.fabric));
+    let expected = on_host.iter().find(|other| other.backend == cell.backend);
+    let expected = expected.expect("the same backends and primitives on the host");
+    match &cell.outcome {
+        // As on the host: what a library cannot do is no matter of devices.
+        Outcome::Refused { reason } => println!("{cell} by {}: {reason}", engine.by),
+        outcome => assert_eq!(*outcome, expected.outcome, "{cell} by {}", engine.by),
+    }
+    let by: BTreeSet<&str> = cell.executor.split('+').collect();
+    let is_of_host = ["standard", "notified-access"].contains(&cell.backend.as_str());
+    let allowed = if is_of_host { ["host"; 3] } else { ["proxy", "nic", "host"] };
+    assert!(by.iter().all(|by| allowed.contains(by)), "{cell} by {}", engine.by);
 }

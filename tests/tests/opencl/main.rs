@@ -4,8 +4,10 @@
 mod collectives;
 mod exchanges;
 mod messages;
+mod mirrors;
 mod moves;
 mod periods;
+mod primitives;
 #[cfg(target_os = "linux")]
 mod processes;
 mod refusals;

@@ -7,8 +7,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use streamhalo::comm::backend::backend_names;
 use streamhalo::comm::fabric::shm::{Exit, Job};
+use streamhalo_tests::cases::Subject;
 use streamhalo_tests::start::{job, wait_until_running};
-use streamhalo_tests::{cells_on_host, check_cells, other_device};
+use streamhalo_tests::{Cell, Outcome, cells_on_host, check_cells, other_device};
 
 /// After how long a job is given up.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -42,6 +43,22 @@ fn every_backend_gives_the_answer_of_the_host() {
         let said = said(ranks, &arguments);
         let by = if words.contains("waits-kernel") { "stream" } else { "proxy" };
         check_cells(&said, words, known.entry(ranks).or_insert_with(|| cells_on_host(ranks)), &[by]);
+    }
+}
+
+#[test]
+fn every_primitive_goes_by_way_of_the_host() {
+    if other_device().is_none() {
+        return;
+    }
+    for (ranks, words) in [(1, "shared"), (2, "separate"), (3, "shared"), (4, "separate staged")] {
+        let arguments: Vec<&str> = ["primitives"].into_iter().chain(words.split(' ')).collect();
+        let said = said(ranks, &arguments);
+        let cells: Vec<Cell> = said.lines().filter_map(|line| line.parse().ok()).collect();
+        let names: Vec<&str> = cells.iter().map(|cell| cell.backend.as_str()).collect();
+        let expected: Vec<&str> = Subject::on_device().map(|subject| subject.name()).collect();
+        assert_eq!(names, expected, "{words}: {said}");
+        assert!(cells.iter().all(|cell| matches!(cell.outcome, Outcome::Passed { .. })), "{words}: {said}");
     }
 }
 

@@ -1,9 +1,7 @@
 //! What cannot be on a device is refused, with what to do instead.
 
+use streamhalo::comm::Error;
 use streamhalo::comm::device::{Buffer, Extents, opencl_devices};
-use streamhalo::comm::queue::{OperationQueue, match_one};
-use streamhalo::comm::window::Window;
-use streamhalo::comm::{Communicator, Error};
 use streamhalo::{
     Array, Device, Entity, GlobalGrid, KernelText, MemoryMode, Pattern, Stream, StreamHalo, StreamKind, Tile,
     World,
@@ -171,11 +169,11 @@ fn more_memory_than_the_device_has() {
 }
 
 #[test]
-fn views_of_the_host_and_messages_of_the_host() {
-    in_both_memories(views_and_messages);
+fn views_of_the_host() {
+    in_both_memories(views);
 }
 
-fn views_and_messages() {
+fn views() {
     let Some((world, stream)) = set_up() else { return };
     let grid = GlobalGrid::new([6, 8], [true; 2]).and_then(|grid| grid.partition(&world)?.local(1));
     let mut field = Array::<i32, 2>::zeros(&grid.expect("a grid"), Entity::Cell, &stream).expect("memory");
@@ -186,20 +184,4 @@ fn views_and_messages() {
     field.with_owned_mut(|mut owned| owned[[2, 3]] += 1000).expect("the same");
     let found = field.with_owned(|owned| (owned[[2, 3]], owned[[5, 7]], owned.shape().to_vec()));
     assert_eq!(found.expect("it is brought here"), (1023, 57, vec![6, 8]));
-    let buffer = Buffer::<u8>::zeros(&world, &stream, LINE).expect("memory");
-    let section = buffer.section(0..4).expect("messages take it");
-    let device = stream.device_name().to_owned();
-    let refused = |what| Err(Error::NotOnHost { what, device: device.clone() });
-    match Window::over(&world, &section).map(|_| ()) {
-        Err(Error::CollectiveFailed { reason, .. }) => {
-            assert!(reason.contains("a window needs memory"), "{reason}")
-        }
-        other => panic!("{other:?}"),
-    }
-    let communicator = Communicator::new(&world).expect("a communicator");
-    let queue = OperationQueue::new(&stream, &communicator).expect("a queue");
-    let enqueued = queue.enqueue_send(&section, 0, 1).map(|_| ());
-    assert_eq!(enqueued, refused("the section of an operation of a queue"));
-    let mut request = communicator.send_init(&section, 0, 1).expect("the host stages it");
-    assert_eq!(match_one(&mut request), refused("the section of a request for a queue"));
 }

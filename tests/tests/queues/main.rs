@@ -100,6 +100,8 @@ fn enqueued_operations_meet_queues_and_ordinary_messages() {
 #[test]
 fn a_payload_is_read_when_the_stream_comes_to_its_start() {
     for ranks in [1, 2] {
-        on_ranks(ranks, late_payload);
+        for way in ways() {
+            on_ranks(ranks, |world| late_payload(world, way));
+        }
     }
 }

@@ -17,7 +17,7 @@ use crate::device::operation::{Message, Operation, Rule, TriggeredSend, WaitSet}
 use crate::device::stream::Status;
 use crate::device::text::Launch;
 use crate::error::Result;
-use crate::fabric::{WaitContext, WaitPolicy, Word};
+use crate::fabric::{WaitContext, WaitPolicy, Word, progress_all};
 use std::any::Any;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -236,13 +236,16 @@ impl<D: Driver> QueueExecutor<D> {
         word.region().on_device().is_some_and(|memory| memory.device() == self.engine.driver().id())
     }
 
-    /// Moves the payloads and signals their completion, message by message. The caller holds the send.
+    /// Moves the payloads and signals their completion, message by message: those between copies of the host's by the
+    /// thread. The caller holds the send.
     fn send(&mut self, send: &TriggeredSend, epoch: u32) -> Result<()> {
         if self.is_merged && self.send_merged(send, epoch)? {
             return Ok(());
         }
         for message in &send.messages {
-            if message.moves.bytes() > 0 {
+            if message.moves.is_of_host() {
+                self.owe(Debt::Moves(message.moves.clone()))?;
+            } else if message.moves.bytes() > 0 {
                 self.put_moves(&message.moves)?;
             }
             if let Some(stamp) = &message.stamp {
@@ -353,7 +356,7 @@ impl<D: Driver> QueueExecutor<D> {
         }
         let context = self.waiting.clone();
         let mut nap = |nap: Duration| std::thread::sleep(nap.min(NAP));
-        let waited = context.wait_until(&mut || is_there(), &mut || self.serve(), &mut nap);
+        let waited = context.wait_until(&mut || is_there(), &mut || self.serve() | progress_all(), &mut nap);
         waited.map_err(|gave_up| context.give_up(gave_up, word, wanted))
     }
 

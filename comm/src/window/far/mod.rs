@@ -13,7 +13,7 @@ mod target;
 use super::active::FarAccess;
 use super::epoch::Recorded;
 use super::signals::Signals;
-use crate::device::Section;
+use crate::device::Mirror;
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::{Bulk, Header, Packets, Place, Progress, WaitContext, Word, register};
@@ -120,7 +120,7 @@ const LONGEST: usize = 1 << 30;
 
 impl Far {
     /// Connects all ranks, if the memory of any is not mapped by another. Collective; blocks.
-    pub(super) fn connect(world: &World, own: &Section, signals: &Signals) -> Result<Option<Self>> {
+    pub(super) fn connect(world: &World, own: &Mirror, signals: &Signals) -> Result<Option<Self>> {
         let ranks = 0..world.size();
         let is_far = !ranks.clone().all(|rank| signals.is_mapped(rank));
         if !world.all_gather(&is_far)?.contains(&true) {
@@ -140,8 +140,8 @@ impl Far {
         };
         let desk = Desk {
             part: own.place().clone(),
-            bytes: own.bytes(),
-            element: own.element_type(),
+            bytes: own.section().bytes(),
+            element: own.section().element_type(),
             scratch: scratch?,
             peers: ranks.map(peer).collect(),
             accesses: Vec::new(),
@@ -313,7 +313,7 @@ pub(super) struct Operation {
 
 impl From<&Recorded> for Operation {
     fn from(one: &Recorded) -> Self {
-        let (place, bytes) = (one.section.place().clone(), one.section.bytes());
+        let (place, bytes) = (one.mirror.place().clone(), one.mirror.section().bytes());
         Self { kind: one.kind, offset: one.offset, place, bytes }
     }
 }

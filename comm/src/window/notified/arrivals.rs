@@ -266,7 +266,7 @@ impl State {
             let header = Header { kind: ANSWER, ticket, ..Header::default() };
             let has_room = match &what {
                 Asked::Bytes { offset, bytes, .. } => {
-                    let place = self.own.place().advance(*offset, *bytes, "a get from a window")?;
+                    let place = self.memory.place().advance(*offset, *bytes, "a get from a window")?;
                     self.packets.try_send(to, header, Payload::Place(&place, *bytes))?
                 }
                 Asked::Element { value, bytes } => {

@@ -17,7 +17,6 @@ mod unexpected;
 pub(super) use origin::Access;
 pub use request::{Notification, NotifyRequest};
 
-use crate::device::Section;
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::{Memory, Packets, Progress, WaitContext, register};
@@ -51,7 +50,6 @@ struct State {
     /// This rank's part of the window.
     memory: Memory,
     element: ElementType,
-    own: Section,
     aside: Aside,
     /// By target.
     on_the_way: Vec<OnTheWay>,
@@ -61,13 +59,12 @@ struct State {
 
 impl Notified {
     /// Connects all ranks. Collective; blocks.
-    pub(super) fn connect(world: &World, own: &Section, memory: &Memory) -> Result<Rc<Self>> {
+    pub(super) fn connect(world: &World, element: ElementType, memory: &Memory) -> Result<Rc<Self>> {
         let state = State {
             unexpected: Unexpected::new(),
             packets: Packets::connect(world)?,
             memory: memory.clone(),
-            element: own.element_type(),
-            own: own.clone(),
+            element,
             aside: Aside::default(),
             on_the_way: vec![OnTheWay::default(); world.size()],
             asked: 0,
