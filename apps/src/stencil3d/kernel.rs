@@ -48,6 +48,9 @@ const STRIP_BYTES: usize = 384 << 10;
 /// rows begin so many streams at once that most of their lines are late.
 const GROUPS_AHEAD: usize = 2;
 
+/// Of a vector for which kernels are compiled for every distance from the core.
+const WIDE_BYTES: usize = 32;
+
 /// A stencil, and what is added to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule<T> {
@@ -93,11 +96,7 @@ fn step_at<T: Real>(
             for first in (tile.start[1]..tile.end[1]).step_by(strip) {
                 let ys = first..tile.end[1].min(first + strip);
                 for z in tile.start[0]..tile.end[0] {
-                    match distance {
-                        NEAR => task.rows_of_plane::<_, NEAR>(simd, z, ys.clone(), &mut next),
-                        FAR => task.rows_of_plane::<_, FAR>(simd, z, ys.clone(), &mut next),
-                        _ => task.rows_of_plane::<_, PAST>(simd, z, ys.clone(), &mut next),
-                    }
+                    task.plane(simd, distance, z, ys.clone(), &mut next);
                 }
             }
         });
@@ -143,7 +142,22 @@ struct Task<'a, T> {
 
 // Everything below is `inline(always)`, as `Columns` says.
 impl<T: Real> Task<'_, T> {
-    /// The rows `ys` of plane `z`, in groups.
+    /// The rows `ys` of plane `z`, which is so far from the core.
+    #[inline(always)]
+    fn plane<S: Simd>(&self, simd: S, distance: u8, z: usize, ys: Range<usize>, next: &mut RowsMut<'_, T>) {
+        // Vectors that are narrower are those of old processors, which one kernel serves: each is compiled for every
+        // type and number of points.
+        if const { T::Vector::<S>::LEN * size_of::<T>() < WIDE_BYTES } {
+            return self.rows_of_plane::<_, NEAR>(simd, z, ys, next);
+        }
+        match distance {
+            NEAR => self.rows_of_plane::<_, NEAR>(simd, z, ys, next),
+            FAR => self.rows_of_plane::<_, FAR>(simd, z, ys, next),
+            _ => self.rows_of_plane::<_, PAST>(simd, z, ys, next),
+        }
+    }
+
+    /// The same, for one distance: in groups.
     #[inline(always)]
     fn rows_of_plane<S: Simd, const DISTANCE: u8>(
         &self,

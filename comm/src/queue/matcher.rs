@@ -75,7 +75,8 @@ pub(crate) struct Matcher {
     ours: HashMap<Key, VecDeque<Posted>>,
     /// What peers have told of halves that have no partner here yet.
     theirs: HashMap<Key, VecDeque<Record>>,
-    /// Pairs that go over a wire, of which its other half is still to come.
+    /// Pairs that fit, until their peers say that they have made theirs: who frees a request then takes nothing away
+    /// that its peer has yet to map, or that a wire has yet to be told of.
     opening: HashMap<Key, VecDeque<Opening>>,
     /// What is to be said, to whom.
     outbox: Vec<(usize, Vec<u8>)>,
@@ -91,16 +92,24 @@ struct Posted {
     told: Record,
 }
 
-/// A pair that fits, and this rank's half of what carries it.
+/// A pair that fits, and what this rank has made of it.
 #[derive(Debug)]
 struct Opening {
     half: Weak<Half>,
     side: Side,
-    mirror: Mirror,
-    /// Of the message.
-    bytes: usize,
-    word: Word,
-    wire: Result<Box<dyn HalfOpen>>,
+    made: Result<Made>,
+}
+
+#[derive(Debug)]
+enum Made {
+    Near(Box<Pair>),
+    /// This rank's half of what carries a message of so many bytes.
+    Far {
+        mirror: Mirror,
+        bytes: usize,
+        word: Word,
+        wire: Box<dyn HalfOpen>,
+    },
 }
 
 impl Matcher {
@@ -136,7 +145,7 @@ impl Matcher {
                     }
                 }
             }
-            Said::Wire { is_send, tag, half } => {
+            Said::Made { is_send, tag, half } => {
                 // It was said in answer to this rank's side, for pairs in the order in which they were found.
                 let opening = self.opening.get_mut(&(source, tag, !is_send)).and_then(VecDeque::pop_front);
                 if let Some(opening) = opening {
@@ -152,40 +161,37 @@ impl Matcher {
         std::mem::take(&mut self.outbox)
     }
 
-    /// Joins both halves, or has a wire begin to. A request that was dropped meanwhile has used up its partner
-    /// all the same.
+    /// Joins both halves, or has a wire begin to, and says so. A request that was dropped meanwhile has used up its
+    /// partner all the same.
     fn join(&mut self, world: &World, posted: Posted, record: &Record) -> Result<()> {
         let Posted { half, side, mirror, word, told } = posted;
         let (own, peer, is_send) = (world.rank(), side.peer, side.way.is_send());
         let fits = if is_send { check(own, &told, peer, record) } else { check(peer, record, own, &told) };
-        let decide = |result| half.upgrade().map(|half| half.decide(result));
-        if fits.is_err() || world.fabric().is_mapped(peer) {
-            decide(fits.and_then(|()| Pair::near(world, (side, mirror), word, record)));
+        if let Err(error) = fits {
+            // The peer finds the same.
+            half.upgrade().inspect(|half| half.decide(Err(error)));
             return Ok(());
         }
-        let send = if is_send { &told } else { record };
-        let begun = match half.upgrade() {
-            Some(_) => begin(world, &mut self.words, (&side, mirror.place()), &word, send),
-            None => Err(Error::OperationFailed {
+        let made = if world.fabric().is_mapped(peer) {
+            let pair = Pair::near(world, (side.clone(), mirror), word, record);
+            pair.map(|pair| (Vec::new(), Made::Near(Box::new(pair))))
+        } else if half.upgrade().is_some() {
+            let send = if is_send { &told } else { record };
+            let begun = begin(world, &mut self.words, (&side, mirror.place()), &word, send);
+            begun.map(|(said, wire)| (said, Made::Far { mirror, bytes: send.bytes(), word, wire }))
+        } else {
+            Err(Error::OperationFailed {
                 operation: format!("the match of a {}", side.describe()),
                 message: "the request was freed before it had a partner".into(),
-            }),
+            })
         };
-        let (said, wire) = match begun {
-            Ok((said, wire)) => (Ok(said), Ok(wire)),
+        let (said, made) = match made {
+            Ok((said, made)) => (Ok(said), Ok(made)),
             Err(error) => (Err(error.to_string()), Err(error)),
         };
-        let said = Said::Wire { is_send, tag: side.tag, half: said };
+        let said = Said::Made { is_send, tag: side.tag, half: said };
         self.outbox.push((peer, said.encode()?));
-        let key = (peer, side.tag, is_send);
-        self.opening.entry(key).or_default().push_back(Opening {
-            half,
-            bytes: send.bytes(),
-            side,
-            mirror,
-            word,
-            wire,
-        });
+        self.opening.entry((peer, side.tag, is_send)).or_default().push_back(Opening { half, side, made });
         Ok(())
     }
 }
@@ -245,16 +251,19 @@ fn begin(
 }
 
 impl Opening {
-    /// Joins both halves of the wire.
+    /// Decides the half, when the peer has made its own, or could not.
     fn complete(self, theirs: std::result::Result<Vec<u8>, String>) {
         let Some(half) = self.half.upgrade() else { return };
-        let what = self.side.describe();
         let theirs = theirs.map_err(|message| Error::OperationFailed {
-            operation: format!("the match of a {what}"),
+            operation: format!("the match of a {}", self.side.describe()),
             message: format!("rank {}: {message}", self.side.peer),
         });
-        let opened = self.wire.and_then(|wire| wire.complete(&theirs?));
-        let sides = (self.side, self.mirror);
-        half.decide(opened.and_then(|open| Pair::far(sides, self.bytes, self.word, open)));
+        let pair = self.made.and_then(|made| match (made, theirs?) {
+            (Made::Near(pair), _) => Ok(*pair),
+            (Made::Far { mirror, bytes, word, wire }, theirs) => {
+                Pair::far((self.side, mirror), bytes, word, wire.complete(&theirs)?)
+            }
+        });
+        half.decide(pair);
     }
 }

@@ -59,8 +59,7 @@ pub fn imatch_one(request: &mut PersistentRequest) -> Result<MatchRequest> {
 ///     let mut requests = [receive, send];
 ///     let mut matching = imatch_all(&mut requests)?;
 ///     // ... what else is to be set up ...
-///     matching.wait()?;
-///     world.barrier() // a partner may still be mapping this rank's section
+///     matching.wait()
 /// })?;
 /// assert_eq!(ranks, [Ok(()), Ok(())]);
 /// # Ok::<(), Error>(())
@@ -160,13 +159,10 @@ impl MatchRequest {
                 self.failed.get_or_insert(gone.left());
             }
         }
-        match self.failed.take() {
-            None => Ok(self.waiting.is_empty()),
-            Some(error) if self.waiting.is_empty() => Err(error),
-            failed => {
-                self.failed = failed;
-                Ok(false)
-            }
+        match &self.failed {
+            // Whoever asks again is told again.
+            Some(error) if self.waiting.is_empty() => Err(error.clone()),
+            failed => Ok(failed.is_none() && self.waiting.is_empty()),
         }
     }
 

@@ -87,8 +87,9 @@ pub(super) struct Record {
 pub(super) enum Said {
     /// Of a request that is to be matched.
     Side(Record),
-    /// What a wire has to tell of a pair that fits, where memory is not mapped; or why there is no pair.
-    Wire { is_send: bool, tag: u32, half: Result<Vec<u8>, String> },
+    /// That this rank has made its half of a pair that fits, with what a wire has to tell where memory is not mapped; or
+    /// why there is none.
+    Made { is_send: bool, tag: u32, half: Result<Vec<u8>, String> },
 }
 
 impl Said {
@@ -156,7 +157,7 @@ mod tests {
         let sides = [Way::Send { ready: true }, Way::Send { ready: false }, Way::Receive];
         let sides = sides.map(|way| Said::Side(record(way, ElementType::F32, usize::MAX / 4)));
         let halves = [Ok(vec![1, 2, 3]), Err("there is no more memory".to_string())];
-        let wires = halves.map(|half| Said::Wire { is_send: true, tag: 9, half });
+        let wires = halves.map(|half| Said::Made { is_send: true, tag: 9, half });
         for said in sides.into_iter().chain(wires) {
             let bytes = said.encode().unwrap();
             assert_eq!(Said::decode(&bytes).unwrap(), said);

@@ -5,7 +5,7 @@ use super::Done;
 use super::queues::{Checks, Payload, SIZES};
 use crate::{Scenario, stream_of};
 use std::time::{Duration, Instant};
-use streamhalo::comm::queue::{MatchRequest, OperationQueue, Queue, imatch_one, match_all};
+use streamhalo::comm::queue::{MatchRequest, OperationQueue, Queue, imatch_all, imatch_one, match_all};
 use streamhalo::comm::{Communicator, Error, Source, Tag};
 use streamhalo::{HaloError, World};
 
@@ -148,6 +148,7 @@ pub fn matched_one_by_one(world: &World, way: Scenario) -> Result<Done, HaloErro
         expected: "receives at most 3 i64".into(),
     };
     assert_eq!(found, [mismatch(world.rank(), next), mismatch(previous, world.rank())]);
+    assert_eq!(both.each_mut().map(|one| one.test().expect_err("it still does not")), found);
     assert!(!longer.is_matched() && !shorter.is_matched());
 
     out.fill(world.rank(), 0, 1)?;
@@ -157,4 +158,22 @@ pub fn matched_one_by_one(world: &World, way: Scenario) -> Result<Done, HaloErro
     arrived.check(&checks, (previous, 0, 1), 4)?;
     queue.wait()?;
     Ok(checks.done(&way))
+}
+
+/// Requests, sections and communicator are gone as soon as the match is complete, while the peer has been told of them
+/// and has not looked: it finds its partner all the same.
+pub fn freed_at_once(world: &World, way: Scenario) -> Result<Done, HaloError> {
+    let [next, previous] = neighbours(world);
+    let (stream, communicator) = (stream_of(world, way.kind)?, Communicator::new(world)?);
+    for round in 0..4 {
+        let [out, arrived] = [Payload::new(world, &stream, 5)?, Payload::new(world, &stream, 5)?];
+        let receive = communicator.recv_init(&arrived.section()?, previous, TAG)?;
+        let mut requests = [receive, communicator.send_init(&out.section()?, next, TAG)?];
+        let mut matching = imatch_all(&mut requests)?;
+        if (world.rank() + round) % 2 == 0 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        matching.wait()?;
+    }
+    Ok(Done::default())
 }

@@ -6,7 +6,9 @@ mod early;
 mod misuse;
 mod misused_operations;
 
-use streamhalo_tests::cases::pairing::{beside_messages, enqueued_in_order, matched_one_by_one};
+use streamhalo_tests::cases::pairing::{
+    beside_messages, enqueued_in_order, freed_at_once, matched_one_by_one,
+};
 use streamhalo_tests::cases::queues::{
     SIZES, freed_early, halo, late_payload, many_messages, operations, opposite_orders,
 };
@@ -73,6 +75,15 @@ fn a_match_that_is_tested_comes_with_the_peers() {
     for ranks in [1, 2, 3] {
         for way in ways() {
             on_ranks(ranks, |world| matched_one_by_one(world, way));
+        }
+    }
+}
+
+#[test]
+fn what_is_freed_as_soon_as_it_is_matched_has_its_partner() {
+    for ranks in [1, 2, 3] {
+        for way in ways() {
+            on_ranks(ranks, |world| freed_at_once(world, way));
         }
     }
 }

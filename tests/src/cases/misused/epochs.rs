@@ -147,29 +147,29 @@ fn in_use(world: &World, alone: &Alone) -> Result<(), HaloError> {
     };
     let whole = part.extents().whole();
     window.post(all)?;
-    in_use(part.view(whole).map(|_| ()), "an exposure epoch");
+    in_use(part.copy_out(whole).map(|_| ()), "an exposure epoch");
     in_use(part.reader(whole).map(|_| ()), "an exposure epoch");
     window.start(all, Mode::Host)?;
     window.put(&source.section(0..4)?, me, 0)?;
-    source.view(whole)?;
+    source.copy_out(whole)?;
     in_use(window.get(&source.section(3..5)?, me, 4), "a put");
     window.get(&source.section(6..8)?, me, 6)?;
-    in_use(source.view(whole).map(|_| ()), "a get");
+    in_use(source.copy_out(whole).map(|_| ()), "a get");
     in_use(window.accumulate(&source.section(7..8)?, me, 5, Op::Sum), "a get");
     // From what is exposed, where nobody puts.
     window.put(&part.section(7..8)?, me, 5)?;
     window.complete()?;
     window.wait()?;
-    part.view(whole)?;
-    source.view(whole)?;
+    part.copy_out(whole)?;
+    source.copy_out(whole)?;
     // On a stream the sections are ordered by it from `complete_stream` on.
     window.post_stream(all, stream)?;
     window.start(all, Mode::Stream)?;
     window.get(&source.section(0..4)?, me, 0)?;
-    in_use(source.view(whole).map(|_| ()), "a get");
+    in_use(source.copy_out(whole).map(|_| ()), "a get");
     window.complete_stream(stream)?;
     window.wait_stream(stream)?;
-    source.view(whole)?;
+    source.copy_out(whole)?;
     Ok(())
 }
 

@@ -61,11 +61,11 @@ fn sections_in_use(world: &World, way: Scenario, communicator: &Communicator) ->
     let mut receive = communicator.irecv(&buffer.section(0..4)?, me, 1)?;
     in_use(communicator.irecv(&buffer.section(3..5)?, me, 2).map(drop), "a receive");
     in_use(communicator.isend(&buffer.section(3..5)?, me, 2).map(drop), "a receive");
-    in_use(buffer.view(line(8).whole()).map(drop), "a receive");
+    in_use(buffer.copy_out(line(8).whole()).map(drop), "a receive");
     let mut send = communicator.isend(&buffer.section(4..8)?, me, 1)?;
     receive.wait()?;
     send.wait()?;
-    buffer.view_mut(line(8).whole())?;
+    buffer.with_host_mut(line(8).whole(), |_| ())?;
     Ok(())
 }
 

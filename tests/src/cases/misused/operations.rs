@@ -57,12 +57,12 @@ fn untimely(world: &World, queue: &OperationQueue) -> Result<(), HaloError> {
     refused(send.test(), "EnqueuedOperation::test", "has not been started");
     refused(receive.wait(), "EnqueuedOperation::test", "has not been started");
     // Not held before the start: kernels may still write it.
-    buffer.view_mut(line(4).whole())?.fill(9);
+    buffer.with_host_mut(line(4).whole(), |mut all| all.fill(9))?;
     queue.enqueue_start()?;
-    let error = buffer.view(line(4).whole()).map(drop).unwrap_err();
+    let error = buffer.copy_out(line(4).whole()).map(drop).unwrap_err();
     assert!(matches!(error, Error::InUse { by: "an enqueued receive", .. }), "{error}");
     assert_eq!((receive.wait()?.bytes, send.wait()?.bytes), (2, 2));
-    buffer.view_mut(line(4).whole())?;
+    buffer.with_host_mut(line(4).whole(), |_| ())?;
     queue.enqueue_wait()?;
     Ok(queue.wait()?)
 }
@@ -75,7 +75,7 @@ fn sections_in_use(world: &World, queue: &OperationQueue) -> Result<(), HaloErro
     let second = queue.enqueue_recv(&buffer.section(2..4)?, me, 1)?;
     let error = queue.enqueue_start().unwrap_err();
     assert!(matches!(error, Error::InUse { by: "an enqueued send", .. }), "{error}");
-    buffer.view_mut(line(4).whole())?;
+    buffer.with_host_mut(line(4).whole(), |_| ())?;
     for operation in [first, second] {
         refused(operation.test(), "EnqueuedOperation::test", "has not been started");
     }
