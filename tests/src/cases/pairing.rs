@@ -170,7 +170,7 @@ pub fn freed_at_once(world: &World, way: Scenario) -> Result<Done, HaloError> {
         let receive = communicator.recv_init(&arrived.section()?, previous, TAG)?;
         let mut requests = [receive, communicator.send_init(&out.section()?, next, TAG)?];
         let mut matching = imatch_all(&mut requests)?;
-        if (world.rank() + round) % 2 == 0 {
+        if (world.rank() + round).is_multiple_of(2) {
             std::thread::sleep(Duration::from_millis(20));
         }
         matching.wait()?;
