@@ -13,8 +13,9 @@ fn ranks(start: &Start) -> Option<usize> {
     match start {
         Start::Threads => None,
         Start::Job => Some(4),
-        // A library takes staged messages as it takes the host's, which are tried with each.
-        Start::Mpi { launcher, .. } if launcher.library != "MPICH" => None,
+        // A library takes staged messages as it takes the host's, which are tried with each: this one's ranks give way
+        // where they wait, beside a device that computes on the same cores.
+        Start::Mpi { launcher, .. } if launcher.library != "Open MPI" => None,
         // One node of two ranks, and one of one.
         Start::Mpi { is_split: true, .. } | Start::Rendezvous { is_split: true, .. } => Some(3),
         Start::Mpi { .. } | Start::Rendezvous { .. } => Some(2),
