@@ -3,11 +3,11 @@
 //! Equation: `next = 1` if `t = 3` or (`t = 4` and `here = 1`), else 0, where `t` is the number of live cells among
 //! the nine.
 //!
-//! Bytes are computed as they are (`bytes`). Of wider cells each is one bit: one comparison makes the bits of a vector of cells, and one choice
-//! makes a vector of them. In between the rule takes some twenty operations for 512 cells. Every row is read once: the sums
-//! of three cells side by side, two bits each, are kept for two rows. So cells cost what it costs to move them;
-//! `cargo bench --bench kernels` compares with a copy. Words begin with the first cell that is owned, since long rows of
-//! those begin with a line of the cache: ghosts are bits of a word in front and of the last one.
+//! Bytes are computed as they are (`bytes`). Of wider cells each is one bit: one comparison makes the bits of a vector
+//! of cells, and one choice makes a vector of them. In between the rule takes some twenty operations for 512 cells.
+//! Every row is read once: the sums of three cells side by side, two bits each, are kept for two rows. So cells cost what
+//! it costs to move them; `cargo bench --bench kernels` compares with a copy. Words begin with the first cell that is
+//! owned, since long rows of those begin with a line of the cache: ghosts are bits of a word in front and of the last one.
 //!
 //! Two things keep the processor from waiting. A row is packed some rows before it is needed, since its words are
 //! stored one by one and read by eight, which must wait until all have left the processor's queue of stores. And while

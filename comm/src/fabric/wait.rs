@@ -171,7 +171,8 @@ impl WaitContext {
     }
 
     /// As [`WaitContext::wait_until`], with a time-out of its own, for how long it looks before it yields, and the error
-    /// if somebody has left without whom it is in vain. Inlined: whoever calls it knows what it looks at, of which every look counts.
+    /// if somebody has left without whom it is in vain. Inlined: whoever calls it knows what it looks at, of which every
+    /// look counts.
     #[inline(always)]
     fn wait_within(
         &self,
