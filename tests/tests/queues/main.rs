@@ -6,6 +6,7 @@ mod early;
 mod misuse;
 mod misused_operations;
 
+use streamhalo::{HaloError, World};
 use streamhalo_tests::cases::pairing::{
     beside_messages, enqueued_in_order, freed_at_once, matched_one_by_one,
 };
@@ -17,6 +18,13 @@ use streamhalo_tests::{KINDS, Scenario, on_ranks};
 /// Both kinds of stream; the backend does not matter.
 fn ways() -> [Scenario; 2] {
     KINDS.map(|kind| Scenario { backend: "none", kind })
+}
+
+/// Tries a case by as many ranks, on both kinds of stream.
+fn on_each<T: Send>(ranks: &[usize], case: impl Fn(&World, Scenario) -> Result<T, HaloError> + Sync) {
+    for (&ranks, way) in ranks.iter().flat_map(|ranks| ways().map(|way| (ranks, way))) {
+        on_ranks(ranks, |world| case(world, way));
+    }
 }
 
 #[test]
@@ -32,87 +40,51 @@ fn a_halo_exchange_of_regular_and_of_ready_sends() {
 
 #[test]
 fn queues_in_opposite_orders_do_not_block_each_other() {
-    for ranks in [1, 2, 3] {
-        for way in ways() {
-            on_ranks(ranks, |world| {
-                SIZES.iter().try_for_each(|size| opposite_orders(world, way, *size).map(drop))
-            });
-        }
-    }
+    on_each(&[1, 2, 3], |world, way| {
+        SIZES.iter().try_for_each(|size| opposite_orders(world, way, *size).map(drop))
+    });
 }
 
 #[test]
 fn messages_of_one_tag_match_in_order() {
-    for ranks in [1, 2, 4] {
-        for way in ways() {
-            on_ranks(ranks, |world| many_messages(world, way));
-        }
-    }
+    on_each(&[1, 2, 4], many_messages);
 }
 
 #[test]
 fn enqueued_operations_of_one_tag_match_in_order() {
-    for ranks in [1, 2, 3] {
-        for way in ways() {
-            on_ranks(ranks, |world| enqueued_in_order(world, way));
-        }
-    }
+    on_each(&[1, 2, 3], enqueued_in_order);
 }
 
 #[test]
 fn matched_requests_and_ordinary_messages_do_not_meet() {
-    for ranks in [1, 2, 3] {
-        for way in ways() {
-            on_ranks(ranks, |world| {
-                SIZES.iter().try_for_each(|size| beside_messages(world, way, *size).map(drop))
-            });
-        }
-    }
+    on_each(&[1, 2, 3], |world, way| {
+        SIZES.iter().try_for_each(|size| beside_messages(world, way, *size).map(drop))
+    });
 }
 
 #[test]
 fn a_match_that_is_tested_comes_with_the_peers() {
-    for ranks in [1, 2, 3] {
-        for way in ways() {
-            on_ranks(ranks, |world| matched_one_by_one(world, way));
-        }
-    }
+    on_each(&[1, 2, 3], matched_one_by_one);
 }
 
 #[test]
 fn what_is_freed_as_soon_as_it_is_matched_has_its_partner() {
-    for ranks in [1, 2, 3] {
-        for way in ways() {
-            on_ranks(ranks, |world| freed_at_once(world, way));
-        }
-    }
+    on_each(&[1, 2, 3], freed_at_once);
 }
 
 #[test]
 fn what_is_enqueued_outlives_its_requests() {
-    for ranks in [1, 2] {
-        for way in ways() {
-            on_ranks(ranks, |world| freed_early(world, way));
-        }
-    }
+    on_each(&[1, 2], freed_early);
 }
 
 #[test]
 fn enqueued_operations_meet_queues_and_ordinary_messages() {
-    for ranks in [1, 2, 3] {
-        for way in ways() {
-            on_ranks(ranks, |world| {
-                SIZES.iter().try_for_each(|size| operations(world, way, *size).map(drop))
-            });
-        }
-    }
+    on_each(&[1, 2, 3], |world, way| {
+        SIZES.iter().try_for_each(|size| operations(world, way, *size).map(drop))
+    });
 }
 
 #[test]
 fn a_payload_is_read_when_the_stream_comes_to_its_start() {
-    for ranks in [1, 2] {
-        for way in ways() {
-            on_ranks(ranks, |world| late_payload(world, way));
-        }
-    }
+    on_each(&[1, 2], late_payload);
 }
