@@ -4,7 +4,7 @@ use super::rounds::{RoundMoves, Rounds};
 use super::turns::{self, Turn};
 use super::{AT_ONCE_BYTES, BACKEND};
 use crate::backend::{Exchange, Route, Slot};
-use crate::device::{Intent, Move, MoveTable, Section, Stream};
+use crate::device::{Buffer, DeviceMemory, Extents, Intent, Move, MoveTable, Section, Stream};
 use crate::element::{ElementType, Op};
 use crate::error::{Error, Result};
 use crate::fabric::Place;
@@ -202,7 +202,7 @@ impl Build<'_> {
             let message = (self.asked.element, self.asked.elements);
             let exchange = Rounds::matched(self.world, self.stream, self.backend, message, (&to, &from))?;
             // A rank that finds something wrong from here on would leave the others waiting.
-            let moves = self.moves(&*exchange, turn, &to, &mut value, [input, output]);
+            let moves = self.moves(&*exchange, turn, (&to, &from), &mut value, [input, output]);
             self.world.agree("AllReduce::new", moves.as_ref().map(|_| ()))?;
             self.rounds.push(exchange, to.is_empty() && from.is_empty(), moves?)?;
         }
@@ -221,13 +221,10 @@ impl Build<'_> {
         &self,
         exchange: &dyn Exchange,
         turn: Turn,
-        to: &[usize],
+        (to, from): (&[usize], &[usize]),
         value: &mut [Place; 2],
         [input, output]: [&Place; 2],
     ) -> Result<RoundMoves> {
-        let arrived = |message: usize, phase: usize| {
-            exchange.recv_slot(message, phase).expect("packed messages have a slot")
-        };
         let sent = |message: usize, phase: usize| match exchange.send_slot(message, phase) {
             Slot::Packed(place) => place,
             Slot::Ghosts(_) => unreachable!("the receiver has said `Direct::Never`"),
@@ -237,32 +234,40 @@ impl Build<'_> {
         };
         let sends = (0..to.len()).map(pack).collect::<Result<Vec<_>>>()?;
         let rank = self.world.rank();
+        let landings = self.landings(exchange, from, input)?;
         let combine = |value: &mut Place, phase: usize| -> Vec<Vec<Move>> {
+            let slot =
+                |message: usize| exchange.recv_slot(message, phase).expect("packed messages have a slot");
+            let arrived = |message: usize| landings.get(message).cloned().unwrap_or_else(|| slot(message));
             let mut moves = Vec::new();
+            if !landings.is_empty() {
+                let bring = |(message, landing)| self.step(&slot(message), landing, Op::Replace);
+                moves.push(landings.iter().enumerate().flat_map(bring).collect());
+            }
             match turn {
                 Turn::Rest | Turn::Fold(_) | Turn::Spread(_) => {}
-                Turn::Learn(_) => *value = arrived(0, phase),
+                Turn::Learn(_) => *value = arrived(0),
                 // The higher rank's value comes second on both sides, into the lower one's. Only the input
                 // of a reduction that is not in place must not be changed.
                 Turn::Swap(peer) if peer < rank => {
-                    moves.push(self.step(value, &arrived(0, phase), self.asked.op));
-                    *value = arrived(0, phase);
+                    moves.push(self.step(value, &arrived(0), self.asked.op));
+                    *value = arrived(0);
                 }
                 Turn::Swap(_) | Turn::Unite(_) => {
                     if is_same(value, input) && !is_same(input, output) {
                         moves.push(self.step(value, output, Op::Replace));
                         *value = output.clone();
                     }
-                    moves.push(self.step(&arrived(0, phase), value, self.asked.op));
+                    moves.push(self.step(&arrived(0), value, self.asked.op));
                 }
                 Turn::All => {
                     if !is_same(input, output) {
                         moves.push(self.step(input, output, Op::Replace));
                     }
                     let place = |from: usize| match from.cmp(&rank) {
-                        std::cmp::Ordering::Less => arrived(from, phase),
+                        std::cmp::Ordering::Less => arrived(from),
                         std::cmp::Ordering::Equal => output.clone(),
-                        std::cmp::Ordering::Greater => arrived(from - 1, phase),
+                        std::cmp::Ordering::Greater => arrived(from - 1),
                     };
                     for (low, high) in turns::order(self.world.size()) {
                         moves.push(self.step(&place(high), &place(low), self.asked.op));
@@ -276,6 +281,24 @@ impl Build<'_> {
         let tables = [combine(even, 0), combine(odd, 1)];
         let then = by_phase(|phase| Ok(tables[phase].clone()))?;
         Ok(RoundMoves { sends, then })
+    }
+
+    /// Where messages that come to the host's memory are brought to the device's first, whose kernels combine them:
+    /// none if they come to memory like that of the input.
+    fn landings(&self, exchange: &dyn Exchange, from: &[usize], input: &Place) -> Result<Vec<Place>> {
+        let device = |place: &Place| place.region().on_device().map(DeviceMemory::device);
+        let is_far = |message: usize| {
+            let slot = exchange.recv_slot(message, 0).expect("packed messages have a slot");
+            device(&slot) != device(input)
+        };
+        if !(0..from.len()).any(is_far) {
+            return Ok(Vec::new());
+        }
+        let line = Extents { points: [1, 1, self.bytes()], components: 1 };
+        let landing = || -> Result<Place> {
+            Buffer::<u8>::zeros(self.world, self.stream, line)?.region().place(0, self.bytes(), "a landing")
+        };
+        from.iter().map(|_| landing()).collect()
     }
 
     /// A stage of its own: the stages of a table run one after the other.
