@@ -1,6 +1,7 @@
 //! What can go wrong, with the data that a reader of the message needs.
 
 use crate::element::ElementType;
+use std::time::Duration;
 
 /// An error of the communication layer. Every message says what was asked, what was found and
 /// what to do.
@@ -444,8 +445,9 @@ pub enum Error {
     },
     /// A wait lasted longer than the time-out.
     #[error(
-        "rank {rank} waited {seconds} s for {what} of rank {peer} (wants {wanted}, has {found}); \
-         is that rank alive, and does it make the same calls? The time-out is `timeout_s`"
+        "rank {rank} waited {} s for {what} of rank {peer} (wants {wanted}, has {found}); \
+         is that rank alive, and does it make the same calls? The time-out is `timeout_s`",
+        in_seconds(.waited)
     )]
     TimedOut {
         /// The waiting rank.
@@ -458,8 +460,8 @@ pub enum Error {
         wanted: u32,
         /// The value that is there.
         found: u32,
-        /// How long it has waited, in seconds.
-        seconds: u64,
+        /// How long it has waited.
+        waited: Duration,
     },
     /// The operating system refused a call.
     #[error("{call} failed: {reason}")]
@@ -515,5 +517,26 @@ pub enum Error {
     },
 }
 
+/// As a number of seconds, which is not 0 for a part of one.
+pub(crate) fn in_seconds(waited: &Duration) -> String {
+    match waited.as_secs() {
+        0 => format!("{:.1}", waited.as_secs_f64().max(0.1)),
+        seconds => seconds.to_string(),
+    }
+}
+
 /// The result of a call of the communication layer.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[cfg(test)]
+mod tests {
+    use super::in_seconds;
+    use std::time::Duration;
+
+    #[test]
+    fn a_part_of_a_second_is_no_zero() {
+        for (milliseconds, said) in [(3, "0.1"), (230, "0.2"), (999, "1.0"), (1_001, "1"), (60_012, "60")] {
+            assert_eq!(in_seconds(&Duration::from_millis(milliseconds)), said);
+        }
+    }
+}

@@ -183,7 +183,7 @@ fn wait_far(context: &WaitContext, far: &mut dyn Persistent) -> Result<()> {
             what: if is_send { "the acceptance of a message" } else { "a message" }.into(),
             wanted: 1,
             found: 0,
-            seconds: waited.as_secs(),
+            waited,
         }
     })
 }

@@ -164,6 +164,6 @@ pub(crate) fn late(context: &WaitContext, peer: Option<usize>, what: String, wai
         what,
         wanted: 1,
         found: 0,
-        seconds: waited.as_secs(),
+        waited,
     }
 }

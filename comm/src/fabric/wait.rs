@@ -278,7 +278,7 @@ impl WaitContext {
                 what: word.role.to_string(),
                 wanted,
                 found: word.cell().load(),
-                seconds: waited.as_secs(),
+                waited,
             },
         }
     }

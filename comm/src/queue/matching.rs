@@ -176,23 +176,23 @@ impl MatchRequest {
         let requests = self.waiting.len();
         let waited = context.poll(&mut || self.test(), Duration::ZERO, &|waited| {
             // Who is late is known when the wait has ended.
-            late(context.rank, 0, String::new(), [requests, 0], waited.as_secs())
+            late(context.rank, 0, String::new(), [requests, 0], waited)
         });
         match (waited, self.failed.take(), self.waiting.first()) {
             // What is wrong says more than that something else is late.
             (Err(Error::TimedOut { .. }), Some(error), _) => Err(error),
-            (Err(Error::TimedOut { seconds, .. }), None, Some(one)) => {
+            (Err(Error::TimedOut { waited, .. }), None, Some(one)) => {
                 let matched = requests - self.waiting.len();
-                Err(late(context.rank, one.peer, one.what.clone(), [requests, matched], seconds))
+                Err(late(context.rank, one.peer, one.what.clone(), [requests, matched], waited))
             }
             (waited, ..) => waited,
         }
     }
 }
 
-fn late(rank: usize, peer: usize, what: String, [wanted, found]: [usize; 2], seconds: u64) -> Error {
+fn late(rank: usize, peer: usize, what: String, [wanted, found]: [usize; 2], waited: Duration) -> Error {
     let what = format!("the match of a {what}");
-    Error::TimedOut { rank, peer, what, wanted: wanted as u32, found: found as u32, seconds }
+    Error::TimedOut { rank, peer, what, wanted: wanted as u32, found: found as u32, waited }
 }
 
 /// Takes in what the peers have told.

@@ -366,7 +366,7 @@ fn late(context: &WaitContext, operation: &Operation, waited: Duration) -> Error
         what: format!("the other side of an {}", operation.describe()),
         wanted: 1,
         found: 0,
-        seconds: waited.as_secs(),
+        waited,
     }
 }
 

@@ -99,7 +99,7 @@ impl Account {
                 what: format!("room for {entries} of {limit} entries on the streams"),
                 wanted: entries as u32,
                 found: 0,
-                seconds: waited.as_secs(),
+                waited,
             },
         );
         // A stream that has failed says more than the wait that ended with it.
@@ -125,7 +125,7 @@ impl Account {
             what: "the window's epochs on streams".into(),
             wanted: 0,
             found: 1,
-            seconds: waited.as_secs(),
+            waited,
         })
     }
 

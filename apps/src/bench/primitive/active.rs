@@ -1,7 +1,8 @@
 //! `put-active` and `put-stream`: puts in active target epochs, of the host and on a stream (2023).
 
-use super::{Link, WINDOW, fill, line, places};
-use streamhalo::comm::device::{Buffer, Section};
+use super::payload::{Messages, Payload};
+use super::{Link, WINDOW, places};
+use streamhalo::comm::device::Section;
 use streamhalo::comm::window::{ActiveOptions, Group, Mode, Window};
 use streamhalo::{HaloError, Stream, World};
 
@@ -27,20 +28,18 @@ fn link(
     bytes: usize,
     mode: Mode,
 ) -> Result<Option<Box<dyn Link>>, HaloError> {
-    let (own, theirs) = (line(world, stream, bytes)?, line(world, stream, places(bytes) * bytes)?);
-    let part = theirs.section(0..places(bytes) * bytes)?;
-    let window = Window::active(world, &part, ActiveOptions::default())?;
-    let (from, peer) = (own.section(0..bytes)?, 1 - world.rank());
+    let payload = Messages::new(world, stream, bytes, places(bytes))?;
+    let window = Window::active(world, &payload.all()?, ActiveOptions::default())?;
+    let (from, peer) = (payload.sent()?, 1 - world.rank());
     let group = Group::new(world, &[peer])?;
     let stream = stream.clone();
-    Ok(Some(Box::new(Active { stream, window, own, theirs, from, group, peer, mode })))
+    Ok(Some(Box::new(Active { stream, window, payload, from, group, peer, mode })))
 }
 
 struct Active {
     stream: Stream,
     window: Window,
-    own: Buffer<u8>,
-    theirs: Buffer<u8>,
+    payload: Messages,
     from: Section,
     group: Group,
     peer: usize,
@@ -123,12 +122,8 @@ impl Link for Active {
         Ok(self.stream.synchronize()?)
     }
 
-    fn fill(&mut self, bytes: &[u8]) -> Result<(), HaloError> {
-        fill(&mut self.own, bytes)
-    }
-
-    fn received(&mut self) -> Result<Vec<u8>, HaloError> {
-        Ok(self.theirs.copy_out(self.theirs.extents().whole())?)
+    fn payload(&mut self) -> &mut dyn Payload {
+        &mut self.payload
     }
 
     fn executor(&self) -> String {

@@ -2,8 +2,9 @@
 //! there, and copies what has come to the device. The baseline of the 2023 paper on Intel GPUs (section V-E).
 
 use super::messages::parts_of_window;
-use super::{Link, WINDOW, fill, line};
-use streamhalo::comm::device::{Buffer, Copier, Section};
+use super::payload::{Messages, Payload, line, parts};
+use super::{Link, WINDOW};
+use streamhalo::comm::device::{Copier, Section};
 use streamhalo::comm::{Communicator, Request, wait_all};
 use streamhalo::{Device, HaloError, Stream, World};
 
@@ -16,21 +17,16 @@ pub(in crate::bench) fn link(
     at_a_time: usize,
 ) -> Result<Box<dyn Link>, HaloError> {
     let host = Device::host().stream(world)?;
-    let parts = |buffer: &Buffer<u8>| -> Result<Vec<Section>, HaloError> {
-        let parts = (0..at_a_time).map(|place| buffer.section(place * bytes..(place + 1) * bytes));
-        Ok(parts.collect::<Result<_, _>>()?)
-    };
-    let (own, theirs) = (line(world, stream, bytes)?, line(world, stream, at_a_time * bytes)?);
+    let payload = Messages::new(world, stream, bytes, at_a_time)?;
     let [out, back] = [line(world, &host, at_a_time * bytes)?, line(world, &host, at_a_time * bytes)?];
     Ok(Box::new(ByUser {
         communicator: Communicator::new(world)?,
         copier: Copier::new(device)?,
-        from: own.section(0..bytes)?,
-        out: parts(&out)?,
-        back: parts(&back)?,
-        into: parts(&theirs)?,
-        own,
-        theirs,
+        from: payload.sent()?,
+        into: payload.places()?,
+        out: parts(&out, bytes)?,
+        back: parts(&back, bytes)?,
+        payload,
         peer: 1 - world.rank(),
         sent: Vec::new(),
     }))
@@ -40,8 +36,7 @@ struct ByUser {
     communicator: Communicator,
     copier: Copier,
     /// On the device.
-    own: Buffer<u8>,
-    theirs: Buffer<u8>,
+    payload: Messages,
     from: Section,
     into: Vec<Section>,
     /// On the host: what goes out, and what comes back.
@@ -107,11 +102,7 @@ impl Link for ByUser {
         Ok(())
     }
 
-    fn fill(&mut self, bytes: &[u8]) -> Result<(), HaloError> {
-        fill(&mut self.own, bytes)
-    }
-
-    fn received(&mut self) -> Result<Vec<u8>, HaloError> {
-        Ok(self.theirs.copy_out(self.theirs.extents().whole())?)
+    fn payload(&mut self) -> &mut dyn Payload {
+        &mut self.payload
     }
 }

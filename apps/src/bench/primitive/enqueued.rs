@@ -1,8 +1,9 @@
 //! `enqueued`: sends and receives that are matched each time, in batches that a stream starts and waits for (2022,
 //! section III).
 
-use super::{Link, WINDOW, fill, line, places};
-use streamhalo::comm::device::{Buffer, Section};
+use super::payload::{Messages, Payload};
+use super::{Link, WINDOW, places};
+use streamhalo::comm::device::Section;
 use streamhalo::comm::fabric::Executor;
 use streamhalo::comm::queue::OperationQueue;
 use streamhalo::comm::{Communicator, PRIMITIVES};
@@ -11,29 +12,17 @@ use streamhalo::{HaloError, Stream, World};
 pub(super) fn link(world: &World, stream: &Stream, bytes: usize) -> Result<Option<Box<dyn Link>>, HaloError> {
     let communicator = Communicator::new(world)?;
     let queue = OperationQueue::new(stream, &communicator)?;
-    let places = places(bytes);
-    let (own, theirs) = (line(world, stream, bytes)?, line(world, stream, places * bytes)?);
-    let sections = (0..places).map(|place| theirs.section(place * bytes..(place + 1) * bytes));
-    let (from, into) = (own.section(0..bytes)?, sections.collect::<Result<Vec<_>, _>>()?);
+    let payload = Messages::new(world, stream, bytes, places(bytes))?;
+    let (from, into) = (payload.sent()?, payload.places()?);
     let row = PRIMITIVES.iter().find(|row| row.name == "enqueued-messages");
     let executor = row.expect("it is a primitive").executor(world.fabric().executor());
     let peer = 1 - world.rank();
-    Ok(Some(Box::new(Enqueued {
-        queue,
-        own,
-        theirs,
-        from,
-        into,
-        peer,
-        executor,
-        _communicator: communicator,
-    })))
+    Ok(Some(Box::new(Enqueued { queue, payload, from, into, peer, executor, _communicator: communicator })))
 }
 
 struct Enqueued {
     queue: OperationQueue,
-    own: Buffer<u8>,
-    theirs: Buffer<u8>,
+    payload: Messages,
     from: Section,
     into: Vec<Section>,
     peer: usize,
@@ -97,12 +86,8 @@ impl Link for Enqueued {
         Ok(self.queue.wait()?)
     }
 
-    fn fill(&mut self, bytes: &[u8]) -> Result<(), HaloError> {
-        fill(&mut self.own, bytes)
-    }
-
-    fn received(&mut self) -> Result<Vec<u8>, HaloError> {
-        Ok(self.theirs.copy_out(self.theirs.extents().whole())?)
+    fn payload(&mut self) -> &mut dyn Payload {
+        &mut self.payload
     }
 
     fn executor(&self) -> String {

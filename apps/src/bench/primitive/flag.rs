@@ -1,6 +1,7 @@
 //! `flag`: one cache line, one way. Not a message, but what no message can be faster than.
 
 use super::Link;
+use super::payload::Payload;
 use streamhalo::comm::fabric::FlagPair;
 use streamhalo::{HaloError, Stream, World};
 
@@ -45,16 +46,22 @@ impl Link for Flag {
         self.recv_window()
     }
 
-    fn fill(&mut self, _bytes: &[u8]) -> Result<(), HaloError> {
-        Ok(())
-    }
-
-    /// Nothing: a flag that had not come would not have been waited for.
-    fn received(&mut self) -> Result<Vec<u8>, HaloError> {
-        Ok(Vec::new())
+    fn payload(&mut self) -> &mut dyn Payload {
+        self
     }
 
     fn executor(&self) -> String {
         "stream".to_owned()
+    }
+}
+
+/// Nothing: a flag that had not come would not have been waited for.
+impl Payload for Flag {
+    fn fill(&mut self, _bytes: &[u8]) -> Result<(), HaloError> {
+        Ok(())
+    }
+
+    fn received(&mut self) -> Result<Vec<u8>, HaloError> {
+        Ok(Vec::new())
     }
 }

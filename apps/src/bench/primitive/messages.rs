@@ -1,7 +1,8 @@
 //! `two-sided`: messages that the host sends and receives.
 
-use super::{Link, WINDOW, fill, line, places};
-use streamhalo::comm::device::{Buffer, Section};
+use super::payload::{self, Payload};
+use super::{Link, WINDOW, places};
+use streamhalo::comm::device::Section;
 use streamhalo::comm::{Communicator, Request, Staging, wait_all};
 use streamhalo::{HaloError, Stream, World};
 
@@ -25,8 +26,7 @@ pub(in crate::bench) fn staged(
 
 struct Messages {
     communicator: Communicator,
-    own: Buffer<u8>,
-    theirs: Buffer<u8>,
+    payload: payload::Messages,
     from: Section,
     into: Vec<Section>,
     peer: usize,
@@ -46,11 +46,10 @@ impl Messages {
         at_a_time: usize,
     ) -> Result<Self, HaloError> {
         let communicator = Communicator::new(world)?;
-        let (own, theirs) = (line(world, stream, bytes)?, line(world, stream, places * bytes)?);
-        let sections = (0..places).map(|place| theirs.section(place * bytes..(place + 1) * bytes));
-        let (from, into) = (own.section(0..bytes)?, sections.collect::<Result<Vec<_>, _>>()?);
+        let payload = payload::Messages::new(world, stream, bytes, places)?;
+        let (from, into) = (payload.sent()?, payload.places()?);
         let peer = 1 - world.rank();
-        Ok(Self { communicator, own, theirs, from, into, peer, sent: Vec::new(), at_a_time })
+        Ok(Self { communicator, payload, from, into, peer, sent: Vec::new(), at_a_time })
     }
 
     fn recv_some(&mut self, messages: usize) -> Result<(), HaloError> {
@@ -104,12 +103,8 @@ impl Link for Messages {
         Ok(())
     }
 
-    fn fill(&mut self, bytes: &[u8]) -> Result<(), HaloError> {
-        fill(&mut self.own, bytes)
-    }
-
-    fn received(&mut self) -> Result<Vec<u8>, HaloError> {
-        Ok(self.theirs.copy_out(self.theirs.extents().whole())?)
+    fn payload(&mut self) -> &mut dyn Payload {
+        &mut self.payload
     }
 }
 

@@ -7,12 +7,13 @@ mod enqueued;
 mod flag;
 mod messages;
 mod notified;
+mod payload;
 mod queued;
 
 pub(super) use messages::staged;
+use payload::Payload;
 
 use streamhalo::comm::Error;
-use streamhalo::comm::device::Buffer;
 use streamhalo::{HaloError, Stream, World};
 
 use super::answers::{Answers, given, said};
@@ -58,10 +59,8 @@ pub(super) trait Link {
     fn synchronize(&mut self) -> Result<(), HaloError> {
         Ok(())
     }
-    /// Has the next messages say something else.
-    fn fill(&mut self, bytes: &[u8]) -> Result<(), HaloError>;
-    /// What was received last, once for each place that messages take turns in.
-    fn received(&mut self) -> Result<Vec<u8>, HaloError>;
+    /// What its messages say.
+    fn payload(&mut self) -> &mut dyn Payload;
     /// Who carries out its messages.
     fn executor(&self) -> String {
         "host".to_owned()
@@ -120,7 +119,7 @@ pub(super) fn check(link: &mut dyn Link, answers: Answers<'_>, bytes: usize) -> 
     let own = answers.world.rank();
     for round in 0..4 {
         let own_bytes: Vec<u8> = (0..bytes).map(|index| given(said(own, round, index))).collect();
-        link.fill(&own_bytes)?;
+        link.payload().fill(&own_bytes)?;
         let window = round == 2;
         match (round, own) {
             (1 | 3, _) => link.swap_windows()?,
@@ -131,7 +130,7 @@ pub(super) fn check(link: &mut dyn Link, answers: Answers<'_>, bytes: usize) -> 
         // A single message comes to the first place only.
         let places = if round == 0 { 1 } else { places(bytes) };
         let expected: Vec<u8> = (0..bytes).map(|index| said(1 - own, round, index)).collect();
-        let found = link.received()?;
+        let found = link.payload().received()?;
         let wrong = found.chunks(bytes).take(places).find(|place| **place != expected);
         answers.compare_all(wrong.unwrap_or_default(), |index| expected[index])?;
         answers.world.barrier()?;
@@ -149,19 +148,4 @@ fn send(link: &mut dyn Link, window: bool) -> Result<(), HaloError> {
 
 fn recv(link: &mut dyn Link, window: bool) -> Result<(), HaloError> {
     if window { link.recv_window() } else { link.recv() }
-}
-
-/// Sets what is sent.
-fn fill(buffer: &mut Buffer<u8>, bytes: &[u8]) -> Result<(), HaloError> {
-    let whole = buffer.extents().whole();
-    let copy = |mut line: ndarray::ArrayViewMut4<'_, u8>| {
-        line.as_slice_mut().expect("a line has no gaps").copy_from_slice(bytes);
-    };
-    Ok(buffer.with_host_mut(whole, copy)?)
-}
-
-/// A line of bytes.
-fn line(world: &World, stream: &Stream, bytes: usize) -> Result<Buffer<u8>, HaloError> {
-    let extents = streamhalo::comm::device::Extents { points: [1, 1, bytes], components: 1 };
-    Ok(Buffer::zeros(world, stream, extents)?)
 }

@@ -1,5 +1,6 @@
 //! `put-notify`: puts of which the target is notified (2015).
 
+use super::payload::Payload;
 use super::{Link, WINDOW, places};
 use streamhalo::comm::window::{NotifyRequest, Window};
 use streamhalo::comm::{Source, Tag};
@@ -65,6 +66,12 @@ impl Link for Notified {
         self.recv_window()
     }
 
+    fn payload(&mut self) -> &mut dyn Payload {
+        self
+    }
+}
+
+impl Payload for Notified {
     fn fill(&mut self, bytes: &[u8]) -> Result<(), HaloError> {
         self.own.copy_from_slice(bytes);
         Ok(())

@@ -1,7 +1,7 @@
 //! `queue`: persistent requests that a stream starts and waits for (2026, tables I to III).
 
-use super::{Link, WINDOW, fill, line, places};
-use streamhalo::comm::device::Buffer;
+use super::payload::{Messages, Payload};
+use super::{Link, WINDOW, places};
 use streamhalo::comm::queue::{Queue, match_all};
 use streamhalo::comm::{Communicator, PersistentRequest};
 use streamhalo::{HaloError, Stream, World};
@@ -9,30 +9,23 @@ use streamhalo::{HaloError, Stream, World};
 pub(super) fn link(world: &World, stream: &Stream, bytes: usize) -> Result<Option<Box<dyn Link>>, HaloError> {
     let communicator = Communicator::new(world)?;
     let queue = Queue::new(stream, &communicator)?;
-    let places = places(bytes);
-    let (own, theirs) = (line(world, stream, bytes)?, line(world, stream, places * bytes)?);
-    let peer = 1 - world.rank();
+    let payload = Messages::new(world, stream, bytes, places(bytes))?;
+    let (from, into, peer) = (payload.sent()?, payload.places()?, 1 - world.rank());
     let (mut sends, mut recvs) = (Vec::new(), Vec::new());
-    for place in 0..places {
-        let tag = place as u32;
-        recvs.push(communicator.recv_init(
-            &theirs.section(place * bytes..(place + 1) * bytes)?,
-            peer,
-            tag,
-        )?);
-        sends.push(communicator.send_init(&own.section(0..bytes)?, peer, tag)?);
+    for (into, tag) in into.iter().zip(0..) {
+        recvs.push(communicator.recv_init(into, peer, tag)?);
+        sends.push(communicator.send_init(&from, peer, tag)?);
     }
     // Receives and sends are matched together, or both ranks would wait for each other's other half.
     recvs.append(&mut sends);
     match_all(&mut recvs)?;
-    let sends = recvs.split_off(places);
-    Ok(Some(Box::new(Queued { queue, own, theirs, sends, recvs, _communicator: communicator })))
+    let sends = recvs.split_off(into.len());
+    Ok(Some(Box::new(Queued { queue, payload, sends, recvs, _communicator: communicator })))
 }
 
 struct Queued {
     queue: Queue,
-    own: Buffer<u8>,
-    theirs: Buffer<u8>,
+    payload: Messages,
     sends: Vec<PersistentRequest>,
     recvs: Vec<PersistentRequest>,
     _communicator: Communicator,
@@ -89,12 +82,8 @@ impl Link for Queued {
         Ok(self.queue.wait()?)
     }
 
-    fn fill(&mut self, bytes: &[u8]) -> Result<(), HaloError> {
-        fill(&mut self.own, bytes)
-    }
-
-    fn received(&mut self) -> Result<Vec<u8>, HaloError> {
-        Ok(self.theirs.copy_out(self.theirs.extents().whole())?)
+    fn payload(&mut self) -> &mut dyn Payload {
+        &mut self.payload
     }
 
     fn executor(&self) -> String {

@@ -142,12 +142,12 @@ impl WaitSet {
     pub(crate) fn name_the_late(
         &self,
         error: crate::error::Error,
-        waited: &crate::fabric::Word,
+        word: &crate::fabric::Word,
     ) -> crate::error::Error {
         if self.sources.is_empty() {
             return error;
         }
-        let crate::error::Error::TimedOut { rank, what, wanted, found, seconds, peer } = error else {
+        let crate::error::Error::TimedOut { rank, what, wanted, found, waited, peer } = error else {
             return error;
         };
         let newest = self.sources.iter().map(|source| source.cell().load()).max();
@@ -157,10 +157,10 @@ impl WaitSet {
         crate::error::Error::TimedOut {
             rank,
             peer,
-            what: format!("{what} ({} counted)", waited.role),
+            what: format!("{what} ({} counted)", word.role),
             wanted,
             found,
-            seconds,
+            waited,
         }
     }
 }

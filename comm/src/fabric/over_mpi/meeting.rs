@@ -133,7 +133,7 @@ impl MpiMeeting {
             what: "the collective call".into(),
             wanted: self.calls.get(),
             found: self.calls.get().wrapping_sub(1),
-            seconds: waited.as_secs(),
+            waited,
         }
     }
 }

@@ -178,7 +178,7 @@ impl Triggered {
             what: "room for triggered operations".into(),
             wanted: 1,
             found: 0,
-            seconds: waited.as_secs(),
+            waited,
         })
     }
 }

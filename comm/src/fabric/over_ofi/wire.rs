@@ -145,7 +145,7 @@ impl Core {
                 what: "a connection".into(),
                 wanted: 1,
                 found: 0,
-                seconds: waited.as_secs(),
+                waited,
             })?;
             connected[rank] = true;
         }

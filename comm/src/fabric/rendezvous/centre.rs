@@ -9,6 +9,7 @@ use super::handshake::{self, Candidate, Stranger};
 use super::inbox::{Failure, Inbox, Outcome};
 use super::key::JobKey;
 use super::link::Link;
+use crate::error::in_seconds;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -166,7 +167,7 @@ impl Centre {
     }
 
     /// A rank has waited that long for the others to come, and does not any more.
-    pub(super) fn give_up_joining(&self, rank: usize, seconds: u64) {
+    pub(super) fn give_up_joining(&self, rank: usize, waited: Duration) {
         let mut state = self.lock();
         if state.phase != Phase::Joining {
             return;
@@ -174,8 +175,9 @@ impl Centre {
         let missing = (1..self.size).filter(|rank| state.links[*rank].is_none());
         let who = if rank == 0 { String::new() } else { format!(", and rank {rank} waits no longer") };
         let mut reason = format!(
-            "{} did not come within {seconds} s{who}; are they started, with this address, and can they reach it?",
-            name_ranks(missing)
+            "{} did not come within {} s{who}; are they started, with this address, and can they reach it?",
+            name_ranks(missing),
+            in_seconds(&waited)
         );
         for told in tell_of_strangers(&state.strangers) {
             reason.push_str("; ");
@@ -192,8 +194,8 @@ impl Centre {
     pub(super) fn take(&self, rank: usize, frame: Frame) {
         match frame.head {
             Head::Arrive { round, ranks, call } => self.arrive(rank, round, ranks as usize, call, frame.body),
-            Head::Late { round, seconds } => self.late(round, seconds),
-            Head::GaveUp { seconds } => self.give_up_joining(rank, seconds),
+            Head::Late { round, waited } => self.late(round, waited),
+            Head::GaveUp { waited } => self.give_up_joining(rank, waited),
             Head::Failed { rank, text } => self.fail(Failure { rank: rank as usize, text }),
             Head::Goodbye => self.leave(rank),
             // Those are from rank 0.
@@ -223,12 +225,12 @@ impl Centre {
     }
 
     /// A rank has waited too long for the verdict of a call.
-    pub(super) fn late(&self, round: Round, seconds: u64) {
+    pub(super) fn late(&self, round: Round, waited: Duration) {
         let mut state = self.lock();
         let Some(gathering) = state.gatherings.get(&round.meeting) else { return };
         if gathering.is_open(round.sequence) && !state.failed {
             let verdict =
-                Verdict::Late { missing: gathering.missing(), ranks: gathering.ranks() as u32, seconds };
+                Verdict::Late { missing: gathering.missing(), ranks: gathering.ranks() as u32, waited };
             self.end_round(&mut state, round, verdict);
         }
     }

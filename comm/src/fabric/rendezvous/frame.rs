@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Which collective call a rank makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +50,7 @@ pub(super) enum Verdict {
     /// The ranks made different calls.
     Mismatch { call: Call, rank: u32, reason: String },
     /// A rank waited too long; these had not come.
-    Late { missing: Vec<u32>, ranks: u32, seconds: u64 },
+    Late { missing: Vec<u32>, ranks: u32, waited: Duration },
     /// It waits for a rank that has said goodbye.
     Left { rank: u32 },
 }
@@ -62,11 +63,11 @@ pub(super) enum Head {
     /// From rank 0: not all have come, or not as they should.
     Closed { reason: String },
     /// To rank 0: this rank waits no longer for the others to come.
-    GaveUp { seconds: u64 },
+    GaveUp { waited: Duration },
     /// To rank 0: this rank has come to a call of a meeting of that many ranks. The body is its data.
     Arrive { round: Round, ranks: u32, call: Call },
     /// To rank 0: this rank has waited too long for a verdict.
-    Late { round: Round, seconds: u64 },
+    Late { round: Round, waited: Duration },
     /// From rank 0.
     Verdict { round: Round, verdict: Verdict },
     /// A rank has failed: to rank 0, and from there to all.

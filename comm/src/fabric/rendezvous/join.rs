@@ -9,6 +9,7 @@ use super::link::{Link, STACK_BYTES};
 use super::options::RendezvousOptions;
 use super::socket;
 use super::{GRACE, close_links};
+use crate::error::in_seconds;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,7 +55,7 @@ pub(super) fn as_centre(
                 close_links(&centre.say_goodbye());
                 return Err(reason);
             }
-            None if has_passed(deadline) => centre.give_up_joining(0, started.elapsed().as_secs()),
+            None if has_passed(deadline) => centre.give_up_joining(0, started.elapsed()),
             None => {}
         }
     }
@@ -82,8 +83,8 @@ pub(super) fn as_rank(
             }
         } else if has_passed(deadline) {
             // Rank 0 knows who is missing, and tells all.
-            let seconds = started.elapsed().as_secs();
-            link.send(frame::encode(&Head::GaveUp { seconds }, &[]));
+            let waited = started.elapsed();
+            link.send(frame::encode(&Head::GaveUp { waited }, &[]));
             asked = Some(Instant::now());
         }
     };
@@ -113,7 +114,7 @@ fn find_centre(options: &RendezvousOptions, deadline: Option<Instant>) -> Result
         if has_passed(deadline) {
             return Err(format!(
                 "rank 0 was not found there within {} s, and at last: {last}; is rank 0 started, and can this machine reach it?",
-                started.elapsed().as_secs()
+                in_seconds(&started.elapsed())
             ));
         }
         let left = deadline.map_or(nap, |end| end.saturating_duration_since(Instant::now()));

@@ -162,10 +162,10 @@ impl Rendezvous {
         }
     }
 
-    fn late(&self, round: Round, seconds: u64) {
+    fn late(&self, round: Round, waited: Duration) {
         match &self.way {
-            Way::Centre(centre) => centre.late(round, seconds),
-            Way::Link(link) => link.send(frame::encode(&Head::Late { round, seconds }, &[])),
+            Way::Centre(centre) => centre.late(round, waited),
+            Way::Link(link) => link.send(frame::encode(&Head::Late { round, waited }, &[])),
         }
     }
 

@@ -4,7 +4,7 @@ use super::centre::name_ranks;
 use super::frame::{Call, Round, Verdict};
 use super::inbox::{Found, Outcome};
 use super::{GRACE, Rendezvous};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, in_seconds};
 use crate::fabric::WaitContext;
 use crate::fabric::wait::GaveUp;
 use crate::meeting::Meeting;
@@ -40,7 +40,7 @@ impl Star {
         let found = match self.wait(context, round) {
             Err(GaveUp::TimedOut(waited)) => {
                 // Rank 0 knows who has not come, and tells all that it is over.
-                self.rendezvous.late(round, waited.as_secs());
+                self.rendezvous.late(round, waited);
                 let grace = WaitContext { timeout: Some(GRACE), ..context.clone() };
                 self.wait(&grace, round).map_err(|gave_up| match gave_up {
                     GaveUp::TimedOut(_) => GaveUp::TimedOut(waited),
@@ -64,7 +64,7 @@ impl Star {
                 what: format!("{call}, of which rank 0 does not even say who is missing; the answer"),
                 wanted: self.ranks as u32,
                 found: 0,
-                seconds: waited.as_secs(),
+                waited,
             }),
         }
     }
@@ -85,7 +85,14 @@ impl Star {
             Verdict::Mismatch { call, rank, reason } => {
                 Err(Error::CollectiveFailed { call: call.name(), rank: rank as usize, reason })
             }
-            Verdict::Late { missing, ranks, seconds } => {
+            Verdict::Late { missing, waited, .. } if missing.contains(&(context.rank as u32)) => {
+                let reason = format!(
+                    "it came after the others had waited {} s for it, and given up; their time-out is `timeout_s`",
+                    in_seconds(&waited)
+                );
+                Err(Error::CollectiveFailed { call: call.name(), rank: context.rank, reason })
+            }
+            Verdict::Late { missing, ranks, waited } => {
                 let found = ranks - missing.len() as u32;
                 let what = match missing.as_slice() {
                     [_] => call.to_string(),
@@ -95,7 +102,7 @@ impl Star {
                     }
                 };
                 let peer = missing.first().map_or(0, |rank| *rank as usize);
-                Err(Error::TimedOut { rank: context.rank, peer, what, wanted: ranks, found, seconds })
+                Err(Error::TimedOut { rank: context.rank, peer, what, wanted: ranks, found, waited })
             }
             Verdict::Left { rank } => Err(left(rank as usize)),
         }

@@ -283,7 +283,7 @@ impl Far {
                     what: late.what,
                     wanted: late.wanted,
                     found: late.found,
-                    seconds: waited.as_secs(),
+                    waited,
                 }
             },
         )

@@ -120,7 +120,7 @@ impl Notified {
             what: what(),
             wanted: 1,
             found: 0,
-            seconds: waited.as_secs(),
+            waited,
         };
         self.context.poll_sleeping(&mut look, Duration::ZERO, &mut sleep, &late)
     }

@@ -4,7 +4,8 @@
 use super::line;
 use crate::cases::Done;
 use crate::{Scenario, stream_of, watchdog};
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use streamhalo::comm::device::Buffer;
 use streamhalo::comm::window::Window;
 use streamhalo::comm::{Communicator, Error, Source, Tag};
@@ -88,15 +89,51 @@ fn contents(world: &World, communicator: &Communicator) -> Result<(), HaloError>
     Ok(())
 }
 
+/// A file by which one rank of this machine tells the others that they need not sleep on: not in a wait of theirs, which
+/// would read what has come.
+struct Told(PathBuf);
+
+impl Told {
+    /// Rank 0 names it. Collective.
+    fn new(world: &World) -> Result<Self, HaloError> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        let path = std::env::temp_dir().join(format!("streamhalo-told-{}-{now}", std::process::id()));
+        Ok(Self(world.all_gather(&path)?.swap_remove(0)))
+    }
+
+    fn tell(&self) {
+        std::fs::write(&self.0, "").expect("the folder of temporary files can be written");
+    }
+
+    fn sleep(&self) {
+        let since = Instant::now();
+        while !self.0.exists() {
+            assert!(since.elapsed() < PATIENCE, "nobody says that the ring is full");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// By whom has told it, once all know.
+    fn forget(self) {
+        std::fs::remove_file(self.0).expect("it is there");
+    }
+}
+
+/// How long a rank that never reads sleeps at most.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// Rank 0 notifies the last one, which does not read, until that has no room: reported within the time-out. Once it
 /// reads, all that was accepted is there.
 pub fn full_ring(world: &World, way: Scenario) -> Result<Done, HaloError> {
     /// More than any ring holds.
     const MANY: u32 = 100_000;
-    let soon = WorldOptions { timeout: Some(Duration::from_millis(200)), ..watchdog() };
+    // The window too has to be made in that time, on a machine that has other things to do.
+    let soon = WorldOptions { timeout: Some(Duration::from_secs(1)), ..watchdog() };
     let (rank, last) = (world.rank(), world.size() - 1);
+    let stream = stream_of(world, way.kind)?;
+    let told = Told::new(world)?;
     let hasty = world.first_with(world.size(), soon)?.expect("all ranks are in it");
-    let window = Window::allocate::<u8>(&hasty, &stream_of(world, way.kind)?, 1)?;
+    let window = Window::allocate::<u8>(&hasty, &stream, 1)?;
     if last == 0 {
         return Ok(Done::default());
     }
@@ -113,9 +150,9 @@ pub fn full_ring(world: &World, way: Scenario) -> Result<Done, HaloError> {
             }
             other => panic!("{other:?} instead of a ring that is full"),
         }
+        told.tell();
     } else {
-        // Not in a wait, which would read what has come.
-        std::thread::sleep(Duration::from_millis(1_000));
+        told.sleep();
     }
     let accepted = world.all_gather(&accepted)?.swap_remove(0);
     if rank == last {
@@ -128,5 +165,8 @@ pub fn full_ring(world: &World, way: Scenario) -> Result<Done, HaloError> {
         assert_eq!(window.probe(Source::Any, Tag::Any)?, None, "what was refused is not sent later");
     }
     world.barrier()?;
+    if rank == 0 {
+        told.forget();
+    }
     Ok(Done::default())
 }

@@ -43,7 +43,7 @@ pub(super) fn wait(world: &World, what: &str, done: &mut dyn FnMut() -> Result<b
         what: what.to_owned(),
         wanted: 1,
         found: 0,
-        seconds: waited.as_secs(),
+        waited,
     })
 }
 
