@@ -4,6 +4,7 @@
 //! what every rank wants to send and to receive.
 
 mod active_rma;
+mod announcement;
 mod blocks;
 mod far;
 mod matching;

@@ -13,15 +13,14 @@ use super::blocks::Blocks;
 use super::ledger::Ledger;
 use super::mapped::Mapped;
 use super::matching::{INTERNAL, Matching, Wanted};
-use super::pipeline::{Pipeline, Staged};
+use super::pipeline::Staged;
 use super::pool::Pool;
-use super::record::{EAGER, Post, message_header};
-use super::slots::{Slot, Slots, State, Ticket};
+use super::record::Post;
+use super::slots::{Slots, Ticket};
 use super::staging::Staging;
-use crate::device::Section;
 use crate::element::ElementType;
 use crate::error::{Error, Result};
-use crate::fabric::{Bulk, Fabric, Packets, Payload, Place};
+use crate::fabric::{Bulk, Fabric, Packets};
 use crate::source::{Source, Status, Tag};
 use crate::world::World;
 use std::collections::VecDeque;
@@ -86,7 +85,7 @@ pub(super) struct Core {
 pub(super) struct Peer {
     pub(super) is_mapped: bool,
     /// The longest message that is sent at once.
-    eager_bytes: usize,
+    pub(super) eager_bytes: usize,
     largest: usize,
     /// Eager messages that it has not said to have taken.
     pub(super) ahead: u32,
@@ -228,216 +227,6 @@ impl Engine {
     /// The longest message to that peer that is sent at once.
     pub(crate) fn longest_eager(&self, peer: usize) -> usize {
         self.core.peers[peer].eager_bytes
-    }
-
-    /// A persistent send of bytes that lie at a place.
-    pub(crate) fn send_init(
-        &mut self,
-        place: &Place,
-        bytes: usize,
-        element: Option<ElementType>,
-        destination: usize,
-        tag: u32,
-    ) -> Ticket {
-        let wanted = Wanted { source: Source::Rank(destination), tag: Tag::Value(tag) };
-        let slot = Slot::new(true, wanted, element, place.clone(), bytes);
-        self.core.slots.add(slot.persistent())
-    }
-
-    /// A persistent receive of at most so many bytes to a place.
-    pub(crate) fn recv_init(
-        &mut self,
-        place: &Place,
-        bytes: usize,
-        element: Option<ElementType>,
-        source: Source,
-        tag: Tag,
-    ) -> Ticket {
-        let slot = Slot::new(false, Wanted { source, tag }, element, place.clone(), bytes);
-        self.core.slots.add(slot.persistent())
-    }
-
-    /// Begins to send bytes that lie at a place, which must stay as they are until the send is complete.
-    pub(crate) fn isend_place(
-        &mut self,
-        place: &Place,
-        bytes: usize,
-        element: Option<ElementType>,
-        destination: usize,
-        tag: u32,
-    ) -> Result<Ticket> {
-        let wanted = Wanted { source: Source::Rank(destination), tag: Tag::Value(tag) };
-        self.begin(Slot::new(true, wanted, element, place.clone(), bytes))
-    }
-
-    /// Begins to receive at most so many bytes to a place, which nobody else may use until it is complete.
-    pub(crate) fn irecv_place(
-        &mut self,
-        place: &Place,
-        bytes: usize,
-        element: Option<ElementType>,
-        source: Source,
-        tag: Tag,
-    ) -> Result<Ticket> {
-        self.begin(Slot::new(false, Wanted { source, tag }, element, place.clone(), bytes))
-    }
-
-    /// A persistent send of a section, wherever it lives.
-    ///
-    /// # Errors
-    /// If its device has no queues for copies.
-    pub(crate) fn send_init_of(&mut self, section: &Section, destination: usize, tag: u32) -> Result<Ticket> {
-        let wanted = Wanted { source: Source::Rank(destination), tag: Tag::Value(tag) };
-        let slot = self.slot_of(true, section, wanted)?;
-        Ok(self.core.slots.add(slot.persistent()))
-    }
-
-    /// A persistent receive into a section; as [`Engine::send_init_of`].
-    pub(crate) fn recv_init_of(&mut self, section: &Section, source: Source, tag: Tag) -> Result<Ticket> {
-        let slot = self.slot_of(false, section, Wanted { source, tag })?;
-        Ok(self.core.slots.add(slot.persistent()))
-    }
-
-    /// Begins to send a section, wherever it lives, which must stay as it is until the send is complete.
-    pub(crate) fn isend_of(&mut self, section: &Section, destination: usize, tag: u32) -> Result<Ticket> {
-        let wanted = Wanted { source: Source::Rank(destination), tag: Tag::Value(tag) };
-        let slot = self.slot_of(true, section, wanted)?;
-        self.begin(slot)
-    }
-
-    /// Begins to receive into a section, wherever it lives, which nobody else may use until it is complete.
-    pub(crate) fn irecv_of(&mut self, section: &Section, source: Source, tag: Tag) -> Result<Ticket> {
-        let slot = self.slot_of(false, section, Wanted { source, tag })?;
-        self.begin(slot)
-    }
-
-    fn slot_of(&mut self, is_send: bool, section: &Section, wanted: Wanted) -> Result<Slot> {
-        let (place, element) = (section.place(), Some(section.element_type()));
-        let mut slot = Slot::new(is_send, wanted, element, place.clone(), section.bytes());
-        if let Some(accelerator) = section.accelerator() {
-            let device = self.core.staged_for(accelerator)?;
-            slot.pipeline = Some(Box::new(Pipeline::on_device(device, place)));
-        }
-        Ok(slot)
-    }
-
-    fn begin(&mut self, slot: Slot) -> Result<Ticket> {
-        let ticket = self.core.slots.add(slot);
-        let started = self.start(ticket);
-        if started.is_err() && self.is_complete(ticket) {
-            // It has not begun.
-            self.free(ticket);
-        }
-        started.map(|()| ticket)
-    }
-
-    /// Starts a persistent request that is not active.
-    #[inline]
-    pub(crate) fn start(&mut self, ticket: Ticket) -> Result<()> {
-        let index = self.core.slots.index(ticket);
-        let is_staged = self.core.slots.at(index).pipeline.is_some();
-        if is_staged {
-            self.core.begin_staged(index)?;
-        }
-        if !self.core.slots.at(index).is_send {
-            self.core.begin_receive(index);
-            return self.flush();
-        }
-        let slot = self.core.slots.at(index);
-        let (Source::Rank(destination), bytes) = (slot.wanted.source, slot.bytes) else {
-            unreachable!("a send has one destination")
-        };
-        self.core.slots.begin(index, State::Queued);
-        let peer = &mut self.core.peers[destination];
-        // What comes from a device is announced at once, in order, and follows when it is on the host.
-        let is_there = !is_staged || bytes == 0;
-        let post = if is_there && bytes <= peer.eager_bytes && peer.ahead < AHEAD {
-            peer.ahead += 1;
-            Post::Eager(index)
-        } else {
-            Post::ReadyToSend(index)
-        };
-        if peer.outbox.is_empty() {
-            let sent = self.send_post(destination, &post);
-            if self.note(sent)? {
-                return Ok(());
-            }
-        }
-        self.core.post(destination, post);
-        self.flush_peer(destination)
-    }
-
-    /// Sends a short message if that can be done at once; whether it was.
-    pub(crate) fn try_send_bytes(
-        &mut self,
-        payload: &[u8],
-        element: Option<ElementType>,
-        destination: usize,
-        tag: u32,
-    ) -> Result<bool> {
-        self.flush_peer(destination)?;
-        let peer = &mut self.core.peers[destination];
-        if peer.ahead >= AHEAD || !peer.outbox.is_empty() {
-            return Ok(false);
-        }
-        let header = message_header(EAGER, element, tag, payload.len(), peer.taken);
-        if !self.packets.try_send(destination, header, Payload::Bytes(payload))? {
-            return Ok(false);
-        }
-        peer.ahead += 1;
-        peer.taken = 0;
-        if let Some(observer) = self.packets.observer(destination) {
-            observer.stored(destination, payload.len());
-        }
-        Ok(true)
-    }
-
-    /// Whether a request is not active.
-    #[inline]
-    pub(crate) fn is_complete(&self, ticket: Ticket) -> bool {
-        matches!(self.core.slots.get(ticket).state, State::Complete | State::Inactive)
-    }
-
-    /// Takes the outcome of a request, if it is complete. One that is not persistent is then forgotten.
-    #[inline]
-    pub(crate) fn outcome(&mut self, ticket: Ticket) -> Option<Result<Status>> {
-        self.core.slots.take_outcome(ticket)
-    }
-
-    /// As [`Engine::outcome`], of a persistent request that is complete, for whoever needs no status.
-    #[inline]
-    pub(crate) fn end(&mut self, ticket: Ticket) -> Result<()> {
-        self.core.slots.end(ticket)
-    }
-
-    /// Forgets a request. A receive that nothing has matched is taken back; what has begun otherwise goes on,
-    /// and keeps its memory, until it is complete.
-    pub(crate) fn free(&mut self, ticket: Ticket) {
-        let index = self.core.slots.index(ticket);
-        match self.core.slots.at(index).state {
-            State::Inactive | State::Complete => self.core.slots.remove(index),
-            State::Posted => {
-                self.core.matching.cancel(index);
-                self.core.slots.withdraw(index);
-            }
-            State::Queued | State::InTransfer => self.core.slots.detach(index),
-        }
-    }
-
-    /// Whether the engine still knows a request.
-    pub(crate) fn is_known(&self, ticket: Ticket) -> bool {
-        self.core.slots.is_known(ticket)
-    }
-
-    /// Whether somebody else than this engine may be at the memory of a request.
-    pub(crate) fn is_in_transfer(&self, ticket: Ticket) -> bool {
-        if !self.is_known(ticket) {
-            return false;
-        }
-        let index = self.core.slots.index(ticket);
-        let slot = self.core.slots.get(ticket);
-        let is_written = !slot.is_send && slot.state == State::InTransfer;
-        is_written || self.core.bulks.iter().any(|(_, transferred, _)| *transferred == index)
     }
 
     /// Whether there is something to make progress on.

@@ -71,6 +71,7 @@ mod staging;
 mod step;
 #[cfg(test)]
 mod tests;
+mod tickets;
 
 pub(crate) use blocks::Blocks;
 pub(crate) use engine::{AHEAD, Engine};

@@ -2,6 +2,8 @@
 
 mod libraries;
 mod page;
+#[cfg(test)]
+mod tests;
 
 use streamhalo::comm::backend::BACKENDS;
 use streamhalo::comm::device::{cuda_compiler, cuda_devices, hip_devices, opencl_devices};
@@ -85,13 +87,8 @@ fn text(machine: &MachineInfo) -> String {
     let backends = BACKENDS.iter().map(|row| line(row.name, format!("{} ({})", row.summary, row.source)));
     page.section("backends", &backends.collect::<Vec<_>>());
     let primitives = PRIMITIVES.iter().map(|row| {
-        let by = match row.by {
-            By::Host => "the host, over every fabric",
-            By::Stream => "stream; between nodes by proxy, or by host as the fabric's",
-            By::Fabric => "whoever executes the fabric's operations",
-        };
         let what = format!("{} ({}): {}", row.summary, row.source, row.module);
-        (row.name.to_owned(), vec![what, format!("executed by {by}")])
+        (row.name.to_owned(), vec![what, format!("executed by {}", carried_out(row.by))])
     });
     page.section("primitives", &primitives.collect::<Vec<_>>());
     let applications = APPLICATIONS.iter().map(|row| {
@@ -122,4 +119,13 @@ fn executors(row: &FabricRow) -> String {
         _ => row.executor.to_string(),
     };
     if row.name.starts_with("shm+") { format!("stream within a node, between nodes by {far}") } else { far }
+}
+
+/// Who carries out the operations of primitives.
+fn carried_out(by: By) -> &'static str {
+    match by {
+        By::Host => "host, over every fabric",
+        By::Stream => "stream; between nodes by proxy, or by host as the fabric's",
+        By::Fabric => "whoever executes the fabric's operations",
+    }
 }
