@@ -23,30 +23,35 @@ use crate::app::{Columns, sweep};
 /// Rows that one sweep along x advances together.
 const BLOCK_ROWS: usize = 3;
 
+/// Rows of two generations, which are looked up together: of short ones that takes as long as computing them.
+pub(super) trait Generations<T> {
+    /// `ROWS` rows to write from the `y`-th on, and those that they are computed from: one more above and below, with one
+    /// ghost cell on either side. Blocks of rows are asked for in order.
+    fn block<const ROWS: usize, const INPUTS: usize>(
+        &mut self,
+        y: usize,
+    ) -> ([&[T]; INPUTS], [&mut [T]; ROWS]);
+}
+
 /// [`step_rows`](super::kernel::step_rows) of cells that are bytes.
-pub(super) fn step_rows<'now, 'next, T: Cell>(
-    level: Level,
-    now: impl Fn(usize) -> &'now [T],
-    next: impl IntoIterator<Item = &'next mut [T]>,
-) {
-    let mut next = next.into_iter().fuse();
+pub(super) fn step_rows<T: Cell>(level: Level, rows: usize, mut generations: impl Generations<T>) {
     dispatch!(level, simd => {
         let mut y = 0;
-        while let Some(first) = next.next() {
-            match (next.next(), next.next()) {
-                (Some(second), Some(third)) => step_block::<_, T, BLOCK_ROWS, { BLOCK_ROWS + 2 }>(
-                    simd,
-                    [now(y), now(y + 1), now(y + 2), now(y + 3), now(y + 4)],
-                    [first, second, third],
-                ),
-                (Some(second), None) => step_block::<_, T, 2, 4>(
-                    simd,
-                    [now(y), now(y + 1), now(y + 2), now(y + 3)],
-                    [first, second],
-                ),
-                _ => step_block::<_, T, 1, 3>(simd, [now(y), now(y + 1), now(y + 2)], [first]),
-            }
+        while y + BLOCK_ROWS <= rows {
+            let (now, next) = generations.block(y);
+            step_block::<_, T, BLOCK_ROWS, { BLOCK_ROWS + 2 }>(simd, now, next);
             y += BLOCK_ROWS;
+        }
+        match rows - y {
+            2 => {
+                let (now, next) = generations.block(y);
+                step_block::<_, T, 2, 4>(simd, now, next);
+            }
+            1 => {
+                let (now, next) = generations.block(y);
+                step_block::<_, T, 1, 3>(simd, now, next);
+            }
+            _ => {}
         }
     });
 }

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | figure 2, `StreamHalo(exec_space)`: requests for each neighbour, `MPI_Matchall` | [`StreamHalo::builder`] in `set_up` |
 //! | figure 3, `enqueueGather(arrays)`: (1) start receives, (2) pack, (3) start sends, (4) wait, (5) unpack | [`StreamHalo::enqueue_gather`] in `Field::step` |
-//! | figure 3, what comes behind it on the same stream: the kernel | [`Stream::launch`] of `next_generation` |
+//! | figure 3, what comes behind it on the same stream: the kernel | [`Stream::launch`] of `step_tile` |
 //! | VI-A3, "trials of 1,000 Game of Life iterations" | the loop of `Trial::carry_out` |
 //! | VI-A3, "the time from the beginning to the end of the solver phases" | `solve_s`, between two barriers |
 //!
@@ -25,7 +25,7 @@ use streamhalo::{ElementType, HaloError, KernelText, Stream};
 
 use super::bits;
 use super::checksum::{Checksum, population};
-use super::kernel::{Cell, step_rows};
+use super::kernel::{Cell, step_tile};
 use super::pattern::{Generation, Initial};
 use super::reference::Reference;
 use super::rle;
@@ -56,7 +56,7 @@ pub const ROW: ApplicationRow = ApplicationRow {
     },
 };
 
-/// The kernels for devices that compile them, by what a cell is: what [`next_generation`] does row by row.
+/// The kernels for devices that compile them, by what a cell is: what [`step_tile`] does row by row.
 static OF_BYTES: KernelText =
     KernelText { name: "life", source: include_str!("kernel.cl"), reach: [0, 1, 1] };
 static OF_DOUBLES: KernelText =
@@ -234,14 +234,8 @@ pub(super) fn launch<T: Cell>(
     tile: Tile,
     now_and_next: (Reader<'_, T>, Writer<'_, T>),
 ) -> Result<(), Error> {
-    let body = |tile: Tile, (now, next): (Rows<'_, T>, RowsMut<'_, T>)| next_generation(tile, now, next);
+    let body = |tile: Tile, (now, next): (Rows<'_, T>, RowsMut<'_, T>)| step_tile(tile, now, next);
     stream.launch_either(text::<T>(), tile, now_and_next, body)
-}
-
-/// The kernel: rule B3/S23 on the cells of `tile`, row by row.
-fn next_generation<T: Cell>(tile: Tile, now: Rows<'_, T>, mut next: RowsMut<'_, T>) {
-    let (y, x) = (tile.start[1], tile.start[2] - 1..tile.end[2] + 1);
-    step_rows(tile.extents()[1], |row| now.span(0, y - 1 + row, x.clone()), next.rows());
 }
 
 /// What the ranks have computed together. Collective.

@@ -16,11 +16,13 @@
 // Iterators need not be inlined into what `dispatch!` makes for an instruction set; loops that count are there.
 #![allow(clippy::needless_range_loop)]
 
-use std::ops::{Add, Sub};
+use std::marker::PhantomData;
+use std::ops::{Add, Range, Sub};
 
 use fearless_simd::{Level, Simd, dispatch, prelude::*, u64x8};
+use streamhalo::comm::device::{Rows, RowsMut, Tile};
 
-use super::bytes;
+use super::bytes::{self, Generations};
 use super::words::{WORD, pack, pack_and_spread, spread};
 use crate::app::Vectors;
 
@@ -85,12 +87,63 @@ pub(super) fn step_rows_at<'now, 'next, T: Cell>(
 ) {
     if size_of::<T>() == 1 {
         // A vector of them is one word of bits: it is computed as it is.
-        return bytes::step_rows(level, now, next);
+        return bytes::step_rows(level, rows, Slices { now, next: next.into_iter(), rows: PhantomData });
     }
     let mut next = next.into_iter().peekable();
     let columns = next.peek().map_or(0, |row| row.len());
     if rows > 0 {
         dispatch!(level, simd => step_in_widest(simd, [rows, columns], now, next));
+    }
+}
+
+/// Computes the next generation of a tile of an array.
+pub(super) fn step_tile<T: Cell>(tile: Tile, now: Rows<'_, T>, mut next: RowsMut<'_, T>) {
+    let (rows, first, x) = (tile.extents()[1], tile.start[1], tile.start[2] - 1..tile.end[2] + 1);
+    if size_of::<T>() == 1 {
+        return bytes::step_rows(Level::new(), rows, OfTile { first, x, now, next });
+    }
+    step_rows(rows, |row| now.span(0, first - 1 + row, x.clone()), next.rows());
+}
+
+/// The rows of a tile.
+struct OfTile<'r, T> {
+    /// The first row to write.
+    first: usize,
+    /// The columns to read.
+    x: Range<usize>,
+    now: Rows<'r, T>,
+    next: RowsMut<'r, T>,
+}
+
+impl<T: Cell> Generations<T> for OfTile<'_, T> {
+    #[inline(always)]
+    fn block<const ROWS: usize, const INPUTS: usize>(
+        &mut self,
+        y: usize,
+    ) -> ([&[T]; INPUTS], [&mut [T]; ROWS]) {
+        let y = self.first + y;
+        (self.now.spans(0, y - 1, self.x.clone()), self.next.rows_from(0, y))
+    }
+}
+
+/// Rows one by one.
+struct Slices<'now, 'next, T, Now, Next> {
+    now: Now,
+    next: Next,
+    rows: PhantomData<(&'now T, &'next T)>,
+}
+
+impl<'now, 'next, T: Cell, Now, Next> Generations<T> for Slices<'now, 'next, T, Now, Next>
+where
+    Now: Fn(usize) -> &'now [T],
+    Next: Iterator<Item = &'next mut [T]>,
+{
+    fn block<const ROWS: usize, const INPUTS: usize>(
+        &mut self,
+        y: usize,
+    ) -> ([&[T]; INPUTS], [&mut [T]; ROWS]) {
+        let next = |_| self.next.next().expect("there is a row to write for each");
+        (std::array::from_fn(|row| (self.now)(y + row)), std::array::from_fn(next))
     }
 }
 
