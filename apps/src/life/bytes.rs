@@ -17,40 +17,23 @@
 
 use fearless_simd::{Level, Simd, dispatch, prelude::*};
 
-use super::kernel::Cell;
+use super::kernel::{Cell, Generations};
 use crate::app::{Columns, sweep};
 
 /// Rows that one sweep along x advances together.
 const BLOCK_ROWS: usize = 3;
 
-/// Rows of two generations, which are looked up together: of short ones that takes as long as computing them.
-pub(super) trait Generations<T> {
-    /// `ROWS` rows to write from the `y`-th on, and those that they are computed from: one more above and below, with one
-    /// ghost cell on either side. Blocks of rows are asked for in order.
-    fn block<const ROWS: usize, const INPUTS: usize>(
-        &mut self,
-        y: usize,
-    ) -> ([&[T]; INPUTS], [&mut [T]; ROWS]);
-}
-
 /// [`step_rows`](super::kernel::step_rows) of cells that are bytes.
-pub(super) fn step_rows<T: Cell>(level: Level, rows: usize, mut generations: impl Generations<T>) {
+pub(super) fn step_rows<'now, T: Cell>(level: Level, rows: usize, mut all: impl Generations<'now, T>) {
     dispatch!(level, simd => {
         let mut y = 0;
         while y + BLOCK_ROWS <= rows {
-            let (now, next) = generations.block(y);
-            step_block::<_, T, BLOCK_ROWS, { BLOCK_ROWS + 2 }>(simd, now, next);
+            step_block::<_, T, BLOCK_ROWS, { BLOCK_ROWS + 2 }>(simd, all.now(y), all.next(y));
             y += BLOCK_ROWS;
         }
         match rows - y {
-            2 => {
-                let (now, next) = generations.block(y);
-                step_block::<_, T, 2, 4>(simd, now, next);
-            }
-            1 => {
-                let (now, next) = generations.block(y);
-                step_block::<_, T, 1, 3>(simd, now, next);
-            }
+            2 => step_block::<_, T, 2, 4>(simd, all.now(y), all.next(y)),
+            1 => step_block::<_, T, 1, 3>(simd, all.now(y), all.next(y)),
             _ => {}
         }
     });

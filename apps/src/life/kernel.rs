@@ -22,7 +22,7 @@ use std::ops::{Add, Range, Sub};
 use fearless_simd::{Level, Simd, dispatch, prelude::*, u64x8};
 use streamhalo::comm::device::{Rows, RowsMut, Tile};
 
-use super::bytes::{self, Generations};
+use super::bytes;
 use super::words::{WORD, pack, pack_and_spread, spread};
 use crate::app::Vectors;
 
@@ -85,27 +85,36 @@ pub(super) fn step_rows_at<'now, 'next, T: Cell>(
     now: impl Fn(usize) -> &'now [T],
     next: impl IntoIterator<Item = &'next mut [T]>,
 ) {
-    if size_of::<T>() == 1 {
-        // A vector of them is one word of bits: it is computed as it is.
-        return bytes::step_rows(level, rows, Slices { now, next: next.into_iter(), rows: PhantomData });
-    }
-    let mut next = next.into_iter().peekable();
-    let columns = next.peek().map_or(0, |row| row.len());
-    if rows > 0 {
-        dispatch!(level, simd => step_in_widest(simd, [rows, columns], now, next));
-    }
+    step_all(level, rows, Slices { now, next: next.into_iter(), rows: PhantomData });
 }
 
 /// Computes the next generation of a tile of an array.
-pub(super) fn step_tile<T: Cell>(tile: Tile, now: Rows<'_, T>, mut next: RowsMut<'_, T>) {
-    let (rows, first, x) = (tile.extents()[1], tile.start[1], tile.start[2] - 1..tile.end[2] + 1);
-    if size_of::<T>() == 1 {
-        return bytes::step_rows(Level::new(), rows, OfTile { first, x, now, next });
-    }
-    step_rows(rows, |row| now.span(0, first - 1 + row, x.clone()), next.rows());
+pub(super) fn step_tile<T: Cell>(tile: Tile, now: Rows<'_, T>, next: RowsMut<'_, T>) {
+    let (first, x) = (tile.start[1], tile.start[2] - 1..tile.end[2] + 1);
+    step_all(Level::new(), tile.extents()[1], OfTile { first, x, now, next });
 }
 
-/// The rows of a tile.
+fn step_all<'now, T: Cell>(level: Level, rows: usize, mut all: impl Generations<'now, T>) {
+    if size_of::<T>() == 1 {
+        // A vector of them is one word of bits: it is computed as it is.
+        return bytes::step_rows(level, rows, all);
+    }
+    if rows > 0 {
+        dispatch!(level, simd => step_in_widest(simd, rows, &mut all));
+    }
+}
+
+/// The rows of two generations. Several are looked up together: of short ones that takes as long as computing them.
+pub(super) trait Generations<'now, T> {
+    /// So many rows of the present one from the `y`-th on, with one ghost cell on either side. The first of all is above
+    /// the first row that is written.
+    fn now<const N: usize>(&self, y: usize) -> [&'now [T]; N];
+
+    /// So many rows of the next one from the `y`-th on; each is asked for once, in order.
+    fn next<const N: usize>(&mut self, y: usize) -> [&mut [T]; N];
+}
+
+/// Those of a tile.
 struct OfTile<'r, T> {
     /// The first row to write.
     first: usize,
@@ -115,35 +124,36 @@ struct OfTile<'r, T> {
     next: RowsMut<'r, T>,
 }
 
-impl<T: Cell> Generations<T> for OfTile<'_, T> {
+impl<'now, T: Cell> Generations<'now, T> for OfTile<'now, T> {
     #[inline(always)]
-    fn block<const ROWS: usize, const INPUTS: usize>(
-        &mut self,
-        y: usize,
-    ) -> ([&[T]; INPUTS], [&mut [T]; ROWS]) {
-        let y = self.first + y;
-        (self.now.spans(0, y - 1, self.x.clone()), self.next.rows_from(0, y))
+    fn now<const N: usize>(&self, y: usize) -> [&'now [T]; N] {
+        self.now.spans(0, self.first - 1 + y, self.x.clone())
+    }
+
+    #[inline(always)]
+    fn next<const N: usize>(&mut self, y: usize) -> [&mut [T]; N] {
+        self.next.rows_from(0, self.first + y)
     }
 }
 
-/// Rows one by one.
-struct Slices<'now, 'next, T, Now, Next> {
+/// Those that are looked up one by one.
+struct Slices<'next, T, Now, Next> {
     now: Now,
     next: Next,
-    rows: PhantomData<(&'now T, &'next T)>,
+    rows: PhantomData<&'next T>,
 }
 
-impl<'now, 'next, T: Cell, Now, Next> Generations<T> for Slices<'now, 'next, T, Now, Next>
+impl<'now, 'next, T: Cell, Now, Next> Generations<'now, T> for Slices<'next, T, Now, Next>
 where
     Now: Fn(usize) -> &'now [T],
     Next: Iterator<Item = &'next mut [T]>,
 {
-    fn block<const ROWS: usize, const INPUTS: usize>(
-        &mut self,
-        y: usize,
-    ) -> ([&[T]; INPUTS], [&mut [T]; ROWS]) {
-        let next = |_| self.next.next().expect("there is a row to write for each");
-        (std::array::from_fn(|row| (self.now)(y + row)), std::array::from_fn(next))
+    fn now<const N: usize>(&self, y: usize) -> [&'now [T]; N] {
+        std::array::from_fn(|row| (self.now)(y + row))
+    }
+
+    fn next<const N: usize>(&mut self, _: usize) -> [&mut [T]; N] {
+        std::array::from_fn(|_| self.next.next().expect("there is a row to write for each"))
     }
 }
 
@@ -151,40 +161,41 @@ where
 // Everything below is `inline(always)`: only code that lands inside the function that `dispatch!` makes for an
 // instruction set is compiled for it.
 #[inline(always)]
-fn step_in_widest<'now, 'next, S: Simd, T: Cell>(
-    simd: S,
-    extents: [usize; 2],
-    now: impl Fn(usize) -> &'now [T],
-    next: impl Iterator<Item = &'next mut [T]>,
-) {
+fn step_in_widest<'now, S: Simd, T: Cell>(simd: S, rows: usize, all: &mut impl Generations<'now, T>) {
+    let [first] = all.now(0);
+    let extents = [rows, first.len().saturating_sub(2)];
     if extents[1] >= T::Vector::<S>::LEN {
-        step_all::<S, T, T::Vector<S>>(simd, extents, now, next);
+        step_words::<S, T, T::Vector<S>>(simd, extents, all);
     } else {
-        step_all::<S, T, <T::Vector<S> as SimdBase<S>>::Block>(simd, extents, now, next);
+        step_words::<S, T, <T::Vector<S> as SimdBase<S>>::Block>(simd, extents, all);
     }
 }
 
 #[inline(always)]
-fn step_all<'now, 'next, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
+fn step_words<'now, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
     simd: S,
     [rows, columns]: [usize; 2],
-    now: impl Fn(usize) -> &'now [T],
-    mut next: impl Iterator<Item = &'next mut [T]>,
+    all: &mut impl Generations<'now, T>,
 ) {
+    let read = |row: &'now [T]| {
+        assert_eq!(row.len(), columns + 2, "a row to read has one ghost cell on either side");
+        row
+    };
     let blocks = columns.div_ceil(WORD * WORDS);
     // One word more at either end, for the ghost cells.
     let words = blocks * WORDS + 2;
     let mut memory = vec![0; AHEAD * words + blocks * WORDS];
     let (ahead, alive) = memory.split_at_mut(AHEAD * words);
     let mut sums = vec![[Sums::none(simd); 2]; blocks];
-    for row in 0..2 {
-        pack_with_ghosts::<S, T, V>(simd, readable(now(row), columns), &mut ahead[..words]);
+    for (row, now) in all.now::<2>(0).into_iter().enumerate() {
+        pack_with_ghosts::<S, T, V>(simd, read(now), &mut ahead[..words]);
         for (block, sums) in sums.iter_mut().enumerate() {
             sums[row] = Sums::of(simd, &ahead[block * WORDS..]);
         }
     }
     for (row, packed) in ahead.chunks_exact_mut(words).enumerate().take(rows) {
-        pack_with_ghosts::<S, T, V>(simd, readable(now(row + 2), columns), packed);
+        let [now] = all.now(row + 2);
+        pack_with_ghosts::<S, T, V>(simd, read(now), packed);
     }
     for row in 0..rows {
         let packed = &mut ahead[row % AHEAD * words..][..words];
@@ -194,13 +205,13 @@ fn step_all<'now, 'next, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
             alive_next(above, here, &below).store_slice(&mut alive[block * WORDS..][..WORDS]);
             (*above, *here) = (*here, below);
         }
-        let next = next.next().expect("there is a row to write for each");
+        let ahead = (row + AHEAD < rows).then(|| all.now::<1>(row + AHEAD + 2));
+        let [next] = all.next(row);
         assert_eq!(next.len(), columns, "rows of the next generation have one length");
-        if row + AHEAD < rows {
-            let read = readable(now(row + AHEAD + 2), columns);
-            let owned = (&read[1..=columns], &mut packed[1..]);
+        if let Some([now]) = ahead {
+            let owned = (&read(now)[1..=columns], &mut packed[1..]);
             pack_and_spread::<S, T, V>(simd, owned, (alive, next));
-            pack_ghosts(read, packed);
+            pack_ghosts(now, packed);
         } else {
             spread::<S, T, V>(simd, alive, next);
         }
@@ -223,12 +234,6 @@ fn pack_ghosts<T: Cell>(row: &[T], words: &mut [u64]) {
     let (last, bit) = (1 + columns / WORD, columns % WORD);
     let owned = if bit == 0 { 0 } else { words[last] };
     words[last] = owned | high << bit;
-}
-
-#[inline(always)]
-fn readable<T>(row: &[T], columns: usize) -> &[T] {
-    assert_eq!(row.len(), columns + 2, "a row to read has one ghost cell on either side");
-    row
 }
 
 /// Of 512 cells of a row, bit by bit: how many live of the cell itself and those beside it, and whether it does.
