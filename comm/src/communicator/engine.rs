@@ -325,10 +325,14 @@ impl Engine {
         (self.has_left(first) && others.all(|peer| self.has_left(peer))).then_some(first)
     }
 
-    /// Whether only copies of this rank's devices are left of a request.
-    pub(crate) fn waits_for_copies(&self, ticket: Ticket) -> bool {
-        let pipeline = &self.core.slots.get(ticket).pipeline;
-        pipeline.as_ref().is_some_and(|pipeline| pipeline.only_copies())
+    /// Whether a request cannot be done without its peer. Not if all that is left of it are copies of this rank's
+    /// devices, or a transfer that leaves this rank: a peer that has had it may let go before this rank knows that it is
+    /// done.
+    pub(crate) fn needs_peer(&self, ticket: Ticket) -> bool {
+        let Core { slots, bulks, .. } = &self.core;
+        let (index, slot) = (slots.index(ticket), slots.get(ticket));
+        let leaves = slot.is_send && bulks.iter().any(|(_, transferred, _)| *transferred == index);
+        !leaves && !slot.pipeline.as_ref().is_some_and(|pipeline| pipeline.only_copies())
     }
 
     /// The peer that a request waits for, if it is one.

@@ -143,7 +143,7 @@ impl Host {
                 Some(peer) => engine.has_left(peer).then_some(peer),
                 None => engine.all_have_left(),
             };
-            gone.filter(|_| !engine.waits_for_copies(ticket))
+            gone.filter(|_| engine.needs_peer(ticket))
         };
         self.wait_for(source, &mut done, &gone, &|waited| self.late(ticket, waited))?;
         outcome.expect("the wait ends with the request")

@@ -160,6 +160,36 @@ pub fn epochs(world: &World, way: Scenario) -> Result<Done, HaloError> {
     Ok(Done::default())
 }
 
+/// The last rank lets go as soon as it has had all that rank 0 has for it, which may not know yet that it is done.
+pub fn at_once(world: &World, way: Scenario) -> Result<Done, HaloError> {
+    let (rank, leaver) = (world.rank(), world.size() - 1);
+    let whole = Extents { points: [1, 1, LONG], components: 1 };
+    for round in 1..=6 {
+        let stream = stream_of(world, way.kind)?;
+        let mut buffer = Buffer::<f64>::zeros(world, &stream, whole)?;
+        buffer.with_host_mut(whole.whole(), |mut all| all.fill(f64::from(round) * rank as f64))?;
+        let section = buffer.section(0..LONG)?;
+        let window = Window::active(world, &section, ActiveOptions::default())?;
+        let communicator = Communicator::new(world)?;
+        let peer = Group::new(world, &[if rank == 0 { leaver } else { 0 }])?;
+        if leaver > 0 && rank == 0 {
+            window.start(&peer, Mode::Host)?;
+            window.put(&section, leaver, 0)?;
+            window.complete()?;
+            communicator.isend(&section, leaver, 1)?.wait()?;
+        } else if leaver > 0 && rank == leaver {
+            window.post(&peer)?;
+            window.wait()?;
+            drop(window);
+            assert!(buffer.copy_out(whole.whole())?.iter().all(|element| *element == 0.0));
+            communicator.irecv(&section, 0, 1)?.wait()?;
+            drop(communicator);
+        }
+        world.barrier()?;
+    }
+    Ok(Done::default())
+}
+
 /// The last rank drops its window while an epoch of it is still on its stream, which that carries out. Then rank 0's
 /// stream waits for one more, by an access of its own or by one of the other's, and fails, and with it the world.
 ///

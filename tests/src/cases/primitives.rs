@@ -129,6 +129,7 @@ fn windows(list: &mut List, at_length: bool) {
     list.add("epochs with little room", active::throttled);
     list.add("epochs that are misused", misused::epochs);
     list.add("a rank that drops its window between epochs", leaving::epochs);
+    list.add("a rank that leaves as soon as it has had all", leaving::at_once);
     if at_length {
         for seed in 2..8 {
             list.add("epochs of any groups", move |world, way| active::at_random(world, way, seed));

@@ -204,11 +204,13 @@ impl Far {
         self.wait(
             &mut |desk, has_left| {
                 let late = desk.accesses.iter().filter(|one| accesses.contains(&(one.target, one.epoch)));
-                let late = late.clone().find(|one| has_left(one.target)).or_else(|| late.clone().next())?;
+                let is_in_vain = |one: &&Access| has_left(one.target) && desk.needs_target(one);
+                let late = late.clone().find(is_in_vain).or_else(|| late.clone().next())?;
                 let exposure = &desk.peers[late.target].exposure;
                 let found = exposure.cell().load();
                 let is_exposed = exposure.cell().reached(late.epoch);
                 Some(Late {
+                    is_in_vain: is_in_vain(&late),
                     peer: late.target,
                     what: if is_exposed {
                         "the operations on the part".into()
@@ -227,7 +229,7 @@ impl Far {
     pub(super) fn left_target(&self, accesses: &[(usize, u32)]) -> Option<usize> {
         let State { packets, desk, .. } = &*self.state();
         let mut late = desk.accesses.iter().filter(|one| accesses.contains(&(one.target, one.epoch)));
-        late.find(|one| packets.has_left(one.target)).map(|one| one.target)
+        late.find(|one| packets.has_left(one.target) && desk.needs_target(one)).map(|one| one.target)
     }
 
     /// Blocks until those origins have completed their access epochs; `leaver` is whoever of those that are not far has
@@ -255,7 +257,7 @@ impl Far {
         state.progress()?;
         let has_left = |peer: usize| state.packets.has_left(peer);
         match late(&state.desk, &has_left) {
-            Some(late) if has_left(late.peer) => Err(self.context.left(late.peer)),
+            Some(late) if late.is_in_vain => Err(self.context.left(late.peer)),
             late => Ok(late),
         }
     }
@@ -296,6 +298,8 @@ type LookForLate<'a> = &'a mut dyn FnMut(&Desk, &dyn Fn(usize) -> bool) -> Optio
 /// Who a wait is still for.
 #[derive(Debug)]
 struct Late {
+    /// Whether that one has left without what is waited for.
+    is_in_vain: bool,
     peer: usize,
     what: String,
     wanted: u32,
@@ -392,6 +396,7 @@ impl Desk {
         let late = exposures.iter().filter(|(origin, epoch)| !word(*origin).cell().reached(*epoch));
         let one = late.clone().find(|(origin, _)| has_left(*origin)).or_else(|| late.clone().next());
         one.map(|(origin, epoch)| Late {
+            is_in_vain: has_left(*origin),
             peer: *origin,
             what: word(*origin).role.to_string(),
             wanted: *epoch,

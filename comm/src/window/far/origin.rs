@@ -87,6 +87,16 @@ pub(super) fn op_of(flags: u16) -> Op {
 }
 
 impl Desk {
+    /// Whether an access cannot be done without its target. Not if all that remains are transfers that leave this rank:
+    /// a target that has had them may let go before this rank knows that they are done.
+    pub(super) fn needs_target(&self, access: &Access) -> bool {
+        let Access { target, epoch, .. } = *access;
+        let credit = Credit::Access { target, epoch };
+        access.operations.is_some()
+            || !self.peers[target].outbox.is_empty()
+            || self.asked.iter().flatten().any(|asked| asked.credit == credit)
+    }
+
     /// Puts the operations of epochs whose targets are exposed into the outbox.
     pub(super) fn begin_accesses(&mut self, packets: &Packets) {
         for index in 0..self.accesses.len() {
