@@ -1,5 +1,7 @@
 //! The time loop of applications whose field of cells is computed step by step.
 
+use std::ops::Range;
+
 use serde_json::{Map, Value};
 use streamhalo::Array;
 
@@ -8,13 +10,18 @@ use crate::error::AppError;
 
 /// A field on its way through time.
 pub(crate) trait Steps<T, const D: usize> {
-    /// Enqueues step number `step`, counted from 0, and makes what it computes the current generation. Ghosts
-    /// have been exchanged `since_exchange` steps ago: at 0 it exchanges them first.
+    /// The most steps that are taken at once.
+    fn at_once(&self) -> u64 {
+        1
+    }
+
+    /// Enqueues these steps, counted from 0, and makes what they compute the current generation. Exchanges ghosts first
+    /// where those of the last exchange are used up: there are none at the first step.
     ///
     /// # Errors
     ///
     /// Those of the exchange and of the kernels.
-    fn step(&mut self, step: u64, since_exchange: usize, stopwatch: &Stopwatch) -> Result<(), AppError>;
+    fn take(&mut self, steps: Range<u64>, stopwatch: &Stopwatch) -> Result<(), AppError>;
 
     /// The cells of the current generation.
     fn now(&self) -> &Array<T, D>;
@@ -42,10 +49,9 @@ pub(crate) trait Steps<T, const D: usize> {
 }
 
 impl Trial<'_> {
-    /// Carries out `steps` steps, or what is left of them behind a checkpoint, with an exchange at every
-    /// `exchange_every`th of them, and lets others look at the field between them. Gives the time from the first
-    /// step to the barrier behind the last. Collective; blocks, and but for looks and what the steps themselves
-    /// wait for it does so at the end only.
+    /// Carries out `steps` steps, or what is left of them behind a checkpoint, and lets others look at the field between
+    /// them. Gives the time from the first step to the barrier behind the last. Collective; blocks, and but for looks
+    /// and what the steps themselves wait for it does so at the end only.
     ///
     /// # Errors
     ///
@@ -53,7 +59,6 @@ impl Trial<'_> {
     pub(crate) fn carry_out<T: Stored, const D: usize>(
         &self,
         steps: u64,
-        exchange_every: usize,
         field: &mut impl Steps<T, D>,
     ) -> Result<Times, AppError> {
         let Self { world, stream, between, .. } = self;
@@ -64,15 +69,14 @@ impl Trial<'_> {
             next_look = between.next(first + 1);
         }
         let stopwatch = Stopwatch::start(stream);
-        for step in first..steps {
+        let mut step = first;
+        while step < steps {
             stopwatch.begin_step(step);
-            // A checkpoint has no ghosts: what follows begins with an exchange.
-            let since_exchange = ((step - first) % exchange_every as u64) as usize;
-            if since_exchange == 0 {
-                stream.check()?; // skips whatever is enqueued once something has failed
-            }
-            field.step(step, since_exchange, &stopwatch)?;
-            if step + 1 == next_look {
+            stream.check()?; // skips whatever is enqueued once something has failed
+            let taken = step..next_look.min(steps).min(step.saturating_add(field.at_once()));
+            step = taken.end;
+            field.take(taken, &stopwatch)?;
+            if step == next_look {
                 stream.synchronize()?;
                 world.barrier()?;
                 stopwatch.pause(|| {

@@ -17,7 +17,8 @@
 
 use fearless_simd::{Level, Simd, dispatch, prelude::*};
 
-use super::kernel::{Cell, Generations};
+use super::kernel::Cell;
+use super::rows::Generations;
 use crate::app::{Columns, sweep};
 
 /// Rows that one sweep along x advances together.

@@ -5,14 +5,16 @@
 //! |---|---|
 //! | figure 2, `StreamHalo(exec_space)`: requests for each neighbour, `MPI_Matchall` | [`StreamHalo::builder`] in `set_up` |
 //! | figure 3, `enqueueGather(arrays)`: (1) start receives, (2) pack, (3) start sends, (4) wait, (5) unpack | [`StreamHalo::enqueue_gather`] in `Field::step` |
-//! | figure 3, what comes behind it on the same stream: the kernel | [`Stream::launch`] of `step_tile` |
+//! | figure 3, what comes behind it on the same stream: the kernel | [`Stream::launch`] of `sweep_tile` |
 //! | VI-A3, "trials of 1,000 Game of Life iterations" | the loop of `Trial::carry_out` |
 //! | VI-A3, "the time from the beginning to the end of the solver phases" | `solve_s`, between two barriers |
 //!
 //! With `run.exchange_every = k` the halo is k or more cells wide and exchanged every k steps: the
-//! first step behind an exchange computes k - 1 layers of ghosts too, the next one k - 2, and so on.
+//! first step behind an exchange computes k - 1 layers of ghosts too, the next one k - 2, and so on. The host takes all
+//! k in one sweep over the rows.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::time::Instant;
 
 use serde_json::{Map, Value};
@@ -25,7 +27,7 @@ use streamhalo::{ElementType, HaloError, KernelText, Stream};
 
 use super::bits;
 use super::checksum::{Checksum, population};
-use super::kernel::{Cell, step_tile};
+use super::kernel::{Cell, Sweep, sweep_tile};
 use super::pattern::{Generation, Initial};
 use super::reference::Reference;
 use super::rle;
@@ -82,18 +84,68 @@ struct Field<T> {
     cells: Alternating<T, 2>,
     halo: StreamHalo,
     stream: Stream,
-    /// What each step since an exchange computes.
-    tiles: Vec<Tile>,
+    pace: Pace,
+}
+
+/// How a rank comes from one exchange to the next.
+enum Pace {
+    /// In one sweep over its own cells, of as many steps as it can take at once.
+    Sweep { tile: Tile, most: Sweep },
+    /// Step by step: what each of them computes, and how many there have been since the last exchange.
+    Steps { tiles: Vec<Tile>, since_exchange: usize },
+}
+
+impl Pace {
+    /// The host sweeps; kernels for devices take a step.
+    fn new(stream: &Stream, grid: &LocalGrid<2>, exchange_every: usize) -> Self {
+        if stream.is_on_host() && exchange_every <= Sweep::MOST {
+            let changes = [[[-1, 0], [1, 0]], [[0, -1], [0, 1]]];
+            let changes = changes.map(|sides| sides.map(|offset| grid.neighbor(offset).is_some()));
+            let most = Sweep { generations: exchange_every, changes };
+            return Self::Sweep { tile: grid.owned(Entity::Cell).tile(), most };
+        }
+        let layers = (0..exchange_every).rev();
+        Self::Steps {
+            tiles: layers.map(|layers| with_ghosts(grid, layers).tile()).collect(),
+            since_exchange: 0,
+        }
+    }
+
+    /// Generations from one exchange to the next.
+    fn swaps_per_exchange(&self) -> usize {
+        match self {
+            Self::Sweep { .. } => 1,
+            Self::Steps { tiles, .. } => tiles.len(),
+        }
+    }
 }
 
 impl<T: Cell + Stored> Steps<T, 2> for Field<T> {
-    fn step(&mut self, _: u64, since_exchange: usize, stopwatch: &Stopwatch) -> Result<(), AppError> {
-        if since_exchange == 0 {
-            self.halo.enqueue_gather(&mut self.cells)?;
+    fn at_once(&self) -> u64 {
+        match self.pace {
+            Pace::Sweep { most, .. } => most.generations as u64,
+            Pace::Steps { .. } => 1,
+        }
+    }
+
+    fn take(&mut self, steps: Range<u64>, stopwatch: &Stopwatch) -> Result<(), AppError> {
+        let Self { cells, halo, stream, pace, .. } = self;
+        let is_due = matches!(pace, Pace::Sweep { .. } | Pace::Steps { since_exchange: 0, .. });
+        if is_due {
+            halo.enqueue_gather(cells)?;
             stopwatch.lap(Phase::Halo);
         }
-        launch_life(&self.stream, self.tiles[since_exchange], &mut self.cells)?;
-        self.cells.swap();
+        match pace {
+            Pace::Sweep { tile, most } => {
+                let generations = (steps.end - steps.start) as usize;
+                launch_sweep(stream, Sweep { generations, ..*most }, *tile, cells)?;
+            }
+            Pace::Steps { tiles, since_exchange } => {
+                launch_life(stream, tiles[*since_exchange], cells)?;
+                *since_exchange = (*since_exchange + 1) % tiles.len();
+            }
+        }
+        cells.swap();
         stopwatch.lap(Phase::Compute);
         Ok(())
     }
@@ -137,14 +189,13 @@ impl<T: Cell + Stored> Life<T> {
                 row.iter_mut().zip(&bytes).for_each(|(cell, byte)| *cell = T::from(*byte));
             }
         })?;
+        let pace = Pace::new(trial.stream, &grid, self.exchange_every);
         let halo = StreamHalo::builder(trial.world, trial.stream)
             .backend(trial.backend)
             .pattern(Pattern::All)
-            .swaps_per_exchange(self.exchange_every)
+            .swaps_per_exchange(pace.swaps_per_exchange())
             .build(self.halo_width, &cells)?;
-        let layers = (0..self.exchange_every).rev();
-        let tiles = layers.map(|layers| with_ghosts(&grid, layers).tile()).collect();
-        Ok(Field { grid, cells, halo, stream: trial.stream.clone(), tiles })
+        Ok(Field { grid, cells, halo, stream: trial.stream.clone(), pace })
     }
 }
 
@@ -155,7 +206,7 @@ impl<T: Cell + Stored> Application for Life<T> {
         trial.world.barrier()?;
         let setup_s = started.elapsed().as_secs_f64();
 
-        let times = trial.carry_out(self.steps, self.exchange_every, &mut field)?;
+        let times = trial.carry_out(self.steps, &mut field)?;
 
         let answer = answer(trial, &field.grid, &field.cells)?;
         trial.outcome(setup_s, times, &field.halo, answer)
@@ -234,8 +285,21 @@ pub(super) fn launch<T: Cell>(
     tile: Tile,
     now_and_next: (Reader<'_, T>, Writer<'_, T>),
 ) -> Result<(), Error> {
-    let body = |tile: Tile, (now, next): (Rows<'_, T>, RowsMut<'_, T>)| step_tile(tile, now, next);
+    let body =
+        |tile: Tile, (now, next): (Rows<'_, T>, RowsMut<'_, T>)| sweep_tile(Sweep::ONE, tile, now, next);
     stream.launch_either(text::<T>(), tile, now_and_next, body)
+}
+
+/// Enqueues several generations of the cells of `tile`, which the host computes.
+pub(crate) fn launch_sweep<T: Cell>(
+    stream: &Stream,
+    sweep: Sweep,
+    tile: Tile,
+    cells: &mut Alternating<T, 2>,
+) -> Result<(), HaloError> {
+    let body =
+        move |tile: Tile, (now, next): (Rows<'_, T>, RowsMut<'_, T>)| sweep_tile(sweep, tile, now, next);
+    Ok(stream.launch(text::<T>().name, tile, cells.now_and_next()?, body)?)
 }
 
 /// What the ranks have computed together. Collective.

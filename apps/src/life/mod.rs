@@ -1,4 +1,4 @@
-//! Conway's Game of Life on `u8` cells.
+//! Conway's Game of Life on cells that are bytes or `f64`.
 //!
 //! Rule B3/S23: with `n` the number of live cells among the eight neighbours, a cell lives in the
 //! next generation if `n = 3`, or if `n = 2` and it lives now. Axis 0 is y (slowest in memory),
@@ -8,7 +8,7 @@
 //! |---|---|
 //! | the time loop over ranks | [`driver`] |
 //! | generation 0 from global coordinates, whatever the decomposition | [`pattern`], [`rle`] |
-//! | one generation of a tile of rows | [`kernel`] |
+//! | one generation of a tile of rows, or several | [`kernel`] |
 //! | what ranks report about their owned cells, and how it adds up | [`checksum`] |
 //! | the same again, simply, on the whole grid, to verify against | [`reference`](mod@reference) |
 
@@ -20,6 +20,8 @@ pub mod kernel;
 pub mod pattern;
 pub mod reference;
 pub mod rle;
+mod rows;
+mod wave;
 mod words;
 
 #[cfg(test)]

@@ -14,6 +14,7 @@
 //! behind an exchange computes k - 1 layers of ghosts too, the next one k - 2, and so on.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -77,7 +78,9 @@ struct Block<T> {
     halo: StreamHalo,
     factors: Rc<Factors<T>>,
     rule: Rule<T>,
-    /// What each step since an exchange computes.
+    /// Steps since the last exchange: at 0 it is due.
+    since_exchange: usize,
+    /// What each of them computes.
     tiles: Vec<Tile>,
     /// The first of them in two parts: what needs no ghosts, and the rest.
     inner: Tile,
@@ -132,6 +135,7 @@ impl<T: Real> Stencil3d<T> {
                 weights: self.problem.step_weights(),
                 source: T::default(),
             },
+            since_exchange: 0,
             tiles: boxes.iter().map(|cells| cells.tile()).collect(),
             inner: inner.tile(),
             outer: shell(boxes[0], inner).into_iter().map(|part| part.tile()).collect(),
@@ -165,15 +169,10 @@ impl<T: Real> Stencil3d<T> {
 }
 
 impl<T: Real> Block<T> {
-    /// One step, `since` steps after the last exchange.
-    fn step(
-        &mut self,
-        stream: &Stream,
-        since: usize,
-        overlap: bool,
-        stopwatch: &Stopwatch,
-    ) -> Result<(), AppError> {
+    fn step(&mut self, stream: &Stream, overlap: bool, stopwatch: &Stopwatch) -> Result<(), AppError> {
         let Self { cells, halo, factors, rule, .. } = self;
+        let since = self.since_exchange;
+        self.since_exchange = (since + 1) % self.tiles.len();
         if since == 0 && overlap {
             let mut in_flight = halo.begin_gather(cells)?;
             stopwatch.lap(Phase::Halo);
@@ -224,10 +223,11 @@ struct Solve<'a, T> {
 }
 
 impl<T: Real> Steps<T, 3> for Solve<'_, T> {
-    fn step(&mut self, step: u64, since_exchange: usize, stopwatch: &Stopwatch) -> Result<(), AppError> {
+    fn take(&mut self, steps: Range<u64>, stopwatch: &Stopwatch) -> Result<(), AppError> {
         let Self { stencil, stream, block, norm } = self;
+        let step = steps.start;
         block.rule.source = stencil.problem.step_source(step);
-        block.step(stream, since_exchange, stencil.settings.overlap, stopwatch)?;
+        block.step(stream, stencil.settings.overlap, stopwatch)?;
         if let Some(norm) = norm.as_mut().filter(|_| stencil.has_norm(step)) {
             norm.enqueue(stream, &block.cells)?;
             stopwatch.lap(Phase::Compute);
@@ -279,7 +279,7 @@ impl<T: Real> Application for Stencil3d<T> {
         world.barrier()?;
         let setup_s = started.elapsed().as_secs_f64();
 
-        let times = trial.carry_out(self.steps, self.exchange_every, &mut solve)?;
+        let times = trial.carry_out(self.steps, &mut solve)?;
 
         let Solve { block, norm, .. } = solve;
         let now = block.cells.now();

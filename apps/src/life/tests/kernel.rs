@@ -1,8 +1,11 @@
 //! The kernel, cell by cell against the reference.
 
-use super::super::kernel::{step_row, step_rows};
+use super::super::kernel::{Sweep, step_row, step_rows, sweep_rows_at};
 use super::super::reference::Reference;
 use super::*;
+
+/// Whether y and x are periodic.
+const BOUNDARIES: [[bool; 2]; 4] = [[true, true], [true, false], [false, true], [false, false]];
 
 /// Every width up to beyond two of the widest vectors, every remainder of rows, all boundaries, every
 /// instruction set.
@@ -15,7 +18,7 @@ fn agrees_with_the_reference_at_every_width() {
 fn agrees_with_the_reference<T: Cell>(widths: impl Iterator<Item = usize>) {
     for width in widths {
         for height in [1, 2, 3, 4, 5, 7] {
-            for periodic in [[true, true], [true, false], [false, true], [false, false]] {
+            for periodic in BOUNDARIES {
                 let cells = cells_of(&format!("random:{}", 100 * width + height), [height, width]);
                 let mut reference = Reference::new(height, width, cells.clone(), periodic);
                 let padded = || Padded::<T>::new(height, width, &cells, periodic);
@@ -36,6 +39,67 @@ fn agrees_with_the_reference<T: Cell>(widths: impl Iterator<Item = usize>) {
             }
         }
     }
+}
+
+/// One sweep is as many generations: around the ends of vectors and words, beside all boundaries, with every instruction
+/// set.
+#[test]
+fn a_sweep_of_several_generations_agrees_with_the_reference() {
+    for width in (1..=8).chain([31, 33, 61, 64, 66, 127, 190, 449, 513]) {
+        sweep_agrees_with_the_reference::<u8>(width, &[1, 2, 3, 5]);
+    }
+    for width in [1, 2, 3, 7, 8, 9, 62, 64, 130] {
+        sweep_agrees_with_the_reference::<f64>(width, &[1, 2, 3, 5]);
+    }
+}
+
+/// As many as the bits of a word are ghosts in front of a row, and more behind it than there are cells.
+#[test]
+fn the_longest_sweeps_agree_with_the_reference() {
+    for width in [3, 131] {
+        sweep_agrees_with_the_reference::<u8>(width, &[31, 63, Sweep::MOST]);
+        sweep_agrees_with_the_reference::<f64>(width, &[Sweep::MOST]);
+    }
+}
+
+fn sweep_agrees_with_the_reference<T: Cell>(width: usize, sweeps: &[usize]) {
+    for (height, periodic) in
+        [1, 2, 5].into_iter().flat_map(|height| BOUNDARIES.map(|periodic| (height, periodic)))
+    {
+        let cells = cells_of(&format!("random:{}", 100 * width + height), [height, width]);
+        let mut reference = Reference::new(height, width, cells.clone(), periodic);
+        for generations in 1..=sweeps[sweeps.len() - 1] {
+            reference.step();
+            if !sweeps.contains(&generations) {
+                continue;
+            }
+            let sweep = Sweep { generations, changes: periodic.map(|periodic| [periodic; 2]) };
+            for level in levels() {
+                let found = swept::<T>(level, sweep, [height, width], &cells);
+                assert_eq!(found, reference.cells(), "{height} x {width}, {sweep:?}, {level:?}");
+            }
+        }
+    }
+}
+
+/// The cells of a grid after a sweep, whose ghosts are copies where they change and dead elsewhere.
+fn swept<T: Cell>(level: Level, sweep: Sweep, [height, width]: [usize; 2], cells: &[u8]) -> Vec<u8> {
+    let (layers, [y_changes, x_changes]) = (sweep.generations, sweep.changes.map(|sides| sides[0]));
+    let place = |local: usize, count: usize, changes: bool| {
+        let is_owned = (layers..layers + count).contains(&local);
+        (is_owned || changes).then(|| (local + layers * (count - 1)) % count)
+    };
+    let cell = |y: usize, x: usize| {
+        let (y, x) = (place(y, height, y_changes)?, place(x, width, x_changes)?);
+        Some(cells[y * width + x])
+    };
+    let stride = width + 2 * layers;
+    let now: Vec<T> = (0..(height + 2 * layers) * stride)
+        .map(|index| T::from(cell(index / stride, index % stride).unwrap_or(0)))
+        .collect();
+    let mut next = vec![T::from(7); height * width];
+    sweep_rows_at(level, height, sweep, |row| &now[row * stride..][..stride], next.chunks_exact_mut(width));
+    next.into_iter().map(Cell::to_byte).collect()
 }
 
 /// Nine cells have 512 states: all of them, in every lane of a wide row.

@@ -12,6 +12,7 @@ use crate::config;
 mod device;
 mod histories;
 mod kernel;
+mod sweeps;
 
 /// The folder of this application's configurations.
 pub(super) fn config_dir() -> PathBuf {

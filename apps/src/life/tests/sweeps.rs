@@ -1,0 +1,41 @@
+//! Steps between two exchanges that are one sweep, on ranks with and without neighbours on their sides.
+
+use super::super::driver::ROW;
+use crate::app::recorded::recorded;
+use crate::config::{KnownNames, Overrides, RunConfig};
+
+/// Verifies the answers of `every` steps a sweep, and of fewer at the end, on the ranks of each layout.
+fn are_verified(grid: &str, every: usize, cells_as: &str, layouts: &[[usize; 2]]) {
+    let names =
+        KnownNames { apps: &["life"], backends: &["st-send"], fabrics: &["local"], devices: &["host"] };
+    let text = format!(
+        "app = {{ name = 'life', pattern = 'random:3', steps = {}, cells_as = '{cells_as}' }}\n\
+         grid = {{ {grid}, halo = {every} }}\nrun.exchange_every = {every}\n",
+        2 * every + every / 2
+    );
+    let config = RunConfig::parse("f.toml", &text, &Overrides::default(), &names);
+    let config = config.unwrap_or_else(|error| panic!("{error}"));
+    let life = (ROW.open)(&config).expect("is right");
+    for layout in layouts {
+        for backend in ["st-send", "st-rsend"] {
+            recorded(&*life, layout, backend);
+        }
+    }
+}
+
+#[test]
+fn sweeps_end_at_boundaries_on_either_side() {
+    for periodic in ["[false, false]", "[true, false]", "[false, true]", "[true, true]"] {
+        let layouts = [[1, 1], [3, 1], [1, 3], [2, 2]];
+        are_verified(&format!("cells = [32, 75], periodic = {periodic}"), 5, "u8", &layouts);
+        are_verified(&format!("cells = [25, 200], periodic = {periodic}"), 4, "f64", &layouts);
+    }
+}
+
+/// Sixty-five steps are not one sweep: they go one by one.
+#[test]
+fn as_many_steps_as_ghosts_fill_a_word_and_one_more() {
+    let grid = "cells = [130, 140], periodic = [true, false]";
+    are_verified(grid, 64, "u8", &[[2, 2]]);
+    are_verified(grid, 65, "f64", &[[1, 2]]);
+}
