@@ -181,11 +181,11 @@ fn a_process_that_ends_without_dropping_its_world_ends_the_others() {
     assert_eq!(ended[2].code, Some(0));
 }
 
-/// A process that drops its window or its request and goes on, or ends: whose stream waits for it is told so.
+/// A process that drops its window, its request or its exchange and goes on, or ends: whose stream waits for it is told so.
 #[test]
 fn what_is_dropped_ends_the_waits_of_other_processes() {
     for kind in ["inline", "threaded"] {
-        for side in ["host", "origin", "target", "sender", "receiver"] {
+        for side in ["host", "origin", "target", "sender", "receiver", "exchange", "replay"] {
             for ranks in [2, 3] {
                 run(ranks, &["leave", kind, side]);
             }

@@ -6,8 +6,9 @@ use streamhalo::comm::collective::{AllReduce, Barrier};
 use streamhalo::comm::device::{Buffer, Extents};
 use streamhalo::{HaloError, Op, StreamKind, World};
 use streamhalo_tests::cases::Done;
+use streamhalo_tests::cases::leaving::reduced;
 use streamhalo_tests::cases::stream_collectives::{in_flight_together, late_ranks, reductions, refused};
-use streamhalo_tests::{KINDS, Scenario, each_way, on_ranks, outcomes, same_on_all, stream_of};
+use streamhalo_tests::{KINDS, Scenario, each_way, expect_all, on_ranks, outcomes, same_on_all, stream_of};
 
 fn in_every_way(ranks: usize, case: impl Fn(&World, Scenario) -> Result<Done, HaloError> + Sync) {
     on_ranks(ranks, |world| each_way().try_for_each(|way| case(world, way).map(|_| ())));
@@ -48,6 +49,15 @@ fn any_number_of_ranks_reduces_alike() {
 fn nobody_passes_a_barrier_before_the_last_has_come() {
     for ranks in [1, 2, 3, 4, 5, 8] {
         in_every_way(ranks, |world, way| late_ranks(world, way, 3 * ranks));
+    }
+}
+
+#[test]
+fn a_reduction_that_a_rank_has_dropped_ends_at_once() {
+    for way in each_way() {
+        for ranks in [2, 3] {
+            expect_all(outcomes(ranks, |world| reduced(world, way)));
+        }
     }
 }
 

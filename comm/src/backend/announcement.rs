@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub(super) const LINE: usize = 64;
 /// Payloads up to this travel on the lines of their own completion word.
 pub(super) const INLINE_BYTES: usize = 224;
-/// Where such a payload begins.
+/// Where such a payload begins: behind the word and its writer's parting.
 const INLINE_OFFSET: usize = 32;
 
 /// What a rank tells the others of one message.

@@ -217,7 +217,8 @@ fn plan(
         Ok([region.word(0, Role::Notification, from, to)?, region.word(LINE, Role::Notification, from, to)?])
     };
     let arrivals = |region: &Region, message: &Told, from: usize, to: usize| -> Result<[Word; 2]> {
-        let [first, second] = message.words.map(|offset| region.word(offset, rules.arrival, from, to));
+        let [first, second] =
+            message.words.map(|offset| region.word_with_parting(offset, rules.arrival, from, to));
         Ok([first?, second?])
     };
     let slots = |region: &Region, message: &Told| -> Result<[Place; 2]> {
@@ -266,7 +267,7 @@ fn plan(
             blocks: blocks_of(send, recv),
             one_way: !sends_to(peer, own),
             peer_sleeps: all[peer].sleeps,
-            clear: memory.words.word(send.words[0], rules.clear, peer, own)?,
+            clear: memory.words.word_with_parting(send.words[0], rules.clear, peer, own)?,
             target,
         })
     });
@@ -276,7 +277,10 @@ fn plan(
         let send = find(&all[peer].sends, own, recv.tag).expect("checked to be there");
         let is_mapped = world.fabric().is_mapped(peer);
         let clear = match is_mapped {
-            true => Some(map_words(&mut mapped, peer)?.word(send.words[0], rules.clear, own, peer)?),
+            true => {
+                let words = map_words(&mut mapped, peer)?;
+                Some(words.word_with_parting(send.words[0], rules.clear, own, peer)?)
+            }
             false => None,
         };
         let is_staged = reach.why_staged(peer, own).is_some();

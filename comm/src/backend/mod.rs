@@ -7,6 +7,7 @@ mod active_rma;
 mod announcement;
 mod blocks;
 mod far;
+mod farewell;
 mod matching;
 mod notified;
 mod protocol;

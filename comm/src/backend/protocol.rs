@@ -2,12 +2,13 @@
 
 use super::blocks::InBlocks;
 use super::far;
+use super::farewell::Farewell;
 use super::matching::{Plan, PlannedRecv, PlannedSend, Rules, Target, match_all};
 use super::reach::Site;
 use super::{Direct, Exchange, ExchangeSpec, Route, Slot};
 use crate::communicator::Blocks;
 use crate::device::{
-    Message, MoveTable, OnDevice, Rule, SignalSet, Stage, Standing, Stream, TriggeredSend, WaitSet,
+    Counted, Message, MoveTable, OnDevice, Rule, SignalSet, Stage, Standing, Stream, TriggeredSend, WaitSet,
     next_group,
 };
 use crate::error::{Error, Result};
@@ -113,6 +114,11 @@ pub(super) const WAIT: Step = Step {
 };
 
 impl Stage {
+    /// The last epoch whose sends have been started.
+    pub(super) fn last_sent(self, epoch: u32) -> u32 {
+        epoch.wrapping_sub(u32::from(self == Stage::Receiving))
+    }
+
     /// Takes a step, if it is its turn.
     #[inline(always)]
     pub(super) fn take(&mut self, step: &'static Step) -> Result<()> {
@@ -162,29 +168,31 @@ impl Triggered {
             let signalled = plan.sends.iter().filter(|send| send.peer_sleeps);
             let signalled =
                 signalled.filter_map(|send| protocol.completion_word(&send.target, phase).cloned()).collect();
-            let (words, sources) = match protocol.completion {
-                Completion::Flag => (arrivals, Vec::new()),
-                Completion::Count if plan.recvs.is_empty() => (Vec::new(), Vec::new()),
-                Completion::Count => (vec![plan.counts[phase].clone()], arrivals),
+            let (words, counted) = match protocol.completion {
+                Completion::Flag => (arrivals, None),
+                Completion::Count if plan.recvs.is_empty() => (Vec::new(), None),
+                Completion::Count => {
+                    let last_epoch = spec.last_epoch.wrapping_sub(phase as u32);
+                    (vec![plan.counts[phase].clone()], Some(Counted::new(arrivals, last_epoch)))
+                }
             };
-            Arc::new(WaitSet { words, sources, signalled, group, _carried: carried.clone() })
+            Arc::new(WaitSet { words, counted, signalled, group, _carried: carried.clone() })
         });
         let coming = [0, 1].map(|phase| {
             let coming = blocks.coming(phase % protocol.buffers).into_iter().map(|(word, up)| {
                 let (words, group, _carried) = (vec![word], next_group(), carried.clone());
-                let (sources, signalled) = Default::default();
-                (Arc::new(WaitSet { words, sources, signalled, group, _carried }), up)
+                (Arc::new(WaitSet { words, counted: None, signalled: Vec::new(), group, _carried }), up)
             });
             coming.collect()
         });
         let departures = far.iter().flat_map(|far| &far.departures).cloned().collect();
-        let departures = WaitSet {
-            words: departures,
-            sources: Vec::new(),
-            signalled: Vec::new(),
-            group,
-            _carried: carried,
-        };
+        let departures =
+            WaitSet { words: departures, counted: None, signalled: Vec::new(), group, _carried: carried };
+        let standing = Standing::new(spec.last_epoch);
+        let farewell = Farewell::new(&plan, protocol.announces, protocol.buffers);
+        standing.at_the_end(move |counts| {
+            farewell.tell((protocol.announced)(counts.epoch), counts.stage.last_sent(counts.epoch));
+        });
         Ok(Box::new(Self {
             protocol,
             arrivals: (plan.recvs.len() + blocks.more_arrivals()) as u32,
@@ -192,7 +200,7 @@ impl Triggered {
             blocks,
             far,
             near: site.stream.executor(),
-            standing: Standing::new(spec.last_epoch),
+            standing,
             group,
             readiness,
             packs: [Vec::new(), Vec::new()],

@@ -4,6 +4,7 @@
 //! for its receives. Every message is matched by source and tag at every start.
 
 use super::far;
+use super::farewell::{Farewell, Listened};
 use super::matching::{Rules, Target, match_all};
 use super::protocol::{BIND, START_RECVS, START_SENDS, WAIT};
 use super::reach::{Site, Way};
@@ -46,6 +47,9 @@ struct Standard {
     /// The others.
     far: Option<Box<dyn Persistent>>,
     moves: Vec<[Arc<MoveTable>; 2]>,
+    /// Messages say nothing of who lets go of the exchange: the words that are matched with them do.
+    farewell: Farewell,
+    listened: Listened,
 }
 
 /// One message and its place in the staging memory.
@@ -115,6 +119,8 @@ impl Standard {
             near,
             far,
             moves: Vec::new(),
+            farewell: Farewell::new(&plan, |_| true, 1),
+            listened: Listened::new(&plan),
         })
     }
 }
@@ -253,8 +259,9 @@ impl Exchange for Standard {
         self.stage.take(&WAIT)?;
         let context = self.world.wait_context();
         let waited = stream.by_host(Activity::Wait, "wait for messages", || {
-            let near = self.near.as_ref().map_or(Ok(()), |near| near.messages.wait_for_all(&near.tickets));
-            near.and_then(|()| match &mut self.far {
+            let gone = || self.listened.gone(self.epoch);
+            let wait_near = |near: &Near| near.messages.wait_for_all(&near.tickets, &gone);
+            self.near.as_ref().map_or(Ok(()), wait_near).and_then(|()| match &mut self.far {
                 None => Ok(()),
                 Some(far) => wait_far(context, &mut **far),
             })
@@ -278,6 +285,15 @@ impl Exchange for Standard {
             Route { peer: send.peer, bytes: send.bytes, path, reason, executor: Executor::Host }
         };
         self.sends.iter().map(route).collect()
+    }
+}
+
+impl Drop for Standard {
+    /// A rank that panics has more to say, and says it later.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.farewell.tell(self.epoch, self.stage.last_sent(self.epoch));
+        }
     }
 }
 

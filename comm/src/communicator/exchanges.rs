@@ -5,7 +5,7 @@
 use super::engine::Engine;
 use super::host::late;
 use super::slots::Ticket;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fabric::{Progress, WaitContext, register};
 use crate::world::World;
 use std::cell::{Cell, RefCell, RefMut};
@@ -51,8 +51,9 @@ impl Exchanges {
         self.engine.borrow_mut()
     }
 
-    /// Blocks until all requests of an exchange are complete; they can be started again then.
-    pub(crate) fn wait_for_all(&self, tickets: &[Ticket]) -> Result<()> {
+    /// Blocks until all requests of an exchange are complete; they can be started again then. Fails if `gone` gives an
+    /// error meanwhile: one of the ranks has let go of the exchange.
+    pub(crate) fn wait_for_all(&self, tickets: &[Ticket], gone: &dyn Fn() -> Option<Error>) -> Result<()> {
         let mut complete = 0;
         let mut look = || {
             let mut engine = self.engine.borrow_mut();
@@ -70,7 +71,7 @@ impl Exchanges {
             }
         };
         if !look()? {
-            self.wait(tickets, &mut look)?;
+            self.wait(tickets, &mut look, gone)?;
         }
         let mut engine = self.engine.borrow_mut();
         // All of them end, whatever the first error is.
@@ -82,7 +83,12 @@ impl Exchanges {
         ended
     }
 
-    fn wait(&self, tickets: &[Ticket], look: &mut dyn FnMut() -> Result<bool>) -> Result<()> {
+    fn wait(
+        &self,
+        tickets: &[Ticket],
+        look: &mut dyn FnMut() -> Result<bool>,
+        gone: &dyn Fn() -> Option<Error>,
+    ) -> Result<()> {
         let first_late =
             |engine: &Engine| tickets.iter().copied().find(|ticket| !engine.is_complete(*ticket));
         let mut sleep = |nap| {
@@ -98,7 +104,7 @@ impl Exchanges {
             late(&self.context, peer, what, waited)
         };
         self.is_waiting.set(true);
-        let waited = self.context.poll_sleeping(look, Duration::ZERO, &mut sleep, &describe);
+        let waited = self.context.poll_sleeping(look, Duration::ZERO, gone, &mut sleep, &describe);
         self.is_waiting.set(false);
         waited
     }

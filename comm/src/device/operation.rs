@@ -10,7 +10,7 @@ use crate::fabric::{Word, store_fence};
 use crate::timeline::Activity;
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// One operation.
 pub(crate) enum Operation {
@@ -89,9 +89,8 @@ impl SignalSet {
 #[derive(Debug)]
 pub(crate) struct WaitSet {
     pub(crate) words: Vec<Word>,
-    /// For the message of a time-out: who the words depend on, one word a source, which come to
-    /// the epoch. Empty where `words` says it already.
-    pub(crate) sources: Vec<Word>,
+    /// Who the word depends on, where all sources count in one.
+    pub(crate) counted: Option<Counted>,
     /// What the group's sends signal. A send that goes out at once leaves waking sleepers to the
     /// wait, so that its stores drain while the stream does something else.
     pub(crate) signalled: Vec<Word>,
@@ -101,7 +100,42 @@ pub(crate) struct WaitSet {
     pub(crate) _carried: Option<Arc<dyn Any + Send + Sync>>,
 }
 
+/// Who counts in a word, and for which epoch.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    /// One word a source, which comes to the epoch.
+    pub(crate) sources: Vec<Word>,
+    /// That of the wait which a stream came to last: the next one is for the second one behind it.
+    epoch: AtomicU32,
+}
+
+impl Counted {
+    /// Of epochs of one phase.
+    pub(crate) fn new(sources: Vec<Word>, last_epoch: u32) -> Self {
+        Self { sources, epoch: AtomicU32::new(last_epoch) }
+    }
+}
+
 impl WaitSet {
+    /// A stream comes to a wait for that value: its epoch. Waits of one set are on one stream.
+    #[inline]
+    pub(crate) fn begin(&self, value: u32) -> u32 {
+        match &self.counted {
+            None => value,
+            Some(counted) => {
+                let epoch = counted.epoch.load(Ordering::Relaxed).wrapping_add(2);
+                counted.epoch.store(epoch, Ordering::Relaxed);
+                epoch
+            }
+        }
+    }
+
+    /// The error if a rank has let go of its end without what makes this wait of that epoch end.
+    pub(crate) fn gone(&self, epoch: u32) -> Option<Error> {
+        let words = self.counted.as_ref().map_or(&self.words, |counted| &counted.sources);
+        words.iter().find_map(|word| word.gone(epoch))
+    }
+
     /// Wakes whoever sleeps on what the group has signalled.
     #[inline(always)]
     pub(crate) fn wake_signalled(&self) {
@@ -166,6 +200,12 @@ impl TriggeredSend {
     pub(crate) fn is_clear(&self, epoch: u32) -> bool {
         let needed = (self.needed)(epoch);
         self.conditions.iter().all(|word| word.cell().reached(needed))
+    }
+
+    /// The error if a receiver has let go of its end, and will not be ready.
+    pub(crate) fn gone(&self, epoch: u32) -> Option<Error> {
+        let needed = (self.needed)(epoch);
+        self.conditions.iter().find_map(|word| word.gone(needed))
     }
 
     /// Moves the payloads and signals their completion, message by message, without waking those

@@ -1,6 +1,7 @@
 //! How far an exchange has come: what its host counts, a capture sets back, and a replay moves on.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
+use std::fmt;
 use std::rc::Rc;
 
 /// How far an exchange has come. Calls in another order are refused, and do nothing.
@@ -31,19 +32,48 @@ impl Counts {
     }
 }
 
-/// Where an exchange stands. Clones are the same one's.
+/// Where an exchange stands. Clones are the same one's: its own, and those of periods in which it was captured.
 #[derive(Debug, Clone)]
-pub(crate) struct Standing(Rc<Cell<Counts>>);
+pub(crate) struct Standing(Rc<Inner>);
+
+struct Inner {
+    counts: Cell<Counts>,
+    farewell: OnceCell<Box<dyn Fn(Counts)>>,
+}
+
+impl Drop for Inner {
+    /// A rank that panics has more to say, and says it later.
+    fn drop(&mut self) {
+        if let Some(farewell) = self.farewell.get().filter(|_| !std::thread::panicking()) {
+            farewell(self.counts.get());
+        }
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.counts.fmt(f)
+    }
+}
 
 impl Standing {
     /// Of an exchange whose moves are not there yet.
     pub(crate) fn new(last_epoch: u32) -> Self {
-        Self(Rc::new(Cell::new(Counts { stage: Stage::Unbound, epoch: last_epoch, expected: [0; 2] })))
+        Self::at(Counts { stage: Stage::Unbound, epoch: last_epoch, expected: [0; 2] })
     }
 
     /// Of what is never seen in between.
     pub(crate) fn idle() -> Self {
-        Self(Rc::new(Cell::new(Counts { stage: Stage::Idle, epoch: 0, expected: [0; 2] })))
+        Self::at(Counts { stage: Stage::Idle, epoch: 0, expected: [0; 2] })
+    }
+
+    fn at(counts: Counts) -> Self {
+        Self(Rc::new(Inner { counts: Cell::new(counts), farewell: OnceCell::new() }))
+    }
+
+    /// Has `farewell` told where it stands, once neither the exchange nor any period can move it on any more.
+    pub(crate) fn at_the_end(&self, farewell: impl Fn(Counts) + 'static) {
+        assert!(self.0.farewell.set(Box::new(farewell)).is_ok(), "there is one farewell");
     }
 
     /// Begins the next epoch, which it gives.
@@ -56,12 +86,12 @@ impl Standing {
 
     #[inline(always)]
     pub(crate) fn get(&self) -> Counts {
-        self.0.get()
+        self.0.counts.get()
     }
 
     #[inline(always)]
     pub(crate) fn set(&self, counts: Counts) {
-        self.0.set(counts);
+        self.0.counts.set(counts);
     }
 
     /// A value that goes with the epoch.

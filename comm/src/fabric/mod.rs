@@ -61,7 +61,7 @@ pub use region::{Place, Region, Word};
 pub use throttling::Throttling;
 pub(crate) use told::{Sides, Told, tell};
 pub use wait::WaitPolicy;
-pub(crate) use wait::{Abort, GaveUp, WaitContext};
+pub(crate) use wait::{Abort, GRACE, GaveUp, WaitContext};
 pub use wire::Wire;
 pub(crate) use wire::{
     Arm, Doorbell, Early, FarExchange, FarMessage, FarMessages, FarRecv, FarSend, HalfOpen, OpenExchange,

@@ -125,7 +125,7 @@ const NAP: Duration = Duration::from_millis(20);
 const SHORT_NAP: Duration = Duration::from_micros(200);
 /// How long whoever waits for a rank that has let go listens for its failure: a rank that fails drops what it has before
 /// it can say why.
-const GRACE: Duration = Duration::from_millis(100);
+pub(crate) const GRACE: Duration = Duration::from_millis(100);
 /// How long a rank whose looks call a library looks before it yields: those of all ranks together would leave no core
 /// to the one that is waited for.
 const LOOKING: Duration = Duration::from_micros(20);
@@ -134,28 +134,34 @@ const SPINS_BETWEEN_CHECKS: u32 = 1 << 14;
 
 impl WaitContext {
     /// Blocks until `word` has come to `wanted`. Meanwhile it calls `serve` now and then, which makes progress on what
-    /// else this rank has to do and says whether more is left; and `leaver`, which names a rank that has let go of its
-    /// end, so that what is waited for will not come: the word, or what is waited for together with it.
+    /// else this rank has to do and says whether more is left; and `gone`, which gives the error if a rank has let go of
+    /// its end, so that what is waited for will not come: the word, or what is waited for together with it.
     pub(crate) fn wait(
         &self,
         word: &Word,
         wanted: u32,
-        leaver: &dyn Fn() -> Option<usize>,
+        gone: &dyn Fn() -> Option<Error>,
         serve: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
+        let mut sleep = |nap: Duration| word.cell().sleep_unless_reached(wanted, &Futex { nap });
+        self.wait_sleeping(word, wanted, gone, serve, &mut sleep)
+    }
+
+    /// As [`WaitContext::wait`], for a word whose writer wakes nobody.
+    pub(crate) fn wait_sleeping(
+        &self,
+        word: &Word,
+        wanted: u32,
+        gone: &dyn Fn() -> Option<Error>,
+        serve: &mut dyn FnMut() -> bool,
+        sleep: &mut dyn FnMut(Duration),
     ) -> Result<()> {
         let is_there = || word.cell().reached(wanted);
         if is_there() {
             return Ok(());
         }
-        let mut sleep = |nap: Duration| word.cell().sleep_unless_reached(wanted, &Futex { nap });
         let limits = (self.timeout, None);
-        let leaver = || {
-            leaver().map(|rank| Error::PeerFailed {
-                rank,
-                operation: format!("it has dropped its end, without {} of epoch {wanted}", word.role),
-            })
-        };
-        self.wait_within(limits, &mut || is_there(), &leaver, serve, &mut sleep)
+        self.wait_within(limits, &mut || is_there(), gone, serve, sleep)
             .map_err(|gave_up| self.give_up(gave_up, word, wanted))
     }
 
@@ -239,14 +245,15 @@ impl WaitContext {
         late: &dyn Fn(Duration) -> Error,
     ) -> Result<()> {
         let mut sleep = |nap: Duration| std::thread::sleep(nap.min(SHORT_NAP / 4));
-        self.poll_sleeping(done, grace, &mut sleep, late)
+        self.poll_sleeping(done, grace, &|| None, &mut sleep, late)
     }
 
-    /// As [`WaitContext::poll`], for what wakes whoever sleeps in `sleep`.
+    /// As [`WaitContext::poll`], for what wakes whoever sleeps in `sleep`; `gone` as in [`WaitContext::wait`].
     pub(crate) fn poll_sleeping(
         &self,
         done: &mut dyn FnMut() -> Result<bool>,
         grace: Duration,
+        gone: &dyn Fn() -> Option<Error>,
         sleep: &mut dyn FnMut(Duration),
         late: &dyn Fn(Duration) -> Error,
     ) -> Result<()> {
@@ -259,7 +266,7 @@ impl WaitContext {
             }
         };
         let limits = (self.timeout.map(|timeout| timeout + grace), self.calls.then_some(LOOKING));
-        let waited = self.wait_within(limits, &mut ended, &|| None, &mut crate::device::progress, sleep);
+        let waited = self.wait_within(limits, &mut ended, gone, &mut crate::device::progress, sleep);
         match (failed, waited) {
             (Some(error), _) => Err(error),
             (None, Ok(())) => Ok(()),
@@ -317,6 +324,14 @@ impl Word {
     pub(crate) fn leaver(&self, wanted: u32) -> Option<usize> {
         let denies = self.parting().is_some_and(|parting| parting.denies(self.cell(), wanted));
         denies.then_some(self.from)
+    }
+
+    /// The error of a wait for `wanted`, if its writer has let go.
+    pub(crate) fn gone(&self, wanted: u32) -> Option<Error> {
+        self.leaver(wanted).map(|rank| Error::PeerFailed {
+            rank,
+            operation: format!("it has dropped its end, without {} of epoch {wanted}", self.role),
+        })
     }
 
     /// Tells whoever waits on it that this rank lets go, and that the word comes to `last` and no further.

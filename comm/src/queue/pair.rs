@@ -352,5 +352,5 @@ fn payload(mirror: &Mirror, destination: Place) -> Move {
 
 /// A set to wait for, or to wake sleepers of.
 pub(super) fn wait_set(words: Vec<Word>, signalled: Vec<Word>, group: u64) -> WaitSet {
-    WaitSet { words, sources: Vec::new(), signalled, group, _carried: None }
+    WaitSet { words, counted: None, signalled, group, _carried: None }
 }

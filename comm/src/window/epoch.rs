@@ -168,7 +168,7 @@ impl Plan {
         let woken = targets.iter().filter(|target| signals.sleeps(**target));
         let departure = WaitSet {
             words: Vec::new(),
-            sources: Vec::new(),
+            counted: None,
             signalled: woken.map(|target| signals.completion_of(*target).clone()).collect(),
             group: signals.group(),
             _carried: None,

@@ -94,7 +94,7 @@ impl Window {
         }
         group.ranks().iter().try_for_each(|origin| {
             let (word, epoch) = (signals.completed_by(*origin), signals.exposures(*origin));
-            context.wait(word, epoch, &leaver, &mut progress)
+            context.wait(word, epoch, &|| leaver().map(|rank| context.left(rank)), &mut progress)
         })?;
         self.inner().own.bring_up()
     }
@@ -133,11 +133,12 @@ impl Active {
         let (planned, signals) = (&mut self.planned, &self.signals);
         let far_leaver = || self.far.as_ref().and_then(|far| far.left_target(&begun));
         let leaver = || signals.left_target(group.ranks()).or_else(far_leaver);
+        let gone = || leaver().map(|rank| context.left(rank));
         carry_out_ready(planned);
         while let Some(Planned { send, epoch, .. }) = planned.first() {
             let (send, epoch) = (send.clone(), *epoch);
             for word in &send.conditions {
-                context.wait(word, epoch, &leaver, &mut || {
+                context.wait(word, epoch, &gone, &mut || {
                     carry_out_ready(planned);
                     progress()
                 })?;

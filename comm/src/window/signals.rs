@@ -232,7 +232,7 @@ impl Signals {
         for batch in sorted.chunk_by(|a, b| count(*a) == count(*b)) {
             let made = Batch::find(&mut self.completions, batch, |ranks| WaitSet {
                 words: ranks.iter().map(|rank| self.peers[*rank].here.completion.clone()).collect(),
-                sources: Vec::new(),
+                counted: None,
                 signalled: Vec::new(),
                 // What this rank sends on the same stream is waited for where it completes.
                 group: 0,

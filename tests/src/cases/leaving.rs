@@ -2,13 +2,15 @@
 //! they had sent before.
 
 use super::Done;
+use super::periods::Stepped;
 use crate::{Scenario, stream_of};
 use std::time::Duration;
+use streamhalo::comm::collective::AllReduce;
 use streamhalo::comm::device::{Buffer, Extents};
 use streamhalo::comm::queue::{Queue, match_one};
 use streamhalo::comm::window::{ActiveOptions, Group, Mode, Window};
 use streamhalo::comm::{Communicator, Error, Source, Tag};
-use streamhalo::{HaloError, Op, Stream, StreamKind, World};
+use streamhalo::{HaloError, Op, Pattern, Stream, StreamKind, World};
 
 /// More than a packet holds, and more than libraries send without asking.
 const LONG: usize = 40_000;
@@ -289,5 +291,87 @@ pub fn requested(world: &World, kind: StreamKind, is_sender: bool) -> Result<(),
         "{ended:?}"
     );
     said(leaver, ended);
+    Ok(())
+}
+
+/// The last rank drops its exchange while the last of two or three is still on its stream, which carries that out; and then, if
+/// `is_replayed`, a period of it, which both have replayed meanwhile. The others' next exchange fails, and with it the
+/// world.
+///
+/// # Errors
+/// Those of calls that must succeed.
+///
+/// # Panics
+/// If the others are told anything else.
+pub fn exchanged(world: &World, way: Scenario, is_replayed: bool) -> Result<(), HaloError> {
+    let leaver = world.size() - 1;
+    let stream = stream_of(world, way.kind)?;
+    let mut stepped = Stepped::new(world, &stream, way, 40, Pattern::All)?;
+    let period = is_replayed.then(|| stepped.capture(2)).transpose()?;
+    // A period begins in the generation in which it was captured.
+    (0..if is_replayed { 1 } else { 2 }).try_for_each(|_| stepped.step())?;
+    if world.rank() == leaver {
+        stream.enqueue_host("being late", || {
+            std::thread::sleep(Duration::from_millis(50));
+            Ok(())
+        });
+    }
+    stepped.step()?;
+    if world.rank() == leaver {
+        let Stepped { halo, cells, .. } = stepped;
+        drop(halo);
+        if let Some(period) = period {
+            std::thread::sleep(Duration::from_millis(50));
+            stream.replay(&period, 2)?;
+        }
+        drop(cells);
+        // It may see the failure of the others, which comes behind what it waits for.
+        let ended = stream.synchronize();
+        assert!(matches!(ended, Ok(()) | Err(Error::PeerFailed { .. })), "{ended:?}");
+        return Ok(());
+    }
+    if let Some(period) = period {
+        stream.replay(&period, 2)?;
+    }
+    stream.synchronize()?;
+    let ended = stepped.step().and_then(|()| Ok(stream.synchronize()?));
+    match ended.expect_err("nobody exchanges with it") {
+        HaloError::Communication(Error::PeerFailed { operation, .. }) => {
+            assert!(operation.contains("dropped its"), "{way:?}: {operation}");
+        }
+        other => panic!("rank {leaver} has left, and this is said of it, {way:?}: {other:?}"),
+    }
+    Ok(())
+}
+
+/// The last rank drops a reduction, of which the others' streams then do one more: that fails, and with it the world.
+///
+/// # Errors
+/// Those of calls that must succeed.
+///
+/// # Panics
+/// If the others are told anything else.
+pub fn reduced(world: &World, way: Scenario) -> Result<(), HaloError> {
+    let leaver = world.size() - 1;
+    let stream = stream_of(world, way.kind)?;
+    let line = Extents { points: [1, 1, 4], components: 1 };
+    let mut buffer = Buffer::<i32>::zeros(world, &stream, line)?;
+    let all = buffer.section(0..4)?;
+    let mut reduction = AllReduce::with_backend(world, &stream, way.backend, (&all, &all), Op::Sum)?;
+    buffer.with_host_mut(line.whole(), |mut all| all.fill(1))?;
+    reduction.enqueue()?;
+    if world.rank() == leaver {
+        drop(reduction);
+        let ended = stream.synchronize();
+        assert!(matches!(ended, Ok(()) | Err(Error::PeerFailed { .. })), "{ended:?}");
+        return Ok(());
+    }
+    stream.synchronize()?;
+    assert_eq!(buffer.copy_out(line.whole())?, [world.size() as i32; 4]);
+    let ended = reduction.enqueue().and_then(|()| stream.synchronize());
+    match ended.expect_err("nobody reduces with it") {
+        Error::PeerFailed { operation, .. } => assert!(operation.contains("dropped its"), "{operation}"),
+        other => panic!("rank {leaver} has left, and this is said of it, {way:?}: {other:?}"),
+    }
     Ok(())
 }

@@ -7,6 +7,7 @@ use streamhalo::ElementType::{F64, U8};
 use streamhalo::{
     Device, Entity, GlobalGrid, HaloError, MemoryMode, Pattern, Signals, StreamHalo, StreamKind, Waits, World,
 };
+use streamhalo_tests::cases::leaving::exchanged;
 use streamhalo_tests::cases::on_device::{
     IMPATIENT, all_as_on_the_host, check_failures, check_lateness, with_a_rank_that_fails,
     with_a_rank_that_is_late,
@@ -201,6 +202,24 @@ fn a_rank_that_fails_ends_the_waits_of_the_others() {
                 with_a_rank_that_fails(world, way)
             });
             check_failures(results, &(way, waits));
+        }
+    });
+}
+
+#[test]
+fn an_exchange_that_a_peer_has_dropped_ends_at_once() {
+    if other_device().is_none() {
+        return;
+    }
+    let _turn = turn();
+    in_both_memories(|| {
+        for (way, waits) in in_both_ways() {
+            for is_replayed in [false, way.backend != "standard"] {
+                expect_all(outcomes(2, |world| {
+                    set_waits(waits);
+                    exchanged(world, way, is_replayed)
+                }));
+            }
         }
     });
 }

@@ -6,11 +6,11 @@
 //! in different orders on two ranks do not block each other.
 
 use crate::device::accelerator::Execute;
-use crate::device::operation::{Operation, ReadySend, TriggeredSend, WaitSet};
+use crate::device::operation::{Counted, Operation, ReadySend, TriggeredSend, WaitSet};
 use crate::device::recorded;
 use crate::device::stream::{Event, Status};
 use crate::error::Result;
-use crate::fabric::{GaveUp, Word, progress_all};
+use crate::fabric::{GaveUp, progress_all};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -116,8 +116,9 @@ pub(crate) fn wait(status: &Arc<Status>, waits: &WaitSet, value: u32) {
 fn wait_for_words(status: &Status, waits: &WaitSet, value: u32) -> Result<()> {
     waits.wake_signalled();
     let context = &status.context;
+    let epoch = waits.begin(value);
     for word in &waits.words {
-        let waited = context.wait(word, value, &|| leaver(&waits.words, value), &mut progress);
+        let waited = context.wait(word, value, &|| waits.gone(epoch), &mut progress);
         waited.map_err(|error| waits.name_the_late(error, word))?;
     }
     while has_pending(waits.group) {
@@ -125,16 +126,11 @@ fn wait_for_words(status: &Status, waits: &WaitSet, value: u32) -> Result<()> {
         let Some((send, epoch)) = first_pending(waits.group) else { break };
         let needed = (send.needed)(epoch);
         for word in &send.conditions {
-            context.wait(word, needed, &|| leaver(&send.conditions, needed), &mut progress)?;
+            context.wait(word, needed, &|| send.gone(epoch), &mut progress)?;
         }
         serve();
     }
     Ok(())
-}
-
-/// The rank that has let go of its end of one of those words, which will not come to that value.
-fn leaver(words: &[Word], value: u32) -> Option<usize> {
-    words.iter().find_map(|word| word.leaver(value))
 }
 
 impl WaitSet {
@@ -144,15 +140,12 @@ impl WaitSet {
         error: crate::error::Error,
         word: &crate::fabric::Word,
     ) -> crate::error::Error {
-        if self.sources.is_empty() {
-            return error;
-        }
+        let Some(Counted { sources, .. }) = &self.counted else { return error };
         let crate::error::Error::TimedOut { rank, what, wanted, found, waited, peer } = error else {
             return error;
         };
-        let newest = self.sources.iter().map(|source| source.cell().load()).max();
-        let late =
-            self.sources.iter().find(|source| Some(source.cell().load()) != newest).or(self.sources.first());
+        let newest = sources.iter().map(|source| source.cell().load()).max();
+        let late = sources.iter().find(|source| Some(source.cell().load()) != newest).or(sources.first());
         let peer = late.map_or(peer, |source| source.from);
         crate::error::Error::TimedOut {
             rank,

@@ -16,7 +16,7 @@ use crate::device::host::lane;
 use crate::device::operation::{Message, Operation, Rule, TriggeredSend, WaitSet};
 use crate::device::stream::Status;
 use crate::device::text::Launch;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fabric::{WaitContext, WaitPolicy, Word, progress_all};
 use std::any::Any;
 use std::collections::HashMap;
@@ -314,11 +314,12 @@ impl<D: Driver> QueueExecutor<D> {
 
     /// Waits for the words and for the group's own sends.
     fn wait(&mut self, waits: &Arc<WaitSet>, value: u32) -> Result<()> {
+        let epoch = waits.begin(value);
         let is_here = !waits.words.is_empty() && waits.words.iter().all(|word| self.is_here(word));
         // Sends that are pending and what is owed are the thread's to carry out, which it does while it waits.
         let is_free = is_here && self.pending.is_empty() && self.owed.is_empty();
         if let Some(kernels) = self.device_waits.as_mut().filter(|_| is_free)
-            && kernels.launch(&self.engine, &mut self.queue, &self.flags, waits, value)?
+            && kernels.launch(&self.engine, &mut self.queue, &self.flags, waits, [value, epoch])?
         {
             self.status.kernel_waits.fetch_add(1, Ordering::Relaxed);
             return self.hold(waits.clone());
@@ -333,12 +334,13 @@ impl<D: Driver> QueueExecutor<D> {
             return Ok(());
         }
         for word in &waits.words {
-            self.wait_for(word, value).map_err(|error| waits.name_the_late(error, word))?;
+            let waited = self.wait_for(word, value, &|| waits.gone(epoch));
+            waited.map_err(|error| waits.name_the_late(error, word))?;
         }
         let of_group = |(send, _): &&(Arc<TriggeredSend>, u32)| send.group == waits.group;
         while let Some((send, epoch)) = self.pending.iter().find(of_group).cloned() {
             for word in &send.conditions {
-                self.wait_for(word, (send.needed)(epoch))?;
+                self.wait_for(word, (send.needed)(epoch), &|| send.gone(epoch))?;
             }
             self.serve();
             if self.status.has_failed() {
@@ -349,15 +351,10 @@ impl<D: Driver> QueueExecutor<D> {
         self.come_to(|own| own.owed.is_empty())
     }
 
-    fn wait_for(&mut self, word: &Word, wanted: u32) -> Result<()> {
-        let is_there = || word.cell().reached(wanted);
-        if is_there() {
-            return Ok(());
-        }
+    fn wait_for(&mut self, word: &Word, wanted: u32, gone: &dyn Fn() -> Option<Error>) -> Result<()> {
         let context = self.waiting.clone();
         let mut nap = |nap: Duration| std::thread::sleep(nap.min(NAP));
-        let waited = context.wait_until(&mut || is_there(), &mut || self.serve() | progress_all(), &mut nap);
-        waited.map_err(|gave_up| context.give_up(gave_up, word, wanted))
+        context.wait_sleeping(word, wanted, gone, &mut || self.serve() | progress_all(), &mut nap)
     }
 
     /// Carries out the pending sends whose receivers have become ready, and watches the kernels that wait; whether

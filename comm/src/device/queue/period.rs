@@ -91,7 +91,7 @@ fn plan(sequence: &Sequence) -> std::result::Result<Vec<Act<'_>>, &'static str> 
 fn conditions(send: &TriggeredSend) -> Arc<WaitSet> {
     Arc::new(WaitSet {
         words: send.conditions.clone(),
-        sources: Vec::new(),
+        counted: None,
         signalled: Vec::new(),
         group: send.group,
         _carried: None,
@@ -307,12 +307,7 @@ impl<D: Driver> QueueExecutor<D> {
                 *known = known.wrapping_add(*stride);
             }
             if let (Some(kernels), Some(place)) = (&mut own.device_waits, place) {
-                kernels.watch_period(
-                    [begin, own.queue.mark()?],
-                    recorded.waits.clone(),
-                    moved.to_vec(),
-                    place,
-                );
+                kernels.watch_period([begin, own.queue.mark()?], recorded.waits.clone(), moved, place);
             }
             recorded.ahead.push_back(own.queue.mark()?);
             sequence.observe();

@@ -13,12 +13,12 @@ use crate::device::operation::WaitSet;
 use crate::device::sequence::Due;
 use crate::device::stream::Status;
 use crate::error::{Error, Result};
-use crate::fabric::{GaveUp, Word};
+use crate::fabric::{GRACE, GaveUp, Word};
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Words that one kernel waits for.
 const WORDS: usize = 4;
@@ -112,6 +112,12 @@ impl PeriodWaits {
         Place { at: self.current.base().as_ptr().cast_const().cast(), number: self.sets.len() as u32 }
     }
 
+    /// The value and the epoch of each, once counts have moved on so far since the capture.
+    fn begin(&self, moved: &[u32]) -> Vec<[u32; 2]> {
+        let wanted = self.sets.iter().map(|(waits, due)| (waits, due.after(moved)));
+        wanted.map(|(waits, value)| [value, waits.begin(value)]).collect()
+    }
+
     /// The number of the wait that a kernel is doing, from 1.
     fn current(&self) -> usize {
         // SAFETY: aligned memory that the host reaches and that lives as long as `self`, used as an atomic by all.
@@ -121,19 +127,20 @@ impl PeriodWaits {
 
 /// What is being waited for.
 enum Awaited {
-    Set(Arc<WaitSet>, u32),
-    /// The waits of a period, and how far its counts have moved on.
-    Period(Arc<PeriodWaits>, Vec<u32>),
+    /// With its value and its epoch.
+    Set(Arc<WaitSet>, [u32; 2]),
+    /// The waits of a period, with those of each.
+    Period(Arc<PeriodWaits>, Vec<[u32; 2]>),
 }
 
 impl Awaited {
-    /// The wait with that number, with its value; of a period the last one that there is, at most.
-    fn get(&self, number: usize) -> (&Arc<WaitSet>, u32) {
+    /// The wait with that number, with its value and its epoch; of a period the last one that there is, at most.
+    fn get(&self, number: usize) -> (&Arc<WaitSet>, [u32; 2]) {
         match self {
-            Awaited::Set(waits, value) => (waits, *value),
-            Awaited::Period(waits, moved) => {
-                let (set, due) = &waits.sets[number.clamp(1, waits.sets.len()) - 1];
-                (set, due.after(moved))
+            Awaited::Set(waits, wanted) => (waits, *wanted),
+            Awaited::Period(waits, wanted) => {
+                let index = number.clamp(1, waits.sets.len()) - 1;
+                (&waits.sets[index].0, wanted[index])
             }
         }
     }
@@ -156,6 +163,8 @@ struct Outstanding<D: Driver> {
     awaited: Awaited,
     /// The wait that was last seen to run, and when first.
     seen: Option<(usize, Instant)>,
+    /// Since when a rank is known to have left without what is waited for.
+    gone_since: Option<Instant>,
     place: Option<Arc<Waiter<D>>>,
 }
 
@@ -183,7 +192,7 @@ impl<D: Driver> DeviceWaits<D> {
         queue: &mut D::Queue,
         flags: &Flags,
         waits: &Arc<WaitSet>,
-        value: u32,
+        [value, epoch]: [u32; 2],
     ) -> Result<bool> {
         if !self.are_kernels() {
             let begin = queue.mark()?;
@@ -191,15 +200,15 @@ impl<D: Driver> DeviceWaits<D> {
                 // SAFETY: kernels reach the word, and the caller holds it.
                 unsafe { queue.wait_word(address(word), value) }?;
             }
-            let (end, awaited) = (queue.mark()?, Awaited::Set(waits.clone(), value));
-            self.outstanding.push_back(Outstanding { begin, end, awaited, seen: None, place: None });
+            let (end, awaited) = (queue.mark()?, Awaited::Set(waits.clone(), [value, epoch]));
+            self.outstanding.push_back(Outstanding::new([begin, end], awaited, None));
             return Ok(true);
         }
         let Some(place) = engine.reserve_waiter().map(Arc::new) else { return Ok(false) };
         let begin = queue.mark()?;
         self.put(queue, flags, &waits.words, value.into(), Place::NONE)?;
-        let (end, awaited) = (queue.mark()?, Awaited::Set(waits.clone(), value));
-        self.outstanding.push_back(Outstanding { begin, end, awaited, seen: None, place: Some(place) });
+        let (end, awaited) = (queue.mark()?, Awaited::Set(waits.clone(), [value, epoch]));
+        self.outstanding.push_back(Outstanding::new([begin, end], awaited, Some(place)));
         Ok(true)
     }
 
@@ -240,13 +249,13 @@ impl<D: Driver> DeviceWaits<D> {
     /// Watches a period that is on the queue between two marks.
     pub(super) fn watch_period(
         &mut self,
-        [begin, end]: [Mark<D>; 2],
+        marks: [Mark<D>; 2],
         waits: Arc<PeriodWaits>,
-        moved: Vec<u32>,
+        moved: &[u32],
         place: Arc<Waiter<D>>,
     ) {
-        let awaited = Awaited::Period(waits, moved);
-        self.outstanding.push_back(Outstanding { begin, end, awaited, seen: None, place: Some(place) });
+        let wanted = waits.begin(moved);
+        self.outstanding.push_back(Outstanding::new(marks, Awaited::Period(waits, wanted), Some(place)));
     }
 
     /// Lets go of those that have ended, and stops all if another rank has failed or one lasts too long: the error
@@ -267,8 +276,14 @@ impl<D: Driver> DeviceWaits<D> {
             });
             first.seen = since;
             let waited = since.map(|(_, since)| since.elapsed()).unwrap_or_default();
+            let gone = current.and_then(|number| {
+                let (waits, [_, epoch]) = first.awaited.get(number);
+                waits.gone(epoch)
+            });
             let gave_up = if context.abort.failure().is_some() {
                 GaveUp::Failed(context.peer_failure())
+            } else if let Some(error) = gone.filter(|_| first.is_gone_for(GRACE)) {
+                GaveUp::Failed(error)
             } else if context.timeout.is_some_and(|timeout| waited >= timeout) {
                 GaveUp::TimedOut(waited)
             } else {
@@ -289,15 +304,24 @@ impl<D: Driver> DeviceWaits<D> {
 }
 
 impl<D: Driver> Outstanding<D> {
+    fn new([begin, end]: [Mark<D>; 2], awaited: Awaited, place: Option<Arc<Waiter<D>>>) -> Self {
+        Self { begin, end, awaited, seen: None, gone_since: None, place }
+    }
+
+    /// Whether a rank has left without what is waited for, now and that long ago.
+    fn is_gone_for(&mut self, time: Duration) -> bool {
+        self.gone_since.get_or_insert_with(Instant::now).elapsed() >= time
+    }
+
     /// Brings the words to what the queue waits for.
     fn let_go(&self) {
-        let (waits, value) = self.awaited.get(1);
+        let (waits, [value, _]) = self.awaited.get(1);
         let late = waits.words.iter().filter(|word| !word.cell().reached(value));
         late.for_each(|word| word.cell().store(value));
     }
 
     fn error(&self, status: &Status, gave_up: GaveUp) -> Error {
-        let (waits, value) = self.awaited.get(self.seen.map_or(1, |(number, _)| number));
+        let (waits, [value, _]) = self.awaited.get(self.seen.map_or(1, |(number, _)| number));
         let late = waits.words.iter().find(|word| !word.cell().reached(value));
         // If all have come meanwhile, any is as good as another.
         let late = late.or(waits.words.first()).expect("a kernel waits for something");

@@ -31,12 +31,12 @@ fn waiter(policy: WaitPolicy, timeout: Duration) -> Waiter {
 }
 
 impl Waiter {
-    fn wait(&self, leaver: &dyn Fn() -> Option<usize>, serve: &mut dyn FnMut() -> bool) -> Result<()> {
-        self.context.wait(&self.word, 2, leaver, serve)
+    fn wait(&self, gone: &dyn Fn() -> Option<Error>, serve: &mut dyn FnMut() -> bool) -> Result<()> {
+        self.context.wait(&self.word, 2, gone, serve)
     }
 
     fn alone(&self) -> Result<()> {
-        self.wait(&|| self.word.leaver(2), &mut || false)
+        self.wait(&|| self.word.gone(2), &mut || false)
     }
 }
 
@@ -70,7 +70,7 @@ fn others_are_served_until_it_is_there() {
                 }
                 more
             };
-            assert_eq!(waiter.wait(&|| waiter.word.leaver(2), &mut serve), Ok(()));
+            assert_eq!(waiter.wait(&|| waiter.word.gone(2), &mut serve), Ok(()));
             assert_eq!(calls.get(), 40);
         }
     }
@@ -108,7 +108,7 @@ fn a_rank_that_has_left_ends_it() {
         waiter.word.part(1);
         assert_eq!(waiter.alone(), failed(5, DROPPED));
         // Any of those whom the caller waits for.
-        assert_eq!(waiter.wait(&|| Some(6), &mut || false), failed(6, DROPPED));
+        assert_eq!(waiter.wait(&|| failed(6, DROPPED).err(), &mut || false), failed(6, DROPPED));
     }
 }
 
@@ -116,11 +116,11 @@ fn a_rank_that_has_left_ends_it() {
 fn who_has_failed_is_named_before_who_has_left() {
     for policy in POLICIES {
         let waiter = waiter(policy, AMPLE);
-        let leaver = || {
+        let gone = || {
             waiter.context.abort.raise(7, "a test");
-            Some(6)
+            failed(6, DROPPED).err()
         };
-        assert_eq!(waiter.wait(&leaver, &mut || false), failed(7, "a test"));
+        assert_eq!(waiter.wait(&gone, &mut || false), failed(7, "a test"));
         // Also where it says so only after it has left.
         let waiter = self::waiter(policy, AMPLE);
         waiter.word.part(1);
@@ -130,7 +130,7 @@ fn who_has_failed_is_named_before_who_has_left() {
                 waiter.context.abort.raise(5, "a late word");
             });
             assert_eq!(
-                waiter.context.wait(&waiter.word, 2, &|| waiter.word.leaver(2), &mut || false),
+                waiter.context.wait(&waiter.word, 2, &|| waiter.word.gone(2), &mut || false),
                 failed(5, "a late word")
             );
         });
@@ -141,11 +141,11 @@ fn who_has_failed_is_named_before_who_has_left() {
 fn what_was_done_before_a_rank_left_counts() {
     for policy in POLICIES {
         let waiter = waiter(policy, AMPLE);
-        let leaver = || {
+        let gone = || {
             waiter.word.set(2);
-            Some(6)
+            failed(6, DROPPED).err()
         };
-        assert_eq!(waiter.wait(&leaver, &mut || false), Ok(()));
+        assert_eq!(waiter.wait(&gone, &mut || false), Ok(()));
         // What its streams still carry out counts as well.
         let waiter = self::waiter(policy, AMPLE);
         waiter.word.part(2);
@@ -154,10 +154,7 @@ fn what_was_done_before_a_rank_left_counts() {
                 std::thread::sleep(BRIEF);
                 waiter.word.set(2);
             });
-            assert_eq!(
-                waiter.context.wait(&waiter.word, 2, &|| waiter.word.leaver(2), &mut || false),
-                Ok(())
-            );
+            assert_eq!(waiter.context.wait(&waiter.word, 2, &|| waiter.word.gone(2), &mut || false), Ok(()));
         });
     }
 }

@@ -122,7 +122,7 @@ impl Notified {
             found: 0,
             waited,
         };
-        self.context.poll_sleeping(&mut look, Duration::ZERO, &mut sleep, &late)
+        self.context.poll_sleeping(&mut look, Duration::ZERO, &|| None, &mut sleep, &late)
     }
 
     /// Whether the peer that is waited for, or every other rank, has let go of the window.

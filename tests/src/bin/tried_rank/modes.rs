@@ -66,6 +66,8 @@ pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
             match *side {
                 "host" => leaving::epochs(&world, way).map(|_| ())?,
                 "sender" | "receiver" => leaving::requested(&world, kind, *side == "sender")?,
+                "exchange" => leaving::exchanged(&world, way, false)?,
+                "replay" => leaving::exchanged(&world, way, true)?,
                 side => leaving::streamed(&world, kind, side == "origin")?,
             }
             Ok(())
