@@ -5,7 +5,7 @@
 //! |---|---|
 //! | the time loop over ranks: exchange, overlap, steps between exchanges | [`driver`] |
 //! | the equations, their manufactured solution and their weights | `problem` |
-//! | one row of 7 or of 27 points, in `f32` or `f64` | `kernel` |
+//! | tiles of 7 or of 27 points, in `f32` or `f64`, and groups of their rows | `kernel`, `group` |
 //! | the same as texts for devices | `device`, `stencil.cl`, `fold.cl` |
 //! | the norm of the residual over all ranks | `norm` |
 //! | the same again, simply, on the whole grid, to verify against | `reference` |
@@ -14,6 +14,7 @@
 mod check;
 pub(crate) mod device;
 pub mod driver;
+mod group;
 pub(crate) mod kernel;
 mod norm;
 mod problem;

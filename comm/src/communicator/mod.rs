@@ -53,6 +53,7 @@
 
 mod arrivals;
 mod blocks;
+mod calls;
 mod collective;
 mod engine;
 mod exchanges;
@@ -85,8 +86,8 @@ pub(crate) use slots::Ticket;
 pub use staging::{Staging, StagingMemory, StagingScheme};
 
 use crate::device::{Hold, Intent, Section};
-use crate::element::{Element, ElementType};
-use crate::error::{Error, Result};
+use crate::element::Element;
+use crate::error::Result;
 use crate::fabric::{bytes_of, bytes_of_mut};
 use crate::queue::Matcher;
 use crate::source::{Source, Status, Tag};
@@ -95,7 +96,6 @@ use pool::Pool;
 use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
 use step::Scratch;
 
 /// Two-sided messages and collective calls between the ranks of a world. Messages of one communicator never
@@ -352,182 +352,6 @@ impl Communicator {
 }
 
 /// What the rest of the library uses.
-impl Communicator {
-    pub(crate) fn host(&self) -> &Rc<Host> {
-        &self.inner.host
-    }
-
-    /// The engine, for operations that run on a stream's thread.
-    pub(crate) fn engine(&self) -> &Arc<Mutex<Engine>> {
-        self.host().share()
-    }
-
-    pub(crate) fn matcher(&self) -> &RefCell<Matcher> {
-        &self.inner.matcher
-    }
-
-    /// Whether both are the same communicator.
-    pub(crate) fn is_same(&self, other: &Communicator) -> bool {
-        Rc::ptr_eq(&self.inner, &other.inner)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Engine> {
-        self.host().lock()
-    }
-
-    /// Sends a record to a peer, in order, once there is room. Never blocks.
-    pub(crate) fn tell(&self, peer: usize, record: Vec<u8>) -> Result<()> {
-        self.lock().tell(peer, record)
-    }
-
-    /// Takes the records that have come, in order for each source.
-    pub(crate) fn take_told(&self) -> Vec<(usize, Vec<u8>)> {
-        self.lock().take_told()
-    }
-
-    /// Looks once at what has come.
-    pub(crate) fn progress(&self) -> Result<()> {
-        self.lock().progress()
-    }
-
-    /// The outcome of a request if it is complete; makes progress.
-    fn test_ticket(&self, ticket: Ticket) -> Result<Option<Result<Status>>> {
-        let mut engine = self.lock();
-        engine.progress()?;
-        let outcome = engine.outcome(ticket);
-        if outcome.is_none() {
-            self.unless_failed()?;
-        }
-        Ok(outcome)
-    }
-
-    fn unless_failed(&self) -> Result<()> {
-        let context = self.host().context();
-        match context.abort.failure() {
-            None => Ok(()),
-            Some(_) => Err(context.peer_failure()),
-        }
-    }
-
-    fn abandon(&self, ticket: Ticket, hold: Hold) {
-        self.sweep();
-        let mut engine = self.lock();
-        engine.free(ticket);
-        if engine.is_known(ticket) {
-            self.inner.abandoned.borrow_mut().push((ticket, hold));
-        }
-    }
-
-    /// Lets go of the sections of abandoned requests that have ended.
-    fn sweep(&self) {
-        let mut abandoned = self.inner.abandoned.borrow_mut();
-        if !abandoned.is_empty() {
-            let engine = self.lock();
-            abandoned.retain(|(ticket, _)| engine.is_known(*ticket));
-        }
-    }
-
-    fn send_bytes(
-        &self,
-        bytes: &[u8],
-        element: Option<ElementType>,
-        destination: usize,
-        tag: u32,
-    ) -> Result<()> {
-        let mut engine = self.lock();
-        if engine.is_eager(destination, bytes.len()) {
-            if engine.try_send_bytes(bytes, element, destination, tag)? {
-                return Ok(());
-            }
-            drop(engine);
-            let mut done = |engine: &mut Engine| engine.try_send_bytes(bytes, element, destination, tag);
-            let what = || format!("the acceptance of the message with tag {tag} ({} bytes)", bytes.len());
-            let late = |waited| host::late(self.host().context(), Some(destination), what(), waited);
-            return self.host().wait_until(Some(destination), &mut done, &late);
-        }
-        drop(engine);
-        let staged = self.inner.pool.borrow_mut().take(bytes.len())?;
-        staged.write(bytes)?;
-        let ticket = self.lock().isend_place(&staged, bytes.len(), element, destination, tag)?;
-        self.wait_staged(ticket)?;
-        self.inner.pool.borrow_mut().give_back(&staged);
-        Ok(())
-    }
-
-    fn recv_bytes(
-        &self,
-        bytes: &mut [u8],
-        element: Option<ElementType>,
-        source: Source,
-        tag: Tag,
-    ) -> Result<Status> {
-        let begun = self.begin_recv(bytes.len(), element, source, tag)?;
-        self.end_recv(begun, bytes)
-    }
-
-    fn begin_recv(
-        &self,
-        bytes: usize,
-        element: Option<ElementType>,
-        source: Source,
-        tag: Tag,
-    ) -> Result<StagedRecv> {
-        let staged = self.inner.pool.borrow_mut().take(bytes)?;
-        let ticket = self.lock().irecv_place(&staged, bytes, element, source, tag)?;
-        Ok(StagedRecv { ticket, staged })
-    }
-
-    fn end_recv(&self, begun: StagedRecv, bytes: &mut [u8]) -> Result<Status> {
-        let status = self.wait_staged(begun.ticket)?;
-        begun.staged.read(&mut bytes[..status.bytes])?;
-        self.inner.pool.borrow_mut().give_back(&begun.staged);
-        Ok(status)
-    }
-
-    /// Waits for a request of staging memory. If that fails the memory belongs to the request alone.
-    fn wait_staged(&self, ticket: Ticket) -> Result<Status> {
-        let outcome = self.host().wait(ticket);
-        if outcome.is_err() {
-            let mut engine = self.lock();
-            if engine.is_known(ticket) {
-                engine.free(ticket);
-            }
-        }
-        outcome
-    }
-
-    pub(crate) fn check_send(&self, what: &'static str, destination: usize, tag: u32) -> Result<()> {
-        self.check_rank(what, destination)?;
-        Self::check_tag(what, tag)
-    }
-
-    fn check_recv(&self, what: &'static str, source: Source, tag: Tag) -> Result<()> {
-        if let Source::Rank(source) = source {
-            self.check_rank(what, source)?;
-        }
-        match tag {
-            Tag::Any => Ok(()),
-            Tag::Value(tag) => Self::check_tag(what, tag),
-        }
-    }
-
-    fn check_rank(&self, what: &'static str, rank: usize) -> Result<()> {
-        let size = self.size();
-        if rank < size { Ok(()) } else { Err(Error::WrongRank { what, rank, size }) }
-    }
-
-    fn check_tag(what: &'static str, tag: u32) -> Result<()> {
-        let largest = Self::LARGEST_TAG;
-        if tag <= largest { Ok(()) } else { Err(Error::WrongTag { what, tag, largest }) }
-    }
-}
-
-/// A receive into staging memory.
-struct StagedRecv {
-    ticket: Ticket,
-    staged: crate::fabric::Place,
-}
-
 impl Drop for Inner {
     fn drop(&mut self) {
         // Peers may be writing the sections of receives that were dropped.

@@ -6,7 +6,7 @@
 use super::copies::Lane;
 use super::driver::MemoryKind;
 use super::operation::Operation;
-use super::stream::Status;
+use super::status::Status;
 use super::text::KernelText;
 use super::{Addresses, MemoryMode, Vendor, Ways};
 use crate::element::ElementType;

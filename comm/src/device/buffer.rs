@@ -1,10 +1,11 @@
 //! Typed memory that lives where its stream lives.
 
-use super::host::kernel::{Memory, Reader, Tile, Writer};
+use super::host::kernel::{Memory, Reader, Writer};
 use super::pitched::Pitched;
 use super::section::{Access, Intent};
 use super::shown::copy_of;
 use super::stream::Stream;
+use super::tile::Tile;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::fabric::{Place, Region};

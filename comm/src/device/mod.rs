@@ -30,8 +30,10 @@ mod select;
 mod sequence;
 mod shown;
 mod standing;
+mod status;
 mod stream;
 mod text;
+mod tile;
 mod wires;
 
 pub(crate) use accelerator::Accelerator;
@@ -46,8 +48,9 @@ pub use cuda::{
 pub(crate) use driver::MemoryKind;
 pub use hip::{FoundHipDevice, found as hip_devices};
 pub use host::ahead::ask_for_line;
-pub use host::kernel::{Argument, Arguments, Memory, Reader, Rows, RowsMut, Tile, Writer};
+pub use host::kernel::{Argument, Arguments, Memory, Reader, Writer};
 pub(crate) use host::lane::progress;
+pub use host::rows::{Rows, RowsMut};
 pub use host::streaming::{PastCaches, exceeds_caches, past_caches};
 pub(crate) use mirror::{Mirror, Mirrors};
 pub(crate) use moves::OnDevice;
@@ -61,8 +64,10 @@ pub use pitched::Pitched;
 pub use section::Section;
 pub(crate) use section::{Hold, Intent};
 pub(crate) use standing::{Stage, Standing};
-pub use stream::{Event, Stream, StreamKind, StreamOptions};
+pub use status::Event;
+pub use stream::{Stream, StreamKind, StreamOptions};
 pub use text::{KernelText, Scalar};
+pub use tile::Tile;
 pub use wires::Wires;
 pub(crate) use wires::{Addresses, Takes, Vendor, Wiring};
 

@@ -3,7 +3,7 @@
 use super::MoveTable;
 use super::moves::OnDevice;
 use super::sequence::{Replay, Sequence};
-use super::stream::Event;
+use super::status::Event;
 use super::text::Launch;
 use crate::error::{Error, Result};
 use crate::fabric::{Word, store_fence};

@@ -6,7 +6,8 @@
 use super::host::lane;
 use super::moves::Purpose;
 use super::operation::{Operation, TriggeredSend};
-use super::stream::{Status, Stream};
+use super::status::Status;
+use super::stream::Stream;
 use crate::error::{Error, Result};
 use crate::fabric::{Role, Word};
 use crate::timeline::{Activity, Draft, Recording, Timeline, now_ns};

@@ -1,9 +1,10 @@
 //! What the host is shown of memory that it does not address: copies, which queues of the device make.
 
 use super::driver::MemoryKind;
-use super::host::kernel::{Memory, Tile};
+use super::host::kernel::Memory;
 use super::moves::{Move, MoveTable};
 use super::stream::Stream;
+use super::tile::Tile;
 use crate::element::Op;
 use crate::error::Result;
 use crate::fabric::Region;

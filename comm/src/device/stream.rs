@@ -6,18 +6,19 @@ use super::host::{lane, worker::Worker};
 use super::operation::{HostFunction, HostKernel, Operation, ReadySend, SignalSet, TriggeredSend, WaitSet};
 use super::peers::Sharing;
 use super::standing::Reading;
+use super::status::{Event, Status};
 use super::wires::Wiring;
 use super::{MoveTable, Ways, recorded};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
-use crate::fabric::{Executor, WaitContext};
-use crate::timeline::{Activity, Recording};
+use crate::fabric::Executor;
+use crate::timeline::Activity;
 use crate::world::World;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// When the operations of a stream run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -91,120 +92,6 @@ struct Inner {
     status: Arc<Status>,
 }
 
-/// What the executor of a stream shares with its owner.
-#[derive(Debug)]
-pub(crate) struct Status {
-    /// [`FAILED`] and [`RECORDED`]: one look says whether an operation is just to be carried out.
-    state: AtomicU8,
-    first_error: Mutex<Option<Error>>,
-    recording: Mutex<Option<Recording>>,
-    /// Waits that kernels of a device did.
-    pub(crate) kernel_waits: AtomicU64,
-    /// Sends whose payloads and signals were one kernel.
-    pub(crate) merged_sends: AtomicU64,
-    /// Moves between the device's memory and the host's.
-    pub(crate) staged_moves: AtomicU64,
-    /// Messages that were triggered while the device still copied later ones to the host.
-    pub(crate) staged_overlaps: AtomicU64,
-    /// Periods that a device has replayed by itself.
-    pub(crate) graphs: AtomicU64,
-    pub(crate) context: Arc<WaitContext>,
-}
-
-/// An operation has failed.
-const FAILED: u8 = 1;
-/// A timeline is kept.
-const RECORDED: u8 = 2;
-/// Operations are captured; only the stream's owner cares.
-const CAPTURED: u8 = 4;
-
-impl Status {
-    /// Whether operations are carried out, and nothing else.
-    #[inline(always)]
-    pub(crate) fn is_plain(&self) -> bool {
-        self.state.load(Ordering::Acquire) == 0
-    }
-
-    /// Whether an operation has failed, so that the rest is skipped.
-    #[inline(always)]
-    pub(crate) fn has_failed(&self) -> bool {
-        self.state.load(Ordering::Acquire) & FAILED != 0
-    }
-
-    /// Whether a timeline is kept.
-    #[inline(always)]
-    pub(crate) fn is_recorded(&self) -> bool {
-        self.state.load(Ordering::Acquire) & RECORDED != 0
-    }
-
-    /// Whether operations are captured, and not carried out.
-    #[inline(always)]
-    pub(super) fn is_captured(&self) -> bool {
-        self.state.load(Ordering::Relaxed) & CAPTURED != 0
-    }
-
-    pub(super) fn set_captured(&self, is_captured: bool) {
-        match is_captured {
-            true => self.state.fetch_or(CAPTURED, Ordering::Relaxed),
-            false => self.state.fetch_and(!CAPTURED, Ordering::Relaxed),
-        };
-    }
-
-    /// Keeps the first error and tells the other ranks. In this order: a wait of this rank that
-    /// ends because of it must find the error.
-    pub(crate) fn fail(&self, error: Error) {
-        let told = error.to_string();
-        self.first_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-        self.state.fetch_or(FAILED, Ordering::Release);
-        self.context.abort.raise(self.context.rank, &told);
-    }
-
-    fn result(&self) -> Result<()> {
-        if !self.has_failed() {
-            return Ok(());
-        }
-        let error = self.first_error.lock().unwrap_or_else(PoisonError::into_inner);
-        Err(error.clone().expect("a failed stream has an error"))
-    }
-
-    /// The stream's part in a timeline, if one is kept.
-    pub(crate) fn recording(&self) -> Option<Recording> {
-        self.recording.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Begins or ends keeping a timeline, while nothing is on the stream.
-    pub(super) fn record(&self, recording: Option<Recording>) {
-        let is_recorded = recording.is_some();
-        *self.recording.lock().unwrap_or_else(PoisonError::into_inner) = recording;
-        match is_recorded {
-            true => self.state.fetch_or(RECORDED, Ordering::Release),
-            false => self.state.fetch_and(!RECORDED, Ordering::Release),
-        };
-    }
-}
-
-/// A point in a stream that other streams can wait for.
-#[derive(Debug, Clone, Default)]
-pub struct Event {
-    reached: Arc<AtomicBool>,
-}
-
-impl Event {
-    /// An event that nothing has recorded yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Whether a stream has come to the point where it was recorded.
-    pub fn is_complete(&self) -> bool {
-        self.reached.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn complete(&self) {
-        self.reached.store(true, Ordering::Release);
-    }
-}
-
 impl Stream {
     pub(crate) fn open(
         world: &World,
@@ -214,17 +101,7 @@ impl Stream {
     ) -> Result<Self> {
         let ways = ways.into();
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-        let status = Arc::new(Status {
-            state: AtomicU8::new(0),
-            first_error: Mutex::new(None),
-            recording: Mutex::new(None),
-            kernel_waits: AtomicU64::new(0),
-            merged_sends: AtomicU64::new(0),
-            staged_moves: AtomicU64::new(0),
-            staged_overlaps: AtomicU64::new(0),
-            graphs: AtomicU64::new(0),
-            context: world.wait_context().clone(),
-        });
+        let status = Arc::new(Status::new(world.wait_context().clone()));
         // The caller waits too, inline or in backends that synchronise.
         lane::prepare();
         let kind = if accelerator.is_some() { StreamKind::Device } else { options.kind };

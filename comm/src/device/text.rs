@@ -1,8 +1,9 @@
 //! Kernels as source text, for devices that compile them at run time.
 
-use super::host::kernel::{Arguments, Memory, Tile};
+use super::host::kernel::{Arguments, Memory};
 use super::operation::Operation;
 use super::stream::{Stream, StreamKind};
+use super::tile::Tile;
 use super::{Intent, Pitched};
 use crate::element::{Element, ElementType};
 use crate::error::{Error, Result};

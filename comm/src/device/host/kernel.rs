@@ -1,65 +1,19 @@
-//! Kernels: closures over tiles of arrays.
+//! Kernels of the host: closures over tiles of arrays.
 
+use super::rows::{Rows, RowsMut};
 use crate::device::operation::{HostKernel, Operation};
 use crate::device::pitched::Pitched;
 use crate::device::section::Intent;
 use crate::device::shown::copy_of;
 use crate::device::stream::{Stream, StreamKind};
+use crate::device::tile::Tile;
 use crate::element::{Element, ElementType};
 use crate::error::{Error, Result};
 use crate::fabric::Region;
 use std::any::Any;
-use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-
-/// A box of points, half open, slowest axis first; the last axis (x) is contiguous.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Tile {
-    /// First point on each axis.
-    pub start: [usize; 3],
-    /// One past the last point on each axis.
-    pub end: [usize; 3],
-}
-
-impl Tile {
-    /// Points along each axis; 0 where the end is not past the start.
-    pub fn extents(self) -> [usize; 3] {
-        std::array::from_fn(|axis| self.end[axis].saturating_sub(self.start[axis]))
-    }
-
-    /// Points in all.
-    pub fn points(self) -> usize {
-        self.extents().into_iter().product()
-    }
-
-    /// Whether every point lies in `other`. An empty tile lies everywhere.
-    pub fn is_within(self, other: Tile) -> bool {
-        self.points() == 0
-            || (0..3).all(|axis| self.start[axis] >= other.start[axis] && self.end[axis] <= other.end[axis])
-    }
-
-    /// The two outer indices of every row, in order.
-    pub fn rows(self) -> impl Iterator<Item = (usize, usize)> {
-        (self.start[0]..self.end[0]).flat_map(move |i| (self.start[1]..self.end[1]).map(move |j| (i, j)))
-    }
-
-    /// At most `parts` tiles that make up this one, cut along the slowest axis that is long enough.
-    fn split(self, parts: usize) -> impl Iterator<Item = Tile> {
-        let extents = self.extents();
-        let axis = if extents[0] >= parts { 0 } else { 1 };
-        let length = extents[axis];
-        let parts = parts.min(length).max(1);
-        (0..parts).map(move |part| {
-            let mut tile = self;
-            tile.start[axis] = self.start[axis] + part * length / parts;
-            tile.end[axis] = self.start[axis] + (part + 1) * length / parts;
-            tile
-        })
-    }
-}
 
 /// Read access to some points of an array, to be given to a kernel.
 #[derive(Debug, Clone)]
@@ -92,142 +46,6 @@ impl<T> Writer<'_, T> {
         Self { region, rows, stream, bounds, array: PhantomData }
     }
 }
-
-/// An array as a kernel reads it: row by row.
-#[derive(Debug, Clone, Copy)]
-pub struct Rows<'a, T> {
-    base: *const T,
-    rows: Pitched,
-    bounds: Tile,
-    lifetime: PhantomData<&'a T>,
-}
-
-impl<'a, T: Element> Rows<'a, T> {
-    /// The points `x` of the row at `i` on axis 0 and `j` on axis 1, all in local indices: the
-    /// components of each point next to each other. Two-dimensional arrays have `i = 0`.
-    ///
-    /// # Panics
-    /// If the points are not in the array, or are ghosts that an exchange may be filling: an
-    /// error of the stream, which names the kernel.
-    #[inline(always)]
-    pub fn span(&self, i: usize, j: usize, x: Range<usize>) -> &'a [T] {
-        let [span] = self.spans(i, j, x);
-        span
-    }
-
-    /// The points `x` of as many rows as the array has, one behind the other along axis 1 from `j` on: each as
-    /// [`Rows::span`] gives it, and looked up together, for kernels that compute several rows side by side.
-    ///
-    /// # Panics
-    /// As [`Rows::span`], if any of the points may not be read.
-    #[inline(always)]
-    pub fn spans<const N: usize>(&self, i: usize, j: usize, x: Range<usize>) -> [&'a [T]; N] {
-        let Tile { start, end } = self.bounds;
-        assert!(
-            start[0] <= i
-                && i < end[0]
-                && start[1] <= j
-                && j < end[1]
-                && N <= end[1] - j
-                && start[2] <= x.start
-                && x.start <= x.end
-                && x.end <= end[2],
-            "points {x:?} of {N} row(s) from ({i}, {j}) on are not all in {}: they are outside of the array, or ghosts that have not been exchanged",
-            self.bounds
-        );
-        let components = self.rows.extents().components;
-        std::array::from_fn(|row| {
-            // SAFETY: the points lie within the array by the assertion, since the bounds do.
-            let first = unsafe { self.base.add(self.rows.offset([i, j + row, x.start])) };
-            // SAFETY: as above; the launch has checked that the kernel does not write the array, the
-            // stream orders other kernels, and peers write only ghosts, outside of the bounds then.
-            unsafe { std::slice::from_raw_parts(first, (x.end - x.start) * components) }
-        })
-    }
-
-    /// All points of a row that may be read, ghosts included where they may.
-    #[inline(always)]
-    pub fn row(&self, i: usize, j: usize) -> &'a [T] {
-        self.span(i, j, self.bounds.start[2]..self.bounds.end[2])
-    }
-}
-
-/// The part of an array that a kernel writes: row by row, within its tile.
-#[derive(Debug)]
-pub struct RowsMut<'a, T> {
-    base: *mut T,
-    rows: Pitched,
-    tile: Tile,
-    lifetime: PhantomData<&'a mut T>,
-}
-
-impl<T: Element> RowsMut<'_, T> {
-    /// The part within the tile of the row at `i` on axis 0 and `j` on axis 1 of local indices:
-    /// the tile's points along x, the components of each next to each other.
-    ///
-    /// # Panics
-    /// If the row is not in the tile: an error of the stream, which names the kernel.
-    #[inline(always)]
-    pub fn row(&mut self, i: usize, j: usize) -> &mut [T] {
-        let tile = self.tile;
-        assert!(
-            (tile.start[0]..tile.end[0]).contains(&i) && (tile.start[1]..tile.end[1]).contains(&j),
-            "row ({i}, {j}) is not in the tile {tile:?}"
-        );
-        // SAFETY: the row is in the tile by the assertion, and `&mut self` lends one at a time.
-        unsafe { row_of_tile(self.base, self.rows, tile, i, j) }
-    }
-
-    /// The parts within the tile of as many rows as the array has, one behind the other along axis 1 from `j` on.
-    /// Each is as [`RowsMut::row`] gives it.
-    ///
-    /// # Panics
-    /// As [`RowsMut::row`], if any of the rows is not in the tile.
-    #[inline(always)]
-    pub fn rows_from<const N: usize>(&mut self, i: usize, j: usize) -> [&mut [T]; N] {
-        let tile = self.tile;
-        let is_within = (tile.start[1]..=tile.end[1]).contains(&j) && N <= tile.end[1] - j;
-        assert!(
-            (tile.start[0]..tile.end[0]).contains(&i) && is_within,
-            "{N} rows from ({i}, {j}) on are not in the tile {tile:?}"
-        );
-        // SAFETY: the rows are in the tile by the assertion, each is another one, and `&mut self` is borrowed for as
-        // long as any of them lives.
-        std::array::from_fn(|row| unsafe { row_of_tile(self.base, self.rows, tile, i, j + row) })
-    }
-
-    /// The parts within the tile of all its rows, in order, for kernels that write several rows
-    /// side by side. Each is as [`RowsMut::row`] gives it.
-    #[inline(always)]
-    pub fn rows(&mut self) -> impl Iterator<Item = &mut [T]> {
-        let (base, rows, tile) = (self.base, self.rows, self.tile);
-        // SAFETY: the rows are those of the tile, each is lent once, and `&mut self` is borrowed for
-        // as long as any of them lives.
-        tile.rows().map(move |(i, j)| unsafe { row_of_tile(base, rows, tile, i, j) })
-    }
-}
-
-/// The part of a row that lies in a tile.
-///
-/// # Safety
-/// `base` is the memory of an array of such `rows` of which the caller may write the points of `tile`;
-/// (`i`, `j`) is a row of the tile; and nothing else has access to that part of it during `'a`.
-#[inline(always)]
-unsafe fn row_of_tile<'a, T>(base: *mut T, rows: Pitched, tile: Tile, i: usize, j: usize) -> &'a mut [T] {
-    // SAFETY: the row's part lies within the array, since the tile does.
-    let first = unsafe { base.add(rows.offset([i, j, tile.start[2]])) };
-    // SAFETY: as above; tiles of one launch do not overlap, and the caller lends the row once.
-    unsafe {
-        std::slice::from_raw_parts_mut(first, (tile.end[2] - tile.start[2]) * rows.extents().components)
-    }
-}
-
-// SAFETY: shared read access to plain elements.
-unsafe impl<T: Element> Send for Rows<'_, T> {}
-// SAFETY: as above.
-unsafe impl<T: Element> Sync for Rows<'_, T> {}
-// SAFETY: exclusive access to elements of its own tile.
-unsafe impl<T: Element> Send for RowsMut<'_, T> {}
 
 mod sealed {
     pub trait Sealed {}
@@ -291,12 +109,9 @@ impl<T: Element> Argument for Reader<'_, T> {
     }
 
     fn view<'a>(&'a self, _tile: Tile) -> Self::View<'a> {
-        Rows {
-            base: self.region.base().cast_const().cast(),
-            rows: self.rows,
-            bounds: self.bounds,
-            lifetime: PhantomData,
-        }
+        // SAFETY: the bounds lie within the array; the launch has checked that the kernel does not write it, the stream
+        // orders other kernels, and peers write only ghosts, outside of the bounds then.
+        unsafe { Rows::new(self.region.base().cast_const().cast(), self.rows, self.bounds) }
     }
 }
 
@@ -322,7 +137,9 @@ impl<T: Element> Argument for Writer<'_, T> {
     }
 
     fn view<'a>(&'a self, tile: Tile) -> Self::View<'a> {
-        RowsMut { base: self.region.base().cast(), rows: self.rows, tile, lifetime: PhantomData }
+        // SAFETY: the launch has checked that the tile lies within what may be written; its parts do not overlap, and no
+        // other argument is the same array.
+        unsafe { RowsMut::new(self.region.base().cast(), self.rows, tile) }
     }
 }
 
@@ -488,10 +305,4 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "a panic without a message".into())
-}
-
-impl fmt::Display for Tile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}..{:?}", self.start, self.end)
-    }
 }

@@ -8,7 +8,7 @@
 use crate::device::accelerator::Execute;
 use crate::device::operation::{Counted, Operation, ReadySend, TriggeredSend, WaitSet};
 use crate::device::recorded;
-use crate::device::stream::{Event, Status};
+use crate::device::status::{Event, Status};
 use crate::error::Result;
 use crate::fabric::{GaveUp, progress_all};
 use std::cell::RefCell;

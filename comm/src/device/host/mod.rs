@@ -5,5 +5,6 @@ pub(super) mod ahead;
 pub(super) mod copy;
 pub(super) mod kernel;
 pub(super) mod lane;
+pub(super) mod rows;
 pub(super) mod streaming;
 pub(super) mod worker;

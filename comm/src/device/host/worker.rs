@@ -4,7 +4,7 @@ use super::lane;
 use crate::device::accelerator::Execute;
 use crate::device::operation::Operation;
 use crate::device::recorded;
-use crate::device::stream::Status;
+use crate::device::status::Status;
 use crate::error::{Error, Result};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,7 +4,7 @@ use super::executor::QueueExecutor;
 use crate::device::accelerator::{Accelerator, DeviceMemory, Execute};
 use crate::device::copies::{Lane, QueueLane};
 use crate::device::driver::{Driver, MemoryKind};
-use crate::device::stream::Status;
+use crate::device::status::Status;
 use crate::device::text::KernelText;
 use crate::device::{Addresses, MemoryMode, Signals, Waits, Ways};
 use crate::element::ElementType;

@@ -14,7 +14,7 @@ use crate::device::accelerator::{DeviceMemory, Execute};
 use crate::device::driver::{CommandQueue, Driver, Value};
 use crate::device::host::lane;
 use crate::device::operation::{Message, Operation, Rule, TriggeredSend, WaitSet};
-use crate::device::stream::Status;
+use crate::device::status::Status;
 use crate::device::text::Launch;
 use crate::error::{Error, Result};
 use crate::fabric::{WaitContext, WaitPolicy, Word, progress_all};

@@ -11,7 +11,7 @@ use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
 use crate::device::operation::WaitSet;
 use crate::device::sequence::Due;
-use crate::device::stream::Status;
+use crate::device::status::Status;
 use crate::error::{Error, Result};
 use crate::fabric::{GRACE, GaveUp, Word};
 use std::collections::VecDeque;

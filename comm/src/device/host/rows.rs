@@ -1,0 +1,160 @@
+//! Arrays as kernels of the host see them: row by row.
+
+use crate::device::pitched::Pitched;
+use crate::device::tile::Tile;
+use crate::element::Element;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// An array as a kernel reads it: row by row.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows<'a, T> {
+    base: *const T,
+    rows: Pitched,
+    bounds: Tile,
+    lifetime: PhantomData<&'a T>,
+}
+
+impl<'a, T: Element> Rows<'a, T> {
+    /// The points within `bounds` of an array.
+    ///
+    /// # Safety
+    /// `base` is the memory of an array of such `rows`, in which `bounds` lie, and nobody writes those during `'a`.
+    pub(super) unsafe fn new(base: *const T, rows: Pitched, bounds: Tile) -> Self {
+        Self { base, rows, bounds, lifetime: PhantomData }
+    }
+
+    /// The points `x` of the row at `i` on axis 0 and `j` on axis 1, all in local indices: the
+    /// components of each point next to each other. Two-dimensional arrays have `i = 0`.
+    ///
+    /// # Panics
+    /// If the points are not in the array, or are ghosts that an exchange may be filling: an
+    /// error of the stream, which names the kernel.
+    #[inline(always)]
+    pub fn span(&self, i: usize, j: usize, x: Range<usize>) -> &'a [T] {
+        let [span] = self.spans(i, j, x);
+        span
+    }
+
+    /// The points `x` of as many rows as the array has, one behind the other along axis 1 from `j` on: each as
+    /// [`Rows::span`] gives it, and looked up together, for kernels that compute several rows side by side.
+    ///
+    /// # Panics
+    /// As [`Rows::span`], if any of the points may not be read.
+    #[inline(always)]
+    pub fn spans<const N: usize>(&self, i: usize, j: usize, x: Range<usize>) -> [&'a [T]; N] {
+        let Tile { start, end } = self.bounds;
+        assert!(
+            start[0] <= i
+                && i < end[0]
+                && start[1] <= j
+                && j < end[1]
+                && N <= end[1] - j
+                && start[2] <= x.start
+                && x.start <= x.end
+                && x.end <= end[2],
+            "points {x:?} of {N} row(s) from ({i}, {j}) on are not all in {}: they are outside of the array, or ghosts that have not been exchanged",
+            self.bounds
+        );
+        let components = self.rows.extents().components;
+        std::array::from_fn(|row| {
+            // SAFETY: the points lie within the array by the assertion, since the bounds do.
+            let first = unsafe { self.base.add(self.rows.offset([i, j + row, x.start])) };
+            // SAFETY: as above; the launch has checked that the kernel does not write the array, the
+            // stream orders other kernels, and peers write only ghosts, outside of the bounds then.
+            unsafe { std::slice::from_raw_parts(first, (x.end - x.start) * components) }
+        })
+    }
+
+    /// All points of a row that may be read, ghosts included where they may.
+    #[inline(always)]
+    pub fn row(&self, i: usize, j: usize) -> &'a [T] {
+        self.span(i, j, self.bounds.start[2]..self.bounds.end[2])
+    }
+}
+
+/// The part of an array that a kernel writes: row by row, within its tile.
+#[derive(Debug)]
+pub struct RowsMut<'a, T> {
+    base: *mut T,
+    rows: Pitched,
+    tile: Tile,
+    lifetime: PhantomData<&'a mut T>,
+}
+
+impl<T: Element> RowsMut<'_, T> {
+    /// The points of a tile of an array.
+    ///
+    /// # Safety
+    /// `base` is the memory of an array of such `rows`, in which the tile lies, and nobody else has access to that part of
+    /// it meanwhile.
+    pub(super) unsafe fn new(base: *mut T, rows: Pitched, tile: Tile) -> Self {
+        Self { base, rows, tile, lifetime: PhantomData }
+    }
+
+    /// The part within the tile of the row at `i` on axis 0 and `j` on axis 1 of local indices:
+    /// the tile's points along x, the components of each next to each other.
+    ///
+    /// # Panics
+    /// If the row is not in the tile: an error of the stream, which names the kernel.
+    #[inline(always)]
+    pub fn row(&mut self, i: usize, j: usize) -> &mut [T] {
+        let tile = self.tile;
+        assert!(
+            (tile.start[0]..tile.end[0]).contains(&i) && (tile.start[1]..tile.end[1]).contains(&j),
+            "row ({i}, {j}) is not in the tile {tile:?}"
+        );
+        // SAFETY: the row is in the tile by the assertion, and `&mut self` lends one at a time.
+        unsafe { row_of_tile(self.base, self.rows, tile, i, j) }
+    }
+
+    /// The parts within the tile of as many rows as the array has, one behind the other along axis 1 from `j` on.
+    /// Each is as [`RowsMut::row`] gives it.
+    ///
+    /// # Panics
+    /// As [`RowsMut::row`], if any of the rows is not in the tile.
+    #[inline(always)]
+    pub fn rows_from<const N: usize>(&mut self, i: usize, j: usize) -> [&mut [T]; N] {
+        let tile = self.tile;
+        let is_within = (tile.start[1]..=tile.end[1]).contains(&j) && N <= tile.end[1] - j;
+        assert!(
+            (tile.start[0]..tile.end[0]).contains(&i) && is_within,
+            "{N} rows from ({i}, {j}) on are not in the tile {tile:?}"
+        );
+        // SAFETY: the rows are in the tile by the assertion, each is another one, and `&mut self` is borrowed for as
+        // long as any of them lives.
+        std::array::from_fn(|row| unsafe { row_of_tile(self.base, self.rows, tile, i, j + row) })
+    }
+
+    /// The parts within the tile of all its rows, in order, for kernels that write several rows
+    /// side by side. Each is as [`RowsMut::row`] gives it.
+    #[inline(always)]
+    pub fn rows(&mut self) -> impl Iterator<Item = &mut [T]> {
+        let (base, rows, tile) = (self.base, self.rows, self.tile);
+        // SAFETY: the rows are those of the tile, each is lent once, and `&mut self` is borrowed for
+        // as long as any of them lives.
+        tile.rows().map(move |(i, j)| unsafe { row_of_tile(base, rows, tile, i, j) })
+    }
+}
+
+/// The part of a row that lies in a tile.
+///
+/// # Safety
+/// `base` is the memory of an array of such `rows` of which the caller may write the points of `tile`;
+/// (`i`, `j`) is a row of the tile; and nothing else has access to that part of it during `'a`.
+#[inline(always)]
+unsafe fn row_of_tile<'a, T>(base: *mut T, rows: Pitched, tile: Tile, i: usize, j: usize) -> &'a mut [T] {
+    // SAFETY: the row's part lies within the array, since the tile does.
+    let first = unsafe { base.add(rows.offset([i, j, tile.start[2]])) };
+    // SAFETY: as above; tiles of one launch do not overlap, and the caller lends the row once.
+    unsafe {
+        std::slice::from_raw_parts_mut(first, (tile.end[2] - tile.start[2]) * rows.extents().components)
+    }
+}
+
+// SAFETY: shared read access to plain elements.
+unsafe impl<T: Element> Send for Rows<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Element> Sync for Rows<'_, T> {}
+// SAFETY: exclusive access to elements of its own tile.
+unsafe impl<T: Element> Send for RowsMut<'_, T> {}

@@ -1,0 +1,55 @@
+//! Boxes of points, over which kernels run.
+
+use std::fmt;
+
+/// A box of points, half open, slowest axis first; the last axis (x) is contiguous.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tile {
+    /// First point on each axis.
+    pub start: [usize; 3],
+    /// One past the last point on each axis.
+    pub end: [usize; 3],
+}
+
+impl Tile {
+    /// Points along each axis; 0 where the end is not past the start.
+    pub fn extents(self) -> [usize; 3] {
+        std::array::from_fn(|axis| self.end[axis].saturating_sub(self.start[axis]))
+    }
+
+    /// Points in all.
+    pub fn points(self) -> usize {
+        self.extents().into_iter().product()
+    }
+
+    /// Whether every point lies in `other`. An empty tile lies everywhere.
+    pub fn is_within(self, other: Tile) -> bool {
+        self.points() == 0
+            || (0..3).all(|axis| self.start[axis] >= other.start[axis] && self.end[axis] <= other.end[axis])
+    }
+
+    /// The two outer indices of every row, in order.
+    pub fn rows(self) -> impl Iterator<Item = (usize, usize)> {
+        (self.start[0]..self.end[0]).flat_map(move |i| (self.start[1]..self.end[1]).map(move |j| (i, j)))
+    }
+
+    /// At most `parts` tiles that make up this one, cut along the slowest axis that is long enough.
+    pub(super) fn split(self, parts: usize) -> impl Iterator<Item = Tile> {
+        let extents = self.extents();
+        let axis = if extents[0] >= parts { 0 } else { 1 };
+        let length = extents[axis];
+        let parts = parts.min(length).max(1);
+        (0..parts).map(move |part| {
+            let mut tile = self;
+            tile.start[axis] = self.start[axis] + part * length / parts;
+            tile.end[axis] = self.start[axis] + (part + 1) * length / parts;
+            tile
+        })
+    }
+}
+
+impl fmt::Display for Tile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}..{:?}", self.start, self.end)
+    }
+}
