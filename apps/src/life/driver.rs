@@ -4,8 +4,8 @@
 //! | paper | here |
 //! |---|---|
 //! | figure 2, `StreamHalo(exec_space)`: requests for each neighbour, `MPI_Matchall` | [`StreamHalo::builder`] in `set_up` |
-//! | figure 3, `enqueueGather(arrays)`: (1) start receives, (2) pack, (3) start sends, (4) wait, (5) unpack | [`StreamHalo::enqueue_gather`] in `Field::step` |
-//! | figure 3, what comes behind it on the same stream: the kernel | [`Stream::launch`] of `sweep_tile` |
+//! | figure 3, `enqueueGather(arrays)`: (1) start receives, (2) pack, (3) start sends, (4) wait, (5) unpack | [`StreamHalo::enqueue_gather`] in `Field::take` |
+//! | figure 3, what comes behind it on the same stream: the kernel | [`Stream::launch`] of `sweep_tile`, in `Pace::launch` |
 //! | VI-A3, "trials of 1,000 Game of Life iterations" | the loop of `Trial::carry_out` |
 //! | VI-A3, "the time from the beginning to the end of the solver phases" | `solve_s`, between two barriers |
 //!
@@ -18,22 +18,18 @@ use std::ops::Range;
 use std::time::Instant;
 
 use serde_json::{Map, Value};
-use streamhalo::comm::Error;
-use streamhalo::comm::device::{Reader, Tile, Writer};
-use streamhalo::prelude::{
-    Alternating, Array, Entity, GlobalGrid, LocalGrid, Pattern, Rows, RowsMut, StreamHalo,
-};
-use streamhalo::{ElementType, HaloError, KernelText, Stream};
+use streamhalo::prelude::{Alternating, Array, Entity, GlobalGrid, LocalGrid, Pattern, StreamHalo};
+use streamhalo::{KernelText, Stream};
 
+use super::answer::{answer, result};
 use super::bits;
-use super::checksum::{Checksum, population};
-use super::kernel::{Cell, Sweep, sweep_tile};
+use super::kernel::Cell;
+use super::pace::{Pace, text};
 use super::pattern::{Generation, Initial};
 use super::reference::Reference;
 use super::rle;
 use crate::app::{
     Answer, Application, ApplicationRow, Need, Outcome, Phase, Routes, Steps, Stopwatch, Stored, Trial,
-    with_ghosts,
 };
 use crate::config::{AppSettings, CellsAs, LifeSettings, RunConfig};
 use crate::error::AppError;
@@ -58,16 +54,6 @@ pub const ROW: ApplicationRow = ApplicationRow {
     },
 };
 
-/// The kernels for devices that compile them, by what a cell is: what [`step_tile`] does row by row.
-static OF_BYTES: KernelText =
-    KernelText { name: "life", source: include_str!("kernel.cl"), reach: [0, 1, 1] };
-static OF_DOUBLES: KernelText =
-    KernelText { name: "life", source: include_str!("doubles.cl"), reach: [0, 1, 1] };
-
-fn text<T: Cell>() -> &'static KernelText {
-    if T::TYPE == ElementType::U8 { &OF_BYTES } else { &OF_DOUBLES }
-}
-
 /// The game with its settings.
 struct Life<T> {
     initial: Generation,
@@ -87,64 +73,18 @@ struct Field<T> {
     pace: Pace,
 }
 
-/// How a rank comes from one exchange to the next.
-enum Pace {
-    /// In one sweep over its own cells, of as many steps as it can take at once.
-    Sweep { tile: Tile, most: Sweep },
-    /// Step by step: what each of them computes, and how many there have been since the last exchange.
-    Steps { tiles: Vec<Tile>, since_exchange: usize },
-}
-
-impl Pace {
-    /// The host sweeps; kernels for devices take a step.
-    fn new(stream: &Stream, grid: &LocalGrid<2>, exchange_every: usize) -> Self {
-        if stream.is_on_host() && exchange_every <= Sweep::MOST {
-            let changes = [[[-1, 0], [1, 0]], [[0, -1], [0, 1]]];
-            let changes = changes.map(|sides| sides.map(|offset| grid.neighbor(offset).is_some()));
-            let most = Sweep { generations: exchange_every, changes };
-            return Self::Sweep { tile: grid.owned(Entity::Cell).tile(), most };
-        }
-        let layers = (0..exchange_every).rev();
-        Self::Steps {
-            tiles: layers.map(|layers| with_ghosts(grid, layers).tile()).collect(),
-            since_exchange: 0,
-        }
-    }
-
-    /// Generations from one exchange to the next.
-    fn swaps_per_exchange(&self) -> usize {
-        match self {
-            Self::Sweep { .. } => 1,
-            Self::Steps { tiles, .. } => tiles.len(),
-        }
-    }
-}
-
 impl<T: Cell + Stored> Steps<T, 2> for Field<T> {
     fn at_once(&self) -> u64 {
-        match self.pace {
-            Pace::Sweep { most, .. } => most.generations as u64,
-            Pace::Steps { .. } => 1,
-        }
+        self.pace.at_once()
     }
 
     fn take(&mut self, steps: Range<u64>, stopwatch: &Stopwatch) -> Result<(), AppError> {
         let Self { cells, halo, stream, pace, .. } = self;
-        let is_due = matches!(pace, Pace::Sweep { .. } | Pace::Steps { since_exchange: 0, .. });
-        if is_due {
+        if pace.needs_exchange() {
             halo.enqueue_gather(cells)?;
             stopwatch.lap(Phase::Halo);
         }
-        match pace {
-            Pace::Sweep { tile, most } => {
-                let generations = (steps.end - steps.start) as usize;
-                launch_sweep(stream, Sweep { generations, ..*most }, *tile, cells)?;
-            }
-            Pace::Steps { tiles, since_exchange } => {
-                launch_life(stream, tiles[*since_exchange], cells)?;
-                *since_exchange = (*since_exchange + 1) % tiles.len();
-            }
-        }
+        pace.launch(stream, steps, cells)?;
         cells.swap();
         stopwatch.lap(Phase::Compute);
         Ok(())
@@ -268,78 +208,4 @@ impl<T: Cell + Stored> Application for Life<T> {
         let head = format!("#C Generation {}.\n", self.steps);
         vec![OutputFile::new("final.rle", head + &rle::encode(height, width, cells))]
     }
-}
-
-/// Enqueues one generation of the cells of `tile`.
-pub(crate) fn launch_life<T: Cell>(
-    stream: &Stream,
-    tile: Tile,
-    cells: &mut Alternating<T, 2>,
-) -> Result<(), HaloError> {
-    Ok(launch(stream, tile, cells.now_and_next()?)?)
-}
-
-/// The same, of any arrays.
-pub(super) fn launch<T: Cell>(
-    stream: &Stream,
-    tile: Tile,
-    now_and_next: (Reader<'_, T>, Writer<'_, T>),
-) -> Result<(), Error> {
-    let body =
-        |tile: Tile, (now, next): (Rows<'_, T>, RowsMut<'_, T>)| sweep_tile(Sweep::ONE, tile, now, next);
-    stream.launch_either(text::<T>(), tile, now_and_next, body)
-}
-
-/// Enqueues several generations of the cells of `tile`, which the host computes.
-pub(crate) fn launch_sweep<T: Cell>(
-    stream: &Stream,
-    sweep: Sweep,
-    tile: Tile,
-    cells: &mut Alternating<T, 2>,
-) -> Result<(), HaloError> {
-    let body =
-        move |tile: Tile, (now, next): (Rows<'_, T>, RowsMut<'_, T>)| sweep_tile(sweep, tile, now, next);
-    Ok(stream.launch(text::<T>().name, tile, cells.now_and_next()?, body)?)
-}
-
-/// What the ranks have computed together. Collective.
-fn answer<T: Cell>(
-    trial: &Trial<'_>,
-    grid: &LocalGrid<2>,
-    cells: &Alternating<T, 2>,
-) -> Result<Answer, AppError> {
-    let owned: Vec<u8> = cells.now().with_owned(|owned| owned.iter().map(|cell| cell.to_byte()).collect())?;
-    let rows = || owned.chunks_exact(grid.owned(Entity::Cell).extents()[1]);
-    let [first_y, first_x] = grid.owned_global(Entity::Cell).start;
-    let mut checksum = Checksum::default();
-    for (y, row) in rows().enumerate() {
-        checksum.add_row(first_y + y, first_x, row);
-    }
-    let live = rows().map(population).sum();
-    Ok(Answer {
-        checksum: Checksum::from(trial.all_sum(checksum.value())?).to_string(),
-        result: result(trial.all_sum(live)?),
-        state: if trial.wants_state { whole_state(trial, grid, bits::pack(rows()))? } else { None },
-    })
-}
-
-/// The state of the whole grid on rank 0, from the owned cells of every rank. Collective.
-fn whole_state(trial: &Trial<'_>, grid: &LocalGrid<2>, own: Vec<u8>) -> Result<Option<Vec<u8>>, AppError> {
-    let parts = trial.gather(&own)?;
-    let partition = grid.subdomain().partition();
-    let [height, width] = partition.grid().cells();
-    let mut state = bits::none(height * width);
-    for (rank, part) in parts.iter().enumerate() {
-        let owned = partition.owned_cells(rank);
-        let row_cells = owned.extents()[1];
-        for cell in bits::live(part) {
-            let (y, x) = (owned.start[0] + cell / row_cells, owned.start[1] + cell % row_cells);
-            bits::set(&mut state, y * width + x);
-        }
-    }
-    Ok((trial.world.rank() == 0).then_some(state))
-}
-
-fn result(population: u64) -> Map<String, Value> {
-    Map::from_iter([("population".to_owned(), Value::from(population))])
 }

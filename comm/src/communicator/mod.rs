@@ -110,7 +110,7 @@ use step::Scratch;
 /// receiver, and those behind them wait with it until they are received.
 ///
 /// Dropping the last clone on a rank waits for nobody. Whoever then waits for a message or an answer of that rank gets
-/// [`Error::PeerFailed`] once all has come that it had sent, on every fabric; so does a receive from any rank once
+/// [`crate::Error::PeerFailed`] once all has come that it had sent, on every fabric; so does a receive from any rank once
 /// all others have left.
 #[derive(Clone)]
 pub struct Communicator {
@@ -137,7 +137,7 @@ impl Communicator {
     /// A communicator of all ranks of a world, as `MPI_Comm_dup` makes one. Collective; blocks.
     ///
     /// # Errors
-    /// [`Error::CollectiveFailed`], on all ranks, if one has no memory for it, or what its wire says.
+    /// [`crate::Error::CollectiveFailed`], on all ranks, if one has no memory for it, or what its wire says.
     pub fn new(world: &World) -> Result<Self> {
         let host = Host::connect(world)?;
         let pool = RefCell::new(Pool::of_fabric(world.shared_fabric()));
@@ -165,8 +165,8 @@ impl Communicator {
     /// this rank to receive still, and a longer one once a receive has matched it.
     ///
     /// # Errors
-    /// [`Error::WrongRank`], [`Error::WrongTag`]; [`Error::PeerFailed`] if a rank has failed,
-    /// [`Error::TimedOut`] if nobody receives it.
+    /// [`crate::Error::WrongRank`], [`crate::Error::WrongTag`]; [`crate::Error::PeerFailed`] if a rank has failed,
+    /// [`crate::Error::TimedOut`] if nobody receives it.
     pub fn send<T: Element>(&self, elements: &[T], destination: usize, tag: u32) -> Result<()> {
         self.check_send("Communicator::send", destination, tag)?;
         self.send_bytes(bytes_of(elements), Some(T::TYPE), destination, tag)
@@ -175,9 +175,9 @@ impl Communicator {
     /// Receives a message of at most as many elements. Blocks. The elements behind its end stay as they are.
     ///
     /// # Errors
-    /// [`Error::WrongRank`], [`Error::WrongTag`]; [`Error::Truncated`] if the message is longer,
-    /// [`Error::MessageMismatch`] if it has elements of another type; [`Error::PeerFailed`] if a rank has
-    /// failed, [`Error::TimedOut`] if none comes.
+    /// [`crate::Error::WrongRank`], [`crate::Error::WrongTag`]; [`crate::Error::Truncated`] if the message is longer,
+    /// [`crate::Error::MessageMismatch`] if it has elements of another type; [`crate::Error::PeerFailed`] if a rank has
+    /// failed, [`crate::Error::TimedOut`] if none comes.
     pub fn recv<T: Element>(
         &self,
         elements: &mut [T],
@@ -216,7 +216,7 @@ impl Communicator {
     /// on a stream that writes the section has to be synchronised first.
     ///
     /// # Errors
-    /// [`Error::WrongRank`], [`Error::WrongTag`]; [`Error::InUse`] if something that has begun writes a part of
+    /// [`crate::Error::WrongRank`], [`crate::Error::WrongTag`]; [`crate::Error::InUse`] if something that has begun writes a part of
     /// the section; what the fabric says.
     pub fn isend(&self, section: &Section, destination: usize, tag: u32) -> Result<Request> {
         self.check_send("Communicator::isend", destination, tag)?;
@@ -248,7 +248,7 @@ impl Communicator {
     /// The message that a receive would get if it began now: nothing of it is received. Does not block.
     ///
     /// # Errors
-    /// [`Error::WrongRank`], [`Error::WrongTag`]; [`Error::PeerFailed`] if there is none and a rank has failed.
+    /// [`crate::Error::WrongRank`], [`crate::Error::WrongTag`]; [`crate::Error::PeerFailed`] if there is none and a rank has failed.
     pub fn iprobe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Option<Status>> {
         let (source, tag) = (source.into(), tag.into());
         self.check_recv("Communicator::iprobe", source, tag)?;
@@ -263,7 +263,7 @@ impl Communicator {
     /// As [`Communicator::iprobe`], but blocks until there is a message.
     ///
     /// # Errors
-    /// As [`Communicator::iprobe`], and [`Error::TimedOut`] if none comes.
+    /// As [`Communicator::iprobe`], and [`crate::Error::TimedOut`] if none comes.
     pub fn probe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Status> {
         let (source, tag) = (source.into(), tag.into());
         self.check_recv("Communicator::probe", source, tag)?;
@@ -285,7 +285,7 @@ impl Communicator {
     /// A persistent send of a section. Does not start it, and does not communicate.
     ///
     /// # Errors
-    /// [`Error::WrongRank`], [`Error::WrongTag`].
+    /// [`crate::Error::WrongRank`], [`crate::Error::WrongTag`].
     pub fn send_init(&self, section: &Section, destination: usize, tag: u32) -> Result<PersistentRequest> {
         self.check_send("Communicator::send_init", destination, tag)?;
         PersistentRequest::new(self, Kind::Send { destination, tag }, section)

@@ -3,8 +3,8 @@
 use streamhalo::comm::device::{Buffer, Extents};
 use streamhalo::{Stream, Tile, World};
 
-use super::super::driver::launch;
 use super::super::kernel::Cell;
+use super::super::pace::launch;
 use crate::app::mix;
 use crate::app::on_device::streams;
 
