@@ -110,8 +110,8 @@ use step::Scratch;
 /// receiver, and those behind them wait with it until they are received.
 ///
 /// Dropping the last clone on a rank waits for nobody. Whoever then waits for a message or an answer of that rank gets
-/// [`crate::Error::PeerFailed`] once all has come that it had sent, on every fabric; so does a receive from any rank once
-/// all others have left.
+/// [`crate::Error::PeerFailed`] once all has come that it had sent, on every fabric; so does a receive from any rank
+/// once all others have left.
 #[derive(Clone)]
 pub struct Communicator {
     inner: Rc<Inner>,
@@ -216,8 +216,8 @@ impl Communicator {
     /// on a stream that writes the section has to be synchronised first.
     ///
     /// # Errors
-    /// [`crate::Error::WrongRank`], [`crate::Error::WrongTag`]; [`crate::Error::InUse`] if something that has begun writes a part of
-    /// the section; what the fabric says.
+    /// [`crate::Error::WrongRank`], [`crate::Error::WrongTag`]; [`crate::Error::InUse`] if something that has
+    /// begun writes a part of the section; what the fabric says.
     pub fn isend(&self, section: &Section, destination: usize, tag: u32) -> Result<Request> {
         self.check_send("Communicator::isend", destination, tag)?;
         self.sweep();
@@ -248,7 +248,8 @@ impl Communicator {
     /// The message that a receive would get if it began now: nothing of it is received. Does not block.
     ///
     /// # Errors
-    /// [`crate::Error::WrongRank`], [`crate::Error::WrongTag`]; [`crate::Error::PeerFailed`] if there is none and a rank has failed.
+    /// [`crate::Error::WrongRank`], [`crate::Error::WrongTag`]; [`crate::Error::PeerFailed`] if there is none and a
+    /// rank has failed.
     pub fn iprobe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Option<Status>> {
         let (source, tag) = (source.into(), tag.into());
         self.check_recv("Communicator::iprobe", source, tag)?;
