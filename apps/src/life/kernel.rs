@@ -76,17 +76,32 @@ pub(super) fn step_rows_at<'now, 'next, T: Cell>(
 pub(crate) struct Sweep {
     /// One to [`Sweep::MOST`]. As many layers of cells are read around those that are written.
     pub(crate) generations: usize,
-    /// On the lower and on the upper side of each axis, slowest first: whether the cells beyond those that are written
-    /// change from generation to generation. Beyond the boundary of a grid they stay what they are, which is dead.
-    pub(crate) changes: [[bool; 2]; 2],
+    /// On the lower and on the upper side of each axis, slowest first: how many layers of cells beyond those that are
+    /// written change from generation to generation, at least. Beyond the boundary of a grid they stay dead.
+    pub(crate) changes: [[usize; 2]; 2],
 }
 
 impl Sweep {
     /// A single generation, for which it does not matter what becomes of others.
-    pub(crate) const ONE: Self = Self { generations: 1, changes: [[true; 2]; 2] };
+    pub(crate) const ONE: Self = Self { generations: 1, changes: [[1; 2]; 2] };
 
     /// The ghosts in front of a row are bits of one word.
     pub(crate) const MOST: usize = 64;
+
+    /// The same of a part of a tile: the rest of it changes too.
+    pub(super) fn of_part(self, whole: Tile, part: Tile) -> Self {
+        let mut changes = self.changes;
+        for (axis, [below, above]) in changes.iter_mut().enumerate() {
+            *below += part.start[1 + axis] - whole.start[1 + axis];
+            *above += whole.end[1 + axis] - part.end[1 + axis];
+        }
+        Self { changes, ..self }
+    }
+
+    /// How many of the layers that are read on each side do not change.
+    pub(super) fn layers_that_stay(&self) -> [[usize; 2]; 2] {
+        self.changes.map(|sides| sides.map(|layers| self.generations.saturating_sub(layers)))
+    }
 }
 
 /// Computes `rows` consecutive rows that many generations on: as [`step_rows`], but that rows of `now` have as many ghost

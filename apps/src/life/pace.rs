@@ -23,7 +23,8 @@ impl Pace {
     pub(super) fn new(stream: &Stream, grid: &LocalGrid<2>, exchange_every: usize) -> Self {
         if stream.is_on_host() && exchange_every <= Sweep::MOST {
             let changes = [[[-1, 0], [1, 0]], [[0, -1], [0, 1]]];
-            let changes = changes.map(|sides| sides.map(|offset| grid.neighbor(offset).is_some()));
+            let layers = |offset| if grid.neighbor(offset).is_some() { exchange_every } else { 0 };
+            let changes = changes.map(|sides| sides.map(layers));
             let most = Sweep { generations: exchange_every, changes };
             return Self::Sweep { tile: grid.owned(Entity::Cell).tile(), most };
         }
@@ -113,7 +114,8 @@ fn launch_sweep<T: Cell>(
     tile: Tile,
     cells: &mut Alternating<T, 2>,
 ) -> Result<(), HaloError> {
-    let body =
-        move |tile: Tile, (now, next): (Rows<'_, T>, RowsMut<'_, T>)| sweep_tile(sweep, tile, now, next);
+    let body = move |part: Tile, (now, next): (Rows<'_, T>, RowsMut<'_, T>)| {
+        sweep_tile(sweep.of_part(tile, part), part, now, next);
+    };
     Ok(stream.launch(text::<T>().name, tile, cells.now_and_next()?, body)?)
 }

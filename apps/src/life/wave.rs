@@ -78,7 +78,7 @@ fn sweep_words<'now, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
     let mut sums = vec![[Sums::none(simd); 2]; blocks * layers];
 
     let inputs = rows + 2 * layers;
-    let [above, below] = sweep.changes[0].map(|changes| if changes { 0 } else { layers });
+    let [above, below] = sweep.layers_that_stay()[0];
     for (row, packed) in ahead.chunks_exact_mut(words).enumerate().take(inputs) {
         let [now] = all.now(row);
         pack_with_ghosts::<S, T, V>(simd, layers, read(now), packed);
@@ -141,7 +141,7 @@ fn make_row<S: Simd>(
 /// Marks the cells of a row that change.
 #[inline(always)]
 fn mark_changing(sweep: Sweep, columns: usize, words: &mut [u64]) {
-    let [low, high] = sweep.changes[1].map(|changes| if changes { sweep.generations } else { 0 });
+    let [low, high] = sweep.layers_that_stay()[1].map(|layers| sweep.generations - layers);
     let (start, end) = (OWNED * WORD - low, OWNED * WORD + columns + high);
     for (index, word) in words.iter_mut().enumerate() {
         let within = |bit: usize| bit.clamp(index * WORD, (index + 1) * WORD) - index * WORD;

@@ -73,7 +73,10 @@ fn sweep_agrees_with_the_reference<T: Cell>(width: usize, sweeps: &[usize]) {
             if !sweeps.contains(&generations) {
                 continue;
             }
-            let sweep = Sweep { generations, changes: periodic.map(|periodic| [periodic; 2]) };
+            let sweep = Sweep {
+                generations,
+                changes: periodic.map(|changes| [if changes { generations } else { 0 }; 2]),
+            };
             for level in levels() {
                 let found = swept::<T>(level, sweep, [height, width], &cells);
                 assert_eq!(found, reference.cells(), "{height} x {width}, {sweep:?}, {level:?}");
@@ -84,7 +87,7 @@ fn sweep_agrees_with_the_reference<T: Cell>(width: usize, sweeps: &[usize]) {
 
 /// The cells of a grid after a sweep, whose ghosts are copies where they change and dead elsewhere.
 fn swept<T: Cell>(level: Level, sweep: Sweep, [height, width]: [usize; 2], cells: &[u8]) -> Vec<u8> {
-    let (layers, [y_changes, x_changes]) = (sweep.generations, sweep.changes.map(|sides| sides[0]));
+    let (layers, [y_changes, x_changes]) = (sweep.generations, sweep.changes.map(|sides| sides[0] > 0));
     let place = |local: usize, count: usize, changes: bool| {
         let is_owned = (layers..layers + count).contains(&local);
         (is_owned || changes).then(|| (local + layers * (count - 1)) % count)

@@ -1,10 +1,14 @@
-//! Steps between two exchanges that are one sweep, on ranks with and without neighbours on their sides.
+//! Steps between two exchanges that are one sweep, on ranks with and without neighbours on their sides, whose threads
+//! take parts of it.
+
+use streamhalo::{Device, StreamOptions, WorldOptions};
 
 use super::super::driver::ROW;
-use crate::app::recorded::recorded;
+use crate::app::{Between, Trial};
 use crate::config::{KnownNames, Overrides, RunConfig};
+use crate::ranks::on_threads;
 
-/// Verifies the answers of `every` steps a sweep, and of fewer at the end, on the ranks of each layout.
+/// Verifies the answers of `every` steps a sweep, and of fewer at the end, on the ranks of each layout, with as many threads.
 fn are_verified(grid: &str, every: usize, cells_as: &str, layouts: &[[usize; 2]]) {
     let names =
         KnownNames { apps: &["life"], backends: &["st-send"], fabrics: &["local"], devices: &["host"] };
@@ -16,9 +20,18 @@ fn are_verified(grid: &str, every: usize, cells_as: &str, layouts: &[[usize; 2]]
     let config = RunConfig::parse("f.toml", &text, &Overrides::default(), &names);
     let config = config.unwrap_or_else(|error| panic!("{error}"));
     let life = (ROW.open)(&config).expect("is right");
-    for layout in layouts {
+    let reference = life.reference(&|| Ok(())).expect("nobody stops it");
+    for (layout, threads) in layouts.iter().flat_map(|layout| [(layout, 1), (layout, 3), (layout, 7)]) {
         for backend in ["st-send", "st-rsend"] {
-            recorded(&*life, layout, backend);
+            let answers = on_threads(layout[0] * layout[1], WorldOptions::default(), |world| {
+                let options = StreamOptions { threads, ..StreamOptions::default() };
+                let (stream, between) = (Device::host().stream_with(world, options)?, Between::default());
+                let trial = Trial { world, stream: &stream, backend, layout, wants_state: true, between };
+                Ok(life.run_trial(&trial)?.answer)
+            });
+            let answer = answers.expect("nothing fails").swap_remove(0);
+            let differs = life.difference(&answer, &reference);
+            assert_eq!(differs, None, "{grid}, every {every}, {layout:?}, {threads} threads, {backend}");
         }
     }
 }
