@@ -13,7 +13,8 @@ use streamhalo_tests::{
 };
 
 /// Waits end soon, so that a test can wait for that; not so soon that a busy machine ends others.
-const SOON: WorldOptions = WorldOptions { policy: None, timeout: Some(Duration::from_secs(2)) };
+const SOON: WorldOptions = WorldOptions { policy: None, timeout: Some(PATIENCE) };
+const PATIENCE: Duration = Duration::from_secs(2);
 
 fn errors<T: std::fmt::Debug>(results: Vec<Result<T, HaloError>>) -> Vec<Option<Error>> {
     let error = |result: Result<T, HaloError>| match result {
@@ -24,7 +25,7 @@ fn errors<T: std::fmt::Debug>(results: Vec<Result<T, HaloError>>) -> Vec<Option<
     results.into_iter().map(error).collect()
 }
 
-/// Rank `late` of `ranks` makes the exchange, but never takes part in it.
+/// Rank `late` of `ranks` makes the exchange and keeps it, but never takes part in it.
 fn without(ranks: usize, late: usize, way: Scenario) -> Vec<Option<Error>> {
     let results = World::threads(ranks, SOON, |world| -> Result<(), HaloError> {
         let stream = stream_of(&world, way.kind)?;
@@ -33,6 +34,8 @@ fn without(ranks: usize, late: usize, way: Scenario) -> Vec<Option<Error>> {
         let mut halo = StreamHalo::new(&world, &stream, way.backend, Pattern::All, 1, &field)?;
         if world.rank() != late {
             halo.gather(&mut field)?;
+        } else {
+            std::thread::sleep(2 * PATIENCE);
         }
         Ok(())
     });
