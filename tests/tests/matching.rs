@@ -9,7 +9,7 @@ use streamhalo::comm::backend::{
 };
 use streamhalo::comm::device::{Buffer, Extents, Move, MoveTable};
 use streamhalo::comm::fabric::{Place, phase};
-use streamhalo::{Op, Stream, StreamKind, World};
+use streamhalo::{Op, Period, Stream, StreamKind, World};
 use streamhalo_tests::{Random, delay, each_way, on_ranks, same_on_all, stream_of};
 
 /// A packed message of those elements.
@@ -137,6 +137,8 @@ fn descriptions_that_are_wrong_in_themselves() {
     let epochs = verdict(|rank| ExchangeSpec { last_epoch: rank as u32 / 2 * 4, ..one_message(rank) });
     let epochs = bad(epochs, 2);
     assert!(epochs.contains("after epoch 4, rank 0 after 0"), "{epochs}");
+    let odd = bad(verdict(|rank| ExchangeSpec { last_epoch: 1, ..one_message(rank) }), 0);
+    assert!(odd.contains("after epoch 1, but the first exchange has an odd epoch"), "{odd}");
 }
 
 #[test]
@@ -282,6 +284,35 @@ fn calls_out_of_order_are_refused_and_do_nothing() {
                 out_of_order(ring.exchange.start_recvs(&stream), "start_recvs");
                 ring.exchange.wait(&stream)?;
                 out_of_order(ring.exchange.wait(&stream), "wait");
+                stream.enqueue_move(&ring.unpacks[phase(epoch)]);
+                ring.check(epoch, 1 - world.rank())?;
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Whichever half of an exchange is called in a capture that it was not begun in, it goes on behind that.
+#[test]
+fn an_exchange_that_was_begun_before_a_capture_is_as_it_was_behind_it() {
+    let refused = |result: Result<Period, Error>| {
+        assert!(
+            matches!(&result, Err(Error::NotCapturable { reason, .. }) if reason.contains("begun before")),
+            "{result:?}"
+        );
+    };
+    on_ranks(2, |world| {
+        for way in each_way().filter(|way| way.backend != "standard") {
+            let stream = stream_of(world, way.kind)?;
+            let (mut ring, sends) = Ring::new(world, &stream, way.backend)?;
+            ring.exchange.bind(sends)?;
+            for epoch in 1..=3 {
+                ring.fill(epoch, world.rank())?;
+                ring.exchange.start_recvs(&stream)?;
+                refused(stream.capture(|stream| ring.exchange.start_sends(stream)));
+                ring.exchange.start_sends(&stream)?;
+                refused(stream.capture(|stream| ring.exchange.wait(stream)));
+                ring.exchange.wait(&stream)?;
                 stream.enqueue_move(&ring.unpacks[phase(epoch)]);
                 ring.check(epoch, 1 - world.rank())?;
             }

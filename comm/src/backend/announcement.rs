@@ -121,6 +121,12 @@ fn tell(message: &MessageSpec, words: [usize; 2], slots: [usize; 2]) -> Told {
 pub(super) fn check_all(all: &[Announcement]) -> Result<()> {
     for (rank, told) in all.iter().enumerate() {
         let bad = |reason: String| Error::BadExchange { rank, reason };
+        if !told.last_epoch.is_multiple_of(2) {
+            return Err(bad(format!(
+                "it starts after epoch {}, but the first exchange has an odd epoch",
+                told.last_epoch
+            )));
+        }
         if told.last_epoch != all[0].last_epoch {
             return Err(bad(format!(
                 "it starts after epoch {}, rank 0 after {}",

@@ -63,7 +63,7 @@ pub struct ExchangeSpec {
     pub sends: Vec<MessageSpec>,
     /// Messages from other ranks.
     pub recvs: Vec<MessageSpec>,
-    /// The epoch before the first exchange. 0, except to test what happens near the wrap at 2³².
+    /// The epoch before the first exchange, an even one. 0, except to test what happens near the wrap at 2³².
     pub last_epoch: u32,
 }
 

@@ -211,11 +211,12 @@ impl Triggered {
         }))
     }
 
-    /// Takes a step of the epoch, which it gives.
+    /// Takes a step of the epoch on the stream, and gives the epoch.
     #[inline(always)]
-    fn step(&self, step: &'static Step) -> Result<u32> {
+    fn step(&self, stream: &Stream, step: &'static Step) -> Result<u32> {
         let mut counts = self.standing.get();
         counts.stage.take(step)?;
+        stream.note(&self.standing);
         self.standing.set(counts);
         Ok(counts.epoch)
     }
@@ -323,7 +324,9 @@ impl Exchange for Triggered {
     }
 
     fn bind(&mut self, moves: Vec<[Arc<MoveTable>; 2]>) -> Result<()> {
-        self.step(&BIND)?;
+        let mut counts = self.standing.get();
+        counts.stage.take(&BIND)?;
+        self.standing.set(counts);
         assert_eq!(moves.len(), self.plan.sends.len(), "one table of moves for each send");
         let [even, odd] = [0, 1].map(|phase| self.bound(&moves, phase));
         self.sends = [even?, odd?];
@@ -353,7 +356,7 @@ impl Exchange for Triggered {
     }
 
     fn start_sends(&mut self, stream: &Stream) -> Result<()> {
-        let epoch = self.step(&START_SENDS)?;
+        let epoch = self.step(stream, &START_SENDS)?;
         self.packs[phase(epoch)].iter().for_each(|pack| stream.enqueue_move(pack));
         for send in &self.sends[phase(epoch)] {
             stream.enqueue_send(send, self.standing.of_epoch(epoch));
@@ -366,7 +369,7 @@ impl Exchange for Triggered {
     }
 
     fn wait(&mut self, stream: &Stream) -> Result<()> {
-        let epoch = self.step(&WAIT)?;
+        let epoch = self.step(stream, &WAIT)?;
         let phase = phase(epoch);
         for (arrived, up) in &self.coming[phase] {
             stream.wait_values(arrived, self.standing.of_epoch(epoch));

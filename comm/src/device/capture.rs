@@ -17,6 +17,9 @@ use std::sync::Arc;
 const COUNTED_BY_HOST: &str = "what it sets and waits for is counted by the host, call by call; capture exchanges of \
                                `match_exchange`, or what is made of them";
 
+/// What can be captured whole only.
+const BEGUN_BEFORE: &str = "its exchange was begun before the capture; begin and finish it within, or before";
+
 /// What a capture has so far.
 #[derive(Default)]
 pub(super) struct Capture {
@@ -90,9 +93,11 @@ impl Capture {
 
     fn due(&self, what: &str, reading: Reading<'_>) -> Result<Due> {
         let Some((standing, which)) = reading.of else { return Err(refusal(what, COUNTED_BY_HOST)) };
-        let index = self.exchanges.iter().position(|(known, _)| known.is(standing)).ok_or_else(|| {
-            refusal(what, "its exchange was begun before the capture; begin and finish it within, or before")
-        })?;
+        let index = self
+            .exchanges
+            .iter()
+            .position(|(known, _)| known.is(standing))
+            .ok_or_else(|| refusal(what, BEGUN_BEFORE))?;
         Ok(Due { value: reading.value, count: COUNTS * index + which })
     }
 
@@ -286,7 +291,8 @@ impl Stream {
         self.refuse_capture(what, COUNTED_BY_HOST)
     }
 
-    /// Notes where an exchange stands before it begins, if the stream is being captured.
+    /// Notes where an exchange stands before a call moves it on, if the stream is being captured: it is set back then, and
+    /// refused if it was begun before.
     #[inline]
     pub(crate) fn note(&self, standing: &Standing) {
         if !self.status().is_captured() {
@@ -295,7 +301,11 @@ impl Stream {
         if let Some(capture) = &mut *self.captured().borrow_mut()
             && !capture.exchanges.iter().any(|(known, _)| known.is(standing))
         {
-            capture.exchanges.push((standing.clone(), standing.get()));
+            let counts = standing.get();
+            capture.exchanges.push((standing.clone(), counts));
+            if counts.stage != Stage::Idle {
+                capture.refuse(refusal("an exchange", BEGUN_BEFORE));
+            }
         }
     }
 
