@@ -77,12 +77,13 @@ impl Pace {
     }
 }
 
-/// The kernels for devices that compile them, by what a cell is: what [`step_tile`] does row by row.
+/// The kernels for devices that compile them, by what a cell is: what [`sweep_tile`] does in one generation.
 static OF_BYTES: KernelText =
     KernelText { name: "life", source: include_str!("kernel.cl"), reach: [0, 1, 1] };
 static OF_DOUBLES: KernelText =
     KernelText { name: "life", source: include_str!("doubles.cl"), reach: [0, 1, 1] };
 
+/// The one for these cells.
 pub(super) fn text<T: Cell>() -> &'static KernelText {
     if T::TYPE == ElementType::U8 { &OF_BYTES } else { &OF_DOUBLES }
 }

@@ -1,9 +1,9 @@
 //! Several generations of Life in one sweep over rows of cells, 64 of them in a word.
 //!
 //! Of a cell there is one bit: one comparison makes the bits of a vector of cells, and one choice makes a vector of
-//! them. In between the rule takes some thirty operations for a vector of words. Every row is read once: the sums of three cells
-//! side by side, two bits each, are kept for two rows. So cells cost what it costs to move them, once for all generations
-//! of the sweep; `cargo bench --bench kernels` compares with a copy.
+//! them. In between the rule takes some thirty operations for a vector of words. Every row is read once: the sums of
+//! three cells side by side, two bits each, are kept for two rows. So cells are moved once for all generations of the
+//! sweep; `cargo bench --bench kernels` compares one generation with a copy.
 //!
 //! ```text
 //! packed  0  1  2  3  4  5  6      After row 6 has been packed, generation 1 of row 5 is computed, then generation 2
@@ -64,7 +64,11 @@ fn sweep_words<'now, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
 ) {
     let layers = sweep.generations;
     let read = |row: &'now [T]| {
-        assert_eq!(row.len(), columns + 2 * layers, "a row to read has one ghost cell on either side");
+        assert_eq!(
+            row.len(),
+            columns + 2 * layers,
+            "a row to read has one ghost cell on either side for each generation"
+        );
         row
     };
     // Ghosts are computed too, unless the first generation is the last.
