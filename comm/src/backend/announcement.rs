@@ -40,6 +40,8 @@ pub(super) struct Announcement {
     /// Keys and bytes. The words are in the inbox, unless the host does not reach that.
     pub(super) inbox: (u64, usize),
     pub(super) words: (u64, usize),
+    /// Under which number peers over a wire part from the words; 0 where there is no wire.
+    pub(super) partings: u64,
     pub(super) last_epoch: u32,
     /// Whether its waits may sleep until they are woken.
     pub(super) sleeps: bool,

@@ -52,7 +52,7 @@ impl InBlocks {
     /// [`crate::Error::OutOfMemory`].
     pub(super) fn new(site: &Site<'_>, plan: &Plan, arrival: Role, last_epoch: u32) -> Result<Self> {
         let send = |send: &PlannedSend| match (&send.blocks, &send.target) {
-            (Some(blocks), Target::Far(place)) => {
+            (Some(blocks), Target::Far(place, _)) => {
                 let is_staged = send.way.is_staged();
                 SendBlocks::new(site, (blocks, send.peer), place, is_staged).map(Some)
             }
@@ -82,13 +82,14 @@ impl InBlocks {
     }
 
     /// What the stream waits for and then copies to the device, in a phase in which a buffer is used: the first blocks of
-    /// all messages, then the second ones.
-    pub(super) fn coming(&self, buffer: usize) -> Vec<(Word, Arc<MoveTable>)> {
+    /// all messages, then the second ones; beside the word of each, that of its message's last block.
+    pub(super) fn coming(&self, buffer: usize) -> Vec<([Word; 2], Arc<MoveTable>)> {
         let most = self.recvs.iter().flatten().map(|recv| recv.wire.len()).max().unwrap_or(0);
         let of_block = |block: usize| {
             self.recvs.iter().flatten().filter_map(move |recv| {
                 let (_, up) = recv.staged.as_ref()?;
-                Some((recv.arrivals.get(block)?[buffer].clone(), up.get(block)?[buffer].clone()))
+                let words = [recv.arrivals.get(block)?, recv.arrivals.last()?];
+                Some((words.map(|word| word[buffer].clone()), up.get(block)?[buffer].clone()))
             })
         };
         (0..most).flat_map(of_block).collect()

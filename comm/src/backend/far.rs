@@ -26,10 +26,10 @@ pub(super) fn open(
     let sends =
         plan.sends.iter().zip(&blocks.sends).flat_map(|(send, blocks)| match (&send.target, blocks) {
             (Target::Near(_), _) => Vec::new(),
-            (Target::Far(staging), None) => {
+            (Target::Far(staging, _), None) => {
                 vec![far_send(protocol, send, None, (staging.clone(), send.bytes))]
             }
-            (Target::Far(_), Some(blocks)) => {
+            (Target::Far(..), Some(blocks)) => {
                 let lengths = send.blocks.iter().flat_map(|blocks| blocks.lengths());
                 let each = (0..).zip(blocks.wire.iter().cloned().zip(lengths));
                 each.map(|(block, taken)| far_send(protocol, send, Some(block), taken)).collect()

@@ -1,9 +1,10 @@
-//! What a rank leaves behind an exchange that it lets go of, and how its peers find it: beside the words of the matching,
-//! in memory that is mapped.
+//! What a rank leaves behind an exchange that it lets go of, and how its peers find it: beside the words of the matching.
 
-use super::matching::{Plan, PlannedRecv, PlannedSend, Target};
+use super::matching::{Clear, Plan, PlannedRecv, Target};
 use crate::error::Error;
-use crate::fabric::Word;
+use crate::fabric::{Fabric, Parted, Word};
+use crate::world::World;
+use std::sync::Arc;
 
 /// Where this rank says how far it comes.
 #[derive(Debug)]
@@ -12,21 +13,56 @@ pub(super) struct Farewell {
     announced: Vec<Word>,
     /// Behind its payloads.
     sent: Vec<Word>,
+    /// The same, of peers over a wire.
+    far: Vec<Far>,
+    fabric: Arc<dyn Fabric>,
+}
+
+/// Words of a peer over a wire, by their offsets.
+#[derive(Debug)]
+struct Far {
+    peer: usize,
+    number: u64,
+    announced: Vec<usize>,
+    sent: Vec<usize>,
 }
 
 impl Farewell {
     /// To the senders that it `announces` its readiness to, and to the receivers of its payloads, which have so many
     /// buffers.
-    pub(super) fn new(plan: &Plan, announces: impl Fn(&PlannedRecv) -> bool, buffers: usize) -> Self {
-        let announced = plan.recvs.iter().filter(|recv| announces(recv));
-        let arrivals = plan.sends.iter().filter_map(|send| match &send.target {
-            Target::Near(near) => Some(&near.arrivals[..buffers]),
-            Target::Far(_) => None,
-        });
-        Self {
-            announced: announced.filter_map(|recv| recv.clear.clone()).collect(),
-            sent: arrivals.flatten().cloned().collect(),
+    pub(super) fn new(
+        world: &World,
+        plan: &Plan,
+        announces: impl Fn(&PlannedRecv) -> bool,
+        buffers: usize,
+    ) -> Self {
+        let fabric = world.shared_fabric().clone();
+        let mut made = Self { announced: Vec::new(), sent: Vec::new(), far: Vec::new(), fabric };
+        for recv in plan.recvs.iter().filter(|recv| announces(recv)) {
+            match &recv.clear {
+                Clear::Near(word) => made.announced.push(word.clone()),
+                Clear::Far(word) => made.far(recv.peer, word.number).announced.push(word.offset),
+            }
         }
+        for send in &plan.sends {
+            match &send.target {
+                Target::Near(near) => made.sent.extend_from_slice(&near.arrivals[..buffers]),
+                Target::Far(_, arrivals) => {
+                    let offsets = arrivals[..buffers].iter().map(|word| word.offset);
+                    made.far(send.peer, arrivals[0].number).sent.extend(offsets);
+                }
+            }
+        }
+        made
+    }
+
+    fn far(&mut self, peer: usize, number: u64) -> &mut Far {
+        let known = self.far.iter().position(|far| far.peer == peer);
+        let index = known.unwrap_or_else(|| {
+            self.far.push(Far { peer, number, announced: Vec::new(), sent: Vec::new() });
+            self.far.len() - 1
+        });
+        &mut self.far[index]
     }
 
     /// Lets go: what it has announced last, and the epoch of its last payloads. What is on its streams is still carried
@@ -34,6 +70,11 @@ impl Farewell {
     pub(super) fn tell(&self, announced: u32, sent: u32) {
         self.announced.iter().for_each(|word| word.part(announced));
         self.sent.iter().for_each(|word| word.part(sent));
+        for far in &self.far {
+            let announced = far.announced.iter().map(|offset| (*offset, announced));
+            let words = announced.chain(far.sent.iter().map(|offset| (*offset, sent))).collect();
+            self.fabric.tell_parting(far.peer, &Parted { number: far.number, words });
+        }
     }
 }
 
@@ -43,10 +84,8 @@ pub(super) struct Listened(Vec<Word>);
 
 impl Listened {
     pub(super) fn new(plan: &Plan) -> Self {
-        let near = |send: &&PlannedSend| !send.is_far();
-        let clear = plan.sends.iter().filter(near).map(|send| send.clear.clone());
-        let near = |recv: &&PlannedRecv| !recv.is_far();
-        let arrivals = plan.recvs.iter().filter(near).map(|recv| recv.arrivals[0].clone());
+        let clear = plan.sends.iter().map(|send| send.clear.clone());
+        let arrivals = plan.recvs.iter().map(|recv| recv.arrivals[0].clone());
         Self(arrivals.chain(clear).collect())
     }
 

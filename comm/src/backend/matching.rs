@@ -8,7 +8,8 @@ use super::reach::{Inbox, Mapped, Site, Way};
 use super::{Direct, ExchangeSpec, MessageSpec};
 use crate::communicator::Blocks;
 use crate::error::Result;
-use crate::fabric::{Place, Region, Role, Word};
+use crate::fabric::{Listening, Place, Region, Role, Word};
+use std::sync::Arc;
 
 /// A matched exchange from this rank's side.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub(super) struct Plan {
     pub(super) recvs: Vec<PlannedRecv>,
     /// Counts the arrivals of a phase, from all sources.
     pub(super) counts: [Word; 2],
+    /// Has partings of peers over a wire come to the words.
+    pub(super) listening: Option<Arc<Listening>>,
 }
 
 #[derive(Debug)]
@@ -44,14 +47,14 @@ pub(super) struct PlannedSend {
 impl PlannedSend {
     /// Whether a wire carries it.
     pub(super) fn is_far(&self) -> bool {
-        matches!(self.target, Target::Far(_))
+        matches!(self.target, Target::Far(..))
     }
 }
 
 impl PlannedRecv {
     /// Whether a wire brings it.
     pub(super) fn is_far(&self) -> bool {
-        self.clear.is_none()
+        matches!(self.clear, Clear::Far(_))
     }
 }
 
@@ -60,8 +63,34 @@ impl PlannedRecv {
 pub(super) enum Target {
     /// The peer's memory is mapped.
     Near(Box<Near>),
-    /// A wire takes it from here.
-    Far(Place),
+    /// A wire takes it from here, and says there that the payload has come.
+    Far(Place, [FarWord; 2]),
+}
+
+/// A word in the memory of a peer that is not mapped.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FarWord {
+    /// Of the peer's words, for partings.
+    pub(super) number: u64,
+    pub(super) offset: usize,
+}
+
+/// Where a receiver says that it is ready.
+#[derive(Debug)]
+pub(super) enum Clear {
+    Near(Word),
+    /// A wire says it to far peers.
+    Far(FarWord),
+}
+
+impl Clear {
+    /// The word, if this rank reaches it.
+    pub(super) fn near(&self) -> Option<&Word> {
+        match self {
+            Clear::Near(word) => Some(word),
+            Clear::Far(_) => None,
+        }
+    }
 }
 
 /// Memory of a peer.
@@ -85,8 +114,8 @@ pub(super) struct PlannedRecv {
     pub(super) direct: bool,
     pub(super) one_way: bool,
     pub(super) peer_sleeps: bool,
-    /// This rank says here that it is ready; a wire says it to far peers.
-    pub(super) clear: Option<Word>,
+    /// This rank says here that it is ready.
+    pub(super) clear: Clear,
     /// In which blocks a wire brings it, if in several.
     pub(super) blocks: Option<Blocks>,
     pub(super) slots: [Place; 2],
@@ -179,11 +208,13 @@ pub(super) fn match_all(site: &Site<'_>, spec: &ExchangeSpec, rules: Rules) -> R
         Ok(Memory { words: words.unwrap_or_else(|| inbox.clone()), inbox })
     });
     let told = |region: &Region| (region.key(), region.bytes());
+    let partings = world.fabric().partings();
     let own = memory.as_ref().map(|memory| Announcement {
         sends,
         recvs,
         inbox: told(&memory.inbox),
         words: told(&memory.words),
+        partings: partings.map_or(0, |partings| partings.number()),
         last_epoch: spec.last_epoch,
         sleeps: world.wait_context().policy.sleeps,
         device: stream.device_name().into(),
@@ -226,6 +257,7 @@ fn plan(
         let [first, second] = message.slots.map(place);
         Ok([first?, second?])
     };
+    let far_word = |peer: usize, offset: usize| FarWord { number: all[peer].partings, offset };
     let staging = stage(site, &all[own].sends)?;
     let sends = all[own].sends.iter().zip(staging).map(|(send, staging)| {
         let peer = send.peer;
@@ -240,7 +272,7 @@ fn plan(
         };
         let ghosts = [ghosts(0)?, ghosts(1)?];
         let target = match staging {
-            Some(place) => Target::Far(place),
+            Some(place) => Target::Far(place, recv.words.map(|offset| far_word(peer, offset))),
             None => {
                 let words = map_words(&mut mapped, peer)?;
                 let inbox = match way.is_staged() {
@@ -279,9 +311,9 @@ fn plan(
         let clear = match is_mapped {
             true => {
                 let words = map_words(&mut mapped, peer)?;
-                Some(words.word_with_parting(send.words[0], rules.clear, own, peer)?)
+                Clear::Near(words.word_with_parting(send.words[0], rules.clear, own, peer)?)
             }
-            false => None,
+            false => Clear::Far(far_word(peer, send.words[0])),
         };
         let is_staged = reach.why_staged(peer, own).is_some();
         Ok(PlannedRecv {
@@ -304,7 +336,13 @@ fn plan(
             word.cell().store(spec.last_epoch);
         }
     }
-    Ok(Plan { sends, recvs, counts: counts(&memory.words, own, own)? })
+    let clear = sends.iter().filter(|send| send.is_far()).map(|send| &send.clear);
+    let arrivals = recvs.iter().filter(|recv| recv.is_far()).flat_map(|recv| &recv.arrivals);
+    let of_far: Vec<Word> = clear.chain(arrivals).cloned().collect();
+    // No peer lets go before all have matched.
+    let listening = world.fabric().partings().filter(|_| !of_far.is_empty());
+    let listening = listening.map(|partings| Arc::new(partings.listen(all[own].partings, of_far)));
+    Ok(Plan { sends, recvs, counts: counts(&memory.words, own, own)?, listening })
 }
 
 /// The sender's, if it stages the message: it begins before the receiver does.

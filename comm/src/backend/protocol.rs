@@ -8,11 +8,12 @@ use super::reach::Site;
 use super::{Direct, Exchange, ExchangeSpec, Route, Slot};
 use crate::communicator::Blocks;
 use crate::device::{
-    Counted, Message, MoveTable, OnDevice, Rule, SignalSet, Stage, Standing, Stream, TriggeredSend, WaitSet,
-    next_group,
+    Behind, Counted, Message, MoveTable, OnDevice, Rule, SignalSet, Stage, Standing, Stream, TriggeredSend,
+    WaitSet, next_group,
 };
 use crate::error::{Error, Result};
 use crate::fabric::{Executor, OpenExchange, Place, Role, Word, next_count, phase};
+use std::any::Any;
 use std::sync::Arc;
 
 /// How receivers learn that payloads are there.
@@ -52,7 +53,7 @@ impl Protocol {
         match (target, self.completion) {
             (Target::Near(near), Completion::Flag) => Some(&near.arrivals[phase % self.buffers]),
             (Target::Near(near), Completion::Count) => Some(&near.counts[phase]),
-            (Target::Far(_), _) => None,
+            (Target::Far(..), _) => None,
         }
     }
 }
@@ -154,11 +155,13 @@ impl Triggered {
         let told = plan.recvs.iter().filter(|recv| (protocol.announces)(recv));
         let starts = far.iter().flat_map(|far| &far.starts).cloned();
         let readiness = Arc::new(SignalSet {
-            words: told.filter_map(|recv| recv.clear.clone()).chain(starts).collect(),
+            words: told.filter_map(|recv| recv.clear.near().cloned()).chain(starts).collect(),
             rule: Rule::Set,
             wakes: plan.recvs.iter().any(|recv| recv.peer_sleeps),
         });
-        let carried = far.as_ref().map(|far| far.guard.clone());
+        let guard = far.as_ref().map(|far| far.guard.clone());
+        let carried =
+            guard.map(|guard| -> Arc<dyn Any + Send + Sync> { Arc::new((guard, plan.listening.clone())) });
         let waits = [0, 1].map(|phase| {
             let buffer = phase % protocol.buffers;
             let of_blocks = blocks.recvs.iter().flatten().flat_map(|recv| recv.but_last(buffer));
@@ -176,20 +179,41 @@ impl Triggered {
                     (vec![plan.counts[phase].clone()], Some(Counted::new(arrivals, last_epoch)))
                 }
             };
-            Arc::new(WaitSet { words, counted, signalled, group, _carried: carried.clone() })
+            Arc::new(WaitSet { words, counted, behind: None, signalled, group, _carried: carried.clone() })
         });
         let coming = [0, 1].map(|phase| {
-            let coming = blocks.coming(phase % protocol.buffers).into_iter().map(|(word, up)| {
+            let coming = blocks.coming(phase % protocol.buffers).into_iter().map(|([word, last], up)| {
+                // Who lets go says so of the last one.
+                let behind = Some(Behind { words: vec![last], needed: |epoch| epoch });
                 let (words, group, _carried) = (vec![word], next_group(), carried.clone());
-                (Arc::new(WaitSet { words, counted: None, signalled: Vec::new(), group, _carried }), up)
+                (
+                    Arc::new(WaitSet {
+                        words,
+                        counted: None,
+                        behind,
+                        signalled: Vec::new(),
+                        group,
+                        _carried,
+                    }),
+                    up,
+                )
             });
             coming.collect()
         });
         let departures = far.iter().flat_map(|far| &far.departures).cloned().collect();
-        let departures =
-            WaitSet { words: departures, counted: None, signalled: Vec::new(), group, _carried: carried };
+        // Receivers that are not ready are waited for by whoever carries the message.
+        let awaited = plan.sends.iter().filter(|send| send.is_far() && (protocol.awaits)(send));
+        let awaited = awaited.map(|send| send.clear.clone()).collect();
+        let departures = WaitSet {
+            words: departures,
+            counted: None,
+            behind: Some(Behind { words: awaited, needed: protocol.needed }),
+            signalled: Vec::new(),
+            group,
+            _carried: carried,
+        };
         let standing = Standing::new(spec.last_epoch);
-        let farewell = Farewell::new(&plan, protocol.announces, protocol.buffers);
+        let farewell = Farewell::new(site.world, &plan, protocol.announces, protocol.buffers);
         standing.at_the_end(move |counts| {
             farewell.tell((protocol.announced)(counts.epoch), counts.stage.last_sent(counts.epoch));
         });
@@ -307,7 +331,7 @@ impl Exchange for Triggered {
         match &send.target {
             Target::Near(near) if send.direct => Slot::Ghosts(near.ghosts[phase].clone()),
             Target::Near(near) => Slot::Packed(near.slots[self.buffer(phase)].clone()),
-            Target::Far(staging) => {
+            Target::Far(staging, _) => {
                 let staged = self.blocks.sends[message].as_ref().and_then(|send| send.staged.as_ref());
                 Slot::Packed(staged.map_or(staging, |(packed, _)| packed).clone())
             }

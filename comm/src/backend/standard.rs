@@ -12,7 +12,9 @@ use super::{BackendRow, Exchange, ExchangeSpec, Route, Slot};
 use crate::communicator::{AHEAD, Exchanges, Ticket};
 use crate::device::{MoveTable, Stage, Stream};
 use crate::error::{Error, Result};
-use crate::fabric::{Executor, FarMessage, FarMessages, Persistent, Place, Role, WaitContext, phase};
+use crate::fabric::{
+    Executor, FarMessage, FarMessages, Listening, Persistent, Place, Role, WaitContext, phase,
+};
 use crate::source::{Source, Tag};
 use crate::timeline::Activity;
 use crate::world::World;
@@ -33,6 +35,8 @@ pub(super) const ROW: BackendRow = BackendRow {
 const RULES: Rules =
     Rules { clear: Role::ClearToSend, arrival: Role::Completion, direct: None, in_blocks: false };
 
+/// Wires wake nobody.
+const NAP: Duration = Duration::from_micros(10);
 /// A cache line: messages do not share one.
 const LINE: usize = 64;
 
@@ -50,6 +54,7 @@ struct Standard {
     /// Messages say nothing of who lets go of the exchange: the words that are matched with them do.
     farewell: Farewell,
     listened: Listened,
+    _listening: Option<Arc<Listening>>,
 }
 
 /// One message and its place in the staging memory.
@@ -70,7 +75,7 @@ impl Standard {
         let is_direct = site.reach.direct_wire().is_some();
         let sends = plan.sends.iter().map(|send| {
             let place = match &send.target {
-                Target::Far(place) if is_direct => Some(place),
+                Target::Far(place, _) if is_direct => Some(place),
                 _ => None,
             };
             (send.peer, send.tag, send.bytes, send.is_far(), place)
@@ -119,8 +124,9 @@ impl Standard {
             near,
             far,
             moves: Vec::new(),
-            farewell: Farewell::new(&plan, |_| true, 1),
+            farewell: Farewell::new(world, &plan, |_| true, 1),
             listened: Listened::new(&plan),
+            _listening: plan.listening,
         })
     }
 }
@@ -178,10 +184,11 @@ impl Drop for Near {
     }
 }
 
-/// Blocks until a wire's messages are complete.
-fn wait_far(context: &WaitContext, far: &mut dyn Persistent) -> Result<()> {
+/// Blocks until a wire's messages are complete, or a peer is `gone`.
+fn wait_far(context: &WaitContext, far: &mut dyn Persistent, gone: &dyn Fn() -> Option<Error>) -> Result<()> {
     let far = RefCell::new(far);
-    context.poll(&mut || far.borrow_mut().test(), Duration::ZERO, &|waited| {
+    let (mut done, mut sleep) = (|| far.borrow_mut().test(), |nap| std::thread::sleep(NAP.min(nap)));
+    context.poll_sleeping(&mut done, Duration::ZERO, gone, &mut sleep, &|waited| {
         let (peer, is_send) = far.borrow().late().unwrap_or((context.rank, false));
         Error::TimedOut {
             rank: context.rank,
@@ -263,7 +270,7 @@ impl Exchange for Standard {
             let wait_near = |near: &Near| near.messages.wait_for_all(&near.tickets, &gone);
             self.near.as_ref().map_or(Ok(()), wait_near).and_then(|()| match &mut self.far {
                 None => Ok(()),
-                Some(far) => wait_far(context, &mut **far),
+                Some(far) => wait_far(context, &mut **far, &gone),
             })
         });
         waited.map_err(|error| stream.fail(error))

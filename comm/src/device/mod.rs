@@ -57,7 +57,7 @@ pub(crate) use moves::OnDevice;
 pub use moves::{Move, MoveTable, Purpose};
 pub use opencl::{FoundDevice, found as opencl_devices};
 pub(crate) use operation::{
-    Counted, HostKernel, Message, ReadySend, Rule, SignalSet, TriggeredSend, WaitSet, next_group,
+    Behind, Counted, HostKernel, Message, ReadySend, Rule, SignalSet, TriggeredSend, WaitSet, next_group,
 };
 pub(crate) use peers::Sharing;
 pub use pitched::Pitched;

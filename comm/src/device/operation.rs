@@ -91,6 +91,8 @@ pub(crate) struct WaitSet {
     pub(crate) words: Vec<Word>,
     /// Who the word depends on, where all sources count in one.
     pub(crate) counted: Option<Counted>,
+    /// What else its end depends on, where others than the stream wait for it.
+    pub(crate) behind: Option<Behind>,
     /// What the group's sends signal. A send that goes out at once leaves waking sleepers to the
     /// wait, so that its stores drain while the stream does something else.
     pub(crate) signalled: Vec<Word>,
@@ -98,6 +100,13 @@ pub(crate) struct WaitSet {
     pub(crate) group: u64,
     /// What carries the group's messages, for as long as the wait may still be on a stream.
     pub(crate) _carried: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+/// Words that must have come to `needed(epoch)` before those that are waited for come to the epoch.
+#[derive(Debug, Clone)]
+pub(crate) struct Behind {
+    pub(crate) words: Vec<Word>,
+    pub(crate) needed: fn(u32) -> u32,
 }
 
 /// Who counts in a word, and for which epoch.
@@ -133,7 +142,11 @@ impl WaitSet {
     /// The error if a rank has let go of its end without what makes this wait of that epoch end.
     pub(crate) fn gone(&self, epoch: u32) -> Option<Error> {
         let words = self.counted.as_ref().map_or(&self.words, |counted| &counted.sources);
-        words.iter().find_map(|word| word.gone(epoch))
+        let behind = || {
+            let Behind { words, needed } = self.behind.as_ref()?;
+            words.iter().find_map(|word| word.gone(needed(epoch)))
+        };
+        words.iter().find_map(|word| word.gone(epoch)).or_else(behind)
     }
 
     /// Wakes whoever sleeps on what the group has signalled.

@@ -2,7 +2,7 @@
 
 use super::rendezvous::{Rendezvous, RendezvousOptions};
 use super::spanning::Bootstrap;
-use super::{Abort, Carrier, Fabric, LocalFabric, Region};
+use super::{Abort, Carrier, Fabric, LocalFabric, Parted, Partings, Region};
 use crate::error::Result;
 use crate::meeting::Meeting;
 use std::net::IpAddr;
@@ -48,6 +48,14 @@ impl Bootstrap for Met {
 
     fn tell_failure(&self, rank: usize, operation: &str) {
         self.rendezvous.tell_failure(rank, operation);
+    }
+
+    fn partings(&self) -> &Arc<Partings> {
+        self.rendezvous.partings()
+    }
+
+    fn tell_parting(&self, peer: usize, parted: &Parted) {
+        self.rendezvous.tell_parting(peer, parted);
     }
 
     fn carrier(&self) -> Option<Arc<Carrier>> {

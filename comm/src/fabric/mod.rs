@@ -23,6 +23,7 @@ mod ofi;
 mod over_mpi;
 mod over_ofi;
 mod packet;
+mod partings;
 mod progress;
 mod protocol;
 mod region;
@@ -53,6 +54,7 @@ pub use over_ofi::{
     COUNTER_START_VARIABLE, ENTRIES_VARIABLE, HMEM_VARIABLE, PROVIDER_VARIABLE, THROTTLING_VARIABLE,
 };
 pub(crate) use packet::{Arrived, Bulk, FarPackets, Header, INLINE_BYTES, Packets, Payload};
+pub(crate) use partings::{Listening, Parted, Partings};
 pub(crate) use progress::{Engine as Progress, progress_all, register};
 pub use protocol::phase;
 pub(crate) use protocol::{clear_to_send, credit_granted, credit_needed, next_count};
@@ -158,6 +160,12 @@ pub trait Fabric: Send + Sync + fmt::Debug {
     }
     /// Tells the ranks of other machines that this one has failed, if the abort word does not.
     fn tell_failure(&self, _rank: usize, _operation: &str) {}
+    /// What partings of peers over the wire come to, where there is one.
+    fn partings(&self) -> Option<&Arc<Partings>> {
+        None
+    }
+    /// Tells a peer over the wire that this rank lets go of words of its. Does not block.
+    fn tell_parting(&self, _peer: usize, _parted: &Parted) {}
     /// The library that carries messages, with its version, if it is one of the machine's.
     fn engine(&self) -> Option<String> {
         None

@@ -1,6 +1,6 @@
 //! Watching what goes over a fabric: which signals and payloads, from whom to whom, in which order.
 
-use super::{Carrier, Executor, Fabric, Region, WaitPolicy, Wire};
+use super::{Carrier, Executor, Fabric, Parted, Partings, Region, WaitPolicy, Wire};
 use crate::device::DeviceMemory;
 use crate::error::Result;
 use crate::meeting::Meeting;
@@ -192,6 +192,14 @@ impl Fabric for RecordingFabric {
 
     fn tell_failure(&self, rank: usize, operation: &str) {
         self.inner.tell_failure(rank, operation);
+    }
+
+    fn partings(&self) -> Option<&Arc<Partings>> {
+        self.inner.partings()
+    }
+
+    fn tell_parting(&self, peer: usize, parted: &Parted) {
+        self.inner.tell_parting(peer, parted);
     }
 
     fn engine(&self) -> Option<String> {

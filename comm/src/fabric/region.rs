@@ -294,8 +294,13 @@ impl Word {
     /// What its writer says when it lets go of its end, if it says that.
     #[inline]
     pub(super) fn parting(&self) -> Option<&Parting> {
-        let offset = self.cell.as_ptr() as usize - self.region.address() as usize;
-        self.has_parting.then(|| shared_struct(&self.region, offset + size_of::<WordCell>()))
+        self.has_parting.then(|| shared_struct(&self.region, self.offset() + size_of::<WordCell>()))
+    }
+
+    /// Bytes from the beginning of the memory that it is in.
+    #[inline]
+    pub(crate) fn offset(&self) -> usize {
+        self.cell.as_ptr() as usize - self.region.address() as usize
     }
 
     /// The memory that it is in.

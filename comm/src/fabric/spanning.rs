@@ -1,7 +1,9 @@
 //! Fabrics that span machines: a wire to the peers far away, and mapped memory to those, if any,
 //! that share this rank's.
 
-use super::{Abort, Carrier, Executor, Fabric, LocalFabric, Region, WaitContext, WaitPolicy, Wire};
+use super::{
+    Abort, Carrier, Executor, Fabric, LocalFabric, Parted, Partings, Region, WaitContext, WaitPolicy, Wire,
+};
 use crate::error::Result;
 use crate::meeting::Meeting;
 use std::fmt;
@@ -27,6 +29,10 @@ pub(crate) trait Bootstrap: Send + Sync {
     fn abort(&self) -> Region;
     /// Tells all ranks of a failure.
     fn tell_failure(&self, rank: usize, operation: &str);
+    /// What partings of other ranks come to.
+    fn partings(&self) -> &Arc<Partings>;
+    /// Tells a rank that this one lets go of words of its. Does not block.
+    fn tell_parting(&self, peer: usize, parted: &Parted);
     /// Who has to call what the bootstrap is made of, if it does not run by itself.
     fn carrier(&self) -> Option<Arc<Carrier>>;
 }
@@ -163,6 +169,14 @@ impl Fabric for Spanning {
 
     fn tell_failure(&self, rank: usize, operation: &str) {
         self.bootstrap.tell_failure(rank, operation);
+    }
+
+    fn partings(&self) -> Option<&Arc<Partings>> {
+        Some(self.bootstrap.partings())
+    }
+
+    fn tell_parting(&self, peer: usize, parted: &Parted) {
+        self.bootstrap.tell_parting(peer, parted);
     }
 
     fn engine(&self) -> Option<String> {

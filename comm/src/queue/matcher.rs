@@ -1,10 +1,12 @@
 //! Who belongs to whom: requests are paired by peer, tag and the order of the calls that match them.
 
-use super::pair::{Pair, Words};
+use super::pair::{End, Pair, Words};
 use super::record::{Record, Said, Side, Way, check};
 use crate::device::Mirror;
 use crate::error::{Error, Result};
-use crate::fabric::{FarExchange, FarRecv, FarSend, HalfOpen, Place, Role, Terms, Word, clear_to_send};
+use crate::fabric::{
+    FarExchange, FarRecv, FarSend, HalfOpen, Listening, Place, Role, Terms, Word, clear_to_send,
+};
 use crate::world::World;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -89,6 +91,8 @@ struct Posted {
     side: Side,
     mirror: Mirror,
     word: Word,
+    /// Has partings of a peer over a wire come to the word.
+    listening: Option<Listening>,
     told: Record,
 }
 
@@ -107,7 +111,7 @@ enum Made {
     Far {
         mirror: Mirror,
         bytes: usize,
-        word: Word,
+        end: Box<End>,
         wire: Box<dyn HalfOpen>,
     },
 }
@@ -118,10 +122,16 @@ impl Matcher {
         let role = if side.way.is_send() { Role::ClearToSend } else { Role::Completion };
         let mirror = Mirror::new(world, &side.section)?;
         let (word, spot) = self.words.take(world, role, side.peer)?;
-        let told = Record::new(world, side, mirror.place(), spot);
+        let partings = world.fabric().partings().filter(|_| !world.fabric().is_mapped(side.peer));
+        let listening = partings.map(|partings| {
+            let number = partings.number();
+            (number, partings.listen(number, vec![word.clone()]))
+        });
+        let (number, listening) = listening.unzip();
+        let told = Record::new(world, side, mirror.place(), (spot, number.unwrap_or(0)));
         self.outbox.push((side.peer, Said::Side(told.clone()).encode()?));
         *half.0.borrow_mut() = State::Posted;
-        let posted = Posted { half: Rc::downgrade(half), side: side.clone(), mirror, word, told };
+        let posted = Posted { half: Rc::downgrade(half), side: side.clone(), mirror, word, listening, told };
         let key = (side.peer, side.tag, side.way.is_send());
         match self.theirs.get_mut(&key).and_then(VecDeque::pop_front) {
             Some(record) => self.join(world, posted, &record),
@@ -164,7 +174,7 @@ impl Matcher {
     /// Joins both halves, or has a wire begin to, and says so. A request that was dropped meanwhile has used up its
     /// partner all the same.
     fn join(&mut self, world: &World, posted: Posted, record: &Record) -> Result<()> {
-        let Posted { half, side, mirror, word, told } = posted;
+        let Posted { half, side, mirror, word, listening, told } = posted;
         let (own, peer, is_send) = (world.rank(), side.peer, side.way.is_send());
         let fits = if is_send { check(own, &told, peer, record) } else { check(peer, record, own, &told) };
         if let Err(error) = fits {
@@ -178,7 +188,8 @@ impl Matcher {
         } else if half.upgrade().is_some() {
             let send = if is_send { &told } else { record };
             let begun = begin(world, &mut self.words, (&side, mirror.place()), &word, send);
-            begun.map(|(said, wire)| (said, Made::Far { mirror, bytes: send.bytes(), word, wire }))
+            let end = Box::new(End::new(world, word, listening, record));
+            begun.map(|(said, wire)| (said, Made::Far { mirror, bytes: send.bytes(), end, wire }))
         } else {
             Err(Error::OperationFailed {
                 operation: format!("the match of a {}", side.describe()),
@@ -260,8 +271,8 @@ impl Opening {
         });
         let pair = self.made.and_then(|made| match (made, theirs?) {
             (Made::Near(pair), _) => Ok(*pair),
-            (Made::Far { mirror, bytes, word, wire }, theirs) => {
-                Pair::far((self.side, mirror), bytes, word, wire.complete(&theirs)?)
+            (Made::Far { mirror, bytes, end, wire }, theirs) => {
+                Pair::far((self.side, mirror), bytes, *end, wire.complete(&theirs)?)
             }
         });
         half.decide(pair);

@@ -5,7 +5,7 @@
 //! goes out when its own receiver has been started (section V-B).
 
 use super::pair::{Pair, Start, wait_set};
-use crate::device::{OnDevice, ReadySend, Rule, SignalSet, Stream, TriggeredSend, WaitSet};
+use crate::device::{Behind, OnDevice, ReadySend, Rule, SignalSet, Stream, TriggeredSend, WaitSet};
 use crate::fabric::clear_to_send;
 use std::any::Any;
 use std::rc::Weak;
@@ -68,6 +68,7 @@ impl Merged {
         };
         let mut ready = ReadySend { send, tags: Vec::new() };
         let (mut words, mut signalled, mut lives, mut carried) = (vec![], vec![], vec![], vec![]);
+        let mut behind = Vec::new();
         pairs(&mut |pair| {
             match pair.start() {
                 Start::Signals(one) => {
@@ -84,12 +85,14 @@ impl Merged {
             lives.push(pair.life());
             carried.extend(pair.waits()._carried.clone());
             words.extend(pair.waits().words.iter().cloned());
+            behind.extend(pair.waits().behind.iter().flat_map(|behind| behind.words.iter().cloned()));
             signalled.extend(pair.wakes().iter().flat_map(|wakes| wakes.signalled.iter().cloned()));
         });
         // As long as the wait is on a stream, what carries the messages has to live.
         let carried: Option<Arc<dyn Any + Send + Sync>> =
             if carried.is_empty() { None } else { Some(Arc::new(carried)) };
-        let waits = WaitSet { _carried: carried, ..wait_set(words, Vec::new(), 0) };
+        let behind = Some(Behind { words: behind, needed: clear_to_send });
+        let waits = WaitSet { behind, _carried: carried, ..wait_set(words, Vec::new(), 0) };
         let waits = (!waits.words.is_empty()).then(|| Arc::new(waits));
         Self {
             members,

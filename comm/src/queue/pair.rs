@@ -10,13 +10,16 @@ use super::early::EarlySends;
 use super::record::{Record, Side, Spot, Way};
 use crate::backend::Route;
 use crate::device::{
-    Hold, Intent, Message, Mirror, Move, MoveTable, OnDevice, ReadySend, Rule, SignalSet, Stream,
+    Behind, Hold, Intent, Message, Mirror, Move, MoveTable, OnDevice, ReadySend, Rule, SignalSet, Stream,
     TriggeredSend, WaitSet, next_group,
 };
 use crate::element::Op;
 use crate::error::Result;
-use crate::fabric::{Executor, OpenExchange, Place, Region, Role, WaitContext, Word, clear_to_send};
+use crate::fabric::{
+    Executor, Fabric, Listening, OpenExchange, Parted, Place, Region, Role, WaitContext, Word, clear_to_send,
+};
 use crate::world::World;
+use std::any::Any;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -45,6 +48,30 @@ impl Words {
         let spot = Spot::of(&slab.place(offset, LINE, "a word of a pair")?);
         self.used += 1;
         Ok((word, spot))
+    }
+}
+
+/// This rank's end of what a wire carries, for partings.
+#[derive(Debug)]
+pub(super) struct End {
+    /// Its own word, which the peer parts from.
+    own: Word,
+    listening: Option<Listening>,
+    /// The word of the peer that this rank parts from.
+    there: Parted,
+    fabric: Arc<dyn Fabric>,
+}
+
+impl End {
+    pub(super) fn new(world: &World, own: Word, listening: Option<Listening>, told: &Record) -> Self {
+        let there = Parted { number: told.partings, words: vec![(told.word.offset, 0)] };
+        Self { own, listening, there, fabric: world.shared_fabric().clone() }
+    }
+
+    /// Says that the word comes to `last` and no further.
+    fn part(&mut self, last: u32) {
+        self.there.words[0].1 = last;
+        self.fabric.tell_parting(self.own.from, &self.there);
     }
 }
 
@@ -91,6 +118,7 @@ pub(crate) struct Pair {
     is_armed: bool,
     /// What carries it, if the peer's memory is not mapped.
     wire: Option<OpenExchange>,
+    end: Option<End>,
     /// Where ready sends may come too soon without their sender knowing.
     early: Option<EarlySends>,
 }
@@ -144,21 +172,28 @@ impl Pair {
     pub(super) fn far(
         (side, mirror): (Side, Mirror),
         bytes: usize,
-        own: Word,
+        mut end: End,
         mut open: OpenExchange,
     ) -> Result<Self> {
-        let receiver = own.to;
-        let (signals, words) = match side.way {
-            Way::Receive => (std::mem::take(&mut open.starts), vec![own]),
-            Way::Send { .. } => (std::mem::take(&mut open.triggers), std::mem::take(&mut open.departures)),
+        let (own, receiver) = (end.own.clone(), end.own.to);
+        let (signals, words, behind) = match side.way {
+            Way::Receive => (std::mem::take(&mut open.starts), vec![own], None),
+            Way::Send { ready } => {
+                let behind = (!ready).then(|| Behind { words: vec![own], needed: clear_to_send });
+                (std::mem::take(&mut open.triggers), std::mem::take(&mut open.departures), behind)
+            }
         };
         let signals = SignalSet { words: signals, rule: Rule::Set, wakes: false };
         let id = next_group();
-        let waits = WaitSet { _carried: Some(open.guard.clone()), ..wait_set(words, Vec::new(), id) };
+        // Waits that are on a stream outlive the pair.
+        let _carried: Option<Arc<dyn Any + Send + Sync>> =
+            Some(Arc::new((open.guard.clone(), end.listening.take())));
+        let waits = WaitSet { behind, _carried, ..wait_set(words, Vec::new(), id) };
         let early = open.early.take().map(|come| EarlySends::new(come, side.peer, receiver, side.tag));
         let mut pair = Self::new(id, (side, mirror), bytes, Start::Signals(Arc::new(signals)), waits)?;
         pair.early = early;
         pair.wire = Some(open);
+        pair.end = Some(end);
         Ok(pair)
     }
 
@@ -184,6 +219,7 @@ impl Pair {
             life: Rc::default(),
             is_armed: false,
             wire: None,
+            end: None,
             early: None,
         })
     }
@@ -326,8 +362,9 @@ impl Drop for Pair {
     /// say, and says it later. A peer may write at any time to what has been started and was never waited for: nobody
     /// else ever uses it again.
     fn drop(&mut self) {
-        if let Some(word) = self.told().filter(|_| !std::thread::panicking()) {
-            word.part(self.epoch);
+        if !std::thread::panicking() {
+            self.told().inspect(|word| word.part(self.epoch));
+            self.end.iter_mut().for_each(|end| end.part(self.epoch));
         }
         if self.stage != Stage::Idle {
             std::mem::forget(self.hold.take());
@@ -352,5 +389,5 @@ fn payload(mirror: &Mirror, destination: Place) -> Move {
 
 /// A set to wait for, or to wake sleepers of.
 pub(super) fn wait_set(words: Vec<Word>, signalled: Vec<Word>, group: u64) -> WaitSet {
-    WaitSet { words, counted: None, signalled, group, _carried: None }
+    WaitSet { words, counted: None, behind: None, signalled, group, _carried: None }
 }

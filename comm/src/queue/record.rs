@@ -52,7 +52,7 @@ impl Side {
 pub(super) struct Spot {
     key: u64,
     region_bytes: usize,
-    offset: usize,
+    pub(super) offset: usize,
 }
 
 impl Spot {
@@ -76,6 +76,8 @@ pub(super) struct Record {
     pub(super) elements: usize,
     /// The word that the other rank writes: a sender's for clear-to-send, a receiver's for arrival.
     pub(super) word: Spot,
+    /// Under which number the other rank parts from it, if it does not map it.
+    pub(super) partings: u64,
     /// The section itself, or the copy of one on a device.
     pub(super) section: Spot,
     /// Whether waits of the teller may sleep until they are woken.
@@ -104,13 +106,14 @@ impl Said {
 }
 
 impl Record {
-    pub(super) fn new(world: &World, side: &Side, place: &Place, word: Spot) -> Self {
+    pub(super) fn new(world: &World, side: &Side, place: &Place, (word, partings): (Spot, u64)) -> Self {
         Self {
             way: side.way,
             tag: side.tag,
             element: side.section.element_type(),
             elements: side.section.elements(),
             word,
+            partings,
             section: Spot::of(place),
             sleeps: world.wait_context().policy.sleeps,
         }
@@ -149,7 +152,7 @@ mod tests {
 
     fn record(way: Way, element: ElementType, elements: usize) -> Record {
         let spot = Spot { key: 7, region_bytes: 4096, offset: 64 };
-        Record { way, tag: 3, element, elements, word: spot, section: spot, sleeps: true }
+        Record { way, tag: 3, element, elements, word: spot, partings: 0, section: spot, sleeps: true }
     }
 
     #[test]

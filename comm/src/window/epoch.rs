@@ -169,6 +169,7 @@ impl Plan {
         let departure = WaitSet {
             words: Vec::new(),
             counted: None,
+            behind: None,
             signalled: woken.map(|target| signals.completion_of(*target).clone()).collect(),
             group: signals.group(),
             _carried: None,

@@ -233,6 +233,7 @@ impl Signals {
             let made = Batch::find(&mut self.completions, batch, |ranks| WaitSet {
                 words: ranks.iter().map(|rank| self.peers[*rank].here.completion.clone()).collect(),
                 counted: None,
+                behind: None,
                 signalled: Vec::new(),
                 // What this rank sends on the same stream is waited for where it completes.
                 group: 0,

@@ -256,7 +256,7 @@ pub fn requested(world: &World, kind: StreamKind, is_sender: bool) -> Result<(),
     let queue = Queue::new(&stream, &communicator)?;
     let line = Extents { points: [1, 1, 4], components: 1 };
     let mut buffer = Buffer::<i32>::zeros(world, &stream, line)?;
-    buffer.view_mut(line.whole())?.fill(1 + rank as i32);
+    buffer.with_host_mut(line.whole(), |mut all| all.fill(1 + rank as i32))?;
     let section = buffer.section(0..4)?;
     let sends = (rank == leaver) == is_sender;
     let mut request = match sends {

@@ -6,6 +6,7 @@
 #![cfg(target_os = "linux")]
 
 mod device;
+mod leaving;
 mod table;
 mod wires;
 

@@ -92,6 +92,7 @@ fn conditions(send: &TriggeredSend) -> Arc<WaitSet> {
     Arc::new(WaitSet {
         words: send.conditions.clone(),
         counted: None,
+        behind: None,
         signalled: Vec::new(),
         group: send.group,
         _carried: None,

@@ -182,7 +182,7 @@ fn words(region: &Region) -> [Word; 3] {
 
 fn wait_for(words: &[&Word]) -> Arc<WaitSet> {
     let (words, group) = (words.iter().map(|word| (*word).clone()).collect(), next_group());
-    Arc::new(WaitSet { words, counted: None, signalled: Vec::new(), group, _carried: None })
+    Arc::new(WaitSet { words, counted: None, behind: None, signalled: Vec::new(), group, _carried: None })
 }
 
 fn set(word: &Word) -> Arc<SignalSet> {

@@ -1,11 +1,11 @@
 //! Ranks that an MPI launcher has started, or that an application has brought together.
 
-use super::alarm::{Alarm, AlarmCheck};
 use super::meeting::MpiMeeting;
+use super::news::{News, NewsCheck};
 use crate::error::Result;
 use crate::fabric::mpi::{Communicator, Mpi, ThreadLevel};
 use crate::fabric::spanning::Bootstrap;
-use crate::fabric::{Abort, Carrier, Executor, Fabric, LocalFabric, Region};
+use crate::fabric::{Abort, Carrier, Executor, Fabric, LocalFabric, Parted, Partings, Region};
 use crate::meeting::Meeting;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +19,7 @@ pub(super) struct MpiBootstrap {
     /// Of the first meeting, until somebody asks for it.
     first: Mutex<Option<Communicator>>,
     memory: Arc<LocalFabric>,
-    alarm: Arc<Alarm>,
+    news: Arc<News>,
     carrier: Arc<Carrier>,
     was_told: AtomicBool,
 }
@@ -31,16 +31,16 @@ impl MpiBootstrap {
         let first = base.duplicate()?;
         let memory = LocalFabric::alone(rank)?;
         let abort = Abort::new(memory.abort());
-        let alarm = Alarm::new(base.duplicate()?, abort.clone());
+        let news = News::new(base.duplicate()?, abort.clone());
         // A library that lets one thread at a time call it, or the main thread only, is called by the host.
         let executor = if level == ThreadLevel::Multiple { Executor::Proxy } else { Executor::Host };
         let carrier = Carrier::new(rank, executor, abort.clone());
         // No thread is started for it: the host looks in its waits, until there is a thread anyway.
-        carrier.add(Box::new(AlarmCheck(alarm.clone())));
+        carrier.add(Box::new(NewsCheck(news.clone())));
         let was_told = AtomicBool::new(false);
         let first = Mutex::new(Some(first));
         mpi.enter(abort);
-        Ok(Arc::new(Self { mpi, base, rank, size, first, memory, alarm, carrier, was_told }))
+        Ok(Arc::new(Self { mpi, base, rank, size, first, memory, news, carrier, was_told }))
     }
 
     pub(super) fn base(&self) -> &Communicator {
@@ -80,13 +80,24 @@ impl Bootstrap for MpiBootstrap {
             return;
         }
         if self.carrier.executor() == Executor::Proxy {
-            self.alarm.check_soon();
+            self.news.check_soon();
         } else {
             // Nobody else can be told of a failure to tell.
-            let _ = self.alarm.check();
+            let _ = self.news.check();
         }
         // Finalising would wait for those who never come.
         self.mpi.poison();
+    }
+
+    fn partings(&self) -> &Arc<Partings> {
+        self.news.partings()
+    }
+
+    fn tell_parting(&self, peer: usize, parted: &Parted) {
+        // Who is not told waits until it is out of time; and so does nobody after a failure, which all hear of.
+        if Abort::new(self.abort()).failure().is_none() {
+            let _ = self.news.tell_parting(peer, parted);
+        }
     }
 
     fn carrier(&self) -> Option<Arc<Carrier>> {

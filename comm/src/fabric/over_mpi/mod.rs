@@ -5,11 +5,11 @@
 //! a progress thread where the library lets several threads call it, else the host in its waits.
 
 mod active;
-mod alarm;
 mod bootstrap;
 mod half;
 mod meeting;
 mod messages;
+mod news;
 mod of_device;
 mod packets;
 mod persistent;

@@ -10,6 +10,7 @@ use super::inbox::{Failure, Inbox, Outcome};
 use super::key::JobKey;
 use super::link::Link;
 use crate::error::in_seconds;
+use crate::fabric::Parted;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -197,6 +198,7 @@ impl Centre {
             Head::Late { round, waited } => self.late(round, waited),
             Head::GaveUp { waited } => self.give_up_joining(rank, waited),
             Head::Failed { rank, text } => self.fail(Failure { rank: rank as usize, text }),
+            Head::Parted { from, to, parted } => self.tell_parting(from as usize, to as usize, &parted),
             Head::Goodbye => self.leave(rank),
             // Those are from rank 0.
             Head::Start { .. } | Head::Closed { .. } | Head::Verdict { .. } => {}
@@ -265,6 +267,18 @@ impl Centre {
         self.send_to_all(&state, &frame::encode(&head, &[]));
         drop(state);
         self.inbox.fail(failure);
+    }
+
+    /// A rank lets go of what another one may wait for.
+    pub(super) fn tell_parting(&self, from: usize, to: usize, parted: &Parted) {
+        if to == 0 {
+            return self.inbox.partings.hear(from, parted);
+        }
+        // Who has left waits for nothing.
+        if let Some(Some(link)) = self.lock().links.get(to) {
+            let (from, to) = (from as u32, to as u32);
+            link.send(frame::encode(&Head::Parted { from, to, parted: parted.clone() }, &[]));
+        }
     }
 
     /// A rank has said goodbye. Who waits for it need not wait for the time-out.

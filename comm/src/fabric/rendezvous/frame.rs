@@ -1,5 +1,6 @@
 //! Frames: what ranks and rank 0 say to each other once they have met.
 
+use crate::fabric::Parted;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io::{self, Read};
@@ -72,6 +73,8 @@ pub(super) enum Head {
     Verdict { round: Round, verdict: Verdict },
     /// A rank has failed: to rank 0, and from there to all.
     Failed { rank: u32, text: String },
+    /// What a rank tells another one that it lets go of: to rank 0, and from there to that one.
+    Parted { from: u32, to: u32, parted: Parted },
     /// This is the last frame of a rank whose work is done.
     Goodbye,
 }

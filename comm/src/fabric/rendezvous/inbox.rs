@@ -2,6 +2,7 @@
 
 use super::OnFailure;
 use super::frame::{Frame, Head, Round, Verdict};
+use crate::fabric::Partings;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
@@ -28,6 +29,7 @@ pub(super) struct Inbox {
     changes: AtomicU64,
     /// This rank is about to go: ends of connections are no failures any more.
     closing: AtomicBool,
+    pub(super) partings: Arc<Partings>,
 }
 
 #[derive(Default)]
@@ -129,6 +131,7 @@ impl Inbox {
                 self.lock().centre_left = true;
                 self.tell_change();
             }
+            Head::Parted { from, parted, .. } => self.partings.hear(from as usize, &parted),
             // Those are for rank 0.
             Head::GaveUp { .. } | Head::Arrive { .. } | Head::Late { .. } => {}
         }

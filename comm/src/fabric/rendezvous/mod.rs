@@ -26,6 +26,7 @@ pub use options::{ADDRESS_VARIABLE, KEY_FILE_VARIABLE, KEY_VARIABLE, RendezvousO
 pub use port::ReservedPort;
 
 use crate::error::{Error, Result};
+use crate::fabric::{Parted, Partings};
 use crate::meeting::Meeting;
 use centre::Centre;
 use frame::{Call, Head, Round};
@@ -140,6 +141,22 @@ impl Rendezvous {
             Way::Link(link) => {
                 link.send(frame::encode(&Head::Failed { rank: rank as u32, text: text.into() }, &[]));
                 self.inbox.fail(failure);
+            }
+        }
+    }
+
+    /// What partings of other ranks come to.
+    pub(crate) fn partings(&self) -> &Arc<Partings> {
+        &self.inbox.partings
+    }
+
+    /// Tells a rank that this one lets go of words of its. Does not block.
+    pub(crate) fn tell_parting(&self, peer: usize, parted: &Parted) {
+        match &self.way {
+            Way::Centre(centre) => centre.tell_parting(0, peer, parted),
+            Way::Link(link) => {
+                let (from, to) = (self.rank() as u32, peer as u32);
+                link.send(frame::encode(&Head::Parted { from, to, parted: parted.clone() }, &[]));
             }
         }
     }

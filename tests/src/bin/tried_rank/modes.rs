@@ -26,10 +26,12 @@ type Outcome = Result<(), Box<dyn Error>>;
 /// - `absent BACKEND`: the last rank never comes to an exchange, for which the others wait for two seconds.
 /// - `cut FOLDER`: exchanges until it cannot for three seconds, and writes that into a file of that folder.
 /// - `device WORDS... -- MODE`: one of those with arrays on a device, used as the words say (`set_ways`), of `forever`,
-///   `exit` and `absent`.
+///   `exit`, `absent` and `leave`.
 /// - `early`: a ready send of rank 0 comes before the stream of rank 1 has started its receive.
 /// - `leave KIND host|origin|target|sender|receiver`: the last rank drops a window, or a request, for which rank 0's host
 ///   or stream waits.
+/// - `leave KIND exchange|replay|reduction BACKEND`: it drops an exchange, of which there may be a period, or a reduction.
+///   Prints that all were told so.
 /// - `missing`: the last rank never comes to a barrier, for which the others wait as long.
 pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
     match (mode, arguments) {
@@ -60,16 +62,24 @@ pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
         ("quit", []) => forever(&World::from_env()?, &mut |world, _| end_the_last(world, 0)),
         ("cut", [folder]) => cut(Path::new(folder)),
         ("absent", [backend]) => without_the_last(&World::from_env_with(SOON)?, Some(backend)),
-        ("leave", [kind, side]) => {
-            let kind = if *kind == "inline" { StreamKind::Inline } else { StreamKind::Threaded };
-            let (world, way) = (World::from_env()?, Scenario { backend: "st-rsend", kind });
+        ("leave", [kind, side, backend @ ..]) => {
+            let kind = match *kind {
+                "inline" => StreamKind::Inline,
+                "threaded" => StreamKind::Threaded,
+                "device" => StreamKind::Device,
+                other => return Err(format!("a stream is not `{other}`").into()),
+            };
+            let backend = backend_names().find(|name| backend.contains(name)).unwrap_or("st-rsend");
+            let (world, way) = (World::from_env()?, Scenario { backend, kind });
             match *side {
                 "host" => leaving::epochs(&world, way).map(|_| ())?,
                 "sender" | "receiver" => leaving::requested(&world, kind, *side == "sender")?,
                 "exchange" => leaving::exchanged(&world, way, false)?,
                 "replay" => leaving::exchanged(&world, way, true)?,
+                "reduction" => leaving::reduced(&world, way)?,
                 side => leaving::streamed(&world, kind, side == "origin")?,
             }
+            println!("rank {} was told", world.rank());
             Ok(())
         }
         ("early", []) => Ok(ready::too_early_for_the_stream(&World::from_env()?, StreamKind::Threaded)?),

@@ -1,0 +1,142 @@
+//! What ranks tell each other beside exchanges, with messages: failures, which concern all, and partings.
+//!
+//! There is no memory that all of them see, and nobody waits for these messages: a carrier looks for them as it goes
+//! round, and so does the host in its waits.
+
+use crate::error::{Error, Result};
+use crate::fabric::carrier::Carried;
+use crate::fabric::mpi::{Communicator, Request};
+use crate::fabric::{Abort, Parted, Partings};
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// On a communicator of their own.
+const NEWS: i32 = 2;
+/// What is told of a failure, at most: libraries send short messages at once.
+const TEXT_LENGTH: usize = 500;
+/// For how long a rank that has failed waits until the others are told.
+const MOMENT: Duration = Duration::from_millis(300);
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Told {
+    Failed { rank: u32, text: String },
+    Parted(Parted),
+}
+
+/// Hears what other ranks tell, and tells them.
+#[derive(Debug)]
+pub(super) struct News {
+    communicator: Communicator,
+    abort: Abort,
+    partings: Arc<Partings>,
+    was_told: AtomicBool,
+    /// Messages that may be on their way.
+    sent: Mutex<Vec<(Request, Box<[u8]>)>>,
+}
+
+impl News {
+    /// Over a communicator that nobody else uses.
+    pub(super) fn new(communicator: Communicator, abort: Abort) -> Arc<Self> {
+        let (partings, was_told, sent) = (Arc::default(), AtomicBool::new(false), Mutex::default());
+        Arc::new(Self { communicator, abort, partings, was_told, sent })
+    }
+
+    pub(super) fn partings(&self) -> &Arc<Partings> {
+        &self.partings
+    }
+
+    /// Hears what has come, and tells of a failure that this rank knows of and the others may not.
+    pub(super) fn check(&self) -> Result<()> {
+        match self.abort.failure() {
+            None => self.hear(),
+            Some(_) if self.was_told.swap(true, Ordering::Relaxed) => Ok(()),
+            Some((rank, operation)) => self.tell_failure(rank, &operation),
+        }
+    }
+
+    /// As [`News::check`], by a thread of its own, for which this one waits a moment only: the progress
+    /// thread may be in a call that never returns, and keep the library to itself.
+    pub(super) fn check_soon(self: &Arc<Self>) {
+        let (news, (told, is_told)) = (self.clone(), std::sync::mpsc::channel());
+        let thread = std::thread::Builder::new().name("news".into());
+        // Nobody else can be told of a failure to tell.
+        if thread.spawn(move || told.send(news.check())).is_ok() {
+            let _ = is_told.recv_timeout(MOMENT);
+        }
+    }
+
+    fn hear(&self) -> Result<()> {
+        while let Some(found) = self.communicator.iprobe(NEWS)? {
+            let mut message = vec![0; found.bytes].into_boxed_slice();
+            // SAFETY: the message has that many bytes, and is kept until it is there.
+            let receive =
+                unsafe { self.communicator.irecv(message.as_mut_ptr(), found.bytes, found.source, NEWS) };
+            let mut request = receive?;
+            // It is short, and here already.
+            while request.test().inspect_err(|_| std::mem::forget(std::mem::take(&mut message)))?.is_none() {
+                std::hint::spin_loop();
+            }
+            match postcard::from_bytes(&message).map_err(unreadable)? {
+                Told::Parted(parted) => self.partings.hear(found.source, &parted),
+                Told::Failed { rank, text } => {
+                    // Whoever has told this rank tells all.
+                    self.was_told.store(true, Ordering::Relaxed);
+                    self.abort.raise(rank as usize, &text);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_failure(&self, rank: usize, operation: &str) -> Result<()> {
+        let text = operation.chars().take(TEXT_LENGTH).collect();
+        let told = Told::Failed { rank: rank as u32, text };
+        let own = self.communicator.rank()?;
+        let mut peers = (0..self.communicator.size()?).filter(|peer| *peer != own);
+        peers.try_for_each(|peer| self.tell(peer, &told))
+    }
+
+    /// Tells a peer that this rank lets go of words of its. Does not block.
+    pub(super) fn tell_parting(&self, peer: usize, parted: &Parted) -> Result<()> {
+        self.tell(peer, &Told::Parted(parted.clone()))
+    }
+
+    fn tell(&self, peer: usize, told: &Told) -> Result<()> {
+        let message = postcard::to_stdvec(told).map_err(unreadable)?.into_boxed_slice();
+        // SAFETY: the message is kept until it has gone, or for as long as the process lives.
+        let request = unsafe { self.communicator.isend(message.as_ptr(), message.len(), peer, NEWS) }?;
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.push((request, message));
+        // What cannot be asked may still be on its way.
+        sent.retain_mut(|(request, _)| !matches!(request.test(), Ok(Some(_))));
+        Ok(())
+    }
+}
+
+impl Drop for News {
+    fn drop(&mut self) {
+        // MPI may have ended by now: nobody can ask what has gone.
+        let sent = self.sent.get_mut().unwrap_or_else(PoisonError::into_inner);
+        sent.drain(..).for_each(|(_, message)| std::mem::forget(message));
+    }
+}
+
+fn unreadable(error: postcard::Error) -> Error {
+    Error::System { call: "what ranks tell each other over MPI", reason: error.to_string() }
+}
+
+/// What the carrier goes round to.
+pub(super) struct NewsCheck(pub(super) Arc<News>);
+
+impl Carried for NewsCheck {
+    fn progress(&mut self) -> Result<bool> {
+        self.0.check().map(|()| false)
+    }
+
+    fn is_quiet(&self) -> bool {
+        true
+    }
+}
