@@ -45,12 +45,6 @@ impl TimelineWanted {
                 others.join(", ")
             ));
         }
-        if config.device.kind != "host" {
-            return refused(format!(
-                "timelines are of streams of the host, and `device.kind` is `{}`; leave one of the two out",
-                config.device.kind
-            ));
-        }
         if config.app.steps == 0 {
             return refused("there is nothing to record in 0 steps; set `app.steps` to 1 or more".to_owned());
         }

@@ -98,6 +98,8 @@ pub(crate) trait Accelerator: Send + Sync + fmt::Debug {
 pub(crate) trait Execute: Send {
     /// Carries out one operation, or puts it behind what the device still has to do. An error is the stream's.
     fn run(&mut self, status: &Arc<Status>, operation: Operation);
+    /// As [`Execute::run`], while a timeline is kept, which has what was done.
+    fn run_recorded(&mut self, status: &Arc<Status>, operation: Operation);
     /// Makes progress while nothing else comes; whether more is left.
     fn idle(&mut self, status: &Arc<Status>) -> bool;
 }
@@ -105,6 +107,10 @@ pub(crate) trait Execute: Send {
 impl Execute for Box<dyn Execute> {
     fn run(&mut self, status: &Arc<Status>, operation: Operation) {
         (**self).run(status, operation);
+    }
+
+    fn run_recorded(&mut self, status: &Arc<Status>, operation: Operation) {
+        (**self).run_recorded(status, operation);
     }
 
     fn idle(&mut self, status: &Arc<Status>) -> bool {

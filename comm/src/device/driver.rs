@@ -201,6 +201,24 @@ pub(crate) trait CommandQueue: Send {
     fn mark(&mut self) -> Result<Self::Mark>;
     /// Whether the device has come there, or failed before. Does not wait.
     fn has_passed(&self, mark: &Self::Mark) -> bool;
+    /// Begins or ends to keep times of marks. Only while the queue is at rest.
+    ///
+    /// # Errors
+    /// [`Error::DeviceUnavailable`].
+    fn keep_times(&mut self, _keeps: bool) -> Result<()> {
+        Ok(())
+    }
+    /// As [`CommandQueue::mark`], of which the device notes when it comes there. Only while times are kept.
+    ///
+    /// # Errors
+    /// [`Error::DeviceUnavailable`].
+    fn timed_mark(&mut self) -> Result<Self::Mark>;
+    /// How much later the device came to the second of two timed marks of this queue, which have both been passed, in
+    /// nanoseconds.
+    ///
+    /// # Errors
+    /// [`Error::DeviceUnavailable`].
+    fn nanoseconds(&self, first: &Self::Mark, second: &Self::Mark) -> Result<i64>;
     /// Puts a store to a word on it, behind all that it has stored before, for the host and all devices. Does not
     /// wait. Only where the device [has such operations](Traits::has_memory_operations).
     ///

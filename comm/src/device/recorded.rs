@@ -8,7 +8,7 @@ use super::moves::Purpose;
 use super::operation::{Operation, TriggeredSend};
 use super::status::Status;
 use super::stream::Stream;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fabric::{Role, Word};
 use crate::timeline::{Activity, Draft, Recording, Timeline, now_ns};
 use std::sync::Arc;
@@ -19,8 +19,7 @@ impl Stream {
     /// the stream is lost. Blocks until all that was enqueued has run.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::NotOnHost`] on a stream of another device, whose operations the host does not
-    /// see begin and end; those of [`Stream::synchronize`].
+    /// [`OutOfMemory`](crate::Error::OutOfMemory); those of [`Stream::synchronize`].
     pub fn record_timeline(&self, spans: usize) -> Result<()> {
         self.begin_recording(|| Recording::new(self.status().context.rank, spans))
     }
@@ -38,9 +37,6 @@ impl Stream {
     }
 
     fn begin_recording(&self, recording: impl FnOnce() -> Result<Recording>) -> Result<()> {
-        if !self.is_on_host() {
-            return Err(Error::NotOnHost { what: "a timeline", device: self.device_name().into() });
-        }
         self.drain();
         self.check()?;
         self.status().record(Some(recording()?));
@@ -172,7 +168,7 @@ pub(super) fn send(status: &Status, send: &TriggeredSend, epoch: u32, number: Op
 }
 
 /// What there is to say of an operation.
-fn about(operation: &Operation) -> Draft {
+pub(super) fn about(operation: &Operation) -> Draft {
     match operation {
         Operation::Move(moves) => {
             let (activity, peer) = match moves.purpose() {
@@ -198,9 +194,9 @@ fn about(operation: &Operation) -> Draft {
         Operation::Replay(_) => Draft::new(Activity::Function, "replay"),
         Operation::Host(activity, name, _) => Draft::new(*activity, name.clone()),
         Operation::Record(_) => Draft::new(Activity::Function, "event"),
-        Operation::Launch(_) | Operation::Prepare(_) | Operation::Finish => {
-            unreachable!("what other devices do is not recorded")
-        }
+        Operation::Launch(launch) => Draft::new(Activity::Kernel, launch.text.name),
+        Operation::Prepare(_) => Draft::new(Activity::Function, "prepare a period"),
+        Operation::Finish => Draft::new(Activity::Function, "come to rest"),
         Operation::WaitEvent(_) => Draft::new(Activity::Wait, "wait for an event"),
     }
 }

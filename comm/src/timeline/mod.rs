@@ -47,7 +47,8 @@
 //!
 //! **For those who write devices.** Whoever carries operations out notes them, from any thread and in any order,
 //! with times of [`now_ns`]; a device with a clock of its own converts. The host's calls are noted before they
-//! reach the executor. `device/recorded.rs` is both for host streams.
+//! reach the executor. `device/recorded.rs` is both for host streams, `device/queue/times.rs` the former for those of
+//! other devices.
 
 mod clock;
 mod recorder;

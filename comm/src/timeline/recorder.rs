@@ -76,6 +76,11 @@ impl Recording {
         Self { shared: self.shared.clone(), stream, numbers: Arc::default() }
     }
 
+    /// Whether both are the same part of the same timeline.
+    pub(crate) fn is(&self, other: &Recording) -> bool {
+        Arc::ptr_eq(&self.numbers, &other.numbers)
+    }
+
     /// The number of the operation that the host enqueues now.
     pub(crate) fn enqueue(&self) -> u64 {
         self.numbers.enqueued.fetch_add(1, Ordering::Relaxed)

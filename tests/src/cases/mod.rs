@@ -20,6 +20,7 @@ pub mod refusals;
 mod scatter;
 pub mod staged;
 pub mod stream_collectives;
+pub mod timed;
 pub mod worlds;
 
 pub use gather::{GatherCase, random_gather};

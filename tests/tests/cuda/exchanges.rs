@@ -9,6 +9,7 @@ use streamhalo_tests::cases::on_device::{
     IMPATIENT, all_as_on_the_host, check_failures, check_lateness, with_a_rank_that_fails,
     with_a_rank_that_is_late,
 };
+use streamhalo_tests::cases::timed::timed;
 use streamhalo_tests::{
     FieldSet, Scenario, expect_all, on_ranks, outcomes, set_signals, set_waits, stream_of, ways_of,
 };
@@ -93,6 +94,17 @@ fn a_hundred_exchanges_without_the_host() {
             Ok(stream.kernel_waits() - before.1)
         });
         assert!(counts.iter().all(|count| *count > 0), "{counts:?}: {way:?}, {ways:?}");
+    }
+}
+
+#[test]
+fn timelines_say_when_the_gpu_did_what() {
+    let Some((_, _turn)) = gpu() else { return };
+    for ((way, ways), ranks) in in_all_ways().flat_map(|way| [1, 2].map(|ranks| (way, ranks))) {
+        on_ranks(ranks, |world| {
+            set(ways);
+            timed(world, way)
+        });
     }
 }
 

@@ -13,3 +13,4 @@ mod processes;
 mod refusals;
 mod staged;
 mod streams;
+mod timelines;

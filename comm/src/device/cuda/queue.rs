@@ -31,18 +31,21 @@ pub(super) struct Mark {
     event: CUevent,
     /// How many commands are before it.
     put: u64,
+    /// Whether the event keeps its time.
+    is_timed: bool,
     spare: Spare,
 }
 
 // SAFETY: as of a queue.
 unsafe impl Send for Mark {}
 
-/// Events to be recorded again, by their handles' addresses.
-type Spare = Arc<Mutex<Vec<usize>>>;
+/// Events to be recorded again, by their handles' addresses: those that keep no times, and those that do.
+type Spare = Arc<Mutex<[Vec<usize>; 2]>>;
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(self.event as usize);
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        spare[usize::from(self.is_timed)].push(self.event as usize);
     }
 }
 
@@ -65,6 +68,26 @@ impl Queue {
     /// Calls the driver for this queue. An error that a kernel has made is told with those that may have.
     fn call(&self, what: &str, call: impl FnOnce() -> Result<(), Failure>) -> Result<()> {
         self.context.enter().and_then(|_current| call()).map_err(|failure| self.failed(what, failure))
+    }
+
+    fn mark_with(&mut self, is_timed: bool) -> Result<Mark> {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut event = spare[usize::from(is_timed)].pop().map_or(null_mut(), |address| address as CUevent);
+        drop(spare);
+        let stream = self.stream;
+        let flags = match is_timed {
+            true => sys::CUevent_flags::CU_EVENT_DEFAULT,
+            false => sys::CUevent_flags::CU_EVENT_DISABLE_TIMING,
+        };
+        self.call("a mark", || {
+            if event.is_null() {
+                // SAFETY: a handle is written.
+                check("cuEventCreate", unsafe { sys::cuEventCreate(&mut event, flags as u32) })?;
+            }
+            // SAFETY: both handles live; nobody else has the event.
+            check("cuEventRecord", unsafe { sys::cuEventRecord(event, stream) })
+        })?;
+        Ok(Mark { event, put: self.running.put, is_timed, spare: self.spare.clone() })
     }
 
     fn failed(&self, what: &str, failure: Failure) -> Error {
@@ -140,19 +163,21 @@ impl CommandQueue for Queue {
     }
 
     fn mark(&mut self) -> Result<Mark> {
-        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut event = spare.map_or(null_mut(), |address| address as CUevent);
-        let stream = self.stream;
-        self.call("a mark", || {
-            if event.is_null() {
-                let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
-                // SAFETY: a handle is written.
-                check("cuEventCreate", unsafe { sys::cuEventCreate(&mut event, flags) })?;
-            }
-            // SAFETY: both handles live; nobody else has the event.
-            check("cuEventRecord", unsafe { sys::cuEventRecord(event, stream) })
+        self.mark_with(false)
+    }
+
+    fn timed_mark(&mut self) -> Result<Mark> {
+        self.mark_with(true)
+    }
+
+    fn nanoseconds(&self, first: &Mark, second: &Mark) -> Result<i64> {
+        let mut milliseconds = 0.0;
+        self.call("the time of a mark", || {
+            // SAFETY: a number is written; both events live, and have been recorded.
+            let code = unsafe { (sys::elapsed_time()?)(&mut milliseconds, first.event, second.event) };
+            check("cuEventElapsedTime", code)
         })?;
-        Ok(Mark { event, put: self.running.put, spare: self.spare.clone() })
+        Ok((f64::from(milliseconds) * 1e6) as i64)
     }
 
     fn has_passed(&self, mark: &Mark) -> bool {
@@ -245,7 +270,8 @@ impl CommandQueue for Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         let Ok(_current) = self.context.enter() else { return };
-        for event in self.spare.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        for event in spare.iter_mut().flat_map(|events| events.drain(..)) {
             // SAFETY: made by this queue; its marks are gone. There is nobody to tell of a failure.
             unsafe { sys::cuEventDestroy_v2(event as CUevent) };
         }

@@ -55,6 +55,25 @@ impl Failure {
     }
 }
 
+/// `cuEventElapsedTime`, by the name that it has in all drivers: the newest bindings have but that of 12.8.
+///
+/// # Errors
+/// That the driver does not have it.
+pub(super) fn elapsed_time() -> Result<ElapsedTime, Failure> {
+    static FOUND: OnceLock<Option<ElapsedTime>> = OnceLock::new();
+    let find = || {
+        // SAFETY: the library has been found.
+        let library = unsafe { culib() };
+        // SAFETY: the function is of that type since the first version, and the library is never closed.
+        unsafe { library.get::<ElapsedTime>(b"cuEventElapsedTime\0") }.ok().map(|found| *found)
+    };
+    let missing = Failure { call: "cuEventElapsedTime", code: CUresult::CUDA_ERROR_NOT_FOUND };
+    FOUND.get_or_init(find).ok_or(missing)
+}
+
+/// Milliseconds from the first event to the second.
+pub(super) type ElapsedTime = unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> CUresult;
+
 /// The version of the driver, initialised on the first call: 12040 for CUDA 12.4.
 ///
 /// # Errors

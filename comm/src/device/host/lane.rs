@@ -37,6 +37,10 @@ impl Execute for Lane {
         run(status, operation);
     }
 
+    fn run_recorded(&mut self, status: &Arc<Status>, operation: Operation) {
+        recorded::run(status, operation);
+    }
+
     fn idle(&mut self, _status: &Arc<Status>) -> bool {
         serve() > 0
     }

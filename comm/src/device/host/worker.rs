@@ -3,7 +3,6 @@
 use super::lane;
 use crate::device::accelerator::Execute;
 use crate::device::operation::Operation;
-use crate::device::recorded;
 use crate::device::status::Status;
 use crate::error::{Error, Result};
 use std::fmt;
@@ -125,8 +124,7 @@ fn work<E: Execute>(
         };
         match status.is_recorded() {
             false => executor.run(status, operation),
-            // Streams of other devices keep no timeline.
-            true => recorded::run(status, operation),
+            true => executor.run_recorded(status, operation),
         }
         done += 1;
         progress.done.store(done, Ordering::SeqCst);

@@ -3,6 +3,7 @@
 use super::graph::{Graph, Graphs};
 use crate::device::driver::{CommandQueue, Value};
 use crate::error::{Error, Result};
+use opencl3::command_queue::CL_QUEUE_PROFILING_ENABLE;
 use opencl3::context::Context;
 use opencl3::error_codes::ClError;
 use opencl3::event::{CL_COMPLETE, Event};
@@ -16,6 +17,9 @@ pub(super) const GROUP: usize = 64;
 /// A queue whose commands run one after the other.
 pub(super) struct Queue {
     queue: opencl3::command_queue::CommandQueue,
+    /// The one that keeps no times, while another does; graphs belong to it.
+    other: Option<opencl3::command_queue::CommandQueue>,
+    context: Arc<Context>,
     device: String,
     /// Whether something has been put on it that the device may not have been told of.
     is_dirty: bool,
@@ -27,10 +31,10 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(context: &Context, device: String, graphs: Option<Graphs>) -> Result<Self> {
-        let queue = opencl3::command_queue::CommandQueue::create_default_with_properties(context, 0, 0);
-        let queue = queue.map_err(|error| failed(&device, "a queue", &error))?;
-        Ok(Self { queue, device, is_dirty: false, last: None, graphs, recorded: None })
+    pub(super) fn new(context: &Arc<Context>, device: String, graphs: Option<Graphs>) -> Result<Self> {
+        let queue = open(context, &device, 0)?;
+        let context = context.clone();
+        Ok(Self { queue, other: None, context, device, is_dirty: false, last: None, graphs, recorded: None })
     }
 
     fn put(&mut self, what: &str, enqueued: opencl3::Result<Event>) -> Result<()> {
@@ -99,6 +103,32 @@ impl CommandQueue for Queue {
         mark.as_ref().is_none_or(has_run)
     }
 
+    fn keep_times(&mut self, keeps: bool) -> Result<()> {
+        if keeps && self.other.is_none() {
+            let timed = open(&self.context, &self.device, CL_QUEUE_PROFILING_ENABLE)?;
+            self.other = Some(std::mem::replace(&mut self.queue, timed));
+        } else if !keeps && let Some(plain) = self.other.take() {
+            self.queue = plain;
+        }
+        self.last = None;
+        Ok(())
+    }
+
+    fn timed_mark(&mut self) -> Result<Self::Mark> {
+        // SAFETY: it waits for no other events.
+        let marked = unsafe { self.queue.enqueue_marker_with_wait_list(&[]) };
+        self.put("a mark", marked)?;
+        self.mark()
+    }
+
+    fn nanoseconds(&self, first: &Self::Mark, second: &Self::Mark) -> Result<i64> {
+        let at = |mark: &Self::Mark| {
+            let marker = mark.as_ref().expect("a timed mark is a command");
+            marker.profiling_command_end().map_err(|error| failed(&self.device, "the time of a mark", &error))
+        };
+        Ok(at(second)?.cast_signed() - at(first)?.cast_signed())
+    }
+
     fn begin_graph(&mut self) -> Result<()> {
         let graph = self.graphs.expect("the device has graphs").create(self.queue.get());
         self.recorded = Some(graph.map_err(|error| failed(&self.device, "a command buffer", &error))?);
@@ -129,6 +159,11 @@ impl CommandQueue for Queue {
         self.last = None;
         self.queue.finish().map_err(|error| failed(&self.device, "what was on the queue", &error))
     }
+}
+
+fn open(context: &Context, device: &str, properties: u64) -> Result<opencl3::command_queue::CommandQueue> {
+    let queue = opencl3::command_queue::CommandQueue::create_default_with_properties(context, properties, 0);
+    queue.map_err(|error| failed(device, "a queue", &error))
 }
 
 fn failed(device: &str, what: &str, error: &ClError) -> Error {

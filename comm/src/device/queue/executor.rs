@@ -6,14 +6,14 @@
 //! rest.
 
 use super::engine::{Engine, Waiting, WaitingQueue};
-use super::merged::MergedSend;
-use super::owed::{Debt, Owed};
-use super::waits::{DeviceWaits, Flags, Number, address};
+use super::owed::Owed;
+use super::times::{Times, about_put_off};
+use super::waits::{DeviceWaits, Flags};
 use crate::device::Signals;
-use crate::device::accelerator::{DeviceMemory, Execute};
+use crate::device::accelerator::Execute;
 use crate::device::driver::{CommandQueue, Driver, Value};
 use crate::device::host::lane;
-use crate::device::operation::{Message, Operation, Rule, TriggeredSend, WaitSet};
+use crate::device::operation::{Operation, TriggeredSend, WaitSet};
 use crate::device::status::Status;
 use crate::device::text::Launch;
 use crate::error::{Error, Result};
@@ -29,10 +29,17 @@ use std::time::Duration;
 const GIVES_WAY: WaitPolicy = WaitPolicy { spins: 32, yields: 8, sleeps: true };
 /// The longest nap while it waits: kernels wake nobody.
 const NAP: Duration = Duration::from_micros(50);
-/// Words that one kernel signals.
-const WORDS: usize = 4;
 /// Operations that may use memory before the thread waits for the queue.
 const HELD: usize = 512;
+
+/// A send whose receivers were not ready as the stream came to it.
+#[derive(Debug, Clone)]
+pub(super) struct Pending {
+    send: Arc<TriggeredSend>,
+    epoch: u32,
+    /// The operation in a timeline.
+    number: Option<u64>,
+}
 
 /// Feeds a queue.
 pub(super) struct QueueExecutor<D: Driver> {
@@ -43,7 +50,7 @@ pub(super) struct QueueExecutor<D: Driver> {
     pub(super) id: u64,
     pub(super) flags: Flags,
     /// `None` where kernels cannot signal.
-    signal: Option<D::Kernel>,
+    pub(super) signal: Option<D::Kernel>,
     /// Whether the kernels that move payloads signal, where they can.
     pub(super) is_merged: bool,
     /// `None` where only the thread waits.
@@ -53,7 +60,9 @@ pub(super) struct QueueExecutor<D: Driver> {
     /// By the text's name and source.
     kernels: HashMap<(&'static str, &'static str), D::Kernel>,
     /// Sends whose receivers are not ready.
-    pub(super) pending: Vec<(Arc<TriggeredSend>, u32)>,
+    pub(super) pending: Vec<Pending>,
+    /// Of a timeline, while one is kept.
+    pub(super) times: Option<Times<D>>,
     /// What the thread has to do once the device has come there.
     pub(super) owed: Owed<<D::Queue as CommandQueue>::Mark>,
     /// What the device may still use.
@@ -88,6 +97,7 @@ impl<D: Driver> QueueExecutor<D> {
             by_queue: signals == Signals::Memop,
             kernels: HashMap::new(),
             pending: Vec::new(),
+            times: None,
             owed: Owed::new(),
             held: Vec::new(),
             waiting: WaitContext { policy: GIVES_WAY, ..(*status.context).clone() },
@@ -125,8 +135,11 @@ impl<D: Driver> QueueExecutor<D> {
                 self.hold(send)
             }
             Operation::Send(send, epoch) => {
-                self.pending.push((send, epoch));
-                Ok(())
+                let number = self.number();
+                self.timed(|own| {
+                    own.pending.push(Pending { send, epoch, number });
+                    Ok(Some(about_put_off(epoch)))
+                })
             }
             Operation::Ready(ready, epoch) => {
                 // Whether receivers have been started is asked when the stream has come to it.
@@ -185,133 +198,6 @@ impl<D: Driver> QueueExecutor<D> {
         unsafe { self.queue.launch(launch.text.name, kernel, &arguments, launch.threads) }
     }
 
-    /// Posts to words, behind what is on the queue and what the thread owes: by kernels where they can, and else by
-    /// the thread once the device has come there. The caller holds the words.
-    fn signal(&mut self, words: &[&Word], rule: Rule, value: u32) -> Result<()> {
-        let (here, elsewhere): (Vec<&Word>, Vec<&Word>) =
-            words.iter().copied().partition(|word| self.is_posted_by_kernels(word, rule));
-        here.iter().for_each(|word| word.observe());
-        self.post_by_kernels(&here, rule, value.into())?;
-        elsewhere.into_iter().try_for_each(|word| self.owe(Debt::Post(word.clone(), rule, value)))
-    }
-
-    fn is_posted_by_kernels(&self, word: &Word, rule: Rule) -> bool {
-        self.owed.is_empty() && self.can_post(word, rule)
-    }
-
-    /// Whether kernels can post to a word at all.
-    pub(super) fn can_post(&self, word: &Word, rule: Rule) -> bool {
-        let adds = || word.region().on_device().is_some_and(DeviceMemory::kernels_add);
-        self.signal.is_some() && !word.rings() && self.is_here(word) && (rule == Rule::Set || adds())
-    }
-
-    pub(super) fn post_by_kernels(&mut self, words: &[&Word], rule: Rule, number: Number) -> Result<()> {
-        if self.by_queue && rule == Rule::Set {
-            for word in words {
-                // SAFETY: kernels reach the word, and the caller holds it.
-                unsafe { self.queue.write_word(address(word), number.value) }?;
-            }
-            return Ok(());
-        }
-        let (number, increments) = match rule {
-            Rule::Set => (number, 0),
-            Rule::Increment => (1.into(), 1),
-        };
-        for group in words.chunks(WORDS) {
-            let kernel = self.signal.as_mut().expect("asked before");
-            let posted =
-                (0..WORDS).map(|index| group.get(index).map_or(std::ptr::null(), |word| address(word)));
-            let pointers = posted.chain([self.flags.failed()]).map(Value::Pointer);
-            let arguments: Vec<Value> =
-                pointers.chain(number.arguments()).chain([Value::U32(increments)]).collect();
-            // SAFETY: the arguments are those of the kernel's text, where pointers to words may be null; the
-            // caller holds the words, and the flags live as long as the queue.
-            unsafe { self.queue.launch("a signal", kernel, &arguments, [1, 1, 1]) }?;
-        }
-        Ok(())
-    }
-
-    /// Whether kernels can reach a word.
-    pub(super) fn is_here(&self, word: &Word) -> bool {
-        word.region().on_device().is_some_and(|memory| memory.device() == self.engine.driver().id())
-    }
-
-    /// Moves the payloads and signals their completion, message by message: those between copies of the host's by the
-    /// thread. The caller holds the send.
-    fn send(&mut self, send: &TriggeredSend, epoch: u32) -> Result<()> {
-        if self.is_merged && self.send_merged(send, epoch)? {
-            return Ok(());
-        }
-        for message in &send.messages {
-            if message.moves.is_of_host() {
-                self.owe(Debt::Moves(message.moves.clone()))?;
-            } else if message.moves.bytes() > 0 {
-                self.put_moves(&message.moves)?;
-            }
-            if let Some(stamp) = &message.stamp {
-                // A part of the payload, of which nobody is told.
-                if self.is_posted_by_kernels(stamp, Rule::Set) {
-                    self.post_by_kernels(&[stamp], Rule::Set, epoch.into())?;
-                } else {
-                    self.owe(Debt::Stamp(stamp.clone(), epoch))?;
-                }
-            }
-            let (word, rule) = &message.completion;
-            self.signal(&[word], *rule, epoch)?;
-        }
-        Ok(())
-    }
-
-    /// Signals the completion of a message behind its payload, by kernels; the caller holds the words.
-    pub(super) fn post_message(&mut self, message: &Message, epoch: Number) -> Result<()> {
-        if let Some(stamp) = &message.stamp {
-            self.post_by_kernels(&[stamp], Rule::Set, epoch)?;
-        }
-        let (word, rule) = &message.completion;
-        self.post_by_kernels(&[word], *rule, epoch)
-    }
-
-    /// Moves all payloads and signals them in one kernel, if that can do it; whether it could. The caller holds the
-    /// send.
-    fn send_merged(&mut self, send: &TriggeredSend, epoch: u32) -> Result<bool> {
-        let mut words = send.messages.iter().flat_map(Message::words);
-        if !words.all(|(word, rule)| self.is_posted_by_kernels(word, rule)) {
-            return Ok(false);
-        }
-        let sent = self.launch_merged(send, epoch.into())?;
-        if sent {
-            self.status.merged_sends.fetch_add(1, Ordering::Relaxed);
-            for message in &send.messages {
-                message.moves.observe();
-                message.completion.0.observe();
-            }
-        }
-        Ok(sent)
-    }
-
-    /// Puts the one kernel of a send on the queue, whose words kernels can post; whether there is one.
-    pub(super) fn launch_merged(&mut self, send: &TriggeredSend, epoch: Number) -> Result<bool> {
-        self.with_merged(send, |queue, flags, merged| merged.launch(queue, flags, epoch))
-    }
-
-    /// Compiles the one kernel of a send, whose words kernels can post; whether there is one.
-    pub(super) fn compile_merged(&mut self, send: &TriggeredSend) -> Result<bool> {
-        self.with_merged(send, |_, _, merged| Ok(merged.is_there()))
-    }
-
-    fn with_merged(
-        &mut self,
-        send: &TriggeredSend,
-        use_it: impl FnOnce(&mut D::Queue, &Flags, &mut MergedSend<D>) -> Result<bool>,
-    ) -> Result<bool> {
-        send.on_device.with(
-            self.id,
-            &mut self.queue,
-            |queue| MergedSend::compile(&self.engine, queue, &mut self.held, send),
-            |queue, merged| use_it(queue, &self.flags, merged),
-        )
-    }
-
     /// Waits for the words and for the group's own sends.
     fn wait(&mut self, waits: &Arc<WaitSet>, value: u32) -> Result<()> {
         let epoch = waits.begin(value);
@@ -337,8 +223,8 @@ impl<D: Driver> QueueExecutor<D> {
             let waited = self.wait_for(word, value, &|| waits.gone(epoch));
             waited.map_err(|error| waits.name_the_late(error, word))?;
         }
-        let of_group = |(send, _): &&(Arc<TriggeredSend>, u32)| send.group == waits.group;
-        while let Some((send, epoch)) = self.pending.iter().find(of_group).cloned() {
+        let of_group = |pending: &&Pending| pending.send.group == waits.group;
+        while let Some(Pending { send, epoch, .. }) = self.pending.iter().find(of_group).cloned() {
             for word in &send.conditions {
                 self.wait_for(word, (send.needed)(epoch), &|| send.gone(epoch))?;
             }
@@ -363,10 +249,11 @@ impl<D: Driver> QueueExecutor<D> {
         self.watch();
         let mut i = 0;
         while i < self.pending.len() && !self.status.has_failed() {
-            let (send, epoch) = &self.pending[i];
-            if send.is_clear(*epoch) {
-                let (send, epoch) = self.pending.swap_remove(i);
+            if self.pending[i].send.is_clear(self.pending[i].epoch) {
+                let Pending { send, epoch, number } = self.pending.swap_remove(i);
+                let before = self.number_times(number);
                 let sent = self.send(&send, epoch).and_then(|()| self.queue.flush());
+                self.number_times(before);
                 let sent = sent.and_then(|()| self.hold(send));
                 sent.unwrap_or_else(|error| self.status.fail(error));
             } else {
@@ -439,6 +326,9 @@ impl<D: Driver> QueueExecutor<D> {
 impl<D: Driver> Execute for QueueExecutor<D> {
     fn run(&mut self, status: &Arc<Status>, operation: Operation) {
         self.pay();
+        if self.times.is_some() && !status.is_recorded() {
+            self.end_times().unwrap_or_else(|error| status.fail(error));
+        }
         let done = match operation {
             // An event is completed on a failed stream too: who waits for it must not hang.
             Operation::Record(event) => {
@@ -446,11 +336,18 @@ impl<D: Driver> Execute for QueueExecutor<D> {
                 event.complete();
                 finished
             }
-            Operation::Finish => self.finish(),
+            Operation::Finish => self.finish().and_then(|()| self.settle_times()),
             _ if status.has_failed() => return,
             operation => self.carry_out(operation),
         };
         done.unwrap_or_else(|error| status.fail(error));
+    }
+
+    fn run_recorded(&mut self, status: &Arc<Status>, operation: Operation) {
+        match status.recording() {
+            Some(recording) => self.run_timed(status, &recording, operation),
+            None => self.run(status, operation),
+        }
     }
 
     fn idle(&mut self, status: &Arc<Status>) -> bool {

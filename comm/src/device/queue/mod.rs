@@ -17,9 +17,11 @@ mod moves;
 mod owed;
 mod period;
 mod pieces;
+mod sends;
 mod staging;
 #[cfg(test)]
 mod tests;
+mod times;
 mod waits;
 
 #[cfg(test)]

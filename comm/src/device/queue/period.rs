@@ -277,7 +277,7 @@ impl<D: Driver> QueueExecutor<D> {
     /// Has the device carry a period out by itself, if it can and may now; whether it does.
     fn launch_graph(&mut self, sequence: &Sequence, moved: &[u32]) -> Result<bool> {
         // Sends that are pending are the thread's, which a graph would hold up.
-        if !sequence.is_recorded() || !self.pending.is_empty() {
+        if !sequence.is_recorded() || !self.pending.is_empty() || self.times.is_some() {
             return Ok(false);
         }
         self.come_to(|own| own.owed.is_empty())?;

@@ -115,6 +115,14 @@ impl CommandQueue for ThreadQueue {
         Ok(self.put)
     }
 
+    fn timed_mark(&mut self) -> Result<u64> {
+        unreachable!("no timeline is kept")
+    }
+
+    fn nanoseconds(&self, _: &u64, _: &u64) -> Result<i64> {
+        unreachable!("no timeline is kept")
+    }
+
     fn has_passed(&self, mark: &u64) -> bool {
         self.done.load(Ordering::Acquire) >= *mark
     }

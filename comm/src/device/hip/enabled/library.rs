@@ -96,6 +96,7 @@ runtime! {
     hipEventRecord(hiprt::hipEvent_t, hiprt::hipStream_t);
     hipEventQuery(hiprt::hipEvent_t);
     hipEventDestroy(hiprt::hipEvent_t);
+    hipEventElapsedTime(*mut f32, hiprt::hipEvent_t, hiprt::hipEvent_t);
     hipModuleLoadData(*mut hiprt::hipModule_t, *const c_void);
     hipModuleUnload(hiprt::hipModule_t);
     hipModuleGetFunction(*mut hiprt::hipFunction_t, hiprt::hipModule_t, *const c_char);

@@ -25,7 +25,7 @@ pub(super) struct Queue {
     context: Arc<Context>,
     stream: hiprt::hipStream_t,
     /// Events that no mark has at the moment.
-    events: Arc<Mutex<Vec<RawEvent>>>,
+    events: Spare,
     packed: Packed,
     running: Running,
     /// Made when it is needed first: every few thousand million epochs.
@@ -54,13 +54,24 @@ pub(super) struct Mark {
     event: Option<RawEvent>,
     /// How many commands are before it.
     put: u64,
-    events: Arc<Mutex<Vec<RawEvent>>>,
+    /// Whether the event keeps its time.
+    is_timed: bool,
+    events: Spare,
+}
+
+/// Events to be recorded again: those that keep no times, and those that do.
+type Spare = Arc<Mutex<[Vec<RawEvent>; 2]>>;
+
+impl Mark {
+    fn event(&self) -> hiprt::hipEvent_t {
+        self.event.as_ref().expect("taken only when the mark is dropped").0
+    }
 }
 
 impl Drop for Mark {
     fn drop(&mut self) {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        events.extend(self.event.take());
+        events[usize::from(self.is_timed)].extend(self.event.take());
     }
 }
 
@@ -87,18 +98,29 @@ impl Queue {
         })
     }
 
-    fn event(&mut self) -> Result<RawEvent> {
-        if let Some(event) = self.events.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+    fn event(&mut self, is_timed: bool) -> Result<RawEvent> {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(event) = events[usize::from(is_timed)].pop() {
             return Ok(event);
         }
+        drop(events);
+        let flags = if is_timed { hiprt::hipEventDefault } else { hiprt::hipEventDisableTiming };
         let mut event = std::ptr::null_mut();
         self.context.enter()?;
         // SAFETY: a place for the answer.
-        let code = unsafe {
-            (self.context.runtime().hipEventCreateWithFlags)(&mut event, hiprt::hipEventDisableTiming)
-        };
+        let code = unsafe { (self.context.runtime().hipEventCreateWithFlags)(&mut event, flags) };
         self.context.check("an event", code)?;
         Ok(RawEvent(event))
+    }
+
+    fn mark_with(&mut self, is_timed: bool) -> Result<Mark> {
+        let event = self.event(is_timed)?;
+        // SAFETY: both live, and are of the same device.
+        let code = unsafe { (self.context.runtime().hipEventRecord)(event.0, self.stream) };
+        let (event, put, events) = (Some(event), self.running.put, self.events.clone());
+        let mark = Mark { event, put, is_timed, events };
+        self.check("an event", code)?;
+        Ok(mark)
     }
 
     /// # Safety
@@ -212,18 +234,26 @@ impl CommandQueue for Queue {
     }
 
     fn mark(&mut self) -> Result<Mark> {
-        let event = self.event()?;
-        // SAFETY: both live, and are of the same device.
-        let code = unsafe { (self.context.runtime().hipEventRecord)(event.0, self.stream) };
-        let mark = Mark { event: Some(event), put: self.running.put, events: self.events.clone() };
-        self.check("an event", code)?;
-        Ok(mark)
+        self.mark_with(false)
+    }
+
+    fn timed_mark(&mut self) -> Result<Mark> {
+        self.mark_with(true)
+    }
+
+    fn nanoseconds(&self, first: &Mark, second: &Mark) -> Result<i64> {
+        let mut milliseconds = 0.0;
+        self.context.enter()?;
+        let elapsed = self.context.runtime().hipEventElapsedTime;
+        // SAFETY: a number is written; both events live, and have been recorded.
+        let code = unsafe { elapsed(&mut milliseconds, first.event(), second.event()) };
+        self.check("the time of a mark", code)?;
+        Ok((f64::from(milliseconds) * 1e6) as i64)
     }
 
     fn has_passed(&self, mark: &Mark) -> bool {
-        let event = mark.event.as_ref().expect("taken only when the mark is dropped");
         // SAFETY: it lives as long as the mark.
-        let code = unsafe { (self.context.runtime().hipEventQuery)(event.0) };
+        let code = unsafe { (self.context.runtime().hipEventQuery)(mark.event()) };
         if code == SUCCESS {
             self.running.passed(mark.put);
         }
@@ -313,7 +343,8 @@ impl Drop for Queue {
         // failure, here and below.
         let _ = unsafe { (self.context.runtime().hipStreamDestroy)(self.stream) };
         // Those of marks that are still there stay with the device.
-        for event in self.events.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        for event in events.iter_mut().flat_map(|events| events.drain(..)) {
             // SAFETY: no mark has it.
             let _ = unsafe { (self.context.runtime().hipEventDestroy)(event.0) };
         }
