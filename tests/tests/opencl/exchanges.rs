@@ -21,6 +21,13 @@ use streamhalo_tests::{
 /// The device may have one compute unit only for kernels that wait: tests whose kernels do take turns.
 pub(super) static TURNS: Mutex<()> = Mutex::new(());
 
+/// Where arrays are, who waits for other ranks, and how is signalled: each of them once, at least.
+pub(super) const WAYS: [(MemoryMode, Waits, Signals); 3] = [
+    (MemoryMode::Shared, Waits::Kernel, Signals::Kernel),
+    (MemoryMode::Separate, Waits::Kernel, Signals::Merged),
+    (MemoryMode::Separate, Waits::Proxy, Signals::Kernel),
+];
+
 fn turn() -> MutexGuard<'static, ()> {
     TURNS.lock().unwrap_or_else(PoisonError::into_inner)
 }

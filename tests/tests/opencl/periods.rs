@@ -1,11 +1,11 @@
 //! Periods that are captured on a device's stream: replayed by the device where its kernels wait, and by the stream's
 //! thread elsewhere, to the same cells.
 
-use super::exchanges::TURNS;
+use super::exchanges::{TURNS, WAYS};
 use std::sync::PoisonError;
 use streamhalo::comm::Error;
 use streamhalo::comm::fabric::Executor;
-use streamhalo::{HaloError, MemoryMode, Pattern, Signals, StreamKind, Waits, World};
+use streamhalo::{HaloError, Pattern, StreamKind, Waits, World};
 use streamhalo_tests::cases::offsets;
 use streamhalo_tests::cases::on_device::{
     IMPATIENT, check_failures, check_lateness, replays_as_steps, replays_with_a_rank_that_fails,
@@ -27,11 +27,7 @@ fn replays_give_what_steps_give() {
         return;
     }
     let _turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
-    for (memory, waits, signals) in [
-        (MemoryMode::Shared, Waits::Kernel, Signals::Kernel),
-        (MemoryMode::Separate, Waits::Kernel, Signals::Merged),
-        (MemoryMode::Separate, Waits::Proxy, Signals::Kernel),
-    ] {
+    for (memory, waits, signals) in WAYS {
         in_memory(memory, || {
             let worlds = [
                 (1, 20, Pattern::All),

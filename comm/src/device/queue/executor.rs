@@ -360,5 +360,7 @@ impl<D: Driver> Drop for QueueExecutor<D> {
     fn drop(&mut self) {
         // Before what is held: the device may still use it. Other ranks are to hear of an error.
         self.finish().unwrap_or_else(|error| self.status.fail(error));
+        // Marks go before the queue.
+        self.times = None;
     }
 }
