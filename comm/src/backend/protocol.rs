@@ -207,7 +207,8 @@ impl Triggered {
         let departures = WaitSet {
             words: departures,
             counted: None,
-            behind: Some(Behind { words: awaited, needed: protocol.needed }),
+            // Of a receiver that takes part in an epoch they come to what it announces there, if they come to anything.
+            behind: Some(Behind { words: awaited, needed: protocol.announced }),
             signalled: Vec::new(),
             group,
             _carried: carried,

@@ -36,7 +36,7 @@ const RULES: Rules =
     Rules { clear: Role::ClearToSend, arrival: Role::Completion, direct: None, in_blocks: false };
 
 /// Wires wake nobody.
-const NAP: Duration = Duration::from_micros(10);
+const NAP: Duration = Duration::from_micros(50);
 /// A cache line: messages do not share one.
 const LINE: usize = 64;
 

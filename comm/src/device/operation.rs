@@ -102,7 +102,8 @@ pub(crate) struct WaitSet {
     pub(crate) _carried: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// Words that must have come to `needed(epoch)` before those that are waited for come to the epoch.
+/// Words whose writers have let go, if they say that these come to less than `needed(epoch)`, of what is waited for in
+/// that epoch.
 #[derive(Debug, Clone)]
 pub(crate) struct Behind {
     pub(crate) words: Vec<Word>,

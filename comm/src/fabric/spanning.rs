@@ -176,7 +176,11 @@ impl Fabric for Spanning {
     }
 
     fn tell_parting(&self, peer: usize, parted: &Parted) {
-        self.bootstrap.tell_parting(peer, parted);
+        // Why a rank fails is told before what it drops.
+        match Abort::new(self.bootstrap.abort()).failure() {
+            Some((rank, operation)) => self.bootstrap.tell_failure(rank, &operation),
+            None => self.bootstrap.tell_parting(peer, parted),
+        }
     }
 
     fn engine(&self) -> Option<String> {

@@ -41,8 +41,8 @@ impl Queue {
     /// # Errors
     /// Nothing is enqueued with [`Error::Unmatched`], with [`Error::OutOfOrder`] if the request has not been
     /// started since the last wait, and with [`Error::WrongQueue`] if it was started on another queue. The stream fails
-    /// with [`Error::TimedOut`], or with [`Error::PeerFailed`] if a rank has failed, or if the peer's memory is mapped and
-    /// it has dropped its request before it came to this epoch.
+    /// with [`Error::TimedOut`], or with [`Error::PeerFailed`] if a rank has failed, or if the peer has dropped its request
+    /// before it came to this epoch.
     pub fn enqueue_wait(&self, request: &mut PersistentRequest) -> Result<()> {
         self.wait_for("enqueue_wait", from_mut(request))
     }

@@ -57,9 +57,18 @@ pub(super) struct End {
     /// Its own word, which the peer parts from.
     own: Word,
     listening: Option<Listening>,
-    /// The word of the peer that this rank parts from.
+    /// The word of the peer that this rank parts from, and how far that comes.
     there: Parted,
     fabric: Arc<dyn Fabric>,
+}
+
+impl Drop for End {
+    /// Also of a pair that was never made: the peer may have its own.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.fabric.tell_parting(self.own.from, &self.there);
+        }
+    }
 }
 
 impl End {
@@ -68,10 +77,9 @@ impl End {
         Self { own, listening, there, fabric: world.shared_fabric().clone() }
     }
 
-    /// Says that the word comes to `last` and no further.
-    fn part(&mut self, last: u32) {
+    /// The word comes to `last` and no further.
+    fn ends_at(&mut self, last: u32) {
         self.there.words[0].1 = last;
-        self.fabric.tell_parting(self.own.from, &self.there);
     }
 }
 
@@ -178,8 +186,8 @@ impl Pair {
         let (own, receiver) = (end.own.clone(), end.own.to);
         let (signals, words, behind) = match side.way {
             Way::Receive => (std::mem::take(&mut open.starts), vec![own], None),
-            Way::Send { ready } => {
-                let behind = (!ready).then(|| Behind { words: vec![own], needed: clear_to_send });
+            Way::Send { .. } => {
+                let behind = Some(Behind { words: vec![own], needed: clear_to_send });
                 (std::mem::take(&mut open.triggers), std::mem::take(&mut open.departures), behind)
             }
         };
@@ -364,7 +372,7 @@ impl Drop for Pair {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             self.told().inspect(|word| word.part(self.epoch));
-            self.end.iter_mut().for_each(|end| end.part(self.epoch));
+            self.end.iter_mut().for_each(|end| end.ends_at(self.epoch));
         }
         if self.stage != Stage::Idle {
             std::mem::forget(self.hold.take());

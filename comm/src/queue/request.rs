@@ -24,8 +24,8 @@ impl PersistentRequest {
         self.half().with(|pair| pair.route())
     }
 
-    /// Ends the request and its match (`MPI_Request_free`). Does not communicate: the partner stays as it is, but
-    /// what it starts never ends. A request that is dropped instead is freed without a question: one that was
+    /// Ends the request and its match (`MPI_Request_free`). Waits for nobody: the partner stays as it is, but
+    /// what it starts fails. A request that is dropped instead is freed without a question: one that was
     /// started and not waited for then takes its section with it, which nothing can use again.
     ///
     /// # Errors

@@ -47,6 +47,12 @@ impl MpiBootstrap {
         &self.base
     }
 
+    /// Hears what all ranks have told before they met for the last time.
+    pub(super) fn hear_the_last(&self) {
+        // What has not come yet nobody waits for.
+        let _ = self.news.check().and_then(|()| self.news.settle());
+    }
+
     pub(super) fn proxy(&self) -> &Arc<Carrier> {
         &self.carrier
     }
@@ -94,8 +100,8 @@ impl Bootstrap for MpiBootstrap {
     }
 
     fn tell_parting(&self, peer: usize, parted: &Parted) {
-        // Who is not told waits until it is out of time; and so does nobody after a failure, which all hear of.
-        if Abort::new(self.abort()).failure().is_none() {
+        // Who is not told waits until it is out of time.
+        if self.mpi.is_running() && !self.mpi.is_poisoned() {
             let _ = self.news.tell_parting(peer, parted);
         }
     }

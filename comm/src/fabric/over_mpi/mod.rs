@@ -111,7 +111,11 @@ fn over(
     let carrier = bootstrap.proxy().clone();
     let wire = MpiWire::new(bootstrap.base().duplicate()?, carrier.clone())?;
     let ended = wire.clone();
-    let farewell = Farewell::new(bootstrap.clone(), timeout, move || ended.end())?;
+    let told = bootstrap.clone();
+    let farewell = Farewell::new(bootstrap.clone(), timeout, move || {
+        ended.end();
+        told.hear_the_last();
+    })?;
     Ok(Arc::new(Spanning {
         name: "mpi",
         engine: Some(wire.engine()),

@@ -16,6 +16,8 @@ use std::time::Duration;
 const NEWS: i32 = 2;
 /// What is told of a failure, at most: libraries send short messages at once.
 const TEXT_LENGTH: usize = 500;
+/// How many words are told of at once, likewise.
+const WORDS: usize = 64;
 /// For how long a rank that has failed waits until the others are told.
 const MOMENT: Duration = Duration::from_millis(300);
 
@@ -56,13 +58,18 @@ impl News {
         }
     }
 
-    /// As [`News::check`], by a thread of its own, for which this one waits a moment only: the progress
+    /// Tells of a failure as [`News::check`] does, by a thread of its own, for which this one waits a moment only: the progress
     /// thread may be in a call that never returns, and keep the library to itself.
     pub(super) fn check_soon(self: &Arc<Self>) {
         let (news, (told, is_told)) = (self.clone(), std::sync::mpsc::channel());
         let thread = std::thread::Builder::new().name("news".into());
         // Nobody else can be told of a failure to tell.
-        if thread.spawn(move || told.send(news.check())).is_ok() {
+        let tell = move || {
+            // One thread hears at a time, and this is not it.
+            let failed = news.abort.failure().is_some();
+            told.send(if failed { news.check() } else { Ok(()) })
+        };
+        if thread.spawn(tell).is_ok() {
             let _ = is_told.recv_timeout(MOMENT);
         }
     }
@@ -101,15 +108,21 @@ impl News {
 
     /// Tells a peer that this rank lets go of words of its. Does not block.
     pub(super) fn tell_parting(&self, peer: usize, parted: &Parted) -> Result<()> {
-        self.tell(peer, &Told::Parted(parted.clone()))
+        let mut parts = parted.words.chunks(WORDS).map(<[_]>::to_vec);
+        parts.try_for_each(|words| self.tell(peer, &Told::Parted(Parted { words, ..*parted })))
     }
 
     fn tell(&self, peer: usize, told: &Told) -> Result<()> {
         let message = postcard::to_stdvec(told).map_err(unreadable)?.into_boxed_slice();
         // SAFETY: the message is kept until it has gone, or for as long as the process lives.
         let request = unsafe { self.communicator.isend(message.as_ptr(), message.len(), peer, NEWS) }?;
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner).push((request, message));
+        self.settle()
+    }
+
+    /// Lets go of what has gone.
+    pub(super) fn settle(&self) -> Result<()> {
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
-        sent.push((request, message));
         // What cannot be asked may still be on its way.
         sent.retain_mut(|(request, _)| !matches!(request.test(), Ok(Some(_))));
         Ok(())

@@ -198,7 +198,7 @@ impl Centre {
             Head::Late { round, waited } => self.late(round, waited),
             Head::GaveUp { waited } => self.give_up_joining(rank, waited),
             Head::Failed { rank, text } => self.fail(Failure { rank: rank as usize, text }),
-            Head::Parted { from, to, parted } => self.tell_parting(from as usize, to as usize, &parted),
+            Head::Parted { to, parted, .. } => self.tell_parting(rank, to as usize, &parted),
             Head::Goodbye => self.leave(rank),
             // Those are from rank 0.
             Head::Start { .. } | Head::Closed { .. } | Head::Verdict { .. } => {}
