@@ -174,8 +174,9 @@ impl Core {
         let blocks = match blocks {
             Ok(blocks) => blocks,
             Err(error) => {
-                self.slots.complete(receive, Err(error));
-                self.post(source, Post::Refused { send });
+                self.slots.at(receive).status = status;
+                self.slots.settle(receive, Err(error));
+                self.post(source, Post::Refused { receive, send });
                 return;
             }
         };
@@ -249,8 +250,9 @@ impl Core {
         } else if is_mapped {
             let (place, bytes) = (slot.place.clone(), slot.bytes);
             let copied = Target::from_packet(packet).and_then(|target| self.put(peer, target, &place, bytes));
-            self.post(peer, Post::Delivered { receive: header.tag, block: 0, failed: copied.is_err() });
-            self.slots.complete(header.ticket, copied.map(|()| status));
+            let (send, receive, failed) = (header.ticket, header.tag, copied.is_err());
+            self.slots.settle(send, copied.map(|()| status));
+            self.post(peer, Post::Delivered { send, receive, block: 0, failed });
         } else {
             slot.status = status;
             self.beginning.push((header.tag, header.ticket, 0));

@@ -355,15 +355,23 @@ impl Communicator {
 /// What the rest of the library uses.
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Peers may be writing the sections of receives that were dropped.
+        // Peers may be writing the sections of receives that were dropped. Who has left ends none.
         let abandoned = std::mem::take(self.abandoned.get_mut());
+        let is_awaited = |engine: &Engine, ticket: Ticket| {
+            let has_left = |peer| engine.has_left(peer);
+            engine.is_in_transfer(ticket) && !engine.describe_peer(ticket).is_some_and(has_left)
+        };
         let mut done =
-            |engine: &mut Engine| Ok(!abandoned.iter().any(|(ticket, _)| engine.is_in_transfer(*ticket)));
+            |engine: &mut Engine| Ok(!abandoned.iter().any(|(ticket, _)| is_awaited(engine, *ticket)));
         let late = |waited| host::late(self.host.context(), None, "a dropped receive".into(), waited);
-        let waited = self.host.wait_until(None, &mut done, &late);
-        if waited.is_err() {
-            // Somebody may still write them: they are never lent again.
-            abandoned.into_iter().for_each(|(_, hold)| std::mem::forget(hold));
+        // A wait that fails says nothing to anybody.
+        let _ = self.host.wait_until(None, &mut done, &late);
+        let engine = self.host.lock();
+        for (ticket, hold) in abandoned {
+            if engine.is_in_transfer(ticket) {
+                // Somebody may still write it: it is never lent again.
+                std::mem::forget(hold);
+            }
         }
     }
 }

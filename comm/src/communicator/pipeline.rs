@@ -299,8 +299,10 @@ impl Core {
                 To::Mapped { receive, target } => {
                     let target = Target { offset: target.offset + range.start as u64, ..target };
                     let put = self.put(peer, target, &place, range.len());
-                    self.post(peer, Post::Delivered { receive, block, failed: put.is_err() });
-                    put.map(|()| true)
+                    self.post(peer, Post::Delivered { send: index, receive, block, failed: put.is_err() });
+                    let failed = &mut self.pipeline(index).failed;
+                    *failed = failed.take().or(put.err());
+                    Ok(false)
                 }
                 To::Wire { first } => {
                     self.beginning.push((first.wrapping_add(block), index, block));
@@ -332,8 +334,8 @@ impl Core {
         self.ledger.end(step);
     }
 
-    /// A bulk transfer of a block has ended.
-    pub(super) fn bulk_ended(&mut self, index: u32, block: u32) {
+    /// The fabric has moved a block, and whoever is at the other end knows.
+    pub(super) fn transferred(&mut self, index: u32, block: u32) {
         match self.slots.at(index).is_send {
             true => {
                 self.moved(index, block, Ok(()));

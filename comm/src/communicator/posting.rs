@@ -107,15 +107,24 @@ impl Engine {
                 let payload = blocks.as_ref().map_or(Payload::None, |blocks| Payload::Bytes(blocks));
                 return packets.try_send(peer, header, payload);
             }
-            Post::Refused { send } => {
+            Post::Refused { receive, send } => {
                 let header =
                     Header { kind: CLEAR_TO_SEND, flags: FLAGGED, ticket: *send, ..Header::default() };
-                return packets.try_send(peer, header, Payload::None);
+                if !packets.try_send(peer, header, Payload::None)? {
+                    return Ok(false);
+                }
+                core.slots.end_settled(*receive);
             }
-            Post::Delivered { receive, block, failed } => {
+            Post::Delivered { send, receive, block, failed } => {
                 let (flags, tag) = (if *failed { FLAGGED } else { 0 }, *block);
                 let header = Header { kind: DELIVERED, flags, tag, ticket: *receive, ..Header::default() };
-                return packets.try_send(peer, header, Payload::None);
+                if !packets.try_send(peer, header, Payload::None)? {
+                    return Ok(false);
+                }
+                match core.slots.at(*send).pipeline.is_some() {
+                    true => core.transferred(*send, *block),
+                    false => core.slots.end_settled(*send),
+                }
             }
             Post::Taken => {
                 let ticket = core.peers[peer].taken;
@@ -159,7 +168,7 @@ impl Engine {
                 core.bulks.swap_remove(i);
                 let slot = core.slots.at(index);
                 if slot.pipeline.is_some() {
-                    core.bulk_ended(index, block);
+                    core.transferred(index, block);
                 } else {
                     let status = slot.status;
                     core.slots.complete(index, Ok(status));

@@ -59,10 +59,11 @@ pub(super) enum Post {
     ClearToSend { receive: u32, send: u32 },
     /// As above, over a wire, by bulk transfers from that number on, one for each block.
     ClearToSendBulk { number: u32, send: u32, blocks: Blocks },
-    /// The peer's send goes nowhere.
-    Refused { send: u32 },
-    /// The message, or that block of it, is where the peer wanted it.
-    Delivered { receive: u32, block: u32, failed: bool },
+    /// The peer's send goes nowhere. The receive of this rank, which has failed, ends once this has left.
+    Refused { receive: u32, send: u32 },
+    /// The message, or that block of it, is where the peer's receive wanted it. The send of this rank ends once this has
+    /// left.
+    Delivered { send: u32, receive: u32, block: u32, failed: bool },
     /// How many eager messages have been taken since this was last said is in the packet.
     Taken,
     /// A part of a record.

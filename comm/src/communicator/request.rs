@@ -15,7 +15,7 @@ use std::rc::Rc;
 /// Its section is held until it is complete. Dropping a request that is not: a receive that no message has
 /// matched is taken back, as if it had never begun; anything else goes on by itself, and its section stays
 /// held until it has ended. The last clone of a communicator waits for such receives when it is dropped, as
-/// their senders may be writing.
+/// their senders may be writing, but not for senders that have left.
 #[must_use = "a request that is dropped at once is taken back, or ends at some time that is not known"]
 pub struct Request {
     communicator: Communicator,

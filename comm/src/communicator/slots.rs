@@ -170,13 +170,28 @@ impl Slots {
     /// Ends, well or not.
     #[inline]
     pub(super) fn complete(&mut self, index: u32, outcome: Result<Status>) {
-        self.active -= 1;
+        self.settle(index, outcome);
+        self.end_settled(index);
+    }
+
+    /// It is known how a send or a receive ends, but the peer is to be told first: whoever knows that all is complete may
+    /// let go of the communicator, and of what has not left.
+    #[inline]
+    pub(super) fn settle(&mut self, index: u32, outcome: Result<Status>) {
         let slot = self.at(index);
-        slot.state = State::Complete;
+        slot.state = State::InTransfer;
         match outcome {
             Ok(status) => slot.status = status,
             Err(error) => slot.error = Some(Box::new(error)),
         }
+    }
+
+    /// Ends as was settled.
+    #[inline]
+    pub(super) fn end_settled(&mut self, index: u32) {
+        self.active -= 1;
+        let slot = self.at(index);
+        slot.state = State::Complete;
         if slot.is_detached {
             self.remove(index);
         }

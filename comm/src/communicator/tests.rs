@@ -295,6 +295,53 @@ fn records_come_in_order() {
     assert!(ranks.engines[1].take_told().is_empty());
 }
 
+/// What ends a receive of a peer, or refuses its send, has left this rank before this rank may let go.
+#[test]
+fn what_a_peer_waits_for_has_left_before_a_request_is_complete() {
+    const LONG: usize = 20_000;
+    let mut ranks = Ranks::new(2);
+    let [from, to, small] = [ranks.slot(0, 0), ranks.slot(1, 0), ranks.slot(0, 1)];
+    from.write(&payload(3, LONG)).expect("it fits");
+    for room in [LONG, LONG - 1] {
+        let send = ranks.engines[0].isend_place(&from, LONG, None, 1, 4).expect("it begins");
+        let (source, tag) = (Source::Rank(0), Tag::Value(4));
+        // The rank that is to answer has no room to do so: what it has sent before was not read.
+        let answers = usize::from(room < LONG);
+        let mut before = Vec::new();
+        let mut fill = |ranks: &mut Ranks| {
+            for _ in 0..AHEAD {
+                let small = ranks.engines[answers].isend_place(&small, 8, None, 1 - answers, 9);
+                before.push(small.expect("it begins"));
+            }
+        };
+        if answers == 1 {
+            fill(&mut ranks);
+        }
+        let receive = ranks.engines[1].irecv_place(&to, room, None, source, tag).expect("it begins");
+        if answers == 0 {
+            ranks.engines[1].progress().expect("rings do not fail");
+            fill(&mut ranks);
+        }
+        ranks.engines[answers].progress().expect("rings do not fail");
+        let answered = [send, receive][answers];
+        assert!(!ranks.engines[answers].is_complete(answered), "{room}: its peer knows nothing of it");
+        ranks.settle();
+        let outcome = ranks.engines[1].outcome(receive).expect("it has ended");
+        match answers {
+            0 => assert_eq!(outcome, Ok(Status { source: 0, tag: 4, bytes: LONG })),
+            _ => assert!(matches!(outcome, Err(Error::Truncated { .. })), "{outcome:?}"),
+        }
+        assert!(matches!(ranks.engines[0].outcome(send), Some(Ok(_))));
+        for small in before {
+            let into = ranks.slot(1 - answers, 1);
+            let engine = &mut ranks.engines[1 - answers];
+            engine.irecv_place(&into, 8, None, Source::Any, Tag::Value(9)).expect("it begins");
+            ranks.settle();
+            assert!(ranks.engines[answers].outcome(small).is_some());
+        }
+    }
+}
+
 /// A dropped request that a peer is about to write keeps its memory, and is forgotten once it is written.
 #[test]
 fn what_cannot_be_taken_back_ends_by_itself() {

@@ -211,14 +211,17 @@ impl Engine {
         self.core.slots.is_known(ticket)
     }
 
-    /// Whether somebody else than this engine may be at the memory of a request.
+    /// Whether somebody else than this engine may be at the memory of a request. A peer that has left is not, but a
+    /// transfer that waits for it may be.
     pub(crate) fn is_in_transfer(&self, ticket: Ticket) -> bool {
         if !self.is_known(ticket) {
             return false;
         }
         let index = self.core.slots.index(ticket);
         let slot = self.core.slots.get(ticket);
-        let is_written = !slot.is_send && slot.state == State::InTransfer;
+        let has_left = |peer: usize| self.core.peers[peer].is_mapped && self.has_left(peer);
+        let is_written =
+            !slot.is_send && slot.state == State::InTransfer && !slot.peer().is_some_and(has_left);
         is_written || self.core.bulks.iter().any(|(_, transferred, _)| *transferred == index)
     }
 }

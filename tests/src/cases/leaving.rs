@@ -3,8 +3,8 @@
 
 use super::Done;
 use super::periods::Stepped;
-use crate::{Scenario, stream_of};
-use std::time::Duration;
+use crate::{Scenario, TIMEOUT, stream_of};
+use std::time::{Duration, Instant};
 use streamhalo::comm::collective::AllReduce;
 use streamhalo::comm::device::{Buffer, Extents};
 use streamhalo::comm::queue::{Queue, match_one};
@@ -35,7 +35,13 @@ pub fn communicators(world: &World, way: Scenario) -> Result<Done, HaloError> {
             communicator.send(&[7_i32, peer as i32], peer, 1)?;
             communicator.send(&vec![peer as f64; LONG], peer, 2)?;
         }
+        // One that is announced to all, and that none has asked for when this rank goes.
+        let announced = Buffer::<f64>::zeros(world, &stream, whole)?;
+        for peer in 0..leaver {
+            drop(communicator.isend(&announced.section(0..LONG)?, peer, 8)?);
+        }
         drop(communicator);
+        world.barrier()?;
         world.barrier()?;
         return Ok(Done::default());
     }
@@ -44,6 +50,10 @@ pub fn communicators(world: &World, way: Scenario) -> Result<Done, HaloError> {
     assert!(long.iter().all(|element| *element == world.rank() as f64));
     let mut receive = Buffer::<f64>::zeros(world, &stream, whole)?;
     said(leaver, communicator.irecv(&receive.section(0..LONG)?, leaver, 3)?.wait());
+    world.barrier()?;
+    // What this rank asks of it, it does not answer; nobody waits for that when the communicator goes.
+    let mut asked = Buffer::<f64>::zeros(world, &stream, whole)?;
+    said(leaver, communicator.irecv(&asked.section(0..LONG)?, leaver, 8)?.wait());
     // What came before it left is still there.
     let mut short = [0; 2];
     communicator.recv(&mut short, leaver, 1)?;
@@ -64,6 +74,12 @@ pub fn communicators(world: &World, way: Scenario) -> Result<Done, HaloError> {
     }
     if world.rank() + 1 < leaver {
         communicator.recv(&mut [0_u8], world.rank() + 1, 6)?;
+    }
+    let begun = Instant::now();
+    drop(communicator);
+    assert!(begun.elapsed() < TIMEOUT / 4, "it has waited {:?} for a rank that has left", begun.elapsed());
+    if world.fabric().is_mapped(leaver) {
+        assert_eq!(asked.view_mut(whole.whole())?.len(), LONG, "nobody writes it any more");
     }
     world.barrier()?;
     Ok(Done::default())
