@@ -2,7 +2,8 @@
 
 use crate::error::Result;
 use crate::legs::Legs;
-use crate::tables::{Compiler, Registered, Tables, Way};
+use crate::registered::Registered;
+use crate::tables::{Compiler, Tables, Way};
 use streamhalo_comm::World;
 use streamhalo_comm::backend::{Direct, Exchange, ExchangeSpec, Route, match_exchange};
 use streamhalo_comm::device::Stream;

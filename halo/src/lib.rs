@@ -80,17 +80,20 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod builder;
 mod error;
 mod exchange;
 mod legs;
 mod pattern;
+mod registered;
 mod stream_halo;
 mod tables;
 
+pub use builder::StreamHaloBuilder;
 pub use error::{HaloError, Result};
 pub use exchange::GatherStep;
 pub use pattern::Pattern;
-pub use stream_halo::{InFlight, StreamHalo, StreamHaloBuilder};
+pub use stream_halo::{InFlight, StreamHalo};
 pub use streamhalo_comm as comm;
 pub use streamhalo_grid as grid;
 

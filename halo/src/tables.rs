@@ -2,52 +2,14 @@
 
 use crate::error::Result;
 use crate::legs::Legs;
+use crate::registered::Registered;
 use std::sync::Arc;
 use streamhalo_comm::ElementType;
 use streamhalo_comm::Op;
 use streamhalo_comm::backend::{Direct, Exchange, MessageSpec, Slot};
 use streamhalo_comm::device::{Move, MoveTable, Pitched, Purpose};
 use streamhalo_comm::fabric::{Place, Region};
-use streamhalo_grid::{Entity, Field, IndexBox, Subdomain};
-
-/// A field as it was registered.
-#[derive(Debug, Clone)]
-pub(crate) struct Registered {
-    pub(crate) entity: Entity,
-    pub(crate) element: ElementType,
-    pub(crate) rows: Pitched,
-    pub(crate) generations: [Region; 2],
-    pub(crate) generation: Option<usize>,
-}
-
-impl Registered {
-    pub(crate) fn new<const D: usize>(field: &dyn Field<D>) -> Self {
-        let info = field.info();
-        let (generations, generation) = field.generations();
-        Self {
-            entity: info.entity,
-            element: info.element,
-            rows: info.rows,
-            generations: generations.map(Region::clone),
-            generation,
-        }
-    }
-
-    fn element_bytes(&self) -> usize {
-        self.element.bytes() * self.rows.extents().components
-    }
-
-    /// The generation that exchanges of a phase are about. The first exchange has phase 1; the
-    /// generation then advances by `swaps` from one exchange to the next.
-    pub(crate) fn generation_in(&self, phase: usize, swaps: usize) -> usize {
-        let first = self.generation.unwrap_or(0);
-        if phase == 1 { first } else { (first + swaps) % 2 }
-    }
-
-    fn region(&self, phase: usize, swaps: usize) -> &Region {
-        &self.generations[self.generation_in(phase, swaps)]
-    }
-}
+use streamhalo_grid::{Entity, IndexBox, Subdomain};
 
 /// Moves, stage by stage: those of one stage do not depend on each other.
 type Stages = Vec<Vec<Move>>;

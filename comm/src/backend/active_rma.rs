@@ -4,7 +4,8 @@
 //! been unpacked. The access epoch starts when the whole group has exposed; then the puts, and
 //! complete: one signal a target, chained to all puts to it. Wait ends the exposure epoch.
 
-use super::protocol::{Completion, Protocol, Triggered};
+use super::protocol::{Completion, Protocol};
+use super::triggered::Triggered;
 use super::{BackendRow, Direct};
 use crate::fabric::{Role, clear_to_send};
 

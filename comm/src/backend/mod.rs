@@ -15,6 +15,8 @@ mod reach;
 mod st_rsend;
 mod st_send;
 mod standard;
+mod step;
+mod triggered;
 
 use crate::device::{MoveTable, Sharing, Stream};
 use crate::element::ElementType;

@@ -5,7 +5,8 @@
 //! phase: a fast neighbour may be one epoch ahead of a slow one. Buffers are free by the rules of
 //! ready sends.
 
-use super::protocol::{Completion, Protocol, Triggered};
+use super::protocol::{Completion, Protocol};
+use super::triggered::Triggered;
 use super::{BackendRow, Direct};
 use crate::fabric::{Role, credit_granted, credit_needed};
 

@@ -5,7 +5,8 @@
 //! k proves that it has unpacked message k-1, so the buffer of k+1 is free. Where messages go one
 //! way only, the receiver grants credits instead.
 
-use super::protocol::{Completion, Protocol, Triggered};
+use super::protocol::{Completion, Protocol};
+use super::triggered::Triggered;
 use super::{BackendRow, Direct};
 use crate::fabric::{Role, credit_granted, credit_needed};
 

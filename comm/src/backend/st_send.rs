@@ -4,7 +4,8 @@
 //! stream has triggered it and its clear-to-send has come (2026, V-B); its completion wakes the
 //! waiting stream (V-A). Only the wait may block (V-C).
 
-use super::protocol::{Completion, Protocol, Triggered};
+use super::protocol::{Completion, Protocol};
+use super::triggered::Triggered;
 use super::{BackendRow, Direct};
 use crate::fabric::{Role, clear_to_send};
 

@@ -6,8 +6,8 @@
 use super::far;
 use super::farewell::{Farewell, Listened};
 use super::matching::{Rules, Target, match_all};
-use super::protocol::{BIND, START_RECVS, START_SENDS, WAIT};
 use super::reach::{Site, Way};
+use super::step::{BIND, START_RECVS, START_SENDS, WAIT};
 use super::{BackendRow, Exchange, ExchangeSpec, Route, Slot};
 use crate::communicator::{AHEAD, Exchanges, Ticket};
 use crate::device::{MoveTable, Stage, Stream};

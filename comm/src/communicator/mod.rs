@@ -73,6 +73,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 mod tickets;
+mod transit;
 
 pub(crate) use blocks::Blocks;
 pub(crate) use engine::{AHEAD, Engine};

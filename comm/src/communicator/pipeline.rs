@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// A device of which messages come, or that they go to.
 #[derive(Debug)]
 pub(super) struct Staged {
-    copies: Copies,
+    pub(super) copies: Copies,
     /// The last copies in its queues, down and up.
     last: [StepIndex; 2],
     /// Pinned memory that no other rank addresses, and such that those do whose memory is mapped.
@@ -36,7 +36,7 @@ pub(super) struct Staged {
 
 /// From which pool a message has its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Home {
+pub(super) enum Home {
     Pageable,
     Pinned,
     Landing,
@@ -192,7 +192,7 @@ impl Core {
         Ok(())
     }
 
-    fn pool(&mut self, device: usize, home: Home) -> &mut Pool {
+    pub(super) fn pool(&mut self, device: usize, home: Home) -> &mut Pool {
         match home {
             Home::Pageable => &mut self.pageable,
             Home::Pinned => &mut self.staged[device].pinned,
@@ -410,57 +410,5 @@ impl Core {
             (None, _) => slot.pipeline = None,
         }
         self.slots.complete(index, outcome);
-    }
-}
-
-/// A copy for a call that blocks until it has been made.
-#[derive(Debug)]
-pub(super) struct Transit {
-    device: usize,
-    home: Home,
-    host: Place,
-    mark: CopyMark,
-}
-
-impl Transit {
-    /// Where it is on the host.
-    pub(super) fn host(&self) -> &Place {
-        &self.host
-    }
-}
-
-impl Core {
-    /// Begins a copy between memory of a device and the host's: of `bytes`, or of as many as these are.
-    pub(super) fn begin_transit(
-        &mut self,
-        accelerator: &Arc<dyn Accelerator>,
-        memory: &Place,
-        way: Way,
-        bytes: &[u8],
-    ) -> Result<Transit> {
-        let device = self.staged_for(accelerator)?;
-        let home = match self.staging.memory {
-            StagingMemory::Pageable => Home::Pageable,
-            StagingMemory::Pinned => Home::Pinned,
-        };
-        let host = self.pool(device, home).take(bytes.len())?;
-        if way == Way::Up {
-            host.write(bytes)?;
-        }
-        let mark = self.staged[device].copies.begin(way, memory, &host, bytes.len())?;
-        self.transits += 1;
-        Ok(Transit { device, home, host, mark })
-    }
-
-    pub(super) fn has_passed(&mut self, transit: &Transit) -> Result<bool> {
-        self.staged[transit.device].copies.has_passed(transit.mark)
-    }
-
-    /// Lends its memory to others again, if nothing uses it any more.
-    pub(super) fn end_transit(&mut self, transit: Transit, has_passed: bool) {
-        self.transits -= 1;
-        if has_passed {
-            self.pool(transit.device, transit.home).give_back(&transit.host);
-        }
     }
 }

@@ -6,7 +6,8 @@
 use super::operation::Operation;
 use super::sequence::{Due, Replay, Sequence, Step};
 use super::standing::{COUNTS, Counts, Reading, Stage, Standing};
-use super::stream::{Stream, StreamKind};
+use super::stream::Stream;
+use super::stream_kind::StreamKind;
 use crate::error::{Error, Result};
 use crate::fabric::Executor;
 use crate::timeline::Activity;

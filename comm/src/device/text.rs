@@ -2,7 +2,8 @@
 
 use super::host::kernel::{Arguments, Memory};
 use super::operation::Operation;
-use super::stream::{Stream, StreamKind};
+use super::stream::Stream;
+use super::stream_kind::StreamKind;
 use super::tile::Tile;
 use super::{Intent, Pitched};
 use crate::element::{Element, ElementType};

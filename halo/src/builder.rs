@@ -1,0 +1,191 @@
+//! Making a [`StreamHalo`]: what is asked for, and that all ranks ask for the same.
+
+use crate::error::{HaloError, Result};
+use crate::exchange::{Compiled, Parts};
+use crate::legs::Legs;
+use crate::pattern::Pattern;
+use crate::registered::Registered;
+use crate::stream_halo::StreamHalo;
+use crate::tables::Way;
+use serde::{Deserialize, Serialize};
+use streamhalo_comm::backend::Direct;
+use streamhalo_comm::device::Stream;
+use streamhalo_comm::{ElementType, Error, Op, World};
+use streamhalo_grid::{Fields, HaloWidth, Subdomain};
+
+/// Makes a [`StreamHalo`]; see [`StreamHalo::builder`].
+#[derive(Debug, Clone)]
+pub struct StreamHaloBuilder<'a> {
+    world: &'a World,
+    stream: &'a Stream,
+    backend: &'a str,
+    pattern: Pattern,
+    scatter: Option<Op>,
+    swaps: usize,
+    last_epoch: u32,
+}
+
+/// What ranks compare before they match.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Request {
+    width: Vec<usize>,
+    offsets: Vec<Vec<i32>>,
+    fields: Vec<(String, ElementType, usize, Option<usize>)>,
+    layout: Vec<usize>,
+    cells: Vec<usize>,
+    periodic: Vec<bool>,
+    /// Of the arrays: what goes straight into ghosts is placed by it.
+    halo_width: Vec<usize>,
+    scatter: Option<Op>,
+    swaps: usize,
+}
+
+impl<'a> StreamHaloBuilder<'a> {
+    pub(crate) fn new(world: &'a World, stream: &'a Stream) -> Self {
+        let (backend, pattern, scatter) = ("st-send", Pattern::All, None);
+        Self { world, stream, backend, pattern, scatter, swaps: 1, last_epoch: 0 }
+    }
+
+    /// The backend's name.
+    pub fn backend(self, backend: &'a str) -> Self {
+        Self { backend, ..self }
+    }
+
+    /// Which neighbours take part.
+    pub fn pattern(self, pattern: Pattern) -> Self {
+        Self { pattern, ..self }
+    }
+
+    /// Makes a scatter too, which combines with `op` on arrival.
+    pub fn scatter(self, op: Op) -> Self {
+        Self { scatter: Some(op), ..self }
+    }
+
+    /// How often alternating fields are swapped between two exchanges: 1 unless told. With 1,
+    /// kernels write owned entries only, and backends may let peers write straight into the
+    /// ghosts of the other generation. A halo of width k that is exchanged every k steps says k
+    /// here: its kernels write ghosts too.
+    pub fn swaps_per_exchange(self, swaps: usize) -> Self {
+        Self { swaps, ..self }
+    }
+
+    /// The epoch before the first exchange, to test what happens near the wrap at 2³²; even.
+    #[doc(hidden)]
+    pub fn last_epoch(self, last_epoch: u32) -> Self {
+        assert!(last_epoch.is_multiple_of(2), "the first exchange has phase 1");
+        Self { last_epoch, ..self }
+    }
+
+    /// Matches the exchange of `width` layers of all `fields`; see [`StreamHalo::new`]. Collective;
+    /// blocks.
+    ///
+    /// # Errors
+    /// As [`StreamHalo::new`].
+    pub fn build<const D: usize>(
+        self,
+        width: impl HaloWidth<D>,
+        fields: &impl Fields<D>,
+    ) -> Result<StreamHalo> {
+        self.build_any(width.widths(), fields)
+    }
+
+    // Not generic over the fields: whoever exchanges ten sets of them compiles it once.
+    fn build_any<const D: usize>(self, width: [usize; D], fields: &dyn Fields<D>) -> Result<StreamHalo> {
+        let world = self.world;
+        let checked = self.check(width, fields);
+        let own = checked.as_ref().map(|checked| checked.request.clone()).map_err(ToString::to_string);
+        let told = world.all_gather(&own)?;
+        if let Some((rank, Err(reason))) = told.iter().enumerate().find(|(_, request)| request.is_err()) {
+            return Err(match checked {
+                // The same on all ranks, as errors of geometry are: as it is, not wrapped.
+                Err(own) if told.iter().all(|other| *other == told[0]) => own,
+                _ => Error::CollectiveFailed { call: "StreamHalo::new", rank, reason: reason.clone() }.into(),
+            });
+        }
+        let requests: Vec<&Request> = told.iter().flatten().collect();
+        if let Some(rank) = requests.iter().position(|request| *request != requests[0]) {
+            let [found, expected] = [rank, 0].map(|rank| format!("{:?}", requests[rank]));
+            return Err(HaloError::RanksDisagree { rank, found, expected });
+        }
+        let Checked { legs, scatter_legs, subdomain, registered, direct, .. } = checked?;
+        let parts = Parts {
+            world,
+            stream: self.stream,
+            backend: self.backend,
+            subdomain: &subdomain,
+            legs: &legs,
+            fields: &registered,
+            swaps: self.swaps,
+            last_epoch: self.last_epoch,
+            direct,
+        };
+        let gather = Compiled::new(&parts, Way::Gather)?;
+        let parts = Parts { legs: &scatter_legs, ..parts };
+        let scatter = self.scatter.map(|op| Compiled::new(&parts, Way::Scatter(op))).transpose()?;
+        if direct == Direct::Alternating {
+            fields.each(&mut |field| field.set_written_by_peers());
+        }
+        Ok(StreamHalo { stream: self.stream.clone(), fields: registered, swaps: self.swaps, gather, scatter })
+    }
+
+    /// What this rank alone can check.
+    fn check<const D: usize>(&self, width: [usize; D], fields: &dyn Fields<D>) -> Result<Checked<D>> {
+        let offsets = self.pattern.offsets::<D>()?;
+        let mut registered: Vec<Registered> = Vec::new();
+        let mut first: Option<Subdomain<D>> = None;
+        let mut result = Ok(());
+        fields.each(&mut |field| {
+            let info = field.info();
+            let first = *first.get_or_insert(*info.subdomain);
+            let fits = if first != *info.subdomain {
+                Err(HaloError::MixedFields {
+                    index: registered.len(),
+                    reason: "it is on another grid, or has another halo",
+                })
+            } else if info.stream.id() != self.stream.id() {
+                let (owner, used) = (info.stream.id(), self.stream.id());
+                Err(Error::WrongStream { what: "a field of an exchange", owner, used }.into())
+            } else {
+                info.subdomain.check_exchange(info.entity, width).map_err(HaloError::from)
+            };
+            if result.is_ok() {
+                result = fits;
+            }
+            registered.push(Registered::new(field));
+        });
+        result?;
+        let subdomain = first.ok_or(HaloError::NoFields)?;
+        let alternating = registered.iter().all(|field| field.generation.is_some());
+        let direct = if alternating && self.swaps == 1 { Direct::Alternating } else { Direct::WhenClear };
+        let legs = Legs::new(&subdomain, &offsets, width);
+        let scatter_legs = match self.scatter {
+            Some(Op::Replace) => Legs::unfolded(&subdomain, &offsets, width),
+            _ => legs.clone(),
+        };
+        let describe = |field: &Registered| {
+            (field.entity.to_string(), field.element, field.rows.extents().components, field.generation)
+        };
+        let request = Request {
+            width: width.to_vec(),
+            offsets: offsets.iter().map(|offset| offset.to_vec()).collect(),
+            fields: registered.iter().map(describe).collect(),
+            layout: subdomain.partition().layout().to_vec(),
+            cells: subdomain.partition().grid().cells().to_vec(),
+            periodic: subdomain.partition().grid().periodic().to_vec(),
+            halo_width: subdomain.halo_width().to_vec(),
+            scatter: self.scatter,
+            swaps: self.swaps,
+        };
+        Ok(Checked { request, legs, scatter_legs, subdomain, registered, direct })
+    }
+}
+
+/// A request that this rank has found usable.
+struct Checked<const D: usize> {
+    request: Request,
+    legs: Legs<D>,
+    scatter_legs: Legs<D>,
+    subdomain: Subdomain<D>,
+    registered: Vec<Registered>,
+    direct: Direct,
+}

@@ -1,0 +1,45 @@
+//! The fields of an exchange, as it knows them.
+
+use streamhalo_comm::ElementType;
+use streamhalo_comm::device::Pitched;
+use streamhalo_comm::fabric::Region;
+use streamhalo_grid::{Entity, Field};
+
+/// A field as it was registered.
+#[derive(Debug, Clone)]
+pub(crate) struct Registered {
+    pub(crate) entity: Entity,
+    pub(crate) element: ElementType,
+    pub(crate) rows: Pitched,
+    pub(crate) generations: [Region; 2],
+    pub(crate) generation: Option<usize>,
+}
+
+impl Registered {
+    pub(crate) fn new<const D: usize>(field: &dyn Field<D>) -> Self {
+        let info = field.info();
+        let (generations, generation) = field.generations();
+        Self {
+            entity: info.entity,
+            element: info.element,
+            rows: info.rows,
+            generations: generations.map(Region::clone),
+            generation,
+        }
+    }
+
+    pub(crate) fn element_bytes(&self) -> usize {
+        self.element.bytes() * self.rows.extents().components
+    }
+
+    /// The generation that exchanges of a phase are about. The first exchange has phase 1; the
+    /// generation then advances by `swaps` from one exchange to the next.
+    pub(crate) fn generation_in(&self, phase: usize, swaps: usize) -> usize {
+        let first = self.generation.unwrap_or(0);
+        if phase == 1 { first } else { (first + swaps) % 2 }
+    }
+
+    pub(crate) fn region(&self, phase: usize, swaps: usize) -> &Region {
+        &self.generations[self.generation_in(phase, swaps)]
+    }
+}
