@@ -8,7 +8,7 @@ use streamhalo::{
     Alternating, Array, Entity, GlobalGrid, HaloError, LocalGrid, Op, Pattern, Stream, StreamHalo,
     StreamKind, World,
 };
-use streamhalo_tests::cases::leaving::exchanged;
+use streamhalo_tests::cases::leaving::{exchanged, exchanged_one_way};
 use streamhalo_tests::cases::misused::begun_twice;
 use streamhalo_tests::{
     FieldSet, FieldSpec, Scenario, each_way, expect_all, on_ranks, outcomes, same_on_all, stream_of,
@@ -64,6 +64,7 @@ fn an_exchange_that_a_peer_has_dropped_ends_at_once() {
             for is_replayed in [false, way.backend != "standard"] {
                 expect_all(outcomes(ranks, |world| exchanged(world, way, is_replayed)));
             }
+            expect_all(outcomes(ranks, |world| exchanged_one_way(world, way)));
         }
     }
 }

@@ -201,6 +201,15 @@ fn wait_far(context: &WaitContext, far: &mut dyn Persistent, gone: &dyn Fn() -> 
     })
 }
 
+/// The error that a peer is `gone`, or has failed, which it may say later. Short sends are complete once a library has
+/// taken them, for a receiver that will not read them too.
+#[cold]
+fn wait_in_vain(context: &WaitContext, gone: &dyn Fn() -> Option<Error>) -> Result<()> {
+    let mut sleep = |nap| std::thread::sleep(NAP.min(nap));
+    let late = |_| gone().expect("who has left does not come back");
+    context.poll_sleeping(&mut || Ok(gone().is_none()), Duration::ZERO, gone, &mut sleep, &late)
+}
+
 fn far_messages(site: &Site<'_>, sends: &[Side], recvs: &[Side]) -> FarMessages {
     let far = |sides: &[Side]| {
         let far = sides.iter().filter(|side| side.is_far);
@@ -268,10 +277,11 @@ impl Exchange for Standard {
         let waited = stream.by_host(Activity::Wait, "wait for messages", || {
             let gone = || self.listened.gone(self.epoch);
             let wait_near = |near: &Near| near.messages.wait_for_all(&near.tickets, &gone);
-            self.near.as_ref().map_or(Ok(()), wait_near).and_then(|()| match &mut self.far {
-                None => Ok(()),
-                Some(far) => wait_far(context, &mut **far, &gone),
-            })
+            self.near.as_ref().map_or(Ok(()), wait_near)?;
+            if let Some(far) = &mut self.far {
+                wait_far(context, &mut **far, &gone)?;
+            }
+            if gone().is_some() { wait_in_vain(context, &gone) } else { Ok(()) }
         });
         waited.map_err(|error| stream.fail(error))
     }

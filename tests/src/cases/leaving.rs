@@ -360,6 +360,42 @@ pub fn exchanged(world: &World, way: Scenario, is_replayed: bool) -> Result<(), 
     Ok(())
 }
 
+/// The last rank drops its exchange, in which it only receives. Whoever sends to it may do so for a while, but not for ever;
+/// the first that cannot fails, and with it the world.
+///
+/// # Errors
+/// Those of calls that must succeed.
+///
+/// # Panics
+/// If the others are told anything else.
+pub fn exchanged_one_way(world: &World, way: Scenario) -> Result<(), HaloError> {
+    /// More messages than any backend keeps for a receiver.
+    const MANY: usize = 300;
+    let leaver = world.size() - 1;
+    let stream = stream_of(world, way.kind)?;
+    let mut stepped = Stepped::one_way(world, &stream, way, 40)?;
+    stepped.steps(2)?;
+    if world.rank() == leaver {
+        let Stepped { halo, .. } = stepped;
+        drop(halo);
+        let ended = stream.synchronize();
+        assert!(matches!(ended, Ok(()) | Err(Error::PeerFailed { .. })), "{ended:?}");
+        return Ok(());
+    }
+    stream.synchronize()?;
+    let ended = (0..MANY).try_for_each(|_| {
+        stepped.step()?;
+        Ok(stream.synchronize()?)
+    });
+    match ended.expect_err("nobody takes what this rank or another one sends") {
+        HaloError::Communication(Error::PeerFailed { operation, .. }) => {
+            assert!(operation.contains("dropped its"), "{way:?}: {operation}");
+        }
+        other => panic!("rank {leaver} has left, and this is said of it, {way:?}: {other:?}"),
+    }
+    Ok(())
+}
+
 /// The last rank drops a reduction, of which the others' streams then do one more: that fails, and with it the world.
 ///
 /// # Errors

@@ -63,8 +63,23 @@ impl Stepped {
         columns: usize,
         pattern: Pattern,
     ) -> Result<Self, HaloError> {
+        Self::on(world, stream, way, ([true; 2], columns), pattern)
+    }
+
+    /// The same, but nobody is above the first rank, and each gets ghosts from the one above it and from nobody else.
+    pub fn one_way(world: &World, stream: &Stream, way: Scenario, columns: usize) -> Result<Self, HaloError> {
+        Self::on(world, stream, way, ([false; 2], columns), Pattern::Offsets(vec![vec![-1, 0]]))
+    }
+
+    fn on(
+        world: &World,
+        stream: &Stream,
+        way: Scenario,
+        (periodic, columns): ([bool; 2], usize),
+        pattern: Pattern,
+    ) -> Result<Self, HaloError> {
         let size = [2 * world.size() + 1, columns];
-        let grid = GlobalGrid::new(size, [true; 2])?.partition_as(world, [world.size(), 1])?.local(1)?;
+        let grid = GlobalGrid::new(size, periodic)?.partition_as(world, [world.size(), 1])?.local(1)?;
         let mut cells = Alternating::zeros(&grid, Entity::Cell, stream)?;
         cells.now_mut().fill(|[row, column], _| first(row, column))?;
         let halo = StreamHalo::new(world, stream, way.backend, pattern, 1, &cells)?;

@@ -4,7 +4,7 @@ use super::gpu;
 use std::time::Duration;
 use streamhalo::{Event, GlobalGrid, Pattern, Signals, StreamHalo, StreamKind, Waits, World};
 use streamhalo_tests::cases::ALTERNATING;
-use streamhalo_tests::cases::leaving::exchanged;
+use streamhalo_tests::cases::leaving::{exchanged, exchanged_one_way};
 use streamhalo_tests::cases::on_device::{
     IMPATIENT, all_as_on_the_host, check_failures, check_lateness, with_a_rank_that_fails,
     with_a_rank_that_is_late,
@@ -130,6 +130,10 @@ fn an_exchange_that_a_peer_has_dropped_ends_at_once() {
                 exchanged(world, way, is_replayed)
             }));
         }
+        expect_all(outcomes(2, |world| {
+            set(ways);
+            exchanged_one_way(world, way)
+        }));
     }
 }
 

@@ -55,6 +55,9 @@ fn who_waits_for_a_rank_that_has_let_go_is_told() {
         {
             let kind = ["inline", "threaded"][(index + turn) % 2];
             leave(engine, start, ranks, &["leave", kind, "exchange", backend]);
+            if is_first && ranks == 2 {
+                leave(engine, start, ranks, &["leave", kind, "one-way", backend]);
+            }
         }
         let kind = ["threaded", "inline"][index % 2];
         let sides =
@@ -62,6 +65,7 @@ fn who_waits_for_a_rank_that_has_let_go_is_told() {
         sides.iter().for_each(|side| leave(engine, start, ranks, &["leave", kind, side]));
         if is_first {
             leave(engine, start, ranks, &["leave", kind, "reduction", "st-send"]);
+            leave(engine, start, ranks, &["leave", kind, "exchange", "st-send", "first"]);
         }
         // The stream of a device looks at the same words in its own way.
         if is_first && has_device {

@@ -30,7 +30,8 @@ type Outcome = Result<(), Box<dyn Error>>;
 /// - `early`: a ready send of rank 0 comes before the stream of rank 1 has started its receive.
 /// - `leave KIND host|origin|target|sender|receiver`: the last rank drops a window, or a request, for which rank 0's host
 ///   or stream waits.
-/// - `leave KIND exchange|replay|reduction BACKEND`: it drops an exchange, of which there may be a period, or a reduction.
+/// - `leave KIND exchange|one-way|replay|reduction BACKEND [first]`: it drops an exchange, in which it may only receive and
+///   of which there may be a period, or a reduction; of a world, or of the first ranks of a world, which are all of them.
 ///   Prints that all were told so.
 /// - `missing`: the last rank never comes to a barrier, for which the others wait as long.
 pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
@@ -62,19 +63,22 @@ pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
         ("quit", []) => forever(&World::from_env()?, &mut |world, _| end_the_last(world, 0)),
         ("cut", [folder]) => cut(Path::new(folder)),
         ("absent", [backend]) => without_the_last(&World::from_env_with(SOON)?, Some(backend)),
-        ("leave", [kind, side, backend @ ..]) => {
+        ("leave", [kind, side, given @ ..]) => {
             let kind = match *kind {
                 "inline" => StreamKind::Inline,
                 "threaded" => StreamKind::Threaded,
                 "device" => StreamKind::Device,
                 other => return Err(format!("a stream is not `{other}`").into()),
             };
-            let backend = backend_names().find(|name| backend.contains(name)).unwrap_or("st-rsend");
+            let backend = backend_names().find(|name| given.contains(name)).unwrap_or("st-rsend");
             let (world, way) = (World::from_env()?, Scenario { backend, kind });
+            let of_first = given.contains(&"first").then(|| world.first(world.size())).transpose()?.flatten();
+            let world = of_first.unwrap_or(world);
             match *side {
                 "host" => leaving::epochs(&world, way).map(|_| ())?,
                 "sender" | "receiver" => leaving::requested(&world, kind, *side == "sender")?,
                 "exchange" => leaving::exchanged(&world, way, false)?,
+                "one-way" => leaving::exchanged_one_way(&world, way)?,
                 "replay" => leaving::exchanged(&world, way, true)?,
                 "reduction" => leaving::reduced(&world, way)?,
                 side => leaving::streamed(&world, kind, side == "origin")?,
