@@ -36,7 +36,11 @@ impl fmt::Debug for Case {
 }
 
 #[derive(Default)]
-pub(super) struct List(pub(super) Vec<Case>);
+pub(super) struct List {
+    pub(super) cases: Vec<Case>,
+    /// They are tried with the other kind of the host's streams too, before.
+    pub(super) is_second: bool,
+}
 
 impl List {
     pub(super) fn add(
@@ -44,7 +48,19 @@ impl List {
         name: &'static str,
         run: impl Fn(&World, Scenario) -> Result<Done, HaloError> + Send + Sync + 'static,
     ) {
-        self.0.push(Case { name, run: Box::new(run) });
+        self.cases.push(Case { name, run: Box::new(run) });
+    }
+
+    /// As [`List::add`], of a case for which it makes no difference on whose thread streams of the host run: it is tried
+    /// with one of the two kinds.
+    pub(super) fn add_once(
+        &mut self,
+        name: &'static str,
+        run: impl Fn(&World, Scenario) -> Result<Done, HaloError> + Send + Sync + 'static,
+    ) {
+        if !self.is_second {
+            self.add(name, run);
+        }
     }
 
     fn gather<const D: usize>(&mut self, name: &'static str, case: GatherCase<D>) {
@@ -76,7 +92,7 @@ pub fn cases_for(ranks: usize, at_length: bool) -> Vec<Case> {
         list.add("a wrong offset on one rank", a_wrong_offset);
         list.add("backends that are none or differ", wrong_backends);
     }
-    list.0
+    list.cases
 }
 
 /// What every fabric is tried with.
