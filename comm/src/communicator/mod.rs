@@ -358,10 +358,8 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // Peers may be writing the sections of receives that were dropped. Who has left ends none.
         let abandoned = std::mem::take(self.abandoned.get_mut());
-        let is_awaited = |engine: &Engine, ticket: Ticket| {
-            let has_left = |peer| engine.has_left(peer);
-            engine.is_in_transfer(ticket) && !engine.describe_peer(ticket).is_some_and(has_left)
-        };
+        let is_awaited =
+            |engine: &Engine, ticket: Ticket| engine.is_in_transfer(ticket) && engine.will_end(ticket);
         let mut done =
             |engine: &mut Engine| Ok(!abandoned.iter().any(|(ticket, _)| is_awaited(engine, *ticket)));
         let late = |waited| host::late(self.host.context(), None, "a dropped receive".into(), waited);

@@ -113,9 +113,14 @@ impl Pipeline {
         self.device.is_some()
     }
 
+    /// Whether copies are under way.
+    pub(super) fn has_copies(&self) -> bool {
+        !self.copies.is_empty()
+    }
+
     /// Whether only copies of this rank are left to be done.
     pub(super) fn only_copies(&self) -> bool {
-        self.left == 0 && !self.copies.is_empty()
+        self.left == 0 && self.has_copies()
     }
 
     /// What a sender announces: it has nothing to say of a message of no bytes, which is not staged.

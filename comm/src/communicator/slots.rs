@@ -93,6 +93,11 @@ impl Slot {
         }
     }
 
+    /// Whether a device copies from or to its memory.
+    pub(super) fn is_copied(&self) -> bool {
+        self.pipeline.as_ref().is_some_and(|pipeline| pipeline.has_copies())
+    }
+
     fn is_active(&self) -> bool {
         matches!(self.state, State::Posted | State::Queued | State::InTransfer)
     }

@@ -222,6 +222,15 @@ impl Engine {
         let has_left = |peer: usize| self.core.peers[peer].is_mapped && self.has_left(peer);
         let is_written =
             !slot.is_send && slot.state == State::InTransfer && !slot.peer().is_some_and(has_left);
-        is_written || self.core.bulks.iter().any(|(_, transferred, _)| *transferred == index)
+        is_written
+            || slot.is_copied()
+            || self.core.bulks.iter().any(|(_, transferred, _)| *transferred == index)
+    }
+
+    /// Whether a request that is in transfer will come to its end: receives from a rank that has left do not, but for
+    /// copies of this rank's devices. Who takes a send stays until it has come.
+    pub(crate) fn will_end(&self, ticket: Ticket) -> bool {
+        let slot = self.core.slots.get(ticket);
+        slot.is_send || slot.is_copied() || !slot.peer().is_some_and(|peer| self.has_left(peer))
     }
 }
