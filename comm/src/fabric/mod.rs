@@ -10,6 +10,7 @@ mod carrier;
 mod exported;
 mod flag;
 mod futex;
+mod grace;
 mod keep;
 mod local;
 mod memory;
@@ -44,6 +45,7 @@ pub(crate) use carrier::HostRounds;
 pub(crate) use exported::{export, import, register as register_for};
 pub use flag::FlagPair;
 pub(crate) use futex::Futex;
+pub(crate) use grace::Grace;
 pub(crate) use keep::Keep;
 pub use local::LocalFabric;
 pub(crate) use memory::Memory;
@@ -63,7 +65,7 @@ pub use region::{Place, Region, Word};
 pub use throttling::Throttling;
 pub(crate) use told::{Sides, Told, tell};
 pub use wait::WaitPolicy;
-pub(crate) use wait::{Abort, GRACE, GaveUp, WaitContext};
+pub(crate) use wait::{Abort, GaveUp, WaitContext};
 pub use wire::Wire;
 pub(crate) use wire::{
     Arm, Doorbell, Early, FarExchange, FarMessage, FarMessages, FarRecv, FarSend, HalfOpen, OpenExchange,

@@ -1,6 +1,7 @@
 //! Waiting on words: spin, then yield, then sleep; and stop when another rank has failed.
 
 use super::Futex;
+use super::grace::Grace;
 use super::region::{Region, Word};
 use super::wire::Hook;
 use crate::error::{Error, Result};
@@ -123,9 +124,6 @@ pub struct WaitContext {
 const NAP: Duration = Duration::from_millis(20);
 /// The same while operations of this rank still wait for other words.
 const SHORT_NAP: Duration = Duration::from_micros(200);
-/// How long whoever waits for a rank that has let go listens for its failure: a rank that fails drops what it has before
-/// it can say why.
-pub(crate) const GRACE: Duration = Duration::from_millis(100);
 /// How long a rank whose looks call a library looks before it yields: those of all ranks together would leave no core
 /// to the one that is waited for.
 const LOOKING: Duration = Duration::from_micros(20);
@@ -188,7 +186,7 @@ impl WaitContext {
         serve: &mut dyn FnMut() -> bool,
         sleep: &mut dyn FnMut(Duration),
     ) -> Result<(), GaveUp> {
-        let mut gone_since: Option<Instant> = None;
+        let mut grace = Grace::default();
         // A system call for the clock is made by neither: it is read without one.
         let mut started: Option<Instant> = None;
         let mut yields = 0;
@@ -214,7 +212,7 @@ impl WaitContext {
                 if done() {
                     return Ok(());
                 }
-                if gone_since.get_or_insert_with(Instant::now).elapsed() >= GRACE {
+                if grace.is_over() {
                     return Err(GaveUp::Failed(error));
                 }
             }

@@ -13,12 +13,12 @@ use crate::device::operation::WaitSet;
 use crate::device::sequence::Due;
 use crate::device::status::Status;
 use crate::error::{Error, Result};
-use crate::fabric::{GRACE, GaveUp, Word};
+use crate::fabric::{GaveUp, Grace, Word};
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Words that one kernel waits for.
 const WORDS: usize = 4;
@@ -163,8 +163,8 @@ struct Outstanding<D: Driver> {
     awaited: Awaited,
     /// The wait that was last seen to run, and when first.
     seen: Option<(usize, Instant)>,
-    /// Since when a rank is known to have left without what is waited for.
-    gone_since: Option<Instant>,
+    /// From when on a rank is known to have left without what is waited for.
+    grace: Grace,
     place: Option<Arc<Waiter<D>>>,
 }
 
@@ -282,7 +282,7 @@ impl<D: Driver> DeviceWaits<D> {
             });
             let gave_up = if context.abort.failure().is_some() {
                 GaveUp::Failed(context.peer_failure())
-            } else if let Some(error) = gone.filter(|_| first.is_gone_for(GRACE)) {
+            } else if let Some(error) = gone.filter(|_| first.grace.is_over()) {
                 GaveUp::Failed(error)
             } else if context.timeout.is_some_and(|timeout| waited >= timeout) {
                 GaveUp::TimedOut(waited)
@@ -305,12 +305,7 @@ impl<D: Driver> DeviceWaits<D> {
 
 impl<D: Driver> Outstanding<D> {
     fn new([begin, end]: [Mark<D>; 2], awaited: Awaited, place: Option<Arc<Waiter<D>>>) -> Self {
-        Self { begin, end, awaited, seen: None, gone_since: None, place }
-    }
-
-    /// Whether a rank has left without what is waited for, now and that long ago.
-    fn is_gone_for(&mut self, time: Duration) -> bool {
-        self.gone_since.get_or_insert_with(Instant::now).elapsed() >= time
+        Self { begin, end, awaited, seen: None, grace: Grace::default(), place }
     }
 
     /// Brings the words to what the queue waits for.

@@ -126,7 +126,7 @@ fn who_has_failed_is_named_before_who_has_left() {
         waiter.word.part(1);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                std::thread::sleep(GRACE / 4);
+                std::thread::sleep(Duration::from_millis(25));
                 waiter.context.abort.raise(5, "a late word");
             });
             assert_eq!(
