@@ -19,6 +19,8 @@ type Run = dyn Fn(&World, Scenario) -> Result<Done, HaloError> + Send + Sync;
 pub struct Case {
     /// What a failure is reported as.
     pub name: &'static str,
+    /// Whether it is the same on all streams of the host, and tried enough with those of one kind.
+    pub is_of_any_stream: bool,
     run: Box<Run>,
 }
 
@@ -36,11 +38,7 @@ impl fmt::Debug for Case {
 }
 
 #[derive(Default)]
-pub(super) struct List {
-    pub(super) cases: Vec<Case>,
-    /// They are tried with the other kind of the host's streams too, before.
-    pub(super) is_second: bool,
-}
+pub(super) struct List(pub(super) Vec<Case>);
 
 impl List {
     pub(super) fn add(
@@ -48,19 +46,16 @@ impl List {
         name: &'static str,
         run: impl Fn(&World, Scenario) -> Result<Done, HaloError> + Send + Sync + 'static,
     ) {
-        self.cases.push(Case { name, run: Box::new(run) });
+        self.0.push(Case { name, is_of_any_stream: false, run: Box::new(run) });
     }
 
-    /// As [`List::add`], of a case for which it makes no difference on whose thread streams of the host run: it is tried
-    /// with one of the two kinds.
-    pub(super) fn add_once(
+    /// As [`List::add`], of a case for which it makes no difference on whose thread streams of the host run.
+    pub(super) fn add_of_any_stream(
         &mut self,
         name: &'static str,
         run: impl Fn(&World, Scenario) -> Result<Done, HaloError> + Send + Sync + 'static,
     ) {
-        if !self.is_second {
-            self.add(name, run);
-        }
+        self.0.push(Case { name, is_of_any_stream: true, run: Box::new(run) });
     }
 
     fn gather<const D: usize>(&mut self, name: &'static str, case: GatherCase<D>) {
@@ -92,7 +87,7 @@ pub fn cases_for(ranks: usize, at_length: bool) -> Vec<Case> {
         list.add("a wrong offset on one rank", a_wrong_offset);
         list.add("backends that are none or differ", wrong_backends);
     }
-    list.cases
+    list.0
 }
 
 /// What every fabric is tried with.

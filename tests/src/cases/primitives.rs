@@ -54,7 +54,7 @@ impl Subject {
     /// # Panics
     /// If a primitive has no cases: each is tried over every fabric.
     pub fn cases(&self, ranks: usize, at_length: bool) -> Vec<Case> {
-        let mut list = List { is_second: self.way().kind == KINDS[1], ..List::default() };
+        let mut list = List::default();
         match self {
             Subject::Backend(_) => return super::cases_for(ranks, at_length),
             Subject::Primitive(row, _) => match row.name {
@@ -67,34 +67,34 @@ impl Subject {
                 other => panic!("the primitive `{other}` has no cases"),
             },
         }
-        list.cases
+        list.0
     }
 }
 
 fn two_sided(list: &mut List, at_length: bool) {
     list.add("two-sided messages at random", |world, way| messages::at_random(world, way, 11));
-    list.add_once("two-sided messages round a ring", messages::ring);
+    list.add_of_any_stream("two-sided messages round a ring", messages::ring);
     list.add("persistent two-sided messages", messages::persistent);
-    list.add_once("collective reductions", collectives::reductions);
-    list.add_once("collective moves", collectives::moves);
+    list.add_of_any_stream("collective reductions", collectives::reductions);
+    list.add_of_any_stream("collective moves", collectives::moves);
     list.add("a rank that drops its communicator", leaving::communicators);
-    list.add_once("messages of devices at random", |world, way| staged::at_random(world, way, 31));
-    list.add_once("collective calls of devices", staged::collectives);
+    list.add_of_any_stream("messages of devices at random", |world, way| staged::at_random(world, way, 31));
+    list.add_of_any_stream("collective calls of devices", staged::collectives);
     list.add("messages that are misused", misused::messages);
     if at_length {
         for seed in 32..35 {
-            list.add_once("messages of devices at random", move |world, way| {
+            list.add_of_any_stream("messages of devices at random", move |world, way| {
                 staged::at_random(world, way, seed)
             });
         }
-        list.add_once("messages of devices, probed for", staged::probed);
-        list.add_once("persistent messages of devices", staged::persistent);
-        list.add_once("messages of devices that are refused", staged::refusals);
+        list.add_of_any_stream("messages of devices, probed for", staged::probed);
+        list.add_of_any_stream("persistent messages of devices", staged::persistent);
+        list.add_of_any_stream("messages of devices that are refused", staged::refusals);
         for seed in 20..23 {
             list.add("two-sided messages at random", move |world, way| messages::at_random(world, way, seed));
         }
         list.add("messages from any rank", messages::from_any);
-        list.add_once("collective barriers", collectives::barriers);
+        list.add_of_any_stream("collective barriers", collectives::barriers);
     }
 }
 
@@ -110,7 +110,7 @@ fn notified(list: &mut List, at_length: bool) {
     list.add("notified fetches and swaps", notify::atomics);
     list.add("more notifications than rings hold", notify::more_than_rings_hold);
     list.add("notified accesses that are refused", notify::refusals);
-    list.add_once("a receiver that never reads", misused::full_ring);
+    list.add_of_any_stream("a receiver that never reads", misused::full_ring);
     list.add("a rank that drops its window", leaving::windows);
     if at_length {
         list.add("notified accumulates", |world, way| notify::accumulates::<i32>(world, way, 3_000));
