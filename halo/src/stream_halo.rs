@@ -61,8 +61,8 @@ impl StreamHalo {
     ///
     /// # Errors
     /// At once, with nothing enqueued, if the fields are others or in another generation. Errors of
-    /// what is enqueued surface at `Stream::synchronize`: such as [`Error::PeerFailed`] if a neighbour has dropped its end
-    /// of the exchange.
+    /// what is enqueued surface at `Stream::synchronize`: such as
+    /// [`PeerFailed`](streamhalo_comm::Error::PeerFailed) if a neighbour has dropped its end of the exchange.
     pub fn enqueue_gather<const D: usize>(&mut self, fields: &mut impl Fields<D>) -> Result<()> {
         self.enqueue_gather_in_steps(fields, |_| {})
     }
