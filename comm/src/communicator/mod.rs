@@ -365,6 +365,9 @@ impl Drop for Inner {
         let late = |waited| host::late(self.host.context(), None, "a dropped receive".into(), waited);
         // A wait that fails says nothing to anybody.
         let _ = self.host.wait_until(None, &mut done, &late);
+        if abandoned.is_empty() {
+            return;
+        }
         let engine = self.host.lock();
         for (ticket, hold) in abandoned {
             if engine.is_in_transfer(ticket) {

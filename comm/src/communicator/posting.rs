@@ -1,7 +1,7 @@
 //! What leaves an engine: posts wait in the outbox of their peer, in order, until the packets have room.
 
 use super::blocks::Blocks;
-use super::engine::Engine;
+use super::engine::{Core, Engine};
 use super::record::{CLEAR_TO_SEND, DELIVERED, EAGER, FLAGGED, READY_TO_SEND, Target};
 use super::record::{Post, TAKEN, TOLD, message_header};
 use super::slots::{Slot, State};
@@ -35,6 +35,9 @@ impl Engine {
                 Ok(true) => self.core.backlog -= 1,
                 other => {
                     self.core.peers[peer].outbox.push_front(post);
+                    if self.packets.has_left(peer) {
+                        self.core.tell_nobody(peer);
+                    }
                     return other.map(|_| ());
                 }
             }
@@ -113,7 +116,7 @@ impl Engine {
                 if !packets.try_send(peer, header, Payload::None)? {
                     return Ok(false);
                 }
-                core.slots.end_settled(*receive);
+                core.end_refused(*receive);
             }
             Post::Delivered { send, receive, block, failed } => {
                 let (flags, tag) = (if *failed { FLAGGED } else { 0 }, *block);
@@ -121,10 +124,7 @@ impl Engine {
                 if !packets.try_send(peer, header, Payload::None)? {
                     return Ok(false);
                 }
-                match core.slots.at(*send).pipeline.is_some() {
-                    true => core.transferred(*send, *block),
-                    false => core.slots.end_settled(*send),
-                }
+                core.end_delivered(*send, *block);
             }
             Post::Taken => {
                 let ticket = core.peers[peer].taken;
@@ -178,6 +178,37 @@ impl Engine {
             }
         }
         Ok(())
+    }
+}
+
+impl Core {
+    /// The sender of a message that a receive has refused has been told so.
+    fn end_refused(&mut self, receive: u32) {
+        self.slots.end_settled(receive);
+    }
+
+    /// The receiver of a message, or of that block of it, has been told that it is there.
+    fn end_delivered(&mut self, send: u32, block: u32) {
+        match self.slots.at(send).pipeline.is_some() {
+            true => self.transferred(send, block),
+            false => self.slots.end_settled(send),
+        }
+    }
+
+    /// Ends what only waits for room to tell a peer of it, which has left. The rest needs the peer.
+    #[cold]
+    fn tell_nobody(&mut self, peer: usize) {
+        for post in std::mem::take(&mut self.peers[peer].outbox) {
+            match post {
+                Post::Refused { receive, .. } => self.end_refused(receive),
+                Post::Delivered { send, block, .. } => self.end_delivered(send, block),
+                other => {
+                    self.peers[peer].outbox.push_back(other);
+                    continue;
+                }
+            }
+            self.backlog -= 1;
+        }
     }
 }
 

@@ -342,6 +342,24 @@ fn what_a_peer_waits_for_has_left_before_a_request_is_complete() {
     }
 }
 
+/// Who has left need not be told, though there is no room to tell it.
+#[test]
+fn what_nobody_waits_for_any_more_ends_without_room() {
+    const LONG: usize = 20_000;
+    let mut ranks = Ranks::new(2);
+    let [from, to, small] = [ranks.slot(0, 0), ranks.slot(1, 0), ranks.slot(1, 1)];
+    ranks.engines[0].isend_place(&from, LONG, None, 1, 4).expect("it begins");
+    ranks.engines.remove(0);
+    let engine = &mut ranks.engines[0];
+    for _ in 0..AHEAD {
+        engine.isend_place(&small, 8, None, 0, 9).expect("it begins");
+    }
+    let receive = engine.irecv_place(&to, LONG - 1, None, Source::Any, Tag::Any).expect("it begins");
+    engine.progress().expect("rings do not fail");
+    let outcome = engine.outcome(receive).expect("it has ended");
+    assert!(matches!(outcome, Err(Error::Truncated { .. })), "{outcome:?}");
+}
+
 /// A dropped request that a peer is about to write keeps its memory, and is forgotten once it is written.
 #[test]
 fn what_cannot_be_taken_back_ends_by_itself() {
