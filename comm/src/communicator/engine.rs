@@ -256,6 +256,12 @@ impl Engine {
         self.flush_peer(peer)
     }
 
+    /// Whether a record waits for room to be told to a peer, which is there to hear it.
+    pub(crate) fn has_untold(&self, peer: usize) -> bool {
+        let mut posts = self.core.peers[peer].outbox.iter();
+        posts.any(|post| matches!(post, Post::Told { .. })) && !self.has_left(peer)
+    }
+
     /// Takes the records that have come, in order for each source.
     pub(crate) fn take_told(&mut self) -> Vec<(usize, Vec<u8>)> {
         std::mem::take(&mut self.core.told)

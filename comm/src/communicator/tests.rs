@@ -280,7 +280,9 @@ fn records_come_in_order() {
         ranks.engines[0].tell(1, payload(number, length)).expect("it is told");
         ranks.engines[1].tell(1, payload(number + 9, length / 2)).expect("it is told");
     }
+    assert!(ranks.engines[0].has_untold(1), "there is no room for all of them");
     ranks.settle();
+    assert!(!ranks.engines[0].has_untold(1));
     let told = ranks.engines[1].take_told();
     for source in [0, 1] {
         let from: Vec<&Vec<u8>> =

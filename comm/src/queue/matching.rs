@@ -119,6 +119,11 @@ struct Waiting {
 }
 
 impl Waiting {
+    /// Whether the peer still has to hear that this rank has made its half, which is lost with the communicator.
+    fn is_untold(&self) -> bool {
+        self.communicator.host().lock().has_untold(self.peer)
+    }
+
     /// The error if the peer has dropped its communicator.
     fn left(self) -> Error {
         let context = self.communicator.world().wait_context();
@@ -148,7 +153,7 @@ impl MatchRequest {
             if let Some(error) = one.half.take_error() {
                 failed.get_or_insert(error);
             }
-            one.half.is_posted()
+            one.half.is_posted() || one.is_untold()
         });
         // A peer that has left has said before whatever it had to say.
         let has_left = |one: &Waiting| one.communicator.host().lock().has_left(one.peer);

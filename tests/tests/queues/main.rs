@@ -5,6 +5,7 @@ mod counts;
 mod early;
 mod misuse;
 mod misused_operations;
+mod told;
 
 use streamhalo::{HaloError, World};
 use streamhalo_tests::cases::pairing::{
