@@ -23,7 +23,8 @@ fn a_match_is_complete_once_the_peer_has_been_told() {
         if world.rank() == 0 {
             let mut request = communicator.send_init(&matched, 1, 7)?;
             let mut matching = imatch_one(&mut request)?;
-            [gate.wait(), gate.wait()];
+            gate.wait();
+            gate.wait();
             // Rank 1 has made its half. It does not read, and there is no room to tell it of this one.
             let sends = (0..MANY).map(|_| communicator.isend(&small, 1, 9));
             let mut sends = sends.collect::<Result<Vec<_>, _>>()?;
@@ -38,7 +39,8 @@ fn a_match_is_complete_once_the_peer_has_been_told() {
         let mut request = communicator.recv_init(&matched, 0, 7)?;
         let mut matching = imatch_one(&mut request)?;
         assert!(!matching.test()?, "rank 0 has said nothing yet");
-        [gate.wait(), gate.wait()];
+        gate.wait();
+        gate.wait();
         matching.wait()?;
         (0..MANY).try_for_each(|_| communicator.recv(&mut [0.0], 0, 9).map(|_| ()))?;
         Ok(())
