@@ -65,8 +65,8 @@ impl Farewell {
         &mut self.far[index]
     }
 
-    /// Lets go: what it has announced last, and the epoch of its last payloads. What is on its streams is still carried
-    /// out.
+    /// Lets go: what it has announced last, and the epoch of its last payloads, of what it has waited for. That is on its
+    /// streams and is still carried out; what was begun beyond may come or not.
     pub(super) fn tell(&self, announced: u32, sent: u32) {
         self.announced.iter().for_each(|word| word.part(announced));
         self.sent.iter().for_each(|word| word.part(sent));

@@ -309,7 +309,8 @@ impl Drop for Standard {
     /// A rank that panics has more to say, and says it later.
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            self.farewell.tell(self.epoch, self.stage.last_sent(self.epoch));
+            let waited = self.stage.last_waited(self.epoch);
+            self.farewell.tell(waited, waited);
         }
     }
 }

@@ -34,9 +34,9 @@ pub(super) const WAIT: Step = Step {
 };
 
 impl Stage {
-    /// The last epoch whose sends have been started.
-    pub(super) fn last_sent(self, epoch: u32) -> u32 {
-        epoch.wrapping_sub(u32::from(self == Stage::Receiving))
+    /// The last epoch that has been waited for.
+    pub(super) fn last_waited(self, epoch: u32) -> u32 {
+        epoch.wrapping_sub(u32::from(matches!(self, Stage::Receiving | Stage::Sending)))
     }
 
     /// Takes a step, if it is its turn.

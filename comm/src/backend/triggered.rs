@@ -129,7 +129,8 @@ impl Triggered {
         let standing = Standing::new(spec.last_epoch);
         let farewell = Farewell::new(site.world, &plan, protocol.announces, protocol.buffers);
         standing.at_the_end(move |counts| {
-            farewell.tell((protocol.announced)(counts.epoch), counts.stage.last_sent(counts.epoch));
+            let waited = counts.stage.last_waited(counts.epoch);
+            farewell.tell((protocol.announced)(waited), waited);
         });
         Ok(Box::new(Self {
             protocol,

@@ -366,13 +366,15 @@ impl Pair {
 }
 
 impl Drop for Pair {
-    /// Tells the peer how far this side comes: what is on a stream is still carried out. A rank that panics has more to
+    /// Tells the peer how far this side comes: what has been waited for is still carried out, and what was started beyond
+    /// may come or not. A rank that panics has more to
     /// say, and says it later. A peer may write at any time to what has been started and was never waited for: nobody
     /// else ever uses it again.
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            self.told().inspect(|word| word.part(self.epoch));
-            self.end.iter_mut().for_each(|end| end.ends_at(self.epoch));
+            let waited = self.epoch.wrapping_sub(u32::from(self.stage != Stage::Idle));
+            self.told().inspect(|word| word.part(waited));
+            self.end.iter_mut().for_each(|end| end.ends_at(waited));
         }
         if self.stage != Stage::Idle {
             std::mem::forget(self.hold.take());

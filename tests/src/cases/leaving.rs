@@ -3,7 +3,7 @@
 
 use super::Done;
 use super::periods::Stepped;
-use crate::{Scenario, TIMEOUT, stream_of};
+use crate::{Scenario, TIMEOUT, expect_all, outcomes, stream_of};
 use std::time::{Duration, Instant};
 use streamhalo::comm::collective::AllReduce;
 use streamhalo::comm::device::{Buffer, Extents};
@@ -13,7 +13,9 @@ use streamhalo::comm::{Communicator, Error, Source, Tag};
 use streamhalo::{HaloError, Op, Pattern, Stream, StreamKind, World};
 
 /// More than a packet holds, and more than libraries send without asking.
-const LONG: usize = 40_000;
+pub const LONG: usize = 40_000;
+/// Less than that.
+pub const SHORT: usize = 40;
 
 fn said<T: std::fmt::Debug>(leaver: usize, result: Result<T, Error>) {
     match result {
@@ -254,15 +256,20 @@ pub fn streamed(world: &World, kind: StreamKind, is_origin: bool) -> Result<(), 
     Ok(())
 }
 
-/// The last rank drops a matched request while an epoch of it is still on its stream, which that carries out. Then rank
-/// 0's stream waits for one more, and fails, and with it the world.
+/// The last rank drops a matched request while an epoch of it is still on its stream, which that carries out; it may have
+/// started the next one, which may come or not. Then rank 0's stream waits for one more, and fails, and with it the world.
 ///
 /// # Errors
 /// Those of calls that must succeed.
 ///
 /// # Panics
 /// If the stream says otherwise.
-pub fn requested(world: &World, kind: StreamKind, is_sender: bool) -> Result<(), HaloError> {
+pub fn requested(
+    world: &World,
+    kind: StreamKind,
+    is_sender: bool,
+    is_started: bool,
+) -> Result<(), HaloError> {
     let (rank, leaver) = (world.rank(), world.size() - 1);
     let stream = stream_of(world, kind)?;
     let communicator = Communicator::new(world)?;
@@ -290,24 +297,60 @@ pub fn requested(world: &World, kind: StreamKind, is_sender: bool) -> Result<(),
     queue.enqueue_wait(&mut request)?;
     let sender = if is_sender { leaver } else { 0 };
     if rank == leaver {
+        if is_started {
+            queue.enqueue_start(&mut request)?;
+        }
         drop(request);
         // It may see the failure of the other, which comes behind what it waits for.
         let ended = stream.synchronize();
         assert!(matches!(ended, Ok(()) | Err(Error::PeerFailed { rank: 0, .. })), "{ended:?}");
-        assert_eq!(buffer.copy_out(line.whole())?, [1 + sender as i32; 4]);
+        if !is_started {
+            assert_eq!(buffer.copy_out(line.whole())?, [1 + sender as i32; 4]);
+        }
         return Ok(());
     }
     queue.wait()?;
     assert_eq!(buffer.copy_out(line.whole())?, [1 + sender as i32; 4]);
-    queue.enqueue_start(&mut request)?;
-    queue.enqueue_wait(&mut request)?;
-    let ended = queue.wait();
+    let mut one_more = || {
+        queue.enqueue_start(&mut request)?;
+        queue.enqueue_wait(&mut request)?;
+        queue.wait()
+    };
+    let mut ended = one_more();
+    let has_come = ended.is_ok() && is_started;
+    if has_come {
+        ended = one_more();
+    }
+    let epoch = format!("of epoch {}", if has_come { 3 } else { 2 });
     assert!(
-        matches!(&ended, Err(Error::PeerFailed { operation, .. }) if operation.contains("of epoch 2")),
+        matches!(&ended, Err(Error::PeerFailed { operation, .. }) if operation.contains(&epoch)),
         "{ended:?}"
     );
     said(leaver, ended);
     Ok(())
+}
+
+/// An exchange that the last of some threads drops, at each moment. What is set is set by each of them.
+///
+/// # Panics
+/// If the others are told anything else, or are not told in time.
+pub fn each_exchange(ranks: usize, way: Scenario, set: &(dyn Fn() + Sync)) {
+    let tried = |leave: &(dyn Fn(&World) -> Result<(), HaloError> + Sync)| {
+        expect_all(outcomes(ranks, |world| {
+            set();
+            leave(world)
+        }));
+    };
+    tried(&|world| exchanged(world, way, false));
+    tried(&|world| exchanged_one_way(world, way));
+    tried(&|world| exchanged_in_part(world, way, LONG));
+    if way.backend == "standard" {
+        // Short messages are taken from whoever sends them.
+        tried(&|world| exchanged_in_part(world, way, SHORT));
+    } else {
+        // Messages that the host starts are not captured.
+        tried(&|world| exchanged(world, way, true));
+    }
 }
 
 /// The last rank drops its exchange while the last of two or three is still on its stream, which carries that out; and then, if
@@ -322,7 +365,7 @@ pub fn requested(world: &World, kind: StreamKind, is_sender: bool) -> Result<(),
 pub fn exchanged(world: &World, way: Scenario, is_replayed: bool) -> Result<(), HaloError> {
     let leaver = world.size() - 1;
     let stream = stream_of(world, way.kind)?;
-    let mut stepped = Stepped::new(world, &stream, way, 40, Pattern::All)?;
+    let mut stepped = Stepped::new(world, &stream, way, SHORT, Pattern::All)?;
     let period = is_replayed.then(|| stepped.capture(2)).transpose()?;
     // A period begins in the generation in which it was captured.
     (0..if is_replayed { 1 } else { 2 }).try_for_each(|_| stepped.step())?;
@@ -371,7 +414,7 @@ pub fn exchanged(world: &World, way: Scenario, is_replayed: bool) -> Result<(), 
 pub fn exchanged_one_way(world: &World, way: Scenario) -> Result<(), HaloError> {
     let leaver = world.size() - 1;
     let stream = stream_of(world, way.kind)?;
-    let mut stepped = Stepped::one_way(world, &stream, way, 40)?;
+    let mut stepped = Stepped::one_way(world, &stream, way, SHORT)?;
     stepped.steps(2)?;
     if world.rank() == leaver {
         let Stepped { halo, .. } = stepped;
@@ -381,23 +424,52 @@ pub fn exchanged_one_way(world: &World, way: Scenario) -> Result<(), HaloError> 
         return Ok(());
     }
     stream.synchronize()?;
-    let begun = Instant::now();
+    told_in_time(&mut stepped, way);
+    Ok(())
+}
+
+/// Goes on until it is told that a rank has left.
+fn told_in_time(stepped: &mut Stepped, way: Scenario) {
+    let (stream, begun) = (stepped.stream.clone(), Instant::now());
     let ended = loop {
         let ended = stepped.step().and_then(|()| Ok(stream.synchronize()?));
+        let took = begun.elapsed();
+        assert!(took < TIMEOUT, "nobody has said for {took:?} that a rank has left, {way:?}: {ended:?}");
         if let Err(error) = ended {
             break error;
         }
-        assert!(
-            begun.elapsed() < TIMEOUT,
-            "nobody takes what this rank or another one sends, and nobody says so"
-        );
     };
     match ended {
         HaloError::Communication(Error::PeerFailed { operation, .. }) => {
             assert!(operation.contains("dropped its"), "{way:?}: {operation}");
         }
-        other => panic!("rank {leaver} has left, and this is said of it, {way:?}: {other:?}"),
+        other => panic!("a rank has left, and this is said of it, {way:?}: {other:?}"),
     }
+}
+
+/// The last rank begins an exchange of messages, short or long, and drops it before it is finished. The others may have
+/// that one or not, and no other.
+///
+/// # Errors
+/// Those of calls that must succeed.
+///
+/// # Panics
+/// If the others are told anything else, or are not told in time.
+pub fn exchanged_in_part(world: &World, way: Scenario, columns: usize) -> Result<(), HaloError> {
+    let stream = stream_of(world, way.kind)?;
+    let mut stepped = Stepped::new(world, &stream, way, columns, Pattern::All)?;
+    stepped.steps(2)?;
+    if world.rank() + 1 == world.size() {
+        let Stepped { mut halo, mut cells, .. } = stepped;
+        drop(halo.begin_gather(&mut cells)?);
+        drop(halo);
+        // It may see the failure of the others.
+        let ended = stream.synchronize();
+        assert!(matches!(ended, Ok(()) | Err(Error::PeerFailed { .. })), "{ended:?}");
+        return Ok(());
+    }
+    stream.synchronize()?;
+    told_in_time(&mut stepped, way);
     Ok(())
 }
 

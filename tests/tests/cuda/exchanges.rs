@@ -4,15 +4,13 @@ use super::gpu;
 use std::time::Duration;
 use streamhalo::{Event, GlobalGrid, Pattern, Signals, StreamHalo, StreamKind, Waits, World};
 use streamhalo_tests::cases::ALTERNATING;
-use streamhalo_tests::cases::leaving::{exchanged, exchanged_one_way};
+use streamhalo_tests::cases::leaving::each_exchange;
 use streamhalo_tests::cases::on_device::{
     IMPATIENT, all_as_on_the_host, check_failures, check_lateness, with_a_rank_that_fails,
     with_a_rank_that_is_late,
 };
 use streamhalo_tests::cases::timed::timed;
-use streamhalo_tests::{
-    FieldSet, Scenario, expect_all, on_ranks, outcomes, set_signals, set_waits, stream_of, ways_of,
-};
+use streamhalo_tests::{FieldSet, Scenario, on_ranks, outcomes, set_signals, set_waits, stream_of, ways_of};
 
 /// Who waits, and how is signalled; with memory operations the queue waits too.
 type Ways = (Waits, Signals);
@@ -124,16 +122,7 @@ fn a_rank_that_fails_ends_the_waits_of_the_others() {
 fn an_exchange_that_a_peer_has_dropped_ends_at_once() {
     let Some((_, _turn)) = gpu() else { return };
     for (way, ways) in in_all_ways() {
-        for is_replayed in [false, way.backend != "standard"] {
-            expect_all(outcomes(2, |world| {
-                set(ways);
-                exchanged(world, way, is_replayed)
-            }));
-        }
-        expect_all(outcomes(2, |world| {
-            set(ways);
-            exchanged_one_way(world, way)
-        }));
+        each_exchange(2, way, &|| set(ways));
     }
 }
 

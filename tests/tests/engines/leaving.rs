@@ -57,6 +57,7 @@ fn who_waits_for_a_rank_that_has_let_go_is_told() {
             leave(engine, start, ranks, &["leave", kind, "exchange", backend]);
             if is_first && ranks == 2 {
                 leave(engine, start, ranks, &["leave", kind, "one-way", backend]);
+                leave(engine, start, ranks, &["leave", kind, "part", backend]);
             }
         }
         let kind = ["threaded", "inline"][index % 2];
@@ -64,6 +65,7 @@ fn who_waits_for_a_rank_that_has_let_go_is_told() {
             if is_first { &["sender", "receiver"][..] } else { &["sender", "receiver"][index % 2..][..1] };
         sides.iter().for_each(|side| leave(engine, start, ranks, &["leave", kind, side]));
         if is_first {
+            sides.iter().for_each(|side| leave(engine, start, ranks, &["leave", kind, side, "started"]));
             leave(engine, start, ranks, &["leave", kind, "reduction", "st-send"]);
             leave(engine, start, ranks, &["leave", kind, "exchange", "st-send", "first"]);
         }

@@ -7,7 +7,7 @@ use streamhalo::ElementType::{F64, U8};
 use streamhalo::{
     Device, Entity, GlobalGrid, HaloError, MemoryMode, Pattern, Signals, StreamHalo, StreamKind, Waits, World,
 };
-use streamhalo_tests::cases::leaving::{exchanged, exchanged_one_way};
+use streamhalo_tests::cases::leaving::each_exchange;
 use streamhalo_tests::cases::on_device::{
     IMPATIENT, all_as_on_the_host, check_failures, check_lateness, with_a_rank_that_fails,
     with_a_rank_that_is_late,
@@ -221,16 +221,7 @@ fn an_exchange_that_a_peer_has_dropped_ends_at_once() {
     let _turn = turn();
     in_both_memories(|| {
         for (way, waits) in in_both_ways() {
-            for is_replayed in [false, way.backend != "standard"] {
-                expect_all(outcomes(2, |world| {
-                    set_waits(waits);
-                    exchanged(world, way, is_replayed)
-                }));
-            }
-            expect_all(outcomes(2, |world| {
-                set_waits(waits);
-                exchanged_one_way(world, way)
-            }));
+            each_exchange(2, way, &|| set_waits(waits));
         }
     });
 }

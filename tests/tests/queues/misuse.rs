@@ -188,8 +188,9 @@ fn a_peer_that_has_left_or_failed_is_named() {
 #[test]
 fn a_peer_that_has_dropped_its_request_is_named_at_once() {
     for kind in KINDS {
-        for is_sender in [false, true] {
-            outcomes(2, |world| requested(world, kind, is_sender))[0].clone().expect("it is told");
+        for (is_sender, is_started) in [(false, false), (false, true), (true, false), (true, true)] {
+            let ended = outcomes(2, |world| requested(world, kind, is_sender, is_started));
+            ended[0].clone().expect("it is told");
         }
     }
 }

@@ -28,10 +28,10 @@ type Outcome = Result<(), Box<dyn Error>>;
 /// - `device WORDS... -- MODE`: one of those with arrays on a device, used as the words say (`set_ways`), of `forever`,
 ///   `exit`, `absent` and `leave`.
 /// - `early`: a ready send of rank 0 comes before the stream of rank 1 has started its receive.
-/// - `leave KIND host|origin|target|sender|receiver`: the last rank drops a window, or a request, for which rank 0's host
-///   or stream waits.
-/// - `leave KIND exchange|one-way|replay|reduction BACKEND [first]`: it drops an exchange, in which it may only receive and
-///   of which there may be a period, or a reduction; of a world, or of the first ranks of a world, which are all of them.
+/// - `leave KIND host|origin|target|sender|receiver [started]`: the last rank drops a window, or a request that it may have
+///   started, for which rank 0's host or stream waits.
+/// - `leave KIND exchange|one-way|part|replay|reduction BACKEND [first]`: it drops an exchange, in which it may only receive,
+///   which may not be finished, and of which there may be a period, or a reduction; of a world, or of the first ranks of a world, which are all of them.
 ///   Prints that all were told so.
 /// - `missing`: the last rank never comes to a barrier, for which the others wait as long.
 pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
@@ -76,9 +76,12 @@ pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
             let world = of_first.unwrap_or(world);
             match *side {
                 "host" => leaving::epochs(&world, way).map(|_| ())?,
-                "sender" | "receiver" => leaving::requested(&world, kind, *side == "sender")?,
+                "sender" | "receiver" => {
+                    leaving::requested(&world, kind, *side == "sender", given.contains(&"started"))?
+                }
                 "exchange" => leaving::exchanged(&world, way, false)?,
                 "one-way" => leaving::exchanged_one_way(&world, way)?,
+                "part" => leaving::exchanged_in_part(&world, way, leaving::LONG)?,
                 "replay" => leaving::exchanged(&world, way, true)?,
                 "reduction" => leaving::reduced(&world, way)?,
                 side => leaving::streamed(&world, kind, side == "origin")?,
