@@ -1,6 +1,6 @@
 //! What a rank leaves behind an exchange that it lets go of, and how its peers find it: beside the words of the matching.
 
-use super::matching::{Clear, Plan, PlannedRecv, Target};
+use super::matching::{Clear, Plan, Target};
 use crate::error::Error;
 use crate::fabric::{Fabric, Parted, Word};
 use crate::world::World;
@@ -28,17 +28,12 @@ struct Far {
 }
 
 impl Farewell {
-    /// To the senders that it `announces` its readiness to, and to the receivers of its payloads, which have so many
-    /// buffers.
-    pub(super) fn new(
-        world: &World,
-        plan: &Plan,
-        announces: impl Fn(&PlannedRecv) -> bool,
-        buffers: usize,
-    ) -> Self {
+    /// To senders, also those that it does not announce its readiness to, and to the receivers of its payloads, which have
+    /// so many buffers.
+    pub(super) fn new(world: &World, plan: &Plan, buffers: usize) -> Self {
         let fabric = world.shared_fabric().clone();
         let mut made = Self { announced: Vec::new(), sent: Vec::new(), far: Vec::new(), fabric };
-        for recv in plan.recvs.iter().filter(|recv| announces(recv)) {
+        for recv in &plan.recvs {
             match &recv.clear {
                 Clear::Near(word) => made.announced.push(word.clone()),
                 Clear::Far(word) => made.far(recv.peer, word.number).announced.push(word.offset),

@@ -124,7 +124,7 @@ impl Standard {
             near,
             far,
             moves: Vec::new(),
-            farewell: Farewell::new(world, &plan, |_| true, 1),
+            farewell: Farewell::new(world, &plan, 1),
             listened: Listened::new(&plan),
             _listening: plan.listening,
         })

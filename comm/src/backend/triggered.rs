@@ -114,20 +114,21 @@ impl Triggered {
             coming.collect()
         });
         let departures = far.iter().flat_map(|far| &far.departures).cloned().collect();
-        // Receivers that are not ready are waited for by whoever carries the message.
-        let awaited = plan.sends.iter().filter(|send| send.is_far() && (protocol.awaits)(send));
-        let awaited = awaited.map(|send| send.clear.clone()).collect();
+        let receivers = plan.sends.iter().filter(|send| send.is_far());
+        let receivers = receivers.map(|send| send.clear.clone()).collect();
         let departures = WaitSet {
             words: departures,
             counted: None,
-            // Of a receiver that takes part in an epoch they come to what it announces there, if they come to anything.
-            behind: Some(Behind { words: awaited, needed: protocol.announced }),
+            // Receivers that are not ready are waited for by whoever carries the message, and one that has let go of an
+            // epoch may take it or not. Of one that takes part in it they come to what it announces there, if it
+            // announces anything.
+            behind: Some(Behind { words: receivers, needed: protocol.announced }),
             signalled: Vec::new(),
             group,
             _carried: carried,
         };
         let standing = Standing::new(spec.last_epoch);
-        let farewell = Farewell::new(site.world, &plan, protocol.announces, protocol.buffers);
+        let farewell = Farewell::new(site.world, &plan, protocol.buffers);
         standing.at_the_end(move |counts| {
             let waited = counts.stage.last_waited(counts.epoch);
             farewell.tell((protocol.announced)(waited), waited);
