@@ -1,223 +1,14 @@
-//! The layer on real libraries: two ranks, for each launcher that `STREAMHALO_TEST_MPIEXEC` names.
+//! What a library is asked for, between two ranks.
 
-use super::launcher::{Launcher, first_line};
-use super::library::{Library, VARIABLE};
-use super::request::Status;
-use super::search::{Place, candidates};
-use super::{Communicator, Group, Mpi, Request, RequestSet, ThreadLevel, Window};
+use super::{until, wait};
 use crate::device::{Takes, Vendor};
-use crate::error::{Error, Result};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, Instant};
-
-/// Colon-separated paths of `mpiexec` programs.
-const LAUNCHERS: &str = "STREAMHALO_TEST_MPIEXEC";
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-
-/// A wait that never ends would keep the launcher waiting too.
-fn until<T>(what: &str, mut done: impl FnMut() -> Result<Option<T>>) -> T {
-    let start = Instant::now();
-    loop {
-        match done() {
-            Ok(Some(value)) => return value,
-            Ok(None) => {}
-            Err(error) => panic!("{what}: {error}"),
-        }
-        assert!(start.elapsed() < LONGEST_WAIT, "{what} does not come");
-        std::thread::yield_now();
-    }
-}
-
-fn wait(what: &str, mut request: Request) -> Status {
-    until(what, || request.test())
-}
-
-fn launchers() -> Vec<PathBuf> {
-    let Some(list) = std::env::var_os(LAUNCHERS).filter(|list| !list.is_empty()) else {
-        eprintln!("skipped: {LAUNCHERS} names no mpiexec, and without a launcher there are no two ranks");
-        return Vec::new();
-    };
-    std::env::split_paths(&list).collect()
-}
-
-/// Runs a test of this module as two ranks, and returns whether they succeeded, with all that they said.
-fn run(launcher: &Path, test: &str, variables: &[(&str, &Path)]) -> (bool, String) {
-    let this = std::env::current_exe().expect("a running program has a file");
-    let test = format!("fabric::mpi::tests::{test}");
-    let mut command = Command::new(launcher);
-    command.args(["-n", "2"]).arg(this).args(["--exact", &test, "--ignored", "--nocapture"]);
-    // Open MPI wants to be told that root may start it, Intel MPI where it is and to stay on the machine;
-    // the others look at neither.
-    command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
-    command.env("I_MPI_FABRICS", "shm");
-    if let Some(prefix) = launcher.parent().and_then(Path::parent) {
-        command.env("I_MPI_ROOT", prefix);
-    }
-    for (name, value) in variables {
-        command.env(name, value);
-    }
-    let output = command.output().unwrap_or_else(|error| panic!("{}: {error}", launcher.display()));
-    let said = [&output.stdout[..], &output.stderr[..]].concat();
-    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
-}
-
-#[test]
-fn every_library_of_every_launcher() {
-    for launcher in launchers() {
-        let (success, said) = run(&launcher, "two_ranks", &[]);
-        assert!(success && said.contains(PASSED), "{}: {said}", launcher.display());
-        eprintln!("{}: {}", launcher.display(), result_line(&said));
-        // An installation may have a library for each interface; the launcher serves all of them.
-        let program = std::fs::canonicalize(&launcher).expect("was run");
-        let prefix = program.parent().and_then(Path::parent).expect("lies in a folder of an installation");
-        let mut seen = Vec::new();
-        for candidate in candidates(Some(prefix), &Launcher::default()) {
-            let Place::File(library) = candidate.place else { continue };
-            let Ok(file) = std::fs::canonicalize(&library) else { continue };
-            // What lies in the folders of a distribution is not this launcher's alone.
-            if seen.contains(&file) || prefix == Path::new("/usr") {
-                continue;
-            }
-            seen.push(file);
-            let (success, said) = run(&launcher, "two_ranks", &[(VARIABLE, &library)]);
-            assert!(success && said.contains(&*library.to_string_lossy()), "{}: {said}", library.display());
-            eprintln!("{}: {}", launcher.display(), result_line(&said));
-        }
-    }
-}
-
-#[test]
-fn an_application_that_has_initialised_mpi_keeps_it() {
-    for launcher in launchers() {
-        let (success, said) = run(&launcher, "initialised_by_the_application", &[]);
-        assert!(success && said.contains(PASSED), "{}: {said}", launcher.display());
-    }
-}
-
-#[test]
-fn a_rank_that_fails_ends_the_job() {
-    for launcher in launchers() {
-        let start = Instant::now();
-        let (success, said) = run(&launcher, "one_rank_fails", &[]);
-        assert!(!success, "{}: {said}", launcher.display());
-        assert!(start.elapsed() < LONGEST_WAIT, "{}: {said}", launcher.display());
-    }
-}
-
-/// What the ranks say at their end.
-const PASSED: &str = "two ranks have passed";
-
-/// The line with it; the test harness may have written before it on the same line.
-fn result_line(said: &str) -> &str {
-    said.lines().find_map(|line| line.find(PASSED).map(|at| &line[at..])).unwrap_or_default()
-}
-
-/// A rank that fails leaves the other one in the middle of something.
-struct EndsTheJob(&'static Mpi);
-
-impl Drop for EndsTheJob {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.poison();
-        }
-    }
-}
-
-#[test]
-#[ignore = "is run by an MPI launcher with two ranks"]
-fn two_ranks() {
-    let mpi = Mpi::get().expect("there is a library");
-    let level = mpi.start().expect("it starts");
-    let _ends = EndsTheJob(mpi);
-    assert_eq!(mpi.start(), Ok(level), "a second start changes nothing");
-    assert!(mpi.version().expect("is known") >= (3, 0));
-    // The test runs in a thread of its own, which is the one that has initialised.
-    assert_eq!(mpi.is_main_thread(), Ok(true));
-    let world = mpi.world().expect("is running");
-    assert_eq!(world.size(), Ok(2));
-    let comm = world.duplicate().expect("can be had");
-    let node = comm.node().expect("can be had");
-    assert_eq!(node.size(), Ok(2), "both ranks run here");
-    node.free().expect("can be freed");
-    assert!(comm.tag_upper_bound().expect("is known") >= 32767);
-
-    gpus(mpi);
-    first_ranks(&comm);
-    messages(&comm);
-    collectives(&comm);
-    persistent(mpi, &comm);
-    windows(&comm);
-    locked(&comm);
-    errors(&comm);
-    truncated(mpi, &comm);
-    if level == ThreadLevel::Multiple {
-        several_threads(&comm);
-    }
-
-    wait("a barrier", comm.ibarrier().expect("can be entered"));
-    if comm.rank() == Ok(0) {
-        println!(
-            "{PASSED}: {} ({}, {level}, partitioned {}): {}",
-            mpi.path().display(),
-            mpi.abi(),
-            mpi.has_partitioned(),
-            first_line(&mpi.library_version().expect("is known")),
-        );
-    }
-    comm.free().expect("can be freed");
-}
-
-#[test]
-#[ignore = "is run by an MPI launcher with two ranks"]
-fn initialised_by_the_application() {
-    // The application has it for itself, as a plug-in of an interpreter does: nobody else sees its symbols.
-    let launcher = Launcher::of_this_process();
-    let own = candidates(None, &launcher).iter().find_map(|one| Library::open(&one.place).ok());
-    let own = own.expect("there is a library");
-    let mpi = Mpi::get().expect("there is a library");
-    assert_eq!(mpi.path(), own.path, "the one that is there is taken");
-    let out_of_order = mpi.world().expect_err("MPI is not initialised");
-    assert!(matches!(out_of_order, Error::OutOfOrder { .. }), "{out_of_order}");
-    let (funneled, mut level) = (mpi.constants.thread_levels[1], 0);
-    let none = std::ptr::null_mut();
-    // SAFETY: as an application does it; the place lives through the call.
-    unsafe { mpi.table.init_thread(none, none.cast(), funneled, &raw mut level) }.expect("initialises");
-    assert!(mpi.start().expect("joins") >= ThreadLevel::Funneled);
-    // SAFETY: the handle is that of all ranks.
-    let handed_in = unsafe { Communicator::from_raw(mpi, mpi.constants.comm_world) }.expect("is one");
-    let comm = handed_in.duplicate().expect("can be had");
-    assert_eq!(comm.size(), Ok(2));
-    errors(&comm);
-    // SAFETY: no communicator is used.
-    let null = unsafe { Communicator::from_raw(mpi, mpi.constants.comm_null) };
-    assert!(null.expect_err("is none").to_string().contains("MPI_COMM_NULL"));
-    wait("a barrier", comm.ibarrier().expect("can be entered"));
-    let rank = comm.rank();
-    comm.free().expect("can be freed");
-    // SAFETY: as an application does it; if the exit did so once more, the ranks would fail.
-    unsafe { mpi.table.finalize() }.expect("finalises");
-    assert!(!mpi.is_running());
-    if rank == Ok(0) {
-        println!("{PASSED}");
-    }
-}
-
-#[test]
-#[ignore = "is run by an MPI launcher with two ranks"]
-fn one_rank_fails() {
-    let mpi = Mpi::get().expect("there is a library");
-    mpi.start().expect("it starts");
-    let comm = mpi.world().expect("is running").duplicate().expect("can be had");
-    if comm.rank() == Ok(1) {
-        mpi.poison(); // and exits, as a program does after it has written its error
-        return;
-    }
-    wait("a barrier that the other rank never enters", comm.ibarrier().expect("can be entered"));
-}
+use crate::error::Error;
+use crate::fabric::mpi::request::Status;
+use crate::fabric::mpi::{Communicator, Group, Mpi, RequestSet, Window};
+use std::path::Path;
 
 /// What the library says of addresses of GPUs, on a machine that may have none.
-fn gpus(mpi: &Mpi) {
+pub(super) fn gpus(mpi: &Mpi) {
     let kinds = mpi.kinds();
     println!("kinds of memory: {kinds:?}");
     assert!(kinds.is_none_or(|kinds| kinds.contains("system")), "all libraries serve the host's");
@@ -235,7 +26,7 @@ fn gpus(mpi: &Mpi) {
     }
 }
 
-fn first_ranks(comm: &Communicator) {
+pub(super) fn first_ranks(comm: &Communicator) {
     if comm.rank() == Ok(0) {
         let alone = comm.first(1).expect("takes the first rank alone");
         assert_eq!((alone.rank(), alone.size()), (Ok(0), Ok(1)));
@@ -246,7 +37,7 @@ fn first_ranks(comm: &Communicator) {
     both.free().expect("can be freed");
 }
 
-fn messages(comm: &Communicator) {
+pub(super) fn messages(comm: &Communicator) {
     let rank = comm.rank().expect("is known");
     let peer = 1 - rank;
     let sent = [rank as u8 + 1; 24];
@@ -269,7 +60,7 @@ fn messages(comm: &Communicator) {
     never.free().expect("is at its end");
 }
 
-fn collectives(comm: &Communicator) {
+pub(super) fn collectives(comm: &Communicator) {
     let rank = comm.rank().expect("is known");
     let mut data = [if rank == 1 { 5u8 } else { 0 }; 9];
     // SAFETY: waited for at once.
@@ -283,7 +74,7 @@ fn collectives(comm: &Communicator) {
 
 /// Several persistent messages each way, more than once, with set and single starts; the second round is
 /// with ready sends, which a barrier makes right.
-fn persistent(mpi: &'static Mpi, comm: &Communicator) {
+pub(super) fn persistent(mpi: &'static Mpi, comm: &Communicator) {
     const MESSAGES: usize = 5;
     const BYTES: usize = 3000;
     let rank = comm.rank().expect("is known");
@@ -351,7 +142,7 @@ fn persistent(mpi: &'static Mpi, comm: &Communicator) {
 #[repr(align(64))]
 struct Aligned<T>(T);
 
-fn windows(comm: &Communicator) {
+pub(super) fn windows(comm: &Communicator) {
     const BYTES: usize = 4096;
     let rank = comm.rank().expect("is known");
     let peer = 1 - rank;
@@ -383,7 +174,7 @@ fn windows(comm: &Communicator) {
     window.free().expect("can be freed");
 }
 
-fn locked(comm: &Communicator) {
+pub(super) fn locked(comm: &Communicator) {
     let rank = comm.rank().expect("is known");
     let mut numbers = Aligned([5i64; 2]);
     let base: *mut i64 = (&raw mut numbers.0).cast();
@@ -403,7 +194,7 @@ fn locked(comm: &Communicator) {
     }
 }
 
-fn errors(comm: &Communicator) {
+pub(super) fn errors(comm: &Communicator) {
     let data = [0u8; 4];
     // SAFETY: no send comes of it.
     let error = unsafe { comm.isend(data.as_ptr(), 4, 7, 0) }.expect_err("there is no rank 7");
@@ -434,7 +225,7 @@ fn errors(comm: &Communicator) {
 }
 
 /// A message that is longer than its receive, among others that are not.
-fn truncated(mpi: &'static Mpi, comm: &Communicator) {
+pub(super) fn truncated(mpi: &'static Mpi, comm: &Communicator) {
     let rank = comm.rank().expect("is known");
     let (sent, mut received) = ([3u8; 8], [[0u8; 4]; 3]);
     if rank == 0 {
@@ -478,7 +269,7 @@ fn truncated(mpi: &'static Mpi, comm: &Communicator) {
 }
 
 /// Two threads that call at the same time, each on a communicator of its own.
-fn several_threads(comm: &Communicator) {
+pub(super) fn several_threads(comm: &Communicator) {
     let peer = 1 - comm.rank().expect("is known");
     let own = [comm.duplicate().expect("can be had"), comm.duplicate().expect("can be had")];
     std::thread::scope(|scope| {
