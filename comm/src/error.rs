@@ -354,9 +354,7 @@ pub enum Error {
         request: String,
     },
     /// Things of two worlds were used together.
-    #[error(
-        "{what} was made with things of two worlds; make the stream and the communicator with the same one"
-    )]
+    #[error("{what} was made with things of two worlds; make its stream and all else with the same one")]
     OtherWorld {
         /// What was to be made.
         what: &'static str,

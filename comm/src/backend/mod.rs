@@ -202,7 +202,9 @@ pub fn match_exchange(
     spec: ExchangeSpec,
 ) -> Result<Box<dyn Exchange>> {
     // Every rank sees what all have asked for, so that none goes on alone and all say the same.
-    let told = world.all_gather(&(backend.to_string(), stream.sharing().clone()))?;
+    let asked = stream.check_world(world, "an exchange");
+    let told =
+        world.agree("match_exchange", asked.map(|()| (backend.to_string(), stream.sharing().clone())))?;
     let (names, sharings): (Vec<String>, Vec<Sharing>) = told.into_iter().unzip();
     if let Some(rank) = names.iter().position(|name| *name != names[0]) {
         return Err(Error::BadExchange {

@@ -93,7 +93,7 @@ impl AllReduce {
         op: Op,
     ) -> Result<Self> {
         const CALL: &str = "AllReduce::new";
-        let asked = world.agree(CALL, ask(stream, input, output, op))?;
+        let asked = world.agree(CALL, ask(world, stream, (input, output), op))?;
         if let Some(rank) = asked.iter().position(|other| *other != asked[0]) {
             let reason = format!("it asked for {}, rank 0 for {}", asked[rank], asked[0]);
             return Err(Error::CollectiveFailed { call: CALL, rank, reason });
@@ -143,7 +143,8 @@ fn is_same(one: &Place, other: &Place) -> bool {
 }
 
 /// What this rank asks for, if its own sections allow it.
-fn ask(stream: &Stream, input: &Section, output: &Section, op: Op) -> Result<Asked> {
+fn ask(world: &World, stream: &Stream, (input, output): (&Section, &Section), op: Op) -> Result<Asked> {
+    stream.check_world(world, "an allreduce")?;
     for (what, section) in [("the input of an allreduce", input), ("the output of an allreduce", output)] {
         if section.stream().id() != stream.id() {
             return Err(Error::WrongStream { what, owner: section.stream().id(), used: stream.id() });

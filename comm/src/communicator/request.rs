@@ -179,20 +179,8 @@ impl PersistentRequest {
     pub fn start(&mut self) -> Result<()> {
         let inner = &*self.inner;
         inner.refuse(&[Stage::Active, Stage::Enqueued], "PersistentRequest::start")?;
-        let intent = match inner.kind {
-            Kind::Send { .. } | Kind::ReadySend { .. } => Intent::Read,
-            Kind::Recv { .. } => Intent::Write,
-        };
-        inner.communicator.sweep();
-        *inner.hold.borrow_mut() = Some(inner.section.hold(intent, inner.what())?);
-        inner.stage.set(Stage::Active);
-        let mut engine = inner.communicator.host().lock();
-        let started = engine.start(inner.ticket);
-        if started.is_err() && engine.is_complete(inner.ticket) {
-            // It has not begun.
-            inner.ended();
-        }
-        started
+        inner.take_section()?;
+        inner.begin()
     }
 
     /// Whether it is complete, and with which status; it can be started again then. Makes progress, and does
@@ -254,6 +242,29 @@ impl Persistent {
         }
     }
 
+    /// Keeps others from its section.
+    fn take_section(&self) -> Result<()> {
+        let intent = match self.kind {
+            Kind::Send { .. } | Kind::ReadySend { .. } => Intent::Read,
+            Kind::Recv { .. } => Intent::Write,
+        };
+        self.communicator.sweep();
+        *self.hold.borrow_mut() = Some(self.section.hold(intent, self.what())?);
+        self.stage.set(Stage::Active);
+        Ok(())
+    }
+
+    /// Begins, once it has its section.
+    fn begin(&self) -> Result<()> {
+        let mut engine = self.communicator.host().lock();
+        let started = engine.start(self.ticket);
+        if started.is_err() && engine.is_complete(self.ticket) {
+            // It has not begun.
+            self.ended();
+        }
+        started
+    }
+
     fn ended(&self) {
         self.stage.set(Stage::Inactive);
         self.hold.borrow_mut().take();
@@ -276,14 +287,26 @@ impl fmt::Debug for PersistentRequest {
     }
 }
 
-/// Starts all requests, in order, or none: if one cannot be started those before it have not been either.
-/// Does not block.
+/// Starts all requests, in order, or none: if one is active, or something else uses a part of its section, those before it
+/// have not been started either. Does not block.
 ///
 /// # Errors
-/// As [`PersistentRequest::start`].
+/// As [`PersistentRequest::start`]. If the fabric fails at one, those before it are active.
 pub fn start_all(requests: &mut [PersistentRequest]) -> Result<()> {
     for request in &*requests {
         request.inner.refuse(&[Stage::Active, Stage::Enqueued], "start_all")?;
     }
-    requests.iter_mut().try_for_each(PersistentRequest::start)
+    for (index, request) in requests.iter().enumerate() {
+        if let Err(error) = request.inner.take_section() {
+            requests[..index].iter().for_each(|taken| taken.inner.ended());
+            return Err(error);
+        }
+    }
+    for (index, request) in requests.iter().enumerate() {
+        if let Err(error) = request.inner.begin() {
+            requests[index + 1..].iter().for_each(|taken| taken.inner.ended());
+            return Err(error);
+        }
+    }
+    Ok(())
 }

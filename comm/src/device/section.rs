@@ -91,8 +91,9 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// [`Error::OutOfBounds`] if they are not all in the buffer.
     pub fn section(&self, range: Range<usize>) -> Result<Section> {
-        let (start, elements) = (range.start * size_of::<T>(), range.len());
-        let place = self.region().place(start, elements * size_of::<T>(), "a section of a buffer")?;
+        let (start, elements) = (range.start.saturating_mul(size_of::<T>()), range.len());
+        let bytes = elements.saturating_mul(size_of::<T>());
+        let place = self.region().place(start, bytes, "a section of a buffer")?;
         let (stream, access) = (self.stream().clone(), self.access().clone());
         Ok(Section { place, elements, element: T::TYPE, stream, access })
     }

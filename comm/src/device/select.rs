@@ -35,7 +35,7 @@ pub(super) fn index_of(asked: &str, select: &str, found: &[impl Choosable]) -> R
         None => {
             let listed: Vec<String> =
                 found.iter().enumerate().map(|(index, one)| format!("{index}: {}", one.label())).collect();
-            Err(refused(format!("no device is meant by it; there are {}", listed.join(", "))))
+            Err(refused(format!("no device is meant by it; the devices are {}", listed.join(", "))))
         }
         Some(first) => {
             let reason = found[*first].unusable().expect("no device that is meant can be used");

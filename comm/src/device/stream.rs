@@ -199,6 +199,14 @@ impl Stream {
         self.inner.threads.as_ref()
     }
 
+    /// Refuses a stream whose failures the ranks of that world would not see, nor it theirs.
+    pub(crate) fn check_world(&self, world: &World, what: &'static str) -> Result<()> {
+        if self.status().context.abort.is(&world.wait_context().abort) {
+            return Ok(());
+        }
+        Err(Error::OtherWorld { what })
+    }
+
     pub(crate) fn status(&self) -> &Arc<Status> {
         &self.inner.status
     }

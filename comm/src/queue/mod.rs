@@ -249,7 +249,7 @@ pub use operations::{EnqueuedOperation, OperationQueue};
 
 use crate::communicator::Communicator;
 use crate::device::{Stream, next_group};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use merged::Groups;
 use std::cell::RefCell;
 use std::fmt;
@@ -272,7 +272,7 @@ impl Queue {
     /// # Errors
     /// [`Error::OtherWorld`] if the stream was made with another world than the communicator.
     pub fn new(stream: &Stream, communicator: &Communicator) -> Result<Self> {
-        same_world(stream, communicator, "a queue")?;
+        stream.check_world(communicator.world(), "a queue")?;
         let (stream, communicator) = (stream.clone(), communicator.clone());
         Ok(Self { id: next_group(), stream, communicator, groups: RefCell::default() })
     }
@@ -303,12 +303,4 @@ impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Queue({} on {:?})", self.id, self.stream)
     }
-}
-
-/// Refuses a stream whose failures the ranks of the communicator would not see.
-fn same_world(stream: &Stream, communicator: &Communicator, what: &'static str) -> Result<()> {
-    if stream.status().context.abort.is(&communicator.world().wait_context().abort) {
-        return Ok(());
-    }
-    Err(Error::OtherWorld { what })
 }

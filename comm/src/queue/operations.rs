@@ -1,6 +1,5 @@
 //! Two-sided operations on a stream (2022, section III): enqueued one by one, started and waited for in batches.
 
-use super::same_world;
 use crate::communicator::{Communicator, Engine, Ticket};
 use crate::device::{Hold, Intent, Mirror, Mirrors, Section, Stream};
 use crate::element::ElementType;
@@ -80,7 +79,7 @@ impl OperationQueue {
     /// # Errors
     /// [`Error::OtherWorld`] if the stream was made with another world than the communicator.
     pub fn new(stream: &Stream, communicator: &Communicator) -> Result<Self> {
-        same_world(stream, communicator, "a queue of operations")?;
+        stream.check_world(communicator.world(), "a queue of operations")?;
         Ok(Self {
             stream: stream.clone(),
             communicator: communicator.clone(),

@@ -151,7 +151,7 @@ impl Window {
         let hold = if is_exposed { None } else { Some(section.hold(intent, by)?) };
         if section.bytes() > 0 {
             let mirror = active.mirror(own, section)?;
-            active.operations.push(Recorded { kind, target, offset, mirror, is_exposed, _hold: hold });
+            active.operations.push(Recorded { kind, target, offset, mirror, is_exposed, hold });
         }
         Ok(())
     }

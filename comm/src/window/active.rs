@@ -67,7 +67,7 @@ pub(super) struct Active {
 struct Exposure {
     group: Group,
     mode: Mode,
-    _hold: Hold,
+    hold: Hold,
 }
 
 /// Sends of an epoch, to targets that have come to its number together.
@@ -134,7 +134,7 @@ impl Active {
     /// Begins an exposure epoch.
     pub(super) fn expose(&mut self, group: &Group, mode: Mode, hold: Hold) {
         self.signals.expose(group.ranks());
-        self.exposure = Some(Exposure { group: group.clone(), mode, _hold: hold });
+        self.exposure = Some(Exposure { group: group.clone(), mode, hold });
     }
 
     /// Whether peers may access this rank's part.
@@ -145,6 +145,19 @@ impl Active {
     /// Ends the exposure epoch.
     pub(super) fn end_exposure(&mut self) {
         self.exposure = None;
+    }
+
+    /// Ends an exposure epoch that has failed. What an origin may still write is never lent again.
+    pub(super) fn give_up_exposure(&mut self) {
+        let Some(Exposure { group, hold, .. }) = self.exposure.take() else { return };
+        let signals = &self.signals;
+        let is_done = |origin: &usize| {
+            let (word, epoch) = (signals.completed_by(*origin), signals.exposures(*origin));
+            word.cell().reached(epoch) || word.leaver(epoch).is_some()
+        };
+        if !group.ranks().iter().all(is_done) {
+            std::mem::forget(hold);
+        }
     }
 
     /// Counts the accesses of the epoch and makes its sends to targets whose memory is mapped.
@@ -187,6 +200,14 @@ impl Active {
         self.operations.clear();
         self.planned.clear();
     }
+
+    /// Ends an access epoch that has failed. What a wire may still use is never lent again.
+    pub(super) fn give_up_access(&mut self) {
+        if self.far.is_some() {
+            self.operations.iter_mut().for_each(|one| std::mem::forget(one.hold.take()));
+        }
+        self.end_access();
+    }
 }
 
 impl Drop for Active {
@@ -201,6 +222,7 @@ impl Drop for Active {
             let ranks = group.ranks();
             self.world.fail(&format!("it dropped a window with an open {kind} epoch of the ranks {ranks:?}"));
         }
+        self.give_up_exposure();
         // Behind the failure, which says more.
         self.signals.part();
     }

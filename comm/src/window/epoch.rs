@@ -30,7 +30,7 @@ pub(super) struct Recorded {
     /// Whether the copy of what is on a device is as peers left it, in the part that this rank has exposed.
     pub(super) is_exposed: bool,
     /// Keeps others from the section until the epoch is complete, or a stream orders them.
-    pub(super) _hold: Option<Hold>,
+    pub(super) hold: Option<Hold>,
 }
 
 /// What makes two operations the same.

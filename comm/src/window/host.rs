@@ -39,7 +39,8 @@ impl Window {
     /// # Errors
     /// [`crate::Error::OutOfOrder`] if no epoch of [`Mode::Host`] has begun; [`crate::Error::TimedOut`], which names
     /// a target that has not exposed its part; [`crate::Error::PeerFailed`] if a rank has failed, or a target has
-    /// dropped its end of the window. Then some of the operations may have been carried out.
+    /// dropped its end of the window. Then some of the operations may have been carried out, the epoch has ended, and
+    /// sections that a wire may still use are not lent again.
     pub fn complete(&self) -> Result<()> {
         let active = &mut *self.epochs("complete")?;
         let group = active.accessed("complete", Mode::Host)?;
@@ -49,10 +50,13 @@ impl Window {
         let planned = brought.and_then(|()| active.plan(&group));
         let carried = planned.and_then(|()| active.carry_out(&group, context));
         let carried = carried.and_then(|()| active.bring(Recorded::enqueue_behind));
-        if carried.is_ok() {
-            active.signals.complete(group.ranks());
+        match &carried {
+            Ok(()) => {
+                active.signals.complete(group.ranks());
+                active.end_access();
+            }
+            Err(_) => active.give_up_access(),
         }
-        active.end_access();
         carried
     }
 
@@ -61,17 +65,20 @@ impl Window {
     ///
     /// # Errors
     /// [`crate::Error::OutOfOrder`] if no exposure epoch of [`Window::post`] has begun; [`crate::Error::PeerFailed`],
-    /// which ends the epoch, if a rank has failed, or an origin has dropped its end of the window.
+    /// which ends the epoch as in [`Window::wait`], if a rank has failed, or an origin has dropped its end of the
+    /// window.
     pub fn test(&self) -> Result<bool> {
         let active = &mut *self.epochs("test")?;
         let group = active.exposed("test", Mode::Host)?;
         progress();
         let done = active.have_completed(&group, self.inner().world.wait_context());
-        if done != Ok(false) {
-            active.end_exposure();
-        }
-        if done == Ok(true) {
-            self.inner().own.bring_up()?;
+        match &done {
+            Ok(false) => {}
+            Ok(true) => {
+                active.end_exposure();
+                self.inner().own.bring_up()?;
+            }
+            Err(_) => active.give_up_exposure(),
         }
         done
     }
@@ -82,20 +89,16 @@ impl Window {
     /// # Errors
     /// [`crate::Error::OutOfOrder`] if no exposure epoch of [`Window::post`] has begun; [`crate::Error::TimedOut`],
     /// which names an origin that has not completed; [`crate::Error::PeerFailed`] if a rank has failed, or an origin
-    /// has dropped its end of the window.
+    /// has dropped its end of the window. Then the epoch has ended, and if another origin may still write the part, that is
+    /// not lent again: views, kernels and further epochs are refused with [`crate::Error::InUse`].
     pub fn wait(&self) -> Result<()> {
         let active = &mut *self.epochs("wait")?;
         let group = active.exposed("wait", Mode::Host)?;
-        active.end_exposure();
-        let (context, signals) = (self.inner().world.wait_context(), &active.signals);
-        let leaver = || signals.left_origin(group.ranks());
-        if let Some(far) = &active.far {
-            far.completed(&active.far_exposures(&group), &leaver)?;
+        if let Err(error) = active.await_completion(&group, self.inner().world.wait_context()) {
+            active.give_up_exposure();
+            return Err(error);
         }
-        group.ranks().iter().try_for_each(|origin| {
-            let (word, epoch) = (signals.completed_by(*origin), signals.exposures(*origin));
-            context.wait(word, epoch, &|| leaver().map(|rank| context.left(rank)), &mut progress)
-        })?;
+        active.end_exposure();
         self.inner().own.bring_up()
     }
 }
@@ -116,6 +119,19 @@ impl Active {
             None if context.abort.failure().is_some() => Err(context.peer_failure()),
             None => Ok(false),
         }
+    }
+
+    /// Waits until they have.
+    fn await_completion(&self, group: &Group, context: &WaitContext) -> Result<()> {
+        let signals = &self.signals;
+        let leaver = || signals.left_origin(group.ranks());
+        if let Some(far) = &self.far {
+            far.completed(&self.far_exposures(group), &leaver)?;
+        }
+        group.ranks().iter().try_for_each(|origin| {
+            let (word, epoch) = (signals.completed_by(*origin), signals.exposures(*origin));
+            context.wait(word, epoch, &|| leaver().map(|rank| context.left(rank)), &mut progress)
+        })
     }
 
     /// Has the streams of the operations' sections do something, and waits for those that have.

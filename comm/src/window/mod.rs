@@ -186,6 +186,7 @@ impl Window {
     ) -> Result<Self> {
         let fabric = world.fabric();
         let own = own.and_then(|own| {
+            own.stream().check_world(world, "a window")?;
             let hold = if held { Some(own.hold(Intent::Write, "a window")?) } else { None };
             let own = Mirror::new(world, &own)?;
             if held {

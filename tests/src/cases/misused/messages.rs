@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use streamhalo::comm::device::Buffer;
 use streamhalo::comm::window::Window;
-use streamhalo::comm::{Communicator, Error, Source, Tag};
+use streamhalo::comm::{Communicator, Error, Source, Tag, start_all};
 use streamhalo::{ElementType, HaloError, World, WorldOptions};
 
 /// All that is refused of a communicator.
@@ -63,6 +63,12 @@ fn sections_in_use(world: &World, way: Scenario, communicator: &Communicator) ->
     in_use(communicator.irecv(&buffer.section(3..5)?, me, 2).map(drop), "a receive");
     in_use(communicator.isend(&buffer.section(3..5)?, me, 2).map(drop), "a receive");
     in_use(buffer.copy_out(line(8).whole()).map(drop), "a receive");
+    // The first of them could begin.
+    let [free, taken] = [buffer.section(6..8)?, buffer.section(3..5)?];
+    let mut all = [communicator.send_init(&free, me, 9)?, communicator.recv_init(&taken, me, 9)?];
+    in_use(start_all(&mut all), "a receive");
+    assert!(all.iter().all(|request| !request.is_active()), "one has been started");
+    drop(all);
     let mut send = communicator.isend(&buffer.section(4..8)?, me, 1)?;
     receive.wait()?;
     send.wait()?;
