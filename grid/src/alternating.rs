@@ -69,6 +69,10 @@ impl<T: Element, const D: usize> Alternating<T, D> {
 
     /// Makes the next generation the current one. Costs nothing; ordered with what is enqueued.
     pub fn swap(&mut self) {
+        if self.now().readable_ghosts() == ReadableGhosts::Own {
+            // Its exchange has begun: whoever finishes that does not know it for its own any more.
+            self.now().set_readable_ghosts(ReadableGhosts::None);
+        }
         self.current.set(1 - self.current.get());
         if self.written_by_peers.get() {
             self.set_unreadable();
@@ -88,6 +92,10 @@ impl<T: Element, const D: usize> Field<D> for Alternating<T, D> {
     fn generations(&self) -> ([&Region; 2], Option<usize>) {
         let [first, second] = &self.generations;
         ([first.buffer().region(), second.buffer().region()], Some(self.current.get()))
+    }
+
+    fn readable_ghosts(&self) -> ReadableGhosts {
+        self.now().readable_ghosts()
     }
 
     fn set_readable_ghosts(&self, readable: ReadableGhosts) {

@@ -264,6 +264,10 @@ impl<T: Element, const D: usize> Field<D> for Array<T, D> {
         ([self.buffer.region(); 2], None)
     }
 
+    fn readable_ghosts(&self) -> ReadableGhosts {
+        self.readable_ghosts.get()
+    }
+
     fn set_readable_ghosts(&self, readable: ReadableGhosts) {
         self.readable_ghosts.set(readable);
         self.ghosts_writable.set(readable == ReadableGhosts::All);

@@ -38,6 +38,8 @@ pub trait Field<const D: usize> {
     fn info(&self) -> FieldInfo<'_, D>;
     /// Its memory, twice the same for a field of one generation, and which generation is current.
     fn generations(&self) -> ([&Region; 2], Option<usize>);
+    /// Which ghosts of the current generation may be read.
+    fn readable_ghosts(&self) -> ReadableGhosts;
     /// Called by an exchange: which ghosts of the current generation may be read. Kernels get no others,
     /// and host copies that need ghosts need all.
     fn set_readable_ghosts(&self, readable: ReadableGhosts);

@@ -125,7 +125,14 @@ impl<'a> StreamHaloBuilder<'a> {
         if direct == Direct::Alternating {
             fields.each(&mut |field| field.set_written_by_peers());
         }
-        Ok(StreamHalo { stream: self.stream.clone(), fields: registered, swaps: self.swaps, gather, scatter })
+        Ok(StreamHalo {
+            stream: self.stream.clone(),
+            fields: registered,
+            swaps: self.swaps,
+            gather,
+            scatter,
+            has_begun: false,
+        })
     }
 
     /// What this rank alone can check.

@@ -62,6 +62,16 @@ pub enum HaloError {
         /// Swaps between two exchanges, as given at set-up.
         swaps: usize,
     },
+    /// A field is in an exchange that has begun, of this or of another `StreamHalo`.
+    #[error(
+        "`{call}` was given field {index}, whose exchange has begun: finish that one first (`InFlight::finish`)"
+    )]
+    FieldInFlight {
+        /// The call.
+        call: &'static str,
+        /// The field, counted from 0.
+        index: usize,
+    },
     /// The ranks were asked for different exchanges.
     #[error(
         "rank {rank} was asked for another exchange than rank 0: {found}, not {expected}; all ranks must make the same calls"

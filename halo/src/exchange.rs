@@ -80,9 +80,9 @@ impl Compiled {
         Ok(Self { exchange, tables, bytes })
     }
 
-    /// The number of the next exchange.
-    pub(crate) fn next_epoch(&self) -> u32 {
-        self.exchange.epoch().wrapping_add(1)
+    /// The number of the last exchange that has begun.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.exchange.epoch()
     }
 
     /// Payload bytes that this rank sends in an exchange.
@@ -96,7 +96,7 @@ impl Compiled {
 
     /// Receives, packing, sends, and what the rank copies by itself meanwhile. Calls back behind each step.
     pub(crate) fn begin(&mut self, stream: &Stream, behind: &mut impl FnMut(GatherStep)) -> Result<()> {
-        let phase = phase(self.next_epoch());
+        let phase = phase(self.epoch().wrapping_add(1));
         self.exchange.start_recvs(stream)?;
         behind(GatherStep::PostReceives);
         stream.enqueue_move(&self.tables.before[phase]);

@@ -25,6 +25,8 @@ pub struct StreamHalo {
     pub(crate) swaps: usize,
     pub(crate) gather: Compiled,
     pub(crate) scatter: Option<Compiled>,
+    /// Whether the first half of a gather was the last thing that it did. A capture that is refused takes that back.
+    pub(crate) has_begun: bool,
 }
 
 impl StreamHalo {
@@ -60,7 +62,8 @@ impl StreamHalo {
     /// Blocks only on an inline stream, and with `standard`.
     ///
     /// # Errors
-    /// At once, with nothing enqueued, if the fields are others or in another generation. Errors of
+    /// At once, with nothing enqueued, if the fields are others, in another generation or in an exchange that has begun and is
+    /// not finished. Errors of
     /// what is enqueued surface at `Stream::synchronize`: such as
     /// [`PeerFailed`](streamhalo_comm::Error::PeerFailed) if a neighbour has dropped its end of the exchange.
     pub fn enqueue_gather<const D: usize>(&mut self, fields: &mut impl Fields<D>) -> Result<()> {
@@ -92,9 +95,10 @@ impl StreamHalo {
         fields: &mut impl Fields<D>,
         mut behind: impl FnMut(GatherStep),
     ) -> Result<()> {
-        self.check("enqueue_gather", fields, &self.gather)?;
+        self.check_next("enqueue_gather", fields, &self.gather)?;
         self.gather.begin(&self.stream, &mut behind)?;
         self.gather.finish(&self.stream, &mut behind)?;
+        self.has_begun = false;
         fields.each(&mut |field| field.set_readable_ghosts(ReadableGhosts::All));
         Ok(())
     }
@@ -119,9 +123,10 @@ impl StreamHalo {
         &'a mut self,
         fields: &'a mut F,
     ) -> Result<InFlight<'a, F, D>> {
-        self.check("begin_gather", fields, &self.gather)?;
+        self.check_next("begin_gather", fields, &self.gather)?;
         self.gather.begin(&self.stream, &mut |_| {})?;
         self.gather.flush(&self.stream);
+        self.has_begun = true;
         fields.each(&mut |field| field.set_readable_ghosts(ReadableGhosts::Own));
         Ok(InFlight { halo: self, fields })
     }
@@ -137,7 +142,7 @@ impl StreamHalo {
     /// [`StreamHalo::enqueue_gather`].
     pub fn enqueue_scatter<const D: usize>(&mut self, fields: &mut impl Fields<D>) -> Result<()> {
         let Some(scatter) = &self.scatter else { return Err(HaloError::NoScatter) };
-        self.check("enqueue_scatter", fields, scatter)?;
+        self.check_next("enqueue_scatter", fields, scatter)?;
         if let Some(scatter) = &mut self.scatter {
             scatter.begin(&self.stream, &mut |_| {})?;
             scatter.finish(&self.stream, &mut |_| {})?;
@@ -169,14 +174,30 @@ impl StreamHalo {
         self.gather.routes()
     }
 
-    /// Whether these are the fields of the exchange, in the generation that it is about.
-    fn check<const D: usize>(
+    /// Whether an exchange of these fields may begin.
+    fn check_next<const D: usize>(
         &self,
         call: &'static str,
         fields: &dyn Fields<D>,
         compiled: &Compiled,
     ) -> Result<()> {
-        let epoch = compiled.next_epoch();
+        self.check(call, fields, compiled.epoch().wrapping_add(1))?;
+        if self.has_begun {
+            // Its own exchange knows what may come next.
+            return Ok(());
+        }
+        let (mut index, mut in_flight) = (0, None);
+        fields.each(&mut |field| {
+            if field.readable_ghosts() == ReadableGhosts::Own {
+                in_flight.get_or_insert(index);
+            }
+            index += 1;
+        });
+        in_flight.map_or(Ok(()), |index| Err(HaloError::FieldInFlight { call, index }))
+    }
+
+    /// Whether these are the fields of the exchange, in the generation that it is about in that epoch.
+    fn check<const D: usize>(&self, call: &'static str, fields: &dyn Fields<D>, epoch: u32) -> Result<()> {
         let mut index = 0;
         let mut others = false;
         let mut wrong_generation = None;
@@ -229,8 +250,13 @@ impl<F: Fields<D>, const D: usize> InFlight<'_, F, D> {
     ///
     /// # Errors
     /// With `standard`, what went wrong; else errors surface at `Stream::synchronize`.
+    /// [`HaloError::WrongGeneration`] or [`HaloError::OtherFields`] if the fields were swapped or replaced meanwhile: the
+    /// exchange is finished, as other ranks need it, but the ghosts of what is there now are not those that it has filled.
     pub fn finish(self) -> Result<()> {
+        let checked = self.halo.check("finish", self.fields, self.halo.gather.epoch());
         self.halo.gather.finish(&self.halo.stream, &mut |_| {})?;
+        self.halo.has_begun = false;
+        checked?;
         self.fields.each(&mut |field| field.set_readable_ghosts(ReadableGhosts::All));
         Ok(())
     }

@@ -371,6 +371,50 @@ fn an_exchange_that_is_begun_twice() {
 }
 
 #[test]
+fn a_field_that_is_swapped_in_flight_has_no_ghosts() {
+    on_ranks(2, |world| {
+        for way in each_way() {
+            let stream = stream_of(world, way.kind)?;
+            let mut cells = Alternating::<f64, 2>::zeros(&grid(world)?, Entity::Cell, &stream)?;
+            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &cells)?;
+            for epoch in [1, 3] {
+                let mut in_flight = halo.begin_gather(&mut cells)?;
+                in_flight.swap();
+                match in_flight.finish() {
+                    Err(HaloError::WrongGeneration {
+                        index: 0, found: 1, expected: 0, epoch: found, ..
+                    }) => {
+                        assert_eq!(found, epoch);
+                    }
+                    other => panic!("{other:?}, {way:?}"),
+                }
+                cells.swap();
+                assert!(cells.now().copy_with_ghosts().is_err(), "{way:?}");
+                // The next exchange is about the other generation, and the one behind it about this one again.
+                cells.swap();
+                halo.gather(&mut cells)?;
+                cells.now().copy_with_ghosts()?;
+                cells.swap();
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_stream_of_another_world_is_refused() {
+    let refused = outcomes(2, |world| {
+        let alone = World::alone()?;
+        let stream = stream_of(if world.rank() == 1 { &alone } else { world }, INLINE)?;
+        StreamHalo::new(world, &stream, "st-send", Pattern::All, 1, &array(world, &stream)?).map(drop)
+    });
+    for error in refused {
+        let said = error.expect_err("rank 1's failures would be of another world").to_string();
+        assert!(said.contains("an exchange was made with things of two worlds"), "{said}");
+    }
+}
+
+#[test]
 fn one_rank_that_is_refused_lets_the_other_wait_until_it_does_the_right_thing() {
     in_every_way(PAIRS, |halo, fields, _, world, _| {
         if world.rank() == 1 {

@@ -41,12 +41,21 @@ pub fn begun_twice(world: &World, way: Scenario) -> Result<Done, HaloError> {
     let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &field)?;
     halo.enqueue_gather(&mut field)?;
     drop(halo.begin_gather(&mut field)?);
+    let mut another = StreamHalo::new(world, &stream, way.backend, Pattern::Faces, 1, &field)?;
     for _ in 0..2 {
         match halo.enqueue_gather(&mut field) {
             Err(HaloError::Communication(error)) => refused(Err::<(), _>(error), "start_recvs", "wait for"),
             other => panic!("{other:?}, {way:?}"),
         }
+        let refused = another.enqueue_gather(&mut field);
+        assert_eq!(refused, Err(HaloError::FieldInFlight { call: "enqueue_gather", index: 0 }), "{way:?}");
     }
+    // Other cells in the same place are not in flight, and are not what was begun.
+    let mut other = cells(world, &stream)?;
+    std::mem::swap(&mut field, &mut other);
+    let refused = halo.enqueue_gather(&mut field);
+    assert!(matches!(refused, Err(HaloError::OtherFields { .. })), "{refused:?}, {way:?}");
+    std::mem::swap(&mut field, &mut other);
     let ghosts = field.copy_with_ghosts();
     assert_eq!(ghosts.err(), Some(GridError::GhostsInFlight { call: "copy_with_ghosts" }));
     // Nobody waits for the exchange that is not finished.
