@@ -57,6 +57,13 @@ pub enum AppError {
     #[error("`app.pattern`: {0}")]
     Pattern(#[from] InitialError),
 
+    /// The reference has no room on this machine.
+    #[error("there is no room for a reference of {values} values, against which runs are verified")]
+    NoRoomToVerify {
+        /// How many.
+        values: usize,
+    },
+
     /// There is no checkpoint to go on from.
     #[error(transparent)]
     Checkpoint(Box<CheckpointError>),
@@ -242,6 +249,7 @@ impl AppError {
             Self::ConfigUnreadable { .. } => {
                 "give the path of a TOML file, as in `streamhalo run configs/life/acorn.toml`"
             }
+            Self::NoRoomToVerify { .. } => "give `grid.cells` fewer, or set `run.verify = false`",
             Self::NotWritable { .. } | Self::Replace { .. } => {
                 "make the folder writable, or choose another with `--out DIR`"
             }

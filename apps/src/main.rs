@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use streamhalo_apps::{cli::Cli, commands};
+use streamhalo_apps::{cli::Cli, commands, report};
 
 fn main() -> ExitCode {
     let outcome = match Cli::try_parse() {
@@ -16,9 +16,9 @@ fn main() -> ExitCode {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             if error.is_for_this_process() {
-                eprintln!("error: {error}");
+                report::say(&format!("error: {error}\n"));
                 if let Some(hint) = error.hint() {
-                    eprintln!("hint: {hint}");
+                    report::say(&format!("hint: {hint}\n"));
                 }
             }
             ExitCode::from(error.exit_status())

@@ -119,6 +119,12 @@ pub trait Application: Send + Sync {
     /// That of `go_on`.
     fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError>;
 
+    /// How many values the whole state has on a grid of `cells` cells, more or less: whether there is room for the
+    /// reference is found out before it is computed.
+    fn values(&self, cells: &[usize]) -> usize {
+        cells.iter().fold(1, |product: usize, cells| product.saturating_mul(*cells))
+    }
+
     /// Where an answer differs from the reference's, as a sentence; `None` where it is right. Both
     /// have their state.
     fn difference(&self, found: &Answer, reference: &Answer) -> Option<String>;

@@ -18,6 +18,18 @@ pub struct BenchArgs {
     pub what: Bench,
 }
 
+/// What is said behind the help of a measurement of primitives, of which some have a `flag`, that is no message.
+macro_rules! of_primitives {
+    ($flag:literal, $example:literal) => {
+        concat!(
+            "Primitives: ",
+            $flag,
+            "two-sided, put-notify, put-active, put-stream, enqueued, queue.\nExample:\n  streamhalo bench ",
+            $example
+        )
+    };
+}
+
 /// What can be measured.
 #[derive(Clone, Debug, Subcommand)]
 #[non_exhaustive]
@@ -27,16 +39,21 @@ pub enum Bench {
     /// Round trips of a packed message on a stream, per backend
     Pingpong(PingpongArgs),
     /// Half of a round trip, per primitive
+    #[command(after_help = of_primitives!("flag, ", "latency --sizes 8..64KiB --primitive flag,put-notify"))]
     Latency(PrimitiveArgs),
     /// Windows of 64 messages one way, per primitive
+    #[command(after_help = of_primitives!("flag, ", "bandwidth --sizes 4KiB..4MiB --fabric shm"))]
     Bandwidth(PrimitiveArgs),
     /// Windows of 64 messages both ways, per primitive
+    #[command(after_help = of_primitives!("flag, ", "bibandwidth --sizes 4KiB..4MiB --fabric shm"))]
     Bibandwidth(PrimitiveArgs),
     /// Collective calls of the host, and on a stream per backend
     Collectives(CollectivesArgs),
     /// The share of the latency that computation can hide
+    #[command(after_help = of_primitives!("", "overlap --sizes 8..64KiB --primitive put-notify"))]
     Overlap(PrimitiveArgs),
     /// L, o, g and G of the LogGP model, fitted
+    #[command(after_help = of_primitives!("", "loggp --fabric shm --primitive two-sided,put-notify"))]
     Loggp(PrimitiveArgs),
     /// Epochs on a stream over budgets of entries, per policy
     Throttle(ThrottleArgs),
@@ -133,8 +150,6 @@ pub struct PingpongArgs {
 
 /// `streamhalo bench latency` and its like
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Primitives: flag, two-sided, put-notify, put-active, put-stream, enqueued, queue.\n\
-                        Example:\n  streamhalo bench latency --sizes 8..64KiB --primitive flag,put-notify")]
 pub struct PrimitiveArgs {
     /// Bytes of a message: from .. to, or a list
     #[arg(long, value_name = "N..M", default_value = "8..4MiB")]

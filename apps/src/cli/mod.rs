@@ -148,6 +148,9 @@ pub struct ExplainArgs {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
+    /// How processes that were started one by one find each other.
+    #[command(flatten)]
+    pub rendezvous: RendezvousArgs,
 }
 
 /// `streamhalo launch`

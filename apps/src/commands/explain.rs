@@ -13,7 +13,7 @@ use crate::app::{ApplicationRow, Between, Routes, Trial, Way};
 use crate::cli::ExplainArgs;
 use crate::config::RunConfig;
 use crate::error::{AppError, ranks_of};
-use crate::ranks::{Prepared, Ranks, Work};
+use crate::ranks::{Prepared, Ranks, Work, adopt};
 use crate::report;
 use crate::run::{Entry, Part, plan, stream, world_options};
 
@@ -24,9 +24,12 @@ const WIDTH: u16 = 100;
 /// Prints one table for each entry of `run.ranks`.
 pub(super) fn explain(args: &ExplainArgs) -> Result<u8, AppError> {
     let config = load(&args.config, &args.config.overrides());
-    let fabric = config.as_ref().map(|config| config.comm.fabric.clone());
+    let fabric = config.as_ref().map(|(config, _)| config.comm.fabric.clone());
     let fabric = fabric.ok().or(args.config.fabric.clone());
-    let planned = config.and_then(|config| Ok(Planned { parts: plan(&config)?, config }));
+    let planned = config.and_then(|(config, places)| {
+        adopt(&args.rendezvous, &config.comm.fabric)?;
+        Ok(Planned { parts: plan(&config).map_err(|error| places.locate(error))?, config })
+    });
     let (ranks, planned) = Ranks::gather(COMMAND, fabric.as_deref(), planned)?;
     let is_on_host = planned.config.device.kind == "host";
     let ranks = match ranks {

@@ -13,7 +13,7 @@ use streamhalo::comm::fabric::{self, FABRICS};
 
 use crate::app::APPLICATIONS;
 use crate::cli::{Cli, Command, ConfigArgs};
-use crate::config::{KnownNames, Overrides, RunConfig};
+use crate::config::{KnownNames, Overrides, Places, RunConfig};
 use crate::error::AppError;
 use crate::ranks;
 
@@ -63,7 +63,7 @@ pub fn refuse(error: clap::Error) -> Result<u8, AppError> {
 }
 
 /// The configuration that a command was given, with the names that this program knows.
-fn load(args: &ConfigArgs, overrides: &Overrides) -> Result<RunConfig, AppError> {
+fn load(args: &ConfigArgs, overrides: &Overrides) -> Result<(RunConfig, Places), AppError> {
     let apps: Vec<&str> = APPLICATIONS.iter().map(|row| row.name).collect();
     let backends: Vec<&str> = backend_names().collect();
     let fabrics: Vec<&str> = FABRICS.iter().map(|row| row.name).collect();

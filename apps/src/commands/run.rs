@@ -24,9 +24,10 @@ const COMMAND: &str = "streamhalo run";
 /// whatever goes wrong leaves earlier results as they are.
 pub(super) fn run(args: &RunArgs) -> Result<u8, AppError> {
     let config = load(&args.config, &args.overrides());
-    let fabric = config.as_ref().map(|config| config.comm.fabric.clone());
+    let fabric = config.as_ref().map(|(config, _)| config.comm.fabric.clone());
     let fabric = fabric.ok().or(args.config.fabric.clone());
-    let planned = config.and_then(|config| Planned::new(config, args));
+    let planned =
+        config.and_then(|(config, places)| Planned::new(config, args).map_err(|error| places.locate(error)));
     let (ranks, planned) = Ranks::gather(COMMAND, fabric.as_deref(), planned)?;
     let outcome =
         if ranks.lead_here() { lead(&ranks, &planned, args.quiet) } else { follow(&ranks, &planned) };
@@ -120,9 +121,9 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
     let machine = MachineInfo::detect();
     let interrupt = ranks.interrupt()?;
     if !quiet {
-        eprint!("{}", Banner { config, ranks, machine: &machine });
+        report::say(&Banner { config, ranks, machine: &machine }.to_string());
         if let Some(from) = from {
-            eprintln!("restart:  {}, {} steps are done", from.path().display(), from.step());
+            report::say(&format!("restart:  {}, {} steps are done\n", from.path().display(), from.step()));
         }
     }
 
@@ -138,6 +139,7 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
         let entry = &part.entry;
         if config.run.verify && !journal.has_reference_of(part) {
             progress.begin("computing the reference to verify against");
+            check_room(part)?;
             journal.verify_against(part, part.application.reference(&|| interrupt.check())?);
         }
         let mut running = ranks_of(entry.ranks);
@@ -180,14 +182,19 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
     let mut extra = state.map_or(Vec::new(), |state| last.application.files(&state));
     extra.extend(timeline_files(&timelines)?);
     report::write_results(&config.output.dir, &results, extra)?;
-    for sentence in &wrong {
-        eprintln!("{sentence}");
-    }
+    wrong.iter().for_each(|sentence| report::say(&format!("{sentence}\n")));
     report::print(&report::table(&results))?;
     if !quiet {
-        eprintln!("results in {}", config.output.dir.display());
+        report::say(&format!("results in {}\n", config.output.dir.display()));
     }
     Ok(u8::from(!results.all_verified()))
+}
+
+/// Whether there is room for two of its states, as the standard collections would end the program without.
+fn check_room(part: &Part) -> Result<(), AppError> {
+    let values = part.application.values(&part.config.grid.cells);
+    let mut states = Vec::<[u64; 2]>::new();
+    states.try_reserve_exact(values).map_err(|_| AppError::NoRoomToVerify { values })
 }
 
 /// The files of timelines; says what there was no room for.
@@ -195,11 +202,11 @@ fn timeline_files(timelines: &[ExchangeTimeline]) -> Result<Vec<OutputFile>, App
     let mut files = Vec::with_capacity(2 * timelines.len());
     for timeline in timelines {
         if timeline.dropped() > 0 {
-            eprintln!(
-                "timeline of {}: there was no room for the first {} spans; record fewer steps",
+            report::say(&format!(
+                "timeline of {}: there was no room for the first {} spans; record fewer steps\n",
                 timeline.backend,
                 timeline.dropped()
-            );
+            ));
         }
         files.extend(timeline.files()?);
     }

@@ -48,6 +48,9 @@ pub enum StreamKind {
     Threaded,
 }
 
+/// More than any machine has cores for a rank: each is a thread of the operating system.
+const MOST_THREADS: u32 = 4096;
+
 pub(super) fn read(section: &Section<'_>, devices: &[&str]) -> Result<DeviceConfig, Fault> {
     let kind = section.name("kind", devices)?;
     let kind = kind.map_or_else(|| "host".to_owned(), |kind| kind.value);
@@ -58,7 +61,7 @@ pub(super) fn read(section: &Section<'_>, devices: &[&str]) -> Result<DeviceConf
         Some("threaded") => StreamKind::Threaded,
         _ => StreamKind::Inline,
     };
-    let threads = section.integer("threads", 1)?;
+    let threads = section.integer_up_to("threads", 1, MOST_THREADS)?;
     let select = read_select(section)?;
     let waits = section.name("waits", &["auto", "kernel", "proxy"])?;
     let waits = waits.map_or_else(|| "auto".to_owned(), |waits| waits.value);
@@ -76,7 +79,7 @@ pub(super) fn read(section: &Section<'_>, devices: &[&str]) -> Result<DeviceConf
         waits: (kind != "host").then_some(waits),
         stream: (kind == "host").then_some(stream),
         kind,
-        threads: threads.map_or(1, |threads| threads.value),
+        threads: threads.map_or(1, |threads| threads as usize),
     })
 }
 

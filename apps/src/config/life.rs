@@ -27,8 +27,7 @@ pub(super) const OWN: Own = Own {
 pub struct LifeSettings {
     /// The first generation.
     pub pattern: Pattern,
-    /// Where the upper left cell of a pattern file goes, `[y, x]`; `None` centres it. Only
-    /// files have an origin: it stays `None` for the generated patterns.
+    /// Where the upper left cell of a pattern file goes, `[y, x]`; `None` centres it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<[usize; 2]>,
     /// What a cell is stored as.
@@ -58,7 +57,10 @@ fn read(section: &Section<'_>, grid: &Grid, folder: &Path) -> Result<LifeSetting
         Some(name) if name.value == "f64" => CellsAs::F64,
         _ => CellsAs::U8,
     };
-    let origin = origin.filter(|_| matches!(pattern, Pattern::File(_)));
+    if let (Some(node), false) = (section.node("origin"), matches!(pattern, Pattern::File(_))) {
+        let message = "`app.origin` is where a pattern of a file goes; a generated one fills the grid";
+        return Err(Fault::new(&node.origin, message).expected("a file in `app.pattern`, or no origin"));
+    }
     Ok(LifeSettings { pattern, origin, cells_as })
 }
 

@@ -36,6 +36,7 @@ mod output;
 mod overrides;
 mod pattern;
 mod pipeline;
+mod places;
 mod primitives;
 mod run;
 mod section;
@@ -63,6 +64,7 @@ pub use output::{OnFullDisk, OutputConfig};
 pub use overrides::Overrides;
 pub use pattern::Pattern;
 pub use pipeline::PipelineSettings;
+pub use places::Places;
 pub use primitives::Primitive;
 pub use run::{Layout, RunSettings, Scaling};
 pub use staging::StagingConfig;
@@ -101,17 +103,21 @@ pub struct RunConfig {
 }
 
 impl RunConfig {
-    /// Reads a configuration file and lays `overrides` over it.
+    /// Reads a configuration file and lays `overrides` over it; and where its keys were set.
     ///
     /// # Errors
     ///
     /// [`AppError::ConfigUnreadable`] where the file cannot be read, [`AppError::Config`]
     /// where its content or a flag is wrong.
-    pub fn load(path: &Path, overrides: &Overrides, names: &KnownNames<'_>) -> Result<Self, AppError> {
+    pub fn load(
+        path: &Path,
+        overrides: &Overrides,
+        names: &KnownNames<'_>,
+    ) -> Result<(Self, Places), AppError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| AppError::ConfigUnreadable { path: path.to_owned(), source })?;
         let shown = path.display().to_string();
-        Ok(Self::parse(&shown, &text, overrides, names)?)
+        Ok(parse(&shown, &text, overrides, names)?)
     }
 
     /// Reads a configuration from `text`. Errors call it `file`, and relative paths in it
@@ -126,27 +132,34 @@ impl RunConfig {
         overrides: &Overrides,
         names: &KnownNames<'_>,
     ) -> Result<Self, Box<ConfigError>> {
-        let folder = Path::new(file).parent().unwrap_or(Path::new(""));
-        resolve(text, folder, overrides, names).map_err(|fault| Box::new(fault.locate(file, text)))
+        Ok(parse(file, text, overrides, names)?.0)
     }
 }
 
-fn resolve(
+fn parse(
+    file: &str,
     text: &str,
-    folder: &Path,
     overrides: &Overrides,
     names: &KnownNames<'_>,
-) -> Result<RunConfig, Fault> {
-    let mut root = value::parse_document(text)?;
-    overrides::apply(&mut root, overrides, &SHAPES)?;
-    check_sections(&root)?;
+) -> Result<(RunConfig, Places), Box<ConfigError>> {
+    let folder = Path::new(file).parent().unwrap_or(Path::new(""));
+    let read = || {
+        let mut root = value::parse_document(text)?;
+        overrides::apply(&mut root, overrides, &SHAPES)?;
+        Ok((resolve(&root, folder, names)?, Places::of(&root, file, text)))
+    };
+    read().map_err(|fault: Fault| Box::new(fault.locate(file, text)))
+}
+
+fn resolve(root: &Table, folder: &Path, names: &KnownNames<'_>) -> Result<RunConfig, Fault> {
+    check_sections(root)?;
     let section = |shape: Shape<'static>| {
-        let section = Section::find(&root, shape.name)?;
+        let section = Section::find(root, shape.name)?;
         section.check_keys(&shape, &SHAPES)?;
         Ok(section)
     };
     // The keys of [app] depend on its name, so its reader checks them.
-    let own = Section::find(&root, app::NAME)?;
+    let own = Section::find(root, app::NAME)?;
     let chosen = app::Chosen::read(&own, names.apps)?;
     let grid = grid::read(&section(grid::SHAPE)?, chosen.grid())?;
     let app = chosen.settings(&own, &grid, folder, &SHAPES)?;

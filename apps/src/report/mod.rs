@@ -64,6 +64,11 @@ pub fn write_results(dir: &Path, results: &Results, extra: Vec<OutputFile>) -> R
     remove_files(dir, backend_names().flat_map(timeline_names).filter(|name| !is_new(name)))
 }
 
+/// Prints to the standard error, where nobody has to listen: what is said there is no result.
+pub fn say(text: &str) {
+    _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
 /// Prints to the standard output. A reader that has seen enough (`| head`) is no error.
 ///
 /// # Errors

@@ -36,8 +36,8 @@ impl Progress {
     /// Prints lines, each with its end, above the bar.
     pub fn say(&self, lines: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprint!("{lines}")),
-            None => eprint!("{lines}"),
+            Some(bar) => bar.suspend(|| super::say(lines)),
+            None => super::say(lines),
         }
     }
 

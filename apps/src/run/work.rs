@@ -91,9 +91,6 @@ impl Work for RunWork {
 
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(RunReport)) -> Result<(), AppError> {
         let application = ApplicationRow::open(&self.config)?;
-        if let Some(staging) = &self.config.staging {
-            world.set_staging(staging.staging())?;
-        }
         let stream = stream(&self.config, world)?;
         // Those who look at a trial report too, while it runs.
         let report = RefCell::new(report);
@@ -187,8 +184,11 @@ pub(crate) fn world_options(config: &RunConfig) -> WorldOptions {
     WorldOptions { timeout: config.comm.timeout(), ..WorldOptions::default() }
 }
 
-/// A rank's stream, as a configuration says.
+/// A rank's stream, whose messages are staged, as a configuration says.
 pub(crate) fn stream(config: &RunConfig, world: &World) -> Result<Stream, AppError> {
+    if let Some(staging) = &config.staging {
+        world.set_staging(staging.staging())?;
+    }
     let kind = match config.device.stream {
         Some(config::StreamKind::Threaded) => StreamKind::Threaded,
         Some(config::StreamKind::Inline) | None => StreamKind::Inline,

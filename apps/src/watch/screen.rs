@@ -59,6 +59,6 @@ impl<W: Write> Drop for Screen<W> {
         if self.is_entered {
             self.write(LEAVE);
         }
-        self.later.iter().for_each(|sentence| eprintln!("{sentence}"));
+        self.later.iter().for_each(|sentence| crate::report::say(&format!("{sentence}\n")));
     }
 }

@@ -61,7 +61,7 @@ fn load(name: &str, text: &str) -> RunConfig {
     fs::write(&file, text).expect("can write");
     let config = RunConfig::load(&file, &Overrides::default(), &NAMES);
     fs::remove_dir_all(&folder).expect("was ours");
-    config.unwrap_or_else(|error| panic!("{error}"))
+    config.unwrap_or_else(|error| panic!("{error}")).0
 }
 
 #[test]
@@ -135,8 +135,7 @@ fn the_patterns_of_life() {
     };
     let generated = |pattern| LifeSettings { pattern, origin: None, cells_as: CellsAs::U8 };
     assert_eq!(pattern("app.pattern = 'glider-field'"), generated(Pattern::GliderField));
-    // An origin is for files; a generated pattern has none to use it for.
-    assert_eq!(pattern("app.pattern = 'random:42'\napp.origin = [1, 2]"), generated(Pattern::Random(42)));
+    assert_eq!(pattern("app.pattern = 'random:42'"), generated(Pattern::Random(42)));
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     assert_eq!(
         pattern(&format!("app.pattern = '{file}'\napp.origin = [1, 2]")),

@@ -1,5 +1,6 @@
 //! `streamhalo bench`: every measurement with few sizes and little time, its JSON and its files.
 
+use super::errors::refused;
 use super::{BACKENDS, FABRICS, Folder, text};
 use serde_json::Value;
 
@@ -143,6 +144,27 @@ fn policies_over_budgets() {
         let policies = ["application", "static", "adaptive"];
         let expected = [2, 16].map(|entries| policies.map(|policy| (policy, entries)));
         assert_eq!(found, expected.concat());
+    }
+}
+
+#[test]
+fn what_is_one_size_is_refused_as_a_list_and_a_flag_is_no_message() {
+    let folder = Folder::new();
+    for (arguments, said) in [
+        ("throttle --size 1KiB,2KiB", "--size: is one size"),
+        ("overlap --primitive flag", "`flag`"),
+        ("loggp --primitive flag", "`flag`"),
+    ] {
+        let line = format!("bench {arguments}");
+        refused(&folder.streamhalo(&line.split(' ').collect::<Vec<_>>()), 2, &[said]);
+    }
+    for (what, has_flag) in
+        [("latency", true), ("bandwidth", true), ("bibandwidth", true), ("overlap", false), ("loggp", false)]
+    {
+        let help = text(&folder.streamhalo(&["bench", what, "--help"]).stdout);
+        assert_eq!(help.contains("Primitives: flag"), has_flag, "{help}");
+        assert!(help.contains("put-notify"), "{help}");
+        assert!(help.contains(&format!("streamhalo bench {what} ")), "{help}");
     }
 }
 

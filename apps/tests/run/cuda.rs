@@ -31,7 +31,7 @@ fn the_kernels_of_all_applications_compile() {
         let entries = std::fs::read_dir(&folder).expect("each application has configurations");
         let configs = entries.map(|entry| entry.expect("it can be read").path());
         for config in configs.filter(|path| path.extension().is_some_and(|extension| extension == "toml")) {
-            let config = RunConfig::load(&config, &Overrides::default(), &names).expect("it is right");
+            let (config, _) = RunConfig::load(&config, &Overrides::default(), &names).expect("it is right");
             let application = ApplicationRow::open(&config).expect("its settings fit");
             for kernel in application.device_kernels() {
                 if !compiled.insert((kernel.name, kernel.source)) {

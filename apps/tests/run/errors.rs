@@ -1,6 +1,7 @@
 //! What is wrong before anything runs: said with its place, and nothing is written.
 
 use std::fs;
+use std::path::Path;
 use std::process::Output;
 
 use super::{Folder, SMALL, text};
@@ -31,6 +32,8 @@ const WRONG: &[(&[&str], &[&str])] = &[
     (&["grid.cells=[8, 8, 8]"], &["2 axes"]),
     (&["grid.cells=[20, 20]", "app.pattern=glider-field"], &["glider-field needs multiples of 8"]),
     (&["app.pattern=random:x"], &["`x` is not a seed"]),
+    (&["app.pattern=random:1", "app.origin=[1, 2]"], &["`app.origin` is where a pattern of a file goes"]),
+    (&["device.threads=100000"], &["device.threads", "an integer from 1 to 4096"]),
     (&["app.pattern=absent.rle"], &["there is no file absent.rle"]),
     (&["comm.backend=st-sent"], &["did you mean `st-send`?"]),
     (
@@ -54,6 +57,20 @@ fn wrong_configurations_exit_with_2_and_write_nothing() {
 }
 
 #[test]
+fn grids_that_no_machine_has_room_for() {
+    let folder = Folder::new();
+    let huge = ["grid.cells=[100000000, 1000000]", "run.ranks=2"];
+    let ended = |verify: &str, said: &str| {
+        let output = folder.run(SMALL, &[huge[0], huge[1], verify]);
+        let all = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{all}");
+        assert!(all.contains(said) && !folder.out().join("results.json").exists(), "{all}");
+    };
+    ended("run.verify=true", "no room for a reference of 100000000000000 values");
+    ended("run.verify=false", "could not be allocated");
+}
+
+#[test]
 fn a_wrong_line_is_shown() {
     let folder = Folder::new();
     let output = folder.run("[run]\nranks = [1, 2]\ntrails = 3\n", &["app.pattern=random:1"]);
@@ -62,6 +79,60 @@ fn a_wrong_line_is_shown() {
         2,
         &["config.toml:3:1: unknown key `trails`", "3 | trails = 3", "did you mean `trials`?"],
     );
+}
+
+/// What is known only once the grid is split and the application opened is said with its line, or its flag, too.
+#[test]
+fn what_does_not_fit_together_is_shown_at_its_line() {
+    const RANDOM: &[&str] = &["app.pattern=random:1"];
+    let folder = Folder::new();
+    let cases: [(&str, &[&str], &[&str]); 6] = [
+        ("[run]\nranks = 5000\n", RANDOM, &["config.toml:2:9: run.ranks: 5000 ranks", "2 | ranks = 5000"]),
+        (
+            "[grid]\ncells = [24, 2]\n[run]\nranks = 4\nlayout = [[1, 4]]\n",
+            RANDOM,
+            &["config.toml:5:10: at 4 ranks", "axis 1 into 4 parts"],
+        ),
+        (
+            "[grid]\ncells = [8, 8]\nhalo = 3\n[run]\nranks = 4\n",
+            RANDOM,
+            &["config.toml:3:8: at 4 ranks", "thinnest subdomain"],
+        ),
+        (
+            "[app]\npattern = 'glider-field'\n[grid]\ncells = [20, 20]\n",
+            &[],
+            &["config.toml:2:11: `app.pattern`: glider-field needs multiples of 8"],
+        ),
+        (
+            "[run]\nranks = 2\n",
+            &["run.ranks=5000", RANDOM[0]],
+            &["error: --set run.ranks", "5000 ranks are more"],
+        ),
+        (
+            "[app]\nname = 'comb'\n[grid]\ncells = [8, 8, 8]\n[run]\nexchange_every = 2\n",
+            &["grid.halo=2"],
+            &["config.toml:6:18: run.exchange_every: it is 2"],
+        ),
+    ];
+    for (config, set, parts) in cases {
+        refused(&folder.run(config, set), 2, parts);
+    }
+}
+
+/// Nobody has to listen to what is said beside the results.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_standard_error_that_takes_nothing_is_no_error() {
+    let folder = Folder::new();
+    let config = folder.write("config.toml", SMALL);
+    for (config, status) in [(config.as_path(), 0), (Path::new("absent.toml"), 2)] {
+        let full = fs::File::options().write(true).open("/dev/full").expect("there is one");
+        let mut command = folder.command(env!("CARGO_BIN_EXE_streamhalo"));
+        command.arg("run").arg(config).arg("--out").arg(folder.out()).stderr(full);
+        let output = command.output().expect("the program starts");
+        assert_eq!(output.status.code(), Some(status));
+    }
+    assert!(folder.read_out("results.json").contains("verified"));
 }
 
 #[test]

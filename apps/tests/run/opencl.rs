@@ -145,12 +145,13 @@ fn explain_says_how_messages_of_a_device_are_staged() {
     }
     let folder = Folder::new();
     let config = folder.write("config.toml", SMALL).display().to_string();
-    let explain = |peers: &str| {
-        let set = ["--set", DEVICE, "--set", "run.ranks=2", "--set", peers, "--fabric", "shm"];
-        let output = folder.streamhalo(&[&["explain", &config], &set[..]].concat());
+    let explain_with = |set: &[&str]| {
+        let set = set.iter().flat_map(|one| ["--set", one]).collect::<Vec<_>>();
+        let output = folder.streamhalo(&[&["explain", &config, "--set", DEVICE], &set[..]].concat());
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         text(&output.stdout)
     };
+    let explain = |peers: &str| explain_with(&["run.ranks=2", peers, "comm.fabric=shm"]);
     // Lines are broken within the table's columns.
     let said = explain("device.peers=staged");
     let words: Vec<&str> =
@@ -160,6 +161,18 @@ fn explain_says_how_messages_of_a_device_are_staged() {
     }
     assert!(!said.contains("straight into ghosts"), "{said}");
     assert!(!explain("device.peers=auto").contains("staged"), "processes map each other's arrays");
+    if !has_libfabric() {
+        return;
+    }
+    let wide = ["grid.cells=[8, 1048576]", "run.ranks=2", "run.layout=[[2, 1]]", "comm.fabric=ofi"];
+    for (staging, blocks) in [("staging.blocks=8", Some("8")), ("staging.scheme=naive", None)] {
+        let set = [&wide[..], &["comm.backend=st-send", "device.wires=staged", staging]].concat();
+        let said = explain_with(&set);
+        let words: Vec<&str> = said.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+        let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        let told = words.windows(2).find(|pair| pair[1] == "blocks").map(|pair| pair[0]);
+        assert_eq!(told, blocks, "{staging}: {said}");
+    }
 }
 
 #[test]
@@ -202,8 +215,8 @@ fn what_a_device_cannot_do_is_refused_before_anything_runs() {
             "`shm` go over no wire that could take the device's memory",
         ),
         (&["device.wires=straight"], "`auto`, `direct`"),
-        (&["device.select=nobody's"], "no device is meant by it; there are 0: "),
-        (&["device.select=77"], "no device is meant by it; there are 0: "),
+        (&["device.select=nobody's"], "no device is meant by it; the devices are 0: "),
+        (&["device.select=77"], "no device is meant by it; the devices are 0: "),
     ] {
         let output = folder.run(SMALL, &[set, &[DEVICE]].concat());
         let said = text(&output.stderr);

@@ -80,6 +80,7 @@ pub(super) fn throttle(args: &ThrottleArgs) -> Result<u8, AppError> {
         if args.entries.0.contains(&1) {
             return Err(usage("--entries", "1 entry is too few: an epoch takes 2 at a time".to_owned()));
         }
+        one("--size", &args.size)?;
         chosen("--policy", &args.policy, &policy_names())
     };
     let bench = checked().map(|contestants| MicroBench {
@@ -87,6 +88,14 @@ pub(super) fn throttle(args: &ThrottleArgs) -> Result<u8, AppError> {
         ..between_two(What::Throttle, &args.timed, &args.size, args.stream, contestants)
     });
     measure("streamhalo bench throttle", &args.timed.figures, bench)
+}
+
+/// The size of a flag that takes no list.
+fn one(flag: &'static str, sizes: &Sizes) -> Result<usize, AppError> {
+    match sizes.0[..] {
+        [size] => Ok(size),
+        _ => Err(usage(flag, "is one size".to_owned())),
+    }
 }
 
 /// `streamhalo bench copies`
@@ -111,9 +120,7 @@ pub(super) fn staging(args: &StagingArgs) -> Result<u8, AppError> {
         check_device(&args.device)?;
         let schemes = chosen("--scheme", &args.scheme, &staging::scheme_names())?;
         let memories = chosen("--memory", &args.memory, &copies::memory_names())?;
-        let [threshold_bytes] = args.threshold.0[..] else {
-            return Err(usage("--threshold", "is one size".to_owned()));
-        };
+        let threshold_bytes = one("--threshold", &args.threshold)?;
         let operations = chosen("--operation", &args.operation, &staging::OPERATIONS)?;
         let mut contestants = Vec::new();
         for scheme in &schemes {
