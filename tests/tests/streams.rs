@@ -238,6 +238,10 @@ fn launches_that_are_refused() {
             assert!(matches!(field.reader(outside), Err(Error::OutOfBounds { region_bytes: 64, .. })));
             assert!(matches!(field.writer(outside), Err(Error::OutOfBounds { .. })));
             assert!(matches!(field.copy_out(outside), Err(Error::OutOfBounds { .. })));
+            // Also where their bytes are more than a number can be.
+            for far in [7..9, 1 << 61..(1 << 61) + 4, 0..usize::MAX] {
+                assert!(matches!(field.section(far), Err(Error::OutOfBounds { .. })));
+            }
             // What is not forbidden: reading an array twice, and reading elsewhere than writing.
             let both = (field.reader(whole)?, field.reader(inner)?, target.writer(inner)?);
             stream.launch("fine", inner, both, |tile, (a, b, mut out)| {

@@ -5,6 +5,7 @@ use super::{check, parse, printed};
 #[test]
 fn wrong_types_and_ranges() {
     let least = "expected an integer of at least 1";
+    let threads = "expected an integer from 1 to 4096";
     check(&[
         ("run = 3", (1, 7), "`run` is the integer 3", "`[run]` on a line", None),
         ("run.trials = 'five'", (1, 14), "`run.trials` is the string \"five\"", least, None),
@@ -22,7 +23,8 @@ fn wrong_types_and_ranges() {
         ("comm.timeout_s = -1", (1, 18), "`comm.timeout_s` is the integer -1", "seconds", None),
         ("comm.timeout_s = nan", (1, 18), "`comm.timeout_s` is the float NaN", "seconds", None),
         ("comm.timeout_s = 1e300", (1, 18), "`comm.timeout_s` is the float 1e300", "", None),
-        ("device.threads = 0", (1, 18), "`device.threads` is the integer 0", least, None),
+        ("device.threads = 0", (1, 18), "`device.threads` is the integer 0", threads, None),
+        ("device.threads = 4097", (1, 18), "`device.threads` is the integer 4097", threads, None),
         ("staging.blocks = 65", (1, 18), "`staging.blocks` is the integer 65", "from 1 to 64", None),
         ("staging.first = 0", (1, 17), "`staging.first` is the integer 0", "a number above 0", None),
         ("staging.last = inf", (1, 16), "`staging.last` is the float inf", "a number above 0", None),

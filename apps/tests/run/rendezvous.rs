@@ -84,17 +84,24 @@ fn own_processes_end_together() {
     ends(&folder, child, None);
 }
 
-/// The process of one rank, as a person starts it.
-fn rank(folder: &Folder, address: &str, key: &str, rank: usize, more: &[&str]) -> Command {
+/// The process of one rank, as a person starts it, of a run.
+fn rank(folder: &Folder, address: &str, key: &str, number: usize, more: &[&str]) -> Command {
+    let mut command = rank_of("run", folder, address, key, number);
+    command.arg("--out").arg(folder.out()).args(more);
+    command
+}
+
+/// The same, of a command.
+fn rank_of(what: &str, folder: &Folder, address: &str, key: &str, number: usize) -> Command {
     let config = folder.path.join("config.toml");
     if !config.exists() {
         // Not while another rank reads it.
         folder.write("config.toml", SMALL);
     }
     let mut command = folder.command(env!("CARGO_BIN_EXE_streamhalo"));
-    command.arg("run").arg(config).arg("--out").arg(folder.out());
+    command.arg(what).arg(config);
     command.args(["--fabric", "ofi", "--rank-zero", address, "--world-size", "2"]);
-    command.args(["--rank", &rank.to_string()]).args(more).env("STREAMHALO_JOB_KEY", key);
+    command.args(["--rank", &number.to_string()]).env("STREAMHALO_JOB_KEY", key);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -120,6 +127,15 @@ fn processes_that_were_started_one_by_one_are_ranks() {
     assert!(text(&first.stderr).contains("launcher: has started 2 ranks"), "{}", text(&first.stderr));
     let results: serde_json::Value = serde_json::from_str(&folder.read_out("results.json")).expect("is JSON");
     assert_verified(results["runs"].as_array().expect("is a list"));
+
+    // So are those that are asked how their messages travel, over what they really run over.
+    let explain = |number| rank_of("explain", &folder, &address, &key, number).args(["--ranks", "2"]).spawn();
+    let second = explain(1);
+    let first = finish(explain(0));
+    let second = finish(second);
+    assert_eq!((first.status.code(), second.status.code()), (Some(0), Some(0)), "{}", text(&first.stderr));
+    assert!(text(&first.stdout).contains("fabric ofi"), "{}", text(&first.stdout));
+    assert_eq!(text(&second.stdout), "");
 
     // Those that differ end together here too, and rank 0 says why.
     let second = start(1, &["--ranks", "2"]);

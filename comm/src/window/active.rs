@@ -150,12 +150,16 @@ impl Active {
     /// Ends an exposure epoch that has failed. What an origin may still write is never lent again.
     pub(super) fn give_up_exposure(&mut self) {
         let Some(Exposure { group, hold, .. }) = self.exposure.take() else { return };
-        let signals = &self.signals;
-        let is_done = |origin: &usize| {
+        let Active { signals, far, .. } = self;
+        let may_write = |origin: &usize| {
             let (word, epoch) = (signals.completed_by(*origin), signals.exposures(*origin));
-            word.cell().reached(epoch) || word.leaver(epoch).is_some()
+            let has_left = match far {
+                Some(far) if !signals.is_mapped(*origin) => far.has_left(*origin),
+                _ => word.leaver(epoch).is_some(),
+            };
+            !word.cell().reached(epoch) && !has_left
         };
-        if !group.ranks().iter().all(is_done) {
+        if group.ranks().iter().any(may_write) {
             std::mem::forget(hold);
         }
     }

@@ -225,6 +225,11 @@ impl Far {
         )
     }
 
+    /// Whether a rank has left, and nothing of it is on its way any more.
+    pub(super) fn has_left(&self, peer: usize) -> bool {
+        self.state().packets.has_left(peer)
+    }
+
     /// The first of those targets that has left before the access epoch to it was done.
     pub(super) fn left_target(&self, accesses: &[(usize, u32)]) -> Option<usize> {
         let State { packets, desk, .. } = &*self.state();
