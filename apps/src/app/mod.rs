@@ -150,8 +150,15 @@ pub trait Application: Send + Sync {
         Vec::new()
     }
 
+    /// Whether it makes files of its final state, which is brought together for that.
+    fn has_files(&self) -> bool {
+        false
+    }
+
     /// Files of its own for the results folder, made from a final state.
-    fn files(&self, state: &[u8]) -> Vec<OutputFile>;
+    fn files(&self, _state: &[u8]) -> Vec<OutputFile> {
+        Vec::new()
+    }
 }
 
 impl ApplicationRow {

@@ -33,6 +33,8 @@ pub struct Outcome {
     /// ranks, as are the other times. They need not be of one rank, so that `halo_s` and `compute_s`
     /// can add up to more than this.
     pub solve_s: f64,
+    /// How many steps that was, where it is not all of a run's once: of one that goes on, or that repeats them.
+    pub timed_steps: Option<u64>,
     /// Seconds on exchanges.
     pub halo_s: f64,
     /// Seconds on kernels.
@@ -105,6 +107,7 @@ impl Trial<'_> {
     ) -> Result<Outcome, AppError> {
         Ok(Outcome {
             solve_s: self.world.all_max(times.solve_s)?,
+            timed_steps: None,
             halo_s: self.world.all_max(times.halo_s)?,
             compute_s: self.world.all_max(times.compute_s)?,
             setup_s: self.world.all_max(setup_s)?,

@@ -30,7 +30,6 @@ use crate::app::{
 };
 use crate::config::{AppSettings, CholeskySettings, Primitive, RunConfig};
 use crate::error::AppError;
-use crate::report::OutputFile;
 
 /// The row of the registry.
 pub const ROW: ApplicationRow = ApplicationRow {
@@ -195,6 +194,7 @@ impl Process {
                 update(&mut tile, &self.tiles[needed[0]], &self.tiles[needed[1]]);
                 stopwatch.lap(Phase::Compute);
                 self.forward()?;
+                stopwatch.lap(Phase::Halo);
             }
             if m == k {
                 factor(&mut tile);
@@ -332,10 +332,6 @@ impl Application for Cholesky {
 
     fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
         self.judge(found, reference)
-    }
-
-    fn files(&self, _state: &[u8]) -> Vec<OutputFile> {
-        Vec::new()
     }
 }
 

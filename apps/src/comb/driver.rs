@@ -35,7 +35,6 @@ use crate::app::{
 };
 use crate::config::{AppSettings, Precision, RunConfig};
 use crate::error::AppError;
-use crate::report::OutputFile;
 
 /// The row of the registry.
 pub const ROW: ApplicationRow = ApplicationRow {
@@ -268,10 +267,6 @@ impl<T: Real> Application for Comb<T> {
 
     fn device_kernels(&self) -> Vec<&'static KernelText> {
         vec![of_real::<T>(&SET), of_real::<T>(&LOOK)]
-    }
-
-    fn files(&self, _state: &[u8]) -> Vec<OutputFile> {
-        Vec::new()
     }
 }
 

@@ -67,10 +67,11 @@ impl Planned {
         let most = self.parts.iter().map(|part| part.entry.ranks).max();
         let recorded = self.parts.iter().position(|part| Some(part.entry.ranks) == most);
         self.parts.iter().enumerate().map(move |(index, part)| {
-            let states = match (self.config.run.verify, index + 1 == self.parts.len()) {
-                (true, _) => StatesWanted::All,
-                (false, true) => StatesWanted::Last,
-                (false, false) => StatesWanted::None,
+            let is_last = index + 1 == self.parts.len();
+            let states = match self.config.run.verify {
+                true => StatesWanted::All,
+                false if is_last && part.application.has_files() => StatesWanted::Last,
+                false => StatesWanted::None,
             };
             let timeline = self.timeline.filter(|_| recorded == Some(index));
             let (config, layout) = (part.config.clone(), part.entry.layout.clone());

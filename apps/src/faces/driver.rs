@@ -33,7 +33,6 @@ use crate::app::{
 };
 use crate::config::{AppSettings, FacesSettings, RunConfig};
 use crate::error::AppError;
-use crate::report::OutputFile;
 
 /// The row of the registry.
 pub const ROW: ApplicationRow = ApplicationRow {
@@ -230,6 +229,8 @@ impl Application for Faces {
             if trial.wants_state { whole_of::<f64>(trial, &block.grid, &encode(&sums))? } else { None };
         let answer = Answer { checksum: shown(trial.all_sum(checksum)?), result: result(extra), state };
         let mut outcome = trial.outcome(setup_s, spent, &block.halo, answer)?;
+        let passes = u64::from(self.settings.outer) * u64::from(self.settings.middle);
+        outcome.timed_steps = Some(passes * self.steps).filter(|steps| *steps != self.steps);
         outcome.measured.insert("inner_s".to_owned(), trial.over_ranks(inner_s)?);
         Ok(outcome)
     }
@@ -263,10 +264,6 @@ impl Application for Faces {
 
     fn device_kernels(&self) -> Vec<&'static KernelText> {
         if self.settings.extra_compute == 0 { vec![&SUM] } else { vec![&SUM, &extra::SWEEPS] }
-    }
-
-    fn files(&self, _state: &[u8]) -> Vec<OutputFile> {
-        Vec::new()
     }
 }
 

@@ -202,6 +202,10 @@ impl<T: Cell + Stored> Application for Life<T> {
         vec![text::<T>()]
     }
 
+    fn has_files(&self) -> bool {
+        true
+    }
+
     fn files(&self, state: &[u8]) -> Vec<OutputFile> {
         let [height, width] = self.grid.cells();
         let cells = bits::live(state).map(|cell| (cell / width, cell % width));

@@ -25,7 +25,6 @@ use crate::app::values::{self, checksum_of_row, decode, encode, shown};
 use crate::app::{Answer, Application, ApplicationRow, Need, Outcome, Phase, Routes, Stopwatch, Trial, Way};
 use crate::config::{AppSettings, Primitive, RunConfig};
 use crate::error::AppError;
-use crate::report::OutputFile;
 
 /// The row of the registry.
 pub const ROW: ApplicationRow = ApplicationRow {
@@ -314,10 +313,6 @@ impl Application for Pipeline {
             return usage("grid.cells", message);
         }
         Ok(())
-    }
-
-    fn files(&self, _state: &[u8]) -> Vec<OutputFile> {
-        Vec::new()
     }
 }
 

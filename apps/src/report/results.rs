@@ -53,6 +53,9 @@ pub struct RunRecord {
     pub cells: Vec<usize>,
     /// Time steps.
     pub steps: u64,
+    /// How many steps `solve_s` is of, where it is not of each once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timed_steps: Option<u64>,
     /// Which repetition, counted from 0.
     pub trial: u32,
     /// All steps, set-up excluded.
@@ -79,7 +82,8 @@ impl RunRecord {
     /// Nanoseconds for each cell and step, of all ranks together; `None` without steps.
     pub fn ns_per_cell_step(&self) -> Option<f64> {
         let cells: f64 = self.cells.iter().map(|cells| *cells as f64).product();
-        (self.steps > 0).then(|| self.solve_s * 1e9 / (cells * self.steps as f64))
+        let steps = self.timed_steps.unwrap_or(self.steps);
+        (steps > 0).then(|| self.solve_s * 1e9 / (cells * steps as f64))
     }
 }
 

@@ -53,6 +53,7 @@ impl<'a> Journal<'a> {
         let entry = &part.entry;
         let Outcome {
             solve_s,
+            timed_steps,
             halo_s,
             compute_s,
             setup_s,
@@ -83,6 +84,7 @@ impl<'a> Journal<'a> {
             layout: entry.layout.clone(),
             cells: entry.cells.clone(),
             steps: self.config.app.steps,
+            timed_steps,
             trial,
             solve_s,
             halo_s,
@@ -126,6 +128,7 @@ mod tests {
     fn outcome(answer: Answer) -> Outcome {
         Outcome {
             solve_s: 1.0,
+            timed_steps: None,
             halo_s: 0.25,
             compute_s: 0.5,
             setup_s: 0.125,

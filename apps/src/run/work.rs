@@ -169,6 +169,7 @@ impl OnRank<'_> {
         let mut outcome = application.run_trial(&trial)?;
         if from.is_some() {
             outcome.measured.insert("restarted_at".to_owned(), first.into());
+            outcome.timed_steps = Some(config.app.steps - first);
         }
         Ok(outcome)
     }

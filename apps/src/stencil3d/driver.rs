@@ -34,7 +34,6 @@ use crate::app::{
 };
 use crate::config::{AppSettings, Precision, RunConfig, Stencil3dSettings};
 use crate::error::AppError;
-use crate::report::OutputFile;
 
 /// The row of the registry.
 pub const ROW: ApplicationRow = ApplicationRow {
@@ -163,7 +162,8 @@ impl<T: Real> Stencil3d<T> {
         let right = |cell: [usize; 3]| self.problem.solution(cell, self.steps);
         Ok(block.cells.now().with_owned(|owned| {
             let errors = owned.iter().zip(cells).map(|(value, cell)| (value.to_f64() - right(cell)).abs());
-            errors.fold(0.0, f64::max)
+            // A cell that is no number is as wrong as can be.
+            errors.map(|error| if error.is_nan() { f64::INFINITY } else { error }).fold(0.0, f64::max)
         })?)
     }
 }
@@ -325,9 +325,5 @@ impl<T: Real> Application for Stencil3d<T> {
             0 => vec![step],
             _ => vec![step, residual_text::<T>(self.is_full()), &FOLD],
         }
-    }
-
-    fn files(&self, _state: &[u8]) -> Vec<OutputFile> {
-        Vec::new()
     }
 }

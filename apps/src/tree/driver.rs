@@ -27,7 +27,6 @@ use crate::app::values::{checksum_of_row, decode, difference, encode, shown};
 use crate::app::{Answer, Application, ApplicationRow, Initial, Need, Outcome, Routes, Times, Trial, Way};
 use crate::config::{AppSettings, Primitive, RunConfig, TreeSettings, Values};
 use crate::error::AppError;
-use crate::report::OutputFile;
 
 /// The row of the registry.
 pub const ROW: ApplicationRow = ApplicationRow {
@@ -218,10 +217,6 @@ impl Application for Tree {
             true => differences.next(),
             false => Some(format!("there are {} of {} values", found_values.len(), 2 * elements)),
         }
-    }
-
-    fn files(&self, _state: &[u8]) -> Vec<OutputFile> {
-        Vec::new()
     }
 }
 

@@ -84,6 +84,7 @@ fn run(backend: &str, ranks: usize, trial: u32, solve_s: f64) -> RunRecord {
         layout: vec![ranks, 1],
         cells: vec![2048, 1024],
         steps: 1000,
+        timed_steps: None,
         trial,
         solve_s,
         halo_s: solve_s / 4.0,

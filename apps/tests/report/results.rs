@@ -133,6 +133,7 @@ fn csv_has_a_row_a_run_and_the_own_columns_of_all() {
     let mut second = run("st-send", 1, 3, 0.25);
     second.result.insert("note".to_owned(), "a, \"b\"".into());
     second.result.remove("box");
+    second.timed_steps = Some(250);
     assert_eq!(
         csv(&results(vec![first, second])),
         "app,backend,fabric,executor,device,ranks,layout,cells,steps,trial,solve_s,halo_s,\
@@ -140,7 +141,7 @@ fn csv_has_a_row_a_run_and_the_own_columns_of_all() {
          result_box_height,result_note,result_population\n\
          life,standard,local,host,host,2,2x1,2048x1024,1000,0,0.5,0.125,0.25,0.125,0.2384185791015625,4096,4,,\
          \"\"\"\",7,,1024\n\
-         life,st-send,local,stream,host,1,1x1,2048x1024,1000,3,0.25,0.0625,0.125,0.125,0.11920928955078125,2048,2,\
+         life,st-send,local,stream,host,1,1x1,2048x1024,1000,3,0.25,0.0625,0.125,0.125,0.476837158203125,2048,2,\
          true,00ff,,\"a, \"\"b\"\"\",1024\n"
     );
 }

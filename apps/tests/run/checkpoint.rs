@@ -67,6 +67,7 @@ fn runs_go_on_with_other_ranks_fabrics_and_backends() {
         assert_eq!(checksums(&records), checksums(&whole));
         for record in records {
             assert_eq!(record["result"]["restarted_at"], step, "{record}");
+            assert_eq!(record["timed_steps"], 24 - step, "{record}");
             assert_eq!(record["result"]["population"], whole[0]["result"]["population"]);
         }
     }

@@ -109,9 +109,9 @@ pub(super) fn checked(
     Ok(Some(link))
 }
 
-/// In how many places messages of a window are received.
+/// In how many places messages of a window are received: in each equally often.
 fn places(bytes: usize) -> usize {
-    (RECEIVED_BYTES / bytes).clamp(1, WINDOW)
+    1 << (RECEIVED_BYTES / bytes).clamp(1, WINDOW).ilog2()
 }
 
 /// Messages and windows in both directions whose every byte is compared.
@@ -148,4 +148,19 @@ fn send(link: &mut dyn Link, window: bool) -> Result<(), HaloError> {
 
 fn recv(link: &mut dyn Link, window: bool) -> Result<(), HaloError> {
     if window { link.recv_window() } else { link.recv() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_fills_its_places_equally_often() {
+        for bytes in (8..2 * RECEIVED_BYTES).step_by(1000) {
+            let places = places(bytes);
+            assert!(WINDOW.is_multiple_of(places), "{bytes} bytes in {places} places");
+            assert!(places == 1 || places * bytes <= RECEIVED_BYTES);
+            assert!(places == WINDOW || 2 * places * bytes > RECEIVED_BYTES);
+        }
+    }
 }
