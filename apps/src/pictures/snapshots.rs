@@ -27,6 +27,10 @@ pub(crate) struct Snapshots<'a> {
     folder: PathBuf,
     name: &'a str,
     every: u64,
+    /// The step that the run begins with.
+    first: u64,
+    /// Whether a picture has been begun.
+    has_begun: Cell<bool>,
     colours: Colours,
     on_full_disk: OnFullDisk,
     /// Tells the user something; of rank 0.
@@ -36,14 +40,16 @@ pub(crate) struct Snapshots<'a> {
 }
 
 impl<'a> Snapshots<'a> {
-    /// Those that a configuration asks for, if it does.
-    pub(crate) fn of(config: &'a RunConfig, tell: &'a dyn Fn(String)) -> Option<Self> {
+    /// Those that a configuration asks for, if it does, of a run that begins with step `first`.
+    pub(crate) fn of(config: &'a RunConfig, first: u64, tell: &'a dyn Fn(String)) -> Option<Self> {
         let every = config.output.snapshot_every;
         let is_life = matches!(config.app.settings, AppSettings::Life(_));
         (every > 0).then(|| Self {
             folder: config.output.dir.join("snapshots"),
             name: &config.app.name,
             every,
+            first,
+            has_begun: Cell::new(false),
             colours: if is_life { Colours::LiveAndDead } else { Colours::Scale },
             on_full_disk: config.output.on_full_disk,
             tell,
@@ -51,13 +57,14 @@ impl<'a> Snapshots<'a> {
         })
     }
 
-    /// Makes the folder, and empties it of the pictures of an earlier run where this one begins.
-    fn prepare(&self, look: &Look<'_>) -> Result<(), Unwritten> {
+    /// Makes the folder, and rids it once of what an earlier run has drawn of the steps that this one takes: the last of
+    /// it may be half a picture.
+    fn prepare(&self) -> Result<(), Unwritten> {
         fs::create_dir_all(&self.folder).map_err(|error| Unwritten::new(&self.folder, &error))?;
-        if look.step > 0 {
+        if self.has_begun.replace(true) {
             return Ok(());
         }
-        for (_, name) in self.files()? {
+        for (_, name) in self.files()?.into_iter().filter(|(step, _)| *step >= self.first) {
             let path = self.folder.join(name);
             fs::remove_file(&path).map_err(|error| Unwritten::new(&path, &error))?;
         }
@@ -182,7 +189,7 @@ impl Looker for Snapshots<'_> {
 
     fn look(&self, look: &Look<'_>) -> Result<(), AppError> {
         let is_first = look.world().rank() == 0;
-        let prepared = if is_first { self.prepare(look) } else { Ok(()) };
+        let prepared = if is_first { self.prepare() } else { Ok(()) };
         if !self.agree(look, prepared)? {
             return Ok(());
         }

@@ -152,8 +152,8 @@ impl OnRank<'_> {
         let shows = |frame| report(RunReport::Frame(frame));
         // All trials have the same bits.
         let is_drawn = *draws && number == Some(0) && config.comm.backend[0] == backend;
-        let snapshots = is_drawn.then(|| Snapshots::of(config, &says)).flatten();
         let first = from.map_or(0, Checkpoint::step);
+        let snapshots = is_drawn.then(|| Snapshots::of(config, first, &says)).flatten();
         let checkpoints = is_drawn.then(|| Checkpoints::of(config, application, first, &says)).flatten();
         let watcher = watched.map(|size| {
             let split = layout.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");

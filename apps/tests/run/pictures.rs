@@ -74,6 +74,27 @@ fn ranks_draw_what_they_have_wherever_they_are() {
     assert!(drawn[0] == drawn[1], "processes draw the same bytes as threads");
 }
 
+/// A run that was killed while it drew leaves half a picture, which the one that goes on does not show.
+#[test]
+fn a_run_that_goes_on_draws_its_own_steps_again() {
+    let folder = Folder::new();
+    let alone = ["--ranks", "2", "--backend", "st-send", "--snapshot"];
+    let output = run(&folder, SMALL, &[&alone[..], &["every=5", "--checkpoint", "every=12"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let snapshots = folder.out().join("snapshots");
+    fs::write(snapshots.join("life_000020_1.vti"), "half of it").expect("can write");
+    let from = folder.out().join("checkpoints/life_000012.halo").display().to_string();
+    let output = run(&folder, SMALL, &[&alone[..], &["every=8", "--restart", &from]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let files = files(&snapshots);
+    let wholes = files.iter().filter_map(|(name, _)| name.strip_suffix(".pvti"));
+    let wholes: Vec<&str> = wholes.collect();
+    assert_eq!(wholes, ["000000", "000005", "000010", "000016", "000024"].map(|step| format!("life_{step}")));
+    assert!(files.iter().all(|(name, content)| !name.contains("000020") && content != b"half of it"));
+    let (_, series) = files.iter().find(|(name, _)| name == "life.pvd").expect("is there");
+    assert!(!text(series).contains("000020"), "{}", text(series));
+}
+
 #[test]
 fn applications_without_a_field_refuse_pictures_by_name() {
     for app in ["pipeline", "tree", "cholesky", "comb"] {
