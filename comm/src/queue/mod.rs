@@ -155,7 +155,7 @@
 //! Over wires the sender of a ready send does not know whether its receive has been started: to be told is what it
 //! saves. A send that comes too soon is found by the *receiver*, as far as that is possible without a message. Over
 //! `ofi` its payload lies in the section when the host comes to the start, which is refused with
-//! [`Error::ReceiverNotReady`], on the receiving rank, and enqueues nothing; or it lies there when the stream comes to
+//! [`crate::Error::ReceiverNotReady`], on the receiving rank, and enqueues nothing; or it lies there when the stream comes to
 //! the start, and then the stream fails with that. (The stream of a device comes to rest to look.) What the stream has
 //! read of the section until then is undefined. Not found is a send that was too soon and is still on its way when the
 //! stream has looked: it comes after the start, as one that is in time does, and the application gets what was sent. Only
@@ -270,7 +270,7 @@ impl Queue {
     /// A queue over a stream (`MPI_Queue_init`). Local; does not communicate.
     ///
     /// # Errors
-    /// [`Error::OtherWorld`] if the stream was made with another world than the communicator.
+    /// [`crate::Error::OtherWorld`] if the stream was made with another world than the communicator.
     pub fn new(stream: &Stream, communicator: &Communicator) -> Result<Self> {
         stream.check_world(communicator.world(), "a queue")?;
         let (stream, communicator) = (stream.clone(), communicator.clone());
