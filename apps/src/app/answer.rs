@@ -55,6 +55,17 @@ mod tests {
         }
     }
 
+    /// In decimals, of which the last of these takes all that there are: it is what showed that some were read one bit off.
+    #[test]
+    fn numbers_survive_json_bit_for_bit() {
+        for number in [0.1, 1.0 / 3.0, f64::MIN_POSITIVE, f64::MAX, 2.0 - f64::powi(2.0, -27)] {
+            let result = [("number".to_owned(), Value::from(number))].into_iter().collect();
+            let answer = Answer { result, ..Answer::default() };
+            let text = serde_json::to_string(&answer).expect("is plain data");
+            assert_eq!(serde_json::from_str::<Answer>(&text).expect("was written by us"), answer);
+        }
+    }
+
     #[test]
     fn what_is_not_hexadecimal_is_refused() {
         for state in ["0", "0g", "é"] {

@@ -52,7 +52,7 @@ fn read(section: &Section<'_>, grid: &Grid, folder: &Path) -> Result<LifeSetting
         return Err(Fault::new(&grid.cells_origin, message).expected("`[rows, columns]`"));
     }
     let pattern = Pattern::read(section, folder)?;
-    let origin = read_origin(section, &grid.config.cells)?;
+    let origin = read_origin(section)?;
     let cells_as = match section.name("cells_as", &["u8", "f64"])? {
         Some(name) if name.value == "f64" => CellsAs::F64,
         _ => CellsAs::U8,
@@ -64,7 +64,8 @@ fn read(section: &Section<'_>, grid: &Grid, folder: &Path) -> Result<LifeSetting
     Ok(LifeSettings { pattern, origin, cells_as })
 }
 
-fn read_origin(section: &Section<'_>, cells: &[usize]) -> Result<Option<[usize; 2]>, Fault> {
+/// Whether it is within the grid is known once that is: where the scaling is weak it grows with the ranks.
+fn read_origin(section: &Section<'_>) -> Result<Option<[usize; 2]>, Fault> {
     let Some(node) = section.node("origin") else {
         return Ok(None);
     };
@@ -74,13 +75,9 @@ fn read_origin(section: &Section<'_>, cells: &[usize]) -> Result<Option<[usize; 
         }
         _ => None,
     };
-    let expected = format!("`[y, x]` within the {} by {} cells, counted from 0", cells[0], cells[1]);
-    match found.as_deref() {
-        Some(&[y, x]) if y < cells[0] && x < cells[1] => Ok(Some([y, x])),
-        Some(outside) => {
-            let message = format!("`app.origin` is {outside:?}");
-            Err(Fault::new(&node.origin, message).expected(expected))
-        }
-        None => Err(wrong(&section.dotted("origin"), node, &expected)),
+    let origin = found.and_then(|found| <[usize; 2]>::try_from(found).ok());
+    match origin {
+        Some(origin) => Ok(Some(origin)),
+        None => Err(wrong(&section.dotted("origin"), node, "`[y, x]`, counted from 0")),
     }
 }

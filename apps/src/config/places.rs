@@ -3,6 +3,7 @@
 use super::fault::{ConfigError, Fault, Place};
 use super::value::{Table, Value};
 use crate::error::AppError;
+use crate::life::pattern::InitialError;
 use streamhalo::grid::GridError;
 
 /// The place of every key that a file or a flag has set, by its dotted name.
@@ -27,6 +28,9 @@ impl Places {
         // The first that was set.
         let about: &[&str] = match &error {
             AppError::Usage { flag, .. } => &[flag.as_str()],
+            AppError::Pattern(InitialError::OriginOutside { .. } | InitialError::CrossesBoundary { .. }) => {
+                &["app.origin", "app.pattern"]
+            }
             AppError::Pattern(_) => &["app.pattern"],
             AppError::Split { source, .. } => match **source {
                 GridError::SubdomainTooThin { .. } => &["grid.halo", "run.layout", "run.ranks"],

@@ -3,7 +3,6 @@
 use serde_json::{Map, Value};
 
 use super::driver::Faces;
-use super::extra::value_after;
 use super::reference::Reference;
 use crate::app::Answer;
 use crate::app::values::{self, checksum_of_whole, shown};
@@ -70,7 +69,7 @@ impl Faces {
         }
         state.extend(magnitudes);
         let sweeps = u64::from(self.settings.extra_compute);
-        let extra = (sweeps > 0).then(|| value_after(sweeps * self.steps));
+        let extra = (sweeps > 0).then(|| (sweeps * self.steps * self.rounds()) as f64);
         Ok(Answer { checksum: shown(checksum), result: result(extra), state: Some(values::encode(&state)) })
     }
 
@@ -100,7 +99,7 @@ impl Faces {
     }
 }
 
-/// What is known besides the points: what the extra kernel has come to.
+/// What is known besides the points: how many sweeps of the extra kernel there were.
 pub(super) fn result(extra: Option<f64>) -> Map<String, Value> {
     extra.map(|value| ("extra_compute".to_owned(), Value::from(value))).into_iter().collect()
 }

@@ -198,7 +198,7 @@ fn launch_sum(
 impl Application for Faces {
     fn run_trial(&self, trial: &Trial<'_>) -> Result<Outcome, AppError> {
         let mut spent = Times::default();
-        let (mut setup_s, mut inner_s, mut checksum) = (0.0, 0.0, 0_u64);
+        let (mut setup_s, mut inner_s, mut checksum, mut extra) = (0.0, 0.0, 0_u64, None);
         let (mut last, mut sums) = (None, Vec::new());
         for outer in 0..u64::from(self.settings.outer) {
             let mut started = Instant::now();
@@ -214,6 +214,9 @@ impl Application for Faces {
                 spent += times;
                 inner_s += own_s;
                 checksum = checksum.wrapping_add(checksum_of_owned(block.points.now())?);
+                if let Some(of_round) = &block.extra {
+                    extra = Some(extra.unwrap_or(0.0) + of_round.value()?);
+                }
                 if trial.wants_state {
                     block.points.now().with_owned(|owned| self.add_round(round, owned, &mut sums))?;
                 }
@@ -223,7 +226,6 @@ impl Application for Faces {
         }
         let block = last.expect("the outer loop has a pass");
 
-        let extra = block.extra.as_ref().map(Extra::value).transpose()?;
         let extra = extra.map(|value| all_equal(trial, value)).transpose()?;
         let state =
             if trial.wants_state { whole_of::<f64>(trial, &block.grid, &encode(&sums))? } else { None };

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use super::{Folder, SMALL, text};
+use super::{Folder, SMALL, assert_verified, text};
 
 /// That a program has ended with this status, and said all of this.
 pub(super) fn refused(output: &Output, status: i32, parts: &[&str]) {
@@ -152,7 +152,15 @@ fn patterns_that_are_none() {
     let path = folder.write("row.rle", "x = 3, y = 1\n3o!\n");
     let output =
         folder.run(SMALL, &[&format!("app.pattern={path:?}"), "app.origin=[0, 38]", "grid.periodic=false"]);
-    refused(&output, 2, &["axis 1, which is not periodic"]);
+    refused(&output, 2, &["app.origin", "axis 1, which is not periodic"]);
+    let output = folder.run(SMALL, &[&format!("app.pattern={path:?}"), "app.origin=[24, 0]"]);
+    refused(&output, 2, &["app.origin", "the origin [24, 0] is outside of the grid of 24 x 40 cells"]);
+    assert!(!folder.out().exists());
+    // Where the scaling is weak the whole grid is larger.
+    let weak = ["run.scaling=weak", "run.ranks=2", "run.layout=[[2, 1]]"];
+    let pattern = format!("app.pattern={path:?}");
+    let set = [&[pattern.as_str(), "app.origin=[24, 0]"][..], &weak].concat();
+    assert_verified(&folder.records(SMALL, &set));
 }
 
 #[test]
