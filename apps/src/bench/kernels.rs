@@ -17,8 +17,9 @@ use super::units::{compute, copy_row, lanes, load_and_store};
 use crate::app::values::Real;
 use crate::app::{Stored, Vectors};
 use crate::error::AppError;
-use crate::life::kernel::Cell;
-use crate::life::pace::launch_life;
+use crate::life::kernel::{Cell, Sweep};
+use crate::life::pace::{launch_life, launch_sweep};
+use crate::life::wave::rule_in_registers;
 use crate::stencil3d::device::Factors;
 use crate::stencil3d::driver::launch;
 use crate::stencil3d::kernel::{Rule, Shape};
@@ -27,21 +28,28 @@ use crate::stencil3d::kernel::{Rule, Shape};
 /// to another.
 const SPREAD: Duration = Duration::from_secs(2);
 
+/// Generations of a sweep of `life`: as many as `configs/life/wide-halo.toml` has from one exchange to the next.
+const GENERATIONS: usize = 8;
+
 /// Cells that a contestant computes in one turn, so that a turn is short and there are many.
 const CELLS_OF_A_TURN: usize = 1 << 16;
 
 /// Vectors that go through loads, stores or computing instructions in one turn, about.
 const VECTORS_OF_A_TURN: usize = 1 << 14;
 
-/// What a vector of cells needs.
+/// What cells need.
 #[derive(Clone, Copy)]
 struct Needs {
-    /// What it loads and stores, as words and as a loop of so many rounds that says how many vectors they were.
+    /// What a vector of them loads and stores, as words and as a loop of so many rounds that says how many vectors they
+    /// were.
     moving: &'static str,
     moves: fn(usize) -> usize,
-    /// What computes, likewise.
+    /// What computes, likewise, and how many cells one of what is counted has.
     computing: &'static str,
     compute: fn(usize) -> usize,
+    computed_cells: usize,
+    /// How many steps there are for each time that cells are moved.
+    steps: usize,
 }
 
 impl Needs {
@@ -54,6 +62,8 @@ impl Needs {
                 moves: load_and_store::<T, 8, 3>,
                 computing: "5 additions, 2 cuts, 1 choice",
                 compute: compute::<T, 5, 0, 2, 1>,
+                computed_cells: lanes::<T>(),
+                steps: 1,
             };
         }
         Self {
@@ -61,6 +71,20 @@ impl Needs {
             moves: load_and_store::<T, 1, 1>,
             computing: "1 choice",
             compute: compute::<T, 0, 0, 0, 1>,
+            computed_cells: lanes::<T>(),
+            steps: 1,
+        }
+    }
+
+    /// Of several generations in one sweep: each on bits, which cells become once and come of once.
+    fn of_sweep<T: Cell>(generations: usize) -> Self {
+        Self {
+            moving: "1 load, 1 store",
+            moves: load_and_store::<T, 1, 1>,
+            computing: "the rule on bits",
+            compute: rule_in_registers,
+            computed_cells: 1,
+            steps: generations,
         }
     }
 
@@ -72,6 +96,8 @@ impl Needs {
             moves: load_and_store::<T, 15, 4>,
             computing: "7 additions, 5 products, 2 cuts",
             compute: compute::<T, 7, 5, 2, 0>,
+            computed_cells: lanes::<T>(),
+            steps: 1,
         }
     }
 
@@ -86,6 +112,8 @@ impl Needs {
                 compute::<T, 6, 5, 1, 0>(rounds);
                 compute::<T, 6, 4, 1, 0>(rounds)
             },
+            computed_cells: lanes::<T>(),
+            steps: 1,
         }
     }
 }
@@ -103,7 +131,7 @@ enum Way {
 /// the same bits.
 const SKEW: usize = 33 * 64;
 
-/// How fast a kernel is, in nanoseconds for a cell.
+/// How fast a kernel is, in nanoseconds for a cell and step.
 #[derive(Clone, Debug)]
 pub struct Speed {
     /// Which kernel.
@@ -137,11 +165,13 @@ pub fn measure_kernels(part: &str, rounds: usize, report: impl Fn(&Speed) + Sync
         let stream = Device::host().stream(&world)?;
         let go =
             Measurement { world: &world, stream: &stream, part, rounds, spread: SPREAD, report: &report };
-        for extents in [[12, 1024], [512, 512], [2048, 2048], [8192, 8192]] {
-            go.life::<u8>("life, u8", extents)?;
-        }
-        for extents in [[12, 128], [128, 128], [512, 512], [1024, 1024], [4096, 4096]] {
-            go.life::<f64>("life, f64", extents)?;
+        for generations in [1, GENERATIONS] {
+            for extents in [[12, 1024], [512, 512], [2048, 2048], [8192, 8192]] {
+                go.life::<u8>("life, u8", extents, generations)?;
+            }
+            for extents in [[12, 128], [128, 128], [512, 512], [1024, 1024], [4096, 4096]] {
+                go.life::<f64>("life, f64", extents, generations)?;
+            }
         }
         for is_full in [false, true] {
             let points = if is_full { 27 } else { 7 };
@@ -166,14 +196,24 @@ struct Measurement<'a> {
 }
 
 impl Measurement<'_> {
-    fn life<T: Cell + Stored>(&self, name: &str, extents: [usize; 2]) -> Result<(), AppError> {
-        // Of nine cells three live everywhere, so that all live next.
+    fn life<T: Cell + Stored>(
+        &self,
+        name: &str,
+        extents: [usize; 2],
+        generations: usize,
+    ) -> Result<(), AppError> {
+        // Of nine cells three live everywhere, so that all live next, and none after that.
+        let first = |x| T::from(u8::from(x % 3 == 0));
+        if generations == 1 {
+            return self.measure::<T, 2>(name, extents, Needs::of_life::<T>(), (first, 1.0), launch_life);
+        }
+        let sweep = Sweep { generations, changes: [[generations; 2]; 2] };
         self.measure::<T, 2>(
-            name,
+            &format!("{name}, {generations} generations"),
             extents,
-            Needs::of_life::<T>(),
-            |x| T::from(u8::from(x % 3 == 0)),
-            launch_life,
+            Needs::of_sweep::<T>(generations),
+            (first, 0.0),
+            |stream, tile, cells| launch_sweep(stream, sweep, tile, cells),
         )
     }
 
@@ -191,29 +231,25 @@ impl Measurement<'_> {
         let shape = Shape(extents.map(|cells| vec![T::default(); cells + 2]));
         let factors = Factors::new(self.world, self.stream, shape)?;
         let needs = if is_full { Needs::of_27_points::<T>() } else { Needs::of_7_points::<T>() };
-        self.measure::<T, 3>(
-            name,
-            extents,
-            needs,
-            |_| T::from(1),
-            |stream, tile, cells| launch(stream, rule, &factors, tile, cells),
-        )
+        self.measure::<T, 3>(name, extents, needs, (|_| T::from(1), 1.0), |stream, tile, cells| {
+            launch(stream, rule, &factors, tile, cells)
+        })
     }
 
-    /// A kernel that makes ones of what stands in each row at first.
+    /// A kernel that makes of what stands in each row at first one number in all cells.
     fn measure<T: Vectors + Stored + From<u8>, const D: usize>(
         &self,
         name: &str,
         extents: [usize; D],
         needs: Needs,
-        first: impl Fn(usize) -> T,
+        (first, last): (impl Fn(usize) -> T, f64),
         sweep: impl Fn(&Stream, Tile, &mut Alternating<T, D>) -> Result<(), HaloError>,
     ) -> Result<(), AppError> {
         if !name.contains(self.part) {
             return Ok(());
         }
         let (stream, grid) = (self.stream, GlobalGrid::new(extents, [true; D])?);
-        let grid = grid.partition(self.world)?.local(1)?;
+        let grid = grid.partition(self.world)?.local(needs.steps)?;
         let mut field = Alternating::zeros(&grid, Entity::Cell, stream)?;
         for _generation in 0..2 {
             field.now_mut().fill_with_ghosts(|index, _| given(first(index[D - 1])))?;
@@ -226,7 +262,7 @@ impl Measurement<'_> {
         // Sums of rounded weights are about one.
         let rounded = |cell: f64| if (cell - 1.0).abs() <= 1e-5 { 1.0 } else { cell };
         let owned = field.now().owned()?;
-        answers.compare(owned.indexed_iter().map(|(index, cell)| (index, rounded(cell.to_f64()), 1.0)))?;
+        answers.compare(owned.indexed_iter().map(|(index, cell)| (index, rounded(cell.to_f64()), last)))?;
         field.swap();
 
         let cells = tile.points();
@@ -260,17 +296,17 @@ impl Measurement<'_> {
         }
         stream.synchronize()?;
 
-        let of_a_cell = |ns: f64| ns / lanes::<T>() as f64;
+        let steps = needs.steps as f64;
         let bounds_ns = vec![
-            ("a copy".to_owned(), copy_ns),
-            (needs.moving.to_owned(), of_a_cell(move_ns)),
-            (needs.computing.to_owned(), of_a_cell(compute_ns)),
+            ("a copy".to_owned(), copy_ns / steps),
+            (needs.moving.to_owned(), move_ns / lanes::<T>() as f64 / steps),
+            (needs.computing.to_owned(), compute_ns / needs.computed_cells as f64),
         ];
         (self.report)(&Speed {
             name: name.to_owned(),
             cells: extents.to_vec(),
             bytes: 2 * cells * size_of::<T>(),
-            kernel_ns,
+            kernel_ns: kernel_ns / steps,
             bounds_ns,
         });
         Ok(())
@@ -320,7 +356,7 @@ mod tests {
             }
             let report = |_: &Speed| ();
             let go = Measurement { world, stream: &stream, part: "", rounds: 1, spread, report: &report };
-            go.life::<u8>("life, u8", [4, 64])?;
+            go.life::<u8>("life, u8", [4, 64], 1)?;
             Ok(begun.elapsed())
         });
         took.map(|took| took[0])
@@ -333,6 +369,29 @@ mod tests {
             said.starts_with("rank 0 failed: bench kernels: a wrong answer of `life, u8`: 0.0 is at"),
             "{said}"
         );
+    }
+
+    #[test]
+    fn sweeps_are_measured() {
+        let spread = Duration::ZERO;
+        on_threads(1, WorldOptions::default(), |world| {
+            let stream = Device::host().stream(world)?;
+            let report = |speed: &Speed| {
+                assert_eq!(speed.name, "life, u8, 8 generations");
+                let (_, limit_ns) = speed.limit();
+                assert!(0.0 < limit_ns && limit_ns < speed.kernel_ns, "{speed:?}");
+            };
+            let go = Measurement {
+                world,
+                stream: &stream,
+                part: "generations",
+                rounds: 1,
+                spread,
+                report: &report,
+            };
+            go.life::<u8>("life, u8", [16, 64], GENERATIONS)
+        })
+        .expect("cells are right");
     }
 
     #[test]

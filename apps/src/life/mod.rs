@@ -24,7 +24,7 @@ pub mod pattern;
 pub mod reference;
 pub mod rle;
 mod rows;
-mod wave;
+pub(crate) mod wave;
 mod words;
 
 #[cfg(test)]

@@ -109,7 +109,7 @@ pub(super) fn launch<T: Cell>(
 }
 
 /// Enqueues several generations of the cells of `tile`, which the host computes.
-fn launch_sweep<T: Cell>(
+pub(crate) fn launch_sweep<T: Cell>(
     stream: &Stream,
     sweep: Sweep,
     tile: Tile,

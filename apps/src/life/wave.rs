@@ -23,7 +23,9 @@
 // Iterators need not be inlined into what `dispatch!` makes for an instruction set; loops that count are there.
 #![allow(clippy::needless_range_loop)]
 
-use fearless_simd::{Simd, prelude::*};
+use std::hint::black_box;
+
+use fearless_simd::{Level, Simd, dispatch, prelude::*};
 
 use super::kernel::{Cell, Sweep};
 use super::rows::Generations;
@@ -208,8 +210,12 @@ impl<S: Simd> Sums<S> {
     /// From packed cells, with one word in front of theirs and one behind.
     #[inline(always)]
     fn of(simd: S, words: &[u64]) -> Self {
-        let at = |first: usize| S::u64s::from_slice(simd, &words[first..first + S::u64s::LEN]);
-        let (before, here, behind) = (at(0), at(1), at(2));
+        Self::beside([0, 1, 2].map(|first| S::u64s::from_slice(simd, &words[first..first + S::u64s::LEN])))
+    }
+
+    /// From the words in front of those that it is of, these, and those behind them.
+    #[inline(always)]
+    fn beside([before, here, behind]: [S::u64s; 3]) -> Self {
         let (left, right) = (here << 1 | before >> 63, here >> 1 | behind << 63);
         let (ones, twos) = added::<S>(left, right, here);
         Self { ones, twos, here }
@@ -233,4 +239,27 @@ fn alive_next<S: Simd>(above: &Sums<S>, here: &Sums<S>, below: &Sums<S>) -> S::u
 fn added<S: Simd>(one: S::u64s, two: S::u64s, three: S::u64s) -> (S::u64s, S::u64s) {
     let differ = one ^ two;
     (differ ^ three, (one & two) | (differ & three))
+}
+
+/// Computes the rule on words that stay in registers, so many times: what a generation takes at least. Gives for how many
+/// cells that was.
+pub(crate) fn rule_in_registers(rounds: usize) -> usize {
+    dispatch!(Level::new(), simd => rule_in_registers_at(simd, rounds))
+}
+
+#[inline(always)]
+fn rule_in_registers_at<S: Simd>(simd: S, rounds: usize) -> usize {
+    let [one, two] = black_box([1, 2].map(|bits| S::u64s::splat(simd, bits)));
+    // Two rows above each other, which wait for each other no more than rows do.
+    let mut chains = black_box([[Sums::<S> { ones: one, twos: two, here: one }; 2]; 2]);
+    for round in 0..rounds {
+        for [even, odd] in &mut chains {
+            let (above, here) = if round % 2 == 0 { (even, odd) } else { (odd, even) };
+            let below = Sums::beside([above.here, here.here, above.twos]);
+            let alive = alive_next(above, here, &below);
+            *above = Sums { here: below.here & alive, ..below };
+        }
+    }
+    black_box(chains);
+    2 * rounds * S::u64s::LEN * WORD
 }
