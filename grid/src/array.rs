@@ -1,9 +1,9 @@
 //! The values of a field on one rank.
 
 use crate::{Entity, Field, FieldInfo, GridError, IndexBox, LocalGrid, ReadableGhosts, Subdomain};
-use ndarray::{ArrayD, ArrayViewD, ArrayViewMutD, Axis, IxDyn};
+use ndarray::{ArrayD, ArrayViewD, ArrayViewMutD, IxDyn};
 use std::cell::Cell;
-use streamhalo_comm::device::{Buffer, Extents, Pitched, Reader, Stream, Tile, Writer};
+use streamhalo_comm::device::{Buffer, Extents, Lent, Pitched, Reader, Stream, Tile, Writer, of_dimensions};
 use streamhalo_comm::fabric::Region;
 use streamhalo_comm::{Element, ElementType};
 
@@ -136,19 +136,19 @@ impl<T: Element, const D: usize> Array<T, D> {
     /// # Errors
     /// The stream's, if it has failed; that the array lives on a device, of which nothing is lent:
     /// [`Array::with_owned`] serves both.
-    pub fn owned(&self) -> Result<ArrayViewD<'_, T>, GridError> {
-        let view = self.buffer.view(self.owned_box().tile())?.into_dyn();
-        Ok(reshape(view, D))
+    pub fn owned(&self) -> Result<Lent<ArrayViewD<'_, T>>, GridError> {
+        let view = self.buffer.view(self.owned_box().tile())?;
+        Ok(view.of_dimensions(D))
     }
 
     /// As [`Array::owned`], to write.
     ///
     /// # Errors
     /// As [`Array::owned`].
-    pub fn owned_mut(&mut self) -> Result<ArrayViewMutD<'_, T>, GridError> {
+    pub fn owned_mut(&mut self) -> Result<Lent<ArrayViewMutD<'_, T>>, GridError> {
         let bounds = self.owned_box().tile();
-        let view = self.buffer.view_mut(bounds)?.into_dyn();
-        Ok(reshape_mut(view, D))
+        let view = self.buffer.view_mut(bounds)?;
+        Ok(view.of_dimensions(D))
     }
 
     /// Brings the owned entries to the host, wherever they live, and hands them to `read` in the shape of
@@ -158,7 +158,7 @@ impl<T: Element, const D: usize> Array<T, D> {
     /// The stream's, if it has failed.
     pub fn with_owned<R>(&self, read: impl FnOnce(ArrayViewD<'_, T>) -> R) -> Result<R, GridError> {
         let bounds = self.owned_box().tile();
-        Ok(self.buffer.with_host(bounds, |view| read(reshape(view.into_dyn(), D)))?)
+        Ok(self.buffer.with_host(bounds, |view| read(of_dimensions(view, D)))?)
     }
 
     /// As [`Array::with_owned`], and brings what `write` has made of them back to where they live.
@@ -170,7 +170,7 @@ impl<T: Element, const D: usize> Array<T, D> {
         write: impl FnOnce(ArrayViewMutD<'_, T>) -> R,
     ) -> Result<R, GridError> {
         let bounds = self.owned_box().tile();
-        Ok(self.buffer.with_host_mut(bounds, |view| write(reshape_mut(view.into_dyn(), D)))?)
+        Ok(self.buffer.with_host_mut(bounds, |view| write(of_dimensions(view, D)))?)
     }
 
     /// Sets every owned entry from its global index, slowest axis first, and component. Blocks until
@@ -274,19 +274,4 @@ impl<T: Element, const D: usize> Field<D> for Array<T, D> {
     }
 
     fn set_written_by_peers(&self) {}
-}
-
-/// Drops the leading axes of one point, and the component's if there is one.
-fn reshape<T>(mut view: ArrayViewD<'_, T>, dimensions: usize) -> ArrayViewD<'_, T> {
-    for _ in dimensions..3 {
-        view = view.index_axis_move(Axis(0), 0);
-    }
-    if view.shape()[dimensions] == 1 { view.index_axis_move(Axis(dimensions), 0) } else { view }
-}
-
-fn reshape_mut<T>(mut view: ArrayViewMutD<'_, T>, dimensions: usize) -> ArrayViewMutD<'_, T> {
-    for _ in dimensions..3 {
-        view = view.index_axis_move(Axis(0), 0);
-    }
-    if view.shape()[dimensions] == 1 { view.index_axis_move(Axis(dimensions), 0) } else { view }
 }

@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     stream.synchronize()?; // the only place where the host waits
 
     let owned = cells.now().owned()?;
-    let entries = grid.owned_global(Entity::Cell).indices().zip(&owned);
+    let entries = grid.owned_global(Entity::Cell).indices().zip(owned.iter());
     let own: Vec<[usize; 2]> = entries.filter(|(_, cell)| **cell == 1).map(|(index, _)| index).collect();
     let mut live = world.all_gather(&own)?.concat();
     live.sort_unstable();

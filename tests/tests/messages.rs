@@ -1,7 +1,8 @@
 //! Two-sided messages and collective calls over threads, and what is refused.
 
 use std::time::Duration;
-use streamhalo::comm::device::{Buffer, Extents};
+use streamhalo::comm::device::{Buffer, Extents, Section, Tile};
+use streamhalo::comm::window::{ActiveOptions, Group, Window};
 use streamhalo::comm::{Communicator, Error, Result, Source, Status, Tag, start_all, wait_all};
 use streamhalo::{Device, ElementType, Op, Stream, StreamKind, World, WorldOptions};
 use streamhalo_tests::cases::{collectives, messages};
@@ -136,6 +137,49 @@ fn sections_that_are_in_use() {
             assert_eq!(send.wait()?.bytes, 8 * 2980);
         }
         assert_eq!(buffer.view_mut(LINE.whole())?[[0, 0, 10, 0]], 4.0);
+        Ok(())
+    });
+}
+
+/// While the host looks at an array nothing begins that would change what it sees, nor read what it may change.
+#[test]
+fn views_keep_what_they_show() {
+    tried(1, |world, communicator| {
+        let (_stream, mut buffer) = buffer(world)?;
+        let (part, beside) = (buffer.section(10..20)?, buffer.section(100..110)?);
+        let window = Window::active(world, &part, ActiveOptions::default())?;
+        let (group, first) = (Group::new(world, &[0])?, Tile { start: [0, 0, 0], end: [1, 1, 50] });
+        let in_use = |what, start: usize, end: usize| {
+            Err(Error::InUse { what, start: 8 * start, end: 8 * end, by: "a view of an array" })
+        };
+        let receive = |section: &Section| communicator.irecv(section, 0, 1).map(|_| ());
+        let send = |section: &Section| communicator.isend(section, 0, 2).map(|_| ());
+
+        let view = buffer.view(first)?;
+        assert_eq!(receive(&part), in_use("a receive", 10, 20));
+        assert_eq!(window.write(0, &[1.0]), in_use("writing one's part of a window", 10, 11));
+        assert_eq!(window.read(9, &mut [1.0]), Ok(()));
+        assert!(matches!(window.post(&group), Err(Error::InUse { by: "a view of an array", .. })));
+        assert_eq!((send(&part), receive(&beside), view.sum()), (Ok(()), Ok(()), 0.0));
+        drop(view);
+
+        let mut view = buffer.view_mut(first)?;
+        assert_eq!(send(&part), in_use("a send", 10, 20));
+        assert_eq!(window.read(9, &mut [1.0]), in_use("reading one's part of a window", 19, 20));
+        assert_eq!((send(&beside), view.len()), (Ok(()), 50));
+        view.fill(1.0);
+        drop(view);
+
+        let seen = buffer.with_host(first, |view| (receive(&part), view.sum()))?;
+        assert_eq!(seen, (in_use("a receive", 10, 20), 50.0));
+        let seen = buffer.with_host_mut(first, |_| send(&part))?;
+        assert_eq!(seen, in_use("a send", 10, 20));
+        // An empty one shows nothing.
+        let nothing = buffer.view(Tile { start: [0, 0, 10], end: [1, 1, 10] })?;
+        assert_eq!((receive(&part), nothing.len()), (Ok(()), 0));
+        drop(nothing);
+        window.write(0, &[2.0])?;
+        assert_eq!(buffer.view(first)?.sum(), 51.0);
         Ok(())
     });
 }

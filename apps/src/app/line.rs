@@ -24,8 +24,9 @@ impl Line {
     /// begun still reads what was there.
     pub(crate) fn lay_out(&mut self, start: usize, values: &[f64]) -> Result<Section> {
         let end = start + values.len();
-        let places = self.0.view_mut(Tile { start: [0, 0, start], end: [1, 1, end] })?;
-        places.into_iter().zip(values).for_each(|(place, value)| *place = *value);
+        let mut places = self.0.view_mut(Tile { start: [0, 0, start], end: [1, 1, end] })?;
+        places.iter_mut().zip(values).for_each(|(place, value)| *place = *value);
+        drop(places);
         self.0.section(start..end)
     }
 

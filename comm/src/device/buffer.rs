@@ -1,8 +1,9 @@
 //! Typed memory that lives where its stream lives.
 
 use super::host::kernel::{Memory, Reader, Writer};
+use super::lent::Lent;
 use super::pitched::Pitched;
-use super::section::{Access, Intent};
+use super::section::{Access, Hold, Intent};
 use super::shown::copy_of;
 use super::stream::Stream;
 use super::tile::Tile;
@@ -129,22 +130,22 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// The stream's error, or that `bounds` leaves the array; [`Error::NotOnHost`] where the stream is on another
     /// device, whose memory is not lent: see [`Buffer::with_host`].
-    pub fn view(&self, bounds: Tile) -> Result<ArrayView4<'_, T>> {
+    pub fn view(&self, bounds: Tile) -> Result<Lent<ArrayView4<'_, T>>> {
         self.check_on_host("a view of an array")?;
-        self.check(bounds, Intent::Read)?;
+        let hold = self.hold(bounds, Intent::Read)?;
         self.stream.synchronize()?;
-        self.mapped(&self.region, bounds)
+        Ok(Lent::new(self.mapped(&self.region, bounds)?, hold))
     }
 
     /// As [`Buffer::view`], to write.
     ///
     /// # Errors
     /// As [`Buffer::view`].
-    pub fn view_mut(&mut self, bounds: Tile) -> Result<ArrayViewMut4<'_, T>> {
+    pub fn view_mut(&mut self, bounds: Tile) -> Result<Lent<ArrayViewMut4<'_, T>>> {
         self.check_on_host("a view of an array")?;
-        self.check(bounds, Intent::Write)?;
+        let hold = self.hold(bounds, Intent::Write)?;
         self.stream.synchronize()?;
-        self.mapped_mut(&self.region, bounds)
+        Ok(Lent::new(self.mapped_mut(&self.region, bounds)?, hold))
     }
 
     /// Synchronises the stream, brings the points of `bounds` to the host and hands them to `read` as
@@ -153,6 +154,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// The stream's error, or that `bounds` leaves the array; [`Error::OutOfMemory`] for a copy.
     pub fn with_host<R>(&self, bounds: Tile, read: impl FnOnce(ArrayView4<'_, T>) -> R) -> Result<R> {
+        let _hold = self.hold(bounds, Intent::Read)?;
         let region = self.bring(bounds, Intent::Read)?;
         Ok(read(self.mapped(&region, bounds)?))
     }
@@ -166,6 +168,7 @@ impl<T: Element> Buffer<T> {
         bounds: Tile,
         write: impl FnOnce(ArrayViewMut4<'_, T>) -> R,
     ) -> Result<R> {
+        let _hold = self.hold(bounds, Intent::Write)?;
         let region = self.bring(bounds, Intent::Write)?;
         let result = write(self.mapped_mut(&region, bounds)?);
         if !region.is_same(&self.region) {
@@ -184,7 +187,6 @@ impl<T: Element> Buffer<T> {
 
     /// The memory in which the host finds those points, when the stream has come to rest: the array's, or a copy.
     fn bring(&self, bounds: Tile, intent: Intent) -> Result<Region> {
-        self.check(bounds, intent)?;
         let copy = self.stream.bring(&self.memory(bounds, intent), bounds)?;
         self.stream.synchronize()?;
         Ok(copy.unwrap_or_else(|| self.region.clone()))
@@ -200,7 +202,7 @@ impl<T: Element> Buffer<T> {
         let (pointer, shape, strides) = self.lend(region, bounds)?;
         // SAFETY: shape and strides stay within the region by `check`; any bits are an element;
         // the stream has come to rest, can only get new work on this array through `&mut self`
-        // or a reader, and peers keep to ghosts.
+        // or a reader, what else begins is refused while the caller's hold lives, and peers keep to ghosts.
         Ok(unsafe { ArrayView4::from_shape_ptr(shape.strides(strides), pointer) })
     }
 
@@ -216,6 +218,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// As [`Buffer::view`].
     pub fn copy_out(&self, bounds: Tile) -> Result<Vec<T>> {
+        self.check(bounds, Intent::Read)?;
         let region = self.bring(bounds, Intent::Read)?;
         let [_, _, row_elements] = bounds.extents();
         let row_elements = row_elements * self.extents().components;
@@ -246,6 +249,15 @@ impl<T: Element> Buffer<T> {
         let at = |point| self.rows.offset(point) * size_of::<T>();
         let last = bounds.end.map(|end| end.saturating_sub(1));
         at(bounds.start)..at(last) + self.extents().components * size_of::<T>()
+    }
+
+    /// Keeps others from the points of a view.
+    fn hold(&self, bounds: Tile, intent: Intent) -> Result<Option<Hold>> {
+        self.check(bounds, intent)?;
+        if bounds.points() == 0 {
+            return Ok(None);
+        }
+        self.access.lend(self.bytes(bounds), intent).map(Some)
     }
 
     fn check(&self, bounds: Tile, intent: Intent) -> Result<()> {

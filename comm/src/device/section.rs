@@ -45,6 +45,16 @@ struct Held {
     bytes: Range<usize>,
     intent: Intent,
     by: &'static str,
+    /// Whether the host looks at them, rather than that an operation has begun.
+    is_view: bool,
+}
+
+impl Held {
+    fn meets(&self, bytes: &Range<usize>, intent: Intent) -> bool {
+        (self.intent == Intent::Write || intent == Intent::Write)
+            && self.bytes.start < bytes.end
+            && bytes.start < self.bytes.end
+    }
 }
 
 /// Keeps others from a section until it is dropped.
@@ -57,13 +67,23 @@ pub(crate) struct Hold {
 impl Access {
     /// Whether those bytes may be used so now, by `what`.
     pub(crate) fn check(&self, bytes: &Range<usize>, intent: Intent, what: &'static str) -> Result<()> {
+        self.check_those(bytes, intent, what, |_| true)
+    }
+
+    /// The same, of what the host looks at alone.
+    fn check_views(&self, bytes: &Range<usize>, intent: Intent, what: &'static str) -> Result<()> {
+        self.check_those(bytes, intent, what, |held| held.is_view)
+    }
+
+    fn check_those(
+        &self,
+        bytes: &Range<usize>,
+        intent: Intent,
+        what: &'static str,
+        which: impl Fn(&Held) -> bool,
+    ) -> Result<()> {
         let holds = self.holds.borrow();
-        let conflict = holds.iter().find(|held| {
-            (held.intent == Intent::Write || intent == Intent::Write)
-                && held.bytes.start < bytes.end
-                && bytes.start < held.bytes.end
-        });
-        match conflict {
+        match holds.iter().find(|held| which(held) && held.meets(bytes, intent)) {
             None => Ok(()),
             Some(held) => Err(Error::InUse { what, start: bytes.start, end: bytes.end, by: held.by }),
         }
@@ -71,10 +91,21 @@ impl Access {
 
     fn hold(self: &Rc<Self>, bytes: Range<usize>, intent: Intent, by: &'static str) -> Result<Hold> {
         self.check(&bytes, intent, by)?;
-        let number = self.next.get();
+        Ok(self.keep(Held { number: self.next.get(), bytes, intent, by, is_view: false }))
+    }
+
+    /// Keeps others from what the host is lent.
+    pub(super) fn lend(self: &Rc<Self>, bytes: Range<usize>, intent: Intent) -> Result<Hold> {
+        let by = "a view of an array";
+        self.check(&bytes, intent, by)?;
+        Ok(self.keep(Held { number: self.next.get(), bytes, intent, by, is_view: true }))
+    }
+
+    fn keep(self: &Rc<Self>, held: Held) -> Hold {
+        let number = held.number;
         self.next.set(number + 1);
-        self.holds.borrow_mut().push(Held { number, bytes, intent, by });
-        Ok(Hold { access: self.clone(), number })
+        self.holds.borrow_mut().push(held);
+        Hold { access: self.clone(), number }
     }
 }
 
@@ -159,6 +190,16 @@ impl Section {
         self.place.region().is_same(other.place.region())
             && start >= first
             && start + self.bytes() <= first + other.bytes()
+    }
+
+    /// That the host does not look at some of its bytes in a way that forbids `what`.
+    ///
+    /// # Errors
+    /// [`Error::InUse`].
+    pub(crate) fn check_views(&self, bytes: Range<usize>, intent: Intent, what: &'static str) -> Result<()> {
+        let start = self.place.offset();
+        let bytes = start.saturating_add(bytes.start)..start.saturating_add(bytes.end);
+        self.access.check_views(&bytes, intent, what)
     }
 
     /// Keeps others from it for an operation that begins.

@@ -68,6 +68,7 @@ use crate::world::World;
 use notified::Notified;
 use std::cell::RefCell;
 use std::fmt;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// Memory of every rank of a world, of one element type, that the other ranks access.
@@ -264,11 +265,14 @@ impl Window {
     /// for the part's stream.
     ///
     /// # Errors
-    /// [`Error::ElementMismatch`] and [`Error::OutOfBounds`], which counts bytes; the stream's.
+    /// [`Error::ElementMismatch`] and [`Error::OutOfBounds`], which counts bytes; [`Error::InUse`] while the host looks at
+    /// the part's array in a view; the stream's.
     pub fn read<T: Element>(&self, offset: usize, values: &mut [T]) -> Result<()> {
         let start = self.byte_offset::<T>(offset)?;
+        let what = "reading one's part of a window";
+        self.inner.own.section().check_views(span(start, values), Intent::Read, what)?;
         self.inner.refresh()?;
-        self.inner.memory.read(start, bytes_of_mut(values), "reading one's part of a window")
+        self.inner.memory.read(start, bytes_of_mut(values), what)
     }
 
     /// Copies elements into this rank's part, as [`Window::read`].
@@ -277,8 +281,10 @@ impl Window {
     /// As [`Window::read`].
     pub fn write<T: Element>(&self, offset: usize, values: &[T]) -> Result<()> {
         let start = self.byte_offset::<T>(offset)?;
+        let what = "writing one's part of a window";
+        self.inner.own.section().check_views(span(start, values), Intent::Write, what)?;
         self.inner.refresh()?;
-        self.inner.memory.write(start, bytes_of(values), "writing one's part of a window")?;
+        self.inner.memory.write(start, bytes_of(values), what)?;
         if self.inner.is_apart() { self.inner.own.bring_up() } else { Ok(()) }
     }
 
@@ -296,6 +302,11 @@ impl Window {
     fn wrong_type(&self, asked: ElementType) -> Error {
         Error::ElementMismatch { what: "a window", asked, found: self.inner.element }
     }
+}
+
+/// The bytes of values from one on.
+fn span<T>(start: usize, values: &[T]) -> Range<usize> {
+    start..start.saturating_add(size_of_val(values))
 }
 
 impl Inner {
