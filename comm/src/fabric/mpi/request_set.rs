@@ -5,6 +5,7 @@ use super::request::{Kind, Request};
 use super::{Mpi, count};
 use crate::error::{Error, Result};
 use std::ffi::{c_int, c_void};
+use std::fmt::Debug;
 use std::ops::Range;
 
 /// An array of handles with the width that the library has in arrays.
@@ -33,8 +34,8 @@ impl Handles {
 
 /// Persistent requests that are started and tested together. Its calls allocate nothing, except `push`.
 ///
-/// Dropping it frees the requests, after it has cancelled the receives that are active. An active
-/// send goes on, and its memory must stay until the receiver has it.
+/// Dropping it frees the requests, after it has cancelled the receives that are active. What they read and write is let go
+/// of then; or never, where the library may still use it: after a failure, or while a receiver takes its time.
 #[derive(Debug)]
 pub(crate) struct RequestSet {
     mpi: &'static Mpi,
@@ -46,7 +47,11 @@ pub(crate) struct RequestSet {
     indices: Vec<c_int>,
     /// And their statuses, one after the other, in which only errors are looked for.
     statuses: Vec<RawStatus>,
+    memory: Vec<Kept>,
 }
+
+/// Memory that lives as long as this does.
+type Kept = Box<dyn Debug + Send>;
 
 impl RequestSet {
     /// An empty set.
@@ -63,7 +68,13 @@ impl RequestSet {
             receives: Vec::new(),
             indices: Vec::new(),
             statuses: Vec::new(),
+            memory: Vec::new(),
         }
+    }
+
+    /// Keeps what the requests read or write.
+    pub(crate) fn keep(&mut self, memory: impl Debug + Send + 'static) {
+        self.memory.push(Box::new(memory));
     }
 
     /// How many requests there are.
@@ -194,13 +205,16 @@ impl RequestSet {
         Ok(flag != 0)
     }
 
-    /// Ends an active receive. MPI has it end by itself, without the sender, but not at once.
-    fn cancel(&mut self, index: usize) -> Result<()> {
+    /// Whether an active request has ended. MPI has a receive that is cancelled end by itself, without the sender, but not
+    /// at once.
+    fn ends(&mut self, index: usize) -> Result<bool> {
         const TRIES: usize = 1000;
         let mpi = self.mpi;
         let request = self.handles.at(index);
-        // SAFETY: the handle is that of an active request.
-        unsafe { mpi.table.cancel(request) }?;
+        if self.receives[index] {
+            // SAFETY: the handle is that of an active request.
+            unsafe { mpi.table.cancel(request) }?;
+        }
         for _ in 0..TRIES {
             let mut status = RawStatus::default();
             let mut flag = 0;
@@ -208,27 +222,33 @@ impl RequestSet {
             // SAFETY: the handle is that of a request; all places live through the call.
             unsafe { mpi.table.test(request, &raw mut flag, place) }?;
             if flag != 0 {
-                break;
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
+    }
+
+    /// Frees the requests; whether none of them is active any more.
+    fn free(&mut self) -> bool {
+        let mut has_ended = true;
+        for index in 0..self.len() {
+            // One that does not end is freed all the same; nobody is there to be told.
+            has_ended &= !self.active[index] || self.ends(index).unwrap_or(false);
+            let request = self.handles.at(index);
+            // SAFETY: the handle is that of a request, which nobody has after this.
+            let _ = unsafe { self.mpi.table.request_free(request) };
+        }
+        has_ended
     }
 }
 
 impl Drop for RequestSet {
     fn drop(&mut self) {
         // After a failure other ranks may be gone, and the whole job ends with this process.
-        if self.is_empty() || !self.mpi.is_running() || self.mpi.is_poisoned() {
-            return;
-        }
-        for index in 0..self.len() {
-            if self.active[index] && self.receives[index] {
-                // One that cannot be cancelled is freed all the same; nobody is there to be told.
-                let _ = self.cancel(index);
-            }
-            let request = self.handles.at(index);
-            // SAFETY: the handle is that of a request, which nobody has after this.
-            let _ = unsafe { self.mpi.table.request_free(request) };
+        let may_call = self.mpi.is_running() && !self.mpi.is_poisoned();
+        let has_ended = self.is_empty() || (may_call && self.free());
+        if !has_ended {
+            std::mem::forget(std::mem::take(&mut self.memory));
         }
     }
 }

@@ -11,12 +11,12 @@ use super::readiness::{Readiness, Said};
 use crate::error::Result;
 use crate::fabric::carrier::Carried;
 use crate::fabric::mpi::{Communicator, RequestSet};
-use crate::fabric::{Bells, FarExchange, FarRecv, FarSend, Place, Terms, Word, phase};
+use crate::fabric::{Bells, FarExchange, FarRecv, FarSend, Terms, Word, phase};
 
 /// An exchange that a carrier goes round to.
 #[derive(Debug)]
 pub(super) struct Messages {
-    /// Dropped first: whatever receives are active write to what the others keep.
+    /// It keeps what they read and write.
     set: RequestSet,
     terms: Terms,
     counts: [Word; 2],
@@ -29,8 +29,6 @@ pub(super) struct Messages {
     /// What the completion of each request of the set means.
     meanings: Vec<Meaning>,
     completed: Vec<usize>,
-    /// What the requests read and write.
-    _places: Vec<Place>,
 }
 
 #[derive(Debug)]
@@ -86,8 +84,8 @@ impl Messages {
             set: RequestSet::new(communicator.mpi()),
             meanings: Vec::new(),
             completed: Vec::new(),
-            _places: sends.iter().map(|send| send.staging.clone()).collect(),
         };
+        sends.iter().for_each(|send| made.set.keep(send.staging.clone()));
         for (recv, tags) in recvs.iter().zip(&tags.recvs) {
             made.add_recv(communicator, recv, tags.payload)?;
             if recv.announces {
@@ -116,7 +114,8 @@ impl Messages {
         let mut requests = [0; 2];
         for (buffer, request) in requests.iter_mut().enumerate().take(self.terms.buffers) {
             let slot = &recv.slots[buffer];
-            // SAFETY: the slot holds `bytes` bytes of a region that the exchange keeps alive longer than
+            self.set.keep(slot.clone());
+            // SAFETY: the slot holds `bytes` bytes of a region that the set keeps alive longer than
             // its requests; its protocol has nobody else touch it while the receive is active.
             let made = unsafe { communicator.recv_init(slot.address(), recv.bytes, recv.peer, tag) }?;
             *request = self.set.push(made);

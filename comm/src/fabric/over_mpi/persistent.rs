@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::fabric::mpi::{Communicator, RequestSet};
-use crate::fabric::{FarMessage, FarMessages, Persistent, Place};
+use crate::fabric::{FarMessage, FarMessages, Persistent};
 
 /// The far messages of one exchange.
 #[derive(Debug)]
@@ -12,8 +12,6 @@ pub(super) struct Requests {
     sides: Vec<Side>,
     left: usize,
     completed: Vec<usize>,
-    /// What the requests read and write.
-    places: Vec<Place>,
 }
 
 #[derive(Debug)]
@@ -35,9 +33,10 @@ impl Requests {
         let mut sides = Vec::new();
         let mut add = |message: &FarMessage, tag: i32, is_send: bool| -> Result<()> {
             let FarMessage { peer, bytes, ref place, .. } = *message;
+            set.keep(place.clone());
             let request = if is_send {
-                // SAFETY: the place holds `bytes` bytes of a region that is kept beside the requests,
-                // and that the exchange leaves alone while they are active.
+                // SAFETY: the place holds `bytes` bytes of a region that the set keeps, and that the exchange leaves
+                // alone while they are active.
                 unsafe { communicator.send_init(place.address(), bytes, peer, tag) }
             } else {
                 // SAFETY: as above.
@@ -50,9 +49,7 @@ impl Requests {
         messages.recvs.iter().zip(recv_tags).try_for_each(|(message, tag)| add(message, *tag, false))?;
         messages.sends.iter().zip(send_tags).try_for_each(|(message, tag)| add(message, *tag, true))?;
         let completed = Vec::with_capacity(sides.len());
-        let all = messages.recvs.iter().chain(&messages.sends);
-        let places = all.map(|message| message.place.clone()).collect();
-        Ok(Self { set, sides, left: 0, completed, places })
+        Ok(Self { set, sides, left: 0, completed })
     }
 }
 
@@ -81,15 +78,5 @@ impl Persistent for Requests {
 
     fn path(&self) -> (&'static str, &'static str) {
         ("packed, MPI message", "the peer's memory is not mapped")
-    }
-}
-
-impl Drop for Requests {
-    fn drop(&mut self) {
-        // What is not complete goes on, and its memory must stay: a send cannot be called back, and after a
-        // failure nothing is.
-        if self.left > 0 {
-            std::mem::forget(std::mem::take(&mut self.places));
-        }
     }
 }

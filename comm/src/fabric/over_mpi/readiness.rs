@@ -4,6 +4,7 @@
 use crate::error::Result;
 use crate::fabric::Word;
 use crate::fabric::mpi::{Communicator, RequestSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const VALUE_BYTES: usize = size_of::<u32>();
@@ -19,7 +20,7 @@ pub(super) struct Readiness {
 
 #[derive(Debug)]
 struct Outgoing {
-    value: Box<AtomicU32>,
+    value: Arc<AtomicU32>,
     request: usize,
     is_active: bool,
     told: Option<u32>,
@@ -27,7 +28,7 @@ struct Outgoing {
 
 #[derive(Debug)]
 struct Incoming {
-    value: Box<AtomicU32>,
+    value: Arc<AtomicU32>,
     request: usize,
     clear: Word,
 }
@@ -50,9 +51,10 @@ impl Readiness {
         peer: usize,
         tag: i32,
     ) -> Result<Said> {
-        let value = Box::new(AtomicU32::new(0));
-        // SAFETY: the value is on the heap and lives as long as the request, which the same exchange
-        // owns; nobody writes it while the request is active.
+        let value = Arc::new(AtomicU32::new(0));
+        set.keep(value.clone());
+        // SAFETY: the value is on the heap and the set keeps it as long as the request; nobody writes it while the request
+        // is active.
         let request = unsafe { communicator.send_init(value.as_ptr().cast(), VALUE_BYTES, peer, tag) }?;
         let request = set.push(request);
         self.outgoing.push(Outgoing { value, request, is_active: false, told: None });
@@ -68,7 +70,8 @@ impl Readiness {
         tag: i32,
         clear: Word,
     ) -> Result<Said> {
-        let value = Box::new(AtomicU32::new(0));
+        let value = Arc::new(AtomicU32::new(0));
+        set.keep(value.clone());
         // SAFETY: as in `tell`; nobody reads it while the request is active.
         let request = unsafe { communicator.recv_init(value.as_ptr().cast(), VALUE_BYTES, peer, tag) }?;
         let request = set.push(request);
