@@ -220,9 +220,10 @@ impl Sums {
         let allreduce = AllReduce::with_backend(world, stream, backend, sections, Op::Sum)?;
         let mut sums = Self { stream: stream.clone(), input, output, allreduce };
         for round in 0..3 {
-            let mut view = sums.input.view_mut(line.whole())?;
-            let own = view.iter_mut().enumerate();
-            own.for_each(|(index, one)| *one = given(value(world.rank(), round, index)));
+            sums.input.with_host_mut(line.whole(), |own| {
+                let own = own.into_iter().enumerate();
+                own.for_each(|(index, one)| *one = given(value(world.rank(), round, index)));
+            })?;
             sums.repeat(1)?;
             let found = sums.output.copy_out(line.whole())?;
             let sum = |index| (0..world.size()).map(|rank| value(rank, round, index)).sum::<f64>();

@@ -66,9 +66,10 @@ impl Epochs {
     fn check(&mut self, answers: Answers<'_>) -> Result<(), AppError> {
         let whole = self.own.extents().whole();
         for round in 1..=2 {
-            let mut own = self.own.view_mut(whole)?;
-            let own = own.iter_mut().enumerate();
-            own.for_each(|(index, byte)| *byte = given(said(1 - self.peer, round, index)));
+            self.own.with_host_mut(whole, |own| {
+                let own = own.into_iter().enumerate();
+                own.for_each(|(index, byte)| *byte = given(said(1 - self.peer, round, index)));
+            })?;
             self.repeat(5)?;
             let found = self.theirs.copy_out(whole)?;
             answers.compare_all(&found, |index| said(self.peer, round, index))?;
