@@ -11,9 +11,9 @@ use super::{Abort, Executor};
 use crate::error::{Error, Result};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Something that a carrier carries.
 pub(crate) trait Carried: Send {
@@ -34,6 +34,8 @@ pub(crate) trait Carried: Send {
 const IDLE_ROUNDS: u32 = 500;
 /// How late an idle thread may see what a stream has posted.
 const NAP: Duration = Duration::from_micros(50);
+/// How long a thread may take to end: longer than what it calls last.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Carries the exchanges of one rank.
 pub struct Carrier {
@@ -123,7 +125,16 @@ impl Carrier {
     /// has nothing to do. What may block is left out where `is_helper` says that another thread does it.
     fn round(&self, is_helper: bool) -> bool {
         let mut under_way = false;
-        let Ok(mut loads) = self.loads.try_lock() else { return true };
+        let mut loads = match self.loads.try_lock() {
+            Ok(loads) => loads,
+            Err(TryLockError::WouldBlock) => return true,
+            Err(TryLockError::Poisoned(_)) => {
+                // By one of our own bugs: who waits for what is carried would wait in vain.
+                self.abort.raise(self.rank, "what carries its messages has panicked");
+                self.stop.store(true, Ordering::Release);
+                return false;
+            }
+        };
         if self.stop.load(Ordering::Acquire) {
             return false;
         }
@@ -170,19 +181,31 @@ impl Carrier {
         }
     }
 
-    /// Ends the thread, unless the job has failed: it may then be in a call that never returns.
+    /// Ends the thread, unless the job has failed: it may then be in a call that never returns. So it may where a
+    /// library waits for a peer that has gone without a word, which is a failure as well.
     pub(crate) fn stop(&self) {
-        self.stop.store(true, Ordering::Release);
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread
-            && self.abort.failure().is_none()
-        {
-            // Its panic, if any, is one of ours and was printed by the thread.
-            let _ = thread.join();
+        if !self.stop_until(Instant::now() + PATIENCE) && self.abort.failure().is_none() {
+            let seconds = PATIENCE.as_secs();
+            self.abort.raise(self.rank, &format!("its progress thread has not returned for {seconds} s"));
         }
         if self.abort.failure().is_none() {
             self.loads().clear();
         }
+    }
+
+    /// Asks the thread to end; whether it has by then. Nobody waits for one of a job that has failed.
+    pub(crate) fn stop_until(&self, end: Instant) -> bool {
+        self.stop.store(true, Ordering::Release);
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        while thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            if self.abort.failure().is_some() || Instant::now() > end {
+                return false;
+            }
+            std::thread::sleep(NAP);
+        }
+        // Its panic, if any, is one of ours and was printed by the thread.
+        thread.take().map(JoinHandle::join);
+        true
     }
 }
 

@@ -187,8 +187,9 @@ impl Block {
             PAGE_BYTES..LARGE_BYTES => PAGE_BYTES,
             _ => HUGE_PAGE_BYTES,
         };
-        let layout = Layout::from_size_align((bytes + skew).max(64), alignment)
-            .map_err(|_| failed("the size is beyond the address space"))?;
+        let size = bytes.checked_add(skew).map(|size| size.max(64));
+        let layout = size.and_then(|size| Layout::from_size_align(size, alignment).ok());
+        let layout = layout.ok_or_else(|| failed("the size is beyond the address space"))?;
         // SAFETY: the layout's size is at least 64.
         let start = unsafe { std::alloc::alloc(layout) };
         let start = NonNull::new(start)

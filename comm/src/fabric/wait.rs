@@ -263,7 +263,8 @@ impl WaitContext {
                 true
             }
         };
-        let limits = (self.timeout.map(|timeout| timeout + grace), self.calls.then_some(LOOKING));
+        let limits =
+            (self.timeout.map(|timeout| timeout.saturating_add(grace)), self.calls.then_some(LOOKING));
         let waited = self.wait_within(limits, &mut ended, gone, &mut crate::device::progress, sleep);
         match (failed, waited) {
             (Some(error), _) => Err(error),

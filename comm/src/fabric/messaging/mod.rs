@@ -63,6 +63,18 @@ pub(crate) struct Envelope {
     pub(crate) channel: u16,
 }
 
+impl Envelope {
+    /// That it is one of a world of `ranks`. On some networks anybody may send a packet, who need not have joined it.
+    fn check(self, ranks: usize) -> Result<()> {
+        let Envelope { source, length, .. } = self;
+        if (source as usize) < ranks && usize::from(length) <= state::LARGEST {
+            return Ok(());
+        }
+        let reason = format!("it says that rank {source} of {ranks} has sent {length} bytes");
+        Err(Error::System { call: "taking a packet", reason })
+    }
+}
+
 /// What a library offers for messages between the ranks of a world. Nothing here blocks.
 ///
 /// Messages with the same label from the same rank are received in the order in which they were sent, by

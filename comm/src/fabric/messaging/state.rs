@@ -195,8 +195,9 @@ impl<M: Messaging> State<M> {
         self.give_room()?;
         while let Some(place) = self.packets.arrive(&mut self.library)? {
             // SAFETY: a packet has come to this place, which begins with its envelope.
-            let source = unsafe { place.pointer().cast::<Envelope>().read() }.source;
-            self.count(source as usize, 1);
+            let envelope = unsafe { place.pointer().cast::<Envelope>().read() };
+            envelope.check(self.peers.len())?;
+            self.count(envelope.source as usize, 1);
         }
         self.hear()?;
         self.flush()?;
@@ -223,8 +224,9 @@ impl<M: Messaging> State<M> {
         }
         while let Some(place) = self.credits.arrive(&mut self.library)? {
             // SAFETY: a credit has come to this place.
-            let Credit { envelope: Envelope { source, .. }, read } =
-                unsafe { place.pointer().cast::<Credit>().read() };
+            let Credit { envelope, read } = unsafe { place.pointer().cast::<Credit>().read() };
+            envelope.check(self.peers.len())?;
+            let source = envelope.source;
             self.credits.pass();
             let heard = std::mem::replace(&mut self.peers[source as usize].heard, read);
             self.unheard -= read.wrapping_sub(heard);

@@ -208,8 +208,10 @@ fn hear(mut reader: PipeReader) -> Result<Vec<u8>, String> {
         if ready == 0 {
             return Err(format!("it was not open after {} s", PATIENCE.as_secs()));
         }
+        if ready < 0 {
+            continue; // by a signal: look again
+        }
         match reader.read(&mut piece) {
-            _ if ready < 0 => {} // by a signal: look again
             Ok(0) => return Ok(heard),
             Ok(bytes) => heard.extend_from_slice(&piece[..bytes]),
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}

@@ -22,7 +22,9 @@ pub struct Job {
 
 impl Job {
     /// Starts `size` processes. `command` makes the command of a rank; the environment that tells
-    /// the process its rank is added to it. Does not wait for them.
+    /// the process its rank is added to it. Does not wait for them. They are killed when the thread that has called
+    /// this ends, so that none outlives its launcher: call it from one that lives as long as the job, such as the
+    /// main thread.
     ///
     /// # Errors
     /// [`Error::BadWorldSize`] for no processes; [`Error::OutOfMemory`] or [`Error::System`] if the

@@ -158,3 +158,15 @@ fn what_was_done_before_a_rank_left_counts() {
         });
     }
 }
+
+#[test]
+fn a_rank_that_waits_for_ever_polls_as_well() {
+    let waiter = waiter(POLICIES[1], Duration::MAX);
+    let polled = Cell::new(0);
+    let mut done = || {
+        polled.set(polled.get() + 1);
+        Ok(polled.get() == 5)
+    };
+    let late = |_| panic!("nothing is late");
+    assert_eq!(waiter.context.poll(&mut done, Duration::from_secs(1), &late), Ok(()));
+}

@@ -77,8 +77,10 @@ impl Desk {
                 self.peers[source].outbox.push_back(outgoing);
             }
             kind::GOT => {
-                let asked = self.asked[ticket as usize].as_mut().expect("what comes was asked for");
+                let asked = self.asked.get_mut(ticket as usize).and_then(Option::as_mut);
                 let length = packet.length();
+                let asked =
+                    asked.filter(|asked| length <= asked.left).ok_or_else(|| not_asked_for(source))?;
                 packet.copy_to(&asked.place.advance(offset, length, "a get")?)?;
                 asked.left -= length;
                 if asked.left == 0 {
@@ -88,7 +90,8 @@ impl Desk {
                 }
             }
             kind::GOT_BULK => {
-                let asked = self.asked[ticket as usize].take().expect("what comes was asked for");
+                let asked = self.asked.get_mut(ticket as usize).and_then(Option::take);
+                let asked = asked.ok_or_else(|| not_asked_for(source))?;
                 let (place, credit) = (asked.place, asked.credit);
                 self.expected.push(Expected { source, number: tag, place, bytes, credit });
             }
@@ -118,5 +121,12 @@ impl Desk {
     /// Up to how many bytes are sent in packets rather than in bulk.
     fn scratch_bytes(&self) -> usize {
         self.scratch.region().bytes()
+    }
+}
+
+fn not_asked_for(source: usize) -> Error {
+    Error::System {
+        call: "reading the packets of a window",
+        reason: format!("rank {source} has sent what this rank has not asked for"),
     }
 }

@@ -151,10 +151,27 @@ impl Notified {
         self.send(state, target, access.header(NOTIFY, LAST, start, data.len()), Payload::None)
     }
 
-    /// Reads bytes of the target's part by asking for them, part by part.
+    /// Reads bytes of the target's part by asking for them, part by part, of which a call has a limited number.
     fn ask_for(&self, state: &mut State, access: Access<'_>, data: &mut [u8]) -> Result<()> {
+        let part_bytes = whole_elements(state.packets.largest(access.target));
+        let (most, calls) = (part_bytes << PART_BITS, data.len().div_ceil(part_bytes << PART_BITS));
+        for (call, data) in data.chunks_mut(most).enumerate() {
+            let start = access.start + call * most;
+            let ends = call + 1 == calls;
+            self.ask_for_parts(state, &Access { start, ..access }, (data, ends), part_bytes)?;
+        }
+        Ok(())
+    }
+
+    /// One call of those, which may end the access.
+    fn ask_for_parts(
+        &self,
+        state: &mut State,
+        access: &Access<'_>,
+        (data, ends): (&mut [u8], bool),
+        part_bytes: usize,
+    ) -> Result<()> {
         let target = access.target;
-        let part_bytes = whole_elements(state.packets.largest(target));
         let parts = data.len().div_ceil(part_bytes);
         let call = state.next_call();
         let (mut asked, mut answered) = (0, 0);
@@ -163,7 +180,7 @@ impl Notified {
             while asked < parts.min(answered + ASKED_AHEAD) {
                 let start = asked * part_bytes;
                 let bytes = part_bytes.min(data.len() - start);
-                let last = if asked + 1 == parts { LAST } else { 0 };
+                let last = if ends && asked + 1 == parts { LAST } else { 0 };
                 let header = access.header(GET, last, access.start + start, bytes);
                 let header = Header { ticket: call << PART_BITS | asked as u32, ..header };
                 if !state.packets.try_send(target, header, Payload::None)? {

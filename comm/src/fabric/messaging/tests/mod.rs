@@ -4,11 +4,14 @@
 //! launcher that `STREAMHALO_TEST_MPIEXEC` names, and at a rendezvous for each provider of libfabric.
 
 mod cases;
+mod gets;
 mod goodbyes;
 mod pairs;
 
+use super::Envelope;
+use super::state::LARGEST;
 use crate::fabric::ofi::providers;
-use crate::{World, WorldOptions};
+use crate::{Error, World, WorldOptions};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -73,6 +76,16 @@ fn all_ended(mut commands: Vec<Command>, is_brief: bool) -> Vec<Option<ExitStatu
 
 fn this_program() -> PathBuf {
     std::env::current_exe().expect("a running program has a file")
+}
+
+#[test]
+fn packets_of_strangers_are_refused() {
+    let check = |source, length| Envelope { source, length: length as u16, channel: 0 }.check(3);
+    assert_eq!((check(0, 0), check(2, LARGEST)), (Ok(()), Ok(())));
+    for (source, length) in [(3, 0), (u32::MAX, 1), (1, LARGEST + 1)] {
+        let Err(Error::System { reason, .. }) = check(source, length) else { panic!("{source} {length}") };
+        assert!(reason.contains(&format!("rank {source} of 3 has sent {length} bytes")), "{reason}");
+    }
 }
 
 /// One test, for one job at a time: ranks outnumber the cores as it is, and tests that wait can run beside it.
@@ -155,7 +168,7 @@ fn a_rank() {
         cases::failure(world, Path::new(&folder));
         return;
     }
-    for (name, case) in cases::ALL.iter().chain(goodbyes::ALL).chain(pairs::ALL) {
+    for (name, case) in cases::ALL.iter().chain(goodbyes::ALL).chain(pairs::ALL).chain(gets::ALL) {
         let started = Instant::now();
         case(&world).unwrap_or_else(|error| {
             world.fail(&format!("{name}: {error}"));
