@@ -2,8 +2,10 @@
 //!
 //! Nothing here is on the exchange path.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fabric::WaitContext;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::fmt;
 
 /// Where the ranks of a world meet. Every call is collective, and every rank makes the same calls
@@ -16,4 +18,29 @@ pub trait Meeting: fmt::Debug + Send {
     /// The meeting of the first `ranks` ranks, at least one and no more than there are; `None` on the
     /// others. Collective over this one; blocks.
     fn first(&self, context: &WaitContext, ranks: usize) -> Result<Option<Box<dyn Meeting>>>;
+}
+
+/// Every rank's value, by rank, on all of them. Collective; blocks.
+///
+/// # Errors
+/// [`Error::CollectiveFailed`] if a rank has no memory for its value, or has given one of another type; else as
+/// [`Meeting::all_gather`].
+pub(crate) fn all_gather<T: Serialize + DeserializeOwned>(
+    meeting: &dyn Meeting,
+    context: &WaitContext,
+    value: &T,
+) -> Result<Vec<T>> {
+    let encoded = postcard::to_stdvec(value)
+        .map_err(|error| Error::System { call: "encoding a message", reason: error.to_string() })?;
+    let gathered = meeting.all_gather(context, &encoded)?;
+    let decode = |(rank, bytes): (usize, &Vec<u8>)| {
+        postcard::from_bytes(bytes).map_err(|error| Error::CollectiveFailed {
+            call: "all_gather",
+            rank,
+            reason: format!(
+                "it said something else than this rank ({error}); do all ranks make the same calls?"
+            ),
+        })
+    };
+    gathered.iter().enumerate().map(decode).collect()
 }

@@ -178,17 +178,23 @@ impl World {
             let threads: Vec<_> = ends
                 .into_iter()
                 .map(|end| {
-                    std::thread::Builder::new().name(format!("rank {}", end.rank())).spawn_scoped(
-                        scope,
-                        move || {
-                            let world = World::new(end, options)?;
+                    let (abort, rank) = (Abort::new(end.abort()), end.rank());
+                    // Ranks that run already wait for this one.
+                    let tell =
+                        |error: &std::io::Error| abort.raise(rank, &format!("it has no thread: {error}"));
+                    std::thread::Builder::new()
+                        .name(format!("rank {rank}"))
+                        .spawn_scoped(scope, move || {
+                            let (abort, rank) = (Abort::new(end.abort()), end.rank());
+                            let world = World::new(end, options)
+                                .inspect_err(|error| abort.raise(rank, &error.to_string()))?;
                             let result = rank_main(world.clone());
                             if let Err(error) = &result {
                                 world.fail(&error.to_string());
                             }
                             result
-                        },
-                    )
+                        })
+                        .inspect_err(tell)
                 })
                 .collect();
             threads.into_iter().map(|thread| thread.map(|thread| thread.join())).collect::<Vec<_>>()
@@ -277,22 +283,7 @@ impl World {
     /// [`Error::CollectiveFailed`] if a rank has no memory for its value, or makes another call; else
     /// as [`World::barrier`].
     pub fn all_gather<T: serde::Serialize + serde::de::DeserializeOwned>(&self, value: &T) -> Result<Vec<T>> {
-        let encoded = postcard::to_stdvec(value)
-            .map_err(|error| Error::System { call: "encoding a message", reason: error.to_string() })?;
-        let gathered = self.shared.meeting.all_gather(&self.shared.wait, &encoded)?;
-        gathered
-            .iter()
-            .enumerate()
-            .map(|(rank, bytes)| {
-                postcard::from_bytes(bytes).map_err(|error| Error::CollectiveFailed {
-                    call: "all_gather",
-                    rank,
-                    reason: format!(
-                        "it said something else than this rank ({error}); do all ranks make the same calls?"
-                    ),
-                })
-            })
-            .collect()
+        crate::meeting::all_gather(&*self.shared.meeting, &self.shared.wait, value)
     }
 
     /// Turns each rank's own result into one verdict: the values of all, or the error of the first

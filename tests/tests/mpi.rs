@@ -116,6 +116,29 @@ fn a_rank_that_exits_ends_the_others() {
 }
 
 #[test]
+fn ranks_that_exit_well_may_leave_their_worlds() {
+    with_each_launcher(|launcher| {
+        for is_funneled in [false, true] {
+            let mut command = command(launcher, 2, &["leaked"]);
+            if is_funneled {
+                command.env("STREAMHALO_MPI_THREADS", "funneled");
+            }
+            let ended = run(vec![command], LIMIT);
+            assert!(ended.is_success() && ended.left_behind == 0, "{}: {ended:#?}", launcher.library);
+        }
+    });
+}
+
+/// MPICH has 2048 communicators at a time.
+#[test]
+fn worlds_leave_the_library_what_they_had_of_it() {
+    with_all_launchers_at_once(|launcher| {
+        let ended = run(vec![command(launcher, 2, &["worlds", "800"])], LIMIT);
+        assert!(ended.is_success(), "{}: {ended:#?}", launcher.library);
+    });
+}
+
+#[test]
 fn a_rank_that_never_comes_to_an_exchange_is_named() {
     with_all_launchers_at_once(|launcher| {
         for (backend, is_funneled) in [

@@ -35,7 +35,13 @@ pub(crate) trait Bootstrap: Send + Sync {
     fn tell_parting(&self, peer: usize, parted: &Parted);
     /// Who has to call what the bootstrap is made of, if it does not run by itself.
     fn carrier(&self) -> Option<Arc<Carrier>>;
+    /// Ends what only all can end together: all have come to this meeting, and nobody tells anything any more.
+    /// Collective.
+    fn end(&self, _meeting: &dyn Meeting, _context: &WaitContext) {}
 }
+
+/// What a wire ends in the same way.
+type End = dyn Fn(&dyn Meeting, &WaitContext) + Send + Sync;
 
 /// Where peers write to this rank's memory, they may be at it when this rank has ended its last
 /// exchange: dropping this meets them once more, for a limited time, and then lets the wire end what only
@@ -45,7 +51,7 @@ pub(crate) struct Farewell {
     meeting: Mutex<Box<dyn Meeting>>,
     /// How long a rank waits for the others before it goes.
     timeout: Option<Duration>,
-    end: Box<dyn Fn() + Send + Sync>,
+    end: Box<End>,
 }
 
 impl Farewell {
@@ -53,29 +59,31 @@ impl Farewell {
     pub(crate) fn new(
         bootstrap: Arc<dyn Bootstrap>,
         timeout: Option<Duration>,
-        end: impl Fn() + Send + Sync + 'static,
+        end: impl Fn(&dyn Meeting, &WaitContext) + Send + Sync + 'static,
     ) -> Result<Arc<Self>> {
         let meeting = Mutex::new(bootstrap.farewell()?);
         Ok(Arc::new(Self { bootstrap, meeting, timeout, end: Box::new(end) }))
     }
 
-    /// Whether all ranks came once more.
-    fn meet(&self) -> bool {
+    /// How this rank waits for the others, unless it has failed.
+    fn context(&self) -> Option<WaitContext> {
         let abort = Abort::new(self.bootstrap.abort());
         if std::thread::panicking() || abort.failure().is_some() {
-            return false;
+            return None;
         }
         let (rank, policy) = (self.bootstrap.rank(), WaitPolicy { spins: 64, yields: 64, sleeps: false });
-        let context = WaitContext { rank, policy, timeout: self.timeout, abort, calls: true };
-        self.meeting.lock().unwrap_or_else(PoisonError::into_inner).barrier(&context).is_ok()
+        Some(WaitContext { rank, policy, timeout: self.timeout, abort, calls: true })
     }
 }
 
 impl Drop for Farewell {
     fn drop(&mut self) {
+        let Some(context) = self.context() else { return };
+        let meeting = &**self.meeting.get_mut().unwrap_or_else(PoisonError::into_inner);
         // Who has left before cannot be met, and needs nothing any more.
-        if self.meet() {
-            (self.end)();
+        if meeting.barrier(&context).is_ok() {
+            (self.end)(meeting, &context);
+            self.bootstrap.end(meeting, &context);
         }
     }
 }

@@ -4,12 +4,12 @@ use super::abi::{Constants, Handle};
 use super::table::{RECORD, Table};
 use super::{Mpi, unavailable};
 use crate::error::{Error, Result};
-use crate::fabric::Abort;
+use crate::fabric::{Abort, Carrier};
 use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Caps the level of thread support that is asked for: `single`, `funneled`, `serialized` or `multiple`.
 pub(crate) const THREADS_VARIABLE: &str = "STREAMHALO_MPI_THREADS";
@@ -79,10 +79,17 @@ struct Handlers {
 
 /// Whether the job has failed, so that others may never come to finalise.
 static POISONED: AtomicBool = AtomicBool::new(false);
-/// Where worlds that are not dropped yet tell their failures.
-static WORLDS: Mutex<Vec<Abort>> = Mutex::new(Vec::new());
+/// Worlds that are not dropped yet.
+static WORLDS: Mutex<Vec<Entered>> = Mutex::new(Vec::new());
 
-fn worlds() -> MutexGuard<'static, Vec<Abort>> {
+/// Where a world tells its failures, and who calls MPI for it.
+#[derive(Debug)]
+struct Entered {
+    abort: Abort,
+    carrier: Arc<Carrier>,
+}
+
+fn worlds() -> MutexGuard<'static, Vec<Entered>> {
     WORLDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -225,10 +232,10 @@ impl Mpi {
         POISONED.store(true, Ordering::Release);
     }
 
-    /// Notes that a world begins, and where its failures are told. A process that ends with an error while
-    /// it has one leaves the others in the middle of something, and ends the job.
-    pub(crate) fn enter(&self, abort: Abort) {
-        worlds().push(abort);
+    /// Notes that a world begins, where its failures are told, and who calls MPI for it. A process that ends with an
+    /// error while it has one leaves the others in the middle of something, and ends the job.
+    pub(crate) fn enter(&self, abort: Abort, carrier: Arc<Carrier>) {
+        worlds().push(Entered { abort, carrier });
     }
 
     /// Notes that a world is dropped.
@@ -236,13 +243,13 @@ impl Mpi {
         if abort.failure().is_some() {
             self.poison();
         }
-        worlds().retain(|other| !other.is(abort));
+        worlds().retain(|world| !world.abort.is(abort));
     }
 
     /// Whether [`Mpi::poison`] was called, or a world has failed. Nothing should be called then that can
     /// be left out: another thread may be in a call that never returns, and keep the library to itself.
     pub(crate) fn is_poisoned(&self) -> bool {
-        POISONED.load(Ordering::Acquire) || worlds().iter().any(|abort| abort.failure().is_some())
+        POISONED.load(Ordering::Acquire) || worlds().iter().any(|world| world.abort.failure().is_some())
     }
 
     /// Ends all processes of the job at once.
@@ -250,6 +257,20 @@ impl Mpi {
         // SAFETY: does not return where it can end the processes.
         unsafe { self.table.abort(self.constants.comm_world, code) }
     }
+}
+
+/// Whether nobody calls MPI any more for worlds that were not dropped, within some patience.
+fn have_stopped() -> bool {
+    let end = Instant::now() + PATIENCE;
+    let have_stopped = worlds().iter().all(|world| world.carrier.stop_until(end));
+    if !have_stopped {
+        // There is nobody left to return an error to.
+        eprintln!(
+            "this process ends while the progress thread of a world that was not dropped is in a call of MPI: the job \
+             is ended; drop worlds before the process exits"
+        );
+    }
+    have_stopped
 }
 
 #[cfg(not(target_env = "gnu"))]
@@ -263,7 +284,7 @@ extern "C" fn end(status: c_int, _argument: *mut c_void) {
     if !mpi.is_running() {
         return;
     }
-    if mpi.is_poisoned() || (status != 0 && !worlds().is_empty()) {
+    if mpi.is_poisoned() || (status != 0 && !worlds().is_empty()) || !have_stopped() {
         std::thread::sleep(LAST_WORDS);
         let status = if status == 0 { 1 } else { status };
         // Another thread may be in a call that never returns, and keep the library to itself.

@@ -1,23 +1,25 @@
 //! Ranks that an MPI launcher has started, or that an application has brought together.
 
+use super::communicators::Communicators;
 use super::meeting::MpiMeeting;
 use super::news::{News, NewsCheck};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fabric::mpi::{Communicator, Mpi, ThreadLevel};
 use crate::fabric::spanning::Bootstrap;
-use crate::fabric::{Abort, Carrier, Executor, Fabric, LocalFabric, Parted, Partings, Region};
-use crate::meeting::Meeting;
+use crate::fabric::{Abort, Carrier, Executor, Fabric, LocalFabric, Parted, Partings, Region, WaitContext};
+use crate::meeting::{Meeting, all_gather};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// One rank's end.
 pub(super) struct MpiBootstrap {
     mpi: &'static Mpi,
-    base: Communicator,
+    communicators: Arc<Communicators>,
     rank: usize,
     size: usize,
-    /// Of the first meeting, until somebody asks for it.
-    first: Mutex<Option<Communicator>>,
+    /// Whether somebody has asked for a meeting.
+    has_met: AtomicBool,
     memory: Arc<LocalFabric>,
     news: Arc<News>,
     carrier: Arc<Carrier>,
@@ -26,31 +28,45 @@ pub(super) struct MpiBootstrap {
 
 impl MpiBootstrap {
     /// Over the ranks of a communicator. Collective over it.
-    pub(super) fn new(mpi: &'static Mpi, level: ThreadLevel, base: Communicator) -> Result<Arc<Self>> {
-        let (rank, size) = (base.rank()?, base.size()?);
-        let first = base.duplicate()?;
+    pub(super) fn new(mpi: &'static Mpi, level: ThreadLevel, theirs: &Communicator) -> Result<Arc<Self>> {
+        let (rank, size) = (theirs.rank()?, theirs.size()?);
+        let communicators = Communicators::new(theirs)?;
         let memory = LocalFabric::alone(rank)?;
         let abort = Abort::new(memory.abort());
-        let news = News::new(base.duplicate()?, abort.clone());
+        let news = News::new(communicators.duplicate()?, size, abort.clone());
         // A library that lets one thread at a time call it, or the main thread only, is called by the host.
         let executor = if level == ThreadLevel::Multiple { Executor::Proxy } else { Executor::Host };
         let carrier = Carrier::new(rank, executor, abort.clone());
         // No thread is started for it: the host looks in its waits, until there is a thread anyway.
         carrier.add(Box::new(NewsCheck(news.clone())));
-        let was_told = AtomicBool::new(false);
-        let first = Mutex::new(Some(first));
-        mpi.enter(abort);
-        Ok(Arc::new(Self { mpi, base, rank, size, first, memory, news, carrier, was_told }))
+        let (has_met, was_told) = (AtomicBool::new(false), AtomicBool::new(false));
+        mpi.enter(abort, carrier.clone());
+        Ok(Arc::new(Self { mpi, communicators, rank, size, has_met, memory, news, carrier, was_told }))
     }
 
-    pub(super) fn base(&self) -> &Communicator {
-        &self.base
+    pub(super) fn communicators(&self) -> &Arc<Communicators> {
+        &self.communicators
     }
 
-    /// Hears what all ranks have told before they met for the last time.
-    pub(super) fn hear_the_last(&self) {
-        // What has not come yet nobody waits for.
-        let _ = self.news.check().and_then(|()| self.news.settle());
+    /// Hears all that any rank has told this one. Collective.
+    fn hear_the_last(&self, meeting: &dyn Meeting, context: &WaitContext) -> Result<()> {
+        let told = all_gather(meeting, context, &self.news.told())?;
+        let to_this: Vec<u32> = told.iter().map(|told| told[self.rank]).collect();
+        let late = |source: usize, waited| Error::TimedOut {
+            rank: self.rank,
+            peer: source,
+            what: "what it has told before it left".into(),
+            wanted: to_this[source],
+            found: self.news.heard()[source],
+            waited,
+        };
+        let mut done = || {
+            self.news.check()?;
+            Ok(self.news.heard() == to_this)
+        };
+        let missing = || self.news.heard().iter().zip(&to_this).position(|(heard, told)| heard != told);
+        context.poll(&mut done, Duration::ZERO, &|waited| late(missing().unwrap_or(self.rank), waited))?;
+        self.news.settle()
     }
 
     pub(super) fn proxy(&self) -> &Arc<Carrier> {
@@ -68,13 +84,15 @@ impl Bootstrap for MpiBootstrap {
     }
 
     fn meeting(&self) -> Result<Box<dyn Meeting>> {
-        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let communicator = first.map_or_else(|| self.base.duplicate(), Ok)?;
-        Ok(Box::new(MpiMeeting::new(communicator)?))
+        let has_met = self.has_met.swap(true, Ordering::Relaxed);
+        let all = &self.communicators;
+        let communicator = if has_met { all.duplicate()? } else { all.base() };
+        Ok(Box::new(MpiMeeting::new(all.clone(), communicator)?))
     }
 
     fn farewell(&self) -> Result<Box<dyn Meeting>> {
-        Ok(Box::new(MpiMeeting::new(self.base.duplicate()?)?.at_will()))
+        let all = &self.communicators;
+        Ok(Box::new(MpiMeeting::new(all.clone(), all.duplicate()?)?.at_will()))
     }
 
     fn abort(&self) -> Region {
@@ -108,6 +126,16 @@ impl Bootstrap for MpiBootstrap {
 
     fn carrier(&self) -> Option<Arc<Carrier>> {
         Some(self.carrier.clone())
+    }
+
+    fn end(&self, meeting: &dyn Meeting, context: &WaitContext) {
+        // From here on this thread alone hears.
+        self.carrier.stop();
+        let heard = self.hear_the_last(meeting, context);
+        let all = all_gather(meeting, context, &heard.is_ok());
+        if all.is_ok_and(|all| !all.contains(&false)) {
+            self.communicators.free_all();
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! Meetings over MPI: rank 0 gathers with messages, so that it can say who is missing, and broadcasts.
 
+use super::communicators::Communicators;
 use crate::error::{Error, Result};
 use crate::fabric::WaitContext;
 use crate::fabric::mpi::{Communicator, Request};
 use crate::meeting::Meeting;
 use std::cell::Cell;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Messages to rank 0.
@@ -19,6 +21,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Where the ranks of one communicator meet.
 #[derive(Debug)]
 pub(super) struct MpiMeeting {
+    all: Arc<Communicators>,
     communicator: Communicator,
     rank: usize,
     size: usize,
@@ -29,9 +32,9 @@ pub(super) struct MpiMeeting {
 
 impl MpiMeeting {
     /// Over a communicator that nobody else uses.
-    pub(super) fn new(communicator: Communicator) -> Result<Self> {
+    pub(super) fn new(all: Arc<Communicators>, communicator: Communicator) -> Result<Self> {
         let (rank, size) = (communicator.rank()?, communicator.size()?);
-        Ok(Self { communicator, rank, size, calls: Cell::new(0), ends_the_job: true })
+        Ok(Self { all, communicator, rank, size, calls: Cell::new(0), ends_the_job: true })
     }
 
     /// The same, for ranks that may come as they like.
@@ -153,7 +156,7 @@ impl Meeting for MpiMeeting {
         if self.rank >= ranks {
             return Ok(None);
         }
-        Ok(Some(Box::new(Self::new(self.communicator.first(ranks)?)?)))
+        Ok(Some(Box::new(Self::new(self.all.clone(), self.all.first(&self.communicator, ranks)?)?)))
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod active;
 mod bootstrap;
+mod communicators;
 mod half;
 mod meeting;
 mod messages;
@@ -47,7 +48,7 @@ pub(super) fn join(options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
 pub(super) fn launched(options: &WorldOptions) -> Result<Arc<Spanning>> {
     let mpi = Mpi::get()?;
     let level = mpi.start()?;
-    over(mpi, level, mpi.world()?, options.timeout)
+    over(mpi, level, &mpi.world()?, options.timeout)
 }
 
 impl World {
@@ -76,7 +77,7 @@ impl World {
 pub(super) fn bootstrap() -> Result<Arc<dyn Bootstrap>> {
     let mpi = Mpi::get()?;
     let level = mpi.start()?;
-    Ok(MpiBootstrap::new(mpi, level, mpi.world()?)?)
+    Ok(MpiBootstrap::new(mpi, level, &mpi.world()?)?)
 }
 
 /// The fabric of the ranks of an application's communicator. Collective over them.
@@ -91,13 +92,13 @@ unsafe fn of_communicator(handle: usize, options: &WorldOptions) -> Result<Arc<S
     let level = mpi.start()?;
     // SAFETY: passed on to the caller.
     let theirs = unsafe { Communicator::from_raw(mpi, handle) }?;
-    over(mpi, level, theirs.duplicate()?, options.timeout)
+    over(mpi, level, &theirs, options.timeout)
 }
 
 fn over(
     mpi: &'static Mpi,
     level: ThreadLevel,
-    base: Communicator,
+    theirs: &Communicator,
     timeout: Option<Duration>,
 ) -> Result<Arc<Spanning>> {
     if level < ThreadLevel::Serialized && !mpi.is_main_thread()? {
@@ -107,14 +108,12 @@ fn over(
              make the world there, or initialise MPI with MPI_THREAD_MULTIPLE",
         ));
     }
-    let bootstrap = MpiBootstrap::new(mpi, level, base)?;
-    let carrier = bootstrap.proxy().clone();
-    let wire = MpiWire::new(bootstrap.base().duplicate()?, carrier.clone())?;
+    let bootstrap = MpiBootstrap::new(mpi, level, theirs)?;
+    let (size, carrier) = (bootstrap.size(), bootstrap.proxy().clone());
+    let wire = MpiWire::new(bootstrap.communicators().clone(), carrier.clone())?;
     let ended = wire.clone();
-    let told = bootstrap.clone();
-    let farewell = Farewell::new(bootstrap.clone(), timeout, move || {
-        ended.end();
-        told.hear_the_last();
+    let farewell = Farewell::new(bootstrap.clone(), timeout, move |meeting, context| {
+        ended.end(size, meeting, context);
     })?;
     Ok(Arc::new(Spanning {
         name: "mpi",

@@ -8,7 +8,7 @@ use crate::fabric::carrier::Carried;
 use crate::fabric::mpi::{Communicator, Request};
 use crate::fabric::{Abort, Parted, Partings};
 use serde::{Deserialize, Serialize};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -34,15 +34,29 @@ pub(super) struct News {
     abort: Abort,
     partings: Arc<Partings>,
     was_told: AtomicBool,
+    /// How many messages this rank has begun to send to each, and how many of each it has heard.
+    told: Vec<AtomicU32>,
+    heard: Vec<AtomicU32>,
     /// Messages that may be on their way.
     sent: Mutex<Vec<(Request, Box<[u8]>)>>,
 }
 
 impl News {
-    /// Over a communicator that nobody else uses.
-    pub(super) fn new(communicator: Communicator, abort: Abort) -> Arc<Self> {
+    /// Over a communicator of `size` ranks that nobody else uses.
+    pub(super) fn new(communicator: Communicator, size: usize, abort: Abort) -> Arc<Self> {
         let (partings, was_told, sent) = (Arc::default(), AtomicBool::new(false), Mutex::default());
-        Arc::new(Self { communicator, abort, partings, was_told, sent })
+        let [told, heard] = [(); 2].map(|()| (0..size).map(|_| AtomicU32::new(0)).collect());
+        Arc::new(Self { communicator, abort, partings, was_told, told, heard, sent })
+    }
+
+    /// How many messages this rank has sent to each other one.
+    pub(super) fn told(&self) -> Vec<u32> {
+        self.told.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+    }
+
+    /// How many it has heard of each.
+    pub(super) fn heard(&self) -> Vec<u32> {
+        self.heard.iter().map(|count| count.load(Ordering::Relaxed)).collect()
     }
 
     pub(super) fn partings(&self) -> &Arc<Partings> {
@@ -85,6 +99,7 @@ impl News {
             while request.test().inspect_err(|_| std::mem::forget(std::mem::take(&mut message)))?.is_none() {
                 std::hint::spin_loop();
             }
+            self.heard[found.source].fetch_add(1, Ordering::Relaxed);
             match postcard::from_bytes(&message).map_err(unreadable)? {
                 Told::Parted(parted) => self.partings.hear(found.source, &parted),
                 Told::Failed { rank, text } => {
@@ -116,6 +131,7 @@ impl News {
         let message = postcard::to_stdvec(told).map_err(unreadable)?.into_boxed_slice();
         // SAFETY: the message is kept until it has gone, or for as long as the process lives.
         let request = unsafe { self.communicator.isend(message.as_ptr(), message.len(), peer, NEWS) }?;
+        self.told[peer].fetch_add(1, Ordering::Relaxed);
         self.sent.lock().unwrap_or_else(PoisonError::into_inner).push((request, message));
         self.settle()
     }

@@ -1,5 +1,6 @@
 //! The windows of a rank. Making and freeing one is collective.
 
+use super::communicators::Communicators;
 use crate::error::Result;
 use crate::fabric::mpi::{Communicator, Window};
 use crate::fabric::{Keep, Region};
@@ -16,27 +17,23 @@ pub(super) struct OwnWindow {
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Windows {
+    all: Arc<Communicators>,
     /// By how many of the first ranks are in it.
     communicators: Mutex<HashMap<usize, Communicator>>,
     keep: Keep<OwnWindow>,
 }
 
 impl Windows {
-    pub(super) fn new() -> Self {
-        Self { communicators: Mutex::default(), keep: Keep::new() }
+    pub(super) fn new(all: Arc<Communicators>) -> Self {
+        Self { all, communicators: Mutex::default(), keep: Keep::new() }
     }
 
     /// A window over the first `size` ranks, of this rank's `memory`. Collective over them.
-    pub(super) fn open(
-        &self,
-        all: &Communicator,
-        size: usize,
-        memory: Option<Region>,
-    ) -> Result<Arc<OwnWindow>> {
+    pub(super) fn open(&self, size: usize, memory: Option<Region>) -> Result<Arc<OwnWindow>> {
         let mut communicators = self.communicators.lock().unwrap_or_else(PoisonError::into_inner);
         let communicator = match communicators.get(&size) {
             Some(communicator) => communicator.clone(),
-            None => communicators.entry(size).or_insert(all.first(size)?).clone(),
+            None => communicators.entry(size).or_insert(self.all.first(&self.all.base(), size)?).clone(),
         };
         let (base, bytes) =
             memory.as_ref().map_or((std::ptr::null_mut(), 0), |memory| (memory.address(), memory.bytes()));

@@ -1,8 +1,9 @@
 //! The wire of the fabric `mpi`: makes exchanges ready, each rank telling its peers what they need.
 
+use super::communicators::Communicators;
 use super::half::{Ear, Half, MessageTags, Tags};
 use super::of_device::{OfDevice, within};
-use super::packets::{MpiMessaging, settled};
+use super::packets::{Counts, MpiMessaging, settled};
 use super::persistent::Requests;
 use super::windows::Windows;
 use crate::device::{Takes, Vendor};
@@ -11,9 +12,10 @@ use crate::fabric::carrier::Carrier;
 use crate::fabric::messaging::{Mail, State, lock};
 use crate::fabric::mpi::Communicator;
 use crate::fabric::{
-    Bells, FarExchange, FarMessages, FarPackets, HalfOpen, Keep, OpenExchange, Persistent, Sides, Told, Wire,
-    tell,
+    Bells, FarExchange, FarMessages, FarPackets, HalfOpen, Keep, OpenExchange, Persistent, Sides, Told,
+    WaitContext, Wire, tell,
 };
+use crate::meeting::{Meeting, all_gather};
 use crate::world::World;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,6 +23,8 @@ use std::sync::{Arc, Mutex};
 /// One rank's end.
 #[derive(Debug)]
 pub(super) struct MpiWire {
+    /// Is not freed: who drops an exchange need not have received all that its peers have sent, which could be taken
+    /// for a message of a later communicator.
     communicator: Communicator,
     carrier: Arc<Carrier>,
     /// Tags are chosen by the rank that receives with them, and not used twice.
@@ -41,36 +45,43 @@ impl MpiWire {
         format!("{} ({}, {})", version.join(" "), mpi.path().display(), mpi.abi())
     }
 
-    pub(super) fn new(communicator: Communicator, carrier: Arc<Carrier>) -> Result<Arc<Self>> {
+    pub(super) fn new(communicators: Arc<Communicators>, carrier: Arc<Carrier>) -> Result<Arc<Self>> {
+        let communicator = communicators.base().duplicate()?;
         let last_tag = communicator.tag_upper_bound()?;
         Ok(Arc::new(Self {
             communicator,
             carrier,
             next_tag: AtomicI32::new(0),
             last_tag,
-            windows: Windows::new(),
+            windows: Windows::new(communicators),
             packets: Keep::new(),
         }))
     }
 
-    /// Frees the windows, which libraries complain about otherwise. Collective, when no exchange is left.
-    pub(super) fn end(&self) {
+    /// Frees the windows, which libraries complain about otherwise, and what else can be. Collective, when no exchange
+    /// is left.
+    pub(super) fn end(&self, size: usize, meeting: &dyn Meeting, context: &WaitContext) {
         self.carrier.stop();
         // What cannot be freed goes with the process.
         let _ = self.windows.free_all();
+        let _ = self.free_packets(size, |said| all_gather(meeting, context, said));
         self.packets.take_all();
     }
 
     /// Frees the communicators of packets that all ranks are done with, if nothing is on its way any more: a
     /// message that comes later could be taken for one of another communicator. Collective.
-    fn free_packets(&self, world: &World) -> Result<()> {
-        let done = self.packets.done_as(world.size(), |state| {
+    fn free_packets(
+        &self,
+        size: usize,
+        all_gather: impl FnOnce(&Vec<(u32, Counts)>) -> Result<Vec<Vec<(u32, Counts)>>>,
+    ) -> Result<()> {
+        let done = self.packets.done_as(size, |state| {
             let mut state = lock(state);
             state.discard().map(|()| state.messages())
         });
         let said = done.into_iter().filter_map(|(number, said)| Some((number, said.ok()?)));
-        let settled = settled(&world.all_gather(&said.collect::<Vec<_>>())?);
-        for state in self.packets.take(world.size(), &[&settled]) {
+        let settled = settled(&all_gather(&said.collect())?);
+        for state in self.packets.take(size, &[&settled]) {
             let mut state = lock(&state);
             let communicator = state.library().communicator().clone();
             // Whatever does not end keeps the communicator until it does.
@@ -137,9 +148,7 @@ impl Wire for MpiWire {
         let half = half?;
         let window = half.is_active().then(|| {
             let region = half.exchange.recvs.first().map(|recv| recv.slots[0].region().clone());
-            within(half.exchange.device.as_ref(), || {
-                self.windows.open(&self.communicator, world.size(), region.clone())
-            })
+            within(half.exchange.device.as_ref(), || self.windows.open(world.size(), region.clone()))
         });
         let opened = window.transpose().and_then(|window| half.complete(&theirs, window));
         // Nobody sends before all have posted what they can.
@@ -157,7 +166,7 @@ impl Wire for MpiWire {
 
     fn open_packets(&self, world: &World) -> Result<Box<dyn FarPackets>> {
         const CALL: &str = "connecting ranks for packets over MPI";
-        let freed = self.free_packets(world);
+        let freed = self.free_packets(world.size(), |said| world.all_gather(said));
         // Making a communicator blocks without a time-out: not before all have come.
         world.agree(CALL, freed)?;
         let communicator = self.communicator.first(world.size());

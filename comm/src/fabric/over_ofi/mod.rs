@@ -78,7 +78,7 @@ pub(super) fn launched(options: &WorldOptions) -> Result<Arc<Spanning>> {
     Ok(Arc::new(Spanning {
         name: "ofi",
         engine: Some(wire.engine()),
-        farewell: Some(Farewell::new(bootstrap.clone(), options.timeout, || ())?),
+        farewell: Some(Farewell::new(bootstrap.clone(), options.timeout, |_, _| ())?),
         wire: Some(wire),
         executor,
         ..Spanning::of_strangers(bootstrap)?

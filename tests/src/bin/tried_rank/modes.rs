@@ -7,6 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use streamhalo::comm::backend::backend_names;
 use streamhalo::comm::fabric::WaitPolicy;
+use streamhalo::comm::window::Window;
+use streamhalo::comm::{Source, Tag};
 use streamhalo::grid::Fields;
 use streamhalo::prelude::*;
 use streamhalo::{ElementType, StreamKind, WorldOptions};
@@ -23,6 +25,8 @@ type Outcome = Result<(), Box<dyn Error>>;
 /// - `forever`: exchanges until something ends it, and says when it has begun.
 /// - `kernel`, `main`: the last rank panics in a kernel, or in its own code, and the others exchange.
 /// - `exit`, `quit`: the last rank ends its process with status 1, or 0, while the others exchange.
+/// - `leaked`: all ranks end their processes with status 0 after some exchanges, and drop nothing.
+/// - `worlds NUMBER`: makes so many worlds, one after the other, each with parts, exchanges and windows.
 /// - `absent BACKEND`: the last rank never comes to an exchange, for which the others wait for two seconds.
 /// - `cut FOLDER`: exchanges until it cannot for three seconds, and writes that into a file of that folder.
 /// - `device WORDS... -- MODE`: one of those with arrays on a device, used as the words say (`set_ways`), of `forever`,
@@ -61,6 +65,11 @@ pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
         }
         ("exit", []) => forever(&World::from_env()?, &mut |world, _| end_the_last(world, 1)),
         ("quit", []) => forever(&World::from_env()?, &mut |world, _| end_the_last(world, 0)),
+        ("leaked", []) => forever(&World::from_env()?, &mut |world, _| {
+            world.barrier()?;
+            std::process::exit(0)
+        }),
+        ("worlds", [number]) => (0..number.parse()?).try_for_each(|_| one_world()),
         ("cut", [folder]) => cut(Path::new(folder)),
         ("absent", [backend]) => without_the_last(&World::from_env_with(SOON)?, Some(backend)),
         ("leave", [kind, side, given @ ..]) => {
@@ -93,6 +102,23 @@ pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
         ("missing", []) => without_the_last(&World::from_env_with(SOON)?, None),
         _ => Err(format!("there is no mode {mode} {arguments:?}").into()),
     }
+}
+
+/// A world that is used in all ways that take something of the library's for as long as it lives.
+fn one_world() -> Outcome {
+    let world = World::from_env()?;
+    let (stream, grid) = small_grid(&world, StreamKind::Inline)?;
+    let mut cells = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
+    StreamHalo::new(&world, &stream, "active-rma", Pattern::All, 1, &cells)?.gather(&mut cells)?;
+    if let Some(part) = world.first(1)? {
+        part.barrier()?;
+    }
+    let window = Window::allocate::<u8>(&world, &stream, 8)?;
+    window.put_notify(&[1_u8], (world.rank() + 1) % world.size(), 0, 0)?;
+    let mut request = window.notify_init(Source::Any, Tag::Any, 1)?;
+    request.start()?;
+    request.wait()?;
+    Ok(())
 }
 
 /// Ends the process of the last rank, without dropping anything.
