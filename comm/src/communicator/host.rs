@@ -98,12 +98,15 @@ impl Host {
             if done(&mut engine)? {
                 return Ok(true);
             }
-            let Some(peer) = gone(&engine) else { return Ok(false) };
-            // What it sent before it left is there now.
+            if gone(&engine).is_none() {
+                return Ok(false);
+            }
+            // What it sent before it left is there now, and may be all that was needed of it.
             engine.progress()?;
             if done(&mut engine)? {
                 return Ok(true);
             }
+            let Some(peer) = gone(&engine) else { return Ok(false) };
             let operation = "it has dropped its end of this communicator".into();
             Err(Error::PeerFailed { rank: peer, operation })
         };
@@ -165,5 +168,38 @@ pub(crate) fn late(context: &WaitContext, peer: Option<usize>, what: String, wai
         wanted: 1,
         found: 0,
         waited,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::WorldOptions;
+
+    /// As a receive on a device whose last block was on its way when its sender left: the copies to the device come to
+    /// their end without it.
+    #[test]
+    fn a_rank_that_has_left_is_not_waited_for_where_it_has_sent_all() {
+        let options = WorldOptions { timeout: Some(Duration::from_secs(20)), ..WorldOptions::default() };
+        let ends = World::threads(1, options, |world| {
+            let host = Host::connect(&world)?;
+            let late = |_| panic!("nothing is late");
+            let wait = |last_needed: u32| {
+                let (looked, asked) = (Cell::new(0), Cell::new(0));
+                let mut done = |_: &mut Engine| {
+                    looked.set(looked.get() + 1);
+                    Ok(looked.get() == 5)
+                };
+                let gone = |_: &Engine| {
+                    asked.set(asked.get() + 1);
+                    (asked.get() <= last_needed).then_some(0)
+                };
+                host.wait_for(None, &mut done, &gone, &late)
+            };
+            Ok::<_, Error>((wait(1), wait(2)))
+        });
+        let (sent_all, has_not) = ends.expect("threads").remove(0).expect("a communicator");
+        assert_eq!(sent_all, Ok(()));
+        assert!(matches!(has_not, Err(Error::PeerFailed { rank: 0, .. })), "{has_not:?}");
     }
 }
