@@ -6,6 +6,7 @@
 
 pub mod cases;
 mod cells;
+mod clock;
 mod devices;
 mod fields;
 mod oracle;
@@ -17,6 +18,7 @@ pub mod start;
 mod walled;
 
 pub use cells::{Cell, Outcome, try_backend_cells, try_cells, try_primitive_cells};
+pub use clock::assert_tells_the_time;
 pub use devices::{LONG_BYTES, LONG_EPOCHS, cells_on_host, check_cells, set_ways, try_routes};
 pub use fields::{FieldSet, FieldSpec};
 pub use oracle::{Oracle, Origin, Sample, offsets_of, value};

@@ -72,6 +72,10 @@ fn what_cannot_be_captured_is_refused_by_name() {
                 Ok(())
             }));
             said.push(refused(&stream, &mut stepped, |stream, _| {
+                stream.enqueue_clock(|_| ());
+                Ok(())
+            }));
+            said.push(refused(&stream, &mut stepped, |stream, _| {
                 stream.record(&event);
                 Ok(())
             }));
@@ -107,6 +111,7 @@ fn what_cannot_be_captured_is_refused_by_name() {
             }));
             for (said, part) in said.iter().zip([
                 "host function `reading the tide table` cannot be captured",
+                "a reading of the clock cannot be captured",
                 "an event cannot be captured",
                 "an event cannot be captured",
                 "waiting for the stream cannot be captured",

@@ -10,7 +10,9 @@ use streamhalo::{
     Array, Device, Entity, Event, GlobalGrid, HaloError, Pattern, Rows, RowsMut, Stream, StreamHalo,
     StreamKind, StreamOptions, Tile, World, WorldOptions,
 };
-use streamhalo_tests::{KINDS, Random, Sample, each_way, on_ranks, outcomes, stream_of};
+use streamhalo_tests::{
+    KINDS, Random, Sample, assert_tells_the_time, each_way, on_ranks, outcomes, stream_of,
+};
 
 fn alone() -> World {
     World::alone().expect("a world of one rank")
@@ -49,6 +51,11 @@ fn operations_run_in_order() {
         assert_eq!(log.entries(), (0..10_000).collect::<Vec<_>>(), "{stream:?}");
         assert_eq!(stream.synchronizations(), 1);
     }
+}
+
+#[test]
+fn streams_tell_the_time() {
+    streams().iter().for_each(assert_tells_the_time);
 }
 
 #[test]

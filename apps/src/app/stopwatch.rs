@@ -1,13 +1,13 @@
 //! How long a rank's stream spends on what.
 //!
 //! The clock is read where the work is done: on an inline stream that is the calling thread, right
-//! after the call; on a threaded stream a host function between two operations reads it. A reading
-//! costs 20 to 30 ns on an inline stream, and the queueing of a function more on a threaded one.
+//! after the call; on a threaded stream its thread between two operations; on a GPU the device itself, whose times
+//! come later. A reading costs 20 to 30 ns on an inline stream, and the queueing of an operation more on others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
+use streamhalo::comm::timeline::now_ns;
 use streamhalo::{Stream, StreamKind};
 
 use super::{END_MARK, step_mark};
@@ -88,38 +88,40 @@ pub(crate) struct Laps<const N: usize> {
     is_recorded: bool,
 }
 
-/// Only one thread at a time works on a stream, so that relaxed accesses do.
+/// Only one thread at a time works on a stream, so that relaxed accesses do. All in nanoseconds.
 #[derive(Debug)]
 struct Read<const N: usize> {
-    started: Instant,
-    last_ns: AtomicU64,
-    spent_ns: [AtomicU64; N],
-    paused_ns: AtomicU64,
+    started: u64,
+    last: AtomicU64,
+    spent: [AtomicU64; N],
+    paused: AtomicU64,
 }
 
 impl<const N: usize> Read<N> {
-    fn now_ns(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    fn end(&self, phase: usize) {
-        let now_ns = self.now_ns();
-        let lap_ns = now_ns - self.last_ns.swap(now_ns, Ordering::Relaxed);
-        let total = &self.spent_ns[phase];
-        total.store(total.load(Ordering::Relaxed) + lap_ns, Ordering::Relaxed);
+    fn end(&self, phase: usize, now: u64) {
+        // A device's clock is compared with the host's, which may be wrong by some microseconds.
+        let lap = now.saturating_sub(self.last.swap(now, Ordering::Relaxed));
+        self.spent[phase].store(self.spent[phase].load(Ordering::Relaxed) + lap, Ordering::Relaxed);
     }
 }
 
 impl<const N: usize> Laps<N> {
-    /// Starts now, with nothing on the stream.
+    /// Starts now, with nothing on the stream. Blocks on a device, whose clock is compared with the host's.
     pub(crate) fn start(stream: &Stream) -> Self {
+        let is_recorded = stream.is_recorded();
+        if stream.kind() == StreamKind::Device && !is_recorded {
+            stream.enqueue_clock(|_| ());
+            // An error is the next one's who synchronises.
+            let _ = stream.synchronize();
+        }
+        let started = now_ns();
         let read = Read {
-            started: Instant::now(),
-            last_ns: AtomicU64::new(0),
-            spent_ns: std::array::from_fn(|_| AtomicU64::new(0)),
-            paused_ns: AtomicU64::new(0),
+            started,
+            last: AtomicU64::new(started),
+            spent: std::array::from_fn(|_| AtomicU64::new(0)),
+            paused: AtomicU64::new(0),
         };
-        Self { stream: stream.clone(), read: Arc::new(read), is_recorded: stream.is_recorded() }
+        Self { stream: stream.clone(), read: Arc::new(read), is_recorded }
     }
 
     /// See [`Stopwatch::begin_step`].
@@ -134,26 +136,23 @@ impl<const N: usize> Laps<N> {
     #[inline]
     pub(crate) fn lap(&self, phase: usize) {
         match self.stream.kind() {
-            StreamKind::Inline => self.read.end(phase),
+            StreamKind::Inline => self.read.end(phase, now_ns()),
             _ if self.is_recorded => {}
             _ => {
                 let read = self.read.clone();
-                self.stream.enqueue_host("stopwatch", move || {
-                    read.end(phase);
-                    Ok(())
-                });
+                self.stream.enqueue_clock(move |now| read.end(phase, now));
             }
         }
     }
 
     /// See [`Stopwatch::pause`].
     fn pause<R>(&self, meanwhile: impl FnOnce() -> R) -> R {
-        let Read { last_ns, paused_ns, .. } = &*self.read;
-        let began_ns = self.read.now_ns();
+        let Read { last, paused, .. } = &*self.read;
+        let began = now_ns();
         let result = meanwhile();
-        let now_ns = self.read.now_ns();
-        last_ns.store(now_ns, Ordering::Relaxed);
-        paused_ns.store(paused_ns.load(Ordering::Relaxed) + now_ns - began_ns, Ordering::Relaxed);
+        let now = now_ns();
+        last.store(now, Ordering::Relaxed);
+        paused.store(paused.load(Ordering::Relaxed) + now - began, Ordering::Relaxed);
         result
     }
 
@@ -161,9 +160,9 @@ impl<const N: usize> Laps<N> {
     /// synchronised.
     pub(crate) fn stop(self) -> (f64, [f64; N]) {
         self.stream.mark(END_MARK);
-        let seconds = |ns: &AtomicU64| ns.load(Ordering::Relaxed) as f64 / 1e9;
-        let solve_s = self.read.started.elapsed().as_secs_f64() - seconds(&self.read.paused_ns);
-        (solve_s, std::array::from_fn(|phase| seconds(&self.read.spent_ns[phase])))
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let solve_s = seconds(now_ns() - self.read.started - self.read.paused.load(Ordering::Relaxed));
+        (solve_s, std::array::from_fn(|phase| seconds(self.read.spent[phase].load(Ordering::Relaxed))))
     }
 }
 
@@ -189,7 +188,7 @@ mod tests {
             stream.synchronize().expect("nothing fails");
             let laps = stopwatch.0.read.clone();
             let times = stopwatch.stop();
-            let most = (laps.started.elapsed() - LONG).as_secs_f64() + 1e-6;
+            let most = (now_ns() - laps.started) as f64 / 1e9 - LONG.as_secs_f64() + 1e-6;
             assert!(times.halo_s >= (LONG / 10).as_secs_f64(), "{kind:?}: {times:?}");
             assert!(times.halo_s + times.compute_s <= most && times.solve_s <= most, "{kind:?}: {times:?}");
         }

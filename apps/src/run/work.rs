@@ -92,6 +92,8 @@ impl Work for RunWork {
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(RunReport)) -> Result<(), AppError> {
         let application = ApplicationRow::open(&self.config)?;
         let stream = stream(&self.config, world)?;
+        // Before anything waits on the device for another rank.
+        application.device_kernels().into_iter().try_for_each(|text| stream.compile(text))?;
         // Those who look at a trial report too, while it runs.
         let report = RefCell::new(report);
         let report = |said: RunReport| (report.borrow_mut())(said);

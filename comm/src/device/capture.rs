@@ -126,6 +126,12 @@ impl Capture {
                 let reason = "the host runs it once; enqueue it before or behind the replay";
                 return Err(refusal(format!("host function `{name}`"), reason));
             }
+            Operation::Clock(_) => {
+                return Err(refusal(
+                    "a reading of the clock",
+                    "it tells one time; read it before or behind the replay",
+                ));
+            }
             Operation::Record(_) | Operation::WaitEvent(_) => {
                 let reason = "it is reached once; record and wait for events before or behind the replay";
                 return Err(refusal("an event", reason));

@@ -146,6 +146,8 @@ pub(crate) struct Traits {
     pub(crate) waiting_queues: u32,
     /// Whether its queues record kernels, to launch them together: [`CommandQueue::begin_graph`].
     pub(crate) has_graphs: bool,
+    /// Whether timed marks can be put on its queues at any time: else only between [`CommandQueue::keep_times`].
+    pub(crate) keeps_times: bool,
 }
 
 /// Where memory is.
@@ -208,7 +210,8 @@ pub(crate) trait CommandQueue: Send {
     fn keep_times(&mut self, _keeps: bool) -> Result<()> {
         Ok(())
     }
-    /// As [`CommandQueue::mark`], of which the device notes when it comes there. Only while times are kept.
+    /// As [`CommandQueue::mark`], of which the device notes when it comes there. Only while times are kept, or where
+    /// they [always are](Traits::keeps_times).
     ///
     /// # Errors
     /// [`Error::DeviceUnavailable`].

@@ -21,6 +21,8 @@ pub(crate) enum Operation {
     Wake(Arc<WaitSet>),
     Wait(Arc<WaitSet>, u32),
     Host(Activity, String, HostFunction),
+    /// Tells when the stream came to it.
+    Clock(TellTime),
     Record(Event),
     WaitEvent(Event),
     /// A kernel of the host.
@@ -37,6 +39,9 @@ pub(crate) enum Operation {
 
 /// A host function on a stream.
 pub(crate) type HostFunction = Box<dyn FnOnce() -> Result<()> + Send>;
+
+/// Is told a time, in nanoseconds of [`crate::timeline::now_ns`].
+pub(crate) type TellTime = Box<dyn FnOnce(u64) + Send>;
 
 /// A kernel that the host runs, as often as it is asked to.
 pub(crate) struct HostKernel<F: ?Sized = dyn Fn() -> Result<()> + Send + Sync> {

@@ -193,6 +193,7 @@ pub(super) fn about(operation: &Operation) -> Draft {
         Operation::Kernel(kernel) => Draft::new(Activity::Kernel, kernel.name.clone()),
         Operation::Replay(_) => Draft::new(Activity::Function, "replay"),
         Operation::Host(activity, name, _) => Draft::new(*activity, name.clone()),
+        Operation::Clock(_) => Draft::new(Activity::Function, "clock"),
         Operation::Record(_) => Draft::new(Activity::Function, "event"),
         Operation::Launch(launch) => Draft::new(Activity::Kernel, launch.text.name),
         Operation::Prepare(_) => Draft::new(Activity::Function, "prepare a period"),

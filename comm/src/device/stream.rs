@@ -273,6 +273,33 @@ impl Stream {
         self.enqueue_boxed(Activity::Function, operation, Box::new(function));
     }
 
+    /// Enqueues a reading of the clock: `tell` is given when the stream came to it, in nanoseconds of
+    /// [`now_ns`](crate::timeline::now_ns). Nothing waits for that. A GPU notes its own time, and the stream's thread tells it
+    /// later, before [`Stream::synchronize`] returns; a device of OpenCL comes to rest for it. A stream that has failed tells
+    /// nothing.
+    ///
+    /// ```
+    /// use std::sync::mpsc::channel;
+    /// use streamhalo_comm::device::Device;
+    /// use streamhalo_comm::World;
+    ///
+    /// let world = World::alone()?;
+    /// let stream = Device::host().stream(&world)?;
+    /// let (told, times) = channel();
+    /// for _ in 0..2 {
+    ///     let told = told.clone();
+    ///     stream.enqueue_clock(move |at_ns| told.send(at_ns).expect("somebody listens"));
+    ///     // What is to be timed goes here.
+    /// }
+    /// stream.synchronize()?;
+    /// let (begun_ns, ended_ns) = (times.recv()?, times.recv()?);
+    /// assert!(begun_ns <= ended_ns);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn enqueue_clock(&self, tell: impl FnOnce(u64) + Send + 'static) {
+        self.put(Operation::Clock(Box::new(tell)));
+    }
+
     /// Enqueues a table of moves.
     #[inline]
     pub fn enqueue_move(&self, moves: &Arc<MoveTable>) {

@@ -158,9 +158,26 @@ pub(crate) struct Launch {
 }
 
 impl Stream {
+    /// Compiles a text for the device that the stream lives on, as the first launch does otherwise; on the host there is
+    /// nothing to do. Blocks.
+    ///
+    /// An application does this with all its texts before its ranks exchange anything. To load a kernel, a driver may let
+    /// the device come to rest, and kernels that wait for other ranks do not end before those can go on.
+    ///
+    /// # Errors
+    /// [`Error::KernelDidNotCompile`]; [`Error::DeviceUnavailable`] if the device does not compute with what the text is
+    /// of, or has no compiler.
+    pub fn compile(&self, text: &'static KernelText) -> Result<()> {
+        let Some(accelerator) = self.accelerator() else { return Ok(()) };
+        if text.parameters().any(|(_, element)| element == ElementType::F64.name()) {
+            accelerator.check_element(ElementType::F64)?;
+        }
+        accelerator.compile(text)
+    }
+
     /// Enqueues a kernel over the points of `tile` that is there in two forms: as a closure, which host streams
     /// run as [`Stream::launch`] does, and as a text, which the streams of other devices run. Does not block,
-    /// except that a text is compiled the first time; both must compute the same bits.
+    /// except that a text is compiled the first time unless [`Stream::compile`] has; both must compute the same bits.
     ///
     /// # Errors
     /// At once, with nothing enqueued: as [`Stream::launch`]; and on a device [`Error::KernelDidNotCompile`],

@@ -4,6 +4,7 @@ use super::{alone, gpu};
 use streamhalo::comm::Error;
 use streamhalo::comm::device::{Buffer, Extents};
 use streamhalo::{KernelText, Stream, Tile, World};
+use streamhalo_tests::assert_tells_the_time;
 
 /// Products that could be contracted, a quotient, and what is around a point.
 static MIX: KernelText = KernelText {
@@ -46,6 +47,13 @@ fn kernels_give_the_bits_of_the_host() {
         let found = mix(&world, &device, shape).expect("nothing fails");
         assert!(found == mix(&world, &host, shape).expect("nothing fails"), "{shape:?}");
     }
+}
+
+#[test]
+fn the_device_tells_the_time() {
+    let Some((_, _turn)) = gpu() else { return };
+    let (_world, [device, _]) = alone();
+    assert_tells_the_time(&device);
 }
 
 #[test]

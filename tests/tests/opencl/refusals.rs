@@ -64,14 +64,18 @@ fn a_text_that_does_not_compile() {
     for _ in 0..2 {
         let writer = buffer.writer(LINE.whole()).expect("it is all ours");
         let refused = stream.launch_either(&WRONG, LINE.whole(), (writer,), |_, _| ());
-        match refused.expect_err("it is nonsense") {
-            Error::KernelDidNotCompile { kernel, log, .. } => {
-                assert_eq!(kernel, "wrong");
-                assert!(log.contains("nonsense") && log.contains("wrong:3:"), "{log}");
+        for error in [refused.expect_err("it is nonsense"), stream.compile(&WRONG).expect_err("as it is")] {
+            match error {
+                Error::KernelDidNotCompile { kernel, log, .. } => {
+                    assert_eq!(kernel, "wrong");
+                    assert!(log.contains("nonsense") && log.contains("wrong:3:"), "{log}");
+                }
+                other => panic!("{other}"),
             }
-            other => panic!("{other}"),
         }
     }
+    let host = Device::host().stream(&world).expect("a stream");
+    host.compile(&WRONG).expect("the host runs closures");
     // The stream has not failed: nothing was enqueued.
     stream.synchronize().expect("nothing fails");
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use streamhalo::comm::Error;
 use streamhalo::comm::device::{Buffer, Extents, Scalar};
 use streamhalo::{Event, KernelText, RowsMut, Stream, StreamKind, Tile, World};
-use streamhalo_tests::{in_both_memories, other_device, stream_of};
+use streamhalo_tests::{assert_tells_the_time, in_both_memories, other_device, stream_of};
 
 const LINE: Extents = Extents { points: [1, 1, 1000], components: 1 };
 
@@ -100,6 +100,13 @@ fn kernels_and_host_functions_run_in_order() {
         assert_eq!(values, expected);
         assert!(values[500] != 0 && values[3] == 4, "{values:?}");
     });
+}
+
+#[test]
+fn the_device_tells_the_time() {
+    let world = alone();
+    let Some(stream) = device_stream(&world) else { return };
+    assert_tells_the_time(&stream);
 }
 
 #[test]

@@ -182,6 +182,7 @@ impl CudaDriver {
                 has_memory_operations: true,
                 waiting_queues: connections(std::env::var("CUDA_DEVICE_MAX_CONNECTIONS").ok().as_deref()) - 1,
                 has_graphs: true,
+                keeps_times: true,
             },
             found,
             context: Arc::new(context),

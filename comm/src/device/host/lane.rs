@@ -11,6 +11,7 @@ use crate::device::recorded;
 use crate::device::status::{Event, Status};
 use crate::error::Result;
 use crate::fabric::{GaveUp, progress_all};
+use crate::timeline::now_ns;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -70,6 +71,7 @@ pub(crate) fn run(status: &Arc<Status>, operation: Operation) {
                 status.fail(error);
             }
         }
+        Operation::Clock(tell) => tell(now_ns()),
         Operation::WaitEvent(event) => fail_on_error(status, wait_for_event(status, &event, &mut progress)),
         Operation::Kernel(kernel) => fail_on_error(status, (kernel.run)()),
         Operation::Replay(replay) => {

@@ -92,6 +92,7 @@ impl OpenclDriver {
                 has_memory_operations: false,
                 waiting_queues: u32::MAX,
                 has_graphs: graphs.is_some(),
+                keeps_times: false,
             },
             index,
             found,

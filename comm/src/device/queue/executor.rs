@@ -5,6 +5,7 @@
 //! not ready, as the host's streams do. Whatever the device may still use is held until the queue has come to
 //! rest.
 
+use super::clock::Readings;
 use super::engine::{Engine, Waiting, WaitingQueue};
 use super::owed::Owed;
 use super::times::{Times, about_put_off};
@@ -63,6 +64,8 @@ pub(super) struct QueueExecutor<D: Driver> {
     pub(super) pending: Vec<Pending>,
     /// Of a timeline, while one is kept.
     pub(super) times: Option<Times<D>>,
+    /// Of the clock, once there was one.
+    pub(super) readings: Option<Readings<D>>,
     /// What the thread has to do once the device has come there.
     pub(super) owed: Owed<<D::Queue as CommandQueue>::Mark>,
     /// What the device may still use.
@@ -98,6 +101,7 @@ impl<D: Driver> QueueExecutor<D> {
             kernels: HashMap::new(),
             pending: Vec::new(),
             times: None,
+            readings: None,
             owed: Owed::new(),
             held: Vec::new(),
             waiting: WaitContext { policy: GIVES_WAY, ..(*status.context).clone() },
@@ -150,6 +154,7 @@ impl<D: Driver> QueueExecutor<D> {
                 self.send(&ready.send, epoch)?;
                 self.hold(ready)
             }
+            Operation::Clock(tell) => self.read_clock(tell),
             Operation::Wake(_) => self.queue.flush(),
             Operation::Wait(waits, value) => self.wait(&waits, value),
             Operation::Host(_, _name, function) => {
@@ -306,7 +311,7 @@ impl<D: Driver> QueueExecutor<D> {
     }
 
     /// Blocks until the queue has come to rest.
-    fn finish(&mut self) -> Result<()> {
+    pub(super) fn finish(&mut self) -> Result<()> {
         let waited = self.finish_waits();
         let finished = self.queue.finish();
         match (&waited, &finished) {
@@ -336,7 +341,9 @@ impl<D: Driver> Execute for QueueExecutor<D> {
                 event.complete();
                 finished
             }
-            Operation::Finish => self.finish().and_then(|()| self.settle_times()),
+            Operation::Finish => {
+                self.finish().and_then(|()| self.tell_times()).and_then(|()| self.settle_times())
+            }
             _ if status.has_failed() => return,
             operation => self.carry_out(operation),
         };
@@ -361,6 +368,6 @@ impl<D: Driver> Drop for QueueExecutor<D> {
         // Before what is held: the device may still use it. Other ranks are to hear of an error.
         self.finish().unwrap_or_else(|error| self.status.fail(error));
         // Marks go before the queue.
-        self.times = None;
+        (self.times, self.readings) = (None, None);
     }
 }

@@ -10,6 +10,7 @@
 //! Vendors give a [`Driver`]; nothing here knows of one.
 
 mod bounce;
+mod clock;
 mod engine;
 mod executor;
 mod merged;

@@ -9,12 +9,14 @@ use crate::device::text::KernelText;
 use crate::device::{Buffer, Extents, Signals, Stream, StreamOptions, Waits, Ways};
 use crate::error::{Error, Result};
 use crate::fabric::{Executor, LocalFabric, Region, Role, Word};
+use crate::timeline::now_ns;
 use crate::world::{World, WorldOptions};
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 /// A device with memory operations only, whose kernels fault if there are any.
@@ -22,6 +24,8 @@ use std::time::Duration;
 struct Threads {
     id: u64,
     traits: Traits,
+    /// How often queues have come to rest because they were told to.
+    rests: Arc<AtomicU64>,
 }
 
 #[repr(align(64))]
@@ -70,7 +74,8 @@ impl Driver for Threads {
                 counter.fetch_add(1, Ordering::Release);
             }
         });
-        Ok(ThreadQueue { sender, put: 0, done, faulted: Vec::new() })
+        let (times, rests) = (Arc::default(), self.rests.clone());
+        Ok(ThreadQueue { sender, put: 0, done, faulted: Vec::new(), times, rests })
     }
 }
 
@@ -81,6 +86,9 @@ struct ThreadQueue {
     put: u64,
     done: Arc<AtomicU64>,
     faulted: Vec<String>,
+    /// Of timed marks.
+    times: Arc<Mutex<HashMap<u64, u64>>>,
+    rests: Arc<AtomicU64>,
 }
 
 impl ThreadQueue {
@@ -116,11 +124,16 @@ impl CommandQueue for ThreadQueue {
     }
 
     fn timed_mark(&mut self) -> Result<u64> {
-        unreachable!("no timeline is kept")
+        let (times, number) = (self.times.clone(), self.put + 1);
+        self.put(move || {
+            times.lock().expect("nobody panics").insert(number, now_ns());
+        })?;
+        Ok(number)
     }
 
-    fn nanoseconds(&self, _: &u64, _: &u64) -> Result<i64> {
-        unreachable!("no timeline is kept")
+    fn nanoseconds(&self, first: &u64, second: &u64) -> Result<i64> {
+        let times = self.times.lock().expect("nobody panics");
+        Ok(times[second].cast_signed() - times[first].cast_signed())
     }
 
     fn has_passed(&self, mark: &u64) -> bool {
@@ -146,6 +159,7 @@ impl CommandQueue for ThreadQueue {
     }
 
     fn finish(&mut self) -> Result<()> {
+        self.rests.fetch_add(1, Ordering::Relaxed);
         let (sender, done) = mpsc::channel();
         self.put(move || sender.send(()).expect("somebody waits"))?;
         done.recv().expect("the thread runs as long as the queue");
@@ -158,6 +172,10 @@ impl CommandQueue for ThreadQueue {
 }
 
 fn device(has_memory_operations: bool) -> Arc<dyn Accelerator> {
+    device_with(has_memory_operations, &Arc::default())
+}
+
+fn device_with(has_memory_operations: bool, rests: &Arc<AtomicU64>) -> Arc<dyn Accelerator> {
     let traits = Traits {
         compute_units: 1,
         group_threads: 1,
@@ -168,8 +186,12 @@ fn device(has_memory_operations: bool) -> Arc<dyn Accelerator> {
         has_memory_operations,
         waiting_queues: 2,
         has_graphs: false,
+        keeps_times: true,
     };
-    Arc::new(Engine::new(Threads { id: next_id(), traits }).expect("there is nothing to compile"))
+    Arc::new(
+        Engine::new(Threads { id: next_id(), traits, rests: rests.clone() })
+            .expect("there is nothing to compile"),
+    )
 }
 
 /// A world of one rank that has little patience.
@@ -216,6 +238,39 @@ fn a_queue_waits_and_signals_in_its_order_without_a_kernel() {
     first.set(2);
     stream.synchronize().expect("all have come");
     assert_eq!((told.cell().load(), stream.kernel_waits()), (7, 1));
+}
+
+#[test]
+fn a_queue_tells_the_time_and_does_not_come_to_rest_for_it() {
+    let (world, rests) = (world(), Arc::default());
+    let stream = open(&world, &device_with(true, &rests), Waits::Auto).expect("a queue");
+    let region = stream.allocate(&world, 192).expect("memory");
+    let [awaited, told, _] = words(&region);
+    let (sender, times) = channel();
+    let read_clock = || {
+        let sender = sender.clone();
+        stream.enqueue_clock(move |at_ns| sender.send(at_ns).expect("somebody listens"));
+    };
+    // The first one compares the clocks.
+    read_clock();
+    stream.synchronize().expect("nothing fails");
+    let (started, so_far) = (times.try_recv().expect("it was told"), rests.load(Ordering::Relaxed));
+    read_clock();
+    stream.wait_values(&wait_for(&[&awaited]), 1);
+    read_clock();
+    stream.write_values(&set(&told), 7);
+    std::thread::sleep(Duration::from_millis(50));
+    let let_go = now_ns();
+    awaited.set(1);
+    while !told.cell().reached(7) {
+        std::thread::yield_now();
+    }
+    assert_eq!(rests.load(Ordering::Relaxed), so_far, "the queue was made to rest");
+    stream.synchronize().expect("nothing fails");
+    let [before, behind] = [(); 2].map(|()| times.try_recv().expect("it was told"));
+    assert!(started <= before && before < let_go - 10_000_000, "{started} {before} {let_go}");
+    // By half of what the comparison may have taken.
+    assert!(let_go <= behind + 5_000_000 && behind <= now_ns(), "{let_go} {behind}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Timelines of a device's stream: the device says when it came to marks in front of and behind each operation.
 //!
-//! Its clock is brought to the host's by marks on a queue that is at rest, of which the host knows before and after what
-//! they were passed. Periods are carried out operation by operation meanwhile, and not as graphs.
+//! Periods are carried out operation by operation meanwhile, and not as graphs.
 
+use super::clock::DeviceClock;
 use super::executor::QueueExecutor;
 use crate::device::accelerator::Execute;
 use crate::device::driver::{CommandQueue, Driver};
@@ -11,22 +11,16 @@ use crate::device::operation::{Message, Operation, TriggeredSend};
 use crate::device::recorded::about;
 use crate::device::status::Status;
 use crate::error::Result;
-use crate::timeline::{Activity, Draft, Recording, now_ns};
+use crate::timeline::{Activity, Draft, Recording};
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// Marks by which the clocks are compared: the quickest counts.
-const ROUNDS: usize = 16;
-/// Times from one mark to another get less exact as they get longer, where a device gives them as `f32`.
-const LONG_NS: u64 = 100_000_000;
 
 type Mark<D> = <<D as Driver>::Queue as CommandQueue>::Mark;
 
 /// What is known of a device's times.
 pub(super) struct Times<D: Driver> {
     recording: Recording,
-    /// A mark, and when it was passed.
-    origin: (Mark<D>, u64),
+    clock: DeviceClock<D>,
     /// What the device has not come to the end of.
     pending: VecDeque<(Draft, [Mark<D>; 2])>,
     /// The operation that is carried out.
@@ -114,17 +108,8 @@ impl<D: Driver> QueueExecutor<D> {
         }
         self.end_times()?;
         self.queue.keep_times(true)?;
-        let compare = |_| -> Result<(u64, u64, Mark<D>)> {
-            let before = now_ns();
-            let mark = self.queue.timed_mark()?;
-            self.queue.finish()?;
-            Ok((now_ns() - before, before, mark))
-        };
-        let compared = (0..ROUNDS).map(compare).collect::<Result<Vec<_>>>()?;
-        let quickest = compared.into_iter().min_by_key(|(took, ..)| *took);
-        let (took, before, mark) = quickest.expect("there are some rounds");
-        let (recording, origin) = (recording.clone(), (mark, before + took / 2));
-        self.times = Some(Times { recording, origin, pending: VecDeque::new(), number: None });
+        let (recording, clock) = (recording.clone(), DeviceClock::new(&mut self.queue)?);
+        self.times = Some(Times { recording, clock, pending: VecDeque::new(), number: None });
         Ok(())
     }
 
@@ -135,13 +120,9 @@ impl<D: Driver> QueueExecutor<D> {
         while times.pending.front().filter(has_passed).is_some()
             && let Some((draft, [begin, end])) = times.pending.pop_front()
         {
-            let (origin, origin_ns) = &times.origin;
-            let at = |mark| Ok(origin_ns.saturating_add_signed(queue.nanoseconds(origin, mark)?));
-            let (begin_ns, end_ns) = (at(&begin)?, at(&end)?);
+            let (begin_ns, end_ns) = (times.clock.at(queue, &begin)?, times.clock.at(queue, &end)?);
             times.recording.note(false, draft, begin_ns, end_ns.max(begin_ns));
-            if end_ns.saturating_sub(*origin_ns) > LONG_NS {
-                times.origin = (end, end_ns);
-            }
+            times.clock.pass(end, end_ns);
         }
         Ok(())
     }

@@ -141,6 +141,7 @@ impl HipDriver {
             // Each has a queue of the hardware to itself.
             waiting_queues: u32::MAX,
             has_graphs: library.graphs.is_some(),
+            keeps_times: true,
         };
         Ok(Self { context, traits })
     }
