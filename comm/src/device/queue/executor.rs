@@ -2,8 +2,7 @@
 //!
 //! Kernels, moves and signals go on the device's queue without waiting for those before them. For other ranks a
 //! kernel waits where it may (`waits.rs`), and else the thread, which then carries out sends whose receivers were
-//! not ready, as the host's streams do. Whatever the device may still use is held until the queue has come to
-//! rest.
+//! not ready, as the host's streams do. Whatever the device may still use is held until the queue has passed it.
 
 use super::clock::Readings;
 use super::engine::{Engine, Waiting, WaitingQueue};
@@ -20,8 +19,8 @@ use crate::device::text::Launch;
 use crate::error::{Error, Result};
 use crate::fabric::{WaitContext, WaitPolicy, Word, progress_all};
 use std::any::Any;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,8 +29,9 @@ use std::time::Duration;
 const GIVES_WAY: WaitPolicy = WaitPolicy { spins: 32, yields: 8, sleeps: true };
 /// The longest nap while it waits: kernels wake nobody.
 const NAP: Duration = Duration::from_micros(50);
-/// Operations that may use memory before the thread waits for the queue.
-const HELD: usize = 512;
+/// Operations whose memory is let go of together: the thread waits until the queue has passed those before the last so
+/// many, and the queue never runs dry for it.
+const HELD: usize = 256;
 
 /// A send whose receivers were not ready as the stream came to it.
 #[derive(Debug, Clone)]
@@ -68,8 +68,9 @@ pub(super) struct QueueExecutor<D: Driver> {
     pub(super) readings: Option<Readings<D>>,
     /// What the thread has to do once the device has come there.
     pub(super) owed: Owed<<D::Queue as CommandQueue>::Mark>,
-    /// What the device may still use.
+    /// What the device may still use: what has come since the last of these marks, and what is before each.
     pub(super) held: Vec<Box<dyn Any + Send>>,
+    passing: VecDeque<(<D::Queue as CommandQueue>::Mark, Vec<Box<dyn Any + Send>>)>,
     /// How the thread waits.
     waiting: WaitContext,
     /// Behind the queue.
@@ -103,7 +104,8 @@ impl<D: Driver> QueueExecutor<D> {
             times: None,
             readings: None,
             owed: Owed::new(),
-            held: Vec::new(),
+            held: Vec::with_capacity(HELD),
+            passing: VecDeque::new(),
             waiting: WaitContext { policy: GIVES_WAY, ..(*status.context).clone() },
             status,
             engine,
@@ -285,10 +287,22 @@ impl<D: Driver> QueueExecutor<D> {
         self.device_waits.as_ref().is_some_and(DeviceWaits::are_outstanding)
     }
 
-    /// Keeps something until the queue has come to rest.
+    /// Keeps something until the queue has passed it.
     pub(super) fn hold(&mut self, used: impl Send + 'static) -> Result<()> {
         self.held.push(Box::new(used));
-        if self.held.len() < HELD { Ok(()) } else { self.finish() }
+        if self.held.len() < HELD {
+            return Ok(());
+        }
+        self.come_to(|own| own.passing.front().is_none_or(|(mark, _)| own.queue.has_passed(mark)))?;
+        if self.status.has_failed() {
+            // It may never come there; what is held goes once it has come to rest.
+            return Ok(());
+        }
+        let mut room = self.passing.pop_front().map(|(_, passed)| passed).unwrap_or_default();
+        room.clear();
+        let used = std::mem::replace(&mut self.held, room);
+        self.passing.push_back((self.queue.mark()?, used));
+        Ok(())
     }
 
     /// Blocks until no kernel waits any more.
@@ -319,6 +333,7 @@ impl<D: Driver> QueueExecutor<D> {
             _ => self.owed.clear(),
         }
         self.held.clear();
+        self.passing.clear();
         waited.and(finished)?;
         // What a stream of another rank has sent behind a wait that was stopped is not to be taken for an answer.
         if self.by_queue && self.status.context.abort.failure().is_some() {
@@ -368,6 +383,7 @@ impl<D: Driver> Drop for QueueExecutor<D> {
         // Before what is held: the device may still use it. Other ranks are to hear of an error.
         self.finish().unwrap_or_else(|error| self.status.fail(error));
         // Marks go before the queue.
+        self.passing.clear();
         (self.times, self.readings) = (None, None);
     }
 }

@@ -274,6 +274,24 @@ fn a_queue_tells_the_time_and_does_not_come_to_rest_for_it() {
 }
 
 #[test]
+fn a_queue_does_not_run_dry_for_what_it_uses() {
+    const SIGNALS: u32 = 2000;
+    let (world, rests) = (world(), Arc::default());
+    let stream = open(&world, &device_with(true, &rests), Waits::Auto).expect("a queue");
+    let region = stream.allocate(&world, 192).expect("memory");
+    let [told, ..] = words(&region);
+    let (signals, so_far) = (set(&told), rests.load(Ordering::Relaxed));
+    (1..=SIGNALS).for_each(|value| stream.write_values(&signals, value));
+    while !told.cell().reached(SIGNALS) {
+        std::thread::yield_now();
+    }
+    assert_eq!(rests.load(Ordering::Relaxed), so_far, "the queue was made to rest");
+    assert!(Arc::strong_count(&signals) < SIGNALS as usize / 2, "what it has passed is let go of");
+    stream.synchronize().expect("nothing fails");
+    assert_eq!(Arc::strong_count(&signals), 1);
+}
+
+#[test]
 fn a_queue_that_is_let_go_has_failed_and_so_has_whoever_hears_of_it() {
     let (world, device) = (world(), device(true));
     let [late, other] = [(); 2].map(|()| open(&world, &device, Waits::Auto).expect("a queue"));
