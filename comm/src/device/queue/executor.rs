@@ -33,6 +33,9 @@ const NAP: Duration = Duration::from_micros(50);
 /// many, and the queue never runs dry for it.
 const HELD: usize = 256;
 
+/// What a queue may still use.
+pub(super) type Held = Vec<Box<dyn Any + Send>>;
+
 /// A send whose receivers were not ready as the stream came to it.
 #[derive(Debug, Clone)]
 pub(super) struct Pending {
@@ -69,8 +72,8 @@ pub(super) struct QueueExecutor<D: Driver> {
     /// What the thread has to do once the device has come there.
     pub(super) owed: Owed<<D::Queue as CommandQueue>::Mark>,
     /// What the device may still use: what has come since the last of these marks, and what is before each.
-    pub(super) held: Vec<Box<dyn Any + Send>>,
-    passing: VecDeque<(<D::Queue as CommandQueue>::Mark, Vec<Box<dyn Any + Send>>)>,
+    pub(super) held: Held,
+    passing: VecDeque<(<D::Queue as CommandQueue>::Mark, Held)>,
     /// How the thread waits.
     waiting: WaitContext,
     /// Behind the queue.
@@ -104,7 +107,7 @@ impl<D: Driver> QueueExecutor<D> {
             times: None,
             readings: None,
             owed: Owed::new(),
-            held: Vec::with_capacity(HELD),
+            held: Held::with_capacity(HELD),
             passing: VecDeque::new(),
             waiting: WaitContext { policy: GIVES_WAY, ..(*status.context).clone() },
             status,

@@ -1,6 +1,7 @@
 //! Sends whose kernel moves all payloads and then signals them (2023, section 5.4).
 
 use super::engine::Engine;
+use super::executor::Held;
 use super::moves::{Argument, Compiler, Moves};
 use super::waits::{Flags, Number, address};
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
@@ -9,7 +10,6 @@ use crate::device::operation::{Message, Rule, TriggeredSend};
 use crate::element::Op;
 use crate::error::Result;
 use crate::fabric::Word;
-use std::any::Any;
 use std::sync::Arc;
 
 /// A send, compiled for a device.
@@ -39,7 +39,7 @@ impl<D: Driver> MergedSend<D> {
     pub(super) fn compile(
         engine: &Engine<D>,
         queue: &mut D::Queue,
-        held: &mut Vec<Box<dyn Any + Send>>,
+        held: &mut Held,
         send: &TriggeredSend,
     ) -> Result<Self> {
         let tables = || send.messages.iter().map(|message| &*message.moves);

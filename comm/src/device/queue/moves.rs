@@ -2,6 +2,7 @@
 
 use super::bounce::{Bounce, Bounces};
 use super::engine::Engine;
+use super::executor::Held;
 use super::pieces::{EACH, MOST_WORDS, chunks_of};
 use super::waits::Flags;
 use crate::device::accelerator::DeviceMemory;
@@ -10,7 +11,6 @@ use crate::device::moves::{MoveTable, Nest};
 use crate::element::{ElementType, Op};
 use crate::error::{Error, Result};
 use crate::fabric::Region;
-use std::any::Any;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl<D: Driver> DeviceTable<D> {
     pub(super) fn compile(
         engine: &Engine<D>,
         queue: &mut D::Queue,
-        held: &mut Vec<Box<dyn Any + Send>>,
+        held: &mut Held,
         table: &MoveTable,
     ) -> Result<Self> {
         if table.accumulates {
@@ -130,7 +130,7 @@ impl Argument {
 pub(super) struct Compiler<'a, D: Driver> {
     pub(super) engine: &'a Engine<D>,
     queue: &'a mut D::Queue,
-    held: &'a mut Vec<Box<dyn Any + Send>>,
+    held: &'a mut Held,
     /// The allocations that the addresses in the tables are in.
     pub(super) reaches: Vec<*const c_void>,
     pub(super) bounces: Bounces,
@@ -144,7 +144,7 @@ impl<'a, D: Driver> Compiler<'a, D> {
     pub(super) fn new<'r>(
         engine: &'a Engine<D>,
         queue: &'a mut D::Queue,
-        held: &'a mut Vec<Box<dyn Any + Send>>,
+        held: &'a mut Held,
         regions: impl Iterator<Item = &'r Region>,
     ) -> Result<Self> {
         let mut reaches = Vec::new();
