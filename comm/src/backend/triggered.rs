@@ -92,24 +92,15 @@ impl Triggered {
                     (vec![plan.counts[phase].clone()], Some(Counted::new(arrivals, last_epoch)))
                 }
             };
-            Arc::new(WaitSet { words, counted, behind: None, signalled, group, _carried: carried.clone() })
+            let _carried = carried.clone();
+            Arc::new(WaitSet { counted, _carried, ..WaitSet::new(words, signalled, group) })
         });
         let coming = [0, 1].map(|phase| {
             let coming = blocks.coming(phase % protocol.buffers).into_iter().map(|([word, last], up)| {
                 // Who lets go says so of the last one.
                 let behind = Some(Behind { words: vec![last], needed: |epoch| epoch });
-                let (words, group, _carried) = (vec![word], next_group(), carried.clone());
-                (
-                    Arc::new(WaitSet {
-                        words,
-                        counted: None,
-                        behind,
-                        signalled: Vec::new(),
-                        group,
-                        _carried,
-                    }),
-                    up,
-                )
+                let (alone, _carried) = (WaitSet::new(vec![word], Vec::new(), next_group()), carried.clone());
+                (Arc::new(WaitSet { behind, _carried, ..alone }), up)
             });
             coming.collect()
         });
@@ -117,15 +108,12 @@ impl Triggered {
         let receivers = plan.sends.iter().filter(|send| send.is_far());
         let receivers = receivers.map(|send| send.clear.clone()).collect();
         let departures = WaitSet {
-            words: departures,
-            counted: None,
             // Receivers that are not ready are waited for by whoever carries the message, and one that has let go of an
             // epoch may take it or not. Of one that takes part in it they come to what it announces there, if it
             // announces anything.
             behind: Some(Behind { words: receivers, needed: protocol.announced }),
-            signalled: Vec::new(),
-            group,
             _carried: carried,
+            ..WaitSet::new(departures, Vec::new(), group)
         };
         let standing = Standing::new(spec.last_epoch);
         let farewell = Farewell::new(site.world, &plan, protocol.buffers);

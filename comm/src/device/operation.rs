@@ -105,6 +105,7 @@ pub(crate) struct WaitSet {
     pub(crate) group: u64,
     /// What carries the group's messages, for as long as the wait may still be on a stream.
     pub(crate) _carried: Option<Arc<dyn Any + Send + Sync>>,
+    pub(crate) on_device: OnDevice,
 }
 
 /// Words whose writers have let go, if they say that these come to less than `needed(epoch)`, of what is waited for in
@@ -132,6 +133,12 @@ impl Counted {
 }
 
 impl WaitSet {
+    /// For words, on which alone it depends, with what the group has signalled.
+    pub(crate) fn new(words: Vec<Word>, signalled: Vec<Word>, group: u64) -> Self {
+        let on_device = OnDevice::default();
+        Self { words, counted: None, behind: None, signalled, group, _carried: None, on_device }
+    }
+
     /// A stream comes to a wait for that value: its epoch. Waits of one set are on one stream.
     #[inline]
     pub(crate) fn begin(&self, value: u32) -> u32 {

@@ -4,7 +4,7 @@
 //! whatever is waited for by words is waited for together (2026, section V-A). Regular sends share nothing: each
 //! goes out when its own receiver has been started (section V-B).
 
-use super::pair::{Pair, Start, wait_set};
+use super::pair::{Pair, Start};
 use crate::device::{Behind, OnDevice, ReadySend, Rule, SignalSet, Stream, TriggeredSend, WaitSet};
 use crate::fabric::clear_to_send;
 use std::any::Any;
@@ -92,14 +92,14 @@ impl Merged {
         let carried: Option<Arc<dyn Any + Send + Sync>> =
             if carried.is_empty() { None } else { Some(Arc::new(carried)) };
         let behind = Some(Behind { words: behind, needed: clear_to_send });
-        let waits = WaitSet { behind, _carried: carried, ..wait_set(words, Vec::new(), 0) };
+        let waits = WaitSet { behind, _carried: carried, ..WaitSet::new(words, Vec::new(), 0) };
         let waits = (!waits.words.is_empty()).then(|| Arc::new(waits));
         Self {
             members,
             lives,
             signals: (!signals.words.is_empty()).then(|| Arc::new(signals)),
             ready: (!ready.tags.is_empty()).then(|| Arc::new(ready)),
-            wakes: (!signalled.is_empty()).then(|| Arc::new(wait_set(Vec::new(), signalled, 0))),
+            wakes: (!signalled.is_empty()).then(|| Arc::new(WaitSet::new(Vec::new(), signalled, 0))),
             waits,
         }
     }

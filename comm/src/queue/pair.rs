@@ -169,9 +169,9 @@ impl Pair {
                 (start, Vec::new(), signalled)
             }
         };
-        let wakes = (!signalled.is_empty()).then(|| Arc::new(wait_set(Vec::new(), signalled, id)));
+        let wakes = (!signalled.is_empty()).then(|| Arc::new(WaitSet::new(Vec::new(), signalled, id)));
         let bytes = if side.way.is_send() { side.section.bytes() } else { told.bytes() };
-        let mut pair = Self::new(id, (side, mirror), bytes, start, wait_set(words, Vec::new(), id))?;
+        let mut pair = Self::new(id, (side, mirror), bytes, start, WaitSet::new(words, Vec::new(), id))?;
         pair.wakes = wakes;
         Ok(pair)
     }
@@ -196,7 +196,7 @@ impl Pair {
         // Waits that are on a stream outlive the pair.
         let _carried: Option<Arc<dyn Any + Send + Sync>> =
             Some(Arc::new((open.guard.clone(), end.listening.take())));
-        let waits = WaitSet { behind, _carried, ..wait_set(words, Vec::new(), id) };
+        let waits = WaitSet { behind, _carried, ..WaitSet::new(words, Vec::new(), id) };
         let early = open.early.take().map(|come| EarlySends::new(come, side.peer, receiver, side.tag));
         let mut pair = Self::new(id, (side, mirror), bytes, Start::Signals(Arc::new(signals)), waits)?;
         pair.early = early;
@@ -395,9 +395,4 @@ fn payload(mirror: &Mirror, destination: Place) -> Move {
         element: section.element_type(),
         op: Op::Replace,
     }
-}
-
-/// A set to wait for, or to wake sleepers of.
-pub(super) fn wait_set(words: Vec<Word>, signalled: Vec<Word>, group: u64) -> WaitSet {
-    WaitSet { words, counted: None, behind: None, signalled, group, _carried: None }
 }

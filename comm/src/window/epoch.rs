@@ -166,14 +166,8 @@ impl Plan {
             on_device: OnDevice::default(),
         };
         let woken = targets.iter().filter(|target| signals.sleeps(**target));
-        let departure = WaitSet {
-            words: Vec::new(),
-            counted: None,
-            behind: None,
-            signalled: woken.map(|target| signals.completion_of(*target).clone()).collect(),
-            group: signals.group(),
-            _carried: None,
-        };
+        let signalled = woken.map(|target| signals.completion_of(*target).clone()).collect();
+        let departure = WaitSet::new(Vec::new(), signalled, signals.group());
         Ok(Self {
             targets: targets.to_vec(),
             keys: operations().map(Recorded::key).collect(),

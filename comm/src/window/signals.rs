@@ -230,14 +230,10 @@ impl Signals {
         let sorted = self.batches(ranks, |peer| peer.exposures);
         let count = |rank: usize| self.peers[rank].exposures;
         for batch in sorted.chunk_by(|a, b| count(*a) == count(*b)) {
-            let made = Batch::find(&mut self.completions, batch, |ranks| WaitSet {
-                words: ranks.iter().map(|rank| self.peers[*rank].here.completion.clone()).collect(),
-                counted: None,
-                behind: None,
-                signalled: Vec::new(),
+            let made = Batch::find(&mut self.completions, batch, |ranks| {
+                let words = ranks.iter().map(|rank| self.peers[*rank].here.completion.clone()).collect();
                 // What this rank sends on the same stream is waited for where it completes.
-                group: 0,
-                _carried: None,
+                WaitSet::new(words, Vec::new(), 0)
             });
             call(made, count(batch[0]));
         }

@@ -139,8 +139,10 @@ fn what_kernels_tell_each_other_is_ordered_for_the_whole_system() {
     for post in ["st.release.sys.u32", "red.release.sys.add.u32"] {
         assert!(signal.find(post).expect(post) > fence, "{post} is not behind the fence");
     }
-    let wait = entry("halo_wait");
-    assert!(wait.contains("ld.acquire.sys.u32") && wait.contains("ld.relaxed.sys.u32"), "{wait}");
+    for name in ["halo_wait", "halo_wait_all"] {
+        let wait = entry(name);
+        assert!(wait.contains("ld.acquire.sys.u32") && wait.contains("ld.relaxed.sys.u32"), "{wait}");
+    }
     // Words of 16 bytes are moved at once, and never through the cache that is not coherent.
     for name in ["halo_move", "halo_send"] {
         let moves = entry(name);
@@ -208,12 +210,13 @@ fn arguments_of_applications_are_packed_as_their_kernels_declare_them() {
 fn arguments_are_packed_as_kernels_declare_them() {
     let (pointer, word) = (Value::Pointer(std::ptr::without_provenance(7)), Value::U32(7));
     let long = Value::U64(7);
-    let own: [(&str, Vec<Value>); 7] = [
+    let own: [(&str, Vec<Value>); 8] = [
         ("halo_move", vec![pointer, pointer, pointer, word, word]),
         ("halo_reduce_f64", vec![pointer, word, pointer, pointer, pointer, long]),
         ("halo_signal", [[pointer; 6].to_vec(), vec![word, word]].concat()),
         ("halo_send", vec![pointer, pointer, pointer, word, word, pointer, pointer, long, pointer, word]),
         ("halo_wait", [[pointer; 7].to_vec(), vec![word, pointer, word]].concat()),
+        ("halo_wait_all", vec![pointer, long, pointer, pointer, pointer, word, pointer, word]),
         ("halo_set", vec![pointer, word, word]),
         ("halo_move_on", vec![pointer, pointer, long]),
     ];
@@ -229,5 +232,5 @@ fn arguments_are_packed_as_kernels_declare_them() {
     let reductions = ["u8", "i32", "i64", "f32", "f64"].map(|element| format!("halo_reduce_{element}"));
     let known = kernels_in(OWN_PTX);
     assert!(reductions.iter().all(|name| known.contains(&name.as_str())), "{known:?}");
-    assert_eq!(known.len(), reductions.len() + 6, "{known:?}");
+    assert_eq!(known.len(), reductions.len() + 7, "{known:?}");
 }

@@ -46,8 +46,7 @@ fn word(region: &Region, line: usize) -> Word {
 }
 
 fn wait_set(words: Vec<Word>) -> Arc<WaitSet> {
-    let group = next_group();
-    Arc::new(WaitSet { words, counted: None, behind: None, signalled: Vec::new(), group, _carried: None })
+    Arc::new(WaitSet::new(words, Vec::new(), next_group()))
 }
 
 fn signals(words: Vec<Word>, rule: Rule) -> Arc<SignalSet> {

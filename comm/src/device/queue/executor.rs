@@ -8,7 +8,7 @@ use super::clock::Readings;
 use super::engine::{Engine, Waiting, WaitingQueue};
 use super::owed::Owed;
 use super::times::{Times, about_put_off};
-use super::waits::{DeviceWaits, Flags};
+use super::waits::{DeviceWaits, Flags, Onto};
 use crate::device::Signals;
 use crate::device::accelerator::Execute;
 use crate::device::driver::{CommandQueue, Driver, Value};
@@ -214,8 +214,10 @@ impl<D: Driver> QueueExecutor<D> {
         let is_here = !waits.words.is_empty() && waits.words.iter().all(|word| self.is_here(word));
         // Sends that are pending and what is owed are the thread's to carry out, which it does while it waits.
         let is_free = is_here && self.pending.is_empty() && self.owed.is_empty();
-        if let Some(kernels) = self.device_waits.as_mut().filter(|_| is_free)
-            && kernels.launch(&self.engine, &mut self.queue, &self.flags, waits, [value, epoch])?
+        let Self { engine, queue, held, id, flags, device_waits, .. } = self;
+        let mut onto = Onto { engine, queue, held, id: *id, flags };
+        if let Some(kernels) = device_waits.as_mut().filter(|_| is_free)
+            && kernels.launch(&mut onto, waits, [value, epoch])?
         {
             self.status.kernel_waits.fetch_add(1, Ordering::Relaxed);
             return self.hold(waits.clone());

@@ -177,25 +177,40 @@ KERNEL(halo_send)(GLOBAL const u32 *failed, GLOBAL const piece *pieces, GLOBAL c
     }
 }
 
+// How often a word is looked at before the word of the host is that stops it: either may be a read across a bus.
+#define LOOKS 64
+
 // Until a word has come to a value, across the wrap, or the host says that it will not: whether it has.
 FUNCTION int halo_reached(GLOBAL word *at, const u32 value, GLOBAL word *stop) {
     if (!at) return 1;
-    for (;;) {
+    for (u32 looks = 1;; ++looks) {
         if ((i32)(LOAD_ACQUIRE(at) - value) >= 0) return 1;
-        if (LOAD(stop)) return 0;
+        if (looks % LOOKS == 0 && LOAD(stop)) return 0;
     }
 }
 
-// Waits for words; those that are not needed are null. Meanwhile `current`, if it is there, has the number of the wait.
+// Waits for words, each of them by a thread of the one group that there is: what is on its way to one does not hold up the
+// others. Meanwhile `current`, if it is there, has the number of the wait.
+#define WAIT(all, of_number)                                                                                \
+    {                                                                                                       \
+        const u32 value = halo_number(base, given);                                                         \
+        if (ITEM_OF_GROUP == 0 && current) STORE_RELEASE(current, number);                                  \
+        for (u32 n = ITEM_OF_GROUP; n < (all); n += THREADS_OF_GROUP)                                       \
+            if (!halo_reached(of_number, value, stop)) *failed = 1;                                         \
+        GROUP_BARRIER;                                                                                      \
+        if (ITEM_OF_GROUP == 0 && current) STORE_RELEASE(current, 0u);                                      \
+    }
+
+// A few of them; those that are not needed are null.
 KERNEL(halo_wait)(GLOBAL word *a, GLOBAL word *b, GLOBAL word *c, GLOBAL word *d, GLOBAL word *stop,
                   GLOBAL u32 *failed, GLOBAL const u32 *base, const u32 given, GLOBAL word *current,
                   const u32 number) {
-    if (ITEM != 0) return;
-    const u32 value = halo_number(base, given);
-    if (current) STORE_RELEASE(current, number);
-    const int all = halo_reached(a, value, stop) && halo_reached(b, value, stop) &&
-                    halo_reached(c, value, stop) && halo_reached(d, value, stop);
-    if (!all) *failed = 1;
-    if (current) STORE_RELEASE(current, 0u);
+    WAIT(4, n == 0 ? a : n == 1 ? b : n == 2 ? c : d)
+}
+
+// Any number of them, by their addresses.
+KERNEL(halo_wait_all)(GLOBAL const u64 *words, const u64 count, GLOBAL word *stop, GLOBAL u32 *failed,
+                      GLOBAL const u32 *base, const u32 given, GLOBAL word *current, const u32 number) {
+    WAIT(count, (GLOBAL word *)words[n])
 }
 #endif

@@ -9,7 +9,7 @@
 use super::engine::{Engine, Waiter};
 use super::executor::QueueExecutor;
 use super::moves::{Argument, Compiler};
-use super::waits::{Number, PeriodWaits};
+use super::waits::{Number, Onto, PeriodWaits};
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
 use crate::device::moves::MoveTable;
@@ -89,14 +89,7 @@ fn plan(sequence: &Sequence) -> std::result::Result<Vec<Act<'_>>, &'static str> 
 
 /// Waiting until the receivers of a send are ready.
 fn conditions(send: &TriggeredSend) -> Arc<WaitSet> {
-    Arc::new(WaitSet {
-        words: send.conditions.clone(),
-        counted: None,
-        behind: None,
-        signalled: Vec::new(),
-        group: send.group,
-        _carried: None,
-    })
+    Arc::new(WaitSet::new(send.conditions.clone(), Vec::new(), send.group))
 }
 
 impl<D: Driver> Counts<D> {
@@ -186,7 +179,7 @@ impl<D: Driver> QueueExecutor<D> {
                     Ok(signals.words.iter().all(|word| self.can_post(word, signals.rule)))
                 }
                 Act::Send(send, _) => self.can_send(send),
-                Act::Wait(waits, _) => Ok(waits.words.iter().all(|word| self.is_here(word))),
+                Act::Wait(waits, _) => self.can_wait(waits),
             };
             if !can? {
                 return Ok(Some(
@@ -200,6 +193,14 @@ impl<D: Driver> QueueExecutor<D> {
             }
         }
         Ok(None)
+    }
+
+    fn can_wait(&mut self, waits: &WaitSet) -> Result<bool> {
+        if !waits.words.iter().all(|word| self.is_here(word)) {
+            return Ok(false);
+        }
+        let Self { engine, queue, held, id, flags, .. } = self;
+        Onto { engine, queue, held, id: *id, flags }.compile(waits).map(|()| true)
     }
 
     fn can_send(&mut self, send: &TriggeredSend) -> Result<bool> {
@@ -255,8 +256,10 @@ impl<D: Driver> QueueExecutor<D> {
             }
             Act::Wait(set, due) => {
                 let place = waits.add(set.clone(), *due);
-                let kernels = self.device_waits.as_mut().expect("asked before");
-                kernels.put(&mut self.queue, &self.flags, &set.words, counts.number(*due), place)
+                let Self { engine, queue, held, id, flags, device_waits, .. } = self;
+                let mut onto = Onto { engine, queue, held, id: *id, flags };
+                let kernels = device_waits.as_mut().expect("asked before");
+                kernels.put(&mut onto, set, counts.number(*due), place)
             }
         }
     }

@@ -211,8 +211,7 @@ fn words(region: &Region) -> [Word; 3] {
 }
 
 fn wait_for(words: &[&Word]) -> Arc<WaitSet> {
-    let (words, group) = (words.iter().map(|word| (*word).clone()).collect(), next_group());
-    Arc::new(WaitSet { words, counted: None, behind: None, signalled: Vec::new(), group, _carried: None })
+    Arc::new(WaitSet::new(words.iter().map(|word| (*word).clone()).collect(), Vec::new(), next_group()))
 }
 
 fn set(word: &Word) -> Arc<SignalSet> {

@@ -7,6 +7,8 @@
 //! failed and other ranks have been told: what is behind it runs, for nobody to take as an answer.
 
 use super::engine::{Engine, Waiter, Waiting};
+use super::executor::Held;
+use super::moves::{Argument, Compiler};
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
 use crate::device::operation::WaitSet;
@@ -20,8 +22,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-/// Words that one kernel waits for.
+/// Words that a kernel is given as such; of more it reads a table.
 const WORDS: usize = 4;
+/// Threads of a kernel that waits, each for words of its own.
+const THREADS: usize = 32;
 
 /// What the kernels of a stream and its thread tell each other.
 pub(super) struct Flags {
@@ -125,6 +129,43 @@ impl PeriodWaits {
     }
 }
 
+/// A wait for more words than a kernel is given, compiled for a device.
+struct Table<D: Driver> {
+    kernel: D::Kernel,
+    words: Argument,
+}
+
+/// With what waits are put on a queue: its executor's number, and what the device may still use.
+pub(super) struct Onto<'a, D: Driver> {
+    pub(super) engine: &'a Arc<Engine<D>>,
+    pub(super) queue: &'a mut D::Queue,
+    pub(super) held: &'a mut Held,
+    pub(super) id: u64,
+    pub(super) flags: &'a Flags,
+}
+
+impl<D: Driver> Onto<'_, D> {
+    /// Makes a wait ready for the device's kernels, where they are not given its words as such.
+    pub(super) fn compile(&mut self, waits: &WaitSet) -> Result<()> {
+        if waits.words.len() > WORDS { self.with_table(waits, |_, _| Ok(())) } else { Ok(()) }
+    }
+
+    fn with_table(
+        &mut self,
+        waits: &WaitSet,
+        run: impl FnOnce(&mut D::Queue, &mut Table<D>) -> Result<()>,
+    ) -> Result<()> {
+        let Self { engine, queue, held, id, .. } = self;
+        let compile = |queue: &mut &mut D::Queue| {
+            let regions = waits.words.iter().map(Word::region);
+            let mut compiler = Compiler::new(engine, queue, held, regions)?;
+            let addresses: Vec<u64> = waits.words.iter().map(|word| address(word) as u64).collect();
+            Ok(Table { words: compiler.upload(&addresses)?, kernel: compiler.kernel("halo_wait_all")? })
+        };
+        waits.on_device.with(*id, queue, compile, |queue, table| run(queue, table))
+    }
+}
+
 /// What is being waited for.
 enum Awaited {
     /// With its value and its epoch.
@@ -188,26 +229,24 @@ impl<D: Driver> DeviceWaits<D> {
     /// set, whose words kernels can reach.
     pub(super) fn launch(
         &mut self,
-        engine: &Arc<Engine<D>>,
-        queue: &mut D::Queue,
-        flags: &Flags,
+        onto: &mut Onto<'_, D>,
         waits: &Arc<WaitSet>,
         [value, epoch]: [u32; 2],
     ) -> Result<bool> {
         if !self.are_kernels() {
-            let begin = queue.mark()?;
+            let begin = onto.queue.mark()?;
             for word in &waits.words {
                 // SAFETY: kernels reach the word, and the caller holds it.
-                unsafe { queue.wait_word(address(word), value) }?;
+                unsafe { onto.queue.wait_word(address(word), value) }?;
             }
-            let (end, awaited) = (queue.mark()?, Awaited::Set(waits.clone(), [value, epoch]));
+            let (end, awaited) = (onto.queue.mark()?, Awaited::Set(waits.clone(), [value, epoch]));
             self.outstanding.push_back(Outstanding::new([begin, end], awaited, None));
             return Ok(true);
         }
-        let Some(place) = engine.reserve_waiter().map(Arc::new) else { return Ok(false) };
-        let begin = queue.mark()?;
-        self.put(queue, flags, &waits.words, value.into(), Place::NONE)?;
-        let (end, awaited) = (queue.mark()?, Awaited::Set(waits.clone(), [value, epoch]));
+        let Some(place) = onto.engine.reserve_waiter().map(Arc::new) else { return Ok(false) };
+        let begin = onto.queue.mark()?;
+        self.put(onto, waits, value.into(), Place::NONE)?;
+        let (end, awaited) = (onto.queue.mark()?, Awaited::Set(waits.clone(), [value, epoch]));
         self.outstanding.push_back(Outstanding::new([begin, end], awaited, Some(place)));
         Ok(true)
     }
@@ -217,26 +256,31 @@ impl<D: Driver> DeviceWaits<D> {
         self.kernel.is_some()
     }
 
-    /// Puts kernels on the queue that wait for those words, which the caller holds.
+    /// Puts a kernel on the queue that waits for all words of a set, which the caller holds.
     pub(super) fn put(
         &mut self,
-        queue: &mut D::Queue,
-        flags: &Flags,
-        words: &[Word],
+        onto: &mut Onto<'_, D>,
+        waits: &WaitSet,
         value: Number,
         place: Place,
     ) -> Result<()> {
-        let kernel = self.kernel.as_mut().expect("asked before");
-        for group in words.chunks(WORDS) {
-            let words = (0..WORDS).map(|word| group.get(word).map_or(std::ptr::null(), address));
-            let pointers = words.chain([flags.stop(), flags.failed()]).map(Value::Pointer);
-            let place = [Value::Pointer(place.at), Value::U32(place.number)];
-            let arguments: Vec<Value> = pointers.chain(value.arguments()).chain(place).collect();
-            // SAFETY: the arguments are those of the kernel's text, where pointers to words and places may be null; the
-            // caller holds the words, and the flags live as long as the queue.
-            unsafe { queue.launch("a wait", kernel, &arguments, [1, 1, 1]) }?;
+        let flags = [onto.flags.stop(), onto.flags.failed()].map(Value::Pointer);
+        let place = [Value::Pointer(place.at), Value::U32(place.number)];
+        let behind = flags.into_iter().chain(value.arguments()).chain(place);
+        if waits.words.len() > WORDS {
+            return onto.with_table(waits, |queue, table| {
+                let words = [table.words.value(), Value::U64(waits.words.len() as u64)];
+                let arguments: Vec<Value> = words.into_iter().chain(behind).collect();
+                // SAFETY: the arguments are those of the kernel's text, where the place may be null; the table is held with
+                // the set, and the flags live as long as the queue.
+                unsafe { queue.launch("a wait", &mut table.kernel, &arguments, [THREADS, 1, 1]) }
+            });
         }
-        Ok(())
+        let kernel = self.kernel.as_mut().expect("asked before");
+        let words = (0..WORDS).map(|word| waits.words.get(word).map_or(std::ptr::null(), address));
+        let arguments: Vec<Value> = words.map(Value::Pointer).chain(behind).collect();
+        // SAFETY: as above, where pointers to words may be null too.
+        unsafe { onto.queue.launch("a wait", kernel, &arguments, [THREADS, 1, 1]) }
     }
 
     /// A place for the kernels of a period: the queue runs one at a time, so that all periods on it need but one.
