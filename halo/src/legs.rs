@@ -87,7 +87,7 @@ impl<const D: usize> Legs<D> {
     ///
     /// From the slowest axis to the fastest: what one stage stores in long runs the next one loads
     /// in short ones. The other way round long loads would wait for several short stores each.
-    pub(crate) fn folds(&self, entity: Entity, parts: &[IndexBox<D>]) -> Vec<Vec<[IndexBox<D>; 2]>> {
+    pub(crate) fn folding(&self, entity: Entity, parts: &[IndexBox<D>]) -> Vec<Vec<[IndexBox<D>; 2]>> {
         let mut stages = Vec::new();
         for axis in (0..D).filter(|axis| self.folded[*axis]) {
             let mut stage = Vec::new();
@@ -146,6 +146,10 @@ impl<const D: usize> Legs<D> {
     /// All owned entries, in local indices.
     pub(crate) fn all_owned(&self, entity: Entity) -> IndexBox<D> {
         self.subdomain.owned(entity)
+    }
+
+    pub(crate) fn folds(&self, axis: usize) -> bool {
+        self.folded[axis]
     }
 
     pub(crate) fn folds_any(&self) -> bool {

@@ -217,12 +217,30 @@ impl<const D: usize> Compiler<'_, D> {
             for field in self.fields {
                 let (shell, rest) = self.legs.shell_and_rest(field.entity);
                 self.fold_parts(field, &shell, phase, &mut early)?;
-                for part in slabs(field, rest) {
+                for part in self.slabs(field, rest) {
                     self.fold_parts(field, &[part], phase, &mut late)?;
                 }
             }
         }
         Ok((early, late))
+    }
+
+    /// Parts of a box that are folded along all axes before the next, while they are in the cache. Where the slowest axis
+    /// is folded itself, what is folded is all of it, and there is one.
+    fn slabs(&self, field: &Registered, part: IndexBox<D>) -> Vec<IndexBox<D>> {
+        const SLAB_BYTES: usize = 256 * 1024;
+        let planes = part.extents()[0];
+        let plane_bytes = (part.len() / planes.max(1)).max(1) * field.element_bytes();
+        let thickness = if self.legs.folds(0) { planes } else { SLAB_BYTES / plane_bytes }.max(1);
+        (0..planes)
+            .step_by(thickness)
+            .map(|plane| {
+                let mut slab = part;
+                slab.start[0] = part.start[0] + plane;
+                slab.end[0] = (slab.start[0] + thickness).min(part.end[0]);
+                slab
+            })
+            .collect()
     }
 
     fn fold_parts(
@@ -232,7 +250,7 @@ impl<const D: usize> Compiler<'_, D> {
         phase: usize,
         stages: &mut Stages,
     ) -> Result<()> {
-        for stage in self.legs.folds(field.entity, parts) {
+        for stage in self.legs.folding(field.entity, parts) {
             let mut moves = Vec::new();
             for [owned, ghosts] in stage {
                 self.push_within(&mut moves, field, owned, ghosts, phase, Op::Replace)?;
@@ -247,7 +265,7 @@ impl<const D: usize> Compiler<'_, D> {
         let mut stages = Vec::new();
         for field in self.fields {
             let owned = self.legs.all_owned(field.entity);
-            for stage in self.legs.folds(field.entity, &[owned]).into_iter().rev() {
+            for stage in self.legs.folding(field.entity, &[owned]).into_iter().rev() {
                 let mut moves = Vec::new();
                 for [owned, ghosts] in stage {
                     self.push_within(&mut moves, field, ghosts, owned, phase, op)?;
@@ -388,21 +406,4 @@ fn packed_end<'a, const D: usize>(
     extents[3 - D..].copy_from_slice(&part.extents());
     let row = extents[2] * field.element_bytes();
     End { region: place.region(), offset: place.offset() + start, strides: [extents[1] * row, row] }
-}
-
-/// Parts of a box that are folded along all axes before the next, while they are in the cache.
-fn slabs<const D: usize>(field: &Registered, part: IndexBox<D>) -> Vec<IndexBox<D>> {
-    const SLAB_BYTES: usize = 256 * 1024;
-    let planes = part.extents()[0];
-    let plane_bytes = (part.len() / planes.max(1)).max(1) * field.element_bytes();
-    let thickness = (SLAB_BYTES / plane_bytes).max(1);
-    (0..planes)
-        .step_by(thickness)
-        .map(|plane| {
-            let mut slab = part;
-            slab.start[0] = part.start[0] + plane;
-            slab.end[0] = (slab.start[0] + thickness).min(part.end[0]);
-            slab
-        })
-        .collect()
 }

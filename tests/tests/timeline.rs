@@ -313,3 +313,44 @@ fn a_stream_that_fails_leaves_its_timeline() {
         assert!(matches!(failed, Error::KernelPanicked { .. }), "{kind:?}: {failed}");
     }
 }
+
+/// The bytes that a rank has copied within a field and sent in one exchange, as many as others like it, and how many its
+/// ghosts have.
+fn into_ghosts<const D: usize>(
+    world: &World,
+    cells: [usize; D],
+    layout: [usize; D],
+) -> Result<(usize, usize), HaloError> {
+    let stream = Device::host().stream(world)?;
+    let grid = GlobalGrid::new(cells, [true; D])?.partition_as(world, layout)?.local(1)?;
+    let mut field = Array::<f64, D>::zeros(&grid, Entity::Cell, &stream)?;
+    let mut halo = StreamHalo::new(world, &stream, "st-send", Pattern::All, 1, &field)?;
+    world.barrier()?;
+    stream.record_timeline(ENOUGH)?;
+    halo.gather(&mut field)?;
+    let timeline = stream.take_timeline().expect("one is kept");
+    let copies = those(&timeline, STREAM, &[Activity::Copy]);
+    let copied: usize = copies.iter().filter_map(|span| span.bytes).sum();
+    let owned: usize = grid.owned(Entity::Cell).len();
+    let all: usize = grid.owned(Entity::Cell).extents().iter().map(|cells| cells + 2).product();
+    Ok((copied + halo.bytes_per_exchange(), (all - owned) * size_of::<f64>()))
+}
+
+/// Of fields that are too large for the caches, whose folds are made part by part.
+#[test]
+fn each_ghost_is_stored_once() {
+    for layout in [[1, 1], [1, 2], [2, 1], [2, 2]] {
+        on_ranks(layout.iter().product(), |world| {
+            let (stored, ghosts) = into_ghosts(world, [700, 640], layout)?;
+            assert_eq!(stored, ghosts, "{layout:?}");
+            Ok(())
+        });
+    }
+    for layout in [[1, 1, 1], [1, 1, 2], [1, 2, 1], [2, 1, 1], [1, 2, 2]] {
+        on_ranks(layout.iter().product(), |world| {
+            let (stored, ghosts) = into_ghosts(world, [40, 72, 64], layout)?;
+            assert_eq!(stored, ghosts, "{layout:?}");
+            Ok(())
+        });
+    }
+}
