@@ -182,7 +182,7 @@ impl StreamHalo {
         compiled: &Compiled,
     ) -> Result<()> {
         self.check(call, fields, compiled.epoch().wrapping_add(1))?;
-        if self.has_begun {
+        if self.has_begun && std::ptr::eq(compiled, &self.gather) {
             // Its own exchange knows what may come next.
             return Ok(());
         }
@@ -256,9 +256,15 @@ impl<F: Fields<D>, const D: usize> InFlight<'_, F, D> {
         let checked = self.halo.check("finish", self.fields, self.halo.gather.epoch());
         self.halo.gather.finish(&self.halo.stream, &mut |_| {})?;
         self.halo.has_begun = false;
-        checked?;
-        self.fields.each(&mut |field| field.set_readable_ghosts(ReadableGhosts::All));
-        Ok(())
+        self.fields.each(&mut |field| match &checked {
+            Ok(()) => field.set_readable_ghosts(ReadableGhosts::All),
+            // Nothing is in flight any more.
+            Err(_) if field.readable_ghosts() == ReadableGhosts::Own => {
+                field.set_readable_ghosts(ReadableGhosts::None);
+            }
+            Err(_) => {}
+        });
+        checked
     }
 }
 

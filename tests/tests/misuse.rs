@@ -375,11 +375,13 @@ fn a_field_that_is_swapped_in_flight_has_no_ghosts() {
     on_ranks(2, |world| {
         for way in each_way() {
             let stream = stream_of(world, way.kind)?;
-            let mut cells = Alternating::<f64, 2>::zeros(&grid(world)?, Entity::Cell, &stream)?;
-            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &cells)?;
+            let cells = Alternating::<f64, 2>::zeros(&grid(world)?, Entity::Cell, &stream)?;
+            // Nothing is wrong with the other one.
+            let mut fields = (cells, array(world, &stream)?);
+            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
             for epoch in [1, 3] {
-                let mut in_flight = halo.begin_gather(&mut cells)?;
-                in_flight.swap();
+                let mut in_flight = halo.begin_gather(&mut fields)?;
+                in_flight.0.swap();
                 match in_flight.finish() {
                     Err(HaloError::WrongGeneration {
                         index: 0, found: 1, expected: 0, epoch: found, ..
@@ -388,13 +390,13 @@ fn a_field_that_is_swapped_in_flight_has_no_ghosts() {
                     }
                     other => panic!("{other:?}, {way:?}"),
                 }
-                cells.swap();
-                assert!(cells.now().copy_with_ghosts().is_err(), "{way:?}");
+                fields.0.swap();
+                assert!(fields.0.now().copy_with_ghosts().is_err(), "{way:?}");
                 // The next exchange is about the other generation, and the one behind it about this one again.
-                cells.swap();
-                halo.gather(&mut cells)?;
-                cells.now().copy_with_ghosts()?;
-                cells.swap();
+                fields.0.swap();
+                halo.gather(&mut fields)?;
+                fields.0.now().copy_with_ghosts()?;
+                fields.0.swap();
             }
         }
         Ok(())

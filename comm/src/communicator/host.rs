@@ -84,6 +84,16 @@ impl Host {
         self.wait_for(source, done, &gone, late)
     }
 
+    /// As [`Host::wait_until`], for a message of that rank, or of any: then all others have to have let go.
+    pub(crate) fn wait_for_message(
+        &self,
+        source: Option<usize>,
+        done: &mut dyn FnMut(&mut Engine) -> Result<bool>,
+        late: &dyn Fn(Duration) -> Error,
+    ) -> Result<()> {
+        self.wait_for(source, done, &|engine| gone(engine, source), late)
+    }
+
     /// The same, where the wait fails once `gone` names a rank.
     fn wait_for(
         &self,
@@ -141,13 +151,7 @@ impl Host {
             outcome = engine.outcome(ticket);
             Ok(outcome.is_some())
         };
-        let gone = |engine: &Engine| {
-            let gone = match source {
-                Some(peer) => engine.has_left(peer).then_some(peer),
-                None => engine.all_have_left(),
-            };
-            gone.filter(|_| engine.needs_peer(ticket))
-        };
+        let gone = |engine: &Engine| gone(engine, source).filter(|_| engine.needs_peer(ticket));
         self.wait_for(source, &mut done, &gone, &|waited| self.late(ticket, waited))?;
         outcome.expect("the wait ends with the request")
     }
@@ -156,6 +160,14 @@ impl Host {
     pub(crate) fn late(&self, ticket: Ticket, waited: Duration) -> Error {
         let (peer, what) = self.lock().describe(ticket);
         late(&self.context, peer, what, waited)
+    }
+}
+
+/// A rank to name if no message can come any more: that one has let go of its end, or all others have.
+fn gone(engine: &Engine, source: Option<usize>) -> Option<usize> {
+    match source {
+        Some(peer) => engine.has_left(peer).then_some(peer),
+        None => engine.all_have_left(),
     }
 }
 

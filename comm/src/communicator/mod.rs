@@ -110,7 +110,8 @@ use step::Scratch;
 /// A rank whose messages nobody receives is stopped at some point: 64 short messages of it are kept by their
 /// receiver, and those behind them wait with it until they are received.
 ///
-/// Dropping the last clone on a rank waits for nobody. Whoever then waits for a message or an answer of that rank gets
+/// Dropping the last clone on a rank waits for nobody, but for the senders of messages that were coming to requests which
+/// it has dropped ([`Request`]). Whoever then waits for a message or an answer of that rank gets
 /// [`crate::Error::PeerFailed`] once all has come that it had sent, on every fabric; so does a receive from any rank
 /// once all others have left.
 #[derive(Clone)]
@@ -280,7 +281,7 @@ impl Communicator {
         };
         let what = || format!("a message with {tag}");
         let late = |waited| host::late(self.host().context(), peer, what(), waited);
-        self.host().wait_until(peer, &mut done, &late)?;
+        self.host().wait_for_message(peer, &mut done, &late)?;
         Ok(found.expect("the wait ends with a message"))
     }
 

@@ -49,6 +49,7 @@ pub fn communicators(world: &World, way: Scenario) -> Result<Done, HaloError> {
     said(leaver, communicator.send(&long, leaver, 4));
     if size == 2 {
         said(leaver, communicator.recv(&mut short, Source::Any, Tag::Any));
+        said(leaver, communicator.probe(Source::Any, Tag::Any));
     }
     let mut request = communicator.recv_init(&receive.section(0..9)?, leaver, 5)?;
     said(leaver, match_one(&mut request));

@@ -18,7 +18,7 @@ use super::worlds::exchange;
 use crate::{Scenario, stream_of};
 use streamhalo::comm::Error;
 use streamhalo::grid::GridError;
-use streamhalo::{HaloError, Pattern, StreamHalo, World};
+use streamhalo::{HaloError, Op, Pattern, StreamHalo, World};
 
 /// Fails unless a call was refused as out of order, for that reason.
 ///
@@ -38,9 +38,12 @@ pub fn refused<T>(result: Result<T, Error>, refused_call: &str, because: &str) {
 pub fn begun_twice(world: &World, way: Scenario) -> Result<Done, HaloError> {
     let stream = stream_of(world, way.kind)?;
     let mut field = cells(world, &stream)?;
-    let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &field)?;
+    let builder = StreamHalo::builder(world, &stream).backend(way.backend).scatter(Op::Sum);
+    let mut halo = builder.build(1, &field)?;
     halo.enqueue_gather(&mut field)?;
     drop(halo.begin_gather(&mut field)?);
+    let scattered = halo.enqueue_scatter(&mut field);
+    assert_eq!(scattered, Err(HaloError::FieldInFlight { call: "enqueue_scatter", index: 0 }), "{way:?}");
     let mut another = StreamHalo::new(world, &stream, way.backend, Pattern::Faces, 1, &field)?;
     for _ in 0..2 {
         match halo.enqueue_gather(&mut field) {
