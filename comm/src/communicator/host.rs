@@ -72,26 +72,23 @@ impl Host {
         }
     }
 
-    /// Blocks until `done` says so, which is asked with the engine after it has made progress. A wait for a rank
-    /// fails if that has let go of its end.
+    /// Blocks until `done` says so, which is asked with the engine after it has made progress. It needs no other rank.
     pub(crate) fn wait_until(
         &self,
-        source: Option<usize>,
         done: &mut dyn FnMut(&mut Engine) -> Result<bool>,
         late: &dyn Fn(Duration) -> Error,
     ) -> Result<()> {
-        let gone = |engine: &Engine| source.filter(|peer| engine.has_left(*peer));
-        self.wait_for(source, done, &gone, late)
+        self.wait_for(None, done, &|_| None, late)
     }
 
-    /// As [`Host::wait_until`], for a message of that rank, or of any: then all others have to have let go.
-    pub(crate) fn wait_for_message(
+    /// The same, for what that rank does, or any: fails once it has let go of its end, or all others have.
+    pub(crate) fn wait_for_rank(
         &self,
-        source: Option<usize>,
+        rank: Option<usize>,
         done: &mut dyn FnMut(&mut Engine) -> Result<bool>,
         late: &dyn Fn(Duration) -> Error,
     ) -> Result<()> {
-        self.wait_for(source, done, &|engine| gone(engine, source), late)
+        self.wait_for(rank, done, &|engine| gone(engine, rank), late)
     }
 
     /// The same, where the wait fails once `gone` names a rank.

@@ -281,7 +281,7 @@ impl Communicator {
         };
         let what = || format!("a message with {tag}");
         let late = |waited| host::late(self.host().context(), peer, what(), waited);
-        self.host().wait_for_message(peer, &mut done, &late)?;
+        self.host().wait_for_rank(peer, &mut done, &late)?;
         Ok(found.expect("the wait ends with a message"))
     }
 
@@ -365,7 +365,7 @@ impl Drop for Inner {
             |engine: &mut Engine| Ok(!abandoned.iter().any(|(ticket, _)| is_awaited(engine, *ticket)));
         let late = |waited| host::late(self.host.context(), None, "a dropped receive".into(), waited);
         // A wait that fails says nothing to anybody.
-        let _ = self.host.wait_until(None, &mut done, &late);
+        let _ = self.host.wait_until(&mut done, &late);
         if abandoned.is_empty() {
             return;
         }

@@ -267,7 +267,7 @@ impl Communicator {
         let mut passed = |engine: &mut Engine| engine.core.has_passed(&transit);
         let what = || format!("a copy of its device for {call}");
         let late = |waited| host::late(self.host().context(), None, what(), waited);
-        match self.host().wait_until(None, &mut passed, &late) {
+        match self.host().wait_until(&mut passed, &late) {
             Ok(()) => Ok(Some(transit)),
             Err(error) => {
                 self.lock().core.end_transit(transit, false);

@@ -103,7 +103,7 @@ fn behind_a_wait_that_is_stopped_nothing_is_stored_or_signalled() {
 fn a_wait_of_many_words_is_for_all_of_them() {
     let _turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
     for waits in [Waits::Kernel, Waits::Proxy] {
-        // More than one kernel waits for; the last comes late, and past the wrap.
+        // More than a kernel is given as such; the last comes late, and past the wrap.
         for last in 0..9 {
             let Some((world, stream)) = set_up(waits, MODES[last % 2]) else { return };
             let region = stream.allocate_pinned(&world, 1024).expect("memory");

@@ -262,7 +262,9 @@ impl Mpi {
 /// Whether nobody calls MPI any more for worlds that were not dropped, within some patience.
 fn have_stopped() -> bool {
     let end = Instant::now() + PATIENCE;
-    let have_stopped = worlds().iter().all(|world| world.carrier.stop_until(end));
+    // Not with the list locked: what a carrier does last may look at it.
+    let carriers: Vec<_> = worlds().iter().map(|world| world.carrier.clone()).collect();
+    let have_stopped = carriers.iter().all(|carrier| carrier.stop_until(end));
     if !have_stopped {
         // There is nobody left to return an error to.
         eprintln!(
