@@ -30,6 +30,7 @@ use fearless_simd::{Level, Simd, dispatch, prelude::*};
 use super::kernel::{Cell, Sweep};
 use super::rows::Generations;
 use super::words::{WORD, pack, pack_and_spread, spread};
+use crate::app::{NEAR, distance_of};
 
 /// Rows that are packed ahead of the one that is needed next.
 const AHEAD: usize = 4;
@@ -83,6 +84,7 @@ fn sweep_words<'now, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
     mark_changing(sweep, columns, changing);
     let mut sums = vec![[Sums::none(simd); 2]; blocks * layers];
 
+    let is_far = distance_of(2 * rows * columns * size_of::<T>()) != NEAR;
     let inputs = rows + 2 * layers;
     let [above, below] = sweep.layers_that_stay()[0];
     for (row, packed) in ahead.chunks_exact_mut(words).enumerate().take(inputs) {
@@ -113,7 +115,7 @@ fn sweep_words<'now, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
         match (coming, next) {
             (Some(now), Some(next)) => {
                 let owned = (&now[layers..][..columns], &mut packed[OWNED..]);
-                pack_and_spread::<S, T, V>(simd, owned, (alive, next));
+                pack_and_spread::<S, T, V>(simd, is_far, owned, (alive, next));
                 pack_ghosts::<S, T, V>(simd, layers, now, packed);
             }
             (Some(now), None) => pack_with_ghosts::<S, T, V>(simd, layers, now, packed),
@@ -210,7 +212,11 @@ impl<S: Simd> Sums<S> {
     /// From packed cells, with one word in front of theirs and one behind.
     #[inline(always)]
     fn of(simd: S, words: &[u64]) -> Self {
-        Self::beside([0, 1, 2].map(|first| S::u64s::from_slice(simd, &words[first..first + S::u64s::LEN])))
+        // Not by a map over the three, which is inlined only where all crates are optimised together.
+        let before = S::u64s::from_slice(simd, &words[..S::u64s::LEN]);
+        let here = S::u64s::from_slice(simd, &words[1..1 + S::u64s::LEN]);
+        let behind = S::u64s::from_slice(simd, &words[2..2 + S::u64s::LEN]);
+        Self::beside([before, here, behind])
     }
 
     /// From the words in front of those that it is of, these, and those behind them.

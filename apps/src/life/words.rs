@@ -6,11 +6,15 @@
 #![allow(clippy::needless_range_loop)]
 
 use fearless_simd::{Simd, prelude::*};
+use streamhalo::comm::device::ask_for_line;
 
 use super::kernel::Cell;
 
 /// Cells of a word.
 pub(super) const WORD: usize = 64;
+
+/// Bytes of a line of the caches.
+const LINE: usize = 64;
 
 /// Packs a row, at least one vector of cells or fewer than a word has.
 // Everything here is `inline(always)`: only code that lands inside the function that `dispatch!` makes for an
@@ -30,17 +34,26 @@ pub(super) fn spread<S: Simd, T: Cell, V: SimdBase<S, Element = T>>(simd: S, wor
 }
 
 /// Packs a row and spreads words over another, which is no longer, side by side: memory is read while other
-/// memory is written.
+/// memory is written. If they are far from the core, all lines of a word are asked for before the first is needed: with
+/// what becomes of them in between the processor comes too late upon most, above all upon those that are written.
 #[inline(always)]
 pub(super) fn pack_and_spread<S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
     simd: S,
+    is_far: bool,
     (from, packed): (&[T], &mut [u64]),
     (words, row): (&[u64], &mut [T]),
 ) {
     let whole = row.len() / WORD;
     for word in 0..whole {
-        packed[word] = pack_word::<S, T, V>(simd, &from[word * WORD..][..WORD]);
-        spread_word::<S, T, V>(simd, words[word], &mut row[word * WORD..][..WORD]);
+        let (from, row) = (&from[word * WORD..][..WORD], &mut row[word * WORD..][..WORD]);
+        if is_far {
+            for line in (0..WORD).step_by(LINE / size_of::<T>()) {
+                ask_for_line(&from[line], 0);
+                ask_for_line(&row[line], 0);
+            }
+        }
+        packed[word] = pack_word::<S, T, V>(simd, from);
+        spread_word::<S, T, V>(simd, words[word], row);
     }
     pack_from::<S, T, V>(simd, whole, from, packed);
     spread_end::<S, T, V>(simd, words, row);
@@ -170,8 +183,12 @@ mod tests {
         let mut again = vec![!0; words.len()];
         let mut other = vec![T::from(1); row.len().saturating_sub(2)];
         let dead = vec![0; words.len()];
-        pack_and_spread::<S, T, T::Vector<S>>(simd, (row, &mut again), (&dead, &mut other));
-        assert!(again == words && other.iter().all(|cell| *cell == T::from(0)), "{}", row.len());
+        for is_far in [false, true] {
+            again.fill(!0);
+            other.fill(T::from(1));
+            pack_and_spread::<S, T, T::Vector<S>>(simd, is_far, (row, &mut again), (&dead, &mut other));
+            assert!(again == words && other.iter().all(|cell| *cell == T::from(0)), "{}", row.len());
+        }
     }
 
     #[inline(always)]
