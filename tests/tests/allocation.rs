@@ -189,6 +189,45 @@ fn run<F: Step>(backend: &str, kind: StreamKind, layout: [usize; 3], spans: Opti
     }
 }
 
+/// Exchanges of one world at a time: more than there are regions that engines keep for messages of any kind.
+const MANY: usize = 70;
+
+/// Exchanges with messages that are announced, all of which begin before the first is finished.
+fn run_many(backend: &str) {
+    let all = Barrier::new(2);
+    let options = WorldOptions { timeout: Some(Duration::from_secs(60)), ..WorldOptions::default() };
+    let rank_main = |world: World| -> Result<(), HaloError> {
+        let stream = Device::host().stream(&world)?;
+        let grid = GlobalGrid::new([4, 48, 48], [true; 3])?.partition_as(&world, [2, 1, 1])?.local(1)?;
+        let fields = (0..MANY).map(|_| Array::<f64, 3>::zeros(&grid, Entity::Cell, &stream));
+        let mut fields = fields.collect::<Result<Vec<_>, _>>()?;
+        let builder = || StreamHalo::builder(&world, &stream).backend(backend);
+        let halos = fields.iter().map(|field| builder().build(1, field));
+        let mut halos = halos.collect::<Result<Vec<_>, _>>()?;
+        let mut exchange = |times: usize| -> Result<(), HaloError> {
+            for _ in 0..times {
+                let mut begun = [const { None }; MANY];
+                for ((halo, field), begun) in halos.iter_mut().zip(&mut fields).zip(&mut begun) {
+                    *begun = Some(halo.begin_gather(field)?);
+                }
+                begun.into_iter().flatten().try_for_each(|begun| begun.finish())?;
+                stream.synchronize()?;
+            }
+            Ok(())
+        };
+        exchange(WARM_UP)?;
+        let result = counted(&all, || exchange(EXCHANGES / MANY));
+        let calls = CALLS.swap(0, Ordering::Relaxed);
+        if let Some(first) = FIRST.lock().unwrap().take() {
+            panic!("{MANY} exchanges, {backend}: {calls} calls of the allocator; the first by {first}");
+        }
+        result
+    };
+    for result in World::threads(2, options, rank_main).unwrap() {
+        result.unwrap_or_else(|error| panic!("{MANY} exchanges, {backend}: {error}"));
+    }
+}
+
 /// Epochs of persistent requests on a queue between two ranks: receives and sends in batches and alone.
 fn start_and_wait(queue: &Queue, requests: &mut [PersistentRequest], epochs: usize) -> Result<(), HaloError> {
     for epoch in 1..=epochs {
@@ -369,6 +408,8 @@ fn main() {
             run::<Array<f64, 3>>(backend, kind, [2, 1, 1], Some(100));
             passed += 1;
         }
+        run_many(backend);
+        passed += 1;
     }
     for kind in [StreamKind::Inline, StreamKind::Threaded] {
         run_queues(kind);

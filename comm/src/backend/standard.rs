@@ -137,8 +137,9 @@ struct Near {
     /// That many receives, then the sends.
     tickets: Vec<Ticket>,
     recvs: usize,
-    /// How many early messages room was made for.
+    /// How many early messages room was made for, and to whom those that go again and again.
     reserved: usize,
+    receivers: Vec<usize>,
 }
 
 impl Near {
@@ -161,11 +162,13 @@ impl Near {
             reserved += early;
         }
         let recvs = tickets.len();
+        let receivers: Vec<usize> = sends.iter().filter(near).map(|send| send.peer).collect();
+        receivers.iter().for_each(|peer| engine.reserve_send(*peer));
         for send in sends.iter().filter(near) {
             tickets.push(engine.send_init(&send.place, send.bytes, None, send.peer, send.tag));
         }
         drop(engine);
-        Ok(Self { messages, tickets, recvs, reserved })
+        Ok(Self { messages, tickets, recvs, reserved, receivers })
     }
 
     fn start(&self) -> Result<()> {
@@ -180,7 +183,7 @@ impl Drop for Near {
     fn drop(&mut self) {
         let mut engine = self.messages.engine();
         self.tickets.iter().for_each(|ticket| engine.free(*ticket));
-        engine.release(self.reserved);
+        engine.release(self.reserved, &self.receivers);
     }
 }
 

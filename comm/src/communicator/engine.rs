@@ -37,6 +37,8 @@ const PACKETS: usize = 256;
 const COPY_NAP: Duration = Duration::from_micros(20);
 /// Requests, and messages without a receive, before lists have to grow.
 const CAPACITY: usize = 64;
+/// Posts to a peer, likewise.
+const OUTBOX: usize = CAPACITY / 4;
 
 /// One rank's end of the messages of a communicator. Any thread may call it, in turn.
 #[derive(Debug)]
@@ -93,6 +95,8 @@ pub(super) struct Peer {
     pub(super) taken: u32,
     /// The number of the next bulk transfer from it.
     pub(super) next_bulk: u32,
+    /// Messages that go to it again and again.
+    lasting: usize,
     /// What waits for room, in order.
     pub(super) outbox: VecDeque<Post>,
     /// The beginning of a record of which more is to come.
@@ -173,7 +177,8 @@ impl Engine {
                 ahead: 0,
                 taken: 0,
                 next_bulk: 0,
-                outbox: VecDeque::with_capacity(CAPACITY / 4),
+                lasting: 0,
+                outbox: VecDeque::with_capacity(OUTBOX),
                 partial: Vec::new(),
             }
         };
@@ -206,17 +211,27 @@ impl Engine {
     /// Makes room for early messages, so that keeping them does not allocate: that many of so many bytes.
     pub(crate) fn reserve(&mut self, messages: usize, bytes: usize) {
         let core = &mut self.core;
-        core.matching.reserve(messages);
         core.spares += messages;
+        core.matching.reserve(core.spares);
         core.spare.reserve(core.spares);
         core.spare.extend((0..messages).map(|_| Vec::with_capacity(bytes)));
     }
 
-    /// That many early messages fewer than before need room.
-    pub(crate) fn release(&mut self, messages: usize) {
+    /// Makes room for a message that goes to the same memory of that peer again and again, and for one that answers it.
+    pub(crate) fn reserve_send(&mut self, peer: usize) {
+        self.core.mapped.reserve(1);
+        let peer = &mut self.core.peers[peer];
+        peer.lasting += 1;
+        peer.outbox.reserve((OUTBOX + 2 * peer.lasting).saturating_sub(peer.outbox.len()));
+    }
+
+    /// That many early messages fewer than before need room, and a message less to each of these peers.
+    pub(crate) fn release(&mut self, messages: usize, sends: &[usize]) {
         let core = &mut self.core;
         core.spares -= messages;
         core.spare.truncate(core.spares);
+        core.mapped.release(sends.len());
+        sends.iter().for_each(|peer| core.peers[*peer].lasting -= 1);
     }
 
     /// Whether a message of that size to that peer is sent at once.

@@ -50,10 +50,10 @@ impl<M> Matching<M> {
         Self { posted: Vec::with_capacity(capacity), early: VecDeque::with_capacity(capacity) }
     }
 
-    /// Makes room for that many more of each.
-    pub(crate) fn reserve(&mut self, more: usize) {
-        self.posted.reserve(more);
-        self.early.reserve(more);
+    /// Makes room for that many of each.
+    pub(crate) fn reserve(&mut self, all: usize) {
+        self.posted.reserve(all.saturating_sub(self.posted.len()));
+        self.early.reserve(all.saturating_sub(self.early.len()));
     }
 
     /// The message that a new receive takes, or else the receive is posted.
