@@ -36,7 +36,7 @@ impl Registered {
     /// generation then advances by `swaps` from one exchange to the next.
     pub(crate) fn generation_in(&self, phase: usize, swaps: usize) -> usize {
         let first = self.generation.unwrap_or(0);
-        if phase == 1 { first } else { (first + swaps) % 2 }
+        if phase == 1 { first } else { (first + swaps % 2) % 2 }
     }
 
     pub(crate) fn region(&self, phase: usize, swaps: usize) -> &Region {

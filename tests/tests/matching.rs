@@ -132,6 +132,13 @@ fn descriptions_that_are_wrong_in_themselves() {
     assert!(bad(received_twice, 1).contains("receives from rank 0 twice with tag 5"));
     let too_short = bad(with_send(|send| send.bytes = 23), 0);
     assert!(too_short.contains("23 bytes for 24 bytes"), "{too_short}");
+    // None of these may be multiplied or rounded up before it is refused.
+    for most in [usize::MAX, usize::MAX / 2, usize::MAX / 8 + 1] {
+        let too_long = bad(with_send(|send| send.bytes = most), 0);
+        assert!(too_long.contains(&format!("sends to rank 1 has {most} bytes")), "{too_long}");
+        let too_many = bad(with_send(|send| send.elements = vec![(F64, most)]), 0);
+        assert!(too_many.contains("more than any memory holds"), "{too_many}");
+    }
     let empty = bad(with_send(|send| *send = message(1, 5, &[])), 0);
     assert!(empty.contains("0 bytes"), "{empty}");
     let epochs = verdict(|rank| ExchangeSpec { last_epoch: rank as u32 / 2 * 4, ..one_message(rank) });

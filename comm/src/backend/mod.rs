@@ -58,6 +58,9 @@ pub struct MessageSpec {
     pub ghosts: Vec<[Region; 2]>,
 }
 
+/// Bytes beside each message's own, at most.
+const WORDS_OF_A_MESSAGE: usize = 1024;
+
 /// What a rank wants to exchange.
 #[derive(Debug, Clone)]
 pub struct ExchangeSpec {
@@ -67,6 +70,29 @@ pub struct ExchangeSpec {
     pub recvs: Vec<MessageSpec>,
     /// The epoch before the first exchange, an even one. 0, except to test what happens near the wrap at 2³².
     pub last_epoch: u32,
+}
+
+impl ExchangeSpec {
+    /// Why the bytes of its messages cannot be laid out, if they cannot: each has two buffers, which begin with a line,
+    /// and lines of words, and all of them lie in one piece of memory.
+    fn uncountable(&self) -> Option<String> {
+        const MOST: usize = isize::MAX as usize / 4;
+        let mut all: usize = 0;
+        for (messages, way) in [(&self.sends, "sends to"), (&self.recvs, "receives from")] {
+            for MessageSpec { peer, tag, elements, bytes, .. } in messages {
+                let mut counted = elements.iter().map(|(element, count)| count.checked_mul(element.bytes()));
+                let elements = counted.try_fold(0_usize, |sum, bytes| sum.checked_add(bytes?));
+                all = all.saturating_add(*bytes).saturating_add(WORDS_OF_A_MESSAGE);
+                if all > MOST || elements.is_none_or(|bytes| bytes > MOST) {
+                    return Some(format!(
+                        "its message with tag {tag} that it {way} rank {peer} has {bytes} bytes, or elements of as many: \
+                         more than any memory holds, with the messages before it"
+                    ));
+                }
+            }
+        }
+        None
+    }
 }
 
 /// Where a message begins: what its moves are built for.
@@ -203,9 +229,17 @@ pub fn match_exchange(
 ) -> Result<Box<dyn Exchange>> {
     // Every rank sees what all have asked for, so that none goes on alone and all say the same.
     let asked = stream.check_world(world, "an exchange");
-    let told =
-        world.agree("match_exchange", asked.map(|()| (backend.to_string(), stream.sharing().clone())))?;
-    let (names, sharings): (Vec<String>, Vec<Sharing>) = told.into_iter().unzip();
+    let told = world.agree(
+        "match_exchange",
+        asked.map(|()| ((backend.to_string(), spec.uncountable()), stream.sharing().clone())),
+    )?;
+    let (names, sharings): (Vec<(String, Option<String>)>, Vec<Sharing>) = told.into_iter().unzip();
+    let (names, uncountable): (Vec<String>, Vec<Option<String>>) = names.into_iter().unzip();
+    if let Some((rank, Some(reason))) =
+        uncountable.into_iter().enumerate().find(|(_, reason)| reason.is_some())
+    {
+        return Err(Error::BadExchange { rank, reason });
+    }
     if let Some(rank) = names.iter().position(|name| *name != names[0]) {
         return Err(Error::BadExchange {
             rank,
