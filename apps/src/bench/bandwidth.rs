@@ -1,9 +1,9 @@
-//! Windows of messages, in the manner of the OSU suite: one way, of which the receiver says when all are there,
-//! or both ways at once.
+//! Windows of messages, in the manner of the OSU suite: one way, of which the receiver says in a short message when all
+//! are there, or both ways at once.
 
 use super::figure::{Figure, gigabytes_per_second};
 use super::micro::{MicroBench, What};
-use super::primitive::{Link, WINDOW, checked};
+use super::primitive::{Link, WINDOW, checked_on};
 use super::turns::{Subject, in_turns};
 use streamhalo::{HaloError, World};
 
@@ -14,8 +14,7 @@ pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result
     let both = bench.what == What::Bibandwidth;
     let mut windows = Vec::new();
     for name in &bench.contestants {
-        let link = checked(bench, world, name, bytes)?;
-        windows.extend(link.map(|link| (name, Windows { link, both, begins: world.rank() == 0 })));
+        windows.extend(Windows::checked(bench, world, name, bytes, both)?.map(|windows| (name, windows)));
     }
     let subjects = windows.iter_mut().map(|(_, window)| window as &mut dyn Subject).collect();
     let timings = in_turns(world, bench.seconds, subjects)?;
@@ -28,26 +27,51 @@ pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result
     Ok(figures.collect())
 }
 
+/// Bytes of an answer: the least that every primitive takes.
+const ANSWER_BYTES: usize = 8;
+
+/// How long the answer to messages of that many bytes is.
+pub(super) fn answer_bytes(bytes: usize) -> usize {
+    bytes.min(ANSWER_BYTES)
+}
+
 /// A window of messages to the peer, and its answer; or windows both ways.
 pub(super) struct Windows {
     pub(super) link: Box<dyn Link>,
-    pub(super) both: bool,
+    /// On the same stream, if there is one. `None`: both ways, where each window says that the other may follow.
+    pub(super) answer: Option<Box<dyn Link>>,
     pub(super) begins: bool,
+}
+
+impl Windows {
+    /// Of a primitive, if it can be used for messages of that many bytes. Collective.
+    pub(super) fn checked(
+        bench: &MicroBench,
+        world: &World,
+        name: &str,
+        bytes: usize,
+        both: bool,
+    ) -> Result<Option<Self>, AppError> {
+        let stream = bench.stream(world)?;
+        let Some(link) = checked_on(&stream, bench, world, name, bytes)? else { return Ok(None) };
+        let answer = if both { None } else { checked_on(&stream, bench, world, name, answer_bytes(bytes))? };
+        Ok(Some(Self { link, answer, begins: world.rank() == 0 }))
+    }
 }
 
 impl Subject for Windows {
     fn repeat(&mut self, times: usize) -> Result<(), HaloError> {
         for _ in 0..times {
-            match (self.both, self.begins) {
-                (true, _) => self.link.swap_windows()?,
-                (false, true) => {
+            match (&mut self.answer, self.begins) {
+                (None, _) => self.link.swap_windows()?,
+                (Some(answer), true) => {
                     self.link.send_window()?;
-                    self.link.recv()?;
+                    answer.recv()?;
                 }
-                (false, false) => {
+                (Some(answer), false) => {
                     self.link.recv_window()?;
-                    self.link.start()?;
-                    self.link.finish()?;
+                    answer.start()?;
+                    answer.finish()?;
                 }
             }
         }

@@ -75,13 +75,12 @@ fn at_size(bench: &MicroBench, world: &World, bytes: usize) -> Result<Vec<Figure
     let begins = world.rank() == 0;
     let mut subjects: Vec<(&str, String, &str, Box<dyn Subject>)> = Vec::new();
     for name in &bench.contestants {
-        let make = || checked(bench, world, name, bytes);
-        if let (Some(one), Some(many)) = (make()?, make()?) {
+        let one = checked(bench, world, name, bytes)?;
+        if let (Some(one), Some(many)) = (one, Windows::checked(bench, world, name, bytes, false)?) {
             let executor = one.executor();
             let trip = Box::new(RoundTrip { link: one, begins });
-            let window = Box::new(Windows { link: many, both: false, begins });
             subjects.push((name, executor.clone(), LATENCY, trip));
-            subjects.push((name, executor, GAP, window));
+            subjects.push((name, executor, GAP, Box::new(many)));
         }
     }
     let mut turns: Vec<&mut dyn Subject> = Vec::new();

@@ -1,6 +1,6 @@
 //! Messages of a device, by how they are staged in the host's memory (2023 paper on Intel GPUs, figures 5 to 7).
 
-use super::bandwidth::Windows;
+use super::bandwidth::{Windows, answer_bytes};
 use super::figure::{Figure, gigabytes_per_second};
 use super::latency::RoundTrip;
 use super::micro::{MicroBench, divided};
@@ -64,12 +64,23 @@ pub(super) fn measure(
     let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
     for name in &bench.contestants {
         let stream = device.stream(world)?;
-        let mut link = match name.as_str() {
-            USER => by_user::link(world, &device, &stream, bytes, at_a_time)?,
-            name => staged(world, &stream, bytes, at_a_time, staging_of(name, bench.threshold_bytes))?,
+        let make = |bytes: usize, at_a_time: usize| -> Result<Box<dyn Link>, AppError> {
+            let mut link = match name.as_str() {
+                USER => by_user::link(world, &device, &stream, bytes, at_a_time)?,
+                name => staged(world, &stream, bytes, at_a_time, staging_of(name, bench.threshold_bytes))?,
+            };
+            check(&mut *link, bench.answers(world, name), bytes)?;
+            Ok(link)
         };
-        check(&mut *link, bench.answers(world, name), bytes)?;
-        subjects.push(subject(link, operation, world.rank() == 0));
+        let (link, begins) = (make(bytes, at_a_time)?, world.rank() == 0);
+        subjects.push(match operation {
+            "latency" => Box::new(RoundTrip { link, begins }),
+            "bandwidth" => {
+                let answer = Some(make(answer_bytes(bytes), 1)?);
+                Box::new(Windows { link, answer, begins })
+            }
+            _ => Box::new(Windows { link, answer: None, begins }),
+        });
     }
     let mut turns: Vec<&mut dyn Subject> = Vec::new();
     for subject in &mut subjects {
@@ -88,13 +99,6 @@ pub(super) fn measure(
         figure.with("gb_per_s", rate).on(Some(device.is_gpu()))
     });
     Ok(divided("ratio_to_naive", "naive", figures.collect()))
-}
-
-fn subject(link: Box<dyn Link>, operation: &str, begins: bool) -> Box<dyn Subject> {
-    match operation {
-        "latency" => Box::new(RoundTrip { link, begins }),
-        operation => Box::new(Windows { link, both: operation == "bibandwidth", begins }),
-    }
 }
 
 #[cfg(test)]

@@ -101,10 +101,21 @@ pub(super) fn checked(
     name: &str,
     bytes: usize,
 ) -> Result<Option<Box<dyn Link>>, AppError> {
+    checked_on(&bench.stream(world)?, bench, world, name, bytes)
+}
+
+/// The same, on a stream of the caller's.
+pub(super) fn checked_on(
+    stream: &Stream,
+    bench: &MicroBench,
+    world: &World,
+    name: &str,
+    bytes: usize,
+) -> Result<Option<Box<dyn Link>>, AppError> {
     let row = PRIMITIVES.iter().find(|row| row.name == name);
     let row =
         row.ok_or_else(|| Error::OutOfOrder { call: "bench", reason: format!("no primitive `{name}`") })?;
-    let Some(mut link) = (row.make)(world, &bench.stream(world)?, bytes)? else { return Ok(None) };
+    let Some(mut link) = (row.make)(world, stream, bytes)? else { return Ok(None) };
     check(&mut *link, bench.answers(world, name), bytes)?;
     Ok(Some(link))
 }
