@@ -45,7 +45,7 @@ impl View<'_> {
             What::Bandwidth => Shown {
                 title: "bandwidth of windows of 64 messages",
                 unit: "MB/s",
-                note: "The receiver answers each window with one message; 1 MB is 10^6 bytes.",
+                note: "The receiver answers each window with one short message; 1 MB is 10^6 bytes.",
             },
             What::Bibandwidth => Shown {
                 title: "bandwidth of windows of 64 messages, both ways at once",
