@@ -21,7 +21,7 @@
 //!         stream.launch("cool", grid.owned(Entity::Cell).tile(), heat.now_and_next()?, step)?;
 //!         heat.swap();
 //!     }
-//!     stream.synchronize()?; // the only place where the host waits
+//!     stream.synchronize()?; // a threaded stream makes the host wait nowhere else
 //!     let owned: Vec<f64> = heat.now().owned()?.iter().copied().collect();
 //!     Ok(world.all_gather(&owned)?.concat())
 //! }
@@ -60,8 +60,9 @@
 //! | [`GatherStep`] | the parts of a gather, to time them one by one |
 //! | [`HaloError`] | everything that can go wrong, with the data that a reader of the message needs |
 //!
-//! **Order.** What is enqueued on a stream runs in order. `enqueue_*` gives no result: the first
-//! error of what was enqueued surfaces at [`Stream::synchronize`], with the operation that caused it.
+//! **Order.** What is enqueued on a stream runs in order. `enqueue_*` refuses at once what is wrong with the call; the
+//! first error of what was enqueued surfaces at [`Stream::synchronize`], with the operation that caused it (with
+//! `standard`, which waits for the stream, at the call).
 //! Bare verbs ([`StreamHalo::gather`], [`StreamHalo::scatter`]) wait. On an *inline* stream, which is
 //! the default, operations run as they are enqueued, and so the wait of an exchange blocks its
 //! caller; on a *threaded* one it does not.

@@ -59,11 +59,12 @@ impl StreamHalo {
     }
 
     /// Enqueues filling the ghosts of `fields`, which must be those that the exchange was made for.
-    /// Blocks only on an inline stream, and with `standard`.
+    /// Blocks only on an inline stream, with `standard`, and while a network interface that carries exchanges out has no
+    /// room for another one.
     ///
     /// # Errors
-    /// At once, with nothing enqueued, if the fields are others, in another generation or in an exchange that has begun and is
-    /// not finished. Errors of
+    /// At once, with nothing enqueued, if the fields are others, in another generation or in an exchange that has begun and
+    /// is not finished, or what [`Exchange::start_recvs`](streamhalo_comm::backend::Exchange::start_recvs) refuses. Errors of
     /// what is enqueued surface at `Stream::synchronize`: such as
     /// [`PeerFailed`](streamhalo_comm::Error::PeerFailed) if a neighbour has dropped its end of the exchange.
     pub fn enqueue_gather<const D: usize>(&mut self, fields: &mut impl Fields<D>) -> Result<()> {

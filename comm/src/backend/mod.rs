@@ -135,10 +135,12 @@ pub trait Exchange: fmt::Debug {
     /// # Errors
     /// [`Error::OutOfOrder`], here and below where it is another call's turn; it then does nothing.
     fn bind(&mut self, moves: Vec<[Arc<MoveTable>; 2]>) -> Result<()>;
-    /// Enqueues whatever tells senders that this rank is ready. Never blocks.
+    /// Enqueues whatever tells senders that this rank is ready. Blocks only where libfabric's triggered operations carry
+    /// exchanges out and the network interface has no room for those of another one, unless the application is to make it.
     ///
     /// # Errors
-    /// [`Error::OutOfOrder`].
+    /// [`Error::OutOfOrder`]; [`Error::NotCapturable`] within a capture, for what cannot be captured;
+    /// [`Error::Throttled`] or [`Error::TimedOut`] if there is no room for triggered operations.
     fn start_recvs(&mut self, stream: &Stream) -> Result<()>;
     /// Enqueues moves and sends; those whose receivers are not ready go out later. Blocks only
     /// with `standard`, which waits for the stream.
@@ -204,7 +206,9 @@ fn find(name: &str) -> Result<&'static BackendRow> {
     if name == "cray-mpich" {
         return Err(Error::BackendRefused {
             backend: "cray-mpich",
-            reason: "it names the machine's MPI on the `mpi` fabric; on this fabric say `standard`".into(),
+            reason:
+                "it is another name of `standard` in configurations with a fabric over MPI; say `standard`"
+                    .into(),
         });
     }
     BACKENDS.iter().find(|row| row.name == name).ok_or_else(|| Error::UnknownBackend {

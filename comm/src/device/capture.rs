@@ -166,7 +166,7 @@ impl Drop for Ending<'_> {
 impl Stream {
     /// Captures what `enqueue` puts on the stream, to be [replayed](Stream::replay) as often as wanted; nothing of it is
     /// carried out now. A replay costs one call however many operations the period has and, on a device that can, no
-    /// work of the host at all: see [`Period::executor`]. Blocks until what is on the stream has run.
+    /// work of the host at all: see [`Period::executor`]. Blocks until what is on the stream of a device has run.
     ///
     /// A period consists of moves, kernels (on a device those of [`Stream::launch_either`]) and whole exchanges, an even
     /// number of each, since receive buffers and generations of fields are used in turn. Fields that alternate are swapped

@@ -150,7 +150,8 @@ impl OperationQueue {
     /// enqueued nothing else may use their sections.
     ///
     /// # Errors
-    /// [`Error::InUse`] if another operation uses a section; then nothing is started.
+    /// [`Error::InUse`] if another operation uses a section; then nothing is started. [`Error::NotCapturable`] within a
+    /// capture.
     pub fn enqueue_start(&self) -> Result<()> {
         self.stream.refuse_capture_of("a start of enqueued operations")?;
         let mut batch = self.enqueued.borrow_mut();
@@ -182,7 +183,8 @@ impl OperationQueue {
     /// stream is the host.
     ///
     /// # Errors
-    /// None at once. The stream fails if an operation does, or is not complete within the time-out.
+    /// At once [`Error::NotCapturable`] within a capture, and no other. The stream fails if an operation does, or is not
+    /// complete within the time-out.
     pub fn enqueue_wait(&self) -> Result<()> {
         self.stream.refuse_capture_of("a wait for enqueued operations")?;
         let batch = std::mem::take(&mut *self.started.borrow_mut());

@@ -61,7 +61,8 @@ impl Window {
     }
 
     /// Whether all origins of the group have completed their access epochs, which then ends the exposure epoch.
-    /// Does not block. `MPI_Win_test`.
+    /// Does not block, except that a window over memory of a device copies what has come to it as the epoch ends.
+    /// `MPI_Win_test`.
     ///
     /// # Errors
     /// [`crate::Error::OutOfOrder`] if no exposure epoch of [`Window::post`] has begun; [`crate::Error::PeerFailed`],
