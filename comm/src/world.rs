@@ -132,8 +132,11 @@ impl World {
     /// rank. Blocks until all have ended.
     ///
     /// # Errors
-    /// As soon as one rank gives an error or panics the others' waits end; each rank's own result
-    /// is in the vector.
+    /// [`Error::BadWorldSize`] for no rank, [`Error::System`] if a thread cannot be started. As soon as one rank gives an
+    /// error or panics the others' waits end; each rank's own result is in the vector.
+    ///
+    /// # Panics
+    /// As a rank has panicked, once all have ended.
     pub fn threads<T: Send, E: Send + From<Error> + fmt::Display>(
         size: usize,
         options: WorldOptions,

@@ -177,7 +177,7 @@ impl<T: Element, const D: usize> Array<T, D> {
     /// the stream has come to rest.
     ///
     /// # Errors
-    /// As [`Array::owned`].
+    /// As [`Array::with_owned`].
     pub fn fill(&mut self, mut value: impl FnMut([usize; D], usize) -> T) -> Result<(), GridError> {
         let (local, global) = (self.owned_box(), self.grid.owned_global(self.entity));
         let components = self.components();

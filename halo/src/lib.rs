@@ -70,9 +70,9 @@
 //! **Axes.** Axis 0 is the slowest in memory and the last axis (x) the fastest, everywhere. Kernels
 //! see three axes: fields of fewer have leading axes of one point.
 //!
-//! **Ghosts.** Between [`StreamHalo::begin_gather`] and [`InFlight::finish`], and in a generation of an
-//! [`Alternating`] field that has not been exchanged yet, ghosts are undefined, and kernels cannot read
-//! them (the latter where the field is swapped once between two exchanges). Ghosts beyond a boundary
+//! **Ghosts.** Between [`StreamHalo::begin_gather`] and [`InFlight::finish`] those that other ranks fill, and in a
+//! generation of an [`Alternating`] field that has not been exchanged yet all ghosts, are undefined, and kernels cannot
+//! read them (the latter where the field is swapped once between two exchanges). Ghosts beyond a boundary
 //! that is not periodic are never touched: what they hold is the application's boundary condition.
 //!
 //! **Set-up is collective.** All ranks make the same calls in the same order; a call fails on all of

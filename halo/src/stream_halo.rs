@@ -39,8 +39,9 @@ impl StreamHalo {
     /// [`StreamHaloBuilder::swaps_per_exchange`] for others.
     ///
     /// # Errors
-    /// The same on every rank: no such backend, a subdomain thinner than the width, fields on
-    /// different grids or streams, or ranks that ask for different exchanges.
+    /// The same on every rank: no such backend, a subdomain or the fields' own halo thinner than the width, no fields, fields
+    /// on different grids or streams, offsets of a pattern that are wrong or there twice, ranks that ask for different
+    /// exchanges, or what [`match_exchange`](streamhalo_comm::backend::match_exchange) refuses.
     pub fn new<const D: usize>(
         world: &World,
         stream: &Stream,

@@ -1,6 +1,6 @@
 //! A checkpoint that a run goes on from.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -66,6 +66,10 @@ impl Checkpoint {
     /// Where it cannot be read, is none, or is not whole.
     pub(super) fn read(path: &Path) -> Result<Self, CheckpointError> {
         let unreadable = |source| CheckpointError::Unreadable { path: path.to_owned(), source };
+        // Of a pipe opening would wait for somebody who writes.
+        if !fs::metadata(path).map_err(unreadable)?.is_file() {
+            return Err(unreadable(io::Error::other("it is no regular file")));
+        }
         let mut file = File::open(path).map_err(unreadable)?;
         let (head, payload_start, checksum) = Head::read(&mut file, path)?;
         let payload_bytes = head.payload_bytes().expect("was checked when it was read");

@@ -181,10 +181,14 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
     let results = Results::new(config, machine, records)?;
     let last = parts.last().expect("a configuration names a number of ranks");
     let mut extra = state.map_or(Vec::new(), |state| last.application.files(&state));
-    extra.extend(timeline_files(&timelines)?);
-    report::write_results(&config.output.dir, &results, extra)?;
+    let written = timeline_files(&timelines).and_then(|files| {
+        extra.extend(files);
+        report::write_results(&config.output.dir, &results, extra)
+    });
+    // What was measured is shown also where there is no room for its files.
     wrong.iter().for_each(|sentence| report::say(&format!("{sentence}\n")));
     report::print(&report::table(&results))?;
+    written?;
     if !quiet {
         report::say(&format!("results in {}\n", config.output.dir.display()));
     }

@@ -114,10 +114,18 @@ fn set(root: &mut Table, text: &str, all: &[Shape<'_>]) -> Result<(), Fault> {
 /// A TOML value; a word that is none is a string, since a shell eats the quotation marks.
 fn value_of(text: &str, origin: &Origin) -> Result<Node, Fault> {
     match parse_value(text, origin) {
-        Err(fault) if text.is_empty() || text.starts_with(['[', '{', '"', '\'']) => Err(fault),
+        Err(fault) if text.is_empty() || text.starts_with(['[', '{', '"', '\'']) || is_integer(text) => {
+            Err(fault)
+        }
         Err(_) => Ok(Node { value: Value::String(text.to_owned()), origin: origin.clone() }),
         parsed => parsed,
     }
+}
+
+/// Whether it is an integer, of whatever size.
+fn is_integer(text: &str) -> bool {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    !digits.is_empty() && digits.chars().all(|digit| digit.is_ascii_digit())
 }
 
 fn replace(root: &mut Table, section: &str, key: &str, node: Node) {

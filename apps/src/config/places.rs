@@ -4,6 +4,7 @@ use super::fault::{ConfigError, Fault, Place};
 use super::value::{Table, Value};
 use crate::error::AppError;
 use crate::life::pattern::InitialError;
+use streamhalo::HaloError;
 use streamhalo::grid::GridError;
 
 /// The place of every key that a file or a flag has set, by its dotted name.
@@ -32,6 +33,8 @@ impl Places {
                 &["app.origin", "app.pattern"]
             }
             AppError::Pattern(_) => &["app.pattern"],
+            AppError::Checkpoint(_) => &["run.restart"],
+            AppError::Halo(source) if matches!(**source, HaloError::Grid(_)) => &["grid.cells"],
             AppError::Split { source, .. } => match **source {
                 GridError::SubdomainTooThin { .. } => &["grid.halo", "run.layout", "run.ranks"],
                 GridError::LayoutAxis { .. } | GridError::LayoutProduct { .. } => {

@@ -99,7 +99,11 @@ impl<'t> Section<'t> {
         key: &str,
         least: i64,
     ) -> Result<Option<Located<T>>, Fault> {
-        self.read(key, &at_least(least), |value| as_integer(value, least))
+        let most = most::<T>();
+        let is_more =
+            self.node(key).is_some_and(|node| matches!(node.value, Value::Integer(found) if found > most));
+        let expected = if is_more { format!("an integer of at most {most}") } else { at_least(least) };
+        self.read(key, &expected, |value| as_integer(value, least))
     }
 
     /// A number of seconds from 0 up; integers are numbers too.
@@ -216,6 +220,11 @@ pub(crate) fn wrong(subject: &str, node: &Node, expected: &str) -> Fault {
 
 pub(crate) fn at_least(least: i64) -> String {
     format!("an integer of at least {least}")
+}
+
+/// The most that an integer of a configuration and of that type can be.
+fn most<T: TryFrom<i64>>() -> i64 {
+    (0..63).map(|bits| i64::MAX >> bits).find(|most| T::try_from(*most).is_ok()).unwrap_or(0)
 }
 
 /// An integer from `least` up that fits the type asked for.

@@ -84,7 +84,7 @@ impl Pipeline {
             unreachable!("the configuration of `pipeline` has the settings of `pipeline`")
         };
         let cells = [config.grid.cells[0], config.grid.cells[1]];
-        let (steps, most) = (config.app.steps, reference::most_iterations(cells) - 1);
+        let (steps, most) = (config.app.steps, reference::most_iterations(cells).saturating_sub(1));
         if steps > most {
             let message =
                 format!("{steps} iterations of {cells:?} values: an f64 holds those of at most {most}");

@@ -31,7 +31,7 @@ pub(super) fn rows([rows, columns]: [usize; 2], iterations: u64) -> impl Iterato
 /// Iterations whose values an `f64` holds exactly.
 pub(super) fn most_iterations([rows, columns]: [usize; 2]) -> u64 {
     const EXACT: u64 = 1 << 53;
-    EXACT / (rows as u64 + columns as u64) - 1
+    (EXACT / (rows as u64).saturating_add(columns as u64)).saturating_sub(1)
 }
 
 #[cfg(test)]

@@ -96,6 +96,16 @@ fn errors_name_the_flag() {
                 .to_owned(),
         ),
         (
+            set(&["run.trials=99999999999"]),
+            "--set run.trials=99999999999: `run.trials` is the integer 99999999999\n  \
+             = expected an integer of at most 4294967295"
+                .to_owned(),
+        ),
+        (
+            set(&["app.steps=18446744073709551615"]),
+            "--set app.steps=18446744073709551615: 18446744073709551615 does not fit into 64 bits".to_owned(),
+        ),
+        (
             Overrides { ranks: Some("1,two".to_owned()), ..Overrides::default() },
             "--ranks 1,two: `run.ranks` entry 2 is the string \"two\"\n  \
              = expected an integer of at least 1"

@@ -237,6 +237,24 @@ fn a_run_without_room_for_a_checkpoint_keeps_the_earlier_one() {
     assert_eq!(folder.checkpoints(), earlier);
 }
 
+/// What was measured is shown if its files cannot be written, and so is what came out wrong.
+#[test]
+fn results_that_cannot_be_written_are_shown() {
+    let folder = Folder::new();
+    let config = folder.write("config.toml", SMALL);
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 0; exec {program:?} run {config:?} --out {out:?} --quiet --ranks 1 --backend st-send",
+        program = env!("CARGO_BIN_EXE_streamhalo"),
+        out = folder.out(),
+    );
+    let mut command = folder.command("sh");
+    command.args(["-c", &script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = finish(command.spawn());
+    refused(&output, 1, &["results.json: File too large"]);
+    let table = text(&output.stdout);
+    assert!(table.contains("st-send") && table.contains("yes"), "{table}");
+}
+
 /// The same in the middle of the file, where the disk is a small one of our own, if the system lets us have one.
 #[test]
 fn a_small_disk_fills_up() {
@@ -302,6 +320,9 @@ fn what_cannot_be_gone_on_from_is_refused_before_anything_runs() {
         2,
         &["cannot read the checkpoint", "absent.halo", "hint: give the path"],
     );
+    let restart = format!("run = {{ restart = {:?},", folder.path.join("absent.halo"));
+    let from_file = SMALL.replace("run = {", &restart);
+    refused(&elsewhere.run(&from_file, &[]), 2, &["config.toml:4:", &restart, "cannot read the checkpoint"]);
     let empty = format!("run.restart={:?}", folder.path);
     refused(&elsewhere.run(SMALL, &[&empty]), 2, &["has no checkpoint of `life`"]);
     for (content, part) in [

@@ -117,7 +117,7 @@ fn weak_scaling_grows_the_grid() {
 #[test]
 fn what_does_not_fit_is_refused() {
     let folder = Folder::new();
-    let cases: [(&[&str], &[&str]); 10] = [
+    let cases: [(&[&str], &[&str]); 11] = [
         (&["app.order=0"], &["`app.order` is the integer 0", "at least 1"]),
         (&["app.order=32"], &["`app.order` is 32", "an integer from 1 to 31"]),
         (&["app.steps=331"], &["`app.steps` is 331", "at most 330 steps", "hint: more passes"]),
@@ -129,6 +129,7 @@ fn what_does_not_fit_is_refused() {
             &["grid.cells=[4, 4]", "grid.periodic=true"],
             &["`faces` lives on 3 axes, `grid.cells` has 2", "[z, y, x]"],
         ),
+        (&["grid.cells=[999999, 999999, 999999]"], &["--set grid.cells", "use fewer cells"]),
         (&["grid.halo=2"], &["one layer of points", "[2, 2, 2]"]),
         (
             &["grid.cells=[4, 3, 4]", "run.ranks=2", "run.layout=[[1, 2, 1]]"],

@@ -90,7 +90,7 @@ pub enum Executor {
     Nic,
     /// A progress thread.
     Proxy,
-    /// The host, which synchronises the stream first.
+    /// The host: for `standard` it synchronises the stream first, else it makes progress in its waits.
     Host,
 }
 

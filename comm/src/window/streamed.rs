@@ -9,11 +9,12 @@ use crate::error::Result;
 use crate::timeline::Activity;
 
 impl Window {
-    /// As [`Window::post`], once the stream has come to it. Returns at once: one merged signal goes on the stream.
+    /// As [`Window::post`], once the stream has come to it. Returns at once, unless the host has to make room
+    /// ([`ActiveOptions`](super::ActiveOptions)): one merged signal goes on the stream.
     ///
     /// # Errors
     /// As [`Window::post`]; [`crate::Error::WrongStream`] if the part is memory of another stream;
-    /// [`crate::Error::Throttled`] as the window's options say; [`crate::Error::NotCapturable`] within a capture, here
+    /// [`crate::Error::Throttled`] or [`crate::Error::TimedOut`] as the window's options say; [`crate::Error::NotCapturable`] within a capture, here
     /// and below.
     pub fn post_stream(&self, group: &Group, stream: &Stream) -> Result<()> {
         const CALL: &str = "post_stream";
@@ -88,8 +89,8 @@ impl Window {
         Ok(())
     }
 
-    /// As [`Window::wait`], by the stream. Returns at once: what is behind it on the stream sees what the origins
-    /// have put.
+    /// As [`Window::wait`], by the stream. Returns at once, except on an inline stream, which is the host: what is behind it
+    /// on the stream sees what the origins have put.
     ///
     /// # Errors
     /// [`crate::Error::OutOfOrder`] if no exposure epoch of [`Window::post_stream`] has begun;

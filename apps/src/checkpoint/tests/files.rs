@@ -196,6 +196,13 @@ fn patterns_from_files_are_told_apart_by_their_cells() {
 }
 
 #[test]
+fn what_is_no_file_is_not_waited_for() {
+    let folder = Folder::new();
+    let error = refused(std::path::Path::new("/dev/null"), &folder.config(APP, GRID));
+    assert!(error.to_string().contains("/dev/null: it is no regular file"), "{error}");
+}
+
+#[test]
 fn a_folder_stands_for_its_latest_checkpoint() {
     let folder = Folder::new();
     let none = folder::resolve(&folder.0, "life").expect_err("is empty");
