@@ -3,6 +3,7 @@
 
 use std::ops::{Add, Mul};
 
+use streamhalo::comm::Error;
 use streamhalo::{Array, Entity, LocalGrid};
 
 use super::{Stored, Trial, Vectors, mix};
@@ -26,6 +27,24 @@ macro_rules! real {
 
 real!(f32);
 real!(f64);
+
+/// As many zeros as the product of these, if the host has memory for them.
+///
+/// # Errors
+///
+/// [`Error::OutOfMemory`].
+pub(crate) fn zeros(factors: [usize; 2]) -> Result<Vec<f64>, Error> {
+    let [rows, columns] = factors;
+    let count = rows.saturating_mul(columns);
+    let mut values = Vec::new();
+    values.try_reserve_exact(count).map_err(|_| Error::OutOfMemory {
+        bytes: count.saturating_mul(size_of::<f64>()),
+        kind: "host",
+        reason: "use fewer cells, or more ranks".into(),
+    })?;
+    values.resize(count, 0.0);
+    Ok(values)
+}
 
 /// The part of a checksum that a row is: a hash of place and bits for each value, added up modulo 2⁶⁴,
 /// so that it does not matter which rank has which. `start` is the global index of its first value.

@@ -24,7 +24,7 @@ use super::kernel::{factor, solve, update};
 use super::links::{self, Extent, Links};
 use super::matrix::Matrix;
 use super::schedule::{Hop, Schedule};
-use crate::app::values::{checksum_of_row, encode, shown};
+use crate::app::values::{checksum_of_row, encode, shown, zeros};
 use crate::app::{
     Answer, Application, ApplicationRow, Initial, Need, Outcome, Phase, Routes, Stopwatch, Times, Trial, Way,
 };
@@ -165,13 +165,15 @@ impl Process {
         let primitive = Primitive::of_backend(trial.backend).expect("the configuration takes no other");
         let (schedule, rank) = (app.schedule(trial), trial.world.rank());
         let hops: Vec<_> = schedule.all().map(|tile| schedule.hop(tile, rank)).collect();
-        let values = app.settings.tile * app.settings.tile;
+        let (tile, values) = (app.settings.tile, app.settings.tile * app.settings.tile);
+        let tiles = hops.iter().map(|hop| if hop.is_some() { zeros([tile; 2]) } else { Ok(Vec::new()) });
+        let tiles = tiles.collect::<Result<_, _>>()?;
         let from = |(number, hop): (usize, &Option<Hop>)| Some((number, hop.as_ref()?.parent?));
         let incoming: Vec<_> = hops.iter().enumerate().filter_map(from).collect();
         let extent = Extent { tiles: hops.len(), values, incoming: incoming.clone(), steps: app.steps };
         Ok(Self {
             links: (app.connect)(trial, primitive, extent)?,
-            tiles: hops.iter().map(|hop| vec![0.0; if hop.is_some() { values } else { 0 }]).collect(),
+            tiles,
             is_here: vec![false; hops.len()],
             incoming: incoming.into_iter().map(|(number, _)| number).collect(),
             have_come: 0,

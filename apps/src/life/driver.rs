@@ -33,7 +33,7 @@ use crate::app::{
 };
 use crate::config::{AppSettings, CellsAs, LifeSettings, RunConfig};
 use crate::error::AppError;
-use crate::report::OutputFile;
+use crate::report::{FINAL_STATE, OutputFile};
 
 /// The row of the registry.
 pub const ROW: ApplicationRow = ApplicationRow {
@@ -210,6 +210,6 @@ impl<T: Cell + Stored> Application for Life<T> {
         let [height, width] = self.grid.cells();
         let cells = bits::live(state).map(|cell| (cell / width, cell % width));
         let head = format!("#C Generation {}.\n", self.steps);
-        vec![OutputFile::new("final.rle", head + &rle::encode(height, width, cells))]
+        vec![OutputFile::new(FINAL_STATE, head + &rle::encode(height, width, cells))]
     }
 }

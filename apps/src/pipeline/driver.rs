@@ -21,7 +21,7 @@ use streamhalo::{GlobalGrid, Partition};
 
 use super::links::{self, Extent, Links};
 use super::reference;
-use crate::app::values::{self, checksum_of_row, decode, encode, shown};
+use crate::app::values::{self, checksum_of_row, decode, encode, shown, zeros};
 use crate::app::{Answer, Application, ApplicationRow, Need, Outcome, Phase, Routes, Stopwatch, Trial, Way};
 use crate::config::{AppSettings, Primitive, RunConfig};
 use crate::error::AppError;
@@ -111,7 +111,7 @@ impl Pipeline {
         let primitive = Primitive::of_backend(trial.backend).expect("the configuration takes no other");
         let (rank, columns) = (trial.world.rank(), self.columns(trial)?);
         let (rows, is_first) = (self.grid.cells()[0], rank == 0);
-        let mut values = vec![0.0; rows * (columns.len() + 1)];
+        let mut values = zeros([rows, columns.len() + 1])?;
         for (column, value) in values[..=columns.len()].iter_mut().enumerate() {
             *value = (columns.start + column) as f64 - 1.0;
         }

@@ -35,6 +35,9 @@ use timeline::timeline_names;
 
 use crate::error::AppError;
 
+/// The file of an application's state at the end, for those that have one.
+pub(crate) const FINAL_STATE: &str = "final.rle";
+
 /// The files that follow from the results: `results.csv` and `speedup.svg`.
 ///
 /// # Errors
@@ -48,7 +51,7 @@ pub fn derived_files(results: &Results) -> Result<Vec<OutputFile>, AppError> {
 }
 
 /// Writes `results.json`, what follows from it, and the application's own `extra` files:
-/// all of them, or none and the earlier ones stay. Then timelines of earlier runs are removed.
+/// all of them, or none and the earlier ones stay. Then timelines and final states of earlier runs are removed.
 ///
 /// # Errors
 ///
@@ -61,7 +64,8 @@ pub fn write_results(dir: &Path, results: &Results, extra: Vec<OutputFile>) -> R
     replace_files(dir, &files)?;
     // Beside these results, one of another run would be taken for theirs.
     let is_new = |name: &str| files.iter().any(|file| file.name == name);
-    remove_files(dir, backend_names().flat_map(timeline_names).filter(|name| !is_new(name)))
+    let of_runs = backend_names().flat_map(timeline_names).chain([FINAL_STATE.to_owned()]);
+    remove_files(dir, of_runs.filter(|name| !is_new(name)))
 }
 
 /// Prints to the standard error, where nobody has to listen: what is said there is no result.

@@ -1,7 +1,7 @@
 //! `cholesky` from outside: every primitive, fabric and number of ranks, what it reports, and what it refuses.
 
 use super::errors::refused;
-use super::pipeline::{PRIMITIVES, refuses_what_needs_ghosts};
+use super::pipeline::{PRIMITIVES, needs_too_much, refuses_what_needs_ghosts};
 use super::{FABRICS, Folder, assert_verified, checksums, text};
 
 /// Ten tiles at 1, 2, 4 and 8 ranks, once.
@@ -82,6 +82,9 @@ fn what_does_not_fit_is_refused() {
     for (set, parts) in cases {
         refused(&folder.run(CHOLESKY, set), 2, parts);
         assert!(!folder.out().exists(), "{set:?}");
+    }
+    for rows in ["1000000", "4000000000"] {
+        needs_too_much(CHOLESKY, &[&format!("grid.cells={rows}"), &format!("app.tile={rows}")]);
     }
     let output = folder.run(&CHOLESKY.replace("= 48", "= 50"), &[]);
     refused(&output, 2, &["config.toml:2:", "the 50 rows of `grid.cells`", "48 or 60 rows"]);

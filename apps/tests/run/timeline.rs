@@ -214,6 +214,19 @@ fn a_device_says_when_it_did_what() {
     }
 }
 
+/// Nor are the cells of another application's last step.
+#[test]
+fn a_final_state_of_an_earlier_run_is_not_left_among_new_results() {
+    let folder = run(LIFE, "2", "local", &["--backend", "st-send"]);
+    let state = folder.out().join("final.rle");
+    assert!(state.exists());
+    let faces =
+        "app = { name = 'faces', steps = 2 }\ngrid.cells = [2, 2, 2]\nrun = { ranks = 1, pin = false }\n";
+    let output = folder.run(faces, &["comm.backend=st-send"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(!state.exists());
+}
+
 /// A timeline of another run would be taken for one of the results beside it.
 #[test]
 fn timelines_of_an_earlier_run_are_not_left_among_new_results() {
