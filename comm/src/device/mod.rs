@@ -323,7 +323,7 @@ impl Device {
     /// A stream as told. The options are for the host; the streams of other devices are all of one kind.
     ///
     /// # Errors
-    /// If the system refuses the threads, or the device another queue. [`Error::DeviceUnavailable`] for what this device
+    /// If the system refuses the threads, or the device another queue. [`crate::Error::DeviceUnavailable`] for what this device
     /// cannot do on this world's fabric: a stream of a device's kind on the host, or waits, signals or addresses for wires
     /// as the device was asked for.
     pub fn stream_with(&self, world: &World, options: StreamOptions) -> Result<Stream> {
