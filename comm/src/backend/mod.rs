@@ -233,23 +233,18 @@ pub fn match_exchange(
 ) -> Result<Box<dyn Exchange>> {
     // Every rank sees what all have asked for, so that none goes on alone and all say the same.
     let asked = stream.check_world(world, "an exchange");
-    let told = world.agree(
-        "match_exchange",
-        asked.map(|()| ((backend.to_string(), spec.uncountable()), stream.sharing().clone())),
-    )?;
-    let (names, sharings): (Vec<(String, Option<String>)>, Vec<Sharing>) = told.into_iter().unzip();
-    let (names, uncountable): (Vec<String>, Vec<Option<String>>) = names.into_iter().unzip();
-    if let Some((rank, Some(reason))) =
-        uncountable.into_iter().enumerate().find(|(_, reason)| reason.is_some())
-    {
-        return Err(Error::BadExchange { rank, reason });
+    let own = asked.map(|()| (backend.to_string(), spec.uncountable(), stream.sharing().clone()));
+    let told: Vec<(String, Option<String>, Sharing)> = world.agree("match_exchange", own)?;
+    for (rank, (name, uncountable, _)) in told.iter().enumerate() {
+        if let Some(reason) = uncountable {
+            return Err(Error::BadExchange { rank, reason: reason.clone() });
+        }
+        if *name != told[0].0 {
+            let reason = format!("it asked for backend `{name}`, rank 0 for `{}`", told[0].0);
+            return Err(Error::BadExchange { rank, reason });
+        }
     }
-    if let Some(rank) = names.iter().position(|name| *name != names[0]) {
-        return Err(Error::BadExchange {
-            rank,
-            reason: format!("it asked for backend `{}`, rank 0 for `{}`", names[rank], names[0]),
-        });
-    }
+    let sharings = told.into_iter().map(|(.., sharing)| sharing).collect();
     let row = find(backend)?;
     let peers = spec.sends.iter().map(|message| message.peer);
     let reach = Reach::agree(world, stream, sharings, (peers, row.puts))?;

@@ -195,7 +195,8 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::NotCapturable`], with what and why: host functions, what waits for the stream, events, exchanges of
-    /// `standard` or by triggered operations of a network interface, messages, windows and queues, a number of exchanges or of collectives that is odd, exchanges that are
+    /// `standard` or by triggered operations of a network interface, messages, windows and queues, a number of exchanges
+    /// or of collectives that is odd, exchanges that are
     /// begun or finished outside. What `enqueue` failed with, or the stream's error. Nothing is enqueued then, and the
     /// stream and its exchanges are as they were; fields that were swapped stay swapped.
     pub fn capture<E: From<Error>>(

@@ -17,7 +17,8 @@ impl Queue {
     /// Nothing is enqueued with [`Error::Unmatched`], with [`Error::OutOfOrder`] if the last start has not been
     /// waited for, with [`Error::WrongStream`] if the section is of another stream's buffer, with
     /// [`Error::WrongCommunicator`], with [`Error::InUse`] if another operation uses the section, with
-    /// [`Error::NotCapturable`] within a capture, and with [`Error::Throttled`] or [`Error::TimedOut`] if there is no room. A ready
+    /// [`Error::NotCapturable`] within a capture, and with [`Error::Throttled`] or [`Error::TimedOut`] if there is no
+    /// room. A ready
     /// send whose receive has not been started makes the stream fail with [`Error::ReceiverNotReady`] when it
     /// comes there. Over `ofi` it is the start of the receive that is refused with that, on the other rank, or the
     /// stream there that fails with it, and over `mpi` the send is harmless: see [the module](crate::queue).

@@ -17,7 +17,8 @@ impl Window {
     /// No elements are a notification alone. `MPI_Put_notify` (2015, section III-B).
     ///
     /// Up to 32 bytes travel in the notification's own cache line. Blocks only while the target has not read the
-    /// last notifications of this rank, 16 where its memory is mapped and 32 over a wire, or fewer of long packets; other ranks' accesses to this one are served meanwhile.
+    /// last notifications of this rank, 16 where its memory is mapped and 32 over a wire, or fewer of long packets; other
+    /// ranks' accesses to this one are served meanwhile.
     ///
     /// ```
     /// use streamhalo_comm::device::Device;

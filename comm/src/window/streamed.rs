@@ -14,8 +14,8 @@ impl Window {
     ///
     /// # Errors
     /// As [`Window::post`]; [`crate::Error::WrongStream`] if the part is memory of another stream;
-    /// [`crate::Error::Throttled`] or [`crate::Error::TimedOut`] as the window's options say; [`crate::Error::NotCapturable`] within a capture, here
-    /// and below.
+    /// [`crate::Error::Throttled`] or [`crate::Error::TimedOut`] as the window's options say;
+    /// [`crate::Error::NotCapturable`] within a capture, here and below.
     pub fn post_stream(&self, group: &Group, stream: &Stream) -> Result<()> {
         const CALL: &str = "post_stream";
         stream.refuse_capture_of("`post_stream` of a window")?;
