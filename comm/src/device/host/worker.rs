@@ -16,6 +16,8 @@ use std::thread::JoinHandle;
 const DEPTH: usize = 4096;
 /// How late the owner may see that there is room again.
 const FULL_NAP: std::time::Duration = std::time::Duration::from_micros(20);
+/// What a thread sleeps for before it has anything to do: longer than it takes to go to sleep.
+const FIRST_SLEEP: std::time::Duration = std::time::Duration::from_micros(100);
 /// Looks at the progress before going to sleep on it.
 const SPINS: u32 = 2000;
 
@@ -47,9 +49,12 @@ impl Worker {
             .spawn(move || {
                 lane::prepare();
                 // A channel allocates when a thread sleeps on it for the first time. That belongs to
-                // set-up, not to the first exchange that comes late.
-                let nothing = operations.recv_timeout(std::time::Duration::from_micros(1));
-                debug_assert!(nothing.is_err(), "nobody has the stream yet");
+                // set-up, not to the first exchange that comes late. The first call may have used its
+                // time up on being loaded, and not sleep; the second has nothing else to do.
+                for _ in 0..2 {
+                    let nothing = operations.recv_timeout(FIRST_SLEEP);
+                    debug_assert!(nothing.is_err(), "nobody has the stream yet");
+                }
                 drop(ready);
                 work(&mut executor, &status, &operations, &shared);
             })
