@@ -250,9 +250,15 @@ impl AppError {
                 "give the path of a TOML file, as in `streamhalo run configs/life/acorn.toml`"
             }
             Self::NoRoomToVerify { .. } => "give `grid.cells` fewer, or set `run.verify = false`",
-            Self::NotWritable { .. } | Self::Replace { .. } => {
-                "make the folder writable, or choose another with `--out DIR`"
-            }
+            Self::NotWritable { source, .. } | Self::Replace { source, .. } => match source.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    "make room there, or choose a folder elsewhere with `--out DIR`"
+                }
+                io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+                    "a file has the name of the folder, or of one above it; choose another with `--out DIR`"
+                }
+                _ => "make the folder writable, or choose another with `--out DIR`",
+            },
             Self::ResultsUnreadable { .. } => {
                 "give the folder that a run wrote, as in `streamhalo report results/life`"
             }
@@ -278,6 +284,7 @@ impl AppError {
         match self {
             Self::Config(_)
             | Self::ConfigUnreadable { .. }
+            | Self::ResultsUnreadable { .. }
             | Self::CommandLine { .. }
             | Self::Usage { .. }
             | Self::Split { .. }

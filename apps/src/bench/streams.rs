@@ -37,7 +37,7 @@ pub(super) struct Opened {
 
 impl Streams {
     /// The device, opened.
-    pub(super) fn device(&self) -> Result<Device, AppError> {
+    pub(crate) fn device(&self) -> Result<Device, AppError> {
         let (kind, select) = split_device(self.device.as_deref().unwrap_or("host"));
         let waits = self.waits.as_deref().and_then(Waits::from_name).unwrap_or_default();
         Ok(open_device(kind, select)?.with_waits(waits))

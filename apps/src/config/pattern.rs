@@ -80,7 +80,13 @@ impl Pattern {
         };
         let path = base.join(&text.value);
         if !path.is_file() {
-            let message = format!("`app.pattern`: there is no file {}", path.display());
+            let shown = path.display();
+            let found = if path.is_dir() {
+                format!("{shown} is a folder")
+            } else {
+                format!("there is no file {shown}")
+            };
+            let message = format!("`app.pattern`: {found}");
             return Err(Fault::new(&text.origin, message)
                 .expected(EXPECTED)
                 .nearest(meant(&text.value, base).as_deref()));

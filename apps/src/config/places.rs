@@ -5,6 +5,7 @@ use super::value::{Table, Value};
 use crate::error::AppError;
 use crate::life::pattern::InitialError;
 use streamhalo::HaloError;
+use streamhalo::comm::Error;
 use streamhalo::grid::GridError;
 
 /// The place of every key that a file or a flag has set, by its dotted name.
@@ -34,7 +35,13 @@ impl Places {
             }
             AppError::Pattern(_) => &["app.pattern"],
             AppError::Checkpoint(_) => &["run.restart"],
-            AppError::Halo(source) if matches!(**source, HaloError::Grid(_)) => &["grid.cells"],
+            AppError::Halo(source) => match **source {
+                HaloError::Grid(_) => &["grid.cells"],
+                HaloError::Communication(Error::DeviceUnavailable { .. }) => {
+                    &["device.select", "device.kind"]
+                }
+                _ => &[],
+            },
             AppError::Split { source, .. } => match **source {
                 GridError::SubdomainTooThin { .. } => &["grid.halo", "run.layout", "run.ranks"],
                 GridError::LayoutAxis { .. } | GridError::LayoutProduct { .. } => {

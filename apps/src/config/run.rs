@@ -243,7 +243,10 @@ fn check_width(found: Option<Located<usize>>, grid: &Grid) -> Result<usize, Faul
         };
         return Err(Fault::new(origin, message)
             .expected("a halo of at least `run.exchange_every` cells: each step uses up one layer")
-            .hint(format!("set `grid.halo` to {}, or `run.exchange_every` to {narrowest}", every.value)));
+            .hint(format!(
+                "set `run.exchange_every` to {narrowest}, or `grid.halo` to {} where the application takes it",
+                every.value
+            )));
     }
     Ok(every.value)
 }

@@ -106,9 +106,11 @@ impl Pattern {
     ///
     /// If the file cannot be read or is not a pattern; both name its path.
     pub fn read(path: &Path) -> Result<Pattern, ReadError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ReadError::Unreadable { path: path.into(), source })?;
-        Self::parse(&text).map_err(|source| ReadError::Invalid { path: path.into(), source })
+        let bytes =
+            std::fs::read(path).map_err(|source| ReadError::Unreadable { path: path.into(), source })?;
+        // Names and comments of old files are in old encodings.
+        Self::parse(&String::from_utf8_lossy(&bytes))
+            .map_err(|source| ReadError::Invalid { path: path.into(), source })
     }
 
     /// The text of the pattern, which [`Pattern::parse`] reads back.

@@ -61,7 +61,12 @@ impl fmt::Display for Banner<'_> {
         if let Ranks::Launched(launched) = ranks {
             writeln!(f, "launcher: has started {}", ranks_of(launched.size()))?;
         }
-        writeln!(f, "backends: {}", config.comm.backend.join(", "))
+        writeln!(f, "backends: {}", config.comm.backend.join(", "))?;
+        let (steps, every) = (config.app.steps, config.output.checkpoint_every);
+        if every > steps {
+            writeln!(f, "checkpoints: none, for they are {every} steps apart and the run has {steps}")?;
+        }
+        Ok(())
     }
 }
 

@@ -107,14 +107,14 @@ fn values_that_do_not_fit_each_other() {
             (1, 22),
             "`run.exchange_every` is 2, but `grid.halo` is 1 wide",
             "at least `run.exchange_every` cells",
-            Some("set `grid.halo` to 2, or `run.exchange_every` to 1"),
+            Some("set `run.exchange_every` to 1, or `grid.halo` to 2 where the application takes it"),
         ),
         (
             "run.exchange_every = 4\ngrid.halo = [4, 2]",
             (1, 22),
             "`run.exchange_every` is 4, but `grid.halo` is 2 wide",
             "a halo of at least `run.exchange_every` cells: each step uses up one layer",
-            Some("set `grid.halo` to 4, or `run.exchange_every` to 2"),
+            Some("set `run.exchange_every` to 2, or `grid.halo` to 4 where the application takes it"),
         ),
         (
             "run.layout = [[1, 1]]",

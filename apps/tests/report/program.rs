@@ -46,7 +46,7 @@ fn a_failed_verification_shows_in_the_exit_status() {
 fn errors_go_to_the_standard_error_with_their_remedy() {
     let folder = Folder::new();
     let output = report(folder.as_ref());
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8(output.stderr).expect("is text");
     let lines: Vec<_> = text.lines().collect();
     assert!(lines[0].starts_with("error: cannot read "), "{text}");

@@ -154,6 +154,16 @@ fn what_is_one_size_is_refused_as_a_list_and_a_flag_is_no_message() {
         ("throttle --size 1KiB,2KiB", "--size: is one size"),
         ("overlap --primitive flag", "`flag`"),
         ("loggp --primitive flag", "`flag`"),
+        ("halo --layout 2,1 --cells 8,4 --width 5", "--width: 5 layers are more than the 4 cells"),
+        ("halo --layout 1,4 --cells 8,9223372036854775807", "--cells: of all ranks are more than 64 bits"),
+        (
+            "pingpong --device hots",
+            "--device: `hots` is not one of host, opencl, cuda, hip; did you mean `host`?",
+        ),
+        ("halo --device host:0", "--device: there is one `host`, of which `0` selects nothing"),
+        ("copies --device host", "--device: `host` is not one of opencl, cuda, hip"),
+        ("halo --device opencl:nosuch", "--device: device `opencl:nosuch` cannot be used: "),
+        ("copies --device opencl:nosuch", "--device: device `opencl:nosuch` cannot be used: "),
     ] {
         let line = format!("bench {arguments}");
         refused(&folder.streamhalo(&line.split(' ').collect::<Vec<_>>()), 2, &[said]);

@@ -293,6 +293,18 @@ fn a_small_disk_fills_up() {
 }
 
 #[test]
+fn a_run_that_is_too_short_for_a_checkpoint_says_so() {
+    let folder = Folder::new();
+    for (every, is_said) in [("output.checkpoint_every=24", false), ("output.checkpoint_every=25", true)] {
+        let said = text(&folder.run(SMALL, &[every, "run.ranks=1"]).stderr);
+        let sentence = "checkpoints: none, for they are 25 steps apart and the run has 24";
+        assert_eq!(said.contains(sentence), is_said, "{said}");
+        assert_eq!(folder.checkpoints().len(), usize::from(!is_said), "{said}");
+        fs::remove_dir_all(folder.out()).expect("is there");
+    }
+}
+
+#[test]
 fn what_cannot_be_gone_on_from_is_refused_before_anything_runs() {
     let folder = Folder::new();
     folder.records(SMALL, &["output.checkpoint_every=10", "run.ranks=1"]);

@@ -28,13 +28,25 @@ const WRONG: &[(&[&str], &[&str])] = &[
     ),
     (&["run.ranks=4", "run.layout=[[4, 2]]"], &["run.layout", "product is 4"]),
     (&["grid.cells=[24, 2]", "run.ranks=4", "run.layout=[[1, 4]]"], &["at 4 ranks", "axis 1 into 4 parts"]),
-    (&["run.exchange_every=2"], &["run.exchange_every", "`grid.halo` is 1 wide"]),
+    (
+        &["run.exchange_every=2"],
+        &[
+            "run.exchange_every",
+            "`grid.halo` is 1 wide",
+            "hint: set `run.exchange_every` to 1, or `grid.halo` to 2",
+        ],
+    ),
     (&["grid.cells=[8, 8, 8]"], &["2 axes"]),
     (&["grid.cells=[20, 20]", "app.pattern=glider-field"], &["glider-field needs multiples of 8"]),
     (&["app.pattern=random:x"], &["`x` is not a seed"]),
     (&["app.pattern=random:1", "app.origin=[1, 2]"], &["`app.origin` is where a pattern of a file goes"]),
     (&["device.threads=100000"], &["device.threads", "an integer from 1 to 4096"]),
     (&["app.pattern=absent.rle"], &["there is no file absent.rle"]),
+    (&["app.pattern=."], &["--set app.pattern=.: `app.pattern`: . is a folder"]),
+    (
+        &["device.kind=opencl", "device.select=nosuch"],
+        &["--set device.select=nosuch: device `opencl:nosuch` cannot be used: "],
+    ),
     (&["comm.backend=st-sent"], &["did you mean `st-send`?"]),
     (
         &["comm.fabric=mpi"],
@@ -54,6 +66,18 @@ fn wrong_configurations_exit_with_2_and_write_nothing() {
         refused(&folder.run(SMALL, set), 2, parts);
         assert!(!folder.out().exists(), "{set:?}");
     }
+}
+
+#[test]
+fn a_file_in_place_of_the_folder_is_said_to_be_one() {
+    let folder = Folder::new();
+    fs::write(folder.out(), "no folder").expect("can write");
+    refused(
+        &folder.run(SMALL, &[]),
+        1,
+        &["cannot write results into ", "hint: a file has the name of the folder"],
+    );
+    assert_eq!(fs::read_to_string(folder.out()).expect("is there"), "no folder");
 }
 
 #[test]

@@ -54,11 +54,11 @@ fn measure(ranks: &Ranks, planned: &Planned, prints_json: bool) -> Result<u8, Ap
     if !ranks.lead_here() {
         return Ok(0);
     }
-    if let Some(dir) = out {
-        report::replace_files(dir, &files_of("halo", &figures))?;
-    }
+    let written =
+        out.as_deref().map_or(Ok(()), |dir| report::replace_files(dir, &files_of("halo", &figures)));
+    // What was measured is shown also where there is no room for its files.
     report::print(&if prints_json { lines(&figures) } else { table(bench, &figures) })?;
-    Ok(0)
+    written.map(|()| 0)
 }
 
 fn bench_of(args: &BenchHaloArgs) -> Result<HaloBench, AppError> {
@@ -69,6 +69,14 @@ fn bench_of(args: &BenchHaloArgs) -> Result<HaloBench, AppError> {
     let usage = |flag: &str, message: String| AppError::Usage { flag: flag.to_owned(), message };
     if cells.len() > 3 {
         return Err(usage("--cells", format!("has {} axes; there are 1 to 3", cells.len())));
+    }
+    let width = args.width.get();
+    if let Some(few) = cells.iter().find(|cells| **cells < width) {
+        let message = format!("{width} layers are more than the {few} cells that a rank has along an axis");
+        return Err(usage("--width", message));
+    }
+    if layout.iter().zip(&cells).any(|(ranks, cells)| ranks.checked_mul(*cells).is_none()) {
+        return Err(usage("--cells", "of all ranks are more than 64 bits count".to_owned()));
     }
     // A launcher may have started them on many machines, and has said how many.
     let most = if fabric::launched().is_some() { usize::MAX } else { 4096 };
@@ -82,7 +90,7 @@ fn bench_of(args: &BenchHaloArgs) -> Result<HaloBench, AppError> {
         layout,
         cells,
         element: args.element.name().to_owned(),
-        width: args.width.get(),
+        width,
         faces: args.pattern == Neighbours::Faces,
         alternating: args.alternating,
         backends,

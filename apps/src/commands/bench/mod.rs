@@ -79,18 +79,32 @@ fn backends_of(asked: &[String]) -> Result<Vec<String>, AppError> {
 /// What to think of figures of a device that computes on the host's cores.
 const NO_GPU: &str = "This device computes on the host's cores: its figures say nothing about a GPU.\n";
 
-/// Whether there are devices of that kind.
-fn check_device(name: &str) -> Result<(), AppError> {
-    let (kind, _) = split_device(name);
-    let kinds: Vec<&str> = DEVICES.iter().copied().filter(|kind| *kind != HOST).collect();
-    if kinds.contains(&kind) { Ok(()) } else { Err(usage("--device", unknown(kind, &kinds))) }
+const HOST: &str = "host";
+
+/// The streams of a device that is no host.
+fn streams_on(device: &str) -> Result<Streams, AppError> {
+    check_kind(device, &DEVICES.iter().copied().filter(|kind| *kind != HOST).collect::<Vec<_>>())?;
+    let streams = Streams { device: Some(device.to_owned()), ..Streams::default() };
+    // Where it cannot be opened ranks need not begin.
+    streams.device().map_err(|error| usage("--device", error.to_string()))?;
+    Ok(streams)
 }
 
-const HOST: &str = "host";
+fn check_kind(device: &str, kinds: &[&str]) -> Result<(), AppError> {
+    let (kind, select) = split_device(device);
+    if !kinds.contains(&kind) {
+        return Err(usage("--device", unknown(kind, kinds)));
+    }
+    if kind == HOST && !select.is_empty() {
+        return Err(usage("--device", format!("there is one `{HOST}`, of which `{select}` selects nothing")));
+    }
+    Ok(())
+}
 
 /// The streams that the flags ask for.
 fn streams_of(args: &StreamsArgs) -> Result<Streams, AppError> {
     let StreamsArgs { device, signal, waits } = args;
+    check_kind(device, &DEVICES)?;
     if device == HOST {
         let given = [("--signal", !signal.is_empty()), ("--waits", waits.is_some())];
         if let Some((flag, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
@@ -99,7 +113,6 @@ fn streams_of(args: &StreamsArgs) -> Result<Streams, AppError> {
         }
         return Ok(Streams::default());
     }
-    check_device(device)?;
     let (kind, _) = split_device(device);
     let known = [Signals::Kernel, Signals::Merged, Signals::Memop].map(Signals::name);
     let mut signals = if signal.is_empty() {
@@ -119,7 +132,7 @@ fn streams_of(args: &StreamsArgs) -> Result<Streams, AppError> {
     if let Some(name) = waits.as_deref().filter(|name| !known.contains(name)) {
         return Err(usage("--waits", unknown(name, &known)));
     }
-    Ok(Streams { device: Some(device.clone()), signals, waits: waits.clone() })
+    Ok(Streams { signals, waits: waits.clone(), ..streams_on(device)? })
 }
 
 fn check_fabric(name: &str) -> Result<(), AppError> {

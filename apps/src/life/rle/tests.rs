@@ -141,6 +141,15 @@ fn an_absent_file_is_named() {
 }
 
 #[test]
+fn names_and_comments_may_be_in_any_encoding() {
+    let path = std::env::temp_dir().join(format!("streamhalo-latin-1-{}.rle", std::process::id()));
+    std::fs::write(&path, b"#N Gl\xe4nzer\nx = 1, y = 1\no!\n").expect("can write");
+    let pattern = Pattern::read(&path);
+    std::fs::remove_file(&path).expect("is there");
+    assert_eq!(pattern.expect("is a pattern").cells, [(0, 0)]);
+}
+
+#[test]
 fn writes_the_shortest_text() {
     let mut glider = Pattern::from_cells(5, 9, GLIDER.into_iter().rev());
     glider.name = Some("Two\nlines".into());
