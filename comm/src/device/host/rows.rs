@@ -56,13 +56,13 @@ impl<'a, T: Element> Rows<'a, T> {
             "points {x:?} of {N} row(s) from ({i}, {j}) on are not all in {}: they are outside of the array, or ghosts that have not been exchanged",
             self.bounds
         );
-        let components = self.rows.extents().components;
+        let elements = (x.end - x.start) * self.rows.extents().components;
+        // SAFETY: the points lie within the array by the assertion, since the bounds do.
+        let first = unsafe { self.base.add(self.rows.offset([i, j, x.start])) };
         std::array::from_fn(|row| {
-            // SAFETY: the points lie within the array by the assertion, since the bounds do.
-            let first = unsafe { self.base.add(self.rows.offset([i, j + row, x.start])) };
             // SAFETY: as above; the launch has checked that the kernel does not write the array, the
             // stream orders other kernels, and peers write only ghosts, outside of the bounds then.
-            unsafe { std::slice::from_raw_parts(first, (x.end - x.start) * components) }
+            unsafe { std::slice::from_raw_parts(first.add(row * self.rows.pitch), elements) }
         })
     }
 
@@ -121,9 +121,13 @@ impl<T: Element> RowsMut<'_, T> {
             (tile.start[0]..tile.end[0]).contains(&i) && is_within,
             "{N} rows from ({i}, {j}) on are not in the tile {tile:?}"
         );
-        // SAFETY: the rows are in the tile by the assertion, each is another one, and `&mut self` is borrowed for as
-        // long as any of them lives.
-        std::array::from_fn(|row| unsafe { row_of_tile(self.base, self.rows, tile, i, j + row) })
+        let elements = (tile.end[2] - tile.start[2]) * self.rows.extents().components;
+        // SAFETY: the rows are in the tile by the assertion, which lies within the array.
+        let first = unsafe { self.base.add(self.rows.offset([i, j, tile.start[2]])) };
+        std::array::from_fn(|row| {
+            // SAFETY: as above; each row is another one, and `&mut self` is borrowed for as long as any of them lives.
+            unsafe { std::slice::from_raw_parts_mut(first.add(row * self.rows.pitch), elements) }
+        })
     }
 
     /// The parts within the tile of all its rows, in order, for kernels that write several rows
