@@ -444,7 +444,7 @@ pub enum Error {
     /// A wait lasted longer than the time-out.
     #[error(
         "rank {rank} waited {} s for {what} of rank {peer} (wants {wanted}, has {found}); \
-         is that rank alive, and does it make the same calls? The time-out is `timeout_s`",
+         is that rank alive, and does it make the same calls? The time-out is `WorldOptions::timeout`, `comm.timeout_s` of a configuration",
         in_seconds(.waited)
     )]
     TimedOut {

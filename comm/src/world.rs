@@ -4,7 +4,7 @@ use crate::communicator::{Exchanges, Staging};
 use crate::error::{Error, Result};
 use crate::fabric::{
     self, Abort, Fabric, HostRounds, LocalFabric, Recording, RecordingFabric, WaitContext, WaitPolicy,
-    register,
+    register, to_blame,
 };
 use crate::meeting::Meeting;
 use std::cell::{Cell, OnceCell};
@@ -266,6 +266,13 @@ impl World {
         self.shared.size
     }
 
+    /// Whether the other world has the same ranks, over the same fabric: what was laid out for one of them can be used
+    /// in the other.
+    pub fn has_ranks_of(&self, other: &World) -> bool {
+        let [own, others] = [self, other].map(|world| Arc::as_ptr(&world.shared.fabric));
+        std::ptr::addr_eq(own, others) && self.size() == other.size()
+    }
+
     /// The fabric between the ranks.
     pub fn fabric(&self) -> &dyn Fabric {
         &*self.shared.fabric
@@ -340,10 +347,12 @@ impl World {
     }
 
     /// Tells the other ranks that this one has failed; their waits end with
-    /// [`Error::PeerFailed`]. The first failure is the one that all see.
+    /// [`Error::PeerFailed`]. The first failure is the one that all see. Where it is such an error itself, of a rank
+    /// that has left, that rank is named.
     pub fn fail(&self, operation: &str) {
-        self.shared.wait.abort.raise(self.rank(), operation);
-        self.fabric().tell_failure(self.rank(), operation);
+        let (rank, operation) = to_blame(self.rank(), operation);
+        self.shared.wait.abort.raise(rank, operation);
+        self.fabric().tell_failure(rank, operation);
     }
 
     /// Pins the calling thread to core `rank mod cores`, among those that the process may use.

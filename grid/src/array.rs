@@ -93,9 +93,28 @@ impl<T: Element, const D: usize> Array<T, D> {
         IndexBox::new([0; D], self.grid.extents(self.entity))
     }
 
+    /// The owned entries, with the ghosts beside them beyond boundaries of the grid: no other rank fills those.
+    fn undisturbed_box(&self) -> IndexBox<D> {
+        let (mut own, whole) = (self.owned_box(), self.whole_box());
+        for axis in 0..D {
+            let is_boundary = |side| {
+                let mut offset = [0; D];
+                offset[axis] = side;
+                self.grid.neighbor(offset).is_none()
+            };
+            if is_boundary(-1) {
+                own.start[axis] = whole.start[axis];
+            }
+            if is_boundary(1) {
+                own.end[axis] = whole.end[axis];
+            }
+        }
+        own
+    }
+
     /// What may be read at the moment: all, or without the ghosts that an exchange may be filling.
     fn readable_box(&self) -> IndexBox<D> {
-        let (mut readable, whole) = (self.owned_box(), self.whole_box());
+        let (mut readable, whole) = (self.undisturbed_box(), self.whole_box());
         for (axis, ranks) in self.grid.subdomain().partition().layout().into_iter().enumerate() {
             let is_readable = match self.readable_ghosts.get() {
                 ReadableGhosts::All => true,
@@ -112,7 +131,8 @@ impl<T: Element, const D: usize> Array<T, D> {
     /// Read access for a kernel: to all entries, or to less while an exchange may be filling the ghosts.
     /// Between `begin_gather` and `finish` that is the owned entries, with the ghosts beside them along
     /// axes that the rank has to itself; in the generation of an alternating field that has not been
-    /// exchanged yet it is the owned ones. Does not block.
+    /// exchanged yet it is the owned ones; either with the ghosts beside them beyond a boundary of the grid that is not
+    /// periodic. Does not block.
     ///
     /// # Errors
     /// None that an array of this type can cause; kept for those of the communication layer.
@@ -120,13 +140,13 @@ impl<T: Element, const D: usize> Array<T, D> {
         Ok(self.buffer.reader(self.readable_box().tile())?)
     }
 
-    /// Write access for a kernel: to all entries, or to the owned ones where peers may be filling
-    /// the ghosts. Does not block.
+    /// Write access for a kernel: to all entries, or where peers may be filling the ghosts to the owned ones and those
+    /// beside them beyond a boundary of the grid that is not periodic, which are the application's. Does not block.
     ///
     /// # Errors
     /// As [`Array::reader`].
     pub fn writer(&mut self) -> Result<Writer<'_, T>, GridError> {
-        let bounds = if self.ghosts_writable.get() { self.whole_box() } else { self.owned_box() };
+        let bounds = if self.ghosts_writable.get() { self.whole_box() } else { self.undisturbed_box() };
         Ok(self.buffer.writer(bounds.tile())?)
     }
 
@@ -185,7 +205,8 @@ impl<T: Element, const D: usize> Array<T, D> {
     }
 
     /// Sets every entry, ghosts included, from its local index and component: for boundary
-    /// conditions and tests. Blocks until the stream has come to rest.
+    /// conditions and tests. Of an alternating field this is for either generation before an exchange of it is made;
+    /// afterwards kernels write the ghosts beyond boundaries. Blocks until the stream has come to rest.
     ///
     /// # Errors
     /// [`GridError::GhostsInFlight`] if peers may be writing the ghosts at the moment; the stream's,
@@ -256,6 +277,7 @@ impl<T: Element, const D: usize> Field<D> for Array<T, D> {
             element: T::TYPE,
             rows: self.buffer.pitched(),
             subdomain: self.grid.subdomain(),
+            world: self.grid.world(),
             stream: self.buffer.stream(),
         }
     }

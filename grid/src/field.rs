@@ -3,7 +3,7 @@
 use crate::{Alternating, Array, Entity, Subdomain};
 use streamhalo_comm::device::{Pitched, Stream};
 use streamhalo_comm::fabric::Region;
-use streamhalo_comm::{Element, ElementType};
+use streamhalo_comm::{Element, ElementType, World};
 
 /// A field as an exchange sees it.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub struct FieldInfo<'a, const D: usize> {
     pub rows: Pitched,
     /// The rank's part of the grid.
     pub subdomain: &'a Subdomain<D>,
+    /// The world that the grid is split for.
+    pub world: &'a World,
     /// The stream that works on it.
     pub stream: &'a Stream,
 }
@@ -40,11 +42,13 @@ pub trait Field<const D: usize> {
     fn generations(&self) -> ([&Region; 2], Option<usize>);
     /// Which ghosts of the current generation may be read.
     fn readable_ghosts(&self) -> ReadableGhosts;
-    /// Called by an exchange: which ghosts of the current generation may be read. Kernels get no others,
-    /// and host copies that need ghosts need all.
+    /// Called by an exchange, and by nobody else, who could let kernels read what peers write: which ghosts of the
+    /// current generation may be read. Kernels get no others, and host copies that need ghosts need all.
+    #[doc(hidden)]
     fn set_readable_ghosts(&self, readable: ReadableGhosts);
-    /// Called by an exchange once: peers may write the ghosts of the generation that is not in use
+    /// Called by an exchange once, and by nobody else: peers may write the ghosts of the generation that is not in use
     /// at any time.
+    #[doc(hidden)]
     fn set_written_by_peers(&self);
 }
 

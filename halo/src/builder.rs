@@ -40,6 +40,31 @@ struct Request {
     swaps: usize,
 }
 
+impl Request {
+    /// What differs between them, as either has it.
+    fn beside(&self, other: &Self) -> [String; 2] {
+        let items = |request: &Self| {
+            let Self { width, offsets, fields, layout, cells, periodic, halo_width, scatter, swaps } =
+                request;
+            [
+                format!("width {width:?}"),
+                format!("{} neighbours, at {offsets:?}", offsets.len()),
+                format!("fields {fields:?}"),
+                format!("layout {layout:?}"),
+                format!("cells {cells:?}"),
+                format!("periodic {periodic:?}"),
+                format!("halo {halo_width:?}"),
+                format!("scatter {scatter:?}"),
+                format!("{swaps} swaps per exchange"),
+            ]
+        };
+        let differing: Vec<_> =
+            items(self).into_iter().zip(items(other)).filter(|(own, other)| own != other).collect();
+        let (own, others): (Vec<_>, Vec<_>) = differing.into_iter().unzip();
+        [own, others].map(|items| items.join(", "))
+    }
+}
+
 impl<'a> StreamHaloBuilder<'a> {
     pub(crate) fn new(world: &'a World, stream: &'a Stream) -> Self {
         let (backend, pattern, scatter) = ("st-send", Pattern::All, None);
@@ -105,7 +130,7 @@ impl<'a> StreamHaloBuilder<'a> {
         }
         let requests: Vec<&Request> = told.iter().flatten().collect();
         if let Some(rank) = requests.iter().position(|request| *request != requests[0]) {
-            let [found, expected] = [rank, 0].map(|rank| format!("{:?}", requests[rank]));
+            let [found, expected] = requests[rank].beside(requests[0]);
             return Err(HaloError::RanksDisagree { rank, found, expected });
         }
         let Checked { legs, scatter_legs, subdomain, registered, direct, .. } = checked?;
@@ -150,6 +175,8 @@ impl<'a> StreamHaloBuilder<'a> {
                     index: registered.len(),
                     reason: "it is on another grid, or has another halo",
                 })
+            } else if !info.world.has_ranks_of(self.world) {
+                Err(Error::OtherWorld { what: "a field of an exchange" }.into())
             } else if info.stream.id() != self.stream.id() {
                 let (owner, used) = (info.stream.id(), self.stream.id());
                 Err(Error::WrongStream { what: "a field of an exchange", owner, used }.into())

@@ -130,7 +130,7 @@ impl StreamHalo {
         self.gather.flush(&self.stream);
         self.has_begun = true;
         fields.each(&mut |field| field.set_readable_ghosts(ReadableGhosts::Own));
-        Ok(InFlight { halo: self, fields })
+        Ok(InFlight { halo: self, fields, has_ended: false })
     }
 
     /// Enqueues combining the ghosts of `fields` with what their owners have, by the operation that
@@ -237,13 +237,15 @@ impl StreamHalo {
     }
 }
 
-/// A gather whose messages are on their way; the fields can be used through it. Dropping it without
-/// [`InFlight::finish`] leaves the exchange in flight, and the next one is refused.
+/// A gather whose messages are on their way; the fields can be used through it. Dropped without
+/// [`InFlight::finish`], as by a `?` in between, it is finished all the same, for other ranks need what this one sends;
+/// what goes wrong then is the stream's error. Only a thread that panics leaves it as it is.
 #[derive(Debug)]
 #[must_use = "ghosts are undefined until the exchange is finished"]
-pub struct InFlight<'a, F, const D: usize> {
+pub struct InFlight<'a, F: Fields<D>, const D: usize> {
     halo: &'a mut StreamHalo,
     fields: &'a mut F,
+    has_ended: bool,
 }
 
 impl<F: Fields<D>, const D: usize> InFlight<'_, F, D> {
@@ -254,7 +256,12 @@ impl<F: Fields<D>, const D: usize> InFlight<'_, F, D> {
     /// With `standard`, what went wrong; else errors surface at `Stream::synchronize`.
     /// [`HaloError::WrongGeneration`] or [`HaloError::OtherFields`] if the fields were swapped or replaced meanwhile: the
     /// exchange is finished, as other ranks need it, but the ghosts of what is there now are not those that it has filled.
-    pub fn finish(self) -> Result<()> {
+    pub fn finish(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.has_ended = true;
         let checked = self.halo.check("finish", self.fields, self.halo.gather.epoch());
         self.halo.gather.finish(&self.halo.stream, &mut |_| {})?;
         self.halo.has_begun = false;
@@ -270,7 +277,16 @@ impl<F: Fields<D>, const D: usize> InFlight<'_, F, D> {
     }
 }
 
-impl<F, const D: usize> Deref for InFlight<'_, F, D> {
+impl<F: Fields<D>, const D: usize> Drop for InFlight<'_, F, D> {
+    fn drop(&mut self) {
+        if !self.has_ended && !std::thread::panicking() {
+            // What it was asked for is gone with it; what went wrong on the stream stays there.
+            let _ = self.end();
+        }
+    }
+}
+
+impl<F: Fields<D>, const D: usize> Deref for InFlight<'_, F, D> {
     type Target = F;
 
     fn deref(&self) -> &F {
@@ -278,7 +294,7 @@ impl<F, const D: usize> Deref for InFlight<'_, F, D> {
     }
 }
 
-impl<F, const D: usize> DerefMut for InFlight<'_, F, D> {
+impl<F: Fields<D>, const D: usize> DerefMut for InFlight<'_, F, D> {
     fn deref_mut(&mut self) -> &mut F {
         self.fields
     }

@@ -7,7 +7,7 @@ use streamhalo::{
     Alternating, Array, Entity, GlobalGrid, HaloError, LocalGrid, Pattern, Rows, RowsMut, StreamHalo, Tile,
     World,
 };
-use streamhalo_tests::{KINDS, each_way, on_ranks, stream_of};
+use streamhalo_tests::{KINDS, Scenario, each_way, on_ranks, stream_of};
 
 fn plane(world: &World) -> Result<LocalGrid<2>, HaloError> {
     Ok(GlobalGrid::new([6, 5], [true, false])?.partition_as(world, [world.size(), 1])?.local([2, 1])?)
@@ -192,6 +192,8 @@ fn ghosts_that_peers_may_write_are_out_of_reach_until_they_are_exchanged() {
             let stream = stream_of(world, way.kind)?;
             let grid = plane(world)?;
             let owned = grid.owned(Entity::Cell).tile();
+            // The axis with boundaries is whole.
+            let writable = Tile { start: [0, 2, 0], end: [1, 5, 7] };
             let mut field = Alternating::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
             field.now().copy_with_ghosts()?;
             let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, [2, 1], &field)?;
@@ -203,7 +205,7 @@ fn ghosts_that_peers_may_write_are_out_of_reach_until_they_are_exchanged() {
                 let whole = Tile { start: [0; 3], end: [1, 7, 7] };
                 let (now, next) = field.now_and_next()?;
                 let refused = stream.launch("all", whole, (now, next), |_, _| ());
-                let (tile, bounds) = (Box::new(whole), Box::new(owned));
+                let (tile, bounds) = (Box::new(whole), Box::new(writable));
                 assert_eq!(refused, Err(Error::TileOutOfBounds { kernel: "all".into(), tile, bounds }));
                 let write = field.now_mut().writer()?;
                 let refused = stream.launch("now", whole, (write,), |_, _| ());
@@ -249,4 +251,63 @@ fn fields_of_wide_halos_may_be_written_with_their_ghosts() {
         }
         Ok(())
     });
+}
+
+/// Boundary conditions that change with time: rows that come in at either end, and meet.
+fn with_boundaries(world: &World, way: Scenario) -> Result<Vec<f64>, HaloError> {
+    const STEPS: usize = 5;
+    let stream = stream_of(world, way.kind)?;
+    let size = world.size();
+    let grid = GlobalGrid::new([8, 5], [false, true])?.partition_as(world, [size, 1])?.local(1)?;
+    let mut cells = Alternating::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
+    let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &cells)?;
+    let owned = grid.owned(Entity::Cell).tile();
+    let row = |y: usize| Tile { start: [0, y, owned.start[2]], end: [1, y + 1, owned.end[2]] };
+    let (first, last) = (grid.neighbor([-1, 0]).is_none(), grid.neighbor([1, 0]).is_none());
+    for step in 1..=STEPS {
+        for (is_boundary, y, value) in
+            [(first, owned.start[1] - 1, step as f64), (last, owned.end[1], -(step as f64))]
+        {
+            if is_boundary {
+                let set = move |tile: Tile, (mut rows,): (RowsMut<'_, f64>,)| {
+                    tile.rows().for_each(|(i, j)| rows.row(i, j).fill(value));
+                };
+                stream.launch("boundary", row(y), (cells.now_mut().writer()?,), set)?;
+            }
+        }
+        halo.enqueue_gather(&mut cells)?;
+        let average = |tile: Tile, (now, mut next): (Rows<'_, f64>, RowsMut<'_, f64>)| {
+            for (i, j) in tile.rows() {
+                let x = tile.start[2]..tile.end[2];
+                let (low, high) = (now.span(i, j - 1, x.clone()), now.span(i, j + 1, x));
+                let pairs = low.iter().zip(high);
+                next.row(i, j).iter_mut().zip(pairs).for_each(|(cell, (low, high))| *cell = 2.0 * low + high);
+            }
+        };
+        stream.launch("average", owned, cells.now_and_next()?, average)?;
+        cells.swap();
+    }
+    stream.synchronize()?;
+    Ok(cells.now().owned()?.iter().copied().collect())
+}
+
+#[test]
+fn boundary_conditions_change_with_time_whoever_writes_the_other_ghosts() {
+    let mut column = [0.0; 8];
+    for step in 1..=5 {
+        let before = column;
+        let at = |y: i32| match y {
+            -1 => f64::from(step),
+            8 => -f64::from(step),
+            y => before[y as usize],
+        };
+        (0..8).for_each(|y| column[y as usize] = 2.0 * at(y - 1) + at(y + 1));
+    }
+    let expected: Vec<f64> = column.iter().flat_map(|value| [*value; 5]).collect();
+    for ranks in [1, 2, 3] {
+        for way in each_way() {
+            let found = on_ranks(ranks, |world| with_boundaries(world, way)).concat();
+            assert_eq!(found, expected, "{ranks} ranks, {way:?}");
+        }
+    }
 }

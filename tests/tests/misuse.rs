@@ -210,7 +210,7 @@ fn ranks_that_ask_for_different_exchanges() {
     let [found, expected] = disagreement(|world, stream, odd| {
         new(world, stream, Pattern::All, if odd { 2 } else { 1 }, &array(world, stream)?)
     });
-    assert!(found.contains("width: [2, 2]") && expected.contains("width: [1, 1]"), "{found}, {expected}");
+    assert_eq!([found, expected], ["width [2, 2]", "width [1, 1]"], "nothing that is the same is told");
     disagreement(|world, stream, odd| {
         let pattern = if odd { Pattern::Faces } else { Pattern::All };
         new(world, stream, pattern, 1, &array(world, stream)?)
@@ -404,15 +404,22 @@ fn a_field_that_is_swapped_in_flight_has_no_ghosts() {
 }
 
 #[test]
-fn a_stream_of_another_world_is_refused() {
+fn what_is_of_another_world_is_refused() {
     let refused = outcomes(2, |world| {
         let alone = World::alone()?;
-        let stream = stream_of(if world.rank() == 1 { &alone } else { world }, INLINE)?;
-        StreamHalo::new(world, &stream, "st-send", Pattern::All, 1, &array(world, &stream)?).map(drop)
+        let home = if world.rank() == 1 { &alone } else { world };
+        let stream = stream_of(home, INLINE)?;
+        if world.rank() == 1 {
+            let expected = GridError::Communication(Error::OtherWorld { what: "a buffer" });
+            assert_eq!(array(world, &stream).map(drop), Err(HaloError::Grid(expected)));
+        }
+        // An exchange of it would be one of this rank with itself.
+        let field = array(home, &stream)?;
+        StreamHalo::new(world, &stream, "st-send", Pattern::All, 1, &field).map(drop)
     });
     for error in refused {
-        let said = error.expect_err("rank 1's failures would be of another world").to_string();
-        assert!(said.contains("an exchange was made with things of two worlds"), "{said}");
+        let said = error.expect_err("rank 1's cells are of another world").to_string();
+        assert!(said.contains("a field of an exchange was made with things of two worlds"), "{said}");
     }
 }
 

@@ -273,3 +273,30 @@ fn results_come_by_rank() {
     let others = results.into_iter().filter(Result::is_ok).collect();
     assert_eq!(expect_all(others), [0, 1, 2, 4]);
 }
+
+/// What its peers fail with is the failure of a rank that has left, and not theirs.
+#[test]
+fn a_rank_that_leaves_early_is_the_one_that_all_name() {
+    for way in each_way() {
+        let results = outcomes(3, |world| -> Result<(), HaloError> {
+            let stream = stream_of(world, way.kind)?;
+            let grid = GlobalGrid::new([9], [true])?.partition(world)?.local(1)?;
+            let mut cells = Array::<f64, 1>::zeros(&grid, Entity::Cell, &stream)?;
+            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &cells)?;
+            let exchanges = if world.rank() == 1 { 3 } else { 5 };
+            for _ in 0..exchanges {
+                halo.gather(&mut cells)?;
+            }
+            // The first to notice waits for rank 1 itself, the others hear of it.
+            if world.rank() == 1 { Ok(()) } else { world.barrier().map_err(HaloError::from) }
+        });
+        for (rank, error) in errors(results).into_iter().enumerate() {
+            match error {
+                None => assert_eq!(rank, 1, "{way:?}"),
+                Some(error) => {
+                    assert!(matches!(error, Error::PeerFailed { rank: 1, .. }), "{rank}: {error}, {way:?}")
+                }
+            }
+        }
+    }
+}

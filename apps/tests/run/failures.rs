@@ -118,5 +118,5 @@ fn a_rank_that_does_not_answer_is_named() {
     let output = ends(&folder, child, &earlier, Duration::from_secs(30));
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("waited 1 s for") && said.contains("`timeout_s`"), "{said}");
+    assert!(said.contains("waited 1 s for") && said.contains("`comm.timeout_s`"), "{said}");
 }

@@ -65,6 +65,7 @@ impl<T: Element> Buffer<T> {
             kind: "host",
             reason: format!("{:?} of {} are more than can be addressed", rows.extents(), T::TYPE),
         })?;
+        stream.check_world(world, "a buffer")?;
         stream.check_element(T::TYPE)?;
         let region = stream.allocate(world, bytes)?;
         Ok(Self { region, rows, stream: stream.clone(), access: Rc::default(), element: PhantomData })

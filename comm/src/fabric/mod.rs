@@ -65,7 +65,7 @@ pub use region::{Place, Region, Word};
 pub use throttling::Throttling;
 pub(crate) use told::{Sides, Told, tell};
 pub use wait::WaitPolicy;
-pub(crate) use wait::{Abort, GaveUp, WaitContext};
+pub(crate) use wait::{Abort, GaveUp, WaitContext, to_blame};
 pub use wire::Wire;
 pub(crate) use wire::{
     Arm, Doorbell, Early, FarExchange, FarMessage, FarMessages, FarRecv, FarSend, HalfOpen, OpenExchange,

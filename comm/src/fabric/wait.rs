@@ -9,6 +9,15 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+/// Who has failed, and at what: a rank with its error, or the one that this error, an [`Error::PeerFailed`], is about.
+pub(crate) fn to_blame(rank: usize, error: &str) -> (usize, &str) {
+    let other = || {
+        let (other, operation) = error.strip_prefix("rank ")?.split_once(" failed: ")?;
+        Some((other.parse().ok()?, operation.strip_suffix("; this rank stopped waiting for it")?))
+    };
+    other().unwrap_or((rank, error))
+}
+
 #[cfg(test)]
 mod tests;
 
@@ -79,8 +88,9 @@ impl Abort {
         self.region.is_same(&other.region)
     }
 
-    /// Tells all ranks that `rank` has failed, unless one has told already.
+    /// Tells all ranks that `rank` has failed, or the rank that its error names, unless one has told already.
     pub(crate) fn raise(&self, rank: usize, operation: &str) {
+        let (rank, operation) = to_blame(rank, operation);
         let cell = self.cell();
         if cell.state.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return;

@@ -86,6 +86,7 @@ pub fn many_tags(world: &World, way: Scenario) -> Result<Done, HaloError> {
         while !in_flight.is_empty() {
             in_flight.swap_remove(random.below(in_flight.len())).finish()?;
         }
+        drop(in_flight);
         for (number, set) in (0..).zip(&sets) {
             set.check(epoch * 10 + number)?;
         }

@@ -87,7 +87,7 @@ impl Star {
             }
             Verdict::Late { missing, waited, .. } if missing.contains(&(context.rank as u32)) => {
                 let reason = format!(
-                    "it came after the others had waited {} s for it, and given up; their time-out is `timeout_s`",
+                    "it came after the others had waited {} s for it, and given up; their time-out is `WorldOptions::timeout`, `comm.timeout_s` of a configuration",
                     in_seconds(&waited)
                 );
                 Err(Error::CollectiveFailed { call: call.name(), rank: context.rank, reason })

@@ -34,7 +34,7 @@ pub fn refused<T>(result: Result<T, Error>, refused_call: &str, because: &str) {
     }
 }
 
-/// An exchange that is begun again before it is finished, whose ghosts nobody may read.
+/// A gather that is begun and dropped is finished; one that is never finished can neither be begun again nor read.
 pub fn begun_twice(world: &World, way: Scenario) -> Result<Done, HaloError> {
     let stream = stream_of(world, way.kind)?;
     let mut field = cells(world, &stream)?;
@@ -42,6 +42,9 @@ pub fn begun_twice(world: &World, way: Scenario) -> Result<Done, HaloError> {
     let mut halo = builder.build(1, &field)?;
     halo.enqueue_gather(&mut field)?;
     drop(halo.begin_gather(&mut field)?);
+    assert_eq!(field.copy_with_ghosts().map(drop), Ok(()), "{way:?}");
+    halo.enqueue_gather(&mut field)?;
+    std::mem::forget(halo.begin_gather(&mut field)?);
     let scattered = halo.enqueue_scatter(&mut field);
     assert_eq!(scattered, Err(HaloError::FieldInFlight { call: "enqueue_scatter", index: 0 }), "{way:?}");
     let mut another = StreamHalo::new(world, &stream, way.backend, Pattern::Faces, 1, &field)?;
