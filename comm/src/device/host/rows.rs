@@ -60,9 +60,11 @@ impl<'a, T: Element> Rows<'a, T> {
         // SAFETY: the points lie within the array by the assertion, since the bounds do.
         let first = unsafe { self.base.add(self.rows.offset([i, j, x.start])) };
         std::array::from_fn(|row| {
+            // SAFETY: as above.
+            let first = unsafe { first.add(row * self.rows.pitch) };
             // SAFETY: as above; the launch has checked that the kernel does not write the array, the
             // stream orders other kernels, and peers write only ghosts, outside of the bounds then.
-            unsafe { std::slice::from_raw_parts(first.add(row * self.rows.pitch), elements) }
+            unsafe { std::slice::from_raw_parts(first, elements) }
         })
     }
 
@@ -125,8 +127,10 @@ impl<T: Element> RowsMut<'_, T> {
         // SAFETY: the rows are in the tile by the assertion, which lies within the array.
         let first = unsafe { self.base.add(self.rows.offset([i, j, tile.start[2]])) };
         std::array::from_fn(|row| {
+            // SAFETY: as above.
+            let first = unsafe { first.add(row * self.rows.pitch) };
             // SAFETY: as above; each row is another one, and `&mut self` is borrowed for as long as any of them lives.
-            unsafe { std::slice::from_raw_parts_mut(first.add(row * self.rows.pitch), elements) }
+            unsafe { std::slice::from_raw_parts_mut(first, elements) }
         })
     }
 
