@@ -30,17 +30,26 @@ pub(crate) fn all_gather<T: Serialize + DeserializeOwned>(
     context: &WaitContext,
     value: &T,
 ) -> Result<Vec<T>> {
-    let encoded = postcard::to_stdvec(value)
+    // Types are told too: other calls may give values that are as long.
+    let own = std::any::type_name::<T>();
+    let encoded = postcard::to_stdvec(&(own, value))
         .map_err(|error| Error::System { call: "encoding a message", reason: error.to_string() })?;
     let gathered = meeting.all_gather(context, &encoded)?;
     let decode = |(rank, bytes): (usize, &Vec<u8>)| {
-        postcard::from_bytes(bytes).map_err(|error| Error::CollectiveFailed {
+        let differs = |how: String| Error::CollectiveFailed {
             call: "all_gather",
             rank,
             reason: format!(
-                "it said something else than this rank ({error}); do all ranks make the same calls?"
+                "it said something else than this rank ({how}); do all ranks make the same calls?"
             ),
-        })
+        };
+        match postcard::take_from_bytes::<&str>(bytes) {
+            Ok((told, value)) if told == own => {
+                postcard::from_bytes(value).map_err(|error| differs(error.to_string()))
+            }
+            Ok((told, _)) => Err(differs(format!("`{told}`, and not `{own}`"))),
+            Err(error) => Err(differs(error.to_string())),
+        }
     };
     gathered.iter().enumerate().map(decode).collect()
 }

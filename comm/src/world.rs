@@ -278,11 +278,18 @@ impl World {
         &*self.shared.fabric
     }
 
+    /// That no rank has failed, be it on a stream of this one that nobody has waited for.
+    fn check(&self) -> Result<()> {
+        let wait = &self.shared.wait;
+        wait.abort.failure().map_or(Ok(()), |_| Err(wait.peer_failure()))
+    }
+
     /// Blocks until all ranks have called it. Collective.
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] if another rank has failed, [`Error::TimedOut`] if one does not come.
+    /// [`Error::PeerFailed`] if a rank has failed, or one of this rank's streams, [`Error::TimedOut`] if one does not come.
     pub fn barrier(&self) -> Result<()> {
+        self.check()?;
         self.shared.meeting.barrier(&self.shared.wait)
     }
 
@@ -293,6 +300,7 @@ impl World {
     /// [`Error::CollectiveFailed`] if a rank has no memory for its value, or makes another call; else
     /// as [`World::barrier`].
     pub fn all_gather<T: serde::Serialize + serde::de::DeserializeOwned>(&self, value: &T) -> Result<Vec<T>> {
+        self.check()?;
         crate::meeting::all_gather(&*self.shared.meeting, &self.shared.wait, value)
     }
 

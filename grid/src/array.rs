@@ -1,6 +1,6 @@
 //! The values of a field on one rank.
 
-use crate::{Entity, Field, FieldInfo, GridError, IndexBox, LocalGrid, ReadableGhosts, Subdomain};
+use crate::{Entity, Field, FieldInfo, GridError, IndexBox, LocalGrid, ReadableGhosts, Side, Subdomain};
 use ndarray::{ArrayD, ArrayViewD, ArrayViewMutD, IxDyn};
 use std::cell::Cell;
 use streamhalo_comm::device::{Buffer, Extents, Lent, Pitched, Reader, Stream, Tile, Writer, of_dimensions};
@@ -93,21 +93,13 @@ impl<T: Element, const D: usize> Array<T, D> {
         IndexBox::new([0; D], self.grid.extents(self.entity))
     }
 
-    /// The owned entries, with the ghosts beside them beyond boundaries of the grid: no other rank fills those.
+    /// The owned entries, with the ghosts beside them beyond boundaries of the grid, which no exchange fills.
     fn undisturbed_box(&self) -> IndexBox<D> {
-        let (mut own, whole) = (self.owned_box(), self.whole_box());
+        let mut own = self.owned_box();
         for axis in 0..D {
-            let is_boundary = |side| {
-                let mut offset = [0; D];
-                offset[axis] = side;
-                self.grid.neighbor(offset).is_none()
-            };
-            if is_boundary(-1) {
-                own.start[axis] = whole.start[axis];
-            }
-            if is_boundary(1) {
-                own.end[axis] = whole.end[axis];
-            }
+            let beyond = |side| self.grid.beyond(self.entity, axis, side);
+            own.start[axis] = beyond(Side::Low).map_or(own.start[axis], |ghosts| ghosts.start[axis]);
+            own.end[axis] = beyond(Side::High).map_or(own.end[axis], |ghosts| ghosts.end[axis]);
         }
         own
     }
@@ -140,14 +132,27 @@ impl<T: Element, const D: usize> Array<T, D> {
         Ok(self.buffer.reader(self.readable_box().tile())?)
     }
 
-    /// Write access for a kernel: to all entries, or where peers may be filling the ghosts to the owned ones and those
-    /// beside them beyond a boundary of the grid that is not periodic, which are the application's. Does not block.
+    /// Write access for a kernel: to all entries, or where peers may be filling ghosts to the owned ones, with the ghosts
+    /// beside them beyond boundaries of the grid; for all of those see [`Array::boundary_writer`]. Does not block.
     ///
     /// # Errors
     /// As [`Array::reader`].
     pub fn writer(&mut self) -> Result<Writer<'_, T>, GridError> {
         let bounds = if self.ghosts_writable.get() { self.whole_box() } else { self.undisturbed_box() };
         Ok(self.buffer.writer(bounds.tile())?)
+    }
+
+    /// Write access for a kernel to the ghosts beyond a boundary of the grid, [`Subdomain::beyond`], with the corners: for
+    /// boundary conditions that change with time. Nobody else writes those at any time. Does not block.
+    ///
+    /// # Errors
+    /// [`GridError::NoBoundary`] where a neighbour is.
+    ///
+    /// # Panics
+    /// Where there is no such axis.
+    pub fn boundary_writer(&mut self, axis: usize, side: Side) -> Result<Writer<'_, T>, GridError> {
+        let beyond = self.grid.beyond(self.entity, axis, side).ok_or(GridError::NoBoundary { axis, side })?;
+        Ok(self.buffer.writer(beyond.tile())?)
     }
 
     /// Lends the owned entries to the host: shape `[axis 0, .., x]`, with the component as a last

@@ -1,6 +1,6 @@
 //! Everything that can be wrong with a grid, its partition or its halo.
 
-use crate::Entity;
+use crate::{Entity, Side};
 
 /// What is wrong with a grid, its partition or its halo.
 ///
@@ -28,6 +28,18 @@ pub enum GridError {
         extents: Vec<usize>,
         /// The largest number of entries.
         limit: usize,
+    },
+
+    /// Ghosts beyond a boundary were asked for where there is none.
+    #[error(
+        "there is no boundary on the {} side of axis {axis}: a neighbour is there, and fills the ghosts",
+        if *.side == Side::Low { "low" } else { "high" }
+    )]
+    NoBoundary {
+        /// The axis.
+        axis: usize,
+        /// The side of this rank's part.
+        side: Side,
     },
 
     /// A face or an edge names an axis that the grid does not have.

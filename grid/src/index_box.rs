@@ -24,6 +24,15 @@ pub struct IndexBox<const D: usize> {
     pub end: [usize; D],
 }
 
+/// A side of a box along an axis.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Side {
+    /// That of the lowest index.
+    Low,
+    /// That of the highest index.
+    High,
+}
+
 impl<const D: usize> IndexBox<D> {
     /// The box from `start` up to, but not including, `end`.
     pub const fn new(start: [usize; D], end: [usize; D]) -> Self {

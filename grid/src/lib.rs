@@ -43,6 +43,7 @@
 //! | [`Subdomain`] | one rank's box with its ghosts: local extents, send and receive boxes |
 //! | [`Entity`] | what a value belongs to: a cell, a node, a face or an edge |
 //! | [`IndexBox`] | a box of indices |
+//! | [`Side`] | either side of it along an axis |
 //! | [`LocalGrid`] | a subdomain in a world: what arrays are made on |
 //! | [`Array`] | a field's values on one rank, ghosts included |
 //! | [`Alternating`] | two generations of a field |
@@ -86,7 +87,7 @@ pub use entity::Entity;
 pub use error::GridError;
 pub use field::{Field, FieldInfo, Fields, ReadableGhosts};
 pub use global_grid::GlobalGrid;
-pub use index_box::{IndexBox, Indices};
+pub use index_box::{IndexBox, Indices, Side};
 pub use local_grid::{Decomposition, HaloWidth, LocalGrid};
 pub use partition::Partition;
 pub use subdomain::Subdomain;

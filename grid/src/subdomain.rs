@@ -1,7 +1,7 @@
 //! One rank's part of a grid, with its ghosts.
 
 use crate::global_grid::check_entry_count;
-use crate::{Entity, GridError, IndexBox, Partition};
+use crate::{Entity, GridError, IndexBox, Partition, Side};
 use std::array::from_fn;
 
 /// One rank's part of a grid: the entries it owns, and the ghosts around them.
@@ -129,6 +129,26 @@ impl<const D: usize> Subdomain<D> {
         // The low ghosts are as many as the halo is wide for every entity.
         let start = self.halo_width;
         IndexBox::new(start, from_fn(|axis| start[axis] + extents[axis]))
+    }
+
+    /// The ghosts beyond the boundary of the grid on one side of an axis, in local indices and with their corners: the
+    /// application's own, which no exchange fills. `None` where a neighbour is, be it this rank itself.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no such axis, or `entity` names one that the grid does not have.
+    pub fn beyond(&self, entity: Entity, axis: usize, side: Side) -> Option<IndexBox<D>> {
+        let mut offset = [0; D];
+        offset[axis] = if side == Side::Low { -1 } else { 1 };
+        if self.neighbor(offset).is_some() {
+            return None;
+        }
+        let (owned, mut beyond) = (self.owned(entity), IndexBox::new([0; D], self.extents(entity)));
+        match side {
+            Side::Low => beyond.end[axis] = owned.start[axis],
+            Side::High => beyond.start[axis] = owned.end[axis],
+        }
+        Some(beyond)
     }
 
     /// The entries that this rank owns, in global indices. The boxes of all ranks tile the grid:

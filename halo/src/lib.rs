@@ -74,7 +74,7 @@
 //! generation of an [`Alternating`] field that has not been exchanged yet all ghosts, are undefined, and kernels cannot
 //! read them (the latter where the field is swapped once between two exchanges). Ghosts beyond a boundary
 //! that is not periodic are never touched: what they hold is the application's boundary condition, which kernels may
-//! write at any time beside owned entries, and read.
+//! write at any time, by [`Array::boundary_writer`], and read.
 //!
 //! **Set-up is collective.** All ranks make the same calls in the same order; a call fails on all of
 //! them or on none, and says on all of them which rank's request was wrong. After set-up an exchange

@@ -2,7 +2,7 @@
 //! is refused while peers may be writing.
 
 use streamhalo::comm::Error;
-use streamhalo::grid::GridError;
+use streamhalo::grid::{GridError, Side};
 use streamhalo::{
     Alternating, Array, Entity, GlobalGrid, HaloError, LocalGrid, Pattern, Rows, RowsMut, StreamHalo, Tile,
     World,
@@ -253,48 +253,48 @@ fn fields_of_wide_halos_may_be_written_with_their_ghosts() {
     });
 }
 
-/// Boundary conditions that change with time: rows that come in at either end, and meet.
-fn with_boundaries(world: &World, way: Scenario) -> Result<Vec<f64>, HaloError> {
-    const STEPS: usize = 5;
+/// Boundary conditions that change with time: rows that come in at either end, askew, and meet.
+fn with_boundaries(world: &World, layout: [usize; 2], way: Scenario) -> Result<Vec<f64>, HaloError> {
     let stream = stream_of(world, way.kind)?;
-    let size = world.size();
-    let grid = GlobalGrid::new([8, 5], [false, true])?.partition_as(world, [size, 1])?.local(1)?;
+    let grid = GlobalGrid::new([8, 6], [false, true])?.partition_as(world, layout)?.local(1)?;
     let mut cells = Alternating::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
     let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &cells)?;
-    let owned = grid.owned(Entity::Cell).tile();
-    let row = |y: usize| Tile { start: [0, y, owned.start[2]], end: [1, y + 1, owned.end[2]] };
-    let (first, last) = (grid.neighbor([-1, 0]).is_none(), grid.neighbor([1, 0]).is_none());
     for step in 1..=STEPS {
-        for (is_boundary, y, value) in
-            [(first, owned.start[1] - 1, step as f64), (last, owned.end[1], -(step as f64))]
-        {
-            if is_boundary {
-                let set = move |tile: Tile, (mut rows,): (RowsMut<'_, f64>,)| {
-                    tile.rows().for_each(|(i, j)| rows.row(i, j).fill(value));
-                };
-                stream.launch("boundary", row(y), (cells.now_mut().writer()?,), set)?;
-            }
+        for (side, value) in [(Side::Low, f64::from(step)), (Side::High, -f64::from(step))] {
+            let Some(beyond) = grid.beyond(Entity::Cell, 0, side) else {
+                let refused = cells.now_mut().boundary_writer(0, side).map(drop);
+                assert_eq!(refused, Err(GridError::NoBoundary { axis: 0, side }));
+                continue;
+            };
+            let set = move |tile: Tile, (mut rows,): (RowsMut<'_, f64>,)| {
+                tile.rows().for_each(|(i, j)| rows.row(i, j).fill(value));
+            };
+            let writer = cells.now_mut().boundary_writer(0, side)?;
+            stream.launch("boundary", beyond.tile(), (writer,), set)?;
         }
         halo.enqueue_gather(&mut cells)?;
-        let average = |tile: Tile, (now, mut next): (Rows<'_, f64>, RowsMut<'_, f64>)| {
+        let compute = |tile: Tile, (now, mut next): (Rows<'_, f64>, RowsMut<'_, f64>)| {
             for (i, j) in tile.rows() {
-                let x = tile.start[2]..tile.end[2];
-                let (low, high) = (now.span(i, j - 1, x.clone()), now.span(i, j + 1, x));
+                let (first, behind) = (tile.start[2], tile.end[2]);
+                let (low, high) =
+                    (now.span(i, j - 1, first - 1..behind - 1), now.span(i, j + 1, first + 1..behind + 1));
                 let pairs = low.iter().zip(high);
                 next.row(i, j).iter_mut().zip(pairs).for_each(|(cell, (low, high))| *cell = 2.0 * low + high);
             }
         };
-        stream.launch("average", owned, cells.now_and_next()?, average)?;
+        stream.launch("compute", grid.owned(Entity::Cell).tile(), cells.now_and_next()?, compute)?;
         cells.swap();
     }
     stream.synchronize()?;
     Ok(cells.now().owned()?.iter().copied().collect())
 }
 
+const STEPS: i32 = 5;
+
 #[test]
 fn boundary_conditions_change_with_time_whoever_writes_the_other_ghosts() {
     let mut column = [0.0; 8];
-    for step in 1..=5 {
+    for step in 1..=STEPS {
         let before = column;
         let at = |y: i32| match y {
             -1 => f64::from(step),
@@ -303,11 +303,19 @@ fn boundary_conditions_change_with_time_whoever_writes_the_other_ghosts() {
         };
         (0..8).for_each(|y| column[y as usize] = 2.0 * at(y - 1) + at(y + 1));
     }
-    let expected: Vec<f64> = column.iter().flat_map(|value| [*value; 5]).collect();
-    for ranks in [1, 2, 3] {
+    for layout in [[1, 1], [2, 1], [3, 1], [1, 2], [2, 2]] {
         for way in each_way() {
-            let found = on_ranks(ranks, |world| with_boundaries(world, way)).concat();
-            assert_eq!(found, expected, "{ranks} ranks, {way:?}");
+            let parts = on_ranks(layout[0] * layout[1], |world| with_boundaries(world, layout, way));
+            // Each part has whole rows of values that are the same; parts side by side have the same ones.
+            let width = 6 / layout[1];
+            let rows = parts.chunks(layout[1]).flat_map(|beside| {
+                beside.iter().for_each(|part| assert_eq!(part, &beside[0], "{layout:?}, {way:?}"));
+                beside[0].chunks(width).map(|row| {
+                    row.iter().for_each(|value| assert_eq!(*value, row[0], "{layout:?}, {way:?}"));
+                    row[0]
+                })
+            });
+            assert_eq!(rows.collect::<Vec<_>>(), column, "{layout:?}, {way:?}");
         }
     }
 }

@@ -436,6 +436,47 @@ fn one_rank_that_is_refused_lets_the_other_wait_until_it_does_the_right_thing() 
 }
 
 #[test]
+fn ranks_that_tell_each_other_values_of_different_types_are_refused() {
+    // As long as each other, both.
+    let results = outcomes(2, |world| match world.rank() {
+        0 => Ok(world.all_gather(&77_u64).map(drop)?),
+        _ => Ok(world.all_gather(&-3_i64).map(drop)?),
+    });
+    for (rank, result) in results.into_iter().enumerate() {
+        match result {
+            Err(HaloError::Communication(Error::CollectiveFailed { rank: other, reason, .. })) => {
+                assert!(
+                    other == 1 - rank && reason.contains("`i64`") && reason.contains("`u64`"),
+                    "{reason}"
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_has_failed_fails_the_next_collective_call_too() {
+    for ranks in [1, 2] {
+        let results = outcomes(ranks, |world| {
+            let stream = stream_of(world, INLINE)?;
+            let mut field = array(world, &stream)?;
+            let tile = field.owned_box().tile();
+            stream.launch("unwell", tile, (field.writer()?,), |_, _| panic!("on purpose"))?;
+            Ok(world.barrier()?)
+        });
+        for result in results {
+            match result {
+                Err(HaloError::Communication(Error::PeerFailed { operation, .. })) => {
+                    assert!(operation.contains("kernel `unwell` panicked"), "{operation}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
 fn a_world_whose_ranks_make_different_calls_says_so() {
     let results = outcomes(2, |world| {
         let stream = stream_of(world, INLINE)?;

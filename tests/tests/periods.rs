@@ -106,7 +106,7 @@ fn what_cannot_be_captured_is_refused_by_name() {
             said.push(refused(&stream, &mut stepped, |_, _| {
                 let Stepped { halo, cells, .. } = other.as_mut().expect("it is there");
                 // Never finished.
-                let _ = halo.begin_gather(cells)?;
+                std::mem::forget(halo.begin_gather(cells)?);
                 Ok(())
             }));
             for (said, part) in said.iter().zip([
@@ -148,6 +148,14 @@ fn an_exchange_that_began_before_is_not_finished_within() {
         }
         in_flight.finish()?;
         stepped.compute()?;
+        let view = stepped.cells.now().owned()?;
+        match stream.replay(&period, 1).expect_err("a view would change") {
+            Error::OutOfOrder { call: "replay", reason } => {
+                assert!(reason.contains("drop the view"), "{reason}")
+            }
+            error => panic!("{error}"),
+        }
+        drop(view);
         match stream.replay(&period, 1).expect_err("it begins in the other generation") {
             Error::OutOfOrder { call: "replay", reason } => {
                 assert!(reason.contains("enqueue one more"), "{reason}");

@@ -68,7 +68,8 @@ impl<T: Element> Buffer<T> {
         stream.check_world(world, "a buffer")?;
         stream.check_element(T::TYPE)?;
         let region = stream.allocate(world, bytes)?;
-        Ok(Self { region, rows, stream: stream.clone(), access: Rc::default(), element: PhantomData })
+        let access = Rc::new(Access::new(stream));
+        Ok(Self { region, rows, stream: stream.clone(), access, element: PhantomData })
     }
 
     /// Its shape.

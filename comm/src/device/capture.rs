@@ -239,14 +239,18 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::WrongStream`]; [`Error::OutOfOrder`] if an exchange of the period is in flight, or would begin in the
-    /// other generation, as after an odd number of exchanges in between; [`Error::NotCapturable`] within a capture.
-    /// Nothing is enqueued then.
+    /// other generation, as after an odd number of exchanges in between, or if there is a view of any array of the stream;
+    /// [`Error::NotCapturable`] within a capture. Nothing is enqueued then.
     pub fn replay(&self, period: &Period, times: u64) -> Result<()> {
         if period.stream != self.id() {
             return Err(Error::WrongStream { what: "a period", owner: period.stream, used: self.id() });
         }
         self.refuse_capture("a replay", "a period has no others in it; capture its operations instead")?;
         let out_of_order = |reason: &str| Err(Error::OutOfOrder { call: "replay", reason: reason.into() });
+        // Of whatever array: what a period writes is not looked up for each replay.
+        if self.views().get() > 0 {
+            return out_of_order("the host looks at an array of the stream: drop the view first");
+        }
         let mut moved = Vec::with_capacity(COUNTS * period.exchanges.len());
         for exchange in &period.exchanges {
             let counts = exchange.standing.get();

@@ -5,7 +5,8 @@ use ndarray::{ArrayBase, Axis, Ix4, IxDyn, RawData};
 use std::ops::{Deref, DerefMut};
 
 /// A view of an array. While it lives nothing else that this rank begins may write what it shows, nor read it where the
-/// view is to write: receives, windows and the like are refused with [`Error::InUse`](crate::Error::InUse).
+/// view is to write: receives, windows and the like are refused with [`Error::InUse`](crate::Error::InUse), and replays of
+/// periods of its stream with [`Error::OutOfOrder`](crate::Error::OutOfOrder).
 ///
 /// It is used as the [`ArrayRef`](ndarray::ArrayRef) of `ndarray` that it dereferences to.
 #[derive(Debug)]

@@ -33,10 +33,12 @@ pub(crate) enum Intent {
 }
 
 /// Which bytes of a buffer operations that have begun still read or write.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Access {
     holds: RefCell<Vec<Held>>,
     next: Cell<u64>,
+    /// How many views there are of the arrays of its stream.
+    views: Rc<Cell<usize>>,
 }
 
 #[derive(Debug)]
@@ -62,9 +64,15 @@ impl Held {
 pub(crate) struct Hold {
     access: Rc<Access>,
     number: u64,
+    is_view: bool,
 }
 
 impl Access {
+    /// Of a buffer of that stream, which nothing uses yet.
+    pub(super) fn new(stream: &Stream) -> Self {
+        Self { holds: RefCell::default(), next: Cell::default(), views: stream.views().clone() }
+    }
+
     /// Whether those bytes may be used so now, by `what`.
     pub(crate) fn check(&self, bytes: &Range<usize>, intent: Intent, what: &'static str) -> Result<()> {
         self.check_those(bytes, intent, what, |_| true)
@@ -102,16 +110,19 @@ impl Access {
     }
 
     fn keep(self: &Rc<Self>, held: Held) -> Hold {
-        let number = held.number;
+        let Held { number, is_view, .. } = held;
         self.next.set(number + 1);
+        self.views.set(self.views.get() + usize::from(is_view));
         self.holds.borrow_mut().push(held);
-        Hold { access: self.clone(), number }
+        Hold { access: self.clone(), number, is_view }
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
         self.access.holds.borrow_mut().retain(|held| held.number != self.number);
+        let views = &self.access.views;
+        views.set(views.get() - usize::from(self.is_view));
     }
 }
 

@@ -45,6 +45,8 @@ struct Inner {
     synchronizations: Cell<u64>,
     /// What is captured, while something is.
     captured: RefCell<Option<Capture>>,
+    /// How many views the host has of its arrays.
+    views: Rc<Cell<usize>>,
     status: Arc<Status>,
 }
 
@@ -117,6 +119,7 @@ impl Stream {
                 threads,
                 synchronizations: Cell::new(0),
                 captured: RefCell::default(),
+                views: Rc::default(),
                 status,
             }),
         })
@@ -176,6 +179,10 @@ impl Stream {
     /// What is captured, while something is.
     pub(super) fn captured(&self) -> &RefCell<Option<Capture>> {
         &self.inner.captured
+    }
+
+    pub(super) fn views(&self) -> &Rc<Cell<usize>> {
+        &self.inner.views
     }
 
     pub(crate) fn accelerator(&self) -> Option<&Arc<dyn Accelerator>> {

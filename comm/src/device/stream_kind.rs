@@ -8,7 +8,8 @@ pub enum StreamKind {
     #[default]
     Inline,
     /// On a thread of the stream's own, as on a GPU: enqueueing does not wait for the operation, but
-    /// for room on the stream once 4096 operations are on it.
+    /// for room on the stream once 4096 operations are on it. Exchanges of one stream wait for each other in the order in
+    /// which they were enqueued, which has to be the same on all ranks here too.
     Threaded,
     /// On a device with a memory of its own, fed by a thread: enqueueing is as with `Threaded`.
     Device,

@@ -207,7 +207,14 @@ pub(crate) fn of_launcher() -> String {
     }
     match (std::env::var(FABRIC_VARIABLE), mpi::started_ranks()) {
         (Ok(name), _) => name,
-        (Err(_), _) if std::env::var_os(rendezvous::ADDRESS_VARIABLE).is_some() => "ofi".into(),
+        // One of several is not left alone where it is not said where they meet.
+        (Err(_), _)
+            if [rendezvous::ADDRESS_VARIABLE, shm::SIZE_VARIABLE, shm::RANK_VARIABLE]
+                .iter()
+                .any(|variable| std::env::var_os(variable).is_some()) =>
+        {
+            "ofi".into()
+        }
         (Err(_), Some((_, 2..))) => "mpi".into(),
         (Err(_), _) => "local".into(),
     }
