@@ -291,6 +291,8 @@ fn an_environment_without_a_job_is_refused() {
     let null = Path::new("/dev/null");
     let rank = [(RANK_VARIABLE, "0"), (SIZE_VARIABLE, "2")];
     let with = |descriptor| [rank[0], rank[1], (SEGMENT_VARIABLE, descriptor)];
+    // Not left alone either.
+    assert_says(&complaint(null, &rank), &["nobody has started ranks", "rendezvous"]);
     assert_says(
         &complaint(null, &with("rubbish")),
         &[SEGMENT_VARIABLE, "`rubbish`", "must be the number of a file descriptor"],
