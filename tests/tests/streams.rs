@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use streamhalo::comm::Error;
-use streamhalo::comm::device::{Argument, Buffer, Extents};
+use streamhalo::comm::device::{Buffer, Extents};
 use streamhalo::{
     Array, Device, Entity, Event, GlobalGrid, HaloError, Pattern, Rows, RowsMut, Stream, StreamHalo,
     StreamKind, StreamOptions, Tile, World, WorldOptions,
@@ -220,12 +220,6 @@ fn launches_that_are_refused() {
             let mut target = Buffer::<f64>::zeros(world, &stream, LINE)?;
             let whole = LINE.whole();
             let never = |_: Tile, _: (Rows<'_, f64>, RowsMut<'_, f64>)| panic!("it was refused");
-            let aliased = Error::AliasedArguments { kernel: "in place".into() };
-            let reader = field.reader(whole)?.detach();
-            assert_eq!(stream.launch("in place", whole, (reader, field.writer(whole)?), never), Err(aliased));
-            let pair = (field.writer(whole)?.detach(), field.writer(whole)?);
-            let twice = stream.launch("twice", whole, pair, |_, _| panic!("it was refused"));
-            assert_eq!(twice, Err(Error::AliasedArguments { kernel: "twice".into() }));
             let away = other.launch("away", whole, (field.reader(whole)?, target.writer(whole)?), never);
             let what = "an argument of a kernel";
             assert_eq!(away, Err(Error::WrongStream { what, owner: stream.id(), used: other.id() }));

@@ -10,6 +10,7 @@ use crate::device::{Stream, StreamKind};
 use crate::element::{Element, ElementType};
 use crate::error::{Error, Result};
 use crate::fabric::Region;
+use sealed::Token;
 use std::any::Any;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -49,6 +50,10 @@ impl<T> Writer<'_, T> {
 
 mod sealed {
     pub trait Sealed {}
+
+    /// What only this crate has: who makes a view, or lets go of the borrow, has to see to what the borrow stood for.
+    #[derive(Debug, Clone, Copy)]
+    pub struct Token;
 }
 
 /// The memory behind an argument, and what may be done with it.
@@ -75,13 +80,13 @@ pub trait Argument: sealed::Sealed + Send + Sync {
     where
         Self: 'a;
     #[doc(hidden)]
-    fn detach(self) -> Self::Detached;
+    fn detach(self, token: Token) -> Self::Detached;
     #[doc(hidden)]
-    fn show(&mut self, copy: Region);
+    fn show(&mut self, copy: Region, token: Token);
     #[doc(hidden)]
     fn memory(&self) -> Memory<'_>;
     #[doc(hidden)]
-    fn view<'a>(&'a self, tile: Tile) -> Self::View<'a>;
+    fn view<'a>(&'a self, tile: Tile, token: Token) -> Self::View<'a>;
 }
 
 impl<T> sealed::Sealed for Reader<'_, T> {}
@@ -94,11 +99,11 @@ impl<T: Element> Argument for Reader<'_, T> {
     where
         Self: 'a;
 
-    fn detach(self) -> Reader<'static, T> {
+    fn detach(self, _: Token) -> Reader<'static, T> {
         Reader::new(self.region, self.rows, self.stream, self.bounds)
     }
 
-    fn show(&mut self, copy: Region) {
+    fn show(&mut self, copy: Region, _: Token) {
         self.region = copy;
     }
 
@@ -108,7 +113,7 @@ impl<T: Element> Argument for Reader<'_, T> {
         Memory { region, rows: *rows, element, stream: *stream, bounds: *bounds, intent }
     }
 
-    fn view<'a>(&'a self, _tile: Tile) -> Self::View<'a> {
+    fn view<'a>(&'a self, _tile: Tile, _: Token) -> Self::View<'a> {
         // SAFETY: the bounds lie within the array; the launch has checked that the kernel does not write it, the stream
         // orders other kernels, and peers write only ghosts, outside of the bounds then.
         unsafe { Rows::new(self.region.base().cast_const().cast(), self.rows, self.bounds) }
@@ -122,11 +127,11 @@ impl<T: Element> Argument for Writer<'_, T> {
     where
         Self: 'a;
 
-    fn detach(self) -> Writer<'static, T> {
+    fn detach(self, _: Token) -> Writer<'static, T> {
         Writer::new(self.region, self.rows, self.stream, self.bounds)
     }
 
-    fn show(&mut self, copy: Region) {
+    fn show(&mut self, copy: Region, _: Token) {
         self.region = copy;
     }
 
@@ -136,7 +141,7 @@ impl<T: Element> Argument for Writer<'_, T> {
         Memory { region, rows: *rows, element, stream: *stream, bounds: *bounds, intent }
     }
 
-    fn view<'a>(&'a self, tile: Tile) -> Self::View<'a> {
+    fn view<'a>(&'a self, tile: Tile, _: Token) -> Self::View<'a> {
         // SAFETY: the launch has checked that the tile lies within what may be written; its parts do not overlap, and no
         // other argument is the same array.
         unsafe { RowsMut::new(self.region.base().cast(), self.rows, tile) }
@@ -152,13 +157,13 @@ pub trait Arguments: sealed::Sealed + Send + Sync {
     where
         Self: 'a;
     #[doc(hidden)]
-    fn detach(self) -> Self::Detached;
+    fn detach(self, token: Token) -> Self::Detached;
     #[doc(hidden)]
-    fn show(&mut self, copies: &mut dyn Iterator<Item = Region>);
+    fn show(&mut self, copies: &mut dyn Iterator<Item = Region>, token: Token);
     #[doc(hidden)]
     fn memories(&self) -> impl Iterator<Item = Memory<'_>>;
     #[doc(hidden)]
-    fn views(&self, tile: Tile) -> Self::Views<'_>;
+    fn views(&self, tile: Tile, token: Token) -> Self::Views<'_>;
 }
 
 macro_rules! arguments {
@@ -170,17 +175,17 @@ macro_rules! arguments {
                 = ($($argument::View<'a>,)+)
             where
                 Self: 'a;
-            fn detach(self) -> Self::Detached {
-                ($(self.$index.detach(),)+)
+            fn detach(self, token: Token) -> Self::Detached {
+                ($(self.$index.detach(token),)+)
             }
-            fn show(&mut self, copies: &mut dyn Iterator<Item = Region>) {
-                $(self.$index.show(copies.next().expect("one for each argument"));)+
+            fn show(&mut self, copies: &mut dyn Iterator<Item = Region>, token: Token) {
+                $(self.$index.show(copies.next().expect("one for each argument"), token);)+
             }
             fn memories(&self) -> impl Iterator<Item = Memory<'_>> {
                 [$(self.$index.memory()),+].into_iter()
             }
-            fn views(&self, tile: Tile) -> Self::Views<'_> {
-                ($(self.$index.view(tile),)+)
+            fn views(&self, tile: Tile, token: Token) -> Self::Views<'_> {
+                ($(self.$index.view(tile, token),)+)
             }
         }
     };
@@ -227,7 +232,7 @@ impl Stream {
         arguments: A,
         body: impl Fn(Tile, <A::Detached as Arguments>::Views<'_>) + Send + Sync + 'static,
     ) -> Result<()> {
-        let mut arguments = arguments.detach();
+        let mut arguments = arguments.detach(Token);
         let mut written = Vec::new();
         if !self.host_reaches() {
             let mut copies = Vec::new();
@@ -240,7 +245,7 @@ impl Stream {
                 }
                 copies.push(copy);
             }
-            arguments.show(&mut copies.into_iter());
+            arguments.show(&mut copies.into_iter(), Token);
         }
         let threads = self.threads().cloned();
         let rank = self.status().context.rank;
@@ -248,11 +253,11 @@ impl Stream {
         let failed = name.clone();
         let run = move || {
             let run_all = || match &threads {
-                None => body(tile, arguments.views(tile)),
+                None => body(tile, arguments.views(tile, Token)),
                 Some(pool) => pool.scope(|scope| {
                     for part in tile.split(pool.current_num_threads()) {
                         let (body, arguments) = (&body, &arguments);
-                        scope.spawn(move |_| body(part, arguments.views(part)));
+                        scope.spawn(move |_| body(part, arguments.views(part, Token)));
                     }
                 }),
             };
@@ -305,4 +310,27 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "a panic without a message".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Buffer, Device, Extents};
+    use crate::world::World;
+
+    /// Borrows keep callers from it, unless something of this crate lends an array twice.
+    #[test]
+    fn an_array_that_is_written_is_no_other_argument() {
+        let world = World::alone().expect("a world of one rank");
+        let stream = Device::host().stream(&world).expect("a stream");
+        let line = Extents { points: [1, 1, 8], components: 1 };
+        let whole = line.whole();
+        let mut field = Buffer::<f64>::zeros(&world, &stream, line).expect("there is memory");
+        let aliased = |result| assert_eq!(result, Err(Error::AliasedArguments { kernel: "it".into() }));
+        let read = field.reader(whole).expect("is within").detach(Token);
+        let written = field.writer(whole).expect("is within").detach(Token);
+        aliased(stream.launch("it", whole, (read, written), |_, _| panic!("it was refused")));
+        let [first, second] = [(), ()].map(|()| field.writer(whole).expect("is within").detach(Token));
+        aliased(stream.launch("it", whole, (first, second), |_, _| panic!("it was refused")));
+    }
 }
