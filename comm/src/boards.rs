@@ -1,7 +1,7 @@
 //! Boards: a meeting in memory that all ranks have from the start, one board per rank.
 
 use crate::error::{Error, Result};
-use crate::fabric::{Fabric, Region, Role, WaitContext, Word};
+use crate::fabric::{Fabric, Region, Role, WaitContext, Word, has_reached};
 use crate::meeting::Meeting;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -27,6 +27,8 @@ struct Board {
     data_bytes: AtomicU64,
     /// Barriers that the rank has arrived at: read only to say who is missing.
     rounds: AtomicU32,
+    /// Whether it has dropped its end, and comes to no more of them.
+    has_left: AtomicU32,
 }
 
 impl Boards {
@@ -57,6 +59,18 @@ impl Boards {
         error
     }
 
+    /// The error that says which rank has left, and will not come to this barrier.
+    fn gone(&self) -> Option<Error> {
+        let rank = (0..self.size).find(|rank| {
+            let board = self.board(*rank);
+            // In this order: whoever has left has said before how far it came.
+            board.has_left.load(Ordering::Acquire) != 0
+                && !has_reached(board.rounds.load(Ordering::Relaxed), self.rounds.get())
+        })?;
+        let operation = "it has left the world, and comes to no more calls of all its ranks".into();
+        Some(Error::PeerFailed { rank, operation })
+    }
+
     fn read(&self, rank: usize) -> Result<Vec<u8>> {
         let board = self.board(rank);
         let region_bytes = board.region_bytes.load(Ordering::Relaxed) as usize;
@@ -72,6 +86,12 @@ impl Boards {
     }
 }
 
+impl Drop for Boards {
+    fn drop(&mut self) {
+        self.board(self.rank).has_left.store(1, Ordering::Release);
+    }
+}
+
 impl Meeting for Boards {
     fn barrier(&self, context: &WaitContext) -> Result<()> {
         self.rounds.set(self.rounds.get().wrapping_add(1));
@@ -80,7 +100,7 @@ impl Meeting for Boards {
         crate::fabric::store_fence();
         self.arrived.wake();
         let all = self.rounds.get().wrapping_mul(self.size as u32);
-        let waited = context.wait(&self.arrived, all, &|| None, &mut crate::device::progress);
+        let waited = context.wait(&self.arrived, all, &|| self.gone(), &mut crate::device::progress);
         waited.map_err(|error| self.name_the_late(error))
     }
 

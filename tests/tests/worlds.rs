@@ -1,7 +1,7 @@
 //! Worlds: collectives, sub-worlds, and what ranks say of ranks that are late, fail or panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
+use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 use streamhalo::comm::Error;
 use streamhalo::{
@@ -92,9 +92,13 @@ fn of_several_sources_that_count_in_one_word_the_late_one_is_named() {
 #[test]
 fn a_barrier_that_times_out_names_a_rank_that_is_missing() {
     at_once(&[0, 2], |missing| {
+        // It stays until the others have given up: one that leaves is told of at once.
+        let over = Barrier::new(3);
         let results = World::threads(3, SOON, |world| {
             (0..5).try_for_each(|_| world.barrier())?;
-            if world.rank() == *missing { Ok(()) } else { world.barrier() }
+            let result = if world.rank() == *missing { Ok(()) } else { world.barrier() };
+            over.wait();
+            result
         });
         let results = results.expect("threads can be started");
         let mut timed_out = 0;
@@ -298,5 +302,25 @@ fn a_rank_that_leaves_early_is_the_one_that_all_name() {
                 }
             }
         }
+    }
+}
+
+/// Not only exchanges notice, but calls of all ranks too, such as those that set exchanges up.
+#[test]
+fn a_rank_that_leaves_is_not_waited_for_by_collective_calls() {
+    let results = outcomes(3, |world| -> Result<(), HaloError> {
+        world.barrier()?;
+        if world.rank() == 1 {
+            return Ok(());
+        }
+        let stream = stream_of(world, StreamKind::Inline)?;
+        let grid = GlobalGrid::new([9], [true])?.partition(world)?.local(1)?;
+        let cells = Array::<f64, 1>::zeros(&grid, Entity::Cell, &stream)?;
+        StreamHalo::new(world, &stream, "st-send", Pattern::All, 1, &cells).map(drop)
+    });
+    for (rank, error) in errors(results).into_iter().enumerate() {
+        let expected = "it has left the world, and comes to no more calls of all its ranks".to_owned();
+        let expected = Error::PeerFailed { rank: 1, operation: expected };
+        assert_eq!(error, (rank != 1).then_some(expected));
     }
 }
