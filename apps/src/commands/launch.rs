@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
+use streamhalo::comm::fabric::FABRIC_VARIABLE;
 use streamhalo::comm::fabric::shm::{Exit, Job};
 
 use crate::cli::LaunchArgs;
@@ -12,9 +13,25 @@ use crate::interrupt::Interrupt;
 /// How long between two looks at the processes: they may hold all cores.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// That nobody has asked for another fabric than the one that processes are started for here.
+fn check_fabric() -> Result<(), AppError> {
+    let asked = std::env::var(FABRIC_VARIABLE).ok().filter(|name| name != SHM);
+    asked.map_or(Ok(()), |name| {
+        let flag = format!("{FABRIC_VARIABLE}={name}");
+        let message = format!(
+            "`streamhalo launch` starts processes for `{SHM}`; unset it, or start them as `{name}` needs, as with `mpiexec`"
+        );
+        Err(AppError::Usage { flag, message })
+    })
+}
+
+/// The fabric of what is launched.
+const SHM: &str = "shm";
+
 /// Starts the processes with this one's standard input, output and error, and waits for them. Once
 /// one has failed or the user interrupts, the others are ended.
 pub(super) fn launch(args: &LaunchArgs) -> Result<u8, AppError> {
+    check_fabric()?;
     let (program, arguments) = args.program();
     let interrupt = Interrupt::watch()?;
     let mut job = Job::start(args.processes.get(), &mut |_rank| {

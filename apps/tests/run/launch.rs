@@ -55,6 +55,17 @@ fn the_exit_status_is_that_of_the_first_rank_that_fails() {
 }
 
 #[test]
+fn another_fabric_is_refused_and_nothing_starts() {
+    let folder = Folder::new();
+    let mut command = folder.command(env!("CARGO_BIN_EXE_streamhalo"));
+    command.args(["launch", "-n", "2", "sh", "-c", "echo started"]).env("STREAMHALO_FABRIC", "mpi");
+    let output = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn());
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()), "{said}");
+    assert!(said.starts_with("error: STREAMHALO_FABRIC=mpi: `streamhalo launch` starts"), "{said}");
+}
+
+#[test]
 fn a_program_that_is_not_there() {
     let folder = Folder::new();
     let output = folder.streamhalo(&["launch", "-n", "2", "./absent-program"]);
