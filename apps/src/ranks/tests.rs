@@ -49,8 +49,7 @@ impl Work for Last {
 
 fn panic_in_a_kernel(world: &World) -> Result<(), AppError> {
     let stream = Device::host().stream(world)?;
-    let alone = World::alone()?;
-    let grid = GlobalGrid::new([4, 4], [true; 2])?.partition(&alone)?.local(1)?;
+    let grid = GlobalGrid::new([world.size(), 4], [true; 2])?.partition(world)?.local(1)?;
     let mut cells = Alternating::<u8, 2>::zeros(&grid, Entity::Cell, &stream)?;
     let tile = grid.owned(Entity::Cell).tile();
     stream.launch("life", tile, cells.now_and_next()?, |_, _| panic!("out of cheese"))?;

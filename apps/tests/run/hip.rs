@@ -22,7 +22,7 @@ fn a_program_that_cannot_use_it_says_why() {
     let output = finish(command.args(run).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn());
     let said = text(&output.stderr);
     assert!(said.contains("device `hip` cannot be used: ") && said.contains(reason), "{said}");
-    assert_eq!((output.status.code(), folder.out().exists()), (Some(1), false));
+    assert_eq!((output.status.code(), folder.out().exists()), (Some(2), false));
     let info = text(&folder.streamhalo(&["info"]).stdout);
     assert!(info.lines().any(|line| line.starts_with("  hip")), "{info}");
 }
