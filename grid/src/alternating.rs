@@ -11,7 +11,9 @@ use streamhalo_comm::fabric::Region;
 ///
 /// An exchange that knows both generations can let peers write straight into the ghosts of the
 /// one that is not in use. Then the ghosts of a generation may only be read after it has been
-/// exchanged, and kernels write owned entries only; the accessors see to that.
+/// exchanged, and kernels write owned entries only, and ghosts beyond boundaries of the grid; the accessors see to that.
+/// They do not see which ghosts an exchange has filled: corners without the pattern that has them, and layers beyond its
+/// width, hold what they held in that generation.
 #[derive(Debug)]
 pub struct Alternating<T, const D: usize> {
     generations: [Array<T, D>; 2],

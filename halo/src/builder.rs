@@ -89,7 +89,8 @@ impl<'a> StreamHaloBuilder<'a> {
     /// How often alternating fields are swapped between two exchanges: 1 unless told. With 1,
     /// kernels write owned entries only, and backends may let peers write straight into the
     /// ghosts of the other generation. A halo of width k that is exchanged every k steps says k
-    /// here: its kernels write ghosts too. A field that was once registered for 1 stays one whose kernels write
+    /// here: its kernels write ghosts too. Gathers are counted apart from scatters, both from the generation that was
+    /// current when the exchange was made; one that comes after another number of swaps is refused. A field that was once registered for 1 stays one whose kernels write
     /// owned entries only, whatever another exchange of it says.
     pub fn swaps_per_exchange(self, swaps: usize) -> Self {
         Self { swaps, ..self }

@@ -6,7 +6,7 @@ use crate::error::{HaloError, Result};
 /// each -1, 0 or 1.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Pattern {
-    /// Neighbours that share a face: 4 in two dimensions, 6 in three.
+    /// Neighbours that share a face: 4 in two dimensions, 6 in three. Ghosts at edges and corners stay as they are.
     Faces,
     /// All neighbours, at edges and corners too: 8 in two dimensions, 26 in three.
     All,

@@ -170,8 +170,9 @@ impl Stream {
     ///
     /// A period consists of moves, kernels (on a device those of [`Stream::launch_either`]) and whole exchanges, an even
     /// number of each, since receive buffers and generations of fields are used in turn. Fields that alternate are swapped
-    /// as ever within the period, and have to be back where they began at its end. Kernels are replayed with the numbers
-    /// that they were captured with.
+    /// as ever within the period, and have to be back where they began at its end, and there again whenever it is replayed:
+    /// kernels are replayed with the memory and the numbers that they were captured with, and nobody looks at what has
+    /// become of the fields since.
     ///
     /// ```
     /// use streamhalo_comm::device::{Buffer, Device, Extents, Tile};

@@ -63,7 +63,8 @@ pub(super) fn launched(options: &WorldOptions) -> Result<Arc<Spanning>> {
             None => {
                 return Err(unavailable(
                     "nobody has started ranks for it: use `streamhalo run`, `mpiexec` or `srun`, or give every \
-                     process a rendezvous (`--rank-zero HOST:PORT --world-size N --rank R`)",
+                     process a rendezvous (`--rank-zero HOST:PORT --world-size N --rank R`, or STREAMHALO_RENDEZVOUS \
+                     beside the rank and the size)",
                 ));
             }
         },
