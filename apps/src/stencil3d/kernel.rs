@@ -22,7 +22,7 @@
 use std::ops::Range;
 
 use fearless_simd::{Level, Simd, dispatch, prelude::*};
-use streamhalo::comm::device::{PastCaches, past_caches};
+use streamhalo::comm::device::{PastCaches, Plane, past_caches};
 use streamhalo::{Rows, RowsMut, Tile};
 
 use super::group::{Full, Group, Star, full, full_values, splat, star};
@@ -121,9 +121,9 @@ pub(crate) fn evaluate<T: Real>(
                 let task = Task { rule, shape, now, x: x..x + piece.len(), stores };
                 for (z, y) in tile.rows() {
                     if rule.is_full {
-                        task.group::<_, true, NEAR, 1, 3>(simd, [z, y], [&mut *piece]);
+                        task.row::<_, true>(simd, [z, y], piece);
                     } else {
-                        task.group::<_, false, NEAR, 1, 3>(simd, [z, y], [&mut *piece]);
+                        task.row::<_, false>(simd, [z, y], piece);
                     }
                     sink((z, y), piece);
                 }
@@ -182,41 +182,66 @@ impl<T: Real> Task<'_, T> {
         ys: Range<usize>,
         next: &mut RowsMut<'_, T>,
     ) {
-        let mut y = ys.start;
-        while y + ROWS <= ys.end {
-            self.group::<S, IS_FULL, DISTANCE, ROWS, INPUTS>(simd, [z, y], next.rows_from(z, y));
-            y += ROWS;
+        let planes = self.around(z, ys.clone());
+        let weights = splat::<S, T::Vector<S>, 8>(simd, self.rule.weights);
+        let mut out = next.plane(z, ys.clone());
+        let mut row = 0;
+        while row + ROWS <= ys.len() {
+            let inputs = [planes[0].rows(row), planes[1].rows(row), planes[2].rows(row)];
+            let (at, out) = ([z, ys.start + row], out.rows(row));
+            self.group::<S, IS_FULL, DISTANCE, ROWS, INPUTS>(simd, &weights, at, inputs, out);
+            row += ROWS;
         }
         // The few that are left, wherever they are: what is compiled for them serves `evaluate` too.
-        while y < ys.end {
-            self.group::<S, IS_FULL, NEAR, 1, 3>(simd, [z, y], next.rows_from(z, y));
-            y += 1;
+        while row < ys.len() {
+            let inputs = [planes[0].rows(row), planes[1].rows(row), planes[2].rows(row)];
+            let (at, out) = ([z, ys.start + row], out.rows(row));
+            self.group::<S, IS_FULL, NEAR, 1, 3>(simd, &weights, at, inputs, out);
+            row += 1;
         }
     }
 
-    /// Computes a group of rows from `y` on.
+    /// Computes a row by itself.
+    #[inline(always)]
+    fn row<S: Simd, const IS_FULL: bool>(&self, simd: S, [z, y]: [usize; 2], out: &mut [T]) {
+        let planes = self.around(z, y..y + 1);
+        let weights = splat::<S, T::Vector<S>, 8>(simd, self.rule.weights);
+        let inputs = [planes[0].rows(0), planes[1].rows(0), planes[2].rows(0)];
+        self.group::<S, IS_FULL, NEAR, 1, 3>(simd, &weights, [z, y], inputs, [out]);
+    }
+
+    /// What is read of the planes below, of and above the rows `ys` of plane `z`: those rows and one more on either
+    /// side, each with a cell more on either side.
+    #[inline(always)]
+    fn around(&self, z: usize, ys: Range<usize>) -> [Plane<'_, T>; 3] {
+        let (ys, x) = (ys.start - 1..ys.end + 1, self.x.start - 1..self.x.end + 1);
+        let now = &self.now;
+        [
+            now.plane(z - 1, ys.clone(), x.clone()),
+            now.plane(z, ys.clone(), x.clone()),
+            now.plane(z + 1, ys, x),
+        ]
+    }
+
+    /// Computes a group of rows, the first of which is at `z` and `y`, from those around them.
     #[inline(always)]
     fn group<S: Simd, const IS_FULL: bool, const DISTANCE: u8, const ROWS: usize, const INPUTS: usize>(
         &self,
         simd: S,
+        weights: &Weights<T::Vector<S>>,
         [z, y]: [usize; 2],
+        mut planes: [[&[T]; INPUTS]; 3],
         mut out: [&mut [T]; ROWS],
     ) {
         const { assert!(INPUTS == ROWS + 2) };
-        let cells = self.x.len();
+        let cells = planes[0][0].len() - 2;
         if cells < T::Vector::<S>::LEN {
             for (row, out) in out.into_iter().enumerate() {
                 self.narrow_row([z, y + row], out);
             }
             return;
         }
-        let Self { rule, shape: Shape([_, _, along_x]), now, x, stores } = self;
-        let around = x.start - 1..x.end + 1;
-        let mut planes: [[&[T]; INPUTS]; 3] = [
-            now.spans(z - 1, y - 1, around.clone()),
-            now.spans(z, y - 1, around.clone()),
-            now.spans(z + 1, y - 1, around),
-        ];
+        let Self { shape: Shape([_, _, along_x]), x, stores, .. } = self;
         let row_bytes = planes[1][1].as_ptr().addr() - planes[1][0].as_ptr().addr();
         let ahead_bytes = GROUPS_AHEAD * ROWS * row_bytes;
         // One number for all their lengths, so that one comparison stands for those of all loads.
@@ -233,10 +258,9 @@ impl<T: Real> Task<'_, T> {
         for row in 1..ROWS {
             sources[row] = T::Vector::<S>::splat(simd, self.source([z, y + row]));
         }
-        let weights = splat::<S, T::Vector<S>, 8>(simd, rule.weights);
         let rows = Group::<_, _, _, DISTANCE, ROWS, INPUTS> {
             simd,
-            weights,
+            weights: *weights,
             planes,
             sources,
             shape,

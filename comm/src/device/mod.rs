@@ -52,7 +52,7 @@ pub use hip::{FoundHipDevice, found as hip_devices};
 pub use host::ahead::ask_for_line;
 pub use host::kernel::{Argument, Arguments, Memory, Reader, Writer};
 pub(crate) use host::lane::progress;
-pub use host::rows::{Rows, RowsMut};
+pub use host::rows::{Plane, PlaneMut, Rows, RowsMut};
 pub use host::streaming::{PastCaches, exceeds_caches, past_caches};
 pub use lent::{Lent, of_dimensions};
 pub(crate) use mirror::{Mirror, Mirrors};

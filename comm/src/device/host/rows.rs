@@ -43,35 +43,75 @@ impl<'a, T: Element> Rows<'a, T> {
     /// As [`Rows::span`], if any of the points may not be read.
     #[inline(always)]
     pub fn spans<const N: usize>(&self, i: usize, j: usize, x: Range<usize>) -> [&'a [T]; N] {
+        self.plane(i, j..j.saturating_add(N), x).rows(0)
+    }
+
+    /// The points `x` of the rows `js` on axis 1 at `i` on axis 0: looked up once for all of them, for kernels that go
+    /// through them some at a time.
+    ///
+    /// # Panics
+    /// As [`Rows::span`], if any of the points may not be read.
+    #[inline(always)]
+    pub fn plane(&self, i: usize, js: Range<usize>, x: Range<usize>) -> Plane<'a, T> {
         let Tile { start, end } = self.bounds;
         assert!(
             start[0] <= i
                 && i < end[0]
-                && start[1] <= j
-                && j < end[1]
-                && N <= end[1] - j
+                && start[1] <= js.start
+                && js.start <= js.end
+                && js.end <= end[1]
                 && start[2] <= x.start
                 && x.start <= x.end
                 && x.end <= end[2],
-            "points {x:?} of {N} row(s) from ({i}, {j}) on are not all in {}: they are outside of the array, or ghosts that have not been exchanged",
+            "points {x:?} of {} row(s) from ({i}, {}) on are not all in {}: they are outside of the array, or ghosts that have not been exchanged",
+            js.len(),
+            js.start,
             self.bounds
         );
         let elements = (x.end - x.start) * self.rows.extents().components;
         // SAFETY: the points lie within the array by the assertion, since the bounds do.
-        let first = unsafe { self.base.add(self.rows.offset([i, j, x.start])) };
-        std::array::from_fn(|row| {
-            // SAFETY: as above.
-            let first = unsafe { first.add(row * self.rows.pitch) };
-            // SAFETY: as above; the launch has checked that the kernel does not write the array, the
-            // stream orders other kernels, and peers write only ghosts, outside of the bounds then.
-            unsafe { std::slice::from_raw_parts(first, elements) }
-        })
+        let first = unsafe { self.base.add(self.rows.offset([i, js.start, x.start])) };
+        Plane { first, pitch: self.rows.pitch, rows: js.end - js.start, elements, lifetime: PhantomData }
     }
 
     /// All points of a row that may be read, ghosts included where they may.
     #[inline(always)]
     pub fn row(&self, i: usize, j: usize) -> &'a [T] {
         self.span(i, j, self.bounds.start[2]..self.bounds.end[2])
+    }
+}
+
+/// Points of rows that lie one behind the other along axis 1, the same of each.
+#[derive(Debug, Clone, Copy)]
+pub struct Plane<'a, T> {
+    first: *const T,
+    pitch: usize,
+    rows: usize,
+    elements: usize,
+    lifetime: PhantomData<&'a T>,
+}
+
+impl<'a, T: Element> Plane<'a, T> {
+    /// As many rows as the array has, from the `from`-th on.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    #[inline(always)]
+    pub fn rows<const N: usize>(&self, from: usize) -> [&'a [T]; N] {
+        assert!(
+            from <= self.rows && N <= self.rows - from,
+            "{N} rows from {from} on are not among {}",
+            self.rows
+        );
+        // SAFETY: there is such a row by the assertion.
+        let first = unsafe { self.first.add(from * self.pitch) };
+        std::array::from_fn(|row| {
+            // SAFETY: as above.
+            let first = unsafe { first.add(row * self.pitch) };
+            // SAFETY: `Rows::plane` has checked that the points may be read; the launch that the kernel does not write
+            // the array, the stream orders other kernels, and peers write only ghosts, outside of the bounds then.
+            unsafe { std::slice::from_raw_parts(first, self.elements) }
+        })
     }
 }
 
@@ -117,21 +157,29 @@ impl<T: Element> RowsMut<'_, T> {
     /// As [`RowsMut::row`], if any of the rows is not in the tile.
     #[inline(always)]
     pub fn rows_from<const N: usize>(&mut self, i: usize, j: usize) -> [&mut [T]; N] {
+        self.plane(i, j..j.saturating_add(N)).into_rows(0)
+    }
+
+    /// The parts within the tile of the rows `js` on axis 1 at `i` on axis 0, as [`Rows::plane`] has them.
+    ///
+    /// # Panics
+    /// As [`RowsMut::row`], if any of the rows is not in the tile.
+    #[inline(always)]
+    pub fn plane(&mut self, i: usize, js: Range<usize>) -> PlaneMut<'_, T> {
         let tile = self.tile;
-        let is_within = (tile.start[1]..=tile.end[1]).contains(&j) && N <= tile.end[1] - j;
         assert!(
-            (tile.start[0]..tile.end[0]).contains(&i) && is_within,
-            "{N} rows from ({i}, {j}) on are not in the tile {tile:?}"
+            (tile.start[0]..tile.end[0]).contains(&i)
+                && tile.start[1] <= js.start
+                && js.start <= js.end
+                && js.end <= tile.end[1],
+            "{} rows from ({i}, {}) on are not in the tile {tile:?}",
+            js.len(),
+            js.start
         );
         let elements = (tile.end[2] - tile.start[2]) * self.rows.extents().components;
         // SAFETY: the rows are in the tile by the assertion, which lies within the array.
-        let first = unsafe { self.base.add(self.rows.offset([i, j, tile.start[2]])) };
-        std::array::from_fn(|row| {
-            // SAFETY: as above.
-            let first = unsafe { first.add(row * self.rows.pitch) };
-            // SAFETY: as above; each row is another one, and `&mut self` is borrowed for as long as any of them lives.
-            unsafe { std::slice::from_raw_parts_mut(first, elements) }
-        })
+        let first = unsafe { self.base.add(self.rows.offset([i, js.start, tile.start[2]])) };
+        PlaneMut { first, pitch: self.rows.pitch, rows: js.end - js.start, elements, lifetime: PhantomData }
     }
 
     /// The parts within the tile of all its rows, in order, for kernels that write several rows
@@ -142,6 +190,46 @@ impl<T: Element> RowsMut<'_, T> {
         // SAFETY: the rows are those of the tile, each is lent once, and `&mut self` is borrowed for
         // as long as any of them lives.
         tile.rows().map(move |(i, j)| unsafe { row_of_tile(base, rows, tile, i, j) })
+    }
+}
+
+/// Parts within a tile of rows that lie one behind the other along axis 1.
+#[derive(Debug)]
+pub struct PlaneMut<'a, T> {
+    first: *mut T,
+    pitch: usize,
+    rows: usize,
+    elements: usize,
+    lifetime: PhantomData<&'a mut T>,
+}
+
+impl<'a, T: Element> PlaneMut<'a, T> {
+    /// As many rows as the array has, from the `from`-th on.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    #[inline(always)]
+    pub fn rows<const N: usize>(&mut self, from: usize) -> [&mut [T]; N] {
+        // One `&mut self` at a time has them.
+        PlaneMut { lifetime: PhantomData, ..*self }.into_rows(from)
+    }
+
+    #[inline(always)]
+    fn into_rows<const N: usize>(self, from: usize) -> [&'a mut [T]; N] {
+        assert!(
+            from <= self.rows && N <= self.rows - from,
+            "{N} rows from {from} on are not among {}",
+            self.rows
+        );
+        // SAFETY: there is such a row by the assertion.
+        let first = unsafe { self.first.add(from * self.pitch) };
+        std::array::from_fn(|row| {
+            // SAFETY: as above.
+            let first = unsafe { first.add(row * self.pitch) };
+            // SAFETY: `RowsMut::plane` has checked that the rows are in the tile; each row is another one, and the tile is
+            // borrowed for as long as any of them lives.
+            unsafe { std::slice::from_raw_parts_mut(first, self.elements) }
+        })
     }
 }
 
