@@ -325,6 +325,15 @@ fn moves_that_leave_their_region_are_refused() {
         let what = "the destination of a move";
         let expected = Error::OutOfBounds { what, start: BYTES - 87, end: BYTES + 1, region_bytes: BYTES };
         assert_eq!(far_destination.map(|_| ()), Err(expected));
+        // So are strides whose sums no number holds.
+        for far in [[usize::MAX - 7, 0], [0, usize::MAX / 2 + 8], [usize::MAX; 2]] {
+            for plan in [
+                Plan { source_strides: far, ..good.clone() },
+                Plan { destination_strides: far, ..good.clone() },
+            ] {
+                assert!(matches!(table(&plan), Err(Error::OutOfBounds { .. })), "{plan:?}");
+            }
+        }
         let halves = table(&Plan { run_bytes: 4, ..good.clone() });
         assert!(
             matches!(halves, Err(Error::OutOfBounds { what: "a move of whole elements", .. })),

@@ -31,7 +31,7 @@ pub struct Move {
 
 impl Move {
     fn bytes(&self) -> usize {
-        self.counts[0] * self.counts[1] * self.run_bytes
+        self.counts[0].saturating_mul(self.counts[1]).saturating_mul(self.run_bytes)
     }
 }
 
@@ -202,8 +202,10 @@ impl MoveTable {
     }
 
     fn check(&self, one: &Move) -> Result<()> {
+        // What cannot be counted is beyond the end of every region.
         let reach = |strides: [usize; 2]| {
-            (one.counts[0] - 1) * strides[0] + (one.counts[1] - 1) * strides[1] + one.run_bytes
+            let steps = |axis: usize| (one.counts[axis] - 1).saturating_mul(strides[axis]);
+            steps(0).saturating_add(steps(1)).saturating_add(one.run_bytes)
         };
         one.source.advance(0, reach(one.source_strides), "the source of a move")?;
         one.destination.advance(0, reach(one.destination_strides), "the destination of a move")?;

@@ -228,7 +228,7 @@ impl Place {
     /// # Errors
     /// As [`Region::place`].
     pub fn advance(&self, bytes: usize, length: usize, what: &'static str) -> Result<Place> {
-        self.region.place(self.offset + bytes, length, what)
+        self.region.place(self.offset.saturating_add(bytes), length, what)
     }
 
     /// Whether `bytes` bytes from here on are in the region.
