@@ -20,6 +20,14 @@ impl Source {
             Source::Rank(wanted) => wanted == rank,
         }
     }
+
+    /// The rank, if it is one.
+    pub(crate) fn rank(self) -> Option<usize> {
+        match self {
+            Source::Any => None,
+            Source::Rank(rank) => Some(rank),
+        }
+    }
 }
 
 impl From<usize> for Source {

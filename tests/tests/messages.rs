@@ -344,3 +344,31 @@ fn collective_calls_with_other_arguments() {
         communicator.barrier()
     });
 }
+
+/// Whoever takes a message of any rank, and waits for it before it is announced, depends on its sender alone from then on.
+#[test]
+fn a_sender_that_leaves_before_a_long_message_of_any_rank_is_taken_is_named() {
+    let results = tried(3, |world, _| {
+        let communicator = Communicator::new(world)?;
+        let (_stream, buffer) = buffer(world)?;
+        let section = buffer.section(0..4000)?;
+        match world.rank() {
+            0 => {
+                let taken = communicator.irecv(&section, Source::Any, 1)?.wait();
+                world.barrier()?;
+                return Ok(Some(taken));
+            }
+            1 => {
+                // So that rank 0 waits already. It need not: then it knows the sender from the start.
+                std::thread::sleep(Duration::from_millis(50));
+                drop(communicator.isend(&section, 0, 1)?);
+                drop(communicator);
+            }
+            _ => {}
+        }
+        world.barrier()?;
+        Ok(None)
+    });
+    let Some(Err(Error::PeerFailed { rank: 1, operation })) = &results[0] else { panic!("{results:?}") };
+    assert_eq!(operation, "it has dropped its end of this communicator");
+}

@@ -54,13 +54,12 @@ impl Communicator {
 
     /// The outcome of a request if it is complete; makes progress.
     pub(super) fn test_ticket(&self, ticket: Ticket) -> Result<Option<Result<Status>>> {
-        let mut engine = self.lock();
-        engine.progress()?;
-        let outcome = engine.outcome(ticket);
-        if outcome.is_none() {
+        let looked = self.lock().look_for(ticket);
+        if !matches!(looked, Ok(Some(_))) {
+            // A rank that has failed has let go too.
             self.unless_failed()?;
         }
-        Ok(outcome)
+        looked
     }
 
     pub(super) fn unless_failed(&self) -> Result<()> {

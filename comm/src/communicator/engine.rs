@@ -339,8 +339,12 @@ impl Engine {
         self.packets.has_left(peer)
     }
 
-    /// A rank to name if all others have let go of their ends, so that nobody is left who could send.
-    pub(crate) fn all_have_left(&self) -> Option<usize> {
+    /// A rank to name if no message of that one, or of any, can come any more: it has let go of its end, or all others
+    /// have.
+    pub(crate) fn gone(&self, source: Option<usize>) -> Option<usize> {
+        if let Some(peer) = source {
+            return self.has_left(peer).then_some(peer);
+        }
         let mut others = (0..self.core.peers.len()).filter(|peer| *peer != self.core.rank);
         let first = others.next()?;
         (self.has_left(first) && others.all(|peer| self.has_left(peer))).then_some(first)
@@ -376,4 +380,9 @@ impl Engine {
         };
         (slot.peer(), what)
     }
+}
+
+/// The error that says that a rank has let go of its end.
+pub(crate) fn left(rank: usize) -> Error {
+    Error::PeerFailed { rank, operation: "it has dropped its end of this communicator".into() }
 }

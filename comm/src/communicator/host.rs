@@ -1,6 +1,6 @@
 //! The engine of a communicator as the thread of its rank sees it.
 
-use super::engine::Engine;
+use super::engine::{Engine, left};
 use super::slots::Ticket;
 use crate::error::{Error, Result};
 use crate::fabric::{Progress, WaitContext, register};
@@ -88,7 +88,7 @@ impl Host {
         done: &mut dyn FnMut(&mut Engine) -> Result<bool>,
         late: &dyn Fn(Duration) -> Error,
     ) -> Result<()> {
-        self.wait_for(rank, done, &|engine| gone(engine, rank), late)
+        self.wait_for(rank, done, &|engine| engine.gone(rank), late)
     }
 
     /// The same, where the wait fails once `gone` names a rank.
@@ -113,9 +113,7 @@ impl Host {
             if done(&mut engine)? {
                 return Ok(true);
             }
-            let Some(peer) = gone(&engine) else { return Ok(false) };
-            let operation = "it has dropped its end of this communicator".into();
-            Err(Error::PeerFailed { rank: peer, operation })
+            gone(&engine).map_or(Ok(false), |peer| Err(left(peer)))
         };
         self.spin(source, &mut look, late)
     }
@@ -148,8 +146,9 @@ impl Host {
             outcome = engine.outcome(ticket);
             Ok(outcome.is_some())
         };
-        let gone = |engine: &Engine| gone(engine, source).filter(|_| engine.needs_peer(ticket));
-        self.wait_for(source, &mut done, &gone, &|waited| self.late(ticket, waited))?;
+        self.wait_for(source, &mut done, &|engine| engine.leaver(ticket), &|waited| {
+            self.late(ticket, waited)
+        })?;
         outcome.expect("the wait ends with the request")
     }
 
@@ -157,14 +156,6 @@ impl Host {
     pub(crate) fn late(&self, ticket: Ticket, waited: Duration) -> Error {
         let (peer, what) = self.lock().describe(ticket);
         late(&self.context, peer, what, waited)
-    }
-}
-
-/// A rank to name if no message can come any more: that one has let go of its end, or all others have.
-fn gone(engine: &Engine, source: Option<usize>) -> Option<usize> {
-    match source {
-        Some(peer) => engine.has_left(peer).then_some(peer),
-        None => engine.all_have_left(),
     }
 }
 

@@ -247,7 +247,8 @@ impl Communicator {
         Ok(Request::new(self, ticket, hold))
     }
 
-    /// The message that a receive would get if it began now: nothing of it is received. Does not block.
+    /// The message that a receive would get if it began now: nothing of it is received. Does not block. That there is none
+    /// says nothing of what may come, or whether its sender is still there; [`Communicator::probe`] does.
     ///
     /// # Errors
     /// [`crate::Error::WrongRank`], [`crate::Error::WrongTag`]; [`crate::Error::PeerFailed`] if there is none and a
@@ -270,10 +271,7 @@ impl Communicator {
     pub fn probe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Status> {
         let (source, tag) = (source.into(), tag.into());
         self.check_recv("Communicator::probe", source, tag)?;
-        let peer = match source {
-            Source::Rank(peer) => Some(peer),
-            Source::Any => None,
-        };
+        let peer = source.rank();
         let mut found = None;
         let mut done = |engine: &mut Engine| {
             found = engine.find(source, tag);

@@ -36,7 +36,8 @@ impl Request {
     ///
     /// # Errors
     /// [`Error::Truncated`] or [`Error::MessageMismatch`] if the message is not what the receive can take;
-    /// [`Error::PeerFailed`] if it is not complete and a rank has failed; what the fabric says.
+    /// [`Error::PeerFailed`] if it is not complete and a rank has failed, or one that it needs has dropped its
+    /// communicator; what the fabric says.
     pub fn test(&mut self) -> Result<Option<Status>> {
         let Some((ticket, _)) = &self.active else { return self.outcome.clone().map(Some) };
         match self.communicator.test_ticket(*ticket)? {

@@ -1,6 +1,6 @@
 //! Requests of an engine, from their making to their end.
 
-use super::engine::{AHEAD, Engine};
+use super::engine::{AHEAD, Engine, left};
 use super::matching::Wanted;
 use super::pipeline::Pipeline;
 use super::record::{EAGER, Post, message_header};
@@ -184,6 +184,30 @@ impl Engine {
     #[inline]
     pub(crate) fn outcome(&mut self, ticket: Ticket) -> Option<Result<Status>> {
         self.core.slots.take_outcome(ticket)
+    }
+
+    /// Makes progress, and takes the outcome of a request if it is complete.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`] if it never will be, since a rank has let go; what the fabric says.
+    pub(crate) fn look_for(&mut self, ticket: Ticket) -> Result<Option<Result<Status>>> {
+        self.progress()?;
+        let outcome = self.outcome(ticket);
+        if outcome.is_some() || self.leaver(ticket).is_none() {
+            return Ok(outcome);
+        }
+        // What it sent before it left is there now, and may be all that was needed of it.
+        self.progress()?;
+        match (self.outcome(ticket), self.is_known(ticket).then(|| self.leaver(ticket)).flatten()) {
+            (None, Some(rank)) => Err(left(rank)),
+            (outcome, _) => Ok(outcome),
+        }
+    }
+
+    /// A rank to name if a request that is not complete never will be: the one that it needs has let go of its end, or
+    /// all have that could have sent what it waits for.
+    pub(crate) fn leaver(&self, ticket: Ticket) -> Option<usize> {
+        self.gone(self.describe_peer(ticket)).filter(|_| self.needs_peer(ticket))
     }
 
     /// As [`Engine::outcome`], of a persistent request that is complete, for whoever needs no status.

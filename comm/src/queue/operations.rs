@@ -332,8 +332,7 @@ impl Operation {
         let mut stage = self.stage();
         if let Stage::Running(ticket) = *stage {
             let mut engine = lock(engine);
-            engine.progress()?;
-            if let Some(outcome) = engine.outcome(ticket) {
+            if let Some(outcome) = engine.look_for(ticket)? {
                 *stage = Stage::Complete(outcome);
             }
         }

@@ -6,7 +6,7 @@ use streamhalo::comm::queue::OperationQueue;
 use streamhalo::comm::{Communicator, Error};
 use streamhalo::{ElementType, HaloError, Stream, StreamKind, World, WorldOptions};
 use streamhalo_tests::cases::misused::{line, operations};
-use streamhalo_tests::{KINDS, Scenario, expect_all, on_ranks, stream_of};
+use streamhalo_tests::{KINDS, Scenario, expect_all, on_ranks, stream_of, watchdog};
 
 fn with_queue<T: Send>(
     ranks: usize,
@@ -66,7 +66,8 @@ fn a_partner_that_does_not_come_is_named() {
         let errors = with_queue(2, kind, |world, stream, _, queue| {
             let buffer = Buffer::<u8>::zeros(world, stream, line(4))?;
             if world.rank() == 1 {
-                while world.barrier().is_ok() {}
+                // It stays until the stream of rank 0 has failed, which takes both of its waits.
+                while !matches!(world.barrier(), Err(Error::PeerFailed { .. })) {}
                 return Ok(None);
             }
             let receive = queue.enqueue_recv(&buffer.section(0..4)?, 1, 7)?;
@@ -78,5 +79,28 @@ fn a_partner_that_does_not_come_is_named() {
         });
         let Some(Error::TimedOut { rank: 0, peer: 1, what, .. }) = &errors[0] else { panic!("{errors:?}") };
         assert_eq!(what, "the other side of an enqueued receive from rank 1 with tag 7");
+    }
+}
+
+#[test]
+fn a_partner_that_has_left_is_named_at_once() {
+    for kind in KINDS {
+        let results = World::threads(2, watchdog(), |world| -> Result<_, HaloError> {
+            let (stream, communicator) = (stream_of(&world, kind)?, Communicator::new(&world)?);
+            if world.rank() == 1 {
+                drop(communicator);
+                while world.barrier().is_ok() {}
+                return Ok(None);
+            }
+            let queue = OperationQueue::new(&stream, &communicator)?;
+            let buffer = Buffer::<u8>::zeros(&world, &stream, line(4))?;
+            queue.enqueue_recv(&buffer.section(0..4)?, 1, 7)?;
+            queue.enqueue_start()?;
+            queue.enqueue_wait()?;
+            Ok(Some(queue.wait().expect_err("nobody sends")))
+        });
+        let errors = expect_all(results.expect("threads can be started"));
+        let Some(Error::PeerFailed { rank: 1, operation }) = &errors[0] else { panic!("{errors:?}") };
+        assert_eq!(operation, "it has dropped its end of this communicator");
     }
 }

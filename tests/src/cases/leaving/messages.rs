@@ -5,7 +5,7 @@ use crate::cases::Done;
 use crate::{Scenario, TIMEOUT, stream_of};
 use std::time::Instant;
 use streamhalo::comm::device::{Buffer, Extents};
-use streamhalo::comm::queue::match_one;
+use streamhalo::comm::queue::{OperationQueue, match_one};
 use streamhalo::comm::window::{ActiveOptions, Group, Mode, Window};
 use streamhalo::comm::{Communicator, Source, Tag};
 use streamhalo::{HaloError, Op, World};
@@ -36,6 +36,7 @@ pub fn communicators(world: &World, way: Scenario) -> Result<Done, HaloError> {
     assert!(long.iter().all(|element| *element == world.rank() as f64));
     let mut receive = Buffer::<f64>::zeros(world, &stream, whole)?;
     said(leaver, communicator.irecv(&receive.section(0..LONG)?, leaver, 3)?.wait());
+    let enqueued_into = Buffer::<f64>::zeros(world, &stream, whole)?;
     world.barrier()?;
     // What this rank asks of it, it does not answer; nobody waits for that when the communicator goes.
     let mut asked = Buffer::<f64>::zeros(world, &stream, whole)?;
@@ -46,6 +47,14 @@ pub fn communicators(world: &World, way: Scenario) -> Result<Done, HaloError> {
     assert_eq!(short, [7, world.rank() as i32]);
     said(leaver, communicator.recv(&mut short, leaver, 1));
     said(leaver, communicator.probe(leaver, Tag::Any));
+    assert_eq!(communicator.iprobe(leaver, Tag::Any)?, None);
+    // Nor do loops that ask again and again go on for ever.
+    said(leaver, communicator.irecv(&receive.section(0..9)?, leaver, 5)?.test());
+    let queue = OperationQueue::new(&stream, &communicator)?;
+    let enqueued = queue.enqueue_recv(&enqueued_into.section(0..9)?, leaver, 5)?;
+    queue.enqueue_start()?;
+    said(leaver, enqueued.wait());
+    drop((enqueued, queue));
     said(leaver, communicator.send(&long, leaver, 4));
     if size == 2 {
         said(leaver, communicator.recv(&mut short, Source::Any, Tag::Any));
