@@ -174,7 +174,15 @@ impl Core {
         let blocks = self.staging.cut(bytes);
         self.give_room(index, blocks, Home::Pinned, 0)?;
         for block in 0..blocks.count() {
-            self.begin_copy(index, Way::Down, block)?;
+            match self.begin_copy(index, Way::Down, block) {
+                Err(error) if block == 0 => return Err(error),
+                // Copies of earlier blocks are on their way: the message has begun, and its device has failed.
+                Err(error) => {
+                    self.failed.get_or_insert(error);
+                    break;
+                }
+                Ok(()) => {}
+            }
         }
         Ok(())
     }

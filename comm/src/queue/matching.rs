@@ -86,19 +86,18 @@ pub fn imatch_all(requests: &mut [PersistentRequest]) -> Result<MatchRequest> {
         }
         sides.push(side);
     }
-    let mut waiting = Vec::with_capacity(requests.len());
+    let mut matching = MatchRequest { waiting: Vec::with_capacity(requests.len()), failed: None };
     for (request, side) in requests.iter().zip(sides) {
         let communicator = request.communicator().clone();
-        communicator.matcher().borrow_mut().post(communicator.world(), &side, request.half())?;
-        say(&communicator)?;
-        waiting.push(Waiting {
-            communicator,
-            peer: side.peer,
-            what: side.describe(),
-            half: request.half().clone(),
-        });
+        let posted = communicator.matcher().borrow_mut().post(communicator.world(), &side, request.half());
+        if let Err(error) = posted.and_then(|()| say(&communicator)) {
+            // Peers have been told of those before it, which somebody has to wait for.
+            matching.failed.get_or_insert(error);
+        }
+        let (peer, what) = (side.peer, side.describe());
+        matching.waiting.push(Waiting { communicator, peer, what, half: request.half().clone() });
     }
-    Ok(MatchRequest { waiting, failed: None })
+    Ok(matching)
 }
 
 /// Requests that are being matched. Neither persistent nor to be cancelled.
