@@ -307,7 +307,8 @@ impl Stream {
         self.put(Operation::Clock(Box::new(tell)));
     }
 
-    /// Enqueues a table of moves.
+    /// Enqueues a table of moves. Nothing keeps track of what tables touch, unlike sections: whoever enqueues one sees to it
+    /// that what it writes is not viewed, and not moved by others, until the stream has come past it.
     #[inline]
     pub fn enqueue_move(&self, moves: &Arc<MoveTable>) {
         match &self.inner.worker {
