@@ -67,6 +67,11 @@ impl Reach {
                 (Some(device), Sharing::ByHandles(identity)) if peer != own && mapped[peer] => {
                     device.reaches(identity).err()
                 }
+                // Devices of one name are not one device, and their addresses are numbers to each other's threads.
+                (Some(device), Sharing::ByFabric(Some(number))) if *number != device.id() => Some(
+                    "it is another device of this process; between processes (`shm`) kernels may reach it"
+                        .into(),
+                ),
                 _ => None,
             };
             let mine: Vec<_> = peers.filter_map(|peer| Some((peer, why(peer)?))).collect();

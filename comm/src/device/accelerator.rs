@@ -21,6 +21,8 @@ use std::sync::Arc;
 pub(crate) trait Accelerator: Send + Sync + fmt::Debug {
     /// The kind in configurations, and what the vendor calls it.
     fn name(&self) -> &str;
+    /// As [`super::driver::Driver::id`].
+    fn id(&self) -> u64;
     /// Whether its kernels leave the host's cores alone.
     fn is_gpu(&self) -> bool;
     /// Who carries out what a stream of it has triggered, which signals and waits so.

@@ -53,8 +53,13 @@ impl Nest {
 
 impl MoveTable {
     /// Between which memory its moves go, where `is_here` says what the device's is. `None` if a device cannot carry
-    /// it out: a move that touches none of its memory, or both ways in one table, of which one might need the other.
+    /// it out: a move that touches none of its memory, or memory of another device, which is not the host's either, or
+    /// both ways in one table, of which one might need the other.
     pub(crate) fn crossing(&self, is_here: impl Fn(&Region) -> bool) -> Option<Crossing> {
+        let is_foreign = |region: &Region| !is_here(region) && !region.host_reaches();
+        if self.regions.iter().any(is_foreign) {
+            return None;
+        }
         let mut all = Crossing::Within;
         for (source, destination) in self.nests.iter().flat_map(|nest| &nest.pairs) {
             let one = match (self.is_in(*source, &is_here), self.is_in(*destination, &is_here)) {
@@ -132,6 +137,7 @@ impl MoveTable {
         let (mut there, mut here): (Vec<_>, Vec<_>) = self.regions.iter().cloned().partition(&is_here);
         there.push(bounce.clone());
         here.push(bounce);
+        split.on_host.host_reaches = here.iter().all(Region::host_reaches);
         (split.on_device.regions, split.on_host.regions) = (there, here);
         (split.on_device.bytes, split.on_device.purpose) = (self.bytes, self.purpose);
         (split.on_host.observed, split.on_host.purpose) = (self.observed.clone(), self.purpose);

@@ -12,8 +12,8 @@ use std::sync::Arc;
 /// What a rank tells the others of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Sharing {
-    /// As all memory of the fabric: the host's, or that of a device which ranks of one process share.
-    ByFabric,
+    /// As all memory of the fabric: the host's, or that of the device with that number in this process.
+    ByFabric(Option<u64>),
     /// By handles of the device with that identity. Words are memory of the fabric, which kernels address too.
     ByHandles(String),
     /// Not at all: messages are staged through the host's memory, for that reason.
@@ -23,11 +23,11 @@ pub(crate) enum Sharing {
 impl Sharing {
     /// That of a stream on the device, or on the host.
     pub(super) fn of(fabric: &dyn Fabric, device: Option<&Arc<dyn Accelerator>>, peers: Peers) -> Self {
-        let Some(device) = device else { return Sharing::ByFabric };
+        let Some(device) = device else { return Sharing::ByFabric(None) };
         let unreached = || format!("the fabric `{}` does not reach the device's", fabric.name());
         match peers {
             Peers::Staged => Sharing::Staged("`device.peers` is `staged`".into()),
-            Peers::Auto if fabric.reaches_devices() => Sharing::ByFabric,
+            Peers::Auto if fabric.reaches_devices() => Sharing::ByFabric(Some(device.id())),
             Peers::Auto if fabric.takes_handles() => match device.identity() {
                 Ok(identity) => Sharing::ByHandles(identity),
                 Err(reason) => Sharing::Staged(format!("{}: {reason}", unreached())),
@@ -47,7 +47,7 @@ impl Stream {
         let Some(device) = self.accelerator() else { return fabric.allocate(bytes) };
         let on_device = || Ok(Arc::new(device.allocate(bytes, MemoryKind::Device)?));
         match self.sharing() {
-            Sharing::ByFabric => Ok(fabric.adopt(on_device()?)),
+            Sharing::ByFabric(_) => Ok(fabric.adopt(on_device()?)),
             Sharing::ByHandles(_) => fabric::export(fabric, &**device, bytes),
             Sharing::Staged(_) => Ok(Region::private(on_device()?, world.rank())),
         }
@@ -69,8 +69,10 @@ impl Stream {
         let fabric = world.fabric();
         match (self.accelerator(), self.sharing()) {
             (None, _) | (_, Sharing::Staged(_)) => fabric.allocate(bytes),
-            (Some(device), Sharing::ByFabric) => {
-                Ok(fabric.adopt(Arc::new(device.allocate(bytes, MemoryKind::Pinned)?)))
+            (Some(device), Sharing::ByFabric(_)) => {
+                let memory = device.allocate(bytes, MemoryKind::Pinned)?;
+                let memory = if kernels_add { memory } else { memory.without_additions() };
+                Ok(fabric.adopt(Arc::new(memory)))
             }
             (Some(device), Sharing::ByHandles(_)) => {
                 fabric::register_for(&**device, &fabric.allocate(bytes)?, kernels_add)

@@ -88,8 +88,13 @@ fn expected(rank: usize) -> Vec<i64> {
 
 /// By ranks.
 fn run(device: &Arc<dyn Accelerator>, signals: Signals, backend: &str) -> Vec<(Vec<i64>, u64)> {
+    run_on([device; 2], signals, backend)
+}
+
+/// The same, each rank on a device of its own.
+fn run_on(devices: [&Arc<dyn Accelerator>; 2], signals: Signals, backend: &str) -> Vec<(Vec<i64>, u64)> {
     let options = WorldOptions { timeout: Some(Duration::from_secs(20)), ..WorldOptions::default() };
-    let all = World::threads(2, options, |world| rank_main(&world, device, signals, backend));
+    let all = World::threads(2, options, |world| rank_main(&world, devices[world.rank()], signals, backend));
     let all = all.expect("threads can be started").into_iter().collect::<Result<_, _>>();
     all.unwrap_or_else(|error: Error| panic!("{backend}: {error}"))
 }
@@ -114,6 +119,40 @@ fn device_of(own: &'static KernelText) -> Arc<dyn Accelerator> {
     let driver =
         OpenclDriver::new(index, device, found, true).expect("it can be opened").with_own_kernels(own);
     Arc::new(Engine::new(driver).expect("they compile"))
+}
+
+/// As two GPUs of one model, whose memory the threads of ranks do not address.
+#[test]
+fn all_backends_between_ranks_on_two_devices_of_one_name() {
+    if device_with(|_| ()).is_none() {
+        return;
+    }
+    let _turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    let devices = [(); 2].map(|()| device_of(&OWN_KERNELS));
+    assert_eq!(devices[0].name(), devices[1].name());
+    for signals in [Signals::Kernel, Signals::Merged] {
+        for row in BACKENDS {
+            let found = run_on([&devices[0], &devices[1]], signals, row.name);
+            for (rank, (sums, merged)) in found.into_iter().enumerate() {
+                assert_eq!((sums, merged), (expected(rank), 0), "rank {rank}, {}, {signals:?}", row.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn moves_to_the_memory_of_another_device_are_refused() {
+    if device_with(|_| ()).is_none() {
+        return;
+    }
+    let world = World::alone().expect("a world of one rank");
+    let streams =
+        [(); 2].map(|()| stream_of(&world, &device_of(&OWN_KERNELS), Waits::Proxy).expect("a queue"));
+    let [own, other] = [0, 1].map(|of| Buffer::<i64>::zeros(&world, &streams[of], ROW).expect("memory"));
+    let [here, there] = [&own, &other].map(|buffer| buffer.place([0; 3]).expect("it is not empty"));
+    streams[0].enqueue_move(&every_second(here, [16, 8], there).expect("it fits"));
+    let refused = streams[0].synchronize();
+    assert!(matches!(refused, Err(Error::WrongDevice { what: "the memory of a move", .. })), "{refused:?}");
 }
 
 /// The streams' own kernels, changed.

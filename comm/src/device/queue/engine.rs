@@ -144,6 +144,10 @@ impl<D: Driver> Accelerator for Engine<D> {
         self.driver.name()
     }
 
+    fn id(&self) -> u64 {
+        self.driver.id()
+    }
+
     fn is_gpu(&self) -> bool {
         self.driver.traits().is_gpu
     }
