@@ -146,6 +146,9 @@ pub(crate) struct Traits {
     pub(crate) waiting_queues: u32,
     /// Whether its queues record kernels, to launch them together: [`CommandQueue::begin_graph`].
     pub(crate) has_graphs: bool,
+    /// Whether a launch lasts until its kernel has ended, as environments of drivers can ask for: nobody could look at the
+    /// clock while a kernel waits.
+    pub(crate) launches_block: bool,
     /// Whether timed marks can be put on its queues at any time: else only between [`CommandQueue::keep_times`].
     pub(crate) keeps_times: bool,
 }

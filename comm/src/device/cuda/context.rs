@@ -5,7 +5,7 @@ use super::memory::{self, PinnedLock};
 use super::nvrtc::{self, Nvrtc};
 use super::processes::{self, Shared};
 use super::program::{Kernel, Program, kernels_in};
-use super::queue::Queue;
+use super::queue::{LAUNCH_BLOCKING, Queue};
 use super::sys::{self, CUcontext, CUdevice, CUmemoryPool, CUstream, Failure, check};
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{Driver, MemoryKind, Traits, next_id};
@@ -182,6 +182,7 @@ impl CudaDriver {
                 has_memory_operations: true,
                 waiting_queues: connections(std::env::var("CUDA_DEVICE_MAX_CONNECTIONS").ok().as_deref()) - 1,
                 has_graphs: true,
+                launches_block: gpu::launches_block(LAUNCH_BLOCKING),
                 keeps_times: true,
             },
             found,

@@ -5,11 +5,14 @@ use super::graph::Graph;
 use super::program::Kernel;
 use super::sys::{self, CUevent, CUresult, CUstream, Failure, check};
 use crate::device::driver::{CommandQueue, Value};
-use crate::device::gpu::{Grid, Packed, Running};
+use crate::device::gpu::{Grid, Packed, Running, launches_block};
 use crate::error::{Error, Result};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// What has the driver end each kernel within its launch.
+pub(super) const LAUNCH_BLOCKING: &str = "CUDA_LAUNCH_BLOCKING";
 
 /// A queue whose commands run one after the other.
 pub(super) struct Queue {
@@ -53,13 +56,11 @@ impl Queue {
     pub(super) fn new(context: Arc<Context>) -> Result<Self> {
         let made = context.enter().and_then(|_current| new_stream());
         let stream = made.map_err(|failure| context.failed(failure))?;
-        let running =
-            Running::new(std::env::var_os("CUDA_LAUNCH_BLOCKING").is_some_and(|value| value == "1"));
         Ok(Self {
             context,
             stream,
             packed: Packed::default(),
-            running,
+            running: Running::new(launches_block(LAUNCH_BLOCKING)),
             spare: Spare::default(),
             recorded: None,
         })

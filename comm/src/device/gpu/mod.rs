@@ -11,4 +11,4 @@ use handles::pages_of;
 pub(super) use handles::{Handle, Imports};
 pub(super) use launch::{BLOCK, Grid, Packed};
 pub(super) use processes::{HANDLE_BYTES, Opener, import, register};
-pub(super) use running::Running;
+pub(super) use running::{Running, launches_block};

@@ -23,6 +23,15 @@ const ROOM: u64 = 512;
 /// How many kernels are remembered.
 const REMEMBERED: usize = 1024;
 
+/// Whether a variable of the environment has launches last until their kernels have ended.
+pub(in crate::device) fn launches_block(variable: &str) -> bool {
+    asks_to_block(std::env::var(variable).ok().as_deref())
+}
+
+fn asks_to_block(told: Option<&str>) -> bool {
+    told.and_then(|told| told.trim().parse::<i64>().ok()).is_some_and(|told| told != 0)
+}
+
 impl Running {
     pub(in crate::device) fn new(is_blocking: bool) -> Self {
         Self {
@@ -104,6 +113,13 @@ mod tests {
         assert!(running.is_full());
         running.passed(running.put);
         assert_eq!((running.names().len(), running.is_full()), (0, false));
+    }
+
+    #[test]
+    fn the_environment_says_whether_launches_block() {
+        for (told, expected) in [(None, false), (Some("0"), false), (Some(""), false), (Some(" 1 "), true)] {
+            assert_eq!(asks_to_block(told), expected, "{told:?}");
+        }
     }
 
     #[test]

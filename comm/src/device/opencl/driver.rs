@@ -92,6 +92,7 @@ impl OpenclDriver {
                 has_memory_operations: false,
                 waiting_queues: u32::MAX,
                 has_graphs: graphs.is_some(),
+                launches_block: false,
                 keeps_times: false,
             },
             index,

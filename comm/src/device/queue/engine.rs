@@ -88,9 +88,13 @@ impl<D: Driver> Engine<D> {
         &self.driver
     }
 
-    /// Who is to wait. On the host's own cores kernels would take them from the ranks.
+    /// Who is to wait. On the host's own cores kernels would take them from the ranks; and behind a wait a launch that
+    /// blocks would keep the thread from looking at the clock.
     fn waiting(&self, ways: Ways) -> Waiting {
         let traits = self.driver.traits();
+        if traits.launches_block {
+            return Waiting::Thread;
+        }
         let kernels = traits.kernels_signal && traits.compute_units > 1;
         match ways.waits {
             Waits::Auto if ways.signals == Signals::Memop && traits.has_memory_operations => Waiting::Queue,
@@ -228,6 +232,13 @@ impl<D: Driver> Accelerator for Engine<D> {
     fn open_queue(self: Arc<Self>, status: Arc<Status>, ways: Ways) -> Result<Box<dyn Execute>> {
         let (waiting, traits) = (self.waiting(ways), self.driver.traits());
         if ways.waits == Waits::Kernel && waiting == Waiting::Thread {
+            if traits.launches_block {
+                return Err(self.refused(
+                    "kernels cannot wait on it while a launch lasts until its kernel has ended, as the environment asks \
+                     for (CUDA_LAUNCH_BLOCKING or HIP_LAUNCH_BLOCKING): nobody could stop one; unset that, or let the \
+                     thread wait",
+                ));
+            }
             return Err(self.refused(
                 "kernels cannot wait on it: it has no atomic operations at the scope of all devices, or only one \
                  compute unit; let the thread wait",

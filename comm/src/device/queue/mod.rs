@@ -22,6 +22,8 @@ mod sends;
 mod staging;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod threads;
 mod times;
 mod waits;
 

@@ -166,6 +166,9 @@ impl<D: Driver> QueueExecutor<D> {
         if !self.engine.driver().traits().has_graphs {
             return Ok(Some("the device's driver has no graphs"));
         }
+        if self.engine.driver().traits().launches_block {
+            return Ok(Some("a launch lasts until its kernel has ended, as the environment asks for"));
+        }
         if self.by_queue {
             return Ok(Some(
                 "the device's queue stores words itself (`memop`), by values that the thread gives it",

@@ -7,13 +7,16 @@ use super::memory;
 use super::words::{Plan, plan};
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{CommandQueue, MemoryKind, Value};
-use crate::device::gpu::{Grid, Packed, Running};
+use crate::device::gpu::{Grid, Packed, Running, launches_block};
 use crate::device::queue::OWN_KERNELS;
 use crate::error::{Error, Result};
 use hip_sys::hiprt;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// What has the runtime end each kernel within its launch.
+pub(super) const LAUNCH_BLOCKING: &str = "HIP_LAUNCH_BLOCKING";
 
 /// Keys of a launch's list (`HIP_LAUNCH_PARAM_BUFFER_POINTER` and those after it, which the bindings do not have).
 const BUFFER_POINTER: usize = 1;
@@ -81,7 +84,7 @@ impl Queue {
         // kernel that waits would keep from running what it waits for. Units that there are not are ignored.
         let all_units = vec![u32::MAX; context.found().compute_units.div_ceil(32).max(1) as usize];
         let mut stream = std::ptr::null_mut();
-        let running = Running::new(std::env::var_os("HIP_LAUNCH_BLOCKING").is_some_and(|value| value == "1"));
+        let running = Running::new(launches_block(LAUNCH_BLOCKING));
         context.enter()?;
         let create = context.runtime().hipExtStreamCreateWithCUMask;
         // SAFETY: a place for the answer, and as many words as the call is told.
