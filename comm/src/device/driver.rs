@@ -44,6 +44,15 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync + Sized + 'static {
     /// # Errors
     /// [`Error::OutOfMemory`].
     fn allocate(&self, bytes: usize, kind: MemoryKind) -> Result<DeviceMemory>;
+    /// Copies from memory of the host that is [`MemoryKind::Pinned`] to memory of the device, in the order of no queue, and
+    /// blocks until that is done. Waits for no kernel.
+    ///
+    /// # Errors
+    /// [`Error::DeviceUnavailable`].
+    ///
+    /// # Safety
+    /// Both sides must have that many bytes, and nobody else uses them meanwhile.
+    unsafe fn copy_apart(&self, source: *const u8, destination: *mut u8, bytes: usize) -> Result<()>;
     /// What processes of this machine tell each other of their devices, to see whether these reach each other's memory
     /// ([`Driver::reaches`]): the same for the same device. Where there is none the three functions behind it are not
     /// called.

@@ -150,6 +150,32 @@ pub(in crate::device) fn commands_of_a_queue_run_in_order<D: Driver>(driver: &D)
     assert_eq!([FAILED, 3].map(|line| signals.at(line).load(Ordering::Acquire)), [1, 0]);
 }
 
+pub(in crate::device) fn copies_apart_do_not_wait_for_kernels<D: Driver>(driver: &D) {
+    let Some((mut signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
+    let (start, end, memory) = (pinned(driver, 5000), pinned(driver, 5000), on_device(driver, 5000));
+    let mut queue = driver.open_queue().expect("a queue");
+    fill(&start, &[7_u8; 5000]);
+    signals.wait(&mut queue, 0, 1);
+    copy(&mut queue, &memory, &end);
+    queue.flush().expect("nothing fails");
+    let is_in_time = std::thread::scope(|scope| {
+        // SAFETY: both have that many bytes; the queue copies one of them only once the word has come.
+        let copy = || unsafe { driver.copy_apart(start.base().as_ptr(), memory.base().as_ptr(), 5000) };
+        let copying = scope.spawn(move || copy().expect("nothing fails"));
+        let since = Instant::now();
+        while !copying.is_finished() && since.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        let is_in_time = copying.is_finished();
+        // In any case: else nothing here would end.
+        signals.at(0).store(1, Ordering::Release);
+        is_in_time
+    });
+    queue.finish().expect("nothing fails");
+    assert!(is_in_time, "it has waited for a kernel");
+    assert_eq!(shown::<u8>(&end), vec![7; 5000]);
+}
+
 pub(in crate::device) fn kernels_of_two_queues_tell_each_other<D: Driver>(driver: &D) {
     let Some((mut signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
     let (mut one, mut other) = (driver.open_queue().expect("a queue"), driver.open_queue().expect("a queue"));

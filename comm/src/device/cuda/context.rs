@@ -220,6 +220,12 @@ impl Driver for CudaDriver {
         }
     }
 
+    unsafe fn copy_apart(&self, source: *const u8, destination: *mut u8, bytes: usize) -> Result<()> {
+        // SAFETY: by the caller.
+        unsafe { self.context.copy_apart(source, destination, bytes) }
+            .map_err(|failure| self.context.failed(failure))
+    }
+
     fn identity(&self) -> std::result::Result<String, String> {
         processes::identity(self.device)
     }

@@ -150,6 +150,23 @@ impl Context {
         check("cuMemsetD8Async", zeroed).and_then(|()| self.finish_own())
     }
 
+    /// Copies locked memory of the host to the device. Waits for that, and for nothing else.
+    ///
+    /// # Safety
+    /// Both sides must have that many bytes, and nobody else uses them meanwhile.
+    pub(super) unsafe fn copy_apart(
+        &self,
+        source: *const u8,
+        destination: *mut u8,
+        bytes: usize,
+    ) -> Result<(), Failure> {
+        let _current = self.enter()?;
+        let (source, destination) = (source.addr() as u64, destination.addr() as u64);
+        // SAFETY: by the caller, who has both until the stream has come to rest below.
+        let copied = unsafe { sys::cuMemcpyAsync(destination, source, bytes, self.own_stream()) };
+        check("cuMemcpyAsync", copied).and_then(|()| self.finish_own())
+    }
+
     /// Why there is no memory of that size.
     pub(super) fn out_of_memory(&self, bytes: usize, failure: Failure) -> Error {
         if failure.code != sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {

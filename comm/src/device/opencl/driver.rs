@@ -19,6 +19,7 @@ use opencl3::memory::{
     CL_MEM_READ_WRITE, CL_MEM_SVM_ATOMICS, CL_MEM_SVM_FINE_GRAIN_BUFFER, svm_alloc, svm_free,
 };
 use opencl3::program::Program;
+use opencl3::types::CL_FALSE;
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr::NonNull;
@@ -39,8 +40,8 @@ pub(super) struct OpenclDriver {
     context: Arc<opencl3::context::Context>,
     /// The kernels that streams need themselves.
     own: &'static KernelText,
-    /// For memory that the host does not write.
-    zeroing: CommandQueue,
+    /// For memory that the host does not write, before any stream uses it.
+    apart: CommandQueue,
     /// How its queues record, if they do.
     graphs: Option<Graphs>,
 }
@@ -77,7 +78,7 @@ impl OpenclDriver {
             reason: format!("it cannot be opened: {error}"),
         };
         let context = opencl3::context::Context::from_device(&device).map_err(refused)?;
-        let zeroing = CommandQueue::create_default_with_properties(&context, 0, 0).map_err(refused)?;
+        let apart = CommandQueue::create_default_with_properties(&context, 0, 0).map_err(refused)?;
         let graphs = Graphs::of(&device, &found);
         Ok(Self {
             id: next_id(),
@@ -100,7 +101,7 @@ impl OpenclDriver {
             device,
             context: Arc::new(context),
             own: &OWN_KERNELS,
-            zeroing,
+            apart,
             graphs,
         })
     }
@@ -130,8 +131,8 @@ impl OpenclDriver {
         if reach == Reach::Kernels {
             // SAFETY: the memory has just been allocated with `size` bytes, a multiple of the pattern's.
             let zeroed =
-                unsafe { self.zeroing.enqueue_svm_mem_fill(base.as_ptr().cast(), &[0_u64], size, &[]) };
-            let zeroed = zeroed.and_then(|_| self.zeroing.finish());
+                unsafe { self.apart.enqueue_svm_mem_fill(base.as_ptr().cast(), &[0_u64], size, &[]) };
+            let zeroed = zeroed.and_then(|_| self.apart.finish());
             zeroed.map_err(|error| self.failed("clEnqueueSVMMemFill", &error))?;
         } else {
             // SAFETY: as above, and the host may write it at any time.
@@ -211,6 +212,14 @@ impl Driver for OpenclDriver {
             _ if self.found.has_fine_grained_memory => self.shared(bytes, Reach::Both),
             _ => Ok(self.of_host(bytes)),
         }
+    }
+
+    unsafe fn copy_apart(&self, source: *const u8, destination: *mut u8, bytes: usize) -> Result<()> {
+        let (source, destination) = (source.cast(), destination.cast());
+        // SAFETY: by the caller, who has both until the queue has come to rest below.
+        let copied = unsafe { self.apart.enqueue_svm_mem_cpy(CL_FALSE, destination, source, bytes, &[]) };
+        let copied = copied.and_then(|_| self.apart.finish());
+        copied.map_err(|error| self.failed("clEnqueueSVMMemcpy", &error))
     }
 
     fn identity(&self) -> std::result::Result<String, String> {

@@ -214,8 +214,8 @@ impl<D: Driver> QueueExecutor<D> {
         let is_here = !waits.words.is_empty() && waits.words.iter().all(|word| self.is_here(word));
         // Sends that are pending and what is owed are the thread's to carry out, which it does while it waits.
         let is_free = is_here && self.pending.is_empty() && self.owed.is_empty();
-        let Self { engine, queue, held, id, flags, device_waits, .. } = self;
-        let mut onto = Onto { engine, queue, held, id: *id, flags };
+        let Self { engine, queue, id, flags, device_waits, .. } = self;
+        let mut onto = Onto { engine, queue, id: *id, flags };
         if let Some(kernels) = device_waits.as_mut().filter(|_| is_free)
             && kernels.launch(&mut onto, waits, [value, epoch])?
         {

@@ -1,7 +1,6 @@
 //! Sends whose kernel moves all payloads and then signals them (2023, section 5.4).
 
 use super::engine::Engine;
-use super::executor::Held;
 use super::moves::{Argument, Compiler, Moves};
 use super::waits::{Flags, Number, address};
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
@@ -36,12 +35,7 @@ struct Notice {
 impl<D: Driver> MergedSend<D> {
     /// Compiles a send whose words kernels can post, if its moves do not depend on each other and kernels reach all
     /// their memory; `held` as for [`super::moves::DeviceTable::compile`].
-    pub(super) fn compile(
-        engine: &Engine<D>,
-        queue: &mut D::Queue,
-        held: &mut Held,
-        send: &TriggeredSend,
-    ) -> Result<Self> {
+    pub(super) fn compile(engine: &Engine<D>, send: &TriggeredSend) -> Result<Self> {
         let tables = || send.messages.iter().map(|message| &*message.moves);
         let regions = || tables().flat_map(|table| &table.regions);
         let is_one_stage = |table: &MoveTable| {
@@ -55,7 +49,7 @@ impl<D: Driver> MergedSend<D> {
         let mut words: Vec<_> = send.messages.iter().flat_map(Message::words).collect();
         words.sort_by_key(|(_, rule)| *rule == Rule::Increment);
         let reached = regions().chain(words.iter().map(|(word, _)| word.region()));
-        let mut compiler = Compiler::new(engine, queue, held, reached)?;
+        let mut compiler = Compiler::new(engine, reached)?;
         let nests = tables().flat_map(|table| table.nests.iter().map(move |nest| (table, nest)));
         let Moves { mut arguments, threads } = compiler.tables(nests)?;
         let notice = |(word, rule): &(&Word, Rule)| Notice {

@@ -2,7 +2,6 @@
 
 use super::bounce::{Bounce, Bounces};
 use super::engine::Engine;
-use super::executor::Held;
 use super::pieces::{EACH, MOST_WORDS, chunks_of};
 use super::waits::Flags;
 use crate::device::accelerator::DeviceMemory;
@@ -49,19 +48,13 @@ pub(super) struct Moves {
 }
 
 impl<D: Driver> DeviceTable<D> {
-    /// Compiles a table, all of whose memory is the device's, and puts copies of what its kernels read on the queue:
-    /// `held` must be held until it has come to rest, whatever fails.
-    pub(super) fn compile(
-        engine: &Engine<D>,
-        queue: &mut D::Queue,
-        held: &mut Held,
-        table: &MoveTable,
-    ) -> Result<Self> {
+    /// Compiles a table, all of whose memory is the device's. What its kernels read is in the device's memory then.
+    pub(super) fn compile(engine: &Engine<D>, table: &MoveTable) -> Result<Self> {
         if table.accumulates {
             let device = engine.driver().name().into();
             return Err(Error::WrongDevice { what: "an accumulate", device });
         }
-        let mut compiler = Compiler::new(engine, queue, held, table.regions.iter())?;
+        let mut compiler = Compiler::new(engine, table.regions.iter())?;
         let mut steps = Vec::new();
         let ends = table.stages.iter().skip(1).copied().chain([table.nests.len()]);
         for (first, end) in table.stages.iter().zip(ends) {
@@ -129,8 +122,6 @@ impl Argument {
 /// What tables are compiled with.
 pub(super) struct Compiler<'a, D: Driver> {
     pub(super) engine: &'a Engine<D>,
-    queue: &'a mut D::Queue,
-    held: &'a mut Held,
     /// The allocations that the addresses in the tables are in.
     pub(super) reaches: Vec<*const c_void>,
     pub(super) bounces: Bounces,
@@ -141,12 +132,7 @@ impl<'a, D: Driver> Compiler<'a, D> {
     ///
     /// # Errors
     /// [`Error::WrongDevice`] if some of it is not the device's.
-    pub(super) fn new<'r>(
-        engine: &'a Engine<D>,
-        queue: &'a mut D::Queue,
-        held: &'a mut Held,
-        regions: impl Iterator<Item = &'r Region>,
-    ) -> Result<Self> {
+    pub(super) fn new<'r>(engine: &'a Engine<D>, regions: impl Iterator<Item = &'r Region>) -> Result<Self> {
         let mut reaches = Vec::new();
         for region in regions {
             let memory = region.on_device().filter(|memory| memory.device() == engine.driver().id());
@@ -158,7 +144,7 @@ impl<'a, D: Driver> Compiler<'a, D> {
                 reaches.push(memory.base().as_ptr().cast_const().cast());
             }
         }
-        Ok(Self { engine, queue, held, reaches, bounces: Bounces::default() })
+        Ok(Self { engine, reaches, bounces: Bounces::default() })
     }
 
     fn moves(&mut self, table: &MoveTable, nests: &[&Nest]) -> Result<Prepared<D>> {
@@ -251,19 +237,18 @@ impl<'a, D: Driver> Compiler<'a, D> {
         self.engine.own_kernel(name, &self.reaches)
     }
 
-    /// A table in the device's memory, behind what is on the queue.
-    pub(super) fn upload<T: Copy>(&mut self, table: &[T]) -> Result<Argument> {
+    /// A table in the device's memory. In the order of no queue: a copy behind a kernel that waits may hold up those of
+    /// other streams, which some devices make in one order.
+    pub(super) fn upload<T: Copy>(&self, table: &[T]) -> Result<Argument> {
         let bytes = size_of_val(table);
         let driver = self.engine.driver();
         let memory = Arc::new(driver.allocate(bytes, MemoryKind::Device)?);
-        // Copies from other memory of the host wait, on some devices, for what is before them on the queue.
         let staged = driver.allocate(bytes, MemoryKind::Pinned)?;
         let start = staged.base().as_ptr();
         // SAFETY: memory of the host that is that long and that nobody else has.
         unsafe { std::ptr::copy_nonoverlapping(table.as_ptr().cast::<u8>(), start, bytes) };
-        // SAFETY: both have that length, and are held from here on, as the caller of `compile` sees to.
-        unsafe { self.queue.copy(start, memory.base().as_ptr(), bytes) }?;
-        self.held.push(Box::new((staged, memory.clone())));
+        // SAFETY: both have that length, and nobody else has them yet.
+        unsafe { driver.copy_apart(start, memory.base().as_ptr(), bytes) }?;
         Ok(Argument::Table(memory))
     }
 }

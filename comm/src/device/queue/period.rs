@@ -93,7 +93,7 @@ fn conditions(send: &TriggeredSend) -> Arc<WaitSet> {
 }
 
 impl<D: Driver> Counts<D> {
-    fn new(engine: &Engine<D>, compiler: &mut Compiler<'_, D>, strides: &[u32]) -> Result<Self> {
+    fn new(engine: &Engine<D>, compiler: &Compiler<'_, D>, strides: &[u32]) -> Result<Self> {
         let known = vec![0; strides.len()];
         let bytes = size_of_val(strides).max(size_of::<u32>());
         let memory = engine.driver().allocate(bytes, MemoryKind::Device)?;
@@ -202,8 +202,8 @@ impl<D: Driver> QueueExecutor<D> {
         if !waits.words.iter().all(|word| self.is_here(word)) {
             return Ok(false);
         }
-        let Self { engine, queue, held, id, flags, .. } = self;
-        Onto { engine, queue, held, id: *id, flags }.compile(waits).map(|()| true)
+        let Self { engine, queue, id, flags, .. } = self;
+        Onto { engine, queue, id: *id, flags }.compile(waits).map(|()| true)
     }
 
     fn can_send(&mut self, send: &TriggeredSend) -> Result<bool> {
@@ -224,8 +224,8 @@ impl<D: Driver> QueueExecutor<D> {
 
     fn record(&mut self, acts: &[Act<'_>], sequence: &Sequence) -> Result<Recorded<D>> {
         let engine = self.engine.clone();
-        let mut compiler = Compiler::new(&engine, &mut self.queue, &mut self.held, [].into_iter())?;
-        let mut counts = Counts::new(&engine, &mut compiler, &sequence.strides)?;
+        let compiler = Compiler::new(&engine, [].into_iter())?;
+        let mut counts = Counts::new(&engine, &compiler, &sequence.strides)?;
         let mut waits = PeriodWaits::new(engine.driver())?;
         self.queue.begin_graph()?;
         let recorded = acts.iter().try_for_each(|act| self.record_one(act, &counts, &mut waits));
@@ -259,8 +259,8 @@ impl<D: Driver> QueueExecutor<D> {
             }
             Act::Wait(set, due) => {
                 let place = waits.add(set.clone(), *due);
-                let Self { engine, queue, held, id, flags, device_waits, .. } = self;
-                let mut onto = Onto { engine, queue, held, id: *id, flags };
+                let Self { engine, queue, id, flags, device_waits, .. } = self;
+                let mut onto = Onto { engine, queue, id: *id, flags };
                 let kernels = device_waits.as_mut().expect("asked before");
                 kernels.put(&mut onto, set, counts.number(*due), place)
             }

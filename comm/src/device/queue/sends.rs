@@ -157,7 +157,7 @@ impl<D: Driver> QueueExecutor<D> {
         send.on_device.with(
             self.id,
             &mut self.queue,
-            |queue| MergedSend::compile(&self.engine, queue, &mut self.held, send),
+            |_| MergedSend::compile(&self.engine, send),
             |queue, merged| use_it(queue, &self.flags, merged),
         )
     }

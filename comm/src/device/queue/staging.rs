@@ -86,15 +86,14 @@ impl<D: Driver> QueueExecutor<D> {
             let device = driver.name().into();
             return Err(Error::WrongDevice { what: "the memory of a move", device });
         };
-        let (queue, held) = (&mut self.queue, &mut self.held);
         if crossing == Crossing::Within {
-            let on_device = DeviceTable::compile(&self.engine, queue, held, table)?;
+            let on_device = DeviceTable::compile(&self.engine, table)?;
             return Ok(Compiled { on_device, staging: None });
         }
         let rank = self.status.context.rank;
         let bounce = |bytes| Ok(Region::private(Arc::new(driver.allocate(bytes, MemoryKind::Pinned)?), rank));
         let Split { on_device, on_host } = table.split(crossing, is_here, bounce)?;
-        let on_device = DeviceTable::compile(&self.engine, queue, held, &on_device)?;
+        let on_device = DeviceTable::compile(&self.engine, &on_device)?;
         let staging = Staging { crossing, on_host: Arc::new(on_host), read: None };
         Ok(Compiled { on_device, staging: Some(staging) })
     }

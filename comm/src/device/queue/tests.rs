@@ -4,7 +4,7 @@
 use super::threads::Threads;
 use crate::device::accelerator::Accelerator;
 use crate::device::operation::{Operation, Rule, SignalSet, WaitSet, next_group};
-use crate::device::sequence::{Due, Sequence, Step};
+use crate::device::sequence::{Due, Replay, Sequence, Step};
 use crate::device::text::KernelText;
 use crate::device::{Buffer, Extents, Signals, Stream, StreamOptions, Waits, Ways};
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ use crate::world::{World, WorldOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn device(change: impl FnOnce(&mut Threads)) -> Arc<dyn Accelerator> {
     let mut threads = Threads::new();
@@ -196,6 +196,42 @@ fn a_kernel_that_faults_is_named_by_the_streams_next_call_and_nothing_runs_behin
 /// A period that waits for a word.
 fn period(word: &Word) -> Arc<Sequence> {
     Arc::new(Sequence::new(vec![Step::Wait(wait_for(&[word]), Due { value: 1, count: 0 })], vec![1]))
+}
+
+/// Kernels wait in it, and it has graphs.
+fn open_with_kernels(world: &World, change: impl FnOnce(&mut Threads)) -> Stream {
+    let device = device(|threads| {
+        (threads.traits.compute_units, threads.traits.has_graphs) = (4, true);
+        change(threads);
+    });
+    Stream::open(world, StreamOptions::default(), Some(device), Ways::default()).expect("a queue")
+}
+
+/// A watchdog of the test's.
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < Duration::from_secs(10), "{what} has not come");
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
+#[test]
+fn tables_are_not_copied_in_the_order_of_a_queue() {
+    let world = world();
+    let stream = open_with_kernels(&world, |_| ());
+    let region = stream.allocate(&world, 1024).expect("memory");
+    let words: Vec<Word> =
+        (0..16).map(|line| region.word(64 * line, Role::Completion, 0, 0).expect("it is there")).collect();
+    // The queue copies nothing: it would fault.
+    stream.wait_values(&wait_for(&words.iter().collect::<Vec<_>>()), 1);
+    let period = period(&words[0]);
+    stream.put(Operation::Prepare(period.clone()));
+    until("the period", || period.prepared.get().is_some());
+    words.iter().for_each(|word| word.set(1));
+    stream.put(Operation::Replay(Box::new(Replay { sequence: period, moved: vec![0], times: 1 })));
+    stream.synchronize().expect("they have come");
+    assert_eq!((stream.kernel_waits(), stream.graphs()), (1, 1));
 }
 
 #[test]

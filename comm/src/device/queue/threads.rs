@@ -1,4 +1,5 @@
-//! A device that is a thread of the host for each queue, for tests: it has memory operations, and no kernels.
+//! A device that is a thread of the host for each queue, for tests: it has memory operations, and of kernels those only that
+//! wait and count.
 
 use super::Engine;
 use crate::device::accelerator::{Accelerator, DeviceMemory, Reach};
@@ -21,6 +22,9 @@ pub(super) struct Threads {
     pub(super) traits: Traits,
     /// How often queues have come to rest because they were told to.
     pub(super) rests: Arc<AtomicU64>,
+    /// How many commands are on a queue that is full, and how many graphs have been put on such a one.
+    pub(super) room: u64,
+    pub(super) crowded: Arc<AtomicU64>,
 }
 
 impl Threads {
@@ -39,7 +43,7 @@ impl Threads {
             launches_block: false,
             keeps_times: true,
         };
-        Self { id: next_id(), traits, rests: Arc::default() }
+        Self { id: next_id(), traits, rests: Arc::default(), room: u64::MAX, crowded: Arc::default() }
     }
 
     pub(super) fn open(self) -> Arc<dyn Accelerator> {
@@ -75,6 +79,12 @@ impl Driver for Threads {
         Ok(unsafe { DeviceMemory::new(base, bytes, self.id, Reach::Both, Box::new(lines)) })
     }
 
+    unsafe fn copy_apart(&self, source: *const u8, destination: *mut u8, bytes: usize) -> Result<()> {
+        // SAFETY: by the caller, and all of its memory is the host's.
+        unsafe { std::ptr::copy_nonoverlapping(source, destination, bytes) };
+        Ok(())
+    }
+
     fn build(&self, _text: &KernelText) -> Result<()> {
         Ok(())
     }
@@ -94,11 +104,15 @@ impl Driver for Threads {
             }
         });
         let (times, rests) = (Arc::default(), self.rests.clone());
-        Ok(ThreadQueue { sender, put: 0, done, faulted: Vec::new(), times, rests })
+        let (room, crowded) = (self.room, self.crowded.clone());
+        let faulted = Vec::new();
+        Ok(ThreadQueue { sender, put: 0, done, faulted, times, rests, room, crowded, recorded: None })
     }
 }
 
 type Command = Box<dyn FnOnce() + Send>;
+/// A kernel with its arguments.
+type Work = Arc<dyn Fn() + Send + Sync>;
 
 pub(super) struct ThreadQueue {
     sender: Sender<Command>,
@@ -108,6 +122,9 @@ pub(super) struct ThreadQueue {
     /// Of timed marks.
     times: Arc<Mutex<HashMap<u64, u64>>>,
     rests: Arc<AtomicU64>,
+    room: u64,
+    crowded: Arc<AtomicU64>,
+    recorded: Option<Vec<Work>>,
 }
 
 impl ThreadQueue {
@@ -124,14 +141,106 @@ fn atomic(address: usize) -> &'static AtomicU32 {
     unsafe { AtomicU32::from_ptr(address as *mut u32) }
 }
 
+fn address(argument: &Value<'_>) -> usize {
+    let Value::Pointer(pointer) = argument else { panic!("{argument:?} is no address") };
+    *pointer as usize
+}
+
+fn number(argument: &Value<'_>) -> u32 {
+    let Value::U32(number) = argument else { panic!("{argument:?} is no number") };
+    *number
+}
+
+/// A word that may not be there.
+fn word_at(address: usize) -> Option<&'static AtomicU32> {
+    (address != 0).then(|| atomic(address))
+}
+
+/// What kernels that wait do: see `kernels.h`.
+fn wait(arguments: &[Value<'_>]) -> Work {
+    let (words, behind): (Vec<usize>, _) = match &arguments[1] {
+        Value::U64(count) => {
+            let entry = |n: usize| address(&arguments[0]) + n * size_of::<u64>();
+            // SAFETY: a table of so many addresses, which is there before the kernel is put on the queue.
+            let read = |n| unsafe { (entry(n) as *const u64).read() } as usize;
+            ((0..*count as usize).map(read).collect(), &arguments[2..])
+        }
+        _ => (arguments[..4].iter().map(address).collect(), &arguments[4..]),
+    };
+    let [stop, failed, base, place] = [0, 1, 2, 4].map(|index| address(&behind[index]));
+    let [given, named] = [3, 5].map(|index| number(&behind[index]));
+    Arc::new(move || {
+        let say = |number| word_at(place).into_iter().for_each(|word| word.store(number, Ordering::Release));
+        say(named);
+        let wanted = word_at(base).map_or(0, |word| word.load(Ordering::Acquire)).wrapping_add(given);
+        let is_late = |word: &AtomicU32| (word.load(Ordering::Acquire).wrapping_sub(wanted) as i32) < 0;
+        while words.iter().filter_map(|word| word_at(*word)).any(is_late) {
+            if atomic(stop).load(Ordering::Acquire) != 0 {
+                atomic(failed).store(1, Ordering::Release);
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        say(0);
+    })
+}
+
+/// What the kernel that moves counts on does.
+fn move_on(arguments: &[Value<'_>]) -> Work {
+    let [counts, strides] = [0, 1].map(|index| address(&arguments[index]));
+    let Value::U64(length) = arguments[2] else { panic!("no length") };
+    Arc::new(move || {
+        for at in (0..length as usize).map(|index| index * size_of::<u32>()) {
+            atomic(counts + at).fetch_add(atomic(strides + at).load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    })
+}
+
 impl CommandQueue for ThreadQueue {
     type Kernel = ();
     type Mark = u64;
-    type Graph = ();
+    type Graph = Vec<Work>;
 
-    unsafe fn launch(&mut self, what: &str, (): &mut (), _: &[Value<'_>], _: [usize; 3]) -> Result<()> {
-        self.faulted.push(what.to_owned());
+    unsafe fn launch(
+        &mut self,
+        what: &str,
+        (): &mut (),
+        arguments: &[Value<'_>],
+        _: [usize; 3],
+    ) -> Result<()> {
+        let work = match what {
+            "a wait" => wait(arguments),
+            "counts" => move_on(arguments),
+            _ => {
+                self.faulted.push(what.to_owned());
+                return Ok(());
+            }
+        };
+        match &mut self.recorded {
+            Some(recorded) => {
+                recorded.push(work);
+                Ok(())
+            }
+            None => self.put(move || work()),
+        }
+    }
+
+    fn begin_graph(&mut self) -> Result<()> {
+        self.recorded = Some(Vec::new());
         Ok(())
+    }
+
+    fn end_graph(&mut self) -> Result<Vec<Work>> {
+        Ok(self.recorded.take().expect("it has been begun"))
+    }
+
+    unsafe fn launch_graph(&mut self, graph: &mut Vec<Work>) -> Result<()> {
+        self.crowded.fetch_add(self.is_full().into(), Ordering::Relaxed);
+        graph.iter().cloned().try_for_each(|work| self.put(move || work()))
+    }
+
+    fn is_full(&self) -> bool {
+        self.put - self.done.load(Ordering::Acquire) >= self.room
     }
 
     unsafe fn copy(&mut self, _: *const u8, _: *mut u8, _: usize) -> Result<()> {

@@ -7,7 +7,6 @@
 //! failed and other ranks have been told: what is behind it runs, for nobody to take as an answer.
 
 use super::engine::{Engine, Waiter, Waiting};
-use super::executor::Held;
 use super::moves::{Argument, Compiler};
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
@@ -139,7 +138,6 @@ struct Table<D: Driver> {
 pub(super) struct Onto<'a, D: Driver> {
     pub(super) engine: &'a Arc<Engine<D>>,
     pub(super) queue: &'a mut D::Queue,
-    pub(super) held: &'a mut Held,
     pub(super) id: u64,
     pub(super) flags: &'a Flags,
 }
@@ -155,10 +153,10 @@ impl<D: Driver> Onto<'_, D> {
         waits: &WaitSet,
         run: impl FnOnce(&mut D::Queue, &mut Table<D>) -> Result<()>,
     ) -> Result<()> {
-        let Self { engine, queue, held, id, .. } = self;
-        let compile = |queue: &mut &mut D::Queue| {
+        let Self { engine, queue, id, .. } = self;
+        let compile = |_: &mut &mut D::Queue| {
             let regions = waits.words.iter().map(Word::region);
-            let mut compiler = Compiler::new(engine, queue, held, regions)?;
+            let compiler = Compiler::new(engine, regions)?;
             let addresses: Vec<u64> = waits.words.iter().map(|word| address(word) as u64).collect();
             Ok(Table { words: compiler.upload(&addresses)?, kernel: compiler.kernel("halo_wait_all")? })
         };

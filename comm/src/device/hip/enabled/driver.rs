@@ -169,6 +169,11 @@ impl Driver for HipDriver {
         memory::allocate(&self.context, bytes, kind)
     }
 
+    unsafe fn copy_apart(&self, source: *const u8, destination: *mut u8, bytes: usize) -> Result<()> {
+        // SAFETY: by the caller.
+        unsafe { self.context.copy_apart(source, destination, bytes) }
+    }
+
     fn identity(&self) -> std::result::Result<String, String> {
         processes::identity(&self.context)
     }

@@ -166,6 +166,26 @@ impl Context {
         Ok(())
     }
 
+    /// Copies locked memory of the host to the device. Waits for that, and for nothing else.
+    ///
+    /// # Safety
+    /// Both sides must have that many bytes, and nobody else uses them meanwhile.
+    pub(super) unsafe fn copy_apart(
+        &self,
+        source: *const u8,
+        destination: *mut u8,
+        bytes: usize,
+    ) -> Result<()> {
+        let kind = hiprt::hipMemcpyKind::hipMemcpyDefault;
+        let copy = self.runtime().hipMemcpyAsync;
+        self.enter()?;
+        // SAFETY: by the caller, who has both until the stream has come to rest below.
+        let code = unsafe { copy(destination.cast(), source.cast(), bytes, kind, self.set_up) };
+        self.check("a copy", code)?;
+        // SAFETY: the stream lives.
+        self.check("a copy", unsafe { (self.runtime().hipStreamSynchronize)(self.set_up) })
+    }
+
     /// Sets memory of the device to zero. Blocks.
     fn clear(&self, base: NonNull<u8>, bytes: usize) -> Result<()> {
         // SAFETY: the memory has that many bytes, and nobody else has it yet.
