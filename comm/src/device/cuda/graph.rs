@@ -12,6 +12,8 @@ pub(super) struct Graph {
     executable: CUgraphExec,
     /// The names of its kernels, each once.
     kernels: Vec<String>,
+    /// How many it has.
+    length: usize,
 }
 
 // SAFETY: a handle of the driver, which any thread may use while no other does.
@@ -20,6 +22,7 @@ unsafe impl Send for Graph {}
 impl Graph {
     /// Of what has been recorded, by kernels of those names; takes the recording over.
     pub(super) fn new(context: &Arc<Context>, recorded: CUgraph, mut kernels: Vec<String>) -> Result<Self> {
+        let length = kernels.len();
         kernels.sort_unstable();
         kernels.dedup();
         let mut executable = null_mut();
@@ -31,11 +34,15 @@ impl Graph {
             check("cuGraphInstantiate", made)
         });
         made.map_err(|failure| context.failed(failure))?;
-        Ok(Self { context: context.clone(), executable, kernels })
+        Ok(Self { context: context.clone(), executable, kernels, length })
     }
 
     pub(super) fn raw(&self) -> CUgraphExec {
         self.executable
+    }
+
+    pub(super) fn length(&self) -> usize {
+        self.length
     }
 
     pub(super) fn kernels(&self) -> impl Iterator<Item = &str> {

@@ -76,6 +76,7 @@ impl Queue {
         let mut event = spare[usize::from(is_timed)].pop().map_or(null_mut(), |address| address as CUevent);
         drop(spare);
         let stream = self.stream;
+        self.running.put += 1;
         let flags = match is_timed {
             true => sys::CUevent_flags::CU_EVENT_DEFAULT,
             false => sys::CUevent_flags::CU_EVENT_DISABLE_TIMING,
@@ -196,6 +197,7 @@ impl CommandQueue for Queue {
     }
 
     unsafe fn write_word(&mut self, word: *const c_void, value: u32) -> Result<()> {
+        self.running.put += 1;
         // By default the store is behind a fence for the whole system.
         let (address, flags) =
             (word.addr() as u64, sys::CUstreamWriteValue_flags::CU_STREAM_WRITE_VALUE_DEFAULT);
@@ -240,7 +242,7 @@ impl CommandQueue for Queue {
     }
 
     unsafe fn launch_graph(&mut self, graph: &mut Graph) -> Result<()> {
-        graph.kernels().for_each(|kernel| self.running.add(kernel));
+        self.running.add_graph(graph.kernels(), graph.length());
         self.call("a graph", || {
             // SAFETY: both live; the rest is by the caller.
             check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(graph.raw(), self.stream) })

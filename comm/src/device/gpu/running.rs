@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Which kernels may be running: those that an error of the device can be about.
 #[derive(Debug)]
 pub(in crate::device) struct Running {
-    /// Commands so far.
+    /// Commands so far, of all kinds: each takes a place on the stream.
     pub(in crate::device) put: u64,
     /// How many of them are known to have run.
     passed: AtomicU64,
@@ -56,6 +56,13 @@ impl Running {
         });
         self.put += 1;
         self.last.push_back((self.put, name));
+    }
+
+    /// A graph's kernels of those names, of which it has so many.
+    pub(in crate::device) fn add_graph<'a>(&mut self, names: impl Iterator<Item = &'a str>, kernels: usize) {
+        let before = self.put;
+        names.for_each(|name| self.add(name));
+        self.put = self.put.max(before + kernels as u64);
     }
 
     pub(in crate::device) fn has_launched(&self) {
@@ -113,6 +120,20 @@ mod tests {
         assert!(running.is_full());
         running.passed(running.put);
         assert_eq!((running.names().len(), running.is_full()), (0, false));
+    }
+
+    #[test]
+    fn each_kernel_of_a_graph_takes_a_place() {
+        let mut running = Running::new(false);
+        for graph in 1..=4 {
+            assert!(!running.is_full(), "with {} kernels", running.put);
+            running.add_graph(["a move", "a wait"].into_iter(), ROOM as usize / 4);
+            assert_eq!(running.put, graph * ROOM / 4);
+        }
+        assert!(running.is_full());
+        assert_eq!(running.names(), ["a move", "a wait"]);
+        running.passed(ROOM / 4);
+        assert!(!running.is_full());
     }
 
     #[test]

@@ -117,11 +117,7 @@ impl<D: Driver> QueueExecutor<D> {
     }
 
     pub(super) fn carry_out(&mut self, operation: Operation) -> Result<()> {
-        // A call that waits for a device which waits for a rank could not be ended.
-        while self.queue.is_full() && self.kernels_wait() {
-            self.serve();
-            std::thread::sleep(NAP);
-        }
+        self.make_room();
         if self.status.has_failed() {
             return Ok(());
         }
@@ -181,6 +177,15 @@ impl<D: Driver> QueueExecutor<D> {
                 lane::wait_for_event(&status, &event, &mut || self.serve())
             }
             Operation::Record(_) | Operation::Finish => unreachable!("carried out on a failed stream too"),
+        }
+    }
+
+    /// Blocks until the queue has room, or nothing on it waits: a call that waits for a device which waits for a rank could
+    /// not be ended.
+    pub(super) fn make_room(&mut self) {
+        while self.queue.is_full() && self.kernels_wait() {
+            self.serve();
+            std::thread::sleep(NAP);
         }
     }
 

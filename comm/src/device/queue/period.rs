@@ -272,6 +272,7 @@ impl<D: Driver> QueueExecutor<D> {
         let sequence = replay.sequence.clone();
         replay.each(|sequence, moved| {
             self.pay();
+            self.make_room();
             if self.status.has_failed() || self.launch_graph(sequence, moved)? {
                 return Ok(());
             }

@@ -235,6 +235,26 @@ fn tables_are_not_copied_in_the_order_of_a_queue() {
 }
 
 #[test]
+fn a_graph_is_put_on_a_queue_only_where_there_is_room() {
+    let (world, crowded) = (world(), Arc::<AtomicU64>::default());
+    let stream = open_with_kernels(&world, |threads| {
+        // The marks of a graph take no place there.
+        (threads.room, threads.crowded) = (4, crowded.clone());
+    });
+    let region = stream.allocate(&world, 192).expect("memory");
+    let [word, ..] = words(&region);
+    let period = period(&word);
+    stream.put(Operation::Prepare(period.clone()));
+    stream.put(Operation::Replay(Box::new(Replay { sequence: period, moved: vec![0], times: 20 })));
+    until("two replays, of two kernels each", || stream.graphs() == 2);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(stream.graphs(), 2, "there is no room for a third");
+    word.set(20);
+    stream.synchronize().expect("it has come");
+    assert_eq!((stream.graphs(), crowded.load(Ordering::Relaxed)), (20, 0));
+}
+
+#[test]
 fn the_thread_waits_where_a_launch_lasts_until_its_kernel_has_ended() {
     let world = world();
     let blocking = device(|threads| {

@@ -13,6 +13,8 @@ pub(super) struct Graph {
     executable: hiprt::hipGraphExec_t,
     /// The names of its kernels, each once.
     kernels: Vec<String>,
+    /// How many it has.
+    length: usize,
     /// Behind what is of it.
     _context: Arc<Context>,
 }
@@ -28,6 +30,7 @@ impl Graph {
         recorded: hiprt::hipGraph_t,
         mut kernels: Vec<String>,
     ) -> Result<Self> {
+        let length = kernels.len();
         kernels.sort_unstable();
         kernels.dedup();
         let mut executable = null_mut();
@@ -36,7 +39,11 @@ impl Graph {
         // SAFETY: what can be launched does not need it. There is nobody to tell of a failure.
         let _ = unsafe { (functions.destroy)(recorded) };
         context.check("a graph", made)?;
-        Ok(Self { functions, executable, kernels, _context: context.clone() })
+        Ok(Self { functions, executable, kernels, length, _context: context.clone() })
+    }
+
+    pub(super) fn length(&self) -> usize {
+        self.length
     }
 
     pub(super) fn kernels(&self) -> impl Iterator<Item = &str> {

@@ -118,6 +118,7 @@ impl Queue {
 
     fn mark_with(&mut self, is_timed: bool) -> Result<Mark> {
         let event = self.event(is_timed)?;
+        self.running.put += 1;
         // SAFETY: both live, and are of the same device.
         let code = unsafe { (self.context.runtime().hipEventRecord)(event.0, self.stream) };
         let (event, put, events) = (Some(event), self.running.put, self.events.clone());
@@ -266,6 +267,7 @@ impl CommandQueue for Queue {
 
     unsafe fn write_word(&mut self, word: *const c_void, value: u32) -> Result<()> {
         let operations = self.context.memory_operations().expect("the device has them");
+        self.running.put += 1;
         self.context.enter()?;
         // SAFETY: by the caller. What the stream has stored before is released first.
         let code = unsafe { (operations.write)(self.stream, word.cast_mut(), value, 0) };
@@ -281,7 +283,7 @@ impl CommandQueue for Queue {
             // SAFETY: by the caller.
             Plan::Kernel => unsafe { self.wait_by_kernel(word, value) },
             plan => {
-                self.running.put += 1;
+                self.running.put += if plan == Plan::CompareBehindWrap { 2 } else { 1 };
                 self.context.enter()?;
                 // SAFETY: by the caller.
                 let code = unsafe { operations.put(plan, self.stream, word.cast_mut(), value) };
@@ -313,7 +315,7 @@ impl CommandQueue for Queue {
     }
 
     unsafe fn launch_graph(&mut self, graph: &mut Graph) -> Result<()> {
-        graph.kernels().for_each(|kernel| self.running.add(kernel));
+        self.running.add_graph(graph.kernels(), graph.length());
         self.context.enter()?;
         // SAFETY: by the caller; the stream lives.
         let code = unsafe { graph.launch(self.stream) };
