@@ -180,15 +180,6 @@ impl<D: Driver> QueueExecutor<D> {
         }
     }
 
-    /// Blocks until the queue has room, or nothing on it waits: a call that waits for a device which waits for a rank could
-    /// not be ended.
-    pub(super) fn make_room(&mut self) {
-        while self.queue.is_full() && self.kernels_wait() {
-            self.serve();
-            std::thread::sleep(NAP);
-        }
-    }
-
     /// Puts a kernel on the queue, of which the caller holds what it uses.
     pub(super) fn launch(&mut self, launch: &Launch) -> Result<()> {
         let kernel = match self.kernels.entry((launch.text.name, launch.text.source)) {
@@ -262,7 +253,7 @@ impl<D: Driver> QueueExecutor<D> {
 
     /// Carries out the pending sends whose receivers have become ready, and watches the kernels that wait; whether
     /// more is left.
-    fn serve(&mut self) -> bool {
+    pub(super) fn serve(&mut self) -> bool {
         self.watch();
         let mut i = 0;
         while i < self.pending.len() && !self.status.has_failed() {
@@ -293,7 +284,7 @@ impl<D: Driver> QueueExecutor<D> {
         self.pay();
     }
 
-    fn kernels_wait(&self) -> bool {
+    pub(super) fn kernels_wait(&self) -> bool {
         self.device_waits.as_ref().is_some_and(DeviceWaits::are_outstanding)
     }
 
@@ -337,6 +328,15 @@ impl<D: Driver> QueueExecutor<D> {
     /// Blocks until the queue has come to rest.
     pub(super) fn finish(&mut self) -> Result<()> {
         let waited = self.finish_waits();
+        if let Err(error) = &waited {
+            self.status.fail(error.clone());
+        }
+        if self.status.has_failed()
+            && let Some(waits) = &mut self.device_waits
+        {
+            // Something may wait that nobody watches: what was put on the queue as a call failed.
+            waits.stop(&self.flags);
+        }
         let finished = self.queue.finish();
         match (&waited, &finished) {
             (Ok(()), Ok(())) => self.pay(),

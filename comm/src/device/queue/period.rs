@@ -270,15 +270,17 @@ impl<D: Driver> QueueExecutor<D> {
     /// Carries a period out, so many times.
     pub(super) fn replay(&mut self, replay: Replay) -> Result<()> {
         let sequence = replay.sequence.clone();
-        replay.each(|sequence, moved| {
+        let replayed = replay.each(|sequence, moved| {
             self.pay();
             self.make_room();
             if self.status.has_failed() || self.launch_graph(sequence, moved)? {
                 return Ok(());
             }
             sequence.operations(moved).try_for_each(|operation| self.carry_out(operation))
-        })?;
-        self.hold(sequence)
+        });
+        // Whatever has failed: the queue may have some of it.
+        let held = self.hold(sequence);
+        replayed.and(held)
     }
 
     /// Has the device carry a period out by itself, if it can and may now; whether it does.

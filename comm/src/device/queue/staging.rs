@@ -132,6 +132,15 @@ impl<D: Driver> QueueExecutor<D> {
         self.status.staged_overlaps.fetch_add(overlaps, Ordering::Relaxed);
     }
 
+    /// Blocks until the queue has room, or nothing on it waits: a call that waits for a device which waits for a rank could
+    /// not be ended.
+    pub(super) fn make_room(&mut self) {
+        while self.queue.is_full() && self.kernels_wait() {
+            self.serve();
+            std::thread::sleep(NAP);
+        }
+    }
+
     /// Blocks until something is there that the device and the thread come to without other ranks, or the stream has
     /// failed.
     pub(super) fn come_to(&mut self, is_there: impl Fn(&Self) -> bool) -> Result<()> {

@@ -255,6 +255,45 @@ fn a_graph_is_put_on_a_queue_only_where_there_is_room() {
 }
 
 #[test]
+fn what_waits_as_a_call_fails_is_let_go() {
+    for (way, signals, is_graph) in [
+        ("a wait of the queue", Signals::Memop, false),
+        ("a wait of a kernel", Signals::Kernel, false),
+        ("a wait of a graph", Signals::Kernel, true),
+    ] {
+        let (sender, told) = channel();
+        // On a thread of its own, which would never end.
+        std::thread::spawn(move || {
+            let world = world();
+            let device = device(|threads| {
+                (threads.traits.compute_units, threads.traits.has_graphs, threads.marks_fail) =
+                    (4, true, true);
+            });
+            let ways = Ways { signals, ..Ways::default() };
+            let stream = Stream::open(&world, StreamOptions::default(), Some(device), ways).expect("a queue");
+            let region = stream.allocate(&world, 192).expect("memory");
+            let [never, ..] = words(&region);
+            if is_graph {
+                let period = period(&never);
+                stream.put(Operation::Prepare(period.clone()));
+                stream.put(Operation::Replay(Box::new(Replay {
+                    sequence: period,
+                    moved: vec![0],
+                    times: 1,
+                })));
+            } else {
+                stream.wait_values(&wait_for(&[&never]), 1);
+            }
+            sender.send(stream.synchronize()).expect("somebody listens");
+        });
+        let failed =
+            told.recv_timeout(Duration::from_secs(10)).unwrap_or_else(|_| panic!("{way} still waits"));
+        let reason = failed.expect_err("it has no mark behind it").to_string();
+        assert!(reason.contains("it makes no marks"), "{way}: {reason}");
+    }
+}
+
+#[test]
 fn the_thread_waits_where_a_launch_lasts_until_its_kernel_has_ended() {
     let world = world();
     let blocking = device(|threads| {

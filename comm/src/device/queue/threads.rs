@@ -25,6 +25,8 @@ pub(super) struct Threads {
     /// How many commands are on a queue that is full, and how many graphs have been put on such a one.
     pub(super) room: u64,
     pub(super) crowded: Arc<AtomicU64>,
+    /// Whether marks right behind what waits are errors.
+    pub(super) marks_fail: bool,
 }
 
 impl Threads {
@@ -43,7 +45,14 @@ impl Threads {
             launches_block: false,
             keeps_times: true,
         };
-        Self { id: next_id(), traits, rests: Arc::default(), room: u64::MAX, crowded: Arc::default() }
+        Self {
+            id: next_id(),
+            traits,
+            rests: Arc::default(),
+            room: u64::MAX,
+            crowded: Arc::default(),
+            marks_fail: false,
+        }
     }
 
     pub(super) fn open(self) -> Arc<dyn Accelerator> {
@@ -105,8 +114,19 @@ impl Driver for Threads {
         });
         let (times, rests) = (Arc::default(), self.rests.clone());
         let (room, crowded) = (self.room, self.crowded.clone());
-        let faulted = Vec::new();
-        Ok(ThreadQueue { sender, put: 0, done, faulted, times, rests, room, crowded, recorded: None })
+        Ok(ThreadQueue {
+            sender,
+            put: 0,
+            done,
+            faulted: Vec::new(),
+            times,
+            rests,
+            room,
+            crowded,
+            marks_fail: self.marks_fail,
+            is_behind_wait: false,
+            recorded: None,
+        })
     }
 }
 
@@ -124,6 +144,9 @@ pub(super) struct ThreadQueue {
     rests: Arc<AtomicU64>,
     room: u64,
     crowded: Arc<AtomicU64>,
+    marks_fail: bool,
+    /// Whether what was put on it last waits.
+    is_behind_wait: bool,
     recorded: Option<Vec<Work>>,
 }
 
@@ -209,7 +232,10 @@ impl CommandQueue for ThreadQueue {
         _: [usize; 3],
     ) -> Result<()> {
         let work = match what {
-            "a wait" => wait(arguments),
+            "a wait" => {
+                self.is_behind_wait = self.recorded.is_none();
+                wait(arguments)
+            }
             "counts" => move_on(arguments),
             _ => {
                 self.faulted.push(what.to_owned());
@@ -235,6 +261,7 @@ impl CommandQueue for ThreadQueue {
     }
 
     unsafe fn launch_graph(&mut self, graph: &mut Vec<Work>) -> Result<()> {
+        self.is_behind_wait = true;
         self.crowded.fetch_add(self.is_full().into(), Ordering::Relaxed);
         graph.iter().cloned().try_for_each(|work| self.put(move || work()))
     }
@@ -248,6 +275,10 @@ impl CommandQueue for ThreadQueue {
     }
 
     fn mark(&mut self) -> Result<u64> {
+        if self.marks_fail && self.is_behind_wait {
+            let (device, reason) = ("threads".into(), "it makes no marks".into());
+            return Err(Error::DeviceUnavailable { device, reason });
+        }
         Ok(self.put)
     }
 
@@ -274,6 +305,7 @@ impl CommandQueue for ThreadQueue {
     }
 
     unsafe fn wait_word(&mut self, word: *const c_void, value: u32) -> Result<()> {
+        self.is_behind_wait = true;
         let address = word as usize;
         self.put(move || {
             while (atomic(address).load(Ordering::Acquire).wrapping_sub(value) as i32) < 0 {

@@ -59,6 +59,8 @@ pub(super) struct DeviceWaits<D: Driver> {
     /// `None`: the queue itself.
     kernel: Option<D::Kernel>,
     outstanding: VecDeque<Outstanding<D>>,
+    /// What is being put on the queue, with its value: it stays here if that fails, when the queue may wait already.
+    unwatched: Option<(Arc<WaitSet>, u32)>,
 }
 
 /// A number that a kernel is given: on top of one in the device's memory, if there is one.
@@ -215,7 +217,7 @@ impl<D: Driver> DeviceWaits<D> {
             Waiting::Kernels => Some(engine.own_kernel("halo_wait", &[])?),
             Waiting::Queue => None,
         };
-        Ok(Some(Self { kernel, outstanding: VecDeque::new() }))
+        Ok(Some(Self { kernel, outstanding: VecDeque::new(), unwatched: None }))
     }
 
     /// Whether kernels of the stream still wait.
@@ -233,20 +235,39 @@ impl<D: Driver> DeviceWaits<D> {
     ) -> Result<bool> {
         if !self.are_kernels() {
             let begin = onto.queue.mark()?;
+            self.unwatched = Some((waits.clone(), value));
             for word in &waits.words {
                 // SAFETY: kernels reach the word, and the caller holds it.
                 unsafe { onto.queue.wait_word(address(word), value) }?;
             }
             let (end, awaited) = (onto.queue.mark()?, Awaited::Set(waits.clone(), [value, epoch]));
-            self.outstanding.push_back(Outstanding::new([begin, end], awaited, None));
+            self.watch_one(Outstanding::new([begin, end], awaited, None));
             return Ok(true);
         }
         let Some(place) = onto.engine.reserve_waiter().map(Arc::new) else { return Ok(false) };
         let begin = onto.queue.mark()?;
+        self.unwatched = Some((waits.clone(), value));
         self.put(onto, waits, value.into(), Place::NONE)?;
         let (end, awaited) = (onto.queue.mark()?, Awaited::Set(waits.clone(), [value, epoch]));
-        self.outstanding.push_back(Outstanding::new([begin, end], awaited, Some(place)));
+        self.watch_one(Outstanding::new([begin, end], awaited, Some(place)));
         Ok(true)
+    }
+
+    fn watch_one(&mut self, one: Outstanding<D>) {
+        self.outstanding.push_back(one);
+        self.unwatched = None;
+    }
+
+    /// Has nothing wait any more, watched or not. The stream has failed, and other ranks have been told.
+    pub(super) fn stop(&mut self, flags: &Flags) {
+        match self.kernel {
+            Some(_) => flags.raise(),
+            None => {
+                self.outstanding.iter().for_each(Outstanding::let_go);
+                self.unwatched.iter().for_each(|(waits, value)| let_go(waits, *value));
+            }
+        }
+        self.outstanding.clear();
     }
 
     /// Whether kernels wait, and not the queue itself.
@@ -334,11 +355,7 @@ impl<D: Driver> DeviceWaits<D> {
             let error = first.error(status, gave_up);
             // In this order: who sees what a queue sends by itself then sees that this rank has failed.
             status.fail(error.clone());
-            match self.kernel {
-                Some(_) => flags.raise(),
-                None => self.outstanding.iter().for_each(Outstanding::let_go),
-            }
-            self.outstanding.clear();
+            self.stop(flags);
             return Err(error);
         }
         Ok(())
@@ -350,11 +367,9 @@ impl<D: Driver> Outstanding<D> {
         Self { begin, end, awaited, seen: None, grace: Grace::default(), place }
     }
 
-    /// Brings the words to what the queue waits for.
     fn let_go(&self) {
         let (waits, [value, _]) = self.awaited.get(1);
-        let late = waits.words.iter().filter(|word| !word.cell().reached(value));
-        late.for_each(|word| word.cell().store(value));
+        let_go(waits, value);
     }
 
     fn error(&self, status: &Status, gave_up: GaveUp) -> Error {
@@ -364,6 +379,12 @@ impl<D: Driver> Outstanding<D> {
         let late = late.or(waits.words.first()).expect("a kernel waits for something");
         waits.name_the_late(status.context.give_up(gave_up, late, value), late)
     }
+}
+
+/// Brings words to what a queue waits for.
+fn let_go(waits: &WaitSet, value: u32) {
+    let late = waits.words.iter().filter(|word| !word.cell().reached(value));
+    late.for_each(|word| word.cell().store(value));
 }
 
 /// A word as kernels see it.
