@@ -6,7 +6,8 @@
 use crate::fabric::Region;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// The pages that a region is on, where they begin and how many bytes they have: what drivers register.
 pub(in crate::device) fn pages_of(region: &Region) -> (usize, usize) {
@@ -16,10 +17,25 @@ pub(in crate::device) fn pages_of(region: &Region) -> (usize, usize) {
     (start, (first + region.bytes()).next_multiple_of(PAGE) - start)
 }
 
+/// Tells a process from others that it has memory in common with: in containers several may have one number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Process {
+    number: u32,
+    random: u64,
+}
+
+impl Process {
+    /// This one.
+    fn own() -> Self {
+        static RANDOM: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0));
+        Self { number: std::process::id(), random: *RANDOM }
+    }
+}
+
 /// What a process tells others of some memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::device) struct Handle {
-    process: u32,
+    process: Process,
     /// Where that process has it.
     address: u64,
     /// From the beginning of what the vendor's handle is of.
@@ -33,7 +49,7 @@ pub(in crate::device) struct Handle {
 impl Handle {
     /// Of memory of this process, in an allocation that begins at `start`.
     pub(in crate::device) fn of(address: usize, bytes: usize, start: usize, vendor: Vec<u8>) -> Self {
-        let (process, address, offset) = (std::process::id(), address as u64, (address - start) as u64);
+        let (process, address, offset) = (Process::own(), address as u64, (address - start) as u64);
         Self { process, address, offset, bytes: bytes as u64, vendor }
     }
 
@@ -49,7 +65,7 @@ impl Handle {
 
     /// Where the memory is, if it is this process's own.
     pub(in crate::device) fn own(&self) -> Option<usize> {
-        (self.process == std::process::id()).then_some(self.address as usize)
+        (self.process == Process::own()).then_some(self.address as usize)
     }
 }
 
@@ -99,7 +115,8 @@ mod tests {
     use super::*;
 
     fn handle(offset: usize, vendor: &[u8]) -> Handle {
-        Handle { process: 0, ..Handle::of(0x10_000 + offset, 64, 0x10_000, vendor.to_vec()) }
+        let process = Process { number: 0, ..Process::own() };
+        Handle { process, ..Handle::of(0x10_000 + offset, 64, 0x10_000, vendor.to_vec()) }
     }
 
     #[test]
@@ -128,6 +145,9 @@ mod tests {
         let own = Handle::of(0x10_040, 640, 0x10_000, vec![7; 64]);
         assert_eq!(Handle::from_bytes(&own.to_bytes()), Ok(own.clone()));
         assert_eq!((own.own(), handle(64, b"").own()), (Some(0x10_040), None));
+        let process = Process { random: !own.process.random, ..own.process };
+        let of_its_number = Handle { process, ..own };
+        assert_eq!(of_its_number.own(), None, "another process, which has the same number elsewhere");
         assert!(Handle::from_bytes(b"").is_err_and(|error| error.contains("not a handle")));
     }
 }
