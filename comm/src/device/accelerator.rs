@@ -77,8 +77,8 @@ pub(crate) trait Accelerator: Send + Sync + fmt::Debug {
     /// A queue for copies.
     ///
     /// # Errors
-    /// If the device has no more queues.
-    fn open_lane(&self) -> Result<Box<dyn Lane>>;
+    /// If the device has no more queues, or one that waits might hold it up.
+    fn open_lane(self: Arc<Self>) -> Result<Box<dyn Lane>>;
     /// Whether it computes with elements of that type.
     ///
     /// # Errors

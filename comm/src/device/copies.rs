@@ -122,20 +122,22 @@ impl fmt::Debug for Copies {
 }
 
 /// A queue that nothing but copies are on.
-pub(super) struct QueueLane<Q: CommandQueue> {
+pub(super) struct QueueLane<Q: CommandQueue, P> {
     queue: Q,
     /// Copies that were not seen to have passed, with the memory that they are made between.
     under_way: VecDeque<(Q::Mark, [Place; 2])>,
     passed: u64,
+    /// Behind the queue, whose place it is.
+    _place: P,
 }
 
-impl<Q: CommandQueue> QueueLane<Q> {
-    pub(super) fn new(queue: Q) -> Self {
-        Self { queue, under_way: VecDeque::new(), passed: 0 }
+impl<Q: CommandQueue, P> QueueLane<Q, P> {
+    pub(super) fn new(queue: Q, place: P) -> Self {
+        Self { queue, under_way: VecDeque::new(), passed: 0, _place: place }
     }
 }
 
-impl<Q: CommandQueue> Lane for QueueLane<Q> {
+impl<Q: CommandQueue, P: Send> Lane for QueueLane<Q, P> {
     fn begin(&mut self, source: &Place, destination: &Place, bytes: usize) -> Result<()> {
         // SAFETY: both sides hold that many bytes, as the caller has checked; they are of different regions, and
         // `under_way` keeps these until the copy has passed.
@@ -167,7 +169,7 @@ impl<Q: CommandQueue> Lane for QueueLane<Q> {
     }
 }
 
-impl<Q: CommandQueue> Drop for QueueLane<Q> {
+impl<Q: CommandQueue, P> Drop for QueueLane<Q, P> {
     fn drop(&mut self) {
         if !self.under_way.is_empty() && self.queue.finish().is_err() {
             // The device may still be at the memory, which then stays.

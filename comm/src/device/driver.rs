@@ -151,8 +151,8 @@ pub(crate) struct Traits {
     pub(crate) kernels_signal: bool,
     /// Whether queues store and wait for words themselves: [`CommandQueue::write_word`].
     pub(crate) has_memory_operations: bool,
-    /// How many queues may wait without holding up others.
-    pub(crate) waiting_queues: u32,
+    /// How many queues there may be of which none that waits holds up another.
+    pub(crate) queues: u32,
     /// Whether its queues record kernels, to launch them together: [`CommandQueue::begin_graph`].
     pub(crate) has_graphs: bool,
     /// Whether a launch lasts until its kernel has ended, as environments of drivers can ask for: nobody could look at the

@@ -201,7 +201,8 @@ pub(in crate::device) fn kernels_of_two_queues_tell_each_other<D: Driver>(driver
 }
 
 pub(in crate::device) fn every_queue_can_wait_at_once<D: Driver>(driver: &D) {
-    let most = waiters(driver).min(driver.traits().waiting_queues as usize).min(16);
+    // One does not wait.
+    let most = waiters(driver).min(driver.traits().queues as usize - 1).min(16);
     if most == 0 {
         return;
     }

@@ -180,7 +180,7 @@ impl CudaDriver {
                 // All devices have those of 32 bits in the second version of the interface ("Stream memory
                 // operations"); wider ones do not.
                 has_memory_operations: true,
-                waiting_queues: connections(std::env::var("CUDA_DEVICE_MAX_CONNECTIONS").ok().as_deref()) - 1,
+                queues: connections(std::env::var("CUDA_DEVICE_MAX_CONNECTIONS").ok().as_deref()) - 1,
                 has_graphs: true,
                 launches_block: gpu::launches_block(LAUNCH_BLOCKING),
                 keeps_times: true,

@@ -91,7 +91,7 @@ impl OpenclDriver {
                 host_reaches: !separate,
                 kernels_signal: found.has_atomics,
                 has_memory_operations: false,
-                waiting_queues: u32::MAX,
+                queues: u32::MAX,
                 has_graphs: graphs.is_some(),
                 launches_block: false,
                 keeps_times: false,

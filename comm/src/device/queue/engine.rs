@@ -15,7 +15,7 @@ use std::collections::hash_map::Entry;
 use std::ffi::c_void;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What all streams of a device share.
 pub(crate) struct Engine<D: Driver> {
@@ -25,8 +25,15 @@ pub(crate) struct Engine<D: Driver> {
     programs: Mutex<HashMap<(&'static str, &'static str), D::Program>>,
     /// Kernels of all streams that wait.
     waiters: AtomicU32,
-    /// Queues on which something may wait.
-    waiting_queues: AtomicU32,
+    queues: Mutex<Queues>,
+}
+
+/// The queues that are open: those of streams, and those for copies.
+#[derive(Debug, Default)]
+struct Queues {
+    all: u32,
+    /// On which something may wait.
+    waiting: u32,
 }
 
 /// Who waits for other ranks in a stream, once that is settled.
@@ -37,12 +44,17 @@ pub(super) enum Waiting {
     Queue,
 }
 
-/// A place among the queues on which something may wait.
-pub(super) struct WaitingQueue<D: Driver>(Arc<Engine<D>>);
+/// A place among the queues.
+pub(super) struct QueuePlace<D: Driver> {
+    engine: Arc<Engine<D>>,
+    may_wait: bool,
+}
 
-impl<D: Driver> Drop for WaitingQueue<D> {
+impl<D: Driver> Drop for QueuePlace<D> {
     fn drop(&mut self) {
-        self.0.waiting_queues.fetch_sub(1, Ordering::Relaxed);
+        let mut queues = self.engine.queues();
+        queues.all -= 1;
+        queues.waiting -= u32::from(self.may_wait);
     }
 }
 
@@ -80,8 +92,8 @@ impl<K: PartialEq, D: Driver> Opened<K, D> {
 impl<D: Driver> Engine<D> {
     pub(crate) fn new(driver: D) -> Result<Self> {
         let own = driver.own_program()?;
-        let [waiters, waiting_queues] = [0, 0].map(AtomicU32::new);
-        Ok(Self { driver, own, programs: Mutex::default(), waiters, waiting_queues })
+        let (waiters, queues) = (AtomicU32::new(0), Mutex::default());
+        Ok(Self { driver, own, programs: Mutex::default(), waiters, queues })
     }
 
     pub(super) fn driver(&self) -> &D {
@@ -104,18 +116,26 @@ impl<D: Driver> Engine<D> {
         }
     }
 
-    /// Counts a queue in on which something may wait.
-    fn reserve_queue(self: &Arc<Self>) -> Result<WaitingQueue<D>> {
-        let most = self.driver.traits().waiting_queues;
-        let counted = |open: u32| (open < most).then(|| open + 1);
-        match self.waiting_queues.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted) {
-            Ok(_) => Ok(WaitingQueue(self.clone())),
-            Err(_) => Err(self.refused(&format!(
-                "its hardware serves {most} streams that wait for other ranks, and more would hold up each other; \
-                 use fewer ranks in a process, let threads wait (`device.waits = \"proxy\"`), or give the process \
-                 more queues of the hardware (for CUDA: CUDA_DEVICE_MAX_CONNECTIONS=32 in its environment)"
-            ))),
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a queue in, unless one that waits could then hold up another one.
+    fn reserve_queue(self: &Arc<Self>, may_wait: bool) -> Result<QueuePlace<D>> {
+        let most = self.driver.traits().queues;
+        let mut queues = self.queues();
+        let waiting = queues.waiting + u32::from(may_wait);
+        if waiting > 0 && queues.all >= most {
+            return Err(self.refused(&format!(
+                "its hardware serves {most} streams at a time, {} are open, of ranks and of copies of their messages \
+                 (two each), and behind those that wait for other ranks one more might be held up; use fewer ranks \
+                 in a process, let threads wait (`device.waits = \"proxy\"`), or give the process more queues of the \
+                 hardware (for CUDA: CUDA_DEVICE_MAX_CONNECTIONS=32 in its environment)",
+                queues.all
+            )));
         }
+        (queues.all, queues.waiting) = (queues.all + 1, waiting);
+        Ok(QueuePlace { engine: self.clone(), may_wait })
     }
 
     /// Counts a kernel in that will wait, unless the others could then not go on.
@@ -209,8 +229,9 @@ impl<D: Driver> Accelerator for Engine<D> {
         self.driver.within(call)
     }
 
-    fn open_lane(&self) -> Result<Box<dyn Lane>> {
-        Ok(Box::new(QueueLane::new(self.driver.open_queue()?)))
+    fn open_lane(self: Arc<Self>) -> Result<Box<dyn Lane>> {
+        let place = self.reserve_queue(false)?;
+        Ok(Box::new(QueueLane::new(self.driver.open_queue()?, place)))
     }
 
     fn check_element(&self, element: ElementType) -> Result<()> {
@@ -253,7 +274,7 @@ impl<D: Driver> Accelerator for Engine<D> {
         if ways.signals == Signals::Memop && !traits.has_memory_operations {
             return Err(self.refused("its queues have no memory operations; choose `kernel` or `merged`"));
         }
-        let place = if waiting == Waiting::Thread { None } else { Some(self.reserve_queue()?) };
+        let place = self.reserve_queue(waiting != Waiting::Thread)?;
         Ok(Box::new(QueueExecutor::new(self, status, ways.signals, waiting, place)?))
     }
 }

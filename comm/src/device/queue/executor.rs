@@ -5,7 +5,7 @@
 //! not ready, as the host's streams do. Whatever the device may still use is held until the queue has passed it.
 
 use super::clock::Readings;
-use super::engine::{Engine, Waiting, WaitingQueue};
+use super::engine::{Engine, QueuePlace, Waiting};
 use super::owed::Owed;
 use super::times::{Times, about_put_off};
 use super::waits::{DeviceWaits, Flags, Onto};
@@ -77,7 +77,7 @@ pub(super) struct QueueExecutor<D: Driver> {
     /// How the thread waits.
     waiting: WaitContext,
     /// Behind the queue.
-    _place: Option<WaitingQueue<D>>,
+    _place: QueuePlace<D>,
 }
 
 impl<D: Driver> QueueExecutor<D> {
@@ -86,7 +86,7 @@ impl<D: Driver> QueueExecutor<D> {
         status: Arc<Status>,
         signals: Signals,
         waiting: Waiting,
-        place: Option<WaitingQueue<D>>,
+        place: QueuePlace<D>,
     ) -> Result<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let driver = engine.driver();

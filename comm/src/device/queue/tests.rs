@@ -144,12 +144,22 @@ fn no_more_queues_wait_than_the_hardware_serves() {
     let (world, device) = (world(), device(|_| ()));
     let first = open(&world, &device, Waits::Auto).expect("a queue");
     let second = open(&world, &device, Waits::Auto).expect("a queue");
-    let refused = open(&world, &device, Waits::Auto).expect_err("one too many").to_string();
-    assert!(refused.contains("serves 2 streams") && refused.contains("proxy"), "{refused}");
-    open(&world, &device, Waits::Proxy).expect("nothing waits on it");
+    // Those that do not wait would be held up as well.
+    let queue = |waits| open(&world, &device, waits).map(|_| ());
+    let lane = || device.clone().open_lane().map(|_| ());
+    for refused in [queue(Waits::Auto), queue(Waits::Proxy), lane()] {
+        let refused = refused.expect_err("one too many").to_string();
+        assert!(refused.contains("serves 2 streams") && refused.contains("proxy"), "{refused}");
+    }
     drop(first);
-    open(&world, &device, Waits::Auto).expect("there is room again");
-    drop(second);
+    lane().expect("there is room again");
+    let copies = device.clone().open_lane().expect("there still is");
+    queue(Waits::Auto).expect_err("copies take a place");
+    drop((second, copies));
+    let many = [(); 4].map(|()| open(&world, &device, Waits::Proxy).expect("nothing waits"));
+    queue(Waits::Auto).expect_err("the others may be behind it");
+    drop(many);
+    queue(Waits::Auto).expect("there is room again");
 }
 
 #[test]

@@ -40,7 +40,7 @@ impl Threads {
             host_reaches: true,
             kernels_signal: true,
             has_memory_operations: true,
-            waiting_queues: 2,
+            queues: 2,
             has_graphs: false,
             launches_block: false,
             keeps_times: true,

@@ -139,7 +139,7 @@ impl HipDriver {
             kernels_signal: true,
             has_memory_operations,
             // Each has a queue of the hardware to itself.
-            waiting_queues: u32::MAX,
+            queues: u32::MAX,
             has_graphs: library.graphs.is_some(),
             launches_block: gpu::launches_block(LAUNCH_BLOCKING),
             keeps_times: true,
