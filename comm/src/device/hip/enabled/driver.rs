@@ -34,6 +34,8 @@ pub(super) struct Context {
     pub(super) set_up: hiprt::hipStream_t,
     pub(super) memory: Memory,
     pub(super) imports: Imports,
+    /// Why kernels do not share words in memory of the host that is locked, if so.
+    unshared: Option<String>,
 }
 
 // SAFETY: HIP's streams may be used by any thread.
@@ -62,6 +64,10 @@ impl Context {
     pub(super) fn enter(&self) -> Result<()> {
         // SAFETY: the device is one of those that were counted.
         self.check("hipSetDevice", unsafe { (self.runtime().hipSetDevice)(self.index) })
+    }
+
+    pub(super) fn unshared(&self) -> Option<&str> {
+        self.unshared.as_deref()
     }
 
     pub(super) fn memory_operations(&self) -> Option<MemoryOperations> {
@@ -115,6 +121,7 @@ impl HipDriver {
             set_up: std::ptr::null_mut(),
             memory: Memory::default(),
             imports: Imports::default(),
+            unshared: None,
         };
         context.enter()?;
         // SAFETY: a place for the answer.
@@ -122,6 +129,7 @@ impl HipDriver {
             (library.runtime.hipStreamCreateWithFlags)(&mut context.set_up, hiprt::hipStreamNonBlocking)
         };
         context.check("a queue", code)?;
+        context.unshared = processes::try_locking(&context).err();
         let context = Arc::new(context);
         let tried = memory::allocate(&context, 128, MemoryKind::Pinned)?;
         let word = |line: usize| {

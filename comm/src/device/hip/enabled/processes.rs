@@ -7,13 +7,39 @@ use super::driver::Context;
 use super::library::SUCCESS;
 use crate::device::accelerator::DeviceMemory;
 use crate::device::gpu::{HANDLE_BYTES, Handle, Imports, Opener};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use hip_sys::hiprt;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::NonNull;
 
+/// A page of the host.
+#[repr(align(4096))]
+struct Page(#[expect(dead_code, reason = "only its address is used")] [u8; 4096]);
+
+/// Tries whether kernels address memory of the host that is locked as the host does: with some settings of the system they
+/// have addresses of their own for it.
+///
+/// # Errors
+/// Why they do not.
+pub(super) fn try_locking(context: &Context) -> Result<(), String> {
+    let mut page = Box::new(Page([0; 4096]));
+    let start = std::ptr::from_mut(&mut *page) as usize;
+    // SAFETY: a page of its own, which is there until the end of this function.
+    let locked = unsafe { context.lock(start, size_of::<Page>()) };
+    locked.map_err(|error| match error {
+        Error::DeviceUnavailable { reason, .. } => reason,
+        other => other.to_string(),
+    })?;
+    // SAFETY: locked above, and no kernel uses it.
+    unsafe { context.unlock(start) };
+    Ok(())
+}
+
 /// What processes call a device, whatever is hidden from them: where it is plugged in.
 pub(super) fn identity(context: &Context) -> Result<String, String> {
+    if let Some(reason) = context.unshared() {
+        return Err(format!("memory of the host cannot be shared with its kernels: {reason}"));
+    }
     let mut bus = [0; 64];
     // SAFETY: at most as many bytes are written as the call is told.
     let code = unsafe { (context.runtime().hipDeviceGetPCIBusId)(bus.as_mut_ptr(), 64, context.index()) };
