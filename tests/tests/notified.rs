@@ -197,8 +197,9 @@ fn memory_of_a_window_is_in_use_until_it_is_dropped() {
         );
         let beside = Window::over(world, &buffer.section(60..100)?)?;
         drop((window, beside));
-        // Requests keep a window as its clones do.
+        // Requests keep a window as its clones do: they take what peers have sent.
         assert_eq!(request.matched(), 1);
+        assert!(matches!(buffer.view(whole.whole()), Err(Error::InUse { .. })));
         drop(request);
         assert_eq!(buffer.view(whole.whole())?[[0, 0, 59, 0]], (1 - world.rank()) as f64);
         Ok(())

@@ -37,7 +37,7 @@
 //! | the part, in active target epochs | [`Window::post`], [`Window::post_stream`] | [`Window::wait`], [`Window::test`] that says so, [`Window::wait_stream`] |
 //! | the section of a put or an accumulate | [`Window::complete`], [`Window::complete_stream`] | |
 //! | the section of a get | | [`Window::complete`], [`Window::complete_stream`] |
-//! | the part, in notified access | as the window is made | as it is dropped |
+//! | the part, in notified access | as the window is made | as it and its requests are dropped |
 //!
 //! Copies go on the stream of the section's buffer, in order with its kernels. Calls on a stream enqueue them, so that the
 //! host waits for nothing, and the stream's thread does the rest: it moves what is put, and combines what is
@@ -60,7 +60,7 @@ pub use active::{ActiveOptions, Mode};
 pub use group::Group;
 pub use notified::{Notification, NotifyRequest};
 
-use crate::device::{Buffer, Extents, Hold, Intent, Mirror, Section, Stream};
+use crate::device::{Buffer, Extents, Intent, Mirror, Section, Stream};
 use crate::element::{Element, ElementType};
 use crate::error::{Error, Result};
 use crate::fabric::{Memory, bytes_of, bytes_of_mut};
@@ -96,8 +96,6 @@ pub(crate) struct Inner {
     active: Option<RefCell<active::Active>>,
     /// Its notified accesses, if peers may access this rank's part at any time.
     notified: Option<Rc<Notified>>,
-    /// While peers may access this rank's part at any time.
-    _hold: Option<Hold>,
 }
 
 /// A rank's part of a window.
@@ -146,10 +144,10 @@ impl Window {
         Self::create(world, "Window::allocate", own, true)
     }
 
-    /// A window over memory that is there: this rank's part is `section`, which may be empty. Until the window
-    /// is dropped everything else that uses that memory is refused with [`Error::InUse`], since peers may
+    /// A window over memory that is there: this rank's part is `section`, which may be empty. Until the window and
+    /// its requests are dropped everything else that uses that memory is refused with [`Error::InUse`], since peers may
     /// access it at any time. Of a section on a device they access a copy on the host, which goes to the device, by its
-    /// stream, when the window is dropped. Collective over `world`; blocks. `MPI_Win_create`.
+    /// stream, when the last of them is dropped. Collective over `world`; blocks. `MPI_Win_create`.
     ///
     /// ```
     /// use streamhalo_comm::device::{Buffer, Device, Extents};
@@ -227,9 +225,10 @@ impl Window {
         let targets = targets.collect::<Result<Vec<_>>>();
         world.agree(call, targets.as_ref().map(|_| ()))?;
         let memory = Memory::new(own.place(), own.section().bytes())?;
-        let notified = if held { Some(Notified::connect(world, element, &memory)?) } else { None };
+        let lend = |hold| Notified::connect(world, element, &memory, (&own, hold));
+        let notified = hold.map(lend).transpose()?;
         let (world, targets) = (world.clone(), targets?);
-        let inner = Inner { world, element, own, memory, targets, notified, active: None, _hold: hold };
+        let inner = Inner { world, element, own, memory, targets, notified, active: None };
         Ok(Self { inner: Rc::new(inner) })
     }
 
@@ -318,15 +317,6 @@ impl Inner {
     /// Has the host find in its part what is there.
     fn refresh(&self) -> Result<()> {
         if self.is_apart() { self.own.bring_down() } else { Ok(()) }
-    }
-}
-
-impl Drop for Inner {
-    /// What peers have written in notified accesses goes where the section is.
-    fn drop(&mut self) {
-        if self.notified.is_some() {
-            self.own.enqueue_up();
-        }
     }
 }
 

@@ -110,10 +110,13 @@ fn notified_accesses_go_to_the_device_with_the_window() {
         window.put_notify(&[-7], peer, 0, 2)?;
         window.accumulate_notify(&[100, 100], peer, 1, Op::Sum, 3)?;
         request.start()?;
+        drop(window);
+        // What the request takes goes to the device as well.
         request.wait()?;
         world.barrier()?;
+        let refused = part.writer(row(6).whole()).map(|_| ());
+        assert!(matches!(refused, Err(Error::InUse { by: "a window", .. })), "{refused:?}");
         request.free();
-        drop(window);
         add_one(stream, &mut part)?;
         let own = 10 * rank as i32;
         assert_eq!(all(&part)?, [own + 1, -6, own + 103, own + 104, own + 5, own + 6]);

@@ -17,6 +17,7 @@ mod unexpected;
 pub(super) use origin::Access;
 pub use request::{Notification, NotifyRequest};
 
+use crate::device::{Hold, Mirror};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::{Memory, Packets, Progress, WaitContext, register};
@@ -41,6 +42,22 @@ pub(crate) struct Notified {
     rank: usize,
     size: usize,
     context: Arc<WaitContext>,
+    /// Behind the state: peers are told that this rank lets go of the window before it uses the part again.
+    _lent: Lent,
+}
+
+/// This rank's part, which is lent to its peers while it has the window or a request, by which it still takes what they
+/// have sent.
+struct Lent {
+    own: Mirror,
+    _hold: Hold,
+}
+
+impl Drop for Lent {
+    /// What peers have written goes where the section is.
+    fn drop(&mut self) {
+        self.own.enqueue_up();
+    }
 }
 
 #[repr(C)]
@@ -58,8 +75,13 @@ struct State {
 }
 
 impl Notified {
-    /// Connects all ranks. Collective; blocks.
-    pub(super) fn connect(world: &World, element: ElementType, memory: &Memory) -> Result<Rc<Self>> {
+    /// Connects all ranks, and lends them this one's part, which lies in `memory`. Collective; blocks.
+    pub(super) fn connect(
+        world: &World,
+        element: ElementType,
+        memory: &Memory,
+        (own, hold): (&Mirror, Hold),
+    ) -> Result<Rc<Self>> {
         let state = State {
             unexpected: Unexpected::new(),
             packets: Packets::connect(world)?,
@@ -74,6 +96,7 @@ impl Notified {
             rank: world.rank(),
             size: world.size(),
             context: world.wait_context().clone(),
+            _lent: Lent { own: own.clone(), _hold: hold },
         });
         register(&notified);
         Ok(notified)

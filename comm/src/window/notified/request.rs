@@ -24,7 +24,7 @@ impl From<Entry> for Notification {
 }
 
 /// A persistent request for notifications: complete once as many have come as it expects, from its source and
-/// with its tag, since it was started. It is freed when dropped.
+/// with its tag, since it was started. It is freed when dropped; until then it keeps the memory of its window in use.
 ///
 /// Made by [`Window::notify_init`](super::super::Window::notify_init); belongs to the thread of its rank. It has
 /// 32 bytes, and lies on one cache line (2015, section IV-B).
