@@ -97,11 +97,6 @@ impl Access {
         }
     }
 
-    fn hold(self: &Rc<Self>, bytes: Range<usize>, intent: Intent, by: &'static str) -> Result<Hold> {
-        self.check(&bytes, intent, by)?;
-        Ok(self.keep(Held { number: self.next.get(), bytes, intent, by, is_view: false }))
-    }
-
     /// Keeps others from what the host is lent.
     pub(super) fn lend(self: &Rc<Self>, bytes: Range<usize>, intent: Intent) -> Result<Hold> {
         let by = "a view of an array";
@@ -218,7 +213,22 @@ impl Section {
     /// # Errors
     /// [`Error::InUse`] if another operation uses a part of it already.
     pub(crate) fn hold(&self, intent: Intent, by: &'static str) -> Result<Hold> {
+        self.hold_if(intent, by, |_| true)
+    }
+
+    /// The same, for an operation that may share it with whoever has `other`.
+    ///
+    /// # Errors
+    /// As [`Section::hold`], for any but that one.
+    pub(crate) fn hold_beside(&self, other: &Hold, intent: Intent, by: &'static str) -> Result<Hold> {
+        let is_of_it = Rc::ptr_eq(&self.access, &other.access);
+        self.hold_if(intent, by, |held| !is_of_it || held.number != other.number)
+    }
+
+    fn hold_if(&self, intent: Intent, by: &'static str, counts: impl Fn(&Held) -> bool) -> Result<Hold> {
         let start = self.place.offset();
-        self.access.hold(start..start + self.bytes(), intent, by)
+        let bytes = start..start + self.bytes();
+        self.access.check_those(&bytes, intent, by, counts)?;
+        Ok(self.access.keep(Held { number: self.access.next.get(), bytes, intent, by, is_view: false }))
     }
 }

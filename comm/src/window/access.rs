@@ -140,17 +140,15 @@ impl Window {
         if end > region_bytes {
             return Err(Error::OutOfBounds { what: call, start: offset, end, region_bytes });
         }
-        let (intent, by) = match kind {
+        let purpose = match kind {
             Kind::Put => (Intent::Read, "a put"),
             Kind::Get => (Intent::Write, "a get"),
             Kind::Accumulate(_) => (Intent::Read, "an accumulate"),
         };
-        // What a rank has exposed is held already. It may still be a source: of what peers do not write.
         let own = &self.inner().own;
-        let is_exposed = active.is_exposed() && section.is_within(own.section());
-        let hold = if is_exposed { None } else { Some(section.hold(intent, by)?) };
+        let (hold, is_exposed) = active.hold(own.section(), section, purpose)?;
         if section.bytes() > 0 {
-            let mirror = active.mirror(own, section)?;
+            let (mirror, hold) = (active.mirror(own, section)?, Some(hold));
             active.operations.push(Recorded { kind, target, offset, mirror, is_exposed, hold });
         }
         Ok(())

@@ -123,6 +123,22 @@ impl Active {
         }
     }
 
+    /// Keeps others from the section of an operation, which may go on after the exposure of the part that it lies in;
+    /// and whether that is exposed. It may still be a source: of what peers do not write.
+    pub(super) fn hold(
+        &self,
+        own: &Section,
+        section: &Section,
+        (intent, by): (Intent, &'static str),
+    ) -> Result<(Hold, bool)> {
+        match &self.exposure {
+            Some(Exposure { hold, .. }) if section.is_within(own) => {
+                Ok((section.hold_beside(hold, intent, by)?, true))
+            }
+            _ => Ok((section.hold(intent, by)?, false)),
+        }
+    }
+
     /// Where peers find a section of an operation; `own` is the part of this rank.
     pub(super) fn mirror(&mut self, own: &Mirror, section: &Section) -> Result<Mirror> {
         self.mirrors.of(section, || match own.is_copy() && section.is_within(own.section()) {
