@@ -164,6 +164,49 @@ fn a_peer_that_has_left_is_reported_but_not_what_it_sent_before() {
     }
 }
 
+/// A put that is under way when the target drops its window, and accesses that begin behind that.
+#[test]
+fn a_window_that_is_dropped_is_written_by_nobody() {
+    const ELEMENTS: usize = 1 << 22;
+    // Copies come to the very first elements last.
+    const EARLY: usize = ELEMENTS / 16;
+    const LATE: usize = ELEMENTS - EARLY;
+    let (has_dropped, has_ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let trial = |world: &World, number: usize| {
+        let whole = Extents { points: [1, 1, ELEMENTS], components: 1 };
+        let buffer = Buffer::<i64>::zeros(world, &stream_of(world, StreamKind::Inline)?, whole)?;
+        let window = Window::over(world, &buffer.section(0..ELEMENTS)?)?;
+        if world.rank() == 0 {
+            // Its target may have left before it is notified.
+            let under_way = window.put_notify(&vec![1_i64; ELEMENTS], 1, 0, 0);
+            assert!(matches!(under_way, Ok(()) | Err(Error::PeerFailed { rank: 1, .. })), "{under_way:?}");
+            until(&has_dropped, number);
+            let mut got = [5_i64; 100];
+            let put = window.put_notify(&[2_i64; 100], 1, 0, 0);
+            for result in [put, window.get_notify(&mut got, 1, 0, 0)] {
+                assert!(matches!(result, Err(Error::PeerFailed { rank: 1, .. })), "{result:?}");
+            }
+            assert_eq!(got, [5; 100]);
+            has_ended.store(number, Ordering::SeqCst);
+            return Ok(());
+        }
+        let mut found = [0_i64];
+        while found == [0] {
+            std::thread::yield_now();
+            window.read(EARLY, &mut found)?;
+        }
+        drop(window);
+        let view = buffer.view(whole.whole())?;
+        let late = [0, 0, LATE, 0];
+        assert_eq!(view[late], 1, "the put is still under way");
+        has_dropped.store(number, Ordering::SeqCst);
+        until(&has_ended, number);
+        assert_eq!((view[[0; 4]], view[late]), (1, 1));
+        Ok(())
+    };
+    on_ranks(2, |world| (1..=4).try_for_each(|number| trial(world, number)));
+}
+
 #[test]
 fn a_rank_that_fails_ends_the_waits_of_others() {
     let ranks = World::threads(2, watchdog(), |world| {
@@ -244,24 +287,26 @@ fn an_access_is_one_put_and_one_notification() {
     }
 }
 
+/// Lets the other rank come to there, in no wait of the world's.
+fn until(turn: &AtomicUsize, wanted: usize) {
+    let since = Instant::now();
+    while turn.load(Ordering::SeqCst) != wanted {
+        assert!(since.elapsed() < TIMEOUT, "the other rank is not as far as turn {wanted}");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn a_short_put_travels_inside_its_notification() {
     // Even while rank 0 is to put, odd while rank 1 is to look. Neither is in a wait of the world's meanwhile, which
     // would take in what has come.
     let turn = AtomicUsize::new(0);
-    let until = |wanted: usize| {
-        let since = Instant::now();
-        while turn.load(Ordering::SeqCst) != wanted {
-            assert!(since.elapsed() < TIMEOUT, "the other rank is not as far as turn {wanted}");
-            std::thread::yield_now();
-        }
-    };
     on_ranks(2, |world| {
         let window = Window::allocate::<u8>(world, &stream_of(world, StreamKind::Inline)?, 400)?;
         let mut request = window.notify_init(Source::Rank(0), Tag::Any, 1)?;
         for (index, elements) in [1, 32, 33, 100].into_iter().enumerate() {
             let offset = 100 * index;
-            until(2 * index + world.rank());
+            until(&turn, 2 * index + world.rank());
             if world.rank() == 0 {
                 window.put_notify(&vec![7_u8; elements], 1, offset, 0)?;
             } else {

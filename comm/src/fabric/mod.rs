@@ -55,7 +55,7 @@ pub use ofi::{Provider, providers as libfabric_providers};
 pub use over_ofi::{
     COUNTER_START_VARIABLE, ENTRIES_VARIABLE, HMEM_VARIABLE, PROVIDER_VARIABLE, THROTTLING_VARIABLE,
 };
-pub(crate) use packet::{Arrived, Bulk, FarPackets, Header, INLINE_BYTES, Packets, Payload};
+pub(crate) use packet::{Arrived, Bulk, FarPackets, Header, INLINE_BYTES, Packets, Payload, Reaches};
 pub(crate) use partings::{Listening, Parted, Partings};
 pub(crate) use progress::{Engine as Progress, progress_all, register};
 pub use protocol::phase;

@@ -78,6 +78,10 @@ use std::rc::Rc;
 ///
 /// Peers may access a rank's part at any time. So it is never lent out as a slice: the rank that has it copies
 /// with [`Window::read`] and [`Window::write`]. What is on a device is staged: see [the module](self#memory-of-devices).
+///
+/// A rank drops its end by itself, and its memory is its own again then: dropping blocks while a peer is in the middle
+/// of a long put or get of its, and later accesses fail with [`Error::PeerFailed`] and do nothing. What is to arrive has
+/// to be waited for before.
 #[derive(Clone)]
 pub struct Window {
     inner: Rc<Inner>,

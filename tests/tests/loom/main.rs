@@ -17,7 +17,7 @@ mod protocol;
 #[path = "../../../comm/src/fabric/word.rs"]
 mod word;
 // What `ring.rs` is written with.
-use word::{WordCell, has_reached};
+use word::{WordCell, has_reached, store_fence};
 #[allow(dead_code, reason = "compiled as a part of comm, which uses all of it")]
 #[path = "../../../comm/src/fabric/packet/ring.rs"]
 mod ring;
@@ -30,4 +30,5 @@ mod exposure;
 mod flag;
 mod packets;
 mod parting;
+mod reaching;
 mod sleeping;

@@ -4,7 +4,7 @@
 //! the ring that the peer writes, and a line in which the peer says what it has read of the ring that goes
 //! the other way.
 
-use super::ring::{Receiving, Sending};
+use super::ring::{Receiving, Sending, reach};
 use super::{Arrived, Header, Payload, WordCell};
 use crate::error::Result;
 use crate::fabric::memory::{copy_short, expect_to_write};
@@ -68,8 +68,10 @@ impl Head {
 
 /// The lines behind the area, with what the peer says of the ring that goes the other way: how many packets it is done
 /// with, and 1 once it has let go of its end, which is looked at for each packet and therefore not beside the former.
+/// Beside that is what this rank says to the peer: 1 while it reaches the peer's memory by itself.
 const ANSWERS_BYTES: usize = 128;
 const LEFT_OFFSET: usize = 64;
+const REACHING_OFFSET: usize = 72;
 
 const CELLS_BYTES: usize = CELLS * STRIDE * size_of::<Cell>();
 
@@ -120,7 +122,8 @@ impl Block {
     fn answers(&self, from: usize, to: usize) -> Result<Answers> {
         let start = self.start + CELLS_BYTES + self.area_bytes as usize;
         let word = |offset| self.region.word(start + offset, Role::Credit, from, to);
-        Ok(Answers { done: word(0)?, left: word(LEFT_OFFSET)? })
+        let reaching = self.region.word(start + REACHING_OFFSET, Role::Credit, to, from)?;
+        Ok(Answers { done: word(0)?, left: word(LEFT_OFFSET)?, reaching })
     }
 
     /// Prepares the block of a peer for packets from number `start` on. Before the peer knows the region.
@@ -139,6 +142,8 @@ impl Block {
 struct Answers {
     done: Word,
     left: Word,
+    /// The sender's.
+    reaching: Word,
 }
 
 /// Where the cells of a mapped ring lie.
@@ -244,6 +249,11 @@ impl Outgoing {
         self.answers.left.cell().load() != 0
     }
 
+    /// As [`super::Packets::reach`].
+    pub(super) fn reach<R>(&self, access: impl FnOnce() -> R) -> Option<R> {
+        reach(self.answers.left.cell(), self.answers.reaching.cell(), access)
+    }
+
     /// As [`super::Packets::try_send`]. Inlined, so that the header goes through registers: written in parts and
     /// read as a whole, it would wait in the core's store buffer.
     #[inline(always)]
@@ -304,6 +314,11 @@ impl Incoming {
 
     pub(super) fn source(&self) -> usize {
         self.source as usize
+    }
+
+    /// What the sender says while it reaches this rank's memory by itself.
+    pub(super) fn reaching(&self) -> &Word {
+        &self.answers.reaching
     }
 
     /// The next packet, if it is there when looked for that often, and at least once; until it is released.
@@ -372,6 +387,7 @@ impl Drop for Incoming {
     fn drop(&mut self) {
         // Whether what was sent has been read is exact from now on.
         self.receiving.tell(self.answers.done.cell());
+        // With the fence that `ring::is_out_of_reach` relies on.
         self.answers.left.set(1);
     }
 }

@@ -12,8 +12,8 @@ mod tests;
 
 use super::memory::{combine, copy_short};
 use super::region::Place;
-use super::word::{WordCell, has_reached};
-use super::{Memory, Observer};
+use super::word::{WordCell, has_reached, store_fence};
+use super::{Memory, Observer, Word};
 use crate::element::{ElementType, Op};
 use crate::error::Result;
 use mapped::{Incoming, Outgoing};
@@ -139,6 +139,17 @@ impl Packets {
             (None, Some(far)) => far.has_read_all(peer),
             (None, None) => Ok(true),
         }
+    }
+
+    /// Has this rank reach memory of a mapped peer by itself, unless the peer has let go of its end: then `None`.
+    #[inline]
+    pub(crate) fn reach<R>(&self, peer: usize, access: impl FnOnce() -> R) -> Option<R> {
+        self.outgoing[peer].as_ref()?.reach(access)
+    }
+
+    /// Which peers may reach this rank's memory by themselves.
+    pub(crate) fn reaches(&self) -> Reaches {
+        Reaches(self.incoming.iter().map(|ring| ring.reaching().clone()).collect())
     }
 
     /// Sends a packet if there is room, `payload` being at most as long as is possible. Never blocks.
@@ -270,6 +281,17 @@ impl Packets {
             Some(ring) if self.sleeps => ring.sleep(nap),
             _ => std::thread::sleep(nap.min(SHORT_NAP)),
         }
+    }
+}
+
+/// What peers say while they reach this rank's memory by themselves ([`Packets::reach`]). Outlives the packets.
+#[derive(Debug)]
+pub(crate) struct Reaches(Vec<Word>);
+
+impl Reaches {
+    /// Whether none does, nor will. To be asked once the packets were dropped.
+    pub(crate) fn are_over(&self) -> bool {
+        self.0.iter().all(|reaching| ring::is_out_of_reach(reaching.cell()))
     }
 }
 

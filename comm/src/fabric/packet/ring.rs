@@ -8,7 +8,7 @@
 //!
 //! This file is what the model checker checks: it has all that orders the two sides, and no memory of its own.
 
-use super::{WordCell, has_reached};
+use super::{WordCell, has_reached, store_fence};
 
 /// The unit of the area: payloads begin on a cache line.
 const LINE_BYTES: u32 = 64;
@@ -28,6 +28,22 @@ fn next_span(head: u32, bytes: u32, area_bytes: u32) -> Span {
     let to_the_end = area_bytes - (head & (area_bytes - 1));
     let start = if rounded <= to_the_end { head } else { head.wrapping_add(to_the_end) };
     Span { start, end: start.wrapping_add(rounded) }
+}
+
+/// Has the sender reach memory of the receiver's by itself, unless the receiver has let go of the ring, as it says in
+/// `left`. Either this side sees that, or the receiver, which looks behind it, sees in `reaching` that it has to wait.
+#[inline]
+pub(crate) fn reach<R>(left: &WordCell, reaching: &WordCell, access: impl FnOnce() -> R) -> Option<R> {
+    reaching.store(1);
+    store_fence();
+    let result = (left.load() == 0).then(access);
+    reaching.store(0);
+    result
+}
+
+/// Whether the sender reaches for nothing any more, once the receiver has let go with a fence behind.
+pub(crate) fn is_out_of_reach(reaching: &WordCell) -> bool {
+    reaching.load() == 0
 }
 
 /// The sender's counters.

@@ -17,10 +17,10 @@ mod unexpected;
 pub(super) use origin::Access;
 pub use request::{Notification, NotifyRequest};
 
-use crate::device::{Hold, Mirror};
+use crate::device::{Hold, Mirror, progress};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
-use crate::fabric::{Memory, Packets, Progress, WaitContext, register};
+use crate::fabric::{Memory, Packets, Progress, Reaches, WaitContext, register};
 use crate::source::{Source, Tag};
 use crate::world::World;
 use arrivals::Aside;
@@ -50,13 +50,23 @@ pub(crate) struct Notified {
 /// have sent.
 struct Lent {
     own: Mirror,
-    _hold: Hold,
+    hold: Option<Hold>,
+    reaches: Reaches,
+    context: Arc<WaitContext>,
 }
 
 impl Drop for Lent {
-    /// What peers have written goes where the section is.
+    /// What peers have written goes where the section is, once those have ended that are in the middle of a long access.
     fn drop(&mut self) {
-        self.own.enqueue_up();
+        let Self { own, hold, reaches, context } = self;
+        let mut nap = |nap: Duration| std::thread::sleep(nap.min(SHORT_NAP));
+        let mut are_over = || reaches.are_over();
+        if are_over() || context.wait_until(&mut are_over, &mut progress, &mut nap).is_ok() {
+            own.enqueue_up();
+        } else {
+            // What a peer may still write is never lent again.
+            std::mem::forget(hold.take());
+        }
     }
 }
 
@@ -82,9 +92,12 @@ impl Notified {
         memory: &Memory,
         (own, hold): (&Mirror, Hold),
     ) -> Result<Rc<Self>> {
+        let packets = Packets::connect(world)?;
+        let (context, reaches) = (world.wait_context().clone(), packets.reaches());
+        let lent = Lent { own: own.clone(), hold: Some(hold), reaches, context: context.clone() };
         let state = State {
             unexpected: Unexpected::new(),
-            packets: Packets::connect(world)?,
+            packets,
             memory: memory.clone(),
             element,
             aside: Aside::default(),
@@ -95,8 +108,8 @@ impl Notified {
             state: RefCell::new(state),
             rank: world.rank(),
             size: world.size(),
-            context: world.wait_context().clone(),
-            _lent: Lent { own: own.clone(), _hold: hold },
+            context,
+            _lent: lent,
         });
         register(&notified);
         Ok(notified)
@@ -172,6 +185,8 @@ impl Notified {
 
 /// The longest single sleep of a wait.
 const NAP: Duration = Duration::from_micros(500);
+/// That of a wait for peers to end what they are in the middle of.
+const SHORT_NAP: Duration = Duration::from_micros(50);
 
 impl Progress for Notified {
     fn progress(&self) -> bool {

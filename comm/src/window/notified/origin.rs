@@ -94,7 +94,8 @@ impl Notified {
             Some(memory)
                 if !state.on_the_way[target].meets(start, data.len(), target, &mut state.packets) =>
             {
-                memory.write(start, data, "a put into a window")?;
+                let write = || memory.write(start, data, "a put into a window");
+                state.packets.reach(target, write).unwrap_or_else(|| Err(self.left(Some(target))))?;
                 if let Some(observer) = state.packets.observer(target) {
                     observer.stored(target, data.len());
                 }
@@ -144,7 +145,8 @@ impl Notified {
             Some(memory)
                 if !state.on_the_way[target].meets(start, data.len(), target, &mut state.packets) =>
             {
-                memory.read(start, data, "a get from a window")?;
+                let read = || memory.read(start, data, "a get from a window");
+                state.packets.reach(target, read).unwrap_or_else(|| Err(self.left(Some(target))))?;
             }
             _ => return self.ask_for(state, access, data),
         }
