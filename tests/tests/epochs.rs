@@ -9,6 +9,7 @@ use streamhalo::comm::timeline::{Activity, Lane, Span};
 use streamhalo::comm::window::{ActiveOptions, Group, Mode, Window};
 use streamhalo::{HaloError, StreamKind, World};
 use streamhalo_tests::cases::active::{self, Ring};
+use streamhalo_tests::cases::misused::Alone;
 use streamhalo_tests::{KINDS, Scenario, TIMEOUT, expect_all, on_ranks, stream_of, watchdog};
 
 fn ways() -> [Scenario; 2] {
@@ -205,4 +206,107 @@ fn each_policy_makes_room_in_its_own_way() {
             Ok(())
         });
     }
+}
+
+/// What an operation does with the part while that is exposed goes on until its own epoch is complete.
+#[test]
+fn an_operation_on_an_exposed_part_outlives_the_exposure() {
+    on_ranks(2, |world| {
+        let mut alone = Alone::new(world, StreamKind::Inline, 4)?;
+        let whole = alone.part.extents().whole();
+        for (mode, by) in
+            [Mode::Host, Mode::Stream].into_iter().flat_map(|mode| [(mode, "a get"), (mode, "a put")])
+        {
+            let Alone { stream, part, window, none, .. } = &mut alone;
+            if world.rank() == 1 {
+                window.post(&Group::new(world, &[0])?)?;
+                window.wait()?;
+                continue;
+            }
+            let section = part.section(0..2)?;
+            window.post(none)?;
+            window.start(&Group::new(world, &[1])?, mode)?;
+            match by {
+                "a get" => window.get(&section, 1, 0)?,
+                _ => window.put(&section, 1, 0)?,
+            }
+            // Two operations of a rank do not share what one of them writes.
+            let other = window.get(&part.section(1..3)?, 1, 1);
+            assert!(
+                matches!(other, Err(Error::InUse { what: "a get", by: found, .. }) if found == by),
+                "{other:?}"
+            );
+            window.wait()?;
+            let refused = part.view_mut(whole).map(|_| ());
+            assert!(matches!(refused, Err(Error::InUse { by: found, .. }) if found == by), "{refused:?}");
+            assert_eq!(part.view(whole).is_ok(), by == "a put", "{by}");
+            assert_eq!(
+                window.post(none),
+                Err(Error::InUse { what: "an exposure epoch", start: 0, end: 16, by })
+            );
+            match mode {
+                Mode::Host => window.complete()?,
+                Mode::Stream => window.complete_stream(stream)?,
+            }
+            part.view_mut(whole)?;
+        }
+        Ok(())
+    });
+}
+
+/// The host ends an access epoch while an exposure is on its stream, or the other way round, and the other rank waits for
+/// just that.
+#[test]
+fn the_host_goes_on_beside_its_stream() {
+    for accesses in [true, false] {
+        on_ranks(2, |world| {
+            let mut alone = Alone::new(world, StreamKind::Threaded, 4)?;
+            let Alone { stream, part, source, window, .. } = &mut alone;
+            let peer = Group::new(world, &[1 - world.rank()])?;
+            source.view_mut(source.extents().whole())?.fill(5);
+            if accesses {
+                window.post_stream(&peer, stream)?;
+                window.wait_stream(stream)?;
+            }
+            window.start(&peer, if accesses { Mode::Host } else { Mode::Stream })?;
+            window.put(&source.section(0..2)?, peer.ranks()[0], 1)?;
+            if accesses {
+                window.complete()?;
+            } else {
+                window.complete_stream(stream)?;
+                window.post(&peer)?;
+                window.wait()?;
+            }
+            stream.synchronize()?;
+            assert_eq!(part.copy_out(part.extents().whole())?, [0, 5, 5, 0]);
+            Ok(())
+        });
+    }
+}
+
+/// It waits for its stream where both are at the same part.
+#[test]
+fn what_is_put_from_the_part_is_what_came_there() {
+    on_ranks(2, |world| {
+        let mut alone = Alone::new(world, StreamKind::Threaded, 4)?;
+        let Alone { stream, part, source, window, .. } = &mut alone;
+        let (peer, whole) = (Group::new(world, &[1 - world.rank()])?, part.extents().whole());
+        if world.rank() == 0 {
+            window.post_stream(&peer, stream)?;
+            window.wait_stream(stream)?;
+            window.start(&peer, Mode::Host)?;
+            window.put(&part.section(0..2)?, 1, 2)?;
+            window.complete()?;
+            return Ok(());
+        }
+        source.view_mut(whole)?.fill(5);
+        window.post(&peer)?;
+        window.start(&peer, Mode::Host)?;
+        window.put(&source.section(0..2)?, 0, 0)?;
+        std::thread::sleep(Duration::from_millis(50));
+        window.complete()?;
+        window.wait()?;
+        assert_eq!(part.copy_out(whole)?, [0, 0, 5, 5]);
+        Ok(())
+    });
 }

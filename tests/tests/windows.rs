@@ -176,52 +176,6 @@ fn windows_that_cannot_be_had() {
     });
 }
 
-/// What an operation does with the part while that is exposed goes on until its own epoch is complete.
-#[test]
-fn an_operation_on_an_exposed_part_outlives_the_exposure() {
-    on_ranks(2, |world| {
-        let mut alone = Alone::new(world, StreamKind::Inline, 4)?;
-        let whole = alone.part.extents().whole();
-        for (mode, by) in
-            [Mode::Host, Mode::Stream].into_iter().flat_map(|mode| [(mode, "a get"), (mode, "a put")])
-        {
-            let Alone { stream, part, window, none, .. } = &mut alone;
-            if world.rank() == 1 {
-                window.post(&Group::new(world, &[0])?)?;
-                window.wait()?;
-                continue;
-            }
-            let section = part.section(0..2)?;
-            window.post(none)?;
-            window.start(&Group::new(world, &[1])?, mode)?;
-            match by {
-                "a get" => window.get(&section, 1, 0)?,
-                _ => window.put(&section, 1, 0)?,
-            }
-            // Two operations of a rank do not share what one of them writes.
-            let other = window.get(&part.section(1..3)?, 1, 1);
-            assert!(
-                matches!(other, Err(Error::InUse { what: "a get", by: found, .. }) if found == by),
-                "{other:?}"
-            );
-            window.wait()?;
-            let refused = part.view_mut(whole).map(|_| ());
-            assert!(matches!(refused, Err(Error::InUse { by: found, .. }) if found == by), "{refused:?}");
-            assert_eq!(part.view(whole).is_ok(), by == "a put", "{by}");
-            assert_eq!(
-                window.post(none),
-                Err(Error::InUse { what: "an exposure epoch", start: 0, end: 16, by })
-            );
-            match mode {
-                Mode::Host => window.complete()?,
-                Mode::Stream => window.complete_stream(stream)?,
-            }
-            part.view_mut(whole)?;
-        }
-        Ok(())
-    });
-}
-
 #[test]
 fn one_rank_has_no_part() {
     on_ranks(2, |world| {

@@ -198,6 +198,14 @@ impl Section {
             && start + self.bytes() <= first + other.bytes()
     }
 
+    /// Whether they have elements in common.
+    pub(crate) fn meets(&self, other: &Section) -> bool {
+        let (start, first) = (self.place.offset(), other.place.offset());
+        self.place.region().is_same(other.place.region())
+            && start < first + other.bytes()
+            && first < start + self.bytes()
+    }
+
     /// That the host does not look at some of its bytes in a way that forbids `what`.
     ///
     /// # Errors

@@ -28,6 +28,8 @@ struct Queued {
     signal: Arc<SignalSet>,
     /// The number of the last batch that was queued.
     last: u32,
+    /// That of each side which the stream is not through with, if there is one.
+    last_of: [Option<u32>; 2],
     /// By number, the oldest first: how many entries they take.
     batches: VecDeque<(u32, usize)>,
 }
@@ -35,6 +37,14 @@ struct Queued {
 /// Batches of a stream that are given back one by one; behind these they are together, so that no host that
 /// runs far ahead needs memory for it.
 const BATCHES: usize = 64;
+
+/// What a batch is of. The two are independent: origins must complete an exposure before a stream is through with it, and
+/// may first wait for accesses of this rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Exposure,
+    Access,
+}
 
 /// Entries for a batch that is about to be queued; given back unless it is.
 #[derive(Debug)]
@@ -61,6 +71,10 @@ impl Account {
                 }
                 self.budget.release(*entries);
                 queued.batches.pop_front();
+            }
+            let Queued { through, last_of, .. } = queued;
+            for last in last_of {
+                last.take_if(|last| through.cell().reached(*last));
             }
         }
     }
@@ -107,17 +121,17 @@ impl Account {
         waited.map(|()| Reserved(entries))
     }
 
-    /// Blocks until streams are through with all that was queued: before the host goes on with the window.
-    pub(super) fn drain(&mut self) -> Result<()> {
+    /// Blocks until streams are through with all that was queued of those sides: before the host goes on with them.
+    pub(super) fn drain(&mut self, sides: &[Side]) -> Result<()> {
         self.reap();
-        if self.is_empty() {
+        if self.has_none(sides) {
             return Ok(());
         }
         let context = self.world.wait_context().clone();
         let rank = self.world.rank();
         let mut drained = || {
             self.reap();
-            Ok(self.is_empty())
+            Ok(self.has_none(sides))
         };
         context.poll(&mut drained, Duration::ZERO, &|waited| Error::TimedOut {
             rank,
@@ -129,12 +143,12 @@ impl Account {
         })
     }
 
-    fn is_empty(&self) -> bool {
-        self.streams.iter().all(|queued| queued.batches.is_empty())
+    fn has_none(&self, sides: &[Side]) -> bool {
+        self.streams.iter().all(|queued| sides.iter().all(|side| queued.last_of[*side as usize].is_none()))
     }
 
-    /// Counts a batch that was queued until the stream has come to here.
-    pub(super) fn queued(&mut self, stream: &Stream, reserved: Reserved) {
+    /// Counts a batch of those sides that was queued until the stream has come to here.
+    pub(super) fn queued(&mut self, stream: &Stream, sides: &[Side], reserved: Reserved) {
         let queued = self.streams.iter_mut().find(|queued| queued.stream == stream.id());
         let Some(queued) = queued else {
             // On an inline stream all has run already.
@@ -143,6 +157,7 @@ impl Account {
         };
         queued.last = queued.last.wrapping_add(1);
         let number = queued.last;
+        sides.iter().for_each(|side| queued.last_of[*side as usize] = Some(number));
         match queued.batches.len() {
             BATCHES => {
                 let newest = &mut queued.batches[BATCHES - 1];
@@ -169,6 +184,7 @@ impl Queued {
             through,
             signal: Arc::new(signal),
             last: 0,
+            last_of: [None; 2],
             batches: VecDeque::with_capacity(BATCHES),
         })
     }

@@ -3,7 +3,7 @@
 //! What an access epoch is to do is recorded in `access.rs`; the host's calls that begin and end epochs are in
 //! `host.rs`, those that go on a stream in `streamed.rs`.
 
-use super::account::Account;
+use super::account::{Account, Side};
 use super::epoch::{Plan, Plans, Recorded};
 use super::far::{Far, Operation};
 use super::signals::Signals;
@@ -177,6 +177,18 @@ impl Active {
         };
         if group.ranks().iter().any(may_write) {
             std::mem::forget(hold);
+        }
+    }
+
+    /// What the access epoch has to do with: with exposures only if an operation is on the part of this rank. The host
+    /// need not wait for the end of the one in which that was recorded.
+    pub(super) fn sides(&self, own: &Section) -> &'static [Side] {
+        let is_on_stream = matches!(self.access, Some((_, Mode::Stream)));
+        let is_on_part =
+            |one: &Recorded| (is_on_stream || !one.is_exposed) && one.mirror.section().meets(own);
+        match self.operations.iter().any(is_on_part) {
+            true => &[Side::Access, Side::Exposure],
+            false => &[Side::Access],
         }
     }
 

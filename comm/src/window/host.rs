@@ -1,5 +1,6 @@
 //! Active target epochs of the host: `MPI_Win_post`, `MPI_Win_complete`, `MPI_Win_test` and `MPI_Win_wait`.
 
+use super::account::Side;
 use super::active::{Active, Mode, Planned};
 use super::epoch::Recorded;
 use super::{Group, Window};
@@ -10,8 +11,8 @@ use crate::fabric::WaitContext;
 impl Window {
     /// Exposes this rank's part to the origins of `group`, each of which may access it once the signal is there.
     /// Until [`Window::wait`] nothing else of this rank may use the part, and what it holds is undefined. Does
-    /// not block, unless epochs of the window are still on a stream; what else that does with the part is not
-    /// waited for: synchronise it first. A part on a device waits for its stream, and is copied to the host.
+    /// not block, unless exposure epochs of the window are still on a stream, or access epochs that use the part; what else
+    /// that does with the part is not waited for: synchronise it first. A part on a device waits for its stream, and is copied to the host.
     /// `MPI_Win_post`.
     ///
     /// # Errors
@@ -22,7 +23,7 @@ impl Window {
         let active = &mut *self.epochs("post")?;
         let own = &self.inner().own;
         let hold = active.may_expose("post", own.section())?;
-        active.account.drain()?;
+        active.account.drain(&[Side::Exposure])?;
         own.bring_down()?;
         active.expose(group, Mode::Host, hold);
         active.signals.each_exposure(group.ranks(), |signal, epoch| signal.run(epoch));
@@ -33,8 +34,10 @@ impl Window {
     }
 
     /// Carries out the operations of the access epoch and ends it: the sections may be used again, and gets have
-    /// arrived. Blocks until all targets of the group have exposed their parts. What the stream still has to write
-    /// into a section does not count: synchronise it first. `MPI_Win_complete`.
+    /// arrived. Blocks until all targets of the group have exposed their parts, and access epochs of the window that are
+    /// still on a stream are complete; and exposure epochs if an operation uses the part, recorded while that was not
+    /// exposed. What else the stream still has to write into a section does not count: synchronise it first.
+    /// `MPI_Win_complete`.
     ///
     /// # Errors
     /// [`crate::Error::OutOfOrder`] if no epoch of [`Mode::Host`] has begun; [`crate::Error::TimedOut`], which names
@@ -44,7 +47,8 @@ impl Window {
     pub fn complete(&self) -> Result<()> {
         let active = &mut *self.epochs("complete")?;
         let group = active.accessed("complete", Mode::Host)?;
-        active.account.drain()?;
+        let sides = active.sides(self.inner().own.section());
+        active.account.drain(sides)?;
         let context = self.inner().world.wait_context();
         let brought = active.bring(Recorded::enqueue_before);
         let planned = brought.and_then(|()| active.plan(&group));

@@ -1,6 +1,7 @@
 //! Active target epochs on a stream: `MPIX_Win_post_stream`, `MPIX_Win_complete_stream` and
 //! `MPIX_Win_wait_stream` of the paper (2023, section 4.4).
 
+use super::account::Side;
 use super::active::Mode;
 use super::epoch::Recorded;
 use super::{Group, Window};
@@ -34,7 +35,7 @@ impl Window {
             let expose = move || far.expose(&exposures);
             enqueue(stream, Activity::Signal, "post_stream of a window", is_needed, expose);
         }
-        active.account.queued(stream, reserved);
+        active.account.queued(stream, &[Side::Exposure], reserved);
         Ok(())
     }
 
@@ -61,6 +62,7 @@ impl Window {
             active.end_access();
             return Err(error);
         }
+        let sides = active.sides(self.inner().own.section());
         active.operations.iter().for_each(Recorded::enqueue_before);
         let accesses = match &active.far {
             Some(_) => active.far_accesses(&group),
@@ -83,7 +85,7 @@ impl Window {
             enqueue(stream, Activity::Wait, "complete_stream of a window", is_needed, finish);
         }
         active.operations.iter().for_each(Recorded::enqueue_behind);
-        active.account.queued(stream, reserved);
+        active.account.queued(stream, sides, reserved);
         active.signals.complete(group.ranks());
         active.end_access();
         Ok(())
@@ -113,7 +115,7 @@ impl Window {
         }
         active.signals.each_completion(group.ranks(), |waits, epoch| stream.wait_values(waits, epoch));
         own.enqueue_up();
-        active.account.queued(stream, reserved);
+        active.account.queued(stream, &[Side::Exposure], reserved);
         Ok(())
     }
 }
