@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use streamhalo::comm::device::{Buffer, Extents};
 use streamhalo::comm::fabric::{Event, Role, WaitPolicy};
-use streamhalo::comm::window::Window;
+use streamhalo::comm::window::{Notification, Window};
 use streamhalo::comm::{Error, Source, Tag};
 use streamhalo::{Device, HaloError, Op, StreamKind, World, WorldOptions};
 use streamhalo_tests::cases::{Done, notify};
@@ -219,6 +219,69 @@ fn a_rank_that_fails_ends_the_waits_of_others() {
         request.wait().map(|_| ())
     });
     assert!(matches!(ranks.unwrap()[0], Err(Error::PeerFailed { rank: 1, .. })));
+}
+
+/// What a loop comes to that looks until there is something; nothing if that takes too long.
+fn looks<T>(mut look: impl FnMut() -> Result<Option<T>, Error>) -> Result<Option<T>, Error> {
+    let since = Instant::now();
+    loop {
+        match look() {
+            Ok(None) if since.elapsed() < TIMEOUT / 4 => std::thread::yield_now(),
+            ended => return ended,
+        }
+    }
+}
+
+#[test]
+fn loops_that_test_and_probe_end_with_the_source() {
+    let turn = AtomicUsize::new(0);
+    on_ranks(3, |world| {
+        let window = bytes(world)?;
+        match world.rank() {
+            0 => {}
+            1 => return [3, 5].iter().try_for_each(|tag| Ok(window.put_notify(&[7_u8; 50], 0, 0, *tag)?)),
+            _ => {
+                until(&turn, 1);
+                return Ok(());
+            }
+        }
+        let ended = |result: Result<Option<Notification>, Error>, by: usize| {
+            assert!(matches!(result, Err(Error::PeerFailed { rank, .. }) if rank == by), "{result:?}");
+        };
+        let mut request = window.notify_init(Source::Rank(1), Tag::Value(3), 1)?;
+        request.start()?;
+        assert_eq!(looks(|| request.test())?, Some(Notification { source: 1, tag: 3 }));
+        request.start()?;
+        ended(looks(|| request.test()), 1);
+        ended(looks(|| window.probe(Source::Rank(1), Tag::Value(3))), 1);
+        // Rank 2 is still there.
+        let mut any = window.notify_init(Source::Any, Tag::Value(4), 1)?;
+        any.start()?;
+        assert_eq!((any.test()?, window.probe(Source::Any, Tag::Value(4))?), (None, None));
+        turn.store(1, Ordering::SeqCst);
+        ended(looks(|| any.test()), 1);
+        ended(looks(|| window.probe(Source::Any, Tag::Value(4))), 1);
+        assert_eq!(window.probe(Source::Any, Tag::Any)?, Some(Notification { source: 1, tag: 5 }));
+        Ok(())
+    });
+}
+
+#[test]
+fn loops_that_test_and_probe_end_with_a_rank_that_fails() {
+    let ranks = World::threads(2, watchdog(), |world| {
+        let window = bytes(&world)?;
+        if world.rank() == 1 {
+            world.fail("on purpose");
+            // It does not leave.
+            std::mem::forget(window);
+            return Ok::<_, Error>(Vec::new());
+        }
+        let mut request = window.notify_init(Source::Rank(1), Tag::Any, 1)?;
+        request.start()?;
+        Ok(vec![looks(|| request.test()), looks(|| window.probe(Source::Rank(1), Tag::Any))])
+    });
+    let failure = Err(Error::PeerFailed { rank: 1, operation: "on purpose".into() });
+    assert_eq!(ranks.unwrap().remove(0).unwrap(), [failure.clone(), failure]);
 }
 
 #[test]

@@ -123,7 +123,22 @@ impl Notified {
             return Ok(Some(entry.into()));
         }
         state.serve()?;
-        Ok(state.unexpected.find(wanted).map(Notification::from))
+        if let Some(entry) = state.unexpected.find(wanted) {
+            return Ok(Some(entry.into()));
+        }
+        let Some(error) = self.in_vain(&state, wanted.from()) else { return Ok(None) };
+        // What was sent before is there now.
+        state.take_all()?;
+        state.unexpected.find(wanted).map_or(Err(error), |entry| Ok(Some(entry.into())))
+    }
+
+    /// Why nothing follows what is there, of that rank or of any: a rank has failed, or those that it depends on have left.
+    #[inline(never)]
+    fn in_vain(&self, state: &State, peer: Option<usize>) -> Option<Error> {
+        if self.context.abort.failure().is_some() {
+            return Some(self.context.peer_failure());
+        }
+        self.have_left(&state.packets, peer).then(|| self.left(peer))
     }
 
     /// Blocks until `done`, which serves other ranks meanwhile; `peer` is the one that it depends on, if that is

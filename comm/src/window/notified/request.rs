@@ -70,7 +70,7 @@ impl NotifyRequest {
     /// what the request does not match stays for others.
     ///
     /// # Errors
-    /// [`Error::OutOfOrder`] if it was never started; what a wire says.
+    /// [`Error::OutOfOrder`] if it was never started; [`Error::PeerFailed`] as [`NotifyRequest::wait`]; what a wire says.
     #[inline]
     pub fn test(&mut self) -> Result<Option<Notification>> {
         if self.matched == INACTIVE {
@@ -82,10 +82,24 @@ impl NotifyRequest {
             advance(state, (*wanted, wanted.from()), (*expected, 1), matched, last);
             if matched < expected {
                 state.failure()?;
-                return Ok(None);
+                return Self::look_last(notified, state, (*wanted, *expected), matched, last);
             }
         }
         Ok(Some(Notification::from(*last)))
+    }
+
+    /// Looks whether what an incomplete request expects will not come, and then once more for what had been sent before.
+    #[inline(never)]
+    fn look_last(
+        notified: &Notified,
+        state: &mut State,
+        (wanted, expected): (Wanted, u32),
+        matched: &mut u32,
+        last: &mut Entry,
+    ) -> Result<Option<Notification>> {
+        let Some(error) = notified.in_vain(state, wanted.from()) else { return Ok(None) };
+        advance(state, (wanted, wanted.from()), (expected, 1), matched, last);
+        if *matched == expected { Ok(Some(Notification::from(*last))) } else { Err(error) }
     }
 
     /// Blocks until it is complete, and gives the last notification that it has counted. `MPI_Wait`.
