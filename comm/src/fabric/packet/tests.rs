@@ -1,10 +1,12 @@
 //! Packets: in order, whole, and as many as there is room for.
 
 use super::mapped::CELLS;
-use super::{Header, INLINE_BYTES, Packets, Payload};
+use super::{Arrived, Bulk, FarPackets, Header, INLINE_BYTES, Packets, Payload, Place};
+use crate::error::Result;
 use crate::{Error, World, WorldOptions};
 use proptest::prelude::*;
 use std::collections::VecDeque;
+use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 fn header(tag: u32) -> Header {
@@ -20,6 +22,53 @@ fn payload(number: u32, bytes: usize) -> Vec<u8> {
 fn ends(ranks: usize, start: u32) -> Vec<Packets> {
     let ends = World::threads(ranks, WorldOptions::default(), |world| Packets::connect_from(&world, start));
     ends.expect("threads start").into_iter().map(|end| end.expect("rings fit")).collect()
+}
+
+/// A wire over which such a packet of rank 0 comes at each look.
+#[derive(Debug)]
+struct Endless(Header);
+
+impl FarPackets for Endless {
+    fn largest(&self) -> usize {
+        0
+    }
+
+    fn try_send(&mut self, _: usize, _: Header, _: Payload<'_>) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn receive(&mut self, take: &mut dyn FnMut(Arrived<'_>)) -> Result<()> {
+        let Self(header) = *self;
+        take(Arrived { source: 0, header, payload: std::ptr::null(), length: 0, lives: PhantomData });
+        Ok(())
+    }
+
+    fn send_bulk(&mut self, _: usize, _: u32, _: &Place, _: usize) -> Result<Bulk> {
+        unreachable!("packets alone come over it")
+    }
+
+    fn recv_bulk(&mut self, _: usize, _: u32, _: &Place, _: usize) -> Result<Bulk> {
+        unreachable!("packets alone come over it")
+    }
+
+    fn is_done(&mut self, _: Bulk) -> Result<bool> {
+        unreachable!("packets alone come over it")
+    }
+
+    fn has_left(&self, _: usize) -> bool {
+        false
+    }
+
+    fn has_read_all(&self, _: usize) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+impl Packets {
+    /// Has such a packet of rank 0 come at each look, as over a wire.
+    pub(crate) fn receive_endlessly(&mut self, header: Header) {
+        self.far = Some(Box::new(Endless(header)));
+    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Matching against a list, and the lines that a ready notification costs.
 
+use super::arrivals::{LAST, NOTIFY, UNEXPECTED_LIMIT};
 use super::{Notified, NotifyRequest, State};
 use crate::device::Device;
+use crate::fabric::Header;
 use crate::source::{Source, Tag};
 use crate::window::Window;
 use crate::world::World;
@@ -40,6 +42,21 @@ fn a_ready_notification_costs_two_lines_besides_the_ring() {
     assert!(queue - cell <= size_of::<isize>(), "the flag is in front of the queue");
     assert_eq!(lines(cell, queue - cell + size_of::<super::Unexpected>()).count(), 1);
     assert_ne!(*request_lines.start(), cell / 64);
+}
+
+/// More waits at the origins, but not for a rank that needs an answer.
+#[test]
+fn who_waits_for_something_else_takes_a_limited_number_of_notifications() {
+    let world = World::alone().unwrap();
+    let window = window(&world);
+    let state = &mut *window.inner().notified.as_ref().unwrap().state.borrow_mut();
+    state.packets.receive_endlessly(Header { kind: NOTIFY, flags: LAST, ..Header::default() });
+    for _ in 0..UNEXPECTED_LIMIT + 10 {
+        state.serve().unwrap();
+    }
+    assert_eq!(state.unexpected.length(), UNEXPECTED_LIMIT);
+    state.take_answers(0, &mut |_| panic!("it is no answer")).unwrap();
+    assert_eq!(state.unexpected.length(), UNEXPECTED_LIMIT + 1);
 }
 
 #[derive(Debug, Clone, Copy)]
