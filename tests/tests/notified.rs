@@ -170,7 +170,7 @@ fn a_window_that_is_dropped_is_written_by_nobody() {
     const ELEMENTS: usize = 1 << 22;
     // Copies come to the very first elements last.
     const EARLY: usize = ELEMENTS / 16;
-    const LATE: usize = ELEMENTS - EARLY;
+    const LATE: [usize; 4] = [0, 0, ELEMENTS - EARLY, 0];
     let (has_dropped, has_ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let trial = |world: &World, number: usize| {
         let whole = Extents { points: [1, 1, ELEMENTS], components: 1 };
@@ -197,11 +197,10 @@ fn a_window_that_is_dropped_is_written_by_nobody() {
         }
         drop(window);
         let view = buffer.view(whole.whole())?;
-        let late = [0, 0, LATE, 0];
-        assert_eq!(view[late], 1, "the put is still under way");
+        assert_eq!(view[LATE], 1, "the put is still under way");
         has_dropped.store(number, Ordering::SeqCst);
         until(&has_ended, number);
-        assert_eq!((view[[0; 4]], view[late]), (1, 1));
+        assert_eq!((view[[0; 4]], view[LATE]), (1, 1));
         Ok(())
     };
     on_ranks(2, |world| (1..=4).try_for_each(|number| trial(world, number)));
@@ -237,13 +236,12 @@ fn loops_that_test_and_probe_end_with_the_source() {
     let turn = AtomicUsize::new(0);
     on_ranks(3, |world| {
         let window = bytes(world)?;
-        match world.rank() {
-            0 => {}
-            1 => return [3, 5].iter().try_for_each(|tag| Ok(window.put_notify(&[7_u8; 50], 0, 0, *tag)?)),
-            _ => {
-                until(&turn, 1);
-                return Ok(());
-            }
+        if world.rank() == 1 {
+            return [3, 5].iter().try_for_each(|tag| Ok(window.put_notify(&[7_u8; 50], 0, 0, *tag)?));
+        }
+        if world.rank() == 2 {
+            until(&turn, 1);
+            return Ok(());
         }
         let ended = |result: Result<Option<Notification>, Error>, by: usize| {
             assert!(matches!(result, Err(Error::PeerFailed { rank, .. }) if rank == by), "{result:?}");
