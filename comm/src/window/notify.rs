@@ -329,8 +329,8 @@ impl Window {
     /// ```
     ///
     /// # Errors
-    /// As [`Window::notify_init`]; [`Error::PeerFailed`] if nothing has come and a rank has failed, or the source, or every
-    /// other rank if it is any, has dropped its end of the window.
+    /// As [`Window::notify_init`]; [`Error::PeerFailed`] if nothing has come and a rank has failed. That nothing has come says
+    /// nothing of what may come, or whether the source is still there: tests and waits of a request do.
     pub fn probe(&self, source: Source, tag: Tag) -> Result<Option<Notification>> {
         let what = "Window::probe";
         let notified = self.notified(what)?;

@@ -288,28 +288,11 @@ impl State {
 
     /// Takes what has come; answers to that call go to `answered`.
     pub(super) fn take_answers(&mut self, call: u32, answered: &mut dyn FnMut(&Arrived<'_>)) -> Result<()> {
-        self.take_all_but(&mut |packet| {
-            let is_wanted = packet.header.kind == ANSWER && packet.header.ticket >> PART_BITS == call;
-            if is_wanted {
-                answered(packet);
-            }
-            is_wanted
-        })
-    }
-
-    /// Takes all that has come, however much that is: of ranks that have left, say, of whom nothing follows.
-    pub(super) fn take_all(&mut self) -> Result<()> {
-        self.take_all_but(&mut |_| false)
-    }
-
-    /// The same, except for what somebody else takes.
-    fn take_all_but(&mut self, is_taken: &mut dyn FnMut(&Arrived<'_>) -> bool) -> Result<()> {
         let Self { unexpected, packets, memory, element, aside, .. } = self;
         packets.receive(&mut |packet| {
-            if is_taken(&packet) {
-                return;
-            }
-            if let Some(entry) = carry_out(packet, memory, *element, aside) {
+            if packet.header.kind == ANSWER && packet.header.ticket >> PART_BITS == call {
+                answered(&packet);
+            } else if let Some(entry) = carry_out(packet, memory, *element, aside) {
                 unexpected.push(entry);
             }
         })?;

@@ -126,10 +126,8 @@ impl Notified {
         if let Some(entry) = state.unexpected.find(wanted) {
             return Ok(Some(entry.into()));
         }
-        let Some(error) = self.in_vain(&state, wanted.from()) else { return Ok(None) };
-        // What was sent before is there now.
-        state.take_all()?;
-        state.unexpected.find(wanted).map_or(Err(error), |entry| Ok(Some(entry.into())))
+        // Ranks that have left are no error here: whoever asks may want to know that nothing is left over.
+        if self.context.abort.failure().is_some() { Err(self.context.peer_failure()) } else { Ok(None) }
     }
 
     /// Why nothing follows what is there, of that rank or of any: a rank has failed, or those that it depends on have left.
