@@ -8,11 +8,11 @@
 use std::time::Duration;
 
 use streamhalo::comm::Error;
-use streamhalo::comm::fabric::{self, WaitPolicy};
+use streamhalo::comm::fabric;
 use streamhalo::{World, WorldOptions};
 
 use super::agreement::{Said, verdict};
-use super::{Prepared, Work, cause, guarded, message_of};
+use super::{Prepared, Work, cause, guarded, message_of, patient};
 use crate::error::{AppError, ranks_of};
 
 /// One of the ranks.
@@ -22,10 +22,6 @@ pub(crate) struct Launched {
     world: World,
     command: &'static str,
 }
-
-/// How long a rank that is not in a hurry sleeps between two looks, whatever its policy says elsewhere:
-/// it may share its core with one that works.
-const PATIENT: WaitPolicy = WaitPolicy { spins: 1, yields: 0, sleeps: false };
 
 /// How long other ranks leave it to rank 0 to print what went wrong before a world was made. A launcher
 /// ends them when rank 0 has ended.
@@ -72,10 +68,8 @@ impl Launched {
         // Afterwards, as it may make a folder.
         let checked = if launched.leads() { prepared.check_as_leader() } else { Ok(()) };
         let prepared = launched.agree(checked.map(|()| prepared))?;
-        let patient = WorldOptions { policy: Some(PATIENT), timeout: None };
-        let world = launched.world.first_with(launched.world.size(), patient);
-        let world = world.map_err(|error| launched.failed(error.into()))?;
-        Ok((Self { world: world.expect("it is of all ranks"), command }, prepared))
+        let world = patient(&launched.world).map_err(|error| launched.failed(error.into()))?;
+        Ok((Self { world, command }, prepared))
     }
 
     /// One verdict on what every rank has prepared.

@@ -6,6 +6,10 @@
 //! on its standard output; threads are handed the work as it is, and report through a channel; ranks of a
 //! launcher all know the work, and rank 0 has the reports at hand. Whoever leads sees one stream of
 //! reports in each case.
+//!
+//! Whoever leads may need the cores of the ranks for what it does with a report. Rank 0 is told when that is
+//! done, through another channel or by a byte on its standard input, and the others wait for it in a world
+//! that is [`patient`].
 
 mod agreement;
 mod launched;
@@ -22,6 +26,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use streamhalo::comm::Error;
+use streamhalo::comm::fabric::WaitPolicy;
 use streamhalo::grid::GridError;
 use streamhalo::{HaloError, World, WorldOptions};
 
@@ -38,6 +43,21 @@ pub(crate) use threads::on_threads;
 /// How long whoever waits for ranks sleeps between two looks at Ctrl-C. Ranks may hold all cores.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// How ranks wait that are not in a hurry: as long as it takes, and asleep, whatever their policy is elsewhere. They
+/// may share their cores with one that works.
+const PATIENT: WorldOptions =
+    WorldOptions { policy: Some(WaitPolicy { spins: 1, yields: 0, sleeps: true }), timeout: None };
+
+/// A world of the same ranks that wait for each other as long as it takes. Collective; blocks.
+///
+/// # Errors
+///
+/// Which rank failed.
+pub(crate) fn patient(world: &World) -> Result<World, Error> {
+    let patient = world.first_with(world.size(), PATIENT)?;
+    Ok(patient.expect("it is of all ranks"))
+}
+
 /// What the ranks of a world do together.
 pub trait Work: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// Tells the process of a rank which work is its.
@@ -49,6 +69,11 @@ pub trait Work: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// How its ranks wait.
     fn options(&self) -> WorldOptions {
         WorldOptions::default()
+    }
+
+    /// Whether rank 0 goes on only once whoever leads is through with a report.
+    fn is_awaited(_report: &Self::Report) -> bool {
+        false
     }
 
     /// The part of one rank. What ranks other than 0 report goes nowhere.

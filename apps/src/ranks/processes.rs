@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,9 @@ enum Line<R> {
     },
 }
 
+/// What rank 0 is told on its standard input, behind its work, when whoever leads is through with a report.
+const DONE: &[u8] = b".";
+
 /// Carries out a work, as [`super::carry_out`] says. Dropping the job on any way out of here ends
 /// its processes.
 pub(super) fn carry_out<W: Work>(
@@ -40,7 +43,8 @@ pub(super) fn carry_out<W: Work>(
     let failed = |message: String| AppError::Rank { rank: 0, message };
     let program =
         std::env::current_exe().map_err(|error| failed(format!("its program cannot be found: {error}")))?;
-    let told = serde_json::to_vec(work).expect("a work is plain data");
+    let mut told = serde_json::to_vec(work).expect("a work is plain data");
+    told.push(b'\n');
     let rendezvous = rendezvous::is_for(fabric).then(Rendezvous::on_this_machine).transpose()?;
     let mut job = Job::start(ranks, &mut |rank| {
         let mut command = Command::new(&program);
@@ -51,21 +55,36 @@ pub(super) fn carry_out<W: Work>(
         command.stdout(if rank == 0 { Stdio::piped() } else { Stdio::null() });
         command
     })?;
+    let mut pipes: Vec<ChildStdin> = Vec::with_capacity(ranks);
     for rank in job.ranks() {
-        if let Some(mut pipe) = rank.stdin.take() {
-            // It fails for a rank that has ended already, which the wait below finds.
-            _ = pipe.write_all(&told);
-        }
+        let mut pipe = rank.stdin.take().expect("ranks were started with a pipe");
+        // It fails for a rank that has ended already, which the wait below finds.
+        _ = pipe.write_all(&told);
+        pipes.push(pipe);
     }
+    // The others are told nothing more.
+    pipes.truncate(1);
     let pipe = job.ranks()[0].stdout.take().expect("rank 0 was started with a pipe");
     let reports = read_reports::<W>(pipe)?;
     // The job's wait looks at its processes between two calls, and this is what it calls.
     let (receive, broken, told) = (RefCell::new(receive), Cell::new(None), Cell::new(None));
+    let answers = RefCell::new(pipes);
     let ended = Cell::new(false);
     let take = |line: Told<W>| match line {
-        Ok(Line::Report(report)) => (receive.borrow_mut())(report),
+        Ok(Line::Report(report)) => {
+            let is_awaited = W::is_awaited(&report);
+            (receive.borrow_mut())(report);
+            if is_awaited {
+                // It fails for a rank that has ended already.
+                answers.borrow_mut().iter_mut().for_each(|rank| _ = rank.write_all(DONE));
+            }
+        }
         Ok(Line::Failed { rank, message }) => told.set(Some((rank, message))),
-        Err(message) => broken.set(Some(message)),
+        Err(message) => {
+            broken.set(Some(message));
+            // Nobody knows whether it waits: at the end of its input it does not.
+            answers.borrow_mut().clear();
+        }
     };
     let exit = job.wait(&|| {
         if ended.get() {
@@ -128,7 +147,7 @@ pub fn rank_main<W: Work>() -> Result<u8, AppError> {
     end_with_launcher()?;
     let failed = |message: String| AppError::Rank { rank: 0, message };
     let mut told = String::new();
-    let read = std::io::stdin().read_to_string(&mut told);
+    let read = std::io::stdin().read_line(&mut told);
     read.map_err(|error| failed(format!("its work cannot be read: {error}")))?;
     let work: W =
         serde_json::from_str(&told).map_err(|error| failed(format!("its work is not one: {error}")))?;
@@ -136,12 +155,16 @@ pub fn rank_main<W: Work>() -> Result<u8, AppError> {
     let world = World::over(&fabric, work.options())?;
     let say = |line: Line<W::Report>| {
         if world.rank() == 0 {
+            let is_awaited = matches!(&line, Line::Report(report) if W::is_awaited(report));
             let mut text = serde_json::to_vec(&line).expect("a report is plain data");
             text.push(b'\n');
             let mut output = std::io::stdout();
             // Nobody listens any more only where the program that started this one has ended, and
             // then this one is about to.
             _ = output.write_all(&text).and_then(|()| output.flush());
+            if is_awaited {
+                _ = std::io::stdin().read_exact(&mut [0; DONE.len()]);
+            }
         }
     };
     let result = guarded(&world, || work.on_rank(&world, &mut |report| say(Line::Report(report))));

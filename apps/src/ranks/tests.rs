@@ -1,11 +1,12 @@
 //! What becomes of ranks that misbehave. Processes take the same way, and are tested from outside.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use streamhalo::{Alternating, Device, Entity, GlobalGrid, World, WorldOptions};
 
-use super::{Work, carry_out};
+use super::{Work, carry_out, patient};
 use crate::error::AppError;
 use crate::interrupt::Interrupt;
 
@@ -95,4 +96,53 @@ fn an_interruption_does_not_wait_for_ranks() {
 fn other_fabrics_start_nothing() {
     let result = carry_out("mpi", 2, Last::Joins, &Interrupt::that_came(0), &mut |_| {});
     assert!(result.expect_err("is none of ours").to_string().contains("are started by an MPI launcher"));
+}
+
+/// Reports that are awaited, and what was done in which order. Each rank goes on behind rank 0.
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct Awaited {
+    #[serde(skip)]
+    events: Arc<Mutex<Vec<&'static str>>>,
+}
+
+impl Awaited {
+    fn note(&self, event: &'static str) {
+        self.events.lock().expect("nobody panics").push(event);
+    }
+}
+
+impl Work for Awaited {
+    const NAME: &'static str = "test";
+
+    type Report = bool;
+
+    fn options(&self) -> WorldOptions {
+        Last::Joins.options()
+    }
+
+    fn is_awaited(report: &bool) -> bool {
+        *report
+    }
+
+    fn on_rank(&self, world: &World, report: &mut dyn FnMut(bool)) -> Result<(), AppError> {
+        let patient = patient(world)?;
+        report(false);
+        report(true);
+        patient.barrier()?;
+        self.note("a rank goes on");
+        Ok(())
+    }
+}
+
+#[test]
+fn ranks_go_on_once_the_leader_is_through_and_wait_as_long_as_it_takes() {
+    let work = Awaited::default();
+    let receive = &mut |report| {
+        // Longer than any other wait of these ranks may be.
+        std::thread::sleep(Duration::from_millis(if report { 500 } else { 0 }));
+        work.note(if report { "through" } else { "told" });
+    };
+    carry_out("local", 2, work.clone(), &Interrupt::that_came(0), receive).expect("nobody gives up");
+    let events = work.events.lock().expect("nobody panics");
+    assert_eq!(*events, ["told", "through", "a rank goes on", "a rank goes on"]);
 }

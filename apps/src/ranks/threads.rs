@@ -1,5 +1,6 @@
 //! Ranks as threads of this process: the fabric `local`.
 
+use std::sync::Mutex;
 use std::sync::mpsc::{self, RecvTimeoutError};
 
 use streamhalo::{World, WorldOptions};
@@ -16,6 +17,8 @@ pub(super) fn carry_out<W: Work>(
     receive: &mut dyn FnMut(W::Report),
 ) -> Result<(), AppError> {
     let (sender, reports) = mpsc::channel();
+    let (say_done, done) = mpsc::channel();
+    let done = Mutex::new(done);
     // Not a scoped thread: after Ctrl-C nobody waits for ranks that are in the middle of a kernel;
     // they end with the program.
     let starting = std::thread::Builder::new().name("ranks".to_owned());
@@ -23,8 +26,12 @@ pub(super) fn carry_out<W: Work>(
         on_threads(ranks, work.options(), |world| {
             let mut report = |report| {
                 if world.rank() == 0 {
-                    // Nobody listens any more only where the user has interrupted.
+                    let is_awaited = W::is_awaited(&report);
+                    // Nobody listens or answers any more only where the user has interrupted.
                     _ = sender.send(report);
+                    if is_awaited {
+                        _ = done.lock().map(|done| done.recv());
+                    }
                 }
             };
             work.on_rank(world, &mut report)
@@ -34,7 +41,14 @@ pub(super) fn carry_out<W: Work>(
     loop {
         interrupt.check()?;
         match reports.recv_timeout(PAUSE) {
-            Ok(report) => receive(report),
+            Ok(report) => {
+                let is_awaited = W::is_awaited(&report);
+                receive(report);
+                if is_awaited {
+                    // A rank that has failed does not wait for it.
+                    _ = say_done.send(());
+                }
+            }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }

@@ -10,7 +10,7 @@ use crate::checkpoint::{Checkpoint, Checkpoints};
 use crate::config::{self, RunConfig};
 use crate::error::AppError;
 use crate::pictures::Snapshots;
-use crate::ranks::Work;
+use crate::ranks::{Work, patient};
 use crate::report::ExchangeTimeline;
 use crate::run::{TimelineWanted, Uses, device};
 use crate::watch::{Size, Watcher};
@@ -89,6 +89,11 @@ impl Work for RunWork {
         world_options(&self.config)
     }
 
+    /// An answer is compared on the cores of the ranks.
+    fn is_awaited(report: &RunReport) -> bool {
+        matches!(report, RunReport::Finished { .. })
+    }
+
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(RunReport)) -> Result<(), AppError> {
         let application = ApplicationRow::open(&self.config)?;
         let stream = stream(&self.config, world)?;
@@ -112,6 +117,7 @@ impl Work for RunWork {
                 report(RunReport::Warm);
             }
         }
+        let until_judged = patient(world)?;
         // Trial by trial, not backend by backend: a machine that slows down slows all alike.
         let last_trial = self.config.run.trials.saturating_sub(1);
         for number in 0..self.config.run.trials {
@@ -124,6 +130,7 @@ impl Work for RunWork {
                 };
                 let outcome = Box::new(rank.trial(backend, Some(number), wants_state)?);
                 report(RunReport::Finished { backend: backend.clone(), trial: number, outcome });
+                until_judged.barrier()?;
             }
         }
         match self.timeline {
@@ -198,4 +205,43 @@ pub(crate) fn stream(config: &RunConfig, world: &World) -> Result<Stream, AppErr
     };
     let options = StreamOptions { kind, threads: config.device.threads };
     Ok(device(config)?.stream_with(world, options)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{KnownNames, Overrides};
+    use crate::ranks::on_threads;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    /// Rank 0 judges where it is, as under a launcher, for longer than ranks may wait for each other in a trial.
+    #[test]
+    fn no_rank_begins_a_trial_before_the_one_before_it_is_judged() {
+        let names =
+            KnownNames { apps: &["life"], backends: &["st-send"], fabrics: &["local"], devices: &["host"] };
+        let text = "app = { steps = 2, pattern = 'random:1' }\ngrid.cells = [4, 6]\ncomm.timeout_s = 0.5\n\
+                    run = { ranks = 2, trials = 2, warmup = 0, pin = false }\n";
+        let config = RunConfig::parse("f.toml", text, &Overrides::default(), &names).expect("is right");
+        let (layout, states) = (vec![1, 2], StatesWanted::All);
+        let work = RunWork { config, layout, states, timeline: None, draws: false, watched: None };
+        let events = Mutex::new(Vec::new());
+        let note = |event: String| events.lock().expect("nobody panics").push(event);
+        let done = on_threads(2, work.options(), |world| {
+            let mut report = |report| match report {
+                RunReport::Begin { trial, .. } => note(format!("{} begins", trial_name(trial))),
+                RunReport::Finished { trial, .. } if world.rank() == 0 => {
+                    std::thread::sleep(Duration::from_millis(800));
+                    note(format!("{} is judged", trial_name(Some(trial))));
+                }
+                _ => {}
+            };
+            work.on_rank(world, &mut report)
+        });
+        done.expect("nobody gives up");
+        let of_trial =
+            |trial| [format!("{trial} begins"), format!("{trial} begins"), format!("{trial} is judged")];
+        let expected = ["trial 0", "trial 1"].map(of_trial).concat();
+        assert_eq!(events.into_inner().expect("nobody panics"), expected);
+    }
 }

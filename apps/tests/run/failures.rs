@@ -120,3 +120,26 @@ fn a_rank_that_does_not_answer_is_named() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("waited 1 s for") && said.contains("`comm.timeout_s`"), "{said}");
 }
+
+/// A program that is stopped judges no answer, and its ranks begin no other trial: they neither work nor end.
+#[test]
+fn ranks_wait_asleep_until_an_answer_is_judged() {
+    let folder = Folder::new();
+    let set = ["comm.fabric=shm", "comm.timeout_s=1", "run.ranks=2", "run.trials=20", "app.steps=5000"];
+    let child = folder.start(SMALL, &[&set[..], &["comm.backend=['st-send']"]].concat());
+    let of_ranks = || folder.workers().into_iter().filter_map(ticks).sum::<u64>();
+    until("the ranks are at work", || of_ranks() > 5);
+    signal("-STOP", child.id());
+    let mut last = (of_ranks(), Instant::now());
+    until("the ranks have come to rest", || {
+        let now = of_ranks();
+        if now > last.0 {
+            last = (now, Instant::now());
+        }
+        last.1.elapsed() > Duration::from_millis(1500)
+    });
+    assert_eq!(folder.workers().len(), 2, "they wait, longer than for each other");
+    signal("-CONT", child.id());
+    let output = finish(Ok(child));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
