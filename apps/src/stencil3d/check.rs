@@ -8,9 +8,10 @@ use crate::app::Answer;
 use crate::app::values::{self, Real, checksum_of_whole, shown};
 use crate::error::AppError;
 
-/// How far norms may be from the reference's, relative to it: both add the same squares as `f64`, in another
-/// order. Far above what any order makes of as many cells as a machine holds, far below what a wrong cell does.
-const NORM_TOLERANCE: f64 = 1e-12;
+/// How far norms may be from the reference's, relative to it: both add the same squares as `f64`, the ranks in many
+/// short sums and the reference with what each addition loses. Far above what that makes of as many cells as a
+/// machine holds, far below what a wrong cell does.
+pub(super) const NORM_TOLERANCE: f64 = 1e-12;
 
 impl<T: Real> Stencil3d<T> {
     /// The answer of the reference.

@@ -38,10 +38,7 @@ impl<T: Real> Reference<T> {
 
     /// The root of the sum of the squares of what the weights and the source give.
     pub(super) fn norm(&self, weights: &Weights<T>, source: T) -> f64 {
-        all_below(self.cells)
-            .map(|cell| self.apply(weights, source, cell).to_f64().powi(2))
-            .sum::<f64>()
-            .sqrt()
+        sum(all_below(self.cells).map(|cell| self.apply(weights, source, cell).to_f64().powi(2))).sqrt()
     }
 
     fn apply(&self, w: &Weights<T>, source: T, cell: [usize; 3]) -> T {
@@ -82,4 +79,39 @@ impl<T: Real> Reference<T> {
 /// All indices below the extents, the last axis fastest.
 fn all_below([depth, height, width]: [usize; 3]) -> impl Iterator<Item = [usize; 3]> {
     (0..depth).flat_map(move |z| (0..height).flat_map(move |y| (0..width).map(move |x| [z, y, x])))
+}
+
+/// The sum of values, rounded about once: what each addition loses is added up beside it (Neumaier, Rundungsfehleranalyse
+/// einiger Verfahren zur Summation endlicher Summen, 1974). Else it would drift further from that of the ranks, who add
+/// in many short sums, the more cells there are.
+fn sum(values: impl Iterator<Item = f64>) -> f64 {
+    let (mut sum, mut lost) = (0.0_f64, 0.0);
+    for value in values {
+        let next = sum + value;
+        let (large, small) = if sum.abs() >= value.abs() { (sum, value) } else { (value, sum) };
+        lost += (large - next) + small;
+        sum = next;
+    }
+    // Of infinite values nothing is lost that could be told.
+    if lost.is_finite() { sum + lost } else { sum }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stencil3d::check::NORM_TOLERANCE;
+
+    /// As many cells as a large grid has, on which a sum one by one drifts further than norms may be from each other.
+    #[test]
+    fn sums_of_many_cells_do_not_drift() {
+        let (count, value) = (1 << 22, 0.1);
+        let values = || std::iter::repeat_n(value, count);
+        // A power of two changes the exponent only.
+        let right = value * count as f64;
+        let error = |found: f64| ((found - right) / right).abs();
+        assert!(error(values().sum()) > NORM_TOLERANCE, "{:e}", error(values().sum()));
+        assert_eq!(sum(values()), right);
+        assert_eq!(sum([1.0, 1e100, 1.0, -1e100].into_iter()), 2.0);
+        assert!(sum([f64::INFINITY, 1.0].into_iter()).is_infinite());
+    }
 }
