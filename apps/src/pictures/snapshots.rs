@@ -7,11 +7,14 @@
 //! | `NAME_000100.png` | the same as an image; the middle plane of three dimensions | rank 0 |
 //! | `NAME.pvd` | all that are there, as a series | rank 0 |
 //!
-//! A picture is there as a whole or not at all, and all ranks know which.
+//! A picture is there as a whole or not at all, and all ranks know which. A file gets its name once it is complete, and
+//! the one that is of all ranks last: whoever ends a run in between leaves files of other names, or pieces, which
+//! nothing refers to.
 
 use std::cell::Cell;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::iter;
 use std::path::PathBuf;
 
 use super::image::{self, Colours, MOST_PIXELS};
@@ -21,6 +24,9 @@ use crate::config::{AppSettings, OnFullDisk, RunConfig};
 use crate::error::AppError;
 use crate::report::{OutputFile, replace_files};
 use crate::unwritten::{Unwritten, verdict};
+
+/// What follows a file's name while it is written.
+const UNFINISHED: &str = ".unfinished";
 
 /// Who writes them.
 pub(crate) struct Snapshots<'a> {
@@ -57,28 +63,43 @@ impl<'a> Snapshots<'a> {
         })
     }
 
-    /// Makes the folder, and rids it once of what an earlier run has drawn of the steps that this one takes: the last of
-    /// it may be half a picture.
+    /// Makes the folder, and rids it once of what an earlier run has drawn of the steps that this one takes, of what it
+    /// has left unfinished, and of its series, which names what goes.
     fn prepare(&self) -> Result<(), Unwritten> {
         fs::create_dir_all(&self.folder).map_err(|error| Unwritten::new(&self.folder, &error))?;
         if self.has_begun.replace(true) {
             return Ok(());
         }
-        for (_, name) in self.files()?.into_iter().filter(|(step, _)| *step >= self.first) {
+        let unfinished = self.files_of(|name| self.step_of(finished(name)?))?;
+        let drawn = self.files()?.into_iter().filter(|(step, _)| *step >= self.first);
+        // The series first: it never names what is gone.
+        let series = (0, self.series());
+        for (_, name) in iter::once(series).chain(drawn).chain(unfinished) {
             let path = self.folder.join(name);
-            fs::remove_file(&path).map_err(|error| Unwritten::new(&path, &error))?;
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(Unwritten::new(&path, &error));
+                }
+                _ => {}
+            }
         }
-        Ok(())
+        // A run that goes on keeps pictures, which are shown whatever becomes of it.
+        if self.first > 0 { self.list() } else { Ok(()) }
     }
 
-    /// The files of pictures in the folder, by step: what has such a name and is a file, not a link or a folder.
+    /// The files of pictures in the folder, by step.
     fn files(&self) -> Result<Vec<(u64, String)>, Unwritten> {
+        self.files_of(|name| self.step_of(name))
+    }
+
+    /// What of the folder has a step by its name and is a file, not a link or a folder.
+    fn files_of(&self, step_of: impl Fn(&str) -> Option<u64>) -> Result<Vec<(u64, String)>, Unwritten> {
         let read = || -> io::Result<Vec<(u64, String)>> {
             let mut files = Vec::new();
             for entry in fs::read_dir(&self.folder)? {
                 let entry = entry?;
                 let name = entry.file_name().to_string_lossy().into_owned();
-                if let Some(step) = self.step_of(&name)
+                if let Some(step) = step_of(&name)
                     && entry.file_type()?.is_file()
                 {
                     files.push((step, name));
@@ -113,17 +134,26 @@ impl<'a> Snapshots<'a> {
         format!("{}_{step:06}.{kind}", self.name)
     }
 
-    /// Writes this rank's piece, and on rank 0 what there is of all ranks.
+    fn series(&self) -> String {
+        format!("{}.pvd", self.name)
+    }
+
+    /// Writes this rank's piece, and on rank 0 the image.
     fn write(&self, look: &Look<'_>, image: Option<Vec<u8>>) -> Result<(), Unwritten> {
         let piece = self.piece(look.step, look.world().rank());
         self.create(&piece, |file| vti::write_piece(file, look))?;
-        let Some(image) = image else {
-            return Ok(());
-        };
-        self.create(&self.whole(look.step, "png"), |file| file.write_all(&image))?;
+        match image {
+            Some(image) => self.create(&self.whole(look.step, "png"), |file| file.write_all(&image)),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes what refers to the pieces of all ranks, and to what does, once all of them are there.
+    fn complete(&self, look: &Look<'_>) -> Result<(), Unwritten> {
         let pieces = (0..look.owned.len()).map(|rank| self.piece(look.step, rank));
         let whole = vti::whole(look, pieces);
-        self.create(&self.whole(look.step, "pvti"), |file| file.write_all(whole.as_bytes()))
+        self.create(&self.whole(look.step, "pvti"), |file| file.write_all(whole.as_bytes()))?;
+        self.list()
     }
 
     fn create(
@@ -133,10 +163,12 @@ impl<'a> Snapshots<'a> {
     ) -> Result<(), Unwritten> {
         let path = self.folder.join(name);
         let written = || -> io::Result<()> {
-            let mut file = BufWriter::new(File::create(&path)?);
+            let unfinished = self.folder.join(unfinished(name));
+            let mut file = BufWriter::new(File::create(&unfinished)?);
             write(&mut file)?;
             // Some file systems say only now that there is no room.
-            file.into_inner()?.sync_all()
+            file.into_inner()?.sync_all()?;
+            fs::rename(unfinished, &path)
         };
         written().map_err(|error| Unwritten::new(&path, &error))
     }
@@ -144,11 +176,12 @@ impl<'a> Snapshots<'a> {
     /// Takes back what this rank has written of a picture.
     fn remove(&self, look: &Look<'_>) {
         let rank = look.world().rank();
-        let mut names = vec![self.piece(look.step, rank)];
+        let mut names = Vec::new();
         if rank == 0 {
-            names.extend(["png", "pvti"].map(|kind| self.whole(look.step, kind)));
+            names.extend(["pvti", "png"].map(|kind| self.whole(look.step, kind)));
         }
-        for name in names {
+        names.push(self.piece(look.step, rank));
+        for name in names.into_iter().flat_map(|name| [unfinished(&name), name]) {
             // The error that led here is on its way to the user.
             _ = fs::remove_file(self.folder.join(name));
         }
@@ -159,7 +192,7 @@ impl<'a> Snapshots<'a> {
         let files = self.files()?;
         let wholes = files.iter().filter(|(_, name)| name.ends_with(".pvti"));
         let series = vti::series(wholes.map(|(step, name)| (*step, &**name)));
-        let series = OutputFile::new(format!("{}.pvd", self.name), series);
+        let series = OutputFile::new(self.series(), series);
         replace_files(&self.folder, &[series]).map_err(|error| match error {
             AppError::Replace { path, source } => Unwritten::new(&path, &source),
             other => Unwritten::because(&self.folder, other.to_string()),
@@ -182,6 +215,16 @@ impl<'a> Snapshots<'a> {
     }
 }
 
+/// The name of a file while it is written.
+fn unfinished(name: &str) -> String {
+    format!(".{name}{UNFINISHED}")
+}
+
+/// The name that such a file was to get.
+fn finished(name: &str) -> Option<&str> {
+    name.strip_prefix('.')?.strip_suffix(UNFINISHED)
+}
+
 impl Looker for Snapshots<'_> {
     fn next(&self, from: u64) -> Option<u64> {
         if self.is_over.get() { None } else { from.checked_next_multiple_of(self.every) }
@@ -197,8 +240,8 @@ impl Looker for Snapshots<'_> {
         let sums = mosaic.sums(look)?;
         let image = sums.map(|sums| image::png(look, self.name, &mosaic, &sums, self.colours));
         if self.agree(look, self.write(look, image))? {
-            let listed = if is_first { self.list() } else { Ok(()) };
-            self.agree(look, listed)?;
+            let completed = if is_first { self.complete(look) } else { Ok(()) };
+            self.agree(look, completed)?;
         }
         Ok(())
     }

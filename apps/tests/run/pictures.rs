@@ -84,6 +84,13 @@ fn a_run_that_goes_on_draws_its_own_steps_again() {
     let snapshots = folder.out().join("snapshots");
     fs::write(snapshots.join("life_000020_1.vti"), "half of it").expect("can write");
     let from = folder.out().join("checkpoints/life_000012.halo").display().to_string();
+    // One that finds no room for its first picture shows those before it.
+    symlink("/dev/full", snapshots.join(".life_000016_0.vti.unfinished")).expect("can write");
+    let output = run(&folder, SMALL, &[&alone[..], &["every=8", "--restart", &from, "--quiet"]].concat());
+    refused(&output, 1, &["cannot write the picture after 16 steps"]);
+    let series = fs::read_to_string(snapshots.join("life.pvd")).expect("is there");
+    assert_eq!(series.matches("<DataSet ").count(), 3, "{series}");
+    assert!(!series.contains("000015") && !snapshots.join("life_000015.pvti").exists(), "{series}");
     let output = run(&folder, SMALL, &[&alone[..], &["every=8", "--restart", &from]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let files = files(&snapshots);
@@ -164,7 +171,8 @@ fn a_full_disk_is_the_matter_of_all_ranks() {
         let earlier = folder.read_out("results.json");
         let snapshots = folder.out().join("snapshots");
         fs::create_dir(&snapshots).expect("can write");
-        let full = || symlink("/dev/full", snapshots.join("life_000008_1.vti")).expect("can write");
+        let full =
+            || symlink("/dev/full", snapshots.join(".life_000008_1.vti.unfinished")).expect("can write");
         let arguments = ["--snapshot", "every=8", "--ranks", "2", "--fabric", fabric, "--quiet"];
         let of_first =
             ["life.pvd", "life_000000.png", "life_000000.pvti", "life_000000_0.vti", "life_000000_1.vti"];

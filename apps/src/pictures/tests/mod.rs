@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use streamhalo::{Device, WorldOptions};
 
@@ -106,4 +107,13 @@ fn reference(config: &RunConfig, steps: u64) -> Vec<u8> {
 
 fn path(folder: &Path, name: &str) -> String {
     folder.join(name).display().to_string()
+}
+
+/// Waits for something that another thread brings about.
+fn until(is_so: impl Fn() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < Duration::from_secs(60), "never");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }

@@ -3,10 +3,24 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use super::{Folder, drawn, path, read, reference};
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::{Folder, drawn, path, read, reference, until};
 
 const TEXT: &str =
     "app = { steps = 4, pattern = 'random:3' }\ngrid.cells = [7, 10]\noutput.snapshot_every = 2\n";
+
+/// The name of a file while it is written.
+fn unfinished(file: &str) -> String {
+    format!(".{file}.unfinished")
+}
+
+/// Leaves no room for a file.
+fn fill_up(folder: &Folder, file: &str) {
+    symlink("/dev/full", folder.snapshots().join(unfinished(file))).expect("can write");
+}
 
 /// What is in the folder where only the first picture has found room.
 fn has_the_first_only(folder: &Folder) {
@@ -24,15 +38,14 @@ fn a_full_disk_ends_the_run_or_its_pictures() {
         [("life_000002_0.vti", 0), ("life_000002_1.vti", 1), ("life_000002.png", 0), ("life_000002.pvti", 0)]
     {
         let folder = Folder::new();
-        let full = || symlink("/dev/full", folder.snapshots().join(file)).expect("can write");
-        full();
+        fill_up(&folder, file);
         let error = drawn(&folder.config(TEXT), &[1, 2]).expect_err("there is no room").to_string();
         let message = format!("cannot write the picture after 2 steps, {}", path(&folder.snapshots(), file));
         assert!(error.starts_with(&format!("rank {rank} failed: {message}: No space left")), "{error}");
         assert!(error.ends_with("; with `output.on_full_disk = \"go-on\"` it goes on without"), "{error}");
         has_the_first_only(&folder);
 
-        full();
+        fill_up(&folder, file);
         let config = folder.config(&format!("{TEXT}output.on_full_disk = 'go-on'"));
         let said = drawn(&config, &[1, 2]).expect("goes on");
         let [said] = &said[..] else { panic!("{said:?}") };
@@ -46,7 +59,7 @@ fn a_full_disk_ends_the_run_or_its_pictures() {
 fn what_is_no_want_of_room_ends_the_run() {
     let folder = Folder::new();
     fs::create_dir(folder.snapshots().join("life_000002_1.vti")).expect("can write");
-    symlink("/dev/full", folder.snapshots().join("life_000002_0.vti")).expect("can write");
+    fill_up(&folder, "life_000002_0.vti");
     let config = folder.config(&format!("{TEXT}output.on_full_disk = 'go-on'"));
     let error = drawn(&config, &[1, 2]).expect_err("a folder has its name").to_string();
     assert!(error.starts_with("rank 1 failed: cannot write") && error.ends_with("(os error 21)"), "{error}");
@@ -70,4 +83,41 @@ fn the_third_picture_is_right() {
     drawn(&config, &[1, 2]).expect("nothing fails");
     let field = read::whole(&folder.snapshots().join("life_000004.pvti"));
     assert_eq!(field.values, reference(&config, 4));
+}
+
+/// Rank 1 writes its piece into a pipe, which it cannot open before somebody reads there.
+#[test]
+fn what_is_of_all_ranks_is_not_there_before_their_pieces_are() {
+    let folder = Folder::new();
+    let snapshots = folder.snapshots();
+    let pipe = snapshots.join(unfinished("life_000002_1.vti"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("`mkfifo` is there").success());
+    let (sender, seen) = mpsc::channel();
+    // Not joined: it would hang where nobody writes into the pipe.
+    std::thread::spawn(move || {
+        until(|| snapshots.join("life_000002.png").exists());
+        // Rank 0 would have gone on by then.
+        std::thread::sleep(Duration::from_millis(100));
+        let names = ["life_000002_1.vti", "life_000002.pvti"];
+        sender.send(names.map(|name| snapshots.join(name).exists())).expect("somebody listens");
+        let mut piece = fs::File::open(pipe).expect("is there");
+        std::io::copy(&mut piece, &mut std::io::sink()).expect("can be read");
+    });
+    let error = drawn(&folder.config(TEXT), &[1, 2]).expect_err("a pipe is no disk").to_string();
+    assert!(error.starts_with("rank 1 failed: cannot write"), "{error}");
+    assert_eq!(seen.recv(), Ok([false; 2]));
+    has_the_first_only(&folder);
+}
+
+/// Not even a series of what has gone is left.
+#[test]
+fn a_run_without_a_first_picture_leaves_none_of_the_one_before() {
+    let folder = Folder::new();
+    drawn(&folder.config(TEXT), &[1, 2]).expect("nothing fails");
+    for name in [".life_000002_1.vti.unfinished", ".notes.unfinished", ".life_x.png.unfinished"] {
+        fs::write(folder.snapshots().join(name), "half of it").expect("can write");
+    }
+    fill_up(&folder, "life_000000.png");
+    drawn(&folder.config(TEXT), &[1, 2]).expect_err("there is no room");
+    assert_eq!(folder.names(), [".life_x.png.unfinished", ".notes.unfinished"]);
 }
