@@ -46,7 +46,12 @@ pub(super) struct Tree {
     steps: u64,
     /// What connects ranks: [`links::connect`], but for tests that show that each message counts.
     pub(super) connect: Connect,
+    /// What gives a rank the library's total: [`Library::sum`], but for tests that show that each rank's counts.
+    pub(super) library_sum: LibrarySum,
 }
+
+type LibrarySum =
+    Box<dyn Fn(&Trial<'_>, &mut Library, &[f64], &mut [f64]) -> Result<(), Error> + Send + Sync>;
 
 type Connect =
     Box<dyn Fn(&Trial<'_>, Primitive, &Place, usize) -> Result<Box<dyn Links>, Error> + Send + Sync>;
@@ -72,7 +77,13 @@ impl Tree {
             return Err(AppError::Usage { flag: "app.steps".to_owned(), message });
         }
         let leaves = GlobalGrid::new([leaves], [false])?;
-        Ok(Self { settings: settings.clone(), leaves, steps, connect: Box::new(links::connect) })
+        Ok(Self {
+            settings: settings.clone(),
+            leaves,
+            steps,
+            connect: Box::new(links::connect),
+            library_sum: Box::new(|_, library, own, total| library.sum(own, total)),
+        })
     }
 
     fn initial(&self) -> Initial {
@@ -156,13 +167,17 @@ impl Application for Tree {
         let setup_s = started.elapsed().as_secs_f64();
 
         let (sum, tree_s) = self.steps(trial, &leaves, |own, total| node.reduce(own, total))?;
-        let (library_sum, library_s) = self.steps(trial, &leaves, |own, total| library.sum(own, total))?;
+        let library_total =
+            |own: &[f64], total: &mut [f64]| (self.library_sum)(trial, &mut library, own, total);
+        let (library_sum, library_s) = self.steps(trial, &leaves, library_total)?;
 
-        let checksums = trial.world.all_gather(&checksum_of_row([0; 3], &sum))?;
-        let is_agreed = checksums.iter().all(|checksum| *checksum == checksums[0]);
+        // Of both: the state has the totals of rank 0 only.
+        let checksums =
+            trial.world.all_gather(&[&sum, &library_sum].map(|sum| checksum_of_row([0; 3], sum)))?;
+        let is_agreed = checksums.iter().all(|of_rank| *of_rank == checksums[0]);
         let state =
             (trial.wants_state && trial.world.rank() == 0).then(|| encode(&[sum, library_sum].concat()));
-        let answer = Answer { checksum: shown(checksums[0]), result: result(is_agreed), state };
+        let answer = Answer { checksum: shown(checksums[0][0]), result: result(is_agreed), state };
         let times = Times { solve_s: tree_s, halo_s: tree_s, compute_s: 0.0 };
         let mut outcome = trial.outcome_by_host(setup_s, times, self.traffic(&node.place), answer)?;
         outcome.measured = mean_times(self.steps, outcome.solve_s, trial.world.all_max(library_s)?);
@@ -211,7 +226,8 @@ impl Application for Tree {
             Some(format!("of {whose} {found}"))
         });
         let mut differences = differences.chain(
-            (found.result != reference.result).then(|| "ranks have different totals of the tree".to_owned()),
+            (found.result != reference.result)
+                .then(|| "ranks have different totals of the tree or of the library's allreduce".to_owned()),
         );
         match found_values.len() == 2 * elements {
             true => differences.next(),
@@ -220,7 +236,7 @@ impl Application for Tree {
     }
 }
 
-/// What is known besides the root's totals: whether every rank has the same.
+/// What is known besides the root's totals: whether every rank has the same, of the tree and of the library.
 fn result(is_agreed: bool) -> Map<String, Value> {
     Map::from_iter([("ranks_agree".to_owned(), Value::from(is_agreed))])
 }

@@ -1,5 +1,7 @@
 //! The tree against the serial sum, and that the comparison can fail.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use streamhalo::WorldOptions;
 use streamhalo::comm::Result;
 
@@ -150,6 +152,31 @@ fn a_message_that_is_dropped_is_found() {
             });
             let said = tree.difference(&play(&tree, 7, backend), &reference);
             assert!(said.is_some(), "{backend}: rank {rank} loses {lost:?}");
+        }
+    }
+}
+
+/// The negative control of the library: a total that is wrong on any rank, in any step, is found.
+#[test]
+fn a_total_of_the_library_that_is_off_is_found_on_every_rank() {
+    let settings = "elements = 2, steps = 3";
+    let reference = reference(&tree(settings));
+    for rank in 0..4 {
+        for wrong in 0..3 {
+            let mut tree = tree(settings);
+            let steps: Vec<_> = (0..4).map(|_| AtomicU64::new(0)).collect();
+            tree.library_sum = Box::new(move |trial, library, own, total| {
+                library.sum(own, total)?;
+                let step = steps[trial.world.rank()].fetch_add(1, Ordering::Relaxed);
+                if trial.world.rank() == rank && step == wrong {
+                    total[1] += 1.0;
+                }
+                Ok(())
+            });
+            let answer = play(&tree, 4, "notified");
+            let said = tree.difference(&answer, &reference).expect("differs");
+            assert!(said.contains("the library's allreduce"), "rank {rank}, step {wrong}: {said}");
+            assert_eq!(answer.checksum, reference.checksum, "is that of the tree");
         }
     }
 }
