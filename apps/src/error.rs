@@ -57,11 +57,11 @@ pub enum AppError {
     #[error("`app.pattern`: {0}")]
     Pattern(#[from] InitialError),
 
-    /// The reference has no room on this machine.
-    #[error("there is no room for a reference of {values} values, against which runs are verified")]
+    /// The reference, and an answer beside it, have no room on this machine.
+    #[error("there is no room for the {bytes} bytes that it takes to verify runs against a reference")]
     NoRoomToVerify {
         /// How many.
-        values: usize,
+        bytes: usize,
     },
 
     /// There is no checkpoint to go on from.

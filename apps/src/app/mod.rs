@@ -119,11 +119,9 @@ pub trait Application: Send + Sync {
     /// That of `go_on`.
     fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError>;
 
-    /// How many values the whole state has on a grid of `cells` cells, more or less: whether there is room for the
-    /// reference is found out before it is computed.
-    fn values(&self, cells: &[usize]) -> usize {
-        cells.iter().fold(1, |product: usize, cells| product.saturating_mul(*cells))
-    }
+    /// How much memory [`Application::reference`] and [`Application::difference`] have at once, more or less: whether
+    /// there is room for it is found out before.
+    fn bytes_to_verify(&self) -> usize;
 
     /// Where an answer differs from the reference's, as a sentence; `None` where it is right. Both
     /// have their state.
@@ -176,6 +174,11 @@ impl ApplicationRow {
         let row = APPLICATIONS.iter().find(|row| row.name == config.app.name);
         row.expect("a configuration names a registered application")
     }
+}
+
+/// The product of some sizes, or the largest number if that is larger: nobody has room for either.
+pub(crate) fn size_of_all(factors: impl IntoIterator<Item = usize>) -> usize {
+    factors.into_iter().fold(1, usize::saturating_mul)
 }
 
 /// How the messages of one rank travel.

@@ -27,8 +27,9 @@ use super::schedule::{Hop, Schedule};
 use crate::app::values::{checksum_of_row, encode, shown, zeros};
 use crate::app::{
     Answer, Application, ApplicationRow, Initial, Need, Outcome, Phase, Routes, Stopwatch, Times, Trial, Way,
+    size_of_all,
 };
-use crate::config::{AppSettings, CholeskySettings, Primitive, RunConfig};
+use crate::config::{AppSettings, CholeskySettings, Primitive, RunConfig, Values};
 use crate::error::AppError;
 
 /// The row of the registry.
@@ -271,10 +272,6 @@ impl Process {
 }
 
 impl Application for Cholesky {
-    fn values(&self, _: &[usize]) -> usize {
-        self.rows().saturating_mul(self.rows())
-    }
-
     fn run_trial(&self, trial: &Trial<'_>) -> Result<Outcome, AppError> {
         let started = Instant::now();
         let mut process = Process::new(self, trial)?;
@@ -330,6 +327,18 @@ impl Application for Cholesky {
 
     fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
         self.serial_answer(go_on)
+    }
+
+    /// What is found and what is right, each as bytes too; of reals what the factor comes to, multiplied out, and samples
+    /// of every step.
+    fn bytes_to_verify(&self) -> usize {
+        let (rows, steps) = (self.rows(), usize::try_from(self.steps).unwrap_or(usize::MAX));
+        let (squares, samples) = match self.settings.values {
+            Values::Integers => (4, 0),
+            Values::Reals => (6, 6_usize.saturating_mul(steps)),
+        };
+        let values = size_of_all([squares, rows, rows]).saturating_add(size_of_all([samples, rows]));
+        values.saturating_mul(size_of::<f64>())
     }
 
     fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {

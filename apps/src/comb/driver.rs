@@ -31,7 +31,7 @@ use super::numbering::{Axis, MASK, Turn, Whereabouts};
 use crate::app::values::{self, Real, checksum_of_owned, checksum_of_whole, shown, whole_state};
 use crate::app::{
     Answer, Application, ApplicationRow, Laps, Need, Outcome, Routes, Tables, Times, Trial, mix, of_real,
-    shell,
+    shell, size_of_all,
 };
 use crate::config::{AppSettings, Precision, RunConfig};
 use crate::error::AppError;
@@ -244,6 +244,12 @@ impl<T: Real> Application for Comb<T> {
             state.extend(values::encode(&values));
         }
         Ok(Answer { checksum: shown(checksum), result: result(0), state: Some(state) })
+    }
+
+    /// Two states of all variables, or one beside its last variable and that as bytes.
+    fn bytes_to_verify(&self) -> usize {
+        let variables = (2 * self.variables).max(self.variables + 2);
+        size_of_all(self.grid.cells()).saturating_mul(variables * T::BYTES)
     }
 
     fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {

@@ -195,11 +195,10 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
     Ok(u8::from(!results.all_verified()))
 }
 
-/// Whether there is room for two of its states, as the standard collections would end the program without.
+/// Whether there is room to verify, as the standard collections would end the program without.
 fn check_room(part: &Part) -> Result<(), AppError> {
-    let values = part.application.values(&part.config.grid.cells);
-    let mut states = Vec::<[u64; 2]>::new();
-    states.try_reserve_exact(values).map_err(|_| AppError::NoRoomToVerify { values })
+    let bytes = part.application.bytes_to_verify();
+    Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| AppError::NoRoomToVerify { bytes })
 }
 
 /// The files of timelines; says what there was no room for.
@@ -225,5 +224,41 @@ fn during(error: AppError, running: String) -> AppError {
             AppError::Rank { rank, message: format!("{message} ({running})") }
         }
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::{APPLICATIONS, ApplicationRow};
+    use crate::config::{KnownNames, Overrides};
+
+    #[test]
+    fn room_to_verify_is_that_of_what_references_and_judges_keep() {
+        let apps = APPLICATIONS.iter().map(|row| row.name).collect::<Vec<_>>();
+        let names =
+            KnownNames { apps: &apps, backends: &["standard"], fabrics: &["local"], devices: &["host"] };
+        let points = 8 * 8 * 8 * 6_usize.pow(3);
+        for (text, bytes) in [
+            ("app.pattern = 'random:1'\ngrid.cells = [30, 50]", 16 * 30 * 50),
+            ("app.name = 'stencil3d'\ngrid.cells = [20, 30, 40]", 16 * 20 * 30 * 40),
+            ("app = { name = 'stencil3d', element = 'f32' }\ngrid.cells = [20, 30, 40]", 8 * 20 * 30 * 40),
+            ("app = { name = 'faces', order = 5 }\ngrid.cells = [8, 8, 8]", 32 * points),
+            ("app = { name = 'faces', order = 5, values = 'reals' }\ngrid.cells = [8, 8, 8]", 48 * points),
+            ("app = { name = 'comb', variables = 3 }\ngrid.cells = [9, 9, 9]", 2 * 3 * 8 * 9 * 9 * 9),
+            ("app.name = 'pipeline'\ngrid.cells = [7000, 90]", 4 * 8 * 90),
+            ("app = { name = 'tree', elements = 5 }\ngrid.cells = 1000", 8 * 8 * 5),
+            ("app = { name = 'cholesky', steps = 2 }\ngrid.cells = 512", 4 * 8 * 512 * 512),
+            (
+                "app = { name = 'cholesky', steps = 2, values = 'reals' }\ngrid.cells = 512",
+                6 * 8 * 512 * (512 + 2),
+            ),
+        ] {
+            let text = format!("comm.backend = 'standard'\n{text}");
+            let config = RunConfig::parse("f.toml", &text, &Overrides::default(), &names);
+            let config = config.unwrap_or_else(|error| panic!("{text}: {error}"));
+            let application = ApplicationRow::open(&config).expect("is right");
+            assert_eq!(application.bytes_to_verify(), bytes, "{text}");
+        }
     }
 }

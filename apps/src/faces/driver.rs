@@ -29,9 +29,9 @@ use super::kernel::sum_copies;
 use crate::app::values::{checksum_of_owned, encode, shown, whole_of};
 use crate::app::{
     Answer, Application, ApplicationRow, Between, Geometry, Initial, Need, Outcome, Phase, Routes, Stopwatch,
-    Times, Trial, inner_of, shell,
+    Times, Trial, inner_of, shell, size_of_all,
 };
-use crate::config::{AppSettings, FacesSettings, RunConfig};
+use crate::config::{AppSettings, FacesSettings, RunConfig, Values};
 use crate::error::AppError;
 
 /// The row of the registry.
@@ -244,6 +244,16 @@ impl Application for Faces {
 
     fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
         self.serial_answer(go_on)
+    }
+
+    /// The state, and of the mesh points, sums and numbers of nodes; of reals the values of a round and the state of
+    /// their magnitudes besides.
+    fn bytes_to_verify(&self) -> usize {
+        let arrays = match self.settings.values {
+            Values::Integers => 4,
+            Values::Reals => 6,
+        };
+        size_of_all(self.grid.cells()).saturating_mul(arrays * size_of::<f64>())
     }
 
     fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {

@@ -30,6 +30,7 @@ use super::reference::Reference;
 use super::rle;
 use crate::app::{
     Answer, Application, ApplicationRow, Need, Outcome, Phase, Routes, Steps, Stopwatch, Stored, Trial,
+    size_of_all,
 };
 use crate::config::{AppSettings, CellsAs, LifeSettings, RunConfig};
 use crate::error::AppError;
@@ -173,6 +174,11 @@ impl<T: Cell + Stored> Application for Life<T> {
             result: result(reference.population()),
             state: Some(bits::pack([reference.cells()])),
         })
+    }
+
+    /// The reference keeps numbers of live cells, of this generation and the next one.
+    fn bytes_to_verify(&self) -> usize {
+        size_of_all(self.grid.cells()).saturating_mul(2 * size_of::<usize>())
     }
 
     fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {

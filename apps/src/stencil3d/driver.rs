@@ -30,7 +30,7 @@ use super::problem::Problem;
 use crate::app::values::{Real, checksum_of_owned, shown, whole_state};
 use crate::app::{
     Answer, Application, ApplicationRow, Geometry, Need, Outcome, Phase, Routes, Steps, Stopwatch, Trial,
-    inner_of, shell, with_ghosts,
+    inner_of, shell, size_of_all, with_ghosts,
 };
 use crate::config::{AppSettings, Precision, RunConfig, Stencil3dSettings};
 use crate::error::AppError;
@@ -302,6 +302,11 @@ impl<T: Real> Application for Stencil3d<T> {
 
     fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
         self.serial_answer(go_on)
+    }
+
+    /// Two generations, or two states.
+    fn bytes_to_verify(&self) -> usize {
+        size_of_all(self.grid.cells()).saturating_mul(2 * T::BYTES)
     }
 
     fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {

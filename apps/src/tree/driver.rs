@@ -208,6 +208,11 @@ impl Application for Tree {
         Ok(Answer { checksum, result: result(true), state: Some(encode(&[sum, magnitudes].concat())) })
     }
 
+    /// The totals and the magnitudes of the reference, and both totals of an answer, each as bytes too.
+    fn bytes_to_verify(&self) -> usize {
+        self.settings.elements.saturating_mul(8 * size_of::<f64>())
+    }
+
     fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
         let values = |answer: &Answer| Some(decode::<f64>(answer.state.as_deref()?).collect::<Vec<f64>>());
         let (found_values, right) = (values(found)?, values(reference)?);

@@ -90,7 +90,7 @@ fn grids_that_no_machine_has_room_for() {
         assert_eq!(output.status.code(), Some(1), "{all}");
         assert!(all.contains(said) && !folder.out().join("results.json").exists(), "{all}");
     };
-    ended("run.verify=true", "no room for a reference of 100000000000000 values");
+    ended("run.verify=true", "no room for the 1600000000000000 bytes that it takes to verify");
     ended("run.verify=false", "could not be allocated");
 }
 
