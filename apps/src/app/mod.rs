@@ -62,6 +62,9 @@ pub struct ApplicationRow {
     pub source: &'static str,
     /// The numbers of axes that its grid can have.
     pub dimensions: &'static [usize],
+    /// Whether each step computes each cell of the grid, so that a time for each cell and step says something. Not so
+    /// where cells are leaves that are added up before, or rows of a matrix.
+    pub steps_cells: bool,
     /// What it asks of a backend and a device. All that this version has offer all of it.
     pub needs: &'static [Need],
     /// The only axis that can be cut, if there is only one: then the layout that the program chooses has all

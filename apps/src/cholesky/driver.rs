@@ -38,6 +38,7 @@ pub const ROW: ApplicationRow = ApplicationRow {
     summary: "a factorisation in tiles, each broadcast along a tree; any tag from any source",
     source: "2015, section VI-C",
     dimensions: &[1],
+    steps_cells: false,
     needs: &[Need::Primitive],
     cut: None,
     open: |config| Ok(Box::new(Cholesky::open(config)?)),

@@ -40,6 +40,7 @@ pub const ROW: ApplicationRow = ApplicationRow {
     summary: "sums over shared faces, edges and corners of spectral elements",
     source: "2022, section V-A; 2023 on active RMA, sections 6.2 and 6.7",
     dimensions: &[3],
+    steps_cells: true,
     needs: &[Need::Gather],
     cut: None,
     open: |config| Ok(Box::new(Faces::open(config)?)),

@@ -42,6 +42,7 @@ pub const ROW: ApplicationRow = ApplicationRow {
     summary: "Conway's Game of Life, an 8-point stencil on bytes or `f64`",
     source: "2026, section VI-A3",
     dimensions: &[2],
+    steps_cells: true,
     needs: &[Need::Gather],
     cut: None,
     open: |config| {

@@ -8,7 +8,7 @@ use super::results::{Results, RunRecord};
 use super::text::by;
 
 /// The application's own columns follow these, each with the prefix `result_`.
-const COLUMNS: [&str; 19] = [
+const COLUMNS: [&str; 20] = [
     "app",
     "backend",
     "fabric",
@@ -18,6 +18,7 @@ const COLUMNS: [&str; 19] = [
     "layout",
     "cells",
     "steps",
+    "timed_steps",
     "trial",
     "solve_s",
     "halo_s",
@@ -82,6 +83,7 @@ fn cells(run: &RunRecord) -> [String; COLUMNS.len()] {
         by(&run.layout),
         by(&run.cells),
         run.steps.to_string(),
+        run.steps_in_time().to_string(),
         run.trial.to_string(),
         run.solve_s.to_string(),
         run.halo_s.to_string(),

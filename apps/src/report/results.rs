@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::MachineInfo;
 use super::text::joined;
+use crate::app::APPLICATIONS;
 use crate::config::RunConfig;
 use crate::error::AppError;
 
@@ -79,11 +80,27 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// Nanoseconds for each cell and step, of all ranks together; `None` without steps.
+    /// How many steps `solve_s` is of.
+    pub fn steps_in_time(&self) -> u64 {
+        self.timed_steps.unwrap_or(self.steps)
+    }
+
+    /// "5 steps", or "5 steps, 30 timed".
+    pub(crate) fn described_steps(&self) -> String {
+        match self.steps_in_time() {
+            timed if timed == self.steps => format!("{timed} steps"),
+            timed => format!("{} steps, {timed} timed", self.steps),
+        }
+    }
+
+    /// Nanoseconds for each cell and step, of all ranks together; `None` without steps, or where these are not of each
+    /// cell.
     pub fn ns_per_cell_step(&self) -> Option<f64> {
         let cells: f64 = self.cells.iter().map(|cells| *cells as f64).product();
-        let steps = self.timed_steps.unwrap_or(self.steps);
-        (steps > 0).then(|| self.solve_s * 1e9 / (cells * steps as f64))
+        let steps = self.steps_in_time();
+        let row = APPLICATIONS.iter().find(|row| row.name == self.app);
+        let steps_cells = row.is_some_and(|row| row.steps_cells);
+        (steps_cells && steps > 0).then(|| self.solve_s * 1e9 / (cells * steps as f64))
     }
 }
 

@@ -59,7 +59,7 @@ pub struct Group {
     pub trials: usize,
     /// Solve times in seconds.
     pub solve_s: Spread,
-    /// Median nanoseconds for each cell and step; `None` without steps.
+    /// Median nanoseconds for each cell and step; `None` without steps of cells.
     pub ns_per_cell_step: Option<f64>,
     /// Speed-up over the baseline; `None` where no time was measured.
     pub speedup: Option<Spread>,
@@ -82,7 +82,7 @@ pub struct Baseline {
     pub ranks: usize,
     /// Its median solve time.
     pub solve_s: f64,
-    /// The same in nanoseconds for each cell and step; `None` without steps.
+    /// The same in nanoseconds for each cell and step; `None` without steps of cells.
     pub ns_per_cell_step: Option<f64>,
 }
 

@@ -25,10 +25,10 @@ pub fn table(results: &Results) -> String {
         return "no runs\n".to_owned();
     };
     let head = format!(
-        "{}: {}, {} steps; fabric {}, device {}\nexecuted by {}",
+        "{}: {}, {}; fabric {}, device {}\nexecuted by {}",
         first.app,
         results.cells(" x "),
-        first.steps,
+        first.described_steps(),
         first.fabric,
         first.device,
         by_executor(results.runs.iter().map(|run| (run.executor.clone(), run.backend.as_str()))),

@@ -41,6 +41,7 @@ pub const ROW: ApplicationRow = ApplicationRow {
     summary: "7 or 27 points in f32 or f64: the heat equation, or Jacobi's iteration",
     source: "2023 on Intel GPUs, section V-G",
     dimensions: &[3],
+    steps_cells: true,
     needs: &[Need::Gather],
     cut: None,
     open: |config| {

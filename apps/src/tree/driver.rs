@@ -34,6 +34,7 @@ pub const ROW: ApplicationRow = ApplicationRow {
     summary: "a reduction over a tree of ranks, one counting notification for all children",
     source: "2015, section VI-B",
     dimensions: &[1],
+    steps_cells: false,
     needs: &[Need::Primitive],
     cut: None,
     open: |config| Ok(Box::new(Tree::open(config)?)),

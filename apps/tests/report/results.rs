@@ -136,12 +136,12 @@ fn csv_has_a_row_a_run_and_the_own_columns_of_all() {
     second.timed_steps = Some(250);
     assert_eq!(
         csv(&results(vec![first, second])),
-        "app,backend,fabric,executor,device,ranks,layout,cells,steps,trial,solve_s,halo_s,\
+        "app,backend,fabric,executor,device,ranks,layout,cells,steps,timed_steps,trial,solve_s,halo_s,\
          compute_s,setup_s,ns_per_cell_step,bytes_per_exchange,messages_per_exchange,verified,checksum,\
          result_box_height,result_note,result_population\n\
-         life,standard,local,host,host,2,2x1,2048x1024,1000,0,0.5,0.125,0.25,0.125,0.2384185791015625,4096,4,,\
+         life,standard,local,host,host,2,2x1,2048x1024,1000,1000,0,0.5,0.125,0.25,0.125,0.2384185791015625,4096,4,,\
          \"\"\"\",7,,1024\n\
-         life,st-send,local,stream,host,1,1x1,2048x1024,1000,3,0.25,0.0625,0.125,0.125,0.476837158203125,2048,2,\
+         life,st-send,local,stream,host,1,1x1,2048x1024,1000,250,3,0.25,0.0625,0.125,0.125,0.476837158203125,2048,2,\
          true,00ff,,\"a, \"\"b\"\"\",1024\n"
     );
 }

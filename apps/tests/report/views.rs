@@ -137,6 +137,35 @@ fn the_table_as_a_whole() {
     );
 }
 
+/// Of a run that goes on, or repeats its steps, the time is of another number of them.
+#[test]
+fn steps_that_are_timed_are_told_where_they_are_others() {
+    for (timed, said) in
+        [(None, "1000 steps;"), (Some(1000), "1000 steps;"), (Some(250), "1000 steps, 250 timed;")]
+    {
+        let mut run = run("standard", 1, 0, 1.0);
+        run.timed_steps = timed;
+        let results = results(vec![run]);
+        let table = table(&results);
+        assert!(table.starts_with(&format!("life: 2048 x 1024 cells, {said} fabric")), "{table}");
+        let below = format!("one trial each; {}, device host", said.trim_end_matches(';'));
+        assert!(texts(&svg(&results)).contains(&&*below), "{below}");
+    }
+}
+
+#[test]
+fn a_time_for_each_cell_and_step_is_told_where_steps_compute_cells() {
+    for (app, is_told) in
+        [("life", true), ("faces", true), ("pipeline", true), ("tree", false), ("cholesky", false)]
+    {
+        let mut run = run("standard", 1, 0, 1.0);
+        run.app = app.to_owned();
+        let results = results(vec![run]);
+        assert_eq!(table(&results).contains("for each cell and step"), is_told, "{app}");
+        assert_eq!(results.runs[0].ns_per_cell_step().is_some(), is_told, "{app}");
+    }
+}
+
 #[test]
 fn the_table_fits_its_width_whatever_is_in_it() {
     let runs = vec![

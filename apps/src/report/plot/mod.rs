@@ -77,7 +77,7 @@ fn draw_title(area: &Area<'_>, results: &Results, run: &RunRecord, timed: &[&Gro
         1 => "one trial each".to_owned(),
         _ => format!("medians of {trials} trials, whiskers from min to max"),
     };
-    let below = format!("{spread}; {} steps, device {}", run.steps, run.device);
+    let below = format!("{spread}; {}, device {}", run.described_steps(), run.device);
     let bold = ("sans-serif", 23).into_font().style(FontStyle::Bold);
     area.draw_text(&title, &bold.color(&INK), (LEFT, 18))?;
     area.draw_text(&below, &text_style(16, &FAINT_INK), (LEFT, 44))?;
