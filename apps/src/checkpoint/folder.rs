@@ -21,10 +21,34 @@ pub(super) fn name(app: &str, step: u64) -> String {
     format!("{app}_{step:06}{EXTENSION}")
 }
 
-/// Its name while it is written. The process is part of it, so that two runs into one folder do not write into
-/// one file.
+/// Its name while this process writes it.
 pub(super) fn unfinished(name: &str) -> String {
-    format!(".{name}.{}{UNFINISHED}", std::process::id())
+    unfinished_by(name, std::process::id())
+}
+
+/// The same of any process, which is part of it, so that two runs into one folder do not write into one file.
+pub(super) fn unfinished_by(name: &str, process: u32) -> String {
+    format!(".{name}.{process}{UNFINISHED}")
+}
+
+/// Whether a file was left behind in the middle of being written: before this process has written any, and by no other
+/// that is still at it.
+fn is_left(name: &str) -> bool {
+    let Some(written) = name.strip_prefix('.').and_then(|name| name.strip_suffix(UNFINISHED)) else {
+        return false;
+    };
+    let process = written.rsplit_once('.').and_then(|(_, process)| process.parse().ok());
+    process.is_none_or(|process| process == std::process::id() || !is_running(process))
+}
+
+/// Whether a process of this machine runs, as far as the system tells. One that has ended and was not waited for does
+/// not.
+fn is_running(process: u32) -> bool {
+    let stat = fs::read(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The state follows the name of the program, which is in brackets and may hold any others.
+    let name_end = stat.iter().rposition(|byte| *byte == b')');
+    let state = name_end.and_then(|end| stat.get(end + 2));
+    state.is_some_and(|state| !b"ZX".contains(state))
 }
 
 /// The checkpoint that a user has asked for: a file, or the latest one of an application in a folder.
@@ -45,7 +69,8 @@ pub(crate) fn resolve(path: &Path, app: &str) -> Result<PathBuf, CheckpointError
     Ok(path.join(name))
 }
 
-/// Makes the folder in that of the results, and removes what runs that were killed have left unfinished there.
+/// Makes the folder in that of the results, and removes what runs that were killed have left unfinished
+/// there, but not what another run is writing.
 ///
 /// # Errors
 ///
@@ -53,7 +78,6 @@ pub(crate) fn resolve(path: &Path, app: &str) -> Result<PathBuf, CheckpointError
 pub(crate) fn prepare(results: &Path) -> Result<(), AppError> {
     let folder = results.join(FOLDER);
     report::check_writable(&folder)?;
-    let is_left = |name: &String| name.starts_with('.') && name.ends_with(UNFINISHED);
     let sweep = || {
         names(&folder)?
             .iter()
