@@ -21,7 +21,7 @@ pub(crate) struct Journal<'a> {
 pub(crate) struct Kept {
     /// One record a timed run, in order.
     pub(crate) records: Vec<RunRecord>,
-    /// The last final state.
+    /// The last final state that is not known to be wrong.
     pub(crate) state: Option<Vec<u8>>,
     /// What is wrong with the answers, a sentence for each of them.
     pub(crate) wrong: Vec<String>,
@@ -73,7 +73,9 @@ impl<'a> Journal<'a> {
                 .push(format!("verification failed: {backend}, {ranks}, trial {trial}: {difference}"));
         }
         answer.result.extend(measured);
-        self.kept.state = answer.state.or(self.kept.state.take());
+        if verified != Some(false) {
+            self.kept.state = answer.state.or(self.kept.state.take());
+        }
         self.kept.records.push(RunRecord {
             app: self.config.app.name.clone(),
             executor,
@@ -177,6 +179,7 @@ mod tests {
         for (change, difference) in cases {
             let kept = noted(change);
             assert_eq!(kept.records[0].verified, Some(false), "{difference}");
+            assert!(kept.state.is_none(), "a wrong state is no result");
             let head = "verification failed: st-send, 2 ranks, trial 3: ";
             assert!(kept.wrong[0].starts_with(&format!("{head}{difference}")), "{:?}", kept.wrong);
         }
