@@ -211,7 +211,7 @@ fn impatient<T: Send>(
     ranks: usize,
     rank_main: impl Fn(&World) -> Result<T, HaloError> + Sync,
 ) -> Vec<Result<T, HaloError>> {
-    let options = WorldOptions { timeout: Some(Duration::from_millis(300)), ..watchdog() };
+    let options = WorldOptions { timeout: Some(Duration::from_millis(700)), ..watchdog() };
     World::threads(ranks, options, |world| rank_main(&world)).expect("threads can be started")
 }
 

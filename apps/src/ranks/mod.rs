@@ -9,7 +9,7 @@
 //!
 //! Whoever leads may need the cores of the ranks for what it does with a report. Rank 0 is told when that is
 //! done, through another channel or by a byte on its standard input, and the others wait for it in a world
-//! that is [`patient`].
+//! that is patient.
 
 mod agreement;
 mod launched;
