@@ -70,7 +70,7 @@ pub(crate) enum Completion {
 
 impl Endpoint {
     /// Makes progress, and takes what has completed: fills the front of `completions`, and returns
-    /// how many there were. Does not block. Providers without a thread of their own move nothing,
+    /// how many there were; none if another thread is at it where that matters ([`super::turns`]). Does not block. Providers without a thread of their own move nothing,
     /// in either direction, unless this is called.
     ///
     /// # Errors
@@ -79,6 +79,7 @@ impl Endpoint {
     pub(crate) fn poll(&self, completions: &mut [Completion]) -> Result<usize> {
         const AT_ONCE: usize = 16;
         let opened = &self.inner;
+        let Some(_turn) = opened.turns.take() else { return Ok(0) };
         // SAFETY: the endpoint keeps its queue open.
         let table = unsafe { (*opened.queue).ops };
         let read = function!("fi_cq_read", table, sys::FiOpsCq, read)?;

@@ -5,6 +5,7 @@ use super::choice::chosen;
 use super::library::{Library, Offers};
 use super::provider::Offer;
 use super::sys::{self, Fid, FidAv, FidCq, FidDomain, FidEp, FidFabric, Zeroed};
+use super::turns::Turns;
 use crate::error::Result;
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -57,6 +58,8 @@ pub(super) struct Inner {
     /// What the entries of the queue of deferred work are for, by the address of their context:
     /// they complete into counters, but fail into the completion queue.
     deferred: Mutex<HashMap<usize, String>>,
+    /// Of threads that post receives and that poll.
+    pub(super) turns: Turns,
 }
 
 // SAFETY: the objects are opened as thread-safe, and the pointers never change once open.
@@ -77,6 +80,7 @@ impl Endpoint {
         let offer = Offer::of(unsafe { &*offers.first() });
         let mut inner = Inner {
             library,
+            turns: Turns::of(&offer.provider),
             offer,
             offers,
             endpoint: null_mut(),

@@ -1,7 +1,8 @@
 //! Operations that go out at once: what a progress thread posts for providers that have no
 //! triggered operations, and what set-up needs on all of them.
 //!
-//! Each returns [`Posted::NoRoom`] while the provider's queue is full, and completes with its token
+//! Each returns [`Posted::NoRoom`] while the provider's queue is full (a receive also while another thread polls, where
+//! that matters: [`super::turns`]), and completes with its token
 //! through [`Endpoint::poll`]. Nothing here blocks, except that `sockets` connects to a peer with
 //! the first operation.
 
@@ -189,6 +190,7 @@ impl Endpoint {
         let table = unsafe { (*endpoint).tagged };
         let receive = function!("fi_trecv", table, sys::FiOpsTagged, recv)?;
         let context = Token::new(peer, number).context();
+        let Some(_turn) = self.inner.turns.take() else { return Ok(Posted::NoRoom) };
         // SAFETY: a slice lies within its region, which the caller keeps.
         let code = unsafe {
             receive(

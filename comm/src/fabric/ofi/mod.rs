@@ -27,6 +27,7 @@ mod provider;
 mod sys;
 #[cfg(all(test, target_os = "linux"))]
 mod tests;
+mod turns;
 mod work;
 
 pub(crate) use call::Posted;

@@ -5,6 +5,7 @@
 
 mod immediate;
 mod sockets;
+mod threads;
 mod throttling;
 mod two;
 

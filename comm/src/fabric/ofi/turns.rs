@@ -1,0 +1,33 @@
+//! Turns of threads where a provider's calls do not go together.
+//!
+//! The `shm` provider of libfabric 1.17 says that it is thread-safe, and is not: while one thread polls, it looks for the
+//! receive of a message that has come and then keeps the message as unexpected, in two steps. A receive that another
+//! thread posts in between finds no message, and the message no receive: neither completes. Threads that post receives
+//! and that poll take turns there. Who finds another one at it does not wait: it comes again anyway.
+
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+/// Whose turn it is, where that matters.
+#[derive(Debug)]
+pub(super) struct Turns(Option<Mutex<()>>);
+
+/// That it is the caller's, until dropped.
+pub(super) struct Turn<'a>(Option<MutexGuard<'a, ()>>);
+
+impl Turns {
+    /// For the calls of that provider.
+    pub(super) fn of(provider: &str) -> Self {
+        Self((provider == "shm").then(Mutex::default))
+    }
+
+    /// The caller's turn, unless it is another thread's. Never blocks.
+    pub(super) fn take(&self) -> Option<Turn<'_>> {
+        let Some(turn) = &self.0 else { return Some(Turn(None)) };
+        match turn.try_lock() {
+            Ok(guard) => Some(Turn(Some(guard))),
+            // It guards nothing that could be half done.
+            Err(TryLockError::Poisoned(guard)) => Some(Turn(Some(guard.into_inner()))),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
