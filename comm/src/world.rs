@@ -33,6 +33,7 @@ struct Shared {
     wait: Arc<WaitContext>,
     next_tag: Cell<u32>,
     staging: Cell<Staging>,
+    last_epoch: Cell<u32>,
     /// What carries the messages of exchanges by the host, once there is one.
     messages: OnceCell<Rc<Exchanges>>,
     /// The thread's waits make progress on it.
@@ -122,9 +123,10 @@ impl World {
         carrier: Option<Rc<HostRounds>>,
     ) -> Self {
         let rank = fabric.rank();
-        let (next_tag, staging) = (Cell::new(0), Cell::default());
+        let (next_tag, staging, last_epoch) = (Cell::new(0), Cell::default(), Cell::new(0));
         let messages = OnceCell::new();
-        let shared = Shared { fabric, rank, size, meeting, wait, next_tag, staging, messages, carrier };
+        let shared =
+            Shared { fabric, rank, size, meeting, wait, next_tag, staging, last_epoch, messages, carrier };
         Self { shared: Rc::new(shared) }
     }
 
@@ -252,6 +254,7 @@ impl World {
             let Shared { fabric, carrier, .. } = &*self.shared;
             let world = Self::assemble(fabric.clone(), meeting, ranks, wait, carrier.clone());
             world.shared.staging.set(self.staging());
+            world.shared.last_epoch.set(self.last_epoch());
             world
         }))
     }
@@ -352,6 +355,17 @@ impl World {
     /// How new communicators and exchanges stage messages of devices.
     pub fn staging(&self) -> Staging {
         self.shared.staging.get()
+    }
+
+    /// The epoch before the first of requests that are matched and windows that are made from here on, to test what
+    /// happens near the wrap at 2³²; even, and the same on all ranks.
+    #[doc(hidden)]
+    pub fn set_last_epoch(&self, last_epoch: u32) {
+        self.shared.last_epoch.set(last_epoch);
+    }
+
+    pub(crate) fn last_epoch(&self) -> u32 {
+        self.shared.last_epoch.get()
     }
 
     /// Tells the other ranks that this one has failed; their waits end with

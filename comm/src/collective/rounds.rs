@@ -61,7 +61,7 @@ impl Rounds {
             ghosts: Vec::new(),
         };
         let (sends, recvs) = (to.iter().map(message).collect(), from.iter().map(message).collect());
-        match_exchange(world, stream, backend, ExchangeSpec { sends, recvs, last_epoch: 0 })
+        match_exchange(world, stream, backend, ExchangeSpec { sends, recvs, last_epoch: world.last_epoch() })
     }
 
     /// Adds a matched round behind the others.

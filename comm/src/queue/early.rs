@@ -17,12 +17,14 @@ struct Arrivals {
     sender: usize,
     receiver: usize,
     tag: u32,
+    /// That before the first, at which none has come.
+    last_epoch: u32,
 }
 
 impl Arrivals {
     /// Refuses the start of an epoch whose payload has come.
     fn check(&self, epoch: u32) -> Result<()> {
-        if has_reached(self.come.come()?, epoch) {
+        if has_reached(self.come.come()?.wrapping_add(self.last_epoch), epoch) {
             return Err(Error::ReceiverNotReady { rank: self.sender, peer: self.receiver, tag: self.tag });
         }
         Ok(())
@@ -37,9 +39,14 @@ pub(super) struct EarlySends {
 }
 
 impl EarlySends {
-    pub(super) fn new(come: Arc<dyn Early>, sender: usize, receiver: usize, tag: u32) -> Self {
-        let arrivals = Arrivals { come, sender, receiver, tag };
-        let (theirs, last) = (arrivals.clone(), AtomicU32::new(0));
+    pub(super) fn new(
+        come: Arc<dyn Early>,
+        (sender, receiver): (usize, usize),
+        tag: u32,
+        last_epoch: u32,
+    ) -> Self {
+        let arrivals = Arrivals { come, sender, receiver, tag, last_epoch };
+        let (theirs, last) = (arrivals.clone(), AtomicU32::new(last_epoch));
         let run = move || theirs.check(last.fetch_add(1, Ordering::Relaxed).wrapping_add(1));
         let name = format!("looking for a ready send from rank {sender} with tag {tag}");
         Self { arrivals, on_stream: Arc::new(HostKernel { name, run }) }

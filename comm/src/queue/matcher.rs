@@ -122,6 +122,7 @@ impl Matcher {
         let role = if side.way.is_send() { Role::ClearToSend } else { Role::Completion };
         let mirror = Mirror::new(world, &side.section)?;
         let (word, spot) = self.words.take(world, role, side.peer)?;
+        word.set(world.last_epoch());
         let partings = world.fabric().partings().filter(|_| !world.fabric().is_mapped(side.peer));
         let listening = partings.map(|partings| {
             let number = partings.number();
@@ -226,7 +227,7 @@ fn begin(
         waits_for_group: false,
         buffers: 1,
         counts: false,
-        last_epoch: 0,
+        last_epoch: world.last_epoch(),
     };
     let with_clearance = send.way != Way::Send { ready: true };
     let (peer, bytes) = (side.peer, send.bytes());

@@ -60,6 +60,8 @@ pub(super) struct End {
     /// The word of the peer that this rank parts from, and how far that comes.
     there: Parted,
     fabric: Arc<dyn Fabric>,
+    /// That before the first.
+    last_epoch: u32,
 }
 
 impl Drop for End {
@@ -73,8 +75,9 @@ impl Drop for End {
 
 impl End {
     pub(super) fn new(world: &World, own: Word, listening: Option<Listening>, told: &Record) -> Self {
-        let there = Parted { number: told.partings, words: vec![(told.word.offset, 0)] };
-        Self { own, listening, there, fabric: world.shared_fabric().clone() }
+        let last_epoch = world.last_epoch();
+        let there = Parted { number: told.partings, words: vec![(told.word.offset, last_epoch)] };
+        Self { own, listening, there, fabric: world.shared_fabric().clone(), last_epoch }
     }
 
     /// The word comes to `last` and no further.
@@ -171,7 +174,8 @@ impl Pair {
         };
         let wakes = (!signalled.is_empty()).then(|| Arc::new(WaitSet::new(Vec::new(), signalled, id)));
         let bytes = if side.way.is_send() { side.section.bytes() } else { told.bytes() };
-        let mut pair = Self::new(id, (side, mirror), bytes, start, WaitSet::new(words, Vec::new(), id))?;
+        let waits = WaitSet::new(words, Vec::new(), id);
+        let mut pair = Self::new(id, (side, mirror), bytes, world.last_epoch(), (start, waits))?;
         pair.wakes = wakes;
         Ok(pair)
     }
@@ -197,8 +201,11 @@ impl Pair {
         let _carried: Option<Arc<dyn Any + Send + Sync>> =
             Some(Arc::new((open.guard.clone(), end.listening.take())));
         let waits = WaitSet { behind, _carried, ..WaitSet::new(words, Vec::new(), id) };
-        let early = open.early.take().map(|come| EarlySends::new(come, side.peer, receiver, side.tag));
-        let mut pair = Self::new(id, (side, mirror), bytes, Start::Signals(Arc::new(signals)), waits)?;
+        let last_epoch = end.last_epoch;
+        let early = open.early.take();
+        let early = early.map(|come| EarlySends::new(come, (side.peer, receiver), side.tag, last_epoch));
+        let start = Start::Signals(Arc::new(signals));
+        let mut pair = Self::new(id, (side, mirror), bytes, last_epoch, (start, waits))?;
         pair.early = early;
         pair.wire = Some(open);
         pair.end = Some(end);
@@ -209,15 +216,15 @@ impl Pair {
         id: u64,
         (side, mirror): (Side, Mirror),
         bytes: usize,
-        start: Start,
-        waits: WaitSet,
+        last_epoch: u32,
+        (start, waits): (Start, WaitSet),
     ) -> Result<Self> {
         Ok(Self {
             id,
             side,
             mirror: mirror.first(bytes)?,
             bytes,
-            epoch: 0,
+            epoch: last_epoch,
             stage: Stage::Idle,
             start,
             waits: Arc::new(waits),

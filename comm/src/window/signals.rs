@@ -83,7 +83,7 @@ impl Pair {
 impl Signals {
     /// Makes the words between all ranks. Collective; blocks. Fails on all ranks or on none.
     pub(super) fn connect(world: &World, call: &'static str) -> Result<Self> {
-        let (rank, fabric) = (world.rank(), world.fabric());
+        let (rank, fabric, last) = (world.rank(), world.fabric(), world.last_epoch());
         let own = fabric.allocate(world.size() * PAIR_BYTES);
         let told = own.as_ref().map(|own| Told {
             key: own.key(),
@@ -99,7 +99,17 @@ impl Signals {
                     None
                 };
                 let here = Pair::of(&own, peer, rank)?;
-                Ok(Peer { there, here, sleeps: told.sleeps, exposures: 0, accesses: 0, completed: 0 })
+                // Peers write them once all have said that they have theirs.
+                here.exposure.set(last);
+                here.completion.set(last);
+                Ok(Peer {
+                    there,
+                    here,
+                    sleeps: told.sleeps,
+                    exposures: last,
+                    accesses: last,
+                    completed: last,
+                })
             };
             told.iter().enumerate().map(peer).collect::<Result<Vec<_>>>()
         });

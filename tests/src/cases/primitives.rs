@@ -6,8 +6,8 @@ use super::{
     stream_collectives,
 };
 use crate::{KINDS, Scenario};
-use streamhalo::StreamKind;
 use streamhalo::comm::{PRIMITIVES, PrimitiveRow};
+use streamhalo::{StreamKind, World};
 
 /// What a column of the tables is about.
 #[derive(Debug, Clone, Copy)]
@@ -123,14 +123,16 @@ fn notified(list: &mut List, at_length: bool) {
 }
 
 fn windows(list: &mut List, at_length: bool) {
-    list.add("a ring of windows", |world, way| active::ring(world, way, 5));
+    list.add("a ring of windows", |world, way| near_the_wrap(world, || active::ring(world, way, 5)));
     list.add("a ring of windows, long", |world, way| active::ring(world, way, 9_000));
     list.add("windows in opposite orders", active::opposite_orders);
-    list.add("epochs of any groups", |world, way| active::at_random(world, way, 1));
+    list.add("epochs of any groups", |world, way| near_the_wrap(world, || active::at_random(world, way, 1)));
     list.add("accumulates of floats", |world, way| active::accumulates::<f64>(world, way, 40));
     list.add("epochs with little room", active::throttled);
     list.add("epochs that are misused", misused::epochs);
-    list.add("a rank that drops its window between epochs", leaving::epochs);
+    list.add("a rank that drops its window between epochs", |world, way| {
+        near_the_wrap(world, || leaving::epochs(world, way))
+    });
     list.add("a rank that leaves as soon as it has had all", leaving::at_once);
     if at_length {
         for seed in 2..8 {
@@ -145,8 +147,12 @@ fn windows(list: &mut List, at_length: bool) {
 
 fn enqueued_collectives(list: &mut List, at_length: bool) {
     use stream_collectives::{in_flight_together, late_ranks, reductions, refused};
-    list.add("reductions on a stream", |world, way| reductions::<f64>(world, way, &[1, 200]));
-    list.add("barriers with late ranks", |world, way| late_ranks(world, way, 2 * world.size()));
+    list.add("reductions on a stream", |world, way| {
+        near_the_wrap(world, || reductions::<f64>(world, way, &[1, 200]))
+    });
+    list.add("barriers with late ranks", |world, way| {
+        near_the_wrap(world, || late_ranks(world, way, 2 * world.size()))
+    });
     list.add("collectives and exchanges on a stream", |world, way| in_flight_together(world, way, 10));
     list.add("reductions that do not match", refused);
     if at_length {
@@ -164,7 +170,7 @@ fn requests(list: &mut List, ranks: usize, at_length: bool) {
     let (plane, epochs) = ([ranks / side, side], if at_length { 30 } else { 6 });
     for (owned, ready) in [([5, 3], false), ([2, 700], false), ([5, 3], true)] {
         list.add("a halo exchange on a queue", move |world, way| {
-            queues::halo(world, way, plane, (owned, epochs, ready))
+            near_the_wrap(world, || queues::halo(world, way, plane, (owned, epochs, ready)))
         });
     }
     for &elements in sizes(at_length) {
@@ -183,7 +189,7 @@ fn requests(list: &mut List, ranks: usize, at_length: bool) {
     }
     for elements in [2, 12_000] {
         list.add("a ready send that comes too soon", move |world, way| {
-            ready::too_early(world, way, elements)
+            near_the_wrap(world, || ready::too_early(world, way, elements))
         });
     }
 }
@@ -195,6 +201,14 @@ fn operations(list: &mut List, at_length: bool) {
     list.add("enqueued operations that are misused", misused::operations);
     list.add("enqueued operations of one tag", pairing::enqueued_in_order);
     list.add("a payload that a kernel writes late", queues::late_payload);
+}
+
+/// Has what is matched and made meanwhile count its epochs from just before the wrap at 2³².
+fn near_the_wrap<T>(world: &World, run: impl FnOnce() -> T) -> T {
+    world.set_last_epoch(u32::MAX - 5);
+    let result = run();
+    world.set_last_epoch(0);
+    result
 }
 
 fn sizes(at_length: bool) -> &'static [usize] {

@@ -133,7 +133,7 @@ impl Far {
         let peer = |rank: usize| Peer {
             exposure: signals.exposed_by(rank).clone(),
             completion: signals.completed_by(rank).clone(),
-            exposed: 0,
+            exposed: world.last_epoch(),
             outbox: VecDeque::new(),
             number: 0,
             origin: Origin::default(),
