@@ -81,10 +81,10 @@ impl Driver for Threads {
     }
 
     fn allocate(&self, bytes: usize, _kind: MemoryKind) -> Result<DeviceMemory> {
-        let lines: Vec<Line> = (0..bytes.div_ceil(64).max(1)).map(|_| Line([0; 8])).collect();
-        let mut lines = lines.into_boxed_slice();
+        // Not a box: moving one says that nobody else has its address.
+        let mut lines: Vec<Line> = (0..bytes.div_ceil(64).max(1)).map(|_| Line([0; 8])).collect();
         let base = NonNull::new(lines.as_mut_ptr().cast()).expect("it is never empty");
-        // SAFETY: aligned and that long, and in the box until it is dropped.
+        // SAFETY: aligned and that long, and in the vector until it is dropped.
         Ok(unsafe { DeviceMemory::new(base, bytes, self.id, Reach::Both, Box::new(lines)) })
     }
 
