@@ -64,6 +64,6 @@ fn enqueued_messages() {
 
 #[test]
 fn collective_calls() {
-    on_two(collectives::moves, "standard");
+    on_two(collectives::barriers, "standard");
     on_two(|world, way| stream_collectives::reductions::<f64>(world, way, &[3]), "standard");
 }
