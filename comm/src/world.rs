@@ -357,14 +357,17 @@ impl World {
         self.shared.staging.get()
     }
 
-    /// The epoch before the first of requests that are matched and windows that are made from here on, to test what
-    /// happens near the wrap at 2³²; even, and the same on all ranks.
+    /// The epoch before the first of what is matched and of windows that are made from here on, to test what happens near
+    /// the wrap at 2³²; even, and the same on all ranks.
     #[doc(hidden)]
     pub fn set_last_epoch(&self, last_epoch: u32) {
+        assert!(last_epoch.is_multiple_of(2), "the first exchange has phase 1");
         self.shared.last_epoch.set(last_epoch);
     }
 
-    pub(crate) fn last_epoch(&self) -> u32 {
+    /// What [`World::set_last_epoch`] has said; else zero.
+    #[doc(hidden)]
+    pub fn last_epoch(&self) -> u32 {
         self.shared.last_epoch.get()
     }
 

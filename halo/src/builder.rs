@@ -22,7 +22,6 @@ pub struct StreamHaloBuilder<'a> {
     pattern: Pattern,
     scatter: Option<Op>,
     swaps: usize,
-    last_epoch: u32,
 }
 
 /// What ranks compare before they match.
@@ -68,7 +67,7 @@ impl Request {
 impl<'a> StreamHaloBuilder<'a> {
     pub(crate) fn new(world: &'a World, stream: &'a Stream) -> Self {
         let (backend, pattern, scatter) = ("st-send", Pattern::All, None);
-        Self { world, stream, backend, pattern, scatter, swaps: 1, last_epoch: 0 }
+        Self { world, stream, backend, pattern, scatter, swaps: 1 }
     }
 
     /// The backend's name.
@@ -94,13 +93,6 @@ impl<'a> StreamHaloBuilder<'a> {
     /// owned entries only, whatever another exchange of it says.
     pub fn swaps_per_exchange(self, swaps: usize) -> Self {
         Self { swaps, ..self }
-    }
-
-    /// The epoch before the first exchange, to test what happens near the wrap at 2³²; even.
-    #[doc(hidden)]
-    pub fn last_epoch(self, last_epoch: u32) -> Self {
-        assert!(last_epoch.is_multiple_of(2), "the first exchange has phase 1");
-        Self { last_epoch, ..self }
     }
 
     /// Matches the exchange of `width` layers of all `fields`; see [`StreamHalo::new`]. Collective;
@@ -143,7 +135,7 @@ impl<'a> StreamHaloBuilder<'a> {
             legs: &legs,
             fields: &registered,
             swaps: self.swaps,
-            last_epoch: self.last_epoch,
+            last_epoch: self.world.last_epoch(),
             direct,
         };
         let gather = Compiled::new(&parts, Way::Gather)?;

@@ -233,7 +233,6 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 200 }, ..ProptestConfig::default() })]
 
     #[test]
-    #[cfg_attr(miri, ignore = "takes many minutes there, and `small.rs` goes the same ways")]
     fn messages_match_as_in_a_sequential_model((size, steps) in (1..=3_usize).prop_flat_map(|size| {
         (Just(size), steps(size))
     })) {
@@ -243,7 +242,7 @@ proptest! {
 
 /// A sender that is far ahead announces its messages, and all of them arrive in order.
 #[test]
-#[cfg_attr(miri, ignore = "takes many minutes there, and `small.rs` goes the same ways")]
+#[cfg_attr(miri, ignore = "a fifth of it is not done in four minutes there")]
 fn a_sender_that_is_far_ahead_is_held_back() {
     let mut ranks = Ranks::new(2);
     let all = 10 * AHEAD as usize;
@@ -274,7 +273,6 @@ fn a_sender_that_is_far_ahead_is_held_back() {
 
 /// Records of any length arrive whole and in order, and before the messages behind them.
 #[test]
-#[cfg_attr(miri, ignore = "takes many minutes there, and `small.rs` goes the same ways")]
 fn records_come_in_order() {
     let mut ranks = Ranks::new(2);
     let largest = 100_000;
@@ -302,7 +300,7 @@ fn records_come_in_order() {
 
 /// What ends a receive of a peer, or refuses its send, has left this rank before this rank may let go.
 #[test]
-#[cfg_attr(miri, ignore = "takes many minutes there, and `small.rs` goes the same ways")]
+#[cfg_attr(miri, ignore = "not done in four minutes there")]
 fn what_a_peer_waits_for_has_left_before_a_request_is_complete() {
     const LONG: usize = 20_000;
     let mut ranks = Ranks::new(2);

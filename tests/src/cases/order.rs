@@ -2,6 +2,7 @@
 //! that block elsewhere, and the wrap of the epochs' number.
 
 use super::Done;
+use super::primitives::near_the_wrap;
 use crate::{FieldSet, FieldSpec, Random, Scenario, delay, stream_of, ways_of};
 use std::fmt::Debug;
 use std::time::Duration;
@@ -256,14 +257,9 @@ pub fn wrap(
     let grid: LocalGrid<2> = GlobalGrid::new(cells, [true; 2])?.partition_as(world, layout)?.local(1)?;
     let mut fields = FieldSet::new(&grid, &stream, &[spec], pattern, [1, 1])?;
     let mut sums = Array::<i64, 2>::zeros(&grid, Entity::Cell, &stream)?;
-    let builder = |world, stream| {
-        StreamHalo::builder(world, stream)
-            .backend(way.backend)
-            .pattern(pattern.clone())
-            .last_epoch(u32::MAX - 5)
-    };
-    let mut halo = builder(world, &stream).build(1, &fields)?;
-    let mut scatter = builder(world, &stream).scatter(Op::Sum).build(1, &sums)?;
+    let builder = || StreamHalo::builder(world, &stream).backend(way.backend).pattern(pattern.clone());
+    let mut halo = near_the_wrap(world, || builder().build(1, &fields))?;
+    let mut scatter = near_the_wrap(world, || builder().scatter(Op::Sum).build(1, &sums))?;
     let mut random = Random::new(world.rank() as u64);
     for epoch in 1..=14 {
         delay(&stream, &mut random);

@@ -204,7 +204,7 @@ fn operations(list: &mut List, at_length: bool) {
 }
 
 /// Has what is matched and made meanwhile count its epochs from just before the wrap at 2³².
-fn near_the_wrap<T>(world: &World, run: impl FnOnce() -> T) -> T {
+pub(super) fn near_the_wrap<T>(world: &World, run: impl FnOnce() -> T) -> T {
     world.set_last_epoch(u32::MAX - 5);
     let result = run();
     world.set_last_epoch(0);

@@ -24,12 +24,12 @@ pub(crate) use state::{FRAME_BYTES, State};
 use super::carrier::{Carried, Carrier, Load};
 use super::packet::{Arrived, Bulk, FarPackets, Header, Payload};
 use super::region::Place;
-use super::{Abort, Executor, Fabric};
+use super::{Abort, Executor, Fabric, try_lock};
 use crate::error::{Error, Result};
 use crate::world::World;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
 /// Packets that a peer may send before it is told that some were read.
@@ -195,15 +195,6 @@ impl<M: Messaging> Mail<M> {
             }
             std::thread::yield_now();
         }
-    }
-}
-
-/// The state, unless another thread is at it.
-fn try_lock<T>(shared: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match shared.try_lock() {
-        Ok(state) => Some(state),
-        Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
     }
 }
 

@@ -70,8 +70,9 @@ pub(crate) enum Completion {
 
 impl Endpoint {
     /// Makes progress, and takes what has completed: fills the front of `completions`, and returns
-    /// how many there were; none if another thread is at it where that matters ([`super::turns`]). Does not block. Providers without a thread of their own move nothing,
-    /// in either direction, unless this is called.
+    /// how many there were; none if another thread is at it where that matters ([`super::turns`]). Does
+    /// not block. Providers without a thread of their own move nothing, in either direction, unless this
+    /// is called.
     ///
     /// # Errors
     /// [`Error::Libfabric`] for an operation that failed, of whatever kind, with its peer; what has

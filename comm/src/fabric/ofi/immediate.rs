@@ -1,10 +1,10 @@
 //! Operations that go out at once: what a progress thread posts for providers that have no
 //! triggered operations, and what set-up needs on all of them.
 //!
-//! Each returns [`Posted::NoRoom`] while the provider's queue is full (a receive also while another thread polls, where
-//! that matters: [`super::turns`]), and completes with its token
-//! through [`Endpoint::poll`]. Nothing here blocks, except that `sockets` connects to a peer with
-//! the first operation.
+//! Each returns [`Posted::NoRoom`] while the provider's queue is full (a receive also while another
+//! thread polls, where that matters: [`super::turns`]), and completes with its token through
+//! [`Endpoint::poll`]. Nothing here blocks, except that `sockets` connects to a peer with the first
+//! operation.
 
 use super::call::{Posted, function, posted};
 use super::completion::Token;

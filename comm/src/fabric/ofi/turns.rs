@@ -5,14 +5,15 @@
 //! thread posts in between finds no message, and the message no receive: neither completes. Threads that post receives
 //! and that poll take turns there. Who finds another one at it does not wait: it comes again anyway.
 
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use crate::fabric::try_lock;
+use std::sync::{Mutex, MutexGuard};
 
 /// Whose turn it is, where that matters.
 #[derive(Debug)]
 pub(super) struct Turns(Option<Mutex<()>>);
 
 /// That it is the caller's, until dropped.
-pub(super) struct Turn<'a>(Option<MutexGuard<'a, ()>>);
+pub(super) type Turn<'a> = Option<MutexGuard<'a, ()>>;
 
 impl Turns {
     /// For the calls of that provider.
@@ -22,12 +23,9 @@ impl Turns {
 
     /// The caller's turn, unless it is another thread's. Never blocks.
     pub(super) fn take(&self) -> Option<Turn<'_>> {
-        let Some(turn) = &self.0 else { return Some(Turn(None)) };
-        match turn.try_lock() {
-            Ok(guard) => Some(Turn(Some(guard))),
-            // It guards nothing that could be half done.
-            Err(TryLockError::Poisoned(guard)) => Some(Turn(Some(guard.into_inner()))),
-            Err(TryLockError::WouldBlock) => None,
+        match &self.0 {
+            Some(turn) => try_lock(turn).map(Some),
+            None => Some(None),
         }
     }
 }

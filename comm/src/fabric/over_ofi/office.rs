@@ -6,7 +6,7 @@ use super::target::register;
 use crate::error::Result;
 use crate::fabric::messaging::{CREDIT_BYTES, Envelope, Label, PACKET_BYTES};
 use crate::fabric::ofi::{LocalSlice, PeerAddress, Posted};
-use crate::fabric::{Fabric, LocalFabric, Place};
+use crate::fabric::{Fabric, LocalFabric, Place, try_lock};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -79,11 +79,7 @@ impl Office {
 
     /// The desks, unless another thread is at them.
     fn desks(&self) -> Option<MutexGuard<'_, [Desk; 2]>> {
-        match self.desks.try_lock() {
-            Ok(desks) => Some(desks),
-            Err(std::sync::TryLockError::Poisoned(desks)) => Some(desks.into_inner()),
-            Err(std::sync::TryLockError::WouldBlock) => None,
-        }
+        try_lock(&self.desks)
     }
 
     /// Has messages of a channel kept until they are taken, and posts the receives.

@@ -11,29 +11,25 @@ fn shm_receives_while_another_thread_polls() {
     }
 }
 
+/// Messages that come just as their receives are posted, while other threads do nothing but poll.
 #[test]
 #[ignore = "a rank of the test above"]
 fn shm() {
-    received_while_polled("shm");
-}
-
-/// Messages that come just as their receives are posted, while another thread does nothing but poll.
-fn received_while_polled(provider: &str) {
-    const ROUNDS: u64 = 200;
-    const MESSAGES: u64 = 4;
+    const ROUNDS: u64 = 500;
+    const MESSAGES: usize = 4;
     const WORDS: usize = 2048;
     let Some(meeting) = Meeting::join() else { return };
     let options = EndpointOptions {
-        provider: Some(provider.into()),
+        provider: Some("shm".into()),
         source: None,
         needs_triggered: false,
         needs_hmem: false,
     };
     let (endpoint, peer) = connected(&meeting, &options);
-    let memory = Words::new(&endpoint, 2 * WORDS, None);
+    let memory = Words::new(&endpoint, (1 + MESSAGES) * WORDS, None);
     let (completed, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        // More than there are cores, so that one is interrupted anywhere in a call.
+        // With those of the other rank more than small machines have cores, so that one is interrupted anywhere in a call.
         for _ in 0..2 {
             scope.spawn(|| {
                 let mut completions = [Completion::Nothing; 16];
@@ -48,7 +44,6 @@ fn received_while_polled(provider: &str) {
             // Of both protocols, of which the shorter one is copied at once.
             let words = if round % 2 == 0 { WORDS } else { 1 };
             let here = memory.region.slice(0, 8 * words, "a message").expect("in bounds");
-            let there = memory.region.slice(8 * WORDS, 8 * words, "a message").expect("in bounds");
             let end = Instant::now() + PATIENCE;
             let posted = |operation: &dyn Fn() -> Result<Posted>| {
                 while operation().expect("an operation can be posted") == Posted::NoRoom {
@@ -57,13 +52,14 @@ fn received_while_polled(provider: &str) {
                 }
             };
             for message in 0..MESSAGES {
-                let tag = MESSAGES * round + message;
-                // SAFETY: nobody looks at the words.
+                let there = memory.region.slice(8 * WORDS * (1 + message), 8 * words, "a message");
+                let (there, tag) = (there.expect("in bounds"), round * MESSAGES as u64 + message as u64);
+                // SAFETY: nobody writes those words.
                 posted(&|| unsafe { endpoint.send_tagged(&here, peer, tag, 1) });
-                // SAFETY: as above.
+                // SAFETY: nobody looks at these, and the next message to them is sent once this one has come.
                 posted(&|| unsafe { endpoint.receive_tagged(&there, peer, tag, 2) });
             }
-            let both = 2 * MESSAGES * (round + 1);
+            let both = 2 * MESSAGES as u64 * (round + 1);
             while completed.load(Ordering::Acquire) < both {
                 assert!(Instant::now() < end, "waited too long in round {round}");
                 std::thread::yield_now();
@@ -74,7 +70,7 @@ fn received_while_polled(provider: &str) {
     });
 }
 
-/// Ends the thread that polls, also if its rank fails.
+/// Ends the threads that poll, also if its rank fails.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
