@@ -116,15 +116,17 @@ impl AllReduce {
     /// [`Stream::synchronize`].
     #[doc(alias = "enqueue_allreduce")]
     pub fn enqueue(&mut self) -> Result<()> {
-        // Operations on the stream are in order already, so the sections are not kept from anyone.
-        drop(self.output.hold(Intent::Write, "an allreduce")?);
+        // Operations on the stream are in order already, so the sections are not kept from those.
+        drop(self.output.hold_in_order(Intent::Write, "an allreduce")?);
         if !self.is_in_place() {
-            drop(self.input.hold(Intent::Read, "an allreduce")?);
+            drop(self.input.hold_in_order(Intent::Read, "an allreduce")?);
         }
         let phase = self.rounds.enqueue(&self.stream)?;
         if self.closing[phase].nests() > 0 {
             self.stream.enqueue_move(&self.closing[phase]);
         }
+        self.input.leave(Intent::Read);
+        self.output.leave(Intent::Write);
         Ok(())
     }
 

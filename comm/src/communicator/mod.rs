@@ -214,12 +214,12 @@ impl Communicator {
         self.end_recv(begun, bytes_of_mut(received))
     }
 
-    /// Begins to send a section, which nothing may write until the request is complete. Does not block. Work
-    /// on a stream that writes the section has to be synchronised first.
+    /// Begins to send a section, which nothing may write until the request is complete. Does not block, unless something is
+    /// still on the section's stream that writes it, such as a kernel: that is waited for.
     ///
     /// # Errors
     /// [`crate::Error::WrongRank`], [`crate::Error::WrongTag`]; [`crate::Error::InUse`] if something that has
-    /// begun writes a part of the section; what the fabric says.
+    /// begun writes a part of the section; what the fabric says, or a stream that was waited for.
     pub fn isend(&self, section: &Section, destination: usize, tag: u32) -> Result<Request> {
         self.check_send("Communicator::isend", destination, tag)?;
         self.sweep();
@@ -229,7 +229,7 @@ impl Communicator {
     }
 
     /// Begins to receive a message into a section, which nothing may read or write until the request is
-    /// complete. The message may be shorter. Does not block.
+    /// complete. The message may be shorter. Does not block, unless something is still on the section's stream that uses it.
     ///
     /// # Errors
     /// As [`Communicator::isend`].

@@ -171,8 +171,8 @@ impl PersistentRequest {
         })
     }
 
-    /// Starts it. Does not block. What a send reads has to be there: work on a stream that writes it has to be
-    /// synchronised first.
+    /// Starts it. Does not block, unless something is still on the section's stream that forbids it, such as a kernel that
+    /// writes what is sent: that is waited for.
     ///
     /// # Errors
     /// [`Error::OutOfOrder`] if it is active, or enqueued on a queue; [`Error::InUse`] if something else uses a
@@ -289,7 +289,7 @@ impl fmt::Debug for PersistentRequest {
 }
 
 /// Starts all requests, in order, or none: if one is active, or something else uses a part of its section, those before it
-/// have not been started either. Does not block.
+/// have not been started either. Blocks as [`PersistentRequest::start`] does.
 ///
 /// # Errors
 /// As [`PersistentRequest::start`]. If the fabric fails at one, those before it are active.

@@ -114,7 +114,8 @@ impl<T: Element> Buffer<T> {
     /// If `bounds` leaves the array.
     pub fn reader(&self, bounds: Tile) -> Result<Reader<'_, T>> {
         self.check(bounds, Intent::Read)?;
-        Ok(Reader::new(self.region.clone(), self.rows, self.stream.id(), bounds))
+        let uses = self.access.kernels().clone();
+        Ok(Reader::new(self.region.clone(), self.rows, self.stream.id(), bounds, uses))
     }
 
     /// Write access for a kernel, to the points of `bounds`.
@@ -123,7 +124,8 @@ impl<T: Element> Buffer<T> {
     /// If `bounds` leaves the array.
     pub fn writer(&mut self, bounds: Tile) -> Result<Writer<'_, T>> {
         self.check(bounds, Intent::Write)?;
-        Ok(Writer::new(self.region.clone(), self.rows, self.stream.id(), bounds))
+        let uses = self.access.kernels().clone();
+        Ok(Writer::new(self.region.clone(), self.rows, self.stream.id(), bounds, uses))
     }
 
     /// Synchronises the stream and lends the points of `bounds` to the host, as
@@ -176,6 +178,7 @@ impl<T: Element> Buffer<T> {
         if !region.is_same(&self.region) {
             let memory = self.memory(bounds, Intent::Write);
             self.stream.enqueue_move(&copy_of(&memory, bounds, &region, &self.region)?);
+            self.access.leave(self.bytes(bounds), Intent::Write);
         }
         Ok(result)
     }
@@ -195,8 +198,8 @@ impl<T: Element> Buffer<T> {
     }
 
     fn memory(&self, bounds: Tile, intent: Intent) -> Memory<'_> {
-        let (rows, stream) = (self.rows, self.stream.id());
-        Memory { region: &self.region, rows, element: T::TYPE, stream, bounds, intent }
+        let (rows, stream, uses) = (self.rows, self.stream.id(), self.access.kernels());
+        Memory { region: &self.region, rows, element: T::TYPE, stream, bounds, intent, uses }
     }
 
     /// Points that the caller has checked, of the array or a copy of it, with nothing on the stream.
@@ -246,11 +249,8 @@ impl<T: Element> Buffer<T> {
         Ok((self.place_in(region, start)?.pointer().cast(), shape, ndarray::Dim([sz, sy, sx, 1])))
     }
 
-    /// From the first of those points to behind the last.
     fn bytes(&self, bounds: Tile) -> Range<usize> {
-        let at = |point| self.rows.offset(point) * size_of::<T>();
-        let last = bounds.end.map(|end| end.saturating_sub(1));
-        at(bounds.start)..at(last) + self.extents().components * size_of::<T>()
+        self.rows.bytes(bounds, size_of::<T>())
     }
 
     /// Keeps others from the points of a view.

@@ -4,14 +4,17 @@
 //! replays and what is enqueued as ever may alternate. See `docs/design/0023-periods.md`.
 
 use super::operation::Operation;
+use super::section::Intent;
 use super::sequence::{Due, Replay, Sequence, Step};
 use super::standing::{COUNTS, Counts, Reading, Stage, Standing};
 use super::stream::Stream;
 use super::stream_kind::StreamKind;
+use super::uses::KernelUses;
 use crate::error::{Error, Result};
 use crate::fabric::Executor;
 use crate::timeline::Activity;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What cannot be counted on by a device or a thread, since the host counts it.
@@ -27,6 +30,7 @@ pub(super) struct Capture {
     steps: Vec<Step>,
     /// Those that take part, and where they stood before.
     exchanges: Vec<(Standing, Counts)>,
+    uses: Vec<CapturedUse>,
     /// The first thing that could not be captured.
     refused: Option<Error>,
 }
@@ -37,7 +41,12 @@ pub struct Period {
     stream: u64,
     sequence: Arc<Sequence>,
     exchanges: Vec<Captured>,
+    /// What its operations do with buffers.
+    uses: Vec<CapturedUse>,
 }
+
+/// The part of a buffer that an operation uses.
+type CapturedUse = (Arc<KernelUses>, Range<usize>, Intent);
 
 /// An exchange of a period.
 struct Captured {
@@ -229,7 +238,7 @@ impl Stream {
                 return Err(error.clone().into());
             }
         }
-        Ok(Period { stream: self.id(), sequence, exchanges })
+        Ok(Period { stream: self.id(), sequence, exchanges, uses: capture.uses })
     }
 
     /// Enqueues a period that was captured on this stream, `times` times. Blocks as the operations of the period do: not
@@ -271,6 +280,10 @@ impl Stream {
         }
         if times == 0 {
             return Ok(());
+        }
+        if let Some((next, passed)) = self.positions() {
+            let uses = period.uses.iter().cloned();
+            uses.for_each(|(of, bytes, intent)| of.add(bytes, intent, next, passed));
         }
         let sequence = period.sequence.clone();
         self.put(Operation::Replay(Box::new(Replay { sequence, moved, times })));
@@ -318,6 +331,18 @@ impl Stream {
             capture.exchanges.push((standing.clone(), counts));
             if counts.stage != Stage::Idle {
                 capture.refuse(refusal("an exchange", BEGUN_BEFORE));
+            }
+        }
+    }
+
+    /// Notes that the operation which is put on it next does that with a part of a buffer.
+    pub(super) fn note_use(&self, of: &Arc<KernelUses>, bytes: Range<usize>, intent: Intent) {
+        match &mut *self.captured().borrow_mut() {
+            Some(capture) => capture.uses.push((of.clone(), bytes, intent)),
+            None => {
+                if let Some((next, passed)) = self.positions() {
+                    of.add(bytes, intent, next, passed);
+                }
             }
         }
     }

@@ -36,6 +36,7 @@ mod stream;
 mod stream_kind;
 mod text;
 mod tile;
+mod uses;
 mod wires;
 
 pub(crate) use accelerator::Accelerator;

@@ -1,6 +1,7 @@
 //! Where the rows of an array lie in its memory.
 
-use super::Extents;
+use super::{Extents, Tile};
+use std::ops::Range;
 
 /// Bytes of a line of the caches, on which aligned rows begin.
 const LINE_BYTES: usize = 64;
@@ -56,6 +57,13 @@ impl Pitched {
     /// Elements from one point to the next along each axis.
     pub fn strides(self) -> [usize; 3] {
         [self.extents.points[1] * self.pitch, self.pitch, self.extents.components]
+    }
+
+    /// The bytes from the first of those points to behind the last.
+    pub(crate) fn bytes(self, points: Tile, element_bytes: usize) -> Range<usize> {
+        let last = points.end.map(|end| end.saturating_sub(1));
+        let end = self.offset(last) + self.extents.components;
+        self.offset(points.start) * element_bytes..end * element_bytes
     }
 
     /// Elements from the beginning of the memory to the first component of a point.

@@ -3,6 +3,7 @@
 use super::accelerator::Accelerator;
 use super::buffer::Buffer;
 use super::stream::Stream;
+use super::uses::{KernelUses, Uses};
 use crate::element::{Element, ElementType};
 use crate::error::{Error, Result};
 use crate::fabric::Place;
@@ -15,13 +16,13 @@ use std::sync::Arc;
 ///
 /// While an operation has begun that writes a section, nothing else of this rank may read or write it, and
 /// while one has begun that reads it nothing may write it: views, kernels and operations that would are
-/// refused with [`Error::InUse`].
+/// refused with [`Error::InUse`]. What is on the stream already, such as a kernel that writes it, is waited for instead, by
+/// whatever does not go on the stream itself.
 #[derive(Debug, Clone)]
 pub struct Section {
     place: Place,
     elements: usize,
     element: ElementType,
-    stream: Stream,
     access: Rc<Access>,
 }
 
@@ -32,13 +33,24 @@ pub(crate) enum Intent {
     Write,
 }
 
+impl Intent {
+    /// Whether the two cannot be at the same time.
+    pub(super) fn meets(self, bytes: &Range<usize>, other: Intent, of_other: &Range<usize>) -> bool {
+        (self == Intent::Write || other == Intent::Write)
+            && bytes.start < of_other.end
+            && of_other.start < bytes.end
+    }
+}
+
 /// Which bytes of a buffer operations that have begun still read or write.
 #[derive(Debug)]
 pub(crate) struct Access {
     holds: RefCell<Vec<Held>>,
     next: Cell<u64>,
-    /// How many views there are of the arrays of its stream.
-    views: Rc<Cell<usize>>,
+    stream: Stream,
+    kernels: Arc<KernelUses>,
+    /// What else is on the stream, and holds nothing any more.
+    left: RefCell<Uses>,
 }
 
 #[derive(Debug)]
@@ -49,14 +61,6 @@ struct Held {
     by: &'static str,
     /// Whether the host looks at them, rather than that an operation has begun.
     is_view: bool,
-}
-
-impl Held {
-    fn meets(&self, bytes: &Range<usize>, intent: Intent) -> bool {
-        (self.intent == Intent::Write || intent == Intent::Write)
-            && self.bytes.start < bytes.end
-            && bytes.start < self.bytes.end
-    }
 }
 
 /// Keeps others from a section until it is dropped.
@@ -70,7 +74,37 @@ pub(crate) struct Hold {
 impl Access {
     /// Of a buffer of that stream, which nothing uses yet.
     pub(super) fn new(stream: &Stream) -> Self {
-        Self { holds: RefCell::default(), next: Cell::default(), views: stream.views().clone() }
+        Self {
+            holds: RefCell::default(),
+            next: Cell::default(),
+            stream: stream.clone(),
+            kernels: Arc::default(),
+            left: RefCell::default(),
+        }
+    }
+
+    /// Where kernels note that they use it.
+    pub(super) fn kernels(&self) -> &Arc<KernelUses> {
+        &self.kernels
+    }
+
+    /// Notes that what is on the stream does that with those bytes, and holds nothing.
+    pub(super) fn leave(&self, bytes: Range<usize>, intent: Intent) {
+        if self.stream.status().is_captured() {
+            self.stream.note_use(&self.kernels, bytes, intent);
+        } else if let Some((next, passed)) = self.stream.positions() {
+            self.left.borrow_mut().add(bytes, intent, next - 1, passed);
+        }
+    }
+
+    /// Blocks until the stream has come past what those bytes cannot be used so beside.
+    fn wait_for_stream(&self, bytes: &Range<usize>, intent: Intent) -> Result<()> {
+        let Some((_, passed)) = self.stream.positions() else { return Ok(()) };
+        let last = self.kernels.last_against(bytes, intent, passed);
+        match last.max(self.left.borrow().last_against(bytes, intent)) {
+            last if last > passed => self.stream.come_past(last),
+            _ => Ok(()),
+        }
     }
 
     /// Whether those bytes may be used so now, by `what`.
@@ -91,7 +125,7 @@ impl Access {
         which: impl Fn(&Held) -> bool,
     ) -> Result<()> {
         let holds = self.holds.borrow();
-        match holds.iter().find(|held| which(held) && held.meets(bytes, intent)) {
+        match holds.iter().find(|held| which(held) && intent.meets(bytes, held.intent, &held.bytes)) {
             None => Ok(()),
             Some(held) => Err(Error::InUse { what, start: bytes.start, end: bytes.end, by: held.by }),
         }
@@ -107,16 +141,40 @@ impl Access {
     fn keep(self: &Rc<Self>, held: Held) -> Hold {
         let Held { number, is_view, .. } = held;
         self.next.set(number + 1);
-        self.views.set(self.views.get() + usize::from(is_view));
+        let views = self.stream.views();
+        views.set(views.get() + usize::from(is_view));
         self.holds.borrow_mut().push(held);
         Hold { access: self.clone(), number, is_view }
+    }
+}
+
+impl Hold {
+    /// Leaves the part to what is on the stream, which ends the operation.
+    pub(crate) fn leave(self) {
+        let (bytes, intent) = self.held();
+        self.access.leave(bytes, intent);
+    }
+
+    /// For an operation that begins outside of the stream after all: blocks as [`Section::hold`] does.
+    ///
+    /// # Errors
+    /// The stream's.
+    pub(crate) fn wait_for_stream(&self) -> Result<()> {
+        let (bytes, intent) = self.held();
+        self.access.wait_for_stream(&bytes, intent)
+    }
+
+    fn held(&self) -> (Range<usize>, Intent) {
+        let holds = self.access.holds.borrow();
+        let held = holds.iter().find(|held| held.number == self.number).expect("it is there until the drop");
+        (held.bytes.clone(), held.intent)
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
         self.access.holds.borrow_mut().retain(|held| held.number != self.number);
-        let views = &self.access.views;
+        let views = self.access.stream.views();
         views.set(views.get() - usize::from(self.is_view));
     }
 }
@@ -131,8 +189,7 @@ impl<T: Element> Buffer<T> {
         let (start, elements) = (range.start.saturating_mul(size_of::<T>()), range.len());
         let bytes = elements.saturating_mul(size_of::<T>());
         let place = self.region().place(start, bytes, "a section of a buffer")?;
-        let (stream, access) = (self.stream().clone(), self.access().clone());
-        Ok(Section { place, elements, element: T::TYPE, stream, access })
+        Ok(Section { place, elements, element: T::TYPE, access: self.access().clone() })
     }
 }
 
@@ -159,7 +216,7 @@ impl Section {
 
     /// The device that it lives on; `None`: the host.
     pub(crate) fn accelerator(&self) -> Option<&Arc<dyn Accelerator>> {
-        self.stream.accelerator()
+        self.stream().accelerator()
     }
 
     /// That the host addresses it, for what does not stage it.
@@ -175,7 +232,7 @@ impl Section {
 
     /// The stream that works on its buffer.
     pub(crate) fn stream(&self) -> &Stream {
-        &self.stream
+        &self.access.stream
     }
 
     /// Its first elements, which it has.
@@ -206,36 +263,58 @@ impl Section {
             && first < start + self.bytes()
     }
 
-    /// That the host does not look at some of its bytes in a way that forbids `what`.
+    /// That the host does not look at some of its bytes in a way that forbids `what`, which the host does. Blocks as
+    /// [`Section::hold`] does.
     ///
     /// # Errors
-    /// [`Error::InUse`].
+    /// [`Error::InUse`]; the stream's.
     pub(crate) fn check_views(&self, bytes: Range<usize>, intent: Intent, what: &'static str) -> Result<()> {
         let start = self.place.offset();
         let bytes = start.saturating_add(bytes.start)..start.saturating_add(bytes.end);
-        self.access.check_views(&bytes, intent, what)
+        self.access.check_views(&bytes, intent, what)?;
+        self.access.wait_for_stream(&bytes, intent)
     }
 
-    /// Keeps others from it for an operation that begins.
+    /// Keeps others from it for an operation that begins outside of its stream. Blocks until what is on the stream, and
+    /// uses it in a way that forbids the operation, has run.
     ///
     /// # Errors
-    /// [`Error::InUse`] if another operation uses a part of it already.
+    /// [`Error::InUse`] if another operation uses a part of it already; the stream's, if it has been waited for.
     pub(crate) fn hold(&self, intent: Intent, by: &'static str) -> Result<Hold> {
+        let hold = self.hold_in_order(intent, by)?;
+        hold.wait_for_stream()?;
+        Ok(hold)
+    }
+
+    /// As [`Section::hold`], for an operation that goes on the stream, behind what is there. Does not block.
+    ///
+    /// # Errors
+    /// [`Error::InUse`], as there.
+    pub(crate) fn hold_in_order(&self, intent: Intent, by: &'static str) -> Result<Hold> {
         self.hold_if(intent, by, |_| true)
     }
 
-    /// The same, for an operation that may share it with whoever has `other`.
+    /// Notes that what is on its stream does that with it, and holds nothing.
+    pub(crate) fn leave(&self, intent: Intent) {
+        self.access.leave(self.range(), intent);
+    }
+
+    /// As [`Section::hold_in_order`], for an operation that may share it with whoever has `other`.
     ///
     /// # Errors
-    /// As [`Section::hold`], for any but that one.
+    /// As there, for any but that one.
     pub(crate) fn hold_beside(&self, other: &Hold, intent: Intent, by: &'static str) -> Result<Hold> {
         let is_of_it = Rc::ptr_eq(&self.access, &other.access);
         self.hold_if(intent, by, |held| !is_of_it || held.number != other.number)
     }
 
+    /// Its bytes in the buffer.
+    fn range(&self) -> Range<usize> {
+        self.place.offset()..self.place.offset() + self.bytes()
+    }
+
     fn hold_if(&self, intent: Intent, by: &'static str, counts: impl Fn(&Held) -> bool) -> Result<Hold> {
-        let start = self.place.offset();
-        let bytes = start..start + self.bytes();
+        let bytes = self.range();
         self.access.check_those(&bytes, intent, by, counts)?;
         Ok(self.access.keep(Held { number: self.access.next.get(), bytes, intent, by, is_view: false }))
     }

@@ -47,6 +47,8 @@ struct Inner {
     captured: RefCell<Option<Capture>>,
     /// How many views the host has of its arrays.
     views: Rc<Cell<usize>>,
+    /// How many operations a device had been given when the host last saw it at rest.
+    rested: Cell<u64>,
     status: Arc<Status>,
 }
 
@@ -120,6 +122,7 @@ impl Stream {
                 synchronizations: Cell::new(0),
                 captured: RefCell::default(),
                 views: Rc::default(),
+                rested: Cell::default(),
                 status,
             }),
         })
@@ -243,7 +246,35 @@ impl Stream {
                 worker.push(Operation::Finish);
             }
             worker.drain();
+            self.inner.rested.set(worker.enqueued());
         }
+    }
+
+    /// The position of what is put on it next, counted from 1, and that of what it has certainly come past; `None` for an
+    /// inline stream, on which nothing is ever left to do.
+    pub(super) fn positions(&self) -> Option<(u64, u64)> {
+        let worker = self.inner.worker.as_ref()?;
+        let passed = match self.inner.accelerator {
+            None => worker.done(),
+            Some(_) => self.inner.rested.get(),
+        };
+        Some((worker.enqueued() + 1, passed))
+    }
+
+    /// Blocks until the stream has come past that position.
+    ///
+    /// # Errors
+    /// As [`Stream::synchronize`].
+    #[cold]
+    pub(super) fn come_past(&self, position: u64) -> Result<()> {
+        self.inner.synchronizations.set(self.inner.synchronizations.get() + 1);
+        self.by_host(Activity::Synchronize, "wait for what uses a section", || {
+            match (&self.inner.worker, &self.inner.accelerator) {
+                (Some(worker), None) => worker.wait_for(position.min(worker.enqueued())),
+                _ => self.drain(),
+            }
+        });
+        self.inner.status.result()
     }
 
     /// The first error so far of an enqueued operation, for a host that wants to stop enqueueing

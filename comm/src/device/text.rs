@@ -239,6 +239,7 @@ impl Stream {
         })?;
         accelerator.compile(text)?;
         let arrays = arguments.memories().map(|memory| (memory.region.clone(), memory.rows)).collect();
+        self.note_kernel(tile, arguments.memories());
         self.put(Operation::Launch(Arc::new(Launch {
             text,
             tile,

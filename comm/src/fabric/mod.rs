@@ -49,7 +49,7 @@ pub(crate) use futex::Futex;
 pub(crate) use grace::Grace;
 pub(crate) use keep::Keep;
 pub use local::LocalFabric;
-pub(crate) use locks::try_lock;
+pub(crate) use locks::{lock, try_lock};
 pub(crate) use memory::Memory;
 pub use mpi::{FoundLibrary, Launched, installed as mpi_libraries, launched};
 pub use observer::{Event, Observer, Recording, RecordingFabric, Role};

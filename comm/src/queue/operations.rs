@@ -197,7 +197,8 @@ impl OperationQueue {
         let wait = move || wait_for(&operations, &engine, &context);
         let name = "the wait for enqueued operations".into();
         self.stream.enqueue_boxed(Activity::Wait, name, Box::new(wait));
-        batch.iter().for_each(|entry| entry.end());
+        let holds = batch.iter().filter_map(|entry| entry.end());
+        holds.for_each(Hold::leave);
         Ok(())
     }
 
@@ -224,7 +225,7 @@ impl EnqueuedOperation {
         match operation.look(self.communicator.engine())? {
             None => self.stream.check().map(|()| None),
             Some(outcome) => {
-                self.entry.end();
+                drop(self.entry.end());
                 outcome.map(Some)
             }
         }
@@ -278,16 +279,16 @@ impl Entry {
             true => (Intent::Read, "an enqueued send"),
             false => (Intent::Write, "an enqueued receive"),
         };
-        *self.hold.borrow_mut() = Some(self.mirror.section().hold(intent, by)?);
+        *self.hold.borrow_mut() = Some(self.mirror.section().hold_in_order(intent, by)?);
         Ok(())
     }
 
-    /// Gives the section back: what is behind this on the stream finds in it what has come.
-    fn end(&self) {
+    /// Gives the section back, by what kept others from it: what is behind this on the stream finds in it what has come.
+    fn end(&self) -> Option<Hold> {
         if !self.is_up.replace(true) {
             self.mirror.enqueue_up();
         }
-        drop(self.hold.take());
+        self.hold.take()
     }
 }
 

@@ -317,7 +317,7 @@ impl Pair {
         if let Some(early) = &self.early {
             early.check(self.epoch.wrapping_add(1))?;
         }
-        self.hold = Some(self.side.section.hold(intent, by)?);
+        self.hold = Some(self.side.section.hold_in_order(intent, by)?);
         let arm = self.wire.as_mut().and_then(|wire| wire.arm.as_mut());
         if let Some(arm) = arm.filter(|_| !self.is_armed)
             && let Err(error) = arm.arm(context)
@@ -356,7 +356,7 @@ impl Pair {
     /// Ends the epoch, whose wait is on that stream: what the application does with the section is behind it.
     pub(super) fn end(&mut self, stream: &Stream) {
         self.stage = Stage::Idle;
-        self.hold = None;
+        self.hold.take().map(Hold::leave);
         self.waited = Some((stream.clone(), stream.synchronizations()));
     }
 

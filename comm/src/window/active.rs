@@ -118,7 +118,7 @@ impl Active {
     /// Keeps this rank from its part, if an exposure epoch may begin.
     pub(super) fn may_expose(&self, call: &'static str, own: &Section) -> Result<Hold> {
         match &self.exposure {
-            None => own.hold(Intent::Write, "an exposure epoch"),
+            None => own.hold_in_order(Intent::Write, "an exposure epoch"),
             Some(_) => Err(out_of_order(call, "the window is exposed already; wait for that epoch first")),
         }
     }
@@ -135,7 +135,7 @@ impl Active {
             Some(Exposure { hold, .. }) if section.is_within(own) => {
                 Ok((section.hold_beside(hold, intent, by)?, true))
             }
-            _ => Ok((section.hold(intent, by)?, false)),
+            _ => Ok((section.hold_in_order(intent, by)?, false)),
         }
     }
 
@@ -158,9 +158,9 @@ impl Active {
         self.exposure.is_some()
     }
 
-    /// Ends the exposure epoch.
-    pub(super) fn end_exposure(&mut self) {
-        self.exposure = None;
+    /// Ends the exposure epoch; what has kept this rank from its part goes to whoever goes on with that.
+    pub(super) fn end_exposure(&mut self) -> Option<Hold> {
+        self.exposure.take().map(|exposure| exposure.hold)
     }
 
     /// Ends an exposure epoch that has failed. What an origin may still write is never lent again.

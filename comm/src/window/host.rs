@@ -4,15 +4,15 @@ use super::account::Side;
 use super::active::{Active, Mode, Planned};
 use super::epoch::Recorded;
 use super::{Group, Window};
-use crate::device::progress;
+use crate::device::{Hold, progress};
 use crate::error::Result;
 use crate::fabric::WaitContext;
 
 impl Window {
     /// Exposes this rank's part to the origins of `group`, each of which may access it once the signal is there.
     /// Until [`Window::wait`] nothing else of this rank may use the part, and what it holds is undefined. Does
-    /// not block, unless exposure epochs of the window are still on a stream, or access epochs that use the part; what else
-    /// that does with the part is not waited for: synchronise it first. A part on a device waits for its stream, and is copied to the host.
+    /// not block, unless something is still on the part's stream that uses it, or exposure epochs of the window are still on
+    /// one. A part on a device waits for its stream, and is copied to the host.
     /// `MPI_Win_post`.
     ///
     /// # Errors
@@ -24,7 +24,10 @@ impl Window {
         let own = &self.inner().own;
         let hold = active.may_expose("post", own.section())?;
         active.account.drain(&[Side::Exposure])?;
-        own.bring_down()?;
+        match own.is_copy() {
+            false => hold.wait_for_stream()?,
+            true => own.bring_down()?,
+        }
         active.expose(group, Mode::Host, hold);
         active.signals.each_exposure(group.ranks(), |signal, epoch| signal.run(epoch));
         match &active.far {
@@ -36,8 +39,7 @@ impl Window {
     /// Carries out the operations of the access epoch and ends it: the sections may be used again, and gets have
     /// arrived. Blocks until all targets of the group have exposed their parts, and access epochs of the window that are
     /// still on a stream are complete; and exposure epochs if an operation uses the part, recorded while that was not
-    /// exposed. What else the stream still has to write into a section does not count: synchronise it first.
-    /// `MPI_Win_complete`.
+    /// exposed; and until what a stream still has to do with the sections has run. `MPI_Win_complete`.
     ///
     /// # Errors
     /// [`crate::Error::OutOfOrder`] if no epoch of [`Mode::Host`] has begun; [`crate::Error::TimedOut`], which names
@@ -50,7 +52,7 @@ impl Window {
         let sides = active.sides(self.inner().own.section());
         active.account.drain(sides)?;
         let context = self.inner().world.wait_context();
-        let brought = active.bring(Recorded::enqueue_before);
+        let brought = active.wait_for_streams().and_then(|()| active.bring(Recorded::enqueue_before));
         let planned = brought.and_then(|()| active.plan(&group));
         let carried = planned.and_then(|()| active.carry_out(&group, context));
         let carried = carried.and_then(|()| active.bring(Recorded::enqueue_behind));
@@ -80,7 +82,7 @@ impl Window {
         match &done {
             Ok(false) => {}
             Ok(true) => {
-                active.end_exposure();
+                drop(active.end_exposure());
                 self.inner().own.bring_up()?;
             }
             Err(_) => active.give_up_exposure(),
@@ -103,7 +105,7 @@ impl Window {
             active.give_up_exposure();
             return Err(error);
         }
-        active.end_exposure();
+        drop(active.end_exposure());
         self.inner().own.bring_up()
     }
 }
@@ -137,6 +139,12 @@ impl Active {
             let (word, epoch) = (signals.completed_by(*origin), signals.exposures(*origin));
             context.wait(word, epoch, &|| leaver().map(|rank| context.left(rank)), &mut progress)
         })
+    }
+
+    /// Waits for what streams still have to do with sections that are used where they are.
+    fn wait_for_streams(&self) -> Result<()> {
+        let here = self.operations.iter().filter(|one| !one.mirror.is_copy());
+        here.filter_map(|one| one.hold.as_ref()).try_for_each(Hold::wait_for_stream)
     }
 
     /// Has the streams of the operations' sections do something, and waits for those that have.

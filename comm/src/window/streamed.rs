@@ -5,7 +5,7 @@ use super::account::Side;
 use super::active::Mode;
 use super::epoch::Recorded;
 use super::{Group, Window};
-use crate::device::Stream;
+use crate::device::{Hold, Stream};
 use crate::error::Result;
 use crate::timeline::Activity;
 
@@ -85,6 +85,7 @@ impl Window {
             enqueue(stream, Activity::Wait, "complete_stream of a window", is_needed, finish);
         }
         active.operations.iter().for_each(Recorded::enqueue_behind);
+        active.operations.iter_mut().filter_map(|one| one.hold.take()).for_each(Hold::leave);
         active.account.queued(stream, sides, reserved);
         active.signals.complete(group.ranks());
         active.end_access();
@@ -106,7 +107,7 @@ impl Window {
         let active = &mut *self.epochs(CALL)?;
         let group = active.exposed(CALL, Mode::Stream)?;
         let reserved = active.account.reserve(CALL, stream, 0)?;
-        active.end_exposure();
+        let hold = active.end_exposure();
         if let Some(far) = active.far.clone() {
             let exposures = active.far_exposures(&group);
             let is_needed = !exposures.is_empty();
@@ -115,6 +116,7 @@ impl Window {
         }
         active.signals.each_completion(group.ranks(), |waits, epoch| stream.wait_values(waits, epoch));
         own.enqueue_up();
+        hold.map(Hold::leave);
         active.account.queued(stream, &[Side::Exposure], reserved);
         Ok(())
     }

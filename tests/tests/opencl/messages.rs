@@ -5,7 +5,7 @@ use streamhalo::comm::device::{Buffer, Extents};
 use streamhalo::comm::{
     Communicator, StagedAction, StagedStep, Staging, StagingMemory, StagingScheme, wait_all,
 };
-use streamhalo::{HaloError, StreamKind, World};
+use streamhalo::{HaloError, Rows, RowsMut, StreamKind, World};
 use streamhalo_tests::cases::staged;
 use streamhalo_tests::{Scenario, on_ranks, other_device, stream_of};
 
@@ -48,6 +48,46 @@ fn messages_that_are_refused() {
     if other_device().is_some() {
         (1..3).for_each(|ranks| drop(on_ranks(ranks, |world| staged::refusals(world, WAY))));
     }
+}
+
+/// A kernel that is still on the stream has written what is sent, and read what a message then replaces.
+#[test]
+fn messages_wait_for_kernels() {
+    if other_device().is_none() {
+        return;
+    }
+    on_ranks(1, |world| {
+        let stream = stream_of(world, StreamKind::Device)?;
+        let communicator = Communicator::new(world)?;
+        let line = Extents { points: [1, 1, 64], components: 1 };
+        let mut cells = Buffer::<i32>::zeros(world, &stream, line)?;
+        let mut seen = Buffer::<i32>::zeros(world, &stream, line)?;
+        let whole = cells.section(0..64)?;
+        let pause = || std::thread::sleep(std::time::Duration::from_millis(30));
+        for value in 1..4 {
+            let fill = move |_, (mut out,): (RowsMut<'_, i32>,)| {
+                pause();
+                out.row(0, 0).fill(value);
+            };
+            stream.launch_on_host("fill", line.whole(), (cells.writer(line.whole())?,), fill)?;
+            let mut found = [0; 64];
+            let mut send = communicator.isend(&whole, 0, 1)?;
+            communicator.recv(&mut found, 0, 1)?;
+            send.wait()?;
+            assert_eq!(found, [value; 64]);
+            communicator.send(&[-value; 64], 0, 2)?;
+            let copy = move |_, (from, mut to): (Rows<'_, i32>, RowsMut<'_, i32>)| {
+                pause();
+                to.row(0, 0).copy_from_slice(from.row(0, 0));
+            };
+            let arguments = (cells.reader(line.whole())?, seen.writer(line.whole())?);
+            stream.launch_on_host("copy", line.whole(), arguments, copy)?;
+            communicator.irecv(&whole, 0, 2)?.wait()?;
+            assert_eq!(seen.copy_out(line.whole())?, [value; 64]);
+            assert_eq!(cells.copy_out(line.whole())?, [-value; 64]);
+        }
+        Ok(())
+    });
 }
 
 /// The steps of one message of that many bytes, of its sender and of its receiver.

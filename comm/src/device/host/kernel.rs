@@ -6,6 +6,7 @@ use crate::device::pitched::Pitched;
 use crate::device::section::Intent;
 use crate::device::shown::copy_of;
 use crate::device::tile::Tile;
+use crate::device::uses::KernelUses;
 use crate::device::{Stream, StreamKind};
 use crate::element::{Element, ElementType};
 use crate::error::{Error, Result};
@@ -23,6 +24,7 @@ pub struct Reader<'a, T> {
     rows: Pitched,
     stream: u64,
     bounds: Tile,
+    uses: Arc<KernelUses>,
     array: PhantomData<&'a T>,
 }
 
@@ -33,18 +35,31 @@ pub struct Writer<'a, T> {
     rows: Pitched,
     stream: u64,
     bounds: Tile,
+    uses: Arc<KernelUses>,
     array: PhantomData<&'a mut T>,
 }
 
 impl<T> Reader<'_, T> {
-    pub(crate) fn new(region: Region, rows: Pitched, stream: u64, bounds: Tile) -> Self {
-        Self { region, rows, stream, bounds, array: PhantomData }
+    pub(crate) fn new(
+        region: Region,
+        rows: Pitched,
+        stream: u64,
+        bounds: Tile,
+        uses: Arc<KernelUses>,
+    ) -> Self {
+        Self { region, rows, stream, bounds, uses, array: PhantomData }
     }
 }
 
 impl<T> Writer<'_, T> {
-    pub(crate) fn new(region: Region, rows: Pitched, stream: u64, bounds: Tile) -> Self {
-        Self { region, rows, stream, bounds, array: PhantomData }
+    pub(crate) fn new(
+        region: Region,
+        rows: Pitched,
+        stream: u64,
+        bounds: Tile,
+        uses: Arc<KernelUses>,
+    ) -> Self {
+        Self { region, rows, stream, bounds, uses, array: PhantomData }
     }
 }
 
@@ -66,6 +81,7 @@ pub struct Memory<'a> {
     pub(crate) stream: u64,
     pub(crate) bounds: Tile,
     pub(crate) intent: Intent,
+    pub(crate) uses: &'a Arc<KernelUses>,
 }
 
 /// Something that a kernel can be given: a [`Reader`] or a [`Writer`].
@@ -100,7 +116,7 @@ impl<T: Element> Argument for Reader<'_, T> {
         Self: 'a;
 
     fn detach(self, _: Token) -> Reader<'static, T> {
-        Reader::new(self.region, self.rows, self.stream, self.bounds)
+        Reader::new(self.region, self.rows, self.stream, self.bounds, self.uses)
     }
 
     fn show(&mut self, copy: Region, _: Token) {
@@ -108,9 +124,9 @@ impl<T: Element> Argument for Reader<'_, T> {
     }
 
     fn memory(&self) -> Memory<'_> {
-        let Self { region, rows, stream, bounds, .. } = self;
+        let Self { region, rows, stream, bounds, uses, .. } = self;
         let (element, intent) = (T::TYPE, Intent::Read);
-        Memory { region, rows: *rows, element, stream: *stream, bounds: *bounds, intent }
+        Memory { region, rows: *rows, element, stream: *stream, bounds: *bounds, intent, uses }
     }
 
     fn view<'a>(&'a self, _tile: Tile, _: Token) -> Self::View<'a> {
@@ -128,7 +144,7 @@ impl<T: Element> Argument for Writer<'_, T> {
         Self: 'a;
 
     fn detach(self, _: Token) -> Writer<'static, T> {
-        Writer::new(self.region, self.rows, self.stream, self.bounds)
+        Writer::new(self.region, self.rows, self.stream, self.bounds, self.uses)
     }
 
     fn show(&mut self, copy: Region, _: Token) {
@@ -136,9 +152,9 @@ impl<T: Element> Argument for Writer<'_, T> {
     }
 
     fn memory(&self) -> Memory<'_> {
-        let Self { region, rows, stream, bounds, .. } = self;
+        let Self { region, rows, stream, bounds, uses, .. } = self;
         let (element, intent) = (T::TYPE, Intent::Write);
-        Memory { region, rows: *rows, element, stream: *stream, bounds: *bounds, intent }
+        Memory { region, rows: *rows, element, stream: *stream, bounds: *bounds, intent, uses }
     }
 
     fn view<'a>(&'a self, tile: Tile, _: Token) -> Self::View<'a> {
@@ -247,6 +263,7 @@ impl Stream {
             }
             arguments.show(&mut copies.into_iter(), Token);
         }
+        self.note_kernel(tile, arguments.memories());
         let threads = self.threads().cloned();
         let rank = self.status().context.rank;
         let name = kernel.to_string();
@@ -271,6 +288,16 @@ impl Stream {
         self.put(Operation::Kernel(Arc::new(HostKernel { name, run })));
         written.iter().for_each(|back| self.enqueue_move(back));
         Ok(())
+    }
+
+    /// Notes what the kernel that is put on it next does with arrays.
+    pub(crate) fn note_kernel<'a>(&self, tile: Tile, memories: impl Iterator<Item = Memory<'a>>) {
+        for Memory { rows, element, bounds, intent, uses, .. } in memories {
+            let points = if intent == Intent::Write { tile } else { bounds };
+            if points.points() > 0 {
+                self.note_use(uses, rows.bytes(points, element.bytes()), intent);
+            }
+        }
     }
 
     pub(crate) fn check_arguments<A: Arguments>(

@@ -83,11 +83,25 @@ impl Worker {
         }
     }
 
+    /// How many operations were pushed.
+    pub(crate) fn enqueued(&self) -> u64 {
+        self.enqueued.load(Ordering::Relaxed)
+    }
+
+    /// How many of them are done: carried out, or handed to the queues of a device.
+    pub(crate) fn done(&self) -> u64 {
+        self.progress.done.load(Ordering::Acquire)
+    }
+
     /// Blocks until all that was pushed is done.
     pub(crate) fn drain(&self) {
-        let wanted = self.enqueued.load(Ordering::Relaxed);
+        self.wait_for(self.enqueued());
+    }
+
+    /// Blocks until so many are done.
+    pub(crate) fn wait_for(&self, wanted: u64) {
         for _ in 0..SPINS {
-            if self.progress.done.load(Ordering::Acquire) >= wanted {
+            if self.done() >= wanted {
                 return;
             }
             std::hint::spin_loop();
@@ -98,7 +112,8 @@ impl Worker {
         // sequentially consistent.
         while self.progress.done.load(Ordering::SeqCst) < wanted {
             // What this thread has begun elsewhere may be what other ranks wait for.
-            let more = lane::progress();
+            // The thread tells nobody of what it does before it has nothing more to do.
+            let more = lane::progress() | (wanted < self.enqueued());
             let pause = std::time::Duration::from_micros(if more { 200 } else { 20_000 });
             awaited =
                 self.progress.reached.wait_timeout(awaited, pause).unwrap_or_else(PoisonError::into_inner).0;

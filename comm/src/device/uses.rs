@@ -1,0 +1,90 @@
+//! What a stream still does with a buffer whose operations hold nothing back: those are in order with each other, and
+//! whoever uses the buffer outside of the stream waits for them first.
+
+use super::section::Intent;
+use crate::fabric::lock;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Parts of a buffer that operations of its stream use, with the last one's position on it.
+#[derive(Debug, Default)]
+pub(super) struct Uses(Vec<Use>);
+
+#[derive(Debug)]
+struct Use {
+    bytes: Range<usize>,
+    intent: Intent,
+    position: u64,
+}
+
+impl Uses {
+    /// Adds one at that position, which is behind all others. What is at `passed` or before it counts no more.
+    pub(super) fn add(&mut self, bytes: Range<usize>, intent: Intent, position: u64, passed: u64) {
+        match self.0.iter_mut().find(|known| known.bytes == bytes && known.intent == intent) {
+            Some(known) => known.position = position,
+            None => {
+                self.0.retain(|known| known.position > passed);
+                self.0.push(Use { bytes, intent, position });
+            }
+        }
+    }
+
+    /// The position of the last one that whoever uses those bytes so has to wait for; 0 if there is none.
+    pub(super) fn last_against(&self, bytes: &Range<usize>, intent: Intent) -> u64 {
+        let against = self.0.iter().filter(|one| intent.meets(bytes, one.intent, &one.bytes));
+        against.map(|one| one.position).max().unwrap_or(0)
+    }
+}
+
+/// Those of kernels. Their arguments carry it to where they are launched, which may be another thread for all that types
+/// say.
+#[derive(Debug, Default)]
+pub(crate) struct KernelUses {
+    /// The last position: who waits for nothing does not look further.
+    last: AtomicU64,
+    uses: Mutex<Uses>,
+}
+
+impl KernelUses {
+    pub(super) fn add(&self, bytes: Range<usize>, intent: Intent, position: u64, passed: u64) {
+        self.last.store(position, Ordering::Relaxed);
+        lock(&self.uses).add(bytes, intent, position, passed);
+    }
+
+    /// As [`Uses::last_against`], if it is behind `passed`.
+    pub(super) fn last_against(&self, bytes: &Range<usize>, intent: Intent, passed: u64) -> u64 {
+        match self.last.load(Ordering::Relaxed) > passed {
+            true => lock(&self.uses).last_against(bytes, intent),
+            false => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_wait_for_writers_and_writers_for_all() {
+        let mut uses = Uses::default();
+        uses.add(0..8, Intent::Read, 1, 0);
+        uses.add(8..16, Intent::Write, 2, 0);
+        assert_eq!(uses.last_against(&(0..8), Intent::Read), 0);
+        assert_eq!(uses.last_against(&(0..8), Intent::Write), 1);
+        assert_eq!(uses.last_against(&(7..9), Intent::Read), 2);
+        assert_eq!(uses.last_against(&(16..32), Intent::Write), 0);
+    }
+
+    #[test]
+    fn what_has_passed_is_forgotten() {
+        let mut uses = Uses::default();
+        for position in 1..1000 {
+            let start = position as usize % 7;
+            uses.add(start..start + 1, Intent::Write, position, position.saturating_sub(3));
+            assert!(uses.0.len() <= 7);
+        }
+        uses.add(100..101, Intent::Read, 1000, 999);
+        assert_eq!(uses.0.len(), 1);
+    }
+}
