@@ -356,7 +356,7 @@ impl Pair {
     /// Ends the epoch, whose wait is on that stream: what the application does with the section is behind it.
     pub(super) fn end(&mut self, stream: &Stream) {
         self.stage = Stage::Idle;
-        self.hold.take().map(Hold::leave);
+        self.hold.take().into_iter().for_each(Hold::leave);
         self.waited = Some((stream.clone(), stream.synchronizations()));
     }
 

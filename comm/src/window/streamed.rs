@@ -116,7 +116,7 @@ impl Window {
         }
         active.signals.each_completion(group.ranks(), |waits, epoch| stream.wait_values(waits, epoch));
         own.enqueue_up();
-        hold.map(Hold::leave);
+        hold.into_iter().for_each(Hold::leave);
         active.account.queued(stream, &[Side::Exposure], reserved);
         Ok(())
     }
