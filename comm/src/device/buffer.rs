@@ -1,6 +1,6 @@
 //! Typed memory that lives where its stream lives.
 
-use super::host::kernel::{Memory, Reader, Writer};
+use super::host::kernel::{Points, Reader, Writer};
 use super::lent::Lent;
 use super::pitched::Pitched;
 use super::section::{Access, Hold, Intent};
@@ -114,8 +114,7 @@ impl<T: Element> Buffer<T> {
     /// If `bounds` leaves the array.
     pub fn reader(&self, bounds: Tile) -> Result<Reader<'_, T>> {
         self.check(bounds, Intent::Read)?;
-        let uses = self.access.kernels().clone();
-        Ok(Reader::new(self.region.clone(), self.rows, self.stream.id(), bounds, uses))
+        Ok(Reader::new(self.points(bounds)))
     }
 
     /// Write access for a kernel, to the points of `bounds`.
@@ -124,8 +123,7 @@ impl<T: Element> Buffer<T> {
     /// If `bounds` leaves the array.
     pub fn writer(&mut self, bounds: Tile) -> Result<Writer<'_, T>> {
         self.check(bounds, Intent::Write)?;
-        let uses = self.access.kernels().clone();
-        Ok(Writer::new(self.region.clone(), self.rows, self.stream.id(), bounds, uses))
+        Ok(Writer::new(self.points(bounds)))
     }
 
     /// Synchronises the stream and lends the points of `bounds` to the host, as
@@ -176,7 +174,8 @@ impl<T: Element> Buffer<T> {
         let region = self.bring(bounds, Intent::Write)?;
         let result = write(self.mapped_mut(&region, bounds)?);
         if !region.is_same(&self.region) {
-            let memory = self.memory(bounds, Intent::Write);
+            let points = self.points(bounds);
+            let memory = points.memory(T::TYPE, Intent::Write);
             self.stream.enqueue_move(&copy_of(&memory, bounds, &region, &self.region)?);
             self.access.leave(self.bytes(bounds), Intent::Write);
         }
@@ -192,14 +191,14 @@ impl<T: Element> Buffer<T> {
 
     /// The memory in which the host finds those points, when the stream has come to rest: the array's, or a copy.
     fn bring(&self, bounds: Tile, intent: Intent) -> Result<Region> {
-        let copy = self.stream.bring(&self.memory(bounds, intent), bounds)?;
+        let copy = self.stream.bring(&self.points(bounds).memory(T::TYPE, intent), bounds)?;
         self.stream.synchronize()?;
         Ok(copy.unwrap_or_else(|| self.region.clone()))
     }
 
-    fn memory(&self, bounds: Tile, intent: Intent) -> Memory<'_> {
-        let (rows, stream, uses) = (self.rows, self.stream.id(), self.access.kernels());
-        Memory { region: &self.region, rows, element: T::TYPE, stream, bounds, intent, uses }
+    fn points(&self, bounds: Tile) -> Points {
+        let (region, uses) = (self.region.clone(), self.access.kernels().clone());
+        Points { region, rows: self.rows, stream: self.stream.id(), bounds, uses }
     }
 
     /// Points that the caller has checked, of the array or a copy of it, with nothing on the stream.

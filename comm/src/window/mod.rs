@@ -264,8 +264,8 @@ impl Window {
     }
 
     /// Copies elements out of this rank's part, from `offset` on. What peers write there meanwhile is
-    /// undefined. Does not block, unless the part is on a device and the window for active target epochs: then it waits
-    /// for the part's stream.
+    /// undefined. Does not block, unless something is still on the part's stream that writes it, or the part is on a device and
+    /// the window for active target epochs: then it waits for the stream.
     ///
     /// # Errors
     /// [`Error::ElementMismatch`] and [`Error::OutOfBounds`], which counts bytes; [`Error::InUse`] while the host looks at

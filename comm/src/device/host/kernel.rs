@@ -17,49 +17,47 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+/// Points of an array that a kernel is given.
+#[derive(Debug, Clone)]
+pub(crate) struct Points {
+    pub(crate) region: Region,
+    pub(crate) rows: Pitched,
+    pub(crate) stream: u64,
+    pub(crate) bounds: Tile,
+    pub(crate) uses: Arc<KernelUses>,
+}
+
 /// Read access to some points of an array, to be given to a kernel.
 #[derive(Debug, Clone)]
 pub struct Reader<'a, T> {
-    region: Region,
-    rows: Pitched,
-    stream: u64,
-    bounds: Tile,
-    uses: Arc<KernelUses>,
+    points: Points,
     array: PhantomData<&'a T>,
 }
 
 /// Write access to some points of an array, to be given to a kernel.
 #[derive(Debug)]
 pub struct Writer<'a, T> {
-    region: Region,
-    rows: Pitched,
-    stream: u64,
-    bounds: Tile,
-    uses: Arc<KernelUses>,
+    points: Points,
     array: PhantomData<&'a mut T>,
 }
 
+impl Points {
+    /// The memory behind them.
+    pub(crate) fn memory(&self, element: ElementType, intent: Intent) -> Memory<'_> {
+        let Self { region, rows, stream, bounds, uses } = self;
+        Memory { region, rows: *rows, element, stream: *stream, bounds: *bounds, intent, uses }
+    }
+}
+
 impl<T> Reader<'_, T> {
-    pub(crate) fn new(
-        region: Region,
-        rows: Pitched,
-        stream: u64,
-        bounds: Tile,
-        uses: Arc<KernelUses>,
-    ) -> Self {
-        Self { region, rows, stream, bounds, uses, array: PhantomData }
+    pub(crate) fn new(points: Points) -> Self {
+        Self { points, array: PhantomData }
     }
 }
 
 impl<T> Writer<'_, T> {
-    pub(crate) fn new(
-        region: Region,
-        rows: Pitched,
-        stream: u64,
-        bounds: Tile,
-        uses: Arc<KernelUses>,
-    ) -> Self {
-        Self { region, rows, stream, bounds, uses, array: PhantomData }
+    pub(crate) fn new(points: Points) -> Self {
+        Self { points, array: PhantomData }
     }
 }
 
@@ -116,23 +114,22 @@ impl<T: Element> Argument for Reader<'_, T> {
         Self: 'a;
 
     fn detach(self, _: Token) -> Reader<'static, T> {
-        Reader::new(self.region, self.rows, self.stream, self.bounds, self.uses)
+        Reader::new(self.points)
     }
 
     fn show(&mut self, copy: Region, _: Token) {
-        self.region = copy;
+        self.points.region = copy;
     }
 
     fn memory(&self) -> Memory<'_> {
-        let Self { region, rows, stream, bounds, uses, .. } = self;
-        let (element, intent) = (T::TYPE, Intent::Read);
-        Memory { region, rows: *rows, element, stream: *stream, bounds: *bounds, intent, uses }
+        self.points.memory(T::TYPE, Intent::Read)
     }
 
     fn view<'a>(&'a self, _tile: Tile, _: Token) -> Self::View<'a> {
+        let Points { region, rows, bounds, .. } = &self.points;
         // SAFETY: the bounds lie within the array; the launch has checked that the kernel does not write it, the stream
         // orders other kernels, and peers write only ghosts, outside of the bounds then.
-        unsafe { Rows::new(self.region.base().cast_const().cast(), self.rows, self.bounds) }
+        unsafe { Rows::new(region.base().cast_const().cast(), *rows, *bounds) }
     }
 }
 
@@ -144,23 +141,21 @@ impl<T: Element> Argument for Writer<'_, T> {
         Self: 'a;
 
     fn detach(self, _: Token) -> Writer<'static, T> {
-        Writer::new(self.region, self.rows, self.stream, self.bounds, self.uses)
+        Writer::new(self.points)
     }
 
     fn show(&mut self, copy: Region, _: Token) {
-        self.region = copy;
+        self.points.region = copy;
     }
 
     fn memory(&self) -> Memory<'_> {
-        let Self { region, rows, stream, bounds, uses, .. } = self;
-        let (element, intent) = (T::TYPE, Intent::Write);
-        Memory { region, rows: *rows, element, stream: *stream, bounds: *bounds, intent, uses }
+        self.points.memory(T::TYPE, Intent::Write)
     }
 
     fn view<'a>(&'a self, tile: Tile, _: Token) -> Self::View<'a> {
         // SAFETY: the launch has checked that the tile lies within what may be written; its parts do not overlap, and no
         // other argument is the same array.
-        unsafe { RowsMut::new(self.region.base().cast(), self.rows, tile) }
+        unsafe { RowsMut::new(self.points.region.base().cast(), self.points.rows, tile) }
     }
 }
 
