@@ -83,6 +83,19 @@ fn grids_thinner_than_their_halo() {
     }
 }
 
+/// A rank with one column, row or plane has no cell that its neighbours' are not beside.
+#[test]
+fn ranks_that_own_one_cell_along_an_axis() {
+    for points in [7, 27] {
+        let settings = format!("points = {points}, steps = 4");
+        for (cells, layout) in [([4, 4, 2], [1, 1, 2]), ([4, 2, 4], [1, 2, 1]), ([4, 4, 3], [1, 1, 2])] {
+            let stencil = stencil::<f64>(&settings, &format!("cells = {cells:?}"), 1);
+            let answer = play(&stencil, layout, "standard").answer;
+            assert_eq!(stencil.difference(&answer, &reference(&stencil)), None, "{cells:?}");
+        }
+    }
+}
+
 /// Rows longer than a piece, and as long as no vector.
 #[test]
 fn rows_of_any_length() {

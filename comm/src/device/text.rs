@@ -265,6 +265,9 @@ impl Stream {
         body: impl Fn(Tile, <A::Detached as Arguments>::Views<'_>) + Send + Sync + 'static,
     ) -> Result<()> {
         self.check_arguments(kernel, tile, &arguments)?;
+        if tile.points() == 0 {
+            return Ok(());
+        }
         self.enqueue_closure(kernel, tile, arguments, body)
     }
 
