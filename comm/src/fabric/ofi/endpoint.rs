@@ -139,11 +139,6 @@ impl Endpoint {
         self.inner.has_hmem()
     }
 
-    /// Whether there are atomic operations on peers' words.
-    pub(crate) fn has_atomics(&self) -> bool {
-        self.inner.offer.caps & sys::FI_ATOMIC != 0
-    }
-
     /// The longest message, in bytes.
     pub(crate) fn longest_message(&self) -> usize {
         self.inner.offer.longest_message

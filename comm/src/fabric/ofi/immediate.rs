@@ -12,7 +12,6 @@ use super::endpoint::{Endpoint, PeerAddress};
 use super::library::unavailable;
 use super::memory::{LocalSlice, RemotePlace};
 use super::sys;
-use super::work::{Change, Width};
 use crate::error::Result;
 
 /// The bits of a tag that all providers carry: those of Slingshot.
@@ -97,49 +96,6 @@ impl Endpoint {
             )
         };
         posted(self.inner.library, "fi_writedata", code as i64, &to(target.peer))
-    }
-
-    /// Changes a word of a peer by a value that is taken at once. There is no completion.
-    ///
-    /// # Errors
-    /// [`Error::FabricUnavailable`](crate::Error::FabricUnavailable) without [`Endpoint::has_atomics`];
-    /// [`Error::Libfabric`](crate::Error::Libfabric).
-    pub(crate) fn atomic(
-        &self,
-        change: Change,
-        width: Width,
-        value: u64,
-        target: RemotePlace,
-    ) -> Result<Posted> {
-        if !self.has_atomics() {
-            return Err(unavailable(format!(
-                "provider `{}` has no ordered atomic operations; use a write with data",
-                self.provider()
-            )));
-        }
-        let endpoint = self.inner.endpoint;
-        // SAFETY: open until the last clone is dropped.
-        let table = unsafe { (*endpoint).atomic };
-        let inject = function!("fi_inject_atomic", table, sys::FiOpsAtomic, inject)?;
-        let narrow = value as u32;
-        let operand = match width {
-            Width::U32 => (&raw const narrow).cast(),
-            Width::U64 => (&raw const value).cast(),
-        };
-        // SAFETY: one operand of that width, which the call copies.
-        let code = unsafe {
-            inject(
-                endpoint,
-                operand,
-                1,
-                target.peer.0,
-                target.address,
-                target.key,
-                width.datatype(),
-                change.operation(),
-            )
-        };
-        posted(self.inner.library, "fi_inject_atomic", code as i64, &to(target.peer))
     }
 
     /// Sends a message to the receive of that tag, which has [`TAG_BITS`]. Complete when the source may be written again.

@@ -9,16 +9,11 @@
 //! - otherwise a progress thread posts [`immediate`] operations and polls for [`completion`].
 //!
 //! `sockets` is slow and no longer maintained, but runs anywhere: on it the first way is tested.
-#![allow(
-    dead_code,
-    reason = "the doorbell of Slingshot is for streams of GPUs, and what else is not called is tested here"
-)]
 
 mod call;
 mod choice;
 mod completion;
 mod counter;
-mod cxi;
 mod endpoint;
 mod immediate;
 mod library;
@@ -37,4 +32,4 @@ pub(crate) use endpoint::{Endpoint, EndpointOptions, PeerAddress};
 pub(crate) use library::Library;
 pub(crate) use memory::{LocalSlice, MemoryRegion, RemotePlace};
 pub use provider::{Provider, providers};
-pub(crate) use work::{Change, DeferredAtomic, DeferredCounterAdd, DeferredWrite, Width};
+pub(crate) use work::{Change, DeferredAtomic, DeferredCounterAdd, DeferredWrite};

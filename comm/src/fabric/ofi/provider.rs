@@ -41,7 +41,6 @@ pub(crate) struct Offer {
     pub(crate) mode: u64,
     pub(crate) mr_mode: i32,
     pub(crate) remote_data_bytes: usize,
-    pub(crate) inject_bytes: usize,
     pub(crate) longest_message: usize,
 }
 
@@ -51,8 +50,6 @@ impl Offer {
         let fabric = unsafe { &*info.fabric_attr };
         // SAFETY: as above.
         let domain = unsafe { &*info.domain_attr };
-        // SAFETY: as above.
-        let sending = unsafe { &*info.tx_attr };
         // SAFETY: as above.
         let endpoint = unsafe { &*info.ep_attr };
         let name = |pointer| text(pointer).unwrap_or_else(|| "?".into());
@@ -64,7 +61,6 @@ impl Offer {
             mode: info.mode,
             mr_mode: domain.mr_mode,
             remote_data_bytes: domain.cq_data_size,
-            inject_bytes: sending.inject_size,
             longest_message: endpoint.max_msg_size,
         }
     }
@@ -162,7 +158,6 @@ mod tests {
             mode,
             mr_mode: 0,
             remote_data_bytes: 0,
-            inject_bytes: 0,
             longest_message: 1 << 30,
         }
     }

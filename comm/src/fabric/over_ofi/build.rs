@@ -6,7 +6,7 @@ use super::triggered::SETS;
 use crate::error::Result;
 use crate::fabric::ofi::{
     Change, Counter, DeferredAtomic, DeferredCounterAdd, DeferredWrite, Endpoint, MemoryRegion, PeerAddress,
-    RemotePlace, Width,
+    RemotePlace,
 };
 use crate::fabric::{Abort, Bells, Doorbell, FarExchange, FarRecv, FarSend, Terms, Told, Word, phase};
 use crate::world::World;
@@ -104,7 +104,7 @@ impl Builder {
     ) -> Result<()> {
         let completed = self.counter(done)?;
         self.each_set(of, || {
-            let atomic = DeferredAtomic::new(change, Width::U32, 1, target, trigger, &completed)?;
+            let atomic = DeferredAtomic::new(change, 1, target, trigger, &completed)?;
             Ok(Entry::new(Work::Atomic(atomic, value), threshold, done))
         })
     }

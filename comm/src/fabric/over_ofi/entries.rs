@@ -72,8 +72,8 @@ impl Entry {
             Work::Atomic(atomic, value) => {
                 match value {
                     Value::Fixed => {}
-                    Value::Epoch => atomic.set_value(epoch.into())?,
-                    Value::Announced => atomic.set_value((terms.announced)(epoch).into())?,
+                    Value::Epoch => atomic.set_value(epoch)?,
+                    Value::Announced => atomic.set_value((terms.announced)(epoch))?,
                 }
                 atomic.arm(threshold, done)
             }

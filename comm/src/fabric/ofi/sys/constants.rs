@@ -23,8 +23,6 @@ pub(crate) const FI_REMOTE_READ: u64 = 1 << 12;
 pub(crate) const FI_REMOTE_WRITE: u64 = 1 << 13;
 pub(crate) const FI_REMOTE_CQ_DATA: u64 = 1 << 17;
 pub(crate) const FI_TRIGGER: u64 = 1 << 20;
-pub(crate) const FI_COMPLETION: u64 = 1 << 24;
-pub(crate) const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
 pub(crate) const FI_HMEM: u64 = 1 << 47;
 pub(crate) const FI_RMA_EVENT: u64 = 1 << 56;
 /// To `fi_getinfo`: the address given is that of this side.
@@ -61,7 +59,6 @@ pub(crate) const FI_THREAD_SAFE: i32 = 1;
 pub(crate) const FI_CQ_FORMAT_TAGGED: i32 = 4;
 pub(crate) const FI_WAIT_NONE: i32 = 0;
 pub(crate) const FI_UINT32: i32 = 5;
-pub(crate) const FI_UINT64: i32 = 7;
 pub(crate) const FI_SUM: i32 = 2;
 pub(crate) const FI_ATOMIC_WRITE: i32 = 11;
 pub(crate) const FI_OP_WRITE: i32 = 5;

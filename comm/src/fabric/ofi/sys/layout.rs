@@ -27,7 +27,7 @@ layouts! {
     FiDomainAttr, 192, { domain: 0, name: 8, threading: 16, control_progress: 20, data_progress: 24, resource_mgmt: 28, av_type: 32, mr_mode: 36, mr_key_size: 40, cq_data_size: 48, cq_cnt: 56, ep_cnt: 64, tx_ctx_cnt: 72, rx_ctx_cnt: 80, max_ep_tx_ctx: 88, max_ep_rx_ctx: 96, max_ep_stx_ctx: 104, max_ep_srx_ctx: 112, cntr_cnt: 120, mr_iov_limit: 128, caps: 136, mode: 144, auth_key: 152, auth_key_size: 160, max_err_data: 168, mr_cnt: 176, tclass: 184 };
     FiFabricAttr, 32, { fabric: 0, name: 8, prov_name: 16, prov_version: 24, api_version: 28 };
     Fid, 24, { fclass: 0, context: 8, ops: 16 };
-    FiOps, 56, { size: 0, close: 8, bind: 16, control: 24, ops_open: 32 };
+    FiOps, 56, { size: 0, close: 8, bind: 16, control: 24 };
     FidFabric, 40, { fid: 0, ops: 24, api_version: 32 };
     FiOpsFabric, 56, { size: 0, domain: 8 };
     FidDomain, 40, { fid: 0, ops: 24, mr: 32 };
@@ -40,7 +40,7 @@ layouts! {
     FiOpsCm, 80, { size: 0, getname: 16 };
     FiOpsRma, 80, { size: 0, write: 32, writemsg: 48, inject: 56, writedata: 64 };
     FiOpsTagged, 80, { size: 0, recv: 8, send: 32 };
-    FiOpsAtomic, 112, { size: 0, write: 8, writemsg: 24, inject: 32 };
+    FiOpsAtomic, 112, { size: 0, write: 8, writemsg: 24 };
     FidAv, 32, { fid: 0, ops: 24 };
     FiOpsAv, 64, { size: 0, insert: 8 };
     FidCq, 32, { fid: 0, ops: 24 };

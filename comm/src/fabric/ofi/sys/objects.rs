@@ -19,10 +19,7 @@ pub(crate) struct FiOps {
     pub(crate) close: Option<unsafe extern "C" fn(*mut Fid) -> c_int>,
     pub(crate) bind: Option<unsafe extern "C" fn(*mut Fid, *mut Fid, u64) -> c_int>,
     pub(crate) control: Option<unsafe extern "C" fn(*mut Fid, c_int, *mut c_void) -> c_int>,
-    pub(crate) ops_open:
-        Option<unsafe extern "C" fn(*mut Fid, *const c_char, u64, *mut *mut c_void, *mut c_void) -> c_int>,
-    pub(crate) tostr: Unused,
-    pub(crate) ops_set: Unused,
+    pub(crate) others: [Unused; 3],
 }
 
 #[repr(C)]
@@ -211,10 +208,7 @@ pub(crate) struct FiOpsAtomic {
     pub(crate) write: Unused,
     pub(crate) writev: Unused,
     pub(crate) writemsg: Option<unsafe extern "C" fn(*mut FidEp, *const FiMsgAtomic, u64) -> isize>,
-    /// Endpoint, operand, how many; peer, address and key there; element type, operation.
-    pub(crate) inject:
-        Option<unsafe extern "C" fn(*mut FidEp, *const c_void, usize, u64, u64, u64, c_int, c_int) -> isize>,
-    pub(crate) others: [Unused; 9],
+    pub(crate) others: [Unused; 10],
 }
 
 #[repr(C)]

@@ -2,8 +2,6 @@
 
 use super::two::{Meeting, has, run_two};
 use super::*;
-use crate::Error;
-use crate::fabric::ofi::work::{Change, Width};
 
 #[test]
 fn tcp_writes_with_data_and_sends_tagged() {
@@ -74,7 +72,7 @@ impl Awaited<'_> {
     }
 }
 
-/// Each round: a payload by a write with data, its answer as a tagged message, and an atomic.
+/// Each round: a payload by a write with data, and its answer as a tagged message.
 fn both_ways(provider: &str, source: Option<&str>) {
     const WORDS: usize = 1 << 17;
     const ROUNDS: u64 = 20;
@@ -86,12 +84,11 @@ fn both_ways(provider: &str, source: Option<&str>) {
         needs_hmem: false,
     };
     let (endpoint, peer) = connected(&meeting, &options);
-    let ghost = Words::new(&endpoint, WORDS + 1, None);
+    let ghost = Words::new(&endpoint, WORDS, None);
     let payload = Words::new(&endpoint, WORDS, None);
     let answers = Words::new(&endpoint, 2, None);
     ghost.tell(&meeting, "ghost");
     let there = hear(&meeting, "ghost", peer);
-    let counted = at(there, WORDS);
     let mut awaited = Awaited { endpoint: &endpoint, seen: Vec::new() };
     let tag = |from: usize, round: u64| (from as u64) << 32 | round;
     for round in 1..=ROUNDS {
@@ -128,16 +125,6 @@ fn both_ways(provider: &str, source: Option<&str>) {
         let mine: u64 = (0..words).map(|word| payload.load(word)).fold(0, u64::wrapping_add);
         assert_eq!(answers.load(0), mine, "round {round}: the peer has seen what was sent");
 
-        if endpoint.has_atomics() {
-            post(&endpoint, || endpoint.atomic(Change::Add, Width::U64, round, counted));
-            wait("the peer's atomic", || {
-                awaited.poll();
-                ghost.load(WORDS) == round * (round + 1) / 2
-            });
-        } else {
-            let refused = endpoint.atomic(Change::Add, Width::U64, round, counted);
-            assert!(matches!(refused, Err(Error::FabricUnavailable { .. })), "{refused:?}");
-        }
         // The peer may already have gone on to the next round: nothing that comes may be lost.
         meeting.tell(&format!("round {round}"), b"here");
         wait("the other rank", || {

@@ -3,7 +3,7 @@
 
 use super::two::{Meeting, has, run_two};
 use super::*;
-use crate::fabric::ofi::work::{Change, DeferredAtomic, DeferredCounterAdd, DeferredWrite, Width};
+use crate::fabric::ofi::work::{Change, DeferredAtomic, DeferredCounterAdd, DeferredWrite};
 
 const WORDS: usize = 64;
 
@@ -53,7 +53,7 @@ impl Exchange {
         let (noticed, cleared) = (counter(), counter());
         let whole = payload.region.slice(0, 8 * WORDS, "a payload").expect("in bounds");
         let add = |target, trigger: &Counter, completion: &Counter| {
-            DeferredAtomic::new(Change::Add, Width::U32, 1, target, trigger, completion).expect("an entry")
+            DeferredAtomic::new(Change::Add, 1, target, trigger, completion).expect("an entry")
         };
         Exchange {
             write: DeferredWrite::new(&whole, ghost_there, &trigger, &sent).expect("an entry"),
@@ -221,17 +221,16 @@ fn ready_sends() {
         })
         .collect();
     let own = |word: usize| flags.region.remote(endpoint.own(), 8 * word);
-    let mut flag_sent =
-        DeferredAtomic::new(Change::Add, Width::U64, 1, own(0), &sent, &flagged).expect("an entry");
+    let mut flag_sent = DeferredAtomic::new(Change::Add, 1, own(0), &sent, &flagged).expect("an entry");
     let mut flag_received =
-        DeferredAtomic::new(Change::Set, Width::U64, 0, own(1), &arrived, &noticed).expect("an entry");
+        DeferredAtomic::new(Change::Set, 0, own(1), &arrived, &noticed).expect("an entry");
     meet(&meeting, &endpoint, "start");
     for epoch in 1..=100u64 {
         let phase = (epoch % 2) as usize * BATCH;
         let counted = epoch * BATCH as u64;
         wait("the last epoch's entries", || flag_received.is_done() && flag_sent.is_done());
         // The value that the flag is set to need not be the epoch: any word that a stream waits for.
-        flag_received.set_value(1000 + epoch).expect("not armed");
+        flag_received.set_value(1000 + epoch as u32).expect("not armed");
         queued(flag_sent.arm(counted, epoch));
         queued(flag_received.arm(counted, epoch));
         for message in 0..BATCH {

@@ -12,32 +12,6 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// The type of an atomic operation's operand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Width {
-    /// 32 bits.
-    U32,
-    /// 64 bits.
-    U64,
-}
-
-impl Width {
-    pub(in crate::fabric::ofi) fn datatype(self) -> i32 {
-        match self {
-            Width::U32 => sys::FI_UINT32,
-            Width::U64 => sys::FI_UINT64,
-        }
-    }
-
-    /// Size in bytes.
-    pub(crate) fn bytes(self) -> usize {
-        match self {
-            Width::U32 => 4,
-            Width::U64 => 8,
-        }
-    }
-}
-
 /// What an atomic operation does to the word there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
@@ -65,7 +39,7 @@ struct AtomicParts {
     value: LocalSlice,
 }
 
-/// An atomic operation on a word of a peer, or of this side, that waits for its trigger. If the
+/// An atomic operation on a 32-bit word of a peer, or of this side, that waits for its trigger. If the
 /// word's region has a counter, that counts it.
 #[derive(Debug)]
 pub(crate) struct DeferredAtomic {
@@ -80,15 +54,14 @@ impl DeferredAtomic {
     /// [`Error::FabricUnavailable`] if the provider has no deferred work; [`Error::Libfabric`].
     pub(crate) fn new(
         change: Change,
-        width: Width,
-        value: u64,
+        value: u32,
         target: RemotePlace,
         trigger: &Counter,
         completion: &Counter,
     ) -> Result<Self> {
         let endpoint = trigger.endpoint();
         supported(endpoint)?;
-        let value = operand(endpoint, width, value)?;
+        let value = operand(endpoint, value)?;
         let parts = AtomicParts {
             operation: sys::FiOpAtomic { ep: endpoint.inner.endpoint, ..Zeroed::zeroed() },
             operand: sys::FiIoc { addr: value.pointer(), count: 1 },
@@ -106,7 +79,7 @@ impl DeferredAtomic {
                 addr: target.peer.0,
                 rma_iov: &raw const parts.target,
                 rma_iov_count: 1,
-                datatype: width.datatype(),
+                datatype: sys::FI_UINT32,
                 op: change.operation(),
                 context,
                 data: 0,
@@ -123,7 +96,7 @@ impl DeferredAtomic {
     ///
     /// # Errors
     /// [`Error::OutOfOrder`] if it is still armed.
-    pub(crate) fn set_value(&mut self, value: u64) -> Result<()> {
+    pub(crate) fn set_value(&mut self, value: u32) -> Result<()> {
         if !self.entry.is_done() {
             return Err(Error::OutOfOrder {
                 call: "set_value",
@@ -154,29 +127,23 @@ impl DeferredAtomic {
 }
 
 /// A registered word with an operand.
-fn operand(endpoint: &Endpoint, width: Width, value: u64) -> Result<LocalSlice> {
+fn operand(endpoint: &Endpoint, value: u32) -> Result<LocalSlice> {
     let word: Arc<OperandWord> = Arc::new(OperandWord(UnsafeCell::new(0)));
     let base = NonNull::new(word.0.get()).expect("a live word has an address").cast();
     // SAFETY: the word lives as long as the region, and only `store` writes to it.
-    let region = unsafe { MemoryRegion::register(endpoint, (base, 8), None, word, None) }?;
-    let slice = region.slice(0, width.bytes(), "an operand")?;
+    let region = unsafe { MemoryRegion::register(endpoint, (base, 4), None, word, None) }?;
+    let slice = region.slice(0, 4, "an operand")?;
     store(&slice, value);
     Ok(slice)
 }
 
-struct OperandWord(UnsafeCell<u64>);
+struct OperandWord(UnsafeCell<u32>);
 
 // SAFETY: it is written only while no entry that reads it is armed.
 unsafe impl Sync for OperandWord {}
 
 /// Puts a value into an operand word.
-fn store(operand: &LocalSlice, value: u64) {
-    let pointer = operand.pointer();
-    if operand.bytes() == 4 {
-        // SAFETY: four bytes of an aligned word that no armed entry reads.
-        unsafe { pointer.cast::<u32>().write(value as u32) };
-    } else {
-        // SAFETY: as above, with eight.
-        unsafe { pointer.cast::<u64>().write(value) };
-    }
+fn store(operand: &LocalSlice, value: u32) {
+    // SAFETY: the slice is an aligned word that no armed entry reads.
+    unsafe { operand.pointer().cast::<u32>().write(value) };
 }
