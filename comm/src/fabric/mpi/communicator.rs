@@ -61,11 +61,6 @@ impl Communicator {
         self.mpi
     }
 
-    /// The handle, as an application's MPI calls know it.
-    pub(crate) fn raw(&self) -> Handle {
-        self.handle
-    }
-
     /// This process's rank.
     ///
     /// # Errors
@@ -95,17 +90,6 @@ impl Communicator {
     pub(crate) fn duplicate(&self) -> Result<Communicator> {
         // SAFETY: the handle is a communicator's; `new` is a place for the result.
         self.made(|new| unsafe { self.mpi.table.comm_dup(self.handle, new) })
-    }
-
-    /// The ranks of this one that are on this node, in the same order. Collective; blocks.
-    ///
-    /// # Errors
-    /// [`Error::Mpi`].
-    pub(crate) fn node(&self) -> Result<Communicator> {
-        let constants = &self.mpi.constants;
-        let (kind, info) = (constants.comm_type_shared, constants.info_null);
-        // SAFETY: the handles are those of a communicator and of no hints; `new` is a place for the result.
-        self.made(|new| unsafe { self.mpi.table.comm_split_type(self.handle, kind, 0, info, new) })
     }
 
     /// The first `ranks` ranks of this one. Collective over those alone, which alone may call; blocks.
@@ -219,17 +203,6 @@ impl Communicator {
         Ok(request)
     }
 
-    /// Completes when every rank has called it. Collective.
-    ///
-    /// # Errors
-    /// [`Error::Mpi`].
-    pub(crate) fn ibarrier(&self) -> Result<Request> {
-        let mut request = Request::new(self.mpi, Kind::Collective);
-        // SAFETY: the handle is a communicator's.
-        unsafe { self.mpi.table.ibarrier(self.handle, request.place()) }?;
-        Ok(request)
-    }
-
     /// Gives the bytes of rank `root` to all. Collective.
     ///
     /// # Safety
@@ -243,24 +216,6 @@ impl Communicator {
         let place = request.place();
         // SAFETY: the caller keeps the memory; the handles are valid.
         unsafe { self.mpi.table.ibcast(data.cast(), bytes, byte, root, self.handle, place) }?;
-        Ok(request)
-    }
-
-    /// Gives `bytes` bytes of every rank to all, in the order of ranks. Collective.
-    ///
-    /// # Safety
-    /// `data` is good for `bytes` bytes, `all` for as many from each rank; both must stay, and be left
-    /// alone, until the request has completed. They must not overlap.
-    ///
-    /// # Errors
-    /// [`Error::Mpi`].
-    pub(crate) unsafe fn iallgather(&self, data: *const u8, bytes: usize, all: *mut u8) -> Result<Request> {
-        let (bytes, byte) = (count("MPI_Iallgather", bytes)?, self.mpi.constants.byte);
-        let mut request = Request::new(self.mpi, Kind::Collective);
-        let place = request.place();
-        let table = &self.mpi.table;
-        // SAFETY: the caller keeps the memory; the handles are valid.
-        unsafe { table.iallgather(data.cast(), bytes, byte, all.cast(), bytes, byte, self.handle, place) }?;
         Ok(request)
     }
 

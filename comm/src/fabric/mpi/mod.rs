@@ -14,7 +14,6 @@
 //! **Errors.** Every call returns a `Result`. The communicators and windows of this module have an
 //! error handler of ours; an application's own, `Communicator::from_raw`, keeps its handler, so
 //! that a failing call on it ends the job if the application left it so. Duplicate it first.
-#![allow(dead_code, reason = "what the fabric does not call is tested here, and is what windows need next")]
 
 mod abi;
 mod communicator;
@@ -112,19 +111,6 @@ impl Mpi {
     /// [`Error::Mpi`].
     pub(crate) fn library_version(&self) -> Result<String> {
         self.table.library_version()
-    }
-
-    /// The version of the standard that the library implements. May be asked before [`Mpi::start`].
-    ///
-    /// # Errors
-    /// [`Error::Mpi`].
-    pub(crate) fn version(&self) -> Result<(i32, i32)> {
-        self.table.version()
-    }
-
-    /// Whether the library has partitioned communication, MPI 4.0.
-    pub(crate) fn has_partitioned(&self) -> bool {
-        has_partitioned(&self.library)
     }
 }
 

@@ -83,19 +83,6 @@ impl Request {
         }
     }
 
-    /// Starts a persistent request.
-    ///
-    /// # Safety
-    /// It is not active, and its memory is as its making demands; the receive of a ready send is started.
-    ///
-    /// # Errors
-    /// [`Error::Mpi`](crate::Error::Mpi).
-    pub(crate) unsafe fn start(&mut self) -> Result<()> {
-        let request = self.pointer();
-        // SAFETY: the handle is a request's; the rest is the caller's.
-        unsafe { self.mpi.table.start(request) }
-    }
-
     /// Asks for the end of an active operation, which still has to be tested.
     ///
     /// # Errors
@@ -104,18 +91,5 @@ impl Request {
         let request = self.pointer();
         // SAFETY: the handle is a request's.
         unsafe { self.mpi.table.cancel(request) }
-    }
-
-    /// Frees the request. An active operation goes on, and its memory must stay.
-    ///
-    /// # Errors
-    /// [`Error::Mpi`](crate::Error::Mpi).
-    pub(crate) fn free(mut self) -> Result<()> {
-        if self.handle == self.mpi.constants.request_null {
-            return Ok(()); // has completed
-        }
-        let request = self.pointer();
-        // SAFETY: the handle is a request's, which nobody has after this.
-        unsafe { self.mpi.table.request_free(request) }
     }
 }

@@ -87,11 +87,6 @@ impl RequestSet {
         self.active.is_empty()
     }
 
-    /// Whether a request has been started and is not known to have completed.
-    pub(crate) fn is_active(&self, index: usize) -> bool {
-        self.active[index]
-    }
-
     /// Adds an inactive persistent request, and returns its index.
     pub(crate) fn push(&mut self, request: Request) -> usize {
         debug_assert!(std::ptr::eq(request.mpi(), self.mpi), "there is one library in a process");
@@ -106,7 +101,7 @@ impl RequestSet {
     /// Starts one.
     ///
     /// # Safety
-    /// As [`Request::start`].
+    /// It is not active, and its memory is as its making demands; the receive of a ready send is started.
     ///
     /// # Errors
     /// [`Error::Mpi`].
@@ -121,7 +116,7 @@ impl RequestSet {
     /// Starts those with these indices.
     ///
     /// # Safety
-    /// As [`Request::start`], for each.
+    /// As [`RequestSet::start`], for each.
     ///
     /// # Errors
     /// [`Error::Mpi`].
@@ -183,26 +178,6 @@ impl RequestSet {
             ),
         };
         Error::Mpi { call, reason }
-    }
-
-    /// Whether none is active any more.
-    ///
-    /// # Errors
-    /// [`Error::Mpi`].
-    pub(crate) fn test_all(&mut self) -> Result<bool> {
-        if self.is_empty() {
-            return Ok(true);
-        }
-        let (mpi, number) = (self.mpi, count("MPI_Testall", self.len())?);
-        let mut flag = 0;
-        let requests = self.handles.at(0);
-        let ignore = mpi.constants.status_ignore as *mut c_void;
-        // SAFETY: the array has as many handles as it is said to; statuses are ignored.
-        unsafe { mpi.table.test_all(number, requests, &raw mut flag, ignore) }?;
-        if flag != 0 {
-            self.active.fill(false);
-        }
-        Ok(flag != 0)
     }
 
     /// Whether an active request has ended. MPI has a receive that is cancelled end by itself, without the sender, but not

@@ -115,7 +115,7 @@ impl Window {
     /// MPI cannot count them.
     ///
     /// # Safety
-    /// The bytes must stay, unchanged, until [`Window::complete`] or [`Window::flush`]; they must lie within the target's window.
+    /// The bytes must stay, unchanged, until [`Window::complete`]; they must lie within the target's window.
     ///
     /// # Errors
     /// [`Error::Mpi`].
@@ -158,54 +158,6 @@ impl Window {
         // SAFETY: the handle is a window's; the place lives through the call.
         unsafe { self.mpi.table.win_test(self.handle, &raw mut flag) }?;
         Ok(flag != 0)
-    }
-
-    /// Opens the windows of all ranks for puts and atomics that are ended by [`Window::flush`].
-    ///
-    /// # Errors
-    /// [`Error::Mpi`].
-    pub(crate) fn lock_all(&self) -> Result<()> {
-        // SAFETY: the handle is a window's.
-        unsafe { self.mpi.table.win_lock_all(0, self.handle) }
-    }
-
-    /// Ends what [`Window::lock_all`] began.
-    ///
-    /// # Errors
-    /// [`Error::Mpi`].
-    pub(crate) fn unlock_all(&self) -> Result<()> {
-        // SAFETY: the handle is a window's.
-        unsafe { self.mpi.table.win_unlock_all(self.handle) }
-    }
-
-    /// Blocks until all that was put to a rank is there.
-    ///
-    /// # Errors
-    /// [`Error::Mpi`].
-    pub(crate) fn flush(&self, target: usize) -> Result<()> {
-        // SAFETY: the handle is a window's.
-        unsafe { self.mpi.table.win_flush(rank_number(target), self.handle) }
-    }
-
-    /// Adds to a 64-bit number in the window of a rank, atomically, and stores what was there before.
-    ///
-    /// # Safety
-    /// `before` stays until [`Window::flush`]; `offset` is that of an aligned number within the target's window.
-    ///
-    /// # Errors
-    /// [`Error::Mpi`].
-    pub(crate) unsafe fn fetch_add(
-        &self,
-        value: &i64,
-        before: *mut i64,
-        target: usize,
-        offset: usize,
-    ) -> Result<()> {
-        let (target, constants) = (rank_number(target), &self.mpi.constants);
-        let (int64, sum, value) = (constants.int64, constants.sum, (&raw const *value).cast());
-        let table = &self.mpi.table;
-        // SAFETY: the places are the caller's; the handles are valid.
-        unsafe { table.fetch_and_op(value, before.cast(), int64, target, offset as isize, sum, self.handle) }
     }
 
     /// Frees the window. Collective; blocks until all ranks have called it.

@@ -1,6 +1,6 @@
 //! What a library is asked for, between two ranks.
 
-use super::{until, wait};
+use super::{barrier, until, wait};
 use crate::device::{Takes, Vendor};
 use crate::error::Error;
 use crate::fabric::mpi::request::Status;
@@ -57,7 +57,6 @@ pub(super) fn messages(comm: &Communicator) {
     assert_eq!(never.test(), Ok(None));
     never.cancel().expect("can be cancelled");
     until("the end of a cancelled receive", || never.test());
-    never.free().expect("is at its end");
 }
 
 pub(super) fn collectives(comm: &Communicator) {
@@ -66,10 +65,6 @@ pub(super) fn collectives(comm: &Communicator) {
     // SAFETY: waited for at once.
     wait("a broadcast", unsafe { comm.ibcast(data.as_mut_ptr(), 9, 1) }.expect("is started"));
     assert_eq!(data, [5; 9]);
-    let (own, mut all) = ([rank as u8 + 3; 4], [0u8; 8]);
-    // SAFETY: waited for at once.
-    wait("a gather", unsafe { comm.iallgather(own.as_ptr(), 4, all.as_mut_ptr()) }.expect("is started"));
-    assert_eq!(all, [3, 3, 3, 3, 4, 4, 4, 4]);
 }
 
 /// Several persistent messages each way, more than once, with set and single starts; the second round is
@@ -111,7 +106,7 @@ pub(super) fn persistent(mpi: &'static Mpi, comm: &Communicator) {
             unsafe { receives.start(0) }.expect("starts");
             // SAFETY: none of these is active.
             unsafe { receives.start_all(1..MESSAGES) }.expect("start");
-            wait("a barrier", comm.ibarrier().expect("can be entered"));
+            barrier(comm);
             // SAFETY: none is active, and all receives are started.
             unsafe { sends.start_all(0..MESSAGES) }.expect("start");
             let mut seen = [0; MESSAGES];
@@ -121,8 +116,7 @@ pub(super) fn persistent(mpi: &'static Mpi, comm: &Communicator) {
                 Ok((!active).then_some(()))
             });
             assert_eq!(seen, [1; MESSAGES], "each completes once");
-            until("persistent sends", || Ok(sends.test_all()?.then_some(())));
-            assert!(!sends.is_active(0) && !receives.is_active(MESSAGES - 1));
+            until("persistent sends", || Ok((!sends.test_some(&mut completed)?).then_some(())));
             for message in 0..MESSAGES {
                 let value = 10 * round + message as u8 + 100 * peer as u8;
                 // SAFETY: in bounds, and the receive has completed.
@@ -134,7 +128,7 @@ pub(super) fn persistent(mpi: &'static Mpi, comm: &Communicator) {
         // SAFETY: none is active; the arrays outlive the set.
         unsafe { receives.start(2) }.expect("starts");
         drop(receives);
-        wait("a barrier", comm.ibarrier().expect("can be entered"));
+        barrier(comm);
     }
 }
 
@@ -155,7 +149,7 @@ pub(super) fn windows(comm: &Communicator) {
         // SAFETY: the window's memory is read after the test below; nobody has started, by the barrier
         // below and by that of the round before.
         unsafe { window.post(&group, nocheck) }.expect("is posted");
-        wait("a barrier", comm.ibarrier().expect("can be entered"));
+        barrier(comm);
         // SAFETY: the posts are made, by the barrier.
         unsafe { window.start(&group, nocheck) }.expect("is started");
         let data = vec![round + 10 * rank as u8; BYTES / 2];
@@ -168,30 +162,10 @@ pub(super) fn windows(comm: &Communicator) {
             // SAFETY: in bounds, and nobody writes now.
             assert_eq!(unsafe { base.wrapping_add(offset).read() }, expected, "byte {offset}");
         }
-        wait("a barrier", comm.ibarrier().expect("can be entered"));
+        barrier(comm);
     }
     drop(group);
     window.free().expect("can be freed");
-}
-
-pub(super) fn locked(comm: &Communicator) {
-    let rank = comm.rank().expect("is known");
-    let mut numbers = Aligned([5i64; 2]);
-    let base: *mut i64 = (&raw mut numbers.0).cast();
-    // SAFETY: freed below, before the numbers end.
-    let window = unsafe { Window::create(base.cast(), 16, comm) }.expect("is made");
-    window.lock_all().expect("is locked");
-    let (one, mut before) = (rank as i64 + 1, -1);
-    // SAFETY: flushed at once; the offset is that of a number.
-    unsafe { window.fetch_add(&one, &raw mut before, 0, 8) }.expect("is added");
-    window.flush(0).expect("is flushed");
-    assert!((5..8).contains(&before), "found {before}");
-    window.unlock_all().expect("is unlocked");
-    window.free().expect("can be freed");
-    if rank == 0 {
-        // SAFETY: in bounds, and the window is no more.
-        assert_eq!(unsafe { base.wrapping_add(1).read() }, 5 + 1 + 2);
-    }
 }
 
 pub(super) fn errors(comm: &Communicator) {
@@ -216,11 +190,16 @@ pub(super) fn errors(comm: &Communicator) {
     assert!(error.to_string().contains("not aligned"), "{error}");
     // SAFETY: freed below.
     let window = unsafe { Window::create(base, 1, comm) }.expect("is made");
-    window.lock_all().expect("is locked");
+    let itself = Group::new(comm, &[comm.rank().expect("is known")]).expect("is made");
+    // SAFETY: nothing is put.
+    unsafe { window.post(&itself, false) }.expect("is posted");
+    // SAFETY: the post above is this rank's own.
+    unsafe { window.start(&itself, false) }.expect("is started");
     // SAFETY: nothing is put.
     let error = unsafe { window.put(data.as_ptr(), 1, 7, 0) }.expect_err("there is no rank 7");
     assert!(matches!(error, Error::Mpi { call: "MPI_Put", .. }), "{error:?}");
-    window.unlock_all().expect("is unlocked");
+    window.complete().expect("completes");
+    until("the end of an exposure", || Ok(window.test()?.then_some(())));
     window.free().expect("can be freed");
 }
 
