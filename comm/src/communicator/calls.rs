@@ -2,7 +2,7 @@
 
 use super::Communicator;
 use super::engine::Engine;
-use super::host::{self, Host};
+use super::host::Host;
 use super::slots::Ticket;
 use crate::device::Hold;
 use crate::element::ElementType;
@@ -103,7 +103,7 @@ impl Communicator {
             drop(engine);
             let mut done = |engine: &mut Engine| engine.try_send_bytes(bytes, element, destination, tag);
             let what = || format!("the acceptance of the message with tag {tag} ({} bytes)", bytes.len());
-            let late = |waited| host::late(self.host().context(), Some(destination), what(), waited);
+            let late = |waited| self.host().context().late(destination, what(), waited);
             return self.host().wait_for_rank(Some(destination), &mut done, &late);
         }
         drop(engine);

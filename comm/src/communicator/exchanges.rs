@@ -3,7 +3,6 @@
 //! No other thread uses it, so that nothing is locked on the way of an exchange.
 
 use super::engine::Engine;
-use super::host::late;
 use super::slots::Ticket;
 use crate::error::{Error, Result};
 use crate::fabric::{Progress, WaitContext, register};
@@ -101,7 +100,7 @@ impl Exchanges {
         let describe = |waited| {
             let engine = self.engine.borrow();
             let (peer, what) = engine.describe(first_late(&engine).expect("not all are complete"));
-            late(&self.context, peer, what, waited)
+            self.context.late(peer, what, waited)
         };
         self.is_waiting.set(true);
         let waited = self.context.poll_sleeping(look, Duration::ZERO, gone, &mut sleep, &describe);

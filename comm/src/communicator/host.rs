@@ -155,19 +155,7 @@ impl Host {
     /// The error of a wait for a request that has taken too long.
     pub(crate) fn late(&self, ticket: Ticket, waited: Duration) -> Error {
         let (peer, what) = self.lock().describe(ticket);
-        late(&self.context, peer, what, waited)
-    }
-}
-
-/// The error of a wait that has taken too long.
-pub(crate) fn late(context: &WaitContext, peer: Option<usize>, what: String, waited: Duration) -> Error {
-    Error::TimedOut {
-        rank: context.rank,
-        peer: peer.unwrap_or(context.rank),
-        what,
-        wanted: 1,
-        found: 0,
-        waited,
+        self.context.late(peer, what, waited)
     }
 }
 

@@ -278,7 +278,7 @@ impl Communicator {
             Ok(found.is_some())
         };
         let what = || format!("a message with {tag}");
-        let late = |waited| host::late(self.host().context(), peer, what(), waited);
+        let late = |waited| self.host().context().late(peer, what(), waited);
         self.host().wait_for_rank(peer, &mut done, &late)?;
         Ok(found.expect("the wait ends with a message"))
     }
@@ -361,7 +361,7 @@ impl Drop for Inner {
             |engine: &Engine, ticket: Ticket| engine.is_in_transfer(ticket) && engine.will_end(ticket);
         let mut done =
             |engine: &mut Engine| Ok(!abandoned.iter().any(|(ticket, _)| is_awaited(engine, *ticket)));
-        let late = |waited| host::late(self.host.context(), None, "a dropped receive".into(), waited);
+        let late = |waited| self.host.context().late(None, "a dropped receive", waited);
         // A wait that fails says nothing to anybody.
         let _ = self.host.wait_until(&mut done, &late);
         if abandoned.is_empty() {

@@ -6,7 +6,6 @@
 
 use super::Communicator;
 use super::engine::Engine;
-use super::host;
 use super::ledger::StagedStep;
 use super::staging::{Staging, StagingMemory};
 use super::transit::Transit;
@@ -266,7 +265,7 @@ impl Communicator {
         let transit = self.lock().core.begin_transit(accelerator, section.place(), way, bytes)?;
         let mut passed = |engine: &mut Engine| engine.core.has_passed(&transit);
         let what = || format!("a copy of its device for {call}");
-        let late = |waited| host::late(self.host().context(), None, what(), waited);
+        let late = |waited| self.host().context().late(None, what(), waited);
         match self.host().wait_until(&mut passed, &late) {
             Ok(()) => Ok(Some(transit)),
             Err(error) => {

@@ -245,18 +245,27 @@ impl WaitContext {
     }
 
     /// Blocks until `done` says so, looking again and again: for what wakes nobody. `late` makes the
-    /// error of a time-out, which comes `grace` later than that of other waits.
+    /// error of a time-out.
     pub(crate) fn poll(
         &self,
         done: &mut dyn FnMut() -> Result<bool>,
+        late: &dyn Fn(Duration) -> Error,
+    ) -> Result<()> {
+        self.poll_longer(Duration::ZERO, done, late)
+    }
+
+    /// As [`WaitContext::poll`], with a time-out that comes `grace` later than that of other waits.
+    pub(crate) fn poll_longer(
+        &self,
         grace: Duration,
+        done: &mut dyn FnMut() -> Result<bool>,
         late: &dyn Fn(Duration) -> Error,
     ) -> Result<()> {
         let mut sleep = |nap: Duration| std::thread::sleep(nap.min(SHORT_NAP / 4));
         self.poll_sleeping(done, grace, &|| None, &mut sleep, late)
     }
 
-    /// As [`WaitContext::poll`], for what wakes whoever sleeps in `sleep`; `gone` as in [`WaitContext::wait`].
+    /// As [`WaitContext::poll_longer`], for what wakes whoever sleeps in `sleep`; `gone` as in [`WaitContext::wait`].
     pub(crate) fn poll_sleeping(
         &self,
         done: &mut dyn FnMut() -> Result<bool>,
@@ -297,6 +306,19 @@ impl WaitContext {
                 waited,
             },
         }
+    }
+
+    /// The error of a wait for one thing that `peer` has not done in time; `None` where it could be any rank, or none
+    /// but this one.
+    #[cold]
+    pub(crate) fn late(
+        &self,
+        peer: impl Into<Option<usize>>,
+        what: impl Into<String>,
+        waited: Duration,
+    ) -> Error {
+        let (rank, peer) = (self.rank, peer.into().unwrap_or(self.rank));
+        Error::TimedOut { rank, peer, what: what.into(), wanted: 1, found: 0, waited }
     }
 
     /// The error that says that a rank has dropped a window: or has failed, which it says first.

@@ -178,7 +178,7 @@ impl MatchRequest {
         let Some(first) = self.waiting.first() else { return self.test().map(|_| ()) };
         let context = first.communicator.world().wait_context().clone();
         let requests = self.waiting.len();
-        let waited = context.poll(&mut || self.test(), Duration::ZERO, &|waited| {
+        let waited = context.poll(&mut || self.test(), &|waited| {
             // Who is late is known when the wait has ended.
             late(context.rank, 0, String::new(), [requests, 0], waited)
         });

@@ -268,7 +268,7 @@ impl EnqueuedOperation {
             status = self.test()?;
             Ok(status.is_some())
         };
-        context.poll(&mut done, Duration::ZERO, &|waited| late(context, &self.entry.operation, waited))?;
+        context.poll(&mut done, &|waited| late(context, &self.entry.operation, waited))?;
         Ok(status.expect("the wait ends with the operation"))
     }
 }
@@ -355,20 +355,13 @@ fn wait_for(operations: &[Arc<Operation>], engine: &Mutex<Engine>, context: &Wai
             None => Ok(false),
             Some(outcome) => outcome.map(|_| true),
         };
-        context.poll(&mut done, Duration::ZERO, &|waited| late(context, operation, waited))?;
+        context.poll(&mut done, &|waited| late(context, operation, waited))?;
     }
     Ok(())
 }
 
 fn late(context: &WaitContext, operation: &Operation, waited: Duration) -> Error {
-    Error::TimedOut {
-        rank: context.rank,
-        peer: operation.peer,
-        what: format!("the other side of an {}", operation.describe()),
-        wanted: 1,
-        found: 0,
-        waited,
-    }
+    context.late(operation.peer, format!("the other side of an {}", operation.describe()), waited)
 }
 
 impl fmt::Debug for OperationQueue {

@@ -175,11 +175,6 @@ pub struct Span {
 }
 
 impl Span {
-    /// How long it took, in nanoseconds.
-    pub fn duration_ns(&self) -> u64 {
-        self.end_ns - self.begin_ns
-    }
-
     /// Whether the host did nothing but wait: for a stream, or for messages itself.
     pub fn is_host_waiting(&self) -> bool {
         self.lane == Lane::Host && matches!(self.activity, Activity::Synchronize | Activity::Wait)

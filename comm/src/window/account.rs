@@ -8,7 +8,6 @@ use crate::fabric::{Role, Word};
 use crate::world::World;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Operations and signals of stream epochs that streams have not come to.
 #[derive(Debug)]
@@ -106,7 +105,6 @@ impl Account {
                 let may_take = self.throttling == Throttling::Adaptive || self.budget.in_use() == 0;
                 Ok(may_take && self.budget.try_reserve(entries))
             },
-            Duration::ZERO,
             &|waited| Error::TimedOut {
                 rank,
                 peer: rank,
@@ -133,7 +131,7 @@ impl Account {
             self.reap();
             Ok(self.has_none(sides))
         };
-        context.poll(&mut drained, Duration::ZERO, &|waited| Error::TimedOut {
+        context.poll(&mut drained, &|waited| Error::TimedOut {
             rank,
             peer: rank,
             what: "the window's epochs on streams".into(),

@@ -10,7 +10,6 @@ use crate::fabric::{Abort, Carrier, Executor, Fabric, LocalFabric, Parted, Parti
 use crate::meeting::{Meeting, all_gather};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 /// One rank's end.
 pub(super) struct MpiBootstrap {
@@ -65,7 +64,7 @@ impl MpiBootstrap {
             Ok(self.news.heard() == to_this)
         };
         let missing = || self.news.heard().iter().zip(&to_this).position(|(heard, told)| heard != told);
-        context.poll(&mut done, Duration::ZERO, &|waited| late(missing().unwrap_or(self.rank), waited))?;
+        context.poll(&mut done, &|waited| late(missing().unwrap_or(self.rank), waited))?;
         self.news.settle()
     }
 

@@ -70,7 +70,6 @@ impl MpiMeeting {
                     found = self.communicator.iprobe(GATHER)?;
                     Ok(found.is_some())
                 },
-                Duration::ZERO,
                 &|waited| self.late(context, missing, waited),
             )?;
             let found = found.expect("the wait ends with it");
@@ -126,7 +125,9 @@ impl MpiMeeting {
         peer: usize,
         grace: Duration,
     ) -> Result<()> {
-        context.poll(&mut || Ok(request.test()?.is_some()), grace, &|waited| self.late(context, peer, waited))
+        context.poll_longer(grace, &mut || Ok(request.test()?.is_some()), &|waited| {
+            self.late(context, peer, waited)
+        })
     }
 
     fn late(&self, context: &WaitContext, peer: usize, waited: Duration) -> Error {

@@ -13,7 +13,7 @@ use super::build::Built;
 use super::entries::{Count, Entry};
 use super::hub::Hub;
 use super::throttling::Allowance;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fabric::carrier::Carried;
 use crate::fabric::ofi::{Counter, MemoryRegion, Posted};
 use crate::fabric::throttling::Throttling;
@@ -172,13 +172,8 @@ impl Drop for State {
 impl Triggered {
     /// Waits until something is so, that the thread or the network brings about.
     fn wait(&self, context: &WaitContext, is_so: impl Fn(&mut State) -> Result<bool>) -> Result<()> {
-        context.poll(&mut || is_so(&mut self.state()), Duration::ZERO, &|waited| Error::TimedOut {
-            rank: context.rank,
-            peer: context.rank,
-            what: "room for triggered operations".into(),
-            wanted: 1,
-            found: 0,
-            waited,
+        context.poll(&mut || is_so(&mut self.state()), &|waited| {
+            context.late(None, "room for triggered operations", waited)
         })
     }
 }

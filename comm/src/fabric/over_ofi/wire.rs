@@ -8,7 +8,7 @@ use super::tagged::Tagged;
 use super::target::{Target, register};
 use super::throttling::Allowance;
 use crate::device::{Takes, Vendor};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fabric::messaging::{Mail, State};
 use crate::fabric::ofi::{Endpoint, Library, MemoryRegion, PeerAddress, Posted};
 use crate::fabric::{
@@ -18,7 +18,6 @@ use crate::fabric::{
 use crate::world::World;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 /// A cache line.
 const SCRATCH_BYTES: usize = 64;
@@ -139,14 +138,8 @@ impl Core {
                 self.hub.poll()?;
                 Ok(done.count() > 0)
             };
-            world.wait_context().poll(&mut written, Duration::ZERO, &|waited| Error::TimedOut {
-                rank: world.rank(),
-                peer: rank,
-                what: "a connection".into(),
-                wanted: 1,
-                found: 0,
-                waited,
-            })?;
+            let context = world.wait_context();
+            context.poll(&mut written, &|waited| context.late(rank, "a connection", waited))?;
             connected[rank] = true;
         }
         Ok(())

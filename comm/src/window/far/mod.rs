@@ -23,7 +23,6 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
-use std::time::Duration;
 use target::Origin;
 
 /// What packets of a window are for.
@@ -281,7 +280,6 @@ impl Far {
                 last.replace(is_late);
                 Ok(is_over)
             },
-            Duration::ZERO,
             &|waited| {
                 let late = last.take().expect("a wait that ends late has somebody to wait for");
                 Error::TimedOut {

@@ -163,14 +163,7 @@ impl Notified {
         // Nothing wakes it for the others.
         let awaited = if sleeps { peer } else { None };
         let mut sleep = |nap: Duration| state.borrow().packets.sleep(awaited, nap.min(NAP));
-        let late = |waited: Duration| Error::TimedOut {
-            rank: self.rank,
-            peer: self.somebody(peer),
-            what: what(),
-            wanted: 1,
-            found: 0,
-            waited,
-        };
+        let late = |waited| self.context.late(self.somebody(peer), what(), waited);
         self.context.poll_sleeping(&mut look, Duration::ZERO, &|| None, &mut sleep, &late)
     }
 

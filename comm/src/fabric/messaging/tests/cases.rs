@@ -37,14 +37,8 @@ pub(super) fn peers(world: &World) -> impl Iterator<Item = usize> + use<> {
 
 /// Waits until something is so.
 pub(super) fn wait(world: &World, what: &str, done: &mut dyn FnMut() -> Result<bool>) -> Result<()> {
-    world.wait_context().poll(done, Duration::ZERO, &|waited| Error::TimedOut {
-        rank: world.rank(),
-        peer: world.rank(),
-        what: what.to_owned(),
-        wanted: 1,
-        found: 0,
-        waited,
-    })
+    let context = world.wait_context();
+    context.poll(done, &|waited| context.late(None, what, waited))
 }
 
 /// The bytes of a payload: no two places a few blocks apart look alike.
