@@ -112,6 +112,7 @@ pub mod device;
 mod element;
 mod error;
 pub mod fabric;
+mod locks;
 mod meeting;
 mod primitive;
 pub mod queue;

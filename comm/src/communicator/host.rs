@@ -4,11 +4,12 @@ use super::engine::{Engine, left};
 use super::slots::Ticket;
 use crate::error::{Error, Result};
 use crate::fabric::{Progress, WaitContext, register};
+use crate::locks::{lock, try_lock};
 use crate::source::Status;
 use crate::world::World;
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// An engine on which whatever blocks the thread makes progress.
@@ -60,16 +61,12 @@ impl Host {
 
     #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, Engine> {
-        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.engine)
     }
 
     #[inline]
     fn try_lock(&self) -> Option<MutexGuard<'_, Engine>> {
-        match self.engine.try_lock() {
-            Ok(engine) => Some(engine),
-            Err(TryLockError::Poisoned(engine)) => Some(engine.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        try_lock(&self.engine)
     }
 
     /// Blocks until `done` says so, which is asked with the engine after it has made progress. It needs no other rank.

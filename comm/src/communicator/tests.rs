@@ -5,6 +5,7 @@ use super::slots::Ticket;
 use crate::element::ElementType::{self, F64, I32};
 use crate::error::{Error, Result};
 use crate::fabric::Place;
+use crate::locks::lock;
 use crate::source::{Source, Status, Tag};
 use crate::world::{World, WorldOptions};
 use proptest::prelude::*;
@@ -392,7 +393,7 @@ fn engines_go_from_thread_to_thread() {
     let engines = Mutex::new(ranks.engines);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut engines = engines.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut engines = lock(&engines);
             engines[0].isend_place(&place, 8, Some(F64), 1, 0).map(|_| ())
         });
     });

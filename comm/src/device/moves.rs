@@ -3,9 +3,10 @@
 use crate::element::{ElementType, Op};
 use crate::error::{Error, Result};
 use crate::fabric::{Observer, Place, Region};
+use crate::locks::lock;
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A strided copy or reduction from one box of elements to another of the same shape: up to two
 /// outer axes of contiguous runs.
@@ -82,7 +83,7 @@ impl OnDevice {
         make: impl FnOnce(&mut Q) -> Result<T>,
         run: impl FnOnce(&mut Q, &mut T) -> Result<R>,
     ) -> Result<R> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.0);
         let index = match known.iter().position(|(of, _)| *of == executor) {
             Some(index) => index,
             None => {

@@ -2,9 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::fabric::WaitContext;
+use crate::locks::lock;
 use crate::timeline::Recording;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// What the executor of a stream shares with its owner.
 #[derive(Debug)]
@@ -83,7 +84,7 @@ impl Status {
     /// ends because of it must find the error.
     pub(crate) fn fail(&self, error: Error) {
         let told = error.to_string();
-        self.first_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        lock(&self.first_error).get_or_insert(error);
         self.state.fetch_or(FAILED, Ordering::Release);
         self.context.abort.raise(self.context.rank, &told);
     }
@@ -93,19 +94,19 @@ impl Status {
         if !self.has_failed() {
             return Ok(());
         }
-        let error = self.first_error.lock().unwrap_or_else(PoisonError::into_inner);
+        let error = lock(&self.first_error);
         Err(error.clone().expect("a failed stream has an error"))
     }
 
     /// The stream's part in a timeline, if one is kept.
     pub(crate) fn recording(&self) -> Option<Recording> {
-        self.recording.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.recording).clone()
     }
 
     /// Begins or ends keeping a timeline, while nothing is on the stream.
     pub(super) fn record(&self, recording: Option<Recording>) {
         let is_recorded = recording.is_some();
-        *self.recording.lock().unwrap_or_else(PoisonError::into_inner) = recording;
+        *lock(&self.recording) = recording;
         match is_recorded {
             true => self.state.fetch_or(RECORDED, Ordering::Release),
             false => self.state.fetch_and(!RECORDED, Ordering::Release),

@@ -2,7 +2,7 @@
 //! whoever uses the buffer outside of the stream waits for them first.
 
 use super::section::Intent;
-use crate::fabric::lock;
+use crate::locks::lock;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -9,9 +9,10 @@
 use super::progress::Engine;
 use super::{Abort, Executor};
 use crate::error::{Error, Result};
+use crate::locks::lock;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -92,7 +93,7 @@ impl Carrier {
     /// [`Error::System`] if the system refuses the thread.
     pub(crate) fn carry(self: &Arc<Self>, load: Box<dyn Carried>) -> Result<Load> {
         let number = self.push(load, true);
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut thread = lock(&self.thread);
         if self.executor == Executor::Proxy && thread.is_none() {
             let carrier = self.clone();
             let name = format!("rank {} proxy", self.rank);
@@ -118,7 +119,7 @@ impl Carrier {
     }
 
     fn loads(&self) -> MutexGuard<'_, Vec<Carriage>> {
-        self.loads.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.loads)
     }
 
     /// Goes round once; whether anything is under way. Another thread may be at it, and then this one
@@ -196,7 +197,7 @@ impl Carrier {
     /// Asks the thread to end; whether it has by then. Nobody waits for one of a job that has failed.
     pub(crate) fn stop_until(&self, end: Instant) -> bool {
         self.stop.store(true, Ordering::Release);
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut thread = lock(&self.thread);
         while thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
             if self.abort.failure().is_some() || Instant::now() > end {
                 return false;

@@ -8,8 +8,9 @@
 use super::{Fabric, Region, shared_struct};
 use crate::device::{Accelerator, DeviceMemory, MemoryKind};
 use crate::error::{Error, Result};
+use crate::locks::lock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The longest handle. What a vendor gives for memory has 64 bytes.
 const HANDLE_BYTES: usize = 192;
@@ -58,7 +59,7 @@ static RETIRED: Mutex<Vec<Exported>> = Mutex::new(Vec::new());
 /// Frees what nobody has open any more.
 fn free_retired() {
     let freed: Vec<Exported> = {
-        let mut retired = RETIRED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut retired = lock(&RETIRED);
         retired.extract_if(.., |one| Header::of(&one.told).free()).collect()
     };
     // Outside of the lock: drivers take their time.
@@ -71,7 +72,7 @@ struct Owner(Option<Exported>);
 impl Drop for Owner {
     fn drop(&mut self) {
         if let Some(exported) = self.0.take() {
-            RETIRED.lock().unwrap_or_else(PoisonError::into_inner).push(exported);
+            lock(&RETIRED).push(exported);
         }
         free_retired();
     }

@@ -3,8 +3,9 @@
 //! Dropping an exchange is not collective. So what peers reach into lives until the ranks meet again
 //! and all say that they are done with it.
 
+use crate::locks::lock;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What was made for the exchanges of the first ranks of a world, by how many these are.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ impl<T> Keep<T> {
     }
 
     fn worlds(&self) -> MutexGuard<'_, HashMap<usize, Made<T>>> {
-        self.worlds.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.worlds)
     }
 
     /// Keeps one more, made by the first `size` ranks together.

@@ -5,6 +5,7 @@ use super::{Executor, Fabric, Region};
 use crate::boards::Boards;
 use crate::device::DeviceMemory;
 use crate::error::{Error, Result};
+use crate::locks::lock;
 use crate::meeting::Meeting;
 use crate::world::WorldOptions;
 use std::alloc::Layout;
@@ -12,7 +13,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 /// Bytes of an ordinary page, and of a large one where systems have them.
 const PAGE_BYTES: usize = 4096;
@@ -89,7 +90,7 @@ impl LocalFabric {
         bytes: usize,
         memory: Arc<dyn Any + Send + Sync>,
     ) -> Region {
-        let mut shared = self.hub.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = lock(&self.hub.shared);
         shared.retain(|_, shared| shared.memory.strong_count() > 0);
         shared.insert(key, Shared { base, bytes, memory: Arc::downgrade(&memory) });
         // SAFETY: by the caller.
@@ -141,7 +142,7 @@ impl Fabric for LocalFabric {
     }
 
     fn map(&self, owner: usize, key: u64, bytes: usize) -> Result<Region> {
-        let shared = self.hub.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = lock(&self.hub.shared);
         let found = shared.get(&key).filter(|shared| shared.bytes == bytes);
         match found.and_then(|shared| Some((shared.base, shared.memory.upgrade()?))) {
             // SAFETY: as when it was shared; the memory is kept again.

@@ -3,9 +3,10 @@
 use super::{Carrier, Executor, Fabric, Parted, Partings, Region, WaitPolicy, Wire};
 use crate::device::DeviceMemory;
 use crate::error::Result;
+use crate::locks::lock;
 use crate::meeting::Meeting;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// What a word says, or a message is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -88,11 +89,11 @@ pub struct Recording {
 impl Recording {
     /// Takes what was recorded since the last call.
     pub fn take(&self) -> Vec<Event> {
-        std::mem::take(&mut self.events.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut lock(&self.events))
     }
 
     fn push(&self, event: Event) {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        lock(&self.events).push(event);
     }
 }
 

@@ -5,10 +5,11 @@
 //! comes: it may overtake what it speaks of.
 
 use super::region::Word;
+use crate::locks::lock;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// How far words of one number come, by their offsets, says their writer, which lets go of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,7 +48,7 @@ impl Partings {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Vec<Word>>> {
-        self.words.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.words)
     }
 }
 

@@ -5,12 +5,13 @@ use crate::device::{Hold, Intent, Mirror, Mirrors, Section, Stream};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::{Place, WaitContext};
+use crate::locks::lock;
 use crate::source::{Source, Status, Tag};
 use crate::timeline::Activity;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// A queue of sends and receives that a stream carries out where it comes to their start (`MPIX_Queue`).
@@ -303,7 +304,7 @@ impl Drop for Entry {
 
 impl Operation {
     fn stage(&self) -> MutexGuard<'_, Stage> {
-        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.stage)
     }
 
     fn describe(&self) -> String {
@@ -342,10 +343,6 @@ impl Operation {
             _ => Ok(None),
         }
     }
-}
-
-fn lock(engine: &Mutex<Engine>) -> MutexGuard<'_, Engine> {
-    engine.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Blocks the executor of a stream until all of a batch are complete.

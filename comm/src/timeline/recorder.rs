@@ -2,11 +2,12 @@
 
 use super::{Activity, Lane, Span, Timeline};
 use crate::error::{Error, Result};
+use crate::locks::lock;
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A span without what its recording knows of it.
 #[derive(Debug, Clone)]
@@ -121,7 +122,7 @@ impl Recording {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared.kept)
     }
 }
 

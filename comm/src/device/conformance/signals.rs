@@ -3,9 +3,10 @@
 use super::{copy, fill, on_device, pinned, shown};
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{CommandQueue, Driver, Value};
+use crate::locks::lock;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Devices may have one compute unit only for kernels that wait: tests whose kernels do take turns.
@@ -56,7 +57,7 @@ impl<D: Driver> Signals<D> {
         if waiters(driver) == 0 {
             return None;
         }
-        let turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = lock(&TURNS);
         let program = driver.own_program().expect("it compiles");
         let kernel = |name| driver.kernel(&program, name, &[]).expect("streams have it");
         let (wait, signal) = (kernel("halo_wait"), kernel("halo_signal"));

@@ -12,9 +12,10 @@ use super::sys::{
 use crate::device::accelerator::{DeviceMemory, Reach};
 use crate::device::gpu::{ALIGNMENT, Chunks, size_class};
 use crate::error::{Error, Result};
+use crate::locks::lock;
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A pool of a device's memory, which keeps what has been freed.
 ///
@@ -194,6 +195,6 @@ impl Context {
     }
 
     fn pinned(&self) -> std::sync::MutexGuard<'_, Chunks> {
-        self.pinned_lock().lock().unwrap_or_else(PoisonError::into_inner)
+        lock(self.pinned_lock())
     }
 }

@@ -9,9 +9,10 @@ use super::sys::{self, CUdevice, CUdeviceptr, Failure, check};
 use crate::device::accelerator::{DeviceMemory, Reach};
 use crate::device::gpu::{Chunks, HANDLE_BYTES, Handle, Imports, Opener, size_class};
 use crate::error::{Error, Result};
+use crate::locks::lock;
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// What a context shares with other processes.
 #[derive(Debug, Default)]
@@ -177,6 +178,6 @@ impl Opener for Context {
 
 impl Context {
     fn chunks(&self) -> std::sync::MutexGuard<'_, Chunks> {
-        self.shared().chunks.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared().chunks)
     }
 }

@@ -7,9 +7,10 @@ use super::sys::{self, CUevent, CUresult, CUstream, Failure, check};
 use crate::device::driver::{CommandQueue, Value};
 use crate::device::gpu::{Grid, Packed, Running, launches_block};
 use crate::error::{Error, Result};
+use crate::locks::lock;
 use std::ffi::c_void;
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// What has the driver end each kernel within its launch.
 pub(super) const LAUNCH_BLOCKING: &str = "CUDA_LAUNCH_BLOCKING";
@@ -47,7 +48,7 @@ type Spare = Arc<Mutex<[Vec<usize>; 2]>>;
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spare = lock(&self.spare);
         spare[usize::from(self.is_timed)].push(self.event as usize);
     }
 }
@@ -72,7 +73,7 @@ impl Queue {
     }
 
     fn mark_with(&mut self, is_timed: bool) -> Result<Mark> {
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spare = lock(&self.spare);
         let mut event = spare[usize::from(is_timed)].pop().map_or(null_mut(), |address| address as CUevent);
         drop(spare);
         let stream = self.stream;
@@ -273,7 +274,7 @@ impl CommandQueue for Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         let Ok(_current) = self.context.enter() else { return };
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spare = lock(&self.spare);
         for event in spare.iter_mut().flat_map(|events| events.drain(..)) {
             // SAFETY: made by this queue; its marks are gone. There is nobody to tell of a failure.
             unsafe { sys::cuEventDestroy_v2(event as CUevent) };

@@ -4,10 +4,11 @@
 //! cannot open it, and another one should do so once.
 
 use crate::fabric::Region;
+use crate::locks::lock;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard};
 
 /// The pages that a region is on, where they begin and how many bytes they have: what drivers register.
 pub(in crate::device) fn pages_of(region: &Region) -> (usize, usize) {
@@ -75,7 +76,7 @@ pub(in crate::device) struct Imports(Mutex<HashMap<Vec<u8>, (usize, usize)>>);
 
 impl Imports {
     fn opened(&self) -> MutexGuard<'_, HashMap<Vec<u8>, (usize, usize)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Where the memory of a handle is, which `open` opens if nobody has it open.

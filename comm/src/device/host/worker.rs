@@ -5,6 +5,7 @@ use crate::device::accelerator::Execute;
 use crate::device::operation::Operation;
 use crate::device::status::Status;
 use crate::error::{Error, Result};
+use crate::locks::lock;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -106,7 +107,7 @@ impl Worker {
             }
             std::hint::spin_loop();
         }
-        let mut awaited = self.progress.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut awaited = lock(&self.progress.awaited);
         *awaited = Some(wanted);
         // Either the worker sees the mark, or its count is seen here: both are under the lock or
         // sequentially consistent.
@@ -153,7 +154,7 @@ fn work<E: Execute>(
 }
 
 fn tell(progress: &Progress) {
-    let awaited = progress.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+    let awaited = lock(&progress.awaited);
     if awaited.is_some() {
         progress.reached.notify_all();
     }

@@ -4,6 +4,7 @@ use super::graph;
 use crate::device::MemoryMode;
 use crate::device::select::{Choosable, index_of};
 use crate::error::{Error, Result};
+use crate::locks::lock;
 use opencl3::device::{
     CL_DEVICE_ATOMIC_ORDER_ACQ_REL, CL_DEVICE_ATOMIC_SCOPE_ALL_DEVICES, CL_DEVICE_SVM_ATOMICS,
     CL_DEVICE_SVM_COARSE_GRAIN_BUFFER, CL_DEVICE_SVM_FINE_GRAIN_BUFFER, CL_DEVICE_SVM_FINE_GRAIN_SYSTEM,
@@ -11,7 +12,7 @@ use opencl3::device::{
 };
 use opencl3::error_codes::{CL_DEVICE_NOT_FOUND, ClError, DLOPEN_RUNTIME_LOAD_FAILED};
 use opencl3::platform::get_platforms;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// The code of loaders that have found no vendor's driver.
 const NO_PLATFORM: i32 = -1001;
@@ -145,7 +146,7 @@ pub fn found() -> Result<Vec<FoundDevice>> {
 fn list(asked: &str) -> Result<Vec<(Device, FoundDevice)>> {
     // Not every driver can be asked for its devices by two threads at once, the first time.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = lock(&ONE_AT_A_TIME);
     let unavailable = |reason: String| Error::DeviceUnavailable { device: asked.into(), reason };
     let failed = |error: ClError| unavailable(reason(&error));
     let mut all = Vec::new();

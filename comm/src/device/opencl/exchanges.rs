@@ -10,8 +10,9 @@ use crate::device::{Buffer, Extents, KernelText, Move, MoveTable, Signals, Waits
 use crate::element::{ElementType, Op};
 use crate::error::Error;
 use crate::fabric::{Place, phase};
+use crate::locks::lock;
 use crate::world::{World, WorldOptions};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Every second element of a row of this many is sent.
@@ -127,7 +128,7 @@ fn all_backends_between_ranks_on_two_devices_of_one_name() {
     if device_with(|_| ()).is_none() {
         return;
     }
-    let _turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = lock(&TURNS);
     let devices = [(); 2].map(|()| device_of(&OWN_KERNELS));
     assert_eq!(devices[0].name(), devices[1].name());
     for signals in [Signals::Kernel, Signals::Merged] {
@@ -179,7 +180,7 @@ fn a_signal_before_its_payload_is_seen() {
     let slow =
         "if (*(GLOBAL const i64 *)pieces[0].source >= 1000) for (volatile int n = 0; n < 40000000; ++n) {}";
     // The device is busy meanwhile.
-    let _turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = lock(&TURNS);
     let moved = "if (!stopped) halo_move_all(pieces, chunks, count, length);";
     let late = format!("if (ITEM == 0) {{ {slow} }} {moved}");
     let told = "halo_post((GLOBAL word *)notices[n].at, increments ? 1u : value, increments);";

@@ -13,8 +13,9 @@ use crate::device::{Rule, SignalSet, WaitSet};
 use crate::element::{ElementType, Op};
 use crate::error::Error;
 use crate::fabric::{Executor, LocalFabric, Region, Role, Word, export, import, register_for};
+use crate::locks::lock;
 use crate::world::{World, WorldOptions};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const LINE: Extents = Extents { points: [1, 1, 64], components: 1 };
@@ -77,7 +78,7 @@ fn buffers(world: &World, stream: &Stream) -> (Buffer<u8>, Region) {
 
 #[test]
 fn behind_a_wait_that_is_stopped_nothing_is_stored_or_signalled() {
-    let _turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = lock(&TURNS);
     for (waits, mode) in
         [Waits::Kernel, Waits::Proxy].into_iter().flat_map(|waits| MODES.map(|mode| (waits, mode)))
     {
@@ -101,7 +102,7 @@ fn behind_a_wait_that_is_stopped_nothing_is_stored_or_signalled() {
 
 #[test]
 fn a_wait_of_many_words_is_for_all_of_them() {
-    let _turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = lock(&TURNS);
     for waits in [Waits::Kernel, Waits::Proxy] {
         // More than a kernel is given as such; the last comes late, and past the wrap.
         for last in 0..9 {

@@ -10,12 +10,13 @@ use crate::device::{Addresses, MemoryMode, Signals, Waits, Ways};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::{Executor, Region};
+use crate::locks::lock;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::c_void;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What all streams of a device share.
 pub(crate) struct Engine<D: Driver> {
@@ -79,7 +80,7 @@ impl<K: PartialEq, D: Driver> Opened<K, D> {
     /// The device of that key, opened if it is not yet: ranks that ask for the same one get the same.
     pub(crate) fn open(&self, key: K, open: impl FnOnce() -> Result<D>) -> Result<Arc<dyn Accelerator>> {
         // Held while a device is opened.
-        let mut opened = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = lock(&self.0);
         if let Some((_, engine)) = opened.iter().find(|(known, _)| *known == key) {
             return Ok(engine.clone());
         }
@@ -117,7 +118,7 @@ impl<D: Driver> Engine<D> {
     }
 
     fn queues(&self) -> MutexGuard<'_, Queues> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queues)
     }
 
     /// Counts a queue in, unless one that waits could then hold up another one.
@@ -153,7 +154,7 @@ impl<D: Driver> Engine<D> {
 
     /// A kernel of a text that has been compiled.
     pub(super) fn kernel(&self, text: &'static KernelText) -> Result<D::Kernel> {
-        let programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        let programs = lock(&self.programs);
         let program = programs.get(&(text.name, text.source)).expect("a launch compiles its text first");
         self.driver.kernel(program, text.name, &[])
     }
@@ -243,7 +244,7 @@ impl<D: Driver> Accelerator for Engine<D> {
 
     fn compile(&self, text: &'static KernelText) -> Result<()> {
         // Held while it is compiled: ranks that ask for the same text would compile it as often.
-        let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut programs = lock(&self.programs);
         if let Entry::Vacant(new) = programs.entry((text.name, text.source)) {
             new.insert(self.driver.build(text)?);
         }

@@ -24,12 +24,13 @@ pub(crate) use state::{FRAME_BYTES, State};
 use super::carrier::{Carried, Carrier, Load};
 use super::packet::{Arrived, Bulk, FarPackets, Header, Payload};
 use super::region::Place;
-use super::{Abort, Executor, Fabric, try_lock};
+use super::{Abort, Executor, Fabric};
 use crate::error::{Error, Result};
+use crate::locks::try_lock;
 use crate::world::World;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::ThreadId;
 
 /// Packets that a peer may send before it is told that some were read.
@@ -196,11 +197,6 @@ impl<M: Messaging> Mail<M> {
             std::thread::yield_now();
         }
     }
-}
-
-/// The state, for collective calls.
-pub(crate) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<M: Messaging + 'static> FarPackets for Mail<M> {

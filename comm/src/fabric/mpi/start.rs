@@ -5,10 +5,11 @@ use super::table::{RECORD, Table};
 use super::{Mpi, unavailable};
 use crate::error::{Error, Result};
 use crate::fabric::{Abort, Carrier};
+use crate::locks::lock;
 use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Caps the level of thread support that is asked for: `single`, `funneled`, `serialized` or `multiple`.
@@ -90,7 +91,7 @@ struct Entered {
 }
 
 fn worlds() -> MutexGuard<'static, Vec<Entered>> {
-    WORLDS.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&WORLDS)
 }
 
 /// How long a job that has failed lives on: launchers lose what was written last to those whose job is

@@ -7,11 +7,12 @@ use super::provider::Offer;
 use super::sys::{self, Fid, FidAv, FidCq, FidDomain, FidEp, FidFabric, Zeroed};
 use super::turns::Turns;
 use crate::error::Result;
+use crate::locks::lock;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Completions that wait to be polled, at most.
 const COMPLETIONS: usize = 4096;
@@ -250,7 +251,7 @@ impl Inner {
     }
 
     pub(super) fn deferred(&self) -> MutexGuard<'_, HashMap<usize, String>> {
-        self.deferred.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.deferred)
     }
 }
 

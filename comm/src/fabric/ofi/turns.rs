@@ -5,7 +5,7 @@
 //! thread posts in between finds no message, and the message no receive: neither completes. Threads that post receives
 //! and that poll take turns there. Who finds another one at it does not wait: it comes again anyway.
 
-use crate::fabric::try_lock;
+use crate::locks::try_lock;
 use std::sync::{Mutex, MutexGuard};
 
 /// Whose turn it is, where that matters.

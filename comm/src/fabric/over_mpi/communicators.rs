@@ -2,7 +2,8 @@
 
 use crate::error::Result;
 use crate::fabric::mpi::Communicator;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::locks::lock;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Those that live as long as the world: libraries have room for some thousands at a time.
 #[derive(Debug)]
@@ -18,7 +19,7 @@ impl Communicators {
     }
 
     fn made(&self) -> MutexGuard<'_, Vec<Communicator>> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.made)
     }
 
     fn add(&self, made: Communicator) -> Communicator {

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::fabric::carrier::Carried;
 use crate::fabric::mpi::{Communicator, Request};
 use crate::fabric::{Abort, Parted, Partings};
+use crate::locks::lock;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -132,13 +133,13 @@ impl News {
         // SAFETY: the message is kept until it has gone, or for as long as the process lives.
         let request = unsafe { self.communicator.isend(message.as_ptr(), message.len(), peer, NEWS) }?;
         self.told[peer].fetch_add(1, Ordering::Relaxed);
-        self.sent.lock().unwrap_or_else(PoisonError::into_inner).push((request, message));
+        lock(&self.sent).push((request, message));
         self.settle()
     }
 
     /// Lets go of what has gone.
     pub(super) fn settle(&self) -> Result<()> {
-        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sent = lock(&self.sent);
         // What cannot be asked may still be on its way.
         sent.retain_mut(|(request, _)| !matches!(request.test(), Ok(Some(_))));
         Ok(())

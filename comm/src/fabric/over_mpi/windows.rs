@@ -4,8 +4,9 @@ use super::communicators::Communicators;
 use crate::error::Result;
 use crate::fabric::mpi::{Communicator, Window};
 use crate::fabric::{Keep, Region};
+use crate::locks::lock;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A window, and the memory that it is of.
 #[derive(Debug)]
@@ -30,7 +31,7 @@ impl Windows {
 
     /// A window over the first `size` ranks, of this rank's `memory`. Collective over them.
     pub(super) fn open(&self, size: usize, memory: Option<Region>) -> Result<Arc<OwnWindow>> {
-        let mut communicators = self.communicators.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut communicators = lock(&self.communicators);
         let communicator = match communicators.get(&size) {
             Some(communicator) => communicator.clone(),
             None => communicators.entry(size).or_insert(self.all.first(&self.all.base(), size)?).clone(),

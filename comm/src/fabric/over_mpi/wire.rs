@@ -9,12 +9,13 @@ use super::windows::Windows;
 use crate::device::{Takes, Vendor};
 use crate::error::{Error, Result};
 use crate::fabric::carrier::Carrier;
-use crate::fabric::messaging::{Mail, State, lock};
+use crate::fabric::messaging::{Mail, State};
 use crate::fabric::mpi::Communicator;
 use crate::fabric::{
     Bells, FarExchange, FarMessages, FarPackets, HalfOpen, Keep, OpenExchange, Persistent, Sides, Told,
     WaitContext, Wire, tell,
 };
+use crate::locks::lock;
 use crate::meeting::{Meeting, all_gather};
 use crate::world::World;
 use std::sync::atomic::{AtomicI32, Ordering};

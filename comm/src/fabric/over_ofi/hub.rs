@@ -2,8 +2,9 @@
 
 use crate::error::Result;
 use crate::fabric::ofi::{Completion, Endpoint};
+use crate::locks::lock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Completions taken from the queue at once.
 const AT_ONCE: usize = 16;
@@ -42,7 +43,7 @@ impl Hub {
 
     /// A number that nothing else bears. They are not used twice: what is late has nobody's.
     pub(super) fn number(&self) -> Number {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.counts);
         let count = Arc::new(AtomicU32::new(0));
         counts.push(count.clone());
         Number { number: counts.len() as u32 - 1, count }

@@ -6,7 +6,8 @@ use super::target::register;
 use crate::error::Result;
 use crate::fabric::messaging::{CREDIT_BYTES, Envelope, Label, PACKET_BYTES};
 use crate::fabric::ofi::{LocalSlice, PeerAddress, Posted};
-use crate::fabric::{Fabric, LocalFabric, Place, try_lock};
+use crate::fabric::{Fabric, LocalFabric, Place};
+use crate::locks::{lock, try_lock};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -84,7 +85,7 @@ impl Office {
 
     /// Has messages of a channel kept until they are taken, and posts the receives.
     pub(super) fn open(&self, channel: u16) -> Result<()> {
-        let mut desks = self.desks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut desks = lock(&self.desks);
         for desk in desks.iter_mut() {
             desk.arrived.insert(channel, VecDeque::new());
         }

@@ -18,8 +18,9 @@ use crate::fabric::carrier::Carried;
 use crate::fabric::ofi::{Counter, MemoryRegion, Posted};
 use crate::fabric::throttling::Throttling;
 use crate::fabric::{Arm, Early, Terms, WaitContext};
+use crate::locks::lock;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Epochs that may be queued at once where there is room; even, so that a set is of one phase.
@@ -94,7 +95,7 @@ impl Triggered {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared)
     }
 }
 

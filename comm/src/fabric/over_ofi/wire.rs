@@ -15,9 +15,10 @@ use crate::fabric::{
     Abort, Carrier, Executor, FarExchange, FarMessages, FarPackets, HalfOpen, Keep, OpenExchange, Persistent,
     Sides, Wire, tell,
 };
+use crate::locks::lock;
 use crate::world::World;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A cache line.
 const SCRATCH_BYTES: usize = 64;
@@ -114,13 +115,13 @@ impl OfiWire {
 impl Core {
     /// Keeps what peers may write to until this rank leaves.
     pub(super) fn keep_for_ever(&self, regions: Arc<Vec<MemoryRegion>>) {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(regions);
+        lock(&self.kept).push(regions);
     }
 
     /// Writes to ranks that nothing was written to before: providers connect with the first operation,
     /// which may take a while. Ranks write to themselves as well.
     pub(super) fn connect(&self, world: &World, ranks: impl Iterator<Item = usize>) -> Result<()> {
-        let mut connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connected = lock(&self.connected);
         let mut new: Vec<usize> = ranks.chain([world.rank()]).filter(|rank| !connected[*rank]).collect();
         new.sort_unstable();
         new.dedup();
@@ -147,7 +148,7 @@ impl Core {
 
     /// Where packets come in, from the first time that any are wanted.
     fn office(&self, rank: usize) -> Result<Arc<Office>> {
-        let mut office = self.office.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut office = lock(&self.office);
         match &*office {
             Some(office) => Ok(office.clone()),
             None => Ok(office.insert(Office::new(&self.hub, rank, self.peers[rank])?).clone()),

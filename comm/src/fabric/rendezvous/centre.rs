@@ -11,9 +11,10 @@ use super::key::JobKey;
 use super::link::Link;
 use crate::error::in_seconds;
 use crate::fabric::Parted;
+use crate::locks::lock;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// What rank 0 knows. The threads that read share it.
@@ -66,7 +67,7 @@ impl Centre {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(super) fn key(&self) -> &JobKey {

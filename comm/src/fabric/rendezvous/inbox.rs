@@ -3,6 +3,7 @@
 use super::OnFailure;
 use super::frame::{Frame, Head, Round, Verdict};
 use crate::fabric::Partings;
+use crate::locks::lock;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
@@ -53,7 +54,7 @@ pub(super) enum Found {
 
 impl Inbox {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn tell_change(&self) {

@@ -4,11 +4,12 @@
 //! reads, so that failures are seen at once.
 
 use super::frame::{self, Frame, Head};
+use crate::locks::lock;
 use std::io::{self, BufReader, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often a writer that cannot write looks whether it should give up.
@@ -52,7 +53,7 @@ impl Link {
 
     /// Puts bytes in line to be written. Never blocks; in vain after the end, which the reader tells.
     pub(super) fn send(&self, bytes: Arc<[u8]>) {
-        if let Some(queue) = &*self.queue.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(queue) = &*lock(&self.queue) {
             let _ = queue.send(bytes);
         }
     }
@@ -60,7 +61,7 @@ impl Link {
     /// Says goodbye; nothing can be sent afterwards. Does not wait until it is written.
     pub(super) fn say_goodbye(&self) {
         self.send(frame::encode(&Head::Goodbye, &[]));
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        lock(&self.queue).take();
     }
 
     fn write(&self, queue: &Receiver<Arc<[u8]>>) {

@@ -17,12 +17,13 @@ use crate::device::Mirror;
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::{Bulk, Header, Packets, Place, Progress, WaitContext, Word, register};
+use crate::locks::{lock, try_lock};
 use crate::world::World;
 use origin::{Access, Asked, Outgoing};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use target::Origin;
 
 /// What packets of a window are for.
@@ -155,7 +156,7 @@ impl Far {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared)
     }
 
     /// Has all waits of the calling thread make progress on it.
@@ -335,12 +336,8 @@ struct Served {
 impl Progress for Served {
     fn progress(&self) -> bool {
         let Some(shared) = self.state.upgrade() else { return false };
-        let mut state = match shared.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Another thread of the rank is at it.
-            Err(TryLockError::WouldBlock) => return true,
-        };
+        // Otherwise another thread of the rank is at it.
+        let Some(mut state) = try_lock(&shared) else { return true };
         state.progress().unwrap_or_else(|error| {
             // Whoever waits learns of it by the abort word; the window itself gives the error.
             self.context.abort.raise(self.context.rank, &error.to_string());

@@ -3,8 +3,9 @@
 use super::library::{CompilerProgram, Library, SUCCESS};
 use crate::device::text::KernelText;
 use crate::error::{Error, Result};
+use crate::locks::lock;
 use std::ffi::{CString, c_char};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// Macros and types that the texts of kernels are written with.
 const PRELUDE: &str = concat!(include_str!("../../gpu/prelude.h"), include_str!("prelude.hip"));
@@ -20,7 +21,7 @@ const OPTIONS: [&str; 2] = ["-ffp-contract=off", "-O3"];
 pub(super) fn compile(library: &Library, architecture: &str, text: &KernelText) -> Result<Vec<u8>> {
     // The compiler's library has had races, and one text after the other is fast enough.
     static TURNS: Mutex<()> = Mutex::new(());
-    let _turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = lock(&TURNS);
     let wrong = |log: String| Error::KernelDidNotCompile {
         kernel: text.name.into(),
         device: format!("hip, {architecture}"),

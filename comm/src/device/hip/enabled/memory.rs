@@ -10,10 +10,11 @@ use crate::device::accelerator::{DeviceMemory, Reach};
 use crate::device::driver::MemoryKind;
 use crate::device::gpu::{ALIGNMENT, Chunks, size_class};
 use crate::error::{Error, Result};
+use crate::locks::lock;
 use hip_sys::hiprt;
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What a device has allocated and nobody uses.
 #[derive(Default)]
@@ -46,11 +47,11 @@ impl Drop for Allocation {
 
 impl Memory {
     fn spare(&self) -> MutexGuard<'_, Vec<(usize, usize)>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.spare)
     }
 
     fn pinned(&self) -> MutexGuard<'_, Chunks> {
-        self.pinned.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pinned)
     }
 
     /// Memory of the device of that size, if there is some that nobody uses.

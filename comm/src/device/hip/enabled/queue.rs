@@ -10,10 +10,11 @@ use crate::device::driver::{CommandQueue, MemoryKind, Value};
 use crate::device::gpu::{Grid, Packed, Running, launches_block};
 use crate::device::queue::OWN_KERNELS;
 use crate::error::{Error, Result};
+use crate::locks::lock;
 use hip_sys::hiprt;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// What has the runtime end each kernel within its launch.
 pub(super) const LAUNCH_BLOCKING: &str = "HIP_LAUNCH_BLOCKING";
@@ -73,7 +74,7 @@ impl Mark {
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = lock(&self.events);
         events[usize::from(self.is_timed)].extend(self.event.take());
     }
 }
@@ -102,7 +103,7 @@ impl Queue {
     }
 
     fn event(&mut self, is_timed: bool) -> Result<RawEvent> {
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = lock(&self.events);
         if let Some(event) = events[usize::from(is_timed)].pop() {
             return Ok(event);
         }
@@ -348,7 +349,7 @@ impl Drop for Queue {
         // failure, here and below.
         let _ = unsafe { (self.context.runtime().hipStreamDestroy)(self.stream) };
         // Those of marks that are still there stay with the device.
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = lock(&self.events);
         for event in events.iter_mut().flat_map(|events| events.drain(..)) {
             // SAFETY: no mark has it.
             let _ = unsafe { (self.context.runtime().hipEventDestroy)(event.0) };
