@@ -82,6 +82,22 @@ pub enum Op {
     Max,
 }
 
+/// An expression in which a name stands for the Rust type of an element type.
+macro_rules! with_type {
+    ($element:expr, $name:ident => $expression:expr) => {
+        with_type!($element, $name => $expression, U8 u8, I32 i32, I64 i64, F32 f32, F64 f64)
+    };
+    ($element:expr, $name:ident => $expression:expr, $($variant:ident $rust:ty),*) => {
+        match $element {
+            $($crate::element::ElementType::$variant => {
+                type $name = $rust;
+                $expression
+            })*
+        }
+    };
+}
+pub(crate) use with_type;
+
 macro_rules! element {
     ($($rust:ty, $variant:ident, |$a:ident, $b:ident| $sum:expr;)*) => {$(
         impl sealed::Sealed for $rust {}

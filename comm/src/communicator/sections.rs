@@ -10,38 +10,10 @@ use super::ledger::StagedStep;
 use super::staging::{Staging, StagingMemory};
 use super::transit::Transit;
 use crate::device::{Intent, Section, Way};
-use crate::element::{Element, ElementType, Op};
+use crate::element::{Element, Op, with_type};
 use crate::error::{Error, Result};
 use crate::fabric::{bytes_of, bytes_of_mut};
 use crate::source::{Source, Status, Tag};
-
-/// Does something with the Rust type of an element type.
-macro_rules! with_type {
-    ($element:expr, $rust:ident => $act:expr) => {
-        match $element {
-            ElementType::U8 => {
-                type $rust = u8;
-                $act
-            }
-            ElementType::I32 => {
-                type $rust = i32;
-                $act
-            }
-            ElementType::I64 => {
-                type $rust = i64;
-                $act
-            }
-            ElementType::F32 => {
-                type $rust = f32;
-                $act
-            }
-            ElementType::F64 => {
-                type $rust = f64;
-                $act
-            }
-        }
-    };
-}
 
 impl Communicator {
     /// How messages of sections on a device are staged from here on; what has begun stays as it is. A new communicator

@@ -5,7 +5,7 @@
 //! is off its core, and the same works on every device that can reach the memory.
 
 use crate::device::moves::Nest;
-use crate::element::{Element, ElementType, Op};
+use crate::element::{Element, Op, with_type};
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// An element as memory that several ranks change.
@@ -71,13 +71,7 @@ shared_floats! {
 
 /// The code that accumulates a nest.
 pub(crate) fn accumulator(nest: &Nest) -> fn(&Nest) {
-    match nest.element {
-        ElementType::U8 => Nest::accumulate::<u8>,
-        ElementType::I32 => Nest::accumulate::<i32>,
-        ElementType::I64 => Nest::accumulate::<i64>,
-        ElementType::F32 => Nest::accumulate::<f32>,
-        ElementType::F64 => Nest::accumulate::<f64>,
-    }
+    with_type!(nest.element, T => Nest::accumulate::<T>)
 }
 
 impl Nest {

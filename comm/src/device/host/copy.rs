@@ -1,7 +1,7 @@
 //! Carrying out move tables on the host.
 
 use crate::device::moves::{MoveTable, Nest};
-use crate::element::{Element, ElementType, Op};
+use crate::element::{Element, Op, with_type};
 
 impl MoveTable {
     /// Carries out all moves. The caller is the executor of a stream: what the moves read has been
@@ -149,13 +149,7 @@ impl Nest {
     }
 
     fn reduce(&self) {
-        match self.element {
-            ElementType::U8 => self.reduce_elements::<u8>(),
-            ElementType::I32 => self.reduce_elements::<i32>(),
-            ElementType::I64 => self.reduce_elements::<i64>(),
-            ElementType::F32 => self.reduce_elements::<f32>(),
-            ElementType::F64 => self.reduce_elements::<f64>(),
-        }
+        with_type!(self.element, T => self.reduce_elements::<T>())
     }
 
     fn reduce_elements<T: Element>(&self) {

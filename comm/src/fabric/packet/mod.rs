@@ -14,7 +14,7 @@ use super::memory::{combine, copy_short};
 use super::region::Place;
 use super::word::{WordCell, has_reached, store_fence};
 use super::{Memory, Observer, Word};
-use crate::element::{ElementType, Op};
+use crate::element::{ElementType, Op, with_type};
 use crate::error::Result;
 use mapped::{Incoming, Outgoing};
 use std::fmt;
@@ -349,19 +349,8 @@ impl Arrived<'_> {
     pub(crate) fn combine(&self, memory: &Memory, offset: usize, element: ElementType, op: Op) -> Result<()> {
         let to = memory.at(offset, self.length, "an accumulate into a window")?;
         let elements = self.length / element.bytes();
-        macro_rules! combine {
-            ($rust:ty) => {
-                // SAFETY: both hold that many elements, of which any bits are values, as above.
-                unsafe { combine(self.payload.cast::<$rust>(), to.cast(), elements, op) }
-            };
-        }
-        match element {
-            ElementType::U8 => combine!(u8),
-            ElementType::I32 => combine!(i32),
-            ElementType::I64 => combine!(i64),
-            ElementType::F32 => combine!(f32),
-            ElementType::F64 => combine!(f64),
-        }
+        // SAFETY: both hold that many elements, of which any bits are values, as above.
+        with_type!(element, T => unsafe { combine(self.payload.cast::<T>(), to.cast(), elements, op) });
         Ok(())
     }
 

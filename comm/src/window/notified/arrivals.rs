@@ -2,7 +2,7 @@
 
 use super::State;
 use super::unexpected::{Entry, Wanted};
-use crate::element::{Element, ElementType, Op};
+use crate::element::{Element, ElementType, Op, with_type};
 use crate::error::{Error, Result};
 use crate::fabric::{Arrived, Header, Memory, Payload, bytes_of, bytes_of_mut};
 use std::collections::VecDeque;
@@ -148,13 +148,7 @@ fn swap(packet: &Arrived<'_>, memory: &Memory, offset: usize, element: ElementTy
         }
         Ok(())
     }
-    match element {
-        ElementType::U8 => swap::<u8>(packet, memory, offset),
-        ElementType::I32 => swap::<i32>(packet, memory, offset),
-        ElementType::I64 => swap::<i64>(packet, memory, offset),
-        ElementType::F32 => swap::<f32>(packet, memory, offset),
-        ElementType::F64 => swap::<f64>(packet, memory, offset),
-    }
+    with_type!(element, T => swap::<T>(packet, memory, offset))
 }
 
 impl State {
