@@ -8,7 +8,7 @@
 use super::moves::{MoveTable, Nest};
 use crate::element::Op;
 use crate::error::Result;
-use crate::fabric::Region;
+use crate::fabric::{LINE, Region};
 
 /// Between which memory the moves of a table go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,9 +29,6 @@ pub(crate) struct Split {
     /// Between the bounce buffer and the host's memory.
     pub(crate) on_host: MoveTable,
 }
-
-/// Boxes begin on cache lines in the bounce buffer, whose words kernels then move whole.
-const LINE: usize = 64;
 
 impl Nest {
     /// Bytes of each of its boxes.
@@ -95,6 +92,7 @@ impl MoveTable {
             |pair: &(*const u8, *mut u8)| !self.is_in(pair.0, &is_here) || !self.is_in(pair.1, &is_here);
         let mut bytes = 0;
         for nest in &self.nests {
+            // Boxes begin on cache lines in the bounce buffer, whose words kernels then move whole.
             bytes += nest.pairs.iter().filter(|pair| crosses(pair)).count()
                 * nest.box_bytes().next_multiple_of(LINE);
         }

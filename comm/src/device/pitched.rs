@@ -1,13 +1,11 @@
 //! Where the rows of an array lie in its memory.
 
 use super::{Extents, Tile};
+use crate::fabric::LINE;
 use std::ops::Range;
 
-/// Bytes of a line of the caches, on which aligned rows begin.
-const LINE_BYTES: usize = 64;
-
 /// Rows of at least so many bytes begin with a line: it lengthens them by a line at most.
-const LONG_BYTES: usize = 4 * LINE_BYTES;
+const LONG_BYTES: usize = 4 * LINE;
 
 /// The extents of an array, and where its rows lie in memory: one behind the other along axis 1, then axis 0, each
 /// `pitch` elements behind the one before.
@@ -34,7 +32,7 @@ impl Pitched {
     /// lines of its own. Shorter rows have nothing in between. `element_bytes` divide a line.
     pub fn aligned(extents: Extents, element_bytes: usize, x: usize) -> Self {
         let dense = Self::from(extents);
-        let line = LINE_BYTES / element_bytes;
+        let line = LINE / element_bytes;
         if dense.pitch < LONG_BYTES / element_bytes {
             return dense;
         }

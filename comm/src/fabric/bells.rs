@@ -1,11 +1,8 @@
 //! The words between a stream and whoever carries out what it has triggered.
 
-use super::{FarExchange, Role, Word};
+use super::{FarExchange, LINE, Role, Word};
 use crate::error::Result;
 use crate::world::World;
-
-/// Words do not share a cache line.
-const LINE: usize = 64;
 
 /// The words of an exchange, in memory of this rank.
 #[derive(Debug, Clone)]

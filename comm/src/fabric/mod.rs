@@ -60,7 +60,7 @@ pub(crate) use partings::{Listening, Parted, Partings};
 pub(crate) use progress::{Engine as Progress, progress_all, register};
 pub use protocol::phase;
 pub(crate) use protocol::{clear_to_send, credit_granted, credit_needed, next_count};
-pub(crate) use region::shared_struct;
+pub(crate) use region::{LINE, shared_struct};
 pub use region::{Place, Region, Word};
 pub use throttling::Throttling;
 pub(crate) use told::{Sides, Told, tell};

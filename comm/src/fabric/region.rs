@@ -9,6 +9,9 @@ use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+/// A cache line, in bytes: regions begin on one, and words that different ranks write lie on different ones.
+pub(crate) const LINE: usize = 64;
+
 /// A piece of memory of one rank, as mapped into this one. Cloning is cheap; the memory lives
 /// until the owner and every peer that has mapped it have let go.
 ///
@@ -39,7 +42,7 @@ unsafe impl Sync for Inner {}
 
 impl Region {
     /// # Safety
-    /// `base` must be aligned to 64 bytes and point to `bytes` bytes that stay readable and
+    /// `base` must be aligned to a [`LINE`] and point to `bytes` bytes that stay readable and
     /// writable for as long as `memory` lives: by the host, unless it is a [`DeviceMemory`] that says otherwise.
     pub(crate) unsafe fn new(
         base: NonNull<u8>,
@@ -328,9 +331,12 @@ impl std::fmt::Debug for Word {
 
 /// A structure of atomics at `offset` bytes of a region, for which zero is a value.
 ///
-/// Only for types that consist of atomics, whose alignment divides 64.
+/// Only for types that consist of atomics, whose alignment divides a [`LINE`].
 pub(crate) fn shared_struct<T: Sync>(region: &Region, offset: usize) -> &T {
-    assert!(offset.is_multiple_of(align_of::<T>()) && align_of::<T>() <= 64, "byte {offset} is not aligned");
+    assert!(
+        offset.is_multiple_of(align_of::<T>()) && align_of::<T>() <= LINE,
+        "byte {offset} is not aligned"
+    );
     assert!(offset + size_of::<T>() <= region.bytes(), "byte {offset} is not in the region");
     assert!(region.host_reaches(), "{region:?} is not the host's to read and write");
     // SAFETY: in bounds by the assertion.

@@ -16,15 +16,14 @@ use crate::device::{
 use crate::element::Op;
 use crate::error::Result;
 use crate::fabric::{
-    Executor, Fabric, Listening, OpenExchange, Parted, Place, Region, Role, WaitContext, Word, clear_to_send,
+    Executor, Fabric, LINE, Listening, OpenExchange, Parted, Place, Region, Role, WaitContext, Word,
+    clear_to_send,
 };
 use crate::world::World;
 use std::any::Any;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-/// A cache line. Words that different ranks write lie on different lines.
-const LINE: usize = 64;
 /// Words that are made at once.
 const SLAB_WORDS: usize = 64;
 

@@ -7,13 +7,11 @@
 
 use crate::device::{Rule, SignalSet, WaitSet, next_group};
 use crate::error::Result;
-use crate::fabric::{Region, Role, Word};
+use crate::fabric::{LINE, Region, Role, Word};
 use crate::world::World;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// A cache line: words that different ranks write lie on different lines.
-const LINE: usize = 64;
 /// The two words of a pair, in the memory of either.
 const PAIR_BYTES: usize = 2 * LINE;
 /// Merged signals that are kept; groups that change all the time do not fill the memory.

@@ -3,7 +3,7 @@
 use super::cases::{Case, pattern, region, wait};
 use crate::World;
 use crate::error::Result;
-use crate::fabric::{FarExchange, FarRecv, FarSend, OpenExchange, Region, Role, Terms, clear_to_send};
+use crate::fabric::{FarExchange, FarRecv, FarSend, LINE, OpenExchange, Region, Role, Terms, clear_to_send};
 use std::time::Duration;
 
 pub(super) const ALL: &[(&str, Case)] = &[
@@ -14,9 +14,6 @@ pub(super) const ALL: &[(&str, Case)] = &[
 ];
 
 const EPOCHS: u32 = 12;
-
-/// Words do not share a cache line.
-const LINE: usize = 64;
 
 /// One side of a message.
 #[derive(Debug)]
