@@ -16,7 +16,7 @@ use super::pool::Pool;
 use super::record::{Post, Target};
 use super::slots::State;
 use super::staging::StagingMemory;
-use crate::device::{Accelerator, Copies, CopyMark, Way};
+use crate::device::{Accelerator, Copies, CopyDirection, CopyMark};
 use crate::error::{Error, Result};
 use crate::fabric::Place;
 use crate::source::{Source, Status};
@@ -174,7 +174,7 @@ impl Core {
         let blocks = self.staging.cut(bytes);
         self.give_room(index, blocks, Home::Pinned, 0)?;
         for block in 0..blocks.count() {
-            match self.begin_copy(index, Way::Down, block) {
+            match self.begin_copy(index, CopyDirection::Down, block) {
                 Err(error) if block == 0 => return Err(error),
                 // Copies of earlier blocks are on their way: the message has begun, and its device has failed.
                 Err(error) => {
@@ -218,7 +218,7 @@ impl Core {
     }
 
     /// Puts the copy of a block on a queue of its device.
-    fn begin_copy(&mut self, index: u32, way: Way, block: u32) -> Result<()> {
+    fn begin_copy(&mut self, index: u32, direction: CopyDirection, block: u32) -> Result<()> {
         let slot = self.slots.at(index);
         let pipeline = slot.pipeline.as_mut().expect("the message is in blocks");
         let (device, memory) = pipeline.device.as_ref().expect("what is copied is on a device");
@@ -226,10 +226,10 @@ impl Core {
         let host = slot.place.advance(range.start, range.len(), "a block of a message")?;
         let memory = memory.advance(range.start, range.len(), "a block of a message")?;
         let staged = &mut self.staged[*device];
-        let mark = staged.copies.begin(way, &memory, &host, range.len())?;
-        let (action, last) = match way {
-            Way::Down => (StagedAction::CopyDown, &mut staged.last[0]),
-            Way::Up => (StagedAction::CopyUp, &mut staged.last[1]),
+        let mark = staged.copies.begin(direction, &memory, &host, range.len())?;
+        let (action, last) = match direction {
+            CopyDirection::Down => (StagedAction::CopyDown, &mut staged.last[0]),
+            CopyDirection::Up => (StagedAction::CopyUp, &mut staged.last[1]),
         };
         let which = (pipeline.message, block, pipeline.blocks.count());
         let transferred = pipeline.steps[block as usize];
@@ -396,7 +396,7 @@ impl Core {
             let step = self.ledger.begin(which, StagedAction::Transfer, range.len(), [None; 2]);
             self.ledger.end(step);
             self.pipeline(index).steps[block as usize] = step;
-            if let Err(error) = self.begin_copy(index, Way::Up, block) {
+            if let Err(error) = self.begin_copy(index, CopyDirection::Up, block) {
                 // Nothing is known of the copies before it either.
                 self.failed.get_or_insert(error);
             }

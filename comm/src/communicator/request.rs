@@ -4,7 +4,7 @@ use super::Communicator;
 use super::slots::Ticket;
 use crate::device::{Hold, Intent, Section};
 use crate::error::{Error, Result};
-use crate::queue::Half;
+use crate::queue::MatchState;
 use crate::source::{Source, Status, Tag};
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -143,7 +143,7 @@ pub(crate) struct Persistent {
     pub(crate) section: Section,
     pub(crate) stage: Cell<Stage>,
     /// What it has been matched with, for a queue.
-    pub(crate) half: Rc<Half>,
+    pub(crate) match_state: Rc<MatchState>,
     ticket: Ticket,
     hold: RefCell<Option<Hold>>,
 }
@@ -164,7 +164,7 @@ impl PersistentRequest {
                 kind,
                 section: section.clone(),
                 stage: Cell::new(Stage::Inactive),
-                half: Rc::default(),
+                match_state: Rc::default(),
                 ticket,
                 hold: RefCell::default(),
             }),

@@ -9,7 +9,7 @@ use super::engine::Engine;
 use super::ledger::StagedStep;
 use super::staging::{Staging, StagingMemory};
 use super::transit::Transit;
-use crate::device::{Intent, Section, Way};
+use crate::device::{CopyDirection, Intent, Section};
 use crate::element::{Element, Op, with_type};
 use crate::error::{Error, Result};
 use crate::fabric::{bytes_of, bytes_of_mut};
@@ -204,7 +204,7 @@ impl Communicator {
 
     /// Copies a section to bytes of this rank. Blocks, and makes progress meanwhile.
     fn copy_down(&self, call: &'static str, section: &Section, bytes: &mut [u8]) -> Result<()> {
-        match self.transit(call, section, Way::Down, bytes)? {
+        match self.transit(call, section, CopyDirection::Down, bytes)? {
             None => section.place().read(bytes),
             Some(transit) => {
                 transit.host().read(bytes)?;
@@ -216,7 +216,7 @@ impl Communicator {
 
     /// The opposite.
     fn copy_up(&self, call: &'static str, section: &Section, bytes: &[u8]) -> Result<()> {
-        match self.transit(call, section, Way::Up, bytes)? {
+        match self.transit(call, section, CopyDirection::Up, bytes)? {
             None => section.place().write(bytes),
             Some(transit) => {
                 self.lock().core.end_transit(transit, true);
@@ -230,11 +230,11 @@ impl Communicator {
         &self,
         call: &'static str,
         section: &Section,
-        way: Way,
+        direction: CopyDirection,
         bytes: &[u8],
     ) -> Result<Option<Transit>> {
         let Some(accelerator) = section.accelerator().filter(|_| !bytes.is_empty()) else { return Ok(None) };
-        let transit = self.lock().core.begin_transit(accelerator, section.place(), way, bytes)?;
+        let transit = self.lock().core.begin_transit(accelerator, section.place(), direction, bytes)?;
         let mut passed = |engine: &mut Engine| engine.core.has_passed(&transit);
         let what = || format!("a copy of its device for {call}");
         let late = |waited| self.host().context().late(None, what(), waited);

@@ -3,7 +3,7 @@
 use super::engine::Core;
 use super::pipeline::Home;
 use super::staging::StagingMemory;
-use crate::device::{Accelerator, CopyMark, Way};
+use crate::device::{Accelerator, CopyDirection, CopyMark};
 use crate::error::Result;
 use crate::fabric::Place;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Core {
         &mut self,
         accelerator: &Arc<dyn Accelerator>,
         memory: &Place,
-        way: Way,
+        direction: CopyDirection,
         bytes: &[u8],
     ) -> Result<Transit> {
         let device = self.staged_for(accelerator)?;
@@ -39,10 +39,10 @@ impl Core {
             StagingMemory::Pinned => Home::Pinned,
         };
         let host = self.pool(device, home).take(bytes.len())?;
-        if way == Way::Up {
+        if direction == CopyDirection::Up {
             host.write(bytes)?;
         }
-        let mark = self.staged[device].copies.begin(way, memory, &host, bytes.len())?;
+        let mark = self.staged[device].copies.begin(direction, memory, &host, bytes.len())?;
         self.transits += 1;
         Ok(Transit { device, home, host, mark })
     }

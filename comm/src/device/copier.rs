@@ -1,6 +1,6 @@
 //! Copies between a device and the host that a program makes itself.
 
-use super::copies::{Copies, Way};
+use super::copies::{Copies, CopyDirection};
 use super::driver::MemoryKind;
 use super::{Device, Intent, Section};
 use crate::communicator::StagingMemory;
@@ -56,7 +56,7 @@ impl Copier {
     /// [`Error::OutOfBounds`] if it is too long; [`Error::InUse`]; [`Error::WrongDevice`] if the section is not on this
     /// device; what the device says.
     pub fn down(&mut self, from: &Section, to: &mut HostMemory) -> Result<()> {
-        self.copy(Way::Down, from, &to.place, to.bytes)
+        self.copy(CopyDirection::Down, from, &to.place, to.bytes)
     }
 
     /// Copies the beginning of memory of the host to a section of the device. Blocks until it is there.
@@ -64,7 +64,7 @@ impl Copier {
     /// # Errors
     /// As [`Copier::down`].
     pub fn up(&mut self, from: &HostMemory, to: &Section) -> Result<()> {
-        self.copy(Way::Up, to, &from.place, from.bytes)
+        self.copy(CopyDirection::Up, to, &from.place, from.bytes)
     }
 
     /// Copies a section of the device to one on the host. Blocks until it is there.
@@ -74,7 +74,7 @@ impl Copier {
     pub fn down_to(&mut self, from: &Section, to: &Section) -> Result<()> {
         to.check_on_host("the host's side of a copy")?;
         let _hold = to.hold(Intent::Write, "a copy")?;
-        self.copy(Way::Down, from, to.place(), to.bytes())
+        self.copy(CopyDirection::Down, from, to.place(), to.bytes())
     }
 
     /// Copies a section on the host to one of the device. Blocks until it is there.
@@ -84,7 +84,7 @@ impl Copier {
     pub fn up_from(&mut self, from: &Section, to: &Section) -> Result<()> {
         from.check_on_host("the host's side of a copy")?;
         let _hold = from.hold(Intent::Read, "a copy")?;
-        self.copy(Way::Up, to, from.place(), from.bytes())
+        self.copy(CopyDirection::Up, to, from.place(), from.bytes())
     }
 
     /// Copies a section of the device to another one of it, so many times one behind the other: what the device can
@@ -104,10 +104,10 @@ impl Copier {
         let _written = to.hold(Intent::Write, "a copy")?;
         if bytes > 0 {
             (0..times).try_for_each(|_| {
-                self.copies.begin(Way::Down, from.place(), to.place(), bytes).map(|_| ())
+                self.copies.begin(CopyDirection::Down, from.place(), to.place(), bytes).map(|_| ())
             })?;
         }
-        self.copies.finish(Way::Down)
+        self.copies.finish(CopyDirection::Down)
     }
 
     fn check_here(&self, section: &Section) -> Result<()> {
@@ -120,20 +120,26 @@ impl Copier {
         Err(Error::WrongDevice { what: "the section of a copy", device })
     }
 
-    fn copy(&mut self, way: Way, section: &Section, host: &Place, host_bytes: usize) -> Result<()> {
+    fn copy(
+        &mut self,
+        direction: CopyDirection,
+        section: &Section,
+        host: &Place,
+        host_bytes: usize,
+    ) -> Result<()> {
         self.check_here(section)?;
         let bytes = section.bytes();
         if bytes > host_bytes {
             let what = "a copy between a device and the host";
             return Err(Error::OutOfBounds { what, start: 0, end: bytes, region_bytes: host_bytes });
         }
-        let intent = if way == Way::Down { Intent::Read } else { Intent::Write };
+        let intent = if direction == CopyDirection::Down { Intent::Read } else { Intent::Write };
         let _hold = section.hold(intent, "a copy")?;
         if bytes == 0 {
             return Ok(());
         }
-        self.copies.begin(way, section.place(), host, bytes)?;
-        self.copies.finish(way)
+        self.copies.begin(direction, section.place(), host, bytes)?;
+        self.copies.finish(direction)
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Where a copy goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum CopyDirection {
     /// From the device to the host.
     Down,
     /// From the host to the device.
@@ -23,7 +23,7 @@ pub(crate) enum Way {
 /// A copy that has begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CopyMark {
-    way: Way,
+    direction: CopyDirection,
     number: u64,
 }
 
@@ -71,34 +71,40 @@ impl Copies {
     ///
     /// # Errors
     /// [`crate::Error::OutOfBounds`]; what the device says.
-    pub(crate) fn begin(&mut self, way: Way, device: &Place, host: &Place, bytes: usize) -> Result<CopyMark> {
-        let (source, destination) = match way {
-            Way::Down => (device, host),
-            Way::Up => (host, device),
+    pub(crate) fn begin(
+        &mut self,
+        direction: CopyDirection,
+        device: &Place,
+        host: &Place,
+        bytes: usize,
+    ) -> Result<CopyMark> {
+        let (source, destination) = match direction {
+            CopyDirection::Down => (device, host),
+            CopyDirection::Up => (host, device),
         };
         source.check(bytes, "a staged message")?;
         destination.check(bytes, "a staged message")?;
-        let lane = self.lane(way);
+        let lane = self.lane(direction);
         lane.lane.begin(source, destination, bytes)?;
         lane.begun += 1;
-        Ok(CopyMark { way, number: lane.begun })
+        Ok(CopyMark { direction, number: lane.begun })
     }
 
     /// Blocks until all copies of one direction have been made.
     ///
     /// # Errors
     /// What the device says of any.
-    pub(crate) fn finish(&mut self, way: Way) -> Result<()> {
-        let lane = self.lane(way);
+    pub(crate) fn finish(&mut self, direction: CopyDirection) -> Result<()> {
+        let lane = self.lane(direction);
         lane.lane.finish()?;
         lane.passed = lane.begun;
         Ok(())
     }
 
-    fn lane(&mut self, way: Way) -> &mut Counted {
-        match way {
-            Way::Down => &mut self.down,
-            Way::Up => &mut self.up,
+    fn lane(&mut self, direction: CopyDirection) -> &mut Counted {
+        match direction {
+            CopyDirection::Down => &mut self.down,
+            CopyDirection::Up => &mut self.up,
         }
     }
 
@@ -107,7 +113,7 @@ impl Copies {
     /// # Errors
     /// What the device says, of any copy before it.
     pub(crate) fn has_passed(&mut self, mark: CopyMark) -> Result<bool> {
-        let lane = self.lane(mark.way);
+        let lane = self.lane(mark.direction);
         if lane.passed < mark.number {
             lane.passed = lane.lane.passed()?;
         }

@@ -44,7 +44,7 @@ pub use accelerator::DeviceMemory;
 pub use buffer::{Buffer, Extents};
 pub use capture::Period;
 pub use copier::{Copier, HostMemory};
-pub(crate) use copies::{Copies, CopyMark, Way};
+pub(crate) use copies::{Copies, CopyDirection, CopyMark};
 pub use cuda::{
     Capability, FoundGpu, compile as compile_for_cuda, compiler as cuda_compiler, found as cuda_devices,
 };

@@ -166,7 +166,7 @@ impl Queue {
             return Err(Error::WrongCommunicator { call, request: request.describe() });
         }
         let unmatched = || Err(Error::Unmatched { call, request: request.describe() });
-        request.half().with(|pair| rule(pair)).unwrap_or_else(unmatched)
+        request.match_state().with(|pair| rule(pair)).unwrap_or_else(unmatched)
     }
 
     fn may_start(&self, call: &'static str, pair: &Pair) -> Result<()> {
@@ -199,7 +199,7 @@ impl Queue {
 
 /// Does something with the pair of a request that is matched.
 fn with<T>(request: &PersistentRequest, act: impl FnOnce(&mut Pair) -> T) -> T {
-    request.half().with(act).expect("it was checked to be matched, which lasts")
+    request.match_state().with(act).expect("it was checked to be matched, which lasts")
 }
 
 /// Goes through the pairs of requests that are matched.

@@ -1,7 +1,7 @@
 //! Who belongs to whom: requests are paired by peer, tag and the order of the calls that match them.
 
 use super::pair::{End, Pair, Words};
-use super::record::{Record, Said, Side, Way, check};
+use super::record::{Direction, Record, Said, Side, check};
 use crate::device::Mirror;
 use crate::error::{Error, Result};
 use crate::fabric::{
@@ -15,7 +15,7 @@ use std::rc::{Rc, Weak};
 /// How far a request has come with its match. Shared by the request, by whoever waits for the match, and by the
 /// matcher, which does not keep it alive.
 #[derive(Debug, Default)]
-pub(crate) struct Half(RefCell<State>);
+pub(crate) struct MatchState(RefCell<State>);
 
 #[derive(Debug, Default)]
 enum State {
@@ -27,7 +27,7 @@ enum State {
     Failed(Error),
 }
 
-impl Half {
+impl MatchState {
     /// Whether it has a partner.
     pub(crate) fn is_matched(&self) -> bool {
         matches!(*self.0.borrow(), State::Matched(_))
@@ -87,7 +87,7 @@ pub(crate) struct Matcher {
 /// A half that its peer has been told of.
 #[derive(Debug)]
 struct Posted {
-    half: Weak<Half>,
+    half: Weak<MatchState>,
     side: Side,
     mirror: Mirror,
     word: Word,
@@ -99,7 +99,7 @@ struct Posted {
 /// A pair that fits, and what this rank has made of it.
 #[derive(Debug)]
 struct Opening {
-    half: Weak<Half>,
+    half: Weak<MatchState>,
     side: Side,
     made: Result<Made>,
 }
@@ -118,8 +118,8 @@ enum Made {
 
 impl Matcher {
     /// Begins to match a half.
-    pub(super) fn post(&mut self, world: &World, side: &Side, half: &Rc<Half>) -> Result<()> {
-        let role = if side.way.is_send() { Role::ClearToSend } else { Role::Completion };
+    pub(super) fn post(&mut self, world: &World, side: &Side, half: &Rc<MatchState>) -> Result<()> {
+        let role = if side.direction.is_send() { Role::ClearToSend } else { Role::Completion };
         let mirror = Mirror::new(world, &side.section)?;
         let (word, spot) = self.words.take(world, role, side.peer)?;
         word.set(world.last_epoch());
@@ -133,7 +133,7 @@ impl Matcher {
         self.outbox.push((side.peer, Said::Side(told.clone()).encode()?));
         *half.0.borrow_mut() = State::Posted;
         let posted = Posted { half: Rc::downgrade(half), side: side.clone(), mirror, word, listening, told };
-        let key = (side.peer, side.tag, side.way.is_send());
+        let key = (side.peer, side.tag, side.direction.is_send());
         match self.theirs.get_mut(&key).and_then(VecDeque::pop_front) {
             Some(record) => self.join(world, posted, &record),
             None => {
@@ -147,7 +147,7 @@ impl Matcher {
     pub(super) fn hear(&mut self, world: &World, source: usize, bytes: &[u8]) -> Result<()> {
         match Said::decode(bytes)? {
             Said::Side(record) => {
-                let key = (source, record.tag, !record.way.is_send());
+                let key = (source, record.tag, !record.direction.is_send());
                 match self.ours.get_mut(&key).and_then(VecDeque::pop_front) {
                     Some(posted) => self.join(world, posted, &record),
                     None => {
@@ -176,7 +176,7 @@ impl Matcher {
     /// partner all the same.
     fn join(&mut self, world: &World, posted: Posted, record: &Record) -> Result<()> {
         let Posted { half, side, mirror, word, listening, told } = posted;
-        let (own, peer, is_send) = (world.rank(), side.peer, side.way.is_send());
+        let (own, peer, is_send) = (world.rank(), side.peer, side.direction.is_send());
         let fits = if is_send { check(own, &told, peer, record) } else { check(peer, record, own, &told) };
         if let Err(error) = fits {
             // The peer finds the same.
@@ -229,10 +229,10 @@ fn begin(
         counts: false,
         last_epoch: world.last_epoch(),
     };
-    let with_clearance = send.way != Way::Send { ready: true };
+    let with_clearance = send.direction != Direction::Send { ready: true };
     let (peer, bytes) = (side.peer, send.bytes());
-    let (sends, recvs) = match side.way {
-        Way::Send { .. } => {
+    let (sends, recvs) = match side.direction {
+        Direction::Send { .. } => {
             let (staging, clear) = (place.clone(), own.clone());
             (
                 vec![FarSend {
@@ -247,7 +247,7 @@ fn begin(
                 Vec::new(),
             )
         }
-        Way::Receive => {
+        Direction::Receive => {
             let (slots, arrivals) = ([place.clone(), place.clone()], [own.clone(), own.clone()]);
             let announces = with_clearance;
             (

@@ -1,6 +1,6 @@
 //! Matching persistent requests (2026, section III-C, table II).
 
-use super::matcher::Half;
+use super::matcher::MatchState;
 use crate::communicator::{Communicator, PersistentRequest};
 use crate::error::{Error, Result};
 use std::rc::Rc;
@@ -72,9 +72,9 @@ pub fn imatch_all(requests: &mut [PersistentRequest]) -> Result<MatchRequest> {
     let mut sides = Vec::with_capacity(requests.len());
     for request in requests.iter() {
         let side = request.side().ok_or(Error::WildcardRefused { call })?;
-        let refused = if request.half().is_matched() {
+        let refused = if request.match_state().is_matched() {
             Some("is matched already, which lasts until it is freed")
-        } else if request.half().is_posted() {
+        } else if request.match_state().is_posted() {
             Some("is being matched")
         } else if request.is_active() {
             Some("has been started; wait for it first")
@@ -89,13 +89,19 @@ pub fn imatch_all(requests: &mut [PersistentRequest]) -> Result<MatchRequest> {
     let mut matching = MatchRequest { waiting: Vec::with_capacity(requests.len()), failed: None };
     for (request, side) in requests.iter().zip(sides) {
         let communicator = request.communicator().clone();
-        let posted = communicator.matcher().borrow_mut().post(communicator.world(), &side, request.half());
+        let posted =
+            communicator.matcher().borrow_mut().post(communicator.world(), &side, request.match_state());
         if let Err(error) = posted.and_then(|()| say(&communicator)) {
             // Peers have been told of those before it, which somebody has to wait for.
             matching.failed.get_or_insert(error);
         }
         let (peer, what) = (side.peer, side.describe());
-        matching.waiting.push(Waiting { communicator, peer, what, half: request.half().clone() });
+        matching.waiting.push(Waiting {
+            communicator,
+            peer,
+            what,
+            match_state: request.match_state().clone(),
+        });
     }
     Ok(matching)
 }
@@ -114,7 +120,7 @@ struct Waiting {
     communicator: Communicator,
     peer: usize,
     what: String,
-    half: Rc<Half>,
+    match_state: Rc<MatchState>,
 }
 
 impl Waiting {
@@ -149,16 +155,16 @@ impl MatchRequest {
         }
         let failed = &mut self.failed;
         self.waiting.retain(|one| {
-            if let Some(error) = one.half.take_error() {
+            if let Some(error) = one.match_state.take_error() {
                 failed.get_or_insert(error);
             }
-            one.half.is_posted() || one.is_untold()
+            one.match_state.is_posted() || one.is_untold()
         });
         // A peer that has left has said before whatever it had to say.
         let has_left = |one: &Waiting| one.communicator.host().lock().has_left(one.peer);
         if let Some(index) = self.waiting.iter().position(has_left) {
             hear(&self.waiting[index].communicator)?;
-            if self.waiting[index].half.is_posted() {
+            if self.waiting[index].match_state.is_posted() {
                 let gone = self.waiting.remove(index);
                 self.failed.get_or_insert(gone.left());
             }

@@ -243,7 +243,7 @@ mod pair;
 mod record;
 mod request;
 
-pub(crate) use matcher::{Half, Matcher};
+pub(crate) use matcher::{MatchState, Matcher};
 pub use matching::{MatchRequest, imatch_all, imatch_one, match_all, match_one};
 pub use operations::{EnqueuedOperation, OperationQueue};
 

@@ -7,7 +7,7 @@
 //! of another.
 
 use super::early::EarlySends;
-use super::record::{Record, Side, Spot, Way};
+use super::record::{Direction, Record, Side, Spot};
 use crate::backend::Route;
 use crate::device::{
     Behind, Hold, Intent, Message, Mirror, Move, MoveTable, OnDevice, ReadySend, Rule, SignalSet, Stream,
@@ -144,13 +144,13 @@ impl Pair {
         let id = next_group();
         let (rank, peer) = (world.rank(), side.peer);
         let (region, offset) = told.word.map(world, peer)?;
-        let (start, words, signalled) = match side.way {
-            Way::Receive => {
+        let (start, words, signalled) = match side.direction {
+            Direction::Receive => {
                 let clear = region.word_with_parting(offset, Role::ClearToSend, rank, peer)?;
                 let signals = SignalSet { words: vec![clear], rule: Rule::Set, wakes: told.sleeps };
                 (Start::Signals(Arc::new(signals)), vec![own], Vec::new())
             }
-            Way::Send { ready } => {
+            Direction::Send { ready } => {
                 let arrival = region.word_with_parting(offset, Role::Completion, rank, peer)?;
                 let signalled = if told.sleeps { vec![arrival.clone()] } else { Vec::new() };
                 let (region, offset) = told.section.map(world, peer)?;
@@ -172,7 +172,7 @@ impl Pair {
             }
         };
         let wakes = (!signalled.is_empty()).then(|| Arc::new(WaitSet::new(Vec::new(), signalled, id)));
-        let bytes = if side.way.is_send() { side.section.bytes() } else { told.bytes() };
+        let bytes = if side.direction.is_send() { side.section.bytes() } else { told.bytes() };
         let waits = WaitSet::new(words, Vec::new(), id);
         let mut pair = Self::new(id, (side, mirror), bytes, world.last_epoch(), (start, waits))?;
         pair.wakes = wakes;
@@ -187,9 +187,9 @@ impl Pair {
         mut open: OpenExchange,
     ) -> Result<Self> {
         let (own, receiver) = (end.own.clone(), end.own.to);
-        let (signals, words, behind) = match side.way {
-            Way::Receive => (std::mem::take(&mut open.starts), vec![own], None),
-            Way::Send { .. } => {
+        let (signals, words, behind) = match side.direction {
+            Direction::Receive => (std::mem::take(&mut open.starts), vec![own], None),
+            Direction::Send { .. } => {
                 let behind = Some(Behind { words: vec![own], needed: clear_to_send });
                 (std::mem::take(&mut open.triggers), std::mem::take(&mut open.departures), behind)
             }
@@ -276,7 +276,7 @@ impl Pair {
     /// Enqueues what comes before its start: a payload that is on a device goes to the host, and the stream looks
     /// whether one that is to come is there already.
     pub(super) fn enqueue_before(&self, stream: &Stream) {
-        if self.side.way.is_send() {
+        if self.side.direction.is_send() {
             self.mirror.enqueue_down();
         }
         if let Some(early) = &self.early {
@@ -286,7 +286,7 @@ impl Pair {
 
     /// Enqueues what comes behind its wait: a payload for a device goes there.
     pub(super) fn enqueue_behind(&self) {
-        if !self.side.way.is_send() {
+        if !self.side.direction.is_send() {
             self.mirror.enqueue_up();
         }
     }
@@ -309,9 +309,9 @@ impl Pair {
 
     /// Keeps the application from the section, for a start that may still be given up.
     pub(super) fn prepare(&mut self, context: &WaitContext) -> Result<()> {
-        let (intent, by) = match self.side.way {
-            Way::Receive => (Intent::Write, "a receive on a queue"),
-            Way::Send { .. } => (Intent::Read, "a send on a queue"),
+        let (intent, by) = match self.side.direction {
+            Direction::Receive => (Intent::Write, "a receive on a queue"),
+            Direction::Send { .. } => (Intent::Read, "a send on a queue"),
         };
         if let Some(early) = &self.early {
             early.check(self.epoch.wrapping_add(1))?;

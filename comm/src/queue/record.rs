@@ -13,23 +13,23 @@ use serde::{Deserialize, Serialize};
 
 /// What a request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     /// Sends; `ready` where the application promises that the receive has been started.
     Send { ready: bool },
     /// Receives.
     Receive,
 }
 
-impl Way {
+impl Direction {
     pub(super) fn is_send(self) -> bool {
-        matches!(self, Way::Send { .. })
+        matches!(self, Direction::Send { .. })
     }
 }
 
 /// A request from its own rank's side.
 #[derive(Debug, Clone)]
 pub(crate) struct Side {
-    pub(crate) way: Way,
+    pub(crate) direction: Direction,
     pub(crate) peer: usize,
     pub(crate) tag: u32,
     pub(crate) section: Section,
@@ -38,11 +38,11 @@ pub(crate) struct Side {
 impl Side {
     /// For messages: what it does, with whom, with which tag.
     pub(crate) fn describe(&self) -> String {
-        let Self { way, peer, tag, .. } = self;
-        match way {
-            Way::Send { ready: false } => format!("send to rank {peer} with tag {tag}"),
-            Way::Send { ready: true } => format!("ready send to rank {peer} with tag {tag}"),
-            Way::Receive => format!("receive from rank {peer} with tag {tag}"),
+        let Self { direction, peer, tag, .. } = self;
+        match direction {
+            Direction::Send { ready: false } => format!("send to rank {peer} with tag {tag}"),
+            Direction::Send { ready: true } => format!("ready send to rank {peer} with tag {tag}"),
+            Direction::Receive => format!("receive from rank {peer} with tag {tag}"),
         }
     }
 }
@@ -70,7 +70,7 @@ impl Spot {
 /// What a rank tells the other one of its side.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
-    pub(super) way: Way,
+    pub(super) direction: Direction,
     pub(super) tag: u32,
     pub(super) element: ElementType,
     pub(super) elements: usize,
@@ -108,7 +108,7 @@ impl Said {
 impl Record {
     pub(super) fn new(world: &World, side: &Side, place: &Place, (word, partings): (Spot, u64)) -> Self {
         Self {
-            way: side.way,
+            direction: side.direction,
             tag: side.tag,
             element: side.section.element_type(),
             elements: side.section.elements(),
@@ -150,15 +150,15 @@ pub(super) fn check(sender: usize, send: &Record, receiver: usize, receive: &Rec
 mod tests {
     use super::*;
 
-    fn record(way: Way, element: ElementType, elements: usize) -> Record {
+    fn record(direction: Direction, element: ElementType, elements: usize) -> Record {
         let spot = Spot { key: 7, region_bytes: 4096, offset: 64 };
-        Record { way, tag: 3, element, elements, word: spot, partings: 0, section: spot, sleeps: true }
+        Record { direction, tag: 3, element, elements, word: spot, partings: 0, section: spot, sleeps: true }
     }
 
     #[test]
     fn what_is_heard_is_what_was_said() {
-        let sides = [Way::Send { ready: true }, Way::Send { ready: false }, Way::Receive];
-        let sides = sides.map(|way| Said::Side(record(way, ElementType::F32, usize::MAX / 4)));
+        let sides = [Direction::Send { ready: true }, Direction::Send { ready: false }, Direction::Receive];
+        let sides = sides.map(|direction| Said::Side(record(direction, ElementType::F32, usize::MAX / 4)));
         let halves = [Ok(vec![1, 2, 3]), Err("there is no more memory".to_string())];
         let wires = halves.map(|half| Said::Made { is_send: true, tag: 9, half });
         for said in sides.into_iter().chain(wires) {
@@ -171,8 +171,8 @@ mod tests {
 
     #[test]
     fn a_send_may_be_shorter_but_not_longer_nor_of_another_type() {
-        let send = |element, elements| record(Way::Send { ready: false }, element, elements);
-        let receive = record(Way::Receive, ElementType::F64, 10);
+        let send = |element, elements| record(Direction::Send { ready: false }, element, elements);
+        let receive = record(Direction::Receive, ElementType::F64, 10);
         assert_eq!(check(0, &send(ElementType::F64, 10), 1, &receive), Ok(()));
         assert_eq!(check(0, &send(ElementType::F64, 0), 1, &receive), Ok(()));
         for (element, elements, sent) in

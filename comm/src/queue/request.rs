@@ -1,8 +1,8 @@
 //! What queues know of a persistent request.
 
-use super::matcher::Half;
+use super::matcher::MatchState;
 use super::matching::hear;
-use super::record::{Side, Way};
+use super::record::{Direction, Side};
 use crate::backend::Route;
 use crate::communicator::{Communicator, Kind, PersistentRequest, Stage};
 use crate::error::{Error, Result};
@@ -15,13 +15,13 @@ impl PersistentRequest {
     pub fn is_matched(&self) -> bool {
         // An error is kept for the call that can give it.
         let _ = hear(self.communicator());
-        self.half().is_matched()
+        self.match_state().is_matched()
     }
 
     /// How its messages travel once queues start it, and who carries them; of a receive also how long they are.
     /// `None` while it is not matched.
     pub fn route(&self) -> Option<Route> {
-        self.half().with(|pair| pair.route())
+        self.match_state().with(|pair| pair.route())
     }
 
     /// Ends the request and its match (`MPI_Request_free`). Waits for nobody: the partner stays as it is, but
@@ -35,7 +35,9 @@ impl PersistentRequest {
     pub fn free(self) -> Result<(), (PersistentRequest, Error)> {
         let refused = match self.inner.stage.get() {
             Stage::Active => Err("has been started by the host; wait for it first"),
-            Stage::Inactive | Stage::Enqueued => self.half().with(|pair| pair.check_free()).unwrap_or(Ok(())),
+            Stage::Inactive | Stage::Enqueued => {
+                self.match_state().with(|pair| pair.check_free()).unwrap_or(Ok(()))
+            }
         };
         match refused {
             Ok(()) => Ok(()),
@@ -46,8 +48,8 @@ impl PersistentRequest {
         }
     }
 
-    pub(super) fn half(&self) -> &Rc<Half> {
-        &self.inner.half
+    pub(super) fn match_state(&self) -> &Rc<MatchState> {
+        &self.inner.match_state
     }
 
     pub(super) fn communicator(&self) -> &Communicator {
@@ -56,13 +58,15 @@ impl PersistentRequest {
 
     /// What it says to its partner, if it has one only.
     pub(super) fn side(&self) -> Option<Side> {
-        let (way, peer, tag) = match self.inner.kind {
-            Kind::Send { destination, tag } => (Way::Send { ready: false }, destination, tag),
-            Kind::ReadySend { destination, tag } => (Way::Send { ready: true }, destination, tag),
-            Kind::Recv { source: Source::Rank(source), tag: Tag::Value(tag) } => (Way::Receive, source, tag),
+        let (direction, peer, tag) = match self.inner.kind {
+            Kind::Send { destination, tag } => (Direction::Send { ready: false }, destination, tag),
+            Kind::ReadySend { destination, tag } => (Direction::Send { ready: true }, destination, tag),
+            Kind::Recv { source: Source::Rank(source), tag: Tag::Value(tag) } => {
+                (Direction::Receive, source, tag)
+            }
             Kind::Recv { .. } => return None,
         };
-        Some(Side { way, peer, tag, section: self.inner.section.clone() })
+        Some(Side { direction, peer, tag, section: self.inner.section.clone() })
     }
 
     pub(super) fn describe(&self) -> String {

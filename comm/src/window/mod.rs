@@ -110,9 +110,9 @@ pub(crate) struct Target {
     pub(crate) memory: Option<Memory>,
 }
 
-/// What a rank tells the others of its part.
+/// A rank's part of the window, as it tells the others of it.
 #[derive(serde::Serialize, serde::Deserialize)]
-struct Told {
+struct RankPart {
     element: ElementType,
     elements: usize,
     key: u64,
@@ -197,7 +197,7 @@ impl Window {
             }
             Ok((own, hold))
         });
-        let told = own.as_ref().map(|(own, _)| Told {
+        let told = own.as_ref().map(|(own, _)| RankPart {
             element: own.section().element_type(),
             elements: own.section().elements(),
             key: own.place().region().key(),

@@ -59,9 +59,9 @@ struct Batch<T> {
     made: Arc<T>,
 }
 
-/// What ranks tell each other of their words.
+/// The region with the words from peers, as its rank tells the others of it.
 #[derive(Debug, Serialize, Deserialize)]
-struct Told {
+struct WordRegion {
     key: u64,
     bytes: usize,
     sleeps: bool,
@@ -83,14 +83,14 @@ impl Signals {
     pub(super) fn connect(world: &World, call: &'static str) -> Result<Self> {
         let (rank, fabric, last) = (world.rank(), world.fabric(), world.last_epoch());
         let own = fabric.allocate(world.size() * PAIR_BYTES);
-        let told = own.as_ref().map(|own| Told {
+        let told = own.as_ref().map(|own| WordRegion {
             key: own.key(),
             bytes: own.bytes(),
             sleeps: world.wait_context().policy.sleeps,
         });
         let told = world.agree(call, told)?;
         let peers = own.and_then(|own| {
-            let peer = |(peer, told): (usize, &Told)| {
+            let peer = |(peer, told): (usize, &WordRegion)| {
                 let there = if fabric.is_mapped(peer) {
                     Some(Pair::of(&fabric.map(peer, told.key, told.bytes)?, rank, peer)?)
                 } else {

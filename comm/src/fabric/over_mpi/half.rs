@@ -8,7 +8,7 @@ use super::windows::OwnWindow;
 use crate::error::{Error, Result};
 use crate::fabric::carrier::{Carried, Carrier};
 use crate::fabric::mpi::Communicator;
-use crate::fabric::{Bells, Executor, Fabric, FarExchange, HalfOpen, OpenExchange, Role, Told};
+use crate::fabric::{Bells, Executor, Fabric, FarExchange, HalfOpen, OpenExchange, PerMessage, Role};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(super) struct Ear {
 
 impl Tags {
     /// From what both sides have told.
-    pub(super) fn new(own: &Told<Ear>, theirs: &Told<Ear>) -> Self {
+    pub(super) fn new(own: &PerMessage<Ear>, theirs: &PerMessage<Ear>) -> Self {
         let pair =
             |payload: &Ear, readiness: &Ear| MessageTags { payload: payload.tag, readiness: readiness.tag };
         Self {
@@ -55,7 +55,7 @@ pub(super) struct Half {
     pub(super) exchange: FarExchange,
     pub(super) bells: Bells,
     /// What peers are told.
-    pub(super) own: Told<Ear>,
+    pub(super) own: PerMessage<Ear>,
 }
 
 impl Half {
@@ -65,7 +65,11 @@ impl Half {
     }
 
     /// The exchange, with what the peers have told, and with a window if it takes one. Does not communicate.
-    pub(super) fn complete(self, theirs: &Told<Ear>, window: Option<Arc<OwnWindow>>) -> Result<OpenExchange> {
+    pub(super) fn complete(
+        self,
+        theirs: &PerMessage<Ear>,
+        window: Option<Arc<OwnWindow>>,
+    ) -> Result<OpenExchange> {
         let Self { communicator, carrier, fabric, exchange, bells, own } = self;
         let tags = Tags::new(&own, theirs);
         let (terms, is_active) = (exchange.terms, window.is_some());
@@ -120,7 +124,7 @@ impl HalfOpen for Half {
         }
         let [sends, recvs] =
             [is_send, !is_send].map(|has_one| if has_one { vec![theirs] } else { Vec::new() });
-        let mut opened = Half::complete(*self, &Told { sends, recvs }, None)?;
+        let mut opened = Half::complete(*self, &PerMessage { sends, recvs }, None)?;
         opened.path = "MPI message";
         if is_send {
             opened.starts.clear();

@@ -22,8 +22,9 @@ const WORDS: usize = 64;
 /// For how long a rank that has failed waits until the others are told.
 const MOMENT: Duration = Duration::from_millis(300);
 
+/// What a rank tells others, at any time.
 #[derive(Debug, Serialize, Deserialize)]
-enum Told {
+enum Notice {
     Failed { rank: u32, text: String },
     Parted(Parted),
 }
@@ -102,8 +103,8 @@ impl News {
             }
             self.heard[found.source].fetch_add(1, Ordering::Relaxed);
             match postcard::from_bytes(&message).map_err(unreadable)? {
-                Told::Parted(parted) => self.partings.hear(found.source, &parted),
-                Told::Failed { rank, text } => {
+                Notice::Parted(parted) => self.partings.hear(found.source, &parted),
+                Notice::Failed { rank, text } => {
                     // Whoever has told this rank tells all.
                     self.was_told.store(true, Ordering::Relaxed);
                     self.abort.raise(rank as usize, &text);
@@ -116,7 +117,7 @@ impl News {
 
     fn tell_failure(&self, rank: usize, operation: &str) -> Result<()> {
         let text = operation.chars().take(TEXT_LENGTH).collect();
-        let told = Told::Failed { rank: rank as u32, text };
+        let told = Notice::Failed { rank: rank as u32, text };
         let own = self.communicator.rank()?;
         let mut peers = (0..self.communicator.size()?).filter(|peer| *peer != own);
         peers.try_for_each(|peer| self.tell(peer, &told))
@@ -125,10 +126,10 @@ impl News {
     /// Tells a peer that this rank lets go of words of its. Does not block.
     pub(super) fn tell_parting(&self, peer: usize, parted: &Parted) -> Result<()> {
         let mut parts = parted.words.chunks(WORDS).map(<[_]>::to_vec);
-        parts.try_for_each(|words| self.tell(peer, &Told::Parted(Parted { words, ..*parted })))
+        parts.try_for_each(|words| self.tell(peer, &Notice::Parted(Parted { words, ..*parted })))
     }
 
-    fn tell(&self, peer: usize, told: &Told) -> Result<()> {
+    fn tell(&self, peer: usize, told: &Notice) -> Result<()> {
         let message = postcard::to_stdvec(told).map_err(unreadable)?.into_boxed_slice();
         // SAFETY: the message is kept until it has gone, or for as long as the process lives.
         let request = unsafe { self.communicator.isend(message.as_ptr(), message.len(), peer, NEWS) }?;

@@ -12,7 +12,7 @@ use crate::fabric::carrier::Carrier;
 use crate::fabric::messaging::{Mail, State};
 use crate::fabric::mpi::Communicator;
 use crate::fabric::{
-    Bells, FarExchange, FarMessages, FarPackets, HalfOpen, Keep, OpenExchange, Persistent, Sides, Told,
+    Bells, FarExchange, FarMessages, FarPackets, HalfOpen, Keep, OpenExchange, PerMessage, Persistent, Sides,
     WaitContext, Wire, tell,
 };
 use crate::locks::lock;
@@ -107,9 +107,9 @@ impl MpiWire {
     }
 
     /// Tags for all that this rank receives; `offsets` are by receive.
-    fn ears(&self, sends: usize, offsets: impl Iterator<Item = usize>) -> Result<Told<Ear>> {
+    fn ears(&self, sends: usize, offsets: impl Iterator<Item = usize>) -> Result<PerMessage<Ear>> {
         let ear = |offset| Ok(Ear { tag: self.take_tag()?, offset });
-        Ok(Told {
+        Ok(PerMessage {
             sends: (0..sends).map(|_| ear(0)).collect::<Result<_>>()?,
             recvs: offsets.map(ear).collect::<Result<_>>()?,
         })

@@ -8,7 +8,7 @@ use crate::fabric::ofi::{
     Change, Counter, DeferredAtomic, DeferredCounterAdd, DeferredWrite, Endpoint, MemoryRegion, PeerAddress,
     RemotePlace,
 };
-use crate::fabric::{Abort, Bells, Doorbell, FarExchange, FarRecv, FarSend, Terms, Told, Word, phase};
+use crate::fabric::{Abort, Bells, Doorbell, FarExchange, FarRecv, FarSend, PerMessage, Terms, Word, phase};
 use crate::world::World;
 use std::sync::Arc;
 
@@ -159,7 +159,7 @@ type Triggers = [(Counter, Count); 2];
 
 /// One rank's side of an exchange: all that peers may reach.
 #[derive(Debug)]
-pub(super) struct Half {
+pub(super) struct TriggeredHalf {
     builder: Builder,
     foundry: Foundry,
     sends: Vec<FarSend>,
@@ -168,10 +168,10 @@ pub(super) struct Half {
     pub(super) bells: Bells,
     triggers: Vec<Triggers>,
     /// Where peers write to.
-    pub(super) told: Told<Vec<Target>>,
+    pub(super) told: PerMessage<Vec<Target>>,
 }
 
-impl Half {
+impl TriggeredHalf {
     /// Makes the counters, which begin at `start`, and the entries of what comes in. Does not communicate.
     pub(super) fn new(
         world: &World,
@@ -201,14 +201,18 @@ impl Half {
             let made = (0..terms.buffers).map(|buffer| builder.recv(recv, &counts, buffer));
             buffers.push(made.collect::<Result<Vec<_>>>()?);
         }
-        let told = Told { sends: heard, recvs: buffers };
+        let told = PerMessage { sends: heard, recvs: buffers };
         Ok(Self { builder, foundry, sends, recvs, bells, triggers, told })
     }
 
     /// Makes the entries of what goes out, with what the peers have told.
-    pub(super) fn complete(self, peers: &[PeerAddress], theirs: Told<Vec<Target>>) -> Result<(Built, Bells)> {
+    pub(super) fn complete(
+        self,
+        peers: &[PeerAddress],
+        theirs: PerMessage<Vec<Target>>,
+    ) -> Result<(Built, Bells)> {
         let Self { mut builder, foundry, sends, recvs, mut bells, triggers, .. } = self;
-        let Told { sends: buffers, recvs: ears } = theirs;
+        let PerMessage { sends: buffers, recvs: ears } = theirs;
         for (index, (send, triggers)) in sends.iter().zip(&triggers).enumerate() {
             let [even, odd] = triggers;
             let triggers = [(&even.0, even.1), (&odd.0, odd.1)];

@@ -6,7 +6,7 @@ use super::wire::Core;
 use super::{build, proxied};
 use crate::error::{Error, Result};
 use crate::fabric::ofi::MemoryRegion;
-use crate::fabric::{Arm, Bells, Early, Executor, FarExchange, HalfOpen, OpenExchange, Terms, Told};
+use crate::fabric::{Arm, Bells, Early, Executor, FarExchange, HalfOpen, OpenExchange, PerMessage, Terms};
 use crate::world::World;
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) enum Half {
     /// One that the network interface carries out.
-    Triggered(Terms, Box<build::Half>),
+    Triggered(Terms, Box<build::TriggeredHalf>),
     /// One that a thread does.
-    Proxied(Box<proxied::Half>),
+    Proxied(Box<proxied::ProxiedHalf>),
 }
 
 impl Half {
@@ -27,15 +27,15 @@ impl Half {
         Ok(match core.executor {
             Executor::Nic => {
                 let start = core.allowance.counter_start;
-                let half = build::Half::new(world, hub.endpoint(), exchange, bells, start)?;
+                let half = build::TriggeredHalf::new(world, hub.endpoint(), exchange, bells, start)?;
                 Half::Triggered(terms, Box::new(half))
             }
-            _ => Half::Proxied(Box::new(proxied::Half::new(hub, exchange, bells)?)),
+            _ => Half::Proxied(Box::new(proxied::ProxiedHalf::new(hub, exchange, bells)?)),
         })
     }
 
     /// What peers are told.
-    pub(super) fn told(&self) -> &Told<Vec<Target>> {
+    pub(super) fn told(&self) -> &PerMessage<Vec<Target>> {
         match self {
             Half::Triggered(_, half) => &half.told,
             Half::Proxied(half) => &half.told,
@@ -55,7 +55,7 @@ impl Half {
         self,
         world: &World,
         core: &Core,
-        theirs: Told<Vec<Target>>,
+        theirs: PerMessage<Vec<Target>>,
         ends_with_arrivals: bool,
     ) -> Result<(OpenExchange, Arc<Vec<MemoryRegion>>)> {
         let (load, arm, early, bells, regions) = match self {
@@ -109,7 +109,7 @@ impl Pair {
         let recvs = exchange.recvs.iter().map(|recv| (recv.peer, false, recv.announces));
         let (peer, is_send, announces) = sends.chain(recvs).next().expect("a pair has one message");
         let half = Half::new(world, core, exchange)?;
-        let Told { sends, recvs } = half.told();
+        let PerMessage { sends, recvs } = half.told();
         let told = if is_send { &sends[0] } else { &recvs[0] };
         let told = postcard::to_stdvec(told)
             .map_err(|error| Error::System { call: "encoding a message", reason: error.to_string() })?;
@@ -130,7 +130,7 @@ impl HalfOpen for Pair {
         }
         let [sends, recvs] =
             [is_send, !is_send].map(|has_one| if has_one { vec![theirs.clone()] } else { vec![] });
-        let (mut opened, regions) = half.complete(&world, &core, Told { sends, recvs }, announces)?;
+        let (mut opened, regions) = half.complete(&world, &core, PerMessage { sends, recvs }, announces)?;
         opened.path = if opened.arm.is_some() { "triggered write" } else { "write with data" };
         if is_send {
             opened.starts.clear();

@@ -9,7 +9,7 @@ use super::target::{Target, register, register_word};
 use crate::error::Result;
 use crate::fabric::carrier::Carried;
 use crate::fabric::ofi::{LocalSlice, MemoryRegion, PeerAddress, Posted, RemotePlace};
-use crate::fabric::{Bells, Early, FarExchange, Terms, Told, Word, phase};
+use crate::fabric::{Bells, Early, FarExchange, PerMessage, Terms, Word, phase};
 use std::sync::Arc;
 
 /// An exchange that a carrier goes round to.
@@ -95,7 +95,7 @@ impl Early for Arrivals {
 
 /// One rank's side of an exchange: all that peers may reach.
 #[derive(Debug)]
-pub(super) struct Half {
+pub(super) struct ProxiedHalf {
     hub: Arc<Hub>,
     exchange: FarExchange,
     pub(super) bells: Bells,
@@ -105,15 +105,15 @@ pub(super) struct Half {
     came: Vec<Vec<Number>>,
     regions: Vec<MemoryRegion>,
     /// Where peers write to.
-    pub(super) told: Told<Vec<Target>>,
+    pub(super) told: PerMessage<Vec<Target>>,
 }
 
-impl Half {
+impl ProxiedHalf {
     /// Registers what peers may write to. Does not communicate.
     pub(super) fn new(hub: &Arc<Hub>, exchange: FarExchange, bells: Bells) -> Result<Self> {
         let endpoint = hub.endpoint();
         let (mut regions, mut heard, mut came) = (Vec::new(), Vec::new(), Vec::new());
-        let mut told = Told { sends: Vec::new(), recvs: Vec::new() };
+        let mut told = PerMessage { sends: Vec::new(), recvs: Vec::new() };
         for word in &bells.hearing {
             let region = register_word(endpoint, word, None)?;
             let number = hub.number();
@@ -147,7 +147,7 @@ impl Half {
     pub(super) fn complete(
         self,
         peers: &[PeerAddress],
-        theirs: Told<Vec<Target>>,
+        theirs: PerMessage<Vec<Target>>,
     ) -> Result<(Proxied, Bells, Arc<Vec<MemoryRegion>>)> {
         let Self { hub, exchange, bells, heard, came, regions, .. } = self;
         let FarExchange { terms, sends, recvs, counts, .. } = exchange;

@@ -4,7 +4,7 @@ use super::hub::{Hub, Number};
 use super::target::register;
 use crate::error::Result;
 use crate::fabric::ofi::{LocalSlice, PeerAddress, Posted};
-use crate::fabric::{FarMessage, FarMessages, Persistent, Sides, Told, tell};
+use crate::fabric::{FarMessage, FarMessages, PerMessage, Persistent, Sides, tell};
 use crate::world::World;
 use std::sync::Arc;
 
@@ -39,11 +39,12 @@ impl Tagged {
     ) -> Result<Self> {
         let sides = Sides::of_messages(messages);
         let numbers: Vec<Number> = messages.recvs.iter().map(|_| hub.number()).collect();
-        let own = Told {
+        let own = PerMessage {
             sends: vec![0; messages.sends.len()],
             recvs: numbers.iter().map(|number| number.number).collect(),
         };
-        let Told { sends: tags, .. } = tell(world, "making tagged messages over libfabric", &sides, Ok(own))?;
+        let PerMessage { sends: tags, .. } =
+            tell(world, "making tagged messages over libfabric", &sides, Ok(own))?;
         let side = |message: &FarMessage, is_send: bool, tag: u32, done: Number| {
             let region = register(hub.endpoint(), &message.place, message.bytes, None)?;
             Ok(Side {

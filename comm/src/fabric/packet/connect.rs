@@ -8,9 +8,9 @@ use crate::world::World;
 
 const CALL: &str = "connecting the ranks for packets";
 
-/// What a rank tells the others.
+/// The region with the rings from peers, as its rank tells the others of it.
 #[derive(serde::Serialize, serde::Deserialize)]
-struct Told {
+struct RingRegion {
     key: u64,
     /// Whether its waits may sleep until they are woken.
     sleeps: bool,
@@ -58,7 +58,8 @@ impl Packets {
             }
             Ok(region)
         });
-        let own = region.as_ref().map(|region| Told { key: region.key(), sleeps, mapped: mapped.clone() });
+        let own =
+            region.as_ref().map(|region| RingRegion { key: region.key(), sleeps, mapped: mapped.clone() });
         let all = world.agree(CALL, own)?;
         let region = region?;
 

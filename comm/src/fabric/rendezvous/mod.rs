@@ -53,7 +53,7 @@ pub(crate) struct Rendezvous {
     options: RendezvousOptions,
     local_address: IpAddr,
     inbox: Arc<Inbox>,
-    way: Way,
+    uplink: Uplink,
     /// Calls of the meeting of all ranks.
     calls: Arc<AtomicU64>,
     /// Meetings that rank 0 has named; the one of all ranks is number 0.
@@ -61,7 +61,7 @@ pub(crate) struct Rendezvous {
 }
 
 /// How this rank talks to rank 0.
-enum Way {
+enum Uplink {
     Centre(Arc<Centre>),
     Link(Arc<Link>),
 }
@@ -81,7 +81,7 @@ impl Rendezvous {
         }
         let inbox = Arc::new(Inbox::default());
         let (link, address) = join::as_rank(options, &inbox).map_err(failed(options))?;
-        Ok(Self::new(options, inbox, Way::Link(link), address))
+        Ok(Self::new(options, inbox, Uplink::Link(link), address))
     }
 
     /// As [`Rendezvous::join`], for a rank 0 that listens already, so that its port is known to be its
@@ -94,16 +94,21 @@ impl Rendezvous {
         assert_eq!(options.rank, 0, "only rank 0 listens");
         let inbox = Arc::new(Inbox::default());
         let (centre, address) = join::as_centre(listener, options, &inbox).map_err(failed(options))?;
-        Ok(Self::new(options, inbox, Way::Centre(centre), address))
+        Ok(Self::new(options, inbox, Uplink::Centre(centre), address))
     }
 
-    fn new(options: &RendezvousOptions, inbox: Arc<Inbox>, way: Way, local_address: IpAddr) -> Arc<Self> {
+    fn new(
+        options: &RendezvousOptions,
+        inbox: Arc<Inbox>,
+        uplink: Uplink,
+        local_address: IpAddr,
+    ) -> Arc<Self> {
         let options = options.clone();
         Arc::new(Self {
             options,
             local_address,
             inbox,
-            way,
+            uplink,
             calls: Arc::default(),
             meetings: AtomicU64::new(0),
         })
@@ -136,9 +141,9 @@ impl Rendezvous {
     /// The first failure is the one that all see.
     pub(crate) fn tell_failure(&self, rank: usize, text: &str) {
         let failure = Failure { rank, text: text.into() };
-        match &self.way {
-            Way::Centre(centre) => centre.fail(failure),
-            Way::Link(link) => {
+        match &self.uplink {
+            Uplink::Centre(centre) => centre.fail(failure),
+            Uplink::Link(link) => {
                 link.send(frame::encode(&Head::Failed { rank: rank as u32, text: text.into() }, &[]));
                 self.inbox.fail(failure);
             }
@@ -152,9 +157,9 @@ impl Rendezvous {
 
     /// Tells a rank that this one lets go of words of its. Does not block.
     pub(crate) fn tell_parting(&self, peer: usize, parted: &Parted) {
-        match &self.way {
-            Way::Centre(centre) => centre.tell_parting(0, peer, parted),
-            Way::Link(link) => {
+        match &self.uplink {
+            Uplink::Centre(centre) => centre.tell_parting(0, peer, parted),
+            Uplink::Link(link) => {
                 let (from, to) = (self.rank() as u32, peer as u32);
                 link.send(frame::encode(&Head::Parted { from, to, parted: parted.clone() }, &[]));
             }
@@ -171,18 +176,18 @@ impl Rendezvous {
     }
 
     fn arrive(&self, round: Round, ranks: usize, call: Call, data: &[u8]) {
-        match &self.way {
-            Way::Centre(centre) => centre.arrive(0, round, ranks, call, data.to_vec()),
-            Way::Link(link) => {
+        match &self.uplink {
+            Uplink::Centre(centre) => centre.arrive(0, round, ranks, call, data.to_vec()),
+            Uplink::Link(link) => {
                 link.send(frame::encode(&Head::Arrive { round, ranks: ranks as u32, call }, data));
             }
         }
     }
 
     fn late(&self, round: Round, waited: Duration) {
-        match &self.way {
-            Way::Centre(centre) => centre.late(round, waited),
-            Way::Link(link) => link.send(frame::encode(&Head::Late { round, waited }, &[])),
+        match &self.uplink {
+            Uplink::Centre(centre) => centre.late(round, waited),
+            Uplink::Link(link) => link.send(frame::encode(&Head::Late { round, waited }, &[])),
         }
     }
 
@@ -190,9 +195,9 @@ impl Rendezvous {
     #[cfg(test)]
     fn vanish(&self) {
         self.inbox.close();
-        match &self.way {
-            Way::Centre(centre) => centre.links().iter().for_each(|link| link.cut()),
-            Way::Link(link) => link.cut(),
+        match &self.uplink {
+            Uplink::Centre(centre) => centre.links().iter().for_each(|link| link.cut()),
+            Uplink::Link(link) => link.cut(),
         }
     }
 }
@@ -203,9 +208,9 @@ impl Drop for Rendezvous {
             self.tell_failure(self.rank(), "its own code, which panicked");
         }
         self.inbox.close();
-        match &self.way {
-            Way::Centre(centre) => close_links(&centre.say_goodbye()),
-            Way::Link(link) => {
+        match &self.uplink {
+            Uplink::Centre(centre) => close_links(&centre.say_goodbye()),
+            Uplink::Link(link) => {
                 link.say_goodbye();
                 close_links(std::slice::from_ref(link));
             }

@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 
 /// One thing for each send and each receive of a rank, in their order.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Told<T> {
+pub(crate) struct PerMessage<T> {
     pub(crate) sends: Vec<T>,
     pub(crate) recvs: Vec<T>,
 }
 
 /// The peer, the tag and the block of each message.
-pub(crate) type Sides = Told<(usize, u32, Option<u32>)>;
+pub(crate) type Sides = PerMessage<(usize, u32, Option<u32>)>;
 
 impl Sides {
     /// Those of an exchange.
@@ -43,8 +43,8 @@ pub(crate) fn tell<T: Serialize + DeserializeOwned + Clone>(
     world: &World,
     call: &'static str,
     sides: &Sides,
-    own: Result<Told<T>>,
-) -> Result<Told<T>> {
+    own: Result<PerMessage<T>>,
+) -> Result<PerMessage<T>> {
     let all = world.agree(call, own.map(|own| (sides.clone(), own)))?;
     type Side = (usize, u32, Option<u32>);
     let find = |sides: &[Side], said: &[T], (_, tag, block): Side| {
@@ -59,7 +59,7 @@ pub(crate) fn tell<T: Serialize + DeserializeOwned + Clone>(
         let (sides, said) = &all[side.0];
         find(&sides.sends, &said.sends, *side)
     };
-    Ok(Told {
+    Ok(PerMessage {
         sends: sides.sends.iter().map(receiver).collect(),
         recvs: sides.recvs.iter().map(sender).collect(),
     })
