@@ -333,8 +333,9 @@ impl World {
         Ok(self.all_gather(&value)?.into_iter().fold(f64::NEG_INFINITY, f64::max))
     }
 
-    /// A tag that no other exchange of this world has, the same on every rank as long as all make
-    /// the same calls in the same order.
+    /// A tag that no other call of this on this world gives: 0, 1 and so on, modulo 2³². It is the same on every rank as
+    /// long as all make the same calls in the same order, which nothing checks. Does not communicate. Tags that an
+    /// application has chosen by itself are not known here.
     pub fn next_tag(&self) -> u32 {
         let tag = self.shared.next_tag.get();
         self.shared.next_tag.set(tag.wrapping_add(1));
@@ -371,9 +372,11 @@ impl World {
         self.shared.last_epoch.get()
     }
 
-    /// Tells the other ranks that this one has failed; their waits end with
-    /// [`Error::PeerFailed`]. The first failure is the one that all see. Where it is such an error itself, of a rank
-    /// that has left, that rank is named.
+    /// Tells the other ranks that this one has failed, and at what; their waits, and its own from here on, end with
+    /// [`Error::PeerFailed`]. The first failure of any rank is the one that all see. Where `operation` is the text of such
+    /// an error itself, of a rank that has left, that rank is named. What is longer than some hundred bytes is cut.
+    ///
+    /// Not collective, and waits for no rank: for a third of a second at most, where a library has to carry it.
     pub fn fail(&self, operation: &str) {
         let (rank, operation) = to_blame(self.rank(), operation);
         self.shared.wait.abort.raise(rank, operation);

@@ -148,7 +148,7 @@ impl Core {
         self.slots.complete(receive, outcome.map(|()| status));
     }
 
-    /// The same, and the receive is on a device.
+    /// A whole message has come for a receive on a device.
     #[cold]
     fn whole_for_device(&mut self, receive: u32, status: Status, copy: impl FnOnce(&Place) -> Result<()>) {
         let room = self.expect_blocks(receive, status, Some(Blocks::whole(status.bytes)));

@@ -365,7 +365,7 @@ impl Engine {
         self.core.slots.get(ticket).peer()
     }
 
-    /// The same, and what it is, for messages.
+    /// The peer that a request waits for, if it is one, and what the request is, for the text of an error.
     pub(crate) fn describe(&self, ticket: Ticket) -> (Option<usize>, String) {
         let slot = self.core.slots.get(ticket);
         let Wanted { source, tag } = slot.wanted;

@@ -78,7 +78,7 @@ impl Host {
         self.wait_for(None, done, &|_| None, late)
     }
 
-    /// The same, for what that rank does, or any: fails once it has let go of its end, or all others have.
+    /// As [`Host::wait_until`], for what that rank does, or any: fails once it has let go of its end, or all others have.
     pub(crate) fn wait_for_rank(
         &self,
         rank: Option<usize>,
@@ -88,7 +88,7 @@ impl Host {
         self.wait_for(rank, done, &|engine| engine.gone(rank), late)
     }
 
-    /// The same, where the wait fails once `gone` names a rank.
+    /// As [`Host::wait_until`], which fails once `gone` names a rank.
     fn wait_for(
         &self,
         source: Option<usize>,

@@ -352,7 +352,6 @@ impl Communicator {
     }
 }
 
-/// What the rest of the library uses.
 impl Drop for Inner {
     fn drop(&mut self) {
         // Peers may be writing the sections of receives that were dropped. Who has left ends none.

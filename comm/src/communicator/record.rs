@@ -57,7 +57,7 @@ pub(super) enum Post {
     ReadyToSend(u32),
     /// Where the peer's send is to go, which is a receive of this rank.
     ClearToSend { receive: u32, send: u32 },
-    /// As above, over a wire, by bulk transfers from that number on, one for each block.
+    /// Where the peer's send is to go over a wire: by bulk transfers from that number on, one for each block.
     ClearToSendBulk { number: u32, send: u32, blocks: Blocks },
     /// The peer's send goes nowhere. The receive of this rank, which has failed, ends once this has left.
     Refused { receive: u32, send: u32 },

@@ -167,7 +167,7 @@ pub(crate) struct Traits {
 pub(crate) enum MemoryKind {
     /// Where kernels are fastest.
     Device,
-    /// The same, for arrays and messages that other processes reach: [`Driver::export`]. Only of devices that have a
+    /// Where kernels are fastest, for arrays and messages that other processes reach: [`Driver::export`]. Only of devices that have a
     /// [`Driver::identity`].
     Exportable,
     /// The host's, for words that ranks poll and for what the host is shown. Kernels reach it too, at the same time

@@ -23,7 +23,7 @@ impl<V> Lent<V> {
 }
 
 impl<S: RawData> Lent<ArrayBase<S, Ix4>> {
-    /// The same with as many axes as the array's grid has: see [`of_dimensions`].
+    /// The view with as many axes as the array's grid has: see [`of_dimensions`].
     // No closure is handed the view: it could keep it for longer than the hold lives.
     pub fn of_dimensions(self, dimensions: usize) -> Lent<ArrayBase<S, IxDyn>> {
         Lent { view: of_dimensions(self.view, dimensions), hold: self.hold }

@@ -45,7 +45,7 @@ impl Mirror {
         Self::at(section, memory.place(0, section.bytes(), "a copy of a section")?)
     }
 
-    /// That of the first elements, in so many bytes.
+    /// The mirror of the first elements, in so many bytes.
     ///
     /// # Errors
     /// [`crate::Error::OutOfBounds`] if there are not that many.
@@ -56,7 +56,7 @@ impl Mirror {
         self.part(&self.section.first(bytes / self.section.element_type().bytes()))
     }
 
-    /// That of a section within this one, whose copy is a part of this one's.
+    /// The mirror of a section within this one, whose copy is a part of this one's.
     ///
     /// # Errors
     /// As [`Mirror::first`].
@@ -144,7 +144,7 @@ impl Mirror {
 }
 
 impl Mirrors {
-    /// That of a section, made by `make` the first time that it has to be a copy.
+    /// The mirror of a section, made by `make` the first time that it has to be a copy.
     ///
     /// # Errors
     /// Those of `make`.

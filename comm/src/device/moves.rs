@@ -70,7 +70,7 @@ pub enum Purpose {
     Unpack,
 }
 
-/// The same for the streams of a device that have run it, by their executors' numbers.
+/// What streams of a device have made of a table to run it, by the numbers of their executors: made once for each.
 #[derive(Default)]
 pub(crate) struct OnDevice(Mutex<Vec<(u64, Box<dyn Any + Send>)>>);
 
@@ -187,7 +187,7 @@ impl MoveTable {
         self.purpose
     }
 
-    /// Bytes that a run of the table moves.
+    /// Bytes that a run of the table reads at the sources of all its moves: as many as it copies or combines.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -197,7 +197,7 @@ impl MoveTable {
         self.bytes > 0 && self.regions.iter().all(|region| region.on_device().is_none())
     }
 
-    /// Loop nests that a run of the table goes through.
+    /// How many loop nests a run of the table goes through: moves of one shape and stage are one.
     pub fn nests(&self) -> usize {
         self.nests.len()
     }

@@ -121,7 +121,7 @@ pub(crate) struct Behind {
 pub(crate) struct Counted {
     /// One word a source, which comes to the epoch.
     pub(crate) sources: Vec<Word>,
-    /// That of the wait which a stream came to last: the next one is for the second one behind it.
+    /// The epoch of the wait that a stream came to last: the next one is for the second one behind it.
     epoch: AtomicU32,
 }
 

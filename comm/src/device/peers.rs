@@ -21,7 +21,7 @@ pub(crate) enum Sharing {
 }
 
 impl Sharing {
-    /// That of a stream on the device, or on the host.
+    /// How a stream on the device, or on the host, shares its memory.
     pub(super) fn of(fabric: &dyn Fabric, device: Option<&Arc<dyn Accelerator>>, peers: Peers) -> Self {
         let Some(device) = device else { return Sharing::ByFabric(None) };
         let unreached = || format!("the fabric `{}` does not reach the device's", fabric.name());
@@ -61,7 +61,7 @@ impl Stream {
         self.allocate_words(world, bytes, true)
     }
 
-    /// The same, for words that ranks poll, to which kernels add only if `kernels_add`.
+    /// Zeroed memory that the host addresses too, for words that ranks poll, to which kernels add only if `kernels_add`.
     ///
     /// # Errors
     /// As [`Stream::allocate`].

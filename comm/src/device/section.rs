@@ -112,7 +112,7 @@ impl Access {
         self.check_those(bytes, intent, what, |_| true)
     }
 
-    /// The same, of what the host looks at alone.
+    /// Whether those bytes may be used so, as far as only views of the host are concerned.
     fn check_views(&self, bytes: &Range<usize>, intent: Intent, what: &'static str) -> Result<()> {
         self.check_those(bytes, intent, what, |held| held.is_view)
     }

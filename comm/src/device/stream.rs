@@ -287,18 +287,27 @@ impl Stream {
         self.inner.status.result()
     }
 
-    /// Records an event behind what is on the stream. Does not block.
+    /// Enqueues the recording of an event: it is complete once the stream has come to here, also on a stream that has
+    /// failed, and stays so. Waits for nothing but room on the stream; on an inline stream it is complete at once. A
+    /// period that is captured cannot have one.
     pub fn record(&self, event: &Event) {
         self.put(Operation::Record(event.clone()));
     }
 
-    /// Makes the stream wait until another stream has come to where the event was recorded. Blocks
-    /// the caller on an inline stream only.
+    /// Enqueues a wait for an event that another stream of this rank records, before or after this call: what is
+    /// enqueued behind it runs once that stream has come to there. Waits for nothing but room on the stream, except on an
+    /// inline one, where it blocks until the event is complete. An event that does not come within the time-out makes the
+    /// stream fail, with [`Error::OperationFailed`] at [`Stream::synchronize`]. A period that is captured cannot have one.
     pub fn wait_event(&self, event: &Event) {
         self.put(Operation::WaitEvent(event.clone()));
     }
 
-    /// Enqueues a host function. Its error surfaces at [`Stream::synchronize`] with the name.
+    /// Enqueues a host function, which runs once, on the stream's thread, when all before it on the stream is done, on a
+    /// device too; on an inline stream at once, in the caller. What is behind it waits for it. Waits for nothing but room
+    /// on the stream. A stream that has failed does not call it, and a period that is captured cannot have one.
+    ///
+    /// The text that it returns as its error makes the stream fail: [`Stream::synchronize`] gives
+    /// [`Error::OperationFailed`] with it and `name`.
     pub fn enqueue_host(
         &self,
         name: &str,

@@ -43,7 +43,7 @@ impl Uses {
     }
 }
 
-/// Those of kernels. Their arguments carry it to where they are launched, which may be another thread for all that types
+/// The uses by kernels. Their arguments carry it to where they are launched, which may be another thread for all that types
 /// say.
 #[derive(Debug, Default)]
 pub(crate) struct KernelUses {

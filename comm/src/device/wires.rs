@@ -89,7 +89,7 @@ pub(crate) enum Wiring {
 }
 
 impl Wiring {
-    /// That of a stream on the device, or on the host.
+    /// The wiring of a stream on the device, or on the host.
     ///
     /// # Errors
     /// [`Error::DeviceUnavailable`] if addresses are asked for that the wire does not take.

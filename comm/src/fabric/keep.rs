@@ -42,7 +42,7 @@ impl<T> Keep<T> {
         self.done_as(size, |_| ()).into_iter().map(|(number, ())| number).collect()
     }
 
-    /// The same, with what is to be said of each.
+    /// As [`Keep::done`], with what is to be said of each.
     pub(crate) fn done_as<R>(&self, size: usize, say: impl Fn(&T) -> R) -> Vec<(u32, R)> {
         let worlds = self.worlds();
         let kept = worlds.get(&size).map_or(&[][..], |made| &made.kept);

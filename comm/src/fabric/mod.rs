@@ -1,8 +1,8 @@
 //! Fabrics: what the wire between ranks can do.
 //!
-//! On the fabrics of this module a rank's memory is mapped into its peers, so that the executor
-//! of a stream stores payloads and signals straight into it ([`Executor::Stream`]). A new fabric is
-//! one file and one row of [`FABRICS`].
+//! Where a rank's memory is mapped into its peers (`local`, `shm`), the executor of a stream stores payloads and
+//! signals straight into it ([`Executor::Stream`]). Between other ranks a [`Wire`] carries them, over MPI or
+//! libfabric. A new fabric is one file, or folder, and one row of [`FABRICS`].
 
 mod bells;
 mod bytes;

@@ -132,12 +132,12 @@ pub struct WaitContext {
 
 /// The longest single sleep: how late a failure of another rank may be seen.
 const NAP: Duration = Duration::from_millis(20);
-/// The same while operations of this rank still wait for other words.
+/// The longest single sleep while operations of this rank still wait for other words.
 const SHORT_NAP: Duration = Duration::from_micros(200);
-/// How long a rank whose looks call a library looks before it yields: those of all ranks together would leave no core
-/// to the one that is waited for.
+/// After how long a rank yields whose looks call a library: if all ranks went on for as many looks as others, no core
+/// would be left to the one that they wait for.
 const LOOKING: Duration = Duration::from_micros(20);
-/// Looks between two readings of the clock for who never yields.
+/// Looks between two readings of the clock of a rank that never yields.
 const SPINS_BETWEEN_CHECKS: u32 = 1 << 14;
 
 impl WaitContext {

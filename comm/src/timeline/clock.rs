@@ -40,7 +40,7 @@ pub struct ClockOffset {
 }
 
 impl ClockOffset {
-    /// That of this rank. Collective; blocks. For set-up: where ranks have several clocks it sends some messages
+    /// The offset of this rank's clock. Collective; blocks. For set-up: where ranks have several clocks it sends some messages
     /// between each of them and rank 0.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl ClockOffset {
         Self::between(world, identity(), &|| now_ns() as i64)
     }
 
-    /// As above, of a clock of this name.
+    /// As [`ClockOffset::to_rank_zero`], of a clock of this name.
     fn between(world: &World, identity: &str, clock: &dyn Fn() -> i64) -> Result<Self> {
         let identities: Vec<String> = world.all_gather(&identity.to_owned())?;
         let others: Vec<usize> =
@@ -90,7 +90,7 @@ impl ClockOffset {
     }
 }
 
-/// The same in all processes that read one clock, and in no others.
+/// The name of a clock: the same in all processes that read it, and in no others.
 fn identity() -> &'static str {
     static IDENTITY: OnceLock<String> = OnceLock::new();
     IDENTITY.get_or_init(|| machine().unwrap_or_else(of_this_process))

@@ -154,7 +154,7 @@ pub struct Span {
     pub lane: Lane,
     /// What it was.
     pub activity: Activity,
-    /// The same in words, or the name of a kernel or function. An [`Activity::Enqueue`] has that of what it
+    /// The activity in words, or the name of a kernel or function. An [`Activity::Enqueue`] has that of what it
     /// enqueues.
     pub name: Cow<'static, str>,
     /// When it began, in nanoseconds of [`now_ns`].

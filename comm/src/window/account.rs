@@ -27,7 +27,7 @@ struct Queued {
     signal: Arc<SignalSet>,
     /// The number of the last batch that was queued.
     last: u32,
-    /// That of each side which the stream is not through with, if there is one.
+    /// The number of the last batch of each side that the stream is not through with, if there is one.
     last_of: [Option<u32>; 2],
     /// By number, the oldest first: how many entries they take.
     batches: VecDeque<(u32, usize)>,

@@ -82,14 +82,14 @@ impl Nest {
         }
     }
 
-    /// The same in registers twice as long.
+    /// As `replace_runs`, in registers twice as long.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx")]
     fn replace_runs_avx<const BYTES: usize>(&self) {
         self.replace_runs::<BYTES>();
     }
 
-    /// The same in registers twice as long.
+    /// As `replace_ends`, in registers twice as long.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx")]
     fn replace_ends_avx<const BYTES: usize>(&self) {

@@ -87,7 +87,7 @@ pub struct Memory<'a> {
 /// It borrows its array until the launch, so that no view of the array is alive when the kernel
 /// comes to run: every view synchronises the stream first.
 pub trait Argument: sealed::Sealed + Send + Sync {
-    /// The same without the borrow: what the stream keeps.
+    /// The argument without the borrow: what the stream keeps.
     type Detached: Argument + 'static;
     /// What the kernel sees of it.
     type View<'a>
@@ -161,7 +161,7 @@ impl<T: Element> Argument for Writer<'_, T> {
 
 /// The arguments of a kernel: a tuple of up to six.
 pub trait Arguments: sealed::Sealed + Send + Sync {
-    /// The same without the borrows: what the stream keeps.
+    /// The arguments without the borrows: what the stream keeps.
     type Detached: Arguments + 'static;
     /// What the kernel sees of them.
     type Views<'a>

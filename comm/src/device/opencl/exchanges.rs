@@ -92,7 +92,7 @@ fn run(device: &Arc<dyn Accelerator>, signals: Signals, backend: &str) -> Vec<(V
     run_on([device; 2], signals, backend)
 }
 
-/// The same, each rank on a device of its own.
+/// As [`run`], each rank on a device of its own.
 fn run_on(devices: [&Arc<dyn Accelerator>; 2], signals: Signals, backend: &str) -> Vec<(Vec<i64>, u64)> {
     let options = WorldOptions { timeout: Some(Duration::from_secs(20)), ..WorldOptions::default() };
     let all = World::threads(2, options, |world| rank_main(&world, devices[world.rank()], signals, backend));

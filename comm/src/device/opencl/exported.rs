@@ -78,7 +78,7 @@ impl ExportedMemory {
         Ok(Self { file, mapping, bytes })
     }
 
-    /// The same, as memory of a device whose kernels address all memory of the host.
+    /// The mapping as memory of a device whose kernels address all memory of the host.
     pub(super) fn of_device(self, device: u64, reach: Reach) -> DeviceMemory {
         let (base, bytes) = (self.mapping.start(), self.bytes);
         // SAFETY: mapped as long as `self` lives, on a page's boundary, and with at least so many bytes.

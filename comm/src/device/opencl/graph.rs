@@ -61,7 +61,7 @@ pub(super) struct Graphs {
 pub(super) struct Graph {
     functions: Graphs,
     buffer: CommandBuffer,
-    /// Those of its own: PoCL 3.1 asks for a kernel's arguments as a buffer is enqueued, not as it is recorded.
+    /// Kernels of its own: PoCL 3.1 asks for a kernel's arguments as a buffer is enqueued, not as it is recorded.
     kernels: Vec<Kernel>,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Graph {
 unsafe impl Send for Graph {}
 
 impl Graphs {
-    /// Those of a device that has them, and lets a buffer be enqueued again before it has run.
+    /// The functions of a device that has them, and lets a buffer be enqueued again before it has run.
     pub(super) fn of(device: &Device, found: &FoundDevice) -> Option<Self> {
         if !found.has_command_buffers {
             return None;

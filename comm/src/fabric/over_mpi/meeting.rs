@@ -37,7 +37,7 @@ impl MpiMeeting {
         Ok(Self { all, communicator, rank, size, calls: Cell::new(0), ends_the_job: true })
     }
 
-    /// The same, for ranks that may come as they like.
+    /// This meeting, for ranks that may stay away: a call that fails does not end the job.
     pub(super) fn at_will(self) -> Self {
         Self { ends_the_job: false, ..self }
     }

@@ -209,7 +209,7 @@ impl ProxiedHalf {
 }
 
 impl Proxied {
-    /// The same, which ends only when all has come that this rank has said it is ready for: nobody else keeps
+    /// This exchange, which ends only when all has come that this rank has said it is ready for: nobody else keeps
     /// the memory that it comes to.
     pub(super) fn until_arrived(self) -> Self {
         Self { stays_for_arrivals: true, ..self }

@@ -44,7 +44,7 @@ pub(super) struct Core {
     connected: Mutex<Vec<bool>>,
     /// What peers may still write to.
     keep: Keep<Vec<MemoryRegion>>,
-    /// The same, of what ranks have not made together.
+    /// What peers may still write to of what ranks have not made together.
     kept: Mutex<Vec<Arc<Vec<MemoryRegion>>>>,
     office: Mutex<Option<Arc<Office>>>,
     /// Packets that are opened have the next one, or a greater.

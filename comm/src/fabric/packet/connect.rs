@@ -47,7 +47,7 @@ impl Packets {
         Self::connect_over(world, start, area_bytes(world.size()))
     }
 
-    /// The same, with that many bytes for the payloads of each ring.
+    /// As [`Packets::connect_from`], with that many bytes for the payloads of each ring.
     fn connect_over(world: &World, start: u32, area: u32) -> Result<Self> {
         let (fabric, rank, size) = (world.fabric(), world.rank(), world.size());
         let sleeps = world.wait_context().policy.sleeps;

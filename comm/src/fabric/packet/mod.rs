@@ -299,7 +299,7 @@ impl Reaches {
 const SHORT_NAP: Duration = Duration::from_micros(50);
 
 impl Arrived<'_> {
-    /// The same, to a compiler that knows who has sent it.
+    /// This packet, to a compiler that knows who has sent it.
     #[inline(always)]
     pub(crate) fn known_from(self, source: usize) -> Self {
         Self { source, ..self }

@@ -16,7 +16,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Star {
     rendezvous: Arc<Rendezvous>,
-    /// The same on all its ranks, and of no other meeting of the rendezvous.
+    /// Its number, which is the same on all its ranks, and that of no other meeting of the rendezvous.
     meeting: u64,
     ranks: usize,
     /// Calls that this rank has made.

@@ -34,7 +34,7 @@ mod kind {
     pub(super) const COMPLETION: u16 = 2;
     /// The payload goes to the offset.
     pub(super) const PUT: u16 = 3;
-    /// The same, in a bulk transfer with the number of the tag.
+    /// A payload goes to the offset by a bulk transfer, whose number is the tag.
     pub(super) const PUT_BULK: u16 = 4;
     /// The payload is combined with what is at the offset; the flags say how.
     pub(super) const ACCUMULATE: u16 = 5;

@@ -191,7 +191,7 @@ impl Notified {
 
 /// The longest single sleep of a wait.
 const NAP: Duration = Duration::from_micros(500);
-/// That of a wait for peers to end what they are in the middle of.
+/// The longest single sleep of a wait for peers to end what they are in the middle of.
 const SHORT_NAP: Duration = Duration::from_micros(50);
 
 impl Progress for Notified {

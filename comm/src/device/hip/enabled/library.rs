@@ -34,7 +34,7 @@ pub(super) const OUT_OF_MEMORY: u32 = hiprt::hipError_t::hipErrorOutOfMemory as 
 pub(super) const NO_DEVICE: u32 = hiprt::hipError_t::hipErrorNoDevice as u32;
 pub(super) const INVALID_DEVICE: u32 = hiprt::hipError_t::hipErrorInvalidDevice as u32;
 
-/// Those of kernels that have failed. An address that is nobody's is not among them: there the runtime ends the process.
+/// The errors of kernels that have failed. An address that is nobody's is not among them: there the runtime ends the process.
 pub(super) const FAULTS: [u32; 4] = [
     hiprt::hipError_t::hipErrorIllegalAddress as u32,
     hiprt::hipError_t::hipErrorLaunchTimeOut as u32,
@@ -313,7 +313,7 @@ impl Library {
 }
 
 impl Compiler {
-    /// That of the runtime's library, or else of one beside it.
+    /// The compiler in the runtime's library, or else of one beside it.
     fn of(runtime: &'static Opened, path: &Path) -> std::result::Result<Self, &'static str> {
         Self::in_library(runtime).or_else(|_| {
             let beside = path.parent().filter(|folder| !folder.as_os_str().is_empty());
