@@ -1,6 +1,6 @@
 //! The fabric `local`: ranks are threads of one process.
 
-use super::wait::Abort;
+use super::Abort;
 use super::{Executor, Fabric, Region};
 use crate::boards::Boards;
 use crate::device::DeviceMemory;

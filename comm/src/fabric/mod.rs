@@ -4,6 +4,7 @@
 //! signals straight into it ([`Executor::Stream`]). Between other ranks a [`Wire`] carries them, over MPI or
 //! libfabric. A new fabric is one file, or folder, and one row of [`FABRICS`].
 
+mod abort;
 mod bells;
 mod bytes;
 mod carrier;
@@ -38,6 +39,7 @@ mod wait;
 mod wire;
 mod word;
 
+pub(crate) use abort::{Abort, to_blame};
 pub(crate) use bells::Bells;
 pub(crate) use bytes::{bytes_of, bytes_of_mut, elements_of_mut};
 pub use carrier::Carrier;
@@ -65,7 +67,7 @@ pub(crate) use region::{LINE, shared_struct};
 pub use region::{Place, Region, Word};
 pub use throttling::Throttling;
 pub use wait::WaitPolicy;
-pub(crate) use wait::{Abort, GaveUp, WaitContext, to_blame};
+pub(crate) use wait::{GaveUp, WaitContext};
 pub use wire::Wire;
 pub(crate) use wire::{
     Arm, Doorbell, Early, FarExchange, FarMessage, FarMessages, FarRecv, FarSend, HalfOpen, OpenExchange,

@@ -1,6 +1,6 @@
 //! The memory file that the ranks of a job share.
 
-use super::super::wait::Abort;
+use super::super::Abort;
 use super::super::{Executor, Fabric, Region, shared_struct, skew};
 use super::mapping::{Mapping, PAGE, out_of_memory, reserve, whole_pages};
 use super::{RANK_VARIABLE, SEGMENT_VARIABLE, SIZE_VARIABLE};

@@ -7,7 +7,7 @@ mod joining;
 mod strangers;
 
 use super::*;
-use crate::fabric::wait::Abort;
+use crate::fabric::Abort;
 use crate::fabric::{Fabric, LocalFabric, WaitContext, WaitPolicy};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::channel;
