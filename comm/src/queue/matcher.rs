@@ -1,7 +1,8 @@
 //! Who belongs to whom: requests are paired by peer, tag and the order of the calls that match them.
 
-use super::pair::{End, Pair, Words};
+use super::pair::Pair;
 use super::record::{Direction, Record, Said, Side, check};
+use super::words::{End, Words};
 use crate::device::Mirror;
 use crate::error::{Error, Result};
 use crate::fabric::{

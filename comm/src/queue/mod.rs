@@ -242,6 +242,7 @@ mod operations;
 mod pair;
 mod record;
 mod request;
+mod words;
 
 pub(crate) use matcher::{MatchState, Matcher};
 pub use matching::{MatchRequest, imatch_all, imatch_one, match_all, match_one};
