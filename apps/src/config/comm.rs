@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::device::{HOST, others};
 use super::fault::{Fault, Located};
 use super::names::{KnownNames, one_of};
 use super::section::{Section, Shape, known_name};
@@ -72,11 +73,14 @@ pub(super) fn read(section: &Section<'_>, names: &KnownNames<'_>, device: &str) 
         Some("merged") => Signal::Merged,
         _ => Signal::Kernel,
     };
+    if device == HOST {
+        section.refuse_on(HOST, &["signal"], &others(names.devices))?;
+    }
     Ok(CommConfig {
         backend: read_backends(section, names.backends, &fabric)?,
         fabric,
         timeout_s: section.seconds("timeout_s")?.unwrap_or(60.0),
-        signal: (device != "host").then_some(signal),
+        signal: (device != HOST).then_some(signal),
     })
 }
 

@@ -48,14 +48,20 @@ pub enum StreamKind {
     Threaded,
 }
 
+/// The device that computes on the threads of ranks, and has none of the ways that others have.
+pub(super) const HOST: &str = "host";
+
+/// Those of the known kinds that are not the host.
+pub(super) fn others<'n>(devices: &[&'n str]) -> Vec<&'n str> {
+    devices.iter().copied().filter(|kind| *kind != HOST).collect()
+}
+
 /// More than any machine has cores for a rank: each is a thread of the operating system.
 const MOST_THREADS: u32 = 4096;
 
 pub(super) fn read(section: &Section<'_>, devices: &[&str]) -> Result<DeviceConfig, Fault> {
     let kind = section.name("kind", devices)?;
-    let kind = kind.map_or_else(|| "host".to_owned(), |kind| kind.value);
-    // Checked on every device, so that one configuration serves several by `--set
-    // device.kind=...` and a slip does not hide until then.
+    let kind = kind.map_or_else(|| HOST.to_owned(), |kind| kind.value);
     let stream = section.name("stream", &["inline", "threaded"])?;
     let stream = match stream.as_ref().map(|stream| stream.value.as_str()) {
         Some("threaded") => StreamKind::Threaded,
@@ -71,13 +77,25 @@ pub(super) fn read(section: &Section<'_>, devices: &[&str]) -> Result<DeviceConf
     let peers = peers.map_or_else(|| "auto".to_owned(), |peers| peers.value);
     let wires = section.name("wires", &["auto", "direct", "staged"])?;
     let wires = wires.map_or_else(|| "auto".to_owned(), |wires| wires.value);
+    if kind == HOST {
+        section.refuse_on(HOST, &["select", "memory", "peers", "wires", "waits"], &others(devices))?;
+    } else {
+        // What is said of the host as it is by itself hides nothing, and may stay where `--set device.kind=...` chooses
+        // another device.
+        if stream == StreamKind::Threaded {
+            section.refuse_on(&kind, &["stream"], &[HOST])?;
+        }
+        if threads.is_some_and(|threads| threads > 1) {
+            section.refuse_on(&kind, &["threads"], &[HOST])?;
+        }
+    }
     Ok(DeviceConfig {
-        select: select.filter(|_| kind != "host"),
-        memory: (kind != "host").then_some(memory),
-        peers: (kind != "host").then_some(peers),
-        wires: (kind != "host").then_some(wires),
-        waits: (kind != "host").then_some(waits),
-        stream: (kind == "host").then_some(stream),
+        select,
+        memory: (kind != HOST).then_some(memory),
+        peers: (kind != HOST).then_some(peers),
+        wires: (kind != HOST).then_some(wires),
+        waits: (kind != HOST).then_some(waits),
+        stream: (kind == HOST).then_some(stream),
         kind,
         threads: threads.map_or(1, |threads| threads as usize),
     })

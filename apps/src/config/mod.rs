@@ -173,9 +173,7 @@ fn resolve(root: &Table, folder: &Path, names: &KnownNames<'_>) -> Result<RunCon
     }
     let device = device::read(&device, names.devices)?;
     let comm = comm::read(&comm, &KnownNames { backends: &backends, ..*names }, &device.kind)?;
-    // Checked on every device, as what concerns streams is.
-    let staging = staging::read(&section(staging::SHAPE)?)?;
-    let staging = (device.kind != "host").then_some(staging);
+    let staging = staging::read(&section(staging::SHAPE)?, names.devices, &device.kind)?;
     let output = output::read(&section(output::SHAPE)?, &chosen)?;
     Ok(RunConfig { app, grid: grid.config, run, comm, device, staging, output })
 }

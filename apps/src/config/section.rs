@@ -64,6 +64,17 @@ impl<'t> Section<'t> {
         Ok(())
     }
 
+    /// Refuses keys that somebody has set and that a device of that kind has no use for: `others` have.
+    pub(crate) fn refuse_on(&self, kind: &str, keys: &[&str], others: &[&str]) -> Result<(), Fault> {
+        let Some((key, node)) = keys.iter().find_map(|key| Some((key, self.node(key)?))) else {
+            return Ok(());
+        };
+        let message = format!("{} has no effect where `device.kind` is `{kind}`", self.dotted(key));
+        Err(Fault::new(&node.origin, message)
+            .expected(format!("it on {} only", one_of(others)))
+            .hint("leave the key out, or choose such a device by `device.kind`"))
+    }
+
     pub(crate) fn node(&self, key: &str) -> Option<&'t Node> {
         Some(&self.table?.find(key)?.node)
     }

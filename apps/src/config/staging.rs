@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use streamhalo::comm::{Staging, StagingMemory, StagingScheme};
 
+use super::device::{HOST, others};
 use super::fault::Fault;
 use super::section::{Section, Shape};
 
@@ -41,18 +42,29 @@ impl StagingConfig {
     }
 }
 
-pub(super) fn read(section: &Section<'_>) -> Result<StagingConfig, Fault> {
+/// `None` on the host.
+pub(super) fn read(
+    section: &Section<'_>,
+    devices: &[&str],
+    device: &str,
+) -> Result<Option<StagingConfig>, Fault> {
     let default = Staging::default();
     let memory = section.name("memory", &StagingMemory::ALL.map(StagingMemory::name))?;
     let scheme = section.name("scheme", &StagingScheme::ALL.map(StagingScheme::name))?;
     let blocks = section.integer_up_to("blocks", 1, Staging::MOST_BLOCKS)?;
     let threshold_bytes = section.integer("threshold_bytes", 0)?;
-    Ok(StagingConfig {
+    let first = section.positive("first")?;
+    let last = section.positive("last")?;
+    if device == HOST {
+        section.refuse_on(HOST, SHAPE.keys, &others(devices))?;
+        return Ok(None);
+    }
+    Ok(Some(StagingConfig {
         memory: memory.map_or_else(|| default.memory.name().to_owned(), |memory| memory.value),
         scheme: scheme.map_or_else(|| default.scheme.name().to_owned(), |scheme| scheme.value),
         blocks: blocks.unwrap_or(default.blocks),
         threshold_bytes: threshold_bytes.map_or(default.threshold_bytes, |bytes| bytes.value),
-        first: section.positive("first")?.unwrap_or(default.first),
-        last: section.positive("last")?.unwrap_or(default.last),
-    })
+        first: first.unwrap_or(default.first),
+        last: last.unwrap_or(default.last),
+    }))
 }

@@ -38,7 +38,6 @@ pin    = true
 backend = ["standard", "st-send", "st-rsend", "active-rma", "notified"]
 fabric  = "local"
 timeout_s = 60
-signal  = "kernel"
 
 [device]
 kind   = "host"
@@ -185,14 +184,16 @@ fn cray_mpich_is_standard_on_mpi() {
 
 #[test]
 fn keys_of_one_kind_of_device_hold_there_only() {
-    let text = "device.stream = 'threaded'\ncomm.signal = 'memop'";
-    let host = parse(text).expect("is right");
-    assert_eq!(host.device.stream, Some(StreamKind::Threaded));
-    assert_eq!(host.comm.signal, None);
-    let flags = Overrides { set: vec!["device.kind=opencl".to_owned()], ..Overrides::default() };
-    let gpu = parse_with(text, &flags).expect("is right");
-    assert_eq!(gpu.device.stream, None);
-    assert_eq!(gpu.comm.signal, Some(Signal::Memop));
+    let host = parse("device.stream = 'threaded'").expect("is right");
+    assert_eq!((host.device.stream, host.comm.signal), (Some(StreamKind::Threaded), None));
+    // A file that says what the host does by itself serves another device too.
+    let flags = Overrides {
+        set: ["device.kind=opencl", "comm.signal=memop"].map(str::to_owned).to_vec(),
+        ..Overrides::default()
+    };
+    let gpu = parse_with("device = { kind = 'host', stream = 'inline', threads = 1 }", &flags);
+    let gpu = gpu.expect("is right");
+    assert_eq!((gpu.device.stream, gpu.comm.signal), (None, Some(Signal::Memop)));
 }
 
 #[test]
@@ -202,9 +203,7 @@ fn a_device_is_chosen_by_name_or_by_number() {
     assert_eq!((named.select.as_deref(), named.waits.as_deref()), (Some("pocl"), Some("kernel")));
     let numbered = of("device = { kind = 'opencl', select = 2 }");
     assert_eq!((numbered.select.as_deref(), numbered.waits.as_deref()), (Some("2"), Some("auto")));
-    let host = "device.select = 'pocl'\ndevice.waits = 'kernel'\ndevice.memory = 'shared'\ndevice.peers = 'staged'\n\
-         device.wires = 'direct'";
-    let host = of(host);
+    let host = of("");
     assert_eq!((host.select, host.waits, host.memory, host.peers), (None, None, None, None));
     assert_eq!(host.wires, None);
     let direct = of("device = { kind = 'opencl', wires = 'direct' }");
@@ -218,7 +217,7 @@ fn a_device_is_chosen_by_name_or_by_number() {
 #[test]
 fn messages_of_a_device_are_staged_as_told() {
     let of = |text: &str| parse(text).expect("is right").staging.map(|staging| staging.staging());
-    assert_eq!(of("staging.blocks = 4"), None, "the host stages nothing");
+    assert_eq!(of(""), None, "the host stages nothing");
     assert_eq!(of("device.kind = 'opencl'"), Some(Staging::default()));
     let told = "device.kind = 'opencl'\n[staging]\nmemory = 'pageable'\nscheme = 'even'\nblocks = 8\n\
                 threshold_bytes = 0\nfirst = 1\nlast = 2.5";

@@ -1,6 +1,8 @@
 //! Values of a wrong type, out of range, or that do not fit each other.
 
-use super::{check, parse, printed};
+use streamhalo_apps::config::Overrides;
+
+use super::{check, parse, parse_with, printed};
 
 #[test]
 fn wrong_types_and_ranges() {
@@ -166,6 +168,44 @@ fn values_that_do_not_fit_each_other() {
             Some("write `standard`, or choose the fabric `mpi` or `shm+mpi`"),
         ),
     ]);
+}
+
+#[test]
+fn keys_that_do_nothing_on_the_device() {
+    let hint = Some("leave the key out, or choose such a device by `device.kind`");
+    let refused = |key: &str, kind: &str, value: &str, others: &str| {
+        let text = format!("device.kind = '{kind}'\n{key} = {value}");
+        let error = parse(&text).expect_err(&text);
+        let found = printed(&error);
+        let head =
+            format!("f.toml:2:{}: `{key}` has no effect where `device.kind` is `{kind}`\n", key.len() + 4);
+        assert!(found.starts_with(&head), "{found}");
+        assert!(found.contains(&format!("= expected it on {others} only")), "{found}");
+        assert_eq!(error.hint.as_deref(), hint, "{found}");
+    };
+    for (key, value) in [
+        ("device.select", "'pocl'"),
+        ("device.memory", "'auto'"),
+        ("device.peers", "'staged'"),
+        ("device.wires", "'direct'"),
+        ("device.waits", "'kernel'"),
+        ("comm.signal", "'memop'"),
+        ("staging.memory", "'pageable'"),
+        ("staging.scheme", "'even'"),
+        ("staging.blocks", "4"),
+        ("staging.threshold_bytes", "0"),
+        ("staging.first", "1"),
+        ("staging.last", "2"),
+    ] {
+        refused(key, "host", value, "`opencl`, `cuda` or `hip`");
+    }
+    for kind in ["opencl", "cuda", "hip"] {
+        refused("device.stream", kind, "'threaded'", "`host`");
+        refused("device.threads", kind, "2", "`host`");
+    }
+    let flags = Overrides { set: vec!["device.waits=proxy".to_owned()], ..Overrides::default() };
+    let error = printed(&parse_with("", &flags).expect_err("the host has no waits to choose"));
+    assert!(error.starts_with("--set device.waits=proxy: `device.waits` has no effect"), "{error}");
 }
 
 #[test]

@@ -71,18 +71,19 @@ fn every_result_is_that_of_the_host() {
                  values = 'reals' }\ngrid.cells = [4, 4, 4]";
     let jacobi = "app = { name = 'stencil3d', equation = 'jacobi', steps = 5, residual_every = 2 }\n\
                   grid = { cells = [9, 10, 11], periodic = false }";
-    for (app, set) in [
-        (faces, &[][..]),
-        (jacobi, &["app.points=27", "app.element=f32"]),
-        (jacobi, &["grid.halo=2", "run.exchange_every=2", "device.memory=separate"]),
+    for (app, set, memory) in [
+        (faces, &[][..], "auto"),
+        (jacobi, &["app.points=27", "app.element=f32"], "auto"),
+        (jacobi, &["grid.halo=2", "run.exchange_every=2"], "separate"),
     ] {
+        let memory = format!("device.memory={memory}");
         let config = config(app, &[2, 4]);
         let of = |records: &[serde_json::Value]| -> Vec<_> {
             records.iter().map(|record| [record["checksum"].clone(), record["result"].clone()]).collect()
         };
         let on_host = if kinds.is_empty() { Vec::new() } else { of(&folder.records(&config, set)) };
         for kind in &kinds {
-            let records = folder.records(&config, &[set, &[kind]].concat());
+            let records = folder.records(&config, &[set, &[kind, &memory]].concat());
             assert_verified(&records);
             // What is measured stands with the result: seconds are no part of the answer.
             for ([checksum, found], [expected_checksum, expected]) in of(&records).into_iter().zip(&on_host) {
