@@ -3,7 +3,10 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
+use streamhalo::StreamKind;
+use streamhalo::comm::ElementType;
 
 use super::{RendezvousArgs, Sizes};
 use crate::error::AppError;
@@ -114,16 +117,6 @@ pub struct TimedArgs {
     pub figures: FigureArgs,
 }
 
-/// When operations on a stream run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum StreamName {
-    /// As they are enqueued.
-    #[default]
-    Inline,
-    /// On a thread of the stream's own.
-    Threaded,
-}
-
 /// `streamhalo bench pingpong`
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -138,8 +131,8 @@ pub struct PingpongArgs {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
     pub backend: Vec<String>,
     /// Stream: inline or threaded
-    #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true, default_value = "inline")]
-    pub stream: StreamName,
+    #[arg(long, value_name = "KIND", value_parser = named(StreamKind::OF_HOST, StreamKind::name), hide_possible_values = true, default_value = "inline")]
+    pub stream: StreamKind,
     /// Where streams are.
     #[command(flatten)]
     pub streams: StreamsArgs,
@@ -158,8 +151,8 @@ pub struct PrimitiveArgs {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
     pub primitive: Vec<String>,
     /// Stream: inline or threaded
-    #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true, default_value = "inline")]
-    pub stream: StreamName,
+    #[arg(long, value_name = "KIND", value_parser = named(StreamKind::OF_HOST, StreamKind::name), hide_possible_values = true, default_value = "inline")]
+    pub stream: StreamKind,
     /// For how long, where, and what becomes of the figures.
     #[command(flatten)]
     pub timed: TimedArgs,
@@ -184,8 +177,8 @@ pub struct CollectivesArgs {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
     pub backend: Vec<String>,
     /// Stream: inline or threaded
-    #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true, default_value = "inline")]
-    pub stream: StreamName,
+    #[arg(long, value_name = "KIND", value_parser = named(StreamKind::OF_HOST, StreamKind::name), hide_possible_values = true, default_value = "inline")]
+    pub stream: StreamKind,
     /// For how long, where, and what becomes of the figures.
     #[command(flatten)]
     pub timed: TimedArgs,
@@ -206,8 +199,8 @@ pub struct ThrottleArgs {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
     pub policy: Vec<String>,
     /// Stream: inline or threaded
-    #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true, default_value = "threaded")]
-    pub stream: StreamName,
+    #[arg(long, value_name = "KIND", value_parser = named(StreamKind::OF_HOST, StreamKind::name), hide_possible_values = true, default_value = "threaded")]
+    pub stream: StreamKind,
     /// For how long, where, and what becomes of the figures.
     #[command(flatten)]
     pub timed: TimedArgs,
@@ -284,9 +277,9 @@ pub struct MovesArgs {
     #[arg(long, value_name = "N", default_value = "1")]
     pub width: NonZeroUsize,
     /// Element: u8, i32, i64, f32 or f64
-    #[arg(long, value_name = "TYPE", value_enum, hide_possible_values = true)]
+    #[arg(long, value_name = "TYPE", value_parser = named(ElementType::ALL, ElementType::name), hide_possible_values = true)]
     #[arg(default_value = "f64")]
-    pub element: Element,
+    pub element: ElementType,
     /// What: z-faces, y-faces, x-faces, pack, unpack, or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
     pub operation: Vec<String>,
@@ -308,9 +301,9 @@ pub struct BenchHaloArgs {
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "64,64,64")]
     pub cells: Vec<NonZeroUsize>,
     /// Element: u8, i32, i64, f32 or f64
-    #[arg(long, value_name = "TYPE", value_enum, hide_possible_values = true)]
+    #[arg(long, value_name = "TYPE", value_parser = named(ElementType::ALL, ElementType::name), hide_possible_values = true)]
     #[arg(default_value = "f64")]
-    pub element: Element,
+    pub element: ElementType,
     /// Halo width in cells
     #[arg(long, value_name = "N", default_value = "1")]
     pub width: NonZeroUsize,
@@ -372,17 +365,6 @@ impl BenchHaloArgs {
     }
 }
 
-/// The elements that a field can be measured with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs, reason = "the names are the documentation")]
-pub enum Element {
-    U8,
-    I32,
-    I64,
-    F32,
-    F64,
-}
-
 /// Which neighbours exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Neighbours {
@@ -392,17 +374,13 @@ pub enum Neighbours {
     All,
 }
 
-impl Element {
-    /// The name, as in configurations.
-    pub fn name(self) -> &'static str {
-        match self {
-            Element::U8 => "u8",
-            Element::I32 => "i32",
-            Element::I64 => "i64",
-            Element::F32 => "f32",
-            Element::F64 => "f64",
-        }
-    }
+/// A value by its name, which clap lists and suggests.
+fn named<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [T; N],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let parser = PossibleValuesParser::new(all.map(name));
+    parser.map(move |found| all.into_iter().find(|one| name(*one) == found).expect("clap has checked it"))
 }
 
 fn positive_seconds(text: &str) -> Result<f64, String> {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use streamhalo::Signals;
 
 use super::device::{HOST, others};
 use super::fault::{Fault, Located};
@@ -42,7 +43,7 @@ pub struct CommConfig {
     pub timeout_s: f64,
     /// How a GPU's stream signals; `None` on a host device, which has one way only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub signal: Option<Signal>,
+    pub signal: Option<Signals>,
 }
 
 impl CommConfig {
@@ -52,27 +53,10 @@ impl CommConfig {
     }
 }
 
-/// How a GPU's stream writes and waits for flags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Signal {
-    /// From a kernel.
-    Kernel,
-    /// From the kernel that moves the payload.
-    Merged,
-    /// By the stream's own memory operations.
-    Memop,
-}
-
 pub(super) fn read(section: &Section<'_>, names: &KnownNames<'_>, device: &str) -> Result<CommConfig, Fault> {
     let fabric = section.name_by_now("fabric", "fabric", names.fabrics, &later_fabrics(names.fabrics))?;
     let fabric = fabric.map_or_else(|| "local".to_owned(), |fabric| fabric.value);
-    let signal = section.name("signal", &["kernel", "merged", "memop"])?;
-    let signal = match signal.as_ref().map(|signal| signal.value.as_str()) {
-        Some("memop") => Signal::Memop,
-        Some("merged") => Signal::Merged,
-        _ => Signal::Kernel,
-    };
+    let signal = section.named("signal", Signals::ALL, Signals::name)?.unwrap_or_default();
     if device == HOST {
         section.refuse_on(HOST, &["signal"], &others(names.devices))?;
     }

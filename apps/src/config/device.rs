@@ -1,6 +1,7 @@
 //! `[device]`: what runs the kernels.
 
 use serde::{Deserialize, Serialize};
+use streamhalo::{MemoryMode, Peers, StreamKind, Waits, Wires};
 
 use super::fault::Fault;
 use super::section::{Section, Shape, as_integer, wrong};
@@ -19,33 +20,23 @@ pub struct DeviceConfig {
     /// Which of the devices of that kind; `None` for the first that can be used, and on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub select: Option<String>,
-    /// Where arrays are, by the name of [`streamhalo::MemoryMode`]; `None` on the host.
+    /// Where arrays are; `None` on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<String>,
-    /// How other ranks reach arrays, by the name of [`streamhalo::Peers`]; `None` on the host.
+    pub memory: Option<MemoryMode>,
+    /// How other ranks reach arrays; `None` on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peers: Option<String>,
-    /// What wires are given of arrays, by the name of [`streamhalo::Wires`]; `None` on the host.
+    pub peers: Option<Peers>,
+    /// What wires are given of arrays; `None` on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wires: Option<String>,
-    /// Who waits for other ranks, by the name of [`streamhalo::Waits`]; `None` on the host, which has one way only.
+    pub wires: Option<Wires>,
+    /// Who waits for other ranks; `None` on the host, which has one way only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waits: Option<String>,
+    pub waits: Option<Waits>,
     /// How a host stream runs; `None` on any other device, whose streams are its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<StreamKind>,
     /// Threads per rank for kernels.
     pub threads: usize,
-}
-
-/// How a host stream runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StreamKind {
-    /// On the rank's own thread, at enqueue.
-    Inline,
-    /// On a worker thread.
-    Threaded,
 }
 
 /// The device that computes on the threads of ranks, and has none of the ways that others have.
@@ -62,21 +53,13 @@ const MOST_THREADS: u32 = 4096;
 pub(super) fn read(section: &Section<'_>, devices: &[&str]) -> Result<DeviceConfig, Fault> {
     let kind = section.name("kind", devices)?;
     let kind = kind.map_or_else(|| HOST.to_owned(), |kind| kind.value);
-    let stream = section.name("stream", &["inline", "threaded"])?;
-    let stream = match stream.as_ref().map(|stream| stream.value.as_str()) {
-        Some("threaded") => StreamKind::Threaded,
-        _ => StreamKind::Inline,
-    };
+    let stream = section.named("stream", StreamKind::OF_HOST, StreamKind::name)?.unwrap_or_default();
     let threads = section.integer_up_to("threads", 1, MOST_THREADS)?;
     let select = read_select(section)?;
-    let waits = section.name("waits", &["auto", "kernel", "proxy"])?;
-    let waits = waits.map_or_else(|| "auto".to_owned(), |waits| waits.value);
-    let memory = section.name("memory", &["auto", "shared", "separate"])?;
-    let memory = memory.map_or_else(|| "auto".to_owned(), |memory| memory.value);
-    let peers = section.name("peers", &["auto", "staged"])?;
-    let peers = peers.map_or_else(|| "auto".to_owned(), |peers| peers.value);
-    let wires = section.name("wires", &["auto", "direct", "staged"])?;
-    let wires = wires.map_or_else(|| "auto".to_owned(), |wires| wires.value);
+    let waits = section.named("waits", Waits::ALL, Waits::name)?.unwrap_or_default();
+    let memory = section.named("memory", MemoryMode::ALL, MemoryMode::name)?.unwrap_or_default();
+    let peers = section.named("peers", Peers::ALL, Peers::name)?.unwrap_or_default();
+    let wires = section.named("wires", Wires::ALL, Wires::name)?.unwrap_or_default();
     if kind == HOST {
         section.refuse_on(HOST, &["select", "memory", "peers", "wires", "waits"], &others(devices))?;
     } else {

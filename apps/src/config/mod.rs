@@ -48,13 +48,14 @@ mod value;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use streamhalo::comm::Staging;
 
 pub use app::{AppConfig, AppSettings};
 pub use cholesky::CholeskySettings;
 pub use comb::CombSettings;
+pub use comm::CommConfig;
 pub(crate) use comm::later_fabrics;
-pub use comm::{CommConfig, Signal};
-pub use device::{DeviceConfig, StreamKind};
+pub use device::DeviceConfig;
 pub use faces::{FacesSettings, Values};
 pub use fault::{ConfigError, Excerpt, Place};
 pub use grid::GridConfig;
@@ -67,7 +68,6 @@ pub use pipeline::PipelineSettings;
 pub use places::Places;
 pub use primitives::Primitive;
 pub use run::{Layout, RunSettings, Scaling};
-pub use staging::StagingConfig;
 pub use stencil3d::{Equation, Precision, Stencil3dSettings};
 pub use tree::TreeSettings;
 
@@ -97,7 +97,7 @@ pub struct RunConfig {
     pub device: DeviceConfig,
     /// `[staging]`; `None` on the host, which stages nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub staging: Option<StagingConfig>,
+    pub staging: Option<Staging>,
     /// `[output]`
     pub output: OutputConfig,
 }

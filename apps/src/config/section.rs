@@ -159,6 +159,17 @@ impl<'t> Section<'t> {
         known_name(&self.dotted(key), node, names).map(Some)
     }
 
+    /// One of `all`, by its name.
+    pub(crate) fn named<T: Copy, const N: usize>(
+        &self,
+        key: &str,
+        all: [T; N],
+        name: impl Fn(T) -> &'static str,
+    ) -> Result<Option<T>, Fault> {
+        let found = self.name(key, &all.map(&name))?;
+        Ok(found.and_then(|found| all.into_iter().find(|one| name(*one) == found.value)))
+    }
+
     /// One of `names`, which are names of a `noun`; those of `later` get an error of their own.
     pub(crate) fn name_by_now(
         &self,

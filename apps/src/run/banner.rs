@@ -10,7 +10,7 @@ use streamhalo::{Stream, World};
 use super::device::{has_wire, unreached_because};
 use super::{device, executors_of};
 use crate::app::{ApplicationRow, Need};
-use crate::config::{RunConfig, StreamKind};
+use crate::config::RunConfig;
 use crate::error::ranks_of;
 use crate::ranks::Ranks;
 use crate::report::{self, MachineInfo};
@@ -29,10 +29,7 @@ impl fmt::Display for Banner<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { config, ranks, machine } = self;
         let cores = machine.logical_cores.map_or("?".to_owned(), |cores| cores.to_string());
-        let stream = match config.device.stream {
-            Some(StreamKind::Threaded) => "threaded",
-            _ => "inline",
-        };
+        let stream = config.device.stream.unwrap_or_default().name();
         let threads = match config.device.threads {
             1 => "1 thread".to_owned(),
             threads => format!("{threads} threads"),

@@ -1,10 +1,10 @@
 //! The device that a configuration names.
 
 use streamhalo::comm::fabric::{Executor, FABRICS, FabricRow};
-use streamhalo::{Device, MemoryMode, Peers, Signals, Waits, Wires};
+use streamhalo::{Device, Peers, Signals, Waits, Wires};
 
 use crate::app::Application;
-use crate::config::{DeviceConfig, RunConfig, Signal};
+use crate::config::{DeviceConfig, RunConfig};
 use crate::error::AppError;
 
 /// The device, opened.
@@ -14,18 +14,12 @@ use crate::error::AppError;
 /// That there is no such device on this machine, or that it lacks what streams need.
 pub(crate) fn device(config: &RunConfig) -> Result<Device, AppError> {
     let DeviceConfig { kind, select, memory, peers, wires, waits, .. } = &config.device;
-    let waits = waits.as_deref().and_then(Waits::from_name).unwrap_or_default();
-    let memory = memory.as_deref().and_then(MemoryMode::from_name).unwrap_or_default();
-    let peers = peers.as_deref().and_then(Peers::from_name).unwrap_or_default();
-    let wires = wires.as_deref().and_then(Wires::from_name).unwrap_or_default();
-    let device = open_device(kind, select.as_deref().unwrap_or_default())?;
-    let signals = match config.comm.signal {
-        Some(Signal::Merged) => Signals::Merged,
-        Some(Signal::Memop) => Signals::Memop,
-        Some(Signal::Kernel) | None => Signals::Kernel,
-    };
-    let device = device.with_waits(waits).with_signals(signals).with_peers(peers).with_wires(wires);
-    Ok(device.with_memory(memory)?)
+    let device = open_device(kind, select.as_deref().unwrap_or_default())?
+        .with_waits(waits.unwrap_or_default())
+        .with_signals(config.comm.signal.unwrap_or_default())
+        .with_peers(peers.unwrap_or_default())
+        .with_wires(wires.unwrap_or_default());
+    Ok(device.with_memory(memory.unwrap_or_default())?)
 }
 
 /// Why ranks tell each other of messages of the configured device in the host's memory, whoever the peer is, if they do.
@@ -34,7 +28,7 @@ pub(super) fn unreached_because(config: &RunConfig) -> Option<String> {
     if config.device.kind == "host" {
         return None;
     }
-    if config.device.peers.as_deref() == Some(Peers::Staged.name()) {
+    if config.device.peers == Some(Peers::Staged) {
         return Some("`device.peers` is `staged`".to_owned());
     }
     let name = &config.comm.fabric;
@@ -92,7 +86,7 @@ pub(super) fn check(config: &RunConfig, application: &dyn Application) -> Result
         );
         return refused("device.kind", message);
     }
-    if config.device.wires.as_deref() == Some(Wires::Direct.name()) && !has_wire(config) {
+    if config.device.wires == Some(Wires::Direct) && !has_wire(config) {
         let message = format!(
             "messages of the fabric `{}` go over no wire that could take the device's memory; choose `auto`, or a \
              fabric with `mpi` or `ofi`",
@@ -107,14 +101,14 @@ pub(super) fn check(config: &RunConfig, application: &dyn Application) -> Result
                  the fabric `local`"
             )
         };
-        if config.device.waits.as_deref() == Some(Waits::Kernel.name()) {
+        if config.device.waits == Some(Waits::Kernel) {
             return refused("device.waits", unreached("`auto` or `proxy`"));
         }
-        if matches!(config.comm.signal, Some(Signal::Merged | Signal::Memop)) {
+        if matches!(config.comm.signal, Some(Signals::Merged | Signals::Memop)) {
             return refused("comm.signal", unreached("`kernel`"));
         }
     }
-    if config.comm.signal == Some(Signal::Memop)
+    if config.comm.signal == Some(Signals::Memop)
         && let Some(message) = no_memory_operations(kind)
     {
         return refused("comm.signal", message);

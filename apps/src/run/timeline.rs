@@ -10,7 +10,7 @@ use streamhalo::{Stream, World};
 use super::{RunReport, RunWork};
 use crate::app::{APPLICATIONS, ApplicationRow, Between, Need, Trial};
 use crate::cli::TimelineAsked;
-use crate::config::{AppSettings, RunConfig, StreamKind};
+use crate::config::{AppSettings, RunConfig};
 use crate::error::AppError;
 use crate::report::{ExchangeTimeline, RankTimeline};
 
@@ -106,12 +106,10 @@ impl RunWork {
                 backend: backend.clone(),
                 fabric: config.comm.fabric.clone(),
                 executor: outcome.executor,
-                stream: match config.device.stream {
-                    Some(StreamKind::Threaded) => "threaded",
-                    Some(StreamKind::Inline) => "inline",
-                    None => &config.device.kind,
-                }
-                .to_owned(),
+                stream: config
+                    .device
+                    .stream
+                    .map_or_else(|| config.device.kind.clone(), |kind| kind.name().to_owned()),
                 layout: self.layout.clone(),
                 cells: config.grid.cells.clone(),
                 exchange_every: config.run.exchange_every as u64,

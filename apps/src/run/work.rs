@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 
 use serde::{Deserialize, Serialize};
-use streamhalo::{Stream, StreamKind, StreamOptions, World, WorldOptions};
+use streamhalo::{Stream, StreamOptions, World, WorldOptions};
 
 use crate::app::{Application, ApplicationRow, Between, Looker, Outcome, Trial};
 use crate::checkpoint::{Checkpoint, Checkpoints};
-use crate::config::{self, RunConfig};
+use crate::config::RunConfig;
 use crate::error::AppError;
 use crate::pictures::Snapshots;
 use crate::ranks::{Work, patient};
@@ -197,13 +197,10 @@ pub(crate) fn world_options(config: &RunConfig) -> WorldOptions {
 /// A rank's stream, whose messages are staged, as a configuration says.
 pub(crate) fn stream(config: &RunConfig, world: &World) -> Result<Stream, AppError> {
     if let Some(staging) = &config.staging {
-        world.set_staging(staging.staging())?;
+        world.set_staging(*staging)?;
     }
-    let kind = match config.device.stream {
-        Some(config::StreamKind::Threaded) => StreamKind::Threaded,
-        Some(config::StreamKind::Inline) | None => StreamKind::Inline,
-    };
-    let options = StreamOptions { kind, threads: config.device.threads };
+    let options =
+        StreamOptions { kind: config.device.stream.unwrap_or_default(), threads: config.device.threads };
     Ok(device(config)?.stream_with(world, options)?)
 }
 

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use streamhalo::comm::{Staging, StagingMemory, StagingScheme};
+use streamhalo::{MemoryMode, Peers, Signals, StreamKind, Waits, Wires};
 use streamhalo_apps::AppError;
-use streamhalo_apps::config::{
-    AppSettings, CellsAs, Layout, LifeSettings, Overrides, Pattern, RunConfig, Signal, StreamKind,
-};
+use streamhalo_apps::config::{AppSettings, CellsAs, Layout, LifeSettings, Overrides, Pattern, RunConfig};
 
 use super::{NAMES, parse, parse_with};
 
@@ -193,30 +192,57 @@ fn keys_of_one_kind_of_device_hold_there_only() {
     };
     let gpu = parse_with("device = { kind = 'host', stream = 'inline', threads = 1 }", &flags);
     let gpu = gpu.expect("is right");
-    assert_eq!((gpu.device.stream, gpu.comm.signal), (None, Some(Signal::Memop)));
+    assert_eq!((gpu.device.stream, gpu.comm.signal), (None, Some(Signals::Memop)));
 }
 
 #[test]
 fn a_device_is_chosen_by_name_or_by_number() {
     let of = |text: &str| parse(text).expect("is right").device;
     let named = of("device = { kind = 'opencl', select = 'pocl', waits = 'kernel' }");
-    assert_eq!((named.select.as_deref(), named.waits.as_deref()), (Some("pocl"), Some("kernel")));
+    assert_eq!((named.select.as_deref(), named.waits), (Some("pocl"), Some(Waits::Kernel)));
     let numbered = of("device = { kind = 'opencl', select = 2 }");
-    assert_eq!((numbered.select.as_deref(), numbered.waits.as_deref()), (Some("2"), Some("auto")));
+    assert_eq!((numbered.select.as_deref(), numbered.waits), (Some("2"), Some(Waits::Auto)));
     let host = of("");
     assert_eq!((host.select, host.waits, host.memory, host.peers), (None, None, None, None));
     assert_eq!(host.wires, None);
     let direct = of("device = { kind = 'opencl', wires = 'direct' }");
-    assert_eq!((named.wires.as_deref(), direct.wires.as_deref()), (Some("auto"), Some("direct")));
+    assert_eq!((named.wires, direct.wires), (Some(Wires::Auto), Some(Wires::Direct)));
     let staged = of("device = { kind = 'opencl', peers = 'staged' }");
-    assert_eq!((named.peers.as_deref(), staged.peers.as_deref()), (Some("auto"), Some("staged")));
+    assert_eq!((named.peers, staged.peers), (Some(Peers::Auto), Some(Peers::Staged)));
     let separate = of("device = { kind = 'opencl', memory = 'separate' }");
-    assert_eq!((named.memory.as_deref(), separate.memory.as_deref()), (Some("auto"), Some("separate")));
+    assert_eq!((named.memory, separate.memory), (Some(MemoryMode::Auto), Some(MemoryMode::Separate)));
+}
+
+/// Ranks are told a configuration by these names, and results keep them.
+#[test]
+fn options_are_written_by_their_names_and_no_others_are_read() {
+    let text = "device = { kind = 'opencl', memory = 'separate', peers = 'staged', wires = 'direct', waits = 'proxy' }\n\
+                comm.signal = 'memop'\nstaging = { memory = 'pageable', scheme = 'naive' }";
+    let mut written = serde_json::to_value(parse(text).expect("is right")).expect("is JSON");
+    let device = json!({
+        "kind": "opencl", "memory": "separate", "peers": "staged", "wires": "direct", "waits": "proxy", "threads": 1,
+    });
+    assert_eq!((&written["device"], &written["comm"]["signal"]), (&device, &json!("memop")));
+    assert_eq!(written["staging"]["memory"], "pageable");
+    for (section, key) in [
+        ("device", "memory"),
+        ("device", "peers"),
+        ("device", "wires"),
+        ("device", "waits"),
+        ("comm", "signal"),
+        ("staging", "memory"),
+        ("staging", "scheme"),
+    ] {
+        let right = std::mem::replace(&mut written[section][key], json!("nonsense"));
+        assert!(serde_json::from_value::<RunConfig>(written.clone()).is_err(), "{section}.{key}");
+        written[section][key] = right;
+    }
+    assert!(serde_json::from_value::<RunConfig>(written).is_ok());
 }
 
 #[test]
 fn messages_of_a_device_are_staged_as_told() {
-    let of = |text: &str| parse(text).expect("is right").staging.map(|staging| staging.staging());
+    let of = |text: &str| parse(text).expect("is right").staging;
     assert_eq!(of(""), None, "the host stages nothing");
     assert_eq!(of("device.kind = 'opencl'"), Some(Staging::default()));
     let told = "device.kind = 'opencl'\n[staging]\nmemory = 'pageable'\nscheme = 'even'\nblocks = 8\n\

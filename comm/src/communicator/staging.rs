@@ -4,7 +4,8 @@ use super::blocks::Blocks;
 use crate::error::{Error, Result};
 
 /// Which memory of the host messages are staged in (2023 paper on Intel GPUs, section IV-A).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum StagingMemory {
     /// Memory that the device itself copies to and from. What comes from a process that maps this one's memory (over
     /// `shm`) lands in memory that both share, which is pageable: see [`crate::Communicator::landing_memory`].
@@ -15,7 +16,8 @@ pub enum StagingMemory {
 }
 
 /// In which pieces a message goes down to the host, to the other rank, and up to its device (section IV-B, figure 2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum StagingScheme {
     /// The whole message at each step.
     Naive,
@@ -68,7 +70,7 @@ impl StagingScheme {
 ///
 /// A sender on a device cuts its message, whatever its receiver would do; one of a host is cut by its receiver. So
 /// ranks may be told differently, though that is of no use.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Staging {
     /// Where the message is on the host.
     pub memory: StagingMemory,

@@ -111,7 +111,8 @@ impl From<Waits> for Ways {
 }
 
 /// How kernels of a device besides the host tell other ranks that a payload is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Signals {
     /// A kernel of its own for it, behind those that move the payload.
     #[default]
@@ -127,6 +128,9 @@ pub enum Signals {
 }
 
 impl Signals {
+    /// Every way.
+    pub const ALL: [Self; 3] = [Signals::Kernel, Signals::Merged, Signals::Memop];
+
     /// The name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
@@ -138,12 +142,13 @@ impl Signals {
 
     /// The one of that name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Signals::Kernel, Signals::Merged, Signals::Memop].into_iter().find(|signals| signals.name() == name)
+        Self::ALL.into_iter().find(|signals| signals.name() == name)
     }
 }
 
 /// How other ranks reach the arrays of a device besides the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Peers {
     /// Straight, where fabric and devices allow it: as threads of one process (`local`), or by handles that the device
     /// gives of its memory (`shm`); and else through the host's memory.
@@ -154,6 +159,9 @@ pub enum Peers {
 }
 
 impl Peers {
+    /// Every way.
+    pub const ALL: [Self; 2] = [Peers::Auto, Peers::Staged];
+
     /// The name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
@@ -164,12 +172,13 @@ impl Peers {
 
     /// The one of that name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Peers::Auto, Peers::Staged].into_iter().find(|peers| peers.name() == name)
+        Self::ALL.into_iter().find(|peers| peers.name() == name)
     }
 }
 
 /// Who waits for other ranks in a stream of a device besides the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Waits {
     /// Kernels on a GPU, and the stream's thread on the host's own cores, of which the ranks need all.
     #[default]
@@ -182,6 +191,9 @@ pub enum Waits {
 }
 
 impl Waits {
+    /// Every choice.
+    pub const ALL: [Self; 3] = [Waits::Auto, Waits::Kernel, Waits::Proxy];
+
     /// The name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
@@ -193,12 +205,13 @@ impl Waits {
 
     /// The one of that name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Waits::Auto, Waits::Kernel, Waits::Proxy].into_iter().find(|waits| waits.name() == name)
+        Self::ALL.into_iter().find(|waits| waits.name() == name)
     }
 }
 
 /// Where the arrays of a device are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum MemoryMode {
     /// Shared where the device can and its kernels run on the host's cores; else separate.
     #[default]
@@ -210,7 +223,8 @@ pub enum MemoryMode {
 }
 
 impl MemoryMode {
-    const ALL: [Self; 3] = [MemoryMode::Auto, MemoryMode::Shared, MemoryMode::Separate];
+    /// Every place.
+    pub const ALL: [Self; 3] = [MemoryMode::Auto, MemoryMode::Shared, MemoryMode::Separate];
 
     /// The name in configurations.
     pub const fn name(self) -> &'static str {

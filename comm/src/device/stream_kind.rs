@@ -1,7 +1,8 @@
 //! What kinds of stream there are.
 
 /// When the operations of a stream run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum StreamKind {
     /// On the calling thread, as they are enqueued. The fastest where ranks fill the cores. A wait
     /// blocks the caller, so exchanges must be issued in the same order on all ranks.
@@ -16,6 +17,9 @@ pub enum StreamKind {
 }
 
 impl StreamKind {
+    /// The kinds of the host.
+    pub const OF_HOST: [Self; 2] = [StreamKind::Inline, StreamKind::Threaded];
+
     /// The name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
@@ -27,7 +31,7 @@ impl StreamKind {
 
     /// The kind of host stream of that name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [StreamKind::Inline, StreamKind::Threaded].into_iter().find(|kind| kind.name() == name)
+        Self::OF_HOST.into_iter().find(|kind| kind.name() == name)
     }
 }
 

@@ -13,7 +13,8 @@ use std::sync::atomic::Ordering;
 
 /// What a wire is given of arrays on a device besides the host, where a rank's memory is not mapped: over `mpi` and
 /// `ofi`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Wires {
     /// Addresses of the device's memory where the host has the same, or the library says that it takes them; and else
     /// copies in the host's memory.
@@ -27,7 +28,8 @@ pub enum Wires {
 }
 
 impl Wires {
-    const ALL: [Self; 3] = [Wires::Auto, Wires::Direct, Wires::Staged];
+    /// Every choice.
+    pub const ALL: [Self; 3] = [Wires::Auto, Wires::Direct, Wires::Staged];
 
     /// The name in configurations.
     pub const fn name(self) -> &'static str {

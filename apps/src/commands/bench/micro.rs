@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 use std::path::PathBuf;
+use streamhalo::StreamKind;
 use streamhalo::comm::backend::backend_names;
-use streamhalo::comm::{ElementType, StagingMemory, StagingScheme};
+use streamhalo::comm::{StagingMemory, StagingScheme};
 
 use super::files::{files_of, lines};
 use super::view::View;
@@ -18,7 +19,7 @@ use crate::bench::streams::Streams;
 use crate::bench::throttle::policy_names;
 use crate::cli::{
     CollectivesArgs, CopiesArgs, FigureArgs, MovesArgs, PingpongArgs, PrimitiveArgs, Sizes, StagingArgs,
-    StreamName, ThrottleArgs, TimedArgs,
+    ThrottleArgs, TimedArgs,
 };
 use crate::error::AppError;
 use crate::ranks::{Prepared, Ranks, adopt};
@@ -28,7 +29,7 @@ use crate::report::{self, OutputFile, lines_svg};
 pub(super) fn pingpong(args: &PingpongArgs) -> Result<u8, AppError> {
     let checked = || {
         let (streams, contestants) = (streams_of(&args.streams)?, backends_of(&args.backend)?);
-        if streams.device.is_some() && args.stream != StreamName::Inline {
+        if streams.device.is_some() && args.stream != StreamKind::Inline {
             let message = "is for the host; the streams of a device are all of one kind".to_owned();
             return Err(usage("--stream", message));
         }
@@ -109,7 +110,7 @@ pub(super) fn copies(args: &CopiesArgs) -> Result<u8, AppError> {
         ranks: 1,
         operations,
         streams,
-        ..between_two(What::Copies, &args.timed, &args.sizes, StreamName::Inline, contestants)
+        ..between_two(What::Copies, &args.timed, &args.sizes, StreamKind::Inline, contestants)
     });
     measure("streamhalo bench copies", &args.timed.figures, bench)
 }
@@ -138,7 +139,7 @@ pub(super) fn staging(args: &StagingArgs) -> Result<u8, AppError> {
         operations,
         streams,
         threshold_bytes,
-        ..between_two(What::Staging, &args.timed, &args.sizes, StreamName::Inline, contestants)
+        ..between_two(What::Staging, &args.timed, &args.sizes, StreamKind::Inline, contestants)
     });
     measure("streamhalo bench staging", &args.timed.figures, bench)
 }
@@ -156,14 +157,14 @@ pub(super) fn moves(args: &MovesArgs) -> Result<u8, AppError> {
         Ok((chosen("--operation", &args.operation, &moves::OPERATIONS)?, streams_on(&args.device)?))
     };
     let bench = checked().map(|(operations, streams)| {
-        let cell_bytes = ElementType::from_name(args.element.name()).map_or(1, ElementType::bytes);
+        let cell_bytes = args.element.bytes();
         let contestants = moves::CONTESTANTS.map(str::to_owned).to_vec();
         MicroBench {
             ranks: 1,
             operations,
             streams,
             boxes: Some(Boxes { width: args.width.get(), cell_bytes }),
-            ..between_two(What::Moves, &args.timed, &args.cells, StreamName::Inline, contestants)
+            ..between_two(What::Moves, &args.timed, &args.cells, StreamKind::Inline, contestants)
         }
     });
     measure("streamhalo bench moves", &args.timed.figures, bench)
@@ -174,7 +175,7 @@ fn between_two(
     what: What,
     timed: &TimedArgs,
     sizes: &Sizes,
-    stream: StreamName,
+    stream: StreamKind,
     contestants: Vec<String>,
 ) -> MicroBench {
     MicroBench {
@@ -185,20 +186,12 @@ fn between_two(
         contestants,
         operations: Vec::new(),
         entries: Vec::new(),
-        stream: stream_name(stream),
+        stream: stream.name().to_owned(),
         streams: Streams::default(),
         boxes: None,
         threshold_bytes: 0,
         seconds: timed.seconds,
     }
-}
-
-fn stream_name(stream: StreamName) -> String {
-    match stream {
-        StreamName::Inline => "inline",
-        StreamName::Threaded => "threaded",
-    }
-    .to_owned()
 }
 
 /// A measurement that can be done as far as one process can tell.

@@ -114,7 +114,7 @@ fn streams_of(args: &StreamsArgs) -> Result<Streams, AppError> {
         return Ok(Streams::default());
     }
     let (kind, _) = split_device(device);
-    let known = [Signals::Kernel, Signals::Merged, Signals::Memop].map(Signals::name);
+    let known = Signals::ALL.map(Signals::name);
     let mut signals = if signal.is_empty() {
         vec![Signals::default().name().to_owned()]
     } else {
@@ -128,7 +128,7 @@ fn streams_of(args: &StreamsArgs) -> Result<Streams, AppError> {
         }
         signals.retain(|name| name != memop);
     }
-    let known = [Waits::Auto, Waits::Kernel, Waits::Proxy].map(Waits::name);
+    let known = Waits::ALL.map(Waits::name);
     if let Some(name) = waits.as_deref().filter(|name| !known.contains(name)) {
         return Err(usage("--waits", unknown(name, &known)));
     }
