@@ -14,7 +14,7 @@ use super::value::{Entry, Node, Table, Value, parse_value};
 pub struct Overrides {
     /// `--set section.key=value`, in order: the last one of a key wins.
     pub set: Vec<String>,
-    /// `--ranks 1,2,4`; this and the flags below win over `--set`.
+    /// `--ranks 1,2,4`; like the flags below it is refused beside a `--set` of its key.
     pub ranks: Option<String>,
     /// `--backend x,y`.
     pub backend: Option<String>,
@@ -42,7 +42,7 @@ pub(super) fn apply(root: &mut Table, overrides: &Overrides, all: &[Shape<'_>]) 
             let origin = Origin::Flag(format!("{flag} {value}"));
             let items = value.split(',').map(|item| bare(item.trim(), &origin));
             let node = Node { value: Value::Array(items.collect()), origin: origin.clone() };
-            replace(root, section, key, node);
+            lay(root, section, key, node)?;
         }
     }
     let strings = [
@@ -54,7 +54,7 @@ pub(super) fn apply(root: &mut Table, overrides: &Overrides, all: &[Shape<'_>]) 
         if let Some(value) = value {
             let node =
                 Node { value: Value::String(value.clone()), origin: Origin::Flag(format!("{flag} {value}")) };
-            replace(root, section, key, node);
+            lay(root, section, key, node)?;
         }
     }
     let frequencies = [
@@ -69,8 +69,21 @@ pub(super) fn apply(root: &mut Table, overrides: &Overrides, all: &[Shape<'_>]) 
                 "`every=N`, with N steps between two {things}, as in `{flag} every=100`"
             )));
         };
-        replace(root, "output", key, bare(every.trim(), &origin));
+        lay(root, "output", key, bare(every.trim(), &origin))?;
     }
+    Ok(())
+}
+
+/// Replaces the value of a key by that of its own flag, unless a `--set` has replaced it: one of the two would be dropped.
+fn lay(root: &mut Table, section: &str, key: &str, node: Node) -> Result<(), Fault> {
+    let keys = root.find(section).map(|entry| &entry.node.value);
+    if let Some(Value::Table(keys)) = keys
+        && let Some(Origin::Flag(set)) = keys.find(key).map(|entry| &entry.node.origin)
+    {
+        let message = format!("`{section}.{key}` is set by `{set}` too");
+        return Err(Fault::new(&node.origin, message).expected("one of the two"));
+    }
+    replace(root, section, key, node);
     Ok(())
 }
 

@@ -39,8 +39,8 @@ fn set_takes_toml_and_bare_words() {
 }
 
 #[test]
-fn flags_win_over_set_and_set_over_the_file() {
-    let mut flags = set(&["run.ranks=2", "comm.fabric=mpi", "run.trials=2", "run.trials=4"]);
+fn flags_win_over_the_file_and_the_last_set_of_a_key_over_others() {
+    let mut flags = set(&["run.trials=2", "run.trials=4"]);
     flags.ranks = Some("1, 8".to_owned());
     flags.backend = Some("notified,standard".to_owned());
     flags.fabric = Some("shm".to_owned());
@@ -52,6 +52,39 @@ fn flags_win_over_set_and_set_over_the_file() {
     assert_eq!(config.comm.backend, ["notified", "standard"]);
     assert_eq!(config.comm.fabric, "shm");
     assert_eq!(config.output.dir.to_str(), Some("elsewhere"));
+}
+
+#[test]
+fn a_flag_beside_a_set_of_its_key_is_refused() {
+    let flag = |value: &str| Some(value.to_owned());
+    for (set_value, flags, wanted) in [
+        ("run.ranks=4", Overrides { ranks: flag("2"), ..Overrides::default() }, "--ranks 2"),
+        (
+            "comm.backend=notified",
+            Overrides { backend: flag("st-send"), ..Overrides::default() },
+            "--backend st-send",
+        ),
+        ("comm.fabric=shm", Overrides { fabric: flag("local"), ..Overrides::default() }, "--fabric local"),
+        ("output.dir=here", Overrides { out: flag("there"), ..Overrides::default() }, "--out there"),
+        ("run.restart=x", Overrides { restart: flag("y"), ..Overrides::default() }, "--restart y"),
+        (
+            "output.snapshot_every=1",
+            Overrides { snapshot: flag("every=2"), ..Overrides::default() },
+            "--snapshot every=2",
+        ),
+        (
+            "output.checkpoint_every=1",
+            Overrides { checkpoint: flag("every=2"), ..Overrides::default() },
+            "--checkpoint every=2",
+        ),
+    ] {
+        let flags = Overrides { set: set(&[set_value]).set, ..flags };
+        let error = parse_with("", &flags).expect_err(wanted);
+        let (key, _) = set_value.split_once('=').expect("is a key and a value");
+        let expected =
+            format!("{wanted}: `{key}` is set by `--set {set_value}` too\n  = expected one of the two");
+        assert_eq!(printed(&error), expected);
+    }
 }
 
 #[test]
