@@ -8,13 +8,12 @@ use clap::{Args, Subcommand, ValueEnum};
 use streamhalo::StreamKind;
 use streamhalo::comm::ElementType;
 
-use super::{RendezvousArgs, Sizes};
+use super::{RendezvousArgs, Sizes, count};
 use crate::error::AppError;
 
 /// `streamhalo bench`
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  streamhalo bench halo --layout 2,1,1 --fabric shm\n  \
-                        streamhalo bench pingpong --sizes 8..1MiB --out results/pingpong")]
+#[command(after_help = "Example:\n  streamhalo bench halo --layout 2,1,1 --fabric shm")]
 pub struct BenchArgs {
     /// What to measure.
     #[command(subcommand)]
@@ -165,7 +164,7 @@ pub struct PrimitiveArgs {
                         Example:\n  streamhalo bench collectives --ranks 4 --sizes 8..4KiB --fabric shm")]
 pub struct CollectivesArgs {
     /// Ranks that take part
-    #[arg(long, value_name = "N", default_value = "2")]
+    #[arg(long, value_name = "N", default_value = "2", value_parser = count)]
     pub ranks: NonZeroUsize,
     /// Bytes of a rank, or for a neighbour, by 8
     #[arg(long, value_name = "N..M", default_value = "8..64KiB")]
@@ -190,7 +189,7 @@ pub struct CollectivesArgs {
                         Example:\n  streamhalo bench throttle --entries 2..64 --policy static,adaptive")]
 pub struct ThrottleArgs {
     /// Entries for operations: from .. to, or a list
-    #[arg(long, value_name = "N..M", default_value = "2..256")]
+    #[arg(long, value_name = "N..M", default_value = "2..256", value_parser = Sizes::of_counts)]
     pub entries: Sizes,
     /// Bytes of a put
     #[arg(long, value_name = "N", default_value = "1KiB")]
@@ -271,10 +270,10 @@ pub struct MovesArgs {
     #[arg(long, value_name = "KIND[:NAME]", default_value = "opencl")]
     pub device: String,
     /// Cells along each axis: from .. to, or a list
-    #[arg(long, value_name = "N..M", default_value = "16..128")]
+    #[arg(long, value_name = "N..M", default_value = "16..128", value_parser = Sizes::of_counts)]
     pub cells: Sizes,
     /// Layers of cells that are packed
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = count)]
     pub width: NonZeroUsize,
     /// Element: u8, i32, i64, f32 or f64
     #[arg(long, value_name = "TYPE", value_parser = named(ElementType::ALL, ElementType::name), hide_possible_values = true)]
@@ -295,17 +294,17 @@ pub struct MovesArgs {
 )]
 pub struct BenchHaloArgs {
     /// Ranks per axis; their product is the number of ranks
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,1,1")]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,1,1", value_parser = count)]
     pub layout: Vec<NonZeroUsize>,
     /// Cells per axis of each rank
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "64,64,64")]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "64,64,64", value_parser = count)]
     pub cells: Vec<NonZeroUsize>,
     /// Element: u8, i32, i64, f32 or f64
     #[arg(long, value_name = "TYPE", value_parser = named(ElementType::ALL, ElementType::name), hide_possible_values = true)]
     #[arg(default_value = "f64")]
     pub element: ElementType,
     /// Halo width in cells
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = count)]
     pub width: NonZeroUsize,
     /// Neighbours: across faces, or all
     #[arg(long, value_name = "faces|all", value_enum, hide_possible_values = true)]

@@ -6,7 +6,7 @@ mod sizes;
 mod timeline;
 
 use std::ffi::OsString;
-use std::num::NonZeroUsize;
+use std::num::{IntErrorKind, NonZeroUsize, ParseIntError};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -19,12 +19,29 @@ pub use timeline::TimelineAsked;
 
 /// Stencil applications over stream-triggered halo exchange.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "streamhalo", version, disable_help_subcommand = true)]
+#[command(name = "streamhalo", version, mut_subcommands = negative_numbers_are_values)]
 #[command(after_help = "Example:\n  streamhalo run configs/life/acorn.toml --ranks 1,2")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// Else clap takes the value of `--ranks -1` for a flag that it does not know, and does not say what is wrong with it.
+fn negative_numbers_are_values(command: clap::Command) -> clap::Command {
+    let may_follow = |arg: clap::Arg| {
+        let is_value = !arg.is_positional() && arg.get_action().takes_values();
+        arg.allow_negative_numbers(is_value)
+    };
+    command.mut_args(may_follow).mut_subcommands(negative_numbers_are_values)
+}
+
+/// A number of things of which there is at least one.
+fn count(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|error: ParseIntError| match error.kind() {
+        IntErrorKind::PosOverflow => "does not fit into 64 bits".to_owned(),
+        _ => "must be an integer of at least 1".to_owned(),
+    })
 }
 
 /// The commands.
@@ -88,7 +105,7 @@ pub struct RendezvousArgs {
     #[arg(long, value_name = "HOST:PORT", requires = "world_size", requires = "rank")]
     pub rank_zero: Option<String>,
     /// How many ranks meet there
-    #[arg(long, value_name = "N", requires = "rank_zero", hide = true)]
+    #[arg(long, value_name = "N", requires = "rank_zero", hide = true, value_parser = count)]
     pub world_size: Option<NonZeroUsize>,
     /// Which of them this process is, from 0
     #[arg(long, value_name = "R", requires = "rank_zero", hide = true)]
@@ -162,7 +179,7 @@ pub struct ExplainArgs {
 )]
 pub struct LaunchArgs {
     /// Number of processes
-    #[arg(short = 'n', value_name = "N")]
+    #[arg(short = 'n', value_name = "N", value_parser = count)]
     pub processes: NonZeroUsize,
     // One list, not two arguments: from its first value on nothing is read as a flag of ours.
     /// The program and its arguments, passed on as they are

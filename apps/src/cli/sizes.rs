@@ -16,24 +16,34 @@ impl FromStr for Sizes {
 
     /// Takes sizes and ranges, with commas in between. A range goes from its first size on in powers of two.
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut sizes = Vec::new();
-        for part in text.split(',') {
-            match part.split_once("..") {
-                None => sizes.push(size(part)?),
-                Some((low, high)) => {
-                    let (low, high) = (size(low)?, size(high)?);
-                    if low > high {
-                        return Err(format!("`{part}` goes down; give the smaller size first"));
-                    }
-                    sizes.extend(
-                        std::iter::successors(Some(low), |size| Some(2 * size))
-                            .take_while(|size| *size <= high),
-                    );
+        parse(text, size)
+    }
+}
+
+impl Sizes {
+    /// The same of what is counted and has no unit.
+    pub(super) fn of_counts(text: &str) -> Result<Self, String> {
+        parse(text, count)
+    }
+}
+
+fn parse(text: &str, read: fn(&str) -> Result<usize, String>) -> Result<Sizes, String> {
+    let mut sizes = Vec::new();
+    for part in text.split(',') {
+        match part.split_once("..") {
+            None => sizes.push(read(part)?),
+            Some((low, high)) => {
+                let (low, high) = (read(low)?, read(high)?);
+                if low > high {
+                    return Err(format!("`{part}` goes down; give the smaller one first"));
                 }
+                sizes.extend(
+                    std::iter::successors(Some(low), |size| Some(2 * size)).take_while(|size| *size <= high),
+                );
             }
         }
-        Ok(Self(sizes))
     }
+    Ok(Sizes(sizes))
 }
 
 fn size(text: &str) -> Result<usize, String> {
@@ -44,6 +54,12 @@ fn size(text: &str) -> Result<usize, String> {
         || format!("`{text}` is no size: expected 1 to {LARGEST} bytes, as in 8, 64KiB or 8..4MiB");
     let number: usize = digits.trim().parse().map_err(|_| expected())?;
     number.checked_mul(unit).filter(|bytes| (1..=LARGEST).contains(bytes)).ok_or_else(expected)
+}
+
+fn count(text: &str) -> Result<usize, String> {
+    let text = text.trim();
+    let number = text.parse().ok().filter(|number| (1..=LARGEST).contains(number));
+    number.ok_or_else(|| format!("`{text}` is none of 1 to {LARGEST}, as in 8, 2..64 or 2,4,8"))
 }
 
 #[cfg(test)]
@@ -60,6 +76,11 @@ mod tests {
         assert_eq!(sizes("1GiB"), Ok(vec![LARGEST]));
         for wrong in ["", "0", "8..", "x", "4KB", "-1", "2GiB", "99999999999999999999", "8,,9"] {
             assert!(sizes(wrong).expect_err(wrong).contains("is no size"), "{wrong}");
+        }
+        assert_eq!(Sizes::of_counts("3,2..9").map(|counts| counts.0), Ok(vec![3, 2, 4, 8]));
+        for wrong in ["0", "2KiB", "-1", ""] {
+            let error = Sizes::of_counts(wrong).expect_err(wrong);
+            assert!(error.contains("is none of 1 to 1073741824") && !error.contains("bytes"), "{error}");
         }
         assert!(sizes("9..8").expect_err("it goes down").contains("goes down"));
     }

@@ -8,12 +8,14 @@ mod report;
 mod run;
 mod worker;
 
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue};
 use streamhalo::comm::backend::backend_names;
 use streamhalo::comm::fabric::{self, FABRICS};
 
 use crate::app::APPLICATIONS;
 use crate::cli::{Cli, Command, ConfigArgs};
-use crate::config::{KnownNames, Overrides, Places, RunConfig};
+use crate::config::{KnownNames, Overrides, Places, RunConfig, nearest};
 use crate::error::AppError;
 use crate::ranks;
 
@@ -44,7 +46,8 @@ pub fn dispatch(cli: Cli) -> Result<u8, AppError> {
 /// # Errors
 ///
 /// What is wrong with the command line, where a launcher has started several processes.
-pub fn refuse(error: clap::Error) -> Result<u8, AppError> {
+pub fn refuse(mut error: clap::Error) -> Result<u8, AppError> {
+    suggest_command(&mut error);
     let launcher = fabric::launched();
     match launcher {
         Some(fabric::Launched { ranks: Some(2..), rank, .. }) => {
@@ -60,6 +63,22 @@ pub fn refuse(error: clap::Error) -> Result<u8, AppError> {
         }
         _ => error.exit(),
     }
+}
+
+/// Adds the name of a command that was probably meant, where clap has found none: what it holds for near is nearer.
+fn suggest_command(error: &mut clap::Error) {
+    let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand) else { return };
+    if error.get(ContextKind::SuggestedSubcommand).is_some() {
+        return;
+    }
+    let mut known = Cli::command();
+    for argument in std::env::args().skip(1).take_while(|argument| argument != wrong) {
+        known = known.find_subcommand(argument).cloned().unwrap_or(known);
+    }
+    let visible = known.get_subcommands().filter(|command| !command.is_hide_set());
+    let names: Vec<&str> = visible.map(clap::Command::get_name).collect();
+    let suggested = nearest(wrong, &names).map(|name| ContextValue::Strings(vec![name.to_owned()]));
+    suggested.and_then(|name| error.insert(ContextKind::SuggestedSubcommand, name));
 }
 
 /// The configuration that a command was given, with the names that this program knows.

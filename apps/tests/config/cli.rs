@@ -69,6 +69,19 @@ fn every_help_fits_a_screen_and_shows_an_example() {
 }
 
 #[test]
+fn help_is_a_command_too() {
+    for (arguments, like) in [
+        (["help"].as_slice(), ["--help"].as_slice()),
+        (&["help", "run"], &["run", "--help"]),
+        (&["help", "bench", "halo"], &["bench", "halo", "--help"]),
+    ] {
+        let output = streamhalo(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        assert_eq!(output.stdout, streamhalo(like).stdout, "{arguments:?}");
+    }
+}
+
+#[test]
 fn run_takes_the_flags_of_the_design() {
     let arguments = "run c.toml --set a.b=1 --ranks 1,2 --set c.d=2 --backend x,y --fabric shm \
                      --out dir --quiet";
@@ -174,7 +187,23 @@ fn usage_errors_exit_with_2_and_name_the_flag() {
         (&["bench", "collectives", "--operation", "alreduce"], "did you mean `allreduce`?"),
         (&["bench", "throttle", "--entries", "1..8"], "1 entry is too few"),
         (&["bench", "throttle", "--policy", "adaptiv"], "did you mean `adaptive`?"),
+        (&["bench", "halo", "--layout", "0"], "'0' for '--layout <N,...>': must be an integer of at least 1"),
+        (&["bench", "halo", "--width", "-1"], "'-1' for '--width <N>': must be an integer of at least 1"),
+        (&["bench", "halo", "--seconds", "-1"], "expected seconds: a number above 0"),
+        (&["bench", "collectives", "--ranks", "0"], "'--ranks <N>': must be an integer of at least 1"),
+        (
+            &["bench", "collectives", "--ranks", "99999999999999999999"],
+            "'--ranks <N>': does not fit into 64 bits",
+        ),
+        (&["bench", "throttle", "--entries", "0"], "`0` is none of 1 to"),
+        (&["bench", "pingpong", "--sizes", "-1"], "`-1` is no size"),
+        (&["launch", "-n", "0", "x"], "'0' for '-n <N>': must be an integer of at least 1"),
+        (&["launch", "-n", "-1", "x"], "'-1' for '-n <N>': must be an integer of at least 1"),
         (&["bench", "pimgpong"], "'pingpong'"),
+        (&["bench", "halos"], "'halo'"),
+        (&["bench", "ovelrpa"], "'overlap'"),
+        (&["rnu", "x"], "'run'"),
+        (&["ifno"], "'info'"),
         (&["reprot", "x"], "'report'"),
         (&["run"], "<CONFIG.toml>"),
         (&[], "Usage:"),
