@@ -1,5 +1,6 @@
 //! What can go wrong in the program, and what the user can do about it.
 
+use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
 
@@ -327,7 +328,17 @@ impl From<GridError> for AppError {
 
 /// "1 rank", "4 ranks".
 pub(crate) fn ranks_of(count: usize) -> String {
-    format!("{count} {}", if count == 1 { "rank" } else { "ranks" })
+    counted(count, "rank")
+}
+
+/// "1 layout", "2 layouts", "2 axes".
+pub(crate) fn counted<T: Display + PartialEq + From<u8>>(count: T, noun: &str) -> String {
+    match noun {
+        _ if count == T::from(1) => format!("1 {noun}"),
+        "axis" => format!("{count} axes"),
+        "entry" => format!("{count} entries"),
+        _ => format!("{count} {noun}s"),
+    }
 }
 
 impl From<Box<ConfigError>> for AppError {

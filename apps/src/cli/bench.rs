@@ -9,7 +9,7 @@ use streamhalo::StreamKind;
 use streamhalo::comm::ElementType;
 
 use super::{RendezvousArgs, Sizes, count};
-use crate::error::AppError;
+use crate::error::{AppError, counted};
 
 /// `streamhalo bench`
 #[derive(Args, Clone, Debug)]
@@ -339,7 +339,8 @@ impl BenchHaloArgs {
             return Err(AppError::Usage {
                 flag: "--layout".to_owned(),
                 message: format!(
-                    "has {axes} axes where --cells has {cells}; give one number per axis to both"
+                    "has {} where --cells has {cells}; give one number per axis to both",
+                    counted(axes, "axis")
                 ),
             });
         }

@@ -10,7 +10,7 @@ use super::load;
 use crate::checkpoint::{self, Checkpoint};
 use crate::cli::RunArgs;
 use crate::config::RunConfig;
-use crate::error::{AppError, ranks_of};
+use crate::error::{AppError, counted, ranks_of};
 use crate::ranks::{Prepared, Ranks, adopt, are_launched};
 use crate::report::{self, ExchangeTimeline, MachineInfo, OutputFile, Progress, Results};
 use crate::run::{
@@ -124,7 +124,11 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
     if !quiet {
         report::say(&Banner { config, ranks, machine: &machine }.to_string());
         if let Some(from) = from {
-            report::say(&format!("restart:  {}, {} steps are done\n", from.path().display(), from.step()));
+            report::say(&format!(
+                "restart:  {}, after {}\n",
+                from.path().display(),
+                counted(from.step(), "step")
+            ));
         }
     }
 
@@ -207,9 +211,9 @@ fn timeline_files(timelines: &[ExchangeTimeline]) -> Result<Vec<OutputFile>, App
     for timeline in timelines {
         if timeline.dropped() > 0 {
             report::say(&format!(
-                "timeline of {}: there was no room for the first {} spans; record fewer steps\n",
+                "timeline of {}: there was no room for the first {}; record fewer steps\n",
                 timeline.backend,
-                timeline.dropped()
+                counted(timeline.dropped(), "span")
             ));
         }
         files.extend(timeline.files()?);

@@ -10,6 +10,7 @@ use super::fault::{Fault, Located, Origin};
 use super::grid::Grid;
 use super::section::{List, Section, Shape, as_integer, wrong};
 use super::value::{Node, Value};
+use crate::error::{counted, ranks_of};
 
 pub(super) const SHAPE: Shape<'static> = Shape {
     name: "run",
@@ -209,22 +210,12 @@ fn one_layout(subject: &str, node: &Node, ranks: usize, axes: usize) -> Result<V
     }
     let product = layout.iter().try_fold(1_usize, |product, axis| product.checked_mul(*axis));
     if product != Some(ranks) {
-        let product = product.map_or("more than 64 bits hold".to_owned(), |n| n.to_string());
+        let product = product.map_or("more ranks than 64 bits hold".to_owned(), ranks_of);
         let message =
-            format!("{subject}, {layout:?}, is for {product} ranks; that entry of `run.ranks` is {ranks}");
+            format!("{subject}, {layout:?}, is for {product}; that entry of `run.ranks` is {ranks}");
         return Err(Fault::new(&node.origin, message).expected(expected));
     }
     Ok(layout)
-}
-
-/// "1 layout", "2 layouts", "2 axes".
-fn counted(count: usize, noun: &str) -> String {
-    match (count, noun) {
-        (1, _) => format!("1 {noun}"),
-        (_, "axis") => format!("{count} axes"),
-        (_, "entry") => format!("{count} entries"),
-        _ => format!("{count} {noun}s"),
-    }
 }
 
 /// Between two exchanges every step uses up one layer of the halo.

@@ -32,7 +32,7 @@ use crate::app::{
     Times, Trial, inner_of, shell, size_of_all,
 };
 use crate::config::{AppSettings, FacesSettings, RunConfig, Values};
-use crate::error::AppError;
+use crate::error::{AppError, counted, ranks_of};
 
 /// The row of the registry.
 pub const ROW: ApplicationRow = ApplicationRow {
@@ -267,9 +267,10 @@ impl Application for Faces {
             Err(AppError::Usage {
                 flag: "grid.cells".to_owned(),
                 message: format!(
-                    "{} elements along axis {axis} cannot be shared evenly by the {} ranks of the layout \
+                    "{} along axis {axis} cannot be shared evenly by the {} of the layout \
                      {layout:?}: `faces` gives every rank as many; choose another number, or `run.layout`",
-                    self.elements[axis], layout[axis]
+                    counted(self.elements[axis], "element"),
+                    ranks_of(layout[axis])
                 ),
             })
         })

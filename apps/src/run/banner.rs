@@ -11,7 +11,7 @@ use super::device::{has_wire, unreached_because};
 use super::{device, executors_of};
 use crate::app::{ApplicationRow, Need};
 use crate::config::RunConfig;
-use crate::error::ranks_of;
+use crate::error::{counted, ranks_of};
 use crate::ranks::Ranks;
 use crate::report::{self, MachineInfo};
 
@@ -28,12 +28,9 @@ pub(crate) struct Banner<'a> {
 impl fmt::Display for Banner<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { config, ranks, machine } = self;
-        let cores = machine.logical_cores.map_or("?".to_owned(), |cores| cores.to_string());
+        let cores = machine.logical_cores.map_or("? cores".to_owned(), |cores| counted(cores, "core"));
         let stream = config.device.stream.unwrap_or_default().name();
-        let threads = match config.device.threads {
-            1 => "1 thread".to_owned(),
-            threads => format!("{threads} threads"),
-        };
+        let threads = counted(config.device.threads, "thread");
         let row = FABRICS.iter().find(|row| row.name == config.comm.fabric);
         let row = row.expect("a configuration names a registered fabric");
         let kind = &config.device.kind;
@@ -48,10 +45,7 @@ impl fmt::Display for Banner<'_> {
                 writeln!(f, "device:   {}; a queue of its own a rank{staged}", device.name())?
             }
             _ => {
-                writeln!(
-                    f,
-                    "device:   {kind}, {cores} cores; {stream} stream, {threads} a rank for kernels"
-                )?;
+                writeln!(f, "device:   {kind}, {cores}; {stream} stream, {threads} a rank for kernels")?;
             }
         }
         writeln!(f, "fabric:   {}, {}", row.name, row.summary)?;
@@ -61,7 +55,8 @@ impl fmt::Display for Banner<'_> {
         writeln!(f, "backends: {}", config.comm.backend.join(", "))?;
         let (steps, every) = (config.app.steps, config.output.checkpoint_every);
         if every > steps {
-            writeln!(f, "checkpoints: none, for they are {every} steps apart and the run has {steps}")?;
+            let every = counted(every, "step");
+            writeln!(f, "checkpoints: none, for they are {every} apart and the run has {steps}")?;
         }
         Ok(())
     }

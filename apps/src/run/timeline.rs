@@ -11,7 +11,7 @@ use super::{RunReport, RunWork};
 use crate::app::{APPLICATIONS, ApplicationRow, Between, Need, Trial};
 use crate::cli::TimelineAsked;
 use crate::config::{AppSettings, RunConfig};
-use crate::error::AppError;
+use crate::error::{AppError, counted};
 use crate::report::{ExchangeTimeline, RankTimeline};
 
 /// Steps before the recorded ones, for caches and the ranks to settle.
@@ -70,7 +70,7 @@ impl TimelineWanted {
 /// Of how many steps.
 impl fmt::Display for TimelineWanted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the last {} steps", self.steps)
+        write!(f, "the last {}", counted(self.steps, "step"))
     }
 }
 

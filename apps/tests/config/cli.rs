@@ -152,6 +152,8 @@ fn flags_of_bench_halo_that_do_not_fit_each_other() {
         error.to_string(),
         "--layout: has 2 axes where --cells has 3; give one number per axis to both"
     );
+    let error = bench_halo(&["--layout", "2"]).check().expect_err("1 axis, 3 axes");
+    assert!(error.to_string().starts_with("--layout: has 1 axis where"), "{error}");
     assert_eq!(error.exit_status(), 2);
     let error = bench_halo(&["--backend", "all,st-send"]).check();
     assert!(error.expect_err("all and one").to_string().starts_with("--backend: "));
@@ -183,7 +185,7 @@ fn usage_errors_exit_with_2_and_name_the_flag() {
         (&["bench", "latency", "--primitive", "put_notifi"], "did you mean `put-notify`?"),
         (&["bench", "latency", "--primitive", "flag,flag"], "`flag` is there twice"),
         (&["bench", "overlap", "--primitive", "flag"], "`flag` is not one of"),
-        (&["bench", "collectives", "--sizes", "12"], "give multiples of 8"),
+        (&["bench", "collectives", "--sizes", "12"], "12 bytes cannot be divided into doubles"),
         (&["bench", "collectives", "--operation", "alreduce"], "did you mean `allreduce`?"),
         (&["bench", "throttle", "--entries", "1..8"], "1 entry is too few"),
         (&["bench", "throttle", "--policy", "adaptiv"], "did you mean `adaptive`?"),

@@ -128,7 +128,7 @@ fn what_a_device_cannot_do_is_refused_by_its_flag() {
         ("halo --device opencel", "did you mean `opencl`?"),
         ("pingpong --device opencl --stream threaded", "--stream: is for the host"),
         ("moves --device host", "--device: `host` is not one of opencl, cuda, hip"),
-        ("moves --cells 8,4 --width 5", "--cells: 4 cells are fewer than the 5 that are packed"),
+        ("moves --cells 8,4 --width 5", "--cells: of 4 cells along an axis 5 layers cannot be packed"),
         ("moves --fabric shm", "--fabric: nothing is sent"),
         ("moves --operation faces", "`faces` is not one of"),
     ] {

@@ -130,7 +130,7 @@ fn flags_say_the_same_as_keys() {
     let from = folder.checkpoint_folder();
     let output = run("app.steps=24", &["--restart", from.to_str().expect("is text"), "--ranks", "3"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("life_000010.halo, 10 steps are done"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("life_000010.halo, after 10 steps"), "{}", text(&output.stderr));
     let whole = Folder::new().records(SMALL, &[]);
     let results: Value = serde_json::from_str(&folder.read_out("results.json")).expect("is JSON");
     assert_eq!(results["runs"][0]["checksum"], whole[0]["checksum"]);

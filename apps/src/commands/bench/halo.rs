@@ -2,7 +2,7 @@
 
 use crate::bench::halo::{HaloBench, HaloFigures};
 use crate::cli::{BenchHaloArgs, Neighbours};
-use crate::error::AppError;
+use crate::error::{AppError, counted};
 use crate::ranks::{Prepared, Ranks, adopt};
 use crate::report;
 use comfy_table::{Cell, CellAlignment, Table};
@@ -72,7 +72,10 @@ fn bench_of(args: &BenchHaloArgs) -> Result<HaloBench, AppError> {
     }
     let width = args.width.get();
     if let Some(few) = cells.iter().find(|cells| **cells < width) {
-        let message = format!("{width} layers are more than the {few} cells that a rank has along an axis");
+        let message = format!(
+            "{width} layers are more than the {} that a rank has along an axis",
+            counted(*few, "cell")
+        );
         return Err(usage("--width", message));
     }
     if layout.iter().zip(&cells).any(|(ranks, cells)| ranks.checked_mul(*cells).is_none()) {

@@ -21,7 +21,7 @@ use crate::cli::{
     CollectivesArgs, CopiesArgs, FigureArgs, MovesArgs, PingpongArgs, PrimitiveArgs, Sizes, StagingArgs,
     ThrottleArgs, TimedArgs,
 };
-use crate::error::AppError;
+use crate::error::{AppError, counted};
 use crate::ranks::{Prepared, Ranks, adopt};
 use crate::report::{self, OutputFile, lines_svg};
 
@@ -59,7 +59,8 @@ pub(super) fn primitives(command: &'static str, what: What, args: &PrimitiveArgs
 pub(super) fn collectives(args: &CollectivesArgs) -> Result<u8, AppError> {
     let checked = || {
         if let Some(odd) = args.sizes.0.iter().find(|bytes| *bytes % 8 != 0) {
-            let message = format!("{odd} bytes are no whole number of doubles; give multiples of 8");
+            let message =
+                format!("{} cannot be divided into doubles; give multiples of 8", counted(*odd, "byte"));
             return Err(usage("--sizes", message));
         }
         let operations = chosen("--operation", &args.operation, &OPERATIONS)?;
@@ -151,7 +152,11 @@ pub(super) fn moves(args: &MovesArgs) -> Result<u8, AppError> {
             return Err(usage("--fabric", "nothing is sent: one rank moves, over `local`".to_owned()));
         }
         if let Some(few) = args.cells.0.iter().find(|cells| **cells < args.width.get()) {
-            let message = format!("{few} cells are fewer than the {} that are packed", args.width);
+            let message = format!(
+                "of {} along an axis {} cannot be packed",
+                counted(*few, "cell"),
+                counted(args.width.get(), "layer")
+            );
             return Err(usage("--cells", message));
         }
         Ok((chosen("--operation", &args.operation, &moves::OPERATIONS)?, streams_on(&args.device)?))

@@ -14,7 +14,7 @@ use self::libraries::{of_cuda, of_hip, of_libfabric, of_mpi, of_opencl};
 use self::page::Page;
 use crate::app::{APPLICATIONS, Need};
 use crate::config::later_fabrics;
-use crate::error::AppError;
+use crate::error::{AppError, counted};
 use crate::report::{self, MachineInfo};
 
 /// Prints the lists.
@@ -29,9 +29,8 @@ fn text(machine: &MachineInfo) -> String {
     let line = |name: &str, said: String| (name.to_owned(), vec![said]);
     let later = |names: &[&str]| line(&names.join(", "), "not in this version".to_owned());
 
-    let cores = machine
-        .logical_cores
-        .map_or("an unknown number of cores".to_owned(), |cores| format!("{cores} cores"));
+    let cores =
+        machine.logical_cores.map_or("an unknown number of cores".to_owned(), |cores| counted(cores, "core"));
     let cpu = machine.cpu.as_deref().unwrap_or("unknown processor");
     let host = format!("{cores}, {cpu}; streams inline and threaded");
     let mut devices = vec![line("host", host)];
@@ -103,9 +102,13 @@ fn text(machine: &MachineInfo) -> String {
             })
             .collect();
         let (axes, needs) = (axes.join(" or "), needs.join(" and "));
+        let noun = if axes == "1" { "axis" } else { "axes" };
         // What the host calls itself is between what it computes.
         let devices = if row.needs.contains(&Need::Primitive) { "the host" } else { "every device" };
-        line(row.name, format!("{}; {axes} axes, on {devices}, needs {needs} ({})", row.summary, row.source))
+        line(
+            row.name,
+            format!("{}; {axes} {noun}, on {devices}, needs {needs} ({})", row.summary, row.source),
+        )
     });
     page.section("applications", &applications.collect::<Vec<_>>());
     page.into_text()
