@@ -10,7 +10,8 @@ use super::grid::Grid;
 use super::pattern::Pattern;
 use super::primitives::Means;
 use super::section::{Section, as_integer, wrong};
-use super::value::Value;
+use super::value::{Node, Value};
+use crate::error::counted;
 
 pub(super) const OWN: Own = Own {
     name: "life",
@@ -69,15 +70,15 @@ fn read_origin(section: &Section<'_>) -> Result<Option<[usize; 2]>, Fault> {
     let Some(node) = section.node("origin") else {
         return Ok(None);
     };
-    let found = match &node.value {
-        Value::Array(items) => {
-            items.iter().map(|item| as_integer(&item.value, 0)).collect::<Option<Vec<usize>>>()
-        }
-        _ => None,
+    let (subject, pair) = (section.dotted("origin"), "`[y, x]`, counted from 0");
+    let Value::Array(items) = &node.value else { return Err(wrong(&subject, node, pair)) };
+    let [y, x] = &items[..] else {
+        let message = format!("{subject} has {}", counted(items.len(), "entry"));
+        return Err(Fault::new(&node.origin, message).expected(pair));
     };
-    let origin = found.and_then(|found| <[usize; 2]>::try_from(found).ok());
-    match origin {
-        Some(origin) => Ok(Some(origin)),
-        None => Err(wrong(&section.dotted("origin"), node, "`[y, x]`, counted from 0")),
-    }
+    let read = |entry: usize, item: &Node| {
+        let expected = "an integer of at least 0: rows and columns are counted from there";
+        as_integer(&item.value, 0).ok_or_else(|| wrong(&format!("{subject} entry {entry}"), item, expected))
+    };
+    Ok(Some([read(1, y)?, read(2, x)?]))
 }

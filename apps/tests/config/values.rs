@@ -140,6 +140,13 @@ fn values_that_do_not_fit_each_other() {
             None,
         ),
         (
+            "run.ranks = 2\nrun.layout = [[1, 1]]",
+            (2, 15),
+            "`run.layout` entry 1, [1, 1], is for 1 rank; that entry of `run.ranks` is 2",
+            "whose product is 2",
+            None,
+        ),
+        (
             "run.ranks = 2\nrun.layout = [[2, 0]]",
             (2, 19),
             "an axis of `run.layout` entry 1 is the integer 0",
@@ -229,8 +236,21 @@ fn patterns_and_origins() {
             None,
         ),
         ("app.pattern = 7", (1, 15), "`app.pattern` is the integer 7", pattern, None),
-        ("app.pattern = 'random:1'\napp.origin = [1, 2, 3]", (2, 14), "`app.origin` is a list", pair, None),
-        ("app.pattern = 'random:1'\napp.origin = [1, -1]", (2, 14), "`app.origin` is a list", pair, None),
+        (
+            "app.pattern = 'random:1'\napp.origin = [1, 2, 3]",
+            (2, 14),
+            "`app.origin` has 3 entries",
+            pair,
+            None,
+        ),
+        ("app.pattern = 'random:1'\napp.origin = [1]", (2, 14), "`app.origin` has 1 entry", pair, None),
+        (
+            "app.pattern = 'random:1'\napp.origin = [1, -1]",
+            (2, 18),
+            "`app.origin` entry 2 is the integer -1",
+            "expected an integer of at least 0",
+            None,
+        ),
         ("app.pattern = 'random:1'\napp.origin = 5", (2, 14), "`app.origin` is the integer 5", pair, None),
         (
             "app.pattern = 'random:1'\napp.cells_as = 'u16'",
