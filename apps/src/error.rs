@@ -258,6 +258,9 @@ impl AppError {
                 io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
                     "a file has the name of the folder, or of one above it; choose another with `--out DIR`"
                 }
+                io::ErrorKind::IsADirectory => {
+                    "a folder has the name of the file; remove it, or choose another place with `--out DIR`"
+                }
                 _ => "make the folder writable, or choose another with `--out DIR`",
             },
             Self::ResultsUnreadable { .. } => {

@@ -8,6 +8,9 @@ mod report;
 mod run;
 mod worker;
 
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue};
 use streamhalo::comm::backend::backend_names;
@@ -62,6 +65,22 @@ pub fn refuse(mut error: clap::Error) -> Result<u8, AppError> {
             ranks::refuse(AppError::CommandLine { message })
         }
         _ => error.exit(),
+    }
+}
+
+/// Whether a folder can take files of these names, so that no run ends in what its first second could have told.
+///
+/// # Errors
+///
+/// As [`report::check_writable`]; [`AppError::Replace`] with the folder that is where a file must be.
+fn check_room_for(dir: &Path, names: &[String]) -> Result<(), AppError> {
+    crate::report::check_writable(dir)?;
+    match names.iter().map(|name| dir.join(name)).find(|path| path.is_dir()) {
+        Some(path) => {
+            let source = io::Error::new(ErrorKind::IsADirectory, "a folder has its name");
+            Err(AppError::Replace { path, source })
+        }
+        None => Ok(()),
     }
 }
 

@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use super::load;
+use super::{check_room_for, load};
 use crate::checkpoint::{self, Checkpoint};
 use crate::cli::RunArgs;
 use crate::config::RunConfig;
@@ -99,7 +99,8 @@ impl Prepared for Planned {
             from.verify()?;
         }
         let dir = &self.config.output.dir;
-        report::check_writable(dir)?;
+        let files = [report::RESULTS_FILE, "results.csv", "speedup.svg", report::FINAL_STATE];
+        check_room_for(dir, &files.map(str::to_owned))?;
         if self.config.output.checkpoint_every > 0 {
             checkpoint::prepare(dir)?;
         }

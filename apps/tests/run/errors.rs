@@ -81,6 +81,32 @@ fn a_file_in_place_of_the_folder_is_said_to_be_one() {
 }
 
 #[test]
+fn a_folder_in_place_of_a_file_is_found_before_anything_runs() {
+    let folder = Folder::new();
+    let hint = "hint: a folder has the name of the file";
+    for name in ["results.json", "results.csv", "speedup.svg", "final.rle"] {
+        let place = folder.out().join(name);
+        fs::create_dir_all(&place).expect("can write");
+        let output = folder.run(SMALL, &[]);
+        refused(&output, 1, &["cannot replace ", name, hint]);
+        assert_eq!(text(&output.stdout), "", "no table: nothing has run");
+        fs::remove_dir(&place).expect("is empty");
+    }
+    let out = folder.out().display().to_string();
+    for (what, name) in
+        [(["halo", "--layout"], "bench-halo.json"), (["pingpong", "--sizes"], "bench-pingpong.svg")]
+    {
+        let place = folder.out().join(name);
+        fs::create_dir_all(&place).expect("can write");
+        let flags = ["bench", what[0], what[1], "2", "--seconds", "0.01", "--out", &out];
+        let cells: &[&str] = if what[0] == "halo" { &["--cells", "8"] } else { &[] };
+        let output = folder.streamhalo(&[&flags[..], cells].concat());
+        refused(&output, 1, &["cannot replace ", name, hint]);
+        assert_eq!(text(&output.stdout), "", "no table: nothing has run");
+    }
+}
+
+#[test]
 fn grids_that_no_machine_has_room_for() {
     let folder = Folder::new();
     let huge = ["grid.cells=[100000000, 1000000]", "run.ranks=2"];

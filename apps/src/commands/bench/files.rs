@@ -14,7 +14,12 @@ pub(super) fn lines<F: Serialize>(figures: &[F]) -> String {
     figures.iter().map(|one| text_of(one) + "\n").collect()
 }
 
-/// `bench-NAME.json`, a list, and `bench-NAME.csv` with the same.
+/// What is left behind is called, the plot too where there is one: JSON, CSV, SVG.
+pub(super) fn names_of(name: &str) -> [String; 3] {
+    ["json", "csv", "svg"].map(|ending| format!("bench-{name}.{ending}"))
+}
+
+/// A list as JSON, and CSV with the same.
 pub(super) fn files_of<F: Serialize>(name: &str, figures: &[F]) -> Vec<OutputFile> {
     let list = figures.iter().map(text_of).collect::<Vec<_>>().join(",\n");
     let rows: Vec<Map<String, Value>> = figures
@@ -24,9 +29,10 @@ pub(super) fn files_of<F: Serialize>(name: &str, figures: &[F]) -> Vec<OutputFil
             _ => unreachable!("figures are objects of plain data"),
         })
         .collect();
+    let [json, csv, _] = names_of(name);
     vec![
-        OutputFile::new(format!("bench-{name}.json"), format!("[\n{list}\n]\n").into_bytes()),
-        OutputFile::new(format!("bench-{name}.csv"), csv_of_rows(&FIRST, &rows)),
+        OutputFile::new(json, format!("[\n{list}\n]\n").into_bytes()),
+        OutputFile::new(csv, csv_of_rows(&FIRST, &rows)),
     ]
 }
 

@@ -10,8 +10,9 @@ use serde_json::Value;
 use std::path::PathBuf;
 use streamhalo::comm::fabric;
 
-use super::files::{files_of, lines};
+use super::files::{files_of, lines, names_of};
 use super::{NO_GPU, backends_of, check_fabric, streams_of};
+use crate::commands::check_room_for;
 
 const COMMAND: &str = "streamhalo bench halo";
 
@@ -42,7 +43,7 @@ impl Prepared for Planned {
     }
 
     fn check_as_leader(&self) -> Result<(), AppError> {
-        self.out.as_deref().map_or(Ok(()), report::check_writable)
+        self.out.as_deref().map_or(Ok(()), |dir| check_room_for(dir, &names_of("halo")))
     }
 }
 

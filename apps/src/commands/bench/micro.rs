@@ -6,7 +6,7 @@ use streamhalo::StreamKind;
 use streamhalo::comm::backend::backend_names;
 use streamhalo::comm::{StagingMemory, StagingScheme};
 
-use super::files::{files_of, lines};
+use super::files::{files_of, lines, names_of};
 use super::view::View;
 use super::{backends_of, check_fabric, chosen, streams_of, streams_on, usage};
 use crate::bench::collectives::{HOST, OPERATIONS};
@@ -21,6 +21,7 @@ use crate::cli::{
     CollectivesArgs, CopiesArgs, FigureArgs, MovesArgs, PingpongArgs, PrimitiveArgs, Sizes, StagingArgs,
     ThrottleArgs, TimedArgs,
 };
+use crate::commands::check_room_for;
 use crate::error::{AppError, counted};
 use crate::ranks::{Prepared, Ranks, adopt};
 use crate::report::{self, OutputFile, lines_svg};
@@ -215,7 +216,8 @@ impl Prepared for Planned {
     }
 
     fn check_as_leader(&self) -> Result<(), AppError> {
-        self.out.as_deref().map_or(Ok(()), report::check_writable)
+        let name = self.bench.what.name();
+        self.out.as_deref().map_or(Ok(()), |dir| check_room_for(dir, &names_of(name)))
     }
 }
 
@@ -250,8 +252,8 @@ fn carry_out(ranks: &Ranks, planned: &Planned, prints_json: bool) -> Result<u8, 
     let view = View::new(bench, &figures);
     let written = out.as_deref().map_or(Ok(()), |dir| {
         let mut files = files_of(bench.what.name(), &figures);
-        let plot = OutputFile::new(format!("bench-{}.svg", bench.what.name()), lines_svg(&view.chart())?);
-        files.push(plot);
+        let [_, _, plot] = names_of(bench.what.name());
+        files.push(OutputFile::new(plot, lines_svg(&view.chart())?));
         report::replace_files(dir, &files)
     });
     // What was measured is shown also where there is no room for its files.
