@@ -21,7 +21,7 @@ pub enum GridError {
 
     /// A grid, or a subdomain with its ghosts, has more entries than can be counted safely.
     #[error(
-        "{extents:?} nodes, ghosts included, are more than {limit} in all: use fewer cells or a narrower halo"
+        "{extents:?} cells, or nodes at their corners, ghosts included, are more than {limit} in all: use fewer cells or a narrower halo"
     )]
     TooManyEntries {
         /// The nodes, ghosts included, that there would be on each axis.

@@ -38,7 +38,7 @@ fn too_many_cells() {
         GlobalGrid::new([half, half], [true; 2]),
         GridError::TooManyEntries { extents: vec![half + 1, half + 1], limit },
         &format!(
-            "[{0}, {0}] nodes, ghosts included, are more than {limit} in all: use fewer cells or a narrower halo",
+            "[{0}, {0}] cells, or nodes at their corners, ghosts included, are more than {limit} in all: use fewer cells or a narrower halo",
             half + 1
         ),
     );
