@@ -146,6 +146,13 @@ pub enum AppError {
         status: u8,
     },
 
+    /// There is no program of the name that was to be launched.
+    #[error("there is no program `{program}`")]
+    NoProgram {
+        /// As it was typed.
+        program: String,
+    },
+
     /// The user has asked the program to stop.
     #[error("interrupted; earlier results are untouched")]
     Interrupted {
@@ -250,6 +257,9 @@ impl AppError {
             Self::ConfigUnreadable { .. } => {
                 "give the path of a TOML file, as in `streamhalo run configs/life/acorn.toml`"
             }
+            Self::NoProgram { .. } => {
+                "give its path, as in `./my-solver`, or the name of one in a folder of PATH"
+            }
             Self::NoRoomToVerify { .. } => "give `grid.cells` fewer, or set `run.verify = false`",
             Self::NotWritable { source, .. } | Self::Replace { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -283,7 +293,7 @@ impl AppError {
     }
 
     /// The exit status: 2 for a wrong command line or configuration, that of a program which was
-    /// launched, 128 and the signal after an interruption, 1 for all else.
+    /// launched, 127 if there is none of that name, 128 and the signal after an interruption, 1 for all else.
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Config(_)
@@ -298,6 +308,8 @@ impl AppError {
             | Self::NotLaunched { .. }
             | Self::Differs { .. } => 2,
             Self::Launched { status, .. } | Self::Refused { status, .. } | Self::Told { status } => *status,
+            // As `env` and shells say it.
+            Self::NoProgram { .. } => 127,
             // As shells say that a signal ended a program.
             Self::Interrupted { signal } => u8::try_from(128 + signal).unwrap_or(1),
             _ => 1,

@@ -1,5 +1,6 @@
 //! `streamhalo launch -n N PROGRAM`: one's own program as the ranks of a world over `shm`.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -28,6 +29,15 @@ fn check_fabric() -> Result<(), AppError> {
 /// The fabric of what is launched.
 const SHM: &str = "shm";
 
+/// Whether there is a file of that name where the system looks for programs.
+fn is_there(program: &Path) -> bool {
+    if program.components().count() > 1 {
+        return program.exists();
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder| folder.join(program).exists())
+}
+
 /// Starts the processes with this one's standard input, output and error, and waits for them. Once
 /// one has failed or the user interrupts, the others are ended.
 pub(super) fn launch(args: &LaunchArgs) -> Result<u8, AppError> {
@@ -38,6 +48,10 @@ pub(super) fn launch(args: &LaunchArgs) -> Result<u8, AppError> {
         let mut command = Command::new(program);
         command.args(arguments);
         command
+    })
+    .map_err(|error| match is_there(Path::new(program)) {
+        true => error.into(),
+        false => AppError::NoProgram { program: program.display().to_string() },
     })?;
     let exit = job.wait(&|| {
         std::thread::sleep(PAUSE);

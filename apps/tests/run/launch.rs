@@ -68,10 +68,20 @@ fn another_fabric_is_refused_and_nothing_starts() {
 #[test]
 fn a_program_that_is_not_there() {
     let folder = Folder::new();
-    let output = folder.streamhalo(&["launch", "-n", "2", "./absent-program"]);
+    for absent in ["./absent-program", "streamhalo-absent-program"] {
+        let output = folder.streamhalo(&["launch", "-n", "2", absent]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(127), "{said}");
+        assert!(
+            said.starts_with(&format!("error: there is no program `{absent}`\nhint: give its path")),
+            "{said}"
+        );
+    }
+    // What is there, and is no program, is another matter.
+    let output = folder.streamhalo(&["launch", "-n", "2", "/"]);
     let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(said.contains("./absent-program"), "{said}");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("starting a rank failed: `/`"), "{said}");
 }
 
 #[test]
