@@ -77,7 +77,7 @@ pub struct ConfigArgs {
     /// Rank counts, as in 1,2,4
     #[arg(long, value_name = "N,...")]
     pub ranks: Option<String>,
-    /// Backends to compare
+    /// Backends to compare, or all
     #[arg(long, value_name = "NAME,...")]
     pub backend: Option<String>,
     /// Fabric to run over

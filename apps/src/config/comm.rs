@@ -29,6 +29,9 @@ fn is_over_mpi(fabric: &str) -> bool {
     fabric.ends_with("mpi")
 }
 
+/// What stands for [`DEFAULT_BACKENDS`].
+const ALL: &str = "all";
+
 /// The backends of the five protocols, which a configuration compares where it names none.
 const DEFAULT_BACKENDS: [&str; 5] = [STANDARD, "st-send", "st-rsend", "active-rma", "notified"];
 
@@ -71,10 +74,15 @@ pub(super) fn read(section: &Section<'_>, names: &KnownNames<'_>, device: &str) 
 fn read_backends(section: &Section<'_>, known: &[&str], fabric: &str) -> Result<Vec<String>, Fault> {
     let found = section
         .list("backend", &one_of(known), |subject, node| read_backend(subject, node, known, fabric))?;
+    let found = found.filter(|found| !matches!(&found.values[..], [only] if only.value == ALL));
     let Some(found) = found else {
         let built_in = DEFAULT_BACKENDS.iter().filter(|name| known.contains(name));
         return Ok(built_in.map(|name| (*name).to_owned()).collect());
     };
+    if let Some(all) = found.values.iter().find(|backend| backend.value == ALL) {
+        let message = format!("`comm.backend` has `{ALL}` beside other names");
+        return Err(Fault::new(&all.origin, message).expected(format!("`{ALL}`, or the names")));
+    }
     let mut backends: Vec<String> = Vec::with_capacity(found.values.len());
     for backend in found.values {
         if backends.contains(&backend.value) {
@@ -90,7 +98,7 @@ fn read_backends(section: &Section<'_>, known: &[&str], fabric: &str) -> Result<
     Ok(backends)
 }
 
-/// One backend by its own name.
+/// One backend by its own name, or [`ALL`].
 fn read_backend(subject: &str, node: &Node, known: &[&str], fabric: &str) -> Result<Located<String>, Fault> {
     match &node.value {
         Value::String(text) if text == ALIAS && known.contains(&STANDARD) => {
@@ -103,6 +111,7 @@ fn read_backend(subject: &str, node: &Node, known: &[&str], fabric: &str) -> Res
                 .expected(one_of(known))
                 .hint(format!("write `{STANDARD}`, or choose the fabric `mpi` or `shm+mpi`")))
         }
+        Value::String(text) if text == ALL => Ok(Located::new(text.clone(), node.origin.clone())),
         _ => known_name(subject, node, known),
     }
 }

@@ -196,6 +196,14 @@ fn keys_of_one_kind_of_device_hold_there_only() {
 }
 
 #[test]
+fn all_backends_are_those_without_a_name() {
+    let by_default = parse("").expect("is right").comm.backend;
+    assert_eq!(parse("comm.backend = 'all'").expect("is right").comm.backend, by_default);
+    let flags = Overrides { backend: Some("all".to_owned()), ..Overrides::default() };
+    assert_eq!(parse_with("comm.backend = 'st-send'", &flags).expect("is right").comm.backend, by_default);
+}
+
+#[test]
 fn a_device_is_chosen_by_name_or_by_number() {
     let of = |text: &str| parse(text).expect("is right").device;
     let named = of("device = { kind = 'opencl', select = 'pocl', waits = 'kernel' }");

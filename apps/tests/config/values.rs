@@ -161,6 +161,13 @@ fn values_that_do_not_fit_each_other() {
             None,
         ),
         (
+            "comm.backend = ['st-send', 'all']",
+            (1, 28),
+            "`comm.backend` has `all` beside other names",
+            "expected `all`, or the names",
+            None,
+        ),
+        (
             "comm.fabric = 'mpi'\ncomm.backend = ['standard', 'cray-mpich']",
             (2, 29),
             "`comm.backend` names `standard` twice",
