@@ -26,7 +26,7 @@ macro_rules! of_primitives {
         concat!(
             "Primitives: ",
             $flag,
-            "two-sided, put-notify, put-active, put-stream, enqueued, queue.\nExample:\n  streamhalo bench ",
+            "two-sided, put-notify, put-active, put-stream, enqueued, queue\nExample:\n  streamhalo bench ",
             $example
         )
     };
@@ -70,13 +70,13 @@ pub enum Bench {
 /// Where the streams of a measurement are.
 #[derive(Args, Clone, Debug)]
 pub struct StreamsArgs {
-    /// Device: host, or a kind and which of them
+    /// Device: host, or another kind
     #[arg(long, value_name = "KIND[:NAME]", default_value = "host")]
     pub device: String,
-    /// A device signals by kernel (if not told), merged, memop, or all
+    /// Signals: kernel (default), merged, memop or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub signal: Vec<String>,
-    /// On a device wait: auto (if not told), kernel, or proxy
+    /// Waits: auto (default), kernel or proxy
     #[arg(long, value_name = "NAME")]
     pub waits: Option<String>,
 }
@@ -87,7 +87,7 @@ pub struct FigureArgs {
     /// Fabric to run over
     #[arg(long, value_name = "NAME", default_value = "local")]
     pub fabric: String,
-    /// Print one JSON object a line in place of the table
+    /// Print one JSON object a line, and no table
     #[arg(long, value_name = "-", value_parser = ["-"], hide_possible_values = true)]
     pub json: Option<String>,
     /// Folder for the figures: JSON, CSV and a plot
@@ -108,7 +108,7 @@ impl FigureArgs {
 /// What the measurements over sizes have in common.
 #[derive(Args, Clone, Debug)]
 pub struct TimedArgs {
-    /// Measure each for about this long at every point
+    /// About how long each is measured
     #[arg(long, value_name = "S", default_value = "0.1", value_parser = positive_seconds)]
     pub seconds: f64,
     /// Where, and what becomes of the figures.
@@ -118,12 +118,10 @@ pub struct TimedArgs {
 
 /// `streamhalo bench pingpong`
 #[derive(Args, Clone, Debug)]
-#[command(
-    after_help = "Each round trip packs, sends, receives and unpacks on both ranks (2026, section VI-A).\n\
-                        Example:\n  streamhalo bench pingpong --sizes 8..1MiB,4MiB --fabric shm --json -"
-)]
+#[command(after_help = "Each round trip packs, sends, receives and unpacks on both ranks (2026, VI-A).\n\
+                        Example:\n  streamhalo bench pingpong --sizes 8..1MiB,4MiB --fabric shm --json -")]
 pub struct PingpongArgs {
-    /// Bytes of a message: from .. to, or a list
+    /// Bytes: a range or a list
     #[arg(long, value_name = "N..M", default_value = "8..4MiB")]
     pub sizes: Sizes,
     /// Backends to compare, or all
@@ -143,7 +141,7 @@ pub struct PingpongArgs {
 /// `streamhalo bench latency` and its like
 #[derive(Args, Clone, Debug)]
 pub struct PrimitiveArgs {
-    /// Bytes of a message: from .. to, or a list
+    /// Bytes: a range or a list
     #[arg(long, value_name = "N..M", default_value = "8..4MiB")]
     pub sizes: Sizes,
     /// Primitives to compare, or all
@@ -159,20 +157,20 @@ pub struct PrimitiveArgs {
 
 /// `streamhalo bench collectives`
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Operations: barrier, allreduce, broadcast, reduce, allgather, neighbour-alltoall;\n\
-                        streams have the first two.\n\
+#[command(after_help = "Operations: barrier, allreduce, broadcast, reduce, allgather,\n\
+                        neighbour-alltoall; streams have the first two.\n\
                         Example:\n  streamhalo bench collectives --ranks 4 --sizes 8..4KiB --fabric shm")]
 pub struct CollectivesArgs {
     /// Ranks that take part
     #[arg(long, value_name = "N", default_value = "2", value_parser = count)]
     pub ranks: NonZeroUsize,
-    /// Bytes of a rank, or for a neighbour, by 8
+    /// Bytes of a rank, by 8
     #[arg(long, value_name = "N..M", default_value = "8..64KiB")]
     pub sizes: Sizes,
     /// Operations, or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
     pub operation: Vec<String>,
-    /// Backends, host for its own calls, or all
+    /// Backends, host, or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
     pub backend: Vec<String>,
     /// Stream: inline or threaded
@@ -185,16 +183,17 @@ pub struct CollectivesArgs {
 
 /// `streamhalo bench throttle`
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Each epoch posts, puts, completes and waits (2023, section 5.2).\n\
+#[command(after_help = "Policies: application, static, adaptive.\n\
+                        Each epoch posts, puts, completes and waits (2023, section 5.2).\n\
                         Example:\n  streamhalo bench throttle --entries 2..64 --policy static,adaptive")]
 pub struct ThrottleArgs {
-    /// Entries for operations: from .. to, or a list
+    /// Entries: a range or a list
     #[arg(long, value_name = "N..M", default_value = "2..256", value_parser = Sizes::of_counts)]
     pub entries: Sizes,
     /// Bytes of a put
     #[arg(long, value_name = "N", default_value = "1KiB")]
     pub size: Sizes,
-    /// Policies: application, static, adaptive, or all
+    /// Policies to compare, or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
     pub policy: Vec<String>,
     /// Stream: inline or threaded
@@ -210,16 +209,16 @@ pub struct ThrottleArgs {
 #[command(after_help = "Each copy is waited for (2023 on Intel GPUs, figure 4).\n\
                         Example:\n  streamhalo bench copies --device opencl:pocl --sizes 16..4MiB")]
 pub struct CopiesArgs {
-    /// Device: its kind, and which of them
-    #[arg(long, value_name = "KIND[:SELECT]", default_value = "opencl")]
+    /// Kind, and which of them
+    #[arg(long, value_name = "KIND[:NAME]", default_value = "opencl")]
     pub device: String,
-    /// Bytes of a copy: from .. to, or a list
+    /// Bytes: a range or a list
     #[arg(long, value_name = "N..M", default_value = "16..4MiB")]
     pub sizes: Sizes,
-    /// Host memory: pinned, pageable, or all
+    /// Memory: pinned, pageable or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
     pub memory: Vec<String>,
-    /// Directions: to-host, to-device, or all
+    /// Copy to-host, to-device, or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
     pub operation: Vec<String>,
     /// For how long, where, and what becomes of the figures.
@@ -230,28 +229,29 @@ pub struct CopiesArgs {
 /// `streamhalo bench staging`
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Schemes: naive, even, advanced; user is a program that copies by itself.\n\
-                        Example:\n  streamhalo bench staging --scheme naive,advanced --blocks 2,4,8 --sizes 64KiB..4MiB")]
+                        Operations: latency, bandwidth, bibandwidth.\n\
+                        Example:\n  streamhalo bench staging --scheme naive,advanced --sizes 64KiB..4MiB")]
 pub struct StagingArgs {
-    /// Device: its kind, and which of them
-    #[arg(long, value_name = "KIND[:SELECT]", default_value = "opencl")]
+    /// Kind, and which of them
+    #[arg(long, value_name = "KIND[:NAME]", default_value = "opencl")]
     pub device: String,
-    /// Bytes of a message: from .. to, or a list
+    /// Bytes: a range or a list
     #[arg(long, value_name = "N..M", default_value = "16..4MiB")]
     pub sizes: Sizes,
     /// Schemes to compare, or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
     pub scheme: Vec<String>,
-    /// Numbers of blocks, for even and advanced
+    /// Blocks, for even and advanced
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
     pub blocks: Vec<u32>,
-    /// Staging memory: pinned, pageable, or all
+    /// Memory: pinned, pageable or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "pinned")]
     pub memory: Vec<String>,
-    /// Up to which size messages are in one piece
+    /// Largest message in one piece
     #[arg(long, value_name = "N", default_value = "64KiB")]
     pub threshold: Sizes,
-    /// Measure latency, bandwidth, bibandwidth, or all
+    /// Operations, or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "latency")]
     pub operation: Vec<String>,
     /// For how long, where, and what becomes of the figures.
@@ -261,15 +261,14 @@ pub struct StagingArgs {
 
 /// `streamhalo bench moves`
 #[derive(Args, Clone, Debug)]
-#[command(
-    after_help = "Beside kernels copies of as many bytes, which the device makes itself (2023, section 5.4).\n\
-                        Example:\n  streamhalo bench moves --device cuda --cells 64..512 --width 4"
-)]
+#[command(after_help = "Operations: z-faces, y-faces, x-faces, pack, unpack.\n\
+                        Beside kernels copies of as many bytes by the device itself (2023, section 5.4).\n\
+                        Example:\n  streamhalo bench moves --device cuda --cells 64..512 --width 4")]
 pub struct MovesArgs {
-    /// Device: its kind, and which of them
+    /// Kind, and which of them
     #[arg(long, value_name = "KIND[:NAME]", default_value = "opencl")]
     pub device: String,
-    /// Cells along each axis: from .. to, or a list
+    /// Cells along each axis
     #[arg(long, value_name = "N..M", default_value = "16..128", value_parser = Sizes::of_counts)]
     pub cells: Sizes,
     /// Layers of cells that are packed
@@ -279,7 +278,7 @@ pub struct MovesArgs {
     #[arg(long, value_name = "TYPE", value_parser = named(ElementType::ALL, ElementType::name), hide_possible_values = true)]
     #[arg(default_value = "f64")]
     pub element: ElementType,
-    /// What: z-faces, y-faces, x-faces, pack, unpack, or all
+    /// Operations, or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
     pub operation: Vec<String>,
     /// For how long, where, and what becomes of the figures.
@@ -293,7 +292,7 @@ pub struct MovesArgs {
     after_help = "Lists are slowest axis first. Example:\n  streamhalo bench halo --layout 2,1,1 --cells 32,32,32 --json -"
 )]
 pub struct BenchHaloArgs {
-    /// Ranks per axis; their product is the number of ranks
+    /// Ranks per axis
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,1,1", value_parser = count)]
     pub layout: Vec<NonZeroUsize>,
     /// Cells per axis of each rank
@@ -310,7 +309,7 @@ pub struct BenchHaloArgs {
     #[arg(long, value_name = "faces|all", value_enum, hide_possible_values = true)]
     #[arg(default_value = "all")]
     pub pattern: Neighbours,
-    /// A field of two generations, swapped after every exchange
+    /// Two generations, swapped after each exchange
     #[arg(long)]
     pub alternating: bool,
     /// Backends to measure, or all
@@ -319,7 +318,7 @@ pub struct BenchHaloArgs {
     /// Where streams are.
     #[command(flatten)]
     pub streams: StreamsArgs,
-    /// Measure each backend for about this long
+    /// About how long each is measured
     #[arg(long, value_name = "S", default_value = "1", value_parser = positive_seconds)]
     pub seconds: f64,
     /// Where, and what becomes of the figures.

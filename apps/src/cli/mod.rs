@@ -52,9 +52,9 @@ pub enum Command {
     Run(RunArgs),
     /// Start N processes of one's own program on this machine, over `shm`
     Launch(LaunchArgs),
-    /// Show per neighbour: direction, bytes, path taken, who executes it, and why
+    /// Show per neighbour: direction, bytes, path, who executes it, and why
     Explain(ExplainArgs),
-    /// List devices, fabrics, MPI libraries and providers: found or not, and why not
+    /// List devices, fabrics, MPI libraries and providers: found, or why not
     Info,
     /// Measure one thing, checked before it is timed
     Bench(BenchArgs),
@@ -101,7 +101,7 @@ impl ConfigArgs {
 /// How processes that were started one by one find each other, over `ofi` and `shm+ofi`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RendezvousArgs {
-    /// Where rank 0 waits, over `ofi`; with --world-size N --rank R
+    /// Where rank 0 waits; with --world-size, --rank
     #[arg(long, value_name = "HOST:PORT", requires = "world_size", requires = "rank")]
     pub rank_zero: Option<String>,
     /// How many ranks meet there
@@ -128,7 +128,7 @@ pub struct RunArgs {
     /// Write checkpoints to go on from, as in every=1000
     #[arg(long, value_name = "every=N")]
     pub checkpoint: Option<String>,
-    /// Go on from a checkpoint, or from the latest one in a folder
+    /// Go on from a checkpoint or a folder's latest
     #[arg(long, value_name = "PATH")]
     pub restart: Option<String>,
     /// Show `life` in the terminal while it runs
@@ -172,11 +172,9 @@ pub struct ExplainArgs {
 
 /// `streamhalo launch`
 #[derive(Args, Clone, Debug)]
-#[command(
-    after_help = "All processes are on this machine. Across machines `mpiexec` or `srun` starts the program\n\
-                        itself, and `World::from_env` finds its ranks.\n\n\
-                        Example:\n  streamhalo launch -n 4 ./my-solver --cells 512"
-)]
+#[command(after_help = "All processes are on this machine. Across machines `mpiexec` or `srun` starts\n\
+                        the program itself, and `World::from_env` finds its ranks.\n\n\
+                        Example:\n  streamhalo launch -n 4 ./my-solver --cells 512")]
 pub struct LaunchArgs {
     /// Number of processes
     #[arg(short = 'n', value_name = "N", value_parser = count)]

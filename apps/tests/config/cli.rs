@@ -61,7 +61,7 @@ fn every_help_fits_a_screen_and_shows_an_example() {
         let lines = help.lines().count();
         assert!(lines <= 24, "{command:?} has {lines} lines:\n{help}");
         for line in help.lines() {
-            assert!(line.chars().count() <= 100, "{command:?}: {line}");
+            assert!(line.chars().count() <= 80, "{command:?}: {line}");
         }
         let example = help.contains("Example:\n  streamhalo ");
         assert!(example || command == ["info"], "{command:?}:\n{help}");

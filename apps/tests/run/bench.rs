@@ -199,3 +199,26 @@ fn tables_say_what_was_measured_and_that_it_was_checked() {
     }
     assert!(!folder.out().exists());
 }
+
+#[test]
+fn tables_fit_a_terminal_of_80_columns() {
+    let folder = Folder::new();
+    for bench in [
+        &["halo", "--layout", "2", "--cells", "8"][..],
+        &["pingpong", "--sizes", "8"],
+        &["latency", "--sizes", "64KiB"],
+        &["loggp", "--sizes", "8,64"],
+        &["collectives", "--sizes", "8"],
+        &["throttle", "--entries", "2"],
+    ] {
+        let output = folder.streamhalo(&[&["bench"], bench, &["--seconds", "0.01"]].concat());
+        let table = text(&output.stdout);
+        assert!(
+            table.contains("executed by host") || bench[0] == "halo" || bench[0] == "throttle",
+            "{table}"
+        );
+        for line in table.lines() {
+            assert!(line.chars().count() <= 80, "{line}\nin\n{table}");
+        }
+    }
+}

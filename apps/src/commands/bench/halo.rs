@@ -5,7 +5,7 @@ use crate::cli::{BenchHaloArgs, Neighbours};
 use crate::error::{AppError, counted};
 use crate::ranks::{Prepared, Ranks, adopt};
 use crate::report;
-use comfy_table::{Cell, CellAlignment, Table};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 use serde_json::Value;
 use std::path::PathBuf;
 use streamhalo::comm::fabric;
@@ -13,6 +13,7 @@ use streamhalo::comm::fabric;
 use super::files::{files_of, lines, names_of};
 use super::{NO_GPU, backends_of, check_fabric, streams_of};
 use crate::commands::check_room_for;
+use crate::commands::wrap::{COLUMNS, filled};
 
 const COMMAND: &str = "streamhalo bench halo";
 
@@ -107,7 +108,10 @@ fn bench_of(args: &BenchHaloArgs) -> Result<HaloBench, AppError> {
 fn table(bench: &HaloBench, figures: &[HaloFigures]) -> String {
     let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
     let mut table = Table::new();
-    table.load_style(report::RULED);
+    table
+        .load_style(report::RULED)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(COLUMNS as u16);
     table.set_header(["backend", "median us", "min us", "bytes", "messages", "path of the first message"]);
     for one in figures {
         table.add_row([
@@ -121,9 +125,8 @@ fn table(bench: &HaloBench, figures: &[HaloFigures]) -> String {
     }
     let first = figures.first();
     let device = first.and_then(|one| one.device.as_ref()).map(|device| format!(", on {device}"));
-    format!(
-        "halo exchange: {:?} cells of {} a rank, width {}, layout {:?}, fabric {}{}{}\n\n{table}\n\n\
-         Times are per exchange, the slowest rank's; bytes and messages are what rank 0 sends.\n{}",
+    let head = format!(
+        "halo exchange: {:?} cells of {} a rank, width {}, layout {:?}, fabric {}{}{}",
         bench.cells,
         bench.element,
         bench.width,
@@ -131,6 +134,8 @@ fn table(bench: &HaloBench, figures: &[HaloFigures]) -> String {
         bench.fabric,
         if bench.alternating { ", two generations" } else { "" },
         device.unwrap_or_default(),
-        if first.is_some_and(|one| one.is_gpu == Some(false)) { NO_GPU } else { "" },
-    )
+    );
+    let end = "Times are per exchange, the slowest rank's; bytes and messages are what rank 0 sends.";
+    let no_gpu = if first.is_some_and(|one| one.is_gpu == Some(false)) { NO_GPU } else { "" };
+    format!("{}\n{table}\n\n{}{}", filled(&head), filled(end), filled(no_gpu))
 }

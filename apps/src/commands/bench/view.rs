@@ -1,11 +1,12 @@
 //! The figures of a measurement over sizes, as a table and as a chart.
 
-use comfy_table::{Cell, CellAlignment, Table};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 
 use super::NO_GPU;
 use crate::bench::figure::Figure;
 use crate::bench::loggp::FIT;
 use crate::bench::micro::{MicroBench, What};
+use crate::commands::wrap::{COLUMNS, filled};
 use crate::error::ranks_of;
 use crate::report::text::{significant, whole_bytes};
 use crate::report::{ChartLine, LineChart, RULED, by_executor};
@@ -165,10 +166,30 @@ impl View<'_> {
         columns
     }
 
-    /// Sizes along one side and contestants along the other.
+    /// Sizes along one side and contestants along the other, with what they are of.
     pub(super) fn table(&self) -> String {
-        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         let Shown { title, unit, note } = self.shown();
+        let mut table = self.cells(" ").trim_fmt();
+        if table.lines().any(|line| line.chars().count() > COLUMNS) {
+            // The best stands below the median.
+            let mut narrow = self.cells("\n");
+            narrow.set_content_arrangement(ContentArrangement::Dynamic).set_width(COLUMNS as u16);
+            table = narrow.trim_fmt();
+        }
+        let executors =
+            by_executor(self.figures.iter().map(|figure| (figure.executor.clone(), figure.backend.as_str())));
+        let device = self.figures.iter().find_map(|figure| figure.device.as_ref());
+        let device = device.map_or(String::new(), |device| format!(", on {device}"));
+        let unit = if self.bench.what == What::Overlap { "%" } else { &format!("{unit}, median (best)") };
+        let (fabric, ranks) = (&self.bench.fabric, ranks_of(self.bench.ranks));
+        let head = format!("{title}: {unit}\nfabric {fabric}, {ranks}{device}, executed by {executors}");
+        let end = format!("{note}\nAll answers were checked before they were timed.\n{}", self.of_no_gpu());
+        format!("{}{table}\n{}{}", filled(&head), self.fits(), filled(&end))
+    }
+
+    /// The table, with `between` a median and the best.
+    fn cells(&self, between: &str) -> Table {
+        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         let (rows, columns) = (self.rows(), self.columns());
         let has_operations = rows.iter().any(|(operation, _)| operation.is_some());
         let mut table = Table::new();
@@ -192,7 +213,7 @@ impl View<'_> {
                     let [median, best, _] = self.values(figure);
                     match self.bench.what {
                         What::Overlap => format!("{median:.0}"),
-                        _ => format!("{} ({})", significant(median), significant(best)),
+                        _ => format!("{}{between}({})", significant(median), significant(best)),
                     }
                 });
                 row.push(right(text));
@@ -202,20 +223,7 @@ impl View<'_> {
         for column in table.column_iter_mut() {
             column.set_padding((1, 0));
         }
-        let executors =
-            by_executor(self.figures.iter().map(|figure| (figure.executor.clone(), figure.backend.as_str())));
-        let device = self.figures.iter().find_map(|figure| figure.device.as_ref());
-        let device = device.map_or(String::new(), |device| format!(", on {device}"));
-        let unit = if self.bench.what == What::Overlap { "%" } else { &format!("{unit}, median (best)") };
-        format!(
-            "{title}: {unit}\nfabric {}, {}{device}, executed by {executors}\n{}\n{}{note}\n\
-             All answers were checked before they were timed.\n{}",
-            self.bench.fabric,
-            ranks_of(self.bench.ranks),
-            table.trim_fmt(),
-            self.fits(),
-            self.of_no_gpu(),
-        )
+        table
     }
 
     /// What to think of figures of a device that computes on the host's cores.

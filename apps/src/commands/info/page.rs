@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-/// Columns of a line, unless a word is longer.
-const WIDTH: usize = 80;
+use crate::commands::wrap::{COLUMNS, wrapped};
+
 /// Longer names have a line of their own, as then do all names of the section.
 const WIDEST_NAME: usize = 18;
 
@@ -37,7 +37,7 @@ impl Page {
                 first = " ".repeat(indent);
             }
             for paragraph in paragraphs {
-                for line in wrapped(paragraph, WIDTH - indent) {
+                for line in wrapped(paragraph, COLUMNS - indent) {
                     self.line(&format!("{first}{line}"));
                     first = " ".repeat(indent);
                 }
@@ -48,21 +48,6 @@ impl Page {
     fn line(&mut self, line: &str) {
         writeln!(self.text, "{}", line.trim_end()).expect("a string takes all");
     }
-}
-
-/// The lines of a paragraph, none wider than `width` unless a word is.
-fn wrapped(paragraph: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in paragraph.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 #[cfg(test)]
@@ -82,13 +67,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[..5], ["title", "", "part", "  a     one", "        two"]);
         assert!(lines[5].starts_with("  four  word word"));
-        assert!(lines.iter().all(|line| line.len() <= WIDTH), "{text}");
+        assert!(lines.iter().all(|line| line.len() <= COLUMNS), "{text}");
         assert!(text.ends_with("\n  b\n      x\n  a name of its own line\n      y\n"), "{text}");
-    }
-
-    #[test]
-    fn words_that_are_too_long_are_not_cut() {
-        assert_eq!(wrapped("a /long/path b", 5), ["a", "/long/path", "b"]);
-        assert_eq!(wrapped("", 5), [""; 0]);
     }
 }
