@@ -33,7 +33,7 @@ use crate::config::{AppSettings, CholeskySettings, Primitive, RunConfig, Values}
 use crate::error::AppError;
 
 /// The row of the registry.
-pub const ROW: ApplicationRow = ApplicationRow {
+pub(crate) const ROW: ApplicationRow = ApplicationRow {
     name: "cholesky",
     summary: "a factorisation in tiles, each broadcast along a tree; any tag from any source",
     source: "2015, section VI-C",

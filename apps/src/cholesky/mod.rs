@@ -15,7 +15,7 @@
 //! | the matrices, whose factors are known, or are multiplied out again | `matrix`, `check` |
 
 mod check;
-pub mod driver;
+pub(crate) mod driver;
 mod kernel;
 mod links;
 mod matrix;

@@ -35,7 +35,7 @@ use crate::config::{AppSettings, FacesSettings, RunConfig, Values};
 use crate::error::{AppError, counted, ranks_of};
 
 /// The row of the registry.
-pub const ROW: ApplicationRow = ApplicationRow {
+pub(crate) const ROW: ApplicationRow = ApplicationRow {
     name: "faces",
     summary: "sums over shared faces, edges and corners of spectral elements",
     source: "2022, section V-A; 2023 on active RMA, sections 6.2 and 6.7",

@@ -18,7 +18,7 @@
 //! | what the answer must be, and how far from it another one may be | `check` |
 
 mod check;
-pub mod driver;
+pub(crate) mod driver;
 mod extra;
 mod kernel;
 mod reference;

@@ -24,7 +24,7 @@ use crate::app::{Columns, sweep};
 /// Rows that one sweep along x advances together.
 const BLOCK_ROWS: usize = 3;
 
-/// [`step_rows`](super::kernel::step_rows) of cells that are bytes.
+/// Computes one generation of so many rows, of cells that are bytes.
 pub(super) fn step_rows<'now, T: Cell>(level: Level, rows: usize, mut all: impl Generations<'now, T>) {
     dispatch!(level, simd => {
         let mut y = 0;

@@ -8,17 +8,16 @@ use crate::app::mix;
 /// A sum, modulo 2⁶⁴, of one hash of (global y, global x) per live cell.
 ///
 /// A sum does not depend on order, so each rank takes its own rows, in any cut, and the partial
-/// values are added with [`Checksum::combine`] or by a wrapping integer reduction over
-/// [`Checksum::value`]. Shown as 16 hexadecimal digits.
+/// values are added by a wrapping integer reduction over [`Checksum::value`]. Shown as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Checksum(u64);
+pub(crate) struct Checksum(u64);
 
 impl Checksum {
     /// Adds the cells of global row `y` from global column `x_start` on.
     ///
     /// A cell counts as often as its value says, so that a cell which is neither 0 nor 1 changes
     /// the sum too.
-    pub fn add_row(&mut self, y: usize, x_start: usize, cells: &[u8]) {
+    pub(crate) fn add_row(&mut self, y: usize, x_start: usize, cells: &[u8]) {
         let row_key = mix(y as u64);
         let mut add = |x: usize, value: u8| {
             let hash = mix(row_key ^ x as u64);
@@ -39,15 +38,9 @@ impl Checksum {
         }
     }
 
-    /// The checksum of the cells of both, which must not overlap.
-    #[must_use]
-    pub fn combine(self, other: Checksum) -> Checksum {
-        Checksum(self.0.wrapping_add(other.0))
-    }
-
     /// The number, for a reduction over ranks.
     #[must_use]
-    pub fn value(self) -> u64 {
+    pub(crate) fn value(self) -> u64 {
         self.0
     }
 }
@@ -66,7 +59,7 @@ impl fmt::Display for Checksum {
 
 /// The number of live cells in a row whose cells are all 0 or 1.
 #[must_use]
-pub fn population(cells: &[u8]) -> u64 {
+pub(crate) fn population(cells: &[u8]) -> u64 {
     // Sums of 255 cells fit a byte, which keeps the inner loop in byte lanes.
     cells.chunks(255).map(|chunk| u64::from(chunk.iter().sum::<u8>())).sum()
 }
@@ -129,8 +122,8 @@ mod tests {
                 parts[half].add_row(y, 0, &row[..cut_x]);
                 parts[half + 1].add_row(y, cut_x, &row[cut_x..]);
             }
-            let sum = parts.into_iter().fold(Checksum::default(), Checksum::combine);
-            prop_assert_eq!(sum, whole(width, &cells));
+            let sum = parts.iter().fold(0_u64, |sum, part| sum.wrapping_add(part.value()));
+            prop_assert_eq!(sum, whole(width, &cells).value());
         }
 
         #[test]

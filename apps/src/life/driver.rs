@@ -37,7 +37,7 @@ use crate::error::AppError;
 use crate::report::{FINAL_STATE, OutputFile};
 
 /// The row of the registry.
-pub const ROW: ApplicationRow = ApplicationRow {
+pub(crate) const ROW: ApplicationRow = ApplicationRow {
     name: "life",
     summary: "Conway's Game of Life, an 8-point stencil on bytes or `f64`",
     source: "2026, section VI-A3",

@@ -6,22 +6,22 @@
 //!
 //! | step | where |
 //! |---|---|
-//! | the time loop over ranks | [`driver`] |
+//! | the time loop over ranks | `driver` |
 //! | the steps from one exchange to the next | `pace` |
-//! | generation 0 from global coordinates, whatever the decomposition | [`pattern`], [`rle`] |
-//! | one generation of a tile of rows, or several | [`kernel`] |
-//! | what ranks report about their owned cells, and how it adds up | [`checksum`] |
-//! | the same again, simply, on the whole grid, to verify against | [`reference`](mod@reference) |
+//! | generation 0 from global coordinates, whatever the decomposition | `pattern`, `rle` |
+//! | one generation of a tile of rows, or several | `kernel` |
+//! | what ranks report about their owned cells, and how it adds up | `checksum` |
+//! | the same again, simply, on the whole grid, to verify against | `reference` |
 
 mod answer;
 mod bits;
 mod bytes;
-pub mod checksum;
-pub mod driver;
-pub mod kernel;
+pub(crate) mod checksum;
+pub(crate) mod driver;
+pub(crate) mod kernel;
 pub(crate) mod pace;
-pub mod pattern;
-pub mod reference;
+pub(crate) mod pattern;
+pub(crate) mod reference;
 pub mod rle;
 mod rows;
 pub(crate) mod wave;

@@ -23,7 +23,7 @@ const GLIDER_BLOCK: [u8; GLIDER_BLOCK_CELLS] =
 /// The initial state that the configuration names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Initial {
+pub(crate) enum Initial {
     /// A pattern from a file, once on the grid.
     File(Pattern),
     /// One glider in every block of 8 x 8 cells, the workload of the 2026 paper. On a torus every
@@ -72,7 +72,7 @@ impl Initial {
     /// # Errors
     ///
     /// If the file cannot be read or is not a pattern.
-    pub fn open(named: &config::Pattern) -> Result<Initial, InitialError> {
+    pub(crate) fn open(named: &config::Pattern) -> Result<Initial, InitialError> {
         Ok(match named {
             config::Pattern::File(path) => Initial::File(Pattern::read(path)?),
             config::Pattern::GliderField => Initial::GliderField,
@@ -89,7 +89,7 @@ impl Initial {
     /// # Errors
     ///
     /// If it does not fit the grid.
-    pub fn place(
+    pub(crate) fn place(
         self,
         cells: [usize; 2],
         periodic: [bool; 2],
@@ -153,7 +153,7 @@ fn placed(
 
 /// The first generation on a grid: which of its cells live.
 #[derive(Clone, Debug)]
-pub struct Generation {
+pub(crate) struct Generation {
     cells: [usize; 2],
     state: State,
 }
@@ -170,7 +170,7 @@ enum State {
 
 impl Generation {
     /// What tells it from others on the same grid: its word in a configuration, or what a file has put there.
-    pub fn identity(&self) -> String {
+    pub(crate) fn identity(&self) -> String {
         match &self.state {
             State::Listed(live) => {
                 let mut checksum = Checksum::default();
@@ -185,7 +185,7 @@ impl Generation {
 
     /// Writes 0 or 1 to every cell of `out`: those of global row `y` from global column `x_start`
     /// on. Coordinates beyond the grid wrap around, so ghosts of a periodic grid can be filled too.
-    pub fn fill_row(&self, y: usize, x_start: usize, out: &mut [u8]) {
+    pub(crate) fn fill_row(&self, y: usize, x_start: usize, out: &mut [u8]) {
         let [height, width] = self.cells;
         let mut rest = out;
         let mut x = x_start;
@@ -196,18 +196,6 @@ impl Generation {
             self.fill_segment(y % height, x, segment);
             rest = behind;
             x += length;
-        }
-    }
-
-    /// Calls `set(y, x)`, counted from the low corner of the box, for every live cell of the box of
-    /// `extents` that starts at global `start`. The box may wrap around the grid.
-    pub fn fill(&self, start: [usize; 2], extents: [usize; 2], set: &mut dyn FnMut(usize, usize)) {
-        let mut row = vec![0; extents[1]];
-        for y in 0..extents[0] {
-            self.fill_row(start[0] + y, start[1], &mut row);
-            for (x, _) in row.iter().enumerate().filter(|&(_, &cell)| cell == 1) {
-                set(y, x);
-            }
         }
     }
 

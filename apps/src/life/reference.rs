@@ -8,7 +8,7 @@ use super::checksum::Checksum;
 
 /// A whole grid of Life cells, and what one generation needs.
 #[derive(Clone, Debug)]
-pub struct Reference {
+pub(crate) struct Reference {
     height: usize,
     width: usize,
     periodic: [bool; 2],
@@ -27,7 +27,7 @@ impl Reference {
     ///
     /// If `cells` has another length, or a cell is neither 0 nor 1.
     #[must_use]
-    pub fn new(height: usize, width: usize, cells: Vec<u8>, periodic: [bool; 2]) -> Reference {
+    pub(crate) fn new(height: usize, width: usize, cells: Vec<u8>, periodic: [bool; 2]) -> Reference {
         assert_eq!(cells.len(), height * width, "a grid of {height} x {width} cells");
         assert!(cells.iter().all(|&cell| cell <= 1), "cells are 0 or 1");
         let live = (0..cells.len()).filter(|&index| cells[index] == 1).collect();
@@ -36,7 +36,7 @@ impl Reference {
     }
 
     /// Advances by one generation.
-    pub fn step(&mut self) {
+    pub(crate) fn step(&mut self) {
         let mut touched = Vec::with_capacity(4 * self.live.len());
         for &index in &self.live {
             let (y, x) = (index / self.width, index % self.width);
@@ -75,40 +75,30 @@ impl Reference {
 
     /// The cells, row by row.
     #[must_use]
-    pub fn cells(&self) -> &[u8] {
+    pub(crate) fn cells(&self) -> &[u8] {
         &self.cells
     }
 
     /// The cells of one row.
     #[must_use]
-    pub fn row(&self, y: usize) -> &[u8] {
+    pub(crate) fn row(&self, y: usize) -> &[u8] {
         &self.cells[y * self.width..][..self.width]
     }
 
     /// The number of live cells.
     #[must_use]
-    pub fn population(&self) -> u64 {
+    pub(crate) fn population(&self) -> u64 {
         self.live.len() as u64
     }
 
     /// The checksum of the whole grid, to compare with the sum over all ranks.
     #[must_use]
-    pub fn checksum(&self) -> Checksum {
+    pub(crate) fn checksum(&self) -> Checksum {
         let mut sum = Checksum::default();
         for y in 0..self.height {
             sum.add_row(y, 0, self.row(y));
         }
         sum
-    }
-
-    /// The populations of the present generation and of the `generations` after it; leaves the last.
-    pub fn population_history(&mut self, generations: usize) -> Vec<u64> {
-        let mut history = vec![self.population()];
-        for _ in 0..generations {
-            self.step();
-            history.push(self.population());
-        }
-        history
     }
 }
 

@@ -70,26 +70,6 @@ pub enum ReadError {
 }
 
 impl Pattern {
-    /// A pattern of the live `cells`, given as (y, x) in any order.
-    ///
-    /// # Panics
-    ///
-    /// If a cell lies outside of the box.
-    #[must_use]
-    pub fn from_cells(
-        height: usize,
-        width: usize,
-        cells: impl IntoIterator<Item = (usize, usize)>,
-    ) -> Pattern {
-        let mut cells: Vec<_> = cells.into_iter().collect();
-        for &(y, x) in &cells {
-            assert!(y < height && x < width, "cell ({y}, {x}) outside of {height} x {width}");
-        }
-        cells.sort_unstable();
-        cells.dedup();
-        Pattern { name: None, comments: Vec::new(), height, width, cells }
-    }
-
     /// Reads a pattern from its text. What follows the closing `!` is ignored.
     ///
     /// # Errors

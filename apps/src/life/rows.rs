@@ -1,6 +1,5 @@
 //! Rows of two generations, as kernels look them up.
 
-use std::marker::PhantomData;
 use std::ops::Range;
 
 use streamhalo::comm::device::{Rows, RowsMut, Tile};
@@ -44,32 +43,5 @@ impl<'now, T: Cell> Generations<'now, T> for OfTile<'now, T> {
     #[inline(always)]
     fn next<const N: usize>(&mut self, y: usize) -> [&mut [T]; N] {
         self.next.rows_from(0, self.first + y)
-    }
-}
-
-/// Those that are looked up one by one.
-pub(super) struct Slices<'next, T, Now, Next> {
-    now: Now,
-    next: Next,
-    rows: PhantomData<&'next T>,
-}
-
-impl<T, Now, Next> Slices<'_, T, Now, Next> {
-    pub(super) fn new(now: Now, next: Next) -> Self {
-        Self { now, next, rows: PhantomData }
-    }
-}
-
-impl<'now, 'next, T: Cell, Now, Next> Generations<'now, T> for Slices<'next, T, Now, Next>
-where
-    Now: Fn(usize) -> &'now [T],
-    Next: Iterator<Item = &'next mut [T]>,
-{
-    fn now<const N: usize>(&self, y: usize) -> [&'now [T]; N] {
-        std::array::from_fn(|row| (self.now)(y + row))
-    }
-
-    fn next<const N: usize>(&mut self, _: usize) -> [&mut [T]; N] {
-        std::array::from_fn(|_| self.next.next().expect("there is a row to write for each"))
     }
 }

@@ -36,7 +36,7 @@ use crate::config::{AppSettings, Precision, RunConfig, Stencil3dSettings};
 use crate::error::AppError;
 
 /// The row of the registry.
-pub const ROW: ApplicationRow = ApplicationRow {
+pub(crate) const ROW: ApplicationRow = ApplicationRow {
     name: "stencil3d",
     summary: "7 or 27 points in f32 or f64: the heat equation, or Jacobi's iteration",
     source: "2023 on Intel GPUs, section V-G",

@@ -13,7 +13,7 @@
 
 mod check;
 pub(crate) mod device;
-pub mod driver;
+pub(crate) mod driver;
 mod group;
 pub(crate) mod kernel;
 mod norm;

@@ -1,6 +1,6 @@
 //! The kernel, cell by cell against the reference.
 
-use super::super::kernel::{Sweep, step_row, step_rows, sweep_rows_at};
+use super::super::kernel::Sweep;
 use super::super::reference::Reference;
 use super::*;
 
@@ -101,8 +101,13 @@ fn swept<T: Cell>(level: Level, sweep: Sweep, [height, width]: [usize; 2], cells
         .map(|index| T::from(cell(index / stride, index % stride).unwrap_or(0)))
         .collect();
     let mut next = vec![T::from(7); height * width];
-    sweep_rows_at(level, height, sweep, |row| &now[row * stride..][..stride], next.chunks_exact_mut(width));
+    sweep_rows(level, height, sweep, |row| &now[row * stride..][..stride], next.chunks_exact_mut(width));
     next.into_iter().map(Cell::to_byte).collect()
+}
+
+/// One row, from those around it.
+fn step_row<T: Cell>(above: &[T], here: &[T], below: &[T], next: &mut [T]) {
+    step_rows(Level::new(), 1, |row| [above, here, below][row], [next]);
 }
 
 /// Nine cells have 512 states: all of them, in every lane of a wide row.
@@ -142,7 +147,7 @@ fn a_row_alone_is_a_row_among_many() {
         step_row(rows[y], rows[y + 1], rows[y + 2], next);
     }
     let mut together = vec![0; height * width];
-    step_rows(height, |row| rows[row], together.chunks_exact_mut(width));
+    step_rows(Level::new(), height, |row| rows[row], together.chunks_exact_mut(width));
     assert_eq!(alone, together);
     grid.step();
     assert_eq!(grid.cells(), together);
@@ -150,7 +155,7 @@ fn a_row_alone_is_a_row_among_many() {
 
 #[test]
 fn no_rows_are_no_work() {
-    step_rows::<u8>(0, |_| unreachable!("nothing to read"), []);
+    step_rows::<u8>(Level::new(), 0, |_| unreachable!("nothing to read"), []);
     step_row(&[0.0; 2], &[0.0; 2], &[0.0; 2], &mut []);
 }
 
@@ -164,5 +169,5 @@ fn rows_without_ghosts_are_refused() {
 #[should_panic(expected = "rows of the next generation have one length")]
 fn rows_of_two_lengths_are_refused() {
     let (mut one, mut two) = ([0_u8; 8], [0; 9]);
-    step_rows(2, |_| &[0; 10], [&mut one[..], &mut two[..]]);
+    step_rows(Level::new(), 2, |_| &[0; 10], [&mut one[..], &mut two[..]]);
 }

@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use fearless_simd::Level;
 
 use super::checksum::{Checksum, population};
-use super::kernel::{Cell, step_rows_at};
+use super::kernel::Cell;
 use super::pattern::Initial;
 use crate::config;
+use slices::{step_rows, sweep_rows};
 
 mod device;
 mod histories;
 mod kernel;
+mod slices;
 mod sweeps;
 
 /// The folder of this application's configurations.
@@ -65,7 +67,7 @@ impl<T: Cell> Padded<T> {
     fn advance(&mut self) {
         let (height, stride) = (self.height, self.width + 2);
         let next = self.next.chunks_exact_mut(stride).skip(1).take(height);
-        step_rows_at(
+        step_rows(
             self.level,
             height,
             |row| &self.now[row * stride..][..stride],
