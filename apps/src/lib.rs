@@ -25,6 +25,7 @@ pub mod report;
 mod run;
 mod stencil3d;
 pub mod tree;
+mod unfinished;
 mod unwritten;
 mod watch;
 

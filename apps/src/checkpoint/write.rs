@@ -3,13 +3,15 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::process;
 
 use serde_json::{Map, Value};
 use streamhalo::World;
 
+use super::Head;
 use super::runs::{Runs, checksum};
-use super::{Head, folder};
 use crate::app::Look;
+use crate::unfinished::unfinished;
 use crate::unwritten::{Failed, Unwritten, verdict};
 
 /// Writes the field that a look shows as `name` in `folder`, and gives its path. Until it is complete, what had
@@ -80,7 +82,7 @@ fn fill(unfinished: &Path, place: &Path, mut head: Head, look: &Look<'_>) -> Res
 
 /// Makes the file that the others open, as long as it will be, and gives its name.
 fn create(folder: &Path, name: &str, head: &Head) -> io::Result<String> {
-    let unfinished = folder::unfinished(name);
+    let unfinished = unfinished(name, process::id());
     let payload_bytes = head.payload_bytes().expect("all of it is in memory");
     fs::create_dir_all(folder)?;
     let path = folder.join(&unfinished);

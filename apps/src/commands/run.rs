@@ -4,6 +4,8 @@
 //! One process leads: the one that was called, or rank 0 of those that a launcher has started. It alone
 //! verifies, prints and writes. Other ranks of a launcher follow.
 
+use std::process;
+
 use serde_json::Value;
 
 use super::{check_room_for, load};
@@ -75,7 +77,8 @@ impl Planned {
             };
             let timeline = self.timeline.filter(|_| recorded == Some(index));
             let (config, layout) = (part.config.clone(), part.entry.layout.clone());
-            (part, RunWork { config, layout, states, timeline, draws: index == 0, watched })
+            let process = process::id();
+            (part, RunWork { config, layout, states, timeline, draws: index == 0, process, watched })
         })
     }
 }

@@ -23,10 +23,8 @@ use crate::app::{Look, Looker};
 use crate::config::{AppSettings, OnFullDisk, RunConfig};
 use crate::error::AppError;
 use crate::report::{OutputFile, replace_files};
+use crate::unfinished::{left_behind, unfinished};
 use crate::unwritten::{Unwritten, verdict};
-
-/// What follows a file's name while it is written.
-const UNFINISHED: &str = ".unfinished";
 
 /// Who writes them.
 pub(crate) struct Snapshots<'a> {
@@ -35,6 +33,8 @@ pub(crate) struct Snapshots<'a> {
     every: u64,
     /// The step that the run begins with.
     first: u64,
+    /// The process by which the run's unfinished files are known.
+    process: u32,
     /// Whether a picture has been begun.
     has_begun: Cell<bool>,
     colours: Colours,
@@ -46,8 +46,14 @@ pub(crate) struct Snapshots<'a> {
 }
 
 impl<'a> Snapshots<'a> {
-    /// Those that a configuration asks for, if it does, of a run that begins with step `first`.
-    pub(crate) fn of(config: &'a RunConfig, first: u64, tell: &'a dyn Fn(String)) -> Option<Self> {
+    /// Those that a configuration asks for, if it does, of a run that begins with step `first`, and whose unfinished files
+    /// are known by `process`.
+    pub(crate) fn of(
+        config: &'a RunConfig,
+        first: u64,
+        process: u32,
+        tell: &'a dyn Fn(String),
+    ) -> Option<Self> {
         let every = config.output.snapshot_every;
         let is_life = matches!(config.app.settings, AppSettings::Life(_));
         (every > 0).then(|| Self {
@@ -55,6 +61,7 @@ impl<'a> Snapshots<'a> {
             name: &config.app.name,
             every,
             first,
+            process,
             has_begun: Cell::new(false),
             colours: if is_life { Colours::LiveAndDead } else { Colours::Scale },
             on_full_disk: config.output.on_full_disk,
@@ -63,14 +70,14 @@ impl<'a> Snapshots<'a> {
         })
     }
 
-    /// Makes the folder, and rids it once of what an earlier run has drawn of the steps that this one takes, of what it
-    /// has left unfinished, and of its series, which names what goes.
+    /// Makes the folder, and rids it once of what an earlier run has drawn of the steps that this one takes, of what runs
+    /// that have ended have left unfinished, and of its series, which names what goes.
     fn prepare(&self) -> Result<(), Unwritten> {
         fs::create_dir_all(&self.folder).map_err(|error| Unwritten::new(&self.folder, &error))?;
         if self.has_begun.replace(true) {
             return Ok(());
         }
-        let unfinished = self.files_of(|name| self.step_of(finished(name)?))?;
+        let unfinished = self.files_of(|name| self.step_of(left_behind(name, self.process)?))?;
         let drawn = self.files()?.into_iter().filter(|(step, _)| *step >= self.first);
         // The series first: it never names what is gone.
         let series = (0, self.series());
@@ -163,7 +170,7 @@ impl<'a> Snapshots<'a> {
     ) -> Result<(), Unwritten> {
         let path = self.folder.join(name);
         let written = || -> io::Result<()> {
-            let unfinished = self.folder.join(unfinished(name));
+            let unfinished = self.folder.join(unfinished(name, self.process));
             let mut file = BufWriter::new(File::create(&unfinished)?);
             write(&mut file)?;
             // Some file systems say only now that there is no room.
@@ -181,7 +188,7 @@ impl<'a> Snapshots<'a> {
             names.extend(["pvti", "png"].map(|kind| self.whole(look.step, kind)));
         }
         names.push(self.piece(look.step, rank));
-        for name in names.into_iter().flat_map(|name| [unfinished(&name), name]) {
+        for name in names.into_iter().flat_map(|name| [unfinished(&name, self.process), name]) {
             // The error that led here is on its way to the user.
             _ = fs::remove_file(self.folder.join(name));
         }
@@ -213,16 +220,6 @@ impl<'a> Snapshots<'a> {
         }
         Ok(false)
     }
-}
-
-/// The name of a file while it is written.
-fn unfinished(name: &str) -> String {
-    format!(".{name}{UNFINISHED}")
-}
-
-/// The name that such a file was to get.
-fn finished(name: &str) -> Option<&str> {
-    name.strip_prefix('.')?.strip_suffix(UNFINISHED)
 }
 
 impl Looker for Snapshots<'_> {

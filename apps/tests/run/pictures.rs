@@ -2,7 +2,6 @@
 //! them cell by cell is tested where they are made (`apps/src/pictures/tests`).
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -34,6 +33,18 @@ fn run(folder: &Folder, config: &str, arguments: &[&str]) -> Output {
     let out = folder.out();
     let paths = ["run", config.to_str().expect("is text"), "--out", out.to_str().expect("is text")];
     folder.streamhalo(&[&paths, arguments].concat())
+}
+
+/// The same without room for one file of the pictures.
+fn run_without_room_for(file: &str, folder: &Folder, config: &str, arguments: &[&str]) -> Output {
+    let config = folder.write("config.toml", config);
+    let full = folder.out().join("snapshots").join(format!(".{file}"));
+    // The shell becomes the program, whose number is in the name of an unfinished file.
+    let mut command = folder.command("sh");
+    command.args(["-c", "ln -s /dev/full \"$1.$$.unfinished\" && shift && exec \"$@\"", "sh"]);
+    command.arg(full).arg(env!("CARGO_BIN_EXE_streamhalo")).arg("run").arg(config);
+    command.arg("--out").arg(folder.out()).args(arguments);
+    finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn())
 }
 
 #[test]
@@ -85,8 +96,8 @@ fn a_run_that_goes_on_draws_its_own_steps_again() {
     fs::write(snapshots.join("life_000020_1.vti"), "half of it").expect("can write");
     let from = folder.out().join("checkpoints/life_000012.halo").display().to_string();
     // One that finds no room for its first picture shows those before it.
-    symlink("/dev/full", snapshots.join(".life_000016_0.vti.unfinished")).expect("can write");
-    let output = run(&folder, SMALL, &[&alone[..], &["every=8", "--restart", &from, "--quiet"]].concat());
+    let arguments = [&alone[..], &["every=8", "--restart", &from, "--quiet"]].concat();
+    let output = run_without_room_for("life_000016_0.vti", &folder, SMALL, &arguments);
     refused(&output, 1, &["cannot write the picture after 16 steps"]);
     let series = fs::read_to_string(snapshots.join("life.pvd")).expect("is there");
     assert_eq!(series.matches("<DataSet ").count(), 3, "{series}");
@@ -171,15 +182,12 @@ fn a_full_disk_is_the_matter_of_all_ranks() {
         let earlier = folder.read_out("results.json");
         let snapshots = folder.out().join("snapshots");
         fs::create_dir(&snapshots).expect("can write");
-        let full =
-            || symlink("/dev/full", snapshots.join(".life_000008_1.vti.unfinished")).expect("can write");
         let arguments = ["--snapshot", "every=8", "--ranks", "2", "--fabric", fabric, "--quiet"];
         let of_first =
             ["life.pvd", "life_000000.png", "life_000000.pvti", "life_000000_0.vti", "life_000000_1.vti"];
         let names = || files(&snapshots).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
 
-        full();
-        let output = run(&folder, SMALL, &arguments);
+        let output = run_without_room_for("life_000008_1.vti", &folder, SMALL, &arguments);
         let parts = [
             "error: rank 1 failed: cannot write the picture after 8 steps, ",
             "snapshots/life_000008_1.vti: No space left on device",
@@ -189,9 +197,8 @@ fn a_full_disk_is_the_matter_of_all_ranks() {
         assert_eq!(folder.read_out("results.json"), earlier);
         assert_eq!(names(), of_first);
 
-        full();
-        let go_on = ["--set", "output.on_full_disk=go-on"];
-        let output = run(&folder, SMALL, &[&arguments[..], &go_on].concat());
+        let go_on = [&arguments[..], &["--set", "output.on_full_disk=go-on"]].concat();
+        let output = run_without_room_for("life_000008_1.vti", &folder, SMALL, &go_on);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{said}");
         assert!(said.starts_with("rank 1 cannot write the picture after 8 steps, "), "{said}");

@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::unfinished::unfinished;
 
 const GRID: &str = "grid.cells = [12, 12]\noutput.checkpoint_every = 2\n";
 const APP: &str = "pattern = 'random:1', steps = 9";
@@ -77,7 +78,7 @@ fn unfinished_files_are_no_checkpoints() {
     let config = folder.config(APP, GRID);
     play(&config, &[1, 1], "standard", None).expect("nothing fails");
     let half = fs::read(folder.checkpoint("life", 8)).expect("is there");
-    let left = folder.checkpoints().join(super::super::folder::unfinished("life_000010.halo"));
+    let left = folder.checkpoints().join(unfinished("life_000010.halo", std::process::id()));
     fs::write(&left, &half[..half.len() / 2]).expect("can write");
     let latest = super::super::resolve(&folder.checkpoints(), "life").expect("has some");
     assert_eq!(latest, folder.checkpoint("life", 8));
@@ -94,7 +95,7 @@ fn unfinished_files_of_a_run_that_goes_on_stay() {
     let mut other =
         Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("is there");
     fs::create_dir_all(folder.checkpoints()).expect("can write");
-    let unfinished = super::super::folder::unfinished_by("life_000010.halo", other.id());
+    let unfinished = unfinished("life_000010.halo", other.id());
     for name in [&*unfinished, ".life_000010.halo.unfinished"] {
         fs::write(folder.checkpoints().join(name), "half of it").expect("can write");
     }
