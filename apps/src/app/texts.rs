@@ -8,7 +8,7 @@ use super::values::Real;
 
 /// The texts of a kernel that computes with `real`, for `f32` and for `f64`: a file behind what it is told.
 macro_rules! real_texts {
-    ($name:literal, $reach:expr, $told:literal, $file:literal) => {
+    ($name:literal, $reach:expr, $told:expr, $file:literal) => {
         [
             streamhalo::KernelText {
                 name: $name,

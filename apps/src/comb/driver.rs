@@ -27,7 +27,7 @@ use streamhalo::prelude::{Array, Entity, GlobalGrid, IndexBox, LocalGrid, Patter
 use streamhalo::{GatherStep, KernelText, RowsMut, Stream};
 
 use super::kernel::{LOOK, SET, count_wrong, set};
-use super::numbering::{Axis, MASK, Turn, Whereabouts};
+use super::numbering::{Axis, Turn, Whereabouts};
 use crate::app::values::{self, Real, checksum_of_owned, checksum_of_whole, shown, whole_state};
 use crate::app::{
     Answer, Application, ApplicationRow, Laps, Need, Outcome, Routes, Tables, Times, Trial, mix, of_real,
@@ -155,8 +155,8 @@ impl<T: Real> Block<T> {
         let cells @ [_, height, width] = self.grid.subdomain().partition().grid().cells();
         let (local, global) = (self.owned.start, self.grid.owned_global(Entity::Cell).start);
         let shift: [isize; 3] = std::array::from_fn(|axis| global[axis] as isize - local[axis] as isize);
-        // Of the first cell of the grid, behind what both kernels are given besides.
-        let numbers = |turn: Turn| [height as i64, width as i64, (turn.base() & MASK) as i64];
+        // Behind what both kernels are given besides.
+        let numbers = |turn: Turn| [height as i64, width as i64, turn.base() as i64];
         for (variable, array) in self.variables.iter_mut().enumerate() {
             let turn = Turn { variable, cycle };
             let scalars = shift.map(|shift| shift as i64).into_iter().chain(numbers(turn)).map(Scalar::from);
@@ -234,11 +234,12 @@ impl<T: Real> Application for Comb<T> {
         let (mut checksum, mut state) = (0, Vec::new());
         let cells @ [depth, height, width] = self.grid.cells();
         for variable in 0..self.variables {
-            go_on()?;
             let mut values = vec![T::default(); depth * height * width];
-            if let Some(cycle) = self.cycles.checked_sub(1) {
-                for (cell, value) in values.iter_mut().enumerate() {
-                    *value = T::from_f64(number_of_cell(cell, variable, cycle));
+            for (z, plane) in values.chunks_exact_mut(height * width).enumerate() {
+                go_on()?;
+                let Some(cycle) = self.cycles.checked_sub(1) else { break };
+                for (within, value) in plane.iter_mut().enumerate() {
+                    *value = T::from_f64(number_of_cell(z * height * width + within, variable, cycle));
                 }
             }
             checksum = mix(checksum ^ checksum_of_whole(cells, &values));
@@ -277,10 +278,18 @@ impl<T: Real> Application for Comb<T> {
     }
 }
 
-/// What a cell holds in the end, for the reference: by a formula that shares nothing with those of the kernels.
+/// What a cell holds in the end, for the reference: SplitMix64 in numbers that do not wrap around, which shares nothing
+/// with the code of the kernels.
 fn number_of_cell(cell: usize, variable: usize, cycle: u64) -> f64 {
-    let steps = 10_368_889 * variable as u128 + 6_017_513 * u128::from(cycle);
-    ((cell as u128 + steps) % 16_777_216) as f64
+    const MODULUS: u128 = 1 << 64;
+    let spread = |value: u128| {
+        let sum = (value + 11_400_714_819_323_198_485) % MODULUS;
+        let once = (sum ^ (sum >> 30)) * 13_787_848_793_156_543_929 % MODULUS;
+        let twice = (once ^ (once >> 27)) * 10_723_151_780_598_845_931 % MODULUS;
+        twice ^ (twice >> 31)
+    };
+    let base = spread(spread(variable as u128) ^ u128::from(cycle));
+    (spread(base ^ cell as u128) % 16_777_216) as f64
 }
 
 /// What is known besides the cells: how many ghosts were wrong, of all variables, in all cycles, of all ranks.

@@ -7,8 +7,10 @@ use crate::app::real_texts;
 use crate::app::values::Real;
 
 /// The same for devices that compile them, entry by entry.
-pub(super) static SET: [KernelText; 2] = real_texts!("set_cells", [0; 3], "", "set.cl");
-pub(super) static LOOK: [KernelText; 2] = real_texts!("look_at_ghosts", [0; 3], "", "look.cl");
+pub(super) static SET: [KernelText; 2] =
+    real_texts!("set_cells", [0; 3], include_str!("number.cl"), "set.cl");
+pub(super) static LOOK: [KernelText; 2] =
+    real_texts!("look_at_ghosts", [0; 3], include_str!("number.cl"), "look.cl");
 
 /// Sets the owned cells of `tile`. `shift` is what local indices are before global ones.
 pub(super) fn set<T: Real>(

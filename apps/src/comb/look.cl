@@ -6,6 +6,6 @@ KERNEL(look_at_ghosts)(
     POINT(z, y, x);
     const i64 at_z = along_z[z], at_y = along_y[y], at_x = along_x[x];
     const i64 cell = (at_z * height + at_y) * width + at_x;
-    const i64 number = at_z < 0 || at_y < 0 || at_x < 0 ? 0 : (base + cell) & 0xffffff;
+    const i64 number = at_z < 0 || at_y < 0 || at_x < 0 ? 0 : number_of(base, cell);
     AT(wrong, z, y, x) += AT(values, z, y, x) != (real)number;
 }

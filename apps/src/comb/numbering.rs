@@ -1,12 +1,13 @@
 //! What every cell holds: a number that tells cells, variables and cycles apart. A ghost has that of the cell that it is
 //! a copy of, by an arithmetic of its own: what comes from a wrong place, or from an earlier cycle, shows.
+//!
+//! Numbers are hashes: grids have more cells than there are numbers, so that a number that counts comes back at a fixed
+//! distance, at which a whole face of wrong ghosts would pass. Two hashes are the same by chance, once in 2²⁴.
 
-/// From one variable to the next, and from one cycle to the next: odd, so that none comes back for long.
-const VARIABLE_STEP: u64 = 0x9e_3779;
-const CYCLE_STEP: u64 = 0x5b_d1e9;
+use crate::app::mix;
 
 /// Numbers are below 2²⁴, which an `f32` holds.
-pub(super) const MASK: u64 = (1 << 24) - 1;
+const MASK: u64 = (1 << 24) - 1;
 
 /// Which cycle of which variable.
 #[derive(Clone, Copy, Debug)]
@@ -16,10 +17,9 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// What the first cell of the grid holds.
+    /// What all cells' numbers begin with.
     pub(super) fn base(self) -> u64 {
-        let steps = (self.variable as u64).wrapping_mul(VARIABLE_STEP);
-        steps.wrapping_add(self.cycle.wrapping_mul(CYCLE_STEP))
+        mix(mix(self.variable as u64) ^ self.cycle)
     }
 }
 
@@ -29,8 +29,8 @@ pub(super) fn row(
     [z, y, x]: [usize; 3],
     turn: Turn,
 ) -> impl Iterator<Item = u32> {
-    let first = turn.base().wrapping_add(((z * height + y) * width + x) as u64);
-    (0..).map(move |index| (first.wrapping_add(index) & MASK) as u32)
+    let (base, first) = (turn.base(), ((z * height + y) * width + x) as u64);
+    (first..).map(move |cell| (mix(base ^ cell) & MASK) as u32)
 }
 
 /// Where the entries of a rank are in the whole grid, along each axis; none beyond its ends.
@@ -98,8 +98,21 @@ mod tests {
             }
         }
         assert_eq!(numbers.len(), 3 * 4 * 4 * 5 * 6);
-        let row: Vec<u32> = row([4, 5, 6], [1, 2, 3], TURN).take(2).collect();
-        assert_eq!(row, [(5 + 2) * 6 + 3, (5 + 2) * 6 + 4]);
+        let whole: Vec<u32> = row([4, 5, 6], [0; 3], TURN).take(4 * 5 * 6).collect();
+        let part: Vec<u32> = row([4, 5, 6], [1, 2, 3], TURN).take(2).collect();
+        assert_eq!(part, whole[(5 + 2) * 6 + 3..][..2]);
+    }
+
+    /// Planes that are as many cells apart as there are numbers, or a multiple of that: between them a rank's part of
+    /// 512³ cells begins and ends.
+    #[test]
+    fn numbers_do_not_come_back_at_a_fixed_distance() {
+        const WIDTH: usize = 512;
+        for (from, to) in [(0, 64), (64, 128), (0, 448), (511, 63)] {
+            let row_of = |plane| row([WIDTH; 3], [plane, 0, 0], TURN).take(WIDTH);
+            let same = row_of(from).zip(row_of(to)).filter(|(one, other)| one == other).count();
+            assert_eq!(same, 0, "planes {from} and {to}");
+        }
     }
 
     #[test]
@@ -109,6 +122,6 @@ mod tests {
         assert_eq!(here.axes[0], [1, 2, 0, 1, 2, 0, 1].map(Some));
         assert_eq!(here.axes[1], [None, None, Some(0), Some(1), Some(2), None, None]);
         assert_eq!(here.number([2, 1, 3], Turn { cycle: 5, ..TURN }), 0);
-        assert_eq!(here.number([0, 2, 6], TURN), 9 + 1);
+        assert_eq!(Some(here.number([0, 2, 6], TURN)), row([3; 3], [1, 0, 1], TURN).next());
     }
 }

@@ -1,9 +1,10 @@
-// Sets an owned cell. `shift_*` is what a local index is before a global one, `base` what the first cell of the grid holds.
+// Sets an owned cell. `shift_*` is what a local index is before a global one, `base` what the numbers of this
+// cycle and variable begin with.
 KERNEL(set_cells)(
     TILE, WRITES(real, values), SCALAR(i64, shift_z), SCALAR(i64, shift_y), SCALAR(i64, shift_x), SCALAR(i64, height),
     SCALAR(i64, width), SCALAR(i64, base)
 ) {
     POINT(z, y, x);
     const i64 cell = (((i64)z + shift_z) * height + (i64)y + shift_y) * width + (i64)x + shift_x;
-    AT(values, z, y, x) = (real)((base + cell) & 0xffffff);
+    AT(values, z, y, x) = (real)number_of(base, cell);
 }
