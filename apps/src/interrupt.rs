@@ -1,10 +1,11 @@
 //! Ctrl-C: noted by a handler, and asked about wherever the program waits.
 //!
 //! Nothing is torn down in the handler itself. Whoever waits for ranks looks at the note, and the
-//! error that it becomes ends the processes of ranks and leaves earlier results as they are.
+//! error that it becomes ends the processes of ranks and leaves earlier results as they are. A second
+//! signal ends the program at once, wherever it is: the user does not want to wait for that either.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -18,14 +19,20 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
-    /// From now on SIGINT and SIGTERM do not end the program but are noted.
+    /// From now on the first SIGINT or SIGTERM does not end the program but is noted. The second one ends it with the
+    /// exit status that shells give for it.
     ///
     /// # Errors
     ///
     /// [`AppError::Signals`] where the system refuses the handlers.
     pub(crate) fn watch() -> Result<Self, AppError> {
         let signal = Arc::new(AtomicUsize::new(0));
+        let is_second = Arc::new(AtomicBool::new(false));
         for number in [SIGINT, SIGTERM] {
+            // Before the flag is set: handlers run in the order in which they were registered.
+            signal_hook::flag::register_conditional_shutdown(number, 128 + number, is_second.clone())
+                .map_err(AppError::Signals)?;
+            signal_hook::flag::register(number, is_second.clone()).map_err(AppError::Signals)?;
             signal_hook::flag::register_usize(number, signal.clone(), number as usize)
                 .map_err(AppError::Signals)?;
         }

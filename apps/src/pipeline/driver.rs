@@ -270,12 +270,11 @@ impl Application for Pipeline {
 
     /// The state is the last row, which depends on every update; the checksum is that of all values.
     fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
-        go_on()?;
         let (cells, iterations) = (self.grid.cells(), self.iterations());
-        let mut rows = reference::rows(cells, iterations);
         let mut checksum = 0_u64;
         let mut last_row = Vec::new();
-        for (index, row) in rows.by_ref().enumerate() {
+        for (index, row) in reference::rows(cells, iterations).enumerate() {
+            go_on()?;
             checksum = checksum.wrapping_add(checksum_of_row([0, index, 0], &row));
             last_row = row;
         }

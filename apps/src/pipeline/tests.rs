@@ -1,5 +1,6 @@
 //! The pipeline against the formula, and that the comparison can fail.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use streamhalo::WorldOptions;
@@ -11,6 +12,7 @@ use super::links::{self, Links};
 use crate::app::recorded::{notifications, recorded};
 use crate::app::{Answer, Application, Between, Trial};
 use crate::config::{KnownNames, Overrides, Primitive, RunConfig};
+use crate::error::AppError;
 use crate::ranks::on_threads;
 
 fn pipeline(settings: &str) -> Pipeline {
@@ -146,6 +148,22 @@ fn a_value_that_is_off_is_found() {
     let mut wrong = right;
     wrong.result.insert("corner".to_owned(), 1.0.into());
     assert!(pipeline.difference(&wrong, &reference).expect("differs").contains("\"corner\""));
+}
+
+/// Whoever waits for it can stop it at any row.
+#[test]
+fn the_reference_asks_at_every_row_whether_to_go_on() {
+    let pipeline = pipeline("app.steps = 1\ngrid.cells = [7, 10]");
+    for stopped_at in 1..=7 {
+        let asked = Cell::new(0);
+        let go_on = || {
+            asked.set(asked.get() + 1);
+            if asked.get() == stopped_at { Err(AppError::Interrupted { signal: 2 }) } else { Ok(()) }
+        };
+        let stopped = pipeline.reference(&go_on);
+        assert!(matches!(stopped, Err(AppError::Interrupted { signal: 2 })), "{stopped:?}");
+        assert_eq!(asked.get(), stopped_at);
+    }
 }
 
 #[test]

@@ -74,6 +74,23 @@ fn ctrl_c_from_a_terminal_reaches_ranks_too() {
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
 }
 
+/// Whatever the program was doing about the first one, and without a word.
+#[test]
+fn a_second_signal_ends_the_program_at_once() {
+    for fabric in FABRICS {
+        let (folder, child) = under_way(fabric, &[]);
+        let earlier = results(&folder);
+        // The program is stopped meanwhile, so that it has done nothing about the first one.
+        signal("-STOP", child.id());
+        ["-INT", "-TERM"].into_iter().for_each(|name| signal(name, child.id()));
+        signal("-CONT", child.id());
+        let output = ends(&folder, child, &earlier, Duration::from_secs(10));
+        let said = text(&output.stderr);
+        assert!(matches!(output.status.code(), Some(130 | 143)), "{fabric}: {:?}: {said}", output.status);
+        assert!(!said.contains("interrupted"), "{fabric}: {said}");
+    }
+}
+
 #[test]
 fn ctrl_c_while_the_reference_is_computed() {
     let folder = Folder::new();
