@@ -57,11 +57,13 @@ pub struct Group {
     pub backend: String,
     /// How many trials.
     pub trials: usize,
+    /// Whether times are of any steps. Without them they are of nothing but the clock.
+    pub(crate) has_steps: bool,
     /// Solve times in seconds.
     pub solve_s: Spread,
     /// Median nanoseconds for each cell and step; `None` without steps of cells.
     pub ns_per_cell_step: Option<f64>,
-    /// Speed-up over the baseline; `None` where no time was measured.
+    /// Speed-up over the baseline; `None` where no time of any steps was measured.
     pub speedup: Option<Spread>,
     /// Median share of the solve time spent on exchanges, 0 to 1.
     pub halo_share: Option<f64>,
@@ -80,6 +82,8 @@ pub struct Baseline {
     pub backend: String,
     /// The fewest ranks.
     pub ranks: usize,
+    /// Whether its time is of any steps.
+    pub(crate) has_steps: bool,
     /// Its median solve time.
     pub solve_s: f64,
     /// The same in nanoseconds for each cell and step; `None` without steps of cells.
@@ -130,8 +134,8 @@ impl Summary {
             }
         }
         let baseline = find_baseline(&groups);
-        if let Some(baseline) = &baseline {
-            for group in &mut groups {
+        if let Some(baseline) = baseline.as_ref().filter(|baseline| baseline.has_steps) {
+            for group in groups.iter_mut().filter(|group| group.has_steps) {
                 group.speedup = group.solve_s.speedup_from(baseline.solve_s);
             }
         }
@@ -154,12 +158,15 @@ impl Summary {
 
 fn group(runs: &[&RunRecord]) -> Option<Group> {
     let first = runs.first()?;
+    let has_steps = runs.iter().all(|run| run.steps_in_time() > 0);
+    let timed = if has_steps { runs } else { &[] };
     let shares: Vec<f64> =
-        runs.iter().filter(|run| run.solve_s > 0.0).map(|run| run.halo_s / run.solve_s).collect();
+        timed.iter().filter(|run| run.solve_s > 0.0).map(|run| run.halo_s / run.solve_s).collect();
     Some(Group {
         ranks: first.ranks,
         backend: first.backend.clone(),
         trials: runs.len(),
+        has_steps,
         solve_s: Spread::of(runs.iter().map(|run| run.solve_s).collect()),
         ns_per_cell_step: first
             .ns_per_cell_step()
@@ -193,6 +200,7 @@ fn find_baseline(groups: &[Group]) -> Option<Baseline> {
     Some(Baseline {
         backend: chosen.backend.clone(),
         ranks: chosen.ranks,
+        has_steps: chosen.has_steps,
         solve_s: chosen.solve_s.median,
         ns_per_cell_step: chosen.ns_per_cell_step,
     })

@@ -33,8 +33,11 @@ pub fn table(results: &Results) -> String {
         first.device,
         by_executor(results.runs.iter().map(|run| (run.executor.clone(), run.backend.as_str()))),
     );
-    let mut foot =
-        format!("{}: over {}, {} (medians).", summary.word(), baseline.describe(), time(baseline.solve_s));
+    let over = match summary.groups.iter().any(|group| group.has_steps) {
+        true => format!("over {}, {} (medians)", baseline.describe(), time(baseline.solve_s)),
+        false => "none, as no steps were timed".to_owned(),
+    };
+    let mut foot = format!("{}: {over}.", summary.word());
     if let Some(ns) = baseline.ns_per_cell_step {
         foot.push_str(&format!("\nThat is {} for each cell and step.", time(ns * 1e-9)));
     }

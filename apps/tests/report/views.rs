@@ -1,6 +1,6 @@
 //! The table and the plot.
 
-use streamhalo_apps::report::{Summary, Verification, speedup_svg, table};
+use streamhalo_apps::report::{RunRecord, Summary, Verification, speedup_svg, table};
 
 use super::{results, run, typical};
 
@@ -233,6 +233,23 @@ fn axes_are_logarithmic_from_a_factor_of_eight() {
     assert!(texts(&svg).contains(&"16"));
 }
 
+/// Their times are those of looking at the clock.
+#[test]
+fn runs_without_steps_have_no_speedup() {
+    let without = |backend, ranks, solve_s| RunRecord { steps: 0, ..run(backend, ranks, 0, solve_s) };
+    let at_the_end = RunRecord { timed_steps: Some(0), ..run("notified", 2, 0, 1e-6) };
+    for other in [without("notified", 2, 1e-6), at_the_end] {
+        let results = results(vec![without("standard", 1, 2e-6), other]);
+        let summary = Summary::of(&results);
+        for group in &summary.groups {
+            assert_eq!((group.speedup, group.halo_share), (None, None), "{group:?}");
+        }
+        let table = table(&results);
+        assert!(table.contains("Speed-up: none, as no steps were timed."), "{table}");
+        assert!(svg(&results).contains("no steps took any time"));
+    }
+}
+
 #[test]
 fn one_rank_count_one_trial_or_no_time_can_be_drawn() {
     let one = svg(&results(vec![run("standard", 2, 0, 1.0), run("notified", 2, 0, 0.5)]));
@@ -241,7 +258,7 @@ fn one_rank_count_one_trial_or_no_time_can_be_drawn() {
     assert_eq!(ideal(&one).len(), 2);
     for nothing in [vec![], vec![run("standard", 1, 0, 0.0)]] {
         let none = svg(&results(nothing));
-        assert!(none.contains("no run took any time"), "{none}");
+        assert!(none.contains("no steps took any time"), "{none}");
     }
 }
 

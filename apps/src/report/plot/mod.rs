@@ -54,7 +54,7 @@ fn draw(root: &Area<'_>, results: &Results) -> Drawn {
     else {
         let centred = text_style(17, &INK).pos(Pos::new(HPos::Center, VPos::Center));
         root.draw_text(
-            "no run took any time: there is no speed-up to show",
+            "no steps took any time: there is no speed-up to show",
             &centred,
             (SIZE.0 as i32 / 2, SIZE.1 as i32 / 2),
         )?;
