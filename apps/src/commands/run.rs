@@ -187,8 +187,7 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
 
     let Kept { records, state, wrong } = journal.close();
     let results = Results::new(config, machine, records)?;
-    let last = parts.last().expect("a configuration names a number of ranks");
-    let mut extra = state.map_or(Vec::new(), |state| last.application.files(&state));
+    let mut extra = state.map_or(Vec::new(), |(application, state)| application.files(&state));
     let written = timeline_files(&timelines).and_then(|files| {
         extra.extend(files);
         report::write_results(&config.output.dir, &results, extra)

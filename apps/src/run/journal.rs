@@ -21,8 +21,8 @@ pub(crate) struct Journal<'a> {
 pub(crate) struct Kept {
     /// One record a timed run, in order.
     pub(crate) records: Vec<RunRecord>,
-    /// The last final state that is not known to be wrong.
-    pub(crate) state: Option<Vec<u8>>,
+    /// The last final state that is not known to be wrong, and the application on the grid that it is of.
+    pub(crate) state: Option<(Rc<dyn Application>, Vec<u8>)>,
     /// What is wrong with the answers, a sentence for each of them.
     pub(crate) wrong: Vec<String>,
 }
@@ -73,8 +73,8 @@ impl<'a> Journal<'a> {
                 .push(format!("verification failed: {backend}, {ranks}, trial {trial}: {difference}"));
         }
         answer.result.extend(measured);
-        if verified != Some(false) {
-            self.kept.state = answer.state.or(self.kept.state.take());
+        if let Some(state) = answer.state.filter(|_| verified != Some(false)) {
+            self.kept.state = Some((part.application.clone(), state));
         }
         self.kept.records.push(RunRecord {
             app: self.config.app.name.clone(),
@@ -116,15 +116,21 @@ mod tests {
     use crate::run::plan;
     use serde_json::{Map, Value};
 
-    /// Three live cells in a row of five, and what the application says of them.
-    fn game() -> (RunConfig, Part) {
+    /// What a text configures, and its parts.
+    fn planned(text: &str) -> (RunConfig, Vec<Part>) {
         let names =
             KnownNames { apps: &["life"], backends: &["st-send"], fabrics: &["local"], devices: &["host"] };
-        let text = "app = { steps = 1, pattern = 'random:1' }\ngrid.cells = [4, 5]\nrun.ranks = 2\n";
         let config = RunConfig::parse("f.toml", text, &Overrides::default(), &names);
         let config = config.expect("is right");
-        let part = plan(&config).expect("is right").remove(0);
-        (config, part)
+        let parts = plan(&config).expect("is right");
+        (config, parts)
+    }
+
+    /// Cells in rows of five, and what the application says of them.
+    fn game() -> (RunConfig, Part) {
+        let text = "app = { steps = 1, pattern = 'random:1' }\ngrid.cells = [4, 5]\nrun.ranks = 2\n";
+        let (config, mut parts) = planned(text);
+        (config, parts.remove(0))
     }
 
     fn outcome(answer: Answer) -> Outcome {
@@ -162,6 +168,32 @@ mod tests {
         assert_eq!(kept.records[0].verified, Some(true));
         assert_eq!((kept.wrong.len(), kept.state.is_some()), (0, true));
         assert_eq!(kept.records[0].result["took"], 7, "measured, and no part of the answer");
+    }
+
+    /// Each number of ranks has a grid of its own, and the second one's answer is wrong.
+    #[test]
+    fn a_state_is_kept_with_its_own_grid() {
+        let text = "app = { steps = 1, pattern = 'random:1' }\ngrid.cells = [4, 5]\n\
+                    run = { ranks = [1, 2], scaling = 'weak' }\n";
+        let (config, parts) = planned(text);
+        let mut journal = Journal::new(&config);
+        let mut states = Vec::new();
+        for part in &parts {
+            let reference = part.application.reference(&|| Ok(())).expect("nobody stops it");
+            states.extend(reference.state.clone());
+            let mut answer = reference.clone();
+            if part.entry.ranks == 2 {
+                answer.checksum.push('0');
+            }
+            journal.verify_against(part, reference);
+            journal.note(part, "st-send".to_owned(), 0, outcome(answer));
+        }
+        let kept = journal.close();
+        assert_eq!(kept.wrong.len(), 1, "{:?}", kept.wrong);
+        let (application, state) = kept.state.expect("one is right");
+        assert!(state == states[0] && Rc::ptr_eq(&application, &parts[0].application));
+        let file = application.files(&state).remove(0);
+        assert!(String::from_utf8_lossy(&file.content).contains("x = 5, y = 4,"), "{file:?}");
     }
 
     #[test]
