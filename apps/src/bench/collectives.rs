@@ -14,15 +14,23 @@ use streamhalo::{HaloError, Op, Stream, World};
 use crate::error::AppError;
 use crate::run::executors_of_all;
 
-/// What can be measured. The host can do all of it, streams the first two.
+/// What can be measured.
 pub(crate) const OPERATIONS: [&str; 6] =
     ["barrier", "allreduce", "broadcast", "reduce", "allgather", NEIGHBOURS];
+
+/// What backends can enqueue on a stream.
+pub(crate) const ON_STREAMS: [&str; 2] = ["barrier", "allreduce"];
 
 /// With both neighbours of a ring.
 const NEIGHBOURS: &str = "neighbour-alltoall";
 
 /// The contestant that is no backend: the calls of a communicator.
 pub(crate) const HOST: &str = "host";
+
+/// Whether a contestant can do an operation: the host can do all.
+pub(crate) fn can_do(contestant: &str, operation: &str) -> bool {
+    contestant == HOST || ON_STREAMS.contains(&operation)
+}
 
 /// For how long one rank keeps the others waiting in a barrier.
 const LATE: Duration = Duration::from_millis(2);
@@ -36,7 +44,7 @@ pub(super) fn measure(
 ) -> Result<Vec<Figure>, AppError> {
     let mut names = Vec::new();
     let mut collectives: Vec<Box<dyn Collective>> = Vec::new();
-    for name in &bench.contestants {
+    for name in bench.contestants.iter().filter(|name| can_do(name, operation)) {
         let stream = bench.stream(world)?;
         let contestant = format!("{operation} by {name}");
         let answers = bench.answers(world, &contestant);
@@ -47,8 +55,7 @@ pub(super) fn measure(
                 let barrier = Barrier::with_backend(world, &stream, backend)?;
                 barrier_checked(Barriers { stream, barrier }, answers)?
             }
-            (backend, "allreduce") => Box::new(Sums::checked(&stream, backend, bytes, answers)?),
-            _ => continue,
+            (backend, _) => Box::new(Sums::checked(&stream, backend, bytes, answers)?),
         });
         names.push(name);
     }

@@ -129,6 +129,8 @@ fn collectives_at_any_number_of_ranks() {
     }
     let found = figures("local", &["collectives", "--ranks", "1", "--sizes", "8", "--backend", "notified"]);
     assert_eq!(found.len(), 2);
+    let found = figures("local", &["collectives", "--sizes", "8", "--operation", "broadcast"]);
+    assert_all(&found, &["host"], &[8]);
 }
 
 #[test]
@@ -154,6 +156,18 @@ fn what_is_one_size_is_refused_as_a_list_and_a_flag_is_no_message() {
         ("throttle --size 1KiB,2KiB", "--size: is one size"),
         ("overlap --primitive flag", "`flag`"),
         ("loggp --primitive flag", "`flag`"),
+        (
+            "collectives --operation broadcast --backend st-send",
+            "--operation: `broadcast` is done by `host` only; st-send can do barrier and allreduce",
+        ),
+        (
+            "collectives --operation barrier,reduce --backend st-send,notified",
+            "--operation: `reduce` is done by `host` only; st-send, notified can do barrier and allreduce",
+        ),
+        (
+            "collectives --operation broadcast --backend host,st-send",
+            "--backend: `st-send` can do barrier and allreduce, and none of broadcast",
+        ),
         ("halo --layout 2,1 --cells 8,4 --width 5", "--width: 5 layers are more than the 4 cells"),
         ("halo --layout 1,4 --cells 8,9223372036854775807", "--cells: of all ranks are more than 64 bits"),
         (

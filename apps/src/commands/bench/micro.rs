@@ -9,7 +9,7 @@ use streamhalo::comm::{StagingMemory, StagingScheme};
 use super::files::{files_of, lines, names_of};
 use super::view::View;
 use super::{backends_of, check_fabric, chosen, streams_of, streams_on, usage};
-use crate::bench::collectives::{HOST, OPERATIONS};
+use crate::bench::collectives::{HOST, ON_STREAMS, OPERATIONS, can_do};
 use crate::bench::copies;
 use crate::bench::micro::{MicroBench, What};
 use crate::bench::moves::{self, Boxes};
@@ -66,7 +66,9 @@ pub(super) fn collectives(args: &CollectivesArgs) -> Result<u8, AppError> {
         }
         let operations = chosen("--operation", &args.operation, &OPERATIONS)?;
         let contestants: Vec<&str> = std::iter::once(HOST).chain(backend_names()).collect();
-        Ok((operations, chosen("--backend", &args.backend, &contestants)?))
+        let contestants = chosen("--backend", &args.backend, &contestants)?;
+        check_pairs(args, &operations, &contestants)?;
+        Ok((operations, contestants))
     };
     let bench = checked().map(|(operations, contestants)| MicroBench {
         ranks: args.ranks.get(),
@@ -74,6 +76,35 @@ pub(super) fn collectives(args: &CollectivesArgs) -> Result<u8, AppError> {
         ..between_two(What::Collectives, &args.timed, &args.sizes, args.stream, contestants)
     });
     measure("streamhalo bench collectives", &args.timed.figures, bench)
+}
+
+/// That every operation that was asked for by name is done by somebody, and that every contestant that was asked for by
+/// name does something: it would be missing from the table without a word.
+fn check_pairs(
+    args: &CollectivesArgs,
+    operations: &[String],
+    contestants: &[String],
+) -> Result<(), AppError> {
+    let is_named = |asked: &[String]| asked.iter().all(|name| name != "all");
+    let by_nobody = |operation: &&String| !contestants.iter().any(|name| can_do(name, operation));
+    if let Some(operation) = operations.iter().find(by_nobody).filter(|_| is_named(&args.operation)) {
+        let message = format!(
+            "`{operation}` is done by `{HOST}` only; {} can do {}. Give one of these, or `--backend {HOST}`",
+            contestants.join(", "),
+            ON_STREAMS.join(" and ")
+        );
+        return Err(usage("--operation", message));
+    }
+    let does_nothing = |name: &&String| !operations.iter().any(|operation| can_do(name, operation));
+    if let Some(name) = contestants.iter().find(does_nothing).filter(|_| is_named(&args.backend)) {
+        let message = format!(
+            "`{name}` can do {}, and none of {}. Leave it out, or give one of these",
+            ON_STREAMS.join(" and "),
+            operations.join(", ")
+        );
+        return Err(usage("--backend", message));
+    }
+    Ok(())
 }
 
 /// `streamhalo bench throttle`
