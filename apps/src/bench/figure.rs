@@ -39,17 +39,28 @@ pub struct Figure {
     /// Of each batch, in the order of the turns.
     #[serde(skip)]
     pub(super) turns_us: Vec<f64>,
-    /// What follows from the times, and what else was measured.
+    /// What follows from the times, and what else was measured; nothing where it could not be told.
     #[serde(flatten)]
-    pub more: BTreeMap<String, f64>,
+    pub more: BTreeMap<String, Option<f64>>,
 }
 
 impl Figure {
     /// Adds something that was measured.
     #[must_use]
-    pub(super) fn with(mut self, name: &str, value: f64) -> Self {
+    pub(super) fn with(self, name: &str, value: f64) -> Self {
+        self.with_if_known(name, Some(value))
+    }
+
+    /// Adds something that is to be told, if it can be.
+    #[must_use]
+    pub(super) fn with_if_known(mut self, name: &str, value: Option<f64>) -> Self {
         self.more.insert(name.to_owned(), value);
         self
+    }
+
+    /// Something that was added, if it is known.
+    pub(crate) fn number(&self, name: &str) -> Option<f64> {
+        self.more.get(name).copied().flatten()
     }
 
     /// Says whether it is of a GPU, if it is of a device.

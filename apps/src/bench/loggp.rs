@@ -7,7 +7,9 @@
 //! - G is the slope of that time over the sizes from 4 KiB on, by least squares.
 //! - L is half of the round trip of a small message without 2o.
 //!
-//! All of them are by the minima over batches, which other work on the machine disturbs least.
+//! All of them are by the minima over batches, which other work on the machine disturbs least. A parameter that comes out
+//! at 0 or below is none: the fabric is not as the model says, as where the sender does all the work of a message, or
+//! what was measured does not show it.
 
 use super::bandwidth::Windows;
 use super::figure::Figure;
@@ -57,10 +59,10 @@ pub(super) fn measure(
         let gaps: Vec<(f64, f64)> = gaps.map(|one| (one.bytes as f64, one.min_us)).collect();
         let fit = Fit::of((*small as f64, latency.min_us), overhead.overhead_us, &gaps);
         Figure { operation: Some(FIT.to_owned()), ..latency.clone() }
-            .with("l_us", fit.latency_us)
-            .with("o_us", fit.overhead_us)
-            .with("g_us", fit.gap_us)
-            .with("g_ns_per_byte", fit.gap_ns_per_byte)
+            .with_if_known("l_us", fit.latency_us)
+            .with_if_known("o_us", fit.overhead_us)
+            .with_if_known("g_us", fit.gap_us)
+            .with_if_known("g_ns_per_byte", fit.gap_ns_per_byte)
     });
     report(fits.collect());
     Ok(())
@@ -96,34 +98,41 @@ fn at_size(bench: &MicroBench, world: &World, bytes: usize) -> Result<Vec<Figure
     Ok(figures.collect())
 }
 
-/// The parameters.
+/// The parameters, as far as they can be told.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Fit {
-    latency_us: f64,
-    overhead_us: f64,
-    gap_us: f64,
-    gap_ns_per_byte: f64,
+    latency_us: Option<f64>,
+    overhead_us: Option<f64>,
+    gap_us: Option<f64>,
+    gap_ns_per_byte: Option<f64>,
 }
 
 impl Fit {
     /// From the half round trip of a small message, the overhead, and gaps by bytes.
     fn of((small, half_us): (f64, f64), overhead_us: f64, gaps: &[(f64, f64)]) -> Self {
         let large: Vec<(f64, f64)> = gaps.iter().copied().filter(|(bytes, _)| *bytes >= LARGE).collect();
-        let slope = slope(if large.len() > 1 { &large } else { gaps }).max(0.0);
-        let gap_us = gaps.iter().find(|(bytes, _)| *bytes == small).map_or(0.0, |(_, gap)| *gap);
-        let latency_us = (half_us - 2.0 * overhead_us - (small - 1.0) * slope).max(0.0);
-        Self { latency_us, overhead_us, gap_us, gap_ns_per_byte: slope * 1e3 }
+        let slope = slope(&large).and_then(above_zero);
+        let overhead_us = above_zero(overhead_us);
+        let latency_us = slope
+            .zip(overhead_us)
+            .and_then(|(slope, overhead_us)| above_zero(half_us - 2.0 * overhead_us - (small - 1.0) * slope));
+        let gap_us = gaps.iter().find(|(bytes, _)| *bytes == small).and_then(|(_, gap)| above_zero(*gap));
+        Self { latency_us, overhead_us, gap_us, gap_ns_per_byte: slope.map(|slope| slope * 1e3) }
     }
 }
 
-/// Of a line through points, by least squares; through the origin where there is one point.
-fn slope(points: &[(f64, f64)]) -> f64 {
+fn above_zero(value: f64) -> Option<f64> {
+    (value > 0.0).then_some(value)
+}
+
+/// Of a line through points, by least squares; none through fewer than two.
+fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let n = points.len() as f64;
     let mean = |pick: fn(&(f64, f64)) -> f64| points.iter().map(pick).sum::<f64>() / n;
-    let (x, y) = if points.len() > 1 { (mean(|p| p.0), mean(|p| p.1)) } else { (0.0, 0.0) };
+    let (x, y) = (mean(|p| p.0), mean(|p| p.1));
     let over: f64 = points.iter().map(|p| (p.0 - x) * (p.1 - y)).sum();
     let under: f64 = points.iter().map(|p| (p.0 - x).powi(2)).sum();
-    if under > 0.0 { over / under } else { 0.0 }
+    (under > 0.0).then(|| over / under)
 }
 
 #[cfg(test)]
@@ -137,12 +146,33 @@ mod tests {
         let gaps = sizes.map(|bytes| (bytes, g + (bytes - 1.0) * per_byte));
         let half = l + 2.0 * o + 7.0 * per_byte;
         let fit = Fit::of((8.0, half), o, &gaps);
-        let close = |found: f64, expected: f64| (found - expected).abs() < 1e-2 * expected;
+        let close = |found: Option<f64>, expected: f64| {
+            found.is_some_and(|found| (found - expected).abs() < 1e-2 * expected)
+        };
         assert!(close(fit.latency_us, l) && close(fit.gap_us, g), "{fit:?}");
-        assert!(fit.overhead_us == o && close(fit.gap_ns_per_byte, per_byte * 1e3), "{fit:?}");
-        // Overheads that were measured as longer than the whole leave no latency, rather than less than none.
-        assert_eq!(Fit::of((8.0, 0.1), 0.2, &gaps[..1]).latency_us, 0.0);
-        assert_eq!(slope(&[(2.0, 6.0)]), 3.0);
-        assert_eq!(slope(&[]), 0.0);
+        assert!(fit.overhead_us == Some(o) && close(fit.gap_ns_per_byte, per_byte * 1e3), "{fit:?}");
+    }
+
+    /// The time of a byte is that of long messages: short ones have other protocols.
+    #[test]
+    fn short_messages_have_no_part_in_the_gap_per_byte() {
+        let long = [(4096.0, 2.0), (8192.0, 3.0)];
+        let fit = |gaps: &[(f64, f64)]| Fit::of((8.0, 9.0), 0.5, gaps).gap_ns_per_byte;
+        let of_long = fit(&long);
+        assert_eq!(of_long, Some(1e3 / 4096.0));
+        assert_eq!(fit(&[&[(8.0, 0.5), (64.0, 0.5), (2048.0, 5.0)], &long[..]].concat()), of_long);
+        assert_eq!(fit(&[(8.0, 0.5), (64.0, 0.6), (4096.0, 2.0)]), None, "one size has no slope");
+        assert_eq!(fit(&[]), None);
+    }
+
+    #[test]
+    fn what_is_not_above_zero_cannot_be_told() {
+        let gaps = [(8.0, 0.4), (4096.0, 2.0), (8192.0, 3.0)];
+        let fit = Fit::of((8.0, 0.3), 0.2, &gaps);
+        assert_eq!((fit.latency_us, fit.overhead_us, fit.gap_us), (None, Some(0.2), Some(0.4)));
+        let hidden = Fit::of((8.0, 0.3), 0.0, &gaps);
+        assert_eq!((hidden.latency_us, hidden.overhead_us), (None, None));
+        let falling = Fit::of((8.0, 9.0), 0.2, &[(8.0, 0.4), (4096.0, 3.0), (8192.0, 2.0)]);
+        assert_eq!((falling.latency_us, falling.gap_ns_per_byte), (None, None));
     }
 }

@@ -213,7 +213,7 @@ mod tests {
         let flag = figure("flag", &[2.0, 20.0, 20.0]);
         let put = figure("put", &[4.0, 22.0, 2.0]);
         let found = divided("ratio", "flag", vec![put, flag]);
-        assert_eq!(found[0].more["ratio"], 1.1);
+        assert_eq!(found[0].number("ratio"), Some(1.1));
         assert!(found[1].more.is_empty(), "nothing is compared with itself");
     }
 }

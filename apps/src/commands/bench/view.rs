@@ -17,6 +17,10 @@ pub(super) struct View<'f> {
     figures: &'f [Figure],
 }
 
+/// Why a parameter of the LogGP model is missing.
+const NOT_TOLD: &str = "-: these measurements give no value above 0. G needs two sizes from 4 KiB on, and gaps that grow\n\
+                        with them; L needs o and G, and more than 2o in half a round trip.\n";
+
 /// What the numbers of a measurement are.
 struct Shown {
     /// What the measurement is about, and what a number is.
@@ -96,8 +100,9 @@ impl View<'_> {
 
     /// The median of a figure, and the values at both ends of its spread.
     fn values(&self, figure: &Figure) -> [f64; 3] {
+        let number = |name| figure.number(name).expect("is measured for every figure");
         let [median, best] = match self.bench.what {
-            What::Overlap => return [figure.more["overlap_percent"]; 3],
+            What::Overlap => return [number("overlap_percent"); 3],
             What::Pingpong
             | What::Latency
             | What::Collectives
@@ -107,9 +112,9 @@ impl View<'_> {
             | What::Staging => [figure.median_us, figure.min_us],
             What::Bandwidth | What::Bibandwidth => {
                 // As the OSU suite shows it.
-                ["gb_per_s", "best_gb_per_s"].map(|name| 1e3 * figure.more[name])
+                ["gb_per_s", "best_gb_per_s"].map(|name| 1e3 * number(name))
             }
-            What::Moves => ["gb_per_s", "best_gb_per_s"].map(|name| figure.more[name]),
+            What::Moves => ["gb_per_s", "best_gb_per_s"].map(number),
         };
         [median, best, median]
     }
@@ -124,7 +129,8 @@ impl View<'_> {
     }
 
     fn point(&self, figure: &Figure) -> usize {
-        self.varies().map_or(figure.bytes, |name| figure.more[name] as usize)
+        let varied = self.varies().and_then(|name| figure.number(name));
+        varied.map_or(figure.bytes, |number| number as usize)
     }
 
     /// What a contestant did, where it did several things, or how it signalled.
@@ -228,7 +234,7 @@ impl View<'_> {
 
     /// What to think of figures of a device that computes on the host's cores.
     fn of_no_gpu(&self) -> &'static str {
-        let is_none = self.figures.iter().any(|figure| figure.more.get("is_gpu") == Some(&0.0));
+        let is_none = self.figures.iter().any(|figure| figure.number("is_gpu") == Some(0.0));
         if is_none { NO_GPU } else { "" }
     }
 
@@ -244,12 +250,14 @@ impl View<'_> {
         table.load_style(RULED);
         let names = ["L, us", "o, us", "g, us", "G, ns/B"];
         table.set_header(std::iter::once(Cell::new("LogGP")).chain(names.map(|name| right(name.to_owned()))));
+        let mut is_complete = true;
         for fit in fits {
-            let values =
-                ["l_us", "o_us", "g_us", "g_ns_per_byte"].map(|name| right(significant(fit.more[name])));
+            let values = ["l_us", "o_us", "g_us", "g_ns_per_byte"].map(|name| fit.number(name));
+            is_complete &= values.iter().all(Option::is_some);
+            let values = values.map(|value| right(value.map_or("-".to_owned(), significant)));
             table.add_row(std::iter::once(Cell::new(&fit.backend)).chain(values));
         }
-        table.trim_fmt() + "\n"
+        table.trim_fmt() + "\n" + if is_complete { "" } else { NOT_TOLD }
     }
 
     pub(super) fn chart(&self) -> LineChart {
