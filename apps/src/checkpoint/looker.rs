@@ -63,10 +63,25 @@ impl<'a> Checkpoints<'a> {
     }
 }
 
+/// The first step from `from` on with a checkpoint, of a trial that begins with step `first`.
+fn next(every: u64, first: u64, from: u64) -> Option<u64> {
+    // What a trial begins with needs no checkpoint.
+    from.max(first + 1).checked_next_multiple_of(every)
+}
+
+/// What to tell the user where checkpoints are asked for and the run, from step `first` on, ends before one is due.
+pub(crate) fn none_are_due(config: &RunConfig, first: u64) -> Option<String> {
+    let (steps, every) = (config.app.steps, config.output.checkpoint_every);
+    if every == 0 || next(every, first, first).is_some_and(|step| step <= steps) {
+        return None;
+    }
+    let run = if first == 0 { format!("has {steps}") } else { format!("goes from {first} to {steps}") };
+    Some(format!("checkpoints: none, for they are {every} steps apart and the run {run}\n"))
+}
+
 impl Looker for Checkpoints<'_> {
     fn next(&self, from: u64) -> Option<u64> {
-        // What a trial begins with needs no checkpoint.
-        from.max(self.first + 1).checked_next_multiple_of(self.every)
+        next(self.every, self.first, from)
     }
 
     fn look(&self, look: &Look<'_>) -> Result<(), AppError> {

@@ -28,7 +28,7 @@ mod write;
 
 pub use error::CheckpointError;
 pub(crate) use folder::{prepare, resolve};
-pub(crate) use looker::Checkpoints;
+pub(crate) use looker::{Checkpoints, none_are_due};
 pub(crate) use read::Checkpoint;
 
 use folder::FOLDER;

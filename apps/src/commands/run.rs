@@ -136,6 +136,11 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
         }
     }
 
+    // Also of a quiet run: who asks for checkpoints relies on them.
+    if let Some(sentence) = checkpoint::none_are_due(config, from.as_ref().map_or(0, Checkpoint::step)) {
+        report::say(&sentence);
+    }
+
     let trials = u64::from(config.run.warmup) + u64::from(config.run.trials);
     let recorded = u64::from(timeline.is_some());
     let runs = (trials * parts.len() as u64 + recorded) * config.comm.backend.len() as u64;

@@ -53,11 +53,6 @@ impl fmt::Display for Banner<'_> {
             writeln!(f, "launcher: has started {}", ranks_of(launched.size()))?;
         }
         writeln!(f, "backends: {}", config.comm.backend.join(", "))?;
-        let (steps, every) = (config.app.steps, config.output.checkpoint_every);
-        if every > steps {
-            let every = counted(every, "step");
-            writeln!(f, "checkpoints: none, for they are {every} apart and the run has {steps}")?;
-        }
         Ok(())
     }
 }

@@ -302,6 +302,19 @@ fn a_run_that_is_too_short_for_a_checkpoint_says_so() {
         assert_eq!(folder.checkpoints().len(), usize::from(!is_said), "{said}");
         fs::remove_dir_all(folder.out()).expect("is there");
     }
+    // Neither if it goes on behind the last one, nor if it is to say little.
+    folder.records(SMALL, &["output.checkpoint_every=20", "run.ranks=1"]);
+    let paths = [folder.write("config.toml", SMALL), folder.checkpoint_folder(), folder.out()];
+    let [config, from, out] = paths.each_ref().map(|path| path.to_str().expect("is text"));
+    let run = ["run", config, "--out", out, "--ranks", "1", "--quiet", "--restart", from];
+    for (every, expected) in [
+        ("every=4", ""),
+        ("every=5", "checkpoints: none, for they are 5 steps apart and the run goes from 20 to 24\n"),
+    ] {
+        let output = folder.streamhalo(&[&run[..], &["--checkpoint", every]].concat());
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), expected.to_owned()), "{every}");
+        fs::remove_file(folder.checkpoint_folder().join("life_000024.halo")).unwrap_or_default();
+    }
 }
 
 #[test]
