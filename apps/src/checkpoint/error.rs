@@ -12,7 +12,11 @@ use serde_json::Value;
 pub enum CheckpointError {
     #[error("cannot read the checkpoint {}: {source}", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
-    #[error("{} has no checkpoint of `{app}`: none of its files is named as in {app}_000100.halo", path.display())]
+    #[error(
+        "{} has no checkpoint of `{app}`: neither there nor in a folder checkpoints in it is a file named as in \
+         {app}_000100.halo",
+        path.display()
+    )]
     NoneThere { path: PathBuf, app: String },
     #[error("{} is no checkpoint of streamhalo: it does not begin as one", path.display())]
     Foreign { path: PathBuf },

@@ -21,7 +21,8 @@ pub(super) fn name(app: &str, step: u64) -> String {
     format!("{app}_{step:06}{EXTENSION}")
 }
 
-/// The checkpoint that a user has asked for: a file, or the latest one of an application in a folder.
+/// The checkpoint that a user has asked for: a file, or the latest one of an application in a folder, or in that of the
+/// checkpoints of a folder of results.
 ///
 /// # Errors
 ///
@@ -31,12 +32,16 @@ pub(crate) fn resolve(path: &Path, app: &str) -> Result<PathBuf, CheckpointError
         return Ok(path.to_owned());
     }
     let step = |name: &str| name.strip_prefix(app)?.strip_prefix('_')?.strip_suffix(EXTENSION)?.parse().ok();
-    let names =
-        names(path).map_err(|source| CheckpointError::Unreadable { path: path.to_owned(), source })?;
-    let latest = names.into_iter().filter_map(|name| Some((step(&name)?, name))).max();
-    let (_, name): (u64, String) =
-        latest.ok_or_else(|| CheckpointError::NoneThere { path: path.to_owned(), app: app.to_owned() })?;
-    Ok(path.join(name))
+    for folder in [path.to_owned(), path.join(FOLDER)].into_iter().filter(|folder| folder.is_dir()) {
+        let names =
+            names(&folder).map_err(|source| CheckpointError::Unreadable { path: folder.clone(), source })?;
+        let latest: Option<(u64, String)> =
+            names.into_iter().filter_map(|name| Some((step(&name)?, name))).max();
+        if let Some((_, name)) = latest {
+            return Ok(folder.join(name));
+        }
+    }
+    Err(CheckpointError::NoneThere { path: path.to_owned(), app: app.to_owned() })
 }
 
 /// Makes the folder in that of the results, and removes what runs that were killed have left unfinished

@@ -127,7 +127,8 @@ fn flags_say_the_same_as_keys() {
     };
     assert_eq!(run("app.steps=10", &["--checkpoint", "every=10", "--quiet"]).status.code(), Some(0));
     assert_eq!(folder.checkpoints(), ["life_000010.halo"]);
-    let from = folder.checkpoint_folder();
+    // The folder of the results, in which checkpoints have one of their own.
+    let from = folder.out();
     let output = run("app.steps=24", &["--restart", from.to_str().expect("is text"), "--ranks", "3"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("life_000010.halo, after 10 steps"), "{}", text(&output.stderr));
@@ -349,7 +350,8 @@ fn what_cannot_be_gone_on_from_is_refused_before_anything_runs() {
     let from_file = SMALL.replace("run = {", &restart);
     refused(&elsewhere.run(&from_file, &[]), 2, &["config.toml:4:", &restart, "cannot read the checkpoint"]);
     let empty = format!("run.restart={:?}", folder.path);
-    refused(&elsewhere.run(SMALL, &[&empty]), 2, &["has no checkpoint of `life`"]);
+    let parts = ["has no checkpoint of `life`", "neither there nor in a folder checkpoints in it"];
+    refused(&elsewhere.run(SMALL, &[&empty]), 2, &parts);
     for (content, part) in [
         (&right[..right.len() - 1], "is truncated: it has 5055 bytes of 5056"),
         (b"x = 3, y = 3", "is no checkpoint of streamhalo"),

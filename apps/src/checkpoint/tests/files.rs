@@ -216,4 +216,9 @@ fn a_folder_stands_for_its_latest_checkpoint() {
     assert_eq!(latest, folder.0.join("life_1000000.halo"));
     let file = folder.0.join(names[0]);
     assert_eq!(folder::resolve(&file, "life").expect("is one"), file);
+    // A folder of results has one of checkpoints; what is in itself comes first.
+    fs::create_dir(folder.checkpoints()).expect("can write");
+    fs::write(folder.checkpoint("faces", 7), "x").expect("can write");
+    let of_results = folder::resolve(&folder.0, "faces").expect("has some");
+    assert_eq!(of_results, folder.checkpoint("faces", 7));
 }
