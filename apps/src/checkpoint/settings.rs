@@ -9,20 +9,23 @@ use crate::config::RunConfig;
 pub(super) fn of(config: &RunConfig, application: &dyn Application) -> Map<String, Value> {
     let mut settings = application.determines_answer();
     let common = [
-        ("app.name", Value::from(config.app.name.as_str())),
-        ("grid.cells", Value::from(config.grid.cells.as_slice())),
-        ("grid.periodic", Value::from(config.grid.periodic.as_slice())),
+        Value::from(config.app.name.as_str()),
+        Value::from(config.grid.cells.as_slice()),
+        Value::from(config.grid.periodic.as_slice()),
     ];
-    settings.extend(common.map(|(key, value)| (key.to_owned(), value)));
+    settings.extend(FIRST.map(str::to_owned).into_iter().zip(common));
     settings
 }
 
 /// A key that differs, and its values.
 pub(super) type Difference = (String, Option<Value>, Option<Value>);
 
-/// The first difference, if there is one. That of applications says most, and comes first.
+/// What other settings may depend on, such as where the pattern of a file lies in the grid.
+const FIRST: [&str; 3] = ["app.name", "grid.cells", "grid.periodic"];
+
+/// The first difference, if there is one: the cause before what follows from it.
 pub(super) fn difference(found: &Map<String, Value>, asked: &Map<String, Value>) -> Option<Difference> {
-    let keys = ["app.name"].into_iter().chain(asked.keys().chain(found.keys()).map(String::as_str));
+    let keys = FIRST.into_iter().chain(asked.keys().chain(found.keys()).map(String::as_str));
     let differing = keys.into_iter().find(|key| found.get(*key) != asked.get(*key));
     differing.map(|key| (key.to_owned(), found.get(key).cloned(), asked.get(key).cloned()))
 }

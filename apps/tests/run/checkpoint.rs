@@ -340,6 +340,11 @@ fn what_cannot_be_gone_on_from_is_refused_before_anything_runs() {
         &["is of step 10, but `app.steps` is 9", "hint: set `app.steps` to 10 or more"],
     );
     refuses(&["run.scaling=weak"], &["`grid.cells` is [24,40] there, and [24,80]"]);
+    // What follows from another grid, as where a pattern lies in it, is not to blame.
+    refuses(
+        &["grid.cells=[40, 24]", "app.pattern=random:8"],
+        &["`grid.cells` is [24,40] there, and [40,24] in this configuration"],
+    );
     let absent = format!("run.restart={:?}", folder.path.join("absent.halo"));
     refused(
         &elsewhere.run(SMALL, &[&absent]),

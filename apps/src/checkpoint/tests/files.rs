@@ -193,6 +193,10 @@ fn patterns_from_files_are_told_apart_by_their_cells() {
         let CheckpointError::OtherRun { key, .. } = error else { panic!("{error}") };
         assert_eq!(key, "app.pattern");
     }
+    // The pattern lies elsewhere in another grid, which is the difference to tell.
+    let error = refused(&path, &folder.config(&app("a.rle", ""), "grid.cells = [9, 11]"));
+    let CheckpointError::OtherRun { key, .. } = error else { panic!("{error}") };
+    assert_eq!(key, "grid.cells");
 }
 
 #[test]
