@@ -175,6 +175,7 @@ fn resolve(root: &Table, folder: &Path, names: &KnownNames<'_>) -> Result<RunCon
     let comm = comm::read(&comm, &KnownNames { backends: &backends, ..*names }, &device.kind)?;
     let staging = staging::read(&section(staging::SHAPE)?, names.devices, &device.kind)?;
     let output = output::read(&section(output::SHAPE)?, &chosen)?;
+    pattern::check_default(&app.settings, &own)?;
     Ok(RunConfig { app, grid: grid.config, run, comm, device, staging, output })
 }
 

@@ -4,9 +4,14 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::app::AppSettings;
 use super::fault::{Fault, Located, Origin};
+use super::life::LifeSettings;
 use super::names::nearest;
 use super::section::Section;
+
+/// The key in `[app]`.
+const KEY: &str = "pattern";
 
 const GLIDER_FIELD: &str = "glider-field";
 const RANDOM: &str = "random:";
@@ -63,9 +68,9 @@ fn generated(text: &str) -> Option<Result<Pattern, &str>> {
 }
 
 impl Pattern {
-    /// `folder` is the folder of the configuration file.
+    /// `folder` is the folder of the configuration file. Whether the default is there is left to [`check_default`].
     pub(super) fn read(section: &Section<'_>, folder: &Path) -> Result<Self, Fault> {
-        let text = section.string("pattern", EXPECTED)?;
+        let text = section.string(KEY, EXPECTED)?;
         let text = text.unwrap_or_else(|| Located::default("patterns/acorn.rle".to_owned()));
         if let Some(pattern) = generated(&text.value) {
             return pattern.map_err(|seed| {
@@ -79,20 +84,36 @@ impl Pattern {
             Origin::File(_) | Origin::Default => folder,
         };
         let path = base.join(&text.value);
-        if !path.is_file() {
-            let shown = path.display();
-            let found = if path.is_dir() {
-                format!("{shown} is a folder")
-            } else {
-                format!("there is no file {shown}")
-            };
-            let message = format!("`app.pattern`: {found}");
+        if !path.is_file() && text.origin != Origin::Default {
+            let message = format!("`app.pattern`: {}", found_at(&path));
             return Err(Fault::new(&text.origin, message)
                 .expected(EXPECTED)
                 .nearest(meant(&text.value, base).as_deref()));
         }
         Ok(Self::File(path))
     }
+}
+
+/// That the default is there if it is what the application begins with. The last thing to check of a configuration: it
+/// is beside the configurations of `life` only, and where the user has made a mistake, that is the one to tell.
+pub(super) fn check_default(settings: &AppSettings, section: &Section<'_>) -> Result<(), Fault> {
+    match settings {
+        AppSettings::Life(LifeSettings { pattern: Pattern::File(path), .. })
+            if section.node(KEY).is_none() && !path.is_file() =>
+        {
+            let message = format!("the default of `app.pattern`: {}", found_at(path));
+            Err(Fault::new(&Origin::Default, message)
+                .expected(format!("`app.pattern` to be set: {EXPECTED}"))
+                .hint("set it in the file, or as in `--set app.pattern=random:1`"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What is there in place of a file.
+fn found_at(path: &Path) -> String {
+    let shown = path.display();
+    if path.is_dir() { format!("{shown} is a folder") } else { format!("there is no file {shown}") }
 }
 
 /// What was probably asked for: a word, or a file of the folder that was asked for or of the usual

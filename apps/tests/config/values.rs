@@ -269,8 +269,16 @@ fn patterns_and_origins() {
     ]);
     // A default that does not fit has no line.
     let error = parse("app.name = 'life'").expect_err("there is no such file here");
-    assert!(
-        printed(&error).starts_with("f.toml: `app.pattern`: there is no file patterns/acorn.rle"),
-        "{error}"
+    assert_eq!(
+        printed(&error),
+        "f.toml: the default of `app.pattern`: there is no file patterns/acorn.rle\n  = expected `app.pattern` \
+         to be set: the path of an RLE file, `glider-field` or `random:SEED`\n\
+         hint: set it in the file, or as in `--set app.pattern=random:1`"
     );
+    // It does not hide what the user has got wrong.
+    for mistake in ["run.ranks = 0", "comm.fabric = 'shn'", "output.on_full_disk = 'no'", "app.origin = 1"] {
+        let error = printed(&parse(mistake).expect_err(mistake));
+        let (key, _) = mistake.split_once(" =").expect("is a pair");
+        assert!(error.contains(key) && !error.contains("app.pattern"), "{error}");
+    }
 }
