@@ -200,7 +200,15 @@ fn tables_say_what_was_measured_and_that_it_was_checked() {
         ("pingpong --sizes 8,1KiB --backend standard,st-send", &["1 KiB", "st-send", "per round trip"][..]),
         (
             "loggp --sizes 8,4KiB --primitive put-notify",
-            &["LogGP", "G, ns/B", "gap", " -\n", "-: these", "G needs two sizes from 4 KiB on"],
+            &[
+                "\n operation ",
+                "LogGP",
+                "G, ns/B",
+                "gap",
+                " -\n",
+                "-: these",
+                "G needs two sizes from 4 KiB on",
+            ],
         ),
         ("throttle --entries 4 --policy static", &["entries", "static", "per epoch"]),
     ] {

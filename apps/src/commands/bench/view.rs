@@ -200,7 +200,8 @@ impl View<'_> {
         let has_operations = rows.iter().any(|(operation, _)| operation.is_some());
         let mut table = Table::new();
         table.load_style(RULED);
-        let ways = if self.bench.operations.is_empty() { "signal" } else { "operation" };
+        let ways =
+            if self.figures.iter().all(|figure| figure.operation.is_none()) { "signal" } else { "operation" };
         let mut header = if has_operations { vec![Cell::new(ways)] } else { Vec::new() };
         header.push(right(self.varies().unwrap_or("size").to_owned()));
         header.extend(columns.iter().map(|name| right((*name).to_owned())));
