@@ -152,11 +152,11 @@ impl<T: Real> Comb<T> {
 impl<T: Real> Block<T> {
     /// One cycle, counted from 0.
     fn cycle(&mut self, stream: &Stream, cycle: u64, laps: &Laps<PHASES>) -> Result<(), AppError> {
-        let cells @ [_, height, width] = self.grid.subdomain().partition().grid().cells();
+        let cells @ [_, height, _] = self.grid.subdomain().partition().grid().cells();
         let (local, global) = (self.owned.start, self.grid.owned_global(Entity::Cell).start);
         let shift: [isize; 3] = std::array::from_fn(|axis| global[axis] as isize - local[axis] as isize);
         // Behind what both kernels are given besides.
-        let numbers = |turn: Turn| [height as i64, width as i64, turn.base() as i64];
+        let numbers = |turn: Turn| [height as i64, turn.base() as i64];
         for (variable, array) in self.variables.iter_mut().enumerate() {
             let turn = Turn { variable, cycle };
             let scalars = shift.map(|shift| shift as i64).into_iter().chain(numbers(turn)).map(Scalar::from);
@@ -239,7 +239,8 @@ impl<T: Real> Application for Comb<T> {
                 go_on()?;
                 let Some(cycle) = self.cycles.checked_sub(1) else { break };
                 for (within, value) in plane.iter_mut().enumerate() {
-                    *value = T::from_f64(number_of_cell(z * height * width + within, variable, cycle));
+                    let place = [z, within / width, within % width];
+                    *value = T::from_f64(number_of_cell(cells, place, variable, cycle));
                 }
             }
             checksum = mix(checksum ^ checksum_of_whole(cells, &values));
@@ -278,18 +279,20 @@ impl<T: Real> Application for Comb<T> {
     }
 }
 
-/// What a cell holds in the end, for the reference: SplitMix64 in numbers that do not wrap around, which shares nothing
-/// with the code of the kernels.
-fn number_of_cell(cell: usize, variable: usize, cycle: u64) -> f64 {
+/// What a cell holds in the end, for the reference: SplitMix64 and steps of the golden ratio in numbers that do not wrap
+/// around, which share nothing with the code of the kernels.
+fn number_of_cell([_, height, _]: [usize; 3], [z, y, x]: [usize; 3], variable: usize, cycle: u64) -> f64 {
     const MODULUS: u128 = 1 << 64;
+    const GOLDEN: u128 = 11_400_714_819_323_198_485;
     let spread = |value: u128| {
-        let sum = (value + 11_400_714_819_323_198_485) % MODULUS;
+        let sum = (value + GOLDEN) % MODULUS;
         let once = (sum ^ (sum >> 30)) * 13_787_848_793_156_543_929 % MODULUS;
         let twice = (once ^ (once >> 27)) * 10_723_151_780_598_845_931 % MODULUS;
         twice ^ (twice >> 31)
     };
     let base = spread(spread(variable as u128) ^ u128::from(cycle));
-    (spread(base ^ cell as u128) % 16_777_216) as f64
+    let sum = spread(base ^ (z * height + y) as u128) + x as u128 * GOLDEN;
+    (sum % MODULUS / 1_099_511_627_776) as f64
 }
 
 /// What is known besides the cells: how many ghosts were wrong, of all variables, in all cycles, of all ranks.

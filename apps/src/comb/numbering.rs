@@ -2,12 +2,17 @@
 //! a copy of, by an arithmetic of its own: what comes from a wrong place, or from an earlier cycle, shows.
 //!
 //! Numbers are hashes: grids have more cells than there are numbers, so that a number that counts comes back at a fixed
-//! distance, at which a whole face of wrong ghosts would pass. Two hashes are the same by chance, once in 2²⁴.
+//! distance, at which a whole face of wrong ghosts would pass. Two hashes are the same by chance, once in 2²⁴. Each row
+//! begins anywhere and goes on in steps of the golden ratio (Knuth, The Art of Computer Programming, volume 3, section
+//! 6.4), since all cells are set in every cycle, and a sum for each of them is done by the vector.
 
 use crate::app::mix;
 
-/// Numbers are below 2²⁴, which an `f32` holds.
-const MASK: u64 = (1 << 24) - 1;
+/// From one cell of a row to the next: the odd number nearest to 2⁶⁴ divided by the golden ratio.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What is left out of a hash: the rest is below 2²⁴, which an `f32` holds.
+const LOW_BITS: u32 = 40;
 
 /// Which cycle of which variable.
 #[derive(Clone, Copy, Debug)]
@@ -25,12 +30,12 @@ impl Turn {
 
 /// What the cell at `[z, y, x]` of the whole grid and those behind it in its row hold.
 pub(super) fn row(
-    [_, height, width]: [usize; 3],
+    [_, height, _]: [usize; 3],
     [z, y, x]: [usize; 3],
     turn: Turn,
 ) -> impl Iterator<Item = u32> {
-    let (base, first) = (turn.base(), ((z * height + y) * width + x) as u64);
-    (first..).map(move |cell| (mix(base ^ cell) & MASK) as u32)
+    let first = mix(turn.base() ^ (z * height + y) as u64).wrapping_add(STEP.wrapping_mul(x as u64));
+    (0..).map(move |cell| (first.wrapping_add(STEP.wrapping_mul(cell)) >> LOW_BITS) as u32)
 }
 
 /// Where the entries of a rank are in the whole grid, along each axis; none beyond its ends.
@@ -97,10 +102,11 @@ mod tests {
                 numbers.extend(row([4, 5, 6], [z, y, 0], turn).take(6));
             }
         }
-        assert_eq!(numbers.len(), 3 * 4 * 4 * 5 * 6);
-        let whole: Vec<u32> = row([4, 5, 6], [0; 3], TURN).take(4 * 5 * 6).collect();
+        // Of a million pairs some may be the same by chance.
+        assert!(numbers.len() > 3 * 4 * 4 * 5 * 6 - 6, "{}", numbers.len());
+        let whole: Vec<u32> = row([4, 5, 6], [1, 2, 0], TURN).take(6).collect();
         let part: Vec<u32> = row([4, 5, 6], [1, 2, 3], TURN).take(2).collect();
-        assert_eq!(part, whole[(5 + 2) * 6 + 3..][..2]);
+        assert_eq!(part, whole[3..5]);
     }
 
     /// Planes that are as many cells apart as there are numbers, or a multiple of that: between them a rank's part of
@@ -113,6 +119,9 @@ mod tests {
             let same = row_of(from).zip(row_of(to)).filter(|(one, other)| one == other).count();
             assert_eq!(same, 0, "planes {from} and {to}");
         }
+        let long = [1, 1, 1 << 25];
+        let [one, other] = [0, 1 << 24].map(|x| row(long, [0, 0, x], TURN).take(WIDTH));
+        assert_eq!(one.zip(other).filter(|(one, other)| one == other).count(), 0, "within a row");
     }
 
     #[test]

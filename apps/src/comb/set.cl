@@ -2,9 +2,9 @@
 // cycle and variable begin with.
 KERNEL(set_cells)(
     TILE, WRITES(real, values), SCALAR(i64, shift_z), SCALAR(i64, shift_y), SCALAR(i64, shift_x), SCALAR(i64, height),
-    SCALAR(i64, width), SCALAR(i64, base)
+    SCALAR(i64, base)
 ) {
     POINT(z, y, x);
-    const i64 cell = (((i64)z + shift_z) * height + (i64)y + shift_y) * width + (i64)x + shift_x;
-    AT(values, z, y, x) = (real)number_of(base, cell);
+    const i64 row = ((i64)z + shift_z) * height + (i64)y + shift_y;
+    AT(values, z, y, x) = (real)number_of(base, row, (i64)x + shift_x);
 }
