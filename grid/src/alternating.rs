@@ -1,10 +1,9 @@
 //! Fields with two generations, of which a step reads one and writes the other.
 
+use crate::field::{Generation, Sealed};
 use crate::{Array, Entity, Field, FieldInfo, GridError, LocalGrid, ReadableGhosts};
-use std::cell::Cell;
 use streamhalo_comm::Element;
-use streamhalo_comm::device::{Reader, Stream, Writer};
-use streamhalo_comm::fabric::Region;
+use streamhalo_comm::device::{HostState, Reader, Stream, Writer};
 
 /// Two generations of one field. A step exchanges the current one, computes the next one from it,
 /// and swaps.
@@ -17,8 +16,7 @@ use streamhalo_comm::fabric::Region;
 #[derive(Debug)]
 pub struct Alternating<T, const D: usize> {
     generations: [Array<T, D>; 2],
-    current: Cell<usize>,
-    written_by_peers: Cell<bool>,
+    current: HostState,
 }
 
 impl<T: Element, const D: usize> Alternating<T, D> {
@@ -41,21 +39,23 @@ impl<T: Element, const D: usize> Alternating<T, D> {
         stream: &Stream,
     ) -> Result<Self, GridError> {
         let array = || Array::with_components(grid, entity, components, stream);
-        Ok(Self {
-            generations: [array()?, array()?],
-            current: Cell::new(0),
-            written_by_peers: Cell::new(false),
-        })
+        let current = HostState::new("which generation of a field is current", 0);
+        Ok(Self { generations: [array()?, array()?], current })
+    }
+
+    fn index(&self) -> usize {
+        self.current.get(self.generations[0].stream()) as usize
     }
 
     /// The current generation.
     pub fn now(&self) -> &Array<T, D> {
-        &self.generations[self.current.get()]
+        &self.generations[self.index()]
     }
 
     /// The current generation, to write.
     pub fn now_mut(&mut self) -> &mut Array<T, D> {
-        &mut self.generations[self.current.get()]
+        let index = self.index();
+        &mut self.generations[index]
     }
 
     /// For a kernel: read access to the current generation and write access to the next one. Does
@@ -64,25 +64,26 @@ impl<T: Element, const D: usize> Alternating<T, D> {
     /// # Errors
     /// As [`Array::reader`].
     pub fn now_and_next(&mut self) -> Result<(Reader<'_, T>, Writer<'_, T>), GridError> {
+        let index = self.index();
         let [first, second] = &mut self.generations;
-        let (now, next) = if self.current.get() == 0 { (first, second) } else { (second, first) };
+        let (now, next) = if index == 0 { (first, second) } else { (second, first) };
         Ok((now.reader()?, next.writer()?))
     }
 
     /// Makes the next generation the current one. Costs nothing; ordered with what is enqueued.
     pub fn swap(&mut self) {
-        if self.now().readable_ghosts() == ReadableGhosts::Own {
-            // Its exchange has begun: whoever finishes that does not know it for its own any more.
-            self.now().set_readable_ghosts(ReadableGhosts::None);
+        let stream = self.generations[0].stream();
+        let ghosts = self.now().ghosts();
+        if ghosts.readable(stream) == ReadableGhosts::Own {
+            // Its exchange has begun: it does not fill the ghosts of what is current then.
+            ghosts.set_readable(stream, ReadableGhosts::None);
         }
-        self.current.set(1 - self.current.get());
-        if self.written_by_peers.get() {
-            self.set_unreadable();
+        self.current.set(stream, 1 - self.index() as u32);
+        if self.generations.iter().any(|array| array.ghosts().are_filled_ahead()) {
+            self.generations
+                .iter()
+                .for_each(|array| array.ghosts().set_readable(stream, ReadableGhosts::None));
         }
-    }
-
-    fn set_unreadable(&self) {
-        self.generations.iter().for_each(|array| array.set_readable_ghosts(ReadableGhosts::None));
     }
 }
 
@@ -90,26 +91,23 @@ impl<T: Element, const D: usize> Field<D> for Alternating<T, D> {
     fn info(&self) -> FieldInfo<'_, D> {
         self.generations[0].info()
     }
+}
 
-    fn generations(&self) -> ([&Region; 2], Option<usize>) {
-        let [first, second] = &self.generations;
-        ([first.buffer().region(), second.buffer().region()], Some(self.current.get()))
+impl<T: Element, const D: usize> Sealed<D> for Alternating<T, D> {
+    fn generations(&self) -> [Generation<'_>; 2] {
+        [self.generations[0].generation(), self.generations[1].generation()]
     }
 
-    fn readable_ghosts(&self) -> ReadableGhosts {
-        self.now().readable_ghosts()
+    fn current(&self) -> Option<usize> {
+        Some(self.index())
     }
 
-    fn set_readable_ghosts(&self, readable: ReadableGhosts) {
-        self.now().set_readable_ghosts(readable);
-        if self.written_by_peers.get() {
-            // Peers may be ahead by one exchange: only owned entries are this rank's to write.
-            self.now().set_ghosts_writable(false);
-        }
-    }
-
-    fn set_written_by_peers(&self) {
-        self.written_by_peers.set(true);
-        self.set_unreadable();
+    fn is_whole(&self) -> bool {
+        let [first, second] = self.generations.each_ref().map(|array| array.info());
+        first.entity == second.entity
+            && first.rows == second.rows
+            && first.subdomain == second.subdomain
+            && first.stream.id() == second.stream.id()
+            && first.world.has_ranks_of(second.world)
     }
 }

@@ -1,10 +1,11 @@
 //! The values of a field on one rank.
 
-use crate::{Entity, Field, FieldInfo, GridError, IndexBox, LocalGrid, ReadableGhosts, Side, Subdomain};
+use crate::field::{Generation, Sealed};
+use crate::{
+    Entity, Field, FieldInfo, Ghosts, GridError, IndexBox, LocalGrid, ReadableGhosts, Side, Subdomain,
+};
 use ndarray::{ArrayD, ArrayViewD, ArrayViewMutD, IxDyn};
-use std::cell::Cell;
 use streamhalo_comm::device::{Buffer, Extents, Lent, Pitched, Reader, Stream, Tile, Writer, of_dimensions};
-use streamhalo_comm::fabric::Region;
 use streamhalo_comm::{Element, ElementType};
 
 impl<const D: usize> Subdomain<D> {
@@ -29,10 +30,7 @@ pub struct Array<T, const D: usize> {
     grid: LocalGrid<D>,
     entity: Entity,
     buffer: Buffer<T>,
-    /// The ghosts that nothing may be filling at the moment.
-    readable_ghosts: Cell<ReadableGhosts>,
-    /// Whether kernels may write ghosts.
-    ghosts_writable: Cell<bool>,
+    ghosts: Ghosts,
 }
 
 impl<T: Element, const D: usize> Array<T, D> {
@@ -60,13 +58,7 @@ impl<T: Element, const D: usize> Array<T, D> {
         }
         let rows = grid.subdomain().rows(entity, components, T::TYPE);
         let buffer = Buffer::zeros(grid.world(), stream, rows)?;
-        Ok(Self {
-            grid: grid.clone(),
-            entity,
-            buffer,
-            readable_ghosts: Cell::new(ReadableGhosts::All),
-            ghosts_writable: Cell::new(true),
-        })
+        Ok(Self { grid: grid.clone(), entity, buffer, ghosts: Ghosts::new() })
     }
 
     /// The grid that it is on.
@@ -108,7 +100,7 @@ impl<T: Element, const D: usize> Array<T, D> {
     fn readable_box(&self) -> IndexBox<D> {
         let (mut readable, whole) = (self.undisturbed_box(), self.whole_box());
         for (axis, ranks) in self.grid.subdomain().partition().layout().into_iter().enumerate() {
-            let is_readable = match self.readable_ghosts.get() {
+            let is_readable = match self.ghosts.readable(self.stream()) {
                 ReadableGhosts::All => true,
                 ReadableGhosts::Own => ranks == 1,
                 ReadableGhosts::None => false,
@@ -138,7 +130,8 @@ impl<T: Element, const D: usize> Array<T, D> {
     /// # Errors
     /// As [`Array::reader`].
     pub fn writer(&mut self) -> Result<Writer<'_, T>, GridError> {
-        let bounds = if self.ghosts_writable.get() { self.whole_box() } else { self.undisturbed_box() };
+        let bounds =
+            if self.ghosts.are_writable(self.stream()) { self.whole_box() } else { self.undisturbed_box() };
         Ok(self.buffer.writer(bounds.tile())?)
     }
 
@@ -260,18 +253,23 @@ impl<T: Element, const D: usize> Array<T, D> {
     }
 
     fn check_ghosts(&self, call: &'static str) -> Result<(), GridError> {
-        match self.readable_ghosts.get() {
+        match self.ghosts.readable(self.stream()) {
             ReadableGhosts::All => Ok(()),
             ReadableGhosts::Own | ReadableGhosts::None => Err(GridError::GhostsInFlight { call }),
         }
     }
 
-    pub(crate) fn set_ghosts_writable(&self, writable: bool) {
-        self.ghosts_writable.set(writable);
+    /// The stream that works on it.
+    pub(crate) fn stream(&self) -> &Stream {
+        self.buffer.stream()
     }
 
-    pub(crate) fn buffer(&self) -> &Buffer<T> {
-        &self.buffer
+    pub(crate) fn ghosts(&self) -> &Ghosts {
+        &self.ghosts
+    }
+
+    pub(crate) fn generation(&self) -> Generation<'_> {
+        Generation { region: self.buffer.region(), ghosts: &self.ghosts }
     }
 }
 
@@ -286,19 +284,18 @@ impl<T: Element, const D: usize> Field<D> for Array<T, D> {
             stream: self.buffer.stream(),
         }
     }
+}
 
-    fn generations(&self) -> ([&Region; 2], Option<usize>) {
-        ([self.buffer.region(); 2], None)
+impl<T: Element, const D: usize> Sealed<D> for Array<T, D> {
+    fn generations(&self) -> [Generation<'_>; 2] {
+        [self.generation(), self.generation()]
     }
 
-    fn readable_ghosts(&self) -> ReadableGhosts {
-        self.readable_ghosts.get()
+    fn current(&self) -> Option<usize> {
+        None
     }
 
-    fn set_readable_ghosts(&self, readable: ReadableGhosts) {
-        self.readable_ghosts.set(readable);
-        self.ghosts_writable.set(readable == ReadableGhosts::All);
+    fn is_whole(&self) -> bool {
+        true
     }
-
-    fn set_written_by_peers(&self) {}
 }

@@ -1,11 +1,11 @@
 //! What an exchange needs to know of an array, whatever its element type.
 
-use crate::{Alternating, Array, Entity, Subdomain};
+use crate::{Alternating, Array, Entity, Ghosts, Subdomain};
 use streamhalo_comm::device::{Pitched, Stream};
 use streamhalo_comm::fabric::Region;
 use streamhalo_comm::{Element, ElementType, World};
 
-/// A field as an exchange sees it.
+/// An array as an exchange sees it.
 #[derive(Debug)]
 pub struct FieldInfo<'a, const D: usize> {
     /// Where its values sit.
@@ -22,70 +22,65 @@ pub struct FieldInfo<'a, const D: usize> {
     pub stream: &'a Stream,
 }
 
-/// Which ghosts kernels may read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReadableGhosts {
-    /// All: nothing is filling any.
-    All,
-    /// Those along axes that the rank has to itself, beside its own entries: an exchange fills them as it
-    /// begins, and messages of other ranks only others.
-    Own,
-    /// None.
-    None,
+/// What exchanges alone may have of an array: whoever writes there has to know what its kernels, and peers, are at.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy)]
+pub struct Generation<'a> {
+    pub region: &'a Region,
+    pub ghosts: &'a Ghosts,
 }
 
-/// An [`Array`] or an [`Alternating`] field.
-pub trait Field<const D: usize> {
+/// An [`Array`] or an [`Alternating`] field; there are no others.
+pub trait Field<const D: usize>: Sealed<D> {
     /// What an exchange needs to know of it.
     fn info(&self) -> FieldInfo<'_, D>;
-    /// Its memory, twice the same for a field of one generation, and which generation is current.
-    fn generations(&self) -> ([&Region; 2], Option<usize>);
-    /// Which ghosts of the current generation may be read.
-    fn readable_ghosts(&self) -> ReadableGhosts;
-    /// Called by an exchange, and by nobody else, who could let kernels read what peers write: which ghosts of the
-    /// current generation may be read. Kernels get no others, and host copies that need ghosts need all.
-    #[doc(hidden)]
-    fn set_readable_ghosts(&self, readable: ReadableGhosts);
-    /// Called by an exchange once, and by nobody else: peers may write the ghosts of the generation that is not in use
-    /// at any time.
-    #[doc(hidden)]
-    fn set_written_by_peers(&self);
+}
+
+/// For exchanges, which see to it that nobody reads what peers write.
+#[doc(hidden)]
+pub trait Sealed<const D: usize> {
+    /// Its arrays, twice the same for a field of one generation.
+    fn generations(&self) -> [Generation<'_>; 2];
+    /// Which of the two is current, if there are two.
+    fn current(&self) -> Option<usize>;
+    /// Whether its arrays are of one shape, on one grid and stream: safe code can exchange them for others.
+    fn is_whole(&self) -> bool;
 }
 
 /// One field, or a tuple of up to six, to be exchanged together.
 pub trait Fields<const D: usize> {
     /// Calls back with each field, in order.
-    fn each(&self, visit: &mut dyn FnMut(&dyn Field<D>));
+    fn each(&mut self, visit: &mut dyn FnMut(&mut dyn Field<D>));
 }
 
 impl<T: Element, const D: usize> Fields<D> for Array<T, D> {
-    fn each(&self, visit: &mut dyn FnMut(&dyn Field<D>)) {
+    fn each(&mut self, visit: &mut dyn FnMut(&mut dyn Field<D>)) {
         visit(self);
     }
 }
 
 impl<T: Element, const D: usize> Fields<D> for Alternating<T, D> {
-    fn each(&self, visit: &mut dyn FnMut(&dyn Field<D>)) {
+    fn each(&mut self, visit: &mut dyn FnMut(&mut dyn Field<D>)) {
         visit(self);
     }
 }
 
 impl<F: Fields<D> + ?Sized, const D: usize> Fields<D> for &mut F {
-    fn each(&self, visit: &mut dyn FnMut(&dyn Field<D>)) {
+    fn each(&mut self, visit: &mut dyn FnMut(&mut dyn Field<D>)) {
         (**self).each(visit);
     }
 }
 
 impl<F: Fields<D>, const D: usize> Fields<D> for Vec<F> {
-    fn each(&self, visit: &mut dyn FnMut(&dyn Field<D>)) {
-        self.iter().for_each(|field| field.each(visit));
+    fn each(&mut self, visit: &mut dyn FnMut(&mut dyn Field<D>)) {
+        self.iter_mut().for_each(|field| field.each(visit));
     }
 }
 
 macro_rules! fields {
     ($($field:ident $index:tt),+) => {
         impl<$($field: Fields<DIMENSIONS>),+, const DIMENSIONS: usize> Fields<DIMENSIONS> for ($($field,)+) {
-            fn each(&self, visit: &mut dyn FnMut(&dyn Field<DIMENSIONS>)) {
+            fn each(&mut self, visit: &mut dyn FnMut(&mut dyn Field<DIMENSIONS>)) {
                 $(self.$index.each(visit);)+
             }
         }

@@ -74,6 +74,7 @@ mod entity;
 mod error;
 mod exchange_boxes;
 mod field;
+mod ghosts;
 mod global_grid;
 mod index_box;
 mod layout;
@@ -85,7 +86,11 @@ pub use alternating::Alternating;
 pub use array::Array;
 pub use entity::Entity;
 pub use error::GridError;
-pub use field::{Field, FieldInfo, Fields, ReadableGhosts};
+pub use field::{Field, FieldInfo, Fields};
+#[doc(hidden)]
+pub use field::{Generation, Sealed};
+#[doc(hidden)]
+pub use ghosts::{Ghosts, ReadableGhosts};
 pub use global_grid::GlobalGrid;
 pub use index_box::{IndexBox, Indices, Side};
 pub use local_grid::{Decomposition, HaloWidth, LocalGrid};

@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let grid = GlobalGrid::new([64, 64], [true, true])?.partition(&world)?.local(1)?;
     let mut cells = Alternating::<u8, 2>::zeros(&grid, Entity::Cell, &stream)?;
     cells.now_mut().fill(|cell, _| u8::from(GLIDER.contains(&cell)))?;
-    let mut halo = StreamHalo::new(&world, &stream, "st-rsend", Pattern::All, 1, &cells)?;
+    let mut halo = StreamHalo::new(&world, &stream, "st-rsend", Pattern::All, 1, &mut cells)?;
 
     for _ in 0..100 {
         halo.enqueue_gather(&mut cells)?; // pack, send, wait, unpack: all on the stream

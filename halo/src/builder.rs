@@ -9,7 +9,7 @@ use crate::stream_halo::StreamHalo;
 use crate::tables::Way;
 use serde::{Deserialize, Serialize};
 use streamhalo_comm::backend::Direct;
-use streamhalo_comm::device::Stream;
+use streamhalo_comm::device::{HostState, Stream};
 use streamhalo_comm::{ElementType, Error, Op, World};
 use streamhalo_grid::{Fields, HaloWidth, Subdomain};
 
@@ -85,11 +85,15 @@ impl<'a> StreamHaloBuilder<'a> {
         Self { scatter: Some(op), ..self }
     }
 
-    /// How often alternating fields are swapped between two exchanges: 1 unless told. With 1,
-    /// kernels write owned entries only, and backends may let peers write straight into the
-    /// ghosts of the other generation. A halo of width k that is exchanged every k steps says k
+    /// How often alternating fields are swapped between two exchanges: 1 unless told. With 1, and
+    /// without a scatter, kernels write owned entries only, and backends may let peers write straight into the
+    /// ghosts of the other generation, ahead of this rank. A halo of width k that is exchanged every k steps says k
     /// here: its kernels write ghosts too. Gathers are counted apart from scatters, both from the generation that was
-    /// current when the exchange was made; one that comes after another number of swaps is refused. A field that was once registered for 1 stays one whose kernels write
+    /// current when the exchange was made; one that comes after another number of swaps is refused.
+    ///
+    /// Of several exchanges of a field the first such one alone writes ahead, while it is there. It fills the ghosts
+    /// first after each swap; the others are refused before that
+    /// ([`HaloError::GhostsFilledAhead`]). A field that was once registered so stays one whose kernels write
     /// owned entries only, whatever another exchange of it says.
     pub fn swaps_per_exchange(self, swaps: usize) -> Self {
         Self { swaps, ..self }
@@ -103,16 +107,17 @@ impl<'a> StreamHaloBuilder<'a> {
     pub fn build<const D: usize>(
         self,
         width: impl HaloWidth<D>,
-        fields: &impl Fields<D>,
+        fields: &mut impl Fields<D>,
     ) -> Result<StreamHalo> {
         self.build_any(width.widths(), fields)
     }
 
     // Not generic over the fields: whoever exchanges ten sets of them compiles it once.
-    fn build_any<const D: usize>(self, width: [usize; D], fields: &dyn Fields<D>) -> Result<StreamHalo> {
+    fn build_any<const D: usize>(self, width: [usize; D], fields: &mut dyn Fields<D>) -> Result<StreamHalo> {
         let world = self.world;
         let checked = self.check(width, fields);
-        let own = checked.as_ref().map(|checked| checked.request.clone()).map_err(ToString::to_string);
+        let own = checked.as_ref().map(|checked| (checked.request.clone(), checked.direct));
+        let own = own.map_err(ToString::to_string);
         let told = world.all_gather(&own)?;
         if let Some((rank, Err(reason))) = told.iter().enumerate().find(|(_, request)| request.is_err()) {
             return Err(match checked {
@@ -121,12 +126,14 @@ impl<'a> StreamHaloBuilder<'a> {
                 _ => Error::CollectiveFailed { call: "StreamHalo::new", rank, reason: reason.clone() }.into(),
             });
         }
-        let requests: Vec<&Request> = told.iter().flatten().collect();
+        let requests: Vec<&Request> = told.iter().flatten().map(|(request, _)| request).collect();
         if let Some(rank) = requests.iter().position(|request| *request != requests[0]) {
             let [found, expected] = requests[rank].beside(requests[0]);
             return Err(HaloError::RanksDisagree { rank, found, expected });
         }
-        let Checked { legs, scatter_legs, subdomain, registered, direct, .. } = checked?;
+        let Checked { legs, scatter_legs, subdomain, registered, .. } = checked?;
+        // As all ranks allow.
+        let direct = told.iter().flatten().map(|(_, direct)| *direct).min().expect("this rank is among them");
         let parts = Parts {
             world,
             stream: self.stream,
@@ -141,8 +148,10 @@ impl<'a> StreamHaloBuilder<'a> {
         let gather = Compiled::new(&parts, Way::Gather)?;
         let parts = Parts { legs: &scatter_legs, ..parts };
         let scatter = self.scatter.map(|op| Compiled::new(&parts, Way::Scatter(op))).transpose()?;
-        if direct == Direct::Alternating {
-            fields.each(&mut |field| field.set_written_by_peers());
+        let ahead = (direct == Direct::Alternating).then(|| HostState::new("who fills ghosts ahead", 0));
+        if let Some(ahead) = &ahead {
+            let ghosts = registered.iter().flat_map(Registered::all_ghosts);
+            ghosts.for_each(|ghosts| ghosts.fill_ahead(self.stream, ahead));
         }
         Ok(StreamHalo {
             stream: self.stream.clone(),
@@ -150,12 +159,12 @@ impl<'a> StreamHaloBuilder<'a> {
             swaps: self.swaps,
             gather,
             scatter,
-            has_begun: false,
+            ahead,
         })
     }
 
     /// What this rank alone can check.
-    fn check<const D: usize>(&self, width: [usize; D], fields: &dyn Fields<D>) -> Result<Checked<D>> {
+    fn check<const D: usize>(&self, width: [usize; D], fields: &mut dyn Fields<D>) -> Result<Checked<D>> {
         let offsets = self.pattern.offsets::<D>()?;
         let mut registered: Vec<Registered> = Vec::new();
         let mut first: Option<Subdomain<D>> = None;
@@ -173,6 +182,11 @@ impl<'a> StreamHaloBuilder<'a> {
             } else if info.stream.id() != self.stream.id() {
                 let (owner, used) = (info.stream.id(), self.stream.id());
                 Err(Error::WrongStream { what: "a field of an exchange", owner, used }.into())
+            } else if !field.is_whole() {
+                Err(HaloError::MixedFields {
+                    index: registered.len(),
+                    reason: "its two generations are arrays that differ",
+                })
             } else {
                 info.subdomain.check_exchange(info.entity, width).map_err(HaloError::from)
             };
@@ -184,7 +198,14 @@ impl<'a> StreamHaloBuilder<'a> {
         result?;
         let subdomain = first.ok_or(HaloError::NoFields)?;
         let alternating = registered.iter().all(|field| field.generation.is_some());
-        let direct = if alternating && self.swaps == 1 { Direct::Alternating } else { Direct::WhenClear };
+        // Peers of one exchange only may fill the ghosts ahead: whoever carries another one out knows nothing of theirs.
+        let is_first = !registered
+            .iter()
+            .flat_map(Registered::all_ghosts)
+            .any(|ghosts| ghosts.are_filled_ahead_beside(None));
+        // What is scattered has been written into ghosts by this rank's kernels.
+        let is_ahead = alternating && self.swaps == 1 && self.scatter.is_none() && is_first;
+        let direct = if is_ahead { Direct::Alternating } else { Direct::WhenClear };
         let legs = Legs::new(&subdomain, &offsets, width);
         let scatter_legs = match self.scatter {
             Some(Op::Replace) => Legs::unfolded(&subdomain, &offsets, width),

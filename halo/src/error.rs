@@ -72,6 +72,18 @@ pub enum HaloError {
         /// The field, counted from 0.
         index: usize,
     },
+    /// Peers may be filling the ghosts of a field at the moment, by an exchange that writes them ahead: one of an
+    /// alternating field that is swapped once between two exchanges.
+    #[error(
+        "`{call}` was given field {index}, whose ghosts peers may be filling by the exchange that it was made for first: \
+         carry that one out after each swap, before this one"
+    )]
+    GhostsFilledAhead {
+        /// The call.
+        call: &'static str,
+        /// The field, counted from 0.
+        index: usize,
+    },
     /// The ranks were asked for different exchanges.
     #[error(
         "rank {rank} was asked for another exchange than rank 0: {found}, not {expected}; all ranks must make the same calls"

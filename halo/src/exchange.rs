@@ -71,6 +71,10 @@ impl Compiled {
                     |phase| compiler.send_moves(envelope, &exchange.send_slot(message, phase), &peer, phase);
                 moves.push([table(0)?, table(1)?]);
             }
+            if direct == Direct::Alternating {
+                // Peers write ghosts from here on, for which they do not wait.
+                parts.stream.synchronize()?;
+            }
             Ok((moves, compiler.tables(&incoming, &*exchange)?))
         })();
         // All ranks can start, or none does.

@@ -15,7 +15,7 @@
 //!     let grid = GlobalGrid::new([12], [true])?.partition(&world)?.local(1)?;
 //!     let mut heat = Alternating::<f64, 1>::zeros(&grid, Entity::Cell, &stream)?;
 //!     heat.now_mut().fill(|[x], _| if x == 0 { 64.0 } else { 0.0 })?;
-//!     let mut halo = StreamHalo::new(&world, &stream, "st-rsend", Pattern::Faces, 1, &heat)?;
+//!     let mut halo = StreamHalo::new(&world, &stream, "st-rsend", Pattern::Faces, 1, &mut heat)?;
 //!     for _ in 0..3 {
 //!         halo.enqueue_gather(&mut heat)?;
 //!         stream.launch("cool", grid.owned(Entity::Cell).tile(), heat.now_and_next()?, step)?;

@@ -3,7 +3,7 @@
 use streamhalo_comm::ElementType;
 use streamhalo_comm::device::Pitched;
 use streamhalo_comm::fabric::Region;
-use streamhalo_grid::{Entity, Field};
+use streamhalo_grid::{Entity, Field, Generation, Ghosts};
 
 /// A field as it was registered.
 #[derive(Debug, Clone)]
@@ -11,20 +11,21 @@ pub(crate) struct Registered {
     pub(crate) entity: Entity,
     pub(crate) element: ElementType,
     pub(crate) rows: Pitched,
-    pub(crate) generations: [Region; 2],
+    generations: [(Region, Ghosts); 2],
     pub(crate) generation: Option<usize>,
 }
 
 impl Registered {
     pub(crate) fn new<const D: usize>(field: &dyn Field<D>) -> Self {
         let info = field.info();
-        let (generations, generation) = field.generations();
         Self {
             entity: info.entity,
             element: info.element,
             rows: info.rows,
-            generations: generations.map(Region::clone),
-            generation,
+            generations: field
+                .generations()
+                .map(|Generation { region, ghosts }| (region.clone(), ghosts.clone())),
+            generation: field.current(),
         }
     }
 
@@ -40,6 +41,25 @@ impl Registered {
     }
 
     pub(crate) fn region(&self, phase: usize, swaps: usize) -> &Region {
-        &self.generations[self.generation_in(phase, swaps)]
+        &self.generations[self.generation_in(phase, swaps)].0
+    }
+
+    pub(crate) fn ghosts(&self, phase: usize, swaps: usize) -> &Ghosts {
+        &self.generations[self.generation_in(phase, swaps)].1
+    }
+
+    /// Of the other generation.
+    pub(crate) fn other_ghosts(&self, phase: usize, swaps: usize) -> &Ghosts {
+        &self.generations[1 - self.generation_in(phase, swaps)].1
+    }
+
+    /// Of both generations.
+    pub(crate) fn all_ghosts(&self) -> impl Iterator<Item = &Ghosts> {
+        self.generations.iter().map(|(_, ghosts)| ghosts)
+    }
+
+    /// Whether that is this field, with the arrays that it had.
+    pub(crate) fn is<const D: usize>(&self, field: &dyn Field<D>) -> bool {
+        self.generations.iter().zip(field.generations()).all(|((own, _), other)| own.is_same(other.region))
     }
 }

@@ -8,9 +8,9 @@ use crate::registered::Registered;
 use std::ops::{Deref, DerefMut};
 use streamhalo_comm::World;
 use streamhalo_comm::backend::Route;
-use streamhalo_comm::device::Stream;
+use streamhalo_comm::device::{HostState, Stream};
 use streamhalo_comm::fabric::phase;
-use streamhalo_grid::{Fields, HaloWidth, ReadableGhosts};
+use streamhalo_grid::{Fields, Ghosts, HaloWidth, ReadableGhosts};
 
 /// A matched exchange of the ghosts of some fields: `gather` fills ghosts from the ranks that own
 /// them, `scatter` combines ghosts with what their owners have.
@@ -25,8 +25,9 @@ pub struct StreamHalo {
     pub(crate) swaps: usize,
     pub(crate) gather: Compiled,
     pub(crate) scatter: Option<Compiled>,
-    /// Whether the first half of a gather was the last thing that it did. A capture that is refused takes that back.
-    pub(crate) has_begun: bool,
+    /// Is there if it lets peers fill ghosts ahead. Whatever enqueues a gather depends on it, periods too, so that it is
+    /// there as long as peers may do so.
+    pub(crate) ahead: Option<HostState>,
 }
 
 impl StreamHalo {
@@ -36,7 +37,8 @@ impl StreamHalo {
     /// `fields` are an [`Array`](crate::Array) or an [`Alternating`](crate::Alternating) field, or a
     /// tuple of them; their element types may differ. An alternating field is swapped once between
     /// two exchanges, by kernels that write owned entries only; see
-    /// [`StreamHaloBuilder::swaps_per_exchange`] for others.
+    /// [`StreamHaloBuilder::swaps_per_exchange`] for others. Of such fields it waits for what is on the stream, since peers
+    /// may fill their ghosts from then on.
     ///
     /// # Errors
     /// The same on every rank: no such backend, a subdomain or the fields' own halo thinner than the width, no fields, fields
@@ -48,7 +50,7 @@ impl StreamHalo {
         backend: &str,
         pattern: Pattern,
         width: impl HaloWidth<D>,
-        fields: &impl Fields<D>,
+        fields: &mut impl Fields<D>,
     ) -> Result<Self> {
         Self::builder(world, stream).backend(backend).pattern(pattern).build(width, fields)
     }
@@ -83,7 +85,7 @@ impl StreamHalo {
     /// let stream = Device::host().stream(&world)?;
     /// let grid = GlobalGrid::new([4], [true])?.partition(&world)?.local(1)?;
     /// let mut heat = Array::<f64, 1>::zeros(&grid, Entity::Cell, &stream)?;
-    /// let mut halo = StreamHalo::new(&world, &stream, "st-send", Pattern::Faces, 1, &heat)?;
+    /// let mut halo = StreamHalo::new(&world, &stream, "st-send", Pattern::Faces, 1, &mut heat)?;
     /// let mut steps = Vec::new();
     /// halo.enqueue_gather_in_steps(&mut heat, |step| steps.push(step))?;
     /// assert_eq!(steps, [PostReceives, PostSends, Wait, Unpack]);
@@ -97,11 +99,10 @@ impl StreamHalo {
         fields: &mut impl Fields<D>,
         mut behind: impl FnMut(GatherStep),
     ) -> Result<()> {
-        self.check_next("enqueue_gather", fields, &self.gather)?;
+        self.check_gather("enqueue_gather", fields)?;
         self.gather.begin(&self.stream, &mut behind)?;
         self.gather.finish(&self.stream, &mut behind)?;
-        self.has_begun = false;
-        fields.each(&mut |field| field.set_readable_ghosts(ReadableGhosts::All));
+        self.set_readable(ReadableGhosts::All);
         Ok(())
     }
 
@@ -125,11 +126,10 @@ impl StreamHalo {
         &'a mut self,
         fields: &'a mut F,
     ) -> Result<InFlight<'a, F, D>> {
-        self.check_next("begin_gather", fields, &self.gather)?;
+        self.check_gather("begin_gather", fields)?;
         self.gather.begin(&self.stream, &mut |_| {})?;
         self.gather.flush(&self.stream);
-        self.has_begun = true;
-        fields.each(&mut |field| field.set_readable_ghosts(ReadableGhosts::Own));
+        self.set_readable(ReadableGhosts::Own);
         Ok(InFlight { halo: self, fields, has_ended: false })
     }
 
@@ -145,6 +145,7 @@ impl StreamHalo {
     pub fn enqueue_scatter<const D: usize>(&mut self, fields: &mut impl Fields<D>) -> Result<()> {
         let Some(scatter) = &self.scatter else { return Err(HaloError::NoScatter) };
         self.check_next("enqueue_scatter", fields, scatter)?;
+        self.check_ghosts("enqueue_scatter", scatter, |ghosts| ghosts.are_filled_ahead())?;
         if let Some(scatter) = &mut self.scatter {
             scatter.begin(&self.stream, &mut |_| {})?;
             scatter.finish(&self.stream, &mut |_| {})?;
@@ -176,42 +177,76 @@ impl StreamHalo {
         self.gather.routes()
     }
 
+    /// Whether a gather of these fields may begin.
+    fn check_gather<const D: usize>(&self, call: &'static str, fields: &mut dyn Fields<D>) -> Result<()> {
+        self.check_next(call, fields, &self.gather)?;
+        self.check_ghosts(call, &self.gather, |ghosts| ghosts.are_filled_ahead_beside(self.ahead.as_ref()))
+    }
+
     /// Whether an exchange of these fields may begin.
     fn check_next<const D: usize>(
         &self,
         call: &'static str,
-        fields: &dyn Fields<D>,
+        fields: &mut dyn Fields<D>,
         compiled: &Compiled,
     ) -> Result<()> {
         self.check(call, fields, compiled.epoch().wrapping_add(1))?;
-        if self.has_begun && std::ptr::eq(compiled, &self.gather) {
-            // Its own exchange knows what may come next.
-            return Ok(());
-        }
-        let (mut index, mut in_flight) = (0, None);
-        fields.each(&mut |field| {
-            if field.readable_ghosts() == ReadableGhosts::Own {
-                in_flight.get_or_insert(index);
-            }
-            index += 1;
-        });
+        let phase = phase(compiled.epoch().wrapping_add(1));
+        let is_in_flight = |field: &Registered| {
+            field.ghosts(phase, self.swaps).readable(&self.stream) == ReadableGhosts::Own
+        };
+        let in_flight = self.fields.iter().position(is_in_flight);
         in_flight.map_or(Ok(()), |index| Err(HaloError::FieldInFlight { call, index }))
     }
 
+    /// That nobody fills the ghosts which the next exchange is about, of whom it knows nothing. Those of a generation are
+    /// left alone once the exchange that fills them ahead has come to it, until that is swapped out.
+    fn check_ghosts(
+        &self,
+        call: &'static str,
+        compiled: &Compiled,
+        are_filled: impl Fn(&Ghosts) -> bool,
+    ) -> Result<()> {
+        let phase = phase(compiled.epoch().wrapping_add(1));
+        let is_hit = |field: &Registered| {
+            let ghosts = field.ghosts(phase, self.swaps);
+            ghosts.readable(&self.stream) != ReadableGhosts::All && are_filled(ghosts)
+        };
+        let index = self.fields.iter().position(is_hit);
+        index.map_or(Ok(()), |index| Err(HaloError::GhostsFilledAhead { call, index }))
+    }
+
+    /// Which ghosts of the fields of the last gather may be read from now on.
+    fn set_readable(&self, readable: ReadableGhosts) {
+        if let Some(ahead) = &self.ahead {
+            // A period that has a gather keeps it.
+            ahead.get(&self.stream);
+        }
+        let phase = phase(self.gather.epoch());
+        for field in &self.fields {
+            field.ghosts(phase, self.swaps).set_readable(&self.stream, readable);
+            if self.ahead.is_some() {
+                // Peers may have come to the next exchange.
+                field.other_ghosts(phase, self.swaps).set_readable(&self.stream, ReadableGhosts::None);
+            }
+        }
+    }
+
     /// Whether these are the fields of the exchange, in the generation that it is about in that epoch.
-    fn check<const D: usize>(&self, call: &'static str, fields: &dyn Fields<D>, epoch: u32) -> Result<()> {
+    fn check<const D: usize>(
+        &self,
+        call: &'static str,
+        fields: &mut dyn Fields<D>,
+        epoch: u32,
+    ) -> Result<()> {
         let mut index = 0;
         let mut others = false;
         let mut wrong_generation = None;
         fields.each(&mut |field| {
-            let ([first, second], generation) = field.generations();
             match self.fields.get(index) {
-                Some(registered)
-                    if registered.generations[0].is_same(first)
-                        && registered.generations[1].is_same(second) =>
-                {
+                Some(registered) if registered.is(field) => {
                     let expected = registered.generation_in(phase(epoch), self.swaps);
-                    if let Some(found) = generation
+                    if let Some(found) = field.current()
                         && found != expected
                     {
                         let swaps = self.swaps;
@@ -262,17 +297,17 @@ impl<F: Fields<D>, const D: usize> InFlight<'_, F, D> {
 
     fn end(&mut self) -> Result<()> {
         self.has_ended = true;
-        let checked = self.halo.check("finish", self.fields, self.halo.gather.epoch());
-        self.halo.gather.finish(&self.halo.stream, &mut |_| {})?;
-        self.halo.has_begun = false;
-        self.fields.each(&mut |field| match &checked {
-            Ok(()) => field.set_readable_ghosts(ReadableGhosts::All),
-            // Nothing is in flight any more.
-            Err(_) if field.readable_ghosts() == ReadableGhosts::Own => {
-                field.set_readable_ghosts(ReadableGhosts::None);
+        let halo = &mut *self.halo;
+        let checked = halo.check("finish", self.fields, halo.gather.epoch());
+        halo.gather.finish(&halo.stream, &mut |_| {})?;
+        let phase = phase(halo.gather.epoch());
+        for field in &halo.fields {
+            // Wherever the array is meanwhile. One that was swapped out is not in flight any more.
+            let ghosts = field.ghosts(phase, halo.swaps);
+            if ghosts.readable(&halo.stream) == ReadableGhosts::Own {
+                ghosts.set_readable(&halo.stream, ReadableGhosts::All);
             }
-            Err(_) => {}
-        });
+        }
         checked
     }
 }

@@ -82,7 +82,7 @@ pub fn try_routes(world: &World, mut report: impl FnMut(String)) -> Result<(), H
             let grid =
                 GlobalGrid::new([4 * size, row], [true; 2])?.partition_as(world, [size, 1])?.local(1)?;
             let mut fields = FieldSet::new(&grid, &stream, &specs, &Pattern::All, [1, 1])?;
-            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
+            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &mut fields)?;
             let epochs = if way.backend == "standard" { epochs.min(4) } else { epochs };
             for epoch in 1..=epochs {
                 fields.fill(epoch)?;

@@ -126,8 +126,8 @@ impl<const D: usize> FieldSet<D> {
 }
 
 impl<const D: usize> Fields<D> for FieldSet<D> {
-    fn each(&self, visit: &mut dyn FnMut(&dyn Field<D>)) {
-        self.fields.iter().for_each(|field| visit(field.as_field()));
+    fn each(&mut self, visit: &mut dyn FnMut(&mut dyn Field<D>)) {
+        self.fields.iter_mut().for_each(|field| visit(field.as_field()));
     }
 }
 
@@ -139,7 +139,7 @@ impl<const D: usize> fmt::Debug for FieldSet<D> {
 
 /// A field whose type is known at run time only.
 trait Checked<const D: usize> {
-    fn as_field(&self) -> &dyn Field<D>;
+    fn as_field(&mut self) -> &mut dyn Field<D>;
     fn enqueue_fill(&mut self, stream: &Stream, epoch: u32) -> Result<(), HaloError>;
     fn enqueue_check(
         &self,
@@ -235,8 +235,8 @@ fn position(whole: Tile, [i, j, x]: [usize; 3]) -> usize {
 }
 
 impl<T: Sample, const D: usize> Checked<D> for One<T, D> {
-    fn as_field(&self) -> &dyn Field<D> {
-        match &self.values {
+    fn as_field(&mut self) -> &mut dyn Field<D> {
+        match &mut self.values {
             Values::Single(array) => array,
             Values::Pair(pair) => pair,
         }

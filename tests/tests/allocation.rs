@@ -164,11 +164,13 @@ fn run<F: Step>(backend: &str, kind: StreamKind, layout: [usize; 3], spans: Opti
         let grid = GlobalGrid::new([8, 8, 8], [true, true, true])?.partition_as(&world, layout)?.local(1)?;
         for way in [Way::Gather, Way::BeginAndFinish, Way::Scatter] {
             let mut field = F::make(&grid, &stream)?;
-            let mut halo = StreamHalo::builder(&world, &stream)
-                .backend(backend)
-                .pattern(Pattern::All)
-                .scatter(Op::Sum)
-                .build(1, &field)?;
+            let builder = StreamHalo::builder(&world, &stream).backend(backend).pattern(Pattern::All);
+            // Peers write no ghosts ahead of gathers that scatters go with.
+            let mut halo = match way {
+                Way::Gather | Way::BeginAndFinish => builder,
+                Way::Scatter => builder.scatter(Op::Sum),
+            }
+            .build(1, &mut field)?;
             spans.map_or(Ok(()), |spans| stream.record_timeline(spans))?;
             exchange(&mut halo, &mut field, way, WARM_UP)?;
             let result = counted(&all, || exchange(&mut halo, &mut field, way, EXCHANGES));
@@ -203,7 +205,7 @@ fn run_many(backend: &str) {
         let fields = (0..MANY).map(|_| Array::<f64, 3>::zeros(&grid, Entity::Cell, &stream));
         let mut fields = fields.collect::<Result<Vec<_>, _>>()?;
         let builder = || StreamHalo::builder(&world, &stream).backend(backend);
-        let halos = fields.iter().map(|field| builder().build(1, field));
+        let halos = fields.iter_mut().map(|field| builder().build(1, field));
         let mut halos = halos.collect::<Result<Vec<_>, _>>()?;
         let mut exchange = |times: usize| -> Result<(), HaloError> {
             for _ in 0..times {

@@ -139,7 +139,7 @@ fn ghosts_are_out_of_reach_while_an_exchange_is_in_flight() {
             let stream = stream_of(world, way.kind)?;
             let grid = plane(world)?;
             let mut field = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
-            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, [2, 1], &field)?;
+            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, [2, 1], &mut field)?;
             for _ in 0..3 {
                 let mut exchange = halo.begin_gather(&mut field)?;
                 assert_eq!(exchange.copy_with_ghosts().map(|_| ()), Err(in_flight("copy_with_ghosts")));
@@ -196,7 +196,7 @@ fn ghosts_that_peers_may_write_are_out_of_reach_until_they_are_exchanged() {
             let writable = Tile { start: [0, 2, 0], end: [1, 5, 7] };
             let mut field = Alternating::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
             field.now().copy_with_ghosts()?;
-            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, [2, 1], &field)?;
+            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, [2, 1], &mut field)?;
             for _ in 0..4 {
                 assert_eq!(field.now().copy_with_ghosts().map(|_| ()), Err(in_flight("copy_with_ghosts")));
                 assert_eq!(field.now_mut().fill_with_ghosts(|_, _| 0.0), Err(in_flight("fill_with_ghosts")));
@@ -232,7 +232,7 @@ fn fields_of_wide_halos_may_be_written_with_their_ghosts() {
             let mut halo = StreamHalo::builder(world, &stream)
                 .backend(way.backend)
                 .swaps_per_exchange(2)
-                .build([2, 1], &field)?;
+                .build([2, 1], &mut field)?;
             let whole = Tile { start: [0; 3], end: [1, 7, 7] };
             for _ in 0..3 {
                 halo.enqueue_gather(&mut field)?;
@@ -258,7 +258,7 @@ fn with_boundaries(world: &World, layout: [usize; 2], way: Scenario) -> Result<V
     let stream = stream_of(world, way.kind)?;
     let grid = GlobalGrid::new([8, 6], [false, true])?.partition_as(world, layout)?.local(1)?;
     let mut cells = Alternating::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
-    let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &cells)?;
+    let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &mut cells)?;
     for step in 1..=STEPS {
         for (side, value) in [(Side::Low, f64::from(step)), (Side::High, -f64::from(step))] {
             let Some(beyond) = grid.beyond(Entity::Cell, 0, side) else {

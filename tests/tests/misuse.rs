@@ -71,18 +71,18 @@ fn offsets(given: &[&[i32]]) -> Pattern {
 fn offsets_that_are_none() {
     for bad in [&[0, 0][..], &[2, 0], &[0, -2], &[1], &[0, 0, 1], &[]] {
         let error = refusal(|world, stream| {
-            StreamHalo::new(world, stream, "st-send", offsets(&[&[0, 1], bad]), 1, &array(world, stream)?)
+            StreamHalo::new(world, stream, "st-send", offsets(&[&[0, 1], bad]), 1, &mut array(world, stream)?)
         });
         assert!(matches!(&error, HaloError::BadOffset { offset, .. } if offset == bad), "{error}");
     }
     let twice = refusal(|world, stream| {
         let pattern = offsets(&[&[0, 1], &[1, 1], &[0, 1]]);
-        StreamHalo::new(world, stream, "st-send", pattern, 1, &array(world, stream)?)
+        StreamHalo::new(world, stream, "st-send", pattern, 1, &mut array(world, stream)?)
     });
     assert!(matches!(&twice, HaloError::BadOffset { offset, .. } if offset == &[0, 1]), "{twice}");
     let reason = refusal_of_rank_1(|world, stream, odd| {
         let pattern = if odd { offsets(&[&[0, 5]]) } else { Pattern::All };
-        StreamHalo::new(world, stream, "st-send", pattern, 1, &array(world, stream)?)
+        StreamHalo::new(world, stream, "st-send", pattern, 1, &mut array(world, stream)?)
     });
     assert!(reason.contains("[0, 5]"), "{reason}");
 }
@@ -90,13 +90,13 @@ fn offsets_that_are_none() {
 #[test]
 fn no_fields() {
     let error = refusal(|world, stream| {
-        StreamHalo::new(world, stream, "st-send", Pattern::All, 1, &Vec::<Array<f64, 2>>::new())
+        StreamHalo::new(world, stream, "st-send", Pattern::All, 1, &mut Vec::<Array<f64, 2>>::new())
     });
     assert_eq!(error, HaloError::NoFields);
 
     let reason = refusal_of_rank_1(|world, stream, odd| {
-        let fields = if odd { vec![] } else { vec![array(world, stream)?] };
-        StreamHalo::new(world, stream, "st-send", Pattern::All, 1, &fields)
+        let mut fields = if odd { vec![] } else { vec![array(world, stream)?] };
+        StreamHalo::new(world, stream, "st-send", Pattern::All, 1, &mut fields)
     });
     assert_eq!(reason, HaloError::NoFields.to_string());
 }
@@ -105,15 +105,15 @@ fn no_fields() {
 fn fields_that_cannot_be_exchanged_together() {
     let other_grid = refusal(|world, stream| {
         let other = GlobalGrid::new([8, 10], [true; 2])?.partition_as(world, [world.size(), 1])?.local(2)?;
-        let fields = (array(world, stream)?, Array::<u8, 2>::zeros(&other, Entity::Cell, stream)?);
-        StreamHalo::new(world, stream, "st-send", Pattern::All, 1, &fields)
+        let mut fields = (array(world, stream)?, Array::<u8, 2>::zeros(&other, Entity::Cell, stream)?);
+        StreamHalo::new(world, stream, "st-send", Pattern::All, 1, &mut fields)
     });
     assert!(matches!(other_grid, HaloError::MixedFields { index: 1, .. }), "{other_grid}");
     let other_halo = refusal(|world, stream| {
         let other = GlobalGrid::new([8, 9], [true; 2])?.partition_as(world, [world.size(), 1])?.local(1)?;
         let first = array(world, stream)?;
-        let fields = (first, array(world, stream)?, Array::<u8, 2>::zeros(&other, Entity::Cell, stream)?);
-        StreamHalo::new(world, stream, "st-send", Pattern::All, 1, &fields)
+        let mut fields = (first, array(world, stream)?, Array::<u8, 2>::zeros(&other, Entity::Cell, stream)?);
+        StreamHalo::new(world, stream, "st-send", Pattern::All, 1, &mut fields)
     });
     assert!(matches!(other_halo, HaloError::MixedFields { index: 2, .. }), "{other_halo}");
 }
@@ -123,8 +123,8 @@ fn fields_of_another_stream() {
     let refused = |ranks: usize| {
         on_ranks(ranks, |world| {
             let [stream, other] = [stream_of(world, INLINE)?, stream_of(world, INLINE)?];
-            let fields = (array(world, &stream)?, array(world, &other)?);
-            let error = StreamHalo::new(world, &stream, "st-send", Pattern::All, 1, &fields)
+            let mut fields = (array(world, &stream)?, array(world, &other)?);
+            let error = StreamHalo::new(world, &stream, "st-send", Pattern::All, 1, &mut fields)
                 .expect_err("fields live on one stream");
             world.barrier()?;
             Ok((error, other.id(), stream.id()))
@@ -147,13 +147,13 @@ fn fields_of_another_stream() {
 #[test]
 fn widths_that_the_grid_does_not_have() {
     let wide = refusal(|world, stream| {
-        StreamHalo::new(world, stream, "st-send", Pattern::All, [2, 3], &array(world, stream)?)
+        StreamHalo::new(world, stream, "st-send", Pattern::All, [2, 3], &mut array(world, stream)?)
     });
     let expected = GridError::ExchangeTooWide { axis: 1, width: 3, halo_width: 2 };
     assert_eq!(wide, HaloError::Grid(expected));
     let reason = refusal_of_rank_1(|world, stream, odd| {
         let width = if odd { [3, 1] } else { [1, 1] };
-        StreamHalo::new(world, stream, "st-send", Pattern::All, width, &array(world, stream)?)
+        StreamHalo::new(world, stream, "st-send", Pattern::All, width, &mut array(world, stream)?)
     });
     assert!(reason.contains("axis 0"), "{reason}");
 }
@@ -169,10 +169,10 @@ fn subdomains_that_are_too_thin_name_the_axis() {
     let nodes = same_on_all(on_ranks(2, |world| {
         let stream = stream_of(world, INLINE)?;
         let grid = cut(world, [9, 4])?.local(2)?;
-        let cells = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
-        StreamHalo::new(world, &stream, "st-send", Pattern::All, 2, &cells)?;
+        let mut cells = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
+        StreamHalo::new(world, &stream, "st-send", Pattern::All, 2, &mut cells)?;
         let nodes = Array::<f64, 2>::zeros(&grid, Entity::Node, &stream)?;
-        let refused = StreamHalo::new(world, &stream, "st-send", Pattern::All, 2, &(cells, nodes));
+        let refused = StreamHalo::new(world, &stream, "st-send", Pattern::All, 2, &mut (cells, nodes));
         Ok(refused.expect_err("2 nodes where 3 are needed"))
     }));
     let GridError::TooFewOwned { entity: Entity::Node, axis: 1, width: 2, thinnest: 2, needed: 3, .. } =
@@ -193,7 +193,7 @@ fn disagreement(make: impl Fn(&World, &Stream, bool) -> Result<StreamHalo, HaloE
         let error = make(world, &stream, odd).expect_err("ranks that disagree are refused");
         // What all agree on can still be made and used.
         let mut field = array(world, &stream)?;
-        StreamHalo::new(world, &stream, "st-rsend", Pattern::All, 1, &field)?.gather(&mut field)?;
+        StreamHalo::new(world, &stream, "st-rsend", Pattern::All, 1, &mut field)?.gather(&mut field)?;
         Ok(error)
     }));
     match error {
@@ -204,59 +204,59 @@ fn disagreement(make: impl Fn(&World, &Stream, bool) -> Result<StreamHalo, HaloE
 
 #[test]
 fn ranks_that_ask_for_different_exchanges() {
-    let new = |world: &World, stream: &Stream, pattern, width: usize, fields: &dyn Fields<2>| {
-        StreamHalo::new(world, stream, "notified", pattern, width, &Borrowed(fields))
+    let new = |world: &World, stream: &Stream, pattern, width: usize, fields: &mut dyn Fields<2>| {
+        StreamHalo::new(world, stream, "notified", pattern, width, &mut Borrowed(fields))
     };
     let [found, expected] = disagreement(|world, stream, odd| {
-        new(world, stream, Pattern::All, if odd { 2 } else { 1 }, &array(world, stream)?)
+        new(world, stream, Pattern::All, if odd { 2 } else { 1 }, &mut array(world, stream)?)
     });
     assert_eq!([found, expected], ["width [2, 2]", "width [1, 1]"], "nothing that is the same is told");
     disagreement(|world, stream, odd| {
         let pattern = if odd { Pattern::Faces } else { Pattern::All };
-        new(world, stream, pattern, 1, &array(world, stream)?)
+        new(world, stream, pattern, 1, &mut array(world, stream)?)
     });
     let [found, expected] = disagreement(|world, stream, odd| {
-        let float = Array::<f32, 2>::zeros(&grid(world)?, Entity::Cell, stream)?;
+        let mut float = Array::<f32, 2>::zeros(&grid(world)?, Entity::Cell, stream)?;
         if odd {
-            new(world, stream, Pattern::All, 1, &float)
+            new(world, stream, Pattern::All, 1, &mut float)
         } else {
-            new(world, stream, Pattern::All, 1, &array(world, stream)?)
+            new(world, stream, Pattern::All, 1, &mut array(world, stream)?)
         }
     });
     assert!(found.contains("F32") && expected.contains("F64"), "{found}, {expected}");
     disagreement(|world, stream, odd| {
         let entity = if odd { Entity::Node } else { Entity::Face(0) };
-        new(world, stream, Pattern::All, 1, &Array::<f64, 2>::zeros(&grid(world)?, entity, stream)?)
+        new(world, stream, Pattern::All, 1, &mut Array::<f64, 2>::zeros(&grid(world)?, entity, stream)?)
     });
     disagreement(|world, stream, odd| {
         let components = if odd { 2 } else { 1 };
-        let field = Array::<f64, 2>::with_components(&grid(world)?, Entity::Cell, components, stream)?;
-        new(world, stream, Pattern::All, 1, &field)
+        let mut field = Array::<f64, 2>::with_components(&grid(world)?, Entity::Cell, components, stream)?;
+        new(world, stream, Pattern::All, 1, &mut field)
     });
     disagreement(|world, stream, odd| {
-        let fields: Vec<_> =
+        let mut fields: Vec<_> =
             (0..if odd { 2 } else { 1 }).map(|_| array(world, stream)).collect::<Result<_, _>>()?;
-        new(world, stream, Pattern::All, 1, &fields)
+        new(world, stream, Pattern::All, 1, &mut fields)
     });
     disagreement(|world, stream, odd| {
         let mut field = Alternating::<f64, 2>::zeros(&grid(world)?, Entity::Cell, stream)?;
         (0..if odd { 3 } else { 2 }).for_each(|_| field.swap());
-        new(world, stream, Pattern::All, 1, &field)
+        new(world, stream, Pattern::All, 1, &mut field)
     });
     disagreement(|world, stream, odd| {
         // Single passes are placed by the halo width of the arrays.
         let halo = if odd { 2 } else { 1 };
         let grid = GlobalGrid::new([9, 40], [true; 2])?.partition_as(world, [3, 1])?.local(halo)?;
-        new(world, stream, Pattern::All, 1, &Array::<f64, 2>::zeros(&grid, Entity::Cell, stream)?)
+        new(world, stream, Pattern::All, 1, &mut Array::<f64, 2>::zeros(&grid, Entity::Cell, stream)?)
     });
     disagreement(|world, stream, odd| {
         let grid = GlobalGrid::new([9, 9], [true, odd])?.partition_as(world, [3, 1])?.local(1)?;
-        new(world, stream, Pattern::All, 1, &Array::<f64, 2>::zeros(&grid, Entity::Cell, stream)?)
+        new(world, stream, Pattern::All, 1, &mut Array::<f64, 2>::zeros(&grid, Entity::Cell, stream)?)
     });
     let build = |world: &World, stream: &Stream, op: Option<Op>, swaps| {
         let builder = StreamHalo::builder(world, stream).swaps_per_exchange(swaps);
         let builder = op.into_iter().fold(builder, |builder, op| builder.scatter(op));
-        builder.build(1, &array(world, stream)?)
+        builder.build(1, &mut array(world, stream)?)
     };
     disagreement(|world, stream, odd| build(world, stream, Some(if odd { Op::Sum } else { Op::Max }), 1));
     disagreement(|world, stream, odd| build(world, stream, odd.then_some(Op::Min), 1));
@@ -264,10 +264,10 @@ fn ranks_that_ask_for_different_exchanges() {
 }
 
 /// Fields behind a reference of any kind.
-struct Borrowed<'a>(&'a dyn Fields<2>);
+struct Borrowed<'a>(&'a mut dyn Fields<2>);
 
 impl Fields<2> for Borrowed<'_> {
-    fn each(&self, visit: &mut dyn FnMut(&dyn Field<2>)) {
+    fn each(&mut self, visit: &mut dyn FnMut(&mut dyn Field<2>)) {
         self.0.each(visit);
     }
 }
@@ -275,7 +275,7 @@ impl Fields<2> for Borrowed<'_> {
 #[test]
 fn backends_that_are_unknown_or_differ() {
     let unknown = refusal(|world, stream| {
-        StreamHalo::new(world, stream, "st_send", Pattern::All, 1, &array(world, stream)?)
+        StreamHalo::new(world, stream, "st_send", Pattern::All, 1, &mut array(world, stream)?)
     });
     assert!(
         matches!(&unknown, HaloError::Communication(Error::UnknownBackend { name, known })
@@ -285,7 +285,7 @@ fn backends_that_are_unknown_or_differ() {
     let differ = same_on_all(on_ranks(3, |world| {
         let stream = stream_of(world, INLINE)?;
         let backend = if world.rank() == 2 { "st-send" } else { "st-rsend" };
-        let refused = StreamHalo::new(world, &stream, backend, Pattern::All, 1, &array(world, &stream)?);
+        let refused = StreamHalo::new(world, &stream, backend, Pattern::All, 1, &mut array(world, &stream)?);
         Ok(refused.expect_err("backends differ"))
     }));
     assert!(matches!(differ, HaloError::Communication(Error::BadExchange { rank: 2, .. })), "{differ}");
@@ -301,7 +301,7 @@ fn in_every_way(
         for way in each_way() {
             let stream = stream_of(world, way.kind)?;
             let mut fields = FieldSet::new(&grid(world)?, &stream, &specs, &Pattern::All, [1, 1])?;
-            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
+            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &mut fields)?;
             for epoch in 1..=4 {
                 fields.fill(epoch)?;
                 misuse(&mut halo, &mut fields, &stream, world, way)?;
@@ -378,7 +378,7 @@ fn a_field_that_is_swapped_in_flight_has_no_ghosts() {
             let cells = Alternating::<f64, 2>::zeros(&grid(world)?, Entity::Cell, &stream)?;
             // Nothing is wrong with the other one.
             let mut fields = (cells, array(world, &stream)?);
-            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
+            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &mut fields)?;
             for epoch in [1, 3] {
                 let mut in_flight = halo.begin_gather(&mut fields)?;
                 in_flight.0.swap();
@@ -414,8 +414,8 @@ fn what_is_of_another_world_is_refused() {
             assert_eq!(array(world, &stream).map(drop), Err(HaloError::Grid(expected)));
         }
         // An exchange of it would be one of this rank with itself.
-        let field = array(home, &stream)?;
-        StreamHalo::new(world, &stream, "st-send", Pattern::All, 1, &field).map(drop)
+        let mut field = array(home, &stream)?;
+        StreamHalo::new(world, &stream, "st-send", Pattern::All, 1, &mut field).map(drop)
     });
     for error in refused {
         let said = error.expect_err("rank 1's cells are of another world").to_string();
@@ -481,7 +481,8 @@ fn a_world_whose_ranks_make_different_calls_says_so() {
     let results = outcomes(2, |world| {
         let stream = stream_of(world, INLINE)?;
         if world.rank() == 0 {
-            StreamHalo::new(world, &stream, "st-send", Pattern::All, 1, &array(world, &stream)?).map(|_| ())
+            StreamHalo::new(world, &stream, "st-send", Pattern::All, 1, &mut array(world, &stream)?)
+                .map(|_| ())
         } else {
             Ok(world.all_gather(&"something else".to_string()).map(|_| ())?)
         }

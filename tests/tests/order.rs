@@ -73,7 +73,7 @@ fn kernels_get_no_ghosts_of_others_while_an_exchange_is_in_flight() {
             let grid = GlobalGrid::new([6, 7], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
             let mut field = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
             field.fill(|[_, x], _| x as f64)?;
-            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &field)?;
+            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &mut field)?;
             let owned = grid.owned(Entity::Cell).tile();
             let mut in_flight = halo.begin_gather(&mut field)?;
             let refused = in_flight.writer()?;

@@ -125,7 +125,7 @@ fn check_way(
         .backend(way.backend)
         .pattern(case.pattern.clone())
         .scatter(Op::Sum)
-        .build([1, 1], &fields)?;
+        .build([1, 1], &mut fields)?;
     for route in halo.routes().iter().filter(|_| !scatter) {
         assert!(route.path.starts_with(path), "`{}` instead of `{path}` in {case:?}, {way:?}", route.path);
     }
@@ -273,7 +273,7 @@ fn only_standard_synchronises_the_stream() {
             let mut halo = StreamHalo::builder(&world, &stream)
                 .backend(way.backend)
                 .scatter(Op::Max)
-                .build([1; 2], &fields)?;
+                .build([1; 2], &mut fields)?;
             let before = stream.synchronizations();
             for _ in 0..5 {
                 halo.enqueue_gather(&mut fields)?;
@@ -300,7 +300,7 @@ fn an_access_epoch_waits_for_the_whole_group() {
             let stream = stream_of(&world, StreamKind::Threaded)?;
             let mut fields =
                 FieldSet::new(&case.grid(&world)?, &stream, &case.fields, &case.pattern, [1; 2])?;
-            let mut halo = StreamHalo::new(&world, &stream, row.name, case.pattern.clone(), 1, &fields)?;
+            let mut halo = StreamHalo::new(&world, &stream, row.name, case.pattern.clone(), 1, &mut fields)?;
             recording.take();
             for epoch in 1..=3 {
                 if world.rank() == 2 {
@@ -357,7 +357,7 @@ fn ready_senders_of_one_way_pairs_run_two_epochs_ahead() {
             let stream = stream_of(&world, StreamKind::Threaded)?;
             let mut fields =
                 FieldSet::new(&case.grid(&world)?, &stream, &case.fields, &case.pattern, [1; 2])?;
-            let mut halo = StreamHalo::new(&world, &stream, backend, case.pattern.clone(), 1, &fields)?;
+            let mut halo = StreamHalo::new(&world, &stream, backend, case.pattern.clone(), 1, &mut fields)?;
             for epoch in 1..=6 {
                 if world.rank() == 0 {
                     // Credit for an epoch is given as the next one starts.

@@ -61,7 +61,7 @@ fn gather_and_scatter_sum_are_adjoint() {
         each_way_of(&case, |world, grid, oracle, way| {
             let stream = stream_of(world, way.kind)?;
             let mut field = Array::<i64, 2>::zeros(grid, case.entity, &stream)?;
-            let mut halo = case.halo(world, &field, way, Op::Sum)?;
+            let mut halo = case.halo(world, &mut field, way, Op::Sum)?;
             for epoch in 0..3 {
                 // x on owned entries, y on all of them.
                 let x = |global: &[usize]| value::<i64>(0, global, 0, epoch) % 1000;
@@ -107,7 +107,7 @@ fn a_scatter_of_ones_counts_how_often_entries_are_shared() {
             }
             let stream = stream_of(world, way.kind)?;
             let mut field = Array::<i32, 2>::zeros(grid, case.entity, &stream)?;
-            let mut halo = case.halo(world, &field, way, Op::Sum)?;
+            let mut halo = case.halo(world, &mut field, way, Op::Sum)?;
             field.fill_with_ghosts(|_, _| 1)?;
             halo.scatter(&mut field)?;
             for (found, global) in field.owned()?.iter().zip(grid.owned_global(case.entity).indices()) {
@@ -206,7 +206,7 @@ fn sums_have_the_same_bits_in_every_way_and_in_every_run() {
                 let stream = stream_of(world, way.kind)?;
                 let mut random = Random::new((run * 100 + world.rank()) as u64);
                 let mut field = Array::<f64, 3>::zeros(&grid, case.entity, &stream)?;
-                let mut halo = case.halo(world, &field, way, Op::Sum)?;
+                let mut halo = case.halo(world, &mut field, way, Op::Sum)?;
                 let mut checksum = 0_u64;
                 for epoch in 0..4 {
                     field.fill_with_ghosts(|local, _| {

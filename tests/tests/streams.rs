@@ -177,7 +177,7 @@ fn a_kernel_that_panics_ends_the_waits_of_all_ranks() {
             let stream = stream_of(world, way.kind)?;
             let grid = GlobalGrid::new([6, 40], [true; 2])?.partition_as(world, [3, 1])?.local(1)?;
             let mut field = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
-            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &field)?;
+            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &mut field)?;
             for step in 0..100 {
                 let ill = world.rank() == 1 && step == 4;
                 stream.launch(

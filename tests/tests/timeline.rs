@@ -29,7 +29,7 @@ fn record(
     let stream = stream_of(world, scenario.kind)?;
     let grid = GlobalGrid::new([12, 10], [true, true])?.partition_as(world, layout)?.local(1)?;
     let mut cells = Alternating::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
-    let mut halo = StreamHalo::new(world, &stream, scenario.backend, Pattern::All, 1, &cells)?;
+    let mut halo = StreamHalo::new(world, &stream, scenario.backend, Pattern::All, 1, &mut cells)?;
     let owned = grid.owned(Entity::Cell).tile();
     world.barrier()?;
     stream.record_timeline(ENOUGH)?;
@@ -201,7 +201,7 @@ fn a_send_whose_receiver_is_late_is_put_off_and_carried_out_in_the_wait() {
         let stream = stream_of(world, KINDS[0])?;
         let grid = GlobalGrid::new([8, 8], [true, true])?.partition_as(world, [2, 1])?.local(1)?;
         let mut cells = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
-        let mut halo = StreamHalo::new(world, &stream, "st-send", Pattern::All, 1, &cells)?;
+        let mut halo = StreamHalo::new(world, &stream, "st-send", Pattern::All, 1, &mut cells)?;
         stream.record_timeline(ENOUGH)?;
         if world.rank() == 0 {
             let in_flight = halo.begin_gather(&mut cells)?;
@@ -324,7 +324,7 @@ fn into_ghosts<const D: usize>(
     let stream = Device::host().stream(world)?;
     let grid = GlobalGrid::new(cells, [true; D])?.partition_as(world, layout)?.local(1)?;
     let mut field = Array::<f64, D>::zeros(&grid, Entity::Cell, &stream)?;
-    let mut halo = StreamHalo::new(world, &stream, "st-send", Pattern::All, 1, &field)?;
+    let mut halo = StreamHalo::new(world, &stream, "st-send", Pattern::All, 1, &mut field)?;
     world.barrier()?;
     stream.record_timeline(ENOUGH)?;
     halo.gather(&mut field)?;

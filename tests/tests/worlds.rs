@@ -31,7 +31,7 @@ fn without(ranks: usize, late: usize, way: Scenario) -> Vec<Option<Error>> {
         let stream = stream_of(&world, way.kind)?;
         let grid = GlobalGrid::new([2 * ranks, 40], [true; 2])?.partition_as(&world, [ranks, 1])?.local(1)?;
         let mut field = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
-        let mut halo = StreamHalo::new(&world, &stream, way.backend, Pattern::All, 1, &field)?;
+        let mut halo = StreamHalo::new(&world, &stream, way.backend, Pattern::All, 1, &mut field)?;
         if world.rank() != late {
             halo.gather(&mut field)?;
         } else {
@@ -125,7 +125,7 @@ fn a_rank_that_fails_ends_the_waits_of_the_others() {
             let stream = stream_of(world, way.kind)?;
             let grid = GlobalGrid::new([6, 40], [true; 2])?.partition_as(world, [3, 1])?.local(1)?;
             let mut field = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
-            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &field)?;
+            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &mut field)?;
             for step in 0.. {
                 if world.rank() == 2 && step == 3 {
                     return Err(HaloError::BadOffset { offset: vec![7], reason: "the tide is out".into() });
@@ -286,7 +286,7 @@ fn a_rank_that_leaves_early_is_the_one_that_all_name() {
             let stream = stream_of(world, way.kind)?;
             let grid = GlobalGrid::new([9], [true])?.partition(world)?.local(1)?;
             let mut cells = Array::<f64, 1>::zeros(&grid, Entity::Cell, &stream)?;
-            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &cells)?;
+            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &mut cells)?;
             let exchanges = if world.rank() == 1 { 3 } else { 5 };
             for _ in 0..exchanges {
                 halo.gather(&mut cells)?;
@@ -315,8 +315,8 @@ fn a_rank_that_leaves_is_not_waited_for_by_collective_calls() {
         }
         let stream = stream_of(world, StreamKind::Inline)?;
         let grid = GlobalGrid::new([9], [true])?.partition(world)?.local(1)?;
-        let cells = Array::<f64, 1>::zeros(&grid, Entity::Cell, &stream)?;
-        StreamHalo::new(world, &stream, "st-send", Pattern::All, 1, &cells).map(drop)
+        let mut cells = Array::<f64, 1>::zeros(&grid, Entity::Cell, &stream)?;
+        StreamHalo::new(world, &stream, "st-send", Pattern::All, 1, &mut cells).map(drop)
     });
     for (rank, error) in errors(results).into_iter().enumerate() {
         let expected = "it has left the world, and comes to no more calls of all its ranks".to_owned();

@@ -75,12 +75,12 @@ fn checked<T: Element, const D: usize>(
             field.now_mut().fill(|index, _| given(global(index)))?;
             field.swap();
         }
-        let halo = StreamHalo::new(world, stream, backend, pattern, bench.width, &field)?;
+        let halo = StreamHalo::new(world, stream, backend, pattern, bench.width, &mut field)?;
         Exchanged { field: Field::Double(field), halo }
     } else {
         let mut field = Array::<T, D>::zeros(&grid, Entity::Cell, stream)?;
         field.fill(|index, _| given(global(index)))?;
-        let halo = StreamHalo::new(world, stream, backend, pattern, bench.width, &field)?;
+        let halo = StreamHalo::new(world, stream, backend, pattern, bench.width, &mut field)?;
         Exchanged { field: Field::Single(field), halo }
     };
     // Both generations.

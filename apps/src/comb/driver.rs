@@ -119,11 +119,11 @@ impl<T: Real> Comb<T> {
         let layout = [trial.layout[0], trial.layout[1], trial.layout[2]];
         let grid = self.grid.partition_as(trial.world, layout)?.local(self.halo_width)?;
         let variables = (0..self.variables).map(|_| Array::zeros(&grid, Entity::Cell, trial.stream));
-        let variables = variables.collect::<Result<Vec<_>, _>>()?;
+        let mut variables = variables.collect::<Result<Vec<_>, _>>()?;
         let halo = StreamHalo::builder(trial.world, trial.stream)
             .backend(trial.backend)
             .pattern(self.pattern.clone())
-            .build(self.halo_width, &variables)?;
+            .build(self.halo_width, &mut variables)?;
         let (owned, extents) = (grid.owned(Entity::Cell), grid.extents(Entity::Cell));
         let axis = |axis: usize| Axis {
             first: grid.owned_global(Entity::Cell).start[axis],

@@ -100,11 +100,11 @@ impl Faces {
     fn allocate(&self, trial: &Trial<'_>, outer: u64) -> Result<Block, AppError> {
         let layout = [trial.layout[0], trial.layout[1], trial.layout[2]];
         let grid = self.grid.partition_as(trial.world, layout)?.local(1)?;
-        let points = Alternating::zeros(&grid, Entity::Cell, trial.stream)?;
+        let mut points = Alternating::zeros(&grid, Entity::Cell, trial.stream)?;
         let halo = StreamHalo::builder(trial.world, trial.stream)
             .backend(trial.backend)
             .pattern((self.pattern)(outer))
-            .build(1, &points)?;
+            .build(1, &mut points)?;
         let extra = match self.settings.extra_compute {
             0 => None,
             sweeps => Some(Extra::new(trial.world, trial.stream, &grid, sweeps)?),

@@ -136,7 +136,7 @@ impl<T: Cell + Stored> Life<T> {
             .backend(trial.backend)
             .pattern(Pattern::All)
             .swaps_per_exchange(pace.swaps_per_exchange())
-            .build(self.halo_width, &cells)?;
+            .build(self.halo_width, &mut cells)?;
         Ok(Field { grid, cells, halo, stream: trial.stream.clone(), pace })
     }
 }

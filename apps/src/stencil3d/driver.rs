@@ -124,7 +124,7 @@ impl<T: Real> Stencil3d<T> {
             .backend(trial.backend)
             .pattern(self.pattern.clone().unwrap_or(needed))
             .swaps_per_exchange(self.exchange_every)
-            .build(self.halo_width, &cells)?;
+            .build(self.halo_width, &mut cells)?;
         let layers = (0..self.exchange_every).rev();
         let boxes: Vec<_> = layers.map(|layers| with_ghosts(&grid, layers)).collect();
         let inner = inner_of(&grid, &halo, WIDEST_VECTOR_BYTES / size_of::<T>());

@@ -3,6 +3,7 @@
 //! A capture carries nothing out and sets back what the host has counted meanwhile; a replay moves the counts on, so that
 //! replays and what is enqueued as ever may alternate. See `docs/design/0023-periods.md`.
 
+use super::host_state::HostState;
 use super::operation::Operation;
 use super::section::Intent;
 use super::sequence::{Due, Replay, Sequence, Step};
@@ -30,6 +31,8 @@ pub(super) struct Capture {
     steps: Vec<Step>,
     /// Those that take part, and where they stood before.
     exchanges: Vec<(Standing, Counts)>,
+    /// What it depends on, as it was before.
+    states: Vec<(HostState, u32)>,
     uses: Vec<CapturedUse>,
     /// The first thing that could not be captured.
     refused: Option<Error>,
@@ -41,6 +44,8 @@ pub struct Period {
     stream: u64,
     sequence: Arc<Sequence>,
     exchanges: Vec<Captured>,
+    /// What it depends on, as it has to be whenever it is replayed.
+    states: Vec<(HostState, u32)>,
     /// What its operations do with buffers.
     uses: Vec<CapturedUse>,
 }
@@ -152,17 +157,31 @@ impl Capture {
     }
 }
 
+/// What is no more as it was.
+fn changed(states: &[(HostState, u32)]) -> Option<&'static str> {
+    states.iter().find(|(state, before)| state.peek() != *before).map(|(state, _)| state.what())
+}
+
+/// What is behind a capture.
+struct Behind {
+    counts: Vec<Counts>,
+    /// What of the host's is not as it was before.
+    changed: Option<&'static str>,
+}
+
 /// Ends the capture of a stream, whatever happens while it is captured.
 struct Ending<'a>(&'a Stream);
 
 impl Ending<'_> {
-    /// What has been captured, with the counts of its exchanges behind it; they are set back.
-    fn end(&self) -> Option<(Capture, Vec<Counts>)> {
+    /// What has been captured, with the counts of its exchanges behind it; they are set back, and what the host keeps.
+    fn end(&self) -> Option<(Capture, Behind)> {
         let capture = self.0.captured().borrow_mut().take()?;
         self.0.status().set_captured(false);
-        let after = capture.exchanges.iter().map(|(standing, _)| standing.get()).collect();
+        let counts = capture.exchanges.iter().map(|(standing, _)| standing.get()).collect();
         capture.exchanges.iter().for_each(|(standing, before)| standing.set(*before));
-        Some((capture, after))
+        let changed = changed(&capture.states);
+        capture.states.iter().for_each(|(state, before)| state.put_back(*before));
+        Some((capture, Behind { counts, changed }))
     }
 }
 
@@ -179,9 +198,9 @@ impl Stream {
     ///
     /// A period consists of moves, kernels (on a device those of [`Stream::launch_either`]) and whole exchanges, an even
     /// number of each, since receive buffers and generations of fields are used in turn. Fields that alternate are swapped
-    /// as ever within the period, and have to be back where they began at its end, and there again whenever it is replayed:
-    /// kernels are replayed with the memory and the numbers that they were captured with, and nobody looks at what has
-    /// become of the fields since.
+    /// as ever within the period, and have to be back where they began at its end, and there again whenever it is replayed,
+    /// with the same ghosts for kernels to read: kernels are replayed with the memory and the numbers that they were captured
+    /// with. Either is refused else; see [`HostState`].
     ///
     /// ```
     /// use streamhalo_comm::device::{Buffer, Device, Extents, Tile};
@@ -207,8 +226,8 @@ impl Stream {
     /// [`Error::NotCapturable`], with what and why: host functions, what waits for the stream, events, exchanges of
     /// `standard` or by triggered operations of a network interface, messages, windows and queues, a number of exchanges
     /// or of collectives that is odd, exchanges that are
-    /// begun or finished outside. What `enqueue` failed with, or the stream's error. Nothing is enqueued then, and the
-    /// stream and its exchanges are as they were; fields that were swapped stay swapped.
+    /// begun or finished outside, fields that are not back where they began. What `enqueue` failed with, or the stream's
+    /// error. Nothing is enqueued then, and the stream, its exchanges and its fields are as they were.
     pub fn capture<E: From<Error>>(
         &self,
         enqueue: impl FnOnce(&Stream) -> std::result::Result<(), E>,
@@ -219,14 +238,18 @@ impl Stream {
         self.status().set_captured(true);
         let ending = Ending(self);
         let enqueued = enqueue(self);
-        let (capture, after) = ending.end().expect("begun above");
+        let (capture, behind) = ending.end().expect("begun above");
         if let Some(error) = capture.refused {
             return Err(error.into());
         }
         enqueued?;
-        let mut exchanges = Vec::with_capacity(after.len());
-        for ((standing, before), after) in capture.exchanges.into_iter().zip(after) {
+        let mut exchanges = Vec::with_capacity(behind.counts.len());
+        for ((standing, before), after) in capture.exchanges.into_iter().zip(behind.counts) {
             exchanges.push(Captured::between(standing, before, after)?);
+        }
+        if let Some(what) = behind.changed {
+            let reason = format!("{what} is another at its end than at its beginning");
+            return Err(refusal("the period", &reason).into());
         }
         let strides = exchanges.iter().flat_map(|exchange| exchange.strides).collect();
         let sequence = Arc::new(Sequence::new(capture.steps, strides));
@@ -238,7 +261,8 @@ impl Stream {
                 return Err(error.clone().into());
             }
         }
-        Ok(Period { stream: self.id(), sequence, exchanges, uses: capture.uses })
+        let Capture { states, uses, .. } = capture;
+        Ok(Period { stream: self.id(), sequence, exchanges, states, uses })
     }
 
     /// Enqueues a period that was captured on this stream, `times` times. Blocks as the operations of the period do: not
@@ -249,7 +273,8 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::WrongStream`]; [`Error::OutOfOrder`] if an exchange of the period is in flight, or would begin in the
-    /// other generation, as after an odd number of exchanges in between, or if there is a view of any array of the stream;
+    /// other generation, as after an odd number of exchanges in between, if a field of it is in another generation or has
+    /// other ghosts to read than at the capture, or if there is a view of any array of the stream;
     /// [`Error::NotCapturable`] within a capture. Nothing is enqueued then.
     pub fn replay(&self, period: &Period, times: u64) -> Result<()> {
         if period.stream != self.id() {
@@ -277,6 +302,11 @@ impl Stream {
                 );
             }
             moved.extend(so_far);
+        }
+        if let Some(what) = changed(&period.states) {
+            return out_of_order(&format!(
+                "{what} is another than at the capture: bring the field to where the period begins first"
+            ));
         }
         if times == 0 {
             return Ok(());
@@ -332,6 +362,18 @@ impl Stream {
             if counts.stage != Stage::Idle {
                 capture.refuse(refusal("an exchange", BEGUN_BEFORE));
             }
+        }
+    }
+
+    /// Notes what the host has kept before that is used or changed, if the stream is being captured.
+    pub(super) fn note_state(&self, state: &HostState) {
+        if !self.status().is_captured() {
+            return;
+        }
+        if let Some(capture) = &mut *self.captured().borrow_mut()
+            && !capture.states.iter().any(|(known, _)| known.is(state))
+        {
+            capture.states.push((state.clone(), state.peek()));
         }
     }
 

@@ -127,12 +127,12 @@ mod quiet {
             GlobalGrid::new([16, 8, 8], [true, true, true])?.partition_as(world, [2, 1, 1])?.local(1)?;
         let mut cases = Vec::new();
         for (backend, packed) in backend_names().flat_map(|name| [(name, true), (name, false)]) {
-            let array = Array::zeros(&grid, Entity::Cell, &stream)?;
-            let alternating = Alternating::zeros(&grid, Entity::Cell, &stream)?;
+            let mut array = Array::zeros(&grid, Entity::Cell, &stream)?;
+            let mut alternating = Alternating::zeros(&grid, Entity::Cell, &stream)?;
             let halo = if packed {
-                StreamHalo::new(world, &stream, backend, Pattern::All, 1, &array)?
+                StreamHalo::new(world, &stream, backend, Pattern::All, 1, &mut array)?
             } else {
-                StreamHalo::new(world, &stream, backend, Pattern::All, 1, &alternating)?
+                StreamHalo::new(world, &stream, backend, Pattern::All, 1, &mut alternating)?
             };
             cases.push(Case { backend, halo, packed, array, alternating });
         }

@@ -30,7 +30,7 @@ fn exchange(world: &World, backend: &str, pattern: &Pattern, epochs: u32) -> Res
     let grid = grid.partition_as(world, [world.size(), 1])?.local(1)?;
     let specs = [FieldSpec::array(ElementType::F64, Entity::Cell, 1)];
     let mut fields = FieldSet::new(&grid, &stream, &specs, pattern, [1, 1])?;
-    let mut halo = StreamHalo::new(world, &stream, backend, pattern.clone(), 1, &fields)?;
+    let mut halo = StreamHalo::new(world, &stream, backend, pattern.clone(), 1, &mut fields)?;
     let mut refused = 0;
     for epoch in 1..=epochs {
         // The stream is late: the host is the one that has to be held up.

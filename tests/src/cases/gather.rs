@@ -72,7 +72,7 @@ impl<const D: usize> GatherCase<D> {
             .backend(way.backend)
             .pattern(self.pattern.clone())
             .swaps_per_exchange(self.swaps)
-            .build(self.width, &fields)?;
+            .build(self.width, &mut fields)?;
         let mut random = Random::new(self.seed ^ world.rank() as u64);
         for epoch in 1..=self.epochs {
             delay(&stream, &mut random);

@@ -58,7 +58,7 @@ fn gathering(world: &World, way: Scenario) -> Result<(Stream, FieldSet<2>, Strea
     let (stream, size) = (stream_of(world, way.kind)?, world.size());
     let grid = GlobalGrid::new([3 * size, 20], [true; 2])?.partition_as(world, [size, 1])?.local(1)?;
     let mut fields = FieldSet::new(&grid, &stream, &[CELLS], &Pattern::All, [1, 1])?;
-    let halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
+    let halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &mut fields)?;
     fields.fill(1)?;
     Ok((stream, fields, halo))
 }

@@ -33,8 +33,8 @@ impl Exchanged {
         (specs, pattern): (&[FieldSpec], &Pattern),
     ) -> Result<Self, HaloError> {
         let grid = GlobalGrid::new(cells, [periodic; 2])?.partition_as(world, layout)?.local(1)?;
-        let fields = FieldSet::new(&grid, stream, specs, pattern, [1, 1])?;
-        let halo = StreamHalo::new(world, stream, backend, pattern.clone(), 1, &fields)?;
+        let mut fields = FieldSet::new(&grid, stream, specs, pattern, [1, 1])?;
+        let halo = StreamHalo::new(world, stream, backend, pattern.clone(), 1, &mut fields)?;
         Ok(Self { fields, halo, epoch: 0 })
     }
 
@@ -258,8 +258,8 @@ pub fn wrap(
     let mut fields = FieldSet::new(&grid, &stream, &[spec], pattern, [1, 1])?;
     let mut sums = Array::<i64, 2>::zeros(&grid, Entity::Cell, &stream)?;
     let builder = || StreamHalo::builder(world, &stream).backend(way.backend).pattern(pattern.clone());
-    let mut halo = near_the_wrap(world, || builder().build(1, &fields))?;
-    let mut scatter = near_the_wrap(world, || builder().scatter(Op::Sum).build(1, &sums))?;
+    let mut halo = near_the_wrap(world, || builder().build(1, &mut fields))?;
+    let mut scatter = near_the_wrap(world, || builder().scatter(Op::Sum).build(1, &mut sums))?;
     let mut random = Random::new(world.rank() as u64);
     for epoch in 1..=14 {
         delay(&stream, &mut random);

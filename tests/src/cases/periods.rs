@@ -82,7 +82,7 @@ impl Stepped {
         let grid = GlobalGrid::new(size, periodic)?.partition_as(world, [world.size(), 1])?.local(1)?;
         let mut cells = Alternating::zeros(&grid, Entity::Cell, stream)?;
         cells.now_mut().fill(|[row, column], _| first(row, column))?;
-        let halo = StreamHalo::new(world, stream, way.backend, pattern, 1, &cells)?;
+        let halo = StreamHalo::new(world, stream, way.backend, pattern, 1, &mut cells)?;
         Ok(Self { stream: stream.clone(), halo, cells, grid: size, tile: grid.owned(Entity::Cell).tile() })
     }
 

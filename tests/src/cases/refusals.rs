@@ -34,7 +34,7 @@ pub(super) fn cells(world: &World, stream: &Stream) -> Result<Array<f64, 2>, Hal
 pub fn another_width(world: &World, way: Scenario) -> Result<Done, HaloError> {
     let stream = stream_of(world, way.kind)?;
     let width = if is_last(world) { 2 } else { 1 };
-    let made = StreamHalo::new(world, &stream, way.backend, Pattern::All, width, &cells(world, &stream)?);
+    let made = StreamHalo::new(world, &stream, way.backend, Pattern::All, width, &mut cells(world, &stream)?);
     if world.size() > 1 {
         match verdict(world, made.expect_err("ranks that disagree are refused"))? {
             HaloError::RanksDisagree { rank, .. } => assert_eq!(rank, world.size() - 1),
@@ -49,7 +49,7 @@ pub fn a_wrong_offset(world: &World, way: Scenario) -> Result<Done, HaloError> {
     let stream = stream_of(world, way.kind)?;
     let bad = is_last(world) || world.size() == 1;
     let pattern = if bad { Pattern::Offsets(vec![vec![0, 5]]) } else { Pattern::All };
-    let made = StreamHalo::new(world, &stream, way.backend, pattern, 1, &cells(world, &stream)?);
+    let made = StreamHalo::new(world, &stream, way.backend, pattern, 1, &mut cells(world, &stream)?);
     let error = verdict(world, made.expect_err("an offset of five is refused"))?;
     assert!(error.to_string().contains("[0, 5]"), "{error}");
     exchange(world, &stream, way, 2)
@@ -58,7 +58,8 @@ pub fn a_wrong_offset(world: &World, way: Scenario) -> Result<Done, HaloError> {
 /// A backend that does not exist, and one that only the last rank asks for.
 pub fn wrong_backends(world: &World, way: Scenario) -> Result<Done, HaloError> {
     let stream = stream_of(world, way.kind)?;
-    let make = |backend| StreamHalo::new(world, &stream, backend, Pattern::All, 1, &cells(world, &stream)?);
+    let make =
+        |backend| StreamHalo::new(world, &stream, backend, Pattern::All, 1, &mut cells(world, &stream)?);
     match verdict(world, make("no-such").expect_err("there is no such backend"))? {
         HaloError::Communication(Error::UnknownBackend { name, .. }) => assert_eq!(name, "no-such"),
         other => panic!("{other}"),

@@ -58,11 +58,12 @@ impl<const D: usize> ScatterCase<D> {
     pub fn halo<T: Sample>(
         &self,
         world: &World,
-        field: &Array<T, D>,
+        field: &mut Array<T, D>,
         way: Scenario,
         op: Op,
     ) -> Result<StreamHalo, HaloError> {
-        StreamHalo::builder(world, streamhalo::grid::Field::info(field).stream)
+        let stream = streamhalo::grid::Field::info(field).stream.clone();
+        StreamHalo::builder(world, &stream)
             .backend(way.backend)
             .pattern(self.pattern.clone())
             .scatter(op)
@@ -120,7 +121,7 @@ impl<const D: usize> ScatterCase<D> {
         for way in ways {
             let stream = stream_of(world, way.kind)?;
             let mut field = Array::<T, D>::with_components(&grid, self.entity, self.components, &stream)?;
-            let mut halo = self.halo(world, &field, way, op)?;
+            let mut halo = self.halo(world, &mut field, way, op)?;
             let mut checksum = 0_u64;
             for _ in 0..2 {
                 field.fill_with_ghosts(|local, component| before(world.rank(), local, component))?;

@@ -12,7 +12,7 @@ pub fn exchange(world: &World, stream: &Stream, way: Scenario, epochs: u32) -> R
     let grid = grid.partition_as(world, [world.size(), 1])?.local(1)?;
     let specs = [FieldSpec::array(F64, Entity::Node, 1)];
     let mut fields = FieldSet::new(&grid, stream, &specs, &Pattern::All, [1, 1])?;
-    let mut halo = StreamHalo::new(world, stream, way.backend, Pattern::All, 1, &fields)?;
+    let mut halo = StreamHalo::new(world, stream, way.backend, Pattern::All, 1, &mut fields)?;
     for epoch in 1..=epochs {
         fields.fill(epoch)?;
         halo.enqueue_gather(&mut fields)?;
@@ -74,8 +74,9 @@ pub fn many_tags(world: &World, way: Scenario) -> Result<Done, HaloError> {
     let specs = [super::CELLS];
     let make = |_| FieldSet::new(&grid, &stream, &specs, &Pattern::All, [1, 1]);
     let mut sets = (0..5).map(make).collect::<Result<Vec<_>, _>>()?;
-    let make = |fields: &FieldSet<2>| StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, fields);
-    let mut halos = sets.iter().map(make).collect::<Result<Vec<_>, _>>()?;
+    let make =
+        |fields: &mut FieldSet<2>| StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, fields);
+    let mut halos = sets.iter_mut().map(make).collect::<Result<Vec<_>, _>>()?;
     let mut random = Random::new(3);
     for epoch in 1..=5 {
         for (number, set) in (0..).zip(&mut sets) {

@@ -74,7 +74,7 @@ fn a_hundred_exchanges_without_the_host() {
             let stream = stream_of(world, way.kind)?;
             let grid = GlobalGrid::new([8, 50], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
             let mut fields = FieldSet::new(&grid, &stream, &[ALTERNATING], &Pattern::All, [1, 1])?;
-            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
+            let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &mut fields)?;
             fields.fill(1)?;
             let before = (stream.synchronizations(), stream.kernel_waits());
             for _ in 0..100 {

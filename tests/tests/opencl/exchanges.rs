@@ -104,7 +104,7 @@ fn kernels_wait(waits: Waits, by: &str) {
         let stream = stream_of(world, StreamKind::Device)?;
         let grid = GlobalGrid::new([8, 50], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
         let mut fields = FieldSet::new(&grid, &stream, &[ALTERNATING], &Pattern::All, [1, 1])?;
-        let mut halo = StreamHalo::new(world, &stream, "st-rsend", Pattern::All, 1, &fields)?;
+        let mut halo = StreamHalo::new(world, &stream, "st-rsend", Pattern::All, 1, &mut fields)?;
         for epoch in 1..=30 {
             fields.fill(epoch)?;
             halo.enqueue_gather(&mut fields)?;
@@ -140,7 +140,7 @@ pub(super) fn with_nobody_that_waits(world: &World, reason: &str) -> Result<(), 
         let grid = GlobalGrid::new([8, 50], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
         let specs = [CELLS, FieldSpec::array(U8, Entity::Cell, 3)];
         let mut fields = FieldSet::new(&grid, &stream, &specs, &Pattern::All, [1, 1])?;
-        let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
+        let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &mut fields)?;
         let before = stream.synchronizations();
         for epoch in 1..=5 {
             fields.fill(epoch)?;
@@ -250,14 +250,14 @@ fn ranks_on_different_devices_do_not_match() {
             let device = if world.rank() == 0 { Device::opencl("")? } else { Device::host() };
             let stream = device.stream(world)?;
             let grid = GlobalGrid::new([8, 20], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
-            let fields = FieldSet::new(
+            let mut fields = FieldSet::new(
                 &grid,
                 &stream,
                 &[FieldSpec::array(F64, Entity::Cell, 1)],
                 &Pattern::All,
                 [1, 1],
             )?;
-            StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields).map(|_| ())
+            StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &mut fields).map(|_| ())
         });
         for result in results {
             let said = result.expect_err("one device for all").to_string();
@@ -290,8 +290,8 @@ fn ranks_whose_arrays_are_elsewhere_do_not_match() {
         let modes = [MemoryMode::Shared, MemoryMode::Separate];
         let stream = Device::opencl("")?.with_memory(modes[world.rank()])?.stream(world)?;
         let grid = GlobalGrid::new([8, 20], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
-        let fields = FieldSet::new(&grid, &stream, &[CELLS], &Pattern::All, [1, 1])?;
-        StreamHalo::new(world, &stream, "st-send", Pattern::All, 1, &fields).map(|_| ())
+        let mut fields = FieldSet::new(&grid, &stream, &[CELLS], &Pattern::All, [1, 1])?;
+        StreamHalo::new(world, &stream, "st-send", Pattern::All, 1, &mut fields).map(|_| ())
     });
     for result in results {
         let said = result.expect_err("one memory for all").to_string();
@@ -312,7 +312,8 @@ fn payloads_and_signals_are_one_kernel_where_they_can() {
                     let stream = stream_of(world, way.kind)?;
                     let grid = GlobalGrid::new([8, 50], [true; 2])?.partition_as(world, [2, 1])?.local(1)?;
                     let mut fields = FieldSet::new(&grid, &stream, &[ALTERNATING], &Pattern::All, [1, 1])?;
-                    let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &fields)?;
+                    let mut halo =
+                        StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &mut fields)?;
                     let sends = halo.routes().len() as u64;
                     for epoch in 1..=5 {
                         fields.fill(epoch)?;

@@ -152,8 +152,9 @@ fn an_array_of_another_stream() {
         assert_eq!(refused, Err(expected));
     }
     let grid = GlobalGrid::new([8], [true]).and_then(|grid| grid.partition(&world)?.local(1));
-    let field = Array::<u8, 1>::zeros(&grid.expect("a grid"), Entity::Cell, &host).expect("memory");
-    let refused = StreamHalo::new(&world, &stream, "st-send", Pattern::All, 1, &field).expect_err("refused");
+    let mut field = Array::<u8, 1>::zeros(&grid.expect("a grid"), Entity::Cell, &host).expect("memory");
+    let refused =
+        StreamHalo::new(&world, &stream, "st-send", Pattern::All, 1, &mut field).expect_err("refused");
     assert!(
         refused.to_string().contains("another stream") || refused.to_string().contains("belongs to stream")
     );

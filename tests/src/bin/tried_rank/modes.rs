@@ -109,7 +109,7 @@ fn one_world() -> Outcome {
     let world = World::from_env()?;
     let (stream, grid) = small_grid(&world, StreamKind::Inline)?;
     let mut cells = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
-    StreamHalo::new(&world, &stream, "active-rma", Pattern::All, 1, &cells)?.gather(&mut cells)?;
+    StreamHalo::new(&world, &stream, "active-rma", Pattern::All, 1, &mut cells)?.gather(&mut cells)?;
     if let Some(part) = world.first(1)? {
         part.barrier()?;
     }
@@ -141,7 +141,7 @@ const SOON: WorldOptions = WorldOptions { policy: None, timeout: Some(Duration::
 fn without_the_last(world: &World, backend: Option<&str>) -> Outcome {
     let (stream, grid) = small_grid(world, KIND.get())?;
     let mut cells = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
-    let halo = backend.map(|backend| StreamHalo::new(world, &stream, backend, Pattern::All, 1, &cells));
+    let halo = backend.map(|backend| StreamHalo::new(world, &stream, backend, Pattern::All, 1, &mut cells));
     let mut halo = halo.transpose()?;
     world.barrier()?;
     if world.rank() + 1 == world.size() {
@@ -200,7 +200,7 @@ fn exchange(world: &World, seed: u64, epochs: u32) -> Outcome {
             ];
             let pattern = Pattern::All;
             let mut fields = FieldSet::new(&grid, &stream, &specs, &pattern, [1, 1])?;
-            let mut halo = StreamHalo::new(world, &stream, backend, pattern, 1, &fields)?;
+            let mut halo = StreamHalo::new(world, &stream, backend, pattern, 1, &mut fields)?;
             for epoch in 1..=epochs {
                 if random.once_in(4) {
                     std::thread::sleep(Duration::from_micros(random.between(1, 1500) as u64));
@@ -237,7 +237,7 @@ fn wake() -> Outcome {
     for backend in backend_names() {
         let (stream, grid) = small_grid(&world, StreamKind::Inline)?;
         let mut cells = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
-        let mut halo = StreamHalo::new(&world, &stream, backend, Pattern::All, 1, &cells)?;
+        let mut halo = StreamHalo::new(&world, &stream, backend, Pattern::All, 1, &mut cells)?;
         let mut late = Vec::new();
         let mut sleeps = 0;
         for _ in 0..TRIES {
@@ -275,7 +275,8 @@ fn sleeps_so_far() -> Result<u64, Box<dyn Error>> {
 fn forever(world: &World, disturb: &mut dyn FnMut(&World, &mut Array<f64, 2>) -> Outcome) -> Outcome {
     let (stream, grid) = small_grid(world, KIND.get())?;
     let mut cells = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
-    let halos = backend_names().map(|name| StreamHalo::new(world, &stream, name, Pattern::All, 1, &cells));
+    let halos =
+        backend_names().map(|name| StreamHalo::new(world, &stream, name, Pattern::All, 1, &mut cells));
     let mut halos = halos.collect::<Result<Vec<_>, _>>()?;
     let round = |halos: &mut [StreamHalo], cells: &mut Array<f64, 2>| -> Outcome {
         for halo in halos {
