@@ -111,7 +111,11 @@ fn kernels_wait(waits: Waits, by: &str) {
             fields.check(epoch)?;
             fields.swap();
         }
-        assert_eq!(stream.synchronizations(), 2, "filling both generations has waited for it");
+        assert_eq!(
+            stream.synchronizations(),
+            3,
+            "filling both generations has waited for it, and making the exchange"
+        );
         fields.assert_right(&waits)?;
         assert_eq!(halo.routes()[0].executor.to_string(), by);
         Ok(stream.kernel_waits())
