@@ -5,10 +5,9 @@ use super::{Direct, MessageSpec};
 use crate::communicator::Blocks;
 use crate::element::ElementType;
 use crate::error::{Error, Result};
+use crate::fabric::LINE;
 use serde::{Deserialize, Serialize};
 
-/// A cache line. Words that different ranks write lie on different lines.
-pub(super) const LINE: usize = 64;
 /// Payloads up to this travel on the lines of their own completion word.
 pub(super) const INLINE_BYTES: usize = 224;
 /// Where such a payload begins: behind the word and its writer's parting.

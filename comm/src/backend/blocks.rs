@@ -12,11 +12,8 @@ use crate::communicator::Blocks;
 use crate::device::{Move, MoveTable, Purpose};
 use crate::element::{ElementType, Op};
 use crate::error::Result;
-use crate::fabric::{Place, Region, Role, Word};
+use crate::fabric::{LINE, Place, Region, Role, Word};
 use std::sync::Arc;
-
-/// A cache line. Words that the wire sets lie on different ones.
-const LINE: usize = 64;
 
 /// A send in blocks.
 #[derive(Debug)]

@@ -1,14 +1,12 @@
 //! Matching: every rank says what it sends and receives, all check it all, and each gets the
 //! memory of its peers.
 
-use super::announcement::{
-    Announcement, INLINE_BYTES, LINE, Layout, Told, check_all, find, tell_recv, tell_send,
-};
+use super::announcement::{Announcement, INLINE_BYTES, Layout, Told, check_all, find, tell_recv, tell_send};
 use super::reach::{Inbox, Mapped, Site, Way};
 use super::{Direct, ExchangeSpec, MessageSpec};
 use crate::communicator::Blocks;
 use crate::error::Result;
-use crate::fabric::{Listening, Place, Region, Role, Word};
+use crate::fabric::{LINE, Listening, Place, Region, Role, Word};
 use std::sync::Arc;
 
 /// A matched exchange from this rank's side.

@@ -13,7 +13,7 @@ use crate::communicator::{AHEAD, Exchanges, Ticket};
 use crate::device::{MoveTable, Stage, Stream};
 use crate::error::{Error, Result};
 use crate::fabric::{
-    Executor, FarMessage, FarMessages, Listening, Persistent, Place, Role, WaitContext, phase,
+    Executor, FarMessage, FarMessages, LINE, Listening, Persistent, Place, Role, WaitContext, phase,
 };
 use crate::source::{Source, Tag};
 use crate::timeline::Activity;
@@ -37,9 +37,6 @@ const RULES: Rules =
 
 /// Wires wake nobody.
 const NAP: Duration = Duration::from_micros(50);
-/// A cache line: messages do not share one.
-const LINE: usize = 64;
-
 struct Standard {
     world: World,
     epoch: u32,
@@ -191,16 +188,9 @@ impl Drop for Near {
 fn wait_far(context: &WaitContext, far: &mut dyn Persistent, gone: &dyn Fn() -> Option<Error>) -> Result<()> {
     let far = RefCell::new(far);
     let (mut done, mut sleep) = (|| far.borrow_mut().test(), |nap| std::thread::sleep(NAP.min(nap)));
-    context.poll_sleeping(&mut done, Duration::ZERO, gone, &mut sleep, &|waited| {
+    context.poll_sleeping(&mut done, gone, &mut sleep, &|waited| {
         let (peer, is_send) = far.borrow().late().unwrap_or((context.rank, false));
-        Error::TimedOut {
-            rank: context.rank,
-            peer,
-            what: if is_send { "the acceptance of a message" } else { "a message" }.into(),
-            wanted: 1,
-            found: 0,
-            waited,
-        }
+        context.late(peer, if is_send { "the acceptance of a message" } else { "a message" }, waited)
     })
 }
 
@@ -210,7 +200,7 @@ fn wait_far(context: &WaitContext, far: &mut dyn Persistent, gone: &dyn Fn() -> 
 fn wait_in_vain(context: &WaitContext, gone: &dyn Fn() -> Option<Error>) -> Result<()> {
     let mut sleep = |nap| std::thread::sleep(NAP.min(nap));
     let late = |_| gone().expect("who has left does not come back");
-    context.poll_sleeping(&mut || Ok(gone().is_none()), Duration::ZERO, gone, &mut sleep, &late)
+    context.poll_sleeping(&mut || Ok(gone().is_none()), gone, &mut sleep, &late)
 }
 
 fn far_messages(site: &Site<'_>, sends: &[Side], recvs: &[Side]) -> FarMessages {

@@ -103,7 +103,7 @@ impl Exchanges {
             self.context.late(peer, what, waited)
         };
         self.is_waiting.set(true);
-        let waited = self.context.poll_sleeping(look, Duration::ZERO, gone, &mut sleep, &describe);
+        let waited = self.context.poll_sleeping(look, gone, &mut sleep, &describe);
         self.is_waiting.set(false);
         waited
     }

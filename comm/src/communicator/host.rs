@@ -130,7 +130,7 @@ impl Host {
             true => std::thread::sleep(nap.min(Duration::from_micros(50))),
             false => self.lock().sleep(source, nap),
         };
-        let waited = self.context.poll_sleeping(look, Duration::ZERO, &|| None, &mut sleep, late);
+        let waited = self.context.poll_sleeping(look, &|| None, &mut sleep, late);
         self.is_waiting.set(was_waiting);
         waited
     }

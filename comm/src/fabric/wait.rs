@@ -182,11 +182,21 @@ impl WaitContext {
         late: &dyn Fn(Duration) -> Error,
     ) -> Result<()> {
         let mut sleep = |nap: Duration| std::thread::sleep(nap.min(SHORT_NAP / 4));
-        self.poll_sleeping(done, grace, &|| None, &mut sleep, late)
+        self.poll_any(done, grace, &|| None, &mut sleep, late)
     }
 
-    /// As [`WaitContext::poll_longer`], for what wakes whoever sleeps in `sleep`; `gone` as in [`WaitContext::wait`].
+    /// As [`WaitContext::poll`], for what wakes whoever sleeps in `sleep`; `gone` as in [`WaitContext::wait`].
     pub(crate) fn poll_sleeping(
+        &self,
+        done: &mut dyn FnMut() -> Result<bool>,
+        gone: &dyn Fn() -> Option<Error>,
+        sleep: &mut dyn FnMut(Duration),
+        late: &dyn Fn(Duration) -> Error,
+    ) -> Result<()> {
+        self.poll_any(done, Duration::ZERO, gone, sleep, late)
+    }
+
+    fn poll_any(
         &self,
         done: &mut dyn FnMut() -> Result<bool>,
         grace: Duration,

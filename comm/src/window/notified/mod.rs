@@ -164,7 +164,7 @@ impl Notified {
         let awaited = if sleeps { peer } else { None };
         let mut sleep = |nap: Duration| state.borrow().packets.sleep(awaited, nap.min(NAP));
         let late = |waited| self.context.late(self.somebody(peer), what(), waited);
-        self.context.poll_sleeping(&mut look, Duration::ZERO, &|| None, &mut sleep, &late)
+        self.context.poll_sleeping(&mut look, &|| None, &mut sleep, &late)
     }
 
     /// Whether the peer that is waited for, or every other rank, has let go of the window.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const RANK: &str = "STREAMHALO_TEST_OFI_RANK";
 const FOLDER: &str = "STREAMHALO_TEST_OFI_FOLDER";
 /// How long a whole test may take: whatever the ranks wait for gives up earlier.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(240);
 
 /// Whether a provider is there; says that the test is skipped otherwise.
 pub(super) fn has(provider: &str, triggered: bool) -> bool {
