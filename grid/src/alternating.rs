@@ -44,7 +44,9 @@ impl<T: Element, const D: usize> Alternating<T, D> {
     }
 
     fn index(&self) -> usize {
-        self.current.get(self.generations[0].stream()) as usize
+        // Of either stream, if safe code has made it a field of arrays of two: captures of both depend on it.
+        let [current, _] = self.generations.each_ref().map(|array| self.current.get(array.stream()));
+        current as usize
     }
 
     /// The current generation.
@@ -70,19 +72,13 @@ impl<T: Element, const D: usize> Alternating<T, D> {
         Ok((now.reader()?, next.writer()?))
     }
 
-    /// Makes the next generation the current one. Costs nothing; ordered with what is enqueued.
+    /// Makes the next generation the current one. Costs nothing; ordered with what is enqueued. Where peers may fill
+    /// ghosts ahead (see [`Alternating`]), those of neither generation may be read until the next exchange.
     pub fn swap(&mut self) {
-        let stream = self.generations[0].stream();
-        let ghosts = self.now().ghosts();
-        if ghosts.readable(stream) == ReadableGhosts::Own {
-            // Its exchange has begun: it does not fill the ghosts of what is current then.
-            ghosts.set_readable(stream, ReadableGhosts::None);
-        }
-        self.current.set(stream, 1 - self.index() as u32);
-        if self.generations.iter().any(|array| array.ghosts().are_filled_ahead()) {
-            self.generations
-                .iter()
-                .for_each(|array| array.ghosts().set_readable(stream, ReadableGhosts::None));
+        let next = 1 - self.index() as u32;
+        self.current.set(self.generations[0].stream(), next);
+        if self.generations.iter().any(Array::is_filled_ahead) {
+            self.generations.iter().for_each(|array| array.set_readable_ghosts(ReadableGhosts::None));
         }
     }
 }

@@ -264,8 +264,12 @@ impl<T: Element, const D: usize> Array<T, D> {
         self.buffer.stream()
     }
 
-    pub(crate) fn ghosts(&self) -> &Ghosts {
-        &self.ghosts
+    pub(crate) fn is_filled_ahead(&self) -> bool {
+        self.ghosts.filled_ahead(self.stream()) != 0
+    }
+
+    pub(crate) fn set_readable_ghosts(&self, readable: ReadableGhosts) {
+        self.ghosts.set_readable(self.stream(), readable);
     }
 
     pub(crate) fn generation(&self) -> Generation<'_> {

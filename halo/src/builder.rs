@@ -8,10 +8,14 @@ use crate::registered::Registered;
 use crate::stream_halo::StreamHalo;
 use crate::tables::Way;
 use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU32, Ordering};
 use streamhalo_comm::backend::Direct;
 use streamhalo_comm::device::{HostState, Stream};
 use streamhalo_comm::{ElementType, Error, Op, World};
-use streamhalo_grid::{Fields, HaloWidth, Subdomain};
+use streamhalo_grid::{Fields, Ghosts, HaloWidth, Subdomain};
+
+/// The number of the next exchange of this process.
+static NEXT: AtomicU32 = AtomicU32::new(1);
 
 /// Makes a [`StreamHalo`]; see [`StreamHalo::builder`].
 #[derive(Debug, Clone)]
@@ -116,7 +120,7 @@ impl<'a> StreamHaloBuilder<'a> {
     fn build_any<const D: usize>(self, width: [usize; D], fields: &mut dyn Fields<D>) -> Result<StreamHalo> {
         let world = self.world;
         let checked = self.check(width, fields);
-        let own = checked.as_ref().map(|checked| (checked.request.clone(), checked.direct));
+        let own = checked.as_ref().map(|checked| (checked.request.clone(), checked.is_filled_ahead));
         let own = own.map_err(ToString::to_string);
         let told = world.all_gather(&own)?;
         if let Some((rank, Err(reason))) = told.iter().enumerate().find(|(_, request)| request.is_err()) {
@@ -131,9 +135,14 @@ impl<'a> StreamHaloBuilder<'a> {
             let [found, expected] = requests[rank].beside(requests[0]);
             return Err(HaloError::RanksDisagree { rank, found, expected });
         }
-        let Checked { legs, scatter_legs, subdomain, registered, .. } = checked?;
-        // As all ranks allow.
-        let direct = told.iter().flatten().map(|(_, direct)| *direct).min().expect("this rank is among them");
+        let Checked { legs, scatter_legs, subdomain, registered, direct, .. } = checked?;
+        // Peers of one exchange only may fill ghosts ahead, for whoever carries another one out knows nothing of theirs; and
+        // no rank may have another any more that did.
+        let is_free = told.iter().flatten().all(|(_, is_filled_ahead)| !is_filled_ahead);
+        let direct = if is_free { direct } else { direct.min(Direct::WhenClear) };
+        let filled_ahead =
+            |field: &Registered| field.all_ghosts().any(|ghosts| ghosts.filled_ahead(self.stream) != 0);
+        let comes_to_rest = direct == Direct::Alternating || is_free && registered.iter().any(filled_ahead);
         let parts = Parts {
             world,
             stream: self.stream,
@@ -144,14 +153,16 @@ impl<'a> StreamHaloBuilder<'a> {
             swaps: self.swaps,
             last_epoch: self.world.last_epoch(),
             direct,
+            comes_to_rest,
         };
         let gather = Compiled::new(&parts, Way::Gather)?;
         let parts = Parts { legs: &scatter_legs, ..parts };
         let scatter = self.scatter.map(|op| Compiled::new(&parts, Way::Scatter(op))).transpose()?;
-        let ahead = (direct == Direct::Alternating).then(|| HostState::new("who fills ghosts ahead", 0));
-        if let Some(ahead) = &ahead {
+        let exchange = HostState::new("the exchange", NEXT.fetch_add(1, Ordering::Relaxed));
+        let ahead = (direct == Direct::Alternating).then_some(&exchange);
+        if comes_to_rest {
             let ghosts = registered.iter().flat_map(Registered::all_ghosts);
-            ghosts.for_each(|ghosts| ghosts.fill_ahead(self.stream, ahead));
+            ghosts.for_each(|ghosts| ghosts.let_fill_ahead(self.stream, ahead));
         }
         Ok(StreamHalo {
             stream: self.stream.clone(),
@@ -159,7 +170,8 @@ impl<'a> StreamHaloBuilder<'a> {
             swaps: self.swaps,
             gather,
             scatter,
-            ahead,
+            fills_ahead: ahead.is_some(),
+            exchange,
         })
     }
 
@@ -198,14 +210,15 @@ impl<'a> StreamHaloBuilder<'a> {
         result?;
         let subdomain = first.ok_or(HaloError::NoFields)?;
         let alternating = registered.iter().all(|field| field.generation.is_some());
-        // Peers of one exchange only may fill the ghosts ahead: whoever carries another one out knows nothing of theirs.
-        let is_first = !registered
-            .iter()
-            .flat_map(Registered::all_ghosts)
-            .any(|ghosts| ghosts.are_filled_ahead_beside(None));
         // What is scattered has been written into ghosts by this rank's kernels.
-        let is_ahead = alternating && self.swaps == 1 && self.scatter.is_none() && is_first;
+        let is_ahead = alternating && self.swaps == 1 && self.scatter.is_none();
         let direct = if is_ahead { Direct::Alternating } else { Direct::WhenClear };
+        let is_filled_ahead = registered.iter().flat_map(Registered::all_ghosts).any(Ghosts::is_filler_alive);
+        let is_in_flight =
+            |field: &Registered| field.all_ghosts().any(|ghosts| ghosts.in_flight(self.stream) != 0);
+        if let Some(index) = registered.iter().position(is_in_flight) {
+            return Err(HaloError::FieldInFlight { call: "StreamHalo::new", index });
+        }
         let legs = Legs::new(&subdomain, &offsets, width);
         let scatter_legs = match self.scatter {
             Some(Op::Replace) => Legs::unfolded(&subdomain, &offsets, width),
@@ -225,7 +238,7 @@ impl<'a> StreamHaloBuilder<'a> {
             scatter: self.scatter,
             swaps: self.swaps,
         };
-        Ok(Checked { request, legs, scatter_legs, subdomain, registered, direct })
+        Ok(Checked { request, legs, scatter_legs, subdomain, registered, direct, is_filled_ahead })
     }
 }
 
@@ -237,4 +250,6 @@ struct Checked<const D: usize> {
     subdomain: Subdomain<D>,
     registered: Vec<Registered>,
     direct: Direct,
+    /// Whether an exchange is alive on this rank by which peers fill ghosts of the fields ahead.
+    is_filled_ahead: bool,
 }

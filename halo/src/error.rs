@@ -76,7 +76,7 @@ pub enum HaloError {
     /// alternating field that is swapped once between two exchanges.
     #[error(
         "`{call}` was given field {index}, whose ghosts peers may be filling by the exchange that it was made for first: \
-         carry that one out after each swap, before this one"
+         carry that one out after each swap, before this one, or drop it on all ranks and make this one again"
     )]
     GhostsFilledAhead {
         /// The call.

@@ -21,6 +21,9 @@ pub(crate) struct Parts<'a, const D: usize> {
     pub(crate) swaps: usize,
     pub(crate) last_epoch: u32,
     pub(crate) direct: Direct,
+    /// Whether the stream has to be at rest before any rank goes on: peers will write ghosts for which they do not wait, or
+    /// may have done so.
+    pub(crate) comes_to_rest: bool,
 }
 
 /// The parts of a gather, in the order in which they are enqueued.
@@ -71,8 +74,7 @@ impl Compiled {
                     |phase| compiler.send_moves(envelope, &exchange.send_slot(message, phase), &peer, phase);
                 moves.push([table(0)?, table(1)?]);
             }
-            if direct == Direct::Alternating {
-                // Peers write ghosts from here on, for which they do not wait.
+            if parts.comes_to_rest {
                 parts.stream.synchronize()?;
             }
             Ok((moves, compiler.tables(&incoming, &*exchange)?))
@@ -98,15 +100,17 @@ impl Compiled {
         self.exchange.routes()
     }
 
-    /// Receives, packing, sends, and what the rank copies by itself meanwhile. Calls back behind each step.
-    pub(crate) fn begin(&mut self, stream: &Stream, behind: &mut impl FnMut(GatherStep)) -> Result<()> {
-        let phase = phase(self.epoch().wrapping_add(1));
-        self.exchange.start_recvs(stream)?;
-        behind(GatherStep::PostReceives);
+    /// Begins the next one: senders are told that this rank is ready.
+    pub(crate) fn post_receives(&mut self, stream: &Stream) -> Result<()> {
+        Ok(self.exchange.start_recvs(stream)?)
+    }
+
+    /// Packing, sends, and what the rank copies by itself meanwhile.
+    pub(crate) fn post_sends(&mut self, stream: &Stream) -> Result<()> {
+        let phase = phase(self.epoch());
         stream.enqueue_move(&self.tables.before[phase]);
         self.exchange.start_sends(stream)?;
         stream.enqueue_move(&self.tables.meanwhile[phase]);
-        behind(GatherStep::PostSends);
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use streamhalo_comm::World;
 use streamhalo_comm::backend::Route;
 use streamhalo_comm::device::{HostState, Stream};
 use streamhalo_comm::fabric::phase;
-use streamhalo_grid::{Fields, Ghosts, HaloWidth, ReadableGhosts};
+use streamhalo_grid::{Fields, HaloWidth, ReadableGhosts};
 
 /// A matched exchange of the ghosts of some fields: `gather` fills ghosts from the ranks that own
 /// them, `scatter` combines ghosts with what their owners have.
@@ -25,9 +25,10 @@ pub struct StreamHalo {
     pub(crate) swaps: usize,
     pub(crate) gather: Compiled,
     pub(crate) scatter: Option<Compiled>,
-    /// Is there if it lets peers fill ghosts ahead. Whatever enqueues a gather depends on it, periods too, so that it is
-    /// there as long as peers may do so.
-    pub(crate) ahead: Option<HostState>,
+    /// Whether it lets peers fill ghosts before this rank begins it.
+    pub(crate) fills_ahead: bool,
+    /// Its number. Whatever enqueues a gather asks for it, periods too, so that it is there as long as that may be.
+    pub(crate) exchange: HostState,
 }
 
 impl StreamHalo {
@@ -99,11 +100,8 @@ impl StreamHalo {
         fields: &mut impl Fields<D>,
         mut behind: impl FnMut(GatherStep),
     ) -> Result<()> {
-        self.check_gather("enqueue_gather", fields)?;
-        self.gather.begin(&self.stream, &mut behind)?;
-        self.gather.finish(&self.stream, &mut behind)?;
-        self.set_readable(ReadableGhosts::All);
-        Ok(())
+        self.begin("enqueue_gather", fields, &mut behind)?;
+        self.end(&mut behind)
     }
 
     /// As [`StreamHalo::enqueue_gather`], and waits for the stream.
@@ -126,10 +124,8 @@ impl StreamHalo {
         &'a mut self,
         fields: &'a mut F,
     ) -> Result<InFlight<'a, F, D>> {
-        self.check_gather("begin_gather", fields)?;
-        self.gather.begin(&self.stream, &mut |_| {})?;
+        self.begin("begin_gather", fields, &mut |_| {})?;
         self.gather.flush(&self.stream);
-        self.set_readable(ReadableGhosts::Own);
         Ok(InFlight { halo: self, fields, has_ended: false })
     }
 
@@ -143,11 +139,12 @@ impl StreamHalo {
     /// [`HaloError::NoScatter`] if the exchange was made without; else as
     /// [`StreamHalo::enqueue_gather`].
     pub fn enqueue_scatter<const D: usize>(&mut self, fields: &mut impl Fields<D>) -> Result<()> {
+        self.finish_what_was_left()?;
         let Some(scatter) = &self.scatter else { return Err(HaloError::NoScatter) };
         self.check_next("enqueue_scatter", fields, scatter)?;
-        self.check_ghosts("enqueue_scatter", scatter, |ghosts| ghosts.are_filled_ahead())?;
         if let Some(scatter) = &mut self.scatter {
-            scatter.begin(&self.stream, &mut |_| {})?;
+            scatter.post_receives(&self.stream)?;
+            scatter.post_sends(&self.stream)?;
             scatter.finish(&self.stream, &mut |_| {})?;
         }
         Ok(())
@@ -177,10 +174,51 @@ impl StreamHalo {
         self.gather.routes()
     }
 
-    /// Whether a gather of these fields may begin.
-    fn check_gather<const D: usize>(&self, call: &'static str, fields: &mut dyn Fields<D>) -> Result<()> {
+    /// The first half of a gather.
+    fn begin<const D: usize>(
+        &mut self,
+        call: &'static str,
+        fields: &mut dyn Fields<D>,
+        behind: &mut impl FnMut(GatherStep),
+    ) -> Result<()> {
+        self.finish_what_was_left()?;
         self.check_next(call, fields, &self.gather)?;
-        self.check_ghosts(call, &self.gather, |ghosts| ghosts.are_filled_ahead_beside(self.ahead.as_ref()))
+        self.gather.post_receives(&self.stream)?;
+        // From here on peers may write, whatever happens next.
+        let (exchange, phase) = (self.exchange.get(&self.stream), phase(self.gather.epoch()));
+        for field in &self.fields {
+            let ghosts = field.ghosts(phase, self.swaps);
+            ghosts.set_in_flight(&self.stream, exchange);
+            ghosts.set_readable(&self.stream, ReadableGhosts::Own);
+            if self.fills_ahead {
+                // And peers that are ahead by one exchange those.
+                field.other_ghosts(phase, self.swaps).set_readable(&self.stream, ReadableGhosts::None);
+            }
+        }
+        behind(GatherStep::PostReceives);
+        self.gather.post_sends(&self.stream)?;
+        behind(GatherStep::PostSends);
+        Ok(())
+    }
+
+    /// The second half, whatever has become of the fields.
+    fn end(&mut self, behind: &mut impl FnMut(GatherStep)) -> Result<()> {
+        self.gather.finish(&self.stream, behind)?;
+        let phase = phase(self.gather.epoch());
+        for field in &self.fields {
+            let ghosts = field.ghosts(phase, self.swaps);
+            ghosts.set_in_flight(&self.stream, 0);
+            ghosts.set_readable(&self.stream, ReadableGhosts::All);
+        }
+        Ok(())
+    }
+
+    /// Ends a gather whose [`InFlight`] is gone: forgotten, or finished in a capture, which takes that back.
+    fn finish_what_was_left(&mut self) -> Result<()> {
+        let (exchange, phase) = (self.exchange.get(&self.stream), phase(self.gather.epoch()));
+        let is_left =
+            |field: &Registered| field.ghosts(phase, self.swaps).in_flight(&self.stream) == exchange;
+        if self.fields.iter().any(is_left) { self.end(&mut |_| {}) } else { Ok(()) }
     }
 
     /// Whether an exchange of these fields may begin.
@@ -190,46 +228,21 @@ impl StreamHalo {
         fields: &mut dyn Fields<D>,
         compiled: &Compiled,
     ) -> Result<()> {
-        self.check(call, fields, compiled.epoch().wrapping_add(1))?;
-        let phase = phase(compiled.epoch().wrapping_add(1));
-        let is_in_flight = |field: &Registered| {
-            field.ghosts(phase, self.swaps).readable(&self.stream) == ReadableGhosts::Own
-        };
-        let in_flight = self.fields.iter().position(is_in_flight);
-        in_flight.map_or(Ok(()), |index| Err(HaloError::FieldInFlight { call, index }))
-    }
-
-    /// That nobody fills the ghosts which the next exchange is about, of whom it knows nothing. Those of a generation are
-    /// left alone once the exchange that fills them ahead has come to it, until that is swapped out.
-    fn check_ghosts(
-        &self,
-        call: &'static str,
-        compiled: &Compiled,
-        are_filled: impl Fn(&Ghosts) -> bool,
-    ) -> Result<()> {
-        let phase = phase(compiled.epoch().wrapping_add(1));
-        let is_hit = |field: &Registered| {
-            let ghosts = field.ghosts(phase, self.swaps);
-            ghosts.readable(&self.stream) != ReadableGhosts::All && are_filled(ghosts)
-        };
-        let index = self.fields.iter().position(is_hit);
-        index.map_or(Ok(()), |index| Err(HaloError::GhostsFilledAhead { call, index }))
-    }
-
-    /// Which ghosts of the fields of the last gather may be read from now on.
-    fn set_readable(&self, readable: ReadableGhosts) {
-        if let Some(ahead) = &self.ahead {
-            // A period that has a gather keeps it.
-            ahead.get(&self.stream);
-        }
-        let phase = phase(self.gather.epoch());
-        for field in &self.fields {
-            field.ghosts(phase, self.swaps).set_readable(&self.stream, readable);
-            if self.ahead.is_some() {
-                // Peers may have come to the next exchange.
-                field.other_ghosts(phase, self.swaps).set_readable(&self.stream, ReadableGhosts::None);
+        let epoch = compiled.epoch().wrapping_add(1);
+        self.check(call, fields, epoch)?;
+        let (stream, own) = (&self.stream, self.exchange.get(&self.stream));
+        for (index, field) in self.fields.iter().enumerate() {
+            let ghosts = field.ghosts(phase(epoch), self.swaps);
+            if ghosts.in_flight(stream) != 0 {
+                return Err(HaloError::FieldInFlight { call, index });
+            }
+            // Of a generation that the one which fills ahead has come to since the last swap, peers leave the ghosts alone.
+            let filled_ahead = ghosts.filled_ahead(stream);
+            if filled_ahead != 0 && filled_ahead != own && ghosts.readable(stream) != ReadableGhosts::All {
+                return Err(HaloError::GhostsFilledAhead { call, index });
             }
         }
+        Ok(())
     }
 
     /// Whether these are the fields of the exchange, in the generation that it is about in that epoch.
@@ -272,6 +285,15 @@ impl StreamHalo {
     }
 }
 
+impl Drop for StreamHalo {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // As if its `InFlight` had been dropped.
+            let _ = self.finish_what_was_left();
+        }
+    }
+}
+
 /// A gather whose messages are on their way; the fields can be used through it. Dropped without
 /// [`InFlight::finish`], as by a `?` in between, it is finished all the same, for other ranks need what this one sends;
 /// what goes wrong then is the stream's error. Only a thread that panics leaves it as it is.
@@ -297,17 +319,8 @@ impl<F: Fields<D>, const D: usize> InFlight<'_, F, D> {
 
     fn end(&mut self) -> Result<()> {
         self.has_ended = true;
-        let halo = &mut *self.halo;
-        let checked = halo.check("finish", self.fields, halo.gather.epoch());
-        halo.gather.finish(&halo.stream, &mut |_| {})?;
-        let phase = phase(halo.gather.epoch());
-        for field in &halo.fields {
-            // Wherever the array is meanwhile. One that was swapped out is not in flight any more.
-            let ghosts = field.ghosts(phase, halo.swaps);
-            if ghosts.readable(&halo.stream) == ReadableGhosts::Own {
-                ghosts.set_readable(&halo.stream, ReadableGhosts::All);
-            }
-        }
+        let checked = self.halo.check("finish", self.fields, self.halo.gather.epoch());
+        self.halo.end(&mut |_| {})?;
         checked
     }
 }

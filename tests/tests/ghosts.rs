@@ -1,6 +1,8 @@
 //! Who may use ghosts, and when: peers that write them ahead, several exchanges of one field, periods, and arrays that are
 //! exchanged for others. Nothing is read that peers may write at the time, and whoever asks for it is told.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::thread::sleep;
 use std::time::Duration;
 use streamhalo::comm::Error;
@@ -156,7 +158,11 @@ fn two_exchanges_of_an_alternating_field() {
             field.swap();
         }
         drop(first);
-        // Nobody is ahead any more.
+        // This rank does not know yet whether all have let go of it.
+        let refused = second.enqueue_gather(&mut field);
+        assert_eq!(refused, Err(filled_ahead("enqueue_gather")), "{way:?}");
+        drop(second);
+        let mut second = new(Pattern::Faces, &mut field)?;
         for step in 6..8 {
             fill(&stream, field.now_mut(), owned, world.rank() as f64, false)?;
             second.gather(&mut field)?;
@@ -277,7 +283,7 @@ fn a_period_keeps_what_it_lets_peers_do() {
         let mut field = Alternating::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
         let new = |field: &mut _| StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, field);
         let mut first = new(&mut field)?;
-        let mut second = new(&mut field)?;
+        let second = new(&mut field)?;
         let captured: Result<Period, HaloError> = stream.capture(|_| {
             for _ in 0..2 {
                 first.enqueue_gather(&mut field)?;
@@ -286,6 +292,8 @@ fn a_period_keeps_what_it_lets_peers_do() {
             Ok(())
         });
         drop(first);
+        drop(second);
+        let mut second = new(&mut field)?;
         let Ok(period) = captured else {
             assert_eq!(second.gather(&mut field), Ok(()), "nobody is left who could replay, {way:?}");
             return Ok(());
@@ -294,6 +302,8 @@ fn a_period_keeps_what_it_lets_peers_do() {
         stream.replay(&period, 3)?;
         stream.synchronize()?;
         drop(period);
+        drop(second);
+        let mut second = new(&mut field)?;
         field.now_mut().fill(|_, _| world.rank() as f64)?;
         second.gather(&mut field)?;
         assert_eq!(above_and_below(field.now())?, neighbours(world), "{way:?}");
@@ -380,7 +390,7 @@ fn ghosts_of_alternating_fields_can_be_scattered() {
     });
 }
 
-/// Each rank's own view of it may differ: what they do is what all of them can.
+/// What a rank has dropped others may still have: all do what all of them can.
 #[test]
 fn an_exchange_that_one_rank_has_let_go_of_is_there_for_all() {
     on_ranks(2, |world| {
@@ -388,29 +398,206 @@ fn an_exchange_that_one_rank_has_let_go_of_is_there_for_all() {
             let stream = stream_of(world, way.kind)?;
             let grid = rows(world)?;
             let mut field = Alternating::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
-            let new = |field: &mut dyn Fields<2>| {
-                StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &mut Behind(field))
+            let builder = || StreamHalo::builder(world, &stream).backend(way.backend);
+            let new = |swaps: usize, field: &mut dyn Fields<2>| {
+                builder().swaps_per_exchange(swaps).build(1, &mut Behind(field))
             };
-            let mut first = Some(new(&mut field)?);
-            if world.rank() == 1 {
-                first = None;
-            }
-            let mut second = new(&mut field)?;
-            drop(first);
-            let builder = StreamHalo::builder(world, &stream).backend(way.backend);
-            let mut third = builder.swaps_per_exchange(0).build(1, &mut field)?;
-            for step in 0..4 {
-                field.now_mut().fill(|_, _| (10 * step + world.rank()) as f64)?;
-                if step == 0 {
-                    // The second one writes ahead on no rank.
-                    third.gather(&mut field)?;
-                }
-                second.gather(&mut field)?;
-                let expected = neighbours(world).map(|rank| (10 * step) as f64 + rank);
-                assert_eq!(above_and_below(field.now())?, expected, "{way:?}");
-                field.swap();
-            }
+            let first = Some(new(1, &mut field)?);
+            let first = first.filter(|_| world.rank() == 0);
+            let mut second = new(2, &mut field)?;
+            assert_eq!(second.gather(&mut field), Err(filled_ahead("enqueue_gather")), "{way:?}");
+            drop((first, second));
+            // Now nobody has it, and all know.
+            let mut second = new(2, &mut field)?;
+            let everything = whole(grid.subdomain());
+            fill(&stream, field.now_mut(), everything, -1.0, false)?;
+            field.now_mut().fill(|_, _| world.rank() as f64)?;
+            second.gather(&mut field)?;
+            assert_eq!(above_and_below(field.now())?, neighbours(world), "{way:?}");
+            let mut third = new(1, &mut field)?;
+            assert_eq!(second.gather(&mut field), Err(filled_ahead("enqueue_gather")), "{way:?}");
+            third.gather(&mut field)?;
+            second.gather(&mut field)?;
         }
+        Ok(())
+    });
+}
+
+/// Bounds depend on what a capture notes and puts back.
+#[test]
+fn kernels_take_arguments_of_their_own_capture() {
+    on_each_number(|world, way| {
+        let stream = stream_of(world, way.kind)?;
+        let grid = rows(world)?;
+        let tile = whole(grid.subdomain());
+        let mut field = Alternating::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
+        let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &mut field)?;
+        let look = |tile: Tile, (cells,): (Rows<'_, f64>,)| {
+            tile.rows().for_each(|(i, j)| assert!(cells.row(i, j).iter().all(|cell| *cell == 0.0)));
+        };
+        let mut kept = None;
+        {
+            let (halo, field, kept) = (&mut halo, &mut field, &mut kept);
+            let captured: Result<Period, HaloError> = stream.capture(move |stream| {
+                halo.enqueue_gather(field)?;
+                let reader = field.now().reader()?;
+                *kept = Some(reader.clone());
+                Ok(stream.launch("look", tile, (reader,), look)?)
+            });
+            assert!(captured.is_err(), "one exchange is an odd number");
+        }
+        let Some(kept) = kept else { return Ok(()) };
+        match stream.launch("look", tile, (kept,), look) {
+            Err(Error::OutOfOrder { call: "launch", reason }) => {
+                assert!(
+                    reason.contains("`look`") && reason.contains("in a capture that has ended"),
+                    "{reason}"
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+        halo.gather(&mut field)?;
+        let reader = field.now().reader()?;
+        let captured: Result<Period, Error> =
+            stream.capture(|stream| stream.launch("look", tile, (reader.clone(),), look));
+        match captured {
+            Err(Error::NotCapturable { what, reason }) => {
+                assert!(what.contains("`look`") && reason.contains("made before the capture"), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
+        stream.launch("look", tile, (reader,), look)?;
+        Ok(stream.synchronize()?)
+    });
+}
+
+#[test]
+fn periods_are_not_replayed_beside_an_exchange_that_has_come_to_write_ahead() {
+    on_each_number(|world, way| {
+        let stream = stream_of(world, way.kind)?;
+        let grid = rows(world)?;
+        let mut field = Alternating::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
+        let mut seen = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
+        let builder = || StreamHalo::builder(world, &stream).backend(way.backend);
+        let mut other = builder().swaps_per_exchange(0).build(1, &mut field)?;
+        let captured: Result<Period, HaloError> = stream.capture(|stream| {
+            other.enqueue_gather(&mut field)?;
+            copy(stream, field.now(), &mut seen, false)?;
+            other.enqueue_gather(&mut field)
+        });
+        let Ok(period) = captured else { return Ok(()) };
+        stream.replay(&period, 1)?;
+        let mut ahead = builder().build(1, &mut field)?;
+        let refused = |what: &str| match stream.replay(&period, 1) {
+            Err(Error::OutOfOrder { call: "replay", reason }) => {
+                assert!(reason.starts_with(what), "{reason}")
+            }
+            replayed => panic!("{replayed:?}, {way:?}"),
+        };
+        refused("which ");
+        // The same ghosts may be read as then, but not when the next exchange has begun.
+        ahead.gather(&mut field)?;
+        refused("which exchange fills ghosts of a field ahead is another than");
+        Ok(())
+    });
+}
+
+/// Whatever becomes of its fields meanwhile.
+#[test]
+fn what_is_in_flight_is_so_until_it_is_finished() {
+    on_each_number(|world, way| {
+        let stream = stream_of(world, way.kind)?;
+        let grid = rows(world)?;
+        let mut field = Alternating::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
+        field.now_mut().fill(|_, _| world.rank() as f64)?;
+        let new = |swaps: usize, field: &mut _| {
+            let builder = StreamHalo::builder(world, &stream).backend(way.backend);
+            builder.swaps_per_exchange(swaps).build(1, field)
+        };
+        let mut before = new(0, &mut field)?;
+        let mut other = new(0, &mut field)?;
+        let mut in_flight = before.begin_gather(&mut field)?;
+        in_flight.swap();
+        in_flight.swap();
+        let refused = |call| Err(HaloError::FieldInFlight { call, index: 0 });
+        assert_eq!(other.gather(&mut *in_flight), refused("enqueue_gather"), "{way:?}");
+        assert_eq!(new(1, &mut *in_flight).map(drop), refused("StreamHalo::new"), "{way:?}");
+        assert!(in_flight.now().copy_with_ghosts().is_err(), "{way:?}");
+        in_flight.finish()?;
+        assert_eq!(above_and_below(field.now())?, neighbours(world), "{way:?}");
+        other.gather(&mut field)?;
+        // Taken back with the capture, it is finished before what comes next.
+        let in_flight = before.begin_gather(&mut field)?;
+        let captured = stream.capture(|_| in_flight.finish());
+        assert!(
+            matches!(captured, Err(HaloError::Communication(Error::NotCapturable { .. }))),
+            "{captured:?}"
+        );
+        assert_eq!(other.gather(&mut field), refused("enqueue_gather"), "{way:?}");
+        before.gather(&mut field)?;
+        other.gather(&mut field)?;
+        assert_eq!(above_and_below(field.now())?, neighbours(world), "{way:?}");
+        Ok(())
+    });
+}
+
+/// Callers see the steps of a gather, and may look at fields that they share.
+#[test]
+fn ghosts_are_in_flight_within_a_gather() {
+    on_each_number(|world, way| {
+        let stream = stream_of(world, way.kind)?;
+        let cells = Array::<f64, 2>::zeros(&rows(world)?, Entity::Cell, &stream)?;
+        let mut shared = Shared(Rc::new(RefCell::new(cells)));
+        let cells = shared.0.clone();
+        let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &mut shared)?;
+        let mut steps = 0;
+        halo.enqueue_gather_in_steps(&mut shared, |step| {
+            steps += 1;
+            let copied = cells.borrow().copy_with_ghosts().map(drop);
+            assert_eq!(
+                copied,
+                Err(GridError::GhostsInFlight { call: "copy_with_ghosts" }),
+                "{step:?}, {way:?}"
+            );
+        })?;
+        assert_eq!(steps, 4);
+        cells.borrow().copy_with_ghosts()?;
+        Ok(())
+    });
+}
+
+/// A field that the caller has elsewhere too.
+struct Shared(Rc<RefCell<Array<f64, 2>>>);
+
+impl Fields<2> for Shared {
+    fn each(&mut self, visit: &mut dyn FnMut(&mut dyn Field<2>)) {
+        visit(&mut *self.0.borrow_mut());
+    }
+}
+
+/// A capture puts back what it has noted of its own stream, and of no other.
+#[test]
+fn generations_of_two_streams_are_kept_apart() {
+    on_each_number(|world, way| {
+        let (own, other) = (stream_of(world, way.kind)?, stream_of(world, way.kind)?);
+        let grid = rows(world)?;
+        let mut field = Alternating::<f64, 2>::zeros(&grid, Entity::Cell, &own)?;
+        let mut ahead = StreamHalo::new(world, &own, way.backend, Pattern::All, 1, &mut field)?;
+        ahead.gather(&mut field)?;
+        field.swap();
+        let mut array = Array::<f64, 2>::zeros(&grid, Entity::Cell, &other)?;
+        std::mem::swap(field.now_mut(), &mut array);
+        let mut halo = StreamHalo::new(world, &other, way.backend, Pattern::All, 1, field.now_mut())?;
+        let captured: Result<Period, HaloError> = own.capture(|_| {
+            field.swap();
+            field.swap();
+            std::mem::forget(halo.begin_gather(field.now_mut())?);
+            Ok(())
+        });
+        assert!(captured.is_ok(), "nothing of its own stream has changed: {captured:?}");
+        let copied = field.now().copy_with_ghosts().map(drop);
+        assert_eq!(copied, Err(GridError::GhostsInFlight { call: "copy_with_ghosts" }), "{way:?}");
+        halo.gather(field.now_mut())?;
         Ok(())
     });
 }

@@ -203,6 +203,11 @@ fn wait_in_vain(context: &WaitContext, gone: &dyn Fn() -> Option<Error>) -> Resu
     context.poll_sleeping(&mut || Ok(gone().is_none()), gone, &mut sleep, &late)
 }
 
+fn refuse_capture(stream: &Stream) -> Result<()> {
+    let reason = "the host starts and awaits its messages; choose a stream-triggered backend";
+    stream.refuse_capture("an exchange of backend `standard`", reason)
+}
+
 fn far_messages(site: &Site<'_>, sends: &[Side], recvs: &[Side]) -> FarMessages {
     let far = |sides: &[Side]| {
         let far = sides.iter().filter(|side| side.is_far);
@@ -238,16 +243,14 @@ impl Exchange for Standard {
     }
 
     fn start_recvs(&mut self, stream: &Stream) -> Result<()> {
-        stream.refuse_capture(
-            "an exchange of backend `standard`",
-            "the host starts and awaits its messages; choose a stream-triggered backend",
-        )?;
+        refuse_capture(stream)?;
         self.stage.take(&START_RECVS)?;
         self.epoch = self.epoch.wrapping_add(1);
         Ok(())
     }
 
     fn start_sends(&mut self, stream: &Stream) -> Result<()> {
+        refuse_capture(stream)?;
         self.stage.take(&START_SENDS)?;
         for moves in &self.moves {
             stream.enqueue_move(&moves[phase(self.epoch)]);
@@ -265,6 +268,7 @@ impl Exchange for Standard {
     fn flush(&mut self, _stream: &Stream) {}
 
     fn wait(&mut self, stream: &Stream) -> Result<()> {
+        refuse_capture(stream)?;
         self.stage.take(&WAIT)?;
         let context = self.world.wait_context();
         let waited = stream.by_host(Activity::Wait, "wait for messages", || {

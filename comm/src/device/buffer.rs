@@ -198,7 +198,8 @@ impl<T: Element> Buffer<T> {
 
     fn points(&self, bounds: Tile) -> Points {
         let (region, uses) = (self.region.clone(), self.access.kernels().clone());
-        Points { region, rows: self.rows, stream: self.stream.id(), bounds, uses }
+        let (rows, stream, capture) = (self.rows, self.stream.id(), self.stream.capture_number());
+        Points { region, rows, stream, bounds, capture, uses }
     }
 
     /// Points that the caller has checked, of the array or a copy of it, with nothing on the stream.

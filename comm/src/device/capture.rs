@@ -17,6 +17,7 @@ use crate::timeline::Activity;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What cannot be counted on by a device or a thread, since the host counts it.
 const COUNTED_BY_HOST: &str = "what it sets and waits for is counted by the host, call by call; capture exchanges of \
@@ -26,8 +27,9 @@ const COUNTED_BY_HOST: &str = "what it sets and waits for is counted by the host
 const BEGUN_BEFORE: &str = "its exchange was begun before the capture; begin and finish it within, or before";
 
 /// What a capture has so far.
-#[derive(Default)]
 pub(super) struct Capture {
+    /// Which one it is, of all that there are.
+    number: u64,
     steps: Vec<Step>,
     /// Those that take part, and where they stood before.
     exchanges: Vec<(Standing, Counts)>,
@@ -102,6 +104,18 @@ impl Capture {
         }
     }
 
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            steps: Vec::new(),
+            exchanges: Vec::new(),
+            states: Vec::new(),
+            uses: Vec::new(),
+            refused: None,
+        }
+    }
+
     fn refuse(&mut self, error: Error) {
         self.refused.get_or_insert(error);
     }
@@ -162,8 +176,8 @@ fn changed(states: &[(HostState, u32)]) -> Option<&'static str> {
     states.iter().find(|(state, before)| state.peek() != *before).map(|(state, _)| state.what())
 }
 
-/// What is behind a capture.
-struct Behind {
+/// How things stand at the end of a capture.
+struct Ended {
     counts: Vec<Counts>,
     /// What of the host's is not as it was before.
     changed: Option<&'static str>,
@@ -174,14 +188,14 @@ struct Ending<'a>(&'a Stream);
 
 impl Ending<'_> {
     /// What has been captured, with the counts of its exchanges behind it; they are set back, and what the host keeps.
-    fn end(&self) -> Option<(Capture, Behind)> {
+    fn end(&self) -> Option<(Capture, Ended)> {
         let capture = self.0.captured().borrow_mut().take()?;
         self.0.status().set_captured(false);
         let counts = capture.exchanges.iter().map(|(standing, _)| standing.get()).collect();
         capture.exchanges.iter().for_each(|(standing, before)| standing.set(*before));
         let changed = changed(&capture.states);
-        capture.states.iter().for_each(|(state, before)| state.put_back(*before));
-        Some((capture, Behind { counts, changed }))
+        capture.states.iter().for_each(|(state, before)| state.store(*before));
+        Some((capture, Ended { counts, changed }))
     }
 }
 
@@ -234,20 +248,20 @@ impl Stream {
     ) -> std::result::Result<Period, E> {
         self.check()?;
         self.refuse_capture("a capture", "the stream is captured already")?;
-        *self.captured().borrow_mut() = Some(Capture::default());
+        *self.captured().borrow_mut() = Some(Capture::new());
         self.status().set_captured(true);
         let ending = Ending(self);
         let enqueued = enqueue(self);
-        let (capture, behind) = ending.end().expect("begun above");
+        let (capture, ended) = ending.end().expect("begun above");
         if let Some(error) = capture.refused {
             return Err(error.into());
         }
         enqueued?;
-        let mut exchanges = Vec::with_capacity(behind.counts.len());
-        for ((standing, before), after) in capture.exchanges.into_iter().zip(behind.counts) {
+        let mut exchanges = Vec::with_capacity(ended.counts.len());
+        for ((standing, before), after) in capture.exchanges.into_iter().zip(ended.counts) {
             exchanges.push(Captured::between(standing, before, after)?);
         }
-        if let Some(what) = behind.changed {
+        if let Some(what) = ended.changed {
             let reason = format!("{what} is another at its end than at its beginning");
             return Err(refusal("the period", &reason).into());
         }
@@ -362,6 +376,27 @@ impl Stream {
             if counts.stage != Stage::Idle {
                 capture.refuse(refusal("an exchange", BEGUN_BEFORE));
             }
+        }
+    }
+
+    /// The number of the capture that the stream is in; 0 outside of any.
+    #[inline]
+    pub(crate) fn capture_number(&self) -> u64 {
+        match self.status().is_captured() {
+            true => self.captured().borrow().as_ref().map_or(0, |capture| capture.number),
+            false => 0,
+        }
+    }
+
+    /// The error that an argument of a kernel was made outside of the capture that the stream is in, or in one that has
+    /// ended: with it would be lost what its bounds depend on, or what was put back behind it.
+    #[cold]
+    pub(crate) fn made_elsewhere(&self, kernel: &str) -> Error {
+        let before = "an argument of it was made before the capture; make it within";
+        let ended = "an argument of it was made in a capture that has ended; make it anew";
+        match self.refuse_capture(&format!("kernel `{kernel}`"), before) {
+            Err(error) => error,
+            Ok(()) => Error::OutOfOrder { call: "launch", reason: format!("kernel `{kernel}`: {ended}") },
         }
     }
 

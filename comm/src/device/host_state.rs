@@ -31,7 +31,7 @@ impl HostState {
     /// Sets the number; if `stream` is being captured, until the end of that. Does not block.
     pub fn set(&self, stream: &Stream, number: u32) {
         stream.note_state(self);
-        self.put_back(number);
+        self.store(number);
     }
 
     /// For who only asks whether it is still there: the periods that depend on it keep it too.
@@ -47,7 +47,7 @@ impl HostState {
         self.0.number.get()
     }
 
-    pub(super) fn put_back(&self, number: u32) {
+    pub(super) fn store(&self, number: u32) {
         self.0.number.set(number);
     }
 
@@ -62,12 +62,7 @@ pub struct WeakHostState(Weak<Inner>);
 
 impl WeakHostState {
     /// Whether anybody has it still.
-    pub fn is_there(&self) -> bool {
+    pub fn is_alive(&self) -> bool {
         self.0.strong_count() > 0
-    }
-
-    /// Whether it is a clone's of that one.
-    pub fn is(&self, other: &HostState) -> bool {
-        std::ptr::eq(self.0.as_ptr(), Rc::as_ptr(&other.0))
     }
 }

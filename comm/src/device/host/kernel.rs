@@ -24,6 +24,8 @@ pub(crate) struct Points {
     pub(crate) rows: Pitched,
     pub(crate) stream: u64,
     pub(crate) bounds: Tile,
+    /// The capture that it was made in, which knows what the bounds depend on.
+    pub(crate) capture: u64,
     pub(crate) uses: Arc<KernelUses>,
 }
 
@@ -44,8 +46,9 @@ pub struct Writer<'a, T> {
 impl Points {
     /// The memory behind them.
     pub(crate) fn memory(&self, element: ElementType, intent: Intent) -> Memory<'_> {
-        let Self { region, rows, stream, bounds, uses } = self;
-        Memory { region, rows: *rows, element, stream: *stream, bounds: *bounds, intent, uses }
+        let Self { region, rows, stream, bounds, capture, uses } = self;
+        let (rows, stream, bounds, capture) = (*rows, *stream, *bounds, *capture);
+        Memory { region, rows, element, stream, bounds, capture, intent, uses }
     }
 }
 
@@ -78,6 +81,7 @@ pub struct Memory<'a> {
     pub(crate) element: ElementType,
     pub(crate) stream: u64,
     pub(crate) bounds: Tile,
+    pub(crate) capture: u64,
     pub(crate) intent: Intent,
     pub(crate) uses: &'a Arc<KernelUses>,
 }
@@ -302,13 +306,19 @@ impl Stream {
         tile: Tile,
         arguments: &A,
     ) -> Result<()> {
-        for (index, Memory { region, stream, bounds, intent, .. }) in arguments.memories().enumerate() {
+        let current = self.capture_number();
+        for (index, Memory { region, stream, bounds, capture, intent, .. }) in
+            arguments.memories().enumerate()
+        {
             if stream != self.id() {
                 return Err(Error::WrongStream {
                     what: "an argument of a kernel",
                     owner: stream,
                     used: self.id(),
                 });
+            }
+            if capture != current {
+                return Err(self.made_elsewhere(kernel));
             }
             if intent == Intent::Read {
                 continue;
