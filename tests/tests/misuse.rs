@@ -371,7 +371,7 @@ fn an_exchange_that_is_begun_twice() {
 }
 
 #[test]
-fn a_field_that_is_swapped_in_flight_has_no_ghosts() {
+fn a_field_that_is_swapped_in_flight_is_another_than_is_filled() {
     on_ranks(2, |world| {
         for way in each_way() {
             let stream = stream_of(world, way.kind)?;
@@ -390,8 +390,9 @@ fn a_field_that_is_swapped_in_flight_has_no_ghosts() {
                     }
                     other => panic!("{other:?}, {way:?}"),
                 }
+                // The generation that it began with has been filled all the same.
                 fields.0.swap();
-                assert!(fields.0.now().copy_with_ghosts().is_err(), "{way:?}");
+                fields.0.now().copy_with_ghosts()?;
                 // The next exchange is about the other generation, and the one behind it about this one again.
                 fields.0.swap();
                 halo.gather(&mut fields)?;
