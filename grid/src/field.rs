@@ -49,7 +49,7 @@ pub trait Sealed<const D: usize> {
 
 /// One field, or a tuple of up to six, to be exchanged together.
 pub trait Fields<const D: usize> {
-    /// Calls back with each field, in order.
+    /// Calls back with each field, in order: for writing, since peers write the ghosts.
     fn each(&mut self, visit: &mut dyn FnMut(&mut dyn Field<D>));
 }
 

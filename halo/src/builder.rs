@@ -95,10 +95,10 @@ impl<'a> StreamHaloBuilder<'a> {
     /// here: its kernels write ghosts too. Gathers are counted apart from scatters, both from the generation that was
     /// current when the exchange was made; one that comes after another number of swaps is refused.
     ///
-    /// Of several exchanges of a field the first such one alone writes ahead, while it is there. It fills the ghosts
-    /// first after each swap; the others are refused before that
-    /// ([`HaloError::GhostsFilledAhead`]). A field that was once registered so stays one whose kernels write
-    /// owned entries only, whatever another exchange of it says.
+    /// Of several exchanges of a field the first such one alone writes ahead. It fills the ghosts
+    /// first after each swap; the others are refused before that ([`HaloError::GhostsFilledAhead`]). That holds until an
+    /// exchange of the field is made when no rank has the first one any more: so drop an exchange before you make the one
+    /// that takes its place.
     pub fn swaps_per_exchange(self, swaps: usize) -> Self {
         Self { swaps, ..self }
     }

@@ -68,7 +68,8 @@ impl StreamHalo {
     ///
     /// # Errors
     /// At once, with nothing enqueued, if the fields are others, in another generation or in an exchange that has begun and
-    /// is not finished, or what [`Exchange::start_recvs`](streamhalo_comm::backend::Exchange::start_recvs) refuses. Errors of
+    /// is not finished, or if another exchange has to fill their ghosts first
+    /// ([`HaloError::GhostsFilledAhead`]), or what [`Exchange::start_recvs`](streamhalo_comm::backend::Exchange::start_recvs) refuses. Errors of
     /// what is enqueued surface at `Stream::synchronize`: such as
     /// [`PeerFailed`](streamhalo_comm::Error::PeerFailed) if a neighbour has dropped its end of the exchange.
     pub fn enqueue_gather<const D: usize>(&mut self, fields: &mut impl Fields<D>) -> Result<()> {

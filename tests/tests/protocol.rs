@@ -121,11 +121,9 @@ fn check_way(
     let stream = stream_of(world, way.kind)?;
     let grid = case.grid(world)?;
     let mut fields = FieldSet::new(&grid, &stream, &case.fields, &case.pattern, [1, 1])?;
-    let mut halo = StreamHalo::builder(world, &stream)
-        .backend(way.backend)
-        .pattern(case.pattern.clone())
-        .scatter(Op::Sum)
-        .build([1, 1], &mut fields)?;
+    let builder = StreamHalo::builder(world, &stream).backend(way.backend).pattern(case.pattern.clone());
+    let builder = if scatter { builder.scatter(Op::Sum) } else { builder };
+    let mut halo = builder.build([1, 1], &mut fields)?;
     for route in halo.routes().iter().filter(|_| !scatter) {
         assert!(route.path.starts_with(path), "`{}` instead of `{path}` in {case:?}, {way:?}", route.path);
     }

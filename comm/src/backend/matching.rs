@@ -147,7 +147,7 @@ impl Rules {
                 if message.direct == Direct::Never {
                     "it is reduced on arrival"
                 } else {
-                    "the field has one generation, so a ready send needs a buffer"
+                    "no generation of the field is there for peers alone, so a ready send needs a buffer"
                 },
             ),
             Some(_) if message.bytes <= DIRECT_BYTES => (false, "small payloads are packed"),
