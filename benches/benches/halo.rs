@@ -6,6 +6,7 @@
 use criterion::{BenchmarkId, Criterion, Throughput};
 use std::process::exit;
 use std::time::Duration;
+use streamhalo::comm::ElementType;
 use streamhalo::comm::backend::backend_names;
 use streamhalo_apps::bench::halo::{HaloBench, TimedExchanges};
 use streamhalo_apps::bench::measure;
@@ -24,30 +25,33 @@ fn main() {
         .configure_from_args();
     for fabric in ["local", "shm"] {
         for edge in [8, 16, 32, 64, 128] {
-            sweep(&mut criterion, fabric, &[2, 1, 1], &[edge; 3], "f64");
+            sweep(&mut criterion, fabric, &[2, 1, 1], &[edge; 3], ElementType::F64);
         }
         for edge in [1024, 4096] {
-            sweep(&mut criterion, fabric, &[2, 1], &[edge; 2], "u8");
+            sweep(&mut criterion, fabric, &[2, 1], &[edge; 2], ElementType::U8);
         }
         // More ranks than the cores of a small machine.
         for edge in [8, 32, 64] {
-            sweep(&mut criterion, fabric, &[2, 2, 1], &[edge; 3], "f64");
+            sweep(&mut criterion, fabric, &[2, 2, 1], &[edge; 3], ElementType::F64);
         }
     }
     criterion.final_summary();
 }
 
-fn sweep(criterion: &mut Criterion, fabric: &str, layout: &[usize], cells: &[usize], element: &str) {
+fn sweep(criterion: &mut Criterion, fabric: &str, layout: &[usize], cells: &[usize], element: ElementType) {
     let ranks: usize = layout.iter().product();
-    let mut group =
-        criterion.benchmark_group(format!("halo/{fabric}/{ranks} ranks/{}-D {element}", cells.len()));
+    let mut group = criterion.benchmark_group(format!(
+        "halo/{fabric}/{ranks} ranks/{}-D {}",
+        cells.len(),
+        element.name()
+    ));
     for backend in backend_names() {
         for alternating in [false, true] {
             let bench = HaloBench {
                 streams: Streams::default(),
                 layout: layout.to_vec(),
                 cells: cells.to_vec(),
-                element: element.to_owned(),
+                element,
                 width: 1,
                 faces: false,
                 alternating,

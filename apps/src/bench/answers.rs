@@ -75,8 +75,9 @@ mod tests {
     use crate::bench::{collectives, throttle};
     use crate::ranks::{Work, on_threads};
     use std::cell::Cell;
+    use streamhalo::comm::ElementType;
     use streamhalo::comm::backend::backend_names;
-    use streamhalo::{Device, WorldOptions};
+    use streamhalo::{Device, StreamKind, WorldOptions};
 
     thread_local! {
         /// How many values this rank is given before one is spoilt.
@@ -103,7 +104,7 @@ mod tests {
             contestants: vec![contestant.into()],
             operations: Vec::new(),
             entries: vec![8],
-            stream: "inline".into(),
+            stream: StreamKind::Inline,
             streams: Streams::default(),
             boxes: Some(Boxes { width: 1, cell_bytes: 1 }),
             threshold_bytes: 0,
@@ -140,6 +141,23 @@ mod tests {
         for (what, name) in cases {
             let said = spoilt(&between_two(what, name), 2, 1, 3);
             assert_refused(&said, 0, what.name(), name, "3");
+        }
+    }
+
+    /// Names that the command line would have refused: none of them stands for a default.
+    #[test]
+    fn a_contestant_that_there_is_not_is_refused() {
+        let cases = [
+            (What::Throttle, "adaptve"),
+            (What::Copies, "pined"),
+            (What::Staging, "advanced-pined"),
+            (What::Latency, "two-sidde"),
+        ];
+        for (what, name) in cases {
+            let operations = vec!["latency".to_owned()];
+            let bench = MicroBench { operations, ..between_two(what, name) };
+            let said = spoilt(&bench, 2, 0, usize::MAX);
+            assert!(said.contains(&format!("`{name}`")), "bench {}: {said}", what.name());
         }
     }
 
@@ -194,11 +212,11 @@ mod tests {
 
     #[test]
     fn a_wrong_cell_of_a_halo_is_found() {
-        for (alternating, element) in [(false, "f64"), (true, "u8")] {
+        for (alternating, element) in [(false, ElementType::F64), (true, ElementType::U8)] {
             let bench = HaloBench {
                 layout: vec![2, 1],
                 cells: vec![4, 4],
-                element: element.into(),
+                element,
                 width: 1,
                 faces: false,
                 alternating,

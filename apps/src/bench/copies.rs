@@ -25,11 +25,12 @@ pub(super) fn measure(
     operation: &str,
     bytes: usize,
 ) -> Result<Vec<Figure>, AppError> {
+    let memories = bench.contestants.iter().map(|name| bench.named(name, StagingMemory::from_name));
+    let memories = memories.collect::<Result<Vec<_>, _>>()?;
     let device = bench.streams.device()?;
     let stream = device.stream(world)?;
     let mut copies = Vec::new();
-    for name in &bench.contestants {
-        let memory = StagingMemory::from_name(name).unwrap_or_default();
+    for (name, memory) in bench.contestants.iter().zip(memories) {
         let to_host = operation == OPERATIONS[0];
         copies.push(Copies::checked((&device, &stream), memory, bytes, to_host, bench.answers(world, name))?);
     }

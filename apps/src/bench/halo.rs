@@ -5,6 +5,7 @@ use super::subject::{Subject, subject};
 use super::turns::{self, Timing, in_turns};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use streamhalo::comm::ElementType;
 use streamhalo::{StreamOptions, World};
 
 use crate::error::AppError;
@@ -18,8 +19,8 @@ pub struct HaloBench {
     pub layout: Vec<usize>,
     /// Cells of each rank along each axis, slowest first.
     pub cells: Vec<usize>,
-    /// Name of the element type.
-    pub element: String,
+    /// What a cell is.
+    pub element: ElementType,
     /// Layers of ghosts.
     pub width: usize,
     /// Only neighbours across faces.
@@ -162,7 +163,7 @@ impl HaloBench {
             path: first.map_or("own-rank copies", |route| route.path).to_owned(),
             layout: self.layout.clone(),
             cells: self.cells.clone(),
-            element: self.element.clone(),
+            element: self.element.name().to_owned(),
             width: self.width,
             alternating: self.alternating,
             bytes: subject.bytes(),

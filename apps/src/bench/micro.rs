@@ -7,6 +7,7 @@ use super::streams::Streams;
 use super::turns::median;
 use super::{bandwidth, collectives, copies, latency, loggp, moves, overlap, pingpong, staging, throttle};
 use serde::{Deserialize, Serialize};
+use streamhalo::comm::Error;
 use streamhalo::{Device, HaloError, Stream, StreamKind, StreamOptions, World};
 
 use crate::error::AppError;
@@ -76,7 +77,7 @@ pub struct MicroBench {
     /// How many entries for triggered operations there are, where that is what is varied.
     pub entries: Vec<usize>,
     /// When the operations on streams run.
-    pub stream: String,
+    pub stream: StreamKind,
     /// Where streams are.
     #[serde(default)]
     pub streams: Streams,
@@ -101,9 +102,19 @@ impl MicroBench {
         Ok(Device::host().stream_with(world, self.options())?)
     }
 
+    /// What a contestant is called after. The command line has checked the names; what else makes a bench may not have.
+    pub(super) fn named<T>(
+        &self,
+        contestant: &str,
+        known: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<T, HaloError> {
+        let reason = || format!("`bench {}` has no contestant `{contestant}`", self.what.name());
+        Ok(known(contestant).ok_or_else(|| Error::OutOfOrder { call: "bench", reason: reason() })?)
+    }
+
     /// How streams of the host run.
     pub(super) fn options(&self) -> StreamOptions {
-        StreamOptions { kind: StreamKind::from_name(&self.stream).unwrap_or_default(), threads: 1 }
+        StreamOptions { kind: self.stream, threads: 1 }
     }
 }
 
@@ -193,7 +204,7 @@ mod tests {
             contestants: Vec::new(),
             operations: Vec::new(),
             entries: Vec::new(),
-            stream: String::new(),
+            stream: StreamKind::Inline,
             streams: Streams::default(),
             boxes: None,
             threshold_bytes: 0,

@@ -37,19 +37,19 @@ pub(crate) fn name_of(scheme: StagingScheme, blocks: u32, memory: StagingMemory)
     name
 }
 
-/// How a contestant of that name stages.
-fn staging_of(name: &str, threshold_bytes: usize) -> Staging {
+/// How a contestant of that name stages; `None` where a part of the name is no name.
+fn staging_of(name: &str, threshold_bytes: usize) -> Option<Staging> {
     let mut staging = Staging { threshold_bytes, memory: StagingMemory::Pinned, ..Staging::default() };
     for part in name.split('-') {
         if let Some(scheme) = StagingScheme::from_name(part) {
             staging.scheme = scheme;
         } else if let Some(memory) = StagingMemory::from_name(part) {
             staging.memory = memory;
-        } else if let Ok(blocks) = part.parse() {
-            staging.blocks = blocks;
+        } else {
+            staging.blocks = part.parse().ok()?;
         }
     }
-    staging
+    Some(staging)
 }
 
 /// Measures all contestants at one size. Collective over two ranks.
@@ -59,15 +59,20 @@ pub(super) fn measure(
     operation: &str,
     bytes: usize,
 ) -> Result<Vec<Figure>, AppError> {
+    let named = |name: &String| match name.as_str() {
+        USER => Ok(None),
+        name => bench.named(name, |name| staging_of(name, bench.threshold_bytes)).map(Some),
+    };
+    let stagings = bench.contestants.iter().map(named).collect::<Result<Vec<_>, _>>()?;
     let device = bench.streams.device()?;
     let at_a_time = (STAGED_BYTES / bytes).clamp(1, WINDOW);
     let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
-    for name in &bench.contestants {
+    for (name, staging) in bench.contestants.iter().zip(stagings) {
         let stream = device.stream(world)?;
         let make = |bytes: usize, at_a_time: usize| -> Result<Box<dyn Link>, AppError> {
-            let mut link = match name.as_str() {
-                USER => by_user::link(world, &device, &stream, bytes, at_a_time)?,
-                name => staged(world, &stream, bytes, at_a_time, staging_of(name, bench.threshold_bytes))?,
+            let mut link = match staging {
+                None => by_user::link(world, &device, &stream, bytes, at_a_time)?,
+                Some(staging) => staged(world, &stream, bytes, at_a_time, staging)?,
             };
             check(&mut *link, bench.answers(world, name), bytes)?;
             Ok(link)
@@ -110,7 +115,7 @@ mod tests {
         for scheme in StagingScheme::ALL {
             for memory in StagingMemory::ALL {
                 for blocks in [1, 2, 64] {
-                    let found = staging_of(&name_of(scheme, blocks, memory), 7);
+                    let found = staging_of(&name_of(scheme, blocks, memory), 7).expect("is a name");
                     assert_eq!((found.scheme, found.memory, found.threshold_bytes), (scheme, memory, 7));
                     assert!(scheme == StagingScheme::Naive || found.blocks == blocks);
                 }

@@ -13,12 +13,12 @@ pub struct Streams {
     /// The device, as `--device` has it; `None` is the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// How its streams signal, by the names of [`Signals`]: each is measured. None on the host, which has one way.
+    /// How its streams signal: each is measured. None on the host, which has one way.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub signals: Vec<String>,
-    /// Who waits in them, by the name of [`Waits`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waits: Option<String>,
+    pub signals: Vec<Signals>,
+    /// Who waits in them.
+    #[serde(default)]
+    pub waits: Waits,
 }
 
 /// A backend on a stream that signals in one way.
@@ -39,15 +39,14 @@ impl Streams {
     /// The device, opened.
     pub(crate) fn device(&self) -> Result<Device, AppError> {
         let (kind, select) = split_device(self.device.as_deref().unwrap_or("host"));
-        let waits = self.waits.as_deref().and_then(Waits::from_name).unwrap_or_default();
-        Ok(open_device(kind, select)?.with_waits(waits))
+        Ok(open_device(kind, select)?.with_waits(self.waits))
     }
 
     /// The streams of a rank. The options are for the host.
     pub(super) fn open(&self, world: &World, options: StreamOptions) -> Result<Opened, AppError> {
         let device = self.device()?;
         let mut streams = Vec::new();
-        for signals in self.signals.iter().filter_map(|name| Signals::from_name(name)) {
+        for signals in self.signals.iter().copied() {
             streams.push((Some(signals), device.clone().with_signals(signals).stream_with(world, options)?));
         }
         if streams.is_empty() {
@@ -107,12 +106,11 @@ mod tests {
         assert_eq!(names(&opened, &on_host), backends);
         assert_eq!((opened.device_name(), opened.is_gpu()), (None, None));
         // The host's streams take any way, and signal in their own.
-        let both =
-            Streams { signals: ["kernel", "merged"].map(str::to_owned).to_vec(), ..Streams::default() };
+        let both = Streams { signals: vec![Signals::Kernel, Signals::Merged], ..Streams::default() };
         let opened = both.open(&world, StreamOptions::default()).expect("the host's");
         let expected = ["standard", "st-send/kernel", "st-send/merged", "notified/kernel", "notified/merged"];
         assert_eq!(names(&opened, &both), expected);
-        let one = Streams { signals: vec!["merged".to_owned()], ..Streams::default() };
+        let one = Streams { signals: vec![Signals::Merged], ..Streams::default() };
         assert_eq!(one.label("st-send", Some("merged")), "st-send");
     }
 }

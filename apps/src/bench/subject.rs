@@ -4,7 +4,7 @@ use super::answers::{Answers, given};
 use super::halo::HaloBench;
 use super::turns;
 use streamhalo::comm::backend::Route;
-use streamhalo::comm::{Element, ElementType};
+use streamhalo::comm::{Element, ElementType, Error};
 use streamhalo::grid::Fields;
 use streamhalo::{Alternating, Array, Entity, GlobalGrid, HaloError, Pattern, Stream, StreamHalo, World};
 
@@ -36,12 +36,16 @@ fn with_element<const D: usize>(
     world: &World,
     on: (&str, &Stream),
 ) -> Result<Box<dyn Subject>, AppError> {
-    match ElementType::from_name(&bench.element) {
-        Some(ElementType::U8) => checked::<u8, D>(bench, world, on, |hash| hash as u8),
-        Some(ElementType::I32) => checked::<i32, D>(bench, world, on, |hash| hash as i32),
-        Some(ElementType::I64) => checked::<i64, D>(bench, world, on, |hash| hash as i64),
-        Some(ElementType::F32) => checked::<f32, D>(bench, world, on, |hash| (hash % (1 << 20)) as f32),
-        _ => checked::<f64, D>(bench, world, on, |hash| (hash % (1 << 40)) as f64),
+    match bench.element {
+        ElementType::U8 => checked::<u8, D>(bench, world, on, |hash| hash as u8),
+        ElementType::I32 => checked::<i32, D>(bench, world, on, |hash| hash as i32),
+        ElementType::I64 => checked::<i64, D>(bench, world, on, |hash| hash as i64),
+        ElementType::F32 => checked::<f32, D>(bench, world, on, |hash| (hash % (1 << 20)) as f32),
+        ElementType::F64 => checked::<f64, D>(bench, world, on, |hash| (hash % (1 << 40)) as f64),
+        other => {
+            let reason = format!("`bench halo` has no values of {} to exchange", other.name());
+            Err(Error::OutOfOrder { call: "bench", reason }.into())
+        }
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) fn measure(
 ) -> Result<Vec<Figure>, AppError> {
     let mut epochs = Vec::new();
     for name in &bench.contestants {
-        let throttling = Throttling::from_name(name).unwrap_or_default();
+        let throttling = bench.named(name, Throttling::from_name)?;
         let options = ActiveOptions { throttling, entries };
         let mut one = Epochs::new(world, &bench.stream(world)?, bytes, options)?;
         one.check(bench.answers(world, name))?;

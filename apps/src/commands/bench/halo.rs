@@ -94,7 +94,7 @@ fn bench_of(args: &BenchHaloArgs) -> Result<HaloBench, AppError> {
     Ok(HaloBench {
         layout,
         cells,
-        element: args.element.name().to_owned(),
+        element: args.element,
         width,
         faces: args.pattern == Neighbours::Faces,
         alternating: args.alternating,
@@ -128,7 +128,7 @@ fn table(bench: &HaloBench, figures: &[HaloFigures]) -> String {
     let head = format!(
         "halo exchange: {:?} cells of {} a rank, width {}, layout {:?}, fabric {}{}{}",
         bench.cells,
-        bench.element,
+        bench.element.name(),
         bench.width,
         bench.layout,
         bench.fabric,

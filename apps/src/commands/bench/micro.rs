@@ -8,7 +8,7 @@ use streamhalo::comm::{StagingMemory, StagingScheme};
 
 use super::files::{files_of, lines, names_of};
 use super::view::View;
-use super::{backends_of, check_fabric, chosen, streams_of, streams_on, usage};
+use super::{backends_of, check_fabric, chosen, chosen_of, streams_of, streams_on, usage};
 use crate::bench::collectives::{HOST, ON_STREAMS, OPERATIONS, can_do};
 use crate::bench::copies;
 use crate::bench::micro::{MicroBench, What};
@@ -152,7 +152,7 @@ pub(super) fn copies(args: &CopiesArgs) -> Result<u8, AppError> {
 pub(super) fn staging(args: &StagingArgs) -> Result<u8, AppError> {
     let checked = || {
         let schemes = chosen("--scheme", &args.scheme, &staging::scheme_names())?;
-        let memories = chosen("--memory", &args.memory, &copies::memory_names())?;
+        let memories = chosen_of("--memory", &args.memory, StagingMemory::ALL, StagingMemory::name)?;
         let threshold_bytes = one("--threshold", &args.threshold)?;
         let operations = chosen("--operation", &args.operation, &staging::OPERATIONS)?;
         let mut contestants = Vec::new();
@@ -162,8 +162,8 @@ pub(super) fn staging(args: &StagingArgs) -> Result<u8, AppError> {
                 continue;
             };
             let blocks = if scheme == StagingScheme::Naive { &[1][..] } else { &args.blocks };
-            for memory in memories.iter().filter_map(|name| StagingMemory::from_name(name)) {
-                contestants.extend(blocks.iter().map(|blocks| staging::name_of(scheme, *blocks, memory)));
+            for memory in &memories {
+                contestants.extend(blocks.iter().map(|blocks| staging::name_of(scheme, *blocks, *memory)));
             }
         }
         Ok((operations, contestants, threshold_bytes, streams_on(&args.device)?))
@@ -223,7 +223,7 @@ fn between_two(
         contestants,
         operations: Vec::new(),
         entries: Vec::new(),
-        stream: stream.name().to_owned(),
+        stream,
         streams: Streams::default(),
         boxes: None,
         threshold_bytes: 0,

@@ -66,6 +66,18 @@ fn chosen(flag: &str, asked: &[String], known: &[&str]) -> Result<Vec<String>, A
     Ok(asked.to_vec())
 }
 
+/// The same of what has names.
+fn chosen_of<T: Copy, const N: usize>(
+    flag: &str,
+    asked: &[String],
+    all: [T; N],
+    name: fn(T) -> &'static str,
+) -> Result<Vec<T>, AppError> {
+    let chosen = chosen(flag, asked, &all.map(name))?;
+    let of = |chosen: &String| all.into_iter().find(|one| name(*one) == chosen).expect("is one of them");
+    Ok(chosen.iter().map(of).collect())
+}
+
 fn unknown(name: &str, known: &[&str]) -> String {
     let near = nearest(name, known).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
     format!("`{name}` is not one of {}{near}", known.join(", "))
@@ -114,25 +126,23 @@ fn streams_of(args: &StreamsArgs) -> Result<Streams, AppError> {
         return Ok(Streams::default());
     }
     let (kind, _) = split_device(device);
-    let known = Signals::ALL.map(Signals::name);
-    let mut signals = if signal.is_empty() {
-        vec![Signals::default().name().to_owned()]
-    } else {
-        chosen("--signal", signal, &known)?
+    let mut signals = match &signal[..] {
+        [] => vec![Signals::default()],
+        asked => chosen_of("--signal", asked, Signals::ALL, Signals::name)?,
     };
     if let Some(message) = no_memory_operations(kind) {
         // Asked for by name it is refused; it is no part of `all`.
-        let memop = Signals::Memop.name();
-        if signal.iter().any(|name| name == memop) {
+        if signal.iter().any(|name| name == Signals::Memop.name()) {
             return Err(usage("--signal", message));
         }
-        signals.retain(|name| name != memop);
+        signals.retain(|way| *way != Signals::Memop);
     }
-    let known = Waits::ALL.map(Waits::name);
-    if let Some(name) = waits.as_deref().filter(|name| !known.contains(name)) {
-        return Err(usage("--waits", unknown(name, &known)));
-    }
-    Ok(Streams { signals, waits: waits.clone(), ..streams_on(device)? })
+    let waits = match waits {
+        Some(name) => Waits::from_name(name)
+            .ok_or_else(|| usage("--waits", unknown(name, &Waits::ALL.map(Waits::name))))?,
+        None => Waits::default(),
+    };
+    Ok(Streams { signals, waits, ..streams_on(device)? })
 }
 
 fn check_fabric(name: &str) -> Result<(), AppError> {
