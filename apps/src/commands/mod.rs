@@ -7,7 +7,6 @@ mod launch;
 mod report;
 mod run;
 mod worker;
-mod wrap;
 
 use std::io::{self, ErrorKind};
 use std::path::Path;

@@ -13,6 +13,7 @@ mod summary;
 mod table;
 pub(crate) mod text;
 mod timeline;
+pub(crate) mod wrap;
 
 use std::io::{self, Write};
 use std::path::Path;

@@ -5,9 +5,7 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, ContentLineStyle, Lin
 use super::results::Results;
 use super::summary::{Group, Spread, Summary, Verification};
 use super::text::{bytes, significant, time, time_unit};
-
-/// Columns of a terminal that every table fits into.
-const WIDTH: u16 = 100;
+use super::wrap::{COLUMNS, filled};
 
 /// Rules above, below and under the header; columns are separated by their padding.
 pub(crate) const RULED: TableStyle = TableStyle::new()
@@ -17,7 +15,7 @@ pub(crate) const RULED: TableStyle = TableStyle::new()
     .content_lines(ContentLineStyle::none())
     .bottom_border(LineStyle::none().fill('─').junction('─'));
 
-/// The results as a table of text, at most 100 columns wide, with what they have in common
+/// The results as a table of text that fits a terminal of 80 columns, with what they have in common
 /// above it and what the speed-up is relative to below.
 pub fn table(results: &Results) -> String {
     let summary = Summary::of(results);
@@ -46,7 +44,7 @@ pub fn table(results: &Results) -> String {
     if failed > 0 {
         foot.push_str(&format!("\nVerification FAILED in {failed} of {} runs.", results.runs.len()));
     }
-    format!("{head}\n{}\n{foot}\n", rows(&summary))
+    format!("{}{}\n{}", filled(&head), rows(&summary), filled(&foot))
 }
 
 /// "host (standard), stream (st-send, notified)": who stands between the kernels and the wire, from
@@ -69,19 +67,18 @@ pub(crate) fn by_executor<'b>(pairs: impl Iterator<Item = (String, &'b str)>) ->
 
 fn rows(summary: &Summary) -> String {
     let mut table = Table::new();
-    table.load_style(RULED).set_width(WIDTH).set_content_arrangement(ContentArrangement::Dynamic).set_header(
-        [
-            right("ranks"),
-            Cell::new("backend"),
-            right("solve\nmedian"),
-            right("min .. max"),
-            right(summary.word().to_lowercase()),
-            right("halo\nshare"),
-            right("bytes per\nexchange"),
-            right("messages per\nexchange"),
-            Cell::new("verified"),
-        ],
-    );
+    table.load_style(RULED).set_width(COLUMNS as u16).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header([
+        right("ranks"),
+        Cell::new("backend"),
+        right("solve\nmedian"),
+        right("min .. max"),
+        right(if summary.is_weak_scaling { "effi-\nciency" } else { "speed-\nup" }),
+        right("halo\nshare"),
+        right("bytes\nper\nexchange"),
+        right("messages\nper\nexchange"),
+        Cell::new("veri-\nfied"),
+    ]);
     for group in &summary.groups {
         table.add_row([
             right(group.ranks.to_string()),
@@ -97,7 +94,7 @@ fn rows(summary: &Summary) -> String {
     }
     // A blank separates columns already.
     for column in table.column_iter_mut() {
-        column.set_padding((1, 0));
+        column.set_padding((0, 0));
     }
     table.trim_fmt()
 }

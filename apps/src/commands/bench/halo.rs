@@ -13,7 +13,7 @@ use streamhalo::comm::fabric;
 use super::files::{files_of, lines, names_of};
 use super::{NO_GPU, backends_of, check_fabric, streams_of};
 use crate::commands::check_room_for;
-use crate::commands::wrap::{COLUMNS, filled};
+use crate::report::wrap::{COLUMNS, filled};
 
 const COMMAND: &str = "streamhalo bench halo";
 

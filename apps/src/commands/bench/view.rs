@@ -6,9 +6,9 @@ use super::NO_GPU;
 use crate::bench::figure::Figure;
 use crate::bench::loggp::FIT;
 use crate::bench::micro::{MicroBench, What};
-use crate::commands::wrap::{COLUMNS, filled};
 use crate::error::ranks_of;
 use crate::report::text::{significant, whole_bytes};
+use crate::report::wrap::{COLUMNS, filled};
 use crate::report::{ChartLine, LineChart, RULED, by_executor};
 
 /// A measurement and what came of it.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::commands::wrap::{COLUMNS, wrapped};
+use crate::report::wrap::{COLUMNS, wrapped};
 
 /// Longer names have a line of their own, as then do all names of the section.
 const WIDEST_NAME: usize = 18;

@@ -1,10 +1,10 @@
 //! Text for a terminal of 80 columns.
 
 /// Columns of a line, unless a word is longer.
-pub(super) const COLUMNS: usize = 80;
+pub(crate) const COLUMNS: usize = 80;
 
 /// The lines of a paragraph, none wider than `width` unless a word is.
-pub(super) fn wrapped(paragraph: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrapped(paragraph: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in paragraph.split_whitespace() {
         match lines.last_mut() {
@@ -19,7 +19,7 @@ pub(super) fn wrapped(paragraph: &str, width: usize) -> Vec<String> {
 }
 
 /// A text whose lines are paragraphs, each wrapped.
-pub(super) fn filled(text: &str) -> String {
+pub(crate) fn filled(text: &str) -> String {
     text.lines().flat_map(|line| wrapped(line, COLUMNS)).map(|line| line + "\n").collect()
 }
 
