@@ -8,7 +8,7 @@
 
 pub mod app;
 pub mod bench;
-pub mod checkpoint;
+mod checkpoint;
 mod cholesky;
 pub mod cli;
 pub mod comb;

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::{FOLDER, folder, settings, write};
 use crate::app::{Application, Look, Looker};
 use crate::config::{OnFullDisk, RunConfig};
-use crate::error::AppError;
+use crate::error::{AppError, counted};
 
 /// Writes a checkpoint every so many steps, and removes those before the last ones that it has written itself.
 pub(crate) struct Checkpoints<'a> {
@@ -76,7 +76,7 @@ pub(crate) fn none_are_due(config: &RunConfig, first: u64) -> Option<String> {
         return None;
     }
     let run = if first == 0 { format!("has {steps}") } else { format!("goes from {first} to {steps}") };
-    Some(format!("checkpoints: none, for they are {every} steps apart and the run {run}\n"))
+    Some(format!("checkpoints: none, for they are {} apart and the run {run}\n", counted(every, "step")))
 }
 
 impl Looker for Checkpoints<'_> {

@@ -26,7 +26,7 @@ mod settings;
 mod tests;
 mod write;
 
-pub use error::CheckpointError;
+pub(crate) use error::CheckpointError;
 pub(crate) use folder::{prepare, resolve};
 pub(crate) use looker::{Checkpoints, none_are_due};
 pub(crate) use read::Checkpoint;

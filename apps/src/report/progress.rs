@@ -40,11 +40,6 @@ impl Progress {
             None => super::say(lines),
         }
     }
-
-    /// Whether a bar is drawn.
-    pub fn is_shown(&self) -> bool {
-        self.bar.is_some()
-    }
 }
 
 impl Drop for Progress {

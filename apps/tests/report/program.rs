@@ -1,10 +1,9 @@
 //! `streamhalo report`, from outside.
 
-use std::io::{IsTerminal, stderr};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use streamhalo_apps::report::{Progress, write_results};
+use streamhalo_apps::report::write_results;
 
 use super::{Folder, typical};
 
@@ -52,14 +51,4 @@ fn errors_go_to_the_standard_error_with_their_remedy() {
     assert!(lines[0].starts_with("error: cannot read "), "{text}");
     assert!(lines[1].starts_with("hint: give the folder that a run wrote"), "{text}");
     assert!(output.stdout.is_empty());
-}
-
-#[test]
-fn progress_is_for_terminals() {
-    for quiet in [true, false] {
-        let progress = Progress::new(3, quiet);
-        progress.begin("standard, 1 rank, trial 0");
-        progress.end();
-        assert_eq!(progress.is_shown(), !quiet && stderr().is_terminal());
-    }
 }

@@ -303,6 +303,9 @@ fn a_run_that_is_too_short_for_a_checkpoint_says_so() {
         assert_eq!(folder.checkpoints().len(), usize::from(!is_said), "{said}");
         fs::remove_dir_all(folder.out()).expect("is there");
     }
+    let said = text(&folder.run(SMALL, &["app.steps=0", "output.checkpoint_every=1", "run.ranks=1"]).stderr);
+    assert!(said.contains("checkpoints: none, for they are 1 step apart and the run has 0\n"), "{said}");
+    fs::remove_dir_all(folder.out()).expect("is there");
     // Neither if it goes on behind the last one, nor if it is to say little.
     folder.records(SMALL, &["output.checkpoint_every=20", "run.ranks=1"]);
     let paths = [folder.write("config.toml", SMALL), folder.checkpoint_folder(), folder.out()];
