@@ -4,7 +4,7 @@ use crate::cli::ReportArgs;
 use crate::error::AppError;
 use crate::report::{self, Results};
 
-/// Rewrites `results.csv` and `speedup.svg` and prints the table. A run that failed its
+/// Rewrites `results.csv`, `speedup.svg` and `time.svg` and prints the table. A run that failed its
 /// verification shows in the exit status as it did when it ran.
 pub(super) fn report(args: &ReportArgs) -> Result<u8, AppError> {
     let results = Results::read(&args.dir)?;

@@ -102,8 +102,8 @@ impl Prepared for Planned {
             from.verify()?;
         }
         let dir = &self.config.output.dir;
-        let files = [report::RESULTS_FILE, "results.csv", "speedup.svg", report::FINAL_STATE];
-        check_room_for(dir, &files.map(str::to_owned))?;
+        let files = [&[report::RESULTS_FILE, report::FINAL_STATE], &report::DERIVED[..]].concat();
+        check_room_for(dir, &files.into_iter().map(str::to_owned).collect::<Vec<_>>())?;
         if self.config.output.checkpoint_every > 0 {
             checkpoint::prepare(dir)?;
         }

@@ -1,6 +1,6 @@
 //! What a run leaves behind: `results.json`, and everything that is made from it.
 //!
-//! `results.json` is the source; the table, `results.csv` and `speedup.svg` are functions of
+//! `results.json` is the source; the table, `results.csv`, `speedup.svg` and `time.svg` are functions of
 //! it, which is why `streamhalo report` can make them again.
 
 mod csv;
@@ -21,7 +21,7 @@ use std::path::Path;
 pub use csv::{csv, csv_of_rows};
 pub use files::{OutputFile, check_writable, replace_files};
 pub use machine::MachineInfo;
-pub use plot::{ChartLine, LineChart, lines_svg, speedup_svg, timeline_svg};
+pub use plot::{ChartLine, LineChart, lines_svg, speedup_svg, time_svg, timeline_svg};
 pub use progress::Progress;
 pub use results::{RESULTS_FILE, Results, RunRecord, SCHEMA};
 pub use summary::{Baseline, Group, Spread, Summary, Verification};
@@ -39,16 +39,17 @@ use crate::error::AppError;
 /// The file of an application's state at the end, for those that have one.
 pub(crate) const FINAL_STATE: &str = "final.rle";
 
-/// The files that follow from the results: `results.csv` and `speedup.svg`.
+/// The names of the files that follow from the results.
+pub(crate) const DERIVED: [&str; 3] = ["results.csv", "speedup.svg", "time.svg"];
+
+/// The files that follow from the results: `results.csv`, `speedup.svg` and `time.svg`.
 ///
 /// # Errors
 ///
 /// [`AppError::Plot`] where the plot cannot be drawn.
 pub fn derived_files(results: &Results) -> Result<Vec<OutputFile>, AppError> {
-    Ok(vec![
-        OutputFile::new("results.csv", csv(results)),
-        OutputFile::new("speedup.svg", speedup_svg(results)?),
-    ])
+    let contents = [csv(results), speedup_svg(results)?, time_svg(results)?];
+    Ok(DERIVED.into_iter().zip(contents).map(|(name, content)| OutputFile::new(name, content)).collect())
 }
 
 /// Writes `results.json`, what follows from it, and the application's own `extra` files:

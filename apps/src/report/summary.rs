@@ -61,6 +61,8 @@ pub struct Group {
     pub(crate) has_steps: bool,
     /// Solve times in seconds.
     pub solve_s: Spread,
+    /// Seconds for each step that the solve times are of; `None` without any.
+    pub step_s: Option<Spread>,
     /// Median nanoseconds for each cell and step; `None` without steps of cells.
     pub ns_per_cell_step: Option<f64>,
     /// Speed-up over the baseline; `None` where no time of any steps was measured.
@@ -168,6 +170,8 @@ fn group(runs: &[&RunRecord]) -> Option<Group> {
         trials: runs.len(),
         has_steps,
         solve_s: Spread::of(runs.iter().map(|run| run.solve_s).collect()),
+        step_s: has_steps
+            .then(|| Spread::of(runs.iter().map(|run| run.solve_s / run.steps_in_time() as f64).collect())),
         ns_per_cell_step: first
             .ns_per_cell_step()
             .map(|_| Spread::of(runs.iter().filter_map(|run| run.ns_per_cell_step()).collect()).median),

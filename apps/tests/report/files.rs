@@ -15,7 +15,7 @@ fn a_run_leaves_its_files_and_nothing_else() {
     write_results(&deep, &typical(), extra.clone()).expect("can be written");
     write_results(&deep, &results(vec![run("st-send", 1, 0, 1.0)]), extra).expect("again");
     let inner = Folder(deep);
-    assert_eq!(inner.names(), ["final.rle", "results.csv", "results.json", "speedup.svg"]);
+    assert_eq!(inner.names(), ["final.rle", "results.csv", "results.json", "speedup.svg", "time.svg"]);
     assert!(inner.read("results.json").contains("st-send"));
     assert!(!inner.read("results.csv").contains("notified"));
     assert_eq!(inner.read("final.rle"), "bob!");

@@ -19,12 +19,14 @@ fn report(dir: &Path) -> Output {
 fn report_makes_everything_again() {
     let folder = Folder::new();
     write_results(folder.as_ref(), &typical(), vec![]).expect("can be written");
-    let before = ["results.csv", "speedup.svg"].map(|name| folder.read(name));
+    let before = ["results.csv", "speedup.svg", "time.svg"].map(|name| folder.read(name));
     folder.write("results.csv", "spoilt");
-    std::fs::remove_file(folder.0.join("speedup.svg")).expect("was written");
+    for name in ["speedup.svg", "time.svg"] {
+        std::fs::remove_file(folder.0.join(name)).expect("was written");
+    }
     let output = report(folder.as_ref());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert_eq!(["results.csv", "speedup.svg"].map(|name| folder.read(name)), before);
+    assert_eq!(["results.csv", "speedup.svg", "time.svg"].map(|name| folder.read(name)), before);
     assert!(output.stderr.is_empty(), "{output:?}");
     let table = String::from_utf8(output.stdout).expect("is text");
     assert!(table.starts_with("life: 2048 x 1024 cells"), "{table}");

@@ -1,6 +1,6 @@
 //! The table and the plot.
 
-use streamhalo_apps::report::{RunRecord, Summary, Verification, speedup_svg, table};
+use streamhalo_apps::report::{RunRecord, Summary, Verification, speedup_svg, table, time_svg};
 
 use super::{results, run, typical};
 
@@ -22,11 +22,16 @@ fn attribute<'l>(line: &'l str, name: &str) -> &'l str {
 }
 
 /// Pixels of the ideal line, grey and a pixel wide.
-fn ideal(svg: &str) -> Vec<(f64, f64)> {
+fn ideal(svg: &str) -> Vec<(i32, i32)> {
     let line = svg
         .lines()
         .find(|line| line.starts_with("<polyline") && attribute(line, "stroke") == "#8C8C8C")
         .expect("there is an ideal line");
+    pixels(line)
+}
+
+/// The points of a line.
+fn pixels(line: &str) -> Vec<(i32, i32)> {
     let pair = |text: &str| {
         let (x, y) = text.split_once(',').expect("is a pair");
         (x.parse().expect("a number"), y.parse().expect("a number"))
@@ -220,6 +225,33 @@ fn points_lie_where_the_ideal_line_says() {
     assert!(x0 < x1 && y1 < y0, "the page grows downwards");
 }
 
+/// A line falls by as much for each doubling of ranks as it grows along x, which has one tick a rank count.
+#[test]
+fn times_of_a_step_are_on_logarithmic_axes() {
+    let mut runs: Vec<RunRecord> =
+        [3, 6, 12].map(|ranks| run("standard", ranks, 0, 3e-2 / ranks as f64)).to_vec();
+    runs.extend([3, 6].map(|ranks| run("notified", ranks, 0, 2e-2)));
+    // The same times of steps, of a run that timed fewer of them.
+    runs.push(RunRecord { timed_steps: Some(500), ..run("notified", 12, 0, 1e-2) });
+    let svg = time_svg(&results(runs)).expect("can be drawn");
+    assert_eq!(lines(&svg), ["#0072B2", "#D55E00"]);
+    let of_line = |line: &&str| line.starts_with("<polyline") && line.contains("stroke-width=\"2\"");
+    let points: Vec<Vec<(i32, i32)>> = svg.lines().filter(of_line).map(pixels).collect();
+    let [standard, notified] = &points[..] else { panic!("two lines: {points:?}") };
+    let steps = |line: &[(i32, i32)]| -> Vec<(i32, i32)> {
+        line.windows(2).map(|pair| (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1)).collect()
+    };
+    let near = |one: i32, other: i32| (one - other).abs() <= 1;
+    let [first, second] = steps(standard)[..] else { panic!("three points: {standard:?}") };
+    assert!(near(first.0, second.0) && near(first.1, second.1) && first.1 > 0, "{standard:?}");
+    assert!(steps(notified).iter().all(|step| near(step.1, 0)), "{notified:?}");
+    let texts = texts(&svg);
+    for wanted in ["ranks", "time of a step, µs", "life: 2048 × 1024 cells, fabric local"] {
+        assert!(texts.contains(&wanted), "{wanted}: {texts:?}");
+    }
+    assert!(texts.windows(3).any(|ticks| ticks == ["3", "6", "12"]), "{texts:?}");
+}
+
 #[test]
 fn axes_are_logarithmic_from_a_factor_of_eight() {
     let runs = [1, 2, 4, 8, 16].map(|ranks| run("standard", ranks, 0, 1.0 / ranks as f64));
@@ -249,7 +281,9 @@ fn runs_without_steps_have_no_speedup() {
         }
         let table = table(&results);
         assert!(table.contains("Speed-up: none, as no steps were timed."), "{table}");
-        assert!(svg(&results).contains("no steps took any time"));
+        for plot in [svg(&results), time_svg(&results).expect("can be drawn")] {
+            assert!(plot.contains("no steps took any time"), "{plot}");
+        }
     }
 }
 
@@ -260,8 +294,10 @@ fn one_rank_count_one_trial_or_no_time_can_be_drawn() {
     assert!(lines(&one).is_empty(), "a point is no line");
     assert_eq!(ideal(&one).len(), 2);
     for nothing in [vec![], vec![run("standard", 1, 0, 0.0)]] {
-        let none = svg(&results(nothing));
-        assert!(none.contains("no steps took any time"), "{none}");
+        let results = results(nothing);
+        for none in [svg(&results), time_svg(&results).expect("can be drawn")] {
+            assert!(none.contains("no steps took any time"), "{none}");
+        }
     }
 }
 

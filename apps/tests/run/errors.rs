@@ -84,7 +84,7 @@ fn a_file_in_place_of_the_folder_is_said_to_be_one() {
 fn a_folder_in_place_of_a_file_is_found_before_anything_runs() {
     let folder = Folder::new();
     let hint = "hint: a folder has the name of the file";
-    for name in ["results.json", "results.csv", "speedup.svg", "final.rle"] {
+    for name in ["results.json", "results.csv", "speedup.svg", "time.svg", "final.rle"] {
         let place = folder.out().join(name);
         fs::create_dir_all(&place).expect("can write");
         let output = folder.run(SMALL, &[]);

@@ -82,7 +82,7 @@ fn every_backend_gives_the_answer_of_threads() {
                 assert_eq!(count(&said, part), 1, "{part}: {said}");
             }
             let files = fs::read_dir(folder.out()).expect("was made").count();
-            assert_eq!(files, 4, "results.json, results.csv, speedup.svg and final.rle");
+            assert_eq!(files, 5, "results.json, results.csv, speedup.svg, time.svg and final.rle");
         }
     });
 }

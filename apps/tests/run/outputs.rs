@@ -70,9 +70,11 @@ fn table_plot_and_final_state_are_written() {
         .map(|entry| entry.expect("is readable").file_name().into_string().expect("is text"))
         .collect();
     names.sort();
-    assert_eq!(names, ["final.rle", "results.csv", "results.json", "speedup.svg"]);
+    assert_eq!(names, ["final.rle", "results.csv", "results.json", "speedup.svg", "time.svg"]);
     assert_eq!(folder.read_out("results.csv").lines().count(), 1 + 3 * 5);
-    assert!(folder.read_out("speedup.svg").contains("</svg>"));
+    for plot in ["speedup.svg", "time.svg"] {
+        assert!(folder.read_out(plot).contains("</svg>"));
+    }
     // One cell down and to the right: from across the corner to the corner.
     let last = Pattern::parse(&folder.read_out("final.rle")).expect("is a pattern");
     assert_eq!((last.height, last.width), (24, 40));

@@ -285,6 +285,7 @@ impl View<'_> {
             ),
             x: self.varies().unwrap_or("bytes").to_owned(),
             in_bytes: self.varies().is_none(),
+            ticks: Vec::new(),
             y: unit.to_owned(),
             from_zero: self.bench.what == What::Overlap,
             lines,

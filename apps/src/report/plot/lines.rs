@@ -1,11 +1,13 @@
 //! A chart of one line for each of several contestants, over sizes or numbers.
 
 use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::scale::{Axis, Scale, label};
 use super::style::{FAINT_INK, GRID, INK, Style};
-use super::{Area, Drawn, LEFT, Point, SIZE, TITLE_HEIGHT, draw_entry, draw_series, draw_swatch, text_style};
+use super::{
+    Area, Drawn, LEFT, Point, SIZE, TITLE_HEIGHT, draw_entry, draw_sentence, draw_series, draw_swatch,
+    draw_titles, drawn, text_style,
+};
 use crate::error::AppError;
 use crate::report::text;
 
@@ -20,6 +22,8 @@ pub struct LineChart {
     pub x: String,
     /// Whether that is bytes.
     pub in_bytes: bool,
+    /// Where along x there are ticks, from the least on. Without any they are at powers of 2.
+    pub ticks: Vec<usize>,
     /// What is along y.
     pub y: String,
     /// Whether y begins at 0, and is not logarithmic.
@@ -43,26 +47,17 @@ pub struct ChartLine {
 ///
 /// [`AppError::Plot`] where the drawing library refuses.
 pub fn lines_svg(chart: &LineChart) -> Result<String, AppError> {
-    let mut svg = String::new();
-    let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-    draw(&root, chart).map_err(|error| AppError::Plot(error.to_string()))?;
-    drop(root);
-    Ok(svg)
+    drawn(|root| draw(root, chart))
 }
 
 fn draw(root: &Area<'_>, chart: &LineChart) -> Drawn {
-    root.fill(&WHITE)?;
     let (head, body) = root.split_vertically(TITLE_HEIGHT);
-    let bold = ("sans-serif", 23).into_font().style(FontStyle::Bold);
-    head.draw_text(&chart.title, &bold.color(&INK), (LEFT, 18))?;
-    head.draw_text(&chart.below, &text_style(16, &FAINT_INK), (LEFT, 44))?;
+    draw_titles(&head, &chart.title, &chart.below)?;
     // What is not above 0 has no place on a logarithmic axis.
     let is_shown = |(x, [median, ..]): &&(f64, [f64; 3])| *x > 0.0 && (chart.from_zero || *median > 0.0);
     let shown: Vec<_> = chart.lines.iter().flat_map(|line| line.points.iter().filter(is_shown)).collect();
     if shown.is_empty() {
-        let centred = text_style(17, &INK).pos(Pos::new(HPos::Center, VPos::Center));
-        root.draw_text("nothing was measured", &centred, (SIZE.0 as i32 / 2, SIZE.1 as i32 / 2))?;
-        return Ok(root.present()?);
+        return draw_sentence(root, "nothing was measured");
     }
     let longest = chart.lines.iter().map(|line| line.name.chars().count()).max();
     let legend_width = 64 + 8 * longest.unwrap_or(0).max(8) as i32;
@@ -74,7 +69,11 @@ fn draw(root: &Area<'_>, chart: &LineChart) -> Drawn {
     let xs = extremes(&mut shown.iter().map(|(x, _)| *x));
     let positive = |value: &f64| chart.from_zero || *value > 0.0;
     let (least, greatest) = extremes(&mut shown.iter().flat_map(|(_, values)| *values).filter(positive));
-    let (x_axis, scale) = (Axis::of_powers(xs), if chart.from_zero { Scale::Linear } else { Scale::Log2 });
+    let x_axis = match &chart.ticks[..] {
+        [] => Axis::of_powers(xs),
+        ticks => Axis::of_ranks(Scale::Log2, ticks),
+    };
+    let scale = if chart.from_zero { Scale::Linear } else { Scale::Log2 };
     let y_axis = Axis::of_values(scale, least, greatest);
     let mut built = ChartBuilder::on(&area)
         .margin_left(12)
@@ -120,7 +119,7 @@ fn draw(root: &Area<'_>, chart: &LineChart) -> Drawn {
         draw_swatch(&legend, Style::of(index), at)?;
         draw_entry(&legend, &line.name, at)?;
     }
-    Ok(root.present()?)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Plots: charts of lines ([`lines`]), timelines ([`timeline`]), and `speedup.svg`, speed-up against rank count, one line a backend.
+//! Plots: charts of lines ([`lines`]), of which `time.svg` is one ([`time`]), timelines ([`timeline`]), and
+//! `speedup.svg`, speed-up against rank count, one line a backend.
 //!
 //! Positions along x are moved apart by some pixels a backend: at one rank count the
 //! whiskers of five backends would otherwise cover each other.
@@ -6,6 +7,7 @@
 mod lines;
 mod scale;
 mod style;
+mod time;
 mod timeline;
 
 use plotters::coord::Shift;
@@ -13,6 +15,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 pub use lines::{ChartLine, LineChart, lines_svg};
+pub use time::time_svg;
 pub use timeline::timeline_svg;
 
 use super::results::{Results, RunRecord};
@@ -25,6 +28,8 @@ const SIZE: (u32, u32) = (880, 540);
 const TITLE_HEIGHT: i32 = 70;
 /// Where the chart and the text above it begin; labels of the axis stand to the left.
 const LEFT: i32 = 80;
+/// What stands in the place of a plot of runs whose times are of nothing but the clock.
+const NO_TIME: &str = "no steps took any time: there is nothing to show";
 /// Pixels between the lines of two backends at one rank count.
 const APART: f64 = 7.0;
 
@@ -39,49 +44,58 @@ type Drawn = Result<(), Box<dyn std::error::Error>>;
 ///
 /// [`AppError::Plot`] where the drawing library refuses.
 pub fn speedup_svg(results: &Results) -> Result<String, AppError> {
+    drawn(|root| draw(root, results))
+}
+
+/// The text of an SVG file, as it was drawn.
+fn drawn(draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<String, AppError> {
     let mut svg = String::new();
     let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-    draw(&root, results).map_err(|error| AppError::Plot(error.to_string()))?;
+    let done =
+        root.fill(&WHITE).map_err(Into::into).and_then(|()| draw(&root)).and_then(|()| Ok(root.present()?));
+    done.map_err(|error| AppError::Plot(error.to_string()))?;
     drop(root);
     Ok(svg)
 }
 
+/// A page with a sentence, where there is nothing to draw.
+fn draw_sentence(root: &Area<'_>, sentence: &str) -> Drawn {
+    let centred = text_style(17, &INK).pos(Pos::new(HPos::Center, VPos::Center));
+    Ok(root.draw_text(sentence, &centred, (SIZE.0 as i32 / 2, SIZE.1 as i32 / 2))?)
+}
+
 fn draw(root: &Area<'_>, results: &Results) -> Drawn {
-    root.fill(&WHITE)?;
     let summary = Summary::of(results);
     let timed: Vec<&Group> = summary.groups.iter().filter(|g| g.speedup.is_some()).collect();
     let (Some(first), Some(baseline), false) = (results.runs.first(), &summary.baseline, timed.is_empty())
     else {
-        let centred = text_style(17, &INK).pos(Pos::new(HPos::Center, VPos::Center));
-        root.draw_text(
-            "no steps took any time: there is no speed-up to show",
-            &centred,
-            (SIZE.0 as i32 / 2, SIZE.1 as i32 / 2),
-        )?;
-        return Ok(root.present()?);
+        return draw_sentence(root, NO_TIME);
     };
     let (head, body) = root.split_vertically(TITLE_HEIGHT);
-    draw_title(&head, results, first, &timed)?;
+    let (title, below) = titles(results, first, &timed);
+    draw_titles(&head, &title, &below)?;
     let longest = summary.backends.iter().map(|name| name.chars().count()).max();
     let legend_width = 64 + 8 * longest.unwrap_or(0).max(8) as i32;
     let (chart, legend) = body.split_horizontally(SIZE.0 as i32 - legend_width);
     draw_chart(root, &chart, &timed, &summary, baseline)?;
-    draw_legend(&legend, &summary.backends)?;
-    Ok(root.present()?)
+    draw_legend(&legend, &summary.backends)
 }
 
-fn draw_title(area: &Area<'_>, results: &Results, run: &RunRecord, timed: &[&Group]) -> Drawn {
+/// What runs are of, and below it how they were measured.
+fn titles(results: &Results, run: &RunRecord, timed: &[&Group]) -> (String, String) {
     let title = format!("{}: {}, fabric {}", run.app, results.cells(" × "), run.fabric);
     let trials = timed.iter().map(|group| group.trials).max().unwrap_or(0);
     let spread = match trials {
         1 => "one trial each".to_owned(),
         _ => format!("medians of {trials} trials, whiskers from min to max"),
     };
-    let below = format!("{spread}; {}, device {}", run.described_steps(), run.device);
+    (title, format!("{spread}; {}, device {}", run.described_steps(), run.device))
+}
+
+fn draw_titles(area: &Area<'_>, title: &str, below: &str) -> Drawn {
     let bold = ("sans-serif", 23).into_font().style(FontStyle::Bold);
-    area.draw_text(&title, &bold.color(&INK), (LEFT, 18))?;
-    area.draw_text(&below, &text_style(16, &FAINT_INK), (LEFT, 44))?;
-    Ok(())
+    area.draw_text(title, &bold.color(&INK), (LEFT, 18))?;
+    Ok(area.draw_text(below, &text_style(16, &FAINT_INK), (LEFT, 44))?)
 }
 
 fn draw_chart(
