@@ -15,7 +15,7 @@ use super::bandwidth::Windows;
 use super::figure::Figure;
 use super::latency::RoundTrip;
 use super::micro::MicroBench;
-use super::overlap::overheads;
+use super::overlap::{above_zero, overheads};
 use super::primitive::{WINDOW, checked};
 use super::turns::{Subject, in_turns};
 use streamhalo::World;
@@ -109,20 +109,15 @@ struct Fit {
 
 impl Fit {
     /// From the half round trip of a small message, the overhead, and gaps by bytes.
-    fn of((small, half_us): (f64, f64), overhead_us: f64, gaps: &[(f64, f64)]) -> Self {
+    fn of((small, half_us): (f64, f64), overhead_us: Option<f64>, gaps: &[(f64, f64)]) -> Self {
         let large: Vec<(f64, f64)> = gaps.iter().copied().filter(|(bytes, _)| *bytes >= LARGE).collect();
         let slope = slope(&large).and_then(above_zero);
-        let overhead_us = above_zero(overhead_us);
         let latency_us = slope
             .zip(overhead_us)
             .and_then(|(slope, overhead_us)| above_zero(half_us - 2.0 * overhead_us - (small - 1.0) * slope));
         let gap_us = gaps.iter().find(|(bytes, _)| *bytes == small).and_then(|(_, gap)| above_zero(*gap));
         Self { latency_us, overhead_us, gap_us, gap_ns_per_byte: slope.map(|slope| slope * 1e3) }
     }
-}
-
-fn above_zero(value: f64) -> Option<f64> {
-    (value > 0.0).then_some(value)
 }
 
 /// Of a line through points, by least squares; none through fewer than two.
@@ -145,7 +140,7 @@ mod tests {
         let sizes = [8.0, 64.0, 4096.0, 65_536.0, 1_048_576.0];
         let gaps = sizes.map(|bytes| (bytes, g + (bytes - 1.0) * per_byte));
         let half = l + 2.0 * o + 7.0 * per_byte;
-        let fit = Fit::of((8.0, half), o, &gaps);
+        let fit = Fit::of((8.0, half), Some(o), &gaps);
         let close = |found: Option<f64>, expected: f64| {
             found.is_some_and(|found| (found - expected).abs() < 1e-2 * expected)
         };
@@ -157,7 +152,7 @@ mod tests {
     #[test]
     fn short_messages_have_no_part_in_the_gap_per_byte() {
         let long = [(4096.0, 2.0), (8192.0, 3.0)];
-        let fit = |gaps: &[(f64, f64)]| Fit::of((8.0, 9.0), 0.5, gaps).gap_ns_per_byte;
+        let fit = |gaps: &[(f64, f64)]| Fit::of((8.0, 9.0), Some(0.5), gaps).gap_ns_per_byte;
         let of_long = fit(&long);
         assert_eq!(of_long, Some(1e3 / 4096.0));
         assert_eq!(fit(&[&[(8.0, 0.5), (64.0, 0.5), (2048.0, 5.0)], &long[..]].concat()), of_long);
@@ -168,11 +163,11 @@ mod tests {
     #[test]
     fn what_is_not_above_zero_cannot_be_told() {
         let gaps = [(8.0, 0.4), (4096.0, 2.0), (8192.0, 3.0)];
-        let fit = Fit::of((8.0, 0.3), 0.2, &gaps);
+        let fit = Fit::of((8.0, 0.3), Some(0.2), &gaps);
         assert_eq!((fit.latency_us, fit.overhead_us, fit.gap_us), (None, Some(0.2), Some(0.4)));
-        let hidden = Fit::of((8.0, 0.3), 0.0, &gaps);
+        let hidden = Fit::of((8.0, 0.3), None, &gaps);
         assert_eq!((hidden.latency_us, hidden.overhead_us), (None, None));
-        let falling = Fit::of((8.0, 9.0), 0.2, &[(8.0, 0.4), (4096.0, 3.0), (8192.0, 2.0)]);
+        let falling = Fit::of((8.0, 9.0), Some(0.2), &[(8.0, 0.4), (4096.0, 3.0), (8192.0, 2.0)]);
         assert_eq!((falling.latency_us, falling.gap_ns_per_byte), (None, None));
     }
 }

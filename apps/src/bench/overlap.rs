@@ -2,7 +2,9 @@
 //!
 //! Computation that takes slightly longer than the latency is put between the initiation of a message and its
 //! local completion. What the message then takes beyond the computation is its overhead; the rest of its latency
-//! was hidden. All of it is by the minima over batches, which other work on the machine disturbs least.
+//! was hidden: none of it where the overhead is more than the latency. All of it is by the minima over batches, which other
+//! work on the machine disturbs least. Where the message takes no longer than the computation alone, what was measured
+//! does not show its overhead, since a sender does something; then there is no share either.
 
 use super::figure::Figure;
 use super::latency::RoundTrip;
@@ -38,17 +40,24 @@ pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result
         let Overhead { overhead_us, computing } = &overheads[index];
         let figure =
             latencies[index].clone().figure(bench, (name, links[index].executor()), bytes).divided_by(2.0);
-        let share = 100.0 * (1.0 - overhead_us / figure.min_us).clamp(0.0, 1.0);
-        let figure = figure.with("overlap_percent", share).with("overhead_us", *overhead_us);
+        let share = overhead_us.map(|overhead_us| hidden_percent(figure.min_us, overhead_us));
+        let figure =
+            figure.with_if_known("overlap_percent", share).with_if_known("overhead_us", *overhead_us);
         figures.push(figure.with("compute_us", computing.min_us));
     }
     Ok(figures)
 }
 
+/// The part of a latency that is not overhead.
+fn hidden_percent(latency_us: f64, overhead_us: f64) -> f64 {
+    100.0 * (1.0 - overhead_us / latency_us).max(0.0)
+}
+
 /// What a sender has to do for a message itself.
 #[derive(Debug, Clone)]
 pub(super) struct Overhead {
-    pub(super) overhead_us: f64,
+    /// `None` where it cannot be told.
+    pub(super) overhead_us: Option<f64>,
     pub(super) computing: Timing,
 }
 
@@ -74,11 +83,16 @@ pub(super) fn overheads(
         .flat_map(|(sending, computing)| [sending as &mut dyn Subject, computing as &mut dyn Subject]);
     let timings = in_turns(world, seconds, subjects.collect())?;
     let overhead = |pair: &[Timing]| Overhead {
-        overhead_us: (pair[0].min_us - pair[1].min_us).max(0.0),
+        overhead_us: above_zero(pair[0].min_us - pair[1].min_us),
         computing: pair[1].clone(),
     };
     let overheads = timings.chunks(2).map(overhead).collect();
     Ok((pairs.into_iter().map(|(sending, _)| sending.link).collect(), overheads))
+}
+
+/// What is not above zero was not seen.
+pub(super) fn above_zero(value: f64) -> Option<f64> {
+    (value > 0.0).then_some(value)
 }
 
 /// Arithmetic that no compiler leaves out, and that touches no memory.
@@ -146,5 +160,15 @@ impl Subject for Computing {
 
     fn counts(&self) -> bool {
         self.begins
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_overhead_is_hidden_and_nothing_where_the_overhead_is_more_than_the_latency() {
+        assert_eq!([0.5, 2.0, 3.0].map(|overhead_us| hidden_percent(2.0, overhead_us)), [75.0, 0.0, 0.0]);
     }
 }

@@ -88,9 +88,16 @@ fn hidden_latency_is_a_share() {
         let found = figures(fabric, &["overlap", "--sizes", "64,20000", "--primitive", "put-notify,queue"]);
         assert_all(&found, &["put-notify", "queue"], &[64, 20_000]);
         for figure in found {
-            let number = |name: &str| figure[name].as_f64().unwrap_or_else(|| panic!("{name}: {figure}"));
-            assert!((0.0..=100.0).contains(&number("overlap_percent")), "{figure}");
-            assert!(number("compute_us") > 0.0 && number("overhead_us") >= 0.0, "{figure}");
+            assert!(figure["compute_us"].as_f64() > Some(0.0), "{figure}");
+            let number =
+                |name| figure.get(name).expect("is there, if only to say that it cannot be told").as_f64();
+            // Both or none: a sender does something, and what it does is not hidden.
+            match (number("overhead_us"), number("overlap_percent")) {
+                (Some(overhead_us), Some(share)) => {
+                    assert!(overhead_us > 0.0 && (0.0..100.0).contains(&share), "{figure}");
+                }
+                both => assert_eq!(both, (None, None), "{figure}"),
+            }
         }
     }
 }
@@ -246,5 +253,7 @@ fn tables_fit_a_terminal_of_80_columns() {
         for line in table.lines() {
             assert!(line.chars().count() <= 80, "{line}\nin\n{table}");
         }
+        // Names are broken where they have a hyphen.
+        assert!(!table.contains("put-activ "), "{table}");
     }
 }

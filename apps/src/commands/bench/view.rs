@@ -18,8 +18,12 @@ pub(super) struct View<'f> {
 }
 
 /// Why a parameter of the LogGP model is missing.
-const NOT_TOLD: &str = "-: these measurements give no value above 0. G needs two sizes from 4 KiB on, and gaps that grow\n\
+const NOT_TOLD: &str = "-: these measurements give no value above 0. G needs two sizes from 4 KiB on, and gaps that grow \
                         with them; L needs o and G, and more than 2o in half a round trip.\n";
+
+/// Why the share of a latency is missing.
+const NO_SHARE: &str = "-: beside computation the message took no longer than the computation alone, so that its overhead \
+                        is too small for these measurements.\n";
 
 /// What the numbers of a measurement are.
 struct Shown {
@@ -98,11 +102,11 @@ impl View<'_> {
         }
     }
 
-    /// The median of a figure, and the values at both ends of its spread.
-    fn values(&self, figure: &Figure) -> [f64; 3] {
+    /// The median of a figure, and the values at both ends of its spread; `None` where it cannot be told.
+    fn values(&self, figure: &Figure) -> Option<[f64; 3]> {
         let number = |name| figure.number(name).expect("is measured for every figure");
         let [median, best] = match self.bench.what {
-            What::Overlap => return [number("overlap_percent"); 3],
+            What::Overlap => return figure.number("overlap_percent").map(|share| [share; 3]),
             What::Pingpong
             | What::Latency
             | What::Collectives
@@ -116,7 +120,7 @@ impl View<'_> {
             }
             What::Moves => ["gb_per_s", "best_gb_per_s"].map(number),
         };
-        [median, best, median]
+        Some([median, best, median])
     }
 
     /// What is varied, if it is not bytes.
@@ -189,7 +193,12 @@ impl View<'_> {
         let unit = if self.bench.what == What::Overlap { "%" } else { &format!("{unit}, median (best)") };
         let (fabric, ranks) = (&self.bench.fabric, ranks_of(self.bench.ranks));
         let head = format!("{title}: {unit}\nfabric {fabric}, {ranks}{device}, executed by {executors}");
-        let end = format!("{note}\nAll answers were checked before they were timed.\n{}", self.of_no_gpu());
+        let is_known = self.varied().all(|figure| self.values(figure).is_some());
+        let end = format!(
+            "{}{note}\nAll answers were checked before they were timed.\n{}",
+            if is_known { "" } else { NO_SHARE },
+            self.of_no_gpu()
+        );
         format!("{}{table}\n{}{}", filled(&head), self.fits(), filled(&end))
     }
 
@@ -204,7 +213,13 @@ impl View<'_> {
             if self.figures.iter().all(|figure| figure.operation.is_none()) { "signal" } else { "operation" };
         let mut header = if has_operations { vec![Cell::new(ways)] } else { Vec::new() };
         header.push(right(self.varies().unwrap_or("size").to_owned()));
-        header.extend(columns.iter().map(|name| right((*name).to_owned())));
+        // Where values are on two lines, names may be too: they would be broken anywhere else.
+        header.extend(columns.iter().map(|name| {
+            right(match between {
+                "\n" => name.replacen('-', "-\n", 1),
+                _ => (*name).to_owned(),
+            })
+        }));
         table.set_header(header);
         for (operation, point) in rows {
             let mut row = if has_operations { vec![Cell::new(operation.unwrap_or(""))] } else { Vec::new() };
@@ -216,12 +231,10 @@ impl View<'_> {
                 let of_cell = |figure: &&Figure| {
                     figure.backend == *name && self.point(figure) == point && self.way(figure) == operation
                 };
-                let text = self.figures.iter().find(of_cell).map_or("-".to_owned(), |figure| {
-                    let [median, best, _] = self.values(figure);
-                    match self.bench.what {
-                        What::Overlap => format!("{median:.0}"),
-                        _ => format!("{}{between}({})", significant(median), significant(best)),
-                    }
+                let values = self.figures.iter().find(of_cell).and_then(|figure| self.values(figure));
+                let text = values.map_or("-".to_owned(), |[median, best, _]| match self.bench.what {
+                    What::Overlap => format!("{median:.0}"),
+                    _ => format!("{}{between}({})", significant(median), significant(best)),
                 });
                 row.push(right(text));
             }
@@ -258,7 +271,7 @@ impl View<'_> {
             let values = values.map(|value| right(value.map_or("-".to_owned(), significant)));
             table.add_row(std::iter::once(Cell::new(&fit.backend)).chain(values));
         }
-        table.trim_fmt() + "\n" + if is_complete { "" } else { NOT_TOLD }
+        table.trim_fmt() + "\n" + &if is_complete { String::new() } else { filled(NOT_TOLD) }
     }
 
     pub(super) fn chart(&self) -> LineChart {
@@ -269,10 +282,10 @@ impl View<'_> {
                 Some(operation) => format!("{operation}, {}", self.label(figure)),
                 None => self.label(figure),
             };
-            let point = (self.point(figure) as f64, self.values(figure));
+            let point = self.values(figure).map(|values| (self.point(figure) as f64, values));
             match lines.iter_mut().find(|line| line.name == name) {
-                Some(line) => line.points.push(point),
-                None => lines.push(ChartLine { name, points: vec![point] }),
+                Some(line) => line.points.extend(point),
+                None => lines.push(ChartLine { name, points: Vec::from_iter(point) }),
             }
         }
         LineChart {
@@ -290,5 +303,54 @@ impl View<'_> {
             from_zero: self.bench.what == What::Overlap,
             lines,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::streams::Streams;
+    use serde_json::json;
+    use streamhalo::StreamKind;
+
+    fn overlap(contestants: &[&str]) -> MicroBench {
+        MicroBench {
+            what: What::Overlap,
+            fabric: "local".to_owned(),
+            ranks: 2,
+            sizes: vec![8],
+            contestants: contestants.iter().map(ToString::to_string).collect(),
+            operations: Vec::new(),
+            entries: Vec::new(),
+            stream: StreamKind::Inline,
+            streams: Streams::default(),
+            boxes: None,
+            threshold_bytes: 0,
+            seconds: 1.0,
+        }
+    }
+
+    fn share(backend: &str, share: Option<f64>) -> Figure {
+        let figure = json!({
+            "bench": "overlap", "backend": backend, "fabric": "local", "executor": "host", "ranks": 2, "bytes": 8,
+            "median_us": 1.0, "min_us": 1.0, "batches": 5, "repeats_per_batch": 1, "overlap_percent": share,
+        });
+        serde_json::from_value(figure).expect("is a figure")
+    }
+
+    #[test]
+    fn a_share_that_cannot_be_told_is_no_number_and_the_reason_stands_below() {
+        let bench = overlap(&["queue", "put-notify"]);
+        let known = [share("queue", Some(0.0)), share("put-notify", Some(40.0))];
+        let view = View::new(&bench, &known);
+        assert!(!view.table().contains("-:"), "{}", view.table());
+        assert_eq!(view.chart().lines.iter().map(|line| line.points.len()).sum::<usize>(), 2);
+        let unknown = [share("queue", None), share("put-notify", Some(40.0))];
+        let view = View::new(&bench, &unknown);
+        let table = view.table();
+        assert!(table.lines().any(|line| line.split_whitespace().eq(["8", "B", "-", "40"])), "{table}");
+        assert!(table.contains("\n-: beside computation the message took no longer"), "{table}");
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        assert_eq!(view.chart().lines.iter().map(|line| line.points.len()).collect::<Vec<_>>(), [0, 1]);
     }
 }
