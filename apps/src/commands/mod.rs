@@ -72,9 +72,9 @@ pub fn refuse(mut error: clap::Error) -> Result<u8, AppError> {
 ///
 /// # Errors
 ///
-/// As [`report::check_writable`]; [`AppError::Replace`] with the folder that is where a file must be.
+/// As [`report::prepare`]; [`AppError::Replace`] with the folder that is where a file must be.
 fn check_room_for(dir: &Path, names: &[String]) -> Result<(), AppError> {
-    crate::report::check_writable(dir)?;
+    crate::report::prepare(dir, names)?;
     match names.iter().map(|name| dir.join(name)).find(|path| path.is_dir()) {
         Some(path) => {
             let source = io::Error::new(ErrorKind::IsADirectory, "a folder has its name");

@@ -22,8 +22,8 @@ use super::{Mosaic, vti};
 use crate::app::{Look, Looker};
 use crate::config::{AppSettings, OnFullDisk, RunConfig};
 use crate::error::AppError;
-use crate::report::{OutputFile, replace_files};
-use crate::unfinished::{left_behind, unfinished};
+use crate::report::{OutputFile, left_in_replacing, replace_files};
+use crate::unfinished::unfinished;
 use crate::unwritten::{Unwritten, verdict};
 
 /// Who writes them.
@@ -77,11 +77,14 @@ impl<'a> Snapshots<'a> {
         if self.has_begun.replace(true) {
             return Ok(());
         }
-        let unfinished = self.files_of(|name| self.step_of(left_behind(name, self.process)?))?;
+        let series = self.series();
+        let unfinished = self.files_of(|file| {
+            let name = left_in_replacing(file, self.process)?;
+            self.step_of(name).or((name == series).then_some(0))
+        })?;
         let drawn = self.files()?.into_iter().filter(|(step, _)| *step >= self.first);
         // The series first: it never names what is gone.
-        let series = (0, self.series());
-        for (_, name) in iter::once(series).chain(drawn).chain(unfinished) {
+        for (_, name) in iter::once((0, series)).chain(drawn).chain(unfinished) {
             let path = self.folder.join(name);
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use crate::error::AppError;
+use crate::unfinished::{left_behind, unfinished};
 
 /// A file to be put into the results folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,39 @@ impl OutputFile {
     }
 }
 
+/// The file by which a folder is tried.
+const PROBE: &str = "probe";
+
+/// What follows the name of a file that is being replaced in the second name of the one before.
+const EARLIER: &str = ".earlier";
+
+/// The file in whose replacement a process that has ended, or this one, which replaces none yet, left one behind in a
+/// folder.
+pub(crate) fn left_in_replacing(file: &str, process: u32) -> Option<&str> {
+    let name = left_behind(file, process)?;
+    Some(name.strip_suffix(EARLIER).unwrap_or(name))
+}
+
+/// Removes what was left behind where a process that replaced some of the files was killed, before this one replaces any.
+///
+/// # Errors
+///
+/// [`AppError::NotWritable`] where something of it cannot be removed.
+pub(super) fn remove_left_behind(dir: &Path, names: &[String]) -> Result<(), AppError> {
+    let is_ours = |name: &str| name == PROBE || names.iter().any(|one| one == name);
+    let remove = || -> io::Result<()> {
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            let file = entry.file_name();
+            if file.to_str().and_then(|file| left_in_replacing(file, process::id())).is_some_and(is_ours) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    };
+    remove().map_err(|source| AppError::NotWritable { dir: dir.to_owned(), source })
+}
+
 /// Makes the folder and tries to write into it, so that a run of an hour does not end in
 /// an error that its first second could have told.
 ///
@@ -35,7 +69,7 @@ impl OutputFile {
 ///
 /// [`AppError::NotWritable`] with what the system said.
 pub fn check_writable(dir: &Path) -> Result<(), AppError> {
-    let probe = temporary(dir, "probe", "new");
+    let probe = dir.join(unfinished(PROBE, process::id()));
     let tried =
         fs::create_dir_all(dir).and_then(|()| File::create(&probe)).and_then(|_| fs::remove_file(&probe));
     tried.map_err(|source| AppError::NotWritable { dir: dir.to_owned(), source })
@@ -105,8 +139,9 @@ impl Pending {
     fn write(dir: &Path, file: &OutputFile) -> Result<Self, AppError> {
         let pending = Self {
             place: dir.join(&file.name),
-            new: temporary(dir, &file.name, "new"),
-            earlier: temporary(dir, &file.name, "earlier"),
+            // In the same folder, since a rename is atomic only within one file system.
+            new: dir.join(unfinished(&file.name, process::id())),
+            earlier: dir.join(unfinished(&format!("{}{EARLIER}", file.name), process::id())),
             had_earlier: false,
             state: State::Written,
         };
@@ -171,10 +206,4 @@ impl Drop for Pending {
             _ = fs::remove_file(&self.earlier);
         }
     }
-}
-
-/// A name in the same folder, since a rename is atomic only within one file system; with the
-/// process, so that two runs into one folder do not write into one file.
-fn temporary(dir: &Path, name: &str, role: &str) -> PathBuf {
-    dir.join(format!(".{name}.{}.{role}", process::id()))
 }

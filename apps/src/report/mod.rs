@@ -30,6 +30,7 @@ pub(crate) use table::by_executor;
 pub use table::table;
 pub use timeline::{ExchangeTimeline, RankTimeline, chrome_trace};
 
+pub(crate) use files::left_in_replacing;
 use files::remove_files;
 use streamhalo::comm::backend::backend_names;
 use timeline::timeline_names;
@@ -66,8 +67,23 @@ pub fn write_results(dir: &Path, results: &Results, extra: Vec<OutputFile>) -> R
     replace_files(dir, &files)?;
     // Beside these results, one of another run would be taken for theirs.
     let is_new = |name: &str| files.iter().any(|file| file.name == name);
-    let of_runs = backend_names().flat_map(timeline_names).chain([FINAL_STATE.to_owned()]);
-    remove_files(dir, of_runs.filter(|name| !is_new(name)))
+    remove_files(dir, of_some_runs().filter(|name| !is_new(name)))
+}
+
+/// The names of the files that some runs leave and others do not.
+fn of_some_runs() -> impl Iterator<Item = String> {
+    backend_names().flat_map(timeline_names).chain([FINAL_STATE.to_owned()])
+}
+
+/// As [`check_writable`] for a run or a bench that is going to leave files of these names; and removes what those that were
+/// killed while they replaced theirs have left behind.
+///
+/// # Errors
+///
+/// [`AppError::NotWritable`] with what the system said.
+pub(crate) fn prepare(dir: &Path, names: &[String]) -> Result<(), AppError> {
+    check_writable(dir)?;
+    files::remove_left_behind(dir, &names.iter().cloned().chain(of_some_runs()).collect::<Vec<_>>())
 }
 
 /// Prints to the standard error, where nobody has to listen: what is said there is no result.

@@ -81,6 +81,29 @@ fn table_plot_and_final_state_are_written() {
     assert_eq!(last.cells, [(0, 1), (1, 2), (2, 0), (2, 1), (2, 2)]);
 }
 
+/// They have names of their own until they are complete.
+#[test]
+fn what_a_killed_run_left_behind_is_removed_and_nothing_else() {
+    let folder = Folder::new();
+    fs::create_dir(folder.out()).expect("can write");
+    // No process has so large a number; the first one runs as long as the system does.
+    let left = [
+        ".results.json.4000000000.unfinished",
+        ".speedup.svg.earlier.4000000000.unfinished",
+        ".timeline-standard.svg.4000000000.unfinished",
+        ".probe.4000000000.unfinished",
+    ];
+    let kept = [".notes.4000000000.unfinished", ".results.json.1.unfinished", ".results.json.new"];
+    for name in left.iter().chain(&kept) {
+        fs::write(folder.out().join(name), "half of it").expect("can write");
+    }
+    assert_eq!(folder.run(SMALL, &["run.ranks=1"]).status.code(), Some(0));
+    let is_there = |name: &&&str| folder.out().join(name).exists();
+    assert_eq!(left.iter().filter(is_there).count(), 0);
+    assert_eq!(kept.iter().filter(is_there).count(), kept.len());
+    assert!(folder.out().join("results.json").exists());
+}
+
 #[test]
 fn what_is_used_is_said_unless_quiet() {
     let folder = Folder::new();

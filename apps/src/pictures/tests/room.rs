@@ -124,7 +124,8 @@ fn what_another_run_draws_stays() {
     let folder = Folder::new();
     let mut other =
         Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("is there");
-    let its = ["life_000002_1.vti", "life_000002.png"].map(|name| unfinished(name, other.id()));
+    let its = ["life_000002_1.vti", "life_000002.png", "life.pvd", "life.pvd.earlier"]
+        .map(|name| unfinished(name, other.id()));
     let its = its.map(|name| folder.snapshots().join(name));
     its.iter().for_each(|path| fs::write(path, "half of it").expect("can write"));
     drawn(&folder.config(TEXT), &[1, 2]).expect("nothing fails");
