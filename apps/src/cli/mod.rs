@@ -36,6 +36,11 @@ fn negative_numbers_are_values(command: clap::Command) -> clap::Command {
     command.mut_args(may_follow).mut_subcommands(negative_numbers_are_values)
 }
 
+/// The number of a rank.
+fn rank(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "must be the number of a rank: an integer of at least 0".to_owned())
+}
+
 /// A number of things of which there is at least one.
 fn count(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|error: ParseIntError| match error.kind() {
@@ -108,7 +113,7 @@ pub struct RendezvousArgs {
     #[arg(long, value_name = "N", requires = "rank_zero", hide = true, value_parser = count)]
     pub world_size: Option<NonZeroUsize>,
     /// Which of them this process is, from 0
-    #[arg(long, value_name = "R", requires = "rank_zero", hide = true)]
+    #[arg(long, value_name = "R", requires = "rank_zero", hide = true, value_parser = rank)]
     pub rank: Option<usize>,
 }
 
