@@ -1,6 +1,7 @@
 //! What a configuration may say, and what it means.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
@@ -51,20 +52,19 @@ checkpoints_kept = 2
 on_full_disk = "stop"
 "#;
 
-fn load(name: &str, text: &str) -> RunConfig {
-    let folder = std::env::temp_dir().join(format!("streamhalo-{name}-{}", std::process::id()));
+fn load(folder: &Path, text: &str) -> RunConfig {
     fs::create_dir_all(folder.join("patterns")).expect("can write");
     fs::write(folder.join("patterns/acorn.rle"), "bob!").expect("can write");
     let file = folder.join("f.toml");
     fs::write(&file, text).expect("can write");
     let config = RunConfig::load(&file, &Overrides::default(), &NAMES);
-    fs::remove_dir_all(&folder).expect("was ours");
     config.unwrap_or_else(|error| panic!("{error}")).0
 }
 
 #[test]
 fn the_example_is_what_an_empty_file_means() {
-    let (example, empty) = (load("same", EXAMPLE), load("same", ""));
+    let folder = tempfile::tempdir().expect("can write");
+    let (example, empty) = (load(folder.path(), EXAMPLE), load(folder.path(), ""));
     assert_eq!(example, empty);
     let mut found = serde_json::to_value(&example).expect("is JSON");
     let pattern = found["app"]["pattern"].take();

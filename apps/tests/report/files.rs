@@ -5,20 +5,20 @@ use std::fs;
 use streamhalo_apps::AppError;
 use streamhalo_apps::report::{OutputFile, check_writable, replace_files, write_results};
 
-use super::{Folder, results, run, typical};
+use super::{Folder, names, results, run, typical};
 
 #[test]
 fn a_run_leaves_its_files_and_nothing_else() {
     let folder = Folder::new();
     let extra = vec![OutputFile::new("final.rle", "bob!")];
-    let deep = folder.0.join("a/b");
+    let deep = folder.0.path().join("a/b");
     write_results(&deep, &typical(), extra.clone()).expect("can be written");
     write_results(&deep, &results(vec![run("st-send", 1, 0, 1.0)]), extra).expect("again");
-    let inner = Folder(deep);
-    assert_eq!(inner.names(), ["final.rle", "results.csv", "results.json", "speedup.svg", "time.svg"]);
-    assert!(inner.read("results.json").contains("st-send"));
-    assert!(!inner.read("results.csv").contains("notified"));
-    assert_eq!(inner.read("final.rle"), "bob!");
+    assert_eq!(names(&deep), ["final.rle", "results.csv", "results.json", "speedup.svg", "time.svg"]);
+    let read = |name| fs::read_to_string(deep.join(name)).expect(name);
+    assert!(read("results.json").contains("st-send"));
+    assert!(!read("results.csv").contains("notified"));
+    assert_eq!(read("final.rle"), "bob!");
 }
 
 #[test]
@@ -26,11 +26,11 @@ fn a_file_that_cannot_be_replaced_undoes_those_before_it() {
     let folder = Folder::new();
     folder.write("a", "old a");
     // A folder in the place of a file: even root cannot rename over it.
-    fs::create_dir(folder.0.join("c")).expect("can write");
+    fs::create_dir(folder.0.path().join("c")).expect("can write");
     let files = [("a", "new a"), ("b", "new b"), ("c", "new c"), ("d", "new d")]
         .map(|(name, content)| OutputFile::new(name, content));
     let error = replace_files(folder.as_ref(), &files).expect_err("c is a folder");
-    let wanted = format!("cannot replace {}: ", folder.0.join("c").display());
+    let wanted = format!("cannot replace {}: ", folder.0.path().join("c").display());
     let text = error.to_string();
     assert!(text.starts_with(&wanted), "{text}");
     assert!(text.ends_with("earlier results are untouched"), "{text}");
@@ -64,13 +64,13 @@ fn a_folder_that_cannot_be_made_is_told_before_the_run() {
     let folder = Folder::new();
     folder.write("file", "");
     // Its parent is a file: that stops root too.
-    let inside = folder.0.join("file/results");
+    let inside = folder.0.path().join("file/results");
     let error = check_writable(&inside).expect_err("is inside of a file");
     assert!(matches!(error, AppError::NotWritable { .. }), "{error:?}");
     let wanted = format!("cannot write results into {}: ", inside.display());
     assert!(error.to_string().starts_with(&wanted), "{error}");
     assert!(error.hint().expect("has a remedy").contains("--out DIR"));
     assert_eq!(folder.names(), ["file"]);
-    check_writable(&folder.0.join("new/results")).expect("can be made");
-    assert_eq!(fs::read_dir(folder.0.join("new/results")).expect("was made").count(), 0);
+    check_writable(&folder.0.path().join("new/results")).expect("can be made");
+    assert_eq!(fs::read_dir(folder.0.path().join("new/results")).expect("was made").count(), 0);
 }

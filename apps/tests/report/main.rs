@@ -5,55 +5,48 @@ mod program;
 mod results;
 mod views;
 
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
 
 use serde_json::{Value, json};
 use streamhalo_apps::config::{KnownNames, Overrides, RunConfig};
 use streamhalo_apps::report::{MachineInfo, Results, RunRecord};
+use tempfile::TempDir;
 
-/// A folder of one test, removed at its end.
-struct Folder(PathBuf);
+/// A folder of one test.
+struct Folder(TempDir);
 
 impl Folder {
     fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("streamhalo-report-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).expect("can write");
-        Self(path)
+        Self(TempDir::with_prefix("streamhalo-").expect("can write"))
     }
 
     fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.0.join(name)).expect(name)
+        std::fs::read_to_string(self.0.path().join(name)).expect(name)
     }
 
     fn write(&self, name: &str, content: &str) {
-        std::fs::write(self.0.join(name), content).expect(name);
+        std::fs::write(self.0.path().join(name), content).expect(name);
     }
 
     /// Names in the folder, sorted.
     fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(&self.0).expect("is there");
-        let name = |entry: std::io::Result<std::fs::DirEntry>| {
-            entry.expect("is readable").file_name().into_string().expect("is text")
-        };
-        let mut names: Vec<_> = entries.map(name).collect();
-        names.sort();
-        names
+        names(self.0.path())
     }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("is there");
+    let name = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.expect("is readable").file_name().into_string().expect("is text")
+    };
+    let mut names: Vec<_> = entries.map(name).collect();
+    names.sort();
+    names
 }
 
 impl AsRef<Path> for Folder {
     fn as_ref(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        _ = std::fs::remove_dir_all(&self.0);
+        self.0.path()
     }
 }
 

@@ -22,7 +22,7 @@ fn report_makes_everything_again() {
     let before = ["results.csv", "speedup.svg", "time.svg"].map(|name| folder.read(name));
     folder.write("results.csv", "spoilt");
     for name in ["speedup.svg", "time.svg"] {
-        std::fs::remove_file(folder.0.join(name)).expect("was written");
+        std::fs::remove_file(folder.0.path().join(name)).expect("was written");
     }
     let output = report(folder.as_ref());
     assert_eq!(output.status.code(), Some(0), "{output:?}");

@@ -88,7 +88,7 @@ fn impossible_runs_are_not_written() {
 fn what_cannot_be_reported_on_says_why_and_what_to_do() {
     let folder = Folder::new();
     let whole = typical().to_json().expect("is consistent");
-    let file = folder.0.join("results.json");
+    let file = folder.0.path().join("results.json");
     let file = file.display();
     let mut cases = vec![
         (whole[..whole.len() / 2].to_owned(), "ends in the middle: EOF", "again"),
@@ -119,7 +119,7 @@ fn what_cannot_be_reported_on_says_why_and_what_to_do() {
         assert!(error.hint().expect("has a remedy").contains(remedy), "{found}");
         assert_eq!(error.exit_status(), 1);
     }
-    std::fs::remove_file(folder.0.join("results.json")).expect("was written");
+    std::fs::remove_file(folder.0.path().join("results.json")).expect("was written");
     let error = Results::read(folder.as_ref()).expect_err("is gone");
     assert!(matches!(error, AppError::ResultsUnreadable { .. }), "{error:?}");
     assert!(error.hint().expect("has a remedy").contains("streamhalo report"));

@@ -156,12 +156,12 @@ fn memory_that_there_is_not_ends_a_measurement_cleanly() {
 fn carried(program: Option<&str>) -> (Folder, impl Fn(&[&str]) -> Output) {
     let folder = Folder::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    std::os::unix::fs::symlink(root.join("configs"), folder.path.join("configs")).expect("a link");
-    std::fs::copy(root.join("tests/gpu"), folder.path.join("gpu")).expect("it can be copied");
+    std::os::unix::fs::symlink(root.join("configs"), folder.path().join("configs")).expect("a link");
+    std::fs::copy(root.join("tests/gpu"), folder.path().join("gpu")).expect("it can be copied");
     if let Some(program) = program {
-        std::os::unix::fs::symlink(program, folder.path.join("streamhalo")).expect("a link");
+        std::os::unix::fs::symlink(program, folder.path().join("streamhalo")).expect("a link");
     }
-    let (gpu, place) = (folder.path.join("gpu"), folder.path.clone());
+    let (gpu, place) = (folder.path().join("gpu"), folder.path().to_owned());
     let run = move |arguments: &[&str]| {
         let mut command = Command::new(&gpu);
         let command = command.args(arguments).current_dir(&place).env_remove("RUST_BACKTRACE");
@@ -205,7 +205,7 @@ fn the_script_for_a_gpu_measures_and_sums_up() {
         // With each of the backends.
         assert!(said.contains(&format!("{app}: 5 runs, all of them right\n")), "{said}");
     }
-    let summary = std::fs::read_to_string(folder.path.join("found/summary.txt")).expect("a summary");
+    let summary = std::fs::read_to_string(folder.path().join("found/summary.txt")).expect("a summary");
     assert!(said.contains(&summary) && !summary.contains("not measured"), "{summary}");
     // Each ratio beside what is to be reached, as found in a file of figures.
     let ratio = |start: &str| -> f64 {
@@ -214,7 +214,7 @@ fn the_script_for_a_gpu_measures_and_sums_up() {
         let (found, _) = line.split_once(['<', '>']).expect("a bound");
         found.split_whitespace().last().and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{line}"))
     };
-    let figures = folder.path.join("found/run-1/moves-small/bench-moves.json");
+    let figures = folder.path().join("found/run-1/moves-small/bench-moves.json");
     let figures: Value =
         serde_json::from_str(&std::fs::read_to_string(figures).expect("figures")).expect("JSON");
     let apart = figures

@@ -263,7 +263,7 @@ fn a_small_disk_fills_up() {
     let out = folder.out();
     fs::create_dir(&out).expect("can write");
     let config = folder.write("config.toml", SMALL);
-    let kept = folder.path.join("kept");
+    let kept = folder.path().join("kept");
     let glider = pattern("glider");
     // A file has 64 KiB: the disk has room for one, and for the results.
     let script = format!(
@@ -348,16 +348,16 @@ fn what_cannot_be_gone_on_from_is_refused_before_anything_runs() {
         &["grid.cells=[40, 24]", "app.pattern=random:8"],
         &["`grid.cells` is [24,40] there, and [40,24] in this configuration"],
     );
-    let absent = format!("run.restart={:?}", folder.path.join("absent.halo"));
+    let absent = format!("run.restart={:?}", folder.path().join("absent.halo"));
     refused(
         &elsewhere.run(SMALL, &[&absent]),
         2,
         &["cannot read the checkpoint", "absent.halo", "hint: give the path"],
     );
-    let restart = format!("run = {{ restart = {:?},", folder.path.join("absent.halo"));
+    let restart = format!("run = {{ restart = {:?},", folder.path().join("absent.halo"));
     let from_file = SMALL.replace("run = {", &restart);
     refused(&elsewhere.run(&from_file, &[]), 2, &["config.toml:4:", &restart, "cannot read the checkpoint"]);
-    let empty = format!("run.restart={:?}", folder.path);
+    let empty = format!("run.restart={:?}", folder.path());
     let parts = ["has no checkpoint of `life`", "neither there nor in a folder checkpoints in it"];
     refused(&elsewhere.run(SMALL, &[&empty]), 2, &parts);
     for (content, part) in [

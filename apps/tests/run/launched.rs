@@ -160,7 +160,7 @@ fn a_wrong_answer_is_the_exit_status_of_all() {
     each_launcher(|launcher| {
         let folder = Folder::new();
         for (rank, cells) in ["3o", "3b", "3o"].iter().enumerate() {
-            let own = folder.path.join(rank.to_string());
+            let own = folder.path().join(rank.to_string());
             fs::create_dir(&own).expect("can write");
             fs::write(own.join("row.rle"), format!("x = 3, y = 1\n{cells}!\n")).expect("can write");
             let config = SMALL.replace("random:7", "row.rle");
@@ -326,7 +326,7 @@ impl<'f> Ranks<'f> {
     fn wrapped(folder: &'f Folder, odd: &str, arguments: &[String]) -> Self {
         let quoted: Vec<String> =
             [Launcher::PROGRAM.to_owned()].iter().chain(arguments).map(|one| format!("'{one}'")).collect();
-        let (at, line) = (folder.path.display(), quoted.join(" "));
+        let (at, line) = (folder.path().display(), quoted.join(" "));
         let script = format!(
             "rank=${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}\n\
              cd '{at}'\n[ -d $rank ] && cd $rank\n\
@@ -339,13 +339,13 @@ impl<'f> Ranks<'f> {
 
     fn command(&self, launcher: &Launcher, ranks: usize) -> std::process::Command {
         let mut command = launcher.command(self.folder, ranks);
-        command.arg("sh").arg(self.folder.path.join("rank.sh"));
+        command.arg("sh").arg(self.folder.path().join("rank.sh"));
         command
     }
 
     fn statuses(&self, ranks: usize) -> Vec<String> {
         let read = |rank: usize| {
-            let path: &Path = &self.folder.path.join(format!("status.{rank}"));
+            let path: &Path = &self.folder.path().join(format!("status.{rank}"));
             // Empty where it was ended in the middle of writing it.
             let status = fs::read_to_string(path).unwrap_or_default().trim().to_owned();
             if status.is_empty() { "none".to_owned() } else { status }

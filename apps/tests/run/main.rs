@@ -33,10 +33,10 @@ mod tree;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 const BACKENDS: [&str; 5] = ["standard", "st-send", "st-rsend", "active-rma", "notified"];
 const FABRICS: [&str; 2] = ["local", "shm"];
@@ -48,30 +48,27 @@ const WATCHDOG: Duration = Duration::from_secs(120);
 /// processes that were left behind.
 const MARK: &str = "STREAMHALO_TEST_MARK";
 
-/// A folder of one test, removed at its end.
-struct Folder {
-    path: PathBuf,
-}
+/// A folder of one test.
+struct Folder(TempDir);
 
 impl Folder {
     fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("streamhalo-run-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).expect("can write");
-        Self { path }
+        Self(TempDir::with_prefix("streamhalo-").expect("can write"))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
     }
 
     fn write(&self, name: &str, content: &str) -> PathBuf {
-        let path = self.path.join(name);
+        let path = self.path().join(name);
         fs::write(&path, content).expect("can write");
         path
     }
 
     /// Where a run with [`Folder::run`] leaves its results.
     fn out(&self) -> PathBuf {
-        self.path.join("out")
+        self.path().join("out")
     }
 
     fn read_out(&self, name: &str) -> String {
@@ -81,7 +78,7 @@ impl Folder {
     /// A command that carries the folder's mark.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
-        command.env(MARK, &self.path).stdin(Stdio::null());
+        command.env(MARK, self.path()).stdin(Stdio::null());
         // Ranks that are threads share a GPU, and their streams need a queue of the hardware each.
         command.env("CUDA_DEVICE_MAX_CONNECTIONS", "32");
         command
@@ -138,7 +135,7 @@ impl Folder {
 
     /// The processes that still run of all that carry the folder's mark.
     fn processes(&self) -> Vec<u32> {
-        let mark = format!("{MARK}={}", self.path.display());
+        let mark = format!("{MARK}={}", self.path().display());
         let of_folder = |process: &u32| {
             let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
             environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
@@ -155,12 +152,6 @@ impl Folder {
             line.split('\0').nth(1) == Some("worker")
         };
         self.processes().into_iter().filter(is_worker).collect()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.path);
     }
 }
 

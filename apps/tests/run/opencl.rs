@@ -235,7 +235,7 @@ fn a_machine_without_a_driver_says_what_to_install() {
     for arguments in [vec!["info"], vec!["run", config, "--set", DEVICE]] {
         let mut command = folder.command(env!("CARGO_BIN_EXE_streamhalo"));
         // Where loaders look for drivers: a folder that has none.
-        command.env("OCL_ICD_VENDORS", &folder.path).env("OPENCL_LAYERS", "");
+        command.env("OCL_ICD_VENDORS", folder.path()).env("OPENCL_LAYERS", "");
         let run = command.args(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let output = finish(run);
         let said = text(&output.stdout) + &text(&output.stderr);

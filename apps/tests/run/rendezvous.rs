@@ -93,7 +93,7 @@ fn rank(folder: &Folder, address: &str, key: &str, number: usize, more: &[&str])
 
 /// The same, of a command.
 fn rank_of(what: &str, folder: &Folder, address: &str, key: &str, number: usize) -> Command {
-    let config = folder.path.join("config.toml");
+    let config = folder.path().join("config.toml");
     if !config.exists() {
         // Not while another rank reads it.
         folder.write("config.toml", SMALL);

@@ -40,7 +40,7 @@ fn nothing_lives_beyond_a_boundary_that_is_not_periodic() {
     let folder = Folder::new();
     // A row of three along the upper boundary would be a blinker if there were anything above it.
     folder.write("row.rle", "x = 3, y = 1\n3o!\n");
-    let pattern = format!("app.pattern={:?}", folder.path.join("row.rle"));
+    let pattern = format!("app.pattern={:?}", folder.path().join("row.rle"));
     let set = [pattern.as_str(), "app.origin=[0, 18]", "grid.periodic=false", "grid.halo=4"];
     let play = |more: &[&str]| {
         let records = folder.records(SMALL, &[&set, more].concat());

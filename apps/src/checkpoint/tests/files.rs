@@ -73,7 +73,7 @@ fn heads_are_the_same_before_and_after_checksums_are_known() {
         assert_eq!(Some(bytes), head.payload_bytes());
         assert!(head.blocks.len() <= 1024);
         let folder = Folder::new();
-        let path = folder.0.join("head");
+        let path = folder.0.path().join("head");
         fs::write(&path, &after).expect("can write");
         let mut file = fs::File::open(&path).expect("is there");
         let (found, start, _) = Head::read(&mut file, &path).expect("was written by us");
@@ -131,7 +131,7 @@ fn damaged_and_truncated_files_are_refused_with_the_reason() {
 fn what_is_no_checkpoint_is_refused() {
     let folder = Folder::new();
     let config = folder.config(APP, GRID);
-    let path = folder.0.join("other");
+    let path = folder.0.path().join("other");
     assert!(matches!(refused(&path, &config), CheckpointError::Unreadable { .. }), "absent");
     for content in ["x = 3, y = 3\nbob$2bo$3o!\n", "\u{89}PNG\r\n"] {
         fs::write(&path, content).expect("can write");
@@ -176,10 +176,11 @@ fn checkpoints_of_other_runs_are_refused_with_what_differs() {
 #[test]
 fn patterns_from_files_are_told_apart_by_their_cells() {
     let folder = Folder::new();
-    let app = |name: &str, origin: &str| format!("steps = 6, pattern = {:?}{origin}", folder.0.join(name));
+    let app =
+        |name: &str, origin: &str| format!("steps = 6, pattern = {:?}{origin}", folder.0.path().join(name));
     for (name, content) in [("a.rle", "bob$2bo$3o!"), ("b.rle", "bob$2bo$3o!"), ("c.rle", "bob$2bo$2o!")] {
         let header = "x = 3, y = 3\n";
-        fs::write(folder.0.join(name), header.to_owned() + content).expect("can write");
+        fs::write(folder.0.path().join(name), header.to_owned() + content).expect("can write");
     }
     let grid = "grid.cells = [9, 9]\noutput.checkpoint_every = 4";
     play(&folder.config(&app("a.rle", ""), grid), &[1, 1], "standard", None).expect("nothing fails");
@@ -209,20 +210,20 @@ fn what_is_no_file_is_not_waited_for() {
 #[test]
 fn a_folder_stands_for_its_latest_checkpoint() {
     let folder = Folder::new();
-    let none = folder::resolve(&folder.0, "life").expect_err("is empty");
+    let none = folder::resolve(folder.0.path(), "life").expect_err("is empty");
     assert!(none.to_string().contains("no checkpoint of `life`"), "{none}");
     let names = ["life_000100.halo", "life_999999.halo", "life_1000000.halo", "stencil3d_3000000.halo"];
     let others = ["life_x.halo", "life_4000000.halo.bak"];
     for name in names.iter().chain(&others) {
-        fs::write(folder.0.join(name), "x").expect("can write");
+        fs::write(folder.0.path().join(name), "x").expect("can write");
     }
-    let latest = folder::resolve(&folder.0, "life").expect("has some");
-    assert_eq!(latest, folder.0.join("life_1000000.halo"));
-    let file = folder.0.join(names[0]);
+    let latest = folder::resolve(folder.0.path(), "life").expect("has some");
+    assert_eq!(latest, folder.0.path().join("life_1000000.halo"));
+    let file = folder.0.path().join(names[0]);
     assert_eq!(folder::resolve(&file, "life").expect("is one"), file);
     // A folder of results has one of checkpoints; what is in itself comes first.
     fs::create_dir(folder.checkpoints()).expect("can write");
     fs::write(folder.checkpoint("faces", 7), "x").expect("can write");
-    let of_results = folder::resolve(&folder.0, "faces").expect("has some");
+    let of_results = folder::resolve(folder.0.path(), "faces").expect("has some");
     assert_eq!(of_results, folder.checkpoint("faces", 7));
 }

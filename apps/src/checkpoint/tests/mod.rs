@@ -6,9 +6,9 @@ mod writing;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use streamhalo::{Device, WorldOptions};
+use tempfile::TempDir;
 
 use super::{Checkpoint, CheckpointError, Checkpoints};
 use crate::app::{Answer, ApplicationRow, Between, Looker, Trial};
@@ -18,17 +18,12 @@ use crate::ranks::on_threads;
 
 const BACKENDS: [&str; 5] = ["standard", "st-send", "st-rsend", "active-rma", "notified"];
 
-/// A results folder of one test, removed at its end.
-struct Folder(PathBuf);
+/// A results folder of one test.
+struct Folder(TempDir);
 
 impl Folder {
     fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("streamhalo-checkpoint-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).expect("can write");
-        Self(path)
+        Self(TempDir::with_prefix("streamhalo-").expect("can write"))
     }
 
     /// A configuration whose checkpoints go here.
@@ -39,7 +34,7 @@ impl Folder {
             fabrics: &["local"],
             devices: &["host"],
         };
-        let text = format!("app = {{ {app} }}\noutput.dir = {:?}\n{rest}\n", self.0);
+        let text = format!("app = {{ {app} }}\noutput.dir = {:?}\n{rest}\n", self.0.path());
         let config = RunConfig::parse("f.toml", &text, &Overrides::default(), &names);
         config.unwrap_or_else(|error| panic!("{error}"))
     }
@@ -50,7 +45,7 @@ impl Folder {
     }
 
     fn checkpoints(&self) -> PathBuf {
-        self.0.join(super::FOLDER)
+        self.0.path().join(super::FOLDER)
     }
 
     /// The names in the folder of checkpoints, sorted.
@@ -58,12 +53,6 @@ impl Folder {
         let mut names = super::folder::names(&self.checkpoints()).expect("is there");
         names.sort();
         names
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.0);
     }
 }
 

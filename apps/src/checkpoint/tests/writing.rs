@@ -33,7 +33,7 @@ fn nothing_is_written_at_the_beginning() {
     let config = folder.config("pattern = 'random:1', steps = 4", GRID);
     play(&config, &[1, 1], "standard", None).expect("nothing fails");
     assert_eq!(folder.names(), ["life_000002.halo", "life_000004.halo"]);
-    let from = folder.0.join("from");
+    let from = folder.0.path().join("from");
     fs::rename(folder.checkpoint("life", 4), &from).expect("can rename");
     play(&config, &[1, 1], "standard", Some(&from)).expect("nothing fails");
     assert_eq!(folder.names(), ["life_000002.halo"]);
@@ -83,7 +83,7 @@ fn unfinished_files_are_no_checkpoints() {
     let latest = super::super::resolve(&folder.checkpoints(), "life").expect("has some");
     assert_eq!(latest, folder.checkpoint("life", 8));
     let whole = folder.names().into_iter().filter(|name| !name.starts_with('.')).collect::<Vec<_>>();
-    super::super::prepare(&folder.0).expect("can remove");
+    super::super::prepare(folder.0.path()).expect("can remove");
     assert_eq!(folder.names(), whole, "and nothing else");
     play(&config, &[1, 2], "notified", Some(&latest)).expect("is whole");
 }
@@ -99,12 +99,12 @@ fn unfinished_files_of_a_run_that_goes_on_stay() {
     for name in [&*unfinished, ".life_000010.halo.unfinished"] {
         fs::write(folder.checkpoints().join(name), "half of it").expect("can write");
     }
-    super::super::prepare(&folder.0).expect("can remove");
+    super::super::prepare(folder.0.path()).expect("can remove");
     assert_eq!(folder.names(), [unfinished]);
     other.kill().expect("is our child");
     // It has ended once it can be waited for, and stays in the table of processes until it is.
     until(|| {
-        super::super::prepare(&folder.0).expect("can remove");
+        super::super::prepare(folder.0.path()).expect("can remove");
         folder.names().is_empty()
     });
     other.wait().expect("is our child");

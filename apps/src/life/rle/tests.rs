@@ -142,11 +142,10 @@ fn an_absent_file_is_named() {
 
 #[test]
 fn names_and_comments_may_be_in_any_encoding() {
-    let path = std::env::temp_dir().join(format!("streamhalo-latin-1-{}.rle", std::process::id()));
+    let folder = tempfile::tempdir().expect("can write");
+    let path = folder.path().join("latin-1.rle");
     std::fs::write(&path, b"#N Gl\xe4nzer\nx = 1, y = 1\no!\n").expect("can write");
-    let pattern = Pattern::read(&path);
-    std::fs::remove_file(&path).expect("is there");
-    assert_eq!(pattern.expect("is a pattern").cells, [(0, 0)]);
+    assert_eq!(Pattern::read(&path).expect("is a pattern").cells, [(0, 0)]);
 }
 
 /// A pattern of the live cells, given in any order.

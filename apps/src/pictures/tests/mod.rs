@@ -9,10 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use streamhalo::{Device, WorldOptions};
+use tempfile::TempDir;
 
 use super::Snapshots;
 use crate::app::{ApplicationRow, Between, Looker, Trial};
@@ -20,21 +20,18 @@ use crate::config::{KnownNames, Overrides, RunConfig};
 use crate::error::AppError;
 use crate::ranks::on_threads;
 
-/// A folder of one test, removed at its end.
-struct Folder(PathBuf);
+/// A folder of one test.
+struct Folder(TempDir);
 
 impl Folder {
     fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("streamhalo-pictures-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(path.join("snapshots")).expect("can write");
-        Self(path)
+        let folder = Self(TempDir::with_prefix("streamhalo-").expect("can write"));
+        fs::create_dir(folder.snapshots()).expect("can write");
+        folder
     }
 
     fn snapshots(&self) -> PathBuf {
-        self.0.join("snapshots")
+        self.0.path().join("snapshots")
     }
 
     /// The names of all files in it.
@@ -55,15 +52,9 @@ impl Folder {
             fabrics: &["local"],
             devices: &["host"],
         };
-        let text = format!("{text}\noutput.dir = {:?}\n", self.0);
+        let text = format!("{text}\noutput.dir = {:?}\n", self.0.path());
         let config = RunConfig::parse("f.toml", &text, &Overrides::default(), &names);
         config.unwrap_or_else(|error| panic!("{error}"))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.0);
     }
 }
 
