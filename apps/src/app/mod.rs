@@ -7,6 +7,7 @@
 
 mod answer;
 mod between;
+mod grids;
 mod initial;
 mod line;
 mod marks;
@@ -30,13 +31,14 @@ use streamhalo::comm::backend::Route;
 use streamhalo::comm::fabric::Executor;
 use streamhalo::{KernelText, LocalGrid, StreamHalo};
 
-use crate::config::{Primitive, RunConfig};
+use crate::config::RunConfig;
 use crate::error::AppError;
 use crate::report::OutputFile;
 use crate::{cholesky, comb, faces, life, pipeline, stencil3d, tree};
 
 pub use answer::Answer;
 pub(crate) use between::{Between, Geometry, Look, Looker};
+pub(crate) use grids::{global_grid, of_axes};
 pub(crate) use initial::Initial;
 pub(crate) use line::Line;
 pub(crate) use marks::{END_MARK, step_mark, step_of_mark};
@@ -82,7 +84,7 @@ pub enum Need {
     /// Combining ghosts with what their owners have.
     Scatter,
     /// Values from one rank to another without a field that has ghosts, by the primitive that the backend's
-    /// name stands for ([`Primitive`]). The host calls it.
+    /// name stands for ([`Primitive`](crate::config::Primitive)). The host calls it.
     Primitive,
 }
 
@@ -216,15 +218,21 @@ impl From<Route> for Way {
     }
 }
 
-impl Way {
-    /// Of a message that the host carries out by a primitive.
-    pub(crate) fn by_host(peer: usize, bytes: usize, primitive: Primitive, reason: String) -> Self {
-        let (path, executor) = (primitive.summary().to_owned(), Executor::Host.to_string());
-        Self { peer, bytes, path, reason, executor }
-    }
-}
-
 impl Routes {
+    /// Those of messages that the host carries out, each with an offset, a rank, payload bytes, and what it carries.
+    pub(crate) fn by_host(
+        trial: &Trial<'_>,
+        messages: impl IntoIterator<Item = (Vec<i32>, usize, usize, String)>,
+    ) -> Self {
+        let (path, executor) = (trial.primitive().summary(), Executor::Host.to_string());
+        let of_message = |(offset, peer, bytes, reason)| {
+            let way = Way { peer, bytes, path: path.to_owned(), reason, executor: executor.clone() };
+            ((offset, peer), way)
+        };
+        let (neighbors, ways) = messages.into_iter().map(of_message).unzip();
+        Self { neighbors, ways }
+    }
+
     /// Those of an exchange with all neighbours of a grid.
     pub fn of<const D: usize>(grid: &LocalGrid<D>, halo: &StreamHalo) -> Self {
         let offsets = (0..3_usize.pow(D as u32)).map(|code| {

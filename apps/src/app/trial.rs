@@ -1,11 +1,14 @@
 //! One run of an application: what a rank is given, and what it gives back.
 
+use std::time::Instant;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use streamhalo::comm::fabric::Executor;
 use streamhalo::{Stream, StreamHalo, World};
 
 use super::{Answer, Between, Times};
+use crate::config::Primitive;
 use crate::error::AppError;
 use crate::run::executors_or;
 
@@ -58,7 +61,28 @@ pub struct Outcome {
 /// The most that a rank puts up at once for the others to read.
 const PIECE_BYTES: usize = 1 << 20;
 
+impl Outcome {
+    /// Notes how many billions of something that was so often done in each step were done in a second.
+    pub(crate) fn note_rate(&mut self, name: &str, in_a_step: f64, steps: u64) {
+        if self.solve_s > 0.0 && steps > 0 {
+            let rate = 1e-9 * (in_a_step * steps as f64) / self.solve_s;
+            self.measured.insert(name.to_owned(), Value::from(rate));
+        }
+    }
+}
+
 impl Trial<'_> {
+    /// What `set_up` makes, and the seconds until every rank has it. Collective; blocks.
+    pub(crate) fn set_up<T>(
+        &self,
+        set_up: impl FnOnce() -> Result<T, AppError>,
+    ) -> Result<(T, f64), AppError> {
+        let started = Instant::now();
+        let made = set_up()?;
+        self.world.barrier()?;
+        Ok((made, started.elapsed().as_secs_f64()))
+    }
+
     /// Brings together what the ranks have measured. Collective; blocks.
     ///
     /// # Errors
@@ -90,6 +114,11 @@ impl Trial<'_> {
         answer: Answer,
     ) -> Result<Outcome, AppError> {
         self.outcome_of(setup_s, times, (bytes, messages), Executor::Host.to_string(), answer)
+    }
+
+    /// What the host carries messages out by: what the backend's name stands for.
+    pub(crate) fn primitive(&self) -> Primitive {
+        Primitive::of_backend(self.backend).expect("the configuration takes no other")
     }
 
     /// Who carries out what the stream triggers.

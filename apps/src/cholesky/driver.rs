@@ -17,7 +17,7 @@
 
 use std::time::Instant;
 
-use serde_json::{Map, Value};
+use serde_json::Map;
 use streamhalo::comm::Error;
 
 use super::kernel::{factor, solve, update};
@@ -26,7 +26,7 @@ use super::matrix::Matrix;
 use super::schedule::{Hop, Schedule};
 use crate::app::values::{checksum_of_row, encode, shown, zeros};
 use crate::app::{
-    Answer, Application, ApplicationRow, Initial, Need, Outcome, Phase, Routes, Stopwatch, Times, Trial, Way,
+    Answer, Application, ApplicationRow, Initial, Need, Outcome, Phase, Routes, Stopwatch, Times, Trial,
     size_of_all,
 };
 use crate::config::{AppSettings, CholeskySettings, Primitive, RunConfig, Values};
@@ -164,7 +164,6 @@ impl Cholesky {
 impl Process {
     /// Space for the needed tiles, and the connections. Collective.
     fn new(app: &Cholesky, trial: &Trial<'_>) -> Result<Self, AppError> {
-        let primitive = Primitive::of_backend(trial.backend).expect("the configuration takes no other");
         let (schedule, rank) = (app.schedule(trial), trial.world.rank());
         let hops: Vec<_> = schedule.all().map(|tile| schedule.hop(tile, rank)).collect();
         let (tile, values) = (app.settings.tile, app.settings.tile * app.settings.tile);
@@ -174,7 +173,7 @@ impl Process {
         let incoming: Vec<_> = hops.iter().enumerate().filter_map(from).collect();
         let extent = Extent { tiles: hops.len(), values, incoming: incoming.clone(), steps: app.steps };
         Ok(Self {
-            links: (app.connect)(trial, primitive, extent)?,
+            links: (app.connect)(trial, trial.primitive(), extent)?,
             tiles,
             is_here: vec![false; hops.len()],
             incoming: incoming.into_iter().map(|(number, _)| number).collect(),
@@ -304,26 +303,22 @@ impl Application for Cholesky {
         let answer = Answer { checksum: shown(trial.all_sum(checksum)?), result: Map::new(), state };
         let traffic = (messages * self.tile_bytes(), messages);
         let mut outcome = trial.outcome_by_host(setup_s, spent, traffic, answer)?;
-        outcome.measured = rate(self.rows(), self.steps, outcome.solve_s);
+        outcome.note_rate("gflops", (self.rows() as f64).powi(3) / 3.0, self.steps); // as is usual
         Ok(outcome)
     }
 
     fn routes(&self, trial: &Trial<'_>) -> Result<Routes, AppError> {
-        let primitive = Primitive::of_backend(trial.backend).expect("the configuration takes no other");
         let (schedule, rank) = (self.schedule(trial), trial.world.rank());
         let mut tiles = vec![0_usize; schedule.ranks];
         for hop in schedule.all().filter_map(|tile| schedule.hop(tile, rank)) {
             hop.children.iter().for_each(|child| tiles[*child] += 1);
         }
-        let peers: Vec<_> = tiles.into_iter().enumerate().filter(|(_, tiles)| *tiles > 0).collect();
-        let way = |(peer, tiles): &(usize, usize)| {
+        let message = |(peer, tiles): (usize, usize)| {
             let reason = format!("{tiles} tiles a factorisation");
-            Way::by_host(*peer, self.tile_bytes(), primitive, reason)
+            (vec![peer as i32 - rank as i32], peer, self.tile_bytes(), reason)
         };
-        Ok(Routes {
-            neighbors: peers.iter().map(|(peer, _)| (vec![*peer as i32 - rank as i32], *peer)).collect(),
-            ways: peers.iter().map(way).collect(),
-        })
+        let peers = tiles.into_iter().enumerate().filter(|(_, tiles)| *tiles > 0);
+        Ok(Routes::by_host(trial, peers.map(message)))
     }
 
     fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
@@ -345,11 +340,4 @@ impl Application for Cholesky {
     fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
         self.judge(found, reference)
     }
-}
-
-/// Billions of floating-point operations in a second: n³/3 a factorisation, as is usual.
-fn rate(rows: usize, steps: u64, solve_s: f64) -> Map<String, Value> {
-    let operations = (rows as f64).powi(3) / 3.0 * steps as f64;
-    let rate = (solve_s > 0.0 && steps > 0).then(|| 1e-9 * operations / solve_s);
-    rate.map(|rate| ("gflops".to_owned(), Value::from(rate))).into_iter().collect()
 }

@@ -19,7 +19,6 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Instant;
 
 use serde_json::{Map, Value};
 use streamhalo::comm::device::{Buffer, Extents, Scalar};
@@ -30,8 +29,8 @@ use super::kernel::{LOOK, SET, count_wrong, set};
 use super::numbering::{Axis, Turn, Whereabouts};
 use crate::app::values::{self, Real, checksum_of_owned, checksum_of_whole, shown, whole_state};
 use crate::app::{
-    Answer, Application, ApplicationRow, Laps, Need, Outcome, Routes, Tables, Times, Trial, mix, of_real,
-    shell, size_of_all,
+    Answer, Application, ApplicationRow, Laps, Need, Outcome, Routes, Tables, Times, Trial, global_grid, mix,
+    of_axes, of_real, shell, size_of_all,
 };
 use crate::config::{AppSettings, Precision, RunConfig};
 use crate::error::AppError;
@@ -103,11 +102,10 @@ impl<T: Real> Comb<T> {
             let message = format!("it is {}, but every cycle of `comb` exchanges", config.run.exchange_every);
             return Err(AppError::Usage { flag: "run.exchange_every".to_owned(), message });
         }
-        let cells = std::array::from_fn(|axis| config.grid.cells[axis]);
         Ok(Self {
             variables,
-            grid: GlobalGrid::new(cells, std::array::from_fn(|axis| config.grid.periodic[axis]))?,
-            halo_width: std::array::from_fn(|axis| config.grid.halo[axis]),
+            grid: global_grid(config)?,
+            halo_width: of_axes(&config.grid.halo),
             cycles: config.app.steps,
             pattern: Pattern::All,
             element: PhantomData,
@@ -116,8 +114,7 @@ impl<T: Real> Comb<T> {
 
     /// The variables, and one exchange for all of them. Collective.
     fn set_up(&self, trial: &Trial<'_>) -> Result<Block<T>, AppError> {
-        let layout = [trial.layout[0], trial.layout[1], trial.layout[2]];
-        let grid = self.grid.partition_as(trial.world, layout)?.local(self.halo_width)?;
+        let grid = trial.local_grid(&self.grid, self.halo_width)?;
         let variables = (0..self.variables).map(|_| Array::zeros(&grid, Entity::Cell, trial.stream));
         let mut variables = variables.collect::<Result<Vec<_>, _>>()?;
         let halo = StreamHalo::builder(trial.world, trial.stream)
@@ -190,10 +187,7 @@ impl<T: Real> Block<T> {
 
 impl<T: Real> Application for Comb<T> {
     fn run_trial(&self, trial: &Trial<'_>) -> Result<Outcome, AppError> {
-        let started = Instant::now();
-        let mut block = self.set_up(trial)?;
-        trial.world.barrier()?;
-        let setup_s = started.elapsed().as_secs_f64();
+        let (mut block, setup_s) = trial.set_up(|| self.set_up(trial))?;
 
         let laps = Laps::start(trial.stream);
         for cycle in 0..self.cycles {

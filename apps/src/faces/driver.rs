@@ -29,7 +29,7 @@ use super::kernel::sum_copies;
 use crate::app::values::{checksum_of_owned, encode, shown, whole_of};
 use crate::app::{
     Answer, Application, ApplicationRow, Between, Geometry, Initial, Need, Outcome, Phase, Routes, Stopwatch,
-    Times, Trial, inner_of, shell, size_of_all,
+    Times, Trial, inner_of, of_axes, shell, size_of_all,
 };
 use crate::config::{AppSettings, FacesSettings, RunConfig, Values};
 use crate::error::{AppError, counted, ranks_of};
@@ -80,13 +80,12 @@ impl Faces {
         let AppSettings::Faces(settings) = &config.app.settings else {
             unreachable!("the configuration of `faces` has the settings of `faces`")
         };
-        let elements: [usize; 3] = std::array::from_fn(|axis| config.grid.cells[axis]);
-        let periodic = std::array::from_fn(|axis| config.grid.periodic[axis]);
+        let elements: [usize; 3] = of_axes(&config.grid.cells);
         let points = elements.map(|elements| elements.saturating_mul(settings.order + 1));
         Ok(Self {
             settings: settings.clone(),
             elements,
-            grid: GlobalGrid::new(points, periodic)?,
+            grid: GlobalGrid::new(points, of_axes(&config.grid.periodic))?,
             steps: config.app.steps,
             pattern: Box::new(|_outer| Pattern::All),
         })
@@ -98,8 +97,7 @@ impl Faces {
 
     /// The outer loop's part: buffers, and the exchange of one layer of points.
     fn allocate(&self, trial: &Trial<'_>, outer: u64) -> Result<Block, AppError> {
-        let layout = [trial.layout[0], trial.layout[1], trial.layout[2]];
-        let grid = self.grid.partition_as(trial.world, layout)?.local(1)?;
+        let grid = trial.local_grid(&self.grid, [1; 3])?;
         let mut points = Alternating::zeros(&grid, Entity::Cell, trial.stream)?;
         let halo = StreamHalo::builder(trial.world, trial.stream)
             .backend(trial.backend)

@@ -15,7 +15,6 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::time::Instant;
 
 use serde_json::{Map, Value};
 use streamhalo::prelude::{Alternating, Array, Entity, GlobalGrid, LocalGrid, Pattern, StreamHalo};
@@ -30,7 +29,7 @@ use super::reference::Reference;
 use super::rle;
 use crate::app::{
     Answer, Application, ApplicationRow, Need, Outcome, Phase, Routes, Steps, Stopwatch, Stored, Trial,
-    size_of_all,
+    global_grid, of_axes, size_of_all,
 };
 use crate::config::{AppSettings, CellsAs, LifeSettings, RunConfig};
 use crate::error::AppError;
@@ -103,12 +102,12 @@ impl<T: Cell + Stored> Steps<T, 2> for Field<T> {
 
 impl<T: Cell + Stored> Life<T> {
     fn open(config: &RunConfig, settings: &LifeSettings) -> Result<Self, AppError> {
-        let cells = [config.grid.cells[0], config.grid.cells[1]];
-        let periodic = [config.grid.periodic[0], config.grid.periodic[1]];
+        let pattern = Initial::open(&settings.pattern)?;
+        let grid = global_grid(config)?;
         Ok(Self {
-            initial: Initial::open(&settings.pattern)?.place(cells, periodic, settings.origin)?,
-            grid: GlobalGrid::new(cells, periodic)?,
-            halo_width: [config.grid.halo[0], config.grid.halo[1]],
+            initial: pattern.place(grid.cells(), grid.periodic(), settings.origin)?,
+            grid,
+            halo_width: of_axes(&config.grid.halo),
             exchange_every: config.run.exchange_every,
             steps: config.app.steps,
             cell: PhantomData,
@@ -117,8 +116,7 @@ impl<T: Cell + Stored> Life<T> {
 
     /// The first generation, and the exchange that every step begins with.
     fn set_up(&self, trial: &Trial<'_>) -> Result<Field<T>, AppError> {
-        let layout = [trial.layout[0], trial.layout[1]];
-        let grid = self.grid.partition_as(trial.world, layout)?.local(self.halo_width)?;
+        let grid = trial.local_grid(&self.grid, self.halo_width)?;
         let mut cells = Alternating::zeros(&grid, Entity::Cell, trial.stream)?;
         // Both generations, so that the system hands out their pages before the clock runs.
         cells.now_mut().with_owned_mut(|mut owned| owned.fill(T::default()))?;
@@ -143,13 +141,8 @@ impl<T: Cell + Stored> Life<T> {
 
 impl<T: Cell + Stored> Application for Life<T> {
     fn run_trial(&self, trial: &Trial<'_>) -> Result<Outcome, AppError> {
-        let started = Instant::now();
-        let mut field = self.set_up(trial)?;
-        trial.world.barrier()?;
-        let setup_s = started.elapsed().as_secs_f64();
-
+        let (mut field, setup_s) = trial.set_up(|| self.set_up(trial))?;
         let times = trial.carry_out(self.steps, &mut field)?;
-
         let answer = answer(trial, &field.grid, &field.cells)?;
         trial.outcome(setup_s, times, &field.halo, answer)
     }

@@ -13,16 +13,15 @@
 //! | the verification value, *(iterations + 1) (m + n - 2)* | `reference` |
 
 use std::ops::Range;
-use std::time::Instant;
 
 use serde_json::{Map, Value};
+use streamhalo::GlobalGrid;
 use streamhalo::comm::Error;
-use streamhalo::{GlobalGrid, Partition};
 
 use super::links::{self, Extent, Links};
 use super::reference;
 use crate::app::values::{self, checksum_of_row, decode, encode, shown, zeros};
-use crate::app::{Answer, Application, ApplicationRow, Need, Outcome, Phase, Routes, Stopwatch, Trial, Way};
+use crate::app::{Answer, Application, ApplicationRow, Need, Outcome, Phase, Routes, Stopwatch, Trial};
 use crate::config::{AppSettings, Primitive, RunConfig};
 use crate::error::AppError;
 
@@ -101,15 +100,12 @@ impl Pipeline {
     }
 
     fn columns(&self, trial: &Trial<'_>) -> Result<Range<usize>, AppError> {
-        let layout = [trial.layout[0], trial.layout[1]];
-        let owned =
-            Partition::with_layout(&self.grid, layout, trial.world.size())?.owned_cells(trial.world.rank());
+        let owned = trial.owned_cells(&self.grid)?;
         Ok(owned.start[COLUMNS]..owned.end[COLUMNS])
     }
 
     /// The boundary values: A(i, 0) is i, and A(0, j) is j. Collective.
     fn set_up(&self, trial: &Trial<'_>) -> Result<Part, AppError> {
-        let primitive = Primitive::of_backend(trial.backend).expect("the configuration takes no other");
         let (rank, columns) = (trial.world.rank(), self.columns(trial)?);
         let (rows, is_first) = (self.grid.cells()[0], rank == 0);
         let mut values = zeros([rows, columns.len() + 1])?;
@@ -125,7 +121,7 @@ impl Pipeline {
         let receives = messages * self.iterations();
         let extent = Extent { rows, block_rows: self.block_rows, receives };
         Ok(Part {
-            links: (self.connect)(trial, primitive, extent)?,
+            links: (self.connect)(trial, trial.primitive(), extent)?,
             halo: vec![0.0; self.block_rows.min(rows)],
             is_last: rank + 1 == trial.world.size(),
             wrong: 0,
@@ -223,11 +219,11 @@ impl Part {
 
 impl Application for Pipeline {
     fn run_trial(&self, trial: &Trial<'_>) -> Result<Outcome, AppError> {
-        let started = Instant::now();
-        let mut part = self.set_up(trial)?;
-        part.iterate(&Stopwatch::start(trial.stream))?; // as the kernel does, before the clock starts
-        trial.world.barrier()?;
-        let setup_s = started.elapsed().as_secs_f64();
+        let (mut part, setup_s) = trial.set_up(|| {
+            let mut part = self.set_up(trial)?;
+            part.iterate(&Stopwatch::start(trial.stream))?; // as the kernel does, before the clock starts
+            Ok(part)
+        })?;
 
         let stopwatch = Stopwatch::start(trial.stream);
         for _ in 0..self.steps {
@@ -247,12 +243,13 @@ impl Application for Pipeline {
         let result = result(corner, trial.all_sum(part.wrong)?);
         let answer = Answer { checksum: shown(checksum), result, state };
         let mut outcome = trial.outcome_by_host(setup_s, times, self.traffic(trial), answer)?;
-        outcome.measured = rate(self.grid.cells(), self.steps, outcome.solve_s);
+        let [rows, columns] = self.grid.cells();
+        let points = ((rows - 1) * (columns - 1)) as f64;
+        outcome.note_rate("gmops", ACCESSES * points, self.steps); // as the paper plots it
         Ok(outcome)
     }
 
     fn routes(&self, trial: &Trial<'_>) -> Result<Routes, AppError> {
-        let primitive = Primitive::of_backend(trial.backend).expect("the configuration takes no other");
         let (size, right) = (trial.world.size(), (trial.world.rank() + 1) % trial.world.size());
         if size == 1 {
             return Ok(Routes { neighbors: Vec::new(), ways: Vec::new() });
@@ -262,10 +259,7 @@ impl Application for Pipeline {
             0 => "the corner, at the end of an iteration".to_owned(),
             _ => format!("the last column, in {messages} messages an iteration"),
         };
-        Ok(Routes {
-            neighbors: vec![(vec![0, 1], right)],
-            ways: vec![Way::by_host(right, bytes, primitive, reason)],
-        })
+        Ok(Routes::by_host(trial, [(vec![0, 1], right, bytes, reason)]))
     }
 
     /// The state is the last row, which depends on every update; the checksum is that of all values.
@@ -327,11 +321,4 @@ fn result(corner: f64, wrong: u64) -> Map<String, Value> {
         ("corner".to_owned(), Value::from(corner)),
         ("came_wrong".to_owned(), Value::from(wrong)),
     ])
-}
-
-/// Billions of accesses to memory in a second, as the paper plots them.
-fn rate([rows, columns]: [usize; 2], steps: u64, solve_s: f64) -> Map<String, Value> {
-    let points = ((rows - 1) * (columns - 1)) as f64 * steps as f64;
-    let rate = (solve_s > 0.0 && steps > 0).then(|| 1e-9 * ACCESSES * points / solve_s);
-    rate.map(|rate| ("gmops".to_owned(), Value::from(rate))).into_iter().collect()
 }

@@ -30,7 +30,7 @@ use super::problem::Problem;
 use crate::app::values::{Real, checksum_of_owned, shown, whole_state};
 use crate::app::{
     Answer, Application, ApplicationRow, Geometry, Need, Outcome, Phase, Routes, Steps, Stopwatch, Trial,
-    inner_of, shell, size_of_all, with_ghosts,
+    global_grid, inner_of, of_axes, shell, size_of_all, with_ghosts,
 };
 use crate::config::{AppSettings, Precision, RunConfig, Stencil3dSettings};
 use crate::error::AppError;
@@ -89,13 +89,12 @@ struct Block<T> {
 
 impl<T: Real> Stencil3d<T> {
     pub(super) fn open(config: &RunConfig, settings: &Stencil3dSettings) -> Result<Self, AppError> {
-        let cells = std::array::from_fn(|axis| config.grid.cells[axis]);
-        let grid = GlobalGrid::new(cells, std::array::from_fn(|axis| config.grid.periodic[axis]))?;
+        let grid = global_grid(config)?;
         Ok(Self {
             settings: settings.clone(),
             problem: Problem::new(settings, &grid),
             grid,
-            halo_width: std::array::from_fn(|axis| config.grid.halo[axis]),
+            halo_width: of_axes(&config.grid.halo),
             exchange_every: config.run.exchange_every,
             steps: config.app.steps,
             pattern: None,
@@ -114,8 +113,7 @@ impl<T: Real> Stencil3d<T> {
 
     /// The first generation, and the exchange.
     fn set_up(&self, trial: &Trial<'_>) -> Result<Block<T>, AppError> {
-        let layout = [trial.layout[0], trial.layout[1], trial.layout[2]];
-        let grid = self.grid.partition_as(trial.world, layout)?.local(self.halo_width)?;
+        let grid = trial.local_grid(&self.grid, self.halo_width)?;
         let mut cells = Alternating::zeros(&grid, Entity::Cell, trial.stream)?;
         cells.now_mut().fill(|cell, _| self.problem.initial(cell))?;
         // Steps that compute ghosts need those at edges and corners, whatever the stencil.

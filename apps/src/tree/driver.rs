@@ -16,15 +16,15 @@
 use std::time::Instant;
 
 use serde_json::{Map, Value};
+use streamhalo::GlobalGrid;
 use streamhalo::comm::Error;
-use streamhalo::{GlobalGrid, Partition};
 
 use super::library::Library;
 use super::links::{self, Links};
 use super::place::Place;
 use super::reference::{MOST, totals, value, weight};
 use crate::app::values::{checksum_of_row, decode, difference, encode, shown};
-use crate::app::{Answer, Application, ApplicationRow, Initial, Need, Outcome, Routes, Times, Trial, Way};
+use crate::app::{Answer, Application, ApplicationRow, Initial, Need, Outcome, Routes, Times, Trial};
 use crate::config::{AppSettings, Primitive, RunConfig, TreeSettings, Values};
 use crate::error::AppError;
 
@@ -97,8 +97,7 @@ impl Tree {
 
     /// The sum of this rank's leaves, in order.
     fn own_leaves(&self, trial: &Trial<'_>) -> Result<Vec<f64>, AppError> {
-        let partition = Partition::with_layout(&self.leaves, [trial.layout[0]], trial.world.size())?;
-        let own = partition.owned_cells(trial.world.rank());
+        let own = trial.owned_cells(&self.leaves)?;
         let sum = |element| (own.start[0]..own.end[0]).map(|leaf| value(self.initial(), leaf, element)).sum();
         Ok((0..self.settings.elements).map(sum).collect())
     }
@@ -158,9 +157,8 @@ fn add(sum: &mut [f64], values: &[f64]) {
 impl Application for Tree {
     fn run_trial(&self, trial: &Trial<'_>) -> Result<Outcome, AppError> {
         let started = Instant::now();
-        let primitive = Primitive::of_backend(trial.backend).expect("the configuration takes no other");
         let (place, elements) = (self.place(trial), self.settings.elements);
-        let links = (self.connect)(trial, primitive, &place, elements)?;
+        let links = (self.connect)(trial, trial.primitive(), &place, elements)?;
         let contributions = vec![0.0; place.children.len() * elements];
         let mut node = Node { place, links, contributions };
         let mut library = Library::connect(trial, elements)?;
@@ -186,18 +184,13 @@ impl Application for Tree {
     }
 
     fn routes(&self, trial: &Trial<'_>) -> Result<Routes, AppError> {
-        let primitive = Primitive::of_backend(trial.backend).expect("the configuration takes no other");
         let (place, rank) = (self.place(trial), trial.world.rank());
         let bytes = self.settings.elements * size_of::<f64>();
         let up = place.parent.map(|parent| (parent, "up to the parent"));
         let down = place.children.clone().map(|child| (child, "down to a child"));
-        let peers: Vec<_> = up.into_iter().chain(down).collect();
-        let offset = |peer: usize| vec![peer as i32 - rank as i32];
-        let way = |(peer, why): &(usize, &str)| Way::by_host(*peer, bytes, primitive, (*why).to_owned());
-        Ok(Routes {
-            neighbors: peers.iter().map(|(peer, _)| (offset(*peer), *peer)).collect(),
-            ways: peers.iter().map(way).collect(),
-        })
+        let message =
+            |(peer, why): (usize, &str)| (vec![peer as i32 - rank as i32], peer, bytes, why.to_owned());
+        Ok(Routes::by_host(trial, up.into_iter().chain(down).map(message)))
     }
 
     /// The state is what both sums must be, and then what an error in each is relative to.
