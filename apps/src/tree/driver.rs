@@ -19,13 +19,14 @@ use serde_json::{Map, Value};
 use streamhalo::GlobalGrid;
 use streamhalo::comm::Error;
 
+use super::check::result;
 use super::library::Library;
 use super::links::{self, Links};
 use super::place::Place;
-use super::reference::{MOST, totals, value, weight};
-use crate::app::values::{checksum_of_row, decode, difference, encode, shown};
+use super::reference::{MOST, value, weight};
+use crate::app::values::{checksum_of_row, encode, shown};
 use crate::app::{Answer, Application, ApplicationRow, Initial, Need, Outcome, Routes, Times, Trial};
-use crate::config::{AppSettings, Primitive, RunConfig, TreeSettings, Values};
+use crate::config::{AppSettings, Primitive, RunConfig, TreeSettings};
 use crate::error::AppError;
 
 /// The row of the registry.
@@ -42,9 +43,9 @@ pub const ROW: ApplicationRow = ApplicationRow {
 
 /// The benchmark with its settings.
 pub(super) struct Tree {
-    settings: TreeSettings,
-    leaves: GlobalGrid<1>,
-    steps: u64,
+    pub(super) settings: TreeSettings,
+    pub(super) leaves: GlobalGrid<1>,
+    pub(super) steps: u64,
     /// What connects ranks: [`links::connect`], but for tests that show that each message counts.
     pub(super) connect: Connect,
     /// What gives a rank the library's total: [`Library::sum`], but for tests that show that each rank's counts.
@@ -87,7 +88,7 @@ impl Tree {
         })
     }
 
-    fn initial(&self) -> Initial {
+    pub(super) fn initial(&self) -> Initial {
         Initial { values: self.settings.values, seed: self.settings.seed }
     }
 
@@ -193,12 +194,8 @@ impl Application for Tree {
         Ok(Routes::by_host(trial, up.into_iter().chain(down).map(message)))
     }
 
-    /// The state is what both sums must be, and then what an error in each is relative to.
     fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
-        let [leaves] = self.leaves.cells();
-        let [sum, magnitudes] = totals(self.initial(), leaves, self.settings.elements, self.steps, go_on)?;
-        let checksum = shown(checksum_of_row([0; 3], &sum));
-        Ok(Answer { checksum, result: result(true), state: Some(encode(&[sum, magnitudes].concat())) })
+        self.serial_answer(go_on)
     }
 
     /// The totals and the magnitudes of the reference, and both totals of an answer, each as bytes too.
@@ -207,36 +204,8 @@ impl Application for Tree {
     }
 
     fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
-        let values = |answer: &Answer| Some(decode::<f64>(answer.state.as_deref()?).collect::<Vec<f64>>());
-        let (found_values, right) = (values(found)?, values(reference)?);
-        let elements = self.settings.elements;
-        let (right, magnitudes) = right.split_at(elements);
-        let [leaves] = self.leaves.cells();
-        // Integers are exact. Else every leaf is added once and weighted once, and every step added once.
-        let relative = (leaves as u64 + self.steps + 1) as f64 * f64::EPSILON;
-        let allowed = |index: usize| match self.settings.values {
-            Values::Integers => 0.0,
-            Values::Reals => relative * magnitudes[index],
-        };
-        let sums = found_values.chunks(elements).zip(["the tree", "the library's allreduce"]);
-        let differences = sums.filter_map(|(sum, whose)| {
-            let found = difference([1, 1, elements], sum.iter().copied(), right.iter().copied(), allowed)?;
-            Some(format!("of {whose} {found}"))
-        });
-        let mut differences = differences.chain(
-            (found.result != reference.result)
-                .then(|| "ranks have different totals of the tree or of the library's allreduce".to_owned()),
-        );
-        match found_values.len() == 2 * elements {
-            true => differences.next(),
-            false => Some(format!("there are {} of {} values", found_values.len(), 2 * elements)),
-        }
+        self.judge(found, reference)
     }
-}
-
-/// What is known besides the root's totals: whether every rank has the same, of the tree and of the library.
-fn result(is_agreed: bool) -> Map<String, Value> {
-    Map::from_iter([("ranks_agree".to_owned(), Value::from(is_agreed))])
 }
 
 /// The mean time of a reduction over the tree, and of one by the library, in microseconds.

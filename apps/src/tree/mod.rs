@@ -11,8 +11,9 @@
 //! | who is whose child | `place` |
 //! | contributions up and totals down, by each of the primitives that the paper compares | `links` |
 //! | the library's allreduce | `library` |
-//! | the serial sum | `reference` |
+//! | the serial sum, and how far from it an answer may be | `reference`, `check` |
 
+mod check;
 pub mod driver;
 mod library;
 mod links;
