@@ -49,24 +49,20 @@ impl Cholesky {
         let (rows, mut checksum) = (self.rows(), 0_u64);
         let (mut state, mut samples) = (vec![0.0; rows * rows], Vec::new());
         for step in 0..self.steps {
-            go_on()?;
-            let matrix = Matrix::new(self.initial(), rows, step);
-            match self.settings.values {
-                Values::Integers => {
-                    for (row, place) in state.chunks_exact_mut(rows).enumerate() {
-                        place
-                            .iter_mut()
-                            .zip(matrix.factor_row(row))
-                            .for_each(|(place, value)| *place = value);
-                        checksum = checksum.wrapping_add(checksum_of_row([0, row, 0], &place[..=row]));
+            let (matrix, x) = (Matrix::new(self.initial(), rows, step), self.sampled_by(step));
+            for (row, values) in state.chunks_exact_mut(rows).enumerate() {
+                go_on()?;
+                match self.settings.values {
+                    Values::Integers => {
+                        let places = values.iter_mut().zip(matrix.factor_row(row));
+                        places.for_each(|(value, right)| *value = right);
+                        checksum = checksum.wrapping_add(checksum_of_row([0, row, 0], &values[..=row]));
                     }
-                }
-                Values::Reals => {
-                    let places = state.iter_mut().enumerate();
-                    places.for_each(|(index, place)| *place = matrix.at(index / rows, index % rows));
-                    let x = self.sampled_by(step);
-                    let product = |row: &[f64]| row.iter().zip(&x).map(|(value, x)| value * x).sum::<f64>();
-                    samples.extend(state.chunks_exact(rows).map(product));
+                    Values::Reals => {
+                        let places = values.iter_mut().enumerate();
+                        places.for_each(|(column, value)| *value = matrix.at(row, column));
+                        samples.push(values.iter().zip(&x).map(|(value, x)| value * x).sum::<f64>());
+                    }
                 }
             }
         }

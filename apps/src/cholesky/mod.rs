@@ -10,6 +10,7 @@
 //! |---|---|
 //! | the factorisation | [`driver`] |
 //! | which rank computes a tile, in which order, and along which tree it travels | `schedule` |
+//! | the tiles that a rank has, receives and passes on | `process` |
 //! | tiles from rank to rank, by each of the primitives that the paper compares | `links` |
 //! | DPOTRF, DTRSM, DSYRK and DGEMM | `kernel` |
 //! | the matrices, whose factors are known, or are multiplied out again | `matrix`, `check` |
@@ -19,6 +20,7 @@ pub(crate) mod driver;
 mod kernel;
 mod links;
 mod matrix;
+mod process;
 mod schedule;
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The factorisation against known factors and against the matrix multiplied out, and that the comparisons can fail.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::app::recorded::{notifications, recorded};
 use crate::app::values::decode;
 use crate::app::{Answer, Application, Between, Trial};
 use crate::config::{KnownNames, Overrides, Primitive, RunConfig};
+use crate::error::AppError;
 use crate::ranks::on_threads;
 
 fn cholesky(settings: &str, rows: usize) -> Cholesky {
@@ -294,4 +296,21 @@ fn a_value_that_is_off_is_found() {
     let (reference, mut wrong) = (reference(&cholesky), play(&cholesky, 2, "notified"));
     wrong.checksum.replace_range(0..1, "x");
     assert!(cholesky.difference(&wrong, &reference).expect("differs").contains("an earlier one"));
+}
+
+/// Whoever waits for it can stop it at any row of any step.
+#[test]
+fn the_reference_asks_at_every_row_whether_to_go_on() {
+    for values in ["integers", "reals"] {
+        let cholesky = cholesky(&format!("tile = 4, steps = 3, values = '{values}'"), 12);
+        for stopped_at in [1, 12, 13, 36] {
+            let asked = AtomicUsize::new(0);
+            let go_on = || match asked.fetch_add(1, Ordering::Relaxed) + 1 {
+                now if now == stopped_at => Err(AppError::Interrupted { signal: 2 }),
+                _ => Ok(()),
+            };
+            assert!(matches!(cholesky.reference(&go_on), Err(AppError::Interrupted { signal: 2 })));
+            assert_eq!(asked.into_inner(), stopped_at, "{values}");
+        }
+    }
 }
