@@ -38,7 +38,7 @@ use crate::{cholesky, comb, faces, life, pipeline, stencil3d, tree};
 
 pub use answer::Answer;
 pub(crate) use between::{Between, Geometry, Look, Looker};
-pub(crate) use grids::{global_grid, of_axes};
+pub(crate) use grids::{global_grid, of_axes, places_of};
 pub(crate) use initial::Initial;
 pub(crate) use line::Line;
 pub(crate) use marks::{END_MARK, step_mark, step_of_mark};

@@ -7,10 +7,10 @@
 //! | Comb | here |
 //! |---|---|
 //! | pre-comm: "setting memory to initial values" | the launches of `set` in `Block::cycle` |
-//! | post-recv | [`GatherStep::PostReceives`] |
-//! | post-send: packing, and sending | [`GatherStep::PostSends`] |
-//! | wait-recv, up to the unpacking, and wait-send | [`GatherStep::Wait`]: one wait for both |
-//! | the unpacking in wait-recv | [`GatherStep::Unpack`] |
+//! | post-recv | `GatherStep::PostReceives` |
+//! | post-send: packing, and sending | `GatherStep::PostSends` |
+//! | wait-recv, up to the unpacking, and wait-send | `GatherStep::Wait`: one wait for both |
+//! | the unpacking in wait-recv | `GatherStep::Unpack` |
 //! | post-comm: physics behind the exchange; testing correctness | the launches of `count_wrong` in `Block::cycle` |
 //! | start-up | `Comb::set_up` |
 //! | bench-comm: the cycles, from a barrier to a barrier | `run_trial` |
@@ -20,16 +20,17 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
 use streamhalo::comm::device::{Buffer, Extents, Scalar};
 use streamhalo::prelude::{Array, Entity, GlobalGrid, IndexBox, LocalGrid, Pattern, StreamHalo, Tile};
-use streamhalo::{GatherStep, KernelText, RowsMut, Stream};
+use streamhalo::{KernelText, RowsMut, Stream};
 
+use super::check::result;
 use super::kernel::{LOOK, SET, count_wrong, set};
-use super::numbering::{Axis, Turn, Whereabouts};
-use crate::app::values::{self, Real, checksum_of_owned, checksum_of_whole, shown, whole_state};
+use super::numbering::{Turn, Whereabouts};
+use super::phases::{PHASES, POST_COMM, PRE_COMM, phase, phases, times};
+use crate::app::values::{Real, checksum_of_owned, shown, whole_state};
 use crate::app::{
-    Answer, Application, ApplicationRow, Laps, Need, Outcome, Routes, Tables, Times, Trial, global_grid, mix,
+    Answer, Application, ApplicationRow, Laps, Need, Outcome, Routes, Tables, Trial, global_grid, mix,
     of_axes, of_real, shell, size_of_all,
 };
 use crate::config::{AppSettings, Precision, RunConfig};
@@ -55,25 +56,10 @@ pub const ROW: ApplicationRow = ApplicationRow {
     },
 };
 
-/// The phases of a cycle, as indices of [`Laps`]; those of the exchange are in between.
-const PRE_COMM: usize = 0;
-const POST_COMM: usize = 5;
-const PHASES: usize = 6;
-
-/// The phase of a step of the exchange.
-fn phase(step: GatherStep) -> usize {
-    match step {
-        GatherStep::PostReceives => 1,
-        GatherStep::PostSends => 2,
-        GatherStep::Wait => 3,
-        GatherStep::Unpack => 4,
-    }
-}
-
 /// The benchmark with its settings.
 pub(super) struct Comb<T> {
-    variables: usize,
-    grid: GlobalGrid<3>,
+    pub(super) variables: usize,
+    pub(super) grid: GlobalGrid<3>,
     halo_width: [usize; 3],
     pub(super) cycles: u64,
     /// Whom to exchange with: all 26, but for tests that show that each of them counts.
@@ -122,14 +108,8 @@ impl<T: Real> Comb<T> {
             .pattern(self.pattern.clone())
             .build(self.halo_width, &mut variables)?;
         let (owned, extents) = (grid.owned(Entity::Cell), grid.extents(Entity::Cell));
-        let axis = |axis: usize| Axis {
-            first: grid.owned_global(Entity::Cell).start[axis],
-            ghosts: owned.start[axis],
-            extent: extents[axis],
-            periodic: self.grid.periodic()[axis],
-        };
         let ghosts = shell(IndexBox::new([0; 3], extents), owned);
-        let here = Whereabouts::new(self.grid.cells(), std::array::from_fn(axis));
+        let here = Whereabouts::of(&grid);
         let places = here.places();
         let places = places.each_ref().map(Vec::as_slice);
         let all = Extents { points: extents, components: 1 };
@@ -210,10 +190,7 @@ impl<T: Real> Application for Comb<T> {
         }
         let state = (trial.wants_state && trial.world.rank() == 0).then(|| state.concat());
         let answer = Answer { checksum: shown(checksum), result: result(wrong), state };
-        let compute_s = spent_s[PRE_COMM] + spent_s[POST_COMM];
-        let halo_s = spent_s.iter().sum::<f64>() - compute_s;
-        let times = Times { solve_s, halo_s, compute_s };
-        let mut outcome = trial.outcome(setup_s, times, &block.halo, answer)?;
+        let mut outcome = trial.outcome(setup_s, times(solve_s, spent_s), &block.halo, answer)?;
         outcome.measured = phases(trial, self.cycles, spent_s)?;
         Ok(outcome)
     }
@@ -223,24 +200,8 @@ impl<T: Real> Application for Comb<T> {
         Ok(Routes::of(&block.grid, &block.halo))
     }
 
-    /// The cells of the last cycle, one variable behind the other.
     fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
-        let (mut checksum, mut state) = (0, Vec::new());
-        let cells @ [depth, height, width] = self.grid.cells();
-        for variable in 0..self.variables {
-            let mut values = vec![T::default(); depth * height * width];
-            for (z, plane) in values.chunks_exact_mut(height * width).enumerate() {
-                go_on()?;
-                let Some(cycle) = self.cycles.checked_sub(1) else { break };
-                for (within, value) in plane.iter_mut().enumerate() {
-                    let place = [z, within / width, within % width];
-                    *value = T::from_f64(number_of_cell(cells, place, variable, cycle));
-                }
-            }
-            checksum = mix(checksum ^ checksum_of_whole(cells, &values));
-            state.extend(values::encode(&values));
-        }
-        Ok(Answer { checksum: shown(checksum), result: result(0), state: Some(state) })
+        self.serial_answer(go_on)
     }
 
     /// Two states of all variables, or one beside its last variable and that as bytes.
@@ -250,66 +211,10 @@ impl<T: Real> Application for Comb<T> {
     }
 
     fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
-        let cells = self.grid.cells();
-        let bytes = cells.iter().product::<usize>() * T::BYTES;
-        let (state, right) = (found.state.as_deref()?, reference.state.as_deref()?);
-        let variables = (0..self.variables).map(|variable| variable * bytes..(variable + 1) * bytes);
-        let mut differences = variables.enumerate().filter_map(|(variable, range)| {
-            let [found, right] = [state, right].map(|state| state.get(range.clone()).unwrap_or_default());
-            let decode = values::decode::<T>;
-            let said = values::difference(cells, decode(found), decode(right), |_| 0.0)?;
-            Some(format!("of variable {variable} {said}"))
-        });
-        differences.next().or_else(|| {
-            if found.result != reference.result {
-                return Some(format!("the cells do not, but ghosts did: {:?}", found.result));
-            }
-            (found.checksum != reference.checksum).then(|| "its cells do not, but their bits do".to_owned())
-        })
+        self.judge(found, reference)
     }
 
     fn device_kernels(&self) -> Vec<&'static KernelText> {
         vec![of_real::<T>(&SET), of_real::<T>(&LOOK)]
     }
-}
-
-/// What a cell holds in the end, for the reference: SplitMix64 and steps of the golden ratio in numbers that do not wrap
-/// around, which share nothing with the code of the kernels.
-fn number_of_cell([_, height, _]: [usize; 3], [z, y, x]: [usize; 3], variable: usize, cycle: u64) -> f64 {
-    const MODULUS: u128 = 1 << 64;
-    const GOLDEN: u128 = 11_400_714_819_323_198_485;
-    let spread = |value: u128| {
-        let sum = (value + GOLDEN) % MODULUS;
-        let once = (sum ^ (sum >> 30)) * 13_787_848_793_156_543_929 % MODULUS;
-        let twice = (once ^ (once >> 27)) * 10_723_151_780_598_845_931 % MODULUS;
-        twice ^ (twice >> 31)
-    };
-    let base = spread(spread(variable as u128) ^ u128::from(cycle));
-    let sum = spread(base ^ (z * height + y) as u128) + x as u128 * GOLDEN;
-    (sum % MODULUS / 1_099_511_627_776) as f64
-}
-
-/// What is known besides the cells: how many ghosts were wrong, of all variables, in all cycles, of all ranks.
-fn result(wrong: u64) -> Map<String, Value> {
-    Map::from_iter([("wrong_ghosts".to_owned(), Value::from(wrong))])
-}
-
-/// Microseconds of each phase in a cycle, on average: over the ranks. Collective.
-fn phases(trial: &Trial<'_>, cycles: u64, spent_s: [f64; PHASES]) -> Result<Map<String, Value>, AppError> {
-    if cycles == 0 {
-        return Ok(Map::new());
-    }
-    let [pre_comm, post_recv, post_send, wait, unpack, post_comm] = spent_s;
-    let posts = match trial.backend {
-        // Receives start with the sends.
-        "standard" => vec![("post_recv_and_send", post_recv + post_send)],
-        _ => vec![("post_recv", post_recv), ("post_send", post_send)],
-    };
-    let behind = [("wait_recv_and_send", wait), ("unpack", unpack), ("post_comm", post_comm)];
-    let named = [("pre_comm", pre_comm)].into_iter().chain(posts).chain(behind);
-    let over_ranks = |(name, seconds): (&str, f64)| {
-        Ok((name.to_owned(), trial.over_ranks(1e6 * seconds / cycles as f64)?))
-    };
-    let phases = named.map(over_ranks).collect::<Result<Map<_, _>, AppError>>()?;
-    Ok(Map::from_iter([("phases_us".to_owned(), Value::Object(phases))]))
 }

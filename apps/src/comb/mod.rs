@@ -3,13 +3,17 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | the cycles and their phases | [`driver`] |
+//! | the cycles | [`driver`] |
+//! | their phases | `phases` |
 //! | setting all cells, and looking at all ghosts | `kernel` |
 //! | what every cell must hold, from its place in the whole grid | `numbering` |
+//! | what the answer must be | `check` |
 
+mod check;
 pub mod driver;
 mod kernel;
 mod numbering;
+mod phases;
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,9 @@
 //! begins anywhere and goes on in steps of the golden ratio (Knuth, The Art of Computer Programming, volume 3, section
 //! 6.4), since all cells are set in every cycle, and a sum for each of them is done by the vector.
 
-use crate::app::mix;
+use streamhalo::LocalGrid;
+
+use crate::app::{mix, places_of};
 
 /// From one cell of a row to the next: the odd number nearest to 2⁶⁴ divided by the golden ratio.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -45,31 +47,9 @@ pub(super) struct Whereabouts {
     axes: [Vec<Option<usize>>; 3],
 }
 
-/// An axis of a rank's part.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Axis {
-    /// The first owned cell, in the whole grid.
-    pub(super) first: usize,
-    /// Ghosts before it.
-    pub(super) ghosts: usize,
-    /// Entries in all.
-    pub(super) extent: usize,
-    pub(super) periodic: bool,
-}
-
 impl Whereabouts {
-    pub(super) fn new(cells: [usize; 3], axes: [Axis; 3]) -> Self {
-        let along = |axis: usize| {
-            let Axis { first, ghosts, extent, periodic } = axes[axis];
-            let cells = cells[axis] as i64;
-            let place = |local: usize| {
-                let place = (first + local) as i64 - ghosts as i64;
-                let wrapped = if periodic { place.rem_euclid(cells) } else { place };
-                (0..cells).contains(&wrapped).then_some(wrapped as usize)
-            };
-            (0..extent).map(place).collect()
-        };
-        Self { cells, axes: std::array::from_fn(along) }
+    pub(super) fn of(grid: &LocalGrid<3>) -> Self {
+        Self { cells: grid.subdomain().partition().grid().cells(), axes: places_of(grid) }
     }
 
     /// Where entries are along each axis, slowest first; -1 beyond the ends of the grid.
@@ -91,6 +71,7 @@ impl Whereabouts {
 mod tests {
     use super::*;
     use std::collections::HashSet;
+    use streamhalo::{GlobalGrid, World};
 
     const TURN: Turn = Turn { variable: 0, cycle: 0 };
 
@@ -126,8 +107,9 @@ mod tests {
 
     #[test]
     fn ghosts_are_copies_of_cells_or_nothing() {
-        let axis = |periodic| Axis { first: 0, ghosts: 2, extent: 7, periodic };
-        let here = Whereabouts::new([3, 3, 3], [axis(true), axis(false), axis(true)]);
+        let grid = GlobalGrid::new([3; 3], [true, false, true]).expect("is a grid");
+        let alone = grid.partition_as(&World::alone().expect("needs nothing"), [1; 3]).expect("fits");
+        let here = Whereabouts::of(&alone.local([2; 3]).expect("fits"));
         assert_eq!(here.axes[0], [1, 2, 0, 1, 2, 0, 1].map(Some));
         assert_eq!(here.axes[1], [None, None, Some(0), Some(1), Some(2), None, None]);
         assert_eq!(here.number([2, 1, 3], Turn { cycle: 5, ..TURN }), 0);
