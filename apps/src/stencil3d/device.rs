@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use streamhalo::comm::Error;
 use streamhalo::comm::device::{Reader, Scalar};
-use streamhalo::{KernelText, Stream, World};
+use streamhalo::prelude::{Alternating, Tile};
+use streamhalo::{HaloError, KernelText, Stream, World};
 
-use super::kernel::{Rule, Shape};
+use super::kernel::{Rule, Shape, step};
 use crate::app::values::Real;
 use crate::app::{Tables, of_real, real_texts};
 
@@ -65,4 +66,23 @@ impl<T: Real> Factors<T> {
     pub(super) fn readers(&self) -> Result<[Reader<'_, T>; 3], Error> {
         self.tables.readers()
     }
+}
+
+/// Enqueues a step of the cells of `tile`.
+pub(crate) fn launch<T: Real>(
+    stream: &Stream,
+    rule: Rule<T>,
+    factors: &Factors<T>,
+    tile: Tile,
+    cells: &mut Alternating<T, 3>,
+) -> Result<(), HaloError> {
+    let scalars: Vec<_> = rule.scalars().collect();
+    let shape = factors.shape.clone();
+    let [along_z, along_y, along_x] = factors.readers()?;
+    let (now, next) = cells.now_and_next()?;
+    let (text, arguments) = (step_text::<T>(rule.is_full), (now, along_z, along_y, along_x, next));
+    stream.launch_either_with(text, tile, arguments, &scalars, move |tile, (now, _, _, _, next)| {
+        step(&rule, &shape, tile, now, next);
+    })?;
+    Ok(())
 }

@@ -4,6 +4,7 @@
 //! | what | where |
 //! |---|---|
 //! | the time loop over ranks: exchange, overlap, steps between exchanges | [`driver`] |
+//! | what one rank computes on, and the tiles of its steps | `block` |
 //! | the equations, their manufactured solution and their weights | `problem` |
 //! | tiles of 7 or of 27 points, in `f32` or `f64`, and groups of their rows | `kernel`, `group` |
 //! | the same as texts for devices | `device`, `stencil.cl`, `fold.cl` |
@@ -11,6 +12,7 @@
 //! | the same again, simply, on the whole grid, to verify against | `reference` |
 //! | what the answer must be, and how far from it another one may be | `check` |
 
+mod block;
 mod check;
 pub(crate) mod device;
 pub(crate) mod driver;

@@ -18,11 +18,13 @@
 
 use std::f64::consts::PI;
 
-use streamhalo::GlobalGrid;
+use streamhalo::{Array, Entity, GlobalGrid, LocalGrid};
 
-use crate::app::Geometry;
+use super::kernel::Shape;
 use crate::app::values::Real;
+use crate::app::{Geometry, places_of};
 use crate::config::{Equation, Stencil3dSettings};
+use crate::error::AppError;
 
 /// `w`: the solution of the heat equation varies that fast.
 const FREQUENCY: f64 = 10.0;
@@ -79,6 +81,15 @@ impl Problem {
     /// `S` at a cell.
     fn shape(&self, cell: [usize; 3]) -> f64 {
         (0..3).map(|axis| self.factor(axis, cell[axis])).product()
+    }
+
+    /// `s` along each axis of a rank's part. A ghost has that of the cell that it is a copy of; nothing is computed beyond
+    /// the ends.
+    pub(super) fn shape_of<T: Real>(&self, grid: &LocalGrid<3>) -> Shape<T> {
+        let places = places_of(grid);
+        let factor = |axis, place: &Option<usize>| place.map_or(0.0, |index| self.factor(axis, index));
+        let along = |axis: usize| places[axis].iter().map(|place| T::from_f64(factor(axis, place))).collect();
+        Shape(std::array::from_fn(along))
     }
 
     fn lambda(&self) -> f64 {
@@ -154,6 +165,17 @@ impl Problem {
             Equation::Jacobi => 1.0,
         };
         time * self.shape(cell)
+    }
+
+    /// The largest difference of an owned cell from the solution after so many steps. Waits for the stream.
+    pub(super) fn error<T: Real>(&self, now: &Array<T, 3>, steps: u64) -> Result<f64, AppError> {
+        let cells = now.grid().owned_global(Entity::Cell).indices();
+        let right = |cell: [usize; 3]| self.solution(cell, steps);
+        Ok(now.with_owned(|owned| {
+            let errors = owned.iter().zip(cells).map(|(value, cell)| (value.to_f64() - right(cell)).abs());
+            // A cell that is no number is as wrong as can be.
+            errors.map(|error| if error.is_nan() { f64::INFINITY } else { error }).fold(0.0, f64::max)
+        })?)
     }
 }
 
