@@ -12,17 +12,15 @@
 //! | the iteration before the clock starts; the rate from all others | `run_trial` |
 //! | the verification value, *(iterations + 1) (m + n - 2)* | `reference` |
 
-use std::ops::Range;
-
-use serde_json::{Map, Value};
 use streamhalo::GlobalGrid;
-use streamhalo::comm::Error;
 
-use super::links::{self, Extent, Links};
+use super::check::result;
+use super::links::{self, Connect};
+use super::part::Part;
 use super::reference;
-use crate::app::values::{self, checksum_of_row, decode, encode, shown, zeros};
+use crate::app::values::{checksum_of_row, encode, shown};
 use crate::app::{Answer, Application, ApplicationRow, Need, Outcome, Phase, Routes, Stopwatch, Trial};
-use crate::config::{AppSettings, Primitive, RunConfig};
+use crate::config::{AppSettings, RunConfig};
 use crate::error::AppError;
 
 /// The row of the registry.
@@ -38,7 +36,7 @@ pub const ROW: ApplicationRow = ApplicationRow {
 };
 
 /// The axis that is split.
-const COLUMNS: usize = 1;
+pub(super) const COLUMNS: usize = 1;
 
 /// Fewer would leave the first rank only the column that is given, whose corner others would have to be told.
 const LEAST_COLUMNS: usize = 2;
@@ -48,34 +46,11 @@ const ACCESSES: f64 = 4.0;
 
 /// The kernel with its settings.
 pub(super) struct Pipeline {
-    grid: GlobalGrid<2>,
-    block_rows: usize,
+    pub(super) grid: GlobalGrid<2>,
+    pub(super) block_rows: usize,
     steps: u64,
     /// What carries rows from rank to rank: [`links::connect`], but for tests that show that each message counts.
     pub(super) connect: Connect,
-}
-
-type Connect =
-    Box<dyn Fn(&Trial<'_>, Primitive, Extent) -> Result<Option<Box<dyn Links>>, Error> + Send + Sync>;
-
-/// The columns of one rank.
-struct Part {
-    /// In the whole grid.
-    columns: Range<usize>,
-    rows: usize,
-    block_rows: usize,
-    /// Row by row: the left neighbour's last column, and then the rank's own.
-    values: Vec<f64>,
-    /// Values of a block of rows on their way.
-    halo: Vec<f64>,
-    links: Option<Box<dyn Links>>,
-    is_first: bool,
-    is_last: bool,
-    /// How many values have not come as they must be. The next iteration overwrites them, and only those of the last row get into
-    /// the corner, so that the values at the end show no more than the last iteration's.
-    wrong: u64,
-    cells: [usize; 2],
-    iteration: u64,
 }
 
 impl Pipeline {
@@ -95,44 +70,8 @@ impl Pipeline {
     }
 
     /// The one before the clock starts too.
-    fn iterations(&self) -> u64 {
+    pub(super) fn iterations(&self) -> u64 {
         self.steps + 1
-    }
-
-    fn columns(&self, trial: &Trial<'_>) -> Result<Range<usize>, AppError> {
-        let owned = trial.owned_cells(&self.grid)?;
-        Ok(owned.start[COLUMNS]..owned.end[COLUMNS])
-    }
-
-    /// The boundary values: A(i, 0) is i, and A(0, j) is j. Collective.
-    fn set_up(&self, trial: &Trial<'_>) -> Result<Part, AppError> {
-        let (rank, columns) = (trial.world.rank(), self.columns(trial)?);
-        let (rows, is_first) = (self.grid.cells()[0], rank == 0);
-        let mut values = zeros([rows, columns.len() + 1])?;
-        for (column, value) in values[..=columns.len()].iter_mut().enumerate() {
-            *value = (columns.start + column) as f64 - 1.0;
-        }
-        if is_first {
-            for (row, values) in values.chunks_exact_mut(columns.len() + 1).enumerate() {
-                values[1] = row as f64;
-            }
-        }
-        let messages = if is_first { 1 } else { (rows - 1).div_ceil(self.block_rows) as u64 };
-        let receives = messages * self.iterations();
-        let extent = Extent { rows, block_rows: self.block_rows, receives };
-        Ok(Part {
-            links: (self.connect)(trial, trial.primitive(), extent)?,
-            halo: vec![0.0; self.block_rows.min(rows)],
-            is_last: rank + 1 == trial.world.size(),
-            wrong: 0,
-            cells: self.grid.cells(),
-            iteration: 0,
-            block_rows: self.block_rows,
-            columns,
-            rows,
-            values,
-            is_first,
-        })
     }
 
     /// Payload bytes and number of the messages that a rank sends in an iteration.
@@ -157,12 +96,6 @@ fn update(above: &[f64], row: &mut [f64], from: usize) {
 }
 
 impl Part {
-    /// The rows below the first, block by block.
-    fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let (rows, block_rows) = (self.rows, self.block_rows);
-        (1..rows).step_by(block_rows).map(move |first| first..first.saturating_add(block_rows).min(rows))
-    }
-
     /// One iteration: every block of rows as soon as the left neighbour has sent its last column.
     fn iterate(&mut self, stopwatch: &Stopwatch) -> Result<(), AppError> {
         let (stride, is_first, is_last) = (self.columns.len() + 1, self.is_first, self.is_last);
@@ -210,17 +143,12 @@ impl Part {
         stopwatch.lap(Phase::Halo);
         Ok(())
     }
-
-    /// The rank's own columns, row by row.
-    fn own(&self) -> impl Iterator<Item = &[f64]> {
-        self.values.chunks_exact(self.columns.len() + 1).map(|row| &row[1..])
-    }
 }
 
 impl Application for Pipeline {
     fn run_trial(&self, trial: &Trial<'_>) -> Result<Outcome, AppError> {
         let (mut part, setup_s) = trial.set_up(|| {
-            let mut part = self.set_up(trial)?;
+            let mut part = Part::new(self, trial)?;
             part.iterate(&Stopwatch::start(trial.stream))?; // as the kernel does, before the clock starts
             Ok(part)
         })?;
@@ -262,18 +190,8 @@ impl Application for Pipeline {
         Ok(Routes::by_host(trial, [(vec![0, 1], right, bytes, reason)]))
     }
 
-    /// The state is the last row, which depends on every update; the checksum is that of all values.
     fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
-        let (cells, iterations) = (self.grid.cells(), self.iterations());
-        let mut checksum = 0_u64;
-        let mut last_row = Vec::new();
-        for (index, row) in reference::rows(cells, iterations).enumerate() {
-            go_on()?;
-            checksum = checksum.wrapping_add(checksum_of_row([0, index, 0], &row));
-            last_row = row;
-        }
-        let result = result(reference::last_corner(cells, iterations), 0);
-        Ok(Answer { checksum: shown(checksum), result, state: Some(encode(&last_row)) })
+        self.serial_answer(go_on)
     }
 
     /// The reference keeps no more than a row and the next one, of which the last is the state.
@@ -282,19 +200,7 @@ impl Application for Pipeline {
     }
 
     fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
-        if found == reference {
-            return None;
-        }
-        let (state, right) = (found.state.as_deref()?, reference.state.as_deref()?);
-        let (state, right) = (decode::<f64>(state), decode::<f64>(right));
-        let in_row = values::difference([1, 1, self.grid.cells()[1]], state, right, |_| 0.0);
-        Some(match in_row {
-            Some(difference) => format!("in the last row {difference}"),
-            None if found.result != reference.result => {
-                format!("the last row does not, but {:?} is not {:?}", found.result, reference.result)
-            }
-            None => "the last row does not, but values above it do".to_owned(),
-        })
+        self.judge(found, reference)
     }
 
     fn check_layout(&self, layout: &[usize]) -> Result<(), AppError> {
@@ -313,12 +219,4 @@ impl Application for Pipeline {
         }
         Ok(())
     }
-}
-
-/// What is known besides the values: the one that the kernel verifies, and how many have come wrong.
-fn result(corner: f64, wrong: u64) -> Map<String, Value> {
-    Map::from_iter([
-        ("corner".to_owned(), Value::from(corner)),
-        ("came_wrong".to_owned(), Value::from(wrong)),
-    ])
 }

@@ -22,6 +22,10 @@ pub(super) trait Links {
     fn receive(&mut self, rows: Range<usize>, values: &mut [f64]) -> Result<()>;
 }
 
+/// What connects the ranks of a trial: [`connect`], or what tests put in its place.
+pub(super) type Connect =
+    Box<dyn Fn(&Trial<'_>, Primitive, Extent) -> Result<Option<Box<dyn Links>>> + Send + Sync>;
+
 /// What the links of a rank have to carry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {

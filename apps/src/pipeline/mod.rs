@@ -8,11 +8,15 @@
 //! | what | where |
 //! |---|---|
 //! | the loops of the kernel, and its verification value | [`driver`] |
+//! | the columns of one rank | `part` |
 //! | a block of rows from one rank to the next, by each of the primitives that the paper compares | `links` |
 //! | what every value must be in the end, by a formula | `reference` |
+//! | what is compared with it | `check` |
 
+mod check;
 pub mod driver;
 mod links;
+mod part;
 mod reference;
 
 #[cfg(test)]
