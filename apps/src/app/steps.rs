@@ -23,6 +23,15 @@ pub(crate) trait Steps<T, const D: usize> {
     /// Those of the exchange and of the kernels.
     fn take(&mut self, steps: Range<u64>, stopwatch: &Stopwatch) -> Result<(), AppError>;
 
+    /// The stream has carried out the last step: waits for what is not on it, before other ranks are waited for.
+    ///
+    /// # Errors
+    ///
+    /// Those of what is waited for.
+    fn end(&mut self, _stopwatch: &Stopwatch) -> Result<(), AppError> {
+        Ok(())
+    }
+
     /// The cells of the current generation.
     fn now(&self) -> &Array<T, D>;
 
@@ -86,6 +95,7 @@ impl Trial<'_> {
             }
         }
         stream.synchronize()?;
+        field.end(&stopwatch)?;
         world.barrier()?;
         Ok(stopwatch.stop())
     }

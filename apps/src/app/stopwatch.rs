@@ -72,6 +72,11 @@ impl Stopwatch {
         self.0.pause(meanwhile)
     }
 
+    /// Seconds from the start until now, pauses aside.
+    pub(crate) fn elapsed_s(&self) -> f64 {
+        self.0.elapsed_s()
+    }
+
     /// Stops. The stream must have been synchronised.
     pub fn stop(self) -> Times {
         let (solve_s, [halo_s, compute_s]) = self.0.stop();
@@ -156,13 +161,19 @@ impl<const N: usize> Laps<N> {
         result
     }
 
+    fn elapsed_s(&self) -> f64 {
+        (now_ns() - self.read.started - self.read.paused.load(Ordering::Relaxed)) as f64 / 1e9
+    }
+
     /// Seconds from the start until now, pauses aside, and those of each phase. The stream must have been
     /// synchronised.
     pub(crate) fn stop(self) -> (f64, [f64; N]) {
         self.stream.mark(END_MARK);
         let seconds = |ns: u64| ns as f64 / 1e9;
-        let solve_s = seconds(now_ns() - self.read.started - self.read.paused.load(Ordering::Relaxed));
-        (solve_s, std::array::from_fn(|phase| seconds(self.read.spent[phase].load(Ordering::Relaxed))))
+        (
+            self.elapsed_s(),
+            std::array::from_fn(|phase| seconds(self.read.spent[phase].load(Ordering::Relaxed))),
+        )
     }
 }
 

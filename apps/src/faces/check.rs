@@ -14,7 +14,7 @@ const MOST_COPIES: f64 = 8.0;
 
 impl Faces {
     /// Passes of the two outer loops.
-    fn rounds(&self) -> u64 {
+    pub(super) fn rounds(&self) -> u64 {
         u64::from(self.settings.outer) * u64::from(self.settings.middle)
     }
 

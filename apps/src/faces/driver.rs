@@ -5,8 +5,8 @@
 //! |---|---|
 //! | outer loop: "allocate MPI buffers, run loops, and deallocate" | `run_trial`, `Faces::allocate` |
 //! | middle loop: "initialize the values of the spectral elements and run the inner loop" | `run_trial`, `Faces::initialise` |
-//! | inner loop: "run the communication steps and accumulate the wall-clock runtime" | `Block::inner_loop` |
-//! | (1) pre-post receives from up to 26 neighbours, (2) copy faces, edges and corners of the surface into buffers, (3) send | [`StreamHalo::begin_gather`] in `Block::step` |
+//! | inner loop: "run the communication steps and accumulate the wall-clock runtime" | the loop of `Trial::carry_out` |
+//! | (1) pre-post receives from up to 26 neighbours, (2) copy faces, edges and corners of the surface into buffers, (3) send | [`StreamHalo::begin_gather`] in `Block::take` |
 //! | (4) sum all faces of elements inside of the block | the launch on `inner` |
 //! | 2023, 6.7: the extra kernel on an independent stream | `Extra::launch` |
 //! | (5) wait for the messages | `finish` |
@@ -17,18 +17,18 @@
 //! Step (6) reads both the ghosts that have come and the rank's own copies, from the generation before: what
 //! is sent must not be written before the exchange has finished, and each copy is added once.
 
-use std::time::{Duration, Instant};
+use std::ops::Range;
+use std::time::Instant;
 
-use serde_json::Map;
-use streamhalo::prelude::{Alternating, Entity, GlobalGrid, LocalGrid, Pattern, StreamHalo, Tile};
-use streamhalo::{HaloError, KernelText, Stream};
+use streamhalo::prelude::{Alternating, Array, Entity, GlobalGrid, LocalGrid, Pattern, StreamHalo, Tile};
+use streamhalo::{KernelText, Stream};
 
 use super::check::result;
-use super::extra::{self, Extra};
-use super::kernel::sum_copies;
+use super::extra::{self, Extra, all_equal};
+use super::kernel::{SUM, launch_sum};
 use crate::app::values::{checksum_of_owned, encode, shown, whole_of};
 use crate::app::{
-    Answer, Application, ApplicationRow, Between, Geometry, Initial, Need, Outcome, Phase, Routes, Stopwatch,
+    Answer, Application, ApplicationRow, Between, Initial, Need, Outcome, Phase, Routes, Steps, Stopwatch,
     Times, Trial, inner_of, of_axes, shell, size_of_all,
 };
 use crate::config::{AppSettings, FacesSettings, RunConfig, Values};
@@ -45,10 +45,6 @@ pub(crate) const ROW: ApplicationRow = ApplicationRow {
     cut: None,
     open: |config| Ok(Box::new(Faces::open(config)?)),
 };
-
-/// The kernel for devices that compile it: point by point what [`sum_copies`] does row by row.
-static SUM: KernelText =
-    KernelText { name: "sum_of_copies", source: include_str!("kernel.cl"), reach: [1; 3] };
 
 /// The benchmark with its settings.
 pub(super) struct Faces {
@@ -73,6 +69,9 @@ struct Block {
     inner: Tile,
     /// The others, on the surface of the block.
     surface: Vec<Tile>,
+    stream: Stream,
+    /// Seconds of the last inner loop until this rank was through, before it waited for the others.
+    own_s: f64,
 }
 
 impl Faces {
@@ -111,7 +110,8 @@ impl Faces {
         let inner = inner_of(&grid, &halo, 1);
         let surface = shell(owned, inner).into_iter().map(|part| part.tile()).collect();
         let order_points = self.settings.order + 1;
-        Ok(Block { grid, points, halo, extra, order_points, inner: inner.tile(), surface })
+        let (inner, stream) = (inner.tile(), trial.stream.clone());
+        Ok(Block { grid, points, halo, extra, order_points, inner, surface, stream, own_s: 0.0 })
     }
 
     /// The middle loop's part: values of a round, in both generations, because no step touches points
@@ -126,72 +126,37 @@ impl Faces {
     }
 }
 
-impl Block {
-    /// The inner loop: steps, of which the time is taken.
-    fn inner_loop(&mut self, trial: &Trial<'_>, steps: u64) -> Result<(Times, f64), AppError> {
-        trial.world.barrier()?;
-        if trial.between.next(0) == 0 {
-            self.look(trial, 0)?;
-        }
-        let mut next_look = trial.between.next(1);
-        let stopwatch = Stopwatch::start(trial.stream);
-        let (started, mut looked) = (Instant::now(), Duration::ZERO);
-        for step in 0..steps {
-            stopwatch.begin_step(step);
-            trial.stream.check()?; // skips whatever is enqueued once something has failed
-            self.step(trial.stream, &stopwatch)?;
-            if step + 1 == next_look {
-                trial.stream.synchronize()?;
-                let since = Instant::now();
-                stopwatch.pause(|| self.look(trial, next_look))?;
-                looked += since.elapsed();
-                next_look = trial.between.next(next_look + 1);
-            }
-        }
-        trial.stream.synchronize()?; // but for looks the only place where the host waits
-        self.extra.as_ref().map_or(Ok(()), Extra::synchronize)?;
-        let own_s = (started.elapsed() - looked).as_secs_f64();
-        trial.world.barrier()?;
-        Ok((stopwatch.stop(), own_s))
-    }
-
-    /// Has those look at the points who want to. Collective; blocks.
-    fn look(&self, trial: &Trial<'_>, step: u64) -> Result<(), AppError> {
-        trial.world.barrier()?;
-        trial.between.look(trial, step, Geometry::default(), self.points.now(), Map::new())
-    }
-
+impl Steps<f64, 3> for Block {
     /// The six steps of the paper.
-    fn step(&mut self, stream: &Stream, stopwatch: &Stopwatch) -> Result<(), AppError> {
+    fn take(&mut self, _steps: Range<u64>, stopwatch: &Stopwatch) -> Result<(), AppError> {
         let mut in_flight = self.halo.begin_gather(&mut self.points)?; // (1), (2), (3)
         stopwatch.lap(Phase::Halo);
-        launch_sum(stream, self.order_points, self.inner, &mut in_flight)?; // (4)
+        launch_sum(&self.stream, self.order_points, self.inner, &mut in_flight)?; // (4)
         self.extra.as_mut().map_or(Ok(()), Extra::launch)?;
         stopwatch.lap(Phase::Compute);
         in_flight.finish()?; // (5)
         stopwatch.lap(Phase::Halo);
         for tile in &self.surface {
-            launch_sum(stream, self.order_points, *tile, &mut self.points)?; // (6)
+            launch_sum(&self.stream, self.order_points, *tile, &mut self.points)?; // (6)
         }
         self.points.swap();
         stopwatch.lap(Phase::Compute);
         Ok(())
     }
-}
 
-/// Enqueues the sums of the points of `tile`.
-fn launch_sum(
-    stream: &Stream,
-    order_points: usize,
-    tile: Tile,
-    points: &mut Alternating<f64, 3>,
-) -> Result<(), HaloError> {
-    let numbers = [(order_points as i64).into()];
-    let arguments = points.now_and_next()?;
-    stream.launch_either_with(&SUM, tile, arguments, &numbers, move |tile, (now, next)| {
-        sum_copies(order_points, tile, now, next);
-    })?;
-    Ok(())
+    fn end(&mut self, stopwatch: &Stopwatch) -> Result<(), AppError> {
+        self.extra.as_ref().map_or(Ok(()), Extra::synchronize)?;
+        self.own_s = stopwatch.elapsed_s();
+        Ok(())
+    }
+
+    fn now(&self) -> &Array<f64, 3> {
+        self.points.now()
+    }
+
+    fn now_mut(&mut self) -> &mut Array<f64, 3> {
+        self.points.now_mut()
+    }
 }
 
 impl Application for Faces {
@@ -209,9 +174,9 @@ impl Application for Faces {
                 setup_s += started.elapsed().as_secs_f64();
                 // Others see the first pass: those that follow differ in their values alone.
                 let between = if (outer, middle) == (0, 0) { trial.between } else { Between::default() };
-                let (times, own_s) = block.inner_loop(&Trial { between, ..*trial }, self.steps)?;
-                spent += times;
-                inner_s += own_s;
+                trial.world.barrier()?;
+                spent += Trial { between, ..*trial }.carry_out(self.steps, &mut block)?;
+                inner_s += block.own_s;
                 checksum = checksum.wrapping_add(checksum_of_owned(block.points.now())?);
                 if let Some(of_round) = &block.extra {
                     extra = Some(extra.unwrap_or(0.0) + of_round.value()?);
@@ -230,8 +195,7 @@ impl Application for Faces {
             if trial.wants_state { whole_of::<f64>(trial, &block.grid, &encode(&sums))? } else { None };
         let answer = Answer { checksum: shown(trial.all_sum(checksum)?), result: result(extra), state };
         let mut outcome = trial.outcome(setup_s, spent, &block.halo, answer)?;
-        let passes = u64::from(self.settings.outer) * u64::from(self.settings.middle);
-        outcome.timed_steps = Some(passes * self.steps).filter(|steps| *steps != self.steps);
+        outcome.timed_steps = Some(self.rounds() * self.steps).filter(|steps| *steps != self.steps);
         outcome.measured.insert("inner_s".to_owned(), trial.over_ranks(inner_s)?);
         Ok(outcome)
     }
@@ -260,27 +224,18 @@ impl Application for Faces {
     }
 
     fn check_layout(&self, layout: &[usize]) -> Result<(), AppError> {
-        let uneven = (0..3).find(|axis| !self.elements[*axis].is_multiple_of(layout[*axis]));
-        uneven.map_or(Ok(()), |axis| {
-            Err(AppError::Usage {
-                flag: "grid.cells".to_owned(),
-                message: format!(
-                    "{} along axis {axis} cannot be shared evenly by the {} of the layout \
-                     {layout:?}: `faces` gives every rank as many; choose another number, or `run.layout`",
-                    counted(self.elements[axis], "element"),
-                    ranks_of(layout[axis])
-                ),
-            })
-        })
+        let Some(axis) = (0..3).find(|axis| !self.elements[*axis].is_multiple_of(layout[*axis])) else {
+            return Ok(());
+        };
+        let (elements, ranks) = (counted(self.elements[axis], "element"), ranks_of(layout[axis]));
+        let message = format!(
+            "{elements} along axis {axis} cannot be shared evenly by the {ranks} of the layout \
+             {layout:?}: `faces` gives every rank as many; choose another number, or `run.layout`"
+        );
+        Err(AppError::Usage { flag: "grid.cells".to_owned(), message })
     }
 
     fn device_kernels(&self) -> Vec<&'static KernelText> {
         if self.settings.extra_compute == 0 { vec![&SUM] } else { vec![&SUM, &extra::SWEEPS] }
     }
-}
-
-/// The value of every rank, if it is the same; else not a number. Collective.
-fn all_equal(trial: &Trial<'_>, value: f64) -> Result<f64, AppError> {
-    let all = trial.world.all_gather(&value)?;
-    Ok(if all.iter().all(|other| *other == all[0]) { all[0] } else { f64::NAN })
 }

@@ -3,6 +3,7 @@
 
 use streamhalo::{Array, Entity, KernelText, LocalGrid, RowsMut, Stream, Tile, World};
 
+use crate::app::Trial;
 use crate::error::AppError;
 
 /// The kernel for devices that compile it.
@@ -61,4 +62,10 @@ impl Extra {
             if owned.iter().all(|value| *value == first) { first } else { f64::NAN }
         })?)
     }
+}
+
+/// The value of every rank, if it is the same; else not a number. Collective.
+pub(super) fn all_equal(trial: &Trial<'_>, value: f64) -> Result<f64, AppError> {
+    let all = trial.world.all_gather(&value)?;
+    Ok(if all.iter().all(|other| *other == all[0]) { all[0] } else { f64::NAN })
 }

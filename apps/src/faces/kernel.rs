@@ -8,13 +8,33 @@
 //!
 //! Points that are no element's first or last are not touched: both generations of the field hold them.
 
-use streamhalo::{Rows, RowsMut, Tile};
+use streamhalo::prelude::Alternating;
+use streamhalo::{HaloError, KernelText, Rows, RowsMut, Stream, Tile};
 
 /// Layers of ghosts: local index 1 is the first point of an element.
 const GHOSTS: usize = 1;
 
+/// The kernel for devices that compile it: point by point what [`sum_copies`] does row by row.
+pub(super) static SUM: KernelText =
+    KernelText { name: "sum_of_copies", source: include_str!("kernel.cl"), reach: [1; 3] };
+
+/// Enqueues the sums of the points of `tile`.
+pub(super) fn launch_sum(
+    stream: &Stream,
+    order_points: usize,
+    tile: Tile,
+    points: &mut Alternating<f64, 3>,
+) -> Result<(), HaloError> {
+    let numbers = [(order_points as i64).into()];
+    let arguments = points.now_and_next()?;
+    stream.launch_either_with(&SUM, tile, arguments, &numbers, move |tile, (now, next)| {
+        sum_copies(order_points, tile, now, next);
+    })?;
+    Ok(())
+}
+
 /// Sums the copies of the points in `tile`, with `points` points an element along each axis.
-pub(super) fn sum_copies(points: usize, tile: Tile, now: Rows<'_, f64>, mut next: RowsMut<'_, f64>) {
+fn sum_copies(points: usize, tile: Tile, now: Rows<'_, f64>, mut next: RowsMut<'_, f64>) {
     if tile.points() == 0 {
         return; // a block that is all surface has nothing inside
     }
