@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use serde_json::{Map, Value};
-use streamhalo::Array;
+use streamhalo::prelude::Alternating;
 
 use super::{Geometry, Stopwatch, Stored, Times, Trial};
 use crate::error::AppError;
@@ -32,11 +32,8 @@ pub(crate) trait Steps<T, const D: usize> {
         Ok(())
     }
 
-    /// The cells of the current generation.
-    fn now(&self) -> &Array<T, D>;
-
-    /// The same, for a trial that begins with those of a checkpoint.
-    fn now_mut(&mut self) -> &mut Array<T, D>;
+    /// The cells, of which others see the current generation, and a trial begins with those of a checkpoint.
+    fn cells(&mut self) -> &mut Alternating<T, D>;
 
     /// What belongs to the answer besides the cells and has been found in the steps so far, for a checkpoint. All
     /// ranks have the same.
@@ -74,7 +71,7 @@ impl Trial<'_> {
         let first = self.begin(field)?;
         let mut next_look = between.next(first);
         if next_look == first {
-            between.look(self, first, field.geometry(), field.now(), field.carried()?)?;
+            self.look(first, field)?;
             next_look = between.next(first + 1);
         }
         let stopwatch = Stopwatch::start(stream);
@@ -88,9 +85,7 @@ impl Trial<'_> {
             if step == next_look {
                 stream.synchronize()?;
                 world.barrier()?;
-                stopwatch.pause(|| {
-                    between.look(self, next_look, field.geometry(), field.now(), field.carried()?)
-                })?;
+                stopwatch.pause(|| self.look(next_look, field))?;
                 next_look = between.next(next_look + 1);
             }
         }
@@ -100,13 +95,23 @@ impl Trial<'_> {
         Ok(stopwatch.stop())
     }
 
+    /// Has those look at the field who want to after `step` steps. Collective; waits for the stream.
+    fn look<T: Stored, const D: usize>(
+        &self,
+        step: u64,
+        field: &mut impl Steps<T, D>,
+    ) -> Result<(), AppError> {
+        let (geometry, carried) = (field.geometry(), field.carried()?);
+        self.between.look(self, step, geometry, field.cells().now(), carried)
+    }
+
     /// Gives the field what a checkpoint has, where there is one, and says how many steps are finished. Collective;
     /// blocks.
     fn begin<T: Stored, const D: usize>(&self, field: &mut impl Steps<T, D>) -> Result<u64, AppError> {
         let Some(checkpoint) = self.between.from else {
             return Ok(0);
         };
-        checkpoint.restore(field.now_mut())?;
+        checkpoint.restore(field.cells().now_mut())?;
         field.carry(checkpoint.carried());
         self.world.barrier()?;
         Ok(checkpoint.step())

@@ -20,7 +20,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use streamhalo::prelude::{Alternating, Array, Entity, GlobalGrid, LocalGrid, Pattern, StreamHalo, Tile};
+use streamhalo::prelude::{Alternating, Entity, GlobalGrid, LocalGrid, Pattern, StreamHalo, Tile};
 use streamhalo::{KernelText, Stream};
 
 use super::check::result;
@@ -150,12 +150,8 @@ impl Steps<f64, 3> for Block {
         Ok(())
     }
 
-    fn now(&self) -> &Array<f64, 3> {
-        self.points.now()
-    }
-
-    fn now_mut(&mut self) -> &mut Array<f64, 3> {
-        self.points.now_mut()
+    fn cells(&mut self) -> &mut Alternating<f64, 3> {
+        &mut self.points
     }
 }
 

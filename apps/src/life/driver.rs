@@ -17,7 +17,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use serde_json::{Map, Value};
-use streamhalo::prelude::{Alternating, Array, Entity, GlobalGrid, LocalGrid, Pattern, StreamHalo};
+use streamhalo::prelude::{Alternating, Entity, GlobalGrid, LocalGrid, Pattern, StreamHalo};
 use streamhalo::{KernelText, Stream};
 
 use super::answer::{answer, result};
@@ -91,12 +91,8 @@ impl<T: Cell + Stored> Steps<T, 2> for Field<T> {
         Ok(())
     }
 
-    fn now(&self) -> &Array<T, 2> {
-        self.cells.now()
-    }
-
-    fn now_mut(&mut self) -> &mut Array<T, 2> {
-        self.cells.now_mut()
+    fn cells(&mut self) -> &mut Alternating<T, 2> {
+        &mut self.cells
     }
 }
 

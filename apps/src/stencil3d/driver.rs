@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use serde_json::{Map, Value, json};
 use streamhalo::KernelText;
-use streamhalo::prelude::{Array, GlobalGrid, Pattern};
+use streamhalo::prelude::{Alternating, GlobalGrid, Pattern};
 
 use super::block::Block;
 use super::check::{carried, norms_of, result};
@@ -131,12 +131,8 @@ impl<T: Real> Steps<T, 3> for Block<'_, T> {
         Ok(())
     }
 
-    fn now(&self) -> &Array<T, 3> {
-        self.cells.now()
-    }
-
-    fn now_mut(&mut self) -> &mut Array<T, 3> {
-        self.cells.now_mut()
+    fn cells(&mut self) -> &mut Alternating<T, 3> {
+        &mut self.cells
     }
 
     fn carried(&self) -> Result<Map<String, Value>, AppError> {
