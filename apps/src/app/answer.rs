@@ -3,6 +3,8 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use crate::error::AppError;
+
 /// The result of a run, or of the reference that it is verified against.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
@@ -14,6 +16,25 @@ pub struct Answer {
     /// only.
     #[serde(serialize_with = "to_hex", deserialize_with = "from_hex")]
     pub state: Option<Vec<u8>>,
+}
+
+/// What says whether an answer is right.
+pub trait Verified {
+    /// The answer by an independent and simple computation, on one thread. It asks `go_on` now and
+    /// then, and stops with its error.
+    ///
+    /// # Errors
+    ///
+    /// That of `go_on`.
+    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError>;
+
+    /// How much memory [`Verified::reference`] and [`Verified::difference`] have at once, more or less: whether
+    /// there is room for it is found out before.
+    fn bytes_to_verify(&self) -> usize;
+
+    /// Where an answer differs from the reference's, as a sentence; `None` where it is right. Both
+    /// have their state.
+    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String>;
 }
 
 /// JSON has no bytes; two digits each are short and quick enough.

@@ -36,7 +36,7 @@ use crate::error::AppError;
 use crate::report::OutputFile;
 use crate::{cholesky, comb, faces, life, pipeline, stencil3d, tree};
 
-pub use answer::Answer;
+pub use answer::{Answer, Verified};
 pub(crate) use between::{Between, Geometry, Look, Looker};
 pub(crate) use grids::{global_grid, of_axes, places_of};
 pub(crate) use initial::Initial;
@@ -100,7 +100,7 @@ pub const APPLICATIONS: &[ApplicationRow] = &[
 ];
 
 /// An application with its settings, checked.
-pub trait Application: Send + Sync {
+pub trait Application: Verified + Send + Sync {
     /// Runs once and gives the same on every rank. Collective; blocks.
     ///
     /// # Errors
@@ -115,22 +115,6 @@ pub trait Application: Send + Sync {
     ///
     /// As [`Application::run_trial`].
     fn routes(&self, trial: &Trial<'_>) -> Result<Routes, AppError>;
-
-    /// The answer by an independent and simple computation, on one thread. It asks `go_on` now and
-    /// then, and stops with its error.
-    ///
-    /// # Errors
-    ///
-    /// That of `go_on`.
-    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError>;
-
-    /// How much memory [`Application::reference`] and [`Application::difference`] have at once, more or less: whether
-    /// there is room for it is found out before.
-    fn bytes_to_verify(&self) -> usize;
-
-    /// Where an answer differs from the reference's, as a sentence; `None` where it is right. Both
-    /// have their state.
-    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String>;
 
     /// Whether a grid that is split so can be computed on, besides what the grid itself allows.
     ///

@@ -5,7 +5,7 @@ use serde_json::Map;
 use super::driver::Cholesky;
 use super::matrix::Matrix;
 use crate::app::values::{self, checksum_of_row, shown};
-use crate::app::{Answer, Initial};
+use crate::app::{Answer, Initial, Verified, size_of_all};
 use crate::config::Values;
 use crate::error::AppError;
 
@@ -42,10 +42,12 @@ impl Cholesky {
         };
         [times(|value| value), times(f64::abs)].concat()
     }
+}
 
+impl Verified for Cholesky {
     /// Of integers the last factor, by its formula. Of reals the last matrix itself, which the factor is multiplied out
     /// to be compared with, and behind it A x of every step, for what is kept of its factor.
-    pub(super) fn serial_answer(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
+    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
         let (rows, mut checksum) = (self.rows(), 0_u64);
         let (mut state, mut samples) = (vec![0.0; rows * rows], Vec::new());
         for step in 0..self.steps {
@@ -70,13 +72,25 @@ impl Cholesky {
         Ok(Answer { checksum: shown(checksum), result: Map::new(), state: Some(values::encode(&state)) })
     }
 
+    /// What is found and what is right, each as bytes too; of reals what the factor comes to, multiplied out, and samples
+    /// of every step.
+    fn bytes_to_verify(&self) -> usize {
+        let (rows, steps) = (self.rows(), usize::try_from(self.steps).unwrap_or(usize::MAX));
+        let (squares, samples) = match self.settings.values {
+            Values::Integers => (4, 0),
+            Values::Reals => (6, 6_usize.saturating_mul(steps)),
+        };
+        let values = size_of_all([squares, rows, rows]).saturating_add(size_of_all([samples, rows]));
+        values.saturating_mul(size_of::<f64>())
+    }
+
     /// What is wrong with an answer, if anything is.
     ///
     /// Of reals L Lᵀ may differ from A by the backward error of the factorisation, at most (n+1) ε/2 (|L| |Lᵀ|)
     /// element by element to first order (Higham, Accuracy and Stability of Numerical Algorithms, theorem 10.3), and by
     /// as much again for being multiplied out. L (Lᵀ x) and A x are rounded in n additions each time, so that twice as
     /// much is between them, of |L| (|Lᵀ| |x|).
-    pub(super) fn judge(&self, found: &Answer, reference: &Answer) -> Option<String> {
+    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
         let values =
             |answer: &Answer| Some(values::decode::<f64>(answer.state.as_deref()?).collect::<Vec<f64>>());
         let (factor, right) = (values(found)?, values(reference)?);

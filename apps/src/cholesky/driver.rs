@@ -26,9 +26,8 @@ use super::schedule::Schedule;
 use crate::app::values::{encode, shown};
 use crate::app::{
     Answer, Application, ApplicationRow, Initial, Need, Outcome, Phase, Routes, Stopwatch, Times, Trial,
-    size_of_all,
 };
-use crate::config::{AppSettings, CholeskySettings, RunConfig, Values};
+use crate::config::{AppSettings, CholeskySettings, RunConfig};
 use crate::error::AppError;
 
 /// The row of the registry.
@@ -172,25 +171,5 @@ impl Application for Cholesky {
         };
         let peers = tiles.into_iter().enumerate().filter(|(_, tiles)| *tiles > 0);
         Ok(Routes::by_host(trial, peers.map(message)))
-    }
-
-    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
-        self.serial_answer(go_on)
-    }
-
-    /// What is found and what is right, each as bytes too; of reals what the factor comes to, multiplied out, and samples
-    /// of every step.
-    fn bytes_to_verify(&self) -> usize {
-        let (rows, steps) = (self.rows(), usize::try_from(self.steps).unwrap_or(usize::MAX));
-        let (squares, samples) = match self.settings.values {
-            Values::Integers => (4, 0),
-            Values::Reals => (6, 6_usize.saturating_mul(steps)),
-        };
-        let values = size_of_all([squares, rows, rows]).saturating_add(size_of_all([samples, rows]));
-        values.saturating_mul(size_of::<f64>())
-    }
-
-    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
-        self.judge(found, reference)
     }
 }

@@ -14,7 +14,7 @@ use super::links::{self, Links};
 use super::matrix::Matrix;
 use crate::app::recorded::{notifications, recorded};
 use crate::app::values::decode;
-use crate::app::{Answer, Application, Between, Trial};
+use crate::app::{Answer, Application, Between, Trial, Verified};
 use crate::config::{KnownNames, Overrides, Primitive, RunConfig};
 use crate::error::AppError;
 use crate::ranks::on_threads;

@@ -4,12 +4,12 @@ use serde_json::{Map, Value};
 
 use super::driver::Comb;
 use crate::app::values::{self, Real, checksum_of_whole, shown};
-use crate::app::{Answer, mix};
+use crate::app::{Answer, Verified, mix, size_of_all};
 use crate::error::AppError;
 
-impl<T: Real> Comb<T> {
+impl<T: Real> Verified for Comb<T> {
     /// The cells of the last cycle, one variable behind the other.
-    pub(super) fn serial_answer(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
+    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
         let (mut checksum, mut state) = (0, Vec::new());
         let cells @ [depth, height, width] = self.grid.cells();
         for variable in 0..self.variables {
@@ -28,8 +28,13 @@ impl<T: Real> Comb<T> {
         Ok(Answer { checksum: shown(checksum), result: result(0), state: Some(state) })
     }
 
-    /// What is wrong with an answer, if anything is.
-    pub(super) fn judge(&self, found: &Answer, reference: &Answer) -> Option<String> {
+    /// Two states of all variables, or one beside its last variable and that as bytes.
+    fn bytes_to_verify(&self) -> usize {
+        let variables = (2 * self.variables).max(self.variables + 2);
+        size_of_all(self.grid.cells()).saturating_mul(variables * T::BYTES)
+    }
+
+    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
         let cells = self.grid.cells();
         let bytes = cells.iter().product::<usize>() * T::BYTES;
         let (state, right) = (found.state.as_deref()?, reference.state.as_deref()?);

@@ -31,7 +31,7 @@ use super::phases::{PHASES, POST_COMM, PRE_COMM, phase, phases, times};
 use crate::app::values::{Real, checksum_of_owned, shown, whole_state};
 use crate::app::{
     Answer, Application, ApplicationRow, Laps, Need, Outcome, Routes, Tables, Trial, global_grid, mix,
-    of_axes, of_real, shell, size_of_all,
+    of_axes, of_real, shell,
 };
 use crate::config::{AppSettings, Precision, RunConfig};
 use crate::error::AppError;
@@ -198,20 +198,6 @@ impl<T: Real> Application for Comb<T> {
     fn routes(&self, trial: &Trial<'_>) -> Result<Routes, AppError> {
         let block = self.set_up(trial)?;
         Ok(Routes::of(&block.grid, &block.halo))
-    }
-
-    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
-        self.serial_answer(go_on)
-    }
-
-    /// Two states of all variables, or one beside its last variable and that as bytes.
-    fn bytes_to_verify(&self) -> usize {
-        let variables = (2 * self.variables).max(self.variables + 2);
-        size_of_all(self.grid.cells()).saturating_mul(variables * T::BYTES)
-    }
-
-    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
-        self.judge(found, reference)
     }
 
     fn device_kernels(&self) -> Vec<&'static KernelText> {

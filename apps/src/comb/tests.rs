@@ -7,7 +7,7 @@ use streamhalo::prelude::Pattern;
 use super::driver::Comb;
 use crate::app::on_device::agrees_with_the_host;
 use crate::app::values::Real;
-use crate::app::{Answer, Application, Between, Outcome, Trial};
+use crate::app::{Answer, Application, Between, Outcome, Trial, Verified};
 use crate::config::{KnownNames, Overrides, RunConfig};
 use crate::ranks::on_threads;
 

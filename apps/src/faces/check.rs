@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use super::driver::Faces;
 use super::reference::Reference;
-use crate::app::Answer;
 use crate::app::values::{self, checksum_of_whole, shown};
+use crate::app::{Answer, Verified, size_of_all};
 use crate::config::Values;
 use crate::error::AppError;
 
@@ -43,10 +43,12 @@ impl Faces {
             state.iter_mut().zip(weighted).for_each(|(sum, value)| *sum += value);
         }
     }
+}
 
+impl Verified for Faces {
     /// The answer of the reference. On real values its state is followed by the sum of what the magnitudes
     /// of all copies would have come to: what the error is relative to.
-    pub(super) fn serial_answer(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
+    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
         let initial = self.initial();
         let (mut checksum, mut state, mut magnitudes) = (0_u64, Vec::new(), Vec::new());
         let play = |value: &dyn Fn([usize; 3]) -> f64| {
@@ -73,8 +75,17 @@ impl Faces {
         Ok(Answer { checksum: shown(checksum), result: result(extra), state: Some(values::encode(&state)) })
     }
 
-    /// What is wrong with an answer, if anything is.
-    pub(super) fn judge(&self, found: &Answer, reference: &Answer) -> Option<String> {
+    /// The state, and of the mesh points, sums and numbers of nodes; of reals the values of a round and the state of
+    /// their magnitudes besides.
+    fn bytes_to_verify(&self) -> usize {
+        let arrays = match self.settings.values {
+            Values::Integers => 4,
+            Values::Reals => 6,
+        };
+        size_of_all(self.grid.cells()).saturating_mul(arrays * size_of::<f64>())
+    }
+
+    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
         let (state, right) = (found.state.as_deref()?, reference.state.as_deref()?);
         let magnitudes: Vec<f64> =
             values::decode::<f64>(right).skip(values::decode::<f64>(state).count()).collect();

@@ -29,9 +29,9 @@ use super::kernel::{SUM, launch_sum};
 use crate::app::values::{checksum_of_owned, encode, shown, whole_of};
 use crate::app::{
     Answer, Application, ApplicationRow, Between, Initial, Need, Outcome, Phase, Routes, Steps, Stopwatch,
-    Times, Trial, inner_of, of_axes, shell, size_of_all,
+    Times, Trial, inner_of, of_axes, shell,
 };
-use crate::config::{AppSettings, FacesSettings, RunConfig, Values};
+use crate::config::{AppSettings, FacesSettings, RunConfig};
 use crate::error::{AppError, counted, ranks_of};
 
 /// The row of the registry.
@@ -199,24 +199,6 @@ impl Application for Faces {
     fn routes(&self, trial: &Trial<'_>) -> Result<Routes, AppError> {
         let block = self.allocate(trial, 0)?;
         Ok(Routes::of(&block.grid, &block.halo))
-    }
-
-    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
-        self.serial_answer(go_on)
-    }
-
-    /// The state, and of the mesh points, sums and numbers of nodes; of reals the values of a round and the state of
-    /// their magnitudes besides.
-    fn bytes_to_verify(&self) -> usize {
-        let arrays = match self.settings.values {
-            Values::Integers => 4,
-            Values::Reals => 6,
-        };
-        size_of_all(self.grid.cells()).saturating_mul(arrays * size_of::<f64>())
-    }
-
-    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
-        self.judge(found, reference)
     }
 
     fn check_layout(&self, layout: &[usize]) -> Result<(), AppError> {

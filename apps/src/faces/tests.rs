@@ -8,7 +8,7 @@ use super::driver::Faces;
 use super::reference::Reference;
 use crate::app::on_device::agrees_with_the_host;
 use crate::app::values::encode;
-use crate::app::{Answer, Application, Between, Trial};
+use crate::app::{Answer, Application, Between, Trial, Verified};
 use crate::config::{KnownNames, Overrides, RunConfig};
 use crate::ranks::on_threads;
 

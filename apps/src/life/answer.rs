@@ -1,13 +1,59 @@
-//! What the ranks of a game have come to together.
+//! What the ranks of a game have come to together, and what it must be.
 
 use serde_json::{Map, Value};
 use streamhalo::prelude::{Alternating, Entity, LocalGrid};
 
 use super::bits;
 use super::checksum::{Checksum, population};
+use super::driver::Life;
 use super::kernel::Cell;
-use crate::app::{Answer, Trial};
+use super::reference::Reference;
+use crate::app::{Answer, Stored, Trial, Verified, size_of_all};
 use crate::error::AppError;
+
+impl<T: Cell + Stored> Verified for Life<T> {
+    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
+        let [height, width] = self.grid.cells();
+        let mut cells = vec![0; height * width];
+        for (y, row) in cells.chunks_exact_mut(width).enumerate() {
+            self.initial.fill_row(y, 0, row);
+        }
+        let mut reference = Reference::new(height, width, cells, self.grid.periodic());
+        for _ in 0..self.steps {
+            go_on()?;
+            reference.step();
+        }
+        Ok(Answer {
+            checksum: reference.checksum().to_string(),
+            result: result(reference.population()),
+            state: Some(bits::pack([reference.cells()])),
+        })
+    }
+
+    /// The reference keeps numbers of live cells, of this generation and the next one.
+    fn bytes_to_verify(&self) -> usize {
+        size_of_all(self.grid.cells()).saturating_mul(2 * size_of::<usize>())
+    }
+
+    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
+        if found == reference {
+            return None;
+        }
+        let [height, width] = self.grid.cells();
+        let pairs = found.state.iter().flatten().zip(reference.state.iter().flatten());
+        let differ: Vec<u8> = pairs.map(|(found, right)| found ^ right).collect();
+        Some(match bits::live(&differ).next() {
+            Some(first) => format!(
+                "{} of {} cells differ, the first at [{}, {}]",
+                bits::live(&differ).count(),
+                height * width,
+                first / width,
+                first % width
+            ),
+            None => "its cells do not, but some are neither 0 nor 1".to_owned(),
+        })
+    }
+}
 
 /// What the ranks have computed together. Collective.
 pub(super) fn answer<T: Cell>(
@@ -48,6 +94,6 @@ fn whole_state(trial: &Trial<'_>, grid: &LocalGrid<2>, own: Vec<u8>) -> Result<O
 }
 
 /// What is told of a state besides.
-pub(super) fn result(population: u64) -> Map<String, Value> {
+fn result(population: u64) -> Map<String, Value> {
     Map::from_iter([("population".to_owned(), Value::from(population))])
 }

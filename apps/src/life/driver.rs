@@ -20,16 +20,15 @@ use serde_json::{Map, Value};
 use streamhalo::prelude::{Alternating, Entity, GlobalGrid, LocalGrid, Pattern, StreamHalo};
 use streamhalo::{KernelText, Stream};
 
-use super::answer::{answer, result};
+use super::answer::answer;
 use super::bits;
 use super::kernel::Cell;
 use super::pace::{Pace, text};
 use super::pattern::{Generation, Initial};
-use super::reference::Reference;
 use super::rle;
 use crate::app::{
-    Answer, Application, ApplicationRow, Need, Outcome, Phase, Routes, Steps, Stopwatch, Stored, Trial,
-    global_grid, of_axes, size_of_all,
+    Application, ApplicationRow, Need, Outcome, Phase, Routes, Steps, Stopwatch, Stored, Trial, global_grid,
+    of_axes,
 };
 use crate::config::{AppSettings, CellsAs, LifeSettings, RunConfig};
 use crate::error::AppError;
@@ -56,12 +55,12 @@ pub(crate) const ROW: ApplicationRow = ApplicationRow {
 };
 
 /// The game with its settings.
-struct Life<T> {
-    initial: Generation,
-    grid: GlobalGrid<2>,
+pub(super) struct Life<T> {
+    pub(super) initial: Generation,
+    pub(super) grid: GlobalGrid<2>,
     halo_width: [usize; 2],
     exchange_every: usize,
-    steps: u64,
+    pub(super) steps: u64,
     cell: PhantomData<T>,
 }
 
@@ -146,48 +145,6 @@ impl<T: Cell + Stored> Application for Life<T> {
     fn routes(&self, trial: &Trial<'_>) -> Result<Routes, AppError> {
         let field = self.set_up(trial)?;
         Ok(Routes::of(&field.grid, &field.halo))
-    }
-
-    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
-        let [height, width] = self.grid.cells();
-        let mut cells = vec![0; height * width];
-        for (y, row) in cells.chunks_exact_mut(width).enumerate() {
-            self.initial.fill_row(y, 0, row);
-        }
-        let mut reference = Reference::new(height, width, cells, self.grid.periodic());
-        for _ in 0..self.steps {
-            go_on()?;
-            reference.step();
-        }
-        Ok(Answer {
-            checksum: reference.checksum().to_string(),
-            result: result(reference.population()),
-            state: Some(bits::pack([reference.cells()])),
-        })
-    }
-
-    /// The reference keeps numbers of live cells, of this generation and the next one.
-    fn bytes_to_verify(&self) -> usize {
-        size_of_all(self.grid.cells()).saturating_mul(2 * size_of::<usize>())
-    }
-
-    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
-        if found == reference {
-            return None;
-        }
-        let [height, width] = self.grid.cells();
-        let pairs = found.state.iter().flatten().zip(reference.state.iter().flatten());
-        let differ: Vec<u8> = pairs.map(|(found, right)| found ^ right).collect();
-        Some(match bits::live(&differ).next() {
-            Some(first) => format!(
-                "{} of {} cells differ, the first at [{}, {}]",
-                bits::live(&differ).count(),
-                height * width,
-                first / width,
-                first % width
-            ),
-            None => "its cells do not, but some are neither 0 nor 1".to_owned(),
-        })
     }
 
     fn determines_answer(&self) -> Map<String, Value> {

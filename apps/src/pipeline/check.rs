@@ -4,14 +4,14 @@ use serde_json::{Map, Value};
 
 use super::driver::{COLUMNS, Pipeline};
 use super::reference::{last_corner, rows};
-use crate::app::Answer;
 use crate::app::values::{self, checksum_of_row, decode, encode, shown};
+use crate::app::{Answer, Verified};
 use crate::error::AppError;
 
-impl Pipeline {
+impl Verified for Pipeline {
     /// The answer by the formula. The state is the last row, which depends on every update; the checksum is that of all
     /// values.
-    pub(super) fn serial_answer(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
+    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
         let (cells, iterations) = (self.grid.cells(), self.iterations());
         let mut checksum = 0_u64;
         let mut last_row = Vec::new();
@@ -24,8 +24,12 @@ impl Pipeline {
         Ok(Answer { checksum: shown(checksum), result, state: Some(encode(&last_row)) })
     }
 
-    /// What is wrong with an answer, if anything is.
-    pub(super) fn judge(&self, found: &Answer, reference: &Answer) -> Option<String> {
+    /// The reference keeps no more than a row and the next one, of which the last is the state.
+    fn bytes_to_verify(&self) -> usize {
+        self.grid.cells()[COLUMNS].saturating_mul(4 * size_of::<f64>())
+    }
+
+    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
         if found == reference {
             return None;
         }

@@ -190,19 +190,6 @@ impl Application for Pipeline {
         Ok(Routes::by_host(trial, [(vec![0, 1], right, bytes, reason)]))
     }
 
-    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
-        self.serial_answer(go_on)
-    }
-
-    /// The reference keeps no more than a row and the next one, of which the last is the state.
-    fn bytes_to_verify(&self) -> usize {
-        self.grid.cells()[COLUMNS].saturating_mul(4 * size_of::<f64>())
-    }
-
-    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
-        self.judge(found, reference)
-    }
-
     fn check_layout(&self, layout: &[usize]) -> Result<(), AppError> {
         let usage = |flag: &str, message| Err(AppError::Usage { flag: flag.to_owned(), message });
         let columns = self.grid.cells()[COLUMNS];

@@ -10,7 +10,7 @@ use streamhalo::comm::fabric::Role;
 use super::driver::Pipeline;
 use super::links::{self, Links};
 use crate::app::recorded::{notifications, recorded};
-use crate::app::{Answer, Application, Between, Trial};
+use crate::app::{Answer, Application, Between, Trial, Verified};
 use crate::config::{KnownNames, Overrides, Primitive, RunConfig};
 use crate::error::AppError;
 use crate::ranks::on_threads;

@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::driver::Stencil3d;
 use super::reference::Reference;
-use crate::app::Answer;
 use crate::app::values::{self, Real, checksum_of_whole, shown};
+use crate::app::{Answer, Verified, size_of_all};
 use crate::error::AppError;
 
 /// How far norms may be from the reference's, relative to it: both add the same squares as `f64`, the ranks in many
@@ -13,9 +13,9 @@ use crate::error::AppError;
 /// machine holds, far below what a wrong cell does.
 pub(super) const NORM_TOLERANCE: f64 = 1e-12;
 
-impl<T: Real> Stencil3d<T> {
+impl<T: Real> Verified for Stencil3d<T> {
     /// The answer of the reference.
-    pub(super) fn serial_answer(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
+    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
         let (cells, periodic) = (self.grid.cells(), self.grid.periodic());
         let mut grid = Reference::<T>::new(&self.problem, self.is_full(), cells, periodic);
         let weights = self.problem.step_weights();
@@ -35,8 +35,12 @@ impl<T: Real> Stencil3d<T> {
         })
     }
 
-    /// What is wrong with an answer, if anything is.
-    pub(super) fn judge(&self, found: &Answer, reference: &Answer) -> Option<String> {
+    /// Two generations, or two states.
+    fn bytes_to_verify(&self) -> usize {
+        size_of_all(self.grid.cells()).saturating_mul(2 * T::BYTES)
+    }
+
+    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
         let [state, right] = [found, reference].map(|answer| answer.state.as_deref().unwrap_or_default());
         let decode = values::decode::<T>;
         let differs = values::difference(self.grid.cells(), decode(state), decode(right), |_| 0.0);

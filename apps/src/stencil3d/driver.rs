@@ -28,7 +28,7 @@ use super::problem::Problem;
 use crate::app::values::{Real, checksum_of_owned, shown, whole_state};
 use crate::app::{
     Answer, Application, ApplicationRow, Geometry, Need, Outcome, Phase, Routes, Steps, Stopwatch, Trial,
-    global_grid, of_axes, size_of_all,
+    global_grid, of_axes,
 };
 use crate::config::{AppSettings, Precision, RunConfig, Stencil3dSettings};
 use crate::error::AppError;
@@ -174,19 +174,6 @@ impl<T: Real> Application for Stencil3d<T> {
     fn routes(&self, trial: &Trial<'_>) -> Result<Routes, AppError> {
         let block = Block::new(self, trial)?;
         Ok(Routes::of(&block.grid, &block.halo))
-    }
-
-    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
-        self.serial_answer(go_on)
-    }
-
-    /// Two generations, or two states.
-    fn bytes_to_verify(&self) -> usize {
-        size_of_all(self.grid.cells()).saturating_mul(2 * T::BYTES)
-    }
-
-    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
-        self.judge(found, reference)
     }
 
     fn determines_answer(&self) -> Map<String, Value> {

@@ -8,7 +8,7 @@ use streamhalo::prelude::Pattern;
 use super::driver::Stencil3d;
 use crate::app::on_device::agrees_with_the_host;
 use crate::app::values::Real;
-use crate::app::{Answer, Application, Between, Outcome, Trial};
+use crate::app::{Answer, Application, Between, Outcome, Trial, Verified};
 use crate::config::{AppSettings, KnownNames, Overrides, RunConfig};
 use crate::ranks::on_threads;
 

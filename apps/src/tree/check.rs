@@ -4,22 +4,26 @@ use serde_json::{Map, Value};
 
 use super::driver::Tree;
 use super::reference::totals;
-use crate::app::Answer;
 use crate::app::values::{checksum_of_row, decode, difference, encode, shown};
+use crate::app::{Answer, Verified};
 use crate::config::Values;
 use crate::error::AppError;
 
-impl Tree {
+impl Verified for Tree {
     /// The answer of the serial sum. Its state is what both sums must be, and then what an error in each is relative to.
-    pub(super) fn serial_answer(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
+    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
         let [leaves] = self.leaves.cells();
         let [sum, magnitudes] = totals(self.initial(), leaves, self.settings.elements, self.steps, go_on)?;
         let checksum = shown(checksum_of_row([0; 3], &sum));
         Ok(Answer { checksum, result: result(true), state: Some(encode(&[sum, magnitudes].concat())) })
     }
 
-    /// What is wrong with an answer, if anything is.
-    pub(super) fn judge(&self, found: &Answer, reference: &Answer) -> Option<String> {
+    /// The totals and the magnitudes of the reference, and both totals of an answer, each as bytes too.
+    fn bytes_to_verify(&self) -> usize {
+        self.settings.elements.saturating_mul(8 * size_of::<f64>())
+    }
+
+    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
         let values = |answer: &Answer| Some(decode::<f64>(answer.state.as_deref()?).collect::<Vec<f64>>());
         let (found_values, right) = (values(found)?, values(reference)?);
         let elements = self.settings.elements;

@@ -193,19 +193,6 @@ impl Application for Tree {
             |(peer, why): (usize, &str)| (vec![peer as i32 - rank as i32], peer, bytes, why.to_owned());
         Ok(Routes::by_host(trial, up.into_iter().chain(down).map(message)))
     }
-
-    fn reference(&self, go_on: &dyn Fn() -> Result<(), AppError>) -> Result<Answer, AppError> {
-        self.serial_answer(go_on)
-    }
-
-    /// The totals and the magnitudes of the reference, and both totals of an answer, each as bytes too.
-    fn bytes_to_verify(&self) -> usize {
-        self.settings.elements.saturating_mul(8 * size_of::<f64>())
-    }
-
-    fn difference(&self, found: &Answer, reference: &Answer) -> Option<String> {
-        self.judge(found, reference)
-    }
 }
 
 /// The mean time of a reduction over the tree, and of one by the library, in microseconds.

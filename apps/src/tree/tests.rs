@@ -8,7 +8,7 @@ use streamhalo::comm::Result;
 use super::driver::Tree;
 use super::links::{self, Links};
 use crate::app::recorded::{notifications, recorded};
-use crate::app::{Answer, Application, Between, Trial};
+use crate::app::{Answer, Application, Between, Trial, Verified};
 use crate::config::{KnownNames, Overrides, Primitive, RunConfig};
 use crate::ranks::on_threads;
 
