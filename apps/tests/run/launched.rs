@@ -135,8 +135,11 @@ const DIFFERENT: &[(&str, &str)] = &[
         "error: rank 1 was not started as the others were: its `run.trials` is 3, that of rank 0 is 1",
     ),
     ("--ranks 1,5", "error: rank 1: run.ranks: asks for 5 ranks"),
-    ("--fabric shm+mpi", "error: rank 1 was not started as the others were: it runs another version"),
-    ("--fabric local", "error: rank 1: `streamhalo run` was started by a launcher"),
+    (
+        "--set comm.fabric=shm+mpi",
+        "error: rank 1 was not started as the others were: it runs another version",
+    ),
+    ("--set comm.fabric=local", "error: rank 1: `streamhalo run` was started by a launcher"),
     ("--backend st-sent", "error: rank 1: --backend st-sent: "),
     ("--nonsense", "error: rank 1: unexpected argument '--nonsense'"),
 ];
