@@ -43,7 +43,7 @@ impl StreamHalo {
     ///
     /// # Errors
     /// The same on every rank: no such backend, a subdomain or the fields' own halo thinner than the width, no fields, fields
-    /// on different grids or streams, offsets of a pattern that are wrong or there twice, ranks that ask for different
+    /// on different grids or streams, one whose two generations differ or that is in flight, offsets of a pattern that are wrong or there twice, ranks that ask for different
     /// exchanges, or what [`match_exchange`](streamhalo_comm::backend::match_exchange) refuses.
     pub fn new<const D: usize>(
         world: &World,
@@ -67,11 +67,11 @@ impl StreamHalo {
     /// room for another one.
     ///
     /// # Errors
-    /// At once, with nothing enqueued, if the fields are others, in another generation or in an exchange that has begun and
-    /// is not finished, or if another exchange has to fill their ghosts first
-    /// ([`HaloError::GhostsFilledAhead`]), or what [`Exchange::start_recvs`](streamhalo_comm::backend::Exchange::start_recvs) refuses. Errors of
-    /// what is enqueued surface at `Stream::synchronize`: such as
-    /// [`PeerFailed`](streamhalo_comm::Error::PeerFailed) if a neighbour has dropped its end of the exchange.
+    /// At once, with nothing enqueued, if the fields are others, in another generation or in another exchange that has begun
+    /// and is not finished, if another exchange has to fill their ghosts first ([`HaloError::GhostsFilledAhead`]), or what
+    /// [`Exchange::start_recvs`](streamhalo_comm::backend::Exchange::start_recvs) refuses. Errors of what is enqueued
+    /// surface at `Stream::synchronize`: such as [`PeerFailed`](streamhalo_comm::Error::PeerFailed) if a neighbour has
+    /// dropped its end of the exchange.
     pub fn enqueue_gather<const D: usize>(&mut self, fields: &mut impl Fields<D>) -> Result<()> {
         self.enqueue_gather_in_steps(fields, |_| {})
     }
@@ -141,7 +141,7 @@ impl StreamHalo {
     /// [`StreamHalo::enqueue_gather`].
     pub fn enqueue_scatter<const D: usize>(&mut self, fields: &mut impl Fields<D>) -> Result<()> {
         self.finish_what_was_left()?;
-        let Some(scatter) = &self.scatter else { return Err(HaloError::NoScatter) };
+        let scatter = self.scatter.as_ref().ok_or(HaloError::NoScatter)?;
         self.check_next("enqueue_scatter", fields, scatter)?;
         if let Some(scatter) = &mut self.scatter {
             scatter.post_receives(&self.stream)?;
@@ -297,7 +297,8 @@ impl Drop for StreamHalo {
 
 /// A gather whose messages are on their way; the fields can be used through it. Dropped without
 /// [`InFlight::finish`], as by a `?` in between, it is finished all the same, for other ranks need what this one sends;
-/// what goes wrong then is the stream's error. Only a thread that panics leaves it as it is.
+/// what goes wrong then is the stream's error. Only a thread that panics leaves it as it is. One that was forgotten, or
+/// finished within a [capture](Stream::capture), is finished before the next call of its [`StreamHalo`], or with it.
 #[derive(Debug)]
 #[must_use = "ghosts are undefined until the exchange is finished"]
 pub struct InFlight<'a, F: Fields<D>, const D: usize> {

@@ -190,18 +190,15 @@ pub(super) fn divided(name: &str, by: &str, figures: Vec<Figure>) -> Vec<Figure>
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::bench::turns::Timing;
-
-    #[test]
-    fn ratios_are_of_turns_in_the_same_round() {
-        let bench = MicroBench {
-            what: What::Latency,
-            fabric: "local".into(),
+impl MicroBench {
+    /// Between two threads, of messages of eight bytes.
+    pub(crate) fn of(what: What, contestants: &[&str]) -> Self {
+        Self {
+            what,
+            fabric: "local".to_owned(),
             ranks: 2,
             sizes: vec![8],
-            contestants: Vec::new(),
+            contestants: contestants.iter().map(ToString::to_string).collect(),
             operations: Vec::new(),
             entries: Vec::new(),
             stream: StreamKind::Inline,
@@ -209,7 +206,18 @@ mod tests {
             boxes: None,
             threshold_bytes: 0,
             seconds: 1.0,
-        };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::turns::Timing;
+
+    #[test]
+    fn ratios_are_of_turns_in_the_same_round() {
+        let bench = MicroBench::of(What::Latency, &[]);
         let figure = |name: &str, turns_us: &[f64]| {
             let timing = Timing {
                 median_us: median(turns_us),

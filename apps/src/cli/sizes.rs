@@ -21,7 +21,7 @@ impl FromStr for Sizes {
 }
 
 impl Sizes {
-    /// The same of what is counted and has no unit.
+    /// Numbers of what is counted and has no unit.
     pub(super) fn of_counts(text: &str) -> Result<Self, String> {
         parse(text, count)
     }

@@ -213,8 +213,8 @@ impl Stream {
     /// A period consists of moves, kernels (on a device those of [`Stream::launch_either`]) and whole exchanges, an even
     /// number of each, since receive buffers and generations of fields are used in turn. Fields that alternate are swapped
     /// as ever within the period, and have to be back where they began at its end, and there again whenever it is replayed,
-    /// with the same ghosts for kernels to read: kernels, whose arguments are made within the capture, are replayed with the memory and the numbers that they were captured
-    /// with. Either is refused else; see [`HostState`].
+    /// with the same ghosts for kernels to read: kernels are replayed with the memory and the numbers that they were
+    /// captured with, and their arguments are made within the capture. What differs is refused; see [`HostState`].
     ///
     /// ```
     /// use streamhalo_comm::device::{Buffer, Device, Extents, Tile};
@@ -240,8 +240,9 @@ impl Stream {
     /// [`Error::NotCapturable`], with what and why: host functions, what waits for the stream, events, exchanges of
     /// `standard` or by triggered operations of a network interface, messages, windows and queues, a number of exchanges
     /// or of collectives that is odd, exchanges that are
-    /// begun or finished outside, fields that are not back where they began. What `enqueue` failed with, or the stream's
-    /// error. Nothing is enqueued then, and the stream and its exchanges are as they were, and so are generations and ghosts of fields.
+    /// begun or finished outside, arguments of kernels that were made before, fields that are not back where they began.
+    /// What `enqueue` failed with, or the stream's error. Nothing is enqueued then, and the stream, its exchanges, and the
+    /// generations and ghosts of fields are as they were.
     pub fn capture<E: From<Error>>(
         &self,
         enqueue: impl FnOnce(&Stream) -> std::result::Result<(), E>,

@@ -309,26 +309,7 @@ impl View<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::streams::Streams;
     use serde_json::json;
-    use streamhalo::StreamKind;
-
-    fn overlap(contestants: &[&str]) -> MicroBench {
-        MicroBench {
-            what: What::Overlap,
-            fabric: "local".to_owned(),
-            ranks: 2,
-            sizes: vec![8],
-            contestants: contestants.iter().map(ToString::to_string).collect(),
-            operations: Vec::new(),
-            entries: Vec::new(),
-            stream: StreamKind::Inline,
-            streams: Streams::default(),
-            boxes: None,
-            threshold_bytes: 0,
-            seconds: 1.0,
-        }
-    }
 
     fn share(backend: &str, share: Option<f64>) -> Figure {
         let figure = json!({
@@ -340,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_share_that_cannot_be_told_is_no_number_and_the_reason_stands_below() {
-        let bench = overlap(&["queue", "put-notify"]);
+        let bench = MicroBench::of(What::Overlap, &["queue", "put-notify"]);
         let known = [share("queue", Some(0.0)), share("put-notify", Some(40.0))];
         let view = View::new(&bench, &known);
         assert!(!view.table().contains("-:"), "{}", view.table());
