@@ -1,7 +1,7 @@
 //! Fields with two generations, of which a step reads one and writes the other.
 
 use crate::field::{Generation, Sealed};
-use crate::{Array, Entity, Field, FieldInfo, GridError, LocalGrid, ReadableGhosts};
+use crate::{Array, Entity, Field, FieldInfo, GridError, LocalGrid};
 use streamhalo_comm::Element;
 use streamhalo_comm::device::{HostState, Reader, Stream, Writer};
 
@@ -78,7 +78,7 @@ impl<T: Element, const D: usize> Alternating<T, D> {
         let next = 1 - self.index() as u32;
         self.current.set(self.generations[0].stream(), next);
         if self.generations.iter().any(Array::is_filled_ahead) {
-            self.generations.iter().for_each(|array| array.set_readable_ghosts(ReadableGhosts::None));
+            self.generations.iter().for_each(Array::spoil_ghosts);
         }
     }
 }
@@ -90,12 +90,8 @@ impl<T: Element, const D: usize> Field<D> for Alternating<T, D> {
 }
 
 impl<T: Element, const D: usize> Sealed<D> for Alternating<T, D> {
-    fn generations(&self) -> [Generation<'_>; 2] {
-        [self.generations[0].generation(), self.generations[1].generation()]
-    }
-
-    fn current(&self) -> Option<usize> {
-        Some(self.index())
+    fn generations(&self) -> ([Generation<'_>; 2], Option<usize>) {
+        ([self.generations[0].generation(), self.generations[1].generation()], Some(self.index()))
     }
 
     fn is_whole(&self) -> bool {

@@ -268,8 +268,8 @@ impl<T: Element, const D: usize> Array<T, D> {
         self.ghosts.filled_ahead(self.stream()) != 0
     }
 
-    pub(crate) fn set_readable_ghosts(&self, readable: ReadableGhosts) {
-        self.ghosts.set_readable(self.stream(), readable);
+    pub(crate) fn spoil_ghosts(&self) {
+        self.ghosts.spoil(self.stream());
     }
 
     pub(crate) fn generation(&self) -> Generation<'_> {
@@ -291,12 +291,8 @@ impl<T: Element, const D: usize> Field<D> for Array<T, D> {
 }
 
 impl<T: Element, const D: usize> Sealed<D> for Array<T, D> {
-    fn generations(&self) -> [Generation<'_>; 2] {
-        [self.generation(), self.generation()]
-    }
-
-    fn current(&self) -> Option<usize> {
-        None
+    fn generations(&self) -> ([Generation<'_>; 2], Option<usize>) {
+        ([self.generation(), self.generation()], None)
     }
 
     fn is_whole(&self) -> bool {

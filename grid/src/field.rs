@@ -39,10 +39,8 @@ pub trait Field<const D: usize>: Sealed<D> {
 /// For exchanges, which see to it that nobody reads what peers write.
 #[doc(hidden)]
 pub trait Sealed<const D: usize> {
-    /// Its arrays, twice the same for a field of one generation.
-    fn generations(&self) -> [Generation<'_>; 2];
-    /// Which of the two is current, if there are two.
-    fn current(&self) -> Option<usize>;
+    /// Its arrays, twice the same for a field of one generation, and which of them is current if there are two.
+    fn generations(&self) -> ([Generation<'_>; 2], Option<usize>);
     /// Whether its arrays are of one shape, on one grid and stream: safe code can exchange them for others.
     fn is_whole(&self) -> bool;
 }

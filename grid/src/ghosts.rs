@@ -24,36 +24,39 @@ pub struct Ghosts(Rc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    readable: HostState,
-    in_flight: HostState,
+    /// Which ghosts kernels may read, and above that the exchange that is in flight: whoever asks asks for both.
+    state: HostState,
     filled_ahead: HostState,
     /// The exchange that fills ahead.
     ahead: RefCell<Option<WeakHostState>>,
 }
 
+/// Where the number of the exchange that is in flight begins.
+const IN_FLIGHT_BIT: u32 = 2;
+
+fn state_of(exchange: u32, readable: ReadableGhosts) -> u32 {
+    exchange << IN_FLIGHT_BIT | readable as u32
+}
+
 impl Ghosts {
     /// That nobody fills.
     pub(crate) fn new() -> Self {
+        let state = state_of(0, ReadableGhosts::All);
         Self(Rc::new(Inner {
-            readable: HostState::new("which ghosts of a field may be read", ReadableGhosts::All as u32),
-            in_flight: HostState::new("which exchange has begun with a field", 0),
+            state: HostState::new("which ghosts of a field may be read", state),
             filled_ahead: HostState::new("which exchange fills ghosts of a field ahead", 0),
             ahead: RefCell::default(),
         }))
     }
 
     /// Which of them kernels of the array's stream may read.
+    #[inline]
     pub fn readable(&self, stream: &Stream) -> ReadableGhosts {
-        match self.0.readable.get(stream) {
+        match self.0.state.get(stream) & ((1 << IN_FLIGHT_BIT) - 1) {
             2 => ReadableGhosts::All,
             1 => ReadableGhosts::Own,
             _ => ReadableGhosts::None,
         }
-    }
-
-    /// Says which of them kernels may read. Exchanges do, who know what peers write, and the array's pair.
-    pub fn set_readable(&self, stream: &Stream, readable: ReadableGhosts) {
-        self.0.readable.set(stream, readable as u32);
     }
 
     /// Whether kernels may write them.
@@ -62,16 +65,31 @@ impl Ghosts {
     }
 
     /// The exchange that has begun with them and is not finished, whatever else becomes of the array meanwhile.
+    #[inline]
     pub fn in_flight(&self, stream: &Stream) -> u32 {
-        self.0.in_flight.get(stream)
+        self.0.state.get(stream) >> IN_FLIGHT_BIT
     }
 
-    /// Says which exchange has begun with them and is not finished.
-    pub fn set_in_flight(&self, stream: &Stream, exchange: u32) {
-        self.0.in_flight.set(stream, exchange);
+    /// An exchange has begun with them, and none is in flight.
+    #[inline]
+    pub fn begin(&self, stream: &Stream, exchange: u32) {
+        self.0.state.set(stream, state_of(exchange, ReadableGhosts::Own));
+    }
+
+    /// The exchange that was in flight has filled them.
+    #[inline]
+    pub fn finish(&self, stream: &Stream) {
+        self.0.state.set(stream, state_of(0, ReadableGhosts::All));
+    }
+
+    /// Peers may be filling them, or what they hold is of no use.
+    #[inline]
+    pub fn spoil(&self, stream: &Stream) {
+        self.0.state.set(stream, state_of(self.in_flight(stream), ReadableGhosts::None));
     }
 
     /// The exchange by which peers may fill them before this rank begins it, or might when it was last known on all ranks.
+    #[inline]
     pub fn filled_ahead(&self, stream: &Stream) -> u32 {
         self.0.filled_ahead.get(stream)
     }
@@ -89,9 +107,9 @@ impl Ghosts {
         self.0.filled_ahead.set(stream, number);
         *self.0.ahead.borrow_mut() = exchange.map(HostState::downgrade);
         if number != 0 {
-            self.set_readable(stream, ReadableGhosts::None);
+            self.spoil(stream);
         } else if was != 0 {
-            self.set_readable(stream, ReadableGhosts::All);
+            self.finish(stream);
         }
     }
 }

@@ -170,6 +170,7 @@ impl<'a> StreamHaloBuilder<'a> {
             swaps: self.swaps,
             gather,
             scatter,
+            comes_in_halves: false,
             fills_ahead: ahead.is_some(),
             exchange,
         })

@@ -7,7 +7,6 @@ use crate::tables::{Compiler, Tables, Way};
 use streamhalo_comm::World;
 use streamhalo_comm::backend::{Direct, Exchange, ExchangeSpec, Route, match_exchange};
 use streamhalo_comm::device::Stream;
-use streamhalo_comm::fabric::phase;
 use streamhalo_grid::Subdomain;
 
 /// What an exchange is made of.
@@ -87,6 +86,7 @@ impl Compiled {
     }
 
     /// The number of the last exchange that has begun.
+    #[inline]
     pub(crate) fn epoch(&self) -> u32 {
         self.exchange.epoch()
     }
@@ -101,13 +101,14 @@ impl Compiled {
     }
 
     /// Begins the next one: senders are told that this rank is ready.
+    #[inline]
     pub(crate) fn post_receives(&mut self, stream: &Stream) -> Result<()> {
         Ok(self.exchange.start_recvs(stream)?)
     }
 
-    /// Packing, sends, and what the rank copies by itself meanwhile.
-    pub(crate) fn post_sends(&mut self, stream: &Stream) -> Result<()> {
-        let phase = phase(self.epoch());
+    /// Packing, sends, and what the rank copies by itself meanwhile, of an exchange that has begun with that phase.
+    #[inline]
+    pub(crate) fn post_sends(&mut self, stream: &Stream, phase: usize) -> Result<()> {
         stream.enqueue_move(&self.tables.before[phase]);
         self.exchange.start_sends(stream)?;
         stream.enqueue_move(&self.tables.meanwhile[phase]);
@@ -120,8 +121,13 @@ impl Compiled {
     }
 
     /// Waiting and unpacking. Calls back behind each step.
-    pub(crate) fn finish(&mut self, stream: &Stream, behind: &mut impl FnMut(GatherStep)) -> Result<()> {
-        let phase = phase(self.exchange.epoch());
+    #[inline]
+    pub(crate) fn finish(
+        &mut self,
+        stream: &Stream,
+        phase: usize,
+        behind: &mut impl FnMut(GatherStep),
+    ) -> Result<()> {
         self.exchange.wait(stream)?;
         behind(GatherStep::Wait);
         stream.enqueue_move(&self.tables.after[phase]);

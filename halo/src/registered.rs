@@ -17,15 +17,13 @@ pub(crate) struct Registered {
 
 impl Registered {
     pub(crate) fn new<const D: usize>(field: &dyn Field<D>) -> Self {
-        let info = field.info();
+        let (info, (generations, generation)) = (field.info(), field.generations());
         Self {
             entity: info.entity,
             element: info.element,
             rows: info.rows,
-            generations: field
-                .generations()
-                .map(|Generation { region, ghosts }| (region.clone(), ghosts.clone())),
-            generation: field.current(),
+            generations: generations.map(|Generation { region, ghosts }| (region.clone(), ghosts.clone())),
+            generation,
         }
     }
 
@@ -58,8 +56,8 @@ impl Registered {
         self.generations.iter().map(|(_, ghosts)| ghosts)
     }
 
-    /// Whether that is this field, with the arrays that it had.
-    pub(crate) fn is<const D: usize>(&self, field: &dyn Field<D>) -> bool {
-        self.generations.iter().zip(field.generations()).all(|((own, _), other)| own.is_same(other.region))
+    /// Whether these are its arrays.
+    pub(crate) fn is_of(&self, arrays: [Generation<'_>; 2]) -> bool {
+        self.generations.iter().zip(arrays).all(|((own, _), other)| own.is_same(other.region))
     }
 }

@@ -25,6 +25,8 @@ pub struct StreamHalo {
     pub(crate) swaps: usize,
     pub(crate) gather: Compiled,
     pub(crate) scatter: Option<Compiled>,
+    /// Whether a gather has ever been begun by itself, so that it may be left without being finished.
+    pub(crate) comes_in_halves: bool,
     /// Whether it lets peers fill ghosts before this rank begins it.
     pub(crate) fills_ahead: bool,
     /// Its number. Whatever enqueues a gather asks for it, periods too, so that it is there as long as that may be.
@@ -101,8 +103,8 @@ impl StreamHalo {
         fields: &mut impl Fields<D>,
         mut behind: impl FnMut(GatherStep),
     ) -> Result<()> {
-        self.begin("enqueue_gather", fields, &mut behind)?;
-        self.end(&mut behind)
+        let phase = self.begin("enqueue_gather", fields, &mut behind)?;
+        self.end(phase, &mut behind)
     }
 
     /// As [`StreamHalo::enqueue_gather`], and waits for the stream.
@@ -127,6 +129,7 @@ impl StreamHalo {
     ) -> Result<InFlight<'a, F, D>> {
         self.begin("begin_gather", fields, &mut |_| {})?;
         self.gather.flush(&self.stream);
+        self.comes_in_halves = true;
         Ok(InFlight { halo: self, fields, has_ended: false })
     }
 
@@ -142,11 +145,11 @@ impl StreamHalo {
     pub fn enqueue_scatter<const D: usize>(&mut self, fields: &mut impl Fields<D>) -> Result<()> {
         self.finish_what_was_left()?;
         let scatter = self.scatter.as_ref().ok_or(HaloError::NoScatter)?;
-        self.check_next("enqueue_scatter", fields, scatter)?;
+        let phase = self.check_next("enqueue_scatter", fields, scatter.epoch().wrapping_add(1))?;
         if let Some(scatter) = &mut self.scatter {
             scatter.post_receives(&self.stream)?;
-            scatter.post_sends(&self.stream)?;
-            scatter.finish(&self.stream, &mut |_| {})?;
+            scatter.post_sends(&self.stream, phase)?;
+            scatter.finish(&self.stream, phase, &mut |_| {})?;
         }
         Ok(())
     }
@@ -175,65 +178,65 @@ impl StreamHalo {
         self.gather.routes()
     }
 
-    /// The first half of a gather.
+    /// The first half of a gather, which has the phase that is given.
     fn begin<const D: usize>(
         &mut self,
         call: &'static str,
         fields: &mut dyn Fields<D>,
         behind: &mut impl FnMut(GatherStep),
-    ) -> Result<()> {
+    ) -> Result<usize> {
         self.finish_what_was_left()?;
-        self.check_next(call, fields, &self.gather)?;
+        let phase = self.check_next(call, fields, self.gather.epoch().wrapping_add(1))?;
         self.gather.post_receives(&self.stream)?;
         // From here on peers may write, whatever happens next.
-        let (exchange, phase) = (self.exchange.get(&self.stream), phase(self.gather.epoch()));
+        let exchange = self.exchange.get(&self.stream);
         for field in &self.fields {
             let ghosts = field.ghosts(phase, self.swaps);
-            ghosts.set_in_flight(&self.stream, exchange);
-            ghosts.set_readable(&self.stream, ReadableGhosts::Own);
+            ghosts.begin(&self.stream, exchange);
             if self.fills_ahead {
                 // And peers that are ahead by one exchange those.
-                field.other_ghosts(phase, self.swaps).set_readable(&self.stream, ReadableGhosts::None);
+                field.other_ghosts(phase, self.swaps).spoil(&self.stream);
             }
         }
         behind(GatherStep::PostReceives);
-        self.gather.post_sends(&self.stream)?;
+        self.gather.post_sends(&self.stream, phase)?;
         behind(GatherStep::PostSends);
-        Ok(())
+        Ok(phase)
     }
 
     /// The second half, whatever has become of the fields.
-    fn end(&mut self, behind: &mut impl FnMut(GatherStep)) -> Result<()> {
-        self.gather.finish(&self.stream, behind)?;
-        let phase = phase(self.gather.epoch());
+    fn end(&mut self, phase: usize, behind: &mut impl FnMut(GatherStep)) -> Result<()> {
+        self.gather.finish(&self.stream, phase, behind)?;
         for field in &self.fields {
-            let ghosts = field.ghosts(phase, self.swaps);
-            ghosts.set_in_flight(&self.stream, 0);
-            ghosts.set_readable(&self.stream, ReadableGhosts::All);
+            field.ghosts(phase, self.swaps).finish(&self.stream);
         }
         Ok(())
     }
 
     /// Ends a gather whose [`InFlight`] is gone: forgotten, or finished in a capture, which takes that back.
+    #[inline]
     fn finish_what_was_left(&mut self) -> Result<()> {
+        if self.comes_in_halves { self.finish_left_half() } else { Ok(()) }
+    }
+
+    fn finish_left_half(&mut self) -> Result<()> {
         let (exchange, phase) = (self.exchange.get(&self.stream), phase(self.gather.epoch()));
         let is_left =
             |field: &Registered| field.ghosts(phase, self.swaps).in_flight(&self.stream) == exchange;
-        if self.fields.iter().any(is_left) { self.end(&mut |_| {}) } else { Ok(()) }
+        if self.fields.iter().any(is_left) { self.end(phase, &mut |_| {}) } else { Ok(()) }
     }
 
-    /// Whether an exchange of these fields may begin.
+    /// Whether an exchange of these fields may begin with that epoch, of which it gives the phase.
     fn check_next<const D: usize>(
         &self,
         call: &'static str,
         fields: &mut dyn Fields<D>,
-        compiled: &Compiled,
-    ) -> Result<()> {
-        let epoch = compiled.epoch().wrapping_add(1);
+        epoch: u32,
+    ) -> Result<usize> {
         self.check(call, fields, epoch)?;
-        let (stream, own) = (&self.stream, self.exchange.get(&self.stream));
+        let (stream, own, phase) = (&self.stream, self.exchange.get(&self.stream), phase(epoch));
         for (index, field) in self.fields.iter().enumerate() {
-            let ghosts = field.ghosts(phase(epoch), self.swaps);
+            let ghosts = field.ghosts(phase, self.swaps);
             if ghosts.in_flight(stream) != 0 {
                 return Err(HaloError::FieldInFlight { call, index });
             }
@@ -243,7 +246,7 @@ impl StreamHalo {
                 return Err(HaloError::GhostsFilledAhead { call, index });
             }
         }
-        Ok(())
+        Ok(phase)
     }
 
     /// Whether these are the fields of the exchange, in the generation that it is about in that epoch.
@@ -257,10 +260,11 @@ impl StreamHalo {
         let mut others = false;
         let mut wrong_generation = None;
         fields.each(&mut |field| {
+            let (arrays, current) = field.generations();
             match self.fields.get(index) {
-                Some(registered) if registered.is(field) => {
+                Some(registered) if registered.is_of(arrays) => {
                     let expected = registered.generation_in(phase(epoch), self.swaps);
-                    if let Some(found) = field.current()
+                    if let Some(found) = current
                         && found != expected
                     {
                         let swaps = self.swaps;
@@ -321,8 +325,9 @@ impl<F: Fields<D>, const D: usize> InFlight<'_, F, D> {
 
     fn end(&mut self) -> Result<()> {
         self.has_ended = true;
-        let checked = self.halo.check("finish", self.fields, self.halo.gather.epoch());
-        self.halo.end(&mut |_| {})?;
+        let epoch = self.halo.gather.epoch();
+        let checked = self.halo.check("finish", self.fields, epoch);
+        self.halo.end(phase(epoch), &mut |_| {})?;
         checked
     }
 }

@@ -402,10 +402,15 @@ impl Stream {
     }
 
     /// Notes what the host has kept before that is used or changed, if the stream is being captured.
+    #[inline]
     pub(super) fn note_state(&self, state: &HostState) {
-        if !self.status().is_captured() {
-            return;
+        if self.status().is_captured() {
+            self.note_captured(state);
         }
+    }
+
+    #[cold]
+    fn note_captured(&self, state: &HostState) {
         if let Some(capture) = &mut *self.captured().borrow_mut()
             && !capture.states.iter().any(|(known, _)| known.is(state))
         {

@@ -23,12 +23,14 @@ impl HostState {
     }
 
     /// The number. If `stream` is being captured, the period depends on it. Does not block.
+    #[inline]
     pub fn get(&self, stream: &Stream) -> u32 {
         stream.note_state(self);
         self.peek()
     }
 
     /// Sets the number; if `stream` is being captured, until the end of that. Does not block.
+    #[inline]
     pub fn set(&self, stream: &Stream, number: u32) {
         stream.note_state(self);
         self.store(number);
