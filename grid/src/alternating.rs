@@ -77,6 +77,7 @@ impl<T: Element, const D: usize> Alternating<T, D> {
     pub fn swap(&mut self) {
         let next = 1 - self.index() as u32;
         self.current.set(self.generations[0].stream(), next);
+        // No exchange comes to a generation but by a swap of the field that has both: so this is where peers come to the other.
         if self.generations.iter().any(Array::is_filled_ahead) {
             self.generations.iter().for_each(Array::spoil_ghosts);
         }

@@ -171,7 +171,6 @@ impl<'a> StreamHaloBuilder<'a> {
             gather,
             scatter,
             comes_in_halves: false,
-            fills_ahead: ahead.is_some(),
             exchange,
         })
     }

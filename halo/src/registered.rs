@@ -46,11 +46,6 @@ impl Registered {
         &self.generations[self.generation_in(phase, swaps)].1
     }
 
-    /// Of the other generation.
-    pub(crate) fn other_ghosts(&self, phase: usize, swaps: usize) -> &Ghosts {
-        &self.generations[1 - self.generation_in(phase, swaps)].1
-    }
-
     /// Of both generations.
     pub(crate) fn all_ghosts(&self) -> impl Iterator<Item = &Ghosts> {
         self.generations.iter().map(|(_, ghosts)| ghosts)

@@ -27,8 +27,6 @@ pub struct StreamHalo {
     pub(crate) scatter: Option<Compiled>,
     /// Whether a gather has ever been begun by itself, so that it may be left without being finished.
     pub(crate) comes_in_halves: bool,
-    /// Whether it lets peers fill ghosts before this rank begins it.
-    pub(crate) fills_ahead: bool,
     /// Its number. Whatever enqueues a gather asks for it, periods too, so that it is there as long as that may be.
     pub(crate) exchange: HostState,
 }
@@ -191,12 +189,7 @@ impl StreamHalo {
         // From here on peers may write, whatever happens next.
         let exchange = self.exchange.get(&self.stream);
         for field in &self.fields {
-            let ghosts = field.ghosts(phase, self.swaps);
-            ghosts.begin(&self.stream, exchange);
-            if self.fills_ahead {
-                // And peers that are ahead by one exchange those.
-                field.other_ghosts(phase, self.swaps).spoil(&self.stream);
-            }
+            field.ghosts(phase, self.swaps).begin(&self.stream, exchange);
         }
         behind(GatherStep::PostReceives);
         self.gather.post_sends(&self.stream, phase)?;

@@ -58,6 +58,22 @@ fn what_is_in_flight_is_so_until_it_is_finished() {
     });
 }
 
+/// Also in a field that peers fill ahead, and that was swapped meanwhile.
+#[test]
+fn what_is_forgotten_in_flight_is_finished_before_the_next_gather() {
+    on_each_number(|rank| {
+        let mut field = rank.field()?;
+        let mut halo = rank.halo(&mut field)?;
+        field.now_mut().fill(|_, _| -1.0)?;
+        let mut in_flight = halo.begin_gather(&mut field)?;
+        in_flight.swap();
+        std::mem::forget(in_flight);
+        field.now_mut().fill(|_, _| rank.number())?;
+        halo.gather(&mut field)?;
+        rank.assert_filled(field.now())
+    });
+}
+
 /// Callers see the steps of a gather, and may look at fields that they share.
 #[test]
 fn ghosts_are_in_flight_within_a_gather() {
