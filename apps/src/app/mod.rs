@@ -7,6 +7,8 @@
 
 mod answer;
 mod between;
+#[cfg(test)]
+mod compiled;
 mod grids;
 mod initial;
 mod line;

@@ -50,7 +50,7 @@ pub use cuda::{
     Capability, FoundGpu, compile as compile_for_cuda, compiler as cuda_compiler, found as cuda_devices,
 };
 pub(crate) use driver::MemoryKind;
-pub use hip::{FoundHipDevice, found as hip_devices};
+pub use hip::{FoundHipDevice, compile as compile_for_hip, found as hip_devices};
 pub use host::ahead::ask_for_line;
 pub use host::kernel::{Argument, Arguments, Memory, Reader, Writer};
 pub(crate) use host::lane::progress;

@@ -2,6 +2,7 @@
 
 use super::found::FoundHipDevice;
 use crate::device::accelerator::Accelerator;
+use crate::device::text::KernelText;
 use crate::error::{Error, Result};
 use std::sync::Arc;
 
@@ -16,6 +17,15 @@ fn refused<T>() -> Result<T> {
 /// # Errors
 /// [`Error::DeviceUnavailable`] if the program was built without HIP, if there is no runtime, or no device.
 pub fn found() -> Result<Vec<FoundHipDevice>> {
+    refused()
+}
+
+/// Compiles the text of a kernel for an architecture, such as `gfx90a`, without a device.
+///
+/// # Errors
+/// [`Error::DeviceUnavailable`]: this build has no HIP. With the feature `hip`, also
+/// [`Error::KernelDidNotCompile`] with the compiler's log.
+pub fn compile(_text: &KernelText, _architecture: &str) -> Result<Vec<u8>> {
     refused()
 }
 

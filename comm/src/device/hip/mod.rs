@@ -20,5 +20,5 @@ use disabled as this;
 #[cfg(feature = "hip")]
 use enabled as this;
 pub use found::FoundHipDevice;
-pub use this::found;
 pub(super) use this::open;
+pub use this::{compile, found};

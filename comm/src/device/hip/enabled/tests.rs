@@ -7,7 +7,6 @@ use crate::device::conformance::driver_tests;
 use crate::device::queue::OWN_KERNELS;
 use crate::device::text::KernelText;
 use crate::error::Error;
-use std::path::{Path, PathBuf};
 
 /// Two of the data centre's, with waves of 64 threads, and one with waves of 32.
 const ARCHITECTURES: [&str; 3] = ["gfx908", "gfx90a", "gfx1030"];
@@ -69,37 +68,6 @@ fn the_kernels_of_streams_compile() {
     compiles(library, &OWN_KERNELS, &kernels);
     let code = compile(library, ARCHITECTURES[0], &OWN_KERNELS).expect("as above");
     assert!(!has_kernel(&code, "halo_nothing"));
-}
-
-/// The files of kernels below a folder.
-fn texts_below(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).expect("a folder of the workspace") {
-        let path = entry.expect("it can be listed").path();
-        if path.is_dir() {
-            texts_below(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "cl") {
-            found.push(path);
-        }
-    }
-}
-
-#[test]
-fn the_kernels_of_applications_compile() {
-    let Some(library) = library() else { return };
-    let mut found = Vec::new();
-    texts_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../apps/src"), &mut found);
-    assert!(!found.is_empty(), "the applications have kernels");
-    // What applications tell texts that are of several types, or have several forms.
-    for told in ["typedef f32 real;\n", "typedef f64 real;\n#define FULL\n"] {
-        for path in &found {
-            let source = std::fs::read_to_string(path).expect("it is text");
-            let source: &'static str = format!("{told}{source}").leak();
-            let kernels = source.split("KERNEL(").skip(1);
-            let kernels: Vec<&str> = kernels.filter_map(|rest| rest.split(')').next()).collect();
-            let name = kernels.first().unwrap_or_else(|| panic!("{}: no kernel", path.display()));
-            compiles(library, &text(name, source), &kernels);
-        }
-    }
 }
 
 #[test]
