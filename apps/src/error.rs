@@ -173,6 +173,15 @@ pub enum AppError {
         source: io::Error,
     },
 
+    /// Another run writes into a folder.
+    #[error("cannot write results into {}: {by} does so", dir.display())]
+    Occupied {
+        /// The folder that was asked for.
+        dir: PathBuf,
+        /// Who is there.
+        by: String,
+    },
+
     /// A file of results could not be written or put in its place.
     #[error("cannot replace {}: {source}; earlier results are untouched", path.display())]
     Replace {
@@ -261,6 +270,7 @@ impl AppError {
                 "give its path, as in `./my-solver`, or the name of one in a folder of PATH"
             }
             Self::NoRoomToVerify { .. } => "give `grid.cells` fewer, or set `run.verify = false`",
+            Self::Occupied { .. } => "wait until it has ended, or choose another folder with `--out DIR`",
             Self::NotWritable { source, .. } | Self::Replace { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                     "make room there, or choose a folder elsewhere with `--out DIR`"

@@ -3,12 +3,11 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process;
 
 use super::CheckpointError;
 use crate::error::AppError;
+use crate::occupied::finished;
 use crate::report;
-use crate::unfinished::left_behind;
 
 /// The folder in that of the results.
 pub(super) const FOLDER: &str = "checkpoints";
@@ -44,8 +43,8 @@ pub(crate) fn resolve(path: &Path, app: &str) -> Result<PathBuf, CheckpointError
     Err(CheckpointError::NoneThere { path: path.to_owned(), app: app.to_owned() })
 }
 
-/// Makes the folder in that of the results, and removes what runs that were killed have left unfinished
-/// there, but not what another run is writing.
+/// Makes the folder in that of the results, which nobody else writes into, and removes what runs that were killed have left
+/// unfinished there.
 ///
 /// # Errors
 ///
@@ -56,7 +55,7 @@ pub(crate) fn prepare(results: &Path) -> Result<(), AppError> {
     let sweep = || {
         names(&folder)?
             .iter()
-            .filter(|name| left_behind(name, process::id()).is_some())
+            .filter(|name| finished(name).is_some())
             .try_for_each(|name| fs::remove_file(folder.join(name)))
     };
     sweep().map_err(|source| AppError::NotWritable { dir: folder.clone(), source })

@@ -3,7 +3,6 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::process;
 
 use serde_json::{Map, Value};
 use streamhalo::World;
@@ -11,7 +10,7 @@ use streamhalo::World;
 use super::Head;
 use super::runs::{Runs, checksum};
 use crate::app::Look;
-use crate::unfinished::unfinished;
+use crate::occupied::unfinished;
 use crate::unwritten::{Failed, Unwritten, verdict};
 
 /// Writes the field that a look shows as `name` in `folder`, and gives its path. Until it is complete, what had
@@ -29,8 +28,8 @@ pub(super) fn write(
     let world = look.world();
     let place = folder.join(name);
     let head = Head::new(look.step, settings.clone(), look.carried.clone(), look.element, look.cells);
-    let created = on_leader(world, || create(folder, name, &head), &place);
-    let unfinished = folder.join(&verdict(world, created)?[0]);
+    let unfinished = folder.join(unfinished(name));
+    verdict(world, on_leader(world, || create(folder, &unfinished, &head), &place))?;
     let written = fill(&unfinished, &place, head, look).and_then(|head| {
         let finished = on_leader(world, || finish(folder, &unfinished, &place, &head), &place);
         verdict(world, finished)
@@ -80,14 +79,12 @@ fn fill(unfinished: &Path, place: &Path, mut head: Head, look: &Look<'_>) -> Res
     Ok(head)
 }
 
-/// Makes the file that the others open, as long as it will be, and gives its name.
-fn create(folder: &Path, name: &str, head: &Head) -> io::Result<String> {
-    let unfinished = unfinished(name, process::id());
+/// Makes the file that the others open, as long as it will be.
+fn create(folder: &Path, unfinished: &Path, head: &Head) -> io::Result<()> {
     let payload_bytes = head.payload_bytes().expect("all of it is in memory");
     fs::create_dir_all(folder)?;
-    let path = folder.join(&unfinished);
-    let made = File::create(&path)?.set_len(head.encode().len() as u64 + payload_bytes);
-    made.inspect_err(|_| _ = fs::remove_file(path)).map(|()| unfinished)
+    let made = File::create(unfinished)?.set_len(head.encode().len() as u64 + payload_bytes);
+    made.inspect_err(|_| _ = fs::remove_file(unfinished))
 }
 
 /// Completes the file, and gives it its name.

@@ -37,7 +37,7 @@ use crate::config::{AppSettings, Precision, RunConfig};
 use crate::error::AppError;
 
 /// The row of the registry.
-pub const ROW: ApplicationRow = ApplicationRow {
+pub(crate) const ROW: ApplicationRow = ApplicationRow {
     name: "comb",
     summary: "cycles of a halo exchange of several variables, each phase timed",
     source: "2023 on active RMA, section 6.9; LLNL's Comb",

@@ -10,7 +10,7 @@
 //! | what the answer must be | `check` |
 
 mod check;
-pub mod driver;
+pub(crate) mod driver;
 mod kernel;
 mod numbering;
 mod phases;

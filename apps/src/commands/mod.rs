@@ -20,6 +20,7 @@ use crate::app::APPLICATIONS;
 use crate::cli::{Cli, Command, ConfigArgs};
 use crate::config::{KnownNames, Overrides, Places, RunConfig, nearest};
 use crate::error::AppError;
+use crate::occupied::Occupied;
 use crate::ranks;
 
 /// The devices that this version has.
@@ -68,19 +69,19 @@ pub fn refuse(mut error: clap::Error) -> Result<u8, AppError> {
     }
 }
 
-/// Whether a folder can take files of these names, so that no run ends in what its first second could have told.
+/// A folder that can take files of these names, so that no run ends in what its first second could have told.
 ///
 /// # Errors
 ///
 /// As [`report::prepare`]; [`AppError::Replace`] with the folder that is where a file must be.
-fn check_room_for(dir: &Path, names: &[String]) -> Result<(), AppError> {
-    crate::report::prepare(dir, names)?;
+fn check_room_for(dir: &Path, names: &[String]) -> Result<Occupied, AppError> {
+    let occupied = crate::report::prepare(dir, names)?;
     match names.iter().map(|name| dir.join(name)).find(|path| path.is_dir()) {
         Some(path) => {
             let source = io::Error::new(ErrorKind::IsADirectory, "a folder has its name");
             Err(AppError::Replace { path, source })
         }
-        None => Ok(()),
+        None => Ok(occupied),
     }
 }
 

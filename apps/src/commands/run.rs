@@ -4,8 +4,6 @@
 //! One process leads: the one that was called, or rank 0 of those that a launcher has started. It alone
 //! verifies, prints and writes. Other ranks of a launcher follow.
 
-use std::process;
-
 use serde_json::Value;
 
 use super::{check_room_for, load};
@@ -13,6 +11,7 @@ use crate::checkpoint::{self, Checkpoint};
 use crate::cli::RunArgs;
 use crate::config::RunConfig;
 use crate::error::{AppError, counted, ranks_of};
+use crate::occupied::Occupied;
 use crate::ranks::{Prepared, Ranks, adopt, are_launched};
 use crate::report::{self, ExchangeTimeline, MachineInfo, OutputFile, Progress, Results};
 use crate::run::{
@@ -45,6 +44,8 @@ struct Planned {
     is_watched: bool,
     /// What all trials go on from.
     from: Option<Checkpoint>,
+    /// That nobody else writes into the folder of results, where this process leads.
+    _occupied: Option<Occupied>,
 }
 
 impl Planned {
@@ -61,7 +62,7 @@ impl Planned {
         let parts = plan(&config)?;
         let opened = parts.iter().filter_map(|part| Checkpoint::asked_for(&part.config, &*part.application));
         let from = opened.collect::<Result<Vec<_>, _>>()?.pop();
-        Ok(Self { parts, config, timeline, is_watched: args.watch, from })
+        Ok(Self { parts, config, timeline, is_watched: args.watch, from, _occupied: None })
     }
 
     /// What the ranks of each entry do, and the terminal that shows it, if one does.
@@ -77,8 +78,7 @@ impl Planned {
             };
             let timeline = self.timeline.filter(|_| recorded == Some(index));
             let (config, layout) = (part.config.clone(), part.entry.layout.clone());
-            let process = process::id();
-            (part, RunWork { config, layout, states, timeline, draws: index == 0, process, watched })
+            (part, RunWork { config, layout, states, timeline, draws: index == 0, watched })
         })
     }
 }
@@ -94,7 +94,7 @@ impl Prepared for Planned {
         ("run.ranks", self.parts.iter().map(|part| part.entry.ranks).max().unwrap_or(1))
     }
 
-    fn check_as_leader(&self) -> Result<(), AppError> {
+    fn prepare_to_lead(&mut self) -> Result<(), AppError> {
         if self.is_watched {
             Size::of_terminal()?;
         }
@@ -103,7 +103,8 @@ impl Prepared for Planned {
         }
         let dir = &self.config.output.dir;
         let files = [&[report::RESULTS_FILE, report::FINAL_STATE], &report::DERIVED[..]].concat();
-        check_room_for(dir, &files.into_iter().map(str::to_owned).collect::<Vec<_>>())?;
+        self._occupied =
+            Some(check_room_for(dir, &files.into_iter().map(str::to_owned).collect::<Vec<_>>())?);
         if self.config.output.checkpoint_every > 0 {
             checkpoint::prepare(dir)?;
         }
@@ -121,7 +122,7 @@ fn follow(ranks: &Ranks, planned: &Planned) -> Result<u8, AppError> {
 }
 
 fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
-    let Planned { config, parts, timeline, is_watched, from } = planned;
+    let Planned { config, parts, timeline, is_watched, from, .. } = planned;
     let watched = if *is_watched { Some(Size::of_terminal()?) } else { None };
     let machine = MachineInfo::detect();
     let interrupt = ranks.interrupt()?;

@@ -22,8 +22,8 @@ use super::{Mosaic, vti};
 use crate::app::{Look, Looker};
 use crate::config::{AppSettings, OnFullDisk, RunConfig};
 use crate::error::AppError;
+use crate::occupied::unfinished;
 use crate::report::{OutputFile, left_in_replacing, replace_files};
-use crate::unfinished::unfinished;
 use crate::unwritten::{Unwritten, verdict};
 
 /// Who writes them.
@@ -33,8 +33,6 @@ pub(crate) struct Snapshots<'a> {
     every: u64,
     /// The step that the run begins with.
     first: u64,
-    /// The process by which the run's unfinished files are known.
-    process: u32,
     /// Whether a picture has been begun.
     has_begun: Cell<bool>,
     colours: Colours,
@@ -46,14 +44,8 @@ pub(crate) struct Snapshots<'a> {
 }
 
 impl<'a> Snapshots<'a> {
-    /// Those that a configuration asks for, if it does, of a run that begins with step `first`, and whose unfinished files
-    /// are known by `process`.
-    pub(crate) fn of(
-        config: &'a RunConfig,
-        first: u64,
-        process: u32,
-        tell: &'a dyn Fn(String),
-    ) -> Option<Self> {
+    /// Those that a configuration asks for, if it does, of a run that begins with step `first`.
+    pub(crate) fn of(config: &'a RunConfig, first: u64, tell: &'a dyn Fn(String)) -> Option<Self> {
         let every = config.output.snapshot_every;
         let is_life = matches!(config.app.settings, AppSettings::Life(_));
         (every > 0).then(|| Self {
@@ -61,7 +53,6 @@ impl<'a> Snapshots<'a> {
             name: &config.app.name,
             every,
             first,
-            process,
             has_begun: Cell::new(false),
             colours: if is_life { Colours::LiveAndDead } else { Colours::Scale },
             on_full_disk: config.output.on_full_disk,
@@ -71,7 +62,7 @@ impl<'a> Snapshots<'a> {
     }
 
     /// Makes the folder, and rids it once of what an earlier run has drawn of the steps that this one takes, of what runs
-    /// that have ended have left unfinished, and of its series, which names what goes.
+    /// that were killed have left unfinished, and of its series, which names what goes.
     fn prepare(&self) -> Result<(), Unwritten> {
         fs::create_dir_all(&self.folder).map_err(|error| Unwritten::new(&self.folder, &error))?;
         if self.has_begun.replace(true) {
@@ -79,7 +70,7 @@ impl<'a> Snapshots<'a> {
         }
         let series = self.series();
         let unfinished = self.files_of(|file| {
-            let name = left_in_replacing(file, self.process)?;
+            let name = left_in_replacing(file)?;
             self.step_of(name).or((name == series).then_some(0))
         })?;
         let drawn = self.files()?.into_iter().filter(|(step, _)| *step >= self.first);
@@ -173,7 +164,7 @@ impl<'a> Snapshots<'a> {
     ) -> Result<(), Unwritten> {
         let path = self.folder.join(name);
         let written = || -> io::Result<()> {
-            let unfinished = self.folder.join(unfinished(name, self.process));
+            let unfinished = self.folder.join(unfinished(name));
             let mut file = BufWriter::new(File::create(&unfinished)?);
             write(&mut file)?;
             // Some file systems say only now that there is no room.
@@ -191,7 +182,7 @@ impl<'a> Snapshots<'a> {
             names.extend(["pvti", "png"].map(|kind| self.whole(look.step, kind)));
         }
         names.push(self.piece(look.step, rank));
-        for name in names.into_iter().flat_map(|name| [unfinished(&name, self.process), name]) {
+        for name in names.into_iter().flat_map(|name| [unfinished(&name), name]) {
             // The error that led here is on its way to the user.
             _ = fs::remove_file(self.folder.join(name));
         }

@@ -24,7 +24,7 @@ use crate::config::{AppSettings, RunConfig};
 use crate::error::AppError;
 
 /// The row of the registry.
-pub const ROW: ApplicationRow = ApplicationRow {
+pub(crate) const ROW: ApplicationRow = ApplicationRow {
     name: "pipeline",
     summary: "a stencil whose rows run through the ranks as a pipeline, one notification a row",
     source: "2015, section VI-A; Parallel Research Kernels, Sync_p2p",

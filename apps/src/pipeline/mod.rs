@@ -14,7 +14,7 @@
 //! | what is compared with it | `check` |
 
 mod check;
-pub mod driver;
+pub(crate) mod driver;
 mod links;
 mod part;
 mod reference;

@@ -64,9 +64,9 @@ impl Launched {
         let own =
             prepared.and_then(|prepared| check_size(command, &prepared, world.size()).map(|()| prepared));
         let launched = Self { world, command };
-        let prepared = launched.agree(own)?;
+        let mut prepared = launched.agree(own)?;
         // Afterwards, as it may make a folder.
-        let checked = if launched.leads() { prepared.check_as_leader() } else { Ok(()) };
+        let checked = if launched.leads() { prepared.prepare_to_lead() } else { Ok(()) };
         let prepared = launched.agree(checked.map(|()| prepared))?;
         let world = patient(&launched.world).map_err(|error| launched.failed(error.into()))?;
         Ok((Self { world, command }, prepared))

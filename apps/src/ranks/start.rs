@@ -21,12 +21,12 @@ pub(crate) trait Prepared {
     fn asked(&self) -> Value;
     /// The most ranks that it needs, behind the flag or key that says so.
     fn most_ranks(&self) -> (&'static str, usize);
-    /// Checks what concerns only who leads.
+    /// Does what concerns only who leads, such as keeping others from the folder of results.
     ///
     /// # Errors
     ///
     /// What keeps it from leading.
-    fn check_as_leader(&self) -> Result<(), AppError> {
+    fn prepare_to_lead(&mut self) -> Result<(), AppError> {
         Ok(())
     }
 }
@@ -67,9 +67,9 @@ impl Ranks {
         match launcher.starts(command, fabric) {
             Ok(Starts::Launcher) => Self::gather_launched(command, fabric, prepared),
             Ok(Starts::Command) => {
-                let prepared = prepared?;
+                let mut prepared = prepared?;
                 check_usable(fabric)?;
-                prepared.check_as_leader()?;
+                prepared.prepare_to_lead()?;
                 Ok((Self::Own(fabric.to_owned()), prepared))
             }
             Err(refused) => {

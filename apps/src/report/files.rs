@@ -8,10 +8,9 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process;
 
 use crate::error::AppError;
-use crate::unfinished::{left_behind, unfinished};
+use crate::occupied::{finished, unfinished};
 
 /// A file to be put into the results folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,10 +34,9 @@ const PROBE: &str = "probe";
 /// What follows the name of a file that is being replaced in the second name of the one before.
 const EARLIER: &str = ".earlier";
 
-/// The file in whose replacement a process that has ended, or this one, which replaces none yet, left one behind in a
-/// folder.
-pub(crate) fn left_in_replacing(file: &str, process: u32) -> Option<&str> {
-    let name = left_behind(file, process)?;
+/// The file in whose replacement one of that name is left behind.
+pub(crate) fn left_in_replacing(file: &str) -> Option<&str> {
+    let name = finished(file)?;
     Some(name.strip_suffix(EARLIER).unwrap_or(name))
 }
 
@@ -53,7 +51,7 @@ pub(super) fn remove_left_behind(dir: &Path, names: &[String]) -> Result<(), App
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
             let file = entry.file_name();
-            if file.to_str().and_then(|file| left_in_replacing(file, process::id())).is_some_and(is_ours) {
+            if file.to_str().and_then(left_in_replacing).is_some_and(is_ours) {
                 fs::remove_file(entry.path())?;
             }
         }
@@ -69,7 +67,7 @@ pub(super) fn remove_left_behind(dir: &Path, names: &[String]) -> Result<(), App
 ///
 /// [`AppError::NotWritable`] with what the system said.
 pub fn check_writable(dir: &Path) -> Result<(), AppError> {
-    let probe = dir.join(unfinished(PROBE, process::id()));
+    let probe = dir.join(unfinished(PROBE));
     let tried =
         fs::create_dir_all(dir).and_then(|()| File::create(&probe)).and_then(|_| fs::remove_file(&probe));
     tried.map_err(|source| AppError::NotWritable { dir: dir.to_owned(), source })
@@ -140,8 +138,8 @@ impl Pending {
         let pending = Self {
             place: dir.join(&file.name),
             // In the same folder, since a rename is atomic only within one file system.
-            new: dir.join(unfinished(&file.name, process::id())),
-            earlier: dir.join(unfinished(&format!("{}{EARLIER}", file.name), process::id())),
+            new: dir.join(unfinished(&file.name)),
+            earlier: dir.join(unfinished(&format!("{}{EARLIER}", file.name))),
             had_earlier: false,
             state: State::Written,
         };

@@ -36,6 +36,7 @@ use streamhalo::comm::backend::backend_names;
 use timeline::timeline_names;
 
 use crate::error::AppError;
+use crate::occupied::Occupied;
 
 /// The file of an application's state at the end, for those that have one.
 pub(crate) const FINAL_STATE: &str = "final.rle";
@@ -75,15 +76,16 @@ fn of_some_runs() -> impl Iterator<Item = String> {
     backend_names().flat_map(timeline_names).chain([FINAL_STATE.to_owned()])
 }
 
-/// As [`check_writable`] for a run or a bench that is going to leave files of these names; and removes what those that were
-/// killed while they replaced theirs have left behind.
+/// A folder for a run or a bench that is going to leave files of these names, without what those that were killed while
+/// they replaced theirs have left behind.
 ///
 /// # Errors
 ///
-/// [`AppError::NotWritable`] with what the system said.
-pub(crate) fn prepare(dir: &Path, names: &[String]) -> Result<(), AppError> {
-    check_writable(dir)?;
-    files::remove_left_behind(dir, &names.iter().cloned().chain(of_some_runs()).collect::<Vec<_>>())
+/// As [`Occupied::new`].
+pub(crate) fn prepare(dir: &Path, names: &[String]) -> Result<Occupied, AppError> {
+    let occupied = Occupied::new(dir)?;
+    files::remove_left_behind(dir, &names.iter().cloned().chain(of_some_runs()).collect::<Vec<_>>())?;
+    Ok(occupied)
 }
 
 /// Prints to the standard error, where nobody has to listen: what is said there is no result.

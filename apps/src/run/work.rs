@@ -40,8 +40,6 @@ pub(crate) struct RunWork {
     /// Whether these are the ranks whose first trial writes pictures and checkpoints, if the configuration asks
     /// for any.
     pub(crate) draws: bool,
-    /// The process that leads the run where ranks are started by it: unfinished pictures of all ranks are known by it.
-    pub(crate) process: u32,
     /// The terminal that shows what goes on, if one does.
     pub(crate) watched: Option<Size>,
 }
@@ -157,14 +155,14 @@ impl OnRank<'_> {
     /// Runs a trial, or a warm-up where it has no number, and lets those look at it who were asked for.
     fn trial(&self, backend: &str, number: Option<u32>, wants_state: bool) -> Result<Outcome, AppError> {
         let Self { work, application, from, world, stream, report } = *self;
-        let RunWork { config, layout, draws, process, watched, .. } = work;
+        let RunWork { config, layout, draws, watched, .. } = work;
         report(RunReport::Begin { backend: backend.to_owned(), trial: number });
         let says = |sentence| report(RunReport::Says(sentence));
         let shows = |frame| report(RunReport::Frame(frame));
         // All trials have the same bits.
         let is_drawn = *draws && number == Some(0) && config.comm.backend[0] == backend;
         let first = from.map_or(0, Checkpoint::step);
-        let snapshots = is_drawn.then(|| Snapshots::of(config, first, *process, &says)).flatten();
+        let snapshots = is_drawn.then(|| Snapshots::of(config, first, &says)).flatten();
         let checkpoints = is_drawn.then(|| Checkpoints::of(config, application, first, &says)).flatten();
         let watcher = watched.map(|size| {
             let split = layout.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
@@ -223,8 +221,7 @@ mod tests {
                     run = { ranks = 2, trials = 2, warmup = 0, pin = false }\n";
         let config = RunConfig::parse("f.toml", text, &Overrides::default(), &names).expect("is right");
         let (layout, states) = (vec![1, 2], StatesWanted::All);
-        let work =
-            RunWork { config, layout, states, timeline: None, draws: false, process: 0, watched: None };
+        let work = RunWork { config, layout, states, timeline: None, draws: false, watched: None };
         let events = Mutex::new(Vec::new());
         let note = |event: String| events.lock().expect("nobody panics").push(event);
         let done = on_threads(2, work.options(), |world| {

@@ -30,7 +30,7 @@ use crate::config::{AppSettings, Primitive, RunConfig, TreeSettings};
 use crate::error::AppError;
 
 /// The row of the registry.
-pub const ROW: ApplicationRow = ApplicationRow {
+pub(crate) const ROW: ApplicationRow = ApplicationRow {
     name: "tree",
     summary: "a reduction over a tree of ranks, one counting notification for all children",
     source: "2015, section VI-B",

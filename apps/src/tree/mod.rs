@@ -14,7 +14,7 @@
 //! | the serial sum, and how far from it an answer may be | `reference`, `check` |
 
 mod check;
-pub mod driver;
+pub(crate) mod driver;
 mod library;
 mod links;
 mod place;

@@ -244,7 +244,7 @@ fn results_that_cannot_be_written_are_shown() {
     let folder = Folder::new();
     let config = folder.write("config.toml", SMALL);
     let script = format!(
-        "trap '' XFSZ; ulimit -f 0; exec {program:?} run {config:?} --out {out:?} --quiet --ranks 1 --backend st-send",
+        "trap '' XFSZ; ulimit -f 1; exec {program:?} run {config:?} --out {out:?} --quiet --ranks 1 --backend st-send",
         program = env!("CARGO_BIN_EXE_streamhalo"),
         out = folder.out(),
     );

@@ -5,11 +5,15 @@ use std::fs;
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};
 
+use super::errors::refused;
 use super::{FABRICS, Folder, SMALL, finish, signal, text, ticks, until};
 
 /// A game that would take hours.
 const ENDLESS: [&str; 4] =
     ["app.steps=1000000000", "run.ranks=2", "run.verify=false", "comm.backend=['st-send']"];
+
+/// What says that somebody writes into a folder.
+const OCCUPIED: &str = ".occupied";
 
 /// A folder with the results of an earlier run, and an endless one that is under way in it.
 fn under_way(fabric: &str, set: &[&str]) -> (Folder, Child) {
@@ -37,10 +41,11 @@ fn ends(folder: &Folder, child: Child, earlier: &[String], within: Duration) -> 
     output
 }
 
-/// Names and contents of the results folder.
+/// Names and contents of the results folder, but for what says that somebody writes into it.
 fn results(folder: &Folder) -> Vec<String> {
     let entries = fs::read_dir(folder.out()).expect("was made").map(|entry| entry.expect("is readable"));
     let mut files: Vec<_> = entries
+        .filter(|entry| entry.file_name() != OCCUPIED)
         .map(|entry| format!("{:?} {:?}", entry.file_name(), fs::read(entry.path()).expect("is readable")))
         .collect();
     files.sort();
@@ -57,6 +62,7 @@ fn ctrl_c_ends_everything() {
         let output = ends(&folder, child, &earlier, Duration::from_secs(10));
         assert_eq!(output.status.code(), Some(130), "{fabric}");
         assert!(text(&output.stderr).contains("interrupted; earlier results are untouched"));
+        assert!(!folder.out().join(OCCUPIED).exists());
     }
 }
 
@@ -114,6 +120,33 @@ fn ranks_do_not_outlive_a_program_that_was_killed() {
     signal("-KILL", child.id());
     let output = ends(&folder, child, &earlier, Duration::from_secs(10));
     assert_eq!(output.status.code(), None);
+}
+
+/// Whatever it is: another run, a bench, or the report on what is there. Not after the first one was killed.
+#[test]
+fn one_at_a_time_writes_into_a_folder() {
+    let (folder, child) = under_way("shm", &[]);
+    let (earlier, first) = (results(&folder), child.id());
+    let out = folder.out();
+    let out = out.to_str().expect("is text");
+    let others = [
+        folder.run(SMALL, &["run.ranks=1"]),
+        folder.streamhalo(&["bench", "halo", "--cells", "8,8", "--layout", "1,1", "--out", out]),
+        folder.streamhalo(&["bench", "latency", "--out", out]),
+        folder.streamhalo(&["report", out]),
+    ];
+    for other in &others {
+        refused(
+            other,
+            1,
+            &["cannot write results into", &format!("process {first} on "), "hint: ", "--out DIR"],
+        );
+    }
+    assert_eq!(results(&folder), earlier);
+    signal("-KILL", first);
+    ends(&folder, child, &earlier, Duration::from_secs(10));
+    assert_eq!(folder.run(SMALL, &["run.ranks=1"]).status.code(), Some(0));
+    assert!(!folder.out().join(OCCUPIED).exists());
 }
 
 #[test]

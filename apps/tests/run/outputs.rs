@@ -86,14 +86,14 @@ fn table_plot_and_final_state_are_written() {
 fn what_a_killed_run_left_behind_is_removed_and_nothing_else() {
     let folder = Folder::new();
     fs::create_dir(folder.out()).expect("can write");
-    // No process has so large a number; the first one runs as long as the system does.
     let left = [
-        ".results.json.4000000000.unfinished",
-        ".speedup.svg.earlier.4000000000.unfinished",
-        ".timeline-standard.svg.4000000000.unfinished",
-        ".probe.4000000000.unfinished",
+        ".results.json.unfinished",
+        ".speedup.svg.earlier.unfinished",
+        ".timeline-standard.svg.unfinished",
+        ".probe.unfinished",
+        ".occupied",
     ];
-    let kept = [".notes.4000000000.unfinished", ".results.json.1.unfinished", ".results.json.new"];
+    let kept = [".notes.unfinished", ".results.json.1.unfinished", ".results.json.new"];
     for name in left.iter().chain(&kept) {
         fs::write(folder.out().join(name), "half of it").expect("can write");
     }

@@ -2,6 +2,7 @@
 //! them cell by cell is tested where they are made (`apps/src/pictures/tests`).
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -38,12 +39,10 @@ fn run(folder: &Folder, config: &str, arguments: &[&str]) -> Output {
 /// The same without room for one file of the pictures.
 fn run_without_room_for(file: &str, folder: &Folder, config: &str, arguments: &[&str]) -> Output {
     let config = folder.write("config.toml", config);
-    let full = folder.out().join("snapshots").join(format!(".{file}"));
-    // The shell becomes the program, whose number is in the name of an unfinished file.
-    let mut command = folder.command("sh");
-    command.args(["-c", "ln -s /dev/full \"$1.$$.unfinished\" && shift && exec \"$@\"", "sh"]);
-    command.arg(full).arg(env!("CARGO_BIN_EXE_streamhalo")).arg("run").arg(config);
-    command.arg("--out").arg(folder.out()).args(arguments);
+    let unfinished = folder.out().join("snapshots").join(format!(".{file}.unfinished"));
+    symlink("/dev/full", unfinished).expect("can write");
+    let mut command = folder.command(env!("CARGO_BIN_EXE_streamhalo"));
+    command.arg("run").arg(config).arg("--out").arg(folder.out()).args(arguments);
     finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn())
 }
 

@@ -1,10 +1,7 @@
 //! What is left behind, whatever happens while a checkpoint is written.
 
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-
 use super::*;
-use crate::unfinished::unfinished;
+use crate::occupied::unfinished;
 
 const GRID: &str = "grid.cells = [12, 12]\noutput.checkpoint_every = 2\n";
 const APP: &str = "pattern = 'random:1', steps = 9";
@@ -78,7 +75,7 @@ fn unfinished_files_are_no_checkpoints() {
     let config = folder.config(APP, GRID);
     play(&config, &[1, 1], "standard", None).expect("nothing fails");
     let half = fs::read(folder.checkpoint("life", 8)).expect("is there");
-    let left = folder.checkpoints().join(unfinished("life_000010.halo", std::process::id()));
+    let left = folder.checkpoints().join(unfinished("life_000010.halo"));
     fs::write(&left, &half[..half.len() / 2]).expect("can write");
     let latest = super::super::resolve(&folder.checkpoints(), "life").expect("has some");
     assert_eq!(latest, folder.checkpoint("life", 8));
@@ -86,28 +83,6 @@ fn unfinished_files_are_no_checkpoints() {
     super::super::prepare(folder.0.path()).expect("can remove");
     assert_eq!(folder.names(), whole, "and nothing else");
     play(&config, &[1, 2], "notified", Some(&latest)).expect("is whole");
-}
-
-/// What another run is writing into the same folder stays until that has ended.
-#[test]
-fn unfinished_files_of_a_run_that_goes_on_stay() {
-    let folder = Folder::new();
-    let mut other =
-        Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("is there");
-    fs::create_dir_all(folder.checkpoints()).expect("can write");
-    let unfinished = unfinished("life_000010.halo", other.id());
-    for name in [&*unfinished, ".life_000010.halo.unfinished"] {
-        fs::write(folder.checkpoints().join(name), "half of it").expect("can write");
-    }
-    super::super::prepare(folder.0.path()).expect("can remove");
-    assert_eq!(folder.names(), [unfinished]);
-    other.kill().expect("is our child");
-    // It has ended once it can be waited for, and stays in the table of processes until it is.
-    until(|| {
-        super::super::prepare(folder.0.path()).expect("can remove");
-        folder.names().is_empty()
-    });
-    other.wait().expect("is our child");
 }
 
 #[test]
@@ -126,14 +101,5 @@ fn ranks_that_find_different_files_all_refuse() {
         for said in refusals.expect("all go on") {
             assert!(said.contains("rank 2") && said.contains(expected), "{said}");
         }
-    }
-}
-
-/// Waits for something that the system brings about.
-fn until(is_so: impl Fn() -> bool) {
-    let since = Instant::now();
-    while !is_so() {
-        assert!(since.elapsed() < Duration::from_secs(60), "never");
-        std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -13,6 +13,7 @@ use streamhalo::comm::fabric;
 use super::files::{files_of, lines, names_of};
 use super::{NO_GPU, backends_of, check_fabric, streams_of};
 use crate::commands::check_room_for;
+use crate::occupied::Occupied;
 use crate::report::wrap::{COLUMNS, filled};
 
 const COMMAND: &str = "streamhalo bench halo";
@@ -22,7 +23,7 @@ pub(super) fn bench_halo(args: &BenchHaloArgs) -> Result<u8, AppError> {
     let figures = &args.figures;
     let planned = bench_of(args).and_then(|bench| {
         adopt(&figures.rendezvous, &bench.fabric)?;
-        Ok(Planned { bench, out: figures.out.clone() })
+        Ok(Planned { bench, out: figures.out.clone(), _occupied: None })
     });
     let (ranks, planned) = Ranks::gather(COMMAND, Some(&figures.fabric), planned)?;
     ranks.conclude(measure(&ranks, &planned, figures.prints_json()))
@@ -32,6 +33,8 @@ pub(super) fn bench_halo(args: &BenchHaloArgs) -> Result<u8, AppError> {
 struct Planned {
     bench: HaloBench,
     out: Option<PathBuf>,
+    /// That nobody else writes there.
+    _occupied: Option<Occupied>,
 }
 
 impl Prepared for Planned {
@@ -43,13 +46,15 @@ impl Prepared for Planned {
         ("--layout", self.bench.ranks())
     }
 
-    fn check_as_leader(&self) -> Result<(), AppError> {
-        self.out.as_deref().map_or(Ok(()), |dir| check_room_for(dir, &names_of("halo")))
+    fn prepare_to_lead(&mut self) -> Result<(), AppError> {
+        let names = names_of("halo");
+        self._occupied = self.out.as_deref().map(|dir| check_room_for(dir, &names)).transpose()?;
+        Ok(())
     }
 }
 
 fn measure(ranks: &Ranks, planned: &Planned, prints_json: bool) -> Result<u8, AppError> {
-    let Planned { bench, out } = planned;
+    let Planned { bench, out, .. } = planned;
     let mut figures = Vec::new();
     let interrupt = ranks.interrupt()?;
     ranks.carry_out(bench.ranks(), bench.clone(), &interrupt, &mut |report| figures = report)?;

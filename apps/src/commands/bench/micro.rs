@@ -23,6 +23,7 @@ use crate::cli::{
 };
 use crate::commands::check_room_for;
 use crate::error::{AppError, counted};
+use crate::occupied::Occupied;
 use crate::ranks::{Prepared, Ranks, adopt};
 use crate::report::{self, OutputFile, lines_svg};
 
@@ -235,6 +236,8 @@ fn between_two(
 struct Planned {
     bench: MicroBench,
     out: Option<PathBuf>,
+    /// That nobody else writes there.
+    _occupied: Option<Occupied>,
 }
 
 impl Prepared for Planned {
@@ -246,9 +249,10 @@ impl Prepared for Planned {
         ("--ranks", self.bench.ranks)
     }
 
-    fn check_as_leader(&self) -> Result<(), AppError> {
-        let name = self.bench.what.name();
-        self.out.as_deref().map_or(Ok(()), |dir| check_room_for(dir, &names_of(name)))
+    fn prepare_to_lead(&mut self) -> Result<(), AppError> {
+        let names = names_of(self.bench.what.name());
+        self._occupied = self.out.as_deref().map(|dir| check_room_for(dir, &names)).transpose()?;
+        Ok(())
     }
 }
 
@@ -260,14 +264,14 @@ fn measure(
     let planned = bench.and_then(|bench| {
         check_fabric(&bench.fabric)?;
         adopt(&args.rendezvous, &bench.fabric)?;
-        Ok(Planned { bench, out: args.out.clone() })
+        Ok(Planned { bench, out: args.out.clone(), _occupied: None })
     });
     let (ranks, planned) = Ranks::gather(command, Some(&args.fabric), planned)?;
     ranks.conclude(carry_out(&ranks, &planned, args.prints_json()))
 }
 
 fn carry_out(ranks: &Ranks, planned: &Planned, prints_json: bool) -> Result<u8, AppError> {
-    let Planned { bench, out } = planned;
+    let Planned { bench, out, .. } = planned;
     let mut figures = Vec::new();
     let mut printed = Ok(());
     ranks.carry_out(bench.ranks, bench.clone(), &ranks.interrupt()?, &mut |report| {

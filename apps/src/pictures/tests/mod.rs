@@ -7,7 +7,6 @@ mod wholes;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -80,7 +79,7 @@ fn looked_at<L: Looker>(
 fn drawn(config: &RunConfig, layout: &[usize]) -> Result<Vec<String>, AppError> {
     let said = Mutex::new(Vec::new());
     let tell = |sentence| said.lock().expect("nobody panics").push(sentence);
-    looked_at(config, layout, || Snapshots::of(config, 0, process::id(), &tell).expect("are asked for"))?;
+    looked_at(config, layout, || Snapshots::of(config, 0, &tell).expect("are asked for"))?;
     Ok(said.into_inner().expect("nobody panics"))
 }
 

@@ -3,19 +3,19 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use std::process::{self, Command, Stdio};
+use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use super::{Folder, drawn, path, read, reference, until};
-use crate::unfinished::unfinished;
+use crate::occupied::unfinished;
 
 const TEXT: &str =
     "app = { steps = 4, pattern = 'random:3' }\ngrid.cells = [7, 10]\noutput.snapshot_every = 2\n";
 
 /// Leaves no room for a file.
 fn fill_up(folder: &Folder, file: &str) {
-    symlink("/dev/full", folder.snapshots().join(unfinished(file, process::id()))).expect("can write");
+    symlink("/dev/full", folder.snapshots().join(unfinished(file))).expect("can write");
 }
 
 /// What is in the folder where only the first picture has found room.
@@ -86,7 +86,7 @@ fn the_third_picture_is_right() {
 fn what_is_of_all_ranks_is_not_there_before_their_pieces_are() {
     let folder = Folder::new();
     let snapshots = folder.snapshots();
-    let pipe = snapshots.join(unfinished("life_000002_1.vti", process::id()));
+    let pipe = snapshots.join(unfinished("life_000002_1.vti"));
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("`mkfifo` is there").success());
     let (sender, seen) = mpsc::channel();
     // Not joined: it would hang where nobody writes into the pipe.
@@ -110,30 +110,11 @@ fn what_is_of_all_ranks_is_not_there_before_their_pieces_are() {
 fn a_run_without_a_first_picture_leaves_none_of_the_one_before() {
     let folder = Folder::new();
     drawn(&folder.config(TEXT), &[1, 2]).expect("nothing fails");
-    for name in [".life_000002_1.vti.unfinished", ".notes.unfinished", ".life_x.png.unfinished"] {
+    let left = [".life_000002_1.vti.unfinished", ".life.pvd.unfinished", ".life.pvd.earlier.unfinished"];
+    for name in left.into_iter().chain([".notes.unfinished", ".life_x.png.unfinished"]) {
         fs::write(folder.snapshots().join(name), "half of it").expect("can write");
     }
     fill_up(&folder, "life_000000.png");
     drawn(&folder.config(TEXT), &[1, 2]).expect_err("there is no room");
     assert_eq!(folder.names(), [".life_x.png.unfinished", ".notes.unfinished"]);
-}
-
-/// What another run is drawing into the same folder stays, and is not written into, until that has ended.
-#[test]
-fn what_another_run_draws_stays() {
-    let folder = Folder::new();
-    let mut other =
-        Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("is there");
-    let its = ["life_000002_1.vti", "life_000002.png", "life.pvd", "life.pvd.earlier"]
-        .map(|name| unfinished(name, other.id()));
-    let its = its.map(|name| folder.snapshots().join(name));
-    its.iter().for_each(|path| fs::write(path, "half of it").expect("can write"));
-    drawn(&folder.config(TEXT), &[1, 2]).expect("nothing fails");
-    for path in &its {
-        assert_eq!(fs::read(path).expect("is there"), b"half of it", "{path:?}");
-    }
-    other.kill().expect("is our child");
-    other.wait().expect("is our child");
-    drawn(&folder.config(TEXT), &[1, 2]).expect("nothing fails");
-    assert!(its.iter().all(|path| !path.exists()), "{:?}", folder.names());
 }

@@ -1,0 +1,159 @@
+//! One run at a time in a folder of results, and the names of files while they are written there.
+//!
+//! Who writes into a folder has the lock of a file in it, which the system takes back however the process ends. So
+//! whatever is unfinished in the folder is what nobody will finish, on whichever machine that was begun.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process;
+
+use crate::error::AppError;
+use crate::report;
+
+/// The file with the lock, which says whose it is.
+const OCCUPIED: &str = ".occupied";
+
+/// How the name of a file ends while it is written.
+const UNFINISHED: &str = ".unfinished";
+
+/// The name of a file while it is written.
+pub(crate) fn unfinished(name: &str) -> String {
+    format!(".{name}{UNFINISHED}")
+}
+
+/// The name that an unfinished file was to get.
+pub(crate) fn finished(unfinished: &str) -> Option<&str> {
+    unfinished.strip_prefix('.')?.strip_suffix(UNFINISHED)
+}
+
+/// A folder of results that nobody else writes into until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Occupied {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Occupied {
+    /// Makes the folder, tries to write into it, so that a run of an hour does not end in an error that its first second
+    /// could have told, and keeps others from it. Says so where the file system has no locks.
+    ///
+    /// # Errors
+    ///
+    /// [`AppError::NotWritable`] with what the system said, [`AppError::Occupied`] with who is there.
+    pub(crate) fn new(dir: &Path) -> Result<Self, AppError> {
+        Self::by(dir, File::try_lock)
+    }
+
+    fn by(dir: &Path, try_lock: impl Fn(&File) -> Result<(), TryLockError>) -> Result<Self, AppError> {
+        let path = dir.join(OCCUPIED);
+        let failed = |source| AppError::NotWritable { dir: dir.to_owned(), source };
+        let open = || {
+            fs::create_dir_all(dir)?;
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)
+        };
+        loop {
+            let mut file = open().map_err(failed)?;
+            match try_lock(&file) {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let mut by = String::new();
+                    // Who has just come has not said yet who it is.
+                    _ = file.take(256).read_to_string(&mut by);
+                    let by = if by.is_empty() { "another process".to_owned() } else { by };
+                    return Err(AppError::Occupied { dir: dir.to_owned(), by });
+                }
+                Err(TryLockError::Error(error)) => report::say(&format!(
+                    "remark: {} has no locks ({error}): another run into it at the same time would not be noticed\n",
+                    dir.display()
+                )),
+            }
+            // Whoever had the lock before has removed the file, perhaps after it was opened here.
+            let is_there = |found: io::Result<fs::Metadata>| match (found, file.metadata()) {
+                (Ok(found), Ok(own)) => (found.dev(), found.ino()) == (own.dev(), own.ino()),
+                _ => false,
+            };
+            if is_there(fs::metadata(&path)) {
+                let written = file.set_len(0).and_then(|()| file.write_all(this_process().as_bytes()));
+                written.map_err(failed)?;
+                return Ok(Self { path, _lock: file });
+            }
+        }
+    }
+}
+
+impl Drop for Occupied {
+    /// The file goes before the lock does. One that stays, as of a process that was killed, keeps nobody away.
+    fn drop(&mut self) {
+        _ = fs::remove_file(&self.path);
+    }
+}
+
+fn this_process() -> String {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = if host.trim().is_empty() { "this machine" } else { host.trim() };
+    format!("process {} on {host}", process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn one_at_a_time() {
+        let folder = tempfile::tempdir().expect("can be made");
+        let dir = folder.path().join("results");
+        let first = Occupied::new(&dir).expect("nobody is there");
+        let refused = Occupied::new(&dir).expect_err("somebody is there").to_string();
+        assert!(refused.contains(&format!("process {} on ", process::id())), "{refused}");
+        drop(first);
+        assert_eq!(fs::read_dir(&dir).expect("is there").count(), 0);
+        // What a process that was killed leaves, even one whose number another one has by now.
+        fs::write(dir.join(OCCUPIED), "process 1 on this machine, whose name was longer").expect("can write");
+        let next = Occupied::new(&dir).expect("nobody has the lock");
+        assert_eq!(fs::read_to_string(dir.join(OCCUPIED)).expect("is there"), this_process());
+        drop(next);
+    }
+
+    /// Many at once, each of which opens a file that the one before may remove before it is locked.
+    #[test]
+    fn never_two_at_once() {
+        let folder = tempfile::tempdir().expect("can be made");
+        let (inside, entered) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while entered.load(Ordering::SeqCst) < 20_000 {
+                        let Ok(occupied) = Occupied::new(folder.path()) else { continue };
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                        entered.fetch_add(1, Ordering::SeqCst);
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        drop(occupied);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_file_system_without_locks_is_written_to() {
+        let folder = tempfile::tempdir().expect("can be made");
+        let none = |_: &File| Err(TryLockError::Error(io::ErrorKind::Unsupported.into()));
+        let first = Occupied::by(folder.path(), none).expect("it can be written to");
+        Occupied::by(folder.path(), none).expect("nobody can tell");
+        drop(first);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_one_is_refused() {
+        let folder = tempfile::tempdir().expect("can be made");
+        let file = folder.path().join("results");
+        fs::write(&file, "a file").expect("can write");
+        let refused = Occupied::new(&file).expect_err("is a file");
+        assert!(matches!(refused, AppError::NotWritable { .. }), "{refused}");
+        assert_eq!(fs::read_to_string(&file).expect("is there"), "a file");
+    }
+}
