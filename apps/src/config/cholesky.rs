@@ -51,7 +51,7 @@ fn read(section: &Section<'_>, grid: &Grid) -> Result<CholeskySettings, Fault> {
     }
     Ok(CholeskySettings {
         tile: tile.value,
-        values: Values::read(section)?,
+        values: section.value("values")?.unwrap_or_default(),
         seed: section.integer("seed", 0)?.map_or(2015, |seed| seed.value),
     })
 }

@@ -41,5 +41,5 @@ fn read(section: &Section<'_>, grid: &Grid) -> Result<CombSettings, Fault> {
         return Err(Fault::new(&variables.origin, message)
             .expected(format!("an integer from 1 to {MOST_VARIABLES}: each variable is an array")));
     }
-    Ok(CombSettings { variables: variables.value, element: Precision::read(section)? })
+    Ok(CombSettings { variables: variables.value, element: section.value("element")?.unwrap_or_default() })
 }

@@ -1,5 +1,6 @@
 //! What only `faces` has in `[app]`.
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::app::{AppSettings, Looks, Own, three_axes};
@@ -47,24 +48,14 @@ pub struct FacesSettings {
 }
 
 /// Kinds of initial values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Values {
     /// Integers from -2²⁰ up to 2²⁰, whose sums are exact.
+    #[default]
     Integers,
     /// Numbers from -1 up to 1, whose sums are rounded.
     Reals,
-}
-
-impl Values {
-    /// The key `values`.
-    pub(super) fn read(section: &Section<'_>) -> Result<Self, Fault> {
-        let values = section.name("values", &["integers", "reals"])?;
-        Ok(match values.as_ref().map(|values| values.value.as_str()) {
-            Some("reals") => Self::Reals,
-            _ => Self::Integers,
-        })
-    }
 }
 
 fn read(section: &Section<'_>, grid: &Grid) -> Result<FacesSettings, Fault> {
@@ -92,7 +83,7 @@ fn read(section: &Section<'_>, grid: &Grid) -> Result<FacesSettings, Fault> {
         order: order.value,
         outer: section.integer("outer", 1)?.map_or(1, |outer| outer.value),
         middle: section.integer("middle", 1)?.map_or(1, |middle| middle.value),
-        values: Values::read(section)?,
+        values: section.value("values")?.unwrap_or_default(),
         seed: section.integer("seed", 0)?.map_or(2026, |seed| seed.value),
         extra_compute: section.integer("extra_compute", 0)?.map_or(0, |sweeps| sweeps.value),
     })

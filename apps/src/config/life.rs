@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::app::{AppSettings, Looks, Own};
@@ -36,7 +37,7 @@ pub struct LifeSettings {
 }
 
 /// What a cell of `life` is stored as: 0 or 1 of one of the element types.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum CellsAs {
     /// A byte.
@@ -54,10 +55,7 @@ fn read(section: &Section<'_>, grid: &Grid, folder: &Path) -> Result<LifeSetting
     }
     let pattern = Pattern::read(section, folder)?;
     let origin = read_origin(section)?;
-    let cells_as = match section.name("cells_as", &["u8", "f64"])? {
-        Some(name) if name.value == "f64" => CellsAs::F64,
-        _ => CellsAs::U8,
-    };
+    let cells_as = section.value("cells_as")?.unwrap_or_default();
     if let (Some(node), false) = (section.node("origin"), matches!(pattern, Pattern::File(_))) {
         let message = "`app.origin` is where a pattern of a file goes; a generated one fills the grid";
         return Err(Fault::new(&node.origin, message).expected("a file in `app.pattern`, or no origin"));

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::app::{Chosen, Looks};
@@ -34,7 +35,7 @@ pub struct OutputConfig {
 }
 
 /// What becomes of a run that cannot write for want of room.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnFullDisk {
     /// It ends with an error.
@@ -57,7 +58,6 @@ pub(super) fn read(section: &Section<'_>, app: &Chosen) -> Result<OutputConfig, 
             .expected(format!("pictures of {}", Chosen::names_with(Looks::Pictures))));
     }
     let (checkpoint_every, checkpoints_kept) = checkpoint::read(section, app)?;
-    let on_full_disk = section.name("on_full_disk", &["stop", "go-on"])?;
     Ok(OutputConfig {
         dir: match dir {
             Some(dir) => PathBuf::from(dir.value),
@@ -66,9 +66,6 @@ pub(super) fn read(section: &Section<'_>, app: &Chosen) -> Result<OutputConfig, 
         snapshot_every: snapshot_every.map_or(0, |every| every.value),
         checkpoint_every,
         checkpoints_kept,
-        on_full_disk: match on_full_disk.as_ref().map(|found| found.value.as_str()) {
-            Some("go-on") => OnFullDisk::GoOn,
-            _ => OnFullDisk::Stop,
-        },
+        on_full_disk: section.value("on_full_disk")?.unwrap_or_default(),
     })
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::app::Chosen;
@@ -55,7 +56,7 @@ pub struct RunSettings {
 }
 
 /// What `grid.cells` counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Scaling {
     /// The cells of all ranks together: more ranks have less each.
@@ -123,16 +124,13 @@ pub(super) fn read(
 ) -> Result<RunSettings, Fault> {
     let ranks = read_ranks(section)?;
     let layout = read_layout(section, &ranks.values, grid.config.cells.len())?;
-    let scaling = section.name("scaling", &["strong", "weak"])?;
+    let scaling = section.value("scaling")?.unwrap_or_default();
     let trials = section.integer("trials", 1)?;
     let warmup = section.integer("warmup", 0)?;
     let exchange_every = section.integer("exchange_every", 1)?;
     Ok(RunSettings {
         ranks: ranks.values,
-        scaling: match scaling.as_ref().map(|scaling| scaling.value.as_str()) {
-            Some("weak") => Scaling::Weak,
-            _ => Scaling::Strong,
-        },
+        scaling,
         layout,
         trials: trials.map_or(5, |trials| trials.value),
         warmup: warmup.map_or(1, |warmup| warmup.value),

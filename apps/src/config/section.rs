@@ -4,6 +4,9 @@
 //! the key's meaning in the section's own file, and a fault that names the key, what was
 //! found and what was expected otherwise.
 
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+
 use super::fault::{Fault, Located, Origin};
 use super::names::{nearest, one_of};
 use super::value::{Node, Table, Value};
@@ -157,6 +160,14 @@ impl<'t> Section<'t> {
             return Ok(None);
         };
         known_name(&self.dotted(key), node, names).map(Some)
+    }
+
+    /// A value of one of our own enums, by its name.
+    pub(crate) fn value<T: ValueEnum>(&self, key: &str) -> Result<Option<T>, Fault> {
+        let values: Vec<_> = T::value_variants().iter().filter_map(T::to_possible_value).collect();
+        let names: Vec<_> = values.iter().map(PossibleValue::get_name).collect();
+        let found = self.name(key, &names)?;
+        Ok(found.and_then(|found| T::from_str(&found.value, false).ok()))
     }
 
     /// One of `all`, by its name.

@@ -1,5 +1,6 @@
 //! What only `stencil3d` has in `[app]`.
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::app::{AppSettings, Looks, Own, three_axes};
@@ -36,44 +37,31 @@ pub struct Stencil3dSettings {
 }
 
 /// What is solved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Equation {
     /// The heat equation, by explicit steps in time.
+    #[default]
     Heat,
     /// Poisson's equation, by Jacobi's iteration.
     Jacobi,
 }
 
 /// The type of a cell's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
     /// Single.
     F32,
     /// Double.
+    #[default]
     F64,
-}
-
-impl Precision {
-    /// The key `element`.
-    pub(super) fn read(section: &Section<'_>) -> Result<Self, Fault> {
-        let element = section.name("element", &["f32", "f64"])?;
-        Ok(match element.as_ref().map(|element| element.value.as_str()) {
-            Some("f32") => Self::F32,
-            _ => Self::F64,
-        })
-    }
 }
 
 fn read(section: &Section<'_>, grid: &Grid) -> Result<Stencil3dSettings, Fault> {
     three_axes(grid, NAME)?;
-    let equation = section.name("equation", &["heat", "jacobi"])?;
-    let equation = match equation.as_ref().map(|equation| equation.value.as_str()) {
-        Some("jacobi") => Equation::Jacobi,
-        _ => Equation::Heat,
-    };
-    let element = Precision::read(section)?;
+    let equation = section.value("equation")?.unwrap_or_default();
+    let element = section.value("element")?.unwrap_or_default();
     let points: Located<u32> = section.integer("points", 1)?.unwrap_or(Located::default(7));
     if ![7, 27].contains(&points.value) {
         let message = format!("`app.points` is {}", points.value);

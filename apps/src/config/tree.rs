@@ -48,7 +48,7 @@ fn read(section: &Section<'_>, grid: &Grid) -> Result<TreeSettings, Fault> {
     Ok(TreeSettings {
         arity: section.integer("arity", 1)?.map_or(16, |arity| arity.value),
         elements: elements.value,
-        values: Values::read(section)?,
+        values: section.value("values")?.unwrap_or_default(),
         seed: section.integer("seed", 0)?.map_or(2015, |seed| seed.value),
     })
 }
