@@ -16,8 +16,7 @@ pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result
     for name in &bench.contestants {
         windows.extend(Windows::checked(bench, world, name, bytes, both)?.map(|windows| (name, windows)));
     }
-    let subjects = windows.iter_mut().map(|(_, window)| window as &mut dyn Subject).collect();
-    let timings = in_turns(world, bench.seconds, subjects)?;
+    let timings = in_turns(world, bench.seconds, windows.iter_mut().map(|(_, window)| window))?;
     let figures = windows.iter().zip(timings).map(|((name, windows), timing)| {
         let figure = timing.figure(bench, (name, windows.link.executor()), bytes).divided_by(WINDOW as f64);
         let moved = if both { 2 * bytes } else { bytes } as f64;

@@ -59,11 +59,7 @@ pub(super) fn measure(
         });
         names.push(name);
     }
-    let mut subjects: Vec<&mut dyn Subject> = Vec::new();
-    for one in &mut collectives {
-        subjects.push(&mut **one);
-    }
-    let timings = in_turns(world, bench.seconds, subjects)?;
+    let timings = in_turns(world, bench.seconds, collectives.iter_mut().map(|one| &mut **one))?;
     let bytes = if operation == "barrier" { 0 } else { bytes };
     let mut figures = Vec::new();
     for ((backend, one), timing) in names.into_iter().zip(&collectives).zip(timings) {

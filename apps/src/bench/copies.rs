@@ -34,8 +34,7 @@ pub(super) fn measure(
         let to_host = operation == OPERATIONS[0];
         copies.push(Copies::checked((&device, &stream), memory, bytes, to_host, bench.answers(world, name))?);
     }
-    let turns = copies.iter_mut().map(|copies| copies as &mut dyn Subject).collect();
-    let timings = in_turns(world, bench.seconds, turns)?;
+    let timings = in_turns(world, bench.seconds, &mut copies)?;
     let figures = bench.contestants.iter().zip(timings).map(|(name, timing)| {
         let figure = timing.figure(bench, (name, device.name().to_owned()), bytes);
         let rate = gigabytes_per_second(bytes as f64, figure.median_us);

@@ -104,8 +104,7 @@ impl Work for HaloBench {
         for one in &contestants {
             subjects.push(subject(self, world, (one.backend, one.stream))?);
         }
-        let turns = subjects.iter_mut().map(|subject| &mut **subject as &mut dyn turns::Subject);
-        let timings = in_turns(world, self.seconds, turns.collect())?;
+        let timings = in_turns(world, self.seconds, subjects.iter_mut().map(|subject| &mut **subject))?;
         let mut figures = Vec::new();
         for ((one, subject), timing) in contestants.iter().zip(&subjects).zip(timings) {
             let executor = executors_of_all(world, one.backend, &subject.routes())?;

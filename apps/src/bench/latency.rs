@@ -15,8 +15,7 @@ pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result
         let link = checked(bench, world, name, bytes)?;
         trips.extend(link.map(|link| (name, RoundTrip { link, begins: world.rank() == 0 })));
     }
-    let subjects = trips.iter_mut().map(|(_, trip)| trip as &mut dyn Subject).collect();
-    let timings = in_turns(world, bench.seconds, subjects)?;
+    let timings = in_turns(world, bench.seconds, trips.iter_mut().map(|(_, trip)| trip))?;
     let figures = trips.iter().zip(timings).map(|((name, trip), timing)| {
         timing.figure(bench, (name, trip.link.executor()), bytes).divided_by(2.0)
     });

@@ -85,10 +85,7 @@ fn at_size(bench: &MicroBench, world: &World, bytes: usize) -> Result<Vec<Figure
             subjects.push((name, executor, GAP, Box::new(many)));
         }
     }
-    let mut turns: Vec<&mut dyn Subject> = Vec::new();
-    for (.., subject) in &mut subjects {
-        turns.push(&mut **subject);
-    }
+    let turns = subjects.iter_mut().map(|(.., subject)| &mut **subject);
     let timings = in_turns(world, bench.seconds, turns)?;
     let figures = subjects.iter().zip(timings).map(|((name, executor, operation, _), timing)| {
         let parts = if *operation == LATENCY { 2.0 } else { WINDOW as f64 };

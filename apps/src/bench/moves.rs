@@ -62,8 +62,7 @@ pub(super) fn measure(
             name => Box::new(ends.checked(&stream, name, bench.answers(world, name))?),
         });
     }
-    let turns = subjects.iter_mut().map(|subject| &mut **subject as &mut dyn Subject).collect();
-    let timings = in_turns(world, bench.seconds, turns)?;
+    let timings = in_turns(world, bench.seconds, subjects.iter_mut().map(|subject| &mut **subject))?;
     let figures = bench.contestants.iter().zip(timings).map(|(name, timing)| {
         let figure = timing.figure(bench, (name, device.name().to_owned()), ends.bytes);
         let [rate, best] = [figure.median_us, figure.min_us]

@@ -30,8 +30,7 @@ pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result
             trips.push(RoundTrip { link, begins });
         }
     }
-    let subjects = trips.iter_mut().map(|trip| trip as &mut dyn Subject).collect();
-    let latencies = in_turns(world, bench.seconds, subjects)?;
+    let latencies = in_turns(world, bench.seconds, &mut trips)?;
     let halves = latencies.iter().map(|trip| trip.min_us / 2.0);
     let links = trips.into_iter().map(|trip| trip.link).zip(halves).collect();
     let (links, overheads) = overheads(world, bench.seconds, links)?;
@@ -81,7 +80,7 @@ pub(super) fn overheads(
     let subjects = pairs
         .iter_mut()
         .flat_map(|(sending, computing)| [sending as &mut dyn Subject, computing as &mut dyn Subject]);
-    let timings = in_turns(world, seconds, subjects.collect())?;
+    let timings = in_turns(world, seconds, subjects)?;
     let overhead = |pair: &[Timing]| Overhead {
         overhead_us: above_zero(pair[0].min_us - pair[1].min_us),
         computing: pair[1].clone(),

@@ -28,8 +28,7 @@ pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result
         pair.check(bench.answers(world, one.backend))?;
         pairs.push(pair);
     }
-    let subjects = pairs.iter_mut().map(|pair| pair as &mut dyn Subject).collect();
-    let timings = in_turns(world, bench.seconds, subjects)?;
+    let timings = in_turns(world, bench.seconds, &mut pairs)?;
     let mut figures = Vec::new();
     for ((one, pair), timing) in contestants.iter().zip(&pairs).zip(timings) {
         let executor = executors_of_all(world, one.backend, &pair.out.exchange.routes())?;

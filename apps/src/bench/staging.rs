@@ -87,11 +87,7 @@ pub(super) fn measure(
             _ => Box::new(Windows { link, answer: None, begins }),
         });
     }
-    let mut turns: Vec<&mut dyn Subject> = Vec::new();
-    for subject in &mut subjects {
-        turns.push(&mut **subject);
-    }
-    let timings = in_turns(world, bench.seconds, turns)?;
+    let timings = in_turns(world, bench.seconds, subjects.iter_mut().map(|subject| &mut **subject))?;
     let (messages, ways) = match operation {
         "latency" => (2.0, 1.0),
         "bandwidth" => (WINDOW as f64, 1.0),

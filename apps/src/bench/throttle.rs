@@ -33,8 +33,7 @@ pub(super) fn measure(
         one.check(bench.answers(world, name))?;
         epochs.push(one);
     }
-    let subjects = epochs.iter_mut().map(|one| one as &mut dyn Subject).collect();
-    let timings = in_turns(world, bench.seconds, subjects)?;
+    let timings = in_turns(world, bench.seconds, &mut epochs)?;
     let figures = bench.contestants.iter().zip(&epochs).zip(timings).map(|((name, one), timing)| {
         let executor = one.window.executor(one.peer, Mode::Stream).to_string();
         timing.figure(bench, (name, executor), bytes).with("entries", entries as f64)

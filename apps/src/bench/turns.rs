@@ -36,19 +36,19 @@ const MOST_REPEATS: usize = 20_000;
 /// Before each batch: other subjects have had the caches since the last turn.
 const WARM_UP: usize = 4;
 
-struct Turn<'s> {
-    subject: &'s mut dyn Subject,
+struct Turn<'s, S: ?Sized> {
+    subject: &'s mut S,
     repeats: usize,
     batches_us: Vec<f64>,
 }
 
 /// Times subjects in turn, each for about `seconds`. Collective.
-pub(super) fn in_turns(
+pub(super) fn in_turns<'s, S: Subject + ?Sized + 's>(
     world: &World,
     seconds: f64,
-    subjects: Vec<&mut dyn Subject>,
+    subjects: impl IntoIterator<Item = &'s mut S>,
 ) -> Result<Vec<Timing>, HaloError> {
-    let mut turns = Vec::with_capacity(subjects.len());
+    let mut turns = Vec::new();
     for subject in subjects {
         let repeats = repeats_in(world, subject, seconds / BATCHES)?;
         turns.push(Turn { subject, repeats, batches_us: Vec::new() });
@@ -69,7 +69,7 @@ pub(super) fn in_turns(
     Ok(turns.into_iter().map(Turn::timing).collect())
 }
 
-impl Turn<'_> {
+impl<S: ?Sized> Turn<'_, S> {
     fn timing(self) -> Timing {
         Timing {
             median_us: median(&self.batches_us),
@@ -89,7 +89,7 @@ pub(super) fn median(values: &[f64]) -> f64 {
 }
 
 /// How many repetitions take about so long, the same on all ranks.
-fn repeats_in(world: &World, subject: &mut dyn Subject, seconds: f64) -> Result<usize, HaloError> {
+fn repeats_in<S: Subject + ?Sized>(world: &World, subject: &mut S, seconds: f64) -> Result<usize, HaloError> {
     let step = subject.step();
     // One first, which may be all that there is time for.
     let once = world.all_max(time(world, subject, step)?.as_secs_f64() / step as f64)?;
@@ -101,7 +101,11 @@ fn repeats_in(world: &World, subject: &mut dyn Subject, seconds: f64) -> Result<
 
 /// Time of that many repetitions on this rank, which begin on all ranks at once; none where it does not count.
 /// Collective.
-pub(super) fn time(world: &World, subject: &mut dyn Subject, times: usize) -> Result<Duration, HaloError> {
+pub(super) fn time<S: Subject + ?Sized>(
+    world: &World,
+    subject: &mut S,
+    times: usize,
+) -> Result<Duration, HaloError> {
     subject.repeat(WARM_UP.min(times).next_multiple_of(subject.step()))?;
     world.barrier()?;
     let started = Instant::now();
@@ -134,7 +138,7 @@ mod tests {
         let timings = World::threads(2, WorldOptions::default(), |world| {
             let nap = |us| Duration::from_micros(us * (1 + world.rank() as u64));
             let (mut short, mut long) = (Nap(nap(100), 1), Nap(nap(2_000), 2));
-            in_turns(&world, 0.02, vec![&mut short, &mut long])
+            in_turns(&world, 0.02, [&mut short, &mut long])
         });
         for rank in timings.expect("threads can be started") {
             let [short, long] = &rank.expect("naps do not fail")[..] else { panic!("two are timed") };
