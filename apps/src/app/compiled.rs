@@ -7,8 +7,8 @@ use streamhalo::KernelText;
 use streamhalo::comm::Error;
 use streamhalo::comm::device::{Capability, compile_for_cuda};
 
-use super::{APPLICATIONS, ApplicationRow};
-use crate::config::{KnownNames, Overrides, RunConfig};
+use super::ApplicationRow;
+use crate::config::RunConfig;
 
 /// Settings that make an application launch each of its kernels.
 const SETTINGS: [&str; 9] = [
@@ -25,13 +25,9 @@ const SETTINGS: [&str; 9] = [
 
 /// The kernels of all applications, each once.
 fn kernels() -> Vec<&'static KernelText> {
-    let apps: Vec<&str> = APPLICATIONS.iter().map(|row| row.name).collect();
-    let names = KnownNames { apps: &apps, backends: &["st-send"], fabrics: &["local"], devices: &["host"] };
     let mut seen = BTreeSet::new();
     let kernels = SETTINGS.iter().flat_map(|settings| {
-        let config =
-            RunConfig::parse("f.toml", &format!("[app]\n{settings}\n"), &Overrides::default(), &names);
-        let config = config.unwrap_or_else(|error| panic!("{error}"));
+        let config = RunConfig::of(&format!("[app]\n{settings}\n"));
         ApplicationRow::open(&config).unwrap_or_else(|error| panic!("{error}")).device_kernels()
     });
     kernels.filter(|kernel| seen.insert((kernel.name, kernel.source))).collect()

@@ -17,6 +17,8 @@ mod mix;
 #[cfg(test)]
 pub(crate) mod on_device;
 #[cfg(test)]
+pub(crate) mod played;
+#[cfg(test)]
 pub(crate) mod recorded;
 mod steps;
 mod stopwatch;

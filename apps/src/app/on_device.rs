@@ -1,10 +1,10 @@
 //! Kernels of applications on a device, for tests: what it computes must be what the host does.
 
 use streamhalo::comm::Error;
-use streamhalo::{Device, MemoryMode, Stream, World, WorldOptions};
+use streamhalo::{Device, MemoryMode, Stream, StreamOptions, World};
 
-use super::{Answer, Application, Between, Trial};
-use crate::ranks::on_threads;
+use super::Application;
+use super::played::{play_on, reference};
 
 type Open = fn(&str) -> Result<Device, Error>;
 
@@ -40,18 +40,10 @@ pub(crate) fn streams(world: &World) -> (Stream, Vec<Stream>) {
 
 /// Runs on the host and on each device, where the answer must be the same to the last bit, and right.
 pub(crate) fn agrees_with_the_host(application: &dyn Application, layout: [usize; 3], backend: &str) {
-    let ranks = layout.into_iter().product();
-    let play = |device: &Device| {
-        let answers = on_threads(ranks, WorldOptions::default(), |world| {
-            let (stream, between) = (device.stream(world)?, Between::default());
-            let layout = &layout;
-            let trial = Trial { world, stream: &stream, backend, layout, wants_state: true, between };
-            Ok(application.run_trial(&trial)?.answer)
-        });
-        answers.expect("nothing fails").swap_remove(0)
-    };
-    let expected: Answer = play(&Device::host());
-    let reference = application.reference(&|| Ok(())).expect("nobody stops it");
+    let play =
+        |device: &Device| play_on(device, StreamOptions::default(), application, &layout, backend).answer;
+    let expected = play(&Device::host());
+    let reference = reference(application);
     assert_eq!(application.difference(&expected, &reference), None);
     for device in devices() {
         let found = play(&device);

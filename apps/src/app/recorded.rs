@@ -3,6 +3,7 @@
 use streamhalo::comm::fabric::{Event, Role};
 use streamhalo::{Device, World, WorldOptions};
 
+use super::played::reference;
 use super::{Application, Between, Outcome, Trial};
 use crate::error::AppError;
 
@@ -23,8 +24,7 @@ pub(crate) fn recorded(
     let results = results.expect("there are threads").into_iter();
     let results: Vec<_> = results.map(|result| result.expect("nothing fails")).collect();
     let answer = &results[0].0.answer;
-    let reference = application.reference(&|| Ok(())).expect("nobody stops it");
-    assert_eq!(application.difference(answer, &reference), None);
+    assert_eq!(application.difference(answer, &reference(application)), None);
     (results[0].0.clone(), results.into_iter().map(|(_, events)| events).collect())
 }
 

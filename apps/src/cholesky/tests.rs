@@ -5,47 +5,22 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use streamhalo::WorldOptions;
 use streamhalo::comm::Result;
 use streamhalo::comm::fabric::Role;
 
 use super::driver::Cholesky;
 use super::links::{self, Links};
 use super::matrix::Matrix;
+use crate::app::Verified;
+use crate::app::played::{play, reference};
 use crate::app::recorded::{notifications, recorded};
 use crate::app::values::decode;
-use crate::app::{Answer, Application, Between, Trial, Verified};
-use crate::config::{KnownNames, Overrides, Primitive, RunConfig};
+use crate::config::{Primitive, RunConfig};
 use crate::error::AppError;
-use crate::ranks::on_threads;
 
 fn cholesky(settings: &str, rows: usize) -> Cholesky {
-    let names =
-        KnownNames { apps: &["cholesky"], backends: &["notified"], fabrics: &["local"], devices: &["host"] };
     let text = format!("app = {{ name = 'cholesky', {settings} }}\ngrid.cells = {rows}\n");
-    let config = RunConfig::parse("f.toml", &text, &Overrides::default(), &names);
-    Cholesky::open(&config.unwrap_or_else(|error| panic!("{error}"))).expect("is right")
-}
-
-/// What that many ranks find together.
-fn play(cholesky: &Cholesky, ranks: usize, backend: &str) -> Answer {
-    let answers = on_threads(ranks, WorldOptions::default(), |world| {
-        let stream = streamhalo::Device::host().stream(world)?;
-        let trial = Trial {
-            world,
-            stream: &stream,
-            backend,
-            layout: &[ranks],
-            wants_state: true,
-            between: Between::default(),
-        };
-        Ok(cholesky.run_trial(&trial)?.answer)
-    });
-    answers.expect("nothing fails").swap_remove(0)
-}
-
-fn reference(cholesky: &Cholesky) -> Answer {
-    cholesky.reference(&|| Ok(())).expect("nobody stops it")
+    Cholesky::open(&RunConfig::of(&text)).expect("is right")
 }
 
 /// Tiles that travel in their notification, that are sent eagerly, and that are too long for it; more ranks than
@@ -58,7 +33,7 @@ fn every_primitive_finds_the_known_factor() {
         let reference = reference(&cholesky);
         for (backend, _) in Primitive::BACKENDS {
             for ranks in [1, 2, 3, 8] {
-                let answer = play(&cholesky, ranks, backend);
+                let answer = play(&cholesky, &[ranks], backend).answer;
                 let said = cholesky.difference(&answer, &reference);
                 assert_eq!(said, None, "{settings} {rows} {backend} {ranks}");
                 assert_eq!(answer.checksum, reference.checksum, "{settings} {rows} {backend} {ranks}");
@@ -140,7 +115,7 @@ fn tiles_may_come_in_any_order() {
             let (rank, may_go) = (trial.world.rank(), may_go.clone());
             Ok(links.map(|links| Box::new(OutOfOrder { links, rank, has_come, may_go }) as Box<dyn Links>))
         });
-        let answer = play(&cholesky, 3, backend);
+        let answer = play(&cholesky, &[3], backend).answer;
         assert_eq!(cholesky.difference(&answer, &reference(&cholesky)), None, "{backend}");
     }
 }
@@ -153,11 +128,11 @@ fn every_primitive_and_number_of_ranks_gives_the_same_bits_of_rounded_factors() 
     for tile in [8, 12] {
         let cholesky = with_tile(tile);
         let reference = reference(&cholesky);
-        let expected = play(&cholesky, 1, "notified");
+        let expected = play(&cholesky, &[1], "notified").answer;
         assert_eq!(cholesky.difference(&expected, &reference), None);
         for (backend, _) in Primitive::BACKENDS {
             for ranks in [2, 4, 7] {
-                assert!(play(&cholesky, ranks, backend) == expected, "{tile} {backend} {ranks}");
+                assert!(play(&cholesky, &[ranks], backend).answer == expected, "{tile} {backend} {ranks}");
             }
         }
         checksums.push(expected.checksum);
@@ -179,7 +154,7 @@ fn the_factor_is_that_of_the_textbook() {
                 if row == column { f64::sqrt(rest) } else { rest / textbook[column * 48 + column] };
         }
     }
-    let found = play(&cholesky, 3, "notified").state.expect("was asked for");
+    let found = play(&cholesky, &[3], "notified").answer.state.expect("was asked for");
     for (index, (found, right)) in decode::<f64>(&found).zip(textbook).enumerate() {
         assert!((found - right).abs() < 1e-12, "{index}: {found}, not {right}");
     }
@@ -248,7 +223,7 @@ fn a_tile_that_is_dropped_is_found() {
                             false => links,
                         }))
                     });
-                    let said = cholesky.difference(&play(&cholesky, ranks, backend), &reference);
+                    let said = cholesky.difference(&play(&cholesky, &[ranks], backend).answer, &reference);
                     let schedule = super::schedule::Schedule { side: 4, ranks };
                     let tile = schedule.all().nth(tile).expect("there are ten");
                     let comes = schedule.hop(tile, rank).is_some_and(|hop| hop.parent.is_some());
@@ -271,7 +246,7 @@ fn a_value_that_is_off_is_found() {
     for (values, change) in [("integers", 1.0), ("reals", 1e-11)] {
         let cholesky = cholesky(&format!("tile = 4, steps = 2, values = '{values}'"), 12);
         let reference = reference(&cholesky);
-        let right = play(&cholesky, 2, "notified");
+        let right = play(&cholesky, &[2], "notified").answer;
         assert_eq!(cholesky.difference(&right, &reference), None);
         let offset = 8 * (7 * 12 + 5);
         let mut wrong = right.clone();
@@ -293,7 +268,7 @@ fn a_value_that_is_off_is_found() {
         }
     }
     let cholesky = cholesky("tile = 4, steps = 2", 12);
-    let (reference, mut wrong) = (reference(&cholesky), play(&cholesky, 2, "notified"));
+    let (reference, mut wrong) = (reference(&cholesky), play(&cholesky, &[2], "notified").answer);
     wrong.checksum.replace_range(0..1, "x");
     assert!(cholesky.difference(&wrong, &reference).expect("differs").contains("an earlier one"));
 }

@@ -1,44 +1,18 @@
 //! The exchange against the numbers of the whole grid, and that the comparisons can fail.
 
-use streamhalo::WorldOptions;
 use streamhalo::comm::backend::backend_names;
 use streamhalo::prelude::Pattern;
 
 use super::driver::Comb;
+use crate::app::Verified;
 use crate::app::on_device::agrees_with_the_host;
+use crate::app::played::{play, reference};
 use crate::app::values::Real;
-use crate::app::{Answer, Application, Between, Outcome, Trial, Verified};
-use crate::config::{KnownNames, Overrides, RunConfig};
-use crate::ranks::on_threads;
+use crate::config::RunConfig;
 
 fn comb<T: Real>(variables: usize, cycles: u64, grid: &str) -> Comb<T> {
-    let names =
-        KnownNames { apps: &["comb"], backends: &["st-send"], fabrics: &["local"], devices: &["host"] };
     let text = format!("app = {{ name = 'comb', steps = {cycles} }}\ngrid = {{ {grid} }}\n");
-    let config = RunConfig::parse("f.toml", &text, &Overrides::default(), &names);
-    Comb::open(&config.unwrap_or_else(|error| panic!("{error}")), variables).expect("is right")
-}
-
-/// What the ranks of a layout find together.
-fn play(comb: &dyn Application, layout: [usize; 3], backend: &str) -> Outcome {
-    let ranks = layout.into_iter().product();
-    let outcomes = on_threads(ranks, WorldOptions::default(), |world| {
-        let stream = streamhalo::Device::host().stream(world)?;
-        let trial = Trial {
-            world,
-            stream: &stream,
-            backend,
-            layout: &layout,
-            wants_state: true,
-            between: Between::default(),
-        };
-        comb.run_trial(&trial)
-    });
-    outcomes.expect("nothing fails").swap_remove(0)
-}
-
-fn reference(comb: &dyn Application) -> Answer {
-    comb.reference(&|| Ok(())).expect("nobody stops it")
+    Comb::open(&RunConfig::of(&text), variables).expect("is right")
 }
 
 /// Uneven parts, wide halos of several widths, axes that end, and parts as thin as their halo.
@@ -53,7 +27,7 @@ fn right_everywhere<T: Real>() {
         let reference = reference(&comb);
         for backend in backend_names() {
             for layout in [[1, 1, 1], [1, 2, 1], [2, 2, 1], [2, 2, 2]] {
-                let answer = play(&comb, layout, backend).answer;
+                let answer = play(&comb, &layout, backend).answer;
                 assert_eq!(comb.difference(&answer, &reference), None, "{grid} {backend} {layout:?}");
                 assert!(answer == reference, "{grid} {backend} {layout:?}");
             }
@@ -86,7 +60,7 @@ fn every_backend_and_layout_fills_every_ghost_of_f32() {
 fn phases_are_named_as_far_as_they_are_told_apart() {
     let comb = comb::<f64>(2, 4, "cells = [6, 6, 6]");
     for backend in backend_names() {
-        let outcome = play(&comb, [2, 1, 1], backend);
+        let outcome = play(&comb, &[2, 1, 1], backend);
         let phases = outcome.measured["phases_us"].as_object().expect("is an object");
         let mut names: Vec<&str> = phases.keys().map(String::as_str).collect();
         names.sort_unstable();
@@ -116,7 +90,7 @@ fn a_neighbour_that_is_dropped_is_found() {
         let mut comb = comb::<f64>(2, 2, "cells = [4, 4, 4]");
         comb.pattern = Pattern::Offsets(rest);
         for layout in [[2, 1, 1], [2, 2, 2]] {
-            let answer = play(&comb, layout, "st-rsend").answer;
+            let answer = play(&comb, &layout, "st-rsend").answer;
             let said = comb.difference(&answer, &reference).unwrap_or_else(|| panic!("{lost:?} {layout:?}"));
             assert!(said.starts_with("the cells do not, but ghosts did"), "{said}");
         }
@@ -128,7 +102,7 @@ fn a_neighbour_that_is_dropped_is_found() {
 fn a_value_that_is_off_is_found() {
     let comb = comb::<f64>(2, 2, "cells = [3, 4, 5]");
     let reference = reference(&comb);
-    let right = play(&comb, [1, 1, 2], "st-send").answer;
+    let right = play(&comb, &[1, 1, 2], "st-send").answer;
     assert_eq!(comb.difference(&right, &reference), None);
     let mut wrong = right.clone();
     let place = 8 * (60 + (2 * 4 + 3) * 5 + 1);

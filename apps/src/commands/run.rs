@@ -243,14 +243,10 @@ fn during(error: AppError, running: String) -> AppError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::{APPLICATIONS, ApplicationRow};
-    use crate::config::{KnownNames, Overrides};
+    use crate::app::ApplicationRow;
 
     #[test]
     fn room_to_verify_is_that_of_what_references_and_judges_keep() {
-        let apps = APPLICATIONS.iter().map(|row| row.name).collect::<Vec<_>>();
-        let names =
-            KnownNames { apps: &apps, backends: &["standard"], fabrics: &["local"], devices: &["host"] };
         let points = 8 * 8 * 8 * 6_usize.pow(3);
         for (text, bytes) in [
             ("app.pattern = 'random:1'\ngrid.cells = [30, 50]", 16 * 30 * 50),
@@ -267,10 +263,7 @@ mod tests {
                 6 * 8 * 512 * (512 + 2),
             ),
         ] {
-            let text = format!("comm.backend = 'standard'\n{text}");
-            let config = RunConfig::parse("f.toml", &text, &Overrides::default(), &names);
-            let config = config.unwrap_or_else(|error| panic!("{text}: {error}"));
-            let application = ApplicationRow::open(&config).expect("is right");
+            let application = ApplicationRow::open(&RunConfig::of(text)).expect("is right");
             assert_eq!(application.bytes_to_verify(), bytes, "{text}");
         }
     }

@@ -136,6 +136,18 @@ impl RunConfig {
     }
 }
 
+#[cfg(test)]
+impl RunConfig {
+    /// What a text configures that is right: of any application and backends, on the host.
+    pub(crate) fn of(text: &str) -> Self {
+        let apps: Vec<&str> = crate::app::APPLICATIONS.iter().map(|row| row.name).collect();
+        let backends: Vec<&str> = streamhalo::comm::backend::backend_names().collect();
+        let names = KnownNames { apps: &apps, backends: &backends, fabrics: &["local"], devices: &["host"] };
+        let config = Self::parse("f.toml", text, &Overrides::default(), &names);
+        config.unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+}
+
 fn parse(
     file: &str,
     text: &str,

@@ -1,41 +1,20 @@
 //! The distributed sums against the serial reference, and that the comparison can fail.
 
-use streamhalo::WorldOptions;
 use streamhalo::comm::backend::backend_names;
 use streamhalo::prelude::Pattern;
 
 use super::driver::Faces;
 use super::reference::Reference;
 use crate::app::on_device::agrees_with_the_host;
+use crate::app::played::{play, reference};
 use crate::app::values::encode;
-use crate::app::{Answer, Application, Between, Trial, Verified};
-use crate::config::{KnownNames, Overrides, RunConfig};
-use crate::ranks::on_threads;
+use crate::app::{Answer, Application, Verified};
+use crate::config::RunConfig;
 
 fn faces(settings: &str, grid: &str) -> Faces {
-    let names =
-        KnownNames { apps: &["faces"], backends: &["st-send"], fabrics: &["local"], devices: &["host"] };
     let text = format!("app = {{ name = 'faces', {settings} }}\ngrid = {{ {grid} }}\n");
-    let config = RunConfig::parse("f.toml", &text, &Overrides::default(), &names);
-    let config = config.unwrap_or_else(|error| panic!("{error}"));
+    let config = RunConfig::of(&text);
     Faces::open(&config).expect("is right")
-}
-
-/// What the ranks of a layout find together.
-fn play(faces: &Faces, layout: [usize; 3], backend: &str) -> Answer {
-    faces.check_layout(&layout).expect("fits");
-    let ranks = layout.into_iter().product();
-    let answers = on_threads(ranks, WorldOptions::default(), |world| {
-        let stream = streamhalo::Device::host().stream(world)?;
-        let (layout, between) = (&layout, Between::default());
-        let trial = Trial { world, stream: &stream, backend, layout, wants_state: true, between };
-        Ok(faces.run_trial(&trial)?.answer)
-    });
-    answers.expect("nothing fails").swap_remove(0)
-}
-
-fn reference(faces: &Faces) -> Answer {
-    faces.reference(&|| Ok(())).expect("nobody stops it")
 }
 
 const LAYOUTS: [[usize; 3]; 8] =
@@ -69,7 +48,7 @@ fn integers_are_summed_exactly_at_every_layout_order_and_boundary() {
             );
             let reference = reference(&faces);
             for layout in LAYOUTS {
-                let answer = play(&faces, layout, "st-rsend");
+                let answer = play(&faces, &layout, "st-rsend").answer;
                 assert_eq!(answer.checksum, reference.checksum, "{layout:?}, order {order}, {periodic}");
                 assert_eq!(faces.difference(&answer, &reference), None);
             }
@@ -84,10 +63,10 @@ fn every_backend_gives_the_same_bits_of_rounded_sums() {
         "cells = [2, 4, 4], periodic = [true, true, false]",
     );
     let reference = reference(&faces);
-    let expected = play(&faces, [1, 1, 1], "standard");
+    let expected = play(&faces, &[1, 1, 1], "standard").answer;
     for backend in backend_names() {
         for layout in [[1, 1, 4], [2, 2, 1], [2, 2, 2]] {
-            let answer = play(&faces, layout, backend);
+            let answer = play(&faces, &layout, backend).answer;
             assert_eq!(faces.difference(&answer, &reference), None, "{backend} {layout:?}");
             assert_eq!(answer, expected, "{backend} {layout:?}");
         }
@@ -102,7 +81,7 @@ fn blocks_of_one_element() {
         let faces = faces(&format!("order = {order}, steps = 3"), "cells = [2, 2, 2]");
         let reference = reference(&faces);
         for layout in [[1, 1, 1], [2, 2, 2]] {
-            assert_eq!(faces.difference(&play(&faces, layout, "active-rma"), &reference), None);
+            assert_eq!(faces.difference(&play(&faces, &layout, "active-rma").answer, &reference), None);
         }
     }
 }
@@ -127,7 +106,7 @@ fn a_message_that_is_dropped_is_found() {
             let others = all.iter().filter(|offset| Some(*offset) != dropped).cloned().collect();
             let patterns = [Pattern::Offsets(others), Pattern::Offsets(all.clone())];
             faces.pattern = Box::new(move |outer| patterns[outer as usize].clone());
-            faces.difference(&play(&faces, [2, 2, 2], "st-send"), &reference)
+            faces.difference(&play(&faces, &[2, 2, 2], "st-send").answer, &reference)
         };
         assert_eq!(said_without(None), None);
         for dropped in &all {
@@ -142,7 +121,7 @@ fn a_message_that_is_dropped_is_found() {
 #[test]
 fn a_contribution_that_is_changed_changes_every_copy() {
     let faces = faces("order = 2, steps = 1", "cells = [2, 2, 2]");
-    let right = play(&faces, [2, 2, 2], "st-send");
+    let right = play(&faces, &[2, 2, 2], "st-send").answer;
     for (changed, copies) in [([2, 2, 2], 8), ([0, 3, 5], 8), ([1, 2, 3], 4), ([1, 1, 3], 2), ([4, 4, 4], 1)]
     {
         let value = |point| faces.initial().at(0, point) + f64::from(u8::from(point == changed));
@@ -161,7 +140,7 @@ fn a_value_that_is_off_is_found() {
     for (values, change) in [("integers", 1.0), ("reals", 1e-12)] {
         let faces = faces(&format!("order = 2, steps = 2, values = '{values}'"), "cells = [2, 2, 2]");
         let reference = reference(&faces);
-        let right = play(&faces, [2, 1, 1], "notified");
+        let right = play(&faces, &[2, 1, 1], "notified").answer;
         assert_eq!(faces.difference(&right, &reference), None);
         for index in [0, 1, 107, 215] {
             let mut wrong = right.clone();
@@ -179,7 +158,7 @@ fn a_value_that_is_off_is_found() {
 fn what_the_last_values_do_not_show_is_found() {
     let faces = faces("order = 1, steps = 2, extra_compute = 1", "cells = [2, 2, 2]");
     let reference = reference(&faces);
-    let mut wrong = play(&faces, [1, 1, 1], "standard");
+    let mut wrong = play(&faces, &[1, 1, 1], "standard").answer;
     wrong.checksum.replace_range(0..1, "x");
     assert!(faces.difference(&wrong, &reference).expect("differs").contains("an earlier round's"));
     wrong.checksum.clone_from(&reference.checksum);

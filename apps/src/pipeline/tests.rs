@@ -3,41 +3,20 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use streamhalo::WorldOptions;
 use streamhalo::comm::Result;
 use streamhalo::comm::fabric::Role;
 
 use super::driver::Pipeline;
 use super::links::{self, Links};
+use crate::app::played::{play, reference};
 use crate::app::recorded::{notifications, recorded};
-use crate::app::{Answer, Application, Between, Trial, Verified};
-use crate::config::{KnownNames, Overrides, Primitive, RunConfig};
+use crate::app::{Application, Verified};
+use crate::config::{Primitive, RunConfig};
 use crate::error::AppError;
-use crate::ranks::on_threads;
 
 fn pipeline(settings: &str) -> Pipeline {
-    let names =
-        KnownNames { apps: &["pipeline"], backends: &["notified"], fabrics: &["local"], devices: &["host"] };
     let text = format!("app.name = 'pipeline'\n{settings}\n");
-    let config = RunConfig::parse("f.toml", &text, &Overrides::default(), &names);
-    Pipeline::open(&config.unwrap_or_else(|error| panic!("{error}"))).expect("is right")
-}
-
-/// What that many ranks find together.
-fn play(pipeline: &Pipeline, ranks: usize, backend: &str) -> Answer {
-    let layout = [1, ranks];
-    pipeline.check_layout(&layout).expect("fits");
-    let answers = on_threads(ranks, WorldOptions::default(), |world| {
-        let stream = streamhalo::Device::host().stream(world)?;
-        let (layout, between) = (&layout, Between::default());
-        let trial = Trial { world, stream: &stream, backend, layout, wants_state: true, between };
-        Ok(pipeline.run_trial(&trial)?.answer)
-    });
-    answers.expect("nothing fails").swap_remove(0)
-}
-
-fn reference(pipeline: &Pipeline) -> Answer {
-    pipeline.reference(&|| Ok(())).expect("nobody stops it")
+    Pipeline::open(&RunConfig::of(&text)).expect("is right")
 }
 
 /// Blocks that divide the rows and that do not, of more rows than there are, and too long to be sent eagerly;
@@ -52,7 +31,7 @@ fn every_primitive_gives_the_values_of_the_formula() {
         let reference = reference(&pipeline);
         for (backend, _) in Primitive::BACKENDS {
             for ranks in [1, 2, 3, 8] {
-                let answer = play(&pipeline, ranks, backend);
+                let answer = play(&pipeline, &[1, ranks], backend).answer;
                 assert_eq!(pipeline.difference(&answer, &reference), None, "{settings} {backend} {ranks}");
                 assert_eq!(answer, reference, "{settings} {backend} {ranks}");
             }
@@ -82,7 +61,7 @@ fn rows_are_told_of_one_by_one_or_in_blocks() {
 fn the_corner_is_the_published_value() {
     let pipeline = pipeline("app.steps = 10\ngrid.cells = [30, 40]");
     // (iterations + 1) (m + n - 2)
-    assert_eq!(play(&pipeline, 4, "notified").result["corner"], 11.0 * 68.0);
+    assert_eq!(play(&pipeline, &[1, 4], "notified").answer.result["corner"], 11.0 * 68.0);
 }
 
 /// Loses one of the messages that a rank receives: what was there stays.
@@ -125,7 +104,7 @@ fn a_message_that_is_dropped_is_found() {
                         false => links,
                     }))
                 });
-                let said = pipeline.difference(&play(&pipeline, 3, backend), &reference);
+                let said = pipeline.difference(&play(&pipeline, &[1, 3], backend).answer, &reference);
                 assert!(said.is_some(), "{backend}: rank {rank}, message {until}");
             }
         }
@@ -137,7 +116,7 @@ fn a_message_that_is_dropped_is_found() {
 fn a_value_that_is_off_is_found() {
     let pipeline = pipeline("app.steps = 1\ngrid.cells = [4, 6]");
     let reference = reference(&pipeline);
-    let right = play(&pipeline, 2, "notified");
+    let right = play(&pipeline, &[1, 2], "notified").answer;
     let mut wrong = right.clone();
     wrong.state.as_mut().expect("is there")[8 * 3 + 6] ^= 1;
     let said = pipeline.difference(&wrong, &reference).expect("differs");

@@ -112,16 +112,12 @@ fn wrong(application: &dyn Application, found: &Answer, reference: &Answer) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{KnownNames, Overrides};
     use crate::run::plan;
     use serde_json::{Map, Value};
 
     /// What a text configures, and its parts.
     fn planned(text: &str) -> (RunConfig, Vec<Part>) {
-        let names =
-            KnownNames { apps: &["life"], backends: &["st-send"], fabrics: &["local"], devices: &["host"] };
-        let config = RunConfig::parse("f.toml", text, &Overrides::default(), &names);
-        let config = config.expect("is right");
+        let config = RunConfig::of(text);
         let parts = plan(&config).expect("is right");
         (config, parts)
     }

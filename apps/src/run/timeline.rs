@@ -123,17 +123,9 @@ impl RunWork {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{KnownNames, Overrides};
-
-    fn config(text: &str) -> RunConfig {
-        let apps = APPLICATIONS.iter().map(|row| row.name).collect::<Vec<_>>();
-        let backends = ["standard", "st-send"];
-        let names = KnownNames { apps: &apps, backends: &backends, fabrics: &["local"], devices: &["host"] };
-        RunConfig::parse("f.toml", text, &Overrides::default(), &names).expect("is right")
-    }
 
     fn wanted(asked: &str, text: &str) -> Result<TimelineWanted, String> {
-        TimelineWanted::of(asked.parse()?, &config(text)).map_err(|error| error.to_string())
+        TimelineWanted::of(asked.parse()?, &RunConfig::of(text)).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -150,7 +142,7 @@ mod tests {
             ("steps=18446744073709551615", 7, 3, (7, 0)),
         ] {
             let text = life.replace("STEPS", &steps.to_string()).replace("EVERY", &every.to_string());
-            let (short, first) = wanted(asked, &text).expect("can be had").shortened(&config(&text));
+            let (short, first) = wanted(asked, &text).expect("can be had").shortened(&RunConfig::of(&text));
             assert_eq!((short.app.steps, first), expected, "{asked}: {steps} steps, every {every}");
         }
     }
@@ -158,7 +150,7 @@ mod tests {
     #[test]
     fn a_pass_around_the_steps_is_enough() {
         let faces = "app = { name = 'faces', outer = 3, middle = 2, steps = 9 }\n";
-        let (short, _) = wanted("steps=2", faces).expect("can be had").shortened(&config(faces));
+        let (short, _) = wanted("steps=2", faces).expect("can be had").shortened(&RunConfig::of(faces));
         let AppSettings::Faces(settings) = short.app.settings else { panic!("is `faces`") };
         assert_eq!((settings.outer, settings.middle), (1, 1));
     }

@@ -207,7 +207,6 @@ pub(crate) fn stream(config: &RunConfig, world: &World) -> Result<Stream, AppErr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{KnownNames, Overrides};
     use crate::ranks::on_threads;
     use std::sync::Mutex;
     use std::time::Duration;
@@ -215,11 +214,9 @@ mod tests {
     /// Rank 0 judges where it is, as under a launcher, for longer than ranks may wait for each other in a trial.
     #[test]
     fn no_rank_begins_a_trial_before_the_one_before_it_is_judged() {
-        let names =
-            KnownNames { apps: &["life"], backends: &["st-send"], fabrics: &["local"], devices: &["host"] };
-        let text = "app = { steps = 2, pattern = 'random:1' }\ngrid.cells = [4, 6]\ncomm.timeout_s = 0.5\n\
+        let text = "app = { steps = 2, pattern = 'random:1' }\ngrid.cells = [4, 6]\ncomm = { backend = 'st-send', timeout_s = 0.5 }\n\
                     run = { ranks = 2, trials = 2, warmup = 0, pin = false }\n";
-        let config = RunConfig::parse("f.toml", text, &Overrides::default(), &names).expect("is right");
+        let config = RunConfig::of(text);
         let (layout, states) = (vec![1, 2], StatesWanted::All);
         let work = RunWork { config, layout, states, timeline: None, draws: false, watched: None };
         let events = Mutex::new(Vec::new());

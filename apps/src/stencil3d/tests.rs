@@ -7,41 +7,20 @@ use streamhalo::prelude::Pattern;
 
 use super::driver::Stencil3d;
 use crate::app::on_device::agrees_with_the_host;
+use crate::app::played::{play, reference};
 use crate::app::values::Real;
-use crate::app::{Answer, Application, Between, Outcome, Trial, Verified};
-use crate::config::{AppSettings, KnownNames, Overrides, RunConfig};
+use crate::app::{Application, Between, Trial, Verified};
+use crate::config::{AppSettings, RunConfig};
 use crate::ranks::on_threads;
 
 fn stencil<T: Real>(settings: &str, grid: &str, every: usize) -> Stencil3d<T> {
-    let names =
-        KnownNames { apps: &["stencil3d"], backends: &["st-send"], fabrics: &["local"], devices: &["host"] };
     let text = format!(
         "app = {{ name = 'stencil3d', {settings} }}\ngrid = {{ {grid}, halo = {every} }}\n\
          run.exchange_every = {every}\n"
     );
-    let config = RunConfig::parse("f.toml", &text, &Overrides::default(), &names);
-    let config = config.unwrap_or_else(|error| panic!("{error}"));
+    let config = RunConfig::of(&text);
     let AppSettings::Stencil3d(settings) = &config.app.settings else { panic!("{config:?}") };
     Stencil3d::open(&config, settings).expect("is right")
-}
-
-/// What the ranks of a layout find together.
-fn play(stencil: &dyn Application, layout: [usize; 3], backend: &str) -> Outcome {
-    let ranks = layout.into_iter().product();
-    let outcomes = on_threads(ranks, WorldOptions::default(), |world| {
-        let stream = streamhalo::Device::host().stream(world)?;
-        let (layout, between) = (&layout, Between::default());
-        let trial = Trial { world, stream: &stream, backend, layout, wants_state: true, between };
-        stencil.run_trial(&trial)
-    });
-    let mut outcomes = outcomes.expect("nothing fails");
-    // Norms too have the same bits on every rank.
-    assert!(outcomes.iter().all(|outcome| outcome.answer.result == outcomes[0].answer.result), "{layout:?}");
-    outcomes.swap_remove(0)
-}
-
-fn reference(stencil: &dyn Application) -> Answer {
-    stencil.reference(&|| Ok(())).expect("nobody stops it")
 }
 
 /// The bits of the reference, at every layout.
@@ -49,7 +28,7 @@ fn same_bits<T: Real>(settings: &str, grid: &str, every: usize) {
     let stencil = stencil::<T>(settings, grid, every);
     let reference = reference(&stencil);
     for layout in [[1, 1, 1], [1, 2, 1], [2, 1, 2]] {
-        let answer = play(&stencil, layout, "st-rsend").answer;
+        let answer = play(&stencil, &layout, "st-rsend").answer;
         let differs = stencil.difference(&answer, &reference);
         assert_eq!(differs, None, "{settings}, {grid}, every {every}, {layout:?}");
     }
@@ -78,7 +57,7 @@ fn grids_thinner_than_their_halo() {
     for points in [7, 27] {
         let settings = format!("points = {points}, steps = 4");
         let stencil = stencil::<f64>(&settings, "cells = [1, 2, 6], periodic = [false, false, true]", 3);
-        let answer = play(&stencil, [1, 1, 2], "standard").answer;
+        let answer = play(&stencil, &[1, 1, 2], "standard").answer;
         assert_eq!(stencil.difference(&answer, &reference(&stencil)), None);
     }
 }
@@ -90,7 +69,7 @@ fn ranks_that_own_one_cell_along_an_axis() {
         let settings = format!("points = {points}, steps = 4");
         for (cells, layout) in [([4, 4, 2], [1, 1, 2]), ([4, 2, 4], [1, 2, 1]), ([4, 4, 3], [1, 1, 2])] {
             let stencil = stencil::<f64>(&settings, &format!("cells = {cells:?}"), 1);
-            let answer = play(&stencil, layout, "standard").answer;
+            let answer = play(&stencil, &layout, "standard").answer;
             assert_eq!(stencil.difference(&answer, &reference(&stencil)), None, "{cells:?}");
         }
     }
@@ -115,7 +94,7 @@ fn agrees_with_the_reference(cells: [usize; 3]) {
     for points in [7, 27] {
         let stencil =
             stencil::<f64>(&format!("points = {points}, steps = 2"), &format!("cells = {cells:?}"), 1);
-        let answer = play(&stencil, [1, 1, 1], "standard").answer;
+        let answer = play(&stencil, &[1, 1, 1], "standard").answer;
         assert_eq!(stencil.difference(&answer, &reference(&stencil)), None, "{cells:?}");
     }
 }
@@ -125,9 +104,9 @@ fn every_backend_gives_the_same_answer() {
     for every in [1, 2] {
         let stencil =
             stencil::<f64>("equation = 'jacobi', points = 27, steps = 6", "cells = [6, 6, 6]", every);
-        let expected = play(&stencil, [2, 1, 2], "standard");
+        let expected = play(&stencil, &[2, 1, 2], "standard");
         for backend in backend_names() {
-            let outcome = play(&stencil, [2, 1, 2], backend);
+            let outcome = play(&stencil, &[2, 1, 2], backend);
             // Norms too: they are added up in one order at a layout.
             assert_eq!(outcome.answer, expected.answer, "{backend}");
             assert_eq!(outcome.measured, expected.measured, "{backend}");
@@ -176,7 +155,7 @@ fn norms_are_not_waited_for() {
 fn error(settings: &str, cells: usize, periodic: bool, steps: u64) -> f64 {
     let grid = format!("cells = [{cells}, {cells}, {cells}], periodic = {periodic}");
     let stencil = stencil::<f64>(&format!("{settings}, steps = {steps}"), &grid, 1);
-    let measured = play(&stencil, [1, 1, 2], "st-send").measured;
+    let measured = play(&stencil, &[1, 1, 2], "st-send").measured;
     measured["error"].as_f64().expect("is a number")
 }
 
@@ -203,7 +182,7 @@ fn jacobis_iteration_comes_to_the_solution() {
         let order = (errors[0] / errors[1]).log2();
         assert!((1.9..2.1).contains(&order), "{points} points: order {order} of {errors:?}");
         let stencil = stencil::<f64>(&format!("{settings}, steps = 300"), "cells = [7, 7, 7]", 1);
-        let answer = play(&stencil, [1, 2, 1], "notified").answer;
+        let answer = play(&stencil, &[1, 2, 1], "notified").answer;
         let norm = |which: &str| answer.result["residual"][which].as_f64().expect("is a number");
         assert!(norm("last") < 1e-8 * norm("first"), "{:?}", answer.result);
     }
@@ -225,12 +204,12 @@ fn a_message_that_is_dropped_is_found() {
         let needed: Vec<Vec<i32>> = all.iter().filter(is_needed).cloned().collect();
         assert_eq!(needed.len() + 1, points);
         stencil.pattern = Some(Pattern::Offsets(needed.clone()));
-        let complete = play(&stencil, [2, 2, 2], "st-send").answer;
+        let complete = play(&stencil, &[2, 2, 2], "st-send").answer;
         assert_eq!(stencil.difference(&complete, &reference), None, "{points} points");
         for dropped in &needed {
             let others = needed.iter().filter(|offset| *offset != dropped).cloned().collect();
             stencil.pattern = Some(Pattern::Offsets(others));
-            let said = stencil.difference(&play(&stencil, [2, 2, 2], "st-send").answer, &reference);
+            let said = stencil.difference(&play(&stencil, &[2, 2, 2], "st-send").answer, &reference);
             assert!(said.is_some_and(|said| said.contains(" of 64 values differ")), "{dropped:?}");
         }
     }
@@ -241,7 +220,7 @@ fn a_message_that_is_dropped_is_found() {
 fn an_answer_that_is_off_is_found() {
     let stencil = stencil::<f32>("equation = 'jacobi', element = 'f32', steps = 3", "cells = [4, 4, 4]", 1);
     let reference = reference(&stencil);
-    let right = play(&stencil, [1, 1, 2], "active-rma").answer;
+    let right = play(&stencil, &[1, 1, 2], "active-rma").answer;
     assert_eq!(stencil.difference(&right, &reference), None);
     let mut wrong = right.clone();
     wrong.state.as_mut().expect("is there")[4 * 37] ^= 1;

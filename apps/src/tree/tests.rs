@@ -2,37 +2,18 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use streamhalo::WorldOptions;
 use streamhalo::comm::Result;
 
 use super::driver::Tree;
 use super::links::{self, Links};
+use crate::app::Verified;
+use crate::app::played::{play, reference};
 use crate::app::recorded::{notifications, recorded};
-use crate::app::{Answer, Application, Between, Trial, Verified};
-use crate::config::{KnownNames, Overrides, Primitive, RunConfig};
-use crate::ranks::on_threads;
+use crate::config::{Primitive, RunConfig};
 
 fn tree(settings: &str) -> Tree {
-    let names =
-        KnownNames { apps: &["tree"], backends: &["notified"], fabrics: &["local"], devices: &["host"] };
     let text = format!("app = {{ name = 'tree', {settings} }}\ngrid.cells = 21\n");
-    let config = RunConfig::parse("f.toml", &text, &Overrides::default(), &names);
-    Tree::open(&config.unwrap_or_else(|error| panic!("{error}"))).expect("is right")
-}
-
-/// What that many ranks find together.
-fn play(tree: &Tree, ranks: usize, backend: &str) -> Answer {
-    let answers = on_threads(ranks, WorldOptions::default(), |world| {
-        let stream = streamhalo::Device::host().stream(world)?;
-        let (layout, between) = (&[ranks], Between::default());
-        let trial = Trial { world, stream: &stream, backend, layout, wants_state: true, between };
-        Ok(tree.run_trial(&trial)?.answer)
-    });
-    answers.expect("nothing fails").swap_remove(0)
-}
-
-fn reference(tree: &Tree) -> Answer {
-    tree.reference(&|| Ok(())).expect("nobody stops it")
+    Tree::open(&RunConfig::of(&text)).expect("is right")
 }
 
 /// Trees of one, two and more levels, and messages that are short, long, and too long to be sent eagerly.
@@ -44,7 +25,7 @@ fn integers_are_summed_exactly_by_every_primitive_at_every_arity() {
         let reference = reference(&tree);
         for (backend, _) in Primitive::BACKENDS {
             for ranks in [1, 2, 5, 8] {
-                let answer = play(&tree, ranks, backend);
+                let answer = play(&tree, &[ranks], backend).answer;
                 assert_eq!(tree.difference(&answer, &reference), None, "{settings} {backend} {ranks}");
                 assert_eq!(answer.checksum, reference.checksum, "{settings} {backend} {ranks}");
             }
@@ -58,10 +39,10 @@ fn every_primitive_gives_the_same_bits_of_rounded_sums() {
     let reference = reference(&tree);
     let mut checksums = Vec::new();
     for ranks in [1, 3, 8] {
-        let expected = play(&tree, ranks, "standard");
+        let expected = play(&tree, &[ranks], "standard").answer;
         assert_eq!(tree.difference(&expected, &reference), None, "{ranks}");
         for backend in ["active-rma", "notified"] {
-            assert_eq!(play(&tree, ranks, backend), expected, "{backend} {ranks}");
+            assert_eq!(play(&tree, &[ranks], backend).answer, expected, "{backend} {ranks}");
         }
         checksums.push(expected.checksum);
     }
@@ -150,7 +131,7 @@ fn a_message_that_is_dropped_is_found() {
                     false => links,
                 })
             });
-            let said = tree.difference(&play(&tree, 7, backend), &reference);
+            let said = tree.difference(&play(&tree, &[7], backend).answer, &reference);
             assert!(said.is_some(), "{backend}: rank {rank} loses {lost:?}");
         }
     }
@@ -173,7 +154,7 @@ fn a_total_of_the_library_that_is_off_is_found_on_every_rank() {
                 }
                 Ok(())
             });
-            let answer = play(&tree, 4, "notified");
+            let answer = play(&tree, &[4], "notified").answer;
             let said = tree.difference(&answer, &reference).expect("differs");
             assert!(said.contains("the library's allreduce"), "rank {rank}, step {wrong}: {said}");
             assert_eq!(answer.checksum, reference.checksum, "is that of the tree");
@@ -187,7 +168,7 @@ fn a_value_that_is_off_is_found() {
     for (values, change) in [("integers", 1.0), ("reals", 1e-9)] {
         let tree = tree(&format!("elements = 3, steps = 2, values = '{values}'"));
         let reference = reference(&tree);
-        let right = play(&tree, 4, "notified");
+        let right = play(&tree, &[4], "notified").answer;
         assert_eq!(tree.difference(&right, &reference), None);
         for (index, whose) in [(0, "the tree"), (2, "the tree"), (3, "the library's allreduce")] {
             let mut wrong = right.clone();

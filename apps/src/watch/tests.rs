@@ -10,23 +10,12 @@ use super::frame::Canvas;
 use super::watcher::{Verdict, judge};
 use super::{Screen, Size, Watcher, check};
 use crate::app::{ApplicationRow, Between, Trial};
-use crate::config::{KnownNames, Overrides, RunConfig};
+use crate::config::RunConfig;
 use crate::ranks::on_threads;
-
-fn config(text: &str) -> RunConfig {
-    let names = KnownNames {
-        apps: &["life", "faces"],
-        backends: &["st-send"],
-        fabrics: &["local"],
-        devices: &["host"],
-    };
-    let config = RunConfig::parse("f.toml", text, &Overrides::default(), &names);
-    config.unwrap_or_else(|error| panic!("{error}"))
-}
 
 /// All frames of a trial on the ranks of a layout.
 fn frames(text: &str, layout: [usize; 2], size: Size) -> Vec<String> {
-    let config = config(text);
+    let config = RunConfig::of(text);
     let application = ApplicationRow::open(&config).expect("is right");
     let frames = Mutex::new(Vec::new());
     let show = |frame| frames.lock().expect("nobody panics").push(frame);
@@ -135,10 +124,10 @@ fn the_terminal_is_given_back() {
 
 #[test]
 fn what_cannot_be_shown_is_refused() {
-    let life = config("app.pattern = 'random:1'");
+    let life = RunConfig::of("app.pattern = 'random:1'");
     assert!(check(&life, false).is_ok());
     let error = check(&life, true).expect_err("another one has the terminal").to_string();
     assert!(error.starts_with("--watch: a launcher has the terminal"), "{error}");
-    let error = check(&config("app.name = 'faces'"), false).expect_err("is not life").to_string();
+    let error = check(&RunConfig::of("app.name = 'faces'"), false).expect_err("is not life").to_string();
     assert_eq!(error, "--watch: shows `life`, and this configuration is of `faces`");
 }

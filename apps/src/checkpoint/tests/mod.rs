@@ -12,11 +12,9 @@ use tempfile::TempDir;
 
 use super::{Checkpoint, CheckpointError, Checkpoints};
 use crate::app::{Answer, ApplicationRow, Between, Looker, Trial};
-use crate::config::{KnownNames, Overrides, RunConfig};
+use crate::config::RunConfig;
 use crate::error::AppError;
 use crate::ranks::on_threads;
-
-const BACKENDS: [&str; 5] = ["standard", "st-send", "st-rsend", "active-rma", "notified"];
 
 /// A results folder of one test.
 struct Folder(TempDir);
@@ -28,15 +26,7 @@ impl Folder {
 
     /// A configuration whose checkpoints go here.
     fn config(&self, app: &str, rest: &str) -> RunConfig {
-        let names = KnownNames {
-            apps: &["life", "stencil3d"],
-            backends: &BACKENDS,
-            fabrics: &["local"],
-            devices: &["host"],
-        };
-        let text = format!("app = {{ {app} }}\noutput.dir = {:?}\n{rest}\n", self.0.path());
-        let config = RunConfig::parse("f.toml", &text, &Overrides::default(), &names);
-        config.unwrap_or_else(|error| panic!("{error}"))
+        RunConfig::of(&format!("app = {{ {app} }}\noutput.dir = {:?}\n{rest}\n", self.0.path()))
     }
 
     /// The checkpoint of a step.

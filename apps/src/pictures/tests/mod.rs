@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use super::Snapshots;
 use crate::app::{ApplicationRow, Between, Looker, Trial};
-use crate::config::{KnownNames, Overrides, RunConfig};
+use crate::config::RunConfig;
 use crate::error::AppError;
 use crate::ranks::on_threads;
 
@@ -45,15 +45,7 @@ impl Folder {
 
     /// A configuration whose results go there.
     fn config(&self, text: &str) -> RunConfig {
-        let names = KnownNames {
-            apps: &["life", "stencil3d"],
-            backends: &["st-rsend"],
-            fabrics: &["local"],
-            devices: &["host"],
-        };
-        let text = format!("{text}\noutput.dir = {:?}\n", self.0.path());
-        let config = RunConfig::parse("f.toml", &text, &Overrides::default(), &names);
-        config.unwrap_or_else(|error| panic!("{error}"))
+        RunConfig::of(&format!("{text}\noutput.dir = {:?}\n", self.0.path()))
     }
 }
 
