@@ -27,7 +27,7 @@ use super::pace::{Pace, text};
 use super::pattern::{Generation, Initial};
 use super::rle;
 use crate::app::{
-    Application, ApplicationRow, Need, Outcome, Phase, Routes, Steps, Stopwatch, Stored, Trial, global_grid,
+    Application, ApplicationRow, Outcome, Phase, Routes, Steps, Stopwatch, Stored, Trial, global_grid,
     of_axes,
 };
 use crate::config::{AppSettings, CellsAs, LifeSettings, RunConfig};
@@ -41,7 +41,6 @@ pub(crate) const ROW: ApplicationRow = ApplicationRow {
     source: "2026, section VI-A3",
     dimensions: &[2],
     steps_cells: true,
-    needs: &[Need::Gather],
     cut: None,
     open: |config| {
         let AppSettings::Life(settings) = &config.app.settings else {

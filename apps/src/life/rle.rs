@@ -1,7 +1,7 @@
 //! The run-length encoded pattern format of the Life community (`.rle`), read and written.
 //!
 //! ```text
-//! #N Glider                      lines that begin with # are remarks; N names the pattern
+//! #N Glider                      lines that begin with # are remarks
 //! x = 3, y = 3, rule = B3/S23    the box: width, height; the rule may be absent
 //! bob$2bo$3o!                    [count]tag: b dead, o live, $ end of row, ! end of pattern
 //! ```
@@ -19,10 +19,6 @@ const LINE_CHARACTERS: usize = 70;
 /// A finite set of live cells in a box.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pattern {
-    /// What `#N` says.
-    pub name: Option<String>,
-    /// What `#C` and `#c` say, a line each.
-    pub comments: Vec<String>,
     /// Extent of the box along y.
     pub height: usize,
     /// Extent of the box along x.
@@ -92,24 +88,6 @@ impl Pattern {
         Self::parse(&String::from_utf8_lossy(&bytes))
             .map_err(|source| ReadError::Invalid { path: path.into(), source })
     }
-
-    /// The text of the pattern, which [`Pattern::parse`] reads back.
-    #[must_use]
-    pub fn write(&self) -> String {
-        let mut text = String::new();
-        if let Some(name) = &self.name {
-            text.push_str(&remark('N', name));
-        }
-        for comment in &self.comments {
-            text.push_str(&remark('C', comment));
-        }
-        text + &encode(self.height, self.width, self.cells.iter().copied())
-    }
-}
-
-/// One `#` line. Line breaks within it would end it and are replaced.
-fn remark(letter: char, text: &str) -> String {
-    format!("#{letter} {}\n", text.replace(['\r', '\n'], " ").trim())
 }
 
 /// Header and body for live cells that come sorted by (y, x), each once: the path for grids whose

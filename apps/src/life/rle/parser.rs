@@ -12,24 +12,11 @@ pub(super) fn parse(text: &str) -> Result<Pattern, RleError> {
         if cursor.peek() != Some('#') {
             break;
         }
-        remark(&mut cursor, &mut pattern);
+        cursor.skip_line();
     }
     header(&mut cursor, &mut pattern)?;
     body(&mut cursor, &mut pattern)?;
     Ok(pattern)
-}
-
-/// Takes a `#` line and keeps what it says if it is a name or a comment.
-fn remark(cursor: &mut Cursor<'_>, pattern: &mut Pattern) {
-    let line = cursor.take(|found| found != '\n');
-    let mut characters = line.strip_prefix('#').unwrap_or(line).chars();
-    let letter = characters.next();
-    let said = characters.as_str().trim();
-    match letter {
-        Some('N') => pattern.name = Some(said.to_owned()),
-        Some('C' | 'c') => pattern.comments.push(said.to_owned()),
-        _ => {}
-    }
 }
 
 /// Takes `x = WIDTH, y = HEIGHT[, rule = RULE]` to the end of its line.
@@ -74,7 +61,7 @@ fn body(cursor: &mut Cursor<'_>, pattern: &mut Pattern) -> Result<(), RleError> 
     loop {
         cursor.skip(char::is_whitespace);
         if cursor.peek() == Some('#') && cursor.column == 1 {
-            remark(cursor, pattern);
+            cursor.skip_line();
             continue;
         }
         // A run's place is that of its count, or of its tag if it has none.
@@ -153,6 +140,10 @@ impl<'text> Cursor<'text> {
 
     fn skip(&mut self, unwanted: impl Fn(char) -> bool) {
         self.take(unwanted);
+    }
+
+    fn skip_line(&mut self) {
+        self.skip(|found| found != '\n');
     }
 
     /// Takes one word or sign of the header, with blanks before it.
