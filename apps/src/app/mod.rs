@@ -35,7 +35,7 @@ use streamhalo::comm::backend::Route;
 use streamhalo::comm::fabric::Executor;
 use streamhalo::{KernelText, LocalGrid, StreamHalo};
 
-use crate::config::RunConfig;
+use crate::config::{Means, RunConfig};
 use crate::error::AppError;
 use crate::report::OutputFile;
 use crate::{cholesky, comb, faces, life, pipeline, stencil3d, tree};
@@ -71,25 +71,10 @@ pub struct ApplicationRow {
     /// Whether each step computes each cell of the grid, so that a time for each cell and step says something. Not so
     /// where cells are leaves that are added up before, or rows of a matrix.
     pub steps_cells: bool,
-    /// What it asks of a backend and a device. All that this version has offer all of it.
-    pub needs: &'static [Need],
     /// The only axis that can be cut, if there is only one: then the layout that the program chooses has all
     /// ranks along it. It is the application that refuses others.
     pub cut: Option<usize>,
     pub(crate) open: fn(&RunConfig) -> Result<Box<dyn Application>, AppError>,
-}
-
-/// Something that an application asks of a backend and a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Need {
-    /// Filling ghosts from their owners.
-    Gather,
-    /// Combining ghosts with what their owners have.
-    Scatter,
-    /// Values from one rank to another without a field that has ghosts, by the primitive that the backend's
-    /// name stands for ([`Primitive`](crate::config::Primitive)). The host calls it.
-    Primitive,
 }
 
 /// Every application.
@@ -166,6 +151,11 @@ impl ApplicationRow {
     pub(crate) fn of(config: &RunConfig) -> &'static Self {
         let row = APPLICATIONS.iter().find(|row| row.name == config.app.name);
         row.expect("a configuration names a registered application")
+    }
+
+    /// How it gets values from rank to rank.
+    pub(crate) fn means(&self) -> Means {
+        Means::of(self.name)
     }
 }
 

@@ -25,7 +25,7 @@ use super::process::Process;
 use super::schedule::Schedule;
 use crate::app::values::{encode, shown};
 use crate::app::{
-    Answer, Application, ApplicationRow, Initial, Need, Outcome, Phase, Routes, Stopwatch, Times, Trial,
+    Answer, Application, ApplicationRow, Initial, Outcome, Phase, Routes, Stopwatch, Times, Trial,
 };
 use crate::config::{AppSettings, CholeskySettings, RunConfig};
 use crate::error::AppError;
@@ -37,7 +37,6 @@ pub(crate) const ROW: ApplicationRow = ApplicationRow {
     source: "2015, section VI-C",
     dimensions: &[1],
     steps_cells: false,
-    needs: &[Need::Primitive],
     cut: None,
     open: |config| Ok(Box::new(Cholesky::open(config)?)),
 };

@@ -30,8 +30,8 @@ use super::numbering::{Turn, Whereabouts};
 use super::phases::{PHASES, POST_COMM, PRE_COMM, phase, phases, times};
 use crate::app::values::{Real, checksum_of_owned, shown, whole_state};
 use crate::app::{
-    Answer, Application, ApplicationRow, Laps, Need, Outcome, Routes, Tables, Trial, global_grid, mix,
-    of_axes, of_real, shell,
+    Answer, Application, ApplicationRow, Laps, Outcome, Routes, Tables, Trial, global_grid, mix, of_axes,
+    of_real, shell,
 };
 use crate::config::{AppSettings, Precision, RunConfig};
 use crate::error::AppError;
@@ -43,7 +43,6 @@ pub(crate) const ROW: ApplicationRow = ApplicationRow {
     source: "2023 on active RMA, section 6.9; LLNL's Comb",
     dimensions: &[3],
     steps_cells: true,
-    needs: &[Need::Gather],
     cut: None,
     open: |config| {
         let AppSettings::Comb(settings) = &config.app.settings else {

@@ -102,6 +102,17 @@ const PLAIN: Own = Own {
     read: |_, _, _| Ok(AppSettings::Plain {}),
 };
 
+fn own(app: &str) -> &'static Own {
+    OWN.iter().find(|own| own.name == app).unwrap_or(&PLAIN)
+}
+
+impl Means {
+    /// Those of the application of that name.
+    pub(crate) fn of(app: &str) -> Self {
+        own(app).means
+    }
+}
+
 /// Which application, and its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AppConfig {
@@ -147,8 +158,7 @@ impl Chosen {
     /// The name is read before anything else.
     pub(super) fn read(section: &Section<'_>, apps: &[&str]) -> Result<Self, Fault> {
         let name = section.name("name", apps)?.unwrap_or_else(|| Located::default("life".to_owned())).value;
-        let own = OWN.iter().find(|own| own.name == name).unwrap_or(&PLAIN);
-        Ok(Self { name, own })
+        Ok(Self { own: own(&name), name })
     }
 
     /// Its name.

@@ -66,6 +66,7 @@ pub use overrides::Overrides;
 pub use pattern::Pattern;
 pub use pipeline::PipelineSettings;
 pub use places::Places;
+pub(crate) use primitives::Means;
 pub use primitives::Primitive;
 pub use run::{Layout, RunSettings, Scaling};
 pub use stencil3d::{Equation, Precision, Stencil3dSettings};

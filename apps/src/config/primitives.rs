@@ -8,7 +8,7 @@ use super::value::{Node, Value};
 
 /// How values get from rank to rank in an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Means {
+pub(crate) enum Means {
     /// By exchanges of ghosts: every backend, on streams of any kind.
     Exchanges,
     /// By a [`Primitive`], which the host calls between what it computes itself.

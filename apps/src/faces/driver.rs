@@ -28,8 +28,8 @@ use super::extra::{self, Extra, all_equal};
 use super::kernel::{SUM, launch_sum};
 use crate::app::values::{checksum_of_owned, encode, shown, whole_of};
 use crate::app::{
-    Answer, Application, ApplicationRow, Between, Initial, Need, Outcome, Phase, Routes, Steps, Stopwatch,
-    Times, Trial, inner_of, of_axes, shell,
+    Answer, Application, ApplicationRow, Between, Initial, Outcome, Phase, Routes, Steps, Stopwatch, Times,
+    Trial, inner_of, of_axes, shell,
 };
 use crate::config::{AppSettings, FacesSettings, RunConfig};
 use crate::error::{AppError, counted, ranks_of};
@@ -41,7 +41,6 @@ pub(crate) const ROW: ApplicationRow = ApplicationRow {
     source: "2022, section V-A; 2023 on active RMA, sections 6.2 and 6.7",
     dimensions: &[3],
     steps_cells: true,
-    needs: &[Need::Gather],
     cut: None,
     open: |config| Ok(Box::new(Faces::open(config)?)),
 };

@@ -19,7 +19,7 @@ use super::links::{self, Connect};
 use super::part::Part;
 use super::reference;
 use crate::app::values::{checksum_of_row, encode, shown};
-use crate::app::{Answer, Application, ApplicationRow, Need, Outcome, Phase, Routes, Stopwatch, Trial};
+use crate::app::{Answer, Application, ApplicationRow, Outcome, Phase, Routes, Stopwatch, Trial};
 use crate::config::{AppSettings, RunConfig};
 use crate::error::AppError;
 
@@ -30,7 +30,6 @@ pub(crate) const ROW: ApplicationRow = ApplicationRow {
     source: "2015, section VI-A; Parallel Research Kernels, Sync_p2p",
     dimensions: &[2],
     steps_cells: true,
-    needs: &[Need::Primitive],
     cut: Some(COLUMNS),
     open: |config| Ok(Box::new(Pipeline::open(config)?)),
 };

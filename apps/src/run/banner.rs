@@ -9,8 +9,8 @@ use streamhalo::{Stream, World};
 
 use super::device::{has_wire, unreached_because};
 use super::{device, executors_of};
-use crate::app::{ApplicationRow, Need};
-use crate::config::RunConfig;
+use crate::app::ApplicationRow;
+use crate::config::{Means, RunConfig};
 use crate::error::{counted, ranks_of};
 use crate::ranks::Ranks;
 use crate::report::{self, MachineInfo};
@@ -78,7 +78,7 @@ impl Uses {
         if of_messages.is_empty() {
             of_messages.push(if stream.is_on_host() { fabric.executor() } else { stream.executor() });
         }
-        if ApplicationRow::of(config).needs.contains(&Need::Primitive) {
+        if ApplicationRow::of(config).means() == Means::Primitives {
             of_messages = vec![Executor::Host];
         }
         let executor = |backend: &String| (backend.clone(), executor(backend, &of_messages));

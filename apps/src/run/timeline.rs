@@ -8,9 +8,9 @@ use streamhalo::comm::timeline::ClockOffset;
 use streamhalo::{Stream, World};
 
 use super::{RunReport, RunWork};
-use crate::app::{APPLICATIONS, ApplicationRow, Between, Need, Trial};
+use crate::app::{APPLICATIONS, ApplicationRow, Between, Trial};
 use crate::cli::TimelineAsked;
-use crate::config::{AppSettings, RunConfig};
+use crate::config::{AppSettings, Means, RunConfig};
 use crate::error::{AppError, counted};
 use crate::report::{ExchangeTimeline, RankTimeline};
 
@@ -36,7 +36,7 @@ impl TimelineWanted {
     /// [`AppError::Usage`] for an application without a stream, or without a step.
     pub(crate) fn of(asked: TimelineAsked, config: &RunConfig) -> Result<Self, AppError> {
         let refused = |message| Err(AppError::Usage { flag: "--timeline".to_owned(), message });
-        let has_stream = |row: &&ApplicationRow| !row.needs.contains(&Need::Primitive);
+        let has_stream = |row: &&ApplicationRow| row.means() == Means::Exchanges;
         if !has_stream(&ApplicationRow::of(config)) {
             let others: Vec<_> = APPLICATIONS.iter().filter(has_stream).map(|row| row.name).collect();
             return refused(format!(

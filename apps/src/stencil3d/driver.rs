@@ -27,7 +27,7 @@ use super::device::{FOLD, residual_text, step_text};
 use super::problem::Problem;
 use crate::app::values::{Real, checksum_of_owned, shown, whole_state};
 use crate::app::{
-    Answer, Application, ApplicationRow, Geometry, Need, Outcome, Phase, Routes, Steps, Stopwatch, Trial,
+    Answer, Application, ApplicationRow, Geometry, Outcome, Phase, Routes, Steps, Stopwatch, Trial,
     global_grid, of_axes,
 };
 use crate::config::{AppSettings, Precision, RunConfig, Stencil3dSettings};
@@ -40,7 +40,6 @@ pub(crate) const ROW: ApplicationRow = ApplicationRow {
     source: "2023 on Intel GPUs, section V-G",
     dimensions: &[3],
     steps_cells: true,
-    needs: &[Need::Gather],
     cut: None,
     open: |config| {
         let AppSettings::Stencil3d(settings) = &config.app.settings else {

@@ -25,7 +25,7 @@ use super::links::{self, Links};
 use super::place::Place;
 use super::reference::{MOST, value, weight};
 use crate::app::values::{checksum_of_row, encode, shown};
-use crate::app::{Answer, Application, ApplicationRow, Initial, Need, Outcome, Routes, Times, Trial};
+use crate::app::{Answer, Application, ApplicationRow, Initial, Outcome, Routes, Times, Trial};
 use crate::config::{AppSettings, Primitive, RunConfig, TreeSettings};
 use crate::error::AppError;
 
@@ -36,7 +36,6 @@ pub(crate) const ROW: ApplicationRow = ApplicationRow {
     source: "2015, section VI-B",
     dimensions: &[1],
     steps_cells: false,
-    needs: &[Need::Primitive],
     cut: None,
     open: |config| Ok(Box::new(Tree::open(config)?)),
 };

@@ -12,8 +12,8 @@ use streamhalo::comm::{By, PRIMITIVES};
 
 use self::libraries::{of_cuda, of_hip, of_libfabric, of_mpi, of_opencl};
 use self::page::Page;
-use crate::app::{APPLICATIONS, Need};
-use crate::config::later_fabrics;
+use crate::app::APPLICATIONS;
+use crate::config::{Means, later_fabrics};
 use crate::error::{AppError, counted};
 use crate::report::{self, MachineInfo};
 
@@ -92,19 +92,13 @@ fn text(machine: &MachineInfo) -> String {
     page.section("primitives", &primitives.collect::<Vec<_>>());
     let applications = APPLICATIONS.iter().map(|row| {
         let axes: Vec<String> = row.dimensions.iter().map(ToString::to_string).collect();
-        let needs: Vec<&str> = row
-            .needs
-            .iter()
-            .map(|need| match need {
-                Need::Gather => "gather",
-                Need::Scatter => "scatter",
-                Need::Primitive => "messages, active target epochs or notified access",
-            })
-            .collect();
-        let (axes, needs) = (axes.join(" or "), needs.join(" and "));
+        let axes = axes.join(" or ");
         let noun = if axes == "1" { "axis" } else { "axes" };
-        // What the host calls itself is between what it computes.
-        let devices = if row.needs.contains(&Need::Primitive) { "the host" } else { "every device" };
+        let (devices, needs) = match row.means() {
+            Means::Exchanges => ("every device", "gather"),
+            // What the host calls itself is between what it computes.
+            Means::Primitives => ("the host", "messages, active target epochs or notified access"),
+        };
         line(
             row.name,
             format!("{}; {axes} {noun}, on {devices}, needs {needs} ({})", row.summary, row.source),
