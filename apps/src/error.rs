@@ -248,6 +248,11 @@ pub enum AppError {
 }
 
 impl AppError {
+    /// What does not fit, of a flag or a key.
+    pub(crate) fn usage(flag: &str, message: impl Into<String>) -> Self {
+        Self::Usage { flag: flag.to_owned(), message: message.into() }
+    }
+
     /// What to do about it, as one line.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {

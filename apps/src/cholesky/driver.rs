@@ -65,7 +65,7 @@ impl Cholesky {
             let message = format!(
                 "{rows} rows are {side} tiles of {tile}: `cholesky` takes at most {MOST_TILES} tiles along a side"
             );
-            return Err(AppError::Usage { flag: "grid.cells".to_owned(), message });
+            return Err(AppError::usage("grid.cells", message));
         }
         let steps = config.app.steps;
         Ok(Self { settings: settings.clone(), side, steps, connect: Box::new(links::connect) })

@@ -85,7 +85,7 @@ impl<T: Real> Comb<T> {
     pub(super) fn open(config: &RunConfig, variables: usize) -> Result<Self, AppError> {
         if config.run.exchange_every != 1 {
             let message = format!("it is {}, but every cycle of `comb` exchanges", config.run.exchange_every);
-            return Err(AppError::Usage { flag: "run.exchange_every".to_owned(), message });
+            return Err(AppError::usage("run.exchange_every", message));
         }
         Ok(Self {
             variables,

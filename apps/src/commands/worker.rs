@@ -21,9 +21,9 @@ pub(super) fn worker(args: &WorkerArgs) -> Result<u8, AppError> {
             report::print(&unusable(fabric).unwrap_or_default())?;
             Ok(0)
         }
-        other => Err(AppError::Usage {
-            flag: "worker".to_owned(),
-            message: format!("there is no work `{other}`; workers are started by `streamhalo` itself"),
-        }),
+        other => {
+            let message = format!("there is no work `{other}`; workers are started by `streamhalo` itself");
+            Err(AppError::usage("worker", message))
+        }
     }
 }

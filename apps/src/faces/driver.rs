@@ -209,7 +209,7 @@ impl Application for Faces {
             "{elements} along axis {axis} cannot be shared evenly by the {ranks} of the layout \
              {layout:?}: `faces` gives every rank as many; choose another number, or `run.layout`"
         );
-        Err(AppError::Usage { flag: "grid.cells".to_owned(), message })
+        Err(AppError::usage("grid.cells", message))
     }
 
     fn device_kernels(&self) -> Vec<&'static KernelText> {

@@ -62,7 +62,7 @@ impl Pipeline {
         if steps > most {
             let message =
                 format!("{steps} iterations of {cells:?} values: an f64 holds those of at most {most}");
-            return Err(AppError::Usage { flag: "app.steps".to_owned(), message });
+            return Err(AppError::usage("app.steps", message));
         }
         let grid = GlobalGrid::new(cells, [false; 2])?;
         Ok(Self { grid, block_rows: settings.block_rows, steps, connect: Box::new(links::connect) })
@@ -190,18 +190,17 @@ impl Application for Pipeline {
     }
 
     fn check_layout(&self, layout: &[usize]) -> Result<(), AppError> {
-        let usage = |flag: &str, message| Err(AppError::Usage { flag: flag.to_owned(), message });
         let columns = self.grid.cells()[COLUMNS];
         if layout[0] != 1 {
             let message = format!("`pipeline` splits columns only, not rows: {layout:?} would be [1, ranks]");
-            return usage("run.layout", message);
+            return Err(AppError::usage("run.layout", message));
         }
         if columns < LEAST_COLUMNS * layout[COLUMNS] {
             let message = format!(
                 "{columns} columns are too few for {} ranks: `pipeline` gives each at least {LEAST_COLUMNS}",
                 layout[COLUMNS]
             );
-            return usage("grid.cells", message);
+            return Err(AppError::usage("grid.cells", message));
         }
         Ok(())
     }

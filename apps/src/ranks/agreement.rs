@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn the_first_rank_that_cannot_is_the_verdict() {
         let refused = |message: &str| {
-            let error = AppError::Usage { flag: "--ranks".to_owned(), message: message.to_owned() };
+            let error = AppError::usage("--ranks", message);
             Said::new("streamhalo run", Err(&error))
         };
         let all = [said(json!({})), refused("too many"), refused("too few")];

@@ -166,14 +166,14 @@ fn check_size(command: &str, prepared: &impl Prepared, size: usize) -> Result<()
     if ranks <= size {
         return Ok(());
     }
-    Err(AppError::Usage {
-        flag: flag.to_owned(),
-        message: format!(
+    Err(AppError::usage(
+        flag,
+        format!(
             "asks for {}, but the launcher has started {size}; start them with \
              `mpiexec -n {ranks} {command} ...`, or ask for fewer",
             ranks_of(ranks)
         ),
-    })
+    ))
 }
 
 /// An error of a process that is no rank of a world. Where the launcher says that it is not the first of

@@ -139,10 +139,8 @@ fn read_reports<W: Work>(pipe: ChildStdout) -> Result<Receiver<Told<W>>, AppErro
 /// and the process that started them prints it.
 pub fn rank_main<W: Work>() -> Result<u8, AppError> {
     if std::env::var_os(SEGMENT_VARIABLE).is_none() {
-        return Err(AppError::Usage {
-            flag: "worker".to_owned(),
-            message: "is what `streamhalo run` starts the processes of ranks with".to_owned(),
-        });
+        let message = "is what `streamhalo run` starts the processes of ranks with";
+        return Err(AppError::usage("worker", message));
     }
     end_with_launcher()?;
     let failed = |message: String| AppError::Rank { rank: 0, message };

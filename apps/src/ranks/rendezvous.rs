@@ -59,7 +59,7 @@ impl Rendezvous {
 /// [`AppError::Usage`] for flags that do not fit each other or the fabric, or a key that is missing.
 pub(crate) fn adopt(args: &RendezvousArgs, fabric: &str) -> Result<(), AppError> {
     let Some(asked) = variables(args)? else { return Ok(()) };
-    let usage = |message: String| Err(AppError::Usage { flag: "--rank-zero".to_owned(), message });
+    let usage = |message: String| Err(AppError::usage("--rank-zero", message));
     if !is_for(fabric) {
         return usage(format!(
             "is where ranks over `ofi` and `shm+ofi` meet, not those over `{fabric}`; choose one of these"
@@ -91,14 +91,16 @@ fn variables(args: &RendezvousArgs) -> Result<Option<[(&'static str, OsString); 
     let (Some(address), Some(size), Some(rank)) = (&args.rank_zero, args.world_size, args.rank) else {
         return Ok(None);
     };
-    let usage = |flag: &str, message: String| AppError::Usage { flag: flag.to_owned(), message };
     let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
     if port.and_then(|port| port.parse::<u16>().ok()).is_none() {
         let message = format!("`{address}` is not HOST:PORT, as in node1:7000");
-        return Err(usage("--rank-zero", message));
+        return Err(AppError::usage("--rank-zero", message));
     }
     if rank >= size.get() {
-        return Err(usage("--rank", format!("{rank} is none of the {size} ranks, which count from 0")));
+        return Err(AppError::usage(
+            "--rank",
+            format!("{rank} is none of the {size} ranks, which count from 0"),
+        ));
     }
     Ok(Some([
         (ADDRESS_VARIABLE, address.into()),

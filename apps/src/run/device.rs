@@ -77,7 +77,7 @@ pub(super) fn check(config: &RunConfig, application: &dyn Application) -> Result
     if kind == "host" {
         return Ok(());
     }
-    let refused = |flag: &str, message: String| Err(AppError::Usage { flag: flag.to_owned(), message });
+    let refused = |flag: &str, message: String| Err(AppError::usage(flag, message));
     if application.device_kernels().is_empty() {
         let message = format!(
             "`{}` has kernels for `host` only, not for `{kind}`: the host calls its primitives between what it computes; \

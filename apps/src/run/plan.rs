@@ -42,11 +42,10 @@ pub(crate) struct Part {
 /// [`AppError::Split`] where the grid cannot be split so, or a part is thinner than the halo; that of
 /// the application where it cannot be opened, or does not take the layout.
 pub(crate) fn plan(config: &RunConfig) -> Result<Vec<Part>, AppError> {
-    let usage = |flag: &str, message: String| AppError::Usage { flag: flag.to_owned(), message };
     // A launcher may have started them on many machines, and has said how many.
     let most = if fabric::launched().is_some() { usize::MAX } else { MOST_RANKS };
     if let Some(ranks) = config.run.ranks.iter().find(|ranks| **ranks > most) {
-        return Err(usage(
+        return Err(AppError::usage(
             "run.ranks",
             format!("{ranks} ranks are more than the {most} that one machine is given"),
         ));
@@ -56,7 +55,7 @@ pub(crate) fn plan(config: &RunConfig) -> Result<Vec<Part>, AppError> {
         1 => entry::<1>,
         2 => entry::<2>,
         3 => entry::<3>,
-        axes => return Err(usage("grid.cells", format!("{axes} axes; a grid has 1, 2 or 3"))),
+        axes => return Err(AppError::usage("grid.cells", format!("{axes} axes; a grid has 1, 2 or 3"))),
     };
     let mut parts: Vec<Part> = Vec::new();
     for (index, &ranks) in config.run.ranks.iter().enumerate() {

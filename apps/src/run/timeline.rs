@@ -35,7 +35,7 @@ impl TimelineWanted {
     ///
     /// [`AppError::Usage`] for an application without a stream, or without a step.
     pub(crate) fn of(asked: TimelineAsked, config: &RunConfig) -> Result<Self, AppError> {
-        let refused = |message| Err(AppError::Usage { flag: "--timeline".to_owned(), message });
+        let refused = |message| Err(AppError::usage("--timeline", message));
         let has_stream = |row: &&ApplicationRow| row.means() == Means::Exchanges;
         if !has_stream(&ApplicationRow::of(config)) {
             let others: Vec<_> = APPLICATIONS.iter().filter(has_stream).map(|row| row.name).collect();

@@ -75,7 +75,7 @@ impl Tree {
             let message = format!(
                 "{steps} reductions of {leaves} leaves: an f64 holds the sums of at most {MOST} leaves in all"
             );
-            return Err(AppError::Usage { flag: "app.steps".to_owned(), message });
+            return Err(AppError::usage("app.steps", message));
         }
         let leaves = GlobalGrid::new([leaves], [false])?;
         Ok(Self {

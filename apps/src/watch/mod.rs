@@ -65,5 +65,5 @@ pub(crate) fn check(config: &RunConfig, is_launched: bool) -> Result<(), AppErro
 }
 
 fn refused(message: &str) -> AppError {
-    AppError::Usage { flag: "--watch".to_owned(), message: message.to_owned() }
+    AppError::usage("--watch", message)
 }
