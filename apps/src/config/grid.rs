@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fault::{Fault, Origin};
 use super::section::{List, Section, Shape};
+use crate::error::counted;
 
 pub(super) const SHAPE: Shape<'static> = Shape { name: "grid", keys: &["cells", "periodic", "halo"] };
 
@@ -71,11 +72,8 @@ fn per_axis<T: Clone>(
         Some(list) if list.single => Ok(vec![list.values[0].clone(); axes]),
         Some(list) if list.values.len() == axes => Ok(list.values),
         Some(list) => {
-            let entries = list.values.len();
-            let message = format!(
-                "{subject} has {entries} {}, `grid.cells` has {axes}",
-                if entries == 1 { "entry" } else { "entries" }
-            );
+            let entries = counted(list.values.len(), "entry");
+            let message = format!("{subject} has {entries}, `grid.cells` has {axes}");
             Err(Fault::new(&list.origin, message)
                 .expected("one value for all axes, or a list with one for each axis"))
         }

@@ -5,6 +5,7 @@ use super::grid::Grid;
 use super::names::one_of;
 use super::section::Section;
 use super::value::{Node, Value};
+use crate::error::counted;
 
 /// How values get from rank to rank in an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +99,8 @@ pub(super) fn check_device(section: &Section<'_>, app: &str) -> Result<(), Fault
 pub(super) fn check_grid(grid: &Grid, app: &str, cells: &str, axes: usize) -> Result<(), Fault> {
     let found = grid.config.cells.len();
     if found != axes {
-        let noun = if axes == 1 { "axis" } else { "axes" };
-        let message = format!("`{app}` lives on {axes} {noun}, `grid.cells` has {found}");
+        let axes = counted(axes, "axis");
+        let message = format!("`{app}` lives on {axes}, `grid.cells` has {found}");
         return Err(Fault::new(&grid.cells_origin, message).expected(format!("`{cells}`")));
     }
     if grid.config.periodic.contains(&true) {

@@ -2,6 +2,7 @@
 //! baseline. The table and the plot are two views of it.
 
 use super::results::{Results, RunRecord};
+use crate::error::ranks_of;
 
 /// Median and extremes of the trials of a group.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,8 +96,7 @@ pub struct Baseline {
 impl Baseline {
     /// "standard at 1 rank".
     pub fn describe(&self) -> String {
-        let ranks = if self.ranks == 1 { "rank" } else { "ranks" };
-        format!("{} at {} {ranks}", self.backend, self.ranks)
+        format!("{} at {}", self.backend, ranks_of(self.ranks))
     }
 }
 
