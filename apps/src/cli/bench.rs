@@ -9,7 +9,6 @@ use streamhalo::StreamKind;
 use streamhalo::comm::ElementType;
 
 use super::{RendezvousArgs, Sizes, count};
-use crate::error::{AppError, counted};
 
 /// `streamhalo bench`
 #[derive(Args, Clone, Debug)]
@@ -327,36 +326,6 @@ pub struct BenchHaloArgs {
 }
 
 impl BenchHaloArgs {
-    /// Checks what concerns two flags at once.
-    ///
-    /// # Errors
-    ///
-    /// [`AppError::Usage`] where the lists differ in length, or `all` stands beside names.
-    pub fn check(&self) -> Result<(), AppError> {
-        let (axes, cells) = (self.layout.len(), self.cells.len());
-        if axes != cells {
-            return Err(AppError::Usage {
-                flag: "--layout".to_owned(),
-                message: format!(
-                    "has {} where --cells has {cells}; give one number per axis to both",
-                    counted(axes, "axis")
-                ),
-            });
-        }
-        if self.backend.len() > 1 && self.all_backends() {
-            return Err(AppError::Usage {
-                flag: "--backend".to_owned(),
-                message: "`all` stands beside other names; give `all` or the names".to_owned(),
-            });
-        }
-        Ok(())
-    }
-
-    /// Whether every backend is asked for.
-    pub fn all_backends(&self) -> bool {
-        self.backend.iter().any(|name| name == "all")
-    }
-
     /// How many ranks the layout asks for; `None` where 64 bits do not hold it.
     pub fn ranks(&self) -> Option<usize> {
         let mut axes = self.layout.iter();

@@ -3,57 +3,30 @@
 use crate::bench::halo::{HaloBench, HaloFigures};
 use crate::cli::{BenchHaloArgs, Neighbours};
 use crate::error::{AppError, counted};
-use crate::ranks::{Prepared, Ranks, adopt};
+use crate::ranks::Ranks;
 use crate::report;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
-use serde_json::Value;
-use std::path::PathBuf;
 use streamhalo::comm::fabric;
 
-use super::files::{files_of, lines, names_of};
-use super::{NO_GPU, backends_of, check_fabric, streams_of};
-use crate::commands::check_room_for;
-use crate::occupied::Occupied;
+use super::files::{files_of, lines};
+use super::{NO_GPU, Planned, backends_of, streams_of};
 use crate::report::wrap::{COLUMNS, filled};
 
 const COMMAND: &str = "streamhalo bench halo";
+const NAME: &str = "halo";
 
 /// Measures and prints.
 pub(super) fn bench_halo(args: &BenchHaloArgs) -> Result<u8, AppError> {
     let figures = &args.figures;
     let planned = bench_of(args).and_then(|bench| {
-        adopt(&figures.rendezvous, &bench.fabric)?;
-        Ok(Planned { bench, out: figures.out.clone(), _occupied: None })
+        let ranks = bench.ranks();
+        Planned::new(bench, NAME, ("--layout", ranks), figures)
     });
     let (ranks, planned) = Ranks::gather(COMMAND, Some(&figures.fabric), planned)?;
     ranks.conclude(measure(&ranks, &planned, figures.prints_json()))
 }
 
-/// A bench that can be done as far as one process can tell.
-struct Planned {
-    bench: HaloBench,
-    out: Option<PathBuf>,
-    /// That nobody else writes there.
-    _occupied: Option<Occupied>,
-}
-
-impl Prepared for Planned {
-    fn asked(&self) -> Value {
-        serde_json::to_value(&self.bench).expect("a bench is plain data")
-    }
-
-    fn most_ranks(&self) -> (&'static str, usize) {
-        ("--layout", self.bench.ranks())
-    }
-
-    fn prepare_to_lead(&mut self) -> Result<(), AppError> {
-        let names = names_of("halo");
-        self._occupied = self.out.as_deref().map(|dir| check_room_for(dir, &names)).transpose()?;
-        Ok(())
-    }
-}
-
-fn measure(ranks: &Ranks, planned: &Planned, prints_json: bool) -> Result<u8, AppError> {
+fn measure(ranks: &Ranks, planned: &Planned<HaloBench>, prints_json: bool) -> Result<u8, AppError> {
     let Planned { bench, out, .. } = planned;
     let mut figures = Vec::new();
     let interrupt = ranks.interrupt()?;
@@ -61,21 +34,24 @@ fn measure(ranks: &Ranks, planned: &Planned, prints_json: bool) -> Result<u8, Ap
     if !ranks.lead_here() {
         return Ok(0);
     }
-    let written =
-        out.as_deref().map_or(Ok(()), |dir| report::replace_files(dir, &files_of("halo", &figures)));
+    let written = out.as_deref().map_or(Ok(()), |dir| report::replace_files(dir, &files_of(NAME, &figures)));
     // What was measured is shown also where there is no room for its files.
     report::print(&if prints_json { lines(&figures) } else { table(bench, &figures) })?;
     written.map(|()| 0)
 }
 
 fn bench_of(args: &BenchHaloArgs) -> Result<HaloBench, AppError> {
-    args.check()?;
     let numbers =
         |list: &[std::num::NonZeroUsize]| list.iter().map(|number| number.get()).collect::<Vec<_>>();
     let (layout, cells) = (numbers(&args.layout), numbers(&args.cells));
-    let usage = |flag: &str, message: String| AppError::Usage { flag: flag.to_owned(), message };
+    if layout.len() != cells.len() {
+        let (axes, cells) = (counted(layout.len(), "axis"), cells.len());
+        let message = format!("has {axes} where --cells has {cells}; give one number per axis to both");
+        return Err(AppError::usage("--layout", message));
+    }
+    let backends = backends_of(&args.backend)?;
     if cells.len() > 3 {
-        return Err(usage("--cells", format!("has {} axes; there are 1 to 3", cells.len())));
+        return Err(AppError::usage("--cells", format!("has {} axes; there are 1 to 3", cells.len())));
     }
     let width = args.width.get();
     if let Some(few) = cells.iter().find(|cells| **cells < width) {
@@ -83,18 +59,16 @@ fn bench_of(args: &BenchHaloArgs) -> Result<HaloBench, AppError> {
             "{width} layers are more than the {} that a rank has along an axis",
             counted(*few, "cell")
         );
-        return Err(usage("--width", message));
+        return Err(AppError::usage("--width", message));
     }
     if layout.iter().zip(&cells).any(|(ranks, cells)| ranks.checked_mul(*cells).is_none()) {
-        return Err(usage("--cells", "of all ranks are more than 64 bits count".to_owned()));
+        return Err(AppError::usage("--cells", "of all ranks are more than 64 bits count"));
     }
     // A launcher may have started them on many machines, and has said how many.
     let most = if fabric::launched().is_some() { usize::MAX } else { 4096 };
     if args.ranks().is_none_or(|ranks| ranks > most) {
-        return Err(usage("--layout", format!("asks for more than {most} ranks")));
+        return Err(AppError::usage("--layout", format!("asks for more than {most} ranks")));
     }
-    let backends = backends_of(&args.backend)?;
-    check_fabric(&args.figures.fabric)?;
     let streams = streams_of(&args.streams)?;
     Ok(HaloBench {
         layout,

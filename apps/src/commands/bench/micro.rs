@@ -1,14 +1,12 @@
 //! The measurements over sizes: from flags to figures.
 
-use serde_json::Value;
-use std::path::PathBuf;
 use streamhalo::StreamKind;
 use streamhalo::comm::backend::backend_names;
 use streamhalo::comm::{StagingMemory, StagingScheme};
 
 use super::files::{files_of, lines, names_of};
 use super::view::View;
-use super::{backends_of, check_fabric, chosen, chosen_of, streams_of, streams_on, usage};
+use super::{Planned, backends_of, chosen, chosen_of, streams_of, streams_on};
 use crate::bench::collectives::{HOST, ON_STREAMS, OPERATIONS, can_do};
 use crate::bench::copies;
 use crate::bench::micro::{MicroBench, What};
@@ -21,10 +19,8 @@ use crate::cli::{
     CollectivesArgs, CopiesArgs, FigureArgs, MovesArgs, PingpongArgs, PrimitiveArgs, Sizes, StagingArgs,
     ThrottleArgs, TimedArgs,
 };
-use crate::commands::check_room_for;
 use crate::error::{AppError, counted};
-use crate::occupied::Occupied;
-use crate::ranks::{Prepared, Ranks, adopt};
+use crate::ranks::Ranks;
 use crate::report::{self, OutputFile, lines_svg};
 
 /// `streamhalo bench pingpong`
@@ -32,8 +28,8 @@ pub(super) fn pingpong(args: &PingpongArgs) -> Result<u8, AppError> {
     let checked = || {
         let (streams, contestants) = (streams_of(&args.streams)?, backends_of(&args.backend)?);
         if streams.device.is_some() && args.stream != StreamKind::Inline {
-            let message = "is for the host; the streams of a device are all of one kind".to_owned();
-            return Err(usage("--stream", message));
+            let message = "is for the host; the streams of a device are all of one kind";
+            return Err(AppError::usage("--stream", message));
         }
         Ok((streams, contestants))
     };
@@ -63,7 +59,7 @@ pub(super) fn collectives(args: &CollectivesArgs) -> Result<u8, AppError> {
         if let Some(odd) = args.sizes.0.iter().find(|bytes| *bytes % 8 != 0) {
             let message =
                 format!("{} cannot be divided into doubles; give multiples of 8", counted(*odd, "byte"));
-            return Err(usage("--sizes", message));
+            return Err(AppError::usage("--sizes", message));
         }
         let operations = chosen("--operation", &args.operation, &OPERATIONS)?;
         let contestants: Vec<&str> = std::iter::once(HOST).chain(backend_names()).collect();
@@ -94,7 +90,7 @@ fn check_pairs(
             contestants.join(", "),
             ON_STREAMS.join(" and ")
         );
-        return Err(usage("--operation", message));
+        return Err(AppError::usage("--operation", message));
     }
     let does_nothing = |name: &&String| !operations.iter().any(|operation| can_do(name, operation));
     if let Some(name) = contestants.iter().find(does_nothing).filter(|_| is_named(&args.backend)) {
@@ -103,7 +99,7 @@ fn check_pairs(
             ON_STREAMS.join(" and "),
             operations.join(", ")
         );
-        return Err(usage("--backend", message));
+        return Err(AppError::usage("--backend", message));
     }
     Ok(())
 }
@@ -113,7 +109,7 @@ pub(super) fn throttle(args: &ThrottleArgs) -> Result<u8, AppError> {
     let checked = || {
         // A put and the signal behind it.
         if args.entries.0.contains(&1) {
-            return Err(usage("--entries", "1 entry is too few: an epoch takes 2 at a time".to_owned()));
+            return Err(AppError::usage("--entries", "1 entry is too few: an epoch takes 2 at a time"));
         }
         one("--size", &args.size)?;
         chosen("--policy", &args.policy, &policy_names())
@@ -129,7 +125,7 @@ pub(super) fn throttle(args: &ThrottleArgs) -> Result<u8, AppError> {
 fn one(flag: &'static str, sizes: &Sizes) -> Result<usize, AppError> {
     match sizes.0[..] {
         [size] => Ok(size),
-        _ => Err(usage(flag, "is one size".to_owned())),
+        _ => Err(AppError::usage(flag, "is one size")),
     }
 }
 
@@ -182,7 +178,7 @@ pub(super) fn staging(args: &StagingArgs) -> Result<u8, AppError> {
 pub(super) fn moves(args: &MovesArgs) -> Result<u8, AppError> {
     let checked = || {
         if args.timed.figures.fabric != "local" {
-            return Err(usage("--fabric", "nothing is sent: one rank moves, over `local`".to_owned()));
+            return Err(AppError::usage("--fabric", "nothing is sent: one rank moves, over `local`"));
         }
         if let Some(few) = args.cells.0.iter().find(|cells| **cells < args.width.get()) {
             let message = format!(
@@ -190,7 +186,7 @@ pub(super) fn moves(args: &MovesArgs) -> Result<u8, AppError> {
                 counted(*few, "cell"),
                 counted(args.width.get(), "layer")
             );
-            return Err(usage("--cells", message));
+            return Err(AppError::usage("--cells", message));
         }
         Ok((chosen("--operation", &args.operation, &moves::OPERATIONS)?, streams_on(&args.device)?))
     };
@@ -232,46 +228,21 @@ fn between_two(
     }
 }
 
-/// A measurement that can be done as far as one process can tell.
-struct Planned {
-    bench: MicroBench,
-    out: Option<PathBuf>,
-    /// That nobody else writes there.
-    _occupied: Option<Occupied>,
-}
-
-impl Prepared for Planned {
-    fn asked(&self) -> Value {
-        serde_json::to_value(&self.bench).expect("a bench is plain data")
-    }
-
-    fn most_ranks(&self) -> (&'static str, usize) {
-        ("--ranks", self.bench.ranks)
-    }
-
-    fn prepare_to_lead(&mut self) -> Result<(), AppError> {
-        let names = names_of(self.bench.what.name());
-        self._occupied = self.out.as_deref().map(|dir| check_room_for(dir, &names)).transpose()?;
-        Ok(())
-    }
-}
-
 fn measure(
     command: &'static str,
     args: &FigureArgs,
     bench: Result<MicroBench, AppError>,
 ) -> Result<u8, AppError> {
     let planned = bench.and_then(|bench| {
-        check_fabric(&bench.fabric)?;
-        adopt(&args.rendezvous, &bench.fabric)?;
-        Ok(Planned { bench, out: args.out.clone(), _occupied: None })
+        let (name, ranks) = (bench.what.name(), bench.ranks);
+        Planned::new(bench, name, ("--ranks", ranks), args)
     });
     let (ranks, planned) = Ranks::gather(command, Some(&args.fabric), planned)?;
     ranks.conclude(carry_out(&ranks, &planned, args.prints_json()))
 }
 
-fn carry_out(ranks: &Ranks, planned: &Planned, prints_json: bool) -> Result<u8, AppError> {
-    let Planned { bench, out, .. } = planned;
+fn carry_out(ranks: &Ranks, planned: &Planned<MicroBench>, prints_json: bool) -> Result<u8, AppError> {
+    let Planned { bench, name, out, .. } = planned;
     let mut figures = Vec::new();
     let mut printed = Ok(());
     ranks.carry_out(bench.ranks, bench.clone(), &ranks.interrupt()?, &mut |report| {
@@ -286,8 +257,8 @@ fn carry_out(ranks: &Ranks, planned: &Planned, prints_json: bool) -> Result<u8, 
     printed?;
     let view = View::new(bench, &figures);
     let written = out.as_deref().map_or(Ok(()), |dir| {
-        let mut files = files_of(bench.what.name(), &figures);
-        let [_, _, plot] = names_of(bench.what.name());
+        let mut files = files_of(name, &figures);
+        let [_, _, plot] = names_of(name);
         files.push(OutputFile::new(plot, lines_svg(&view.chart())?));
         report::replace_files(dir, &files)
     });

@@ -5,16 +5,24 @@ mod halo;
 mod micro;
 mod view;
 
+use std::path::PathBuf;
+
+use serde::Serialize;
+use serde_json::Value;
 use streamhalo::comm::backend::backend_names;
 use streamhalo::comm::fabric::FABRICS;
 use streamhalo::{Signals, Waits};
 
+use self::files::names_of;
+use super::check_room_for;
 use crate::bench::micro::{What, split_device};
 use crate::bench::streams::Streams;
-use crate::cli::{Bench, StreamsArgs};
+use crate::cli::{Bench, FigureArgs, StreamsArgs};
 use crate::commands::DEVICES;
 use crate::config::nearest;
 use crate::error::AppError;
+use crate::occupied::Occupied;
+use crate::ranks::{Prepared, adopt};
 use crate::run::no_memory_operations;
 
 /// Measures, prints, and writes what was asked for.
@@ -37,9 +45,45 @@ pub(super) fn bench(what: &Bench) -> Result<u8, AppError> {
     }
 }
 
-/// A wrong value of a flag.
-fn usage(flag: &str, message: String) -> AppError {
-    AppError::Usage { flag: flag.to_owned(), message }
+/// A measurement that can be done as far as one process can tell.
+struct Planned<B> {
+    bench: B,
+    /// What its files are called after.
+    name: &'static str,
+    /// How many it needs, behind the flag that says so.
+    ranks: (&'static str, usize),
+    out: Option<PathBuf>,
+    /// That nobody else writes there.
+    _occupied: Option<Occupied>,
+}
+
+impl<B> Planned<B> {
+    fn new(
+        bench: B,
+        name: &'static str,
+        ranks: (&'static str, usize),
+        args: &FigureArgs,
+    ) -> Result<Self, AppError> {
+        check_fabric(&args.fabric)?;
+        adopt(&args.rendezvous, &args.fabric)?;
+        Ok(Self { bench, name, ranks, out: args.out.clone(), _occupied: None })
+    }
+}
+
+impl<B: Serialize> Prepared for Planned<B> {
+    fn asked(&self) -> Value {
+        serde_json::to_value(&self.bench).expect("a bench is plain data")
+    }
+
+    fn most_ranks(&self) -> (&'static str, usize) {
+        self.ranks
+    }
+
+    fn prepare_to_lead(&mut self) -> Result<(), AppError> {
+        let names = names_of(self.name);
+        self._occupied = self.out.as_deref().map(|dir| check_room_for(dir, &names)).transpose()?;
+        Ok(())
+    }
 }
 
 /// Those of the known names that a flag asks for: `all` of them, or some.
@@ -50,17 +94,17 @@ fn usage(flag: &str, message: String) -> AppError {
 fn chosen(flag: &str, asked: &[String], known: &[&str]) -> Result<Vec<String>, AppError> {
     let all = asked.iter().any(|name| name == "all");
     if all && asked.len() > 1 {
-        return Err(usage(flag, "`all` stands beside other names; give `all` or the names".to_owned()));
+        return Err(AppError::usage(flag, "`all` stands beside other names; give `all` or the names"));
     }
     if all {
         return Ok(known.iter().map(ToString::to_string).collect());
     }
     for (index, name) in asked.iter().enumerate() {
         if !known.contains(&name.as_str()) {
-            return Err(usage(flag, unknown(name, known)));
+            return Err(AppError::usage(flag, unknown(name, known)));
         }
         if asked[..index].contains(name) {
-            return Err(usage(flag, format!("`{name}` is there twice")));
+            return Err(AppError::usage(flag, format!("`{name}` is there twice")));
         }
     }
     Ok(asked.to_vec())
@@ -98,17 +142,20 @@ fn streams_on(device: &str) -> Result<Streams, AppError> {
     check_kind(device, &DEVICES.iter().copied().filter(|kind| *kind != HOST).collect::<Vec<_>>())?;
     let streams = Streams { device: Some(device.to_owned()), ..Streams::default() };
     // Where it cannot be opened ranks need not begin.
-    streams.device().map_err(|error| usage("--device", error.to_string()))?;
+    streams.device().map_err(|error| AppError::usage("--device", error.to_string()))?;
     Ok(streams)
 }
 
 fn check_kind(device: &str, kinds: &[&str]) -> Result<(), AppError> {
     let (kind, select) = split_device(device);
     if !kinds.contains(&kind) {
-        return Err(usage("--device", unknown(kind, kinds)));
+        return Err(AppError::usage("--device", unknown(kind, kinds)));
     }
     if kind == HOST && !select.is_empty() {
-        return Err(usage("--device", format!("there is one `{HOST}`, of which `{select}` selects nothing")));
+        return Err(AppError::usage(
+            "--device",
+            format!("there is one `{HOST}`, of which `{select}` selects nothing"),
+        ));
     }
     Ok(())
 }
@@ -120,8 +167,8 @@ fn streams_of(args: &StreamsArgs) -> Result<Streams, AppError> {
     if device == HOST {
         let given = [("--signal", !signal.is_empty()), ("--waits", waits.is_some())];
         if let Some((flag, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
-            let message = "is for devices; streams of the host have one way: name one by --device".to_owned();
-            return Err(usage(flag, message));
+            let message = "is for devices; streams of the host have one way: name one by --device";
+            return Err(AppError::usage(flag, message));
         }
         return Ok(Streams::default());
     }
@@ -133,13 +180,13 @@ fn streams_of(args: &StreamsArgs) -> Result<Streams, AppError> {
     if let Some(message) = no_memory_operations(kind) {
         // Asked for by name it is refused; it is no part of `all`.
         if signal.iter().any(|name| name == Signals::Memop.name()) {
-            return Err(usage("--signal", message));
+            return Err(AppError::usage("--signal", message));
         }
         signals.retain(|way| *way != Signals::Memop);
     }
     let waits = match waits {
         Some(name) => Waits::from_name(name)
-            .ok_or_else(|| usage("--waits", unknown(name, &Waits::ALL.map(Waits::name))))?,
+            .ok_or_else(|| AppError::usage("--waits", unknown(name, &Waits::ALL.map(Waits::name))))?,
         None => Waits::default(),
     };
     Ok(Streams { signals, waits, ..streams_on(device)? })
@@ -147,5 +194,5 @@ fn streams_of(args: &StreamsArgs) -> Result<Streams, AppError> {
 
 fn check_fabric(name: &str) -> Result<(), AppError> {
     let fabrics: Vec<&str> = FABRICS.iter().map(|row| row.name).collect();
-    if fabrics.contains(&name) { Ok(()) } else { Err(usage("--fabric", unknown(name, &fabrics))) }
+    if fabrics.contains(&name) { Ok(()) } else { Err(AppError::usage("--fabric", unknown(name, &fabrics))) }
 }
