@@ -16,7 +16,6 @@ use clap::error::{ContextKind, ContextValue};
 use streamhalo::comm::backend::backend_names;
 use streamhalo::comm::fabric::{self, FABRICS};
 
-use crate::app::APPLICATIONS;
 use crate::cli::{Cli, Command, ConfigArgs};
 use crate::config::{KnownNames, Overrides, Places, RunConfig, nearest};
 use crate::error::AppError;
@@ -103,9 +102,8 @@ fn suggest_command(error: &mut clap::Error) {
 
 /// The configuration that a command was given, with the names that this program knows.
 fn load(args: &ConfigArgs, overrides: &Overrides) -> Result<(RunConfig, Places), AppError> {
-    let apps: Vec<&str> = APPLICATIONS.iter().map(|row| row.name).collect();
     let backends: Vec<&str> = backend_names().collect();
     let fabrics: Vec<&str> = FABRICS.iter().map(|row| row.name).collect();
-    let names = KnownNames { apps: &apps, backends: &backends, fabrics: &fabrics, devices: &DEVICES };
+    let names = KnownNames { backends: &backends, fabrics: &fabrics, devices: &DEVICES };
     RunConfig::load(&args.config, overrides, &names)
 }

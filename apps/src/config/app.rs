@@ -1,7 +1,7 @@
 //! `[app]`: which application, how many steps, and the application's own settings.
 //!
-//! An application with settings of its own is a variant of [`AppSettings`] and a row of `OWN`, which
-//! names its keys, its defaults and its reader, in a file of its own; one without needs nothing here.
+//! The settings of an application are a variant of [`AppSettings`] and a row of `OWN`, which names its keys, its
+//! defaults and its reader, in a file of its own.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::cholesky::{self, CholeskySettings};
 use super::comb::{self, CombSettings};
 use super::faces::{self, FacesSettings};
-use super::fault::{Fault, Located};
+use super::fault::Fault;
 use super::grid::Grid;
 use super::life::{self, LifeSettings};
 use super::pipeline::{self, PipelineSettings};
@@ -87,31 +87,9 @@ pub(super) struct Own {
     pub(super) read: fn(&Section<'_>, &Grid, &Path) -> Result<AppSettings, Fault>,
 }
 
-/// Applications with settings or defaults of their own.
+/// Every application.
 const OWN: &[Own] =
     &[life::OWN, faces::OWN, stencil3d::OWN, pipeline::OWN, tree::OWN, cholesky::OWN, comb::OWN];
-
-/// What an application has that is not among them.
-const PLAIN: Own = Own {
-    name: "",
-    keys: &[],
-    steps: 1000,
-    cells: &[2048, 2048],
-    means: Means::Exchanges,
-    looks: Looks::None,
-    read: |_, _, _| Ok(AppSettings::Plain {}),
-};
-
-fn own(app: &str) -> &'static Own {
-    OWN.iter().find(|own| own.name == app).unwrap_or(&PLAIN)
-}
-
-impl Means {
-    /// Those of the application of that name.
-    pub(crate) fn of(app: &str) -> Self {
-        own(app).means
-    }
-}
 
 /// Which application, and its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -144,41 +122,26 @@ pub enum AppSettings {
     Cholesky(CholeskySettings),
     /// Cycles of a halo exchange of several variables.
     Comb(CombSettings),
-    /// An application without settings of its own.
-    Plain {},
 }
 
-/// The application of a configuration, which decides what keys and defaults there are.
-pub(super) struct Chosen {
-    name: String,
-    own: &'static Own,
+impl Means {
+    /// Those of the application of that name.
+    pub(crate) fn of(app: &str) -> Self {
+        Own::of(app).means
+    }
 }
 
-impl Chosen {
-    /// The name is read before anything else.
-    pub(super) fn read(section: &Section<'_>, apps: &[&str]) -> Result<Self, Fault> {
-        let name = section.name("name", apps)?.unwrap_or_else(|| Located::default("life".to_owned())).value;
-        Ok(Self { own: own(&name), name })
+impl Own {
+    fn of(app: &str) -> &'static Self {
+        OWN.iter().find(|own| own.name == app).expect("every application has settings of its own")
     }
 
-    /// Its name.
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The defaults of `grid.cells`, and of `grid.periodic` for all axes.
-    pub(super) fn grid(&self) -> (&'static [usize], bool) {
-        (self.own.cells, self.own.means == Means::Exchanges)
-    }
-
-    /// Whether the host calls primitives instead of exchanging ghosts.
-    pub(super) fn uses_primitives(&self) -> bool {
-        self.own.means == Means::Primitives
-    }
-
-    /// What can be had of its field between steps.
-    pub(super) fn looks(&self) -> Looks {
-        self.own.looks
+    /// That of the application that a configuration names, which decides what keys and defaults there are. Read before
+    /// anything else.
+    pub(super) fn chosen(section: &Section<'_>) -> Result<&'static Self, Fault> {
+        let names: Vec<&str> = OWN.iter().map(|own| own.name).collect();
+        let name = section.name("name", &names)?;
+        Ok(Self::of(name.as_ref().map_or("life", |name| &name.value)))
     }
 
     /// The applications of which so much can be had, as they are written.
@@ -196,11 +159,11 @@ impl Chosen {
         folder: &Path,
         all: &[Shape<'_>],
     ) -> Result<AppConfig, Fault> {
-        let keys = [COMMON_KEYS, self.own.keys].concat();
+        let keys = [COMMON_KEYS, self.keys].concat();
         section.check_keys(&Shape { name: NAME, keys: &keys }, all)?;
-        let steps = section.integer("steps", 0)?.map_or(self.own.steps, |steps| steps.value);
-        let settings = (self.own.read)(section, grid, folder)?;
-        Ok(AppConfig { name: self.name.clone(), steps, settings })
+        let steps = section.integer("steps", 0)?.map_or(self.steps, |steps| steps.value);
+        let settings = (self.read)(section, grid, folder)?;
+        Ok(AppConfig { name: self.name.to_owned(), steps, settings })
     }
 }
 
@@ -217,6 +180,12 @@ pub(super) fn three_axes(grid: &Grid, name: &str) -> Result<(), Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::APPLICATIONS;
+
+    #[test]
+    fn every_application_has_settings() {
+        assert!(OWN.iter().map(|own| own.name).eq(APPLICATIONS.iter().map(|row| row.name)));
+    }
 
     #[test]
     fn every_key_of_every_application_is_known() {

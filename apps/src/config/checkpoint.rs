@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::app::{Chosen, Looks};
+use super::app::{Looks, Own};
 use super::fault::{Fault, Origin};
 use super::section::Section;
 
@@ -16,7 +16,7 @@ pub(super) const RESTART: &str = "restart";
 const DEFAULT_KEPT: usize = 2;
 
 /// Steps between two checkpoints, 0 for none, and how many of them stay, 0 for all.
-pub(super) fn read(output: &Section<'_>, app: &Chosen) -> Result<(u64, usize), Fault> {
+pub(super) fn read(output: &Section<'_>, app: &Own) -> Result<(u64, usize), Fault> {
     let every = output.integer(EVERY, 0)?;
     if let Some(every) = every.as_ref().filter(|every| every.value > 0) {
         can_go_on(app, &every.origin)?;
@@ -27,7 +27,7 @@ pub(super) fn read(output: &Section<'_>, app: &Chosen) -> Result<(u64, usize), F
 
 /// What a run goes on from. A relative path in a configuration file starts at that file's folder, one in a flag at
 /// the working directory.
-pub(super) fn read_restart(run: &Section<'_>, app: &Chosen, folder: &Path) -> Result<Option<PathBuf>, Fault> {
+pub(super) fn read_restart(run: &Section<'_>, app: &Own, folder: &Path) -> Result<Option<PathBuf>, Fault> {
     let Some(path) = run.string(RESTART, "the path of a checkpoint, or of a folder with some")? else {
         return Ok(None);
     };
@@ -39,11 +39,11 @@ pub(super) fn read_restart(run: &Section<'_>, app: &Chosen, folder: &Path) -> Re
     Ok(Some(base.join(path.value)))
 }
 
-fn can_go_on(app: &Chosen, origin: &Origin) -> Result<(), Fault> {
-    if app.looks() >= Looks::PicturesAndCheckpoints {
+fn can_go_on(app: &Own, origin: &Origin) -> Result<(), Fault> {
+    if app.looks >= Looks::PicturesAndCheckpoints {
         return Ok(());
     }
-    let message = format!("`{}` has no checkpoints: it cannot go on from the middle of a run", app.name());
-    let others = Chosen::names_with(Looks::PicturesAndCheckpoints);
+    let message = format!("`{}` has no checkpoints: it cannot go on from the middle of a run", app.name);
+    let others = Own::names_with(Looks::PicturesAndCheckpoints);
     Err(Fault::new(origin, message).expected(format!("checkpoints of {others}")))
 }

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::app::Own;
 use super::fault::{Fault, Origin};
+use super::primitives::Means;
 use super::section::{List, Section, Shape};
 use crate::error::counted;
 
@@ -29,12 +31,9 @@ pub(super) struct Grid {
 }
 
 /// The defaults of cells, and of whether axes wrap around, are those of the application.
-pub(super) fn read(
-    section: &Section<'_>,
-    (default_cells, default_periodic): (&[usize], bool),
-) -> Result<Grid, Fault> {
+pub(super) fn read(section: &Section<'_>, app: &Own) -> Result<Grid, Fault> {
     let cells = section.integers("cells", 1)?.unwrap_or(List {
-        values: default_cells.to_vec(),
+        values: app.cells.to_vec(),
         origin: Origin::Default,
         single: false,
     });
@@ -50,7 +49,7 @@ pub(super) fn read(
     let halo_origin = halo.as_ref().map_or(Origin::Default, |halo| halo.origin.clone());
     Ok(Grid {
         config: GridConfig {
-            periodic: per_axis("`grid.periodic`", periodic, default_periodic, axes)?,
+            periodic: per_axis("`grid.periodic`", periodic, app.means == Means::Exchanges, axes)?,
             halo: per_axis("`grid.halo`", halo, 1, axes)?,
             cells: cells.values,
         },

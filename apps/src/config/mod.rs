@@ -9,7 +9,6 @@
 //! use streamhalo_apps::config::{KnownNames, Overrides, RunConfig};
 //!
 //! let names = KnownNames {
-//!     apps: &["life"],
 //!     backends: &["standard", "st-send"],
 //!     fabrics: &["local"],
 //!     devices: &["host"],
@@ -141,9 +140,8 @@ impl RunConfig {
 impl RunConfig {
     /// What a text configures that is right: of any application and backends, on the host.
     pub(crate) fn of(text: &str) -> Self {
-        let apps: Vec<&str> = crate::app::APPLICATIONS.iter().map(|row| row.name).collect();
         let backends: Vec<&str> = streamhalo::comm::backend::backend_names().collect();
-        let names = KnownNames { apps: &apps, backends: &backends, fabrics: &["local"], devices: &["host"] };
+        let names = KnownNames { backends: &backends, fabrics: &["local"], devices: &["host"] };
         let config = Self::parse("f.toml", text, &Overrides::default(), &names);
         config.unwrap_or_else(|error| panic!("{text}: {error}"))
     }
@@ -172,23 +170,23 @@ fn resolve(root: &Table, folder: &Path, names: &KnownNames<'_>) -> Result<RunCon
         Ok(section)
     };
     // The keys of [app] depend on its name, so its reader checks them.
-    let own = Section::find(root, app::NAME)?;
-    let chosen = app::Chosen::read(&own, names.apps)?;
-    let grid = grid::read(&section(grid::SHAPE)?, chosen.grid())?;
-    let app = chosen.settings(&own, &grid, folder, &SHAPES)?;
-    let run = run::read(&section(run::SHAPE)?, &grid, &chosen, folder)?;
+    let in_app = Section::find(root, app::NAME)?;
+    let own = app::Own::chosen(&in_app)?;
+    let grid = grid::read(&section(grid::SHAPE)?, own)?;
+    let app = own.settings(&in_app, &grid, folder, &SHAPES)?;
+    let run = run::read(&section(run::SHAPE)?, &grid, own, folder)?;
     let (device, comm) = (section(device::SHAPE)?, section(comm::SHAPE)?);
     let mut backends = names.backends.to_vec();
-    if chosen.uses_primitives() {
-        primitives::check_device(&device, chosen.name())?;
-        primitives::check_backends(&comm, chosen.name(), names.backends)?;
+    if own.means == Means::Primitives {
+        primitives::check_device(&device, own.name)?;
+        primitives::check_backends(&comm, own.name, names.backends)?;
         backends = primitives::backends(names.backends);
     }
     let device = device::read(&device, names.devices)?;
     let comm = comm::read(&comm, &KnownNames { backends: &backends, ..*names }, &device.kind)?;
     let staging = staging::read(&section(staging::SHAPE)?, names.devices, &device.kind)?;
-    let output = output::read(&section(output::SHAPE)?, &chosen)?;
-    pattern::check_default(&app.settings, &own)?;
+    let output = output::read(&section(output::SHAPE)?, own)?;
+    pattern::check_default(&app.settings, &in_app)?;
     Ok(RunConfig { app, grid: grid.config, run, comm, device, staging, output })
 }
 

@@ -1,11 +1,8 @@
 //! The names that a configuration may use, and the nearest of them to a wrong one.
 
-/// The names that this program knows: the rows of the registries of applications,
-/// backends, fabrics and devices.
+/// The names that this program knows: the rows of the registries of backends, fabrics and devices.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownNames<'a> {
-    /// Values of `app.name`.
-    pub apps: &'a [&'a str],
     /// Values of `comm.backend`, without the alias `cray-mpich`.
     pub backends: &'a [&'a str],
     /// Values of `comm.fabric`, combinations such as `shm+mpi` included.

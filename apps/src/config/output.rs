@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::app::{Chosen, Looks};
+use super::app::{Looks, Own};
 use super::checkpoint;
 use super::fault::Fault;
 use super::section::{Section, Shape};
@@ -46,22 +46,22 @@ pub enum OnFullDisk {
 }
 
 /// Without a folder the results of an application go to `results/NAME`.
-pub(super) fn read(section: &Section<'_>, app: &Chosen) -> Result<OutputConfig, Fault> {
+pub(super) fn read(section: &Section<'_>, app: &Own) -> Result<OutputConfig, Fault> {
     let dir = section.string("dir", "the path of a folder")?;
     let snapshot_every = section.integer("snapshot_every", 0)?;
     if let Some(every) = &snapshot_every
         && every.value > 0
-        && app.looks() < Looks::Pictures
+        && app.looks < Looks::Pictures
     {
-        let message = format!("`{}` has no field of cells that could be shown", app.name());
+        let message = format!("`{}` has no field of cells that could be shown", app.name);
         return Err(Fault::new(&every.origin, message)
-            .expected(format!("pictures of {}", Chosen::names_with(Looks::Pictures))));
+            .expected(format!("pictures of {}", Own::names_with(Looks::Pictures))));
     }
     let (checkpoint_every, checkpoints_kept) = checkpoint::read(section, app)?;
     Ok(OutputConfig {
         dir: match dir {
             Some(dir) => PathBuf::from(dir.value),
-            None => PathBuf::from("results").join(app.name()),
+            None => PathBuf::from("results").join(app.name),
         },
         snapshot_every: snapshot_every.map_or(0, |every| every.value),
         checkpoint_every,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::app::Chosen;
+use super::app::Own;
 use super::checkpoint;
 use super::fault::{Fault, Located, Origin};
 use super::grid::Grid;
@@ -119,7 +119,7 @@ impl TryFrom<WrittenLayout> for Layout {
 pub(super) fn read(
     section: &Section<'_>,
     grid: &Grid,
-    app: &Chosen,
+    app: &Own,
     folder: &Path,
 ) -> Result<RunSettings, Fault> {
     let ranks = read_ranks(section)?;

@@ -163,14 +163,13 @@ fn a_relative_path_starts_at_the_file_that_holds_it() {
 }
 
 #[test]
-fn an_application_without_settings_has_the_common_keys() {
-    let config = parse("app.name = 'plain'\napp.steps = 7\ngrid.cells = [4, 4, 4]");
+fn what_an_application_is_not_told_has_defaults() {
+    let config = parse("app.name = 'comb'\napp.steps = 7\ngrid.cells = [4, 4, 4]");
     let config = config.expect("is right");
-    assert_eq!(config.app.settings, AppSettings::Plain {});
     assert_eq!(config.grid.halo, [1, 1, 1]);
-    assert_eq!(config.output.dir.to_str(), Some("results/plain"));
+    assert_eq!(config.output.dir.to_str(), Some("results/comb"));
     let json = serde_json::to_value(&config.app).expect("is JSON");
-    assert_eq!(json, json!({ "name": "plain", "steps": 7 }));
+    assert_eq!(json, json!({ "name": "comb", "steps": 7, "variables": 3, "element": "f64" }));
 }
 
 #[test]

@@ -58,14 +58,14 @@ fn unknown_names() {
             "[app]\nname = 'live'",
             (2, 8),
             "`app.name` is the string \"live\"",
-            "expected `life`, `faces`, `stencil3d` or `plain`",
+            "expected `life`, `faces`, `stencil3d`, `pipeline`, `tree`, `cholesky` or `comb`",
             Some("did you mean `life`?"),
         ),
         (
-            "[app]\nname = 'plain'\npattern = 'random:1'",
+            "[app]\nname = 'comb'\npattern = 'random:1'",
             (3, 1),
             "unknown key `pattern` in [app]",
-            "expected `name` or `steps`",
+            "expected `name`, `steps`, `variables` or `element`",
             None,
         ),
         (

@@ -224,11 +224,11 @@ fn checkpoints_have_flags_of_their_own() {
         assert!(error.contains(wanted), "{error}");
     }
     for (key, place) in [("output.checkpoint_every = 1", "2:27"), ("run.restart = 'x.halo'", "2:15")] {
-        let error = printed(&super::parse(&format!("app.name = 'plain'\n{key}")).expect_err(key));
-        assert!(error.starts_with(&format!("f.toml:{place}: `plain` has no checkpoints")), "{error}");
+        let error = printed(&super::parse(&format!("app.name = 'comb'\n{key}")).expect_err(key));
+        assert!(error.starts_with(&format!("f.toml:{place}: `comb` has no checkpoints")), "{error}");
         assert!(error.contains("expected checkpoints of `life` or `stencil3d`"), "{error}");
     }
-    let config = super::parse("app.name = 'plain'\noutput.checkpoint_every = 0").expect("asks for none");
+    let config = super::parse("app.name = 'comb'\noutput.checkpoint_every = 0").expect("asks for none");
     assert_eq!(config.output.checkpoint_every, 0);
 }
 

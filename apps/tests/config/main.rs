@@ -10,7 +10,6 @@ use streamhalo_apps::config::{ConfigError, KnownNames, Overrides, RunConfig};
 
 /// The registries' names; the program passes its own.
 const NAMES: KnownNames<'static> = KnownNames {
-    apps: &["life", "faces", "stencil3d", "plain"],
     backends: &["standard", "st-send", "st-rsend", "active-rma", "notified"],
     fabrics: &["local", "shm", "mpi", "ofi", "shm+mpi", "shm+ofi"],
     devices: &["host", "opencl", "cuda", "hip"],

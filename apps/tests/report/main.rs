@@ -52,7 +52,6 @@ impl AsRef<Path> for Folder {
 
 fn config() -> RunConfig {
     let names = KnownNames {
-        apps: &["life"],
         backends: &["standard", "st-send", "notified"],
         fabrics: &["local"],
         devices: &["host"],
