@@ -25,40 +25,9 @@ pub(super) const NAME: &str = "app";
 const COMMON_KEYS: &[&str] = &["name", "steps"];
 
 /// Every key that some application has.
-pub(super) const ANY_SHAPE: Shape<'static> = Shape {
-    name: NAME,
-    keys: &[
-        // Of all.
-        "name",
-        "steps",
-        // Of `life`.
-        "pattern",
-        "origin",
-        "cells_as",
-        // Of `stencil3d`.
-        "equation",
-        "points",
-        "element",
-        "overlap",
-        "residual_every",
-        // Of `faces`.
-        "order",
-        "outer",
-        "middle",
-        "values",
-        "seed",
-        "extra_compute",
-        // Of `pipeline`.
-        "block_rows",
-        // Of `tree`, which has `values` and `seed` too.
-        "arity",
-        "elements",
-        // Of `cholesky`, which has `values` and `seed` too.
-        "tile",
-        // Of `comb`, which has `element` too.
-        "variables",
-    ],
-};
+pub(super) fn keys() -> Vec<&'static str> {
+    COMMON_KEYS.iter().chain(OWN.iter().flat_map(|own| own.keys)).copied().collect()
+}
 
 /// What can be had of an application's field of cells between steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -167,16 +136,6 @@ impl Own {
     }
 }
 
-/// That the grid has three axes, for applications that live on three.
-pub(super) fn three_axes(grid: &Grid, name: &str) -> Result<(), Fault> {
-    let axes = grid.config.cells.len();
-    if axes == 3 {
-        return Ok(());
-    }
-    let message = format!("`{name}` lives on 3 axes, `grid.cells` has {axes}");
-    Err(Fault::new(&grid.cells_origin, message).expected("`[z, y, x]`"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,16 +144,5 @@ mod tests {
     #[test]
     fn every_application_has_settings() {
         assert!(OWN.iter().map(|own| own.name).eq(APPLICATIONS.iter().map(|row| row.name)));
-    }
-
-    #[test]
-    fn every_key_of_every_application_is_known() {
-        let own = OWN.iter().flat_map(|own| own.keys);
-        let mut keys: Vec<&str> = COMMON_KEYS.iter().chain(own).copied().collect();
-        let mut known = ANY_SHAPE.keys.to_vec();
-        keys.sort_unstable();
-        keys.dedup();
-        known.sort_unstable();
-        assert_eq!(keys, known);
     }
 }

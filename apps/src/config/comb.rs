@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::app::{AppSettings, Looks, Own, three_axes};
+use super::app::{AppSettings, Looks, Own};
 use super::fault::{Fault, Located};
 use super::grid::Grid;
 use super::primitives::Means;
@@ -34,7 +34,7 @@ pub struct CombSettings {
 }
 
 fn read(section: &Section<'_>, grid: &Grid) -> Result<CombSettings, Fault> {
-    three_axes(grid, NAME)?;
+    grid.check_axes(NAME, 3, "[z, y, x]")?;
     let variables = section.integer("variables", 1)?.unwrap_or(Located::default(3));
     if variables.value > MOST_VARIABLES {
         let message = format!("`app.variables` is {}", variables.value);

@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::app::{AppSettings, Looks, Own, three_axes};
+use super::app::{AppSettings, Looks, Own};
 use super::fault::{Fault, Located};
 use super::grid::Grid;
 use super::primitives::Means;
@@ -59,7 +59,7 @@ pub enum Values {
 }
 
 fn read(section: &Section<'_>, grid: &Grid) -> Result<FacesSettings, Fault> {
-    three_axes(grid, NAME)?;
+    grid.check_axes(NAME, 3, "[z, y, x]")?;
     if grid.config.halo.iter().any(|width| *width != 1) {
         let message =
             format!("`{NAME}` exchanges one layer of points, but `grid.halo` is {:?}", grid.config.halo);

@@ -30,6 +30,18 @@ pub(super) struct Grid {
     pub(super) halo_origin: Origin,
 }
 
+impl Grid {
+    /// Refuses another number of axes than an application lives on, which `cells` names.
+    pub(super) fn check_axes(&self, app: &str, axes: usize, cells: &str) -> Result<(), Fault> {
+        let found = self.config.cells.len();
+        if found == axes {
+            return Ok(());
+        }
+        let message = format!("`{app}` lives on {}, `grid.cells` has {found}", counted(axes, "axis"));
+        Err(Fault::new(&self.cells_origin, message).expected(format!("`{cells}`")))
+    }
+}
+
 /// The defaults of cells, and of whether axes wrap around, are those of the application.
 pub(super) fn read(section: &Section<'_>, app: &Own) -> Result<Grid, Fault> {
     let cells = section.integers("cells", 1)?.unwrap_or(List {

@@ -48,11 +48,7 @@ pub enum CellsAs {
 }
 
 fn read(section: &Section<'_>, grid: &Grid, folder: &Path) -> Result<LifeSettings, Fault> {
-    let axes = grid.config.cells.len();
-    if axes != 2 {
-        let message = format!("`life` lives on 2 axes, `grid.cells` has {axes}");
-        return Err(Fault::new(&grid.cells_origin, message).expected("`[rows, columns]`"));
-    }
+    grid.check_axes("life", 2, "[rows, columns]")?;
     let pattern = Pattern::read(section, folder)?;
     let origin = read_origin(section)?;
     let cells_as = section.value("cells_as")?.unwrap_or_default();

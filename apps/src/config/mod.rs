@@ -77,9 +77,11 @@ use names::one_of;
 use section::{Section, Shape, belongs_to};
 use value::Table;
 
-/// The sections in the order of the documentation.
-const SHAPES: [Shape<'static>; 7] =
-    [app::ANY_SHAPE, grid::SHAPE, run::SHAPE, comm::SHAPE, device::SHAPE, staging::SHAPE, output::SHAPE];
+/// The sections in the order of the documentation, the first with these keys.
+fn shapes<'k>(of_app: &'k [&'static str]) -> [Shape<'k>; 7] {
+    let app = Shape { name: app::NAME, keys: of_app };
+    [app, grid::SHAPE, run::SHAPE, comm::SHAPE, device::SHAPE, staging::SHAPE, output::SHAPE]
+}
 
 /// A resolved configuration: every key has its value. Serialised, it is the `config` of
 /// `results.json`, and what the processes of ranks are told.
@@ -154,26 +156,33 @@ fn parse(
     names: &KnownNames<'_>,
 ) -> Result<(RunConfig, Places), Box<ConfigError>> {
     let folder = Path::new(file).parent().unwrap_or(Path::new(""));
+    let keys = app::keys();
+    let all = shapes(&keys);
     let read = || {
         let mut root = value::parse_document(text)?;
-        overrides::apply(&mut root, overrides, &SHAPES)?;
-        Ok((resolve(&root, folder, names)?, Places::of(&root, file, text)))
+        overrides::apply(&mut root, overrides, &all)?;
+        Ok((resolve(&root, folder, names, &all)?, Places::of(&root, file, text)))
     };
     read().map_err(|fault: Fault| Box::new(fault.locate(file, text)))
 }
 
-fn resolve(root: &Table, folder: &Path, names: &KnownNames<'_>) -> Result<RunConfig, Fault> {
-    check_sections(root)?;
+fn resolve(
+    root: &Table,
+    folder: &Path,
+    names: &KnownNames<'_>,
+    all: &[Shape<'_>],
+) -> Result<RunConfig, Fault> {
+    check_sections(root, all)?;
     let section = |shape: Shape<'static>| {
         let section = Section::find(root, shape.name)?;
-        section.check_keys(&shape, &SHAPES)?;
+        section.check_keys(&shape, all)?;
         Ok(section)
     };
     // The keys of [app] depend on its name, so its reader checks them.
     let in_app = Section::find(root, app::NAME)?;
     let own = app::Own::chosen(&in_app)?;
     let grid = grid::read(&section(grid::SHAPE)?, own)?;
-    let app = own.settings(&in_app, &grid, folder, &SHAPES)?;
+    let app = own.settings(&in_app, &grid, folder, all)?;
     let run = run::read(&section(run::SHAPE)?, &grid, own, folder)?;
     let (device, comm) = (section(device::SHAPE)?, section(comm::SHAPE)?);
     let mut backends = names.backends.to_vec();
@@ -191,14 +200,14 @@ fn resolve(root: &Table, folder: &Path, names: &KnownNames<'_>) -> Result<RunCon
 }
 
 /// Refuses whatever stands beside the sections.
-fn check_sections(root: &Table) -> Result<(), Fault> {
-    let names = SHAPES.map(|shape| shape.name);
+fn check_sections(root: &Table, all: &[Shape<'_>]) -> Result<(), Fault> {
+    let names: Vec<_> = all.iter().map(|shape| shape.name).collect();
     let unknown = root.entries.iter().find(|entry| !names.contains(&entry.key.as_str()));
     let Some(entry) = unknown else {
         return Ok(());
     };
     let fault = unknown_section(&entry.key_origin, &entry.key, &names);
-    Err(match belongs_to(&entry.key, &SHAPES) {
+    Err(match belongs_to(&entry.key, all) {
         Some(hint) => fault.hint(hint),
         None => fault.nearest(nearest(&entry.key, &names)),
     })

@@ -5,7 +5,6 @@ use super::grid::Grid;
 use super::names::one_of;
 use super::section::Section;
 use super::value::{Node, Value};
-use crate::error::counted;
 
 /// How values get from rank to rank in an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,12 +96,7 @@ pub(super) fn check_device(section: &Section<'_>, app: &str) -> Result<(), Fault
 
 /// Refuses grids of another number of axes than `cells` names, and what only ghosts would have a use for.
 pub(super) fn check_grid(grid: &Grid, app: &str, cells: &str, axes: usize) -> Result<(), Fault> {
-    let found = grid.config.cells.len();
-    if found != axes {
-        let axes = counted(axes, "axis");
-        let message = format!("`{app}` lives on {axes}, `grid.cells` has {found}");
-        return Err(Fault::new(&grid.cells_origin, message).expected(format!("`{cells}`")));
-    }
+    grid.check_axes(app, axes, cells)?;
     if grid.config.periodic.contains(&true) {
         let message = format!("`grid.periodic` is set, but no axis of `{app}` wraps around");
         return Err(Fault::new(&grid.periodic_origin, message).expected("`false`"));

@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::app::{AppSettings, Looks, Own, three_axes};
+use super::app::{AppSettings, Looks, Own};
 use super::fault::{Fault, Located};
 use super::grid::Grid;
 use super::primitives::Means;
@@ -59,7 +59,7 @@ pub enum Precision {
 }
 
 fn read(section: &Section<'_>, grid: &Grid) -> Result<Stencil3dSettings, Fault> {
-    three_axes(grid, NAME)?;
+    grid.check_axes(NAME, 3, "[z, y, x]")?;
     let equation = section.value("equation")?.unwrap_or_default();
     let element = section.value("element")?.unwrap_or_default();
     let points: Located<u32> = section.integer("points", 1)?.unwrap_or(Located::default(7));
