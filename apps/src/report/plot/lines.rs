@@ -1,12 +1,10 @@
 //! A chart of one line for each of several contestants, over sizes or numbers.
 
-use plotters::prelude::*;
-
 use super::scale::{Axis, Scale, label};
-use super::style::{FAINT_INK, GRID, INK, Style};
+use super::style::Style;
 use super::{
-    Area, Drawn, LEFT, Point, SIZE, TITLE_HEIGHT, draw_entry, draw_sentence, draw_series, draw_swatch,
-    draw_titles, drawn, text_style,
+    Area, Drawn, Point, TITLE_HEIGHT, beside_legend, draw_entry, draw_sentence, draw_series, draw_titles,
+    drawn, framed,
 };
 use crate::error::AppError;
 use crate::report::text;
@@ -59,9 +57,7 @@ fn draw(root: &Area<'_>, chart: &LineChart) -> Drawn {
     if shown.is_empty() {
         return draw_sentence(root, "nothing was measured");
     }
-    let longest = chart.lines.iter().map(|line| line.name.chars().count()).max();
-    let legend_width = 64 + 8 * longest.unwrap_or(0).max(8) as i32;
-    let (area, legend) = body.split_horizontally(SIZE.0 as i32 - legend_width);
+    let (area, legend) = beside_legend(&body, chart.lines.iter().map(|line| &line.name));
 
     let extremes = |values: &mut dyn Iterator<Item = f64>| {
         values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), one| (low.min(one), high.max(one)))
@@ -75,29 +71,13 @@ fn draw(root: &Area<'_>, chart: &LineChart) -> Drawn {
     };
     let scale = if chart.from_zero { Scale::Linear } else { Scale::Log2 };
     let y_axis = Axis::of_values(scale, least, greatest);
-    let mut built = ChartBuilder::on(&area)
-        .margin_left(12)
-        .margin_right(12)
-        .margin_bottom(14)
-        .x_label_area_size(46)
-        .y_label_area_size(LEFT - 12)
-        .build_cartesian_2d(x_axis, y_axis.clone())?;
     let along_x = |position: &f64| {
         let value = position.exp2();
         if chart.in_bytes { text::whole_bytes(value.round() as u64) } else { label(value) }
     };
     let along_y = |position: &f64| label(scale.value(*position));
-    built
-        .configure_mesh()
-        .bold_line_style(GRID)
-        .axis_style(FAINT_INK)
-        .label_style(text_style(16, &INK))
-        .axis_desc_style(text_style(18, &INK))
-        .x_desc(&chart.x)
-        .y_desc(&chart.y)
-        .x_label_formatter(&along_x)
-        .y_label_formatter(&along_y)
-        .draw()?;
+    let axes = [x_axis, y_axis.clone()];
+    let built = framed(&area, axes, [&chart.x, &chart.y], [&along_x, &along_y])?;
     for (index, line) in chart.lines.iter().enumerate() {
         let place = |x: f64, y: f64| {
             let y = if y > 0.0 || chart.from_zero { scale.position(y) } else { y_axis.range.start };
@@ -115,9 +95,7 @@ fn draw(root: &Area<'_>, chart: &LineChart) -> Drawn {
             })
             .collect();
         draw_series(root, &points, Style::of(index))?;
-        let at = (24, 24 + 26 * index as i32);
-        draw_swatch(&legend, Style::of(index), at)?;
-        draw_entry(&legend, &line.name, at)?;
+        draw_entry(&legend, index, &line.name)?;
     }
     Ok(())
 }

@@ -74,9 +74,7 @@ fn draw(root: &Area<'_>, results: &Results) -> Drawn {
     let (head, body) = root.split_vertically(TITLE_HEIGHT);
     let (title, below) = titles(results, first, &timed);
     draw_titles(&head, &title, &below)?;
-    let longest = summary.backends.iter().map(|name| name.chars().count()).max();
-    let legend_width = 64 + 8 * longest.unwrap_or(0).max(8) as i32;
-    let (chart, legend) = body.split_horizontally(SIZE.0 as i32 - legend_width);
+    let (chart, legend) = beside_legend(&body, summary.backends.iter());
     draw_chart(root, &chart, &timed, &summary, baseline)?;
     draw_legend(&legend, &summary.backends)
 }
@@ -118,26 +116,9 @@ fn draw_chart(
     let x = Axis::of_ranks(scale, &ranks);
     let y = Axis::of_speedups(scale, least, greatest);
 
-    let mut chart = ChartBuilder::on(area)
-        .margin_left(12)
-        .margin_right(12)
-        .margin_bottom(14)
-        .x_label_area_size(46)
-        .y_label_area_size(LEFT - 12)
-        .build_cartesian_2d(x.clone(), y)?;
     let format = |position: &f64| label(scale.value(*position));
-    chart
-        .configure_mesh()
-        .bold_line_style(GRID)
-        .axis_style(FAINT_INK)
-        .label_style(text_style(16, &INK))
-        .axis_desc_style(text_style(18, &INK))
-        .x_desc("ranks")
-        .y_desc(format!("{} over {}", summary.word().to_lowercase(), baseline.describe()))
-        .x_label_formatter(&format)
-        .y_label_formatter(&format)
-        .draw()?;
-
+    let over = format!("{} over {}", summary.word().to_lowercase(), baseline.describe());
+    let chart = framed(area, [x.clone(), y], ["ranks", &over], [&format, &format])?;
     let place = |x: f64, y: f64| chart.backend_coord(&(x, y));
     let (first, last) = (ranks[0], ranks[ranks.len() - 1]);
     // At one rank count the ideal is a level, drawn across the chart.
@@ -158,6 +139,40 @@ fn draw_chart(
         draw_series(root, &points, Style::of(index))?;
     }
     Ok(())
+}
+
+/// What is left for a chart beside the legend with these names, and the legend.
+fn beside_legend<'a, 'n>(body: &Area<'a>, names: impl Iterator<Item = &'n String>) -> (Area<'a>, Area<'a>) {
+    let longest = names.map(|name| name.chars().count()).max();
+    body.split_horizontally(SIZE.0 as i32 - 64 - 8 * longest.unwrap_or(0).max(8) as i32)
+}
+
+/// A chart with its axes, what is along them, and how positions on them are written.
+fn framed<'c, 'a>(
+    area: &'c Area<'a>,
+    [x, y]: [Axis; 2],
+    [along_x, along_y]: [&str; 2],
+    [label_x, label_y]: [&dyn Fn(&f64) -> String; 2],
+) -> Result<ChartContext<'c, SVGBackend<'a>, Cartesian2d<Axis, Axis>>, Box<dyn std::error::Error>> {
+    let mut chart = ChartBuilder::on(area)
+        .margin_left(12)
+        .margin_right(12)
+        .margin_bottom(14)
+        .x_label_area_size(46)
+        .y_label_area_size(LEFT - 12)
+        .build_cartesian_2d(x, y)?;
+    chart
+        .configure_mesh()
+        .bold_line_style(GRID)
+        .axis_style(FAINT_INK)
+        .label_style(text_style(16, &INK))
+        .axis_desc_style(text_style(18, &INK))
+        .x_desc(along_x)
+        .y_desc(along_y)
+        .x_label_formatter(label_x)
+        .y_label_formatter(label_y)
+        .draw()?;
+    Ok(chart)
 }
 
 /// How far the points of two backends are moved apart: a little, less where rank counts
@@ -215,25 +230,30 @@ fn draw_series(root: &Area<'_>, points: &[Point], style: Style) -> Drawn {
 }
 
 fn draw_legend(area: &Area<'_>, backends: &[String]) -> Drawn {
-    let entry = |row: usize| (24, 24 + 26 * row as i32);
     for (index, backend) in backends.iter().enumerate() {
-        let style = Style::of(index);
-        draw_swatch(area, style, entry(index))?;
-        draw_entry(area, backend, entry(index))?;
+        draw_entry(area, index, backend)?;
     }
-    let (x, y) = entry(backends.len());
+    let (x, y) = place_of_entry(backends.len());
     area.draw(&Rectangle::new([(x - 15, y), (x + 15, y + 1)], IDEAL.filled()))?;
-    draw_entry(area, "ideal", (x, y))
+    draw_name(area, "ideal", (x, y))
 }
 
-fn draw_swatch(area: &Area<'_>, style: Style, (x, y): (i32, i32)) -> Drawn {
+/// Of that number, in a legend.
+fn place_of_entry(index: usize) -> (i32, i32) {
+    (24, 24 + 26 * index as i32)
+}
+
+/// How the line of that number is drawn, and its name.
+fn draw_entry(area: &Area<'_>, index: usize, name: &str) -> Drawn {
+    let (style, (x, y)) = (Style::of(index), place_of_entry(index));
     let swatch = [(x - 15, y - 1), (x + 15, y + 1)];
     area.draw(&Rectangle::new(swatch, style.colour.filled()))?;
     let outline = style.mark.iter().map(|(dx, dy)| (x + dx, y + dy));
-    Ok(area.draw(&Polygon::new(outline.collect::<Vec<_>>(), style.colour))?)
+    area.draw(&Polygon::new(outline.collect::<Vec<_>>(), style.colour))?;
+    draw_name(area, name, (x, y))
 }
 
-fn draw_entry(area: &Area<'_>, name: &str, (x, y): (i32, i32)) -> Drawn {
+fn draw_name(area: &Area<'_>, name: &str, (x, y): (i32, i32)) -> Drawn {
     let left = text_style(17, &INK).pos(Pos::new(HPos::Left, VPos::Center));
     Ok(area.draw_text(name, &left, (x + 24, y))?)
 }
