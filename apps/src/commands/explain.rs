@@ -3,7 +3,7 @@
 //! Ranks set up as `run` would and are asked; nothing is stepped. On the host they are threads over `local` and
 //! `shm`: over both a rank's memory is mapped by its peers, so that the paths are the same.
 
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use comfy_table::{Cell, ContentArrangement, Table};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use streamhalo::{World, WorldOptions};
@@ -14,7 +14,8 @@ use crate::cli::ExplainArgs;
 use crate::config::RunConfig;
 use crate::error::{AppError, ranks_of};
 use crate::ranks::{Prepared, Ranks, Work, adopt};
-use crate::report;
+use crate::report::text::joined;
+use crate::report::{self, right};
 use crate::run::{Entry, Part, plan, stream, world_options};
 
 const COMMAND: &str = "streamhalo explain";
@@ -103,11 +104,10 @@ impl Work for Explanation {
 
 /// `routes` by backend, then by rank.
 fn section(config: &RunConfig, entry: &Entry, routes: &[Vec<Routes>]) -> String {
-    let layout: Vec<String> = entry.layout.iter().map(ToString::to_string).collect();
     let head = format!(
         "{} ({}), fabric {}, exchange every {}\n",
         ranks_of(entry.ranks),
-        layout.join(" x "),
+        joined(&entry.layout, " x "),
         config.comm.fabric,
         if config.run.exchange_every == 1 {
             "step".to_owned()
@@ -145,10 +145,6 @@ fn section(config: &RunConfig, entry: &Entry, routes: &[Vec<Routes>]) -> String 
         }
     }
     format!("{head}{}\n\n", table.trim_fmt())
-}
-
-fn right(text: String) -> Cell {
-    Cell::new(text).set_alignment(CellAlignment::Right)
 }
 
 /// The ways that one message travels, each with the backends that take it.

@@ -25,9 +25,8 @@ pub use plot::{ChartLine, LineChart, lines_svg, speedup_svg, time_svg, timeline_
 pub use progress::Progress;
 pub use results::{RESULTS_FILE, Results, RunRecord, SCHEMA};
 pub use summary::{Baseline, Group, Spread, Summary, Verification};
-pub(crate) use table::RULED;
-pub(crate) use table::by_executor;
 pub use table::table;
+pub(crate) use table::{RULED, by_executor, right};
 pub use timeline::{ExchangeTimeline, RankTimeline, chrome_trace};
 
 pub(crate) use files::left_in_replacing;

@@ -99,7 +99,8 @@ fn rows(summary: &Summary) -> String {
     table.trim_fmt()
 }
 
-fn right(text: impl ToString) -> Cell {
+/// A cell of a column of numbers.
+pub(crate) fn right(text: impl ToString) -> Cell {
     Cell::new(text.to_string()).set_alignment(CellAlignment::Right)
 }
 

@@ -6,7 +6,7 @@ pub(super) fn by(extents: &[usize]) -> String {
 }
 
 /// Extents with a separator of one's choice.
-pub(super) fn joined(extents: &[usize], separator: &str) -> String {
+pub(crate) fn joined(extents: &[usize], separator: &str) -> String {
     let extents: Vec<String> = extents.iter().map(usize::to_string).collect();
     extents.join(separator)
 }

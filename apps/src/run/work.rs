@@ -12,6 +12,7 @@ use crate::error::AppError;
 use crate::pictures::Snapshots;
 use crate::ranks::{Work, patient};
 use crate::report::ExchangeTimeline;
+use crate::report::text::joined;
 use crate::run::{TimelineWanted, Uses, device};
 use crate::watch::{Size, Watcher};
 
@@ -165,8 +166,7 @@ impl OnRank<'_> {
         let snapshots = is_drawn.then(|| Snapshots::of(config, first, &says)).flatten();
         let checkpoints = is_drawn.then(|| Checkpoints::of(config, application, first, &says)).flatten();
         let watcher = watched.map(|size| {
-            let split = layout.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
-            let which = trial_name(number);
+            let (split, which) = (joined(layout, " x "), trial_name(number));
             Watcher::new(size, config.app.steps, format!("{split} ranks, {backend}, {which}"), &shows)
         });
         let mut lookers: Vec<&dyn Looker> = Vec::new();

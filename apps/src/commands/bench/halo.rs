@@ -4,8 +4,8 @@ use crate::bench::halo::{HaloBench, HaloFigures};
 use crate::cli::{BenchHaloArgs, Neighbours};
 use crate::error::{AppError, counted};
 use crate::ranks::Ranks;
-use crate::report;
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use crate::report::{self, right};
+use comfy_table::{Cell, ContentArrangement, Table};
 use streamhalo::comm::fabric;
 
 use super::files::{files_of, lines};
@@ -85,7 +85,6 @@ fn bench_of(args: &BenchHaloArgs) -> Result<HaloBench, AppError> {
 }
 
 fn table(bench: &HaloBench, figures: &[HaloFigures]) -> String {
-    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
     let mut table = Table::new();
     table
         .load_style(report::RULED)
@@ -97,8 +96,8 @@ fn table(bench: &HaloBench, figures: &[HaloFigures]) -> String {
             Cell::new(bench.streams.label(&one.backend, one.signal.as_deref())),
             right(format!("{:.2}", one.median_us)),
             right(format!("{:.2}", one.min_us)),
-            right(one.bytes.to_string()),
-            right(one.messages.to_string()),
+            right(one.bytes),
+            right(one.messages),
             Cell::new(&one.path),
         ]);
     }

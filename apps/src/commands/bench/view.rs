@@ -1,6 +1,6 @@
 //! The figures of a measurement over sizes, as a table and as a chart.
 
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use comfy_table::{Cell, ContentArrangement, Table};
 
 use super::NO_GPU;
 use crate::bench::figure::Figure;
@@ -9,7 +9,7 @@ use crate::bench::micro::{MicroBench, What};
 use crate::error::ranks_of;
 use crate::report::text::{significant, whole_bytes};
 use crate::report::wrap::{COLUMNS, filled};
-use crate::report::{ChartLine, LineChart, RULED, by_executor};
+use crate::report::{ChartLine, LineChart, RULED, by_executor, right};
 
 /// A measurement and what came of it.
 pub(super) struct View<'f> {
@@ -204,7 +204,6 @@ impl View<'_> {
 
     /// The table, with `between` a median and the best.
     fn cells(&self, between: &str) -> Table {
-        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         let (rows, columns) = (self.rows(), self.columns());
         let has_operations = rows.iter().any(|(operation, _)| operation.is_some());
         let mut table = Table::new();
@@ -212,7 +211,7 @@ impl View<'_> {
         let ways =
             if self.figures.iter().all(|figure| figure.operation.is_none()) { "signal" } else { "operation" };
         let mut header = if has_operations { vec![Cell::new(ways)] } else { Vec::new() };
-        header.push(right(self.varies().unwrap_or("size").to_owned()));
+        header.push(right(self.varies().unwrap_or("size")));
         // Where values are on two lines, names may be too: they would be broken anywhere else.
         header.extend(columns.iter().map(|name| {
             right(match between {
@@ -254,7 +253,6 @@ impl View<'_> {
 
     /// The parameters of a model, of each contestant, if there are any.
     fn fits(&self) -> String {
-        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         let is_fit = |figure: &&Figure| figure.operation.as_deref() == Some(FIT);
         let fits: Vec<&Figure> = self.figures.iter().filter(is_fit).collect();
         if fits.is_empty() {
@@ -263,7 +261,7 @@ impl View<'_> {
         let mut table = Table::new();
         table.load_style(RULED);
         let names = ["L, us", "o, us", "g, us", "G, ns/B"];
-        table.set_header(std::iter::once(Cell::new("LogGP")).chain(names.map(|name| right(name.to_owned()))));
+        table.set_header(std::iter::once(Cell::new("LogGP")).chain(names.map(right)));
         let mut is_complete = true;
         for fit in fits {
             let values = ["l_us", "o_us", "g_us", "g_ns_per_byte"].map(|name| fit.number(name));

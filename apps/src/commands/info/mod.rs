@@ -15,6 +15,7 @@ use self::page::Page;
 use crate::app::APPLICATIONS;
 use crate::config::{Means, later_fabrics};
 use crate::error::{AppError, counted};
+use crate::report::text::joined;
 use crate::report::{self, MachineInfo};
 
 /// Prints the lists.
@@ -91,8 +92,7 @@ fn text(machine: &MachineInfo) -> String {
     });
     page.section("primitives", &primitives.collect::<Vec<_>>());
     let applications = APPLICATIONS.iter().map(|row| {
-        let axes: Vec<String> = row.dimensions.iter().map(ToString::to_string).collect();
-        let axes = axes.join(" or ");
+        let axes = joined(row.dimensions, " or ");
         let noun = if axes == "1" { "axis" } else { "axes" };
         let (devices, needs) = match row.means() {
             Means::Exchanges => ("every device", "gather"),

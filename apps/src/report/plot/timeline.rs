@@ -13,6 +13,7 @@ use svg::node::element::{Group, Line, Rectangle, Text, Title};
 use super::scale::{label, step_for};
 use super::style::{FAINT_INK, GRID, INK};
 use crate::error::{AppError, ranks_of};
+use crate::report::text::joined;
 use crate::report::timeline::{ExchangeTimeline, Placed, lane_name, span_name};
 
 const WIDTH: f64 = 1200.0;
@@ -109,7 +110,7 @@ fn text(content: impl Into<String>, x: f64, y: f64) -> Text {
 fn title(timeline: &ExchangeTimeline) -> Group {
     let ExchangeTimeline { app, backend, fabric, executor, stream, .. } = timeline;
     let ranks = ranks_of(timeline.ranks.len());
-    let cells = timeline.cells.iter().map(ToString::to_string).collect::<Vec<_>>().join(" × ");
+    let cells = joined(&timeline.cells, " × ");
     let head = format!("{app}, {backend}: one exchange, and the steps up to the next");
     let uncertain = timeline.ranks.iter().map(|rank| rank.clock.uncertainty_ns).max().unwrap_or(0);
     let clocks = match uncertain {
