@@ -6,23 +6,7 @@ use streamhalo::comm::device::Section;
 use streamhalo::comm::window::{ActiveOptions, Group, Mode, Window};
 use streamhalo::{HaloError, Stream, World};
 
-pub(super) fn on_host(
-    world: &World,
-    stream: &Stream,
-    bytes: usize,
-) -> Result<Option<Box<dyn Link>>, HaloError> {
-    link(world, stream, bytes, Mode::Host)
-}
-
-pub(super) fn on_stream(
-    world: &World,
-    stream: &Stream,
-    bytes: usize,
-) -> Result<Option<Box<dyn Link>>, HaloError> {
-    link(world, stream, bytes, Mode::Stream)
-}
-
-fn link(
+pub(super) fn link(
     world: &World,
     stream: &Stream,
     bytes: usize,

@@ -14,6 +14,7 @@ pub(super) use messages::staged;
 use payload::Payload;
 
 use streamhalo::comm::Error;
+use streamhalo::comm::window::Mode;
 use streamhalo::{HaloError, Stream, World};
 
 use super::answers::{Answers, given, said};
@@ -82,8 +83,14 @@ pub(crate) const PRIMITIVES: &[PrimitiveRow] = &[
     PrimitiveRow { name: "flag", make: flag::link },
     PrimitiveRow { name: "two-sided", make: messages::link },
     PrimitiveRow { name: "put-notify", make: notified::link },
-    PrimitiveRow { name: "put-active", make: active::on_host },
-    PrimitiveRow { name: "put-stream", make: active::on_stream },
+    PrimitiveRow {
+        name: "put-active",
+        make: |world, stream, bytes| active::link(world, stream, bytes, Mode::Host),
+    },
+    PrimitiveRow {
+        name: "put-stream",
+        make: |world, stream, bytes| active::link(world, stream, bytes, Mode::Stream),
+    },
     PrimitiveRow { name: "enqueued", make: enqueued::link },
     PrimitiveRow { name: "queue", make: queued::link },
 ];
