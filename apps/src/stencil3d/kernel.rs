@@ -186,17 +186,24 @@ impl<T: Real> Task<'_, T> {
         let weights = splat::<S, T::Vector<S>, 8>(simd, self.rule.weights);
         let mut out = next.plane(z, ys.clone());
         let mut row = 0;
+        // Behind the last group of a strip its first one follows, in the next plane.
+        let place = |plane: usize, row: usize| planes[plane].rows::<1>(row)[0].as_ptr().addr();
+        let (plane_bytes, row_bytes) = (place(2, 0) - place(1, 0), place(1, 1) - place(1, 0));
+        let strip_bytes = ys.len() / ROWS * ROWS * row_bytes;
+        let ahead = GROUPS_AHEAD * ROWS;
         while row + ROWS <= ys.len() {
             let inputs = [planes[0].rows(row), planes[1].rows(row), planes[2].rows(row)];
             let (at, out) = ([z, ys.start + row], out.rows(row));
-            self.group::<S, IS_FULL, DISTANCE, ROWS, INPUTS>(simd, &weights, at, inputs, out);
+            let is_last = row + ahead + ROWS > ys.len();
+            let ahead_bytes = ahead * row_bytes + if is_last { plane_bytes - strip_bytes } else { 0 };
+            self.group::<S, IS_FULL, DISTANCE, ROWS, INPUTS>(simd, &weights, at, inputs, out, ahead_bytes);
             row += ROWS;
         }
         // The few that are left, wherever they are: what is compiled for them serves `evaluate` too.
         while row < ys.len() {
             let inputs = [planes[0].rows(row), planes[1].rows(row), planes[2].rows(row)];
             let (at, out) = ([z, ys.start + row], out.rows(row));
-            self.group::<S, IS_FULL, NEAR, 1, 3>(simd, &weights, at, inputs, out);
+            self.group::<S, IS_FULL, NEAR, 1, 3>(simd, &weights, at, inputs, out, 0);
             row += 1;
         }
     }
@@ -207,7 +214,7 @@ impl<T: Real> Task<'_, T> {
         let planes = self.around(z, y..y + 1);
         let weights = splat::<S, T::Vector<S>, 8>(simd, self.rule.weights);
         let inputs = [planes[0].rows(0), planes[1].rows(0), planes[2].rows(0)];
-        self.group::<S, IS_FULL, NEAR, 1, 3>(simd, &weights, [z, y], inputs, [out]);
+        self.group::<S, IS_FULL, NEAR, 1, 3>(simd, &weights, [z, y], inputs, [out], 0);
     }
 
     /// What is read of the planes below, of and above the rows `ys` of plane `z`: those rows and one more on either
@@ -232,6 +239,7 @@ impl<T: Real> Task<'_, T> {
         [z, y]: [usize; 2],
         mut planes: [[&[T]; INPUTS]; 3],
         mut out: [&mut [T]; ROWS],
+        ahead_bytes: usize,
     ) {
         const { assert!(INPUTS == ROWS + 2) };
         let cells = planes[0][0].len() - 2;
@@ -242,8 +250,6 @@ impl<T: Real> Task<'_, T> {
             return;
         }
         let Self { shape: Shape([_, _, along_x]), x, stores, .. } = self;
-        let row_bytes = planes[1][1].as_ptr().addr() - planes[1][0].as_ptr().addr();
-        let ahead_bytes = GROUPS_AHEAD * ROWS * row_bytes;
         // One number for all their lengths, so that one comparison stands for those of all loads.
         for row in 0..INPUTS {
             planes[0][row] = &planes[0][row][..cells + 2];

@@ -6,14 +6,11 @@ use std::process::{Child, Output};
 use std::time::{Duration, Instant};
 
 use super::errors::refused;
-use super::{FABRICS, Folder, SMALL, finish, signal, text, ticks, until};
+use super::{FABRICS, Folder, OCCUPIED, SMALL, finish, signal, text, ticks, until};
 
 /// A game that would take hours.
 const ENDLESS: [&str; 4] =
     ["app.steps=1000000000", "run.ranks=2", "run.verify=false", "comm.backend=['st-send']"];
-
-/// What says that somebody writes into a folder.
-const OCCUPIED: &str = ".occupied";
 
 /// A folder with the results of an earlier run, and an endless one that is under way in it.
 fn under_way(fabric: &str, set: &[&str]) -> (Folder, Child) {

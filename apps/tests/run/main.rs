@@ -41,6 +41,9 @@ use tempfile::TempDir;
 const BACKENDS: [&str; 5] = ["standard", "st-send", "st-rsend", "active-rma", "notified"];
 const FABRICS: [&str; 2] = ["local", "shm"];
 
+/// What says in a folder of results that somebody writes into it.
+const OCCUPIED: &str = ".occupied";
+
 /// No command here takes a tenth of it, unless ranks wait for each other for ever.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
