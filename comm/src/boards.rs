@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::fabric::{Fabric, Region, Role, WaitContext, Word, has_reached};
-use crate::meeting::Meeting;
+use crate::meeting::{Meeting, left};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -67,8 +67,7 @@ impl Boards {
             board.has_left.load(Ordering::Acquire) != 0
                 && !has_reached(board.rounds.load(Ordering::Relaxed), self.rounds.get())
         })?;
-        let operation = "it has left the world, and comes to no more calls of all its ranks".into();
-        Some(Error::PeerFailed { rank, operation })
+        Some(left(rank))
     }
 
     fn read(&self, rank: usize) -> Result<Vec<u8>> {

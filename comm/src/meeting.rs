@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use std::fmt;
 
 /// Where the ranks of a world meet. Every call is collective, and every rank makes the same calls
-/// in the same order.
+/// in the same order. Whoever drops it comes to no more calls: those of the others fail, and name it.
 pub trait Meeting: fmt::Debug + Send {
     /// Blocks until every rank has called it.
     fn barrier(&self, context: &WaitContext) -> Result<()>;
@@ -18,6 +18,12 @@ pub trait Meeting: fmt::Debug + Send {
     /// The meeting of the first `ranks` ranks, at least one and no more than there are; `None` on the
     /// others. Collective over this one; blocks.
     fn first(&self, context: &WaitContext, ranks: usize) -> Result<Option<Box<dyn Meeting>>>;
+}
+
+/// The error of a call that a rank does not come to, since it has let go of the meeting.
+pub(crate) fn left(rank: usize) -> Error {
+    let operation = "it has left the world, and comes to no more calls of all its ranks".into();
+    Error::PeerFailed { rank, operation }
 }
 
 /// Every rank's value, by rank, on all of them. Collective; blocks.

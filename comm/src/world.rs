@@ -27,10 +27,11 @@ pub struct World {
 }
 
 struct Shared {
+    /// Before the fabric: whose last end goes may wait for ranks that wait for this one here.
+    meeting: Box<dyn Meeting>,
     fabric: Arc<dyn Fabric>,
     rank: usize,
     size: usize,
-    meeting: Box<dyn Meeting>,
     wait: Arc<WaitContext>,
     next_tag: Cell<u32>,
     staging: Cell<Staging>,

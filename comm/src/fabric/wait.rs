@@ -171,18 +171,20 @@ impl WaitContext {
         done: &mut dyn FnMut() -> Result<bool>,
         late: &dyn Fn(Duration) -> Error,
     ) -> Result<()> {
-        self.poll_longer(Duration::ZERO, done, late)
+        self.poll_longer(Duration::ZERO, done, &|| None, late)
     }
 
-    /// As [`WaitContext::poll`], with a time-out that comes `grace` later than that of other waits.
+    /// As [`WaitContext::poll`], with a time-out that comes `grace` later than that of other waits; `gone` as in
+    /// [`WaitContext::wait`].
     pub(crate) fn poll_longer(
         &self,
         grace: Duration,
         done: &mut dyn FnMut() -> Result<bool>,
+        gone: &dyn Fn() -> Option<Error>,
         late: &dyn Fn(Duration) -> Error,
     ) -> Result<()> {
         let mut sleep = |nap: Duration| std::thread::sleep(nap.min(SHORT_NAP / 4));
-        self.poll_any(done, grace, &|| None, &mut sleep, late)
+        self.poll_any(done, grace, gone, &mut sleep, late)
     }
 
     /// As [`WaitContext::poll`], for what wakes whoever sleeps in `sleep`; `gone` as in [`WaitContext::wait`].

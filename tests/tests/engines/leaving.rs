@@ -67,6 +67,8 @@ fn who_waits_for_a_rank_that_has_let_go_is_told() {
         if is_first {
             sides.iter().for_each(|side| leave(engine, start, ranks, &["leave", kind, side, "started"]));
             leave(engine, start, ranks, &["leave", kind, "reduction", "st-send"]);
+            leave(engine, start, ranks, &["leave", kind, "world"]);
+            leave(engine, start, ranks, &["leave", kind, "world", "first"]);
             leave(engine, start, ranks, &["leave", kind, "exchange", "st-send", "first"]);
         }
         // The stream of a device looks at the same words in its own way.

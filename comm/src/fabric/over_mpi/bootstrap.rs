@@ -1,5 +1,6 @@
 //! Ranks that an MPI launcher has started, or that an application has brought together.
 
+use super::attendance::Attendance;
 use super::communicators::Communicators;
 use super::meeting::MpiMeeting;
 use super::news::{News, NewsCheck};
@@ -9,7 +10,7 @@ use crate::fabric::spanning::Bootstrap;
 use crate::fabric::{Abort, Carrier, Executor, Fabric, LocalFabric, Parted, Partings, Region, WaitContext};
 use crate::meeting::{Meeting, all_gather};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// One rank's end.
 pub(super) struct MpiBootstrap {
@@ -17,8 +18,8 @@ pub(super) struct MpiBootstrap {
     communicators: Arc<Communicators>,
     rank: usize,
     size: usize,
-    /// Whether somebody has asked for a meeting.
-    has_met: AtomicBool,
+    /// Meetings of all ranks so far. They have the even numbers, and those that rank 0 numbers the odd ones.
+    meetings: AtomicU64,
     memory: Arc<LocalFabric>,
     news: Arc<News>,
     carrier: Arc<Carrier>,
@@ -38,9 +39,9 @@ impl MpiBootstrap {
         let carrier = Carrier::new(rank, executor, abort.clone());
         // No thread is started for it: the host looks in its waits, until there is a thread anyway.
         carrier.add(Box::new(NewsCheck(news.clone())));
-        let (has_met, was_told) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (meetings, was_told) = (AtomicU64::new(0), AtomicBool::new(false));
         mpi.enter(abort, carrier.clone());
-        Ok(Arc::new(Self { mpi, communicators, rank, size, has_met, memory, news, carrier, was_told }))
+        Ok(Arc::new(Self { mpi, communicators, rank, size, meetings, memory, news, carrier, was_told }))
     }
 
     pub(super) fn communicators(&self) -> &Arc<Communicators> {
@@ -83,15 +84,16 @@ impl Bootstrap for MpiBootstrap {
     }
 
     fn meeting(&self) -> Result<Box<dyn Meeting>> {
-        let has_met = self.has_met.swap(true, Ordering::Relaxed);
+        let number = self.meetings.fetch_add(1, Ordering::Relaxed);
+        let attendance = Attendance::new(&self.news, self.rank, self.size, 2 * number)?;
         let all = &self.communicators;
-        let communicator = if has_met { all.duplicate()? } else { all.base() };
-        Ok(Box::new(MpiMeeting::new(all.clone(), communicator)?))
+        let communicator = if number > 0 { all.duplicate()? } else { all.base() };
+        Ok(Box::new(MpiMeeting::new(all.clone(), communicator, Some(attendance))?))
     }
 
     fn farewell(&self) -> Result<Box<dyn Meeting>> {
         let all = &self.communicators;
-        Ok(Box::new(MpiMeeting::new(all.clone(), all.duplicate()?)?.at_will()))
+        Ok(Box::new(MpiMeeting::new(all.clone(), all.duplicate()?, None)?))
     }
 
     fn abort(&self) -> Region {
@@ -118,7 +120,7 @@ impl Bootstrap for MpiBootstrap {
 
     fn tell_parting(&self, peer: usize, parted: &Parted) {
         // Who is not told waits until it is out of time.
-        if self.mpi.is_running() && !self.mpi.is_poisoned() {
+        if self.news.can_tell() {
             let _ = self.news.tell_parting(peer, parted);
         }
     }

@@ -1,5 +1,6 @@
 //! Meetings over MPI: rank 0 gathers with messages, so that it can say who is missing, and broadcasts.
 
+use super::attendance::Attendance;
 use super::communicators::Communicators;
 use crate::error::{Error, Result};
 use crate::fabric::WaitContext;
@@ -26,20 +27,19 @@ pub(super) struct MpiMeeting {
     rank: usize,
     size: usize,
     calls: Cell<u32>,
-    /// Whether a rank that does not come has failed.
-    ends_the_job: bool,
+    /// None where ranks may stay away: a call that fails does not end the job, and nobody is told who leaves.
+    attendance: Option<Attendance>,
 }
 
 impl MpiMeeting {
     /// Over a communicator that nobody else uses.
-    pub(super) fn new(all: Arc<Communicators>, communicator: Communicator) -> Result<Self> {
+    pub(super) fn new(
+        all: Arc<Communicators>,
+        communicator: Communicator,
+        attendance: Option<Attendance>,
+    ) -> Result<Self> {
         let (rank, size) = (communicator.rank()?, communicator.size()?);
-        Ok(Self { all, communicator, rank, size, calls: Cell::new(0), ends_the_job: true })
-    }
-
-    /// This meeting, for ranks that may stay away: a call that fails does not end the job.
-    pub(super) fn at_will(self) -> Self {
-        Self { ends_the_job: false, ..self }
+        Ok(Self { all, communicator, rank, size, calls: Cell::new(0), attendance })
     }
 
     /// Every rank's data, by rank, on all of them.
@@ -52,7 +52,7 @@ impl MpiMeeting {
         let gathered =
             if self.rank == 0 { self.gather(context, message) } else { self.send(context, message) };
         let all = gathered.and_then(|mut all| self.broadcast(context, &mut all).map(|()| all));
-        if all.is_err() && self.ends_the_job {
+        if all.is_err() && self.attendance.is_some() {
             // Whoever did not come to this call will not come to the end either, which waits for all.
             self.communicator.mpi().poison();
         }
@@ -65,13 +65,11 @@ impl MpiMeeting {
         messages[0] = Some(own);
         while let Some(missing) = messages.iter().position(Option::is_none) {
             let mut found = None;
-            context.poll(
-                &mut || {
-                    found = self.communicator.iprobe(GATHER)?;
-                    Ok(found.is_some())
-                },
-                &|waited| self.late(context, missing, waited),
-            )?;
+            let mut done = || {
+                found = self.communicator.iprobe(GATHER)?;
+                Ok(found.is_some())
+            };
+            self.poll(context, missing, Duration::ZERO, &mut done)?;
             let found = found.expect("the wait ends with it");
             let (rank, bytes) = (found.source, found.bytes);
             let mut message = vec![0; bytes];
@@ -125,9 +123,18 @@ impl MpiMeeting {
         peer: usize,
         grace: Duration,
     ) -> Result<()> {
-        context.poll_longer(grace, &mut || Ok(request.test()?.is_some()), &|waited| {
-            self.late(context, peer, waited)
-        })
+        self.poll(context, peer, grace, &mut || Ok(request.test()?.is_some()))
+    }
+
+    fn poll(
+        &self,
+        context: &WaitContext,
+        peer: usize,
+        grace: Duration,
+        done: &mut dyn FnMut() -> Result<bool>,
+    ) -> Result<()> {
+        let gone = || self.attendance.as_ref()?.gone(self.calls.get());
+        context.poll_longer(grace, done, &gone, &|waited| self.late(context, peer, waited))
     }
 
     fn late(&self, context: &WaitContext, peer: usize, waited: Duration) -> Error {
@@ -152,12 +159,28 @@ impl Meeting for MpiMeeting {
     }
 
     fn first(&self, context: &WaitContext, ranks: usize) -> Result<Option<Box<dyn Meeting>>> {
-        // Making a communicator blocks without a time-out: not before all have come.
-        self.barrier(context)?;
+        // Making a communicator blocks without a time-out: not before all have come. Rank 0, which is in all of them,
+        // numbers them.
+        let told = self.all_gather(context, &self.all.next_number().to_le_bytes())?;
         if self.rank >= ranks {
             return Ok(None);
         }
-        Ok(Some(Box::new(Self::new(self.all.clone(), self.all.first(&self.communicator, ranks)?)?)))
+        let attendance = match (&self.attendance, told[0].first_chunk()) {
+            (Some(own), Some(number)) => {
+                Some(Attendance::new(own.news(), self.rank, ranks, 2 * u64::from_le_bytes(*number) + 1)?)
+            }
+            _ => None,
+        };
+        let communicator = self.all.first(&self.communicator, ranks)?;
+        Ok(Some(Box::new(Self::new(self.all.clone(), communicator, attendance)?)))
+    }
+}
+
+impl Drop for MpiMeeting {
+    fn drop(&mut self) {
+        if let Some(attendance) = &self.attendance {
+            attendance.end(self.calls.get());
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! a progress thread where the library lets several threads call it, else the host in its waits.
 
 mod active;
+mod attendance;
 mod bootstrap;
 mod communicators;
 mod half;

@@ -123,6 +123,12 @@ impl News {
         peers.try_for_each(|peer| self.tell(peer, &told))
     }
 
+    /// Whether the library may be called for what can be left out.
+    pub(super) fn can_tell(&self) -> bool {
+        let mpi = self.communicator.mpi();
+        mpi.is_running() && !mpi.is_poisoned()
+    }
+
     /// Tells a peer that this rank lets go of words of its. Does not block.
     pub(super) fn tell_parting(&self, peer: usize, parted: &Parted) -> Result<()> {
         let mut parts = parted.words.chunks(WORDS).map(<[_]>::to_vec);

@@ -196,6 +196,7 @@ impl Centre {
     pub(super) fn take(&self, rank: usize, frame: Frame) {
         match frame.head {
             Head::Arrive { round, ranks, call } => self.arrive(rank, round, ranks as usize, call, frame.body),
+            Head::LeftMeeting { meeting, ranks } => self.leave_meeting(rank, meeting, ranks as usize),
             Head::Late { round, waited } => self.late(round, waited),
             Head::GaveUp { waited } => self.give_up_joining(rank, waited),
             Head::Failed { rank, text } => self.fail(Failure { rank: rank as usize, text }),
@@ -218,12 +219,35 @@ impl Centre {
         if !gathering.is_open(round.sequence) || gathering.ranks() != ranks {
             return;
         }
-        let outcome = gathering.arrive(rank, call, data);
-        let missing = gathering.missing();
-        if let Some(outcome) = outcome {
-            self.tell_verdict(&state, round, ranks, outcome);
-        } else if let Some(gone) = missing.into_iter().find(|rank| state.left[*rank as usize]) {
-            self.end_round(&mut state, round, Verdict::Left { rank: gone });
+        match gathering.arrive(rank, call, data) {
+            Some(outcome) => self.tell_verdict(&state, round, ranks, outcome),
+            None => self.end_if_vain(&mut state, round.meeting),
+        }
+    }
+
+    /// A rank has let go of a meeting. Who waits for it there need not wait for the time-out.
+    pub(super) fn leave_meeting(&self, rank: usize, meeting: u64, ranks: usize) {
+        let mut state = self.lock();
+        if rank >= ranks || ranks > self.size {
+            return;
+        }
+        let gathering = state.gatherings.entry(meeting).or_insert_with(|| Gathering::new(ranks));
+        if gathering.ranks() == ranks && gathering.leave(rank) {
+            state.gatherings.remove(&meeting);
+        } else {
+            self.end_if_vain(&mut state, meeting);
+        }
+    }
+
+    /// Ends the current call of a meeting if some have come to it and another one never will.
+    fn end_if_vain(&self, state: &mut State, meeting: u64) {
+        let State { gatherings, left, failed: false, .. } = state else { return };
+        let Some(gathering) = gatherings.get(&meeting).filter(|gathering| gathering.is_awaited()) else {
+            return;
+        };
+        if let Some(rank) = gathering.gone(left) {
+            let round = Round { meeting, sequence: gathering.sequence() };
+            self.end_round(state, round, Verdict::Left { rank });
         }
     }
 
@@ -286,18 +310,8 @@ impl Centre {
     fn leave(&self, rank: usize) {
         let mut state = self.lock();
         state.left[rank] = true;
-        if state.failed {
-            return;
-        }
-        let waiting = state
-            .gatherings
-            .iter()
-            .filter(|(_, gathering)| gathering.is_awaited() && gathering.missing().contains(&(rank as u32)));
-        let meetings: Vec<u64> = waiting.map(|(meeting, _)| *meeting).collect();
-        for meeting in meetings {
-            let round = Round { meeting, sequence: state.gatherings[&meeting].sequence() };
-            self.end_round(&mut state, round, Verdict::Left { rank: rank as u32 });
-        }
+        let meetings: Vec<u64> = state.gatherings.keys().copied().collect();
+        meetings.into_iter().for_each(|meeting| self.end_if_vain(&mut state, meeting));
     }
 
     /// The connection to a rank has ended.

@@ -67,6 +67,8 @@ pub(super) enum Head {
     GaveUp { waited: Duration },
     /// To rank 0: this rank has come to a call of a meeting of that many ranks. The body is its data.
     Arrive { round: Round, ranks: u32, call: Call },
+    /// To rank 0: this rank comes to no more calls of a meeting of that many ranks.
+    LeftMeeting { meeting: u64, ranks: u32 },
     /// To rank 0: this rank has waited too long for a verdict.
     Late { round: Round, waited: Duration },
     /// From rank 0.

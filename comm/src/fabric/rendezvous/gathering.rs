@@ -8,11 +8,13 @@ use super::frame::{Call, Verdict};
 pub(super) struct Gathering {
     sequence: u64,
     came: Vec<Option<(Call, Vec<u8>)>>,
+    /// Who has let go of the meeting.
+    left: Vec<bool>,
 }
 
 impl Gathering {
     pub(super) fn new(ranks: usize) -> Self {
-        Self { sequence: 0, came: vec![None; ranks] }
+        Self { sequence: 0, came: vec![None; ranks], left: vec![false; ranks] }
     }
 
     pub(super) fn ranks(&self) -> usize {
@@ -49,6 +51,18 @@ impl Gathering {
     /// Who has not come to the current call.
     pub(super) fn missing(&self) -> Vec<u32> {
         (0..).zip(&self.came).filter(|(_, came)| came.is_none()).map(|(rank, _)| rank).collect()
+    }
+
+    /// A rank comes to no more calls. Whether all ranks have said so.
+    pub(super) fn leave(&mut self, rank: usize) -> bool {
+        self.left[rank] = true;
+        self.left.iter().all(|left| *left)
+    }
+
+    /// The first of those who do not come to the current call, and let go of the meeting, or of all.
+    pub(super) fn gone(&self, left: &[bool]) -> Option<u32> {
+        let is_gone = |rank: &u32| self.left[*rank as usize] || left[*rank as usize];
+        self.missing().into_iter().find(is_gone)
     }
 
     /// Whether some ranks wait for others.

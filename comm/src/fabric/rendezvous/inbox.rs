@@ -134,7 +134,7 @@ impl Inbox {
             }
             Head::Parted { from, parted, .. } => self.partings.hear(from as usize, &parted),
             // Those are for rank 0.
-            Head::GaveUp { .. } | Head::Arrive { .. } | Head::Late { .. } => {}
+            Head::GaveUp { .. } | Head::Arrive { .. } | Head::LeftMeeting { .. } | Head::Late { .. } => {}
         }
     }
 

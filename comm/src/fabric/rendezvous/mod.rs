@@ -54,10 +54,10 @@ pub(crate) struct Rendezvous {
     local_address: IpAddr,
     inbox: Arc<Inbox>,
     uplink: Uplink,
-    /// Calls of the meeting of all ranks.
-    calls: Arc<AtomicU64>,
-    /// Meetings that rank 0 has named; the one of all ranks is number 0.
+    /// Meetings of all ranks, which have the even numbers.
     meetings: AtomicU64,
+    /// Meetings that rank 0 has named, which have the odd ones.
+    named: AtomicU64,
 }
 
 /// How this rank talks to rank 0.
@@ -109,8 +109,8 @@ impl Rendezvous {
             local_address,
             inbox,
             uplink,
-            calls: Arc::default(),
             meetings: AtomicU64::new(0),
+            named: AtomicU64::new(0),
         })
     }
 
@@ -166,13 +166,14 @@ impl Rendezvous {
         }
     }
 
-    /// The meeting of all ranks. Every call gives the same one.
+    /// A new meeting of all ranks. Does not communicate, but all ranks make as many.
     pub(crate) fn meeting(self: &Arc<Self>) -> Box<dyn Meeting> {
-        Box::new(Star::new(self.clone(), 0, self.size(), self.calls.clone()))
+        let number = 2 * self.meetings.fetch_add(1, Ordering::Relaxed);
+        Box::new(Star::new(self.clone(), number, self.size()))
     }
 
     fn name_meeting(&self) -> u64 {
-        self.meetings.fetch_add(1, Ordering::Relaxed) + 1
+        2 * self.named.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     fn arrive(&self, round: Round, ranks: usize, call: Call, data: &[u8]) {
@@ -180,6 +181,16 @@ impl Rendezvous {
             Uplink::Centre(centre) => centre.arrive(0, round, ranks, call, data.to_vec()),
             Uplink::Link(link) => {
                 link.send(frame::encode(&Head::Arrive { round, ranks: ranks as u32, call }, data));
+            }
+        }
+    }
+
+    /// This rank lets go of a meeting of that many ranks.
+    fn leave(&self, meeting: u64, ranks: usize) {
+        match &self.uplink {
+            Uplink::Centre(centre) => centre.leave_meeting(0, meeting, ranks),
+            Uplink::Link(link) => {
+                link.send(frame::encode(&Head::LeftMeeting { meeting, ranks: ranks as u32 }, &[]));
             }
         }
     }

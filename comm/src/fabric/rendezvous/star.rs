@@ -7,9 +7,9 @@ use super::{GRACE, Rendezvous};
 use crate::error::{Error, Result, in_seconds};
 use crate::fabric::GaveUp;
 use crate::fabric::WaitContext;
-use crate::meeting::Meeting;
+use crate::meeting::{Meeting, left};
+use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The meeting of the first ranks of a rendezvous.
@@ -20,22 +20,17 @@ pub(super) struct Star {
     meeting: u64,
     ranks: usize,
     /// Calls that this rank has made.
-    calls: Arc<AtomicU64>,
+    calls: Cell<u64>,
 }
 
 impl Star {
-    pub(super) fn new(
-        rendezvous: Arc<Rendezvous>,
-        meeting: u64,
-        ranks: usize,
-        calls: Arc<AtomicU64>,
-    ) -> Self {
-        Self { rendezvous, meeting, ranks, calls }
+    pub(super) fn new(rendezvous: Arc<Rendezvous>, meeting: u64, ranks: usize) -> Self {
+        Self { rendezvous, meeting, ranks, calls: Cell::new(0) }
     }
 
     /// Tells the others `data` and gives what each has told, by rank. Blocks.
     fn call(&self, context: &WaitContext, call: Call, data: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let round = Round { meeting: self.meeting, sequence: self.calls.fetch_add(1, Ordering::Relaxed) };
+        let round = Round { meeting: self.meeting, sequence: self.calls.replace(self.calls.get() + 1) };
         self.rendezvous.arrive(round, self.ranks, call, data);
         let found = match self.wait(context, round) {
             Err(GaveUp::TimedOut(waited)) => {
@@ -109,13 +104,6 @@ impl Star {
     }
 }
 
-fn left(rank: usize) -> Error {
-    Error::PeerFailed {
-        rank,
-        operation: "it has left the job already, and does not come to this call".into(),
-    }
-}
-
 fn split(mut body: &[u8], lengths: &[u64]) -> Vec<Vec<u8>> {
     let mut parts = Vec::with_capacity(lengths.len());
     for length in lengths {
@@ -124,6 +112,15 @@ fn split(mut body: &[u8], lengths: &[u64]) -> Vec<Vec<u8>> {
         body = rest;
     }
     parts
+}
+
+impl Drop for Star {
+    fn drop(&mut self) {
+        // Why a rank panics is told by whoever has the rendezvous.
+        if !std::thread::panicking() {
+            self.rendezvous.leave(self.meeting, self.ranks);
+        }
+    }
 }
 
 impl Meeting for Star {
@@ -157,7 +154,7 @@ impl Meeting for Star {
             });
         }
         Ok((context.rank < ranks).then(|| {
-            let star = Self::new(self.rendezvous.clone(), meeting, ranks, Arc::default());
+            let star = Self::new(self.rendezvous.clone(), meeting, ranks);
             Box::new(star) as Box<dyn Meeting>
         }))
     }

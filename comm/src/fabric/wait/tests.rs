@@ -168,5 +168,5 @@ fn a_rank_that_waits_for_ever_polls_as_well() {
         Ok(polled.get() == 5)
     };
     let late = |_| panic!("nothing is late");
-    assert_eq!(waiter.context.poll_longer(Duration::from_secs(1), &mut done, &late), Ok(()));
+    assert_eq!(waiter.context.poll_longer(Duration::from_secs(1), &mut done, &|| None, &late), Ok(()));
 }

@@ -37,6 +37,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 /// - `leave KIND exchange|one-way|part|replay|reduction BACKEND [first]`: it drops an exchange, in which it may only receive,
 ///   which may not be finished, and of which there may be a period, or a reduction; of a world, or of the first ranks of a world, which are all of them.
 ///   Prints that all were told so.
+/// - `leave KIND world [first]`: it drops its world, to whose calls the others come, or the first ranks of one, likewise.
 /// - `missing`: the last rank never comes to a barrier, for which the others wait as long.
 pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
     match (mode, arguments) {
@@ -84,6 +85,7 @@ pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
             let of_first = given.contains(&"first").then(|| world.first(world.size())).transpose()?.flatten();
             let world = of_first.unwrap_or(world);
             match *side {
+                "world" => leaving::met(&world)?,
                 "host" => leaving::epochs(&world, way).map(|_| ())?,
                 "sender" | "receiver" => {
                     leaving::requested(&world, kind, *side == "sender", given.contains(&"started"))?

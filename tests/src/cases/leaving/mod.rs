@@ -1,11 +1,13 @@
 //! Ranks that let go of what others still use: whoever waits for them is told so, at once and by name, and gets what
 //! they had sent before.
 
+mod collective;
 mod epochs;
 mod exchanges;
 mod messages;
 mod requests;
 
+pub use collective::met;
 pub use epochs::{epochs, streamed};
 pub use exchanges::{each_exchange, exchanged, exchanged_in_part, exchanged_one_way, reduced};
 pub use messages::{at_once, communicators, windows};

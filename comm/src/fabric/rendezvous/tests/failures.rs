@@ -160,8 +160,30 @@ fn leaving_is_no_failure_but_is_not_waited_for() {
             for (rank, outcome) in outcomes.into_iter().enumerate().filter(|(rank, _)| *rank != leaver) {
                 let error = outcome.expect_err("one has left");
                 assert!(matches!(error, Error::PeerFailed { rank, .. } if rank == leaver), "{rank}: {error}");
-                assert_says(&error.to_string(), &["left the job"]);
+                assert_says(&error.to_string(), &["left the world"]);
             }
+        }
+    });
+}
+
+/// As of the first ranks of a world, or of a world whose last ranks are still waited for elsewhere.
+#[test]
+fn who_lets_go_of_one_meeting_is_named_there_and_comes_to_others() {
+    watched(|| {
+        for leaver in 0..3 {
+            job(3, AMPLE, |rendezvous, context| {
+                let [left, kept] = [rendezvous.meeting(), rendezvous.meeting()];
+                left.barrier(context).expect("all come");
+                if context.rank == leaver {
+                    drop(left);
+                } else {
+                    for outcome in [left.barrier(context), left.all_gather(context, b"").map(drop)] {
+                        let error = outcome.expect_err("one has let go");
+                        assert!(matches!(error, Error::PeerFailed { rank, .. } if rank == leaver), "{error}");
+                    }
+                }
+                kept.barrier(context).expect("all come");
+            });
         }
     });
 }
