@@ -145,6 +145,8 @@ pub(crate) struct Mail<M: Messaging> {
     abort: Abort,
     /// How often bulk transfers were asked for since the last round.
     asked: usize,
+    /// Whether peers are not to be told of room.
+    is_held: bool,
     /// Which peers have let go of theirs, by rank.
     left: Vec<bool>,
     /// Takes the state off the carrier.
@@ -171,6 +173,7 @@ impl<M: Messaging + 'static> Mail<M> {
             rank: world.rank(),
             abort: Abort::new(world.fabric().abort()),
             asked: 0,
+            is_held: false,
             left: vec![false; world.size()],
             _load: load,
             _fabric: (!by_host).then(|| world.shared_fabric().clone()),
@@ -226,6 +229,7 @@ impl<M: Messaging + 'static> FarPackets for Mail<M> {
         self.asked = 0;
         // Who goes round at this moment leaves what has come to the next call.
         let Some(mut state) = try_lock(&self.shared) else { return Ok(()) };
+        state.hold_back(self.is_held);
         let may_call = self.may_call();
         if may_call {
             state.round()?;
@@ -238,6 +242,10 @@ impl<M: Messaging + 'static> FarPackets for Mail<M> {
             self.left[peer] = true;
         }
         Ok(())
+    }
+
+    fn hold_back(&mut self, is_held: bool) {
+        self.is_held = is_held;
     }
 
     fn send_bulk(&mut self, peer: usize, number: u32, place: &Place, bytes: usize) -> Result<Bulk> {

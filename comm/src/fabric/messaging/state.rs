@@ -69,6 +69,8 @@ pub(crate) struct State<M: Messaging> {
     pub(super) far: Vec<usize>,
     /// Who has sent so much that was read that it is to be told.
     owed: Vec<usize>,
+    /// Nobody is told for now.
+    is_held: bool,
     /// Who has said goodbye, and may still have bulk transfers under way.
     pub(super) leaving: Vec<usize>,
     /// Packets of which this rank has not heard that they were read.
@@ -99,6 +101,7 @@ impl<M: Messaging> State<M> {
             peers: vec![Peer::default(); world.size()],
             far: peers,
             owed: Vec::with_capacity(far),
+            is_held: false,
             leaving: Vec::new(),
             unheard: 0,
             packets,
@@ -238,7 +241,9 @@ impl<M: Messaging> State<M> {
     /// Posts receives in place of what was read, and tells peers of it that may need the room.
     pub(super) fn give_room(&mut self) -> Result<()> {
         self.packets.post(&mut self.library)?;
-        while let Some(peer) = self.owed.pop() {
+        while !self.is_held
+            && let Some(peer) = self.owed.pop()
+        {
             let read = self.peers[peer].read;
             let mut slot = self.slot()?;
             let credit = Credit { envelope: self.envelope(0), read };
@@ -260,6 +265,11 @@ impl<M: Messaging> State<M> {
             }
         }
         Ok(())
+    }
+
+    /// Whether peers are not to be told of room.
+    pub(super) fn hold_back(&mut self, is_held: bool) {
+        self.is_held = is_held;
     }
 
     /// Hands over what has come; whether there was anything.

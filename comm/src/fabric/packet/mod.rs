@@ -69,6 +69,9 @@ pub trait FarPackets: Send + fmt::Debug {
     fn try_send(&mut self, peer: usize, header: Header, payload: Payload<'_>) -> Result<bool>;
     /// Hands over what has come. Never blocks.
     fn receive(&mut self, take: &mut dyn FnMut(Arrived<'_>)) -> Result<()>;
+    /// Has peers find no more room than they know of, whatever is read, or find it again. What they had room for still
+    /// comes, and so do goodbyes, which need none.
+    fn hold_back(&mut self, is_held: bool);
     /// Begins to send bytes that lie at a place, which must stay as they are until it is done, to a peer that
     /// receives them with the same number. Numbers that are in use between two ranks in one direction differ in
     /// their last 14 bits: they are taken one after the other. Never blocks.
@@ -246,6 +249,13 @@ impl Packets {
     /// What the wire says.
     pub(crate) fn receive_far(&mut self, take: &mut dyn FnMut(Arrived<'_>)) -> Result<()> {
         self.far.as_mut().map_or(Ok(()), |far| far.receive(take))
+    }
+
+    /// Has peers over the wire, if there is one, find no more room than they know of, or find it again.
+    pub(crate) fn hold_back_far(&mut self, is_held: bool) {
+        if let Some(far) = &mut self.far {
+            far.hold_back(is_held);
+        }
     }
 
     /// Whether there is a wire, to some peers.

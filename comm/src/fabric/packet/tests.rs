@@ -24,9 +24,13 @@ fn ends(ranks: usize, start: u32) -> Vec<Packets> {
     ends.expect("threads start").into_iter().map(|end| end.expect("rings fit")).collect()
 }
 
-/// A wire over which such a packet of rank 0 comes at each look.
+/// A wire over which such a packet of rank 0 comes at each look, unless it is held back: then one more, and that rank lets go.
 #[derive(Debug)]
-struct Endless(Header);
+struct Endless {
+    header: Header,
+    is_held: bool,
+    has_left: bool,
+}
 
 impl FarPackets for Endless {
     fn largest(&self) -> usize {
@@ -38,9 +42,17 @@ impl FarPackets for Endless {
     }
 
     fn receive(&mut self, take: &mut dyn FnMut(Arrived<'_>)) -> Result<()> {
-        let Self(header) = *self;
+        let Self { header, is_held, has_left } = *self;
+        if has_left {
+            return Ok(());
+        }
+        self.has_left = is_held;
         take(Arrived { source: 0, header, payload: std::ptr::null(), length: 0, lives: PhantomData });
         Ok(())
+    }
+
+    fn hold_back(&mut self, is_held: bool) {
+        self.is_held = is_held;
     }
 
     fn send_bulk(&mut self, _: usize, _: u32, _: &Place, _: usize) -> Result<Bulk> {
@@ -56,7 +68,7 @@ impl FarPackets for Endless {
     }
 
     fn has_left(&self, _: usize) -> bool {
-        false
+        self.has_left
     }
 
     fn has_read_all(&self, _: usize) -> Result<bool> {
@@ -65,9 +77,14 @@ impl FarPackets for Endless {
 }
 
 impl Packets {
-    /// Has such a packet of rank 0 come at each look, as over a wire.
+    /// Has such a packet of rank 0 come at each look, as over a wire; once it is held back, it sends one more and lets go.
     pub(crate) fn receive_endlessly(&mut self, header: Header) {
-        self.far = Some(Box::new(Endless(header)));
+        self.far = Some(Box::new(Endless { header, is_held: false, has_left: false }));
+    }
+
+    /// Whether who sends over a wire has let go.
+    pub(crate) fn far_has_left(&self) -> bool {
+        self.far.as_ref().is_some_and(|far| far.has_left(0))
     }
 }
 

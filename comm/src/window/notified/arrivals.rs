@@ -58,7 +58,7 @@ enum Asked {
 }
 
 /// Up to how many notifications nobody asks for are taken by a rank that waits for something else than an answer. Then
-/// the rings and the wire fill up, and the origins wait.
+/// the rings fill up, peers over the wire are told of no more room, and the origins wait.
 pub(super) const UNEXPECTED_LIMIT: usize = 1 << 16;
 
 /// Up to how many packets such a rank takes before it looks after what it waits for.
@@ -176,9 +176,10 @@ impl State {
         (true, notification)
     }
 
-    /// Takes what has come over the wire, if there is one.
-    fn receive_far(&mut self) -> Result<()> {
+    /// Takes what has come over the wire, if there is one; whether peers are to find no more room there.
+    fn receive_far(&mut self, is_held: bool) -> Result<()> {
         let Self { unexpected, packets, memory, element, aside, .. } = self;
+        packets.hold_back_far(is_held);
         packets.receive_far(&mut |packet| {
             if let Some(entry) = carry_out(packet, memory, *element, aside) {
                 unexpected.push(entry);
@@ -210,7 +211,7 @@ impl State {
     /// As [`State::next_arrival`], of what comes over the wire.
     #[inline(never)]
     fn next_other(&mut self, wanted: Wanted) -> Option<Entry> {
-        if let Err(error) = self.receive_far().and_then(|()| self.answer()) {
+        if let Err(error) = self.receive_far(false).and_then(|()| self.answer()) {
             self.aside.fail(error);
         }
         self.unexpected.take(wanted)
@@ -248,9 +249,8 @@ impl State {
                 self.unexpected.push(entry);
             }
         }
-        if self.unexpected.length() < UNEXPECTED_LIMIT {
-            self.receive_far()?;
-        }
+        // What peers have room for is taken still: behind it is the goodbye of one that has left.
+        self.receive_far(self.unexpected.length() >= UNEXPECTED_LIMIT)?;
         self.answer()?;
         self.failure()?;
         Ok(any || !self.aside.answers.is_empty())
@@ -280,9 +280,11 @@ impl State {
         Ok(())
     }
 
-    /// Takes what has come; answers to that call go to `answered`.
+    /// Takes what has come; answers to that call go to `answered`. There is no limit: an answer may lie behind any number of
+    /// notifications, and where ranks wait for each other's answers none may leave what the others ask for unread.
     pub(super) fn take_answers(&mut self, call: u32, answered: &mut dyn FnMut(&Arrived<'_>)) -> Result<()> {
         let Self { unexpected, packets, memory, element, aside, .. } = self;
+        packets.hold_back_far(false);
         packets.receive(&mut |packet| {
             if packet.header.kind == ANSWER && packet.header.ticket >> PART_BITS == call {
                 answered(&packet);

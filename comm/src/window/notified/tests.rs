@@ -51,12 +51,19 @@ fn who_waits_for_something_else_takes_a_limited_number_of_notifications() {
     let window = window(&world);
     let state = &mut *window.inner().notified.as_ref().unwrap().state.borrow_mut();
     state.packets.receive_endlessly(Header { kind: NOTIFY, flags: LAST, ..Header::default() });
-    for _ in 0..UNEXPECTED_LIMIT + 10 {
+    for _ in 0..UNEXPECTED_LIMIT {
         state.serve().unwrap();
     }
     assert_eq!(state.unexpected.length(), UNEXPECTED_LIMIT);
     state.take_answers(0, &mut |_| panic!("it is no answer")).unwrap();
     assert_eq!(state.unexpected.length(), UNEXPECTED_LIMIT + 1);
+    // What there was room for is taken, and behind it a goodbye is found.
+    assert!(!state.packets.far_has_left());
+    for _ in 0..10 {
+        state.serve().unwrap();
+    }
+    assert_eq!(state.unexpected.length(), UNEXPECTED_LIMIT + 2);
+    assert!(state.packets.far_has_left());
 }
 
 #[derive(Debug, Clone, Copy)]

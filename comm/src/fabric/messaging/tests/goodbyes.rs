@@ -8,6 +8,7 @@ use crate::fabric::packet::{Bulk, FarPackets, Header, Payload};
 
 pub(super) const ALL: &[(&str, Case)] = &[
     ("a goodbye comes behind packets that are not read", behind_packets),
+    ("a goodbye comes to who gives no room", without_room),
     ("a goodbye comes behind a bulk transfer", behind_a_bulk),
     ("a goodbye says what was read", what_was_read),
     ("ranks that leave as soon as they have come", at_once),
@@ -60,6 +61,45 @@ fn behind_packets(world: &World) -> Result<()> {
             assert!(!packets.has_left(peer), "rank {peer} has not let go");
         }
         // Nobody may let go while another still looks whether it has.
+    }
+    world.barrier()
+}
+
+/// Who has taken more than it wants gives no room, and hears of who lets go.
+fn without_room(world: &World) -> Result<()> {
+    let mut packets = open(world)?;
+    let (leaver, other) = pair(world);
+    if world.rank() == leaver {
+        let mut sent = 0;
+        wait(world, "room", &mut || {
+            sent += u32::from(packets.try_send(other, Header::default(), Payload::None)?);
+            Ok(sent == WINDOW)
+        })?;
+        world.barrier()?;
+        for _ in 0..200 {
+            assert!(
+                !packets.try_send(other, Header::default(), Payload::None)?,
+                "all was read, of which nothing is told"
+            );
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
+        world.barrier()?;
+        wait(world, "room", &mut || packets.try_send(other, Header::default(), Payload::None))?;
+        drop(packets);
+    } else {
+        packets.hold_back(true);
+        let mut came = 0;
+        wait(world, "packets", &mut || {
+            packets.receive(&mut |_| came += 1)?;
+            Ok(came == if world.rank() == other { WINDOW } else { 0 })
+        })?;
+        world.barrier()?;
+        look(&mut *packets)?;
+        world.barrier()?;
+        packets.hold_back(false);
+        look(&mut *packets)?;
+        packets.hold_back(true);
+        until_left(world, &mut *packets, leaver)?;
     }
     world.barrier()
 }
