@@ -347,6 +347,28 @@ fn what_a_peer_waits_for_has_left_before_a_request_is_complete() {
     }
 }
 
+/// A send that was dropped may come or not. Its peer does not wait for the end that found no room before its rank let go.
+#[test]
+#[cfg_attr(miri, ignore = "not done in four minutes there")]
+fn a_dropped_send_whose_end_had_no_room_is_not_waited_for() {
+    const LONG: usize = 20_000;
+    let mut ranks = Ranks::new(2);
+    let [from, to, small] = [ranks.slot(0, 0), ranks.slot(1, 0), ranks.slot(0, 1)];
+    let send = ranks.engines[0].isend_place(&from, LONG, None, 1, 4).expect("it begins");
+    let receive = ranks.engines[1].irecv_place(&to, LONG, None, Source::Any, Tag::Value(4));
+    let receive = receive.expect("it begins");
+    ranks.engines[1].progress().expect("rings do not fail");
+    for _ in 0..AHEAD {
+        ranks.engines[0].isend_place(&small, 8, None, 1, 9).expect("it begins");
+    }
+    ranks.engines[0].progress().expect("rings do not fail");
+    assert!(!ranks.engines[0].is_complete(send), "its peer knows nothing of it");
+    ranks.engines[0].free(send);
+    drop(ranks.engines.remove(0));
+    let looked = ranks.engines[0].look_for(receive);
+    assert!(matches!(looked, Err(Error::PeerFailed { rank: 0, .. })), "{looked:?}");
+}
+
 /// Who has left need not be told, though there is no room to tell it.
 #[test]
 fn what_nobody_waits_for_any_more_ends_without_room() {
