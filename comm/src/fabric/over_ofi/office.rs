@@ -9,6 +9,7 @@ use crate::fabric::ofi::{LocalSlice, PeerAddress, Posted};
 use crate::fabric::{Fabric, LocalFabric, Place};
 use crate::locks::{lock, try_lock};
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Of tags: that the message is one of this module's, or of bulk transfers.
@@ -29,6 +30,9 @@ pub(super) struct Office {
     anybody: PeerAddress,
     memory: Arc<LocalFabric>,
     desks: Mutex<[Desk; 2]>,
+    /// Channels that nobody reads any more, for who is at the desks next to throw away; and whether there may be any.
+    closed: Mutex<Vec<u16>>,
+    has_closed: AtomicBool,
 }
 
 /// The messages of one label.
@@ -75,7 +79,8 @@ impl Office {
         };
         let desks = [desk(Label::Packet, PACKET_BYTES), desk(Label::Credit, CREDIT_BYTES)];
         let memory = LocalFabric::alone(rank)?;
-        Ok(Arc::new(Self { hub: hub.clone(), anybody, memory, desks: Mutex::new(desks) }))
+        let (desks, closed, has_closed) = (Mutex::new(desks), Mutex::default(), AtomicBool::new(false));
+        Ok(Arc::new(Self { hub: hub.clone(), anybody, memory, desks, closed, has_closed }))
     }
 
     /// The desks, unless another thread is at them.
@@ -92,10 +97,22 @@ impl Office {
         desks.iter_mut().try_for_each(|desk| self.post(desk))
     }
 
-    /// Throws away what has come to a channel and what will.
+    /// Throws away what has come to a channel and what will: at once, unless another thread is at the desks. After a failure
+    /// that one may be there for ever, so nobody waits for it.
     pub(super) fn close(&self, channel: u16) {
-        // Who holds it after a failure may do so for ever, and nothing of this matters then.
+        lock(&self.closed).push(channel);
+        self.has_closed.store(true, Ordering::Release);
         if let Some(mut desks) = self.desks() {
+            self.throw_away(&mut desks);
+        }
+    }
+
+    /// Takes back what is of channels that nobody reads any more.
+    fn throw_away(&self, desks: &mut [Desk; 2]) {
+        if !self.has_closed.load(Ordering::Relaxed) || !self.has_closed.swap(false, Ordering::Acquire) {
+            return;
+        }
+        for channel in lock(&self.closed).drain(..) {
             for desk in desks.iter_mut() {
                 desk.free.extend(desk.arrived.remove(&channel).into_iter().flatten());
             }
@@ -106,6 +123,7 @@ impl Office {
     pub(super) fn sort(&self) -> Result<()> {
         self.hub.poll()?;
         let Some(mut desks) = self.desks() else { return Ok(()) };
+        self.throw_away(&mut desks);
         for desk in desks.iter_mut() {
             while desk.posted.front().is_some_and(|tray| tray.done.count() == tray.uses) {
                 let tray = desk.posted.pop_front().expect("was looked at");
@@ -187,5 +205,66 @@ impl Drop for Office {
             // The provider may still write there.
             posted.filter(|tray| !has_ended(tray)).for_each(|tray| std::mem::forget(tray.place));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::ofi::{Endpoint, EndpointOptions};
+    use std::time::{Duration, Instant};
+
+    const CHANNEL: u16 = 3;
+
+    /// One endpoint that sends itself packets.
+    fn office() -> Option<(Arc<Hub>, Arc<Office>)> {
+        let source = Some("127.0.0.1".into());
+        let options = |provider: &str| EndpointOptions {
+            provider: Some(provider.into()),
+            source: source.clone(),
+            needs_triggered: false,
+            needs_hmem: false,
+        };
+        let opened = ["tcp", "sockets"].iter().find_map(|provider| Endpoint::open(&options(provider)).ok());
+        let Some(endpoint) = opened else {
+            println!("skipped: no provider of libfabric can be opened");
+            return None;
+        };
+        let (own, hub) = (endpoint.own(), Hub::new(endpoint));
+        let office = Office::new(&hub, 0, own).expect("there is memory");
+        Some((hub, office))
+    }
+
+    fn kept(office: &Office) -> Option<usize> {
+        lock(&office.desks)[0].arrived.get(&CHANNEL).map(VecDeque::len)
+    }
+
+    #[test]
+    fn a_channel_that_is_closed_while_another_thread_is_at_the_desks_keeps_nothing() {
+        let Some((hub, office)) = office() else { return };
+        office.open(CHANNEL).expect("receives can be posted");
+        let tray = office.tray(PACKET_BYTES).expect("there is memory");
+        let envelope = Envelope { source: 0, length: 0, channel: CHANNEL };
+        // SAFETY: a tray has room for a packet, which begins so, and nobody else uses this one.
+        unsafe { tray.place.pointer().cast::<Envelope>().write(envelope) };
+        let end = Instant::now() + Duration::from_secs(20);
+        let mut is_sent = false;
+        while kept(&office) != Some(1) {
+            assert!(Instant::now() < end, "it does not come");
+            if !is_sent {
+                let (own, number) = (office.anybody, tray.done.number);
+                // SAFETY: the tray lives until the test ends, and nobody writes to it.
+                let sent =
+                    unsafe { hub.endpoint().send_tagged(&tray.slice, own, tag(Label::Packet), number) };
+                is_sent = sent.expect("it can be sent") == Posted::Yes;
+            }
+            office.sort().expect("nothing has failed");
+        }
+        let at_the_desks = lock(&office.desks);
+        office.close(CHANNEL);
+        drop(at_the_desks);
+        office.sort().expect("nothing has failed");
+        assert_eq!(kept(&office), None);
+        assert_eq!(lock(&office.desks)[0].free.len(), 1, "it serves others");
     }
 }
