@@ -3,6 +3,7 @@
 use super::matcher::MatchState;
 use crate::communicator::{Communicator, PersistentRequest};
 use crate::error::{Error, Result};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::slice::from_mut;
 use std::time::Duration;
@@ -184,25 +185,28 @@ impl MatchRequest {
         let Some(first) = self.waiting.first() else { return self.test().map(|_| ()) };
         let context = first.communicator.world().wait_context().clone();
         let requests = self.waiting.len();
-        let waited = context.poll(&mut || self.test(), &|waited| {
-            // Who is late is known when the wait has ended.
-            late(context.rank, 0, String::new(), [requests, 0], waited)
-        });
-        match (waited, self.failed.take(), self.waiting.first()) {
+        let this = RefCell::new(self);
+        context.poll(&mut || this.borrow_mut().test(), &|waited| {
+            this.borrow().late(context.rank, requests, waited)
+        })
+    }
+
+    /// The error of a wait for so many requests that has taken too long.
+    fn late(&self, rank: usize, requests: usize, waited: Duration) -> Error {
+        match (&self.failed, self.waiting.as_slice()) {
+            (None, [one, ..]) => Error::TimedOut {
+                rank,
+                peer: one.peer,
+                what: format!("the match of a {}", one.what),
+                wanted: requests as u32,
+                found: (requests - self.waiting.len()) as u32,
+                waited,
+            },
             // What is wrong says more than that something else is late.
-            (Err(Error::TimedOut { .. }), Some(error), _) => Err(error),
-            (Err(Error::TimedOut { waited, .. }), None, Some(one)) => {
-                let matched = requests - self.waiting.len();
-                Err(late(context.rank, one.peer, one.what.clone(), [requests, matched], waited))
-            }
-            (waited, ..) => waited,
+            (Some(error), _) => error.clone(),
+            (None, []) => unreachable!("what all are matched of is not late"),
         }
     }
-}
-
-fn late(rank: usize, peer: usize, what: String, [wanted, found]: [usize; 2], waited: Duration) -> Error {
-    let what = format!("the match of a {what}");
-    Error::TimedOut { rank, peer, what, wanted: wanted as u32, found: found as u32, waited }
 }
 
 /// Takes in what the peers have told.
