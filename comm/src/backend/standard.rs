@@ -9,7 +9,7 @@ use super::matching::{Rules, Target, match_all};
 use super::reach::{Site, Way};
 use super::step::{BIND, START_RECVS, START_SENDS, WAIT};
 use super::{BackendRow, Exchange, ExchangeSpec, Route, Slot};
-use crate::communicator::{AHEAD, Exchanges, Ticket};
+use crate::communicator::{AHEAD, Contents, Exchanges, Kind, Ticket};
 use crate::device::{MoveTable, Stage, Stream};
 use crate::error::{Error, Result};
 use crate::fabric::{
@@ -148,8 +148,8 @@ impl Near {
         let mut tickets = Vec::with_capacity(sends.len() + recvs.len());
         let mut reserved = 0;
         for recv in recvs.iter().filter(near) {
-            let (source, tag) = (Source::Rank(recv.peer), Tag::Value(recv.tag));
-            tickets.push(engine.recv_init(&recv.place, recv.bytes, None, source, tag));
+            let kind = Kind::Recv { source: Source::Rank(recv.peer), tag: Tag::Value(recv.tag) };
+            tickets.push(engine.init(kind, Contents::Place(&recv.place, recv.bytes, None))?);
             // A sender that gets messages of this rank is at most one epoch ahead; any other one until its
             // messages are announced.
             let is_two_way = sends.iter().any(|send| send.peer == recv.peer);
@@ -162,7 +162,8 @@ impl Near {
         let receivers: Vec<usize> = sends.iter().filter(near).map(|send| send.peer).collect();
         receivers.iter().for_each(|peer| engine.reserve_send(*peer));
         for send in sends.iter().filter(near) {
-            tickets.push(engine.send_init(&send.place, send.bytes, None, send.peer, send.tag));
+            let kind = Kind::Send { destination: send.peer, tag: send.tag };
+            tickets.push(engine.init(kind, Contents::Place(&send.place, send.bytes, None))?);
         }
         drop(engine);
         Ok(Self { messages, tickets, recvs, reserved, receivers })

@@ -3,7 +3,9 @@
 use super::Communicator;
 use super::engine::Engine;
 use super::host::Host;
+use super::request::Kind;
 use super::slots::Ticket;
+use super::tickets::Contents;
 use crate::device::Hold;
 use crate::element::ElementType;
 use crate::error::{Error, Result};
@@ -109,7 +111,9 @@ impl Communicator {
         drop(engine);
         let staged = self.inner.pool.borrow_mut().take(bytes.len())?;
         staged.write(bytes)?;
-        let ticket = self.lock().isend_place(&staged, bytes.len(), element, destination, tag)?;
+        let ticket = self
+            .lock()
+            .begin(Kind::Send { destination, tag }, Contents::Place(&staged, bytes.len(), element))?;
         self.wait_staged(ticket)?;
         self.inner.pool.borrow_mut().give_back(&staged);
         Ok(())
@@ -134,7 +138,8 @@ impl Communicator {
         tag: Tag,
     ) -> Result<StagedRecv> {
         let staged = self.inner.pool.borrow_mut().take(bytes)?;
-        let ticket = self.lock().irecv_place(&staged, bytes, element, source, tag)?;
+        let ticket =
+            self.lock().begin(Kind::Recv { source, tag }, Contents::Place(&staged, bytes, element))?;
         Ok(StagedRecv { ticket, staged })
     }
 

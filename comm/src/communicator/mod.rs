@@ -85,6 +85,7 @@ pub(crate) use request::{Kind, Stage};
 pub use request::{PersistentRequest, Request, start_all, wait_all};
 pub(crate) use slots::Ticket;
 pub use staging::{Staging, StagingMemory, StagingScheme};
+pub(crate) use tickets::Contents;
 
 use crate::device::{Hold, Intent, Section};
 use crate::element::Element;
@@ -224,7 +225,7 @@ impl Communicator {
         self.check_send("Communicator::isend", destination, tag)?;
         self.sweep();
         let hold = section.hold(Intent::Read, "a send")?;
-        let ticket = self.lock().isend_of(section, destination, tag)?;
+        let ticket = self.lock().begin(Kind::Send { destination, tag }, Contents::Section(section))?;
         Ok(Request::new(self, ticket, hold))
     }
 
@@ -243,7 +244,7 @@ impl Communicator {
         self.check_recv("Communicator::irecv", source, tag)?;
         self.sweep();
         let hold = section.hold(Intent::Write, "a receive")?;
-        let ticket = self.lock().irecv_of(section, source, tag)?;
+        let ticket = self.lock().begin(Kind::Recv { source, tag }, Contents::Section(section))?;
         Ok(Request::new(self, ticket, hold))
     }
 

@@ -25,27 +25,13 @@ pub(super) const FLAGGED: u16 = 1 << 3;
 /// The element type of a message in the flags of its packet. 0 is a message of plain bytes.
 #[inline]
 pub(super) fn flags_of(element: Option<ElementType>) -> u16 {
-    match element {
-        None => 0,
-        Some(ElementType::U8) => 1,
-        Some(ElementType::I32) => 2,
-        Some(ElementType::I64) => 3,
-        Some(ElementType::F32) => 4,
-        Some(ElementType::F64) => 5,
-    }
+    element.map_or(0, |element| 1 + element as u16)
 }
 
 /// The opposite of [`flags_of`].
 #[inline]
 pub(super) fn element_of(flags: u16) -> Option<ElementType> {
-    match flags & 7 {
-        1 => Some(ElementType::U8),
-        2 => Some(ElementType::I32),
-        3 => Some(ElementType::I64),
-        4 => Some(ElementType::F32),
-        5 => Some(ElementType::F64),
-        _ => None,
-    }
+    ElementType::ALL.get(usize::from(flags & 7).wrapping_sub(1)).copied()
 }
 
 /// What waits for room to be sent to a peer.

@@ -1,7 +1,9 @@
 //! Sends and receives that outlive the call that begins them.
 
 use super::Communicator;
+use super::matching::Wanted;
 use super::slots::Ticket;
+use super::tickets::Contents;
 use crate::device::{Hold, Intent, Section};
 use crate::error::{Error, Result};
 use crate::queue::MatchState;
@@ -99,7 +101,7 @@ pub fn wait_all(requests: &mut [Request]) -> Result<Vec<Status>> {
     requests.iter_mut().map(Request::wait).collect()
 }
 
-/// What a persistent request does each time that it is started.
+/// What a request does, each time that it is started if it is persistent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Send {
@@ -115,6 +117,22 @@ pub(crate) enum Kind {
         source: Source,
         tag: Tag,
     },
+}
+
+impl Kind {
+    pub(super) fn is_send(self) -> bool {
+        !matches!(self, Kind::Recv { .. })
+    }
+
+    /// What a receive accepts; of a send its destination and its tag.
+    pub(super) fn wanted(self) -> Wanted {
+        match self {
+            Kind::Send { destination, tag } | Kind::ReadySend { destination, tag } => {
+                Wanted { source: Source::Rank(destination), tag: Tag::Value(tag) }
+            }
+            Kind::Recv { source, tag } => Wanted { source, tag },
+        }
+    }
 }
 
 /// Where a persistent request is.
@@ -150,14 +168,7 @@ pub(crate) struct Persistent {
 
 impl PersistentRequest {
     pub(super) fn new(communicator: &Communicator, kind: Kind, section: &Section) -> Result<Self> {
-        let mut engine = communicator.host().lock();
-        let ticket = match kind {
-            Kind::Send { destination, tag } | Kind::ReadySend { destination, tag } => {
-                engine.send_init_of(section, destination, tag)?
-            }
-            Kind::Recv { source, tag } => engine.recv_init_of(section, source, tag)?,
-        };
-        drop(engine);
+        let ticket = communicator.host().lock().init(kind, Contents::Section(section))?;
         Ok(Self {
             inner: Rc::new(Persistent {
                 communicator: communicator.clone(),
@@ -237,18 +248,12 @@ impl Persistent {
     }
 
     fn what(&self) -> &'static str {
-        match self.kind {
-            Kind::Send { .. } | Kind::ReadySend { .. } => "a send",
-            Kind::Recv { .. } => "a receive",
-        }
+        if self.kind.is_send() { "a send" } else { "a receive" }
     }
 
     /// Keeps others from its section.
     fn take_section(&self) -> Result<()> {
-        let intent = match self.kind {
-            Kind::Send { .. } | Kind::ReadySend { .. } => Intent::Read,
-            Kind::Recv { .. } => Intent::Write,
-        };
+        let intent = if self.kind.is_send() { Intent::Read } else { Intent::Write };
         self.communicator.sweep();
         *self.hold.borrow_mut() = Some(self.section.hold(intent, self.what())?);
         self.stage.set(Stage::Active);

@@ -1,7 +1,9 @@
 //! One step of a collective call: messages to and from some ranks, all at once.
 
 use super::Communicator;
+use super::request::Kind;
 use super::slots::Ticket;
+use super::tickets::Contents;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::fabric::{Place, bytes_of, bytes_of_mut, elements_of_mut};
@@ -136,13 +138,14 @@ impl Communicator {
         let mut engine = self.lock();
         for (from, part) in receives.of::<T>() {
             let place = rest.take(part.len())?;
-            let (source, tag) = (Source::Rank(from), Tag::Value(tag));
-            tickets.push(engine.irecv_place(&place, part.len(), None, source, tag)?);
+            let kind = Kind::Recv { source: Source::Rank(from), tag: Tag::Value(tag) };
+            tickets.push(engine.begin(kind, Contents::Place(&place, part.len(), None))?);
         }
         for (to, part) in sends.of::<T>() {
             let place = rest.take(part.len())?;
             place.write(&sent[part.clone()])?;
-            tickets.push(engine.isend_place(&place, part.len(), None, to, tag)?);
+            let kind = Kind::Send { destination: to, tag };
+            tickets.push(engine.begin(kind, Contents::Place(&place, part.len(), None))?);
         }
         drop(engine);
         let expected = receives.of::<T>().map(|(_, part)| Some(part.len()));

@@ -1,7 +1,9 @@
 //! The engines of some ranks against a sequential model, one step after the other in one thread.
 
 use super::engine::{AHEAD, EAGER_BYTES, Engine};
+use super::request::Kind;
 use super::slots::Ticket;
+use super::tickets::Contents;
 use crate::element::ElementType::{self, F64, I32};
 use crate::error::{Error, Result};
 use crate::fabric::Place;
@@ -16,6 +18,30 @@ use std::sync::{Mutex, PoisonError};
 struct Ranks {
     engines: Vec<Engine>,
     memory: Vec<Place>,
+}
+
+impl Engine {
+    fn isend_place(
+        &mut self,
+        place: &Place,
+        bytes: usize,
+        element: Option<ElementType>,
+        destination: usize,
+        tag: u32,
+    ) -> Result<Ticket> {
+        self.begin(Kind::Send { destination, tag }, Contents::Place(place, bytes, element))
+    }
+
+    fn irecv_place(
+        &mut self,
+        place: &Place,
+        bytes: usize,
+        element: Option<ElementType>,
+        source: Source,
+        tag: Tag,
+    ) -> Result<Ticket> {
+        self.begin(Kind::Recv { source, tag }, Contents::Place(place, bytes, element))
+    }
 }
 
 const SLOT_BYTES: usize = 24_000;

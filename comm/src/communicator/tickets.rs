@@ -1,109 +1,42 @@
 //! Requests of an engine, from their making to their end.
 
 use super::engine::{AHEAD, Engine, left};
-use super::matching::Wanted;
 use super::pipeline::Pipeline;
 use super::record::{EAGER, Post, message_header};
+use super::request::Kind;
 use super::slots::{Slot, State, Ticket};
 use crate::device::Section;
 use crate::element::ElementType;
 use crate::error::Result;
 use crate::fabric::{Payload, Place};
-use crate::source::{Source, Status, Tag};
+use crate::source::{Source, Status};
+
+/// The memory of a message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Contents<'a> {
+    /// So many bytes from a place of the host on, which are elements of a type if one is said; at most so many of a receive.
+    Place(&'a Place, usize, Option<ElementType>),
+    /// A section, wherever it lives.
+    Section(&'a Section),
+}
 
 impl Engine {
-    /// A persistent send of bytes that lie at a place.
-    pub(crate) fn send_init(
-        &mut self,
-        place: &Place,
-        bytes: usize,
-        element: Option<ElementType>,
-        destination: usize,
-        tag: u32,
-    ) -> Ticket {
-        let wanted = Wanted { source: Source::Rank(destination), tag: Tag::Value(tag) };
-        let slot = Slot::new(true, wanted, element, place.clone(), bytes);
-        self.core.slots.add(slot.persistent())
-    }
-
-    /// A persistent receive of at most so many bytes to a place.
-    pub(crate) fn recv_init(
-        &mut self,
-        place: &Place,
-        bytes: usize,
-        element: Option<ElementType>,
-        source: Source,
-        tag: Tag,
-    ) -> Ticket {
-        let slot = Slot::new(false, Wanted { source, tag }, element, place.clone(), bytes);
-        self.core.slots.add(slot.persistent())
-    }
-
-    /// Begins to send bytes that lie at a place, which must stay as they are until the send is complete.
-    pub(crate) fn isend_place(
-        &mut self,
-        place: &Place,
-        bytes: usize,
-        element: Option<ElementType>,
-        destination: usize,
-        tag: u32,
-    ) -> Result<Ticket> {
-        let wanted = Wanted { source: Source::Rank(destination), tag: Tag::Value(tag) };
-        self.begin(Slot::new(true, wanted, element, place.clone(), bytes))
-    }
-
-    /// Begins to receive at most so many bytes to a place, which nobody else may use until it is complete.
-    pub(crate) fn irecv_place(
-        &mut self,
-        place: &Place,
-        bytes: usize,
-        element: Option<ElementType>,
-        source: Source,
-        tag: Tag,
-    ) -> Result<Ticket> {
-        self.begin(Slot::new(false, Wanted { source, tag }, element, place.clone(), bytes))
-    }
-
-    /// A persistent send of a section, wherever it lives.
+    /// A persistent request.
     ///
     /// # Errors
-    /// If its device has no queues for copies.
-    pub(crate) fn send_init_of(&mut self, section: &Section, destination: usize, tag: u32) -> Result<Ticket> {
-        let wanted = Wanted { source: Source::Rank(destination), tag: Tag::Value(tag) };
-        let slot = self.slot_of(true, section, wanted)?;
+    /// If the device of a section has no queues for copies.
+    pub(crate) fn init(&mut self, kind: Kind, contents: Contents<'_>) -> Result<Ticket> {
+        let slot = self.slot(kind, contents)?;
         Ok(self.core.slots.add(slot.persistent()))
     }
 
-    /// A persistent receive into a section; as [`Engine::send_init_of`].
-    pub(crate) fn recv_init_of(&mut self, section: &Section, source: Source, tag: Tag) -> Result<Ticket> {
-        let slot = self.slot_of(false, section, Wanted { source, tag })?;
-        Ok(self.core.slots.add(slot.persistent()))
-    }
-
-    /// Begins to send a section, wherever it lives, which must stay as it is until the send is complete.
-    pub(crate) fn isend_of(&mut self, section: &Section, destination: usize, tag: u32) -> Result<Ticket> {
-        let wanted = Wanted { source: Source::Rank(destination), tag: Tag::Value(tag) };
-        let slot = self.slot_of(true, section, wanted)?;
-        self.begin(slot)
-    }
-
-    /// Begins to receive into a section, wherever it lives, which nobody else may use until it is complete.
-    pub(crate) fn irecv_of(&mut self, section: &Section, source: Source, tag: Tag) -> Result<Ticket> {
-        let slot = self.slot_of(false, section, Wanted { source, tag })?;
-        self.begin(slot)
-    }
-
-    fn slot_of(&mut self, is_send: bool, section: &Section, wanted: Wanted) -> Result<Slot> {
-        let (place, element) = (section.place(), Some(section.element_type()));
-        let mut slot = Slot::new(is_send, wanted, element, place.clone(), section.bytes());
-        if let Some(accelerator) = section.accelerator() {
-            let device = self.core.staged_for(accelerator)?;
-            slot.pipeline = Some(Box::new(Pipeline::on_device(device, place)));
-        }
-        Ok(slot)
-    }
-
-    fn begin(&mut self, slot: Slot) -> Result<Ticket> {
+    /// Begins to send or to receive. Until that is complete, what is sent must stay as it is, and nobody else may use what is
+    /// received into.
+    ///
+    /// # Errors
+    /// As [`Engine::init`] and [`Engine::start`].
+    pub(crate) fn begin(&mut self, kind: Kind, contents: Contents<'_>) -> Result<Ticket> {
+        let slot = self.slot(kind, contents)?;
         let ticket = self.core.slots.add(slot);
         let started = self.start(ticket);
         if started.is_err() && self.is_complete(ticket) {
@@ -111,6 +44,21 @@ impl Engine {
             self.free(ticket);
         }
         started.map(|()| ticket)
+    }
+
+    fn slot(&mut self, kind: Kind, contents: Contents<'_>) -> Result<Slot> {
+        let (place, bytes, element, accelerator) = match contents {
+            Contents::Place(place, bytes, element) => (place, bytes, element, None),
+            Contents::Section(section) => {
+                (section.place(), section.bytes(), Some(section.element_type()), section.accelerator())
+            }
+        };
+        let mut slot = Slot::new(kind.is_send(), kind.wanted(), element, place.clone(), bytes);
+        if let Some(accelerator) = accelerator {
+            let device = self.core.staged_for(accelerator)?;
+            slot.pipeline = Some(Box::new(Pipeline::on_device(device, place)));
+        }
+        Ok(slot)
     }
 
     /// Starts a persistent request that is not active.

@@ -1,6 +1,6 @@
 //! Two-sided operations on a stream (2022, section III): enqueued one by one, started and waited for in batches.
 
-use crate::communicator::{Communicator, Engine, Ticket};
+use crate::communicator::{Communicator, Contents, Engine, Kind, Ticket};
 use crate::device::{Hold, Intent, Mirror, Mirrors, Section, Stream};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
@@ -317,14 +317,12 @@ impl Operation {
 
     fn begin(&self, engine: &Mutex<Engine>) -> Result<()> {
         let mut stage = self.stage();
-        let mut engine = lock(engine);
-        let (place, bytes, element) = (&self.place, self.bytes, Some(self.element));
-        let ticket = match self.is_send {
-            true => engine.isend_place(place, bytes, element, self.peer, self.tag)?,
-            false => {
-                engine.irecv_place(place, bytes, element, Source::Rank(self.peer), Tag::Value(self.tag))?
-            }
+        let kind = match self.is_send {
+            true => Kind::Send { destination: self.peer, tag: self.tag },
+            false => Kind::Recv { source: Source::Rank(self.peer), tag: Tag::Value(self.tag) },
         };
+        let contents = Contents::Place(&self.place, self.bytes, Some(self.element));
+        let ticket = lock(engine).begin(kind, contents)?;
         *stage = Stage::Running(ticket);
         Ok(())
     }
