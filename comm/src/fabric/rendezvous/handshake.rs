@@ -19,7 +19,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// Of the handshake and of the frames that follow it.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 const MAGIC: [u8; 8] = *b"SHALOmt\n";
 const NONCE_BYTES: usize = JobKey::BYTES;
 /// Behind the first eight, which say what it is.
