@@ -158,6 +158,16 @@ impl Folder {
     }
 }
 
+impl Drop for Folder {
+    /// What a test that fails has started would run on, and take the cores from all others.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let kill = |process: u32| Command::new("kill").args(["-KILL", &process.to_string()]).status();
+            self.processes().into_iter().map(kill).for_each(drop);
+        }
+    }
+}
+
 /// What a program has printed, and how it ended. One that does not end is a deadlock: it is ended,
 /// and what it has printed is shown.
 fn finish(child: std::io::Result<Child>) -> Output {

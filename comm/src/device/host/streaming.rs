@@ -43,9 +43,6 @@ fn bytes_of(size: &str) -> Option<usize> {
 /// The right to store past the caches, which [`past_caches`] lends.
 #[derive(Debug, Clone, Copy)]
 pub struct PastCaches<'a> {
-    /// Bytes of the largest vector that the processor has.
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    vector_bytes: usize,
     /// Stays on the thread that has stored, and within the call.
     lent: PhantomData<(&'a (), *const ())>,
 }
@@ -54,11 +51,7 @@ pub struct PastCaches<'a> {
 /// thread stores next, as other stores do.
 pub fn past_caches<R>(body: impl FnOnce(PastCaches<'_>) -> R) -> R {
     let _fence = Fence;
-    body(PastCaches {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        vector_bytes: vectors::largest(),
-        lent: PhantomData,
-    })
+    body(PastCaches { lent: PhantomData })
 }
 
 /// Puts stores that went around the caches before those that follow.
@@ -85,66 +78,21 @@ impl PastCaches<'_> {
         assert!(values.len() == places.len(), "{} values for {} places", values.len(), places.len());
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
+            use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
             let bytes = size_of_val(values);
             if bytes.is_multiple_of(16) && places.as_ptr().addr().is_multiple_of(bytes.max(16)) {
-                let (from, to) = (values.as_ptr().cast::<u8>(), places.as_mut_ptr().cast::<u8>());
-                match bytes {
-                    // SAFETY: as many bytes as there are places, which begin on a multiple of that many; the processor
-                    // has such vectors. The fence of `past_caches` puts them before what is stored next, and this
-                    // thread's own loads see them.
-                    64 if self.vector_bytes >= 64 => unsafe { vectors::store_64(from, to) },
-                    // SAFETY: as above.
-                    32 if self.vector_bytes >= 32 => unsafe { vectors::store_32(from, to) },
-                    _ => (0..bytes).step_by(16).for_each(|at| {
-                        // SAFETY: as above, of parts of them.
-                        unsafe { vectors::store_16(from.wrapping_add(at), to.wrapping_add(at)) };
-                    }),
+                let (from, to) = (values.as_ptr().cast::<__m128i>(), places.as_mut_ptr().cast::<__m128i>());
+                for part in 0..bytes / 16 {
+                    // SAFETY: within the values; any bits are such a vector, and it need not be aligned.
+                    let vector = unsafe { _mm_loadu_si128(from.wrapping_add(part)) };
+                    // SAFETY: within the places, which are as many and begin on a multiple of 16 bytes; the fence of
+                    // `past_caches` puts it before what is stored next, and this thread's own loads see it.
+                    unsafe { _mm_stream_si128(to.wrapping_add(part), vector) };
                 }
                 return;
             }
         }
         places.copy_from_slice(values);
-    }
-}
-
-/// Vectors, and their stores past the caches, each of which is one instruction where the caller is compiled for such vectors.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-mod vectors {
-    use std::arch::x86_64::{
-        __m128i, __m256i, __m512i, _mm_stream_si128, _mm256_stream_si256, _mm512_stream_si512,
-    };
-
-    /// Bytes of the largest that this processor has.
-    pub(super) fn largest() -> usize {
-        if is_x86_feature_detected!("avx512f") {
-            64
-        } else if is_x86_feature_detected!("avx") {
-            32
-        } else {
-            16
-        }
-    }
-
-    macro_rules! stores {
-        ($($name:ident of $vector:ident: $store:ident, $feature:literal;)*) => {$(
-            /// # Safety
-            /// The processor has such vectors. There is one at `from`, and there may be one at `to`, which is a multiple
-            /// of its size.
-            #[inline]
-            #[target_feature(enable = $feature)]
-            pub(super) unsafe fn $name(from: *const u8, to: *mut u8) {
-                // SAFETY: by the contract; any bits are such a vector.
-                let vector = unsafe { from.cast::<$vector>().read_unaligned() };
-                // SAFETY: by the contract.
-                unsafe { $store(to.cast(), vector) };
-            }
-        )*};
-    }
-
-    stores! {
-        store_16 of __m128i: _mm_stream_si128, "sse2";
-        store_32 of __m256i: _mm256_stream_si256, "avx";
-        store_64 of __m512i: _mm512_stream_si512, "avx512f";
     }
 }
 
