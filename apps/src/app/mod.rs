@@ -55,7 +55,7 @@ pub(crate) use texts::{Tables, of_real, real_texts};
 pub(crate) use tiles::{inner_of, shell, with_ghosts};
 pub use trial::{Outcome, Trial};
 pub use vectors::Vectors;
-pub(crate) use vectors::{Columns, FAR, NEAR, PAST, distance_of, store, sweep};
+pub(crate) use vectors::{Columns, one_to_the_left, one_to_the_right, sweep};
 
 /// One row of the registry.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,6 @@
 
 use fearless_simd::{Simd, prelude::*};
 use streamhalo::Element;
-use streamhalo::comm::device::{PastCaches, exceeds_caches};
 
 /// An element of which vectors can be computed.
 pub trait Vectors: Element {
@@ -20,42 +19,6 @@ impl Vectors for f32 {
 
 impl Vectors for f64 {
     type Vector<S: Simd> = S::f64s;
-}
-
-/// How far from the core the cells of a tile are, for which a kernel is compiled: in the second-level cache,
-pub(crate) const NEAR: u8 = 0;
-/// in a further one, so that lines are asked for ahead,
-pub(crate) const FAR: u8 = 1;
-/// or in none, so that they are written past the caches too.
-pub(crate) const PAST: u8 = 2;
-
-/// Of both generations of a tile that second-level caches hold: from there on lines are asked for ahead. Within it that
-/// costs up to a tenth and gains nothing.
-const NEAR_BYTES: usize = 1 << 20;
-
-/// How far from the core a tile is whose generations have that many bytes together.
-pub(crate) fn distance_of(bytes: usize) -> u8 {
-    match bytes {
-        _ if exceeds_caches(bytes) => PAST,
-        _ if bytes > NEAR_BYTES => FAR,
-        _ => NEAR,
-    }
-}
-
-/// Stores a vector of cells at such a distance.
-#[inline(always)]
-pub(crate) fn store<S: Simd, V: SimdBase<S>, const DISTANCE: u8>(
-    stores: PastCaches<'_>,
-    vector: V,
-    places: &mut [V::Element],
-) where
-    V::Element: Element,
-{
-    if DISTANCE == PAST {
-        stores.store(vector.as_slice(), places);
-    } else {
-        vector.store_slice(places);
-    }
 }
 
 /// `ROWS` rows side by side, whose cells are computed from `N` values of each row in their own column and in those
@@ -118,26 +81,32 @@ fn around<S: Simd, V: SimdBase<S>, const ROWS: usize, const N: usize>(
     [left, own, right]
 }
 
-/// What is one element to the left of `own`, whose neighbour there is the last of `before`. Bytes are moved by a block
-/// of 128 bits first, then within blocks: processors do both faster than they cut vectors of bytes anywhere.
+/// What is one element to the left of `own`, whose neighbour there is the last of `before`.
+///
+/// Vectors of two blocks of 128 bits, and bytes, are moved by whole blocks first, then within blocks: processors do both faster
+/// than they cut such vectors anywhere, and the first is the same to the right of `before`.
 #[inline(always)]
-fn one_to_the_left<S: Simd, V: SimdBase<S>>(before: V, own: V) -> V {
-    match V::LEN {
-        2 => before.slide::<1>(own),
-        4 => before.slide::<3>(own),
-        8 => before.slide::<7>(own),
-        16 => before.slide::<15>(own),
-        32 => before.slide::<16>(own).slide_within_blocks::<15>(own),
-        64 => before.slide::<48>(own).slide_within_blocks::<15>(own),
+pub(crate) fn one_to_the_left<S: Simd, V: SimdBase<S>>(before: V, own: V) -> V {
+    match (V::LEN, size_of::<V::Element>()) {
+        (2, _) => before.slide::<1>(own),
+        (4, 8) => before.slide::<2>(own).slide_within_blocks::<1>(own),
+        (4, _) => before.slide::<3>(own),
+        (8, 4) => before.slide::<4>(own).slide_within_blocks::<3>(own),
+        (8, _) => before.slide::<7>(own),
+        (16, _) => before.slide::<15>(own),
+        (32, _) => before.slide::<16>(own).slide_within_blocks::<15>(own),
+        (64, _) => before.slide::<48>(own).slide_within_blocks::<15>(own),
         _ => unreachable!("vectors have 2 to 64 elements"),
     }
 }
 
-/// What is one element to the right of `own`, whose neighbour there is the first of `behind`.
+/// What is one element to the right of `own`, whose neighbour there is the first of `behind`. As [`one_to_the_left`].
 #[inline(always)]
-fn one_to_the_right<S: Simd, V: SimdBase<S>>(own: V, behind: V) -> V {
-    match V::LEN {
-        32 | 64 => own.slide_within_blocks::<1>(own.slide::<16>(behind)),
+pub(crate) fn one_to_the_right<S: Simd, V: SimdBase<S>>(own: V, behind: V) -> V {
+    match (V::LEN, size_of::<V::Element>()) {
+        (4, 8) => own.slide_within_blocks::<1>(own.slide::<2>(behind)),
+        (8, 4) => own.slide_within_blocks::<1>(own.slide::<4>(behind)),
+        (32 | 64, _) => own.slide_within_blocks::<1>(own.slide::<16>(behind)),
         _ => own.slide::<1>(behind),
     }
 }

@@ -88,20 +88,20 @@ impl Needs {
         }
     }
 
-    /// Of a group of four rows, divided by four: those four, the two beside them, four on either side along z, and the
-    /// source.
+    /// Of rows, of which four side by side load least: three times those four, the two beside them, four on either side
+    /// along z, and the source, divided by four.
     fn of_7_points<T: Real + From<u8>>() -> Self {
         Self {
-            moving: "3.75 loads, 1 store",
-            moves: load_and_store::<T, 15, 4>,
-            computing: "7 additions, 5 products, 2 cuts",
-            compute: compute::<T, 7, 5, 2, 0>,
+            moving: "5.75 loads, 1 store",
+            moves: load_and_store::<T, 23, 4>,
+            computing: "7 additions, 5 products",
+            compute: compute::<T, 7, 5, 0, 0>,
             computed_cells: lanes::<T>(),
             steps: 1,
         }
     }
 
-    /// Of a group of three rows, divided by three: five rows in each of three planes, and the source.
+    /// Likewise, of which three load five rows in each of three planes, and the source; and sums along z can be shared.
     fn of_27_points<T: Real + From<u8>>() -> Self {
         Self {
             moving: "5.33 loads, 1 store",

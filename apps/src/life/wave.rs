@@ -30,10 +30,13 @@ use fearless_simd::{Level, Simd, dispatch, prelude::*};
 use super::kernel::{Cell, Sweep};
 use super::rows::Generations;
 use super::words::{WORD, pack, pack_and_spread, spread};
-use crate::app::{NEAR, distance_of};
 
 /// Rows that are packed ahead of the one that is needed next.
 const AHEAD: usize = 4;
+
+/// Of both generations, what second-level caches hold: from there on lines are asked for ahead. Within it that costs up to
+/// a tenth and gains nothing.
+const NEAR_BYTES: usize = 1 << 20;
 
 /// Where the cells of a row are among its words: a dead one, the one that ends with the ghosts in front, and then what is
 /// owned.
@@ -84,7 +87,7 @@ fn sweep_words<'now, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
     mark_changing(sweep, columns, changing);
     let mut sums = vec![[Sums::none(simd); 2]; blocks * layers];
 
-    let is_far = distance_of(2 * rows * columns * size_of::<T>()) != NEAR;
+    let is_far = 2 * rows * columns * size_of::<T>() > NEAR_BYTES;
     let inputs = rows + 2 * layers;
     let [above, below] = sweep.layers_that_stay()[0];
     for (row, packed) in ahead.chunks_exact_mut(words).enumerate().take(inputs) {

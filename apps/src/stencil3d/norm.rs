@@ -116,7 +116,7 @@ impl<T: Real> Norm<T> {
                     let z = first_z + plane;
                     for y in (first_y + STRIP * strip..cells.end[1]).take(STRIP) {
                         let row = Tile { start: [z, y, first_x], end: [z + 1, y + 1, cells.end[2]] };
-                        evaluate(&rule, &shape, row, now, |_, values| add_squares(values, sums));
+                        evaluate(&rule, &shape, row, now, |values| add_squares(values, sums));
                     }
                 }
             },

@@ -115,6 +115,43 @@ impl<'a, T: Element> Plane<'a, T> {
     }
 }
 
+impl<'a, T: Element> Plane<'a, T> {
+    /// As many rows side by side as the arrays have, from the `from`-th on, then from the next one on, and so forth
+    /// to the last of them: as [`slice::windows`] of rows.
+    ///
+    /// # Panics
+    /// If there are fewer rows than `from`.
+    #[inline(always)]
+    pub fn windows<const N: usize>(&self, from: usize) -> Windows<'a, T, N> {
+        assert!(from <= self.rows, "row {from} is not among {}", self.rows);
+        // Where the first of no rows would be, there may be nothing.
+        let first = self.first.wrapping_add(from * self.pitch);
+        Windows { rest: Plane { first, rows: self.rows - from, ..*self } }
+    }
+}
+
+/// Rows side by side, one further each time. See [`Plane::windows`].
+#[derive(Debug, Clone)]
+pub struct Windows<'a, T, const N: usize> {
+    rest: Plane<'a, T>,
+}
+
+impl<'a, T: Element, const N: usize> Iterator for Windows<'a, T, N> {
+    type Item = [&'a [T]; N];
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.rows < N {
+            return None;
+        }
+        let rows = self.rest.rows(0);
+        self.rest.rows -= 1;
+        // Behind the last row there may be nothing, but it is not read either.
+        self.rest.first = self.rest.first.wrapping_add(self.rest.pitch);
+        Some(rows)
+    }
+}
+
 /// The part of an array that a kernel writes: row by row, within its tile.
 #[derive(Debug)]
 pub struct RowsMut<'a, T> {
@@ -157,10 +194,11 @@ impl<T: Element> RowsMut<'_, T> {
     /// As [`RowsMut::row`], if any of the rows is not in the tile.
     #[inline(always)]
     pub fn rows_from<const N: usize>(&mut self, i: usize, j: usize) -> [&mut [T]; N] {
-        self.plane(i, j..j.saturating_add(N)).into_rows(0)
+        let mut plane = self.plane(i, j..j.saturating_add(N));
+        std::array::from_fn(|_| plane.next().expect("as many as were asked for"))
     }
 
-    /// The parts within the tile of the rows `js` on axis 1 at `i` on axis 0, as [`Rows::plane`] has them.
+    /// The parts within the tile of the rows `js` on axis 1 at `i` on axis 0, in order: looked up once for all of them.
     ///
     /// # Panics
     /// As [`RowsMut::row`], if any of the rows is not in the tile.
@@ -193,7 +231,7 @@ impl<T: Element> RowsMut<'_, T> {
     }
 }
 
-/// Parts within a tile of rows that lie one behind the other along axis 1.
+/// Parts within a tile of rows that lie one behind the other along axis 1, in order.
 #[derive(Debug)]
 pub struct PlaneMut<'a, T> {
     first: *mut T,
@@ -203,33 +241,18 @@ pub struct PlaneMut<'a, T> {
     lifetime: PhantomData<&'a mut T>,
 }
 
-impl<'a, T: Element> PlaneMut<'a, T> {
-    /// As many rows as the array has, from the `from`-th on.
-    ///
-    /// # Panics
-    /// If there are not so many.
-    #[inline(always)]
-    pub fn rows<const N: usize>(&mut self, from: usize) -> [&mut [T]; N] {
-        // One `&mut self` at a time has them.
-        PlaneMut { lifetime: PhantomData, ..*self }.into_rows(from)
-    }
+impl<'a, T: Element> Iterator for PlaneMut<'a, T> {
+    type Item = &'a mut [T];
 
     #[inline(always)]
-    fn into_rows<const N: usize>(self, from: usize) -> [&'a mut [T]; N] {
-        assert!(
-            from <= self.rows && N <= self.rows - from,
-            "{N} rows from {from} on are not among {}",
-            self.rows
-        );
-        // SAFETY: there is such a row by the assertion.
-        let first = unsafe { self.first.add(from * self.pitch) };
-        std::array::from_fn(|row| {
-            // SAFETY: as above.
-            let first = unsafe { first.add(row * self.pitch) };
-            // SAFETY: `RowsMut::plane` has checked that the rows are in the tile; each row is another one, and the tile is
-            // borrowed for as long as any of them lives.
-            unsafe { std::slice::from_raw_parts_mut(first, self.elements) }
-        })
+    fn next(&mut self) -> Option<Self::Item> {
+        self.rows = self.rows.checked_sub(1)?;
+        // SAFETY: there was one more row; `RowsMut::plane` has checked that all are in the tile, which is borrowed for as
+        // long as any of them lives, and each is lent once.
+        let row = unsafe { std::slice::from_raw_parts_mut(self.first, self.elements) };
+        // Behind the last row there may be nothing, but it is not written either.
+        self.first = self.first.wrapping_add(self.pitch);
+        Some(row)
     }
 }
 

@@ -1,0 +1,219 @@
+//! The cells of one row of a stencil, a vector at a time.
+
+// Iterators need not be inlined into what `dispatch!` makes for an instruction set; loops that count are there. All of it
+// is `inline(always)`, as only code that lands inside of that is compiled for it.
+#![allow(clippy::needless_range_loop)]
+
+use std::ops::{Add, Mul};
+
+use fearless_simd::{Simd, prelude::*};
+use streamhalo::comm::device::{PastCaches, ask_for_line};
+
+use super::problem::Weights;
+use crate::app::values::Real;
+use crate::app::{one_to_the_left, one_to_the_right};
+
+/// 7 points. `here` are the cells to the left, in the middle and to the right, `beside` those at lower and
+/// higher y, then at lower and higher z.
+#[inline(always)]
+pub(super) fn star<A>(weights: &Weights<A>, here: [A; 3], beside: [A; 4], added: A) -> A
+where
+    A: Copy + Add<Output = A> + Mul<Output = A>,
+{
+    let [w000, w001, w010, _, w100, ..] = *weights;
+    let [low_y, high_y, low_z, high_z] = beside;
+    w000 * here[1] + w001 * (here[0] + here[2]) + w010 * (low_y + high_y) + w100 * (low_z + high_z) + added
+}
+
+/// `P` and `Q` of a column of 27 points, whose cells are by z, then y.
+#[inline(always)]
+pub(super) fn full_values<A>(weights: &Weights<A>, [low, here, high]: [[A; 3]; 3]) -> [A; 2]
+where
+    A: Copy + Add<Output = A> + Mul<Output = A>,
+{
+    let [w000, w001, w010, w011, w100, w101, w110, w111] = *weights;
+    let along_z = [low[0] + high[0], low[1] + high[1], low[2] + high[2]];
+    let (along_y, along_both) = (here[0] + here[2], along_z[0] + along_z[2]);
+    [
+        w000 * here[1] + w010 * along_y + w100 * along_z[1] + w110 * along_both,
+        w001 * here[1] + w011 * along_y + w101 * along_z[1] + w111 * along_both,
+    ]
+}
+
+/// 27 points, from the values to the left, in the middle and to the right.
+#[inline(always)]
+pub(super) fn full<A: Copy + Add<Output = A>>([left, here, right]: [[A; 2]; 3], added: A) -> A {
+    here[0] + (left[1] + right[1]) + added
+}
+
+/// A row to compute, in vectors of `L` cells; if it is past the caches, stored there.
+pub(super) struct Row<'r, S, T, V, const L: usize, const IS_PAST: bool> {
+    pub(super) simd: S,
+    pub(super) weights: &'r Weights<V>,
+    /// What the source is for each unit of its shape.
+    pub(super) source: V,
+    pub(super) shape: &'r [T],
+    /// The row and those around it, by z, then y. Each has one cell more on either side.
+    pub(super) planes: [[&'r [T]; 3]; 3],
+    /// How far behind those of the higher plane lines are asked for, if they are in no cache.
+    pub(super) ahead_bytes: usize,
+    pub(super) stores: PastCaches<'r>,
+    pub(super) out: &'r mut [T],
+}
+
+impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAST: bool>
+    Row<'_, S, T, V, L, IS_PAST>
+{
+    /// Computes 7 points. Neighbours along x are loaded where they are, though that straddles two lines at times: cutting
+    /// them out of what is loaded anyway takes longer.
+    #[inline(always)]
+    pub(super) fn compute_star(mut self) {
+        let cells = self.out.len();
+        let [[_, low, _], [before, own, behind], [_, high, _]] = self.planes;
+        let shape = &self.shape[..cells];
+        let mut rows = [own, &own[1..], &own[2..], &before[1..], &behind[1..], &low[1..], &high[1..]];
+        let mut vectors = [shape.as_chunks::<L>().0; 7];
+        for row in 0..7 {
+            rows[row] = &rows[row][..cells];
+            vectors[row] = rows[row].as_chunks::<L>().0;
+        }
+        let shapes = shape.as_chunks::<L>().0;
+        for index in 0..cells / L {
+            let mut values = [self.source; 7];
+            for row in 0..7 {
+                values[row] = V::from_slice(self.simd, &vectors[row][index]);
+            }
+            self.ask_ahead(&vectors[6][index]);
+            self.store_star(values, &shapes[index], index * L);
+        }
+        // The last vector is moved back to end with the row. It computes some cells a second time, from inputs that have
+        // not changed, instead of leaving a remainder to a slower loop.
+        if !cells.is_multiple_of(L) {
+            let start = cells - L;
+            let mut values = [self.source; 7];
+            for row in 0..7 {
+                values[row] = V::from_slice(self.simd, &rows[row][start..]);
+            }
+            self.store_star(values, &shape[start..], start);
+        }
+    }
+
+    /// Computes the cells from `x` on from the values at their places and beside them.
+    #[inline(always)]
+    fn store_star(&mut self, [left, own, right, before, behind, low, high]: [V; 7], shape: &[T], x: usize) {
+        let added = self.source * V::from_slice(self.simd, shape);
+        self.store(star(self.weights, [left, own, right], [before, behind, low, high], added), x);
+    }
+
+    /// Computes 27 points. `P` and `Q` are computed once, for vectors that begin where those of the cells do, and what is to
+    /// their left and right is cut out of them and their neighbours. Of what is before the first vector and behind the last
+    /// one column is needed, and no more is looked at.
+    #[inline(always)]
+    pub(super) fn compute_full(mut self) {
+        let cells = self.out.len();
+        let shape = &self.shape[..cells];
+        let shapes = shape.as_chunks::<L>().0;
+        let (mut rows, mut vectors) = (self.planes, [[shapes; 3]; 3]);
+        for plane in 0..3 {
+            for row in 0..3 {
+                rows[plane][row] = &rows[plane][row][..cells + 2];
+                vectors[plane][row] = rows[plane][row][1..][..cells].as_chunks::<L>().0;
+            }
+        }
+        let last = cells / L - 1;
+        let mut before = self.column(&rows, 0);
+        let mut own = self.vector(&vectors, 0);
+        for index in 0..last {
+            self.ask_ahead(&vectors[2][1][index]);
+            let behind = self.vector(&vectors, index + 1);
+            self.store_full(around(before, own, behind), &shapes[index], index * L);
+            (before, own) = (own, behind);
+        }
+        let behind = self.column(&rows, (last + 1) * L + 1);
+        self.store_full(around(before, own, behind), &shapes[last], last * L);
+        if !cells.is_multiple_of(L) {
+            let start = cells - L;
+            let columns =
+                [self.columns(&rows, start), self.columns(&rows, start + 1), self.columns(&rows, start + 2)];
+            self.store_full(columns, &shape[start..], start);
+        }
+    }
+
+    /// Computes the cells from `x` on from `P` and `Q` to their left, at their places and to their right.
+    #[inline(always)]
+    fn store_full(&mut self, columns: [[V; 2]; 3], shape: &[T], x: usize) {
+        let added = self.source * V::from_slice(self.simd, shape);
+        self.store(full(columns, added), x);
+    }
+
+    /// `P` and `Q` of the `index`-th vector of the cells' own columns.
+    #[inline(always)]
+    fn vector(&self, vectors: &[[&[[T; L]]; 3]; 3], index: usize) -> [V; 2] {
+        let mut values = [[self.source; 3]; 3];
+        for plane in 0..3 {
+            for row in 0..3 {
+                values[plane][row] = V::from_slice(self.simd, &vectors[plane][row][index]);
+            }
+        }
+        full_values(self.weights, values)
+    }
+
+    /// The same of the columns from `x` on.
+    #[inline(always)]
+    fn columns(&self, rows: &[[&[T]; 3]; 3], x: usize) -> [V; 2] {
+        let mut values = [[self.source; 3]; 3];
+        for plane in 0..3 {
+            for row in 0..3 {
+                values[plane][row] = V::from_slice(self.simd, &rows[plane][row][x..x + L]);
+            }
+        }
+        full_values(self.weights, values)
+    }
+
+    /// The same of column `x` alone, in every element.
+    #[inline(always)]
+    fn column(&self, rows: &[[&[T]; 3]; 3], x: usize) -> [V; 2] {
+        let mut values = [[self.source; 3]; 3];
+        for plane in 0..3 {
+            for row in 0..3 {
+                values[plane][row] = V::splat(self.simd, rows[plane][row][x]);
+            }
+        }
+        full_values(self.weights, values)
+    }
+
+    #[inline(always)]
+    fn store(&mut self, value: V, x: usize) {
+        let places = &mut self.out[x..x + L];
+        if IS_PAST {
+            self.stores.store(value.as_slice(), places);
+        } else {
+            value.store_slice(places);
+        }
+    }
+
+    /// Asks for a line of the higher plane that others will need: the lower planes are in the caches since they were the
+    /// higher one, and what is written past the caches is never read.
+    #[inline(always)]
+    fn ask_ahead(&self, high: &[T; L]) {
+        if IS_PAST {
+            ask_for_line(high, self.ahead_bytes);
+        }
+    }
+}
+
+/// `P` and `Q` to the left of a vector of columns, of its own and to the right.
+#[inline(always)]
+fn around<S: Simd, V: SimdBase<S>>(before: [V; 2], own: [V; 2], behind: [V; 2]) -> [[V; 2]; 3] {
+    let left = [before[0], one_to_the_left(before[1], own[1])];
+    [left, own, [behind[0], one_to_the_right(own[1], behind[1])]]
+}
+
+#[inline(always)]
+pub(super) fn splat<S: Simd, V: SimdBase<S>, const N: usize>(simd: S, values: [V::Element; N]) -> [V; N] {
+    let mut vectors = [V::splat(simd, values[0]); N];
+    for (vector, value) in vectors.iter_mut().zip(values) {
+        *vector = V::splat(simd, value);
+    }
+    vectors
+}
