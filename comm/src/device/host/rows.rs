@@ -117,12 +117,13 @@ impl<'a, T: Element> Plane<'a, T> {
 
 impl<'a, T: Element> Plane<'a, T> {
     /// As many rows side by side as the arrays have, from the `from`-th on, then from the next one on, and so forth
-    /// to the last of them: as [`slice::windows`] of rows.
+    /// to the last of them: as [`slice::windows`] of rows. Arrays of no rows do not compile.
     ///
     /// # Panics
     /// If there are fewer rows than `from`.
     #[inline(always)]
     pub fn windows<const N: usize>(&self, from: usize) -> Windows<'a, T, N> {
+        const { assert!(N > 0, "there is no end to windows of no rows") };
         assert!(from <= self.rows, "row {from} is not among {}", self.rows);
         // Where the first of no rows would be, there may be nothing.
         let first = self.first.wrapping_add(from * self.pitch);
