@@ -2,13 +2,14 @@
 
 mod threads;
 
+use crate::backend::Measured;
 use crate::communicator::{Exchanges, Staging};
 use crate::error::{Error, Result};
 use crate::fabric::{
     self, Abort, Fabric, HostRounds, LocalFabric, WaitContext, WaitPolicy, register, to_blame,
 };
 use crate::meeting::Meeting;
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -38,6 +39,8 @@ struct Shared {
     last_epoch: Cell<u32>,
     /// What carries the messages of exchanges by the host, once there is one.
     messages: OnceCell<Rc<Exchanges>>,
+    /// What exchanges take, by shape: of this world and of those of its first ranks.
+    measured: Rc<RefCell<Vec<Measured>>>,
     /// The thread's waits make progress on it.
     carrier: Option<Rc<HostRounds>>,
 }
@@ -114,7 +117,7 @@ impl World {
         if let Some(rounds) = &rounds {
             register(rounds);
         }
-        Ok(Self::assemble(fabric, meeting, size, wait, rounds))
+        Ok(Self::assemble(fabric, meeting, size, wait, (rounds, Rc::default())))
     }
 
     fn assemble(
@@ -122,14 +125,26 @@ impl World {
         meeting: Box<dyn Meeting>,
         size: usize,
         wait: Arc<WaitContext>,
-        carrier: Option<Rc<HostRounds>>,
+        (carrier, measured): (Option<Rc<HostRounds>>, Rc<RefCell<Vec<Measured>>>),
     ) -> Self {
         let rank = fabric.rank();
         let (next_tag, staging, last_epoch) = (Cell::new(0), Cell::default(), Cell::new(0));
         let messages = OnceCell::new();
-        let shared =
-            Shared { fabric, rank, size, meeting, wait, next_tag, staging, last_epoch, messages, carrier };
-        Self { shared: Rc::new(shared) }
+        Self {
+            shared: Rc::new(Shared {
+                fabric,
+                rank,
+                size,
+                meeting,
+                wait,
+                next_tag,
+                staging,
+                last_epoch,
+                messages,
+                measured,
+                carrier,
+            }),
+        }
     }
 
     /// The world of the first `ranks` ranks of this one. Collective over this world; blocks. Ranks
@@ -163,8 +178,9 @@ impl World {
         }
         let meeting = self.shared.meeting.first(&self.shared.wait, ranks)?;
         Ok(meeting.map(|meeting| {
-            let Shared { fabric, carrier, .. } = &*self.shared;
-            let world = Self::assemble(fabric.clone(), meeting, ranks, wait, carrier.clone());
+            let Shared { fabric, carrier, measured, .. } = &*self.shared;
+            let kept = (carrier.clone(), measured.clone());
+            let world = Self::assemble(fabric.clone(), meeting, ranks, wait, kept);
             world.shared.staging.set(self.staging());
             world.shared.last_epoch.set(self.last_epoch());
             world
@@ -309,6 +325,10 @@ impl World {
 
     pub(crate) fn shared_fabric(&self) -> &Arc<dyn Fabric> {
         &self.shared.fabric
+    }
+
+    pub(crate) fn all_measured(&self) -> &RefCell<Vec<Measured>> {
+        &self.shared.measured
     }
 
     pub(crate) fn wait_context(&self) -> &Arc<WaitContext> {

@@ -96,6 +96,10 @@ impl Compiled {
         self.bytes
     }
 
+    pub(crate) fn backend(&self) -> &'static str {
+        self.exchange.backend()
+    }
+
     pub(crate) fn routes(&self) -> Vec<Route> {
         self.exchange.routes()
     }

@@ -166,6 +166,12 @@ impl StreamHalo {
         &self.stream
     }
 
+    /// The backend of gathers: the one that was chosen, where the exchange was made with
+    /// [`AUTO`](streamhalo_comm::backend::AUTO). For scatters, which are other exchanges, another one may have been.
+    pub fn backend(&self) -> &'static str {
+        self.gather.backend()
+    }
+
     /// Payload bytes that this rank sends in a gather.
     pub fn bytes_per_exchange(&self) -> usize {
         self.gather.bytes()

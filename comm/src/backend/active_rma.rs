@@ -19,6 +19,7 @@ pub(super) const ROW: BackendRow = BackendRow {
 };
 
 const PROTOCOL: Protocol = Protocol {
+    backend: ROW.name,
     readiness: Role::Exposure,
     announces: |_| true,
     awaits: |_| true,

@@ -5,6 +5,7 @@
 
 mod active_rma;
 mod announcement;
+mod auto;
 mod blocks;
 mod far;
 mod farewell;
@@ -27,8 +28,11 @@ use reach::{Reach, Site};
 use std::fmt;
 use std::sync::Arc;
 
+pub use auto::{AUTO, ExchangeShape, Measured};
+
 /// Whether, and when, a sender may write straight into the ghosts of a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Direct {
     /// Never: the message is packed, for instance because it is reduced on arrival.
     Never,
@@ -123,6 +127,8 @@ pub struct Route {
 ///
 /// After matching no call allocates, and none but those of `standard` waits for the stream.
 pub trait Exchange: fmt::Debug {
+    /// The name of the backend: of the one that was chosen, where `auto` was asked for.
+    fn backend(&self) -> &'static str;
     /// How many exchanges were started, wrapping.
     fn epoch(&self) -> u32;
     /// Where the moves of the `message`-th send go in exchanges of a phase (the parity of their
@@ -193,11 +199,11 @@ impl fmt::Debug for BackendRow {
     }
 }
 
-/// Every backend.
+/// Every backend that carries exchanges out; [`AUTO`] is one of them.
 pub const BACKENDS: &[BackendRow] =
     &[standard::ROW, st_send::ROW, st_rsend::ROW, active_rma::ROW, notified::ROW];
 
-/// The names of all backends.
+/// The names of [`BACKENDS`].
 pub fn backend_names() -> impl Iterator<Item = &'static str> {
     BACKENDS.iter().map(|row| row.name)
 }
@@ -213,12 +219,34 @@ fn find(name: &str) -> Result<&'static BackendRow> {
     }
     BACKENDS.iter().find(|row| row.name == name).ok_or_else(|| Error::UnknownBackend {
         name: name.to_string(),
-        known: backend_names().collect::<Vec<_>>().join(", "),
+        known: backend_names().chain([AUTO]).collect::<Vec<_>>().join(", "),
     })
+}
+
+/// Where exchanges are matched, and what all ranks have told of their devices.
+struct Ground<'a> {
+    world: &'a World,
+    stream: &'a Stream,
+    sharings: Vec<Sharing>,
+}
+
+impl Ground<'_> {
+    /// A backend's exchange. Collective; blocks.
+    fn make(&self, row: &'static BackendRow, spec: ExchangeSpec) -> Result<Box<dyn Exchange>> {
+        let Self { world, stream, sharings } = self;
+        let peers = spec.sends.iter().map(|message| message.peer);
+        let reach = Reach::agree(world, stream, sharings.clone(), (peers, row.puts))?;
+        (row.make)(&Site { world, stream, reach: &reach }, spec)
+    }
 }
 
 /// Matches what every rank wants to exchange, and gives each its part. Collective over `world`;
 /// blocks. The exchange is carried out by `stream`.
+///
+/// `backend` is the name of one of [`BACKENDS`], or [`AUTO`] for the one of them that is the fastest for an exchange
+/// like this one. What that is has been measured before, by this world or by one before it ([`World::set_measured`]), or is
+/// measured now: all of them rehearse it on memory of their own, which takes some tens of milliseconds and waits for the
+/// stream.
 ///
 /// # Errors
 /// The same on every rank: [`Error::UnknownBackend`] or [`Error::BackendRefused`] if there is no such
@@ -245,8 +273,7 @@ pub fn match_exchange(
         }
     }
     let sharings = told.into_iter().map(|(.., sharing)| sharing).collect();
-    let row = find(backend)?;
-    let peers = spec.sends.iter().map(|message| message.peer);
-    let reach = Reach::agree(world, stream, sharings, (peers, row.puts))?;
-    (row.make)(&Site { world, stream, reach: &reach }, spec)
+    let ground = Ground { world, stream, sharings };
+    let row = if backend == AUTO { auto::choose(&ground, &spec)? } else { find(backend)? };
+    ground.make(row, spec)
 }

@@ -16,6 +16,8 @@ pub(super) enum Completion {
 /// What makes a stream-triggered backend: what goes before, with and after the payload.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Protocol {
+    /// The backend's name.
+    pub(super) backend: &'static str,
     /// What a receiver says as it starts.
     pub(super) readiness: Role,
     /// To which senders it says so.

@@ -20,6 +20,7 @@ pub(super) const ROW: BackendRow = BackendRow {
 };
 
 const PROTOCOL: Protocol = Protocol {
+    backend: ROW.name,
     readiness: Role::Credit,
     announces: |recv| recv.one_way,
     awaits: |send| send.one_way,

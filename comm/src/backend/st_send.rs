@@ -19,6 +19,7 @@ pub(super) const ROW: BackendRow = BackendRow {
 };
 
 const PROTOCOL: Protocol = Protocol {
+    backend: ROW.name,
     readiness: Role::ClearToSend,
     announces: |_| true,
     awaits: |_| true,

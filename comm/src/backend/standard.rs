@@ -224,6 +224,10 @@ fn far_messages(site: &Site<'_>, sends: &[Side], recvs: &[Side]) -> FarMessages 
 }
 
 impl Exchange for Standard {
+    fn backend(&self) -> &'static str {
+        ROW.name
+    }
+
     fn epoch(&self) -> u32 {
         self.epoch
     }

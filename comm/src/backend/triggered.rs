@@ -226,6 +226,10 @@ impl Triggered {
 }
 
 impl Exchange for Triggered {
+    fn backend(&self) -> &'static str {
+        self.protocol.backend
+    }
+
     fn epoch(&self) -> u32 {
         self.standing.get().epoch
     }

@@ -1,5 +1,6 @@
 //! The cases that fit a number of ranks, in an order that is the same on all of them.
 
+use super::auto::chosen;
 use super::misused::begun_twice;
 use super::order::{
     blocked_elsewhere, dropped_early, opposite_orders, random_delays, slow_rank, two_streams, wrap,
@@ -115,6 +116,7 @@ fn brief(list: &mut List, ranks: usize, plane: [usize; 2]) {
     list.add("a period that is replayed", |world, way| periods(world, way, 40, &Pattern::All));
     list.add("an exchange that is dropped early", |world, way| dropped_early(world, way, 60));
     list.add("the world and its parts", parts);
+    list.add("the backend that is measured to be the fastest", chosen);
     list.add("messages that do not match", a_mismatch);
     list.add("an exchange that is begun twice", begun_twice);
 }

@@ -2,6 +2,7 @@
 //! on threads, and what `conformance_rank` tries over every fabric.
 
 pub mod active;
+pub mod auto;
 pub mod collectives;
 mod gather;
 pub mod leaving;

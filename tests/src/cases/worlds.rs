@@ -8,6 +8,16 @@ use streamhalo::{Entity, GlobalGrid, HaloError, Pattern, Stream, StreamHalo, Wor
 
 /// Some epochs of an exchange over all ranks of a world.
 pub fn exchange(world: &World, stream: &Stream, way: Scenario, epochs: u32) -> Result<Done, HaloError> {
+    exchange_by(world, stream, way, epochs).map(|(done, _)| done)
+}
+
+/// As [`exchange`], with the backend that has carried it out.
+pub fn exchange_by(
+    world: &World,
+    stream: &Stream,
+    way: Scenario,
+    epochs: u32,
+) -> Result<(Done, &'static str), HaloError> {
     let grid = GlobalGrid::new([2 * world.size(), 30], [true; 2])?;
     let grid = grid.partition_as(world, [world.size(), 1])?.local(1)?;
     let specs = [FieldSpec::array(F64, Entity::Node, 1)];
@@ -19,7 +29,7 @@ pub fn exchange(world: &World, stream: &Stream, way: Scenario, epochs: u32) -> R
         fields.check(epoch)?;
     }
     fields.assert_right(&(way, world))?;
-    Ok(Done::new(fields.checksum(), &halo))
+    Ok((Done::new(fields.checksum(), &halo), halo.backend()))
 }
 
 /// The whole world, its first ranks, and parts of those parts, at the same time.

@@ -1,0 +1,72 @@
+//! `auto`: of the other backends the one that is the fastest for exchanges of a shape, as measured.
+//!
+//! Which one that is depends on the machine, the fabric and the sizes: no rule that could be written down here holds on
+//! all of them. So the first exchange of a shape is rehearsed as it is matched, on memory of its own, by every backend in
+//! turns. What that took is kept by the world: the next exchange of the shape is matched as any other. Where an
+//! application keeps it for the next run, and hands it to the world again ([`World::set_measured`]), nothing is measured at
+//! all, and the choice is the same.
+//!
+//! After matching there is no `auto` any more: the exchange is one of the backend that was chosen.
+
+mod measured;
+mod rehearsal;
+
+pub use measured::{ExchangeShape, Measured};
+
+use super::{BACKENDS, BackendRow, ExchangeSpec, Ground, find, st_send};
+use crate::error::{Error, Result};
+use crate::world::World;
+use rehearsal::rehearse;
+
+/// The name in configurations.
+pub const AUTO: &str = "auto";
+
+/// The backend for what the ranks want to exchange. Collective; blocks, and waits for the stream where it measures.
+pub(super) fn choose(ground: &Ground<'_>, spec: &ExchangeSpec) -> Result<&'static BackendRow> {
+    let world = ground.world;
+    let shape = ExchangeShape::agree(world, ground.stream, spec)?;
+    if shape.bytes == 0 {
+        // No rank sends anything.
+        return Ok(&st_send::ROW);
+    }
+    // Ranks may have been told different things: what the first one knows holds.
+    let known = world.agree::<_, Error>("match_exchange", Ok(world.find_measured(&shape)))?.swap_remove(0);
+    let measured = match known {
+        Some(measured) => measured,
+        None => match rehearse(ground, spec, BACKENDS) {
+            Ok(microseconds) => Measured::new(shape, microseconds).expect("clocks go on"),
+            // What the two sides have in mind does not match: matching it says so, of the exchange itself.
+            Err(Error::Mismatch { .. } | Error::BadExchange { .. }) => return Ok(&st_send::ROW),
+            Err(error) => return Err(error),
+        },
+    };
+    let row = find(measured.fastest());
+    world.note_measured(measured);
+    row
+}
+
+impl World {
+    /// What exchanges with the backend `auto` are known to take in this world and in those of its
+    /// [first](World::first) ranks: by shape, in the order in which they were matched first, behind what
+    /// [`World::set_measured`] has said.
+    pub fn measured(&self) -> Vec<Measured> {
+        self.all_measured().borrow().clone()
+    }
+
+    /// Says what exchanges take, such as an earlier run has measured: those of these shapes are not measured again. Does
+    /// not communicate; what rank 0 says counts.
+    pub fn set_measured(&self, measured: Vec<Measured>) {
+        self.all_measured().replace(measured);
+    }
+
+    fn find_measured(&self, shape: &ExchangeShape) -> Option<Measured> {
+        self.all_measured().borrow().iter().find(|measured| measured.shape() == shape).cloned()
+    }
+
+    fn note_measured(&self, measured: Measured) {
+        let mut all = self.all_measured().borrow_mut();
+        if !all.iter().any(|known| known.shape() == measured.shape()) {
+            all.push(measured);
+        }
+    }
+}
