@@ -69,6 +69,15 @@ pub enum AppError {
     #[error(transparent)]
     Checkpoint(Box<CheckpointError>),
 
+    /// The file of `comm.measured` is no such file.
+    #[error("cannot take what `auto` has measured from {}: {reason}", path.display())]
+    Measured {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+
     /// A rank failed.
     #[error("rank {rank} failed: {message}")]
     Rank {
@@ -274,6 +283,9 @@ impl AppError {
             Self::NoProgram { .. } => {
                 "give its path, as in `./my-solver`, or the name of one in a folder of PATH"
             }
+            Self::Measured { .. } => {
+                "name another file as `comm.measured`, or remove it: the next run with `auto` writes it"
+            }
             Self::NoRoomToVerify { .. } => "give `grid.cells` fewer, or set `run.verify = false`",
             Self::Occupied { .. } => "wait until it has ended, or choose another folder with `--out DIR`",
             Self::NotWritable { source, .. } | Self::Replace { source, .. } => match source.kind() {
@@ -319,6 +331,7 @@ impl AppError {
             | Self::Split { .. }
             | Self::Pattern(_)
             | Self::Checkpoint(_)
+            | Self::Measured { .. }
             | Self::Launcher { .. }
             | Self::NotLaunched { .. }
             | Self::Differs { .. } => 2,

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use streamhalo::comm::backend::AUTO;
 use streamhalo::comm::fabric::Executor;
 use streamhalo::{Stream, StreamHalo, World};
 
@@ -97,7 +98,12 @@ impl Trial<'_> {
     ) -> Result<Outcome, AppError> {
         let routes = halo.routes();
         let executor = executors_or(self.executor(), self.world, self.backend, &routes)?;
-        self.outcome_of(setup_s, times, (halo.bytes_per_exchange(), routes.len()), executor, answer)
+        let messages = (halo.bytes_per_exchange(), routes.len());
+        let mut outcome = self.outcome_of(setup_s, times, messages, executor, answer)?;
+        if self.backend == AUTO {
+            outcome.measured.insert("chosen_backend".to_owned(), halo.backend().into());
+        }
+        Ok(outcome)
     }
 
     /// As [`Trial::outcome`], of an application whose messages the host carries out: this rank has sent so many

@@ -6,6 +6,7 @@ use super::turns::{self, Timing, in_turns};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use streamhalo::comm::ElementType;
+use streamhalo::comm::backend::AUTO;
 use streamhalo::{StreamOptions, World};
 
 use crate::error::AppError;
@@ -45,6 +46,9 @@ pub struct HaloFigures {
     pub bench: String,
     /// The backend.
     pub backend: String,
+    /// The one that `auto` has chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen_backend: Option<String>,
     /// How streams signalled, on a device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
@@ -154,6 +158,7 @@ impl HaloBench {
         HaloFigures {
             bench: "halo".to_owned(),
             backend: one.backend.to_owned(),
+            chosen_backend: (one.backend == AUTO).then(|| subject.backend().to_owned()),
             signal: one.signal.map(|signal| signal.name().to_owned()),
             fabric: self.fabric.clone(),
             device: opened.device_name(),

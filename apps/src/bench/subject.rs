@@ -12,6 +12,8 @@ use crate::error::AppError;
 
 /// An exchange that can be timed, whatever its dimension and element type.
 pub(super) trait Subject: turns::Subject {
+    /// The backend that carries it out.
+    fn backend(&self) -> &'static str;
     /// How the messages of this rank travel.
     fn routes(&self) -> Vec<Route>;
     /// Payload bytes that this rank sends in an exchange.
@@ -134,6 +136,10 @@ impl<T: Element, const D: usize> Exchanged<T, D> {
 }
 
 impl<T: Element, const D: usize> Subject for Exchanged<T, D> {
+    fn backend(&self) -> &'static str {
+        self.halo.backend()
+    }
+
     fn routes(&self) -> Vec<Route> {
         self.halo.routes()
     }

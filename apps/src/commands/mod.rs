@@ -13,11 +13,10 @@ use std::path::Path;
 
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue};
-use streamhalo::comm::backend::backend_names;
 use streamhalo::comm::fabric::{self, FABRICS};
 
 use crate::cli::{Cli, Command, ConfigArgs};
-use crate::config::{KnownNames, Overrides, Places, RunConfig, nearest};
+use crate::config::{KnownNames, Overrides, Places, RunConfig, known_backends, nearest};
 use crate::error::AppError;
 use crate::occupied::Occupied;
 use crate::ranks;
@@ -102,8 +101,7 @@ fn suggest_command(error: &mut clap::Error) {
 
 /// The configuration that a command was given, with the names that this program knows.
 fn load(args: &ConfigArgs, overrides: &Overrides) -> Result<(RunConfig, Places), AppError> {
-    let backends: Vec<&str> = backend_names().collect();
     let fabrics: Vec<&str> = FABRICS.iter().map(|row| row.name).collect();
-    let names = KnownNames { backends: &backends, fabrics: &fabrics, devices: &DEVICES };
+    let names = KnownNames { backends: &known_backends(), fabrics: &fabrics, devices: &DEVICES };
     RunConfig::load(&args.config, overrides, &names)
 }

@@ -13,9 +13,11 @@ use crate::config::RunConfig;
 use crate::error::{AppError, counted, ranks_of};
 use crate::occupied::Occupied;
 use crate::ranks::{Prepared, Ranks, adopt, are_launched};
+use crate::report::wrap::filled;
 use crate::report::{self, ExchangeTimeline, MachineInfo, OutputFile, Progress, Results};
 use crate::run::{
-    Banner, Journal, Kept, Part, RunReport, RunWork, StatesWanted, TimelineWanted, plan, trial_name,
+    Banner, Journal, Kept, MeasuredFile, Part, RunReport, RunWork, StatesWanted, TimelineWanted, plan,
+    trial_name,
 };
 use crate::watch::{self, Screen, Size};
 
@@ -42,6 +44,8 @@ struct Planned {
     /// Recorded at the largest number of ranks.
     timeline: Option<TimelineWanted>,
     is_watched: bool,
+    /// What the backend `auto` need not measure.
+    measured: MeasuredFile,
     /// What all trials go on from.
     from: Option<Checkpoint>,
     /// That nobody else writes into the folder of results, where this process leads.
@@ -62,7 +66,8 @@ impl Planned {
         let parts = plan(&config)?;
         let opened = parts.iter().filter_map(|part| Checkpoint::asked_for(&part.config, &*part.application));
         let from = opened.collect::<Result<Vec<_>, _>>()?.pop();
-        Ok(Self { parts, config, timeline, is_watched: args.watch, from, _occupied: None })
+        let measured = MeasuredFile::open(&config)?;
+        Ok(Self { parts, config, timeline, is_watched: args.watch, measured, from, _occupied: None })
     }
 
     /// What the ranks of each entry do, and the terminal that shows it, if one does.
@@ -78,7 +83,8 @@ impl Planned {
             };
             let timeline = self.timeline.filter(|_| recorded == Some(index));
             let (config, layout) = (part.config.clone(), part.entry.layout.clone());
-            (part, RunWork { config, layout, states, timeline, draws: index == 0, watched })
+            let measured = self.measured.known().to_vec();
+            (part, RunWork { config, layout, states, timeline, draws: index == 0, watched, measured })
         })
     }
 }
@@ -101,6 +107,7 @@ impl Prepared for Planned {
         if let Some(from) = &self.from {
             from.verify()?;
         }
+        self.measured.check_writable()?;
         let dir = &self.config.output.dir;
         let files = [&[report::RESULTS_FILE, report::FINAL_STATE], &report::DERIVED[..]].concat();
         self._occupied =
@@ -122,7 +129,7 @@ fn follow(ranks: &Ranks, planned: &Planned) -> Result<u8, AppError> {
 }
 
 fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
-    let Planned { config, parts, timeline, is_watched, from, .. } = planned;
+    let Planned { config, parts, timeline, is_watched, measured, from, .. } = planned;
     let watched = if *is_watched { Some(Size::of_terminal()?) } else { None };
     let machine = MachineInfo::detect();
     let interrupt = ranks.interrupt()?;
@@ -148,6 +155,7 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
     let progress = Progress::new(runs, quiet || *is_watched);
     let mut journal = Journal::new(config);
     let mut timelines: Vec<ExchangeTimeline> = Vec::new();
+    let mut newly_measured = Vec::new();
     let mut is_said = quiet;
     let mut screen = Screen::of_terminal();
     for (part, work) in planned.works(watched) {
@@ -168,6 +176,17 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
                 RunReport::Begin { backend, trial } => {
                     running = format!("{backend}, {}, {}", ranks_of(entry.ranks), trial_name(trial));
                     progress.begin(&running);
+                }
+                RunReport::Measured(one) => {
+                    if !quiet {
+                        let sentence = format!("auto:     {one}");
+                        if *is_watched {
+                            screen.say_later(sentence)
+                        } else {
+                            progress.say(&filled(&sentence))
+                        }
+                    }
+                    newly_measured.push(one);
                 }
                 RunReport::Says(sentence) if *is_watched => screen.say_later(sentence),
                 RunReport::Says(sentence) => progress.say(&(sentence + "\n")),
@@ -191,6 +210,7 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
     drop((screen, progress));
     interrupt.check()?;
 
+    let kept_measured = measured.write_with(newly_measured);
     let Kept { records, state, wrong } = journal.close();
     let results = Results::new(config, machine, records)?;
     let mut extra = state.map_or(Vec::new(), |(application, state)| application.files(&state));
@@ -201,7 +221,7 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
     // What was measured is shown also where there is no room for its files.
     wrong.iter().for_each(|sentence| report::say(&format!("{sentence}\n")));
     report::print(&report::table(&results))?;
-    written?;
+    written.and(kept_measured)?;
     if !quiet {
         report::say(&format!("results in {}\n", config.output.dir.display()));
     }

@@ -32,11 +32,7 @@ pub(super) fn read_restart(run: &Section<'_>, app: &Own, folder: &Path) -> Resul
         return Ok(None);
     };
     can_go_on(app, &path.origin)?;
-    let base = match path.origin {
-        Origin::Flag(_) => Path::new(""),
-        Origin::File(_) | Origin::Default => folder,
-    };
-    Ok(Some(base.join(path.value)))
+    Ok(Some(path.origin.base(folder).join(path.value)))
 }
 
 fn can_go_on(app: &Own, origin: &Origin) -> Result<(), Fault> {

@@ -1,9 +1,11 @@
 //! `[comm]`: the backends to compare, the fabric they run over, and the limit of a wait.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use streamhalo::Signals;
+use streamhalo::comm::backend::AUTO;
 
 use super::device::{HOST, others};
 use super::fault::{Fault, Located};
@@ -12,7 +14,9 @@ use super::section::{Section, Shape, known_name};
 use super::value::{Node, Value};
 
 pub(super) const SHAPE: Shape<'static> =
-    Shape { name: "comm", keys: &["backend", "fabric", "timeout_s", "signal"] };
+    Shape { name: "comm", keys: &["backend", "fabric", "timeout_s", "signal", MEASURED] };
+
+const MEASURED: &str = "measured";
 
 /// What `standard` may be called on fabrics over MPI, and nowhere else.
 const ALIAS: &str = "cray-mpich";
@@ -47,6 +51,9 @@ pub struct CommConfig {
     /// How a GPU's stream signals; `None` on a host device, which has one way only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<Signals>,
+    /// The file that keeps what `auto` measures from run to run, if one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<PathBuf>,
 }
 
 impl CommConfig {
@@ -56,19 +63,43 @@ impl CommConfig {
     }
 }
 
-pub(super) fn read(section: &Section<'_>, names: &KnownNames<'_>, device: &str) -> Result<CommConfig, Fault> {
+/// `folder` is the folder of the configuration file.
+pub(super) fn read(
+    section: &Section<'_>,
+    names: &KnownNames<'_>,
+    device: &str,
+    folder: &Path,
+) -> Result<CommConfig, Fault> {
     let fabric = section.name_by_now("fabric", "fabric", names.fabrics, &later_fabrics(names.fabrics))?;
     let fabric = fabric.map_or_else(|| "local".to_owned(), |fabric| fabric.value);
     let signal = section.named("signal", Signals::ALL, Signals::name)?.unwrap_or_default();
     if device == HOST {
         section.refuse_on(HOST, &["signal"], &others(names.devices))?;
     }
+    let backend = read_backends(section, names.backends, &fabric)?;
     Ok(CommConfig {
-        backend: read_backends(section, names.backends, &fabric)?,
+        measured: read_measured(section, &backend, folder)?,
+        backend,
         fabric,
         timeout_s: section.seconds("timeout_s")?.unwrap_or(60.0),
         signal: (device != HOST).then_some(signal),
     })
+}
+
+/// A relative path in a configuration file starts at that file's folder, one in a flag at the working directory.
+fn read_measured(
+    section: &Section<'_>,
+    backends: &[String],
+    folder: &Path,
+) -> Result<Option<PathBuf>, Fault> {
+    let Some(path) = section.string(MEASURED, "the path of a file for what `auto` measures")? else {
+        return Ok(None);
+    };
+    if !backends.iter().any(|backend| backend == AUTO) {
+        let message = format!("`comm.measured` is for the backend `{AUTO}`, which is not one of this run's");
+        return Err(Fault::new(&path.origin, message).hint(format!("name `{AUTO}` in `comm.backend`")));
+    }
+    Ok(Some(path.origin.base(folder).join(path.value)))
 }
 
 fn read_backends(section: &Section<'_>, known: &[&str], fabric: &str) -> Result<Vec<String>, Fault> {

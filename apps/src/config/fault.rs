@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::path::Path;
 
 /// Where a key or a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +17,16 @@ pub(crate) enum Origin {
     Flag(String),
     /// Nobody set it.
     Default,
+}
+
+impl Origin {
+    /// Where relative paths of that origin start: at the `folder` of the configuration file, or at the working directory.
+    pub(crate) fn base<'f>(&self, folder: &'f Path) -> &'f Path {
+        match self {
+            Self::Flag(_) => Path::new(""),
+            Self::File(_) | Self::Default => folder,
+        }
+    }
 }
 
 /// A value and where it comes from.

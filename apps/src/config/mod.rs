@@ -48,6 +48,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use streamhalo::comm::Staging;
+use streamhalo::comm::backend::{AUTO, backend_names};
 
 pub use app::{AppConfig, AppSettings};
 pub use cholesky::CholeskySettings;
@@ -138,12 +139,16 @@ impl RunConfig {
     }
 }
 
+/// The names that `comm.backend` takes in this version.
+pub(crate) fn known_backends() -> Vec<&'static str> {
+    backend_names().chain([AUTO]).collect()
+}
+
 #[cfg(test)]
 impl RunConfig {
     /// What a text configures that is right: of any application and backends, on the host.
     pub(crate) fn of(text: &str) -> Self {
-        let backends: Vec<&str> = streamhalo::comm::backend::backend_names().collect();
-        let names = KnownNames { backends: &backends, fabrics: &["local"], devices: &["host"] };
+        let names = KnownNames { backends: &known_backends(), fabrics: &["local"], devices: &["host"] };
         let config = Self::parse("f.toml", text, &Overrides::default(), &names);
         config.unwrap_or_else(|error| panic!("{text}: {error}"))
     }
@@ -192,7 +197,7 @@ fn resolve(
         backends = primitives::backends(names.backends);
     }
     let device = device::read(&device, names.devices)?;
-    let comm = comm::read(&comm, &KnownNames { backends: &backends, ..*names }, &device.kind)?;
+    let comm = comm::read(&comm, &KnownNames { backends: &backends, ..*names }, &device.kind, folder)?;
     let staging = staging::read(&section(staging::SHAPE)?, names.devices, &device.kind)?;
     let output = output::read(&section(output::SHAPE)?, own)?;
     pattern::check_default(&app.settings, &in_app)?;

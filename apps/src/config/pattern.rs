@@ -79,10 +79,7 @@ impl Pattern {
                     .expected("an integer from 0 to 18446744073709551615, as in `random:42`")
             });
         }
-        let base = match text.origin {
-            Origin::Flag(_) => Path::new(""),
-            Origin::File(_) | Origin::Default => folder,
-        };
+        let base = text.origin.base(folder);
         let path = base.join(&text.value);
         if !path.is_file() && text.origin != Origin::Default {
             let message = format!("`app.pattern`: {}", found_at(&path));

@@ -35,6 +35,7 @@ impl Places {
             }
             AppError::Pattern(_) => &["app.pattern"],
             AppError::Checkpoint(_) => &["run.restart"],
+            AppError::Measured { .. } => &["comm.measured"],
             AppError::Halo(source) => match **source {
                 HaloError::Grid(_) => &["grid.cells"],
                 HaloError::Communication(Error::DeviceUnavailable { .. }) => {

@@ -31,9 +31,9 @@ pub use timeline::{ExchangeTimeline, RankTimeline, chrome_trace};
 
 pub(crate) use files::left_in_replacing;
 use files::remove_files;
-use streamhalo::comm::backend::backend_names;
 use timeline::timeline_names;
 
+use crate::config::known_backends;
 use crate::error::AppError;
 use crate::occupied::Occupied;
 
@@ -72,7 +72,7 @@ pub fn write_results(dir: &Path, results: &Results, extra: Vec<OutputFile>) -> R
 
 /// The names of the files that some runs leave and others do not.
 fn of_some_runs() -> impl Iterator<Item = String> {
-    backend_names().flat_map(timeline_names).chain([FINAL_STATE.to_owned()])
+    known_backends().into_iter().flat_map(timeline_names).chain([FINAL_STATE.to_owned()])
 }
 
 /// A folder for a run or a bench that is going to leave files of these names, without what those that were killed while

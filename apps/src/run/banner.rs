@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use streamhalo::comm::backend::BACKENDS;
+use streamhalo::comm::backend::{AUTO, BACKENDS};
 use streamhalo::comm::fabric::{Executor, FABRICS};
 use streamhalo::{Stream, World};
 
@@ -103,6 +103,9 @@ impl fmt::Display for Uses {
 
 /// Who carries out what a backend starts.
 fn executor(backend: &str, of_messages: &[Executor]) -> String {
+    if backend == AUTO {
+        return "whoever carries out the one that is chosen".into();
+    }
     let row = BACKENDS.iter().find(|row| row.name == backend);
     let row = row.expect("a configuration names registered backends");
     executors_of(of_messages.iter().map(|executor| row.executor(*executor)))

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use serde::{Deserialize, Serialize};
+use streamhalo::comm::backend::Measured;
 use streamhalo::{Stream, StreamOptions, World, WorldOptions};
 
 use crate::app::{Application, ApplicationRow, Between, Looker, Outcome, Trial};
@@ -43,6 +44,8 @@ pub(crate) struct RunWork {
     pub(crate) draws: bool,
     /// The terminal that shows what goes on, if one does.
     pub(crate) watched: Option<Size>,
+    /// What the backend `auto` need not measure.
+    pub(crate) measured: Vec<Measured>,
 }
 
 /// What rank 0 tells of them.
@@ -57,6 +60,8 @@ pub(crate) enum RunReport {
         /// Counted from 0; `None` for a warm-up.
         trial: Option<u32>,
     },
+    /// The backend `auto` has measured something.
+    Measured(Measured),
     /// Something that the user is to know.
     Says(String),
     /// What the terminal shows.
@@ -98,6 +103,7 @@ impl Work for RunWork {
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(RunReport)) -> Result<(), AppError> {
         let application = ApplicationRow::open(&self.config)?;
         let stream = stream(&self.config, world)?;
+        world.set_measured(self.measured.clone());
         // Before anything waits on the device for another rank.
         application.device_kernels().into_iter().try_for_each(|text| stream.compile(text))?;
         // Those who look at a trial report too, while it runs.
@@ -175,7 +181,9 @@ impl OnRank<'_> {
         lookers.extend(checkpoints.as_ref().map(|checkpoints| checkpoints as &dyn Looker));
         let between = Between { lookers: &lookers, from };
         let trial = Trial { world, stream, backend, layout, wants_state, between };
+        let known = world.measured().len();
         let mut outcome = application.run_trial(&trial)?;
+        world.measured().drain(known..).for_each(|measured| report(RunReport::Measured(measured)));
         if from.is_some() {
             outcome.measured.insert("restarted_at".to_owned(), first.into());
             outcome.timed_steps = Some(config.app.steps - first);
@@ -218,7 +226,8 @@ mod tests {
                     run = { ranks = 2, trials = 2, warmup = 0, pin = false }\n";
         let config = RunConfig::of(text);
         let (layout, states) = (vec![1, 2], StatesWanted::All);
-        let work = RunWork { config, layout, states, timeline: None, draws: false, watched: None };
+        let (timeline, watched, measured) = (None, None, Vec::new());
+        let work = RunWork { config, layout, states, timeline, draws: false, watched, measured };
         let events = Mutex::new(Vec::new());
         let note = |event: String| events.lock().expect("nobody panics").push(event);
         let done = on_threads(2, work.options(), |world| {

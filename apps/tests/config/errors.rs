@@ -16,7 +16,7 @@ fn errors_show_their_line() {
             "[comm]\n  backend = [\"standard\", \"st-sned\"]\n",
             "f.toml:2:26: `comm.backend` entry 2 is the string \"st-sned\"\n  |\n\
              2 |   backend = [\"standard\", \"st-sned\"]\n  |                          ^^^^^^^^^\n  \
-             = expected `standard`, `st-send`, `st-rsend`, `active-rma` or `notified`\n\
+             = expected `standard`, `st-send`, `st-rsend`, `active-rma`, `notified` or `auto`\n\
              hint: did you mean `st-send`?",
         ),
         (
@@ -81,6 +81,20 @@ fn unknown_names() {
             "`comm.backend` is the string \"nccl\"",
             "expected `standard`",
             None,
+        ),
+        (
+            "comm.backend = 'atuo'",
+            (1, 16),
+            "`comm.backend` is the string \"atuo\"",
+            "`notified` or `auto`",
+            Some("did you mean `auto`?"),
+        ),
+        (
+            "comm = { backend = 'st-send', measured = 'measured.json' }",
+            (1, 42),
+            "`comm.measured` is for the backend `auto`, which is not one of this run's",
+            "",
+            Some("name `auto` in `comm.backend`"),
         ),
         (
             "comm.signal = 'kernal'",

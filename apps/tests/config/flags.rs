@@ -95,7 +95,7 @@ fn a_mistake_in_the_file_stays_one_of_the_file() {
 
 #[test]
 fn errors_name_the_flag() {
-    let backends = "expected `standard`, `st-send`, `st-rsend`, `active-rma` or `notified`";
+    let backends = "expected `standard`, `st-send`, `st-rsend`, `active-rma`, `notified` or `auto`";
     for (flags, wanted) in [
         (
             set(&["run.trails=5"]),

@@ -10,7 +10,7 @@ use streamhalo_apps::config::{ConfigError, KnownNames, Overrides, RunConfig};
 
 /// The registries' names; the program passes its own.
 const NAMES: KnownNames<'static> = KnownNames {
-    backends: &["standard", "st-send", "st-rsend", "active-rma", "notified"],
+    backends: &["standard", "st-send", "st-rsend", "active-rma", "notified", "auto"],
     fabrics: &["local", "shm", "mpi", "ofi", "shm+mpi", "shm+ofi"],
     devices: &["host", "opencl", "cuda", "hip"],
 };

@@ -18,6 +18,7 @@ pub(super) const CONFIGS: &[(&str, &str, &[&str])] = &[
         "app = { steps = 5, pattern = 'random:3', cells_as = 'f64' }\ngrid = { cells = [16, 24] }",
         &BACKENDS,
     ),
+    ("life", "app = { steps = 6, pattern = 'random:7' }\ngrid = { cells = [24, 40] }", &["auto"]),
     (
         "faces",
         "app = { name = 'faces', order = 2, steps = 2, outer = 1, middle = 1 }\ngrid = { cells = [4, 4, 4] }",
@@ -39,10 +40,10 @@ pub(super) const CONFIGS: &[(&str, &str, &[&str])] = &[
 const RANKS: [u64; 4] = [1, 2, 4, 8];
 
 /// What a configuration comes to over a fabric.
-fn config(app: &str, fabric: &str, ranks: &[u64]) -> String {
+fn config(app: &str, fabric: &str, backends: &[&str], ranks: &[u64]) -> String {
     format!(
         "{app}\nrun = {{ ranks = {ranks:?}, trials = 1, warmup = 0, pin = false }}\n\
-         comm = {{ fabric = '{fabric}', timeout_s = 60 }}\n"
+         comm = {{ fabric = '{fabric}', backend = {backends:?}, timeout_s = 60 }}\n"
     )
 }
 
@@ -75,20 +76,21 @@ fn every_application_gives_one_answer_everywhere() {
     for (turn, (name, app, backends)) in CONFIGS.iter().enumerate() {
         let (folder, mut answer) = (Folder::new(), None);
         for fabric in FABRICS {
-            let records = folder.records(&config(app, fabric, &RANKS), &[]);
+            let records = folder.records(&config(app, fabric, backends, &RANKS), &[]);
             check(&records, &RANKS, backends, &mut answer, &format!("{name} over {fabric}"));
         }
         // A wire carries the bytes of an application whatever they mean: of its other kernels at one number of ranks.
         let one = [RANKS[(turn + 1) % RANKS.len()]];
         let ranks = if std::mem::replace(&mut before, name) == *name { &one[..] } else { &RANKS };
         for fabric in of_its_own {
-            let records = folder.records(&config(app, fabric, ranks), &[]);
+            let records = folder.records(&config(app, fabric, backends, ranks), &[]);
             check(&records, ranks, backends, &mut answer, &format!("{name} over {fabric}"));
         }
         for (launcher, fabric) in
             launcher.iter().flat_map(|one| by_launcher.iter().map(move |fabric| (one, fabric)))
         {
-            let records = launched(launcher, &folder, &config(app, fabric, ranks), ranks[ranks.len() - 1]);
+            let records =
+                launched(launcher, &folder, &config(app, fabric, backends, ranks), ranks[ranks.len() - 1]);
             check(&records, ranks, backends, &mut answer, &format!("{name} over {fabric}"));
         }
     }
@@ -116,10 +118,11 @@ fn every_application_gives_the_answer_of_the_host_on_a_device_over_every_fabric(
     let on_devices = CONFIGS.iter().filter(|(.., backends)| **backends == BACKENDS);
     for (turn, (name, app, backends)) in on_devices.enumerate() {
         let folder = Folder::new();
-        let on_host = folder.records(&config(app, "local", &[1]), &["comm.backend=standard"]);
+        let on_host = folder.records(&config(app, "local", &["standard"], &[1]), &[]);
         let mut answer = Some(checksums(&on_host)[0].to_owned());
         let ranks = |place: usize| RANKS[(turn + place) % RANKS.len()];
-        let config = |fabric: &str, ranks: u64| format!("{}\n{DEVICE}\n", config(app, fabric, &[ranks]));
+        let config =
+            |fabric: &str, ranks: u64| format!("{}\n{DEVICE}\n", config(app, fabric, backends, &[ranks]));
         let mut check = |records: &[Value], fabric: &str, ranks: u64| {
             let what = format!("{name} over {fabric} at {ranks} ranks");
             check(records, &[ranks], backends, &mut answer, &what);

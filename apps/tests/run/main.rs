@@ -1,5 +1,6 @@
 //! `streamhalo run` and its neighbours, from outside: the built program, end to end.
 
+mod auto;
 mod backends;
 mod bench;
 mod bench_devices;

@@ -74,7 +74,7 @@ fn weak_scaling_adds_columns() {
 /// What applications without ghosts refuse, by their name.
 pub(super) fn refuses_what_needs_ghosts(config: &str, app: &str) {
     let folder = Folder::new();
-    for backend in ["st-send", "st-rsend"] {
+    for backend in ["st-send", "st-rsend", "auto"] {
         let said = [
             &format!("`comm.backend` entry 2 is `{backend}`, which exchanges ghosts; `{app}` has none"),
             "expected `standard`, `active-rma` or `notified`",

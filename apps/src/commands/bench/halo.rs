@@ -92,8 +92,12 @@ fn table(bench: &HaloBench, figures: &[HaloFigures]) -> String {
         .set_width(COLUMNS as u16);
     table.set_header(["backend", "median us", "min us", "bytes", "messages", "path of the first message"]);
     for one in figures {
+        let mut label = bench.streams.label(&one.backend, one.signal.as_deref());
+        if let Some(chosen) = &one.chosen_backend {
+            label += &format!(" ({chosen})");
+        }
         table.add_row([
-            Cell::new(bench.streams.label(&one.backend, one.signal.as_deref())),
+            Cell::new(label),
             right(format!("{:.2}", one.median_us)),
             right(format!("{:.2}", one.min_us)),
             right(one.bytes),

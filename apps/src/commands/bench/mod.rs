@@ -19,7 +19,7 @@ use crate::bench::micro::{What, split_device};
 use crate::bench::streams::Streams;
 use crate::cli::{Bench, FigureArgs, StreamsArgs};
 use crate::commands::DEVICES;
-use crate::config::nearest;
+use crate::config::{known_backends, nearest};
 use crate::error::AppError;
 use crate::occupied::Occupied;
 use crate::ranks::{Prepared, adopt};
@@ -129,7 +129,11 @@ fn unknown(name: &str, known: &[&str]) -> String {
 
 /// The backends that `--backend` asks for.
 fn backends_of(asked: &[String]) -> Result<Vec<String>, AppError> {
-    chosen("--backend", asked, &backend_names().collect::<Vec<_>>())
+    // `all` are those to compare: `auto` is one of them.
+    match asked {
+        [all] if all == "all" => Ok(backend_names().map(str::to_owned).collect()),
+        _ => chosen("--backend", asked, &known_backends()),
+    }
 }
 
 /// What to think of figures of a device that computes on the host's cores.

@@ -5,7 +5,7 @@ mod page;
 #[cfg(test)]
 mod tests;
 
-use streamhalo::comm::backend::BACKENDS;
+use streamhalo::comm::backend::{AUTO, BACKENDS};
 use streamhalo::comm::device::{cuda_compiler, cuda_devices, hip_devices, opencl_devices};
 use streamhalo::comm::fabric::{Executor, FABRICS, FabricRow, libfabric_providers, mpi_libraries};
 use streamhalo::comm::{By, PRIMITIVES};
@@ -85,7 +85,8 @@ fn text(machine: &MachineInfo) -> String {
     page.section("libfabric providers", &of_libfabric(libfabric_providers()));
 
     let backends = BACKENDS.iter().map(|row| line(row.name, format!("{} ({})", row.summary, row.source)));
-    page.section("backends", &backends.collect::<Vec<_>>());
+    let auto = "the fastest of them for an exchange, as measured when it is matched".to_owned();
+    page.section("backends", &backends.chain([line(AUTO, auto)]).collect::<Vec<_>>());
     let primitives = PRIMITIVES.iter().map(|row| {
         let what = format!("{} ({}): {}", row.summary, row.source, row.module);
         (row.name.to_owned(), vec![what, format!("executed by {}", carried_out(row.by))])

@@ -1,0 +1,85 @@
+//! What the backend `auto` has measured, kept from run to run where a file is named for it.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use streamhalo::comm::backend::Measured;
+
+use crate::config::RunConfig;
+use crate::error::AppError;
+use crate::report::{OutputFile, check_writable, replace_files};
+
+/// The file of `comm.measured`, if there is to be one, and what is known.
+#[derive(Debug)]
+pub(crate) struct MeasuredFile {
+    path: Option<PathBuf>,
+    known: Vec<Measured>,
+}
+
+/// What is in it.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    measured: Vec<Measured>,
+}
+
+impl MeasuredFile {
+    /// Reads it; one that is not there yet has nothing in it.
+    ///
+    /// # Errors
+    ///
+    /// [`AppError::Measured`] where it cannot be read, or is something else.
+    pub(crate) fn open(config: &RunConfig) -> Result<Self, AppError> {
+        let path = config.comm.measured.clone();
+        let known = path.as_deref().map(read).transpose()?.unwrap_or_default();
+        Ok(Self { path, known })
+    }
+
+    /// What was in it.
+    pub(crate) fn known(&self) -> &[Measured] {
+        &self.known
+    }
+
+    /// Whether the file can be written at the end, which the first second can tell.
+    ///
+    /// # Errors
+    ///
+    /// [`AppError::NotWritable`].
+    pub(crate) fn check_writable(&self) -> Result<(), AppError> {
+        self.path.as_deref().map_or(Ok(()), |path| check_writable(folder_of(path)))
+    }
+
+    /// Adds what a run has `measured`, if it has measured anything.
+    ///
+    /// # Errors
+    ///
+    /// As [`replace_files`].
+    pub(crate) fn write_with(&self, measured: Vec<Measured>) -> Result<(), AppError> {
+        let Some(path) = self.path.as_deref().filter(|_| !measured.is_empty()) else { return Ok(()) };
+        let content = Content { measured: [self.known.clone(), measured].concat() };
+        let text = serde_json::to_string_pretty(&content).expect("names and numbers are JSON") + "\n";
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        replace_files(folder_of(path), &[OutputFile::new(name, text)])
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<Measured>, AppError> {
+    let wrong = |reason: String| AppError::Measured { path: path.to_owned(), reason };
+    match fs::read_to_string(path) {
+        Ok(text) => {
+            let content: Result<Content, _> = serde_json::from_str(&text);
+            Ok(content.map_err(|error| wrong(error.to_string()))?.measured)
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(wrong(error.to_string())),
+    }
+}

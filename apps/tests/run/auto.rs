@@ -1,0 +1,168 @@
+//! The backend `auto`: what a run says of it, keeps of it, and takes from what was kept.
+
+use std::fs;
+
+use super::opencl::is_there;
+use super::{BACKENDS, FABRICS, Folder, SMALL, assert_verified, checksums, text};
+use serde_json::Value;
+
+const AUTO: &str = "comm.backend=auto";
+
+/// The flag that keeps what is measured in that file of the folder.
+fn kept_in(folder: &Folder, name: &str) -> String {
+    format!("comm.measured={:?}", folder.path().join(name).display().to_string())
+}
+
+fn chosen(records: &[Value]) -> Vec<&str> {
+    records.iter().map(|run| run["result"]["chosen_backend"].as_str().expect("is a name")).collect()
+}
+
+#[test]
+fn the_answer_is_that_of_all_others() {
+    let folder = Folder::new();
+    let mut all = Vec::new();
+    for fabric in FABRICS {
+        let fabric = format!("comm.fabric={fabric}");
+        let set = ["comm.backend=[\"auto\", \"standard\"]", &fabric, "run.trials=2"];
+        let output = folder.run(SMALL, &set);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        // At one rank nothing is sent; trials of one entry have one shape.
+        assert_eq!(said.matches("auto: ").count(), 2, "{said}");
+        assert!(
+            said.contains("whoever carries out the one that is chosen (auto), host (standard)"),
+            "{said}"
+        );
+        let results: Value = serde_json::from_str(&folder.read_out("results.json")).expect("is JSON");
+        let records = results["runs"].as_array().expect("is a list").clone();
+        assert_verified(&records);
+        let by_auto: Vec<Value> = records.iter().filter(|run| run["backend"] == "auto").cloned().collect();
+        assert_eq!((by_auto.len(), records.len()), (6, 12));
+        for name in chosen(&by_auto) {
+            assert!(BACKENDS.contains(&name), "{name}");
+            assert!(name == "st-send" || said.contains(&format!("`{name}` for ")), "{name}: {said}");
+        }
+        assert!(
+            records
+                .iter()
+                .all(|run| run["backend"] == "auto" || run["result"].get("chosen_backend").is_none())
+        );
+        all.extend(records);
+    }
+    assert_eq!(checksums(&all).len(), 1);
+}
+
+#[test]
+fn what_was_measured_is_kept_and_holds_in_the_next_run() {
+    let folder = Folder::new();
+    let (kept, two) = (kept_in(&folder, "new/measured.json"), "run.ranks=2");
+    let first = folder.records(SMALL, &[AUTO, &kept, two]);
+    let path = folder.path().join("new/measured.json");
+    let read = || fs::read_to_string(&path).expect("was written");
+    let content: Value = serde_json::from_str(&read()).expect("is JSON");
+    let [one] = content["measured"].as_array().expect("is a list").as_slice() else { panic!("{content}") };
+    let times = one["microseconds"].as_object().expect("is by backend");
+    assert_eq!(times.len(), BACKENDS.len());
+    let time = |name: &str| times[name].as_f64().expect("is a number");
+    let fastest = BACKENDS.into_iter().min_by(|one, other| time(one).total_cmp(&time(other)));
+    assert_eq!(Some(chosen(&first)[0]), fastest);
+
+    // Whatever is said to be the fastest is taken, and neither measured again nor written.
+    for name in BACKENDS {
+        let mut said_to_be = content.clone();
+        said_to_be["measured"][0]["microseconds"][name] = 1e-3.into();
+        fs::write(&path, said_to_be.to_string()).expect("can write");
+        let output = folder.run(SMALL, &[AUTO, &kept, two]);
+        assert!(!text(&output.stderr).contains("auto: "), "{}", text(&output.stderr));
+        let results: Value = serde_json::from_str(&folder.read_out("results.json")).expect("is JSON");
+        assert_eq!(chosen(results["runs"].as_array().expect("is a list")), [name]);
+        assert_eq!(read(), said_to_be.to_string());
+    }
+
+    // Another number of ranks is added.
+    folder.records(SMALL, &[AUTO, &kept, "run.ranks=4"]);
+    let content: Value = serde_json::from_str(&read()).expect("is JSON");
+    assert_eq!(content["measured"].as_array().expect("is a list").len(), 2);
+}
+
+#[test]
+fn a_file_that_is_none_is_refused_before_anything_runs() {
+    let folder = Folder::new();
+    let refused = |content: &str, expected: &[&str]| {
+        folder.write("measured.json", content);
+        let output = folder.run(&format!("{SMALL}comm.measured = 'measured.json'\n"), &[AUTO]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        // The place of the key, the file, and what to do.
+        let always = ["config.toml:6", "measured.json", "remove it"];
+        for part in always.iter().chain(expected) {
+            assert!(said.contains(part), "`{part}` is not in: {said}");
+        }
+        assert!(!folder.out().exists());
+    };
+    let shape = r#"{ "fabric": "local", "library": null, "stream": "host, inline", "ranks": 2, "near": 1, "far": 0,
+        "bytes": 64, "direct": "never" }"#;
+    let with =
+        |times: &str| format!(r#"{{ "measured": [ {{ "shape": {shape}, "microseconds": {times} }} ] }}"#);
+    refused("", &["EOF", "line 1"]);
+    refused("{ \"measured\": 3 }", &["line 1 column 15"]);
+    refused(&with("{ \"st-recv\": 1.0 }"), &["`st-recv`", "st-rsend", "line 2"]);
+    refused(&with("{ \"st-send\": 0 }"), &["`st-send` takes 0 us"]);
+    refused(&with("{}"), &["no backend with a time"]);
+    refused(&with("{ \"st-send\": 1.0 }").replace("near", "nearby"), &["`nearby`"]);
+
+    // A folder of that name, and none that could take the file.
+    fs::create_dir(folder.path().join("folder")).expect("can make");
+    let output = folder.run(SMALL, &[AUTO, &kept_in(&folder, "folder")]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    folder.write("file", "");
+    let output = folder.run(SMALL, &[AUTO, &kept_in(&folder, "file/measured.json")]);
+    assert_ne!(output.status.code(), Some(0));
+    assert!(text(&output.stderr).contains("file"), "{}", text(&output.stderr));
+    assert!(!folder.out().exists());
+}
+
+#[test]
+fn reductions_on_a_stream_and_figures_of_benches_take_it_too() {
+    let folder = Folder::new();
+    let jacobi = "app = { name = 'stencil3d', equation = 'jacobi', steps = 3 }\ngrid = { cells = [8, 9, 10] }\n\
+                  run = { ranks = [1, 2, 3], trials = 1, warmup = 0, pin = false }\n";
+    let records = folder.records(jacobi, &["comm.backend=[\"auto\", \"st-send\"]"]);
+    assert_verified(&records);
+    assert_eq!(checksums(&records).len(), 1);
+
+    let arguments = ["bench", "halo", "--layout", "1,2", "--cells", "16,16", "--seconds", "0.02"];
+    let output = folder.streamhalo(&[&arguments[..], &["--backend", "auto,st-send", "--json", "-"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let lines: Vec<Value> =
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("is JSON")).collect();
+    let [auto, other] = lines.as_slice() else { panic!("{lines:?}") };
+    assert_eq!((auto["backend"].as_str(), other["backend"].as_str()), (Some("auto"), Some("st-send")));
+    let chosen = auto["chosen_backend"].as_str().expect("is a name");
+    assert!(BACKENDS.contains(&chosen) && other.get("chosen_backend").is_none(), "{lines:?}");
+    let output = folder.streamhalo(&[&arguments[..], &["--backend", "auto"]].concat());
+    assert!(text(&output.stdout).contains("auto ("), "{}", text(&output.stdout));
+}
+
+#[test]
+fn a_device_is_measured_by_itself() {
+    if !is_there() {
+        return;
+    }
+    let folder = Folder::new();
+    let kept = kept_in(&folder, "measured.json");
+    let set = [AUTO, &kept, "run.ranks=2"];
+    let host = folder.records(SMALL, &set);
+    let device = folder.records(SMALL, &[&set[..], &["device.kind=opencl"]].concat());
+    assert_verified(&device);
+    assert_eq!(checksums(&[host, device].concat()).len(), 1);
+    let content = fs::read_to_string(folder.path().join("measured.json")).expect("was written");
+    let content: Value = serde_json::from_str(&content).expect("is JSON");
+    let measured = content["measured"].as_array().expect("is a list");
+    let streams: Vec<&str> =
+        measured.iter().map(|one| one["shape"]["stream"].as_str().expect("is text")).collect();
+    assert!(
+        streams.len() == 2 && streams[0] == "host, inline" && streams[1].ends_with(", device"),
+        "{streams:?}"
+    );
+}
