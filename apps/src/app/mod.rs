@@ -167,6 +167,8 @@ pub(crate) fn size_of_all(factors: impl IntoIterator<Item = usize>) -> usize {
 /// How the messages of one rank travel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Routes {
+    /// The backend that carries them.
+    pub backend: String,
     /// Each offset at which this rank has a neighbour, slowest axis first, and that neighbour's rank,
     /// which may be its own.
     pub neighbors: Vec<(Vec<i32>, usize)>,
@@ -208,7 +210,7 @@ impl Routes {
             ((offset, peer), way)
         };
         let (neighbors, ways) = messages.into_iter().map(of_message).unzip();
-        Self { neighbors, ways }
+        Self { backend: trial.backend.to_owned(), neighbors, ways }
     }
 
     /// Those of an exchange with all neighbours of a grid.
@@ -219,6 +221,7 @@ impl Routes {
         });
         let neighbor = |offset: [i32; D]| Some((offset.to_vec(), grid.neighbor(offset)?));
         let neighbors = offsets.filter(|offset| *offset != [0; D]).filter_map(neighbor).collect();
-        Self { neighbors, ways: halo.routes().into_iter().map(Way::from).collect() }
+        let ways = halo.routes().into_iter().map(Way::from).collect();
+        Self { backend: halo.backend().to_owned(), neighbors, ways }
     }
 }

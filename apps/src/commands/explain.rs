@@ -1,11 +1,12 @@
 //! `streamhalo explain CONFIG.toml`: how each message of an exchange travels, and why.
 //!
 //! Ranks set up as `run` would and are asked; nothing is stepped. On the host they are threads over `local` and
-//! `shm`: over both a rank's memory is mapped by its peers, so that the paths are the same.
+//! `shm`: over both a rank's memory is mapped by its peers, so that the paths are the same, but not what `auto` measures.
 
 use comfy_table::{Cell, ContentArrangement, Table};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use streamhalo::comm::backend::{AUTO, Measured};
 use streamhalo::{World, WorldOptions};
 
 use super::load;
@@ -16,7 +17,7 @@ use crate::error::{AppError, ranks_of};
 use crate::ranks::{Prepared, Ranks, Work, adopt};
 use crate::report::text::joined;
 use crate::report::{self, right};
-use crate::run::{Entry, Part, plan, stream, world_options};
+use crate::run::{Entry, MeasuredFile, Part, plan, stream, world_options};
 
 const COMMAND: &str = "streamhalo explain";
 /// Columns of the table.
@@ -29,12 +30,13 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<u8, AppError> {
     let fabric = fabric.ok().or(args.config.fabric.clone());
     let planned = config.and_then(|(config, places)| {
         adopt(&args.rendezvous, &config.comm.fabric)?;
-        Ok(Planned { parts: plan(&config).map_err(|error| places.locate(error))?, config })
+        Planned::new(config).map_err(|error| places.locate(error))
     });
     let (ranks, planned) = Ranks::gather(COMMAND, fabric.as_deref(), planned)?;
-    let is_on_host = planned.config.device.kind == "host";
+    let RunConfig { device, comm, .. } = &planned.config;
+    let is_local = device.kind == "host" && !comm.backend.iter().any(|backend| backend == AUTO);
     let ranks = match ranks {
-        Ranks::Own(fabric) if fabric == "shm" && is_on_host => Ranks::Own("local".to_owned()),
+        Ranks::Own(fabric) if fabric == "shm" && is_local => Ranks::Own("local".to_owned()),
         ranks => ranks,
     };
     ranks.conclude(ask(&ranks, &planned))
@@ -44,6 +46,13 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<u8, AppError> {
 struct Planned {
     config: RunConfig,
     parts: Vec<Part>,
+    measured: MeasuredFile,
+}
+
+impl Planned {
+    fn new(config: RunConfig) -> Result<Self, AppError> {
+        Ok(Self { parts: plan(&config)?, measured: MeasuredFile::open(&config)?, config })
+    }
 }
 
 impl Prepared for Planned {
@@ -57,11 +66,12 @@ impl Prepared for Planned {
 }
 
 fn ask(ranks: &Ranks, planned: &Planned) -> Result<u8, AppError> {
-    let Planned { config, parts } = planned;
+    let Planned { config, parts, measured } = planned;
     let interrupt = ranks.interrupt()?;
     let mut text = String::new();
     for Part { entry, config: own, .. } in parts {
-        let asked = Explanation { config: own.clone(), layout: entry.layout.clone() };
+        let (layout, measured) = (entry.layout.clone(), measured.known().to_vec());
+        let asked = Explanation { config: own.clone(), layout, measured };
         let mut routes = Vec::new();
         ranks.carry_out(entry.ranks, asked, &interrupt, &mut |by_rank| routes.push(by_rank))?;
         if ranks.lead_here() {
@@ -78,6 +88,7 @@ fn ask(ranks: &Ranks, planned: &Planned) -> Result<u8, AppError> {
 pub(super) struct Explanation {
     config: RunConfig,
     layout: Vec<usize>,
+    measured: Vec<Measured>,
 }
 
 impl Work for Explanation {
@@ -92,6 +103,7 @@ impl Work for Explanation {
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(Vec<Routes>)) -> Result<(), AppError> {
         let application = ApplicationRow::open(&self.config)?;
         let stream = stream(&self.config, world)?;
+        world.set_measured(self.measured.clone());
         for backend in &self.config.comm.backend {
             let layout = &self.layout;
             let between = Between::default();
@@ -127,8 +139,9 @@ fn section(config: &RunConfig, entry: &Entry, routes: &[Vec<Routes>]) -> String 
         .set_width(WIDTH)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_header(["rank", "to", "offsets", "bytes", "backend", "path", "by", "why"]);
+    let names: Vec<String> = config.comm.backend.iter().zip(routes).map(name).collect();
     for rank in 0..entry.ranks {
-        for (to, rows) in messages(config, rank, routes) {
+        for (to, rows) in messages(&names, rank, routes) {
             for (index, (route, backends)) in rows.iter().enumerate() {
                 let only_first = |text: String| if index == 0 { text } else { String::new() };
                 table.add_row([
@@ -147,13 +160,21 @@ fn section(config: &RunConfig, entry: &Entry, routes: &[Vec<Routes>]) -> String 
     format!("{head}{}\n\n", table.trim_fmt())
 }
 
+/// A backend's name, with that of the one that `auto` is.
+fn name((asked, by_rank): (&String, &Vec<Routes>)) -> String {
+    match by_rank.first() {
+        Some(first) if asked == AUTO => format!("{asked} ({})", first.backend),
+        _ => asked.clone(),
+    }
+}
+
 /// The ways that one message travels, each with the backends that take it.
 type Ways<'r> = Vec<(&'r Way, Vec<&'r str>)>;
 
-/// A rank's messages, by peer.
-fn messages<'r>(config: &'r RunConfig, rank: usize, routes: &'r [Vec<Routes>]) -> Vec<(usize, Ways<'r>)> {
+/// A rank's messages, by peer; the backends have `names`.
+fn messages<'r>(names: &'r [String], rank: usize, routes: &'r [Vec<Routes>]) -> Vec<(usize, Ways<'r>)> {
     let mut by_peer: Vec<(usize, Ways<'_>)> = Vec::new();
-    for (backend, by_rank) in config.comm.backend.iter().zip(routes) {
+    for (backend, by_rank) in names.iter().zip(routes) {
         for route in &by_rank[rank].ways {
             let known = by_peer.iter().position(|(peer, _)| *peer == route.peer);
             let at = known.unwrap_or_else(|| {

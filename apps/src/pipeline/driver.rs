@@ -179,7 +179,7 @@ impl Application for Pipeline {
     fn routes(&self, trial: &Trial<'_>) -> Result<Routes, AppError> {
         let (size, right) = (trial.world.size(), (trial.world.rank() + 1) % trial.world.size());
         if size == 1 {
-            return Ok(Routes { neighbors: Vec::new(), ways: Vec::new() });
+            return Ok(Routes::by_host(trial, []));
         }
         let (bytes, messages) = self.traffic(trial);
         let reason = match right {

@@ -77,6 +77,9 @@ fn what_was_measured_is_kept_and_holds_in_the_next_run() {
         let results: Value = serde_json::from_str(&folder.read_out("results.json")).expect("is JSON");
         assert_eq!(chosen(results["runs"].as_array().expect("is a list")), [name]);
         assert_eq!(read(), said_to_be.to_string());
+        let config = folder.path().join("config.toml").display().to_string();
+        let explained = folder.streamhalo(&["explain", &config, "--set", AUTO, "--set", &kept, "--set", two]);
+        assert!(text(&explained.stdout).contains(&format!("({name})")), "{}", text(&explained.stdout));
     }
 
     // Another number of ranks is added.
