@@ -55,7 +55,7 @@ pub(crate) use texts::{Tables, of_real, real_texts};
 pub(crate) use tiles::{inner_of, shell, with_ghosts};
 pub use trial::{Outcome, Trial};
 pub use vectors::Vectors;
-pub(crate) use vectors::{Columns, one_to_the_left, one_to_the_right, sweep};
+pub(crate) use vectors::{one_to_the_left, one_to_the_right};
 
 /// One row of the registry.
 #[derive(Clone, Copy, Debug)]

@@ -53,8 +53,8 @@ struct Needs {
 }
 
 impl Needs {
-    /// Of `life`: a block of three rows of bytes, divided by three; or a vector of cells becomes bits, and comes of
-    /// them, where the operations on the bits are not counted.
+    /// Of `life`: rows of bytes, of which three side by side load least, divided by three; or a vector of cells becomes
+    /// bits, and comes of them, where the operations on the bits are not counted.
     fn of_life<T: Cell>() -> Self {
         if size_of::<T>() == 1 {
             return Self {

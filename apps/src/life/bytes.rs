@@ -1,122 +1,117 @@
 //! One generation of Life on rows of bytes, of which a vector holds as many as there are bits in a word.
 //!
-//! Equation: `next = 1` if `t = 3` or `t - here = 3`, else 0, where `t` is the number of live cells among
-//! the nine.
+//! Equation: `next = 1` if `t - 3 <= here`, else 0, where `t` is the number of live cells among the nine: bytes wrap
+//! around, so that what is less than 0 is more than any cell.
 //!
 //! Columns are added up before rows: `t` is the sum of three columns side by side, and a column is the sum
-//! of three rows. A block of rows is advanced together, so that of three rows five are read. Along x every
-//! vector of columns is loaded and added once, and those to the left and to the right are cut out of it and its
-//! neighbours: long rows begin with a line of the cache, and loads beside it would straddle two.
-//! For three vectors (of 64 bytes with AVX-512) this takes 8 loads, 6 instructions that cut, 27 that
-//! compute and 3 stores, where the plain nine-point form has 27 loads. `cargo bench --bench kernels` compares with what
-//! the processor can do.
+//! of three rows. Along x every vector of columns is loaded and added once, and those to the left and to the right are
+//! cut out of it and its neighbours: long rows begin with a line of the cache, and loads beside it would straddle two.
+//! What is to the left of a vector is cut out when that vector is found, as is what is to the right of the one before: the
+//! first step of both is the same with AVX2. A vector takes 4 loads, 2 or 3 instructions that cut, 8 that compute and one
+//! store, where the plain nine-point form has 9 loads. `cargo bench --bench kernels` compares with what the
+//! processor can do.
 //!
-//! Blocks of three are a compromise. Every further row saves loads, but rows of a grid whose width is
-//! near a power of two fall into the same few sets of the first-level cache: blocks of four keep ten
-//! rows in flight against eight ways, and are slower by 1.3 times at 4096 x 4096 bytes.
+//! Rows are computed one by one. Two or three side by side save loads, which cost little, and are slower where the
+//! first-level cache does not hold them: more rows are then written at a time, and fewer registers are left.
 
-use fearless_simd::{Level, Simd, dispatch, prelude::*};
+use fearless_simd::{Level, Simd, dispatch, prelude::*, u8x16};
 
-use super::kernel::Cell;
 use super::rows::Generations;
-use crate::app::{Columns, sweep};
+use crate::app::{one_to_the_left, one_to_the_right};
 
-/// Rows that one sweep along x advances together.
-const BLOCK_ROWS: usize = 3;
-
-/// Computes one generation of so many rows, of cells that are bytes.
-pub(super) fn step_rows<'now, T: Cell>(level: Level, rows: usize, mut all: impl Generations<'now, T>) {
+/// Computes one generation of so many rows.
+pub(super) fn step_rows<'now>(level: Level, rows: usize, mut all: impl Generations<'now, u8>) {
     dispatch!(level, simd => {
-        let mut y = 0;
-        while y + BLOCK_ROWS <= rows {
-            step_block::<_, T, BLOCK_ROWS, { BLOCK_ROWS + 2 }>(simd, all.now(y), all.next(y));
-            y += BLOCK_ROWS;
-        }
-        match rows - y {
-            2 => step_block::<_, T, 2, 4>(simd, all.now(y), all.next(y)),
-            1 => step_block::<_, T, 1, 3>(simd, all.now(y), all.next(y)),
-            _ => {}
+        // Not zipped, since what makes pairs is not inlined here.
+        let (mut present, mut next) = all.in_turn(rows);
+        while let (Some(now), Some(next)) = (present.next(), next.next()) {
+            step_row(simd, now, next);
         }
     });
 }
 
-/// Advances one block of rows in the widest lanes that fit it.
-// Everything below is `inline(always)`, as `Columns` says.
+/// Computes a row in the widest vectors that fit it.
+// Everything below is `inline(always)`: only code that lands inside the function that `dispatch!` makes for an
+// instruction set is compiled for it.
 #[inline(always)]
-fn step_block<S: Simd, T: Cell, const ROWS: usize, const INPUTS: usize>(
-    simd: S,
-    now: [&[T]; INPUTS],
-    next: [&mut [T]; ROWS],
-) {
-    const { assert!(INPUTS == ROWS + 2) };
-    let columns = next[0].len();
-    for row in &next {
-        assert_eq!(row.len(), columns, "rows of the next generation have one length");
-    }
+fn step_row<S: Simd>(simd: S, now: [&[u8]; 3], next: &mut [u8]) {
+    let cells = next.len();
     for row in now {
-        assert_eq!(row.len(), columns + 2, "a row to read has one ghost cell on either side");
+        assert_eq!(row.len(), cells + 2, "a row to read has one ghost cell on either side");
     }
-    if columns >= T::Vector::<S>::LEN {
-        sweep::<S, T::Vector<S>, ROWS, 1>(columns, &mut Block { simd, now, next });
-    } else if columns >= <T::Vector<S> as SimdBase<S>>::Block::LEN {
-        sweep::<S, <T::Vector<S> as SimdBase<S>>::Block, ROWS, 1>(columns, &mut Block { simd, now, next });
-    } else {
-        step_cells(now, next);
-    }
-}
-
-/// Rows that are advanced together.
-struct Block<'r, S, T, const ROWS: usize, const INPUTS: usize> {
-    simd: S,
-    now: [&'r [T]; INPUTS],
-    next: [&'r mut [T]; ROWS],
-}
-
-impl<S: Simd, T: Cell, V: SimdBase<S, Element = T>, const ROWS: usize, const INPUTS: usize>
-    Columns<V, ROWS, 1> for Block<'_, S, T, ROWS, INPUTS>
-{
-    /// For each row to write the sums of the three cells above each other.
-    #[inline(always)]
-    fn values<const IS_ALONE: bool>(&self, x: usize) -> [[V; 1]; ROWS] {
-        let load = |row: usize| {
-            if IS_ALONE {
-                V::splat(self.simd, self.now[row][x])
-            } else {
-                V::from_slice(self.simd, &self.now[row][x..x + V::LEN])
-            }
-        };
-        let (mut above, mut here) = (load(0), load(1));
-        let mut sums = [[above]; ROWS];
-        for (row, sum) in sums.iter_mut().enumerate() {
-            let below = load(row + 2);
-            *sum = [above + here + below];
-            (above, here) = (here, below);
-        }
-        sums
-    }
-
-    #[inline(always)]
-    fn compute(&mut self, x: usize, [left, own, right]: [[[V; 1]; ROWS]; 3]) {
-        let (zero, one) = (V::splat(self.simd, T::from(0)), V::splat(self.simd, T::from(1)));
-        let three = V::splat(self.simd, T::from(3));
-        for row in 0..ROWS {
-            let here = V::from_slice(self.simd, &self.now[row + 1][x + 1..][..V::LEN]);
-            let all = left[row][0] + own[row][0] + right[row][0];
-            let lives = all.simd_eq(three) | (all - here).simd_eq(three);
-            lives.select(one, zero).store_slice(&mut self.next[row][x..x + V::LEN]);
-        }
+    match S::u8s::LEN {
+        _ if cells < 16 => step_cells(now, next),
+        32 if cells >= 32 => step_vectors::<S, S::u8s, 32>(simd, now, next),
+        64 if cells >= 64 => step_vectors::<S, S::u8s, 64>(simd, now, next),
+        _ => step_vectors::<S, u8x16<S>, 16>(simd, now, next),
     }
 }
 
-/// Advances one block of rows that are narrower than any vector.
+/// Computes a row in vectors of `L` cells, of which it has at least one.
 #[inline(always)]
-fn step_cells<T: Cell, const ROWS: usize, const INPUTS: usize>(now: [&[T]; INPUTS], next: [&mut [T]; ROWS]) {
-    for (y, row) in next.into_iter().enumerate() {
-        for (x, cell) in row.iter_mut().enumerate() {
-            let all = now[y..y + 3].iter().flat_map(|row| &row[x..x + 3]);
-            let all = all.fold(T::from(0), |sum, cell| sum + *cell);
-            let three = T::from(3);
-            *cell = T::from(u8::from(all == three || all - now[y + 1][x + 1] == three));
-        }
+fn step_vectors<S: Simd, V: SimdBase<S, Element = u8>, const L: usize>(
+    simd: S,
+    now: [&[u8]; 3],
+    next: &mut [u8],
+) {
+    let cells = next.len();
+    // Exactly as many vectors of each, so that no bounds are left to compare.
+    let before_last = cells - L;
+    let [above, here, below] = now.map(|row| row[1 + L..][..before_last].as_chunks::<L>().0);
+    let cells_now = now[1][1..][..before_last].as_chunks::<L>().0;
+    let cells_next = next[..before_last].as_chunks_mut::<L>().0;
+    let (mut left, mut own) = (columns::<S, V>(simd, now, 0), columns::<S, V>(simd, now, 1));
+    for index in 0..before_last / L {
+        let behind = V::from_slice(simd, &above[index])
+            + V::from_slice(simd, &here[index])
+            + V::from_slice(simd, &below[index]);
+        let all = left + own + one_to_the_right(own, behind);
+        alive_next(simd, all, V::from_slice(simd, &cells_now[index])).store_slice(&mut cells_next[index]);
+        (left, own) = (one_to_the_left(own, behind), behind);
+    }
+    let last = before_last / L * L;
+    store_next(simd, [left, own, columns(simd, now, last + 2)], now[1], last, next);
+    // The last vector is moved back to end with the row. It computes some cells a second time, from inputs that have not
+    // changed, instead of leaving a remainder to a slower loop.
+    if last < before_last {
+        let x = before_last;
+        let beside = [columns(simd, now, x), columns(simd, now, x + 1), columns(simd, now, x + 2)];
+        store_next::<S, V>(simd, beside, now[1], x, next);
+    }
+}
+
+/// Computes the vector of cells from `x` on, from the sums of the columns to their left, their own and to their right.
+#[inline(always)]
+fn store_next<S: Simd, V: SimdBase<S, Element = u8>>(
+    simd: S,
+    [left, own, right]: [V; 3],
+    here: &[u8],
+    x: usize,
+    next: &mut [u8],
+) {
+    let here = V::from_slice(simd, &here[1 + x..][..V::LEN]);
+    alive_next(simd, left + own + right, here).store_slice(&mut next[x..x + V::LEN]);
+}
+
+/// The sums of the columns from `x` on. Column 0 is the one to the left of the first cell.
+#[inline(always)]
+fn columns<S: Simd, V: SimdBase<S, Element = u8>>(simd: S, [above, here, below]: [&[u8]; 3], x: usize) -> V {
+    V::from_slice(simd, &above[x..x + V::LEN])
+        + V::from_slice(simd, &here[x..x + V::LEN])
+        + V::from_slice(simd, &below[x..x + V::LEN])
+}
+
+/// Which cells live next, given how many live of the nine.
+#[inline(always)]
+fn alive_next<S: Simd, V: SimdBase<S, Element = u8>>(simd: S, all: V, here: V) -> V {
+    (all - V::splat(simd, 3)).simd_le(here).select(V::splat(simd, 1), V::splat(simd, 0))
+}
+
+/// Computes a row that is narrower than any vector.
+#[inline(always)]
+fn step_cells(now: [&[u8]; 3], next: &mut [u8]) {
+    for (x, cell) in next.iter_mut().enumerate() {
+        let all: u8 = now.iter().flat_map(|row| &row[x..x + 3]).sum();
+        *cell = u8::from(all.wrapping_sub(3) <= now[1][x + 1]);
     }
 }

@@ -6,9 +6,7 @@
 //! Bytes are computed as they are (`bytes`), a generation at a time. Wider cells are a bit each while they are computed, and
 //! so are bytes where a sweep over the rows takes several generations (`wave`).
 
-use std::ops::{Add, Sub};
-
-use fearless_simd::{Level, dispatch};
+use fearless_simd::Level;
 use streamhalo::comm::device::{Rows, RowsMut, Tile};
 
 use super::rows::{Generations, OfTile};
@@ -16,7 +14,10 @@ use super::{bytes, wave};
 use crate::app::Vectors;
 
 /// What a cell is stored as: the number 0 or 1.
-pub(crate) trait Cell: Vectors + From<u8> + Add<Output = Self> + Sub<Output = Self> {
+pub(crate) trait Cell: Vectors + From<u8> {
+    /// Computes one generation of so many rows.
+    fn step_rows<'now>(level: Level, rows: usize, all: impl Generations<'now, Self>);
+
     /// 0 or 1; 2 for whatever is no cell, so that it is seen.
     #[inline]
     fn to_byte(self) -> u8 {
@@ -28,8 +29,18 @@ pub(crate) trait Cell: Vectors + From<u8> + Add<Output = Self> + Sub<Output = Se
     }
 }
 
-impl Cell for u8 {}
-impl Cell for f64 {}
+impl Cell for u8 {
+    /// A vector of them is one word of bits: it is computed as it is.
+    fn step_rows<'now>(level: Level, rows: usize, all: impl Generations<'now, Self>) {
+        bytes::step_rows(level, rows, all);
+    }
+}
+
+impl Cell for f64 {
+    fn step_rows<'now>(level: Level, rows: usize, all: impl Generations<'now, Self>) {
+        wave::sweep_rows(level, rows, Sweep::ONE, all);
+    }
+}
 
 /// How many generations a sweep over rows takes.
 #[derive(Clone, Copy, Debug)]
@@ -79,13 +90,10 @@ pub(super) fn sweep_all<'now, T: Cell>(
     level: Level,
     rows: usize,
     sweep: Sweep,
-    mut all: impl Generations<'now, T>,
+    all: impl Generations<'now, T>,
 ) {
-    if size_of::<T>() == 1 && sweep.generations == 1 {
-        // A vector of them is one word of bits: it is computed as it is.
-        return bytes::step_rows(level, rows, all);
-    }
-    if rows > 0 {
-        dispatch!(level, simd => wave::sweep_in_widest(simd, rows, sweep, &mut all));
+    match sweep.generations {
+        1 => T::step_rows(level, rows, all),
+        _ => wave::sweep_rows(level, rows, sweep, all),
     }
 }

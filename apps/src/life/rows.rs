@@ -6,14 +6,21 @@ use streamhalo::comm::device::{Rows, RowsMut, Tile};
 
 use super::kernel::Cell;
 
-/// The rows of two generations. Several are looked up together: of short ones that takes as long as computing them.
-pub(super) trait Generations<'now, T> {
-    /// So many rows of the present one from the `y`-th on, with a ghost cell on either side for each generation that a
-    /// sweep takes. The first of all is as far above the first row that is written.
-    fn now<const N: usize>(&self, y: usize) -> [&'now [T]; N];
+/// The rows of two generations.
+pub(crate) trait Generations<'now, T: 'static> {
+    /// The `y`-th row of the present one, with a ghost cell on either side for each generation that a sweep takes. The
+    /// first of all is as far above the first row that is written.
+    fn now(&self, y: usize) -> &'now [T];
 
-    /// So many rows of the next one from the `y`-th on; each is asked for once, in order.
-    fn next<const N: usize>(&mut self, y: usize) -> [&mut [T]; N];
+    /// The `y`-th row of the next one; each is asked for once, in order.
+    fn next(&mut self, y: usize) -> &mut [T];
+
+    /// So many rows of the next one from the first on, and in front of them what is around each in the present one, a
+    /// generation before. They are looked up at once: of short ones that takes as long as computing them.
+    fn in_turn(
+        &mut self,
+        rows: usize,
+    ) -> (impl Iterator<Item = [&'now [T]; 3]>, impl Iterator<Item = &mut [T]>);
 }
 
 /// Those of a tile.
@@ -36,12 +43,22 @@ impl<'r, T> OfTile<'r, T> {
 
 impl<'now, T: Cell> Generations<'now, T> for OfTile<'now, T> {
     #[inline(always)]
-    fn now<const N: usize>(&self, y: usize) -> [&'now [T]; N] {
-        self.now.spans(0, self.first - self.layers + y, self.x.clone())
+    fn now(&self, y: usize) -> &'now [T] {
+        self.now.span(0, self.first - self.layers + y, self.x.clone())
     }
 
     #[inline(always)]
-    fn next<const N: usize>(&mut self, y: usize) -> [&mut [T]; N] {
-        self.next.rows_from(0, self.first + y)
+    fn next(&mut self, y: usize) -> &mut [T] {
+        self.next.row(0, self.first + y)
+    }
+
+    #[inline(always)]
+    fn in_turn(
+        &mut self,
+        rows: usize,
+    ) -> (impl Iterator<Item = [&'now [T]; 3]>, impl Iterator<Item = &mut [T]>) {
+        let ys = self.first..self.first + rows;
+        let now = self.now.plane(0, ys.start - self.layers..ys.end + self.layers, self.x.clone());
+        (now.windows(0), self.next.plane(0, ys))
     }
 }

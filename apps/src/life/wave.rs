@@ -42,18 +42,28 @@ const NEAR_BYTES: usize = 1 << 20;
 /// owned.
 const OWNED: usize = 2;
 
-/// In the widest vectors that a row has.
+/// Computes `rows` rows that many generations on, in the widest vectors that a row has.
+pub(super) fn sweep_rows<'now, T: Cell>(
+    level: Level,
+    rows: usize,
+    sweep: Sweep,
+    mut all: impl Generations<'now, T>,
+) {
+    if rows > 0 {
+        dispatch!(level, simd => sweep_in_widest(simd, rows, sweep, &mut all));
+    }
+}
+
 // Everything below is `inline(always)`: only code that lands inside the function that `dispatch!` makes for an
 // instruction set is compiled for it.
 #[inline(always)]
-pub(super) fn sweep_in_widest<'now, S: Simd, T: Cell>(
+fn sweep_in_widest<'now, S: Simd, T: Cell>(
     simd: S,
     rows: usize,
     sweep: Sweep,
     all: &mut impl Generations<'now, T>,
 ) {
-    let [first] = all.now(0);
-    let extents = [rows, first.len().saturating_sub(2 * sweep.generations)];
+    let extents = [rows, all.now(0).len().saturating_sub(2 * sweep.generations)];
     if extents[1] >= T::Vector::<S>::LEN {
         sweep_words::<S, T, T::Vector<S>>(simd, extents, sweep, all);
     } else {
@@ -91,8 +101,7 @@ fn sweep_words<'now, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
     let inputs = rows + 2 * layers;
     let [above, below] = sweep.layers_that_stay()[0];
     for (row, packed) in ahead.chunks_exact_mut(words).enumerate().take(inputs) {
-        let [now] = all.now(row);
-        pack_with_ghosts::<S, T, V>(simd, layers, read(now), packed);
+        pack_with_ghosts::<S, T, V>(simd, layers, read(all.now(row)), packed);
     }
     for turn in 0..rows + 3 * layers - 1 {
         let packed = &mut ahead[turn % AHEAD * words..][..words];
@@ -109,9 +118,9 @@ fn sweep_words<'now, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
             }
         }
         let alive = &made[(layers - 1) * words + OWNED..];
-        let coming = (turn + AHEAD < inputs).then(|| read(all.now::<1>(turn + AHEAD)[0]));
+        let coming = (turn + AHEAD < inputs).then(|| read(all.now(turn + AHEAD)));
         let next = turn.checked_sub(3 * layers - 1).map(|row| {
-            let [next] = all.next(row);
+            let next = all.next(row);
             assert_eq!(next.len(), columns, "rows of the next generation have one length");
             next
         });

@@ -168,6 +168,13 @@ fn rows_without_ghosts_are_refused() {
 #[test]
 #[should_panic(expected = "rows of the next generation have one length")]
 fn rows_of_two_lengths_are_refused() {
+    let (mut one, mut two) = ([0.0; 8], [0.0; 9]);
+    step_rows(Level::new(), 2, |_| &[0.0; 10], [&mut one[..], &mut two[..]]);
+}
+
+#[test]
+#[should_panic(expected = "one ghost cell on either side")]
+fn rows_of_bytes_of_two_lengths_are_refused() {
     let (mut one, mut two) = ([0_u8; 8], [0; 9]);
     step_rows(Level::new(), 2, |_| &[0; 10], [&mut one[..], &mut two[..]]);
 }

@@ -44,11 +44,19 @@ where
     Now: Fn(usize) -> &'now [T],
     Next: Iterator<Item = &'next mut [T]>,
 {
-    fn now<const N: usize>(&self, y: usize) -> [&'now [T]; N] {
-        std::array::from_fn(|row| (self.now)(y + row))
+    fn now(&self, y: usize) -> &'now [T] {
+        (self.now)(y)
     }
 
-    fn next<const N: usize>(&mut self, _: usize) -> [&mut [T]; N] {
-        std::array::from_fn(|_| self.next.next().expect("there is a row to write for each"))
+    fn next(&mut self, _: usize) -> &mut [T] {
+        self.next.next().expect("there is a row to write for each")
+    }
+
+    fn in_turn(
+        &mut self,
+        rows: usize,
+    ) -> (impl Iterator<Item = [&'now [T]; 3]>, impl Iterator<Item = &mut [T]>) {
+        let Self { now, next, .. } = self;
+        ((0..rows).map(|y| [now(y), now(y + 1), now(y + 2)]), next.map(|row| &mut row[..]))
     }
 }
