@@ -6,17 +6,20 @@
 //! Bytes are computed as they are (`bytes`), a generation at a time. Wider cells are a bit each while they are computed, and
 //! so are bytes where a sweep over the rows takes several generations (`wave`).
 
-use fearless_simd::Level;
+use fearless_simd::{Level, Simd};
 use streamhalo::comm::device::{Rows, RowsMut, Tile};
 
 use super::rows::{Generations, OfTile};
-use super::{bytes, wave};
+use super::{bytes, wave, words};
 use crate::app::Vectors;
 
 /// What a cell is stored as: the number 0 or 1.
 pub(crate) trait Cell: Vectors + From<u8> {
     /// Computes one generation of so many rows.
     fn step_rows<'now>(level: Level, rows: usize, all: impl Generations<'now, Self>);
+
+    /// Spreads a word of 64 bits over as many cells.
+    fn spread_word<S: Simd>(simd: S, word: u64, cells: &mut [Self]);
 
     /// 0 or 1; 2 for whatever is no cell, so that it is seen.
     #[inline]
@@ -34,11 +37,21 @@ impl Cell for u8 {
     fn step_rows<'now>(level: Level, rows: usize, all: impl Generations<'now, Self>) {
         bytes::step_rows(level, rows, all);
     }
+
+    #[inline(always)]
+    fn spread_word<S: Simd>(simd: S, word: u64, cells: &mut [Self]) {
+        words::spread_word(simd, word, cells);
+    }
 }
 
 impl Cell for f64 {
     fn step_rows<'now>(level: Level, rows: usize, all: impl Generations<'now, Self>) {
-        wave::sweep_rows(level, rows, Sweep::ONE, all);
+        wave::step_rows(level, rows, all);
+    }
+
+    #[inline(always)]
+    fn spread_word<S: Simd>(simd: S, word: u64, cells: &mut [Self]) {
+        words::spread_over_doubles(simd, word, cells);
     }
 }
 

@@ -42,7 +42,15 @@ const NEAR_BYTES: usize = 1 << 20;
 /// owned.
 const OWNED: usize = 2;
 
-/// Computes `rows` rows that many generations on, in the widest vectors that a row has.
+/// Computes one generation of so many rows. It is compiled for itself: what several need besides takes a sixth of the time
+/// of short rows.
+pub(super) fn step_rows<'now, T: Cell>(level: Level, rows: usize, mut all: impl Generations<'now, T>) {
+    if rows > 0 {
+        dispatch!(level, simd => sweep_in_widest(simd, rows, Sweep::ONE, &mut all));
+    }
+}
+
+/// Computes so many rows that many generations on.
 pub(super) fn sweep_rows<'now, T: Cell>(
     level: Level,
     rows: usize,
@@ -54,6 +62,7 @@ pub(super) fn sweep_rows<'now, T: Cell>(
     }
 }
 
+/// In the widest vectors that a row has.
 // Everything below is `inline(always)`: only code that lands inside the function that `dispatch!` makes for an
 // instruction set is compiled for it.
 #[inline(always)]
@@ -78,15 +87,7 @@ fn sweep_words<'now, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
     sweep: Sweep,
     all: &mut impl Generations<'now, T>,
 ) {
-    let layers = sweep.generations;
-    let read = |row: &'now [T]| {
-        assert_eq!(
-            row.len(),
-            columns + 2 * layers,
-            "a row to read has one ghost cell on either side for each generation"
-        );
-        row
-    };
+    let (layers, width) = (sweep.generations, columns + 2 * sweep.generations);
     // Ghosts are computed too, unless the first generation is the last.
     let (first, cells) = if layers == 1 { (OWNED, columns) } else { (OWNED - 1, columns + layers) };
     let blocks = (OWNED - first + cells.div_ceil(WORD)).div_ceil(S::u64s::LEN);
@@ -101,7 +102,7 @@ fn sweep_words<'now, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
     let inputs = rows + 2 * layers;
     let [above, below] = sweep.layers_that_stay()[0];
     for (row, packed) in ahead.chunks_exact_mut(words).enumerate().take(inputs) {
-        pack_with_ghosts::<S, T, V>(simd, layers, read(all.now(row)), packed);
+        pack_with_ghosts::<S, T, V>(simd, layers, row_of(width, all.now(row)), packed);
     }
     for turn in 0..rows + 3 * layers - 1 {
         let packed = &mut ahead[turn % AHEAD * words..][..words];
@@ -118,12 +119,12 @@ fn sweep_words<'now, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
             }
         }
         let alive = &made[(layers - 1) * words + OWNED..];
-        let coming = (turn + AHEAD < inputs).then(|| read(all.now(turn + AHEAD)));
-        let next = turn.checked_sub(3 * layers - 1).map(|row| {
-            let next = all.next(row);
+        // Not by closures: some would not be inlined, and the compiler forgets across calls what it knows of `layers`.
+        let coming = if turn + AHEAD < inputs { Some(row_of(width, all.now(turn + AHEAD))) } else { None };
+        let next = if turn + 1 < 3 * layers { None } else { Some(all.next(turn + 1 - 3 * layers)) };
+        if let Some(next) = &next {
             assert_eq!(next.len(), columns, "rows of the next generation have one length");
-            next
-        });
+        }
         match (coming, next) {
             (Some(now), Some(next)) => {
                 let owned = (&now[layers..][..columns], &mut packed[OWNED..]);
@@ -135,6 +136,13 @@ fn sweep_words<'now, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
             (None, None) => {}
         }
     }
+}
+
+/// A row to read, which has to be that wide.
+#[inline(always)]
+fn row_of<T>(width: usize, row: &[T]) -> &[T] {
+    assert_eq!(row.len(), width, "a row to read has one ghost cell on either side for each generation");
+    row
 }
 
 /// Makes a row of a generation, now that those of the one before are known to the row below it, which is `from`.

@@ -28,7 +28,7 @@ pub(super) fn pack<S: Simd, T: Cell, V: SimdBase<S, Element = T>>(simd: S, row: 
 #[inline(always)]
 pub(super) fn spread<S: Simd, T: Cell, V: SimdBase<S, Element = T>>(simd: S, words: &[u64], row: &mut [T]) {
     for word in 0..row.len() / WORD {
-        spread_word::<S, T, V>(simd, words[word], &mut row[word * WORD..][..WORD]);
+        T::spread_word(simd, words[word], &mut row[word * WORD..][..WORD]);
     }
     spread_end::<S, T, V>(simd, words, row);
 }
@@ -53,7 +53,7 @@ pub(super) fn pack_and_spread<S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
             }
         }
         packed[word] = pack_word::<S, T, V>(simd, from);
-        spread_word::<S, T, V>(simd, words[word], row);
+        T::spread_word(simd, words[word], row);
     }
     pack_from::<S, T, V>(simd, whole, from, packed);
     spread_end::<S, T, V>(simd, words, row);
@@ -72,22 +72,52 @@ fn put<S: Simd, T: Cell, V: SimdBase<S, Element = T>>(simd: S, bits: u64, cells:
 
 #[inline(always)]
 fn pack_word<S: Simd, T: Cell, V: SimdBase<S, Element = T>>(simd: S, cells: &[T]) -> u64 {
-    // From the last to the first, one behind the other: the compiler would make vectors of independent shifts,
-    // which cost more than they save.
-    let mut word: u64 = 0;
-    for vector in (0..WORD / V::LEN).rev() {
-        let cells = &cells[vector * V::LEN..][..V::LEN];
-        word = word.unbounded_shl(V::LEN as u32) | bits::<S, T, V>(simd, cells);
+    if V::LEN == WORD {
+        return bits::<S, T, V>(simd, cells);
     }
-    word
+    // Both halves side by side, as one is waited for; each from the last vector to the first, one behind the other: the
+    // compiler would make vectors of independent shifts, which cost more than they save.
+    let (vectors, mut halves) = (WORD / 2 / V::LEN, [0_u64; 2]);
+    for vector in (0..vectors).rev() {
+        for half in 0..2 {
+            let cells = &cells[(half * vectors + vector) * V::LEN..][..V::LEN];
+            halves[half] = halves[half] << V::LEN | bits::<S, T, V>(simd, cells);
+        }
+    }
+    halves[1] << (WORD / 2) | halves[0]
 }
 
+/// Spreads a word over as many cells, whose vectors have bits of their own.
 #[inline(always)]
-fn spread_word<S: Simd, T: Cell, V: SimdBase<S, Element = T>>(simd: S, word: u64, cells: &mut [T]) {
-    for start in (0..WORD).step_by(V::LEN) {
-        put::<S, T, V>(simd, word >> start, &mut cells[start..][..V::LEN]);
+pub(super) fn spread_word<S: Simd, T: Cell>(simd: S, word: u64, cells: &mut [T]) {
+    for start in (0..WORD).step_by(T::Vector::<S>::LEN) {
+        put::<S, T, T::Vector<S>>(simd, word >> start, &mut cells[start..][..T::Vector::<S>::LEN]);
     }
 }
+
+/// The same of doubles, with the word in each element of one vector: of masks that are made one by one, each has to come
+/// from a register for whole numbers.
+#[inline(always)]
+pub(super) fn spread_over_doubles<S: Simd>(simd: S, word: u64, cells: &mut [f64]) {
+    let (zero, one) = (S::f64s::splat(simd, 0.0), S::f64s::splat(simd, 1.0));
+    let (word, none) = (S::u64s::splat(simd, word), S::u64s::splat(simd, 0));
+    for start in (0..WORD).step_by(S::u64s::LEN) {
+        let bits = S::u64s::from_slice(simd, &BITS[start..][..S::u64s::LEN]);
+        let dead = (word & bits).simd_eq(none);
+        dead.select(zero, one).store_slice(&mut cells[start..][..S::f64s::LEN]);
+    }
+}
+
+/// The bits of a word, alone.
+static BITS: [u64; WORD] = {
+    let mut bits = [1; WORD];
+    let mut bit = 0;
+    while bit < WORD {
+        bits[bit] <<= bit;
+        bit += 1;
+    }
+    bits
+};
 
 /// Packs a row from a word on.
 #[inline(always)]
