@@ -70,7 +70,7 @@ pub enum AppError {
     Checkpoint(Box<CheckpointError>),
 
     /// The file of `comm.measured` is no such file.
-    #[error("cannot take what `auto` has measured from {}: {reason}", path.display())]
+    #[error("the file for what `auto` measures, {}: {reason}", path.display())]
     Measured {
         /// The file.
         path: PathBuf,

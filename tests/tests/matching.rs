@@ -237,6 +237,32 @@ impl Ring {
 }
 
 #[test]
+fn messages_on_their_way_are_none_of_a_rehearsal_with_their_tags() {
+    for kind in [StreamKind::Inline, StreamKind::Threaded] {
+        on_ranks(2, |world| {
+            let stream = stream_of(world, kind)?;
+            let (mut ring, sends) = Ring::new(world, &stream, "standard")?;
+            ring.exchange.bind(sends)?;
+            ring.fill(1, world.rank())?;
+            let begin = |ring: &mut Ring| {
+                ring.exchange.start_recvs(&stream)?;
+                ring.exchange.start_sends(&stream)
+            };
+            if world.rank() == 0 {
+                begin(&mut ring)?;
+            }
+            Ring::new(world, &stream, AUTO)?;
+            if world.rank() == 1 {
+                begin(&mut ring)?;
+            }
+            ring.exchange.wait(&stream)?;
+            stream.enqueue_move(&ring.unpacks[phase(1)]);
+            Ok(ring.check(1, 1 - world.rank())?)
+        });
+    }
+}
+
+#[test]
 fn an_exchange_made_by_hand_goes_round_a_ring() {
     for ranks in [2, 3, 4] {
         on_ranks(ranks, |world| {

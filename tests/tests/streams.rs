@@ -275,8 +275,8 @@ fn kernels_cannot_leave_their_points() {
         assert!(panicked(|_, (rows, _)| _ = rows.row(1, 0))?.contains("(1, 0)"));
         assert!(panicked(|_, (_, mut rows)| _ = rows.row(0, 1))?.contains("(0, 1)"));
         assert!(panicked(|_, (rows, _)| _ = rows.spans::<2>(0, 0, 0..8))?.contains("2 row(s) from (0, 0)"));
-        assert!(panicked(|_, (_, mut rows)| _ = rows.rows_from::<2>(0, 0))?.contains("2 rows from (0, 0)"));
-        assert!(panicked(|_, (_, mut rows)| _ = rows.rows_from::<1>(0, 2))?.contains("1 rows from (0, 2)"));
+        assert!(panicked(|_, (_, mut rows)| _ = rows.plane(0, 0..2))?.contains("2 rows from (0, 0)"));
+        assert!(panicked(|_, (_, mut rows)| _ = rows.plane(0, 2..3))?.contains("1 rows from (0, 2)"));
         assert!(panicked(|_, (rows, _)| _ = rows.plane(0, 0..2, 0..8))?.contains("2 row(s) from (0, 0)"));
         let said = panicked(|_, (rows, _)| _ = rows.plane(0, 0..1, 0..8).rows::<1>(1))?;
         assert!(said.contains("1 rows from 1 on are not among 1"), "{said}");

@@ -99,7 +99,12 @@ fn read_measured(
         let message = format!("`comm.measured` is for the backend `{AUTO}`, which is not one of this run's");
         return Err(Fault::new(&path.origin, message).hint(format!("name `{AUTO}` in `comm.backend`")));
     }
-    Ok(Some(path.origin.base(folder).join(path.value)))
+    let found = path.origin.base(folder).join(&path.value);
+    if found.file_name().is_none() {
+        let message = format!("`comm.measured` is `{}`, which names no file", path.value);
+        return Err(Fault::new(&path.origin, message).expected("the path of a file"));
+    }
+    Ok(Some(found))
 }
 
 fn read_backends(section: &Section<'_>, known: &[&str], fabric: &str) -> Result<Vec<String>, Fault> {

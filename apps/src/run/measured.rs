@@ -32,7 +32,8 @@ impl MeasuredFile {
     ///
     /// [`AppError::Measured`] where it cannot be read, or is something else.
     pub(crate) fn open(config: &RunConfig) -> Result<Self, AppError> {
-        let path = config.comm.measured.clone();
+        // Of a link, the file behind it is replaced.
+        let path = config.comm.measured.clone().map(|path| fs::canonicalize(&path).unwrap_or(path));
         let known = path.as_deref().map(read).transpose()?.unwrap_or_default();
         Ok(Self { path, known })
     }
@@ -46,23 +47,35 @@ impl MeasuredFile {
     ///
     /// # Errors
     ///
-    /// [`AppError::NotWritable`].
+    /// [`AppError::Measured`].
     pub(crate) fn check_writable(&self) -> Result<(), AppError> {
-        self.path.as_deref().map_or(Ok(()), |path| check_writable(folder_of(path)))
+        let check = |path: &Path| check_writable(folder_of(path)).map_err(|error| not_written(path, error));
+        self.path.as_deref().map_or(Ok(()), check)
     }
 
-    /// Adds what a run has `measured`, if it has measured anything.
+    /// Adds what a run has `measured`, if it has measured anything, to what is there by now.
     ///
     /// # Errors
     ///
-    /// As [`replace_files`].
+    /// [`AppError::Measured`].
     pub(crate) fn write_with(&self, measured: Vec<Measured>) -> Result<(), AppError> {
         let Some(path) = self.path.as_deref().filter(|_| !measured.is_empty()) else { return Ok(()) };
-        let content = Content { measured: [self.known.clone(), measured].concat() };
+        let mut content = Content { measured: read(path)? };
+        content.measured.retain(|known| measured.iter().all(|new| new.shape() != known.shape()));
+        content.measured.extend(measured);
         let text = serde_json::to_string_pretty(&content).expect("names and numbers are JSON") + "\n";
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        replace_files(folder_of(path), &[OutputFile::new(name, text)])
+        let files = [OutputFile::new(name, text)];
+        replace_files(folder_of(path), &files).map_err(|error| not_written(path, error))
     }
+}
+
+fn not_written(path: &Path, error: AppError) -> AppError {
+    let reason = match error {
+        AppError::NotWritable { source, .. } | AppError::Replace { source, .. } => source.to_string(),
+        other => other.to_string(),
+    };
+    AppError::Measured { path: path.to_owned(), reason: format!("it cannot be written: {reason}") }
 }
 
 fn folder_of(path: &Path) -> &Path {
@@ -74,6 +87,9 @@ fn folder_of(path: &Path) -> &Path {
 
 fn read(path: &Path) -> Result<Vec<Measured>, AppError> {
     let wrong = |reason: String| AppError::Measured { path: path.to_owned(), reason };
+    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(wrong("it is no file".to_owned()));
+    }
     match fs::read_to_string(path) {
         Ok(text) => {
             let content: Result<Content, _> = serde_json::from_str(&text);

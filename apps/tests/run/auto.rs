@@ -82,8 +82,11 @@ fn what_was_measured_is_kept_and_holds_in_the_next_run() {
         assert!(text(&explained.stdout).contains(&format!("({name})")), "{}", text(&explained.stdout));
     }
 
-    // Another number of ranks is added.
-    folder.records(SMALL, &[AUTO, &kept, "run.ranks=4"]);
+    // Another number of ranks is added, to the file behind a link.
+    let link = folder.path().join("link.json");
+    std::os::unix::fs::symlink(&path, &link).expect("can make");
+    folder.records(SMALL, &[AUTO, &kept_in(&folder, "link.json"), "run.ranks=4"]);
+    assert!(link.is_symlink());
     let content: Value = serde_json::from_str(&read()).expect("is JSON");
     assert_eq!(content["measured"].as_array().expect("is a list").len(), 2);
 }
@@ -114,15 +117,20 @@ fn a_file_that_is_none_is_refused_before_anything_runs() {
     refused(&with("{}"), &["no backend with a time"]);
     refused(&with("{ \"st-send\": 1.0 }").replace("near", "nearby"), &["`nearby`"]);
 
-    // A folder of that name, and none that could take the file.
+    // What is no file, what names none, and where none can be.
     fs::create_dir(folder.path().join("folder")).expect("can make");
-    let output = folder.run(SMALL, &[AUTO, &kept_in(&folder, "folder")]);
-    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
     folder.write("file", "");
-    let output = folder.run(SMALL, &[AUTO, &kept_in(&folder, "file/measured.json")]);
-    assert_ne!(output.status.code(), Some(0));
-    assert!(text(&output.stderr).contains("file"), "{}", text(&output.stderr));
-    assert!(!folder.out().exists());
+    for (name, expected) in [
+        ("folder", "it is no file"),
+        ("/dev/zero", "it is no file"),
+        ("folder/..", "names no file"),
+        ("file/measured.json", "Not a directory"),
+    ] {
+        let output = folder.run(SMALL, &[AUTO, &kept_in(&folder, name)]);
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(expected), "{name}: {said}");
+        assert!(!said.contains("--out") && !folder.out().exists(), "{said}");
+    }
 }
 
 #[test]
@@ -159,13 +167,16 @@ fn a_device_is_measured_by_itself() {
     let device = folder.records(SMALL, &[&set[..], &["device.kind=opencl"]].concat());
     assert_verified(&device);
     assert_eq!(checksums(&[host, device].concat()).len(), 1);
+    // Who waits decides.
+    let set = [&set[..], &["device.kind=opencl", "device.waits=kernel"]].concat();
+    assert!(text(&folder.run(SMALL, &set).stderr).contains("auto: "));
     let content = fs::read_to_string(folder.path().join("measured.json")).expect("was written");
     let content: Value = serde_json::from_str(&content).expect("is JSON");
     let measured = content["measured"].as_array().expect("is a list");
     let streams: Vec<&str> =
         measured.iter().map(|one| one["shape"]["stream"].as_str().expect("is text")).collect();
     assert!(
-        streams.len() == 2 && streams[0] == "host, inline" && streams[1].ends_with(", device"),
+        streams.len() == 3 && streams[0] == "host, inline" && streams[2].contains(", device, waits kernel"),
         "{streams:?}"
     );
 }

@@ -245,8 +245,7 @@ impl Ground<'_> {
 ///
 /// `backend` is the name of one of [`BACKENDS`], or [`AUTO`] for the one of them that is the fastest for an exchange
 /// like this one. What that is has been measured before, by this world or by one before it ([`World::set_measured`]), or is
-/// measured now: all of them rehearse it on memory of their own, which takes some tens of milliseconds and waits for the
-/// stream.
+/// measured now: all of them rehearse it, on memory and a stream of their own.
 ///
 /// # Errors
 /// The same on every rank: [`Error::UnknownBackend`] or [`Error::BackendRefused`] if there is no such

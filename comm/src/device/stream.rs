@@ -9,7 +9,7 @@ use super::standing::Reading;
 use super::status::{Event, Status};
 use super::stream_kind::{StreamKind, StreamOptions};
 use super::wires::Wiring;
-use super::{MoveTable, Ways, recorded};
+use super::{MoveTable, Waits, Ways, recorded};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::Executor;
@@ -157,6 +157,23 @@ impl Stream {
     /// What it runs on: `host`, or the device as its vendor calls it.
     pub fn device_name(&self) -> &str {
         self.accelerator().map_or("host", |accelerator| accelerator.name())
+    }
+
+    /// What exchanges on it depend on, as text: the same for streams that are alike.
+    pub(crate) fn described(&self) -> String {
+        let Inner { kind, executor, sharing, wiring, ways, .. } = &*self.inner;
+        let (name, kind) = (self.device_name(), kind.name());
+        if self.is_on_host() {
+            return format!("{name}, {kind}");
+        }
+        let waits = match ways.waits {
+            Waits::Auto => executor.to_string(),
+            waits => waits.name().to_owned(),
+        };
+        let [peers, wires] = [matches!(sharing, Sharing::Staged(_)), matches!(wiring, Wiring::Staged(_))]
+            .map(|is_staged| if is_staged { "staged" } else { "direct" });
+        let signals = ways.signals.name();
+        format!("{name}, {kind}, waits {waits}, signals {signals}, peers {peers}, wires {wires}")
     }
 
     /// Who carries out what is triggered on it, between ranks whose memory is mapped.

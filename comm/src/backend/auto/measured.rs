@@ -1,12 +1,16 @@
 //! What exchanges of a shape take, backend by backend.
 
 use super::super::{Direct, ExchangeSpec, find};
-use super::rehearsal::MOST_BYTES;
 use crate::device::Stream;
 use crate::world::World;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+
+/// Longer messages are rehearsed with as many bytes.
+const MOST_BYTES: usize = 1 << 20;
+/// Messages of a rank are rehearsed with as many bytes together, about.
+const MOST_BYTES_OF_ALL: usize = 4 * MOST_BYTES;
 
 /// What exchanges have in common whose fastest backend is the same, as far as `auto` tells them apart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,7 +20,8 @@ pub struct ExchangeShape {
     pub fabric: String,
     /// The library that carries its messages, with its version, if one of the machine's does.
     pub library: Option<String>,
-    /// The stream: its device and its kind.
+    /// The stream: its device and its kind, and on a device who waits and signals, and how arrays and messages get to other
+    /// ranks.
     pub stream: String,
     /// How many ranks there are.
     pub ranks: usize,
@@ -39,7 +44,10 @@ impl ExchangeShape {
         let own = Self {
             fabric: world.fabric().name().into(),
             library: world.fabric().engine().map(|all| all.lines().next().unwrap_or_default().trim().into()),
-            stream: format!("{}, {}", stream.device_name(), stream.kind().name()),
+            stream: match stream.is_on_host() {
+                true => stream.described(),
+                false => format!("{}, {:?}", stream.described(), world.staging()),
+            },
             ranks: world.size(),
             near: spec.sends.len() - far,
             far,
@@ -47,14 +55,26 @@ impl ExchangeShape {
             direct: spec.recvs.iter().map(|recv| recv.direct).min().unwrap_or(Direct::Alternating),
         };
         let all = world.all_gather(&own)?;
+        let mut different: Vec<&str> = Vec::new();
+        for shape in &all {
+            if !different.contains(&shape.stream.as_str()) {
+                different.push(&shape.stream);
+            }
+        }
         let most = |of: fn(&Self) -> usize| all.iter().map(of).max().unwrap_or(0);
         Ok(Self {
             near: most(|shape| shape.near),
             far: most(|shape| shape.far),
             bytes: most(|shape| shape.bytes),
             direct: all.iter().map(|shape| shape.direct).min().unwrap_or(Direct::Never),
+            stream: different.join("; "),
             ..all[0].clone()
         })
+    }
+
+    /// The bytes that messages of such exchanges are rehearsed with at most: the same on both sides of each.
+    pub(super) fn most_bytes(&self) -> usize {
+        (MOST_BYTES_OF_ALL / (self.near + self.far).max(1)).min(MOST_BYTES)
     }
 }
 
@@ -118,16 +138,20 @@ impl Measured {
     }
 }
 
-/// "`notified` for 2 messages a rank, up to 4096 bytes: 1.93 us; st-send 2.10, standard 6.05".
+/// "`notified` for 2 messages a rank and 1 over a wire, up to 4096 bytes: 1.93 us; st-send 2.10, standard 6.05".
 impl fmt::Display for Measured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ExchangeShape { near, far, bytes, .. } = self.shape;
         let by_time = self.by_time();
         let (fastest, time) = by_time[0];
-        let noun = if near + far == 1 { "message" } else { "messages" };
-        let wire = if far == 0 { String::new() } else { format!(" ({far} over a wire)") };
+        let messages = |count| if count == 1 { "1 message".into() } else { format!("{count} messages") };
+        let messages = match (near, far) {
+            (near, 0) => format!("{} a rank", messages(near)),
+            (0, far) => format!("{} a rank over a wire", messages(far)),
+            (near, far) => format!("{} a rank and {far} over a wire", messages(near)),
+        };
         let most = if bytes < MOST_BYTES { "up to" } else { "the longest at least" };
-        write!(f, "`{fastest}` for {} {noun} a rank{wire}, {most} {bytes} bytes: {time:.2} us", near + far)?;
+        write!(f, "`{fastest}` for {messages}, {most} {bytes} bytes: {time:.2} us")?;
         for (index, (name, time)) in by_time[1..].iter().enumerate() {
             write!(f, "{} {name} {time:.2}", if index == 0 { ";" } else { "," })?;
         }

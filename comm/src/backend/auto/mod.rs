@@ -13,7 +13,7 @@ mod rehearsal;
 
 pub use measured::{ExchangeShape, Measured};
 
-use super::{BACKENDS, BackendRow, ExchangeSpec, Ground, find, st_send};
+use super::{BackendRow, ExchangeSpec, Ground, find, st_send};
 use crate::error::{Error, Result};
 use crate::world::World;
 use rehearsal::rehearse;
@@ -21,7 +21,7 @@ use rehearsal::rehearse;
 /// The name in configurations.
 pub const AUTO: &str = "auto";
 
-/// The backend for what the ranks want to exchange. Collective; blocks, and waits for the stream where it measures.
+/// The backend for what the ranks want to exchange. Collective; blocks.
 pub(super) fn choose(ground: &Ground<'_>, spec: &ExchangeSpec) -> Result<&'static BackendRow> {
     let world = ground.world;
     let shape = ExchangeShape::agree(world, ground.stream, spec)?;
@@ -33,7 +33,7 @@ pub(super) fn choose(ground: &Ground<'_>, spec: &ExchangeSpec) -> Result<&'stati
     let known = world.agree::<_, Error>("match_exchange", Ok(world.find_measured(&shape)))?.swap_remove(0);
     let measured = match known {
         Some(measured) => measured,
-        None => match rehearse(ground, spec, BACKENDS) {
+        None => match rehearse(ground, spec, shape.most_bytes()) {
             Ok(microseconds) => Measured::new(shape, microseconds).expect("clocks go on"),
             // What the two sides have in mind does not match: matching it says so, of the exchange itself.
             Err(Error::Mismatch { .. } | Error::BadExchange { .. }) => return Ok(&st_send::ROW),
@@ -65,8 +65,9 @@ impl World {
 
     fn note_measured(&self, measured: Measured) {
         let mut all = self.all_measured().borrow_mut();
-        if !all.iter().any(|known| known.shape() == measured.shape()) {
-            all.push(measured);
+        match all.iter_mut().find(|known| known.shape() == measured.shape()) {
+            Some(known) => *known = measured,
+            None => all.push(measured),
         }
     }
 }

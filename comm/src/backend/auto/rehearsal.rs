@@ -1,19 +1,18 @@
 //! Rehearsals: what an exchange takes by each backend, found out on memory of its own.
 //!
 //! Messages go to the same peers and are as long, up to a limit above which backends differ by what they copy only; each is
-//! one run of bytes. Backends take turns, so that a machine that slows down slows all alike.
+//! one run of bytes. They are on a stream like the caller's, so that nothing on that one is waited for, recorded or
+//! captured. Backends take turns, so that a machine that slows down slows all alike.
 
-use super::super::{BackendRow, Exchange, ExchangeSpec, Ground, MessageSpec, Slot};
+use super::super::{BACKENDS, BackendRow, Exchange, ExchangeSpec, Ground, MessageSpec, Slot};
 use crate::device::{Buffer, Extents, Move, MoveTable, Stream};
 use crate::element::{ElementType, Op};
 use crate::error::{Error, Result};
 use crate::fabric::{Place, phase};
+use crate::world::World;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Longer messages are rehearsed with as many bytes.
-pub(super) const MOST_BYTES: usize = 1 << 20;
 
 /// Turns that are timed.
 const TURNS: usize = 7;
@@ -22,25 +21,32 @@ const TURN_SECONDS: f64 = 1e-3;
 /// Exchanges of a turn, at most.
 const MOST_EXCHANGES: usize = 64;
 
-/// Microseconds of an exchange by each of the backends, the same on every rank: of the slowest. Collective; blocks.
+/// Microseconds of an exchange by each of the backends, the same on every rank: of the slowest. Messages have `most_bytes`
+/// at most. Collective; blocks.
 pub(super) fn rehearse(
     ground: &Ground<'_>,
     spec: &ExchangeSpec,
-    backends: &'static [BackendRow],
+    most_bytes: usize,
 ) -> Result<BTreeMap<String, f64>> {
-    let Ground { world, stream, .. } = *ground;
-    // What is on the stream is not to be measured with it.
-    world.agree("match_exchange", stream.synchronize())?;
-    let scratch = Scratch::new(ground, spec);
-    world.agree("match_exchange", scratch.as_ref().map(|_| ()))?;
-    let scratch = scratch?;
-    let rehearsals = backends.iter().map(|row| Rehearsal::new(ground, &scratch, row));
+    let world = ground.world;
+    let own = ground.stream.another(world).and_then(|stream| {
+        let scratch = Scratch::new(world, &stream, spec, most_bytes)?;
+        Ok((stream, scratch))
+    });
+    world.agree("match_exchange", own.as_ref().map(|_| ()))?;
+    let (stream, scratch) = own?;
+    let ground = &Ground { world, stream: &stream, sharings: ground.sharings.clone() };
+    let rehearsals = BACKENDS.iter().map(|row| Rehearsal::new(ground, &scratch, row));
     let mut rehearsals = rehearsals.collect::<Result<Vec<_>>>()?;
     let time = |rehearsal: &mut Rehearsal, times| -> Result<f64> {
         world.barrier()?;
         let started = Instant::now();
-        rehearsal.repeat(stream, times)?;
-        Ok(started.elapsed().as_secs_f64() / times as f64)
+        let done = rehearsal.repeat(&stream, times);
+        let elapsed = started.elapsed();
+        // No rank goes on alone.
+        world.agree("match_exchange", done.as_ref().map(|_| ()))?;
+        done?;
+        Ok(elapsed.as_secs_f64() / times as f64)
     };
     // Both phases, once to touch all memory and once to see how long that takes.
     let mut slowest: f64 = 0.0;
@@ -50,7 +56,7 @@ pub(super) fn rehearse(
     }
     let times = (TURN_SECONDS / world.all_max(slowest)?) as usize;
     let times = times.clamp(1, MOST_EXCHANGES);
-    let mut seconds = vec![[0.0; TURNS]; backends.len()];
+    let mut seconds = vec![[0.0; TURNS]; BACKENDS.len()];
     for turn in 0..TURNS {
         for (rehearsal, seconds) in rehearsals.iter_mut().zip(&mut seconds) {
             seconds[turn] = time(rehearsal, times)?;
@@ -63,7 +69,7 @@ pub(super) fn rehearse(
     let own: Vec<f64> = seconds.iter_mut().map(median).collect();
     let all = world.all_gather(&own)?;
     let slowest = |backend: usize| all.iter().map(|rank| rank[backend]).fold(0.0, f64::max);
-    Ok(backends.iter().enumerate().map(|(index, row)| (row.name.into(), 1e6 * slowest(index))).collect())
+    Ok(BACKENDS.iter().enumerate().map(|(index, row)| (row.name.into(), 1e6 * slowest(index))).collect())
 }
 
 /// Memory that is exchanged, and how.
@@ -76,18 +82,19 @@ struct Scratch {
 }
 
 impl Scratch {
-    fn new(ground: &Ground<'_>, spec: &ExchangeSpec) -> Result<Self> {
-        let Ground { world, stream, .. } = *ground;
+    fn new(world: &World, stream: &Stream, spec: &ExchangeSpec, most_bytes: usize) -> Result<Self> {
         let buffer = |bytes: usize| {
             let extents = Extents { points: [1, 1, bytes.max(1)], components: 1 };
             Buffer::zeros(world, stream, extents)
         };
-        let bytes_of = |message: &MessageSpec| message.bytes.min(MOST_BYTES);
+        let bytes_of = |message: &MessageSpec| message.bytes.min(most_bytes);
         let message = |message: &MessageSpec| MessageSpec {
             elements: vec![(ElementType::U8, bytes_of(message))],
             bytes: bytes_of(message),
             run_bytes: message.run_bytes.min(bytes_of(message)),
             ghosts: Vec::new(),
+            // From the other end: those of the caller may be on their way, in an exchange that has the same tags.
+            tag: !message.tag,
             ..message.clone()
         };
         let longest = spec.sends.iter().map(bytes_of).max().unwrap_or(0);
@@ -128,7 +135,14 @@ impl Rehearsal {
     fn repeat(&mut self, stream: &Stream, times: usize) -> Result<()> {
         let Self { exchange, unpacks } = self;
         for _ in 0..times {
-            exchange.start_recvs(stream)?;
+            match exchange.start_recvs(stream) {
+                // The application is to make room on the network interface.
+                Err(Error::Throttled { .. }) => {
+                    stream.synchronize()?;
+                    exchange.start_recvs(stream)?;
+                }
+                started => started?,
+            }
             exchange.start_sends(stream)?;
             exchange.wait(stream)?;
             stream.enqueue_move(&unpacks[phase(exchange.epoch())]);

@@ -188,17 +188,6 @@ impl<T: Element> RowsMut<'_, T> {
         unsafe { row_of_tile(self.base, self.rows, tile, i, j) }
     }
 
-    /// The parts within the tile of as many rows as the array has, one behind the other along axis 1 from `j` on.
-    /// Each is as [`RowsMut::row`] gives it.
-    ///
-    /// # Panics
-    /// As [`RowsMut::row`], if any of the rows is not in the tile.
-    #[inline(always)]
-    pub fn rows_from<const N: usize>(&mut self, i: usize, j: usize) -> [&mut [T]; N] {
-        let mut plane = self.plane(i, j..j.saturating_add(N));
-        std::array::from_fn(|_| plane.next().expect("as many as were asked for"))
-    }
-
     /// The parts within the tile of the rows `js` on axis 1 at `i` on axis 0, in order: looked up once for all of them.
     ///
     /// # Panics
