@@ -93,7 +93,8 @@
 //!
 //! **A backend** is one way to carry out a matched exchange: what a receiver says before a payload may
 //! come, where the payload goes, and how the receiver learns that it is there. [`backend::BACKENDS`] lists
-//! them, and [`backend::AUTO`] is the fastest of them for an exchange. **A fabric** is what moves bytes between ranks: [`fabric::FABRICS`] lists them. On `local`
+//! them, and [`backend::AUTO`] is the fastest of them for an exchange. **A fabric** is what moves bytes between
+//! ranks: [`fabric::FABRICS`] lists them. On `local`
 //! and `shm` the memory of a rank is mapped by its peers, so that the executor of a stream stores payloads and
 //! signals straight into it. On `mpi` and `ofi` a wire carries them: a progress thread, the host, or the network
 //! interface by triggered operations ([`fabric::Executor`]). The backends are the same.

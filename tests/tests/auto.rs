@@ -94,6 +94,8 @@ fn nothing_on_the_stream_is_waited_for_recorded_or_captured() {
         let timeline = stream.take_timeline().expect("it was recorded");
         assert!(timeline.spans.len() < 20 && timeline.dropped == 0, "{}", timeline.spans.len());
         assert_eq!(world.measured().len(), 1);
+        let made = stream.capture(|stream| ring(world, stream, 600).map(|_| ()));
+        assert!(made.is_ok() && world.measured().len() == 2, "{made:?}");
         Ok(())
     });
 }

@@ -19,7 +19,10 @@ pub(crate) trait Cell: Vectors + From<u8> {
     fn step_rows<'now>(level: Level, rows: usize, all: impl Generations<'now, Self>);
 
     /// Spreads a word of 64 bits over as many cells.
-    fn spread_word<S: Simd>(simd: S, word: u64, cells: &mut [Self]);
+    #[inline(always)]
+    fn spread_word<S: Simd>(simd: S, word: u64, cells: &mut [Self]) {
+        words::spread_word(simd, word, cells);
+    }
 
     /// 0 or 1; 2 for whatever is no cell, so that it is seen.
     #[inline]
@@ -36,11 +39,6 @@ impl Cell for u8 {
     /// A vector of them is one word of bits: it is computed as it is.
     fn step_rows<'now>(level: Level, rows: usize, all: impl Generations<'now, Self>) {
         bytes::step_rows(level, rows, all);
-    }
-
-    #[inline(always)]
-    fn spread_word<S: Simd>(simd: S, word: u64, cells: &mut [Self]) {
-        words::spread_word(simd, word, cells);
     }
 }
 

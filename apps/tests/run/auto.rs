@@ -33,8 +33,7 @@ fn the_answer_is_that_of_all_others() {
             said.contains("whoever carries out the one that is chosen (auto), host (standard)"),
             "{said}"
         );
-        let results: Value = serde_json::from_str(&folder.read_out("results.json")).expect("is JSON");
-        let records = results["runs"].as_array().expect("is a list").clone();
+        let records = folder.records_there();
         assert_verified(&records);
         let by_auto: Vec<Value> = records.iter().filter(|run| run["backend"] == "auto").cloned().collect();
         assert_eq!((by_auto.len(), records.len()), (6, 12));
@@ -74,8 +73,7 @@ fn what_was_measured_is_kept_and_holds_in_the_next_run() {
         fs::write(&path, said_to_be.to_string()).expect("can write");
         let output = folder.run(SMALL, &[AUTO, &kept, two]);
         assert!(!text(&output.stderr).contains("auto: "), "{}", text(&output.stderr));
-        let results: Value = serde_json::from_str(&folder.read_out("results.json")).expect("is JSON");
-        assert_eq!(chosen(results["runs"].as_array().expect("is a list")), [name]);
+        assert_eq!(chosen(&folder.records_there()), [name]);
         assert_eq!(read(), said_to_be.to_string());
         let config = folder.path().join("config.toml").display().to_string();
         let explained = folder.streamhalo(&["explain", &config, "--set", AUTO, "--set", &kept, "--set", two]);

@@ -102,8 +102,7 @@ fn launched(launcher: &Launcher, folder: &Folder, config: &str, ranks: u64) -> V
     let [file, out] = [file, folder.out()].map(|path| path.display().to_string());
     let output = launcher.streamhalo(folder, ranks as usize, &["run".into(), file, "--out".into(), out]);
     assert_eq!(output.status.code(), Some(0), "{config}: {}", text(&output.stderr));
-    let results: Value = serde_json::from_str(&folder.read_out("results.json")).expect("is JSON");
-    results["runs"].as_array().expect("is a list").clone()
+    folder.records_there()
 }
 
 /// Over each fabric once, at a number of ranks that goes round from one to the next: so every fabric meets every number of

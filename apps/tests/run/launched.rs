@@ -36,11 +36,6 @@ pub(super) fn arguments_of(folder: &Folder, config: &str, set: &[&str]) -> Vec<S
     arguments
 }
 
-pub(super) fn records(folder: &Folder) -> Vec<Value> {
-    let results: Value = serde_json::from_str(&folder.read_out("results.json")).expect("is JSON");
-    results["runs"].as_array().expect("is a list").clone()
-}
-
 fn count(text: &str, part: &str) -> usize {
     text.matches(part).count()
 }
@@ -60,7 +55,7 @@ fn every_backend_gives_the_answer_of_threads() {
                 launcher.streamhalo(&folder, 4, &run_of(&folder, &[&format!("comm.fabric={fabric}")]));
             let (said, table) = (text(&output.stderr), text(&output.stdout));
             assert_eq!(output.status.code(), Some(0), "{said}");
-            let records = records(&folder);
+            let records = folder.records_there();
             assert_eq!(records.len(), 3 * BACKENDS.len());
             assert_verified(&records);
             assert_eq!(checksums(&records), checksums(&local));
@@ -99,7 +94,7 @@ fn a_library_for_one_thread_is_called_by_the_host() {
         assert_eq!(output.status.code(), Some(0), "{said}");
         let line = "executor: host (standard, st-send, st-rsend, active-rma, notified)\n";
         assert!(said.contains(line), "{said}");
-        let records = records(&folder);
+        let records = folder.records_there();
         assert_verified(&records);
         assert!(records.iter().all(|run| run["executor"] == "host"), "{records:?}");
     });
@@ -186,7 +181,7 @@ fn a_wrong_answer_is_the_exit_status_of_all() {
             );
         }
         assert_eq!(count(&table, "Verification FAILED in 5 of 5 runs."), 1, "{table}");
-        assert!(records(&folder).iter().all(|record| record["verified"] == false));
+        assert!(folder.records_there().iter().all(|record| record["verified"] == false));
     });
 }
 

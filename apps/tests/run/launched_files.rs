@@ -1,7 +1,7 @@
 //! What runs of a launcher's ranks leave behind besides results: checkpoints that others go on from, and timelines.
 
 use super::checkpoint::{STENCIL, answers};
-use super::launched::{arguments_of, records};
+use super::launched::arguments_of;
 use super::launchers::{Launcher, any_launcher};
 use super::rendezvous::has_libfabric;
 use super::timeline;
@@ -32,12 +32,12 @@ fn runs_go_on_with_other_ranks_of_a_launcher() {
                 let fabric = format!("comm.fabric={written_over}");
                 let set = [fabric.as_str(), "run.ranks=2", "output.checkpoint_every=4"];
                 run(launcher, &folder, 2, config, &[&set[..], &["comm.backend=st-rsend"]].concat());
-                let written = records(&folder);
+                let written = folder.records_there();
                 assert_eq!(answers(&written), [answers(&whole)[0].clone()], "{case}");
                 let latest = folder.checkpoints().pop().expect("has written some");
                 let (from, fabric) = (folder.from(&latest), format!("comm.fabric={read_over}"));
                 run(launcher, &folder, 3, config, &[&from, &fabric, "run.ranks=[1, 3]", backend]);
-                let after = records(&folder);
+                let after = folder.records_there();
                 assert_verified(&after);
                 assert_eq!(checksums(&after), checksums(&whole), "{case}");
                 let step = latest.trim_end_matches(".halo").rsplit('_').next().expect("is a name");

@@ -113,6 +113,11 @@ impl Folder {
     fn records(&self, config: &str, set: &[&str]) -> Vec<Value> {
         let output = self.run(config, set);
         assert_eq!(output.status.code(), Some(0), "{set:?}\n{}", text(&output.stderr));
+        self.records_there()
+    }
+
+    /// The records that are there.
+    fn records_there(&self) -> Vec<Value> {
         let results: Value = serde_json::from_str(&self.read_out("results.json")).expect("is JSON");
         results["runs"].as_array().expect("is a list").clone()
     }

@@ -134,8 +134,7 @@ fn life_gives_the_cells_of_the_host_over_every_fabric() {
             // PoCL's arrays are in memory that the host addresses too; within a node there is no wire.
             let straight = "messages: straight from and to the device's memory, because";
             assert_eq!(said.contains(straight), fabric == "mpi", "{said}");
-            let results: Value = serde_json::from_str(&folder.read_out("results.json")).expect("is JSON");
-            check(results["runs"].as_array().expect("is a list"), &on_host, fabric);
+            check(&folder.records_there(), &on_host, fabric);
         }
     }
 }

@@ -134,8 +134,7 @@ fn flags_win_over_the_file() {
     let paths = ["run", config.to_str().expect("is text"), "--out", out.to_str().expect("is text")];
     let output = folder.streamhalo(&paths.into_iter().chain(arguments).collect::<Vec<_>>());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let results: Value = serde_json::from_str(&folder.read_out("results.json")).expect("is JSON");
-    let runs = results["runs"].as_array().expect("is a list");
+    let runs = folder.records_there();
     let found: Vec<_> = runs
         .iter()
         .map(|run| (run["ranks"].as_u64(), run["backend"].as_str(), run["steps"].as_u64()))

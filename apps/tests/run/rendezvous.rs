@@ -125,8 +125,7 @@ fn processes_that_were_started_one_by_one_are_ranks() {
         (Some(0), String::new(), String::new())
     );
     assert!(text(&first.stderr).contains("launcher: has started 2 ranks"), "{}", text(&first.stderr));
-    let results: serde_json::Value = serde_json::from_str(&folder.read_out("results.json")).expect("is JSON");
-    assert_verified(results["runs"].as_array().expect("is a list"));
+    assert_verified(&folder.records_there());
 
     // So are those that are asked how their messages travel, over what they really run over.
     let explain = |number| rank_of("explain", &folder, &address, &key, number).args(["--ranks", "2"]).spawn();

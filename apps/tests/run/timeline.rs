@@ -299,8 +299,7 @@ fn kernels_of_inner_cells_are_seen_between_sending_and_waiting() {
 #[test]
 fn what_is_measured_and_what_is_recorded_are_not_the_same_trials() {
     let folder = run(LIFE, "2", "local", &["--timeline", "steps=2", "--backend", "st-send"]);
-    let results: Value = serde_json::from_str(&folder.read_out("results.json")).expect("is JSON");
-    let runs = results["runs"].as_array().expect("is a list");
+    let runs = folder.records_there();
     assert_eq!(runs.len(), 1, "the recorded trial is not among them");
     assert_eq!(runs[0]["steps"], 40, "which is as long as ever");
     assert!(!folder.out().join("timeline-standard.json").exists(), "it was not asked for");
