@@ -8,7 +8,7 @@ pub use launchers::{LAUNCHERS_VARIABLE, Launcher, launchers};
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
@@ -161,6 +161,14 @@ fn marked(mark: &str) -> Vec<Pid> {
         environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
     };
     numbers.filter(has_mark).filter_map(Pid::from_raw).collect()
+}
+
+/// A program of these tests: where it was built, or beside the running one, where both were carried to another machine.
+pub fn carried(built: &str) -> PathBuf {
+    let built = PathBuf::from(built);
+    let here =
+        std::env::current_exe().ok().zip(built.file_name()).map(|(own, name)| own.with_file_name(name));
+    here.filter(|here| !built.exists() && here.exists()).unwrap_or(built)
 }
 
 /// A job over shared memory, whose ranks say little enough for their pipes.

@@ -258,7 +258,7 @@ impl Driver for CudaDriver {
 
     fn build(&self, text: &KernelText) -> Result<Program> {
         let compiler = Nvrtc::load().map_err(|reason| self.refused(reason))?;
-        let target = compiler.target(self.found.capability);
+        let target = compiler.target(self.found.capability).map_err(|reason| self.refused(reason))?;
         let code = nvrtc::build(compiler, &self.found.name, text, target)?;
         Program::load(&self.context, text.name, &code, &[text.name])
     }

@@ -45,8 +45,8 @@ pub(super) fn open(select: &str) -> Result<Arc<dyn Accelerator>> {
 /// no NVRTC, with what to install.
 pub fn compile(text: &KernelText, capability: Capability) -> Result<Vec<u8>> {
     let device = format!("cuda {capability}");
-    match Nvrtc::load() {
-        Ok(compiler) => nvrtc::build(compiler, &device, text, compiler.target(capability)),
+    match Nvrtc::load().and_then(|compiler| Ok((compiler, compiler.target(capability)?))) {
+        Ok((compiler, target)) => nvrtc::build(compiler, &device, text, target),
         Err(reason) => Err(Error::DeviceUnavailable { device, reason }),
     }
 }

@@ -169,13 +169,22 @@ impl Nvrtc {
 
     /// What to compile to for a device: its machine code, or, if it is newer than the compiler, PTX of the newest
     /// that there is.
-    pub(super) fn target(&self, device: Capability) -> Target {
-        let newest = self.architectures.iter().filter(|known| **known <= device).max();
-        match newest {
-            Some(known) if *known == device => Target::Machine(device),
-            Some(older) => Target::Ptx(*older),
-            None => Target::Machine(device),
+    ///
+    /// # Errors
+    /// That the compiler makes nothing any more that the device takes.
+    pub(super) fn target(&self, device: Capability) -> Result<Target, String> {
+        let oldest = self.architectures.iter().min();
+        match self.architectures.iter().filter(|known| **known <= device).max() {
+            Some(known) if *known == device => Ok(Target::Machine(device)),
+            Some(older) => Ok(Target::Ptx(*older)),
+            None => Err(too_new(self.version, oldest.copied(), device)),
         }
+    }
+
+    /// The oldest that it makes code for.
+    #[cfg(test)]
+    pub(super) fn oldest(&self) -> Capability {
+        self.architectures.iter().copied().min().expect("it compiles for something")
     }
 
     /// Compiles a source that is called `name` in the log: what a driver loads.
@@ -240,6 +249,15 @@ impl Nvrtc {
     }
 }
 
+/// Why a compiler has no code for a device that is older than all that it knows.
+fn too_new([major, minor]: [c_int; 2], oldest: Option<Capability>, device: Capability) -> String {
+    let from = oldest.map(|oldest| format!(" before {oldest}")).unwrap_or_default();
+    format!(
+        "NVRTC {major}.{minor} compiles for no compute capability{from}, and this is {device}; give an older NVRTC in \
+         {LIBRARY_VARIABLE}"
+    )
+}
+
 /// A function of a library.
 ///
 /// # Safety
@@ -266,4 +284,18 @@ pub(super) fn build(library: &Nvrtc, device: &str, text: &KernelText, target: Ta
         }
         Failure::Compiler(reason) => Error::DeviceUnavailable { device: device.into(), reason },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_compiler_that_has_forgotten_a_device_says_what_to_do() {
+        let [known, device] = [(7, 5), (7, 0)].map(|(major, minor)| Capability { major, minor });
+        let said = too_new([13, 0], Some(known), device);
+        for part in ["NVRTC 13.0", "before 7.5", "this is 7.0", "STREAMHALO_NVRTC"] {
+            assert!(said.contains(part), "no {part:?} in {said}");
+        }
+    }
 }
