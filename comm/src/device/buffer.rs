@@ -4,7 +4,7 @@ use super::host::kernel::{Points, Reader, Writer};
 use super::lent::Lent;
 use super::pitched::Pitched;
 use super::section::{Access, Hold, Intent};
-use super::shown::copy_of;
+use super::shown::{Shown, copy_of};
 use super::stream::Stream;
 use super::tile::Tile;
 use crate::element::Element;
@@ -101,11 +101,12 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// [`Error::OutOfBounds`] if it lies behind the end of the array.
     pub fn place(&self, point: [usize; 3]) -> Result<Place> {
-        self.place_in(&self.region, point)
+        self.place_in((&self.region, 0), point)
     }
 
-    fn place_in(&self, region: &Region, point: [usize; 3]) -> Result<Place> {
-        region.place(self.rows.offset(point) * size_of::<T>(), 0, "a point of an array")
+    /// Of a point in memory that begins so many bytes into the array's.
+    fn place_in(&self, (region, first): (&Region, usize), point: [usize; 3]) -> Result<Place> {
+        region.place(self.rows.offset(point) * size_of::<T>() - first, 0, "a point of an array")
     }
 
     /// Read access for a kernel, to the points of `bounds`.
@@ -136,7 +137,7 @@ impl<T: Element> Buffer<T> {
         self.check_on_host("a view of an array")?;
         let hold = self.hold(bounds, Intent::Read)?;
         self.stream.synchronize()?;
-        Ok(Lent::new(self.mapped(&self.region, bounds)?, hold))
+        Ok(Lent::new(self.mapped((&self.region, 0), bounds)?, hold))
     }
 
     /// As [`Buffer::view`], to write.
@@ -147,7 +148,7 @@ impl<T: Element> Buffer<T> {
         self.check_on_host("a view of an array")?;
         let hold = self.hold(bounds, Intent::Write)?;
         self.stream.synchronize()?;
-        Ok(Lent::new(self.mapped_mut(&self.region, bounds)?, hold))
+        Ok(Lent::new(self.mapped_mut((&self.region, 0), bounds)?, hold))
     }
 
     /// Synchronises the stream, brings the points of `bounds` to the host and hands them to `read` as
@@ -157,8 +158,8 @@ impl<T: Element> Buffer<T> {
     /// The stream's error, or that `bounds` leaves the array; [`Error::OutOfMemory`] for a copy.
     pub fn with_host<R>(&self, bounds: Tile, read: impl FnOnce(ArrayView4<'_, T>) -> R) -> Result<R> {
         let _hold = self.hold(bounds, Intent::Read)?;
-        let region = self.bring(bounds, Intent::Read)?;
-        Ok(read(self.mapped(&region, bounds)?))
+        let shown = self.bring(bounds, Intent::Read)?;
+        Ok(read(self.mapped((&shown.region, shown.first), bounds)?))
     }
 
     /// As [`Buffer::with_host`], and brings what `write` has made of the points back to where they live.
@@ -171,12 +172,12 @@ impl<T: Element> Buffer<T> {
         write: impl FnOnce(ArrayViewMut4<'_, T>) -> R,
     ) -> Result<R> {
         let _hold = self.hold(bounds, Intent::Write)?;
-        let region = self.bring(bounds, Intent::Write)?;
-        let result = write(self.mapped_mut(&region, bounds)?);
-        if !region.is_same(&self.region) {
+        let shown = self.bring(bounds, Intent::Write)?;
+        let result = write(self.mapped_mut((&shown.region, shown.first), bounds)?);
+        if !shown.region.is_same(&self.region) {
             let points = self.points(bounds);
             let memory = points.memory(T::TYPE, Intent::Write);
-            self.stream.enqueue_move(&copy_of(&memory, bounds, &region, &self.region)?);
+            self.stream.enqueue_move(&copy_of(&memory, bounds, &shown, &(&self.region).into())?);
             self.access.leave(self.bytes(bounds), Intent::Write);
         }
         Ok(result)
@@ -189,11 +190,13 @@ impl<T: Element> Buffer<T> {
         Err(Error::NotOnHost { what, device: self.stream.device_name().into() })
     }
 
-    /// The memory in which the host finds those points, when the stream has come to rest: the array's, or a copy.
-    fn bring(&self, bounds: Tile, intent: Intent) -> Result<Region> {
-        let copy = self.stream.bring(&self.points(bounds).memory(T::TYPE, intent), bounds)?;
+    /// The memory in which the host finds those points, when the stream has come to rest: the array's, or a copy from the
+    /// first to the last of them.
+    fn bring(&self, bounds: Tile, intent: Intent) -> Result<Shown> {
+        let part = if bounds.points() == 0 { 0..0 } else { self.bytes(bounds) };
+        let copy = self.stream.bring(&self.points(bounds).memory(T::TYPE, intent), bounds, part)?;
         self.stream.synchronize()?;
-        Ok(copy.unwrap_or_else(|| self.region.clone()))
+        Ok(copy.unwrap_or_else(|| (&self.region).into()))
     }
 
     fn points(&self, bounds: Tile) -> Points {
@@ -203,16 +206,16 @@ impl<T: Element> Buffer<T> {
     }
 
     /// Points that the caller has checked, of the array or a copy of it, with nothing on the stream.
-    fn mapped<'a>(&'a self, region: &'a Region, bounds: Tile) -> Result<ArrayView4<'a, T>> {
-        let (pointer, shape, strides) = self.lend(region, bounds)?;
+    fn mapped<'a>(&'a self, memory: (&'a Region, usize), bounds: Tile) -> Result<ArrayView4<'a, T>> {
+        let (pointer, shape, strides) = self.lend(memory, bounds)?;
         // SAFETY: shape and strides stay within the region by `check`; any bits are an element;
         // the stream has come to rest, can only get new work on this array through `&mut self`
         // or a reader, what else begins is refused while the caller's hold lives, and peers keep to ghosts.
         Ok(unsafe { ArrayView4::from_shape_ptr(shape.strides(strides), pointer) })
     }
 
-    fn mapped_mut<'a>(&'a self, region: &'a Region, bounds: Tile) -> Result<ArrayViewMut4<'a, T>> {
-        let (pointer, shape, strides) = self.lend(region, bounds)?;
+    fn mapped_mut<'a>(&'a self, memory: (&'a Region, usize), bounds: Tile) -> Result<ArrayViewMut4<'a, T>> {
+        let (pointer, shape, strides) = self.lend(memory, bounds)?;
         // SAFETY: as in `mapped`, and the caller's `&mut self` excludes other views.
         Ok(unsafe { ArrayViewMut4::from_shape_ptr(shape.strides(strides), pointer) })
     }
@@ -224,12 +227,12 @@ impl<T: Element> Buffer<T> {
     /// As [`Buffer::view`].
     pub fn copy_out(&self, bounds: Tile) -> Result<Vec<T>> {
         self.check(bounds, Intent::Read)?;
-        let region = self.bring(bounds, Intent::Read)?;
+        let shown = self.bring(bounds, Intent::Read)?;
         let [_, _, row_elements] = bounds.extents();
         let row_elements = row_elements * self.extents().components;
         let mut out = Vec::with_capacity(bounds.points() * self.extents().components);
         for (i, j) in bounds.rows() {
-            let row = self.place_in(&region, [i, j, bounds.start[2]])?;
+            let row = self.place_in((&shown.region, shown.first), [i, j, bounds.start[2]])?;
             let first = row.pointer().cast::<T>();
             for k in 0..row_elements {
                 // SAFETY: within the region by `check`; any bits are an element.
@@ -241,12 +244,12 @@ impl<T: Element> Buffer<T> {
         Ok(out)
     }
 
-    fn lend(&self, region: &Region, bounds: Tile) -> Result<(*mut T, ndarray::Ix4, ndarray::Ix4)> {
+    fn lend(&self, memory: (&Region, usize), bounds: Tile) -> Result<(*mut T, ndarray::Ix4, ndarray::Ix4)> {
         let [nz, ny, nx] = bounds.extents();
         let [sz, sy, sx] = self.rows.strides();
         let shape = ndarray::Dim([nz, ny, nx, self.extents().components]);
         let start = if bounds.points() == 0 { [0; 3] } else { bounds.start };
-        Ok((self.place_in(region, start)?.pointer().cast(), shape, ndarray::Dim([sz, sy, sx, 1])))
+        Ok((self.place_in(memory, start)?.pointer().cast(), shape, ndarray::Dim([sz, sy, sx, 1])))
     }
 
     fn bytes(&self, bounds: Tile) -> Range<usize> {

@@ -8,43 +8,63 @@ use super::tile::Tile;
 use crate::element::Op;
 use crate::error::Result;
 use crate::fabric::Region;
+use std::ops::Range;
 use std::sync::Arc;
 
+/// Memory that has points of an array: the array's own, or a copy of a part of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Shown {
+    pub(crate) region: Region,
+    /// Where it begins in the array's memory, in bytes.
+    pub(crate) first: usize,
+}
+
+impl From<&Region> for Shown {
+    fn from(whole: &Region) -> Self {
+        Self { region: whole.clone(), first: 0 }
+    }
+}
+
 impl Stream {
-    /// Enqueues copying points of an array to memory of the same shape that the host addresses; `None` if the host
-    /// addresses the array itself. Does not block.
+    /// Enqueues copying points of an array to memory that the host addresses, of which there is that part of the array's;
+    /// `None` if the host addresses the array itself. Does not block.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`].
-    pub(crate) fn bring(&self, memory: &Memory<'_>, points: Tile) -> Result<Option<Region>> {
+    pub(crate) fn bring(
+        &self,
+        memory: &Memory<'_>,
+        points: Tile,
+        part: Range<usize>,
+    ) -> Result<Option<Shown>> {
         let Some(accelerator) = self.accelerator().filter(|_| !memory.region.host_reaches()) else {
             return Ok(None);
         };
-        let copy = accelerator.allocate(memory.region.bytes(), MemoryKind::Pinned)?;
-        let copy = Region::private(Arc::new(copy), self.status().context.rank);
-        self.enqueue_move(&copy_of(memory, points, memory.region, &copy)?);
+        let copy = accelerator.allocate(part.len(), MemoryKind::Pinned)?;
+        let region = Region::private(Arc::new(copy), self.status().context.rank);
+        let copy = Shown { region, first: part.start };
+        self.enqueue_move(&copy_of(memory, points, &memory.region.into(), &copy)?);
         Ok(Some(copy))
     }
 }
 
-/// The move of some points between two arrays of the same shape.
+/// The move of some points of an array from one memory that has them to another.
 ///
 /// # Errors
 /// [`crate::Error::OutOfBounds`].
-pub(crate) fn copy_of(
-    memory: &Memory<'_>,
-    points: Tile,
-    from: &Region,
-    to: &Region,
-) -> Result<Arc<MoveTable>> {
+pub(crate) fn copy_of(memory: &Memory<'_>, points: Tile, from: &Shown, to: &Shown) -> Result<Arc<MoveTable>> {
     let bytes = memory.element.bytes();
     let strides = memory.rows.strides().map(|stride| stride * bytes);
     let [planes, rows, length] = points.extents();
-    let start = if points.points() == 0 { 0 } else { memory.rows.offset(points.start) * bytes };
+    let place = |shown: &Shown| {
+        let start =
+            if points.points() == 0 { 0 } else { memory.rows.offset(points.start) * bytes - shown.first };
+        shown.region.place(start, 0, "a copy for the host")
+    };
     let one = Move {
-        source: from.place(start, 0, "a copy for the host")?,
+        source: place(from)?,
         source_strides: [strides[0], strides[1]],
-        destination: to.place(start, 0, "a copy for the host")?,
+        destination: place(to)?,
         destination_strides: [strides[0], strides[1]],
         counts: [planes, rows],
         run_bytes: length * memory.rows.extents().components * bytes,

@@ -254,12 +254,14 @@ impl Stream {
             let mut copies = Vec::new();
             for memory in arguments.memories() {
                 let is_written = memory.intent == Intent::Write;
-                let copy = self.bring(&memory, if is_written { tile } else { memory.bounds })?;
-                let copy = copy.unwrap_or_else(|| memory.region.clone());
+                let shown = if is_written { tile } else { memory.bounds };
+                // Of all of it: kernels count from where the array's memory begins.
+                let copy = self.bring(&memory, shown, 0..memory.region.bytes())?;
+                let copy = copy.unwrap_or_else(|| memory.region.into());
                 if is_written {
-                    written.push(copy_of(&memory, tile, &copy, memory.region)?);
+                    written.push(copy_of(&memory, tile, &copy, &memory.region.into())?);
                 }
-                copies.push(copy);
+                copies.push(copy.region);
             }
             arguments.show(&mut copies.into_iter(), Token);
         }
