@@ -175,9 +175,13 @@ impl Triggered {
         };
         if !self.protocol.waits_for_group {
             let far = far.into_iter().map(|messages| triggered(Vec::new(), messages));
-            return Ok(far
-                .chain(near.map(|(conditions, message)| triggered(conditions, vec![message])))
-                .collect());
+            // Those that wait for nobody go together: a device can do that in one kernel.
+            let (waiting, free): (Vec<_>, Vec<_>) = near.partition(|(conditions, _)| !conditions.is_empty());
+            let free: Vec<Message> = free.into_iter().map(|(_, message)| message).collect();
+            let free = (!free.is_empty()).then(|| triggered(Vec::new(), free));
+            let waiting =
+                waiting.into_iter().map(|(conditions, message)| triggered(conditions, vec![message]));
+            return Ok(far.chain(free).chain(waiting).collect());
         }
         // A wire looks at the readiness of its own peers, and knows nothing of the near ones.
         let group = |all: bool| {
