@@ -312,7 +312,8 @@ impl World {
     }
 
     /// Pins the calling thread to core `rank mod cores`, among those that the process may use.
-    /// Gives false where the system cannot. Threads that it starts afterwards inherit that.
+    /// Gives false where the system cannot. Threads that it starts afterwards inherit that, but for those that feed streams
+    /// of a GPU.
     ///
     /// # Errors
     /// [`Error::System`] if the system refuses.

@@ -104,6 +104,10 @@ pub(crate) trait Execute: Send {
     fn run_recorded(&mut self, status: &Arc<Status>, operation: Operation);
     /// Makes progress while nothing else comes; whether more is left.
     fn idle(&mut self, status: &Arc<Status>) -> bool;
+    /// Whether the thread feeds a device that computes on no core of the host's, and has one to itself.
+    fn feeds_a_gpu(&self) -> bool {
+        false
+    }
 }
 
 impl Execute for Box<dyn Execute> {
@@ -117,6 +121,10 @@ impl Execute for Box<dyn Execute> {
 
     fn idle(&mut self, status: &Arc<Status>) -> bool {
         (**self).idle(status)
+    }
+
+    fn feeds_a_gpu(&self) -> bool {
+        (**self).feeds_a_gpu()
     }
 }
 

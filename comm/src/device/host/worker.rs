@@ -5,28 +5,33 @@ use crate::device::accelerator::Execute;
 use crate::device::operation::Operation;
 use crate::device::status::Status;
 use crate::error::{Error, Result};
+use crate::fabric::shm::unpinned;
 use crate::locks::lock;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, available_parallelism};
 
 /// Operations that fit on a stream before enqueueing has to wait for the executor, as on a GPU.
 /// The slots are made once, so that enqueueing does not allocate.
 const DEPTH: usize = 4096;
 /// How late the owner may see that there is room again.
 const FULL_NAP: std::time::Duration = std::time::Duration::from_micros(20);
+/// How often a thread looks for the next operation, and whoever waits for it at what is done, before they sleep.
+const LOOKS: u32 = 2000;
+/// The same beside a GPU, some half a millisecond: waking takes as long as ten of its kernels.
+const GPU_LOOKS: u32 = 16_000;
 /// What a thread sleeps for before it has anything to do: longer than it takes to go to sleep.
 const FIRST_SLEEP: std::time::Duration = std::time::Duration::from_micros(100);
-/// Looks at the progress before going to sleep on it.
-const SPINS: u32 = 2000;
 
 /// A thread that carries out operations in order.
 pub(crate) struct Worker {
     queue: Option<SyncSender<Operation>>,
     enqueued: AtomicU64,
     progress: Arc<Progress>,
+    /// At the progress, before its owner sleeps on it.
+    looks: u32,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -42,13 +47,20 @@ impl Worker {
     /// Starts the thread, which has `executor` carry operations out.
     pub(crate) fn start<E: Execute + 'static>(status: Arc<Status>, mut executor: E) -> Result<Self> {
         let (queue, operations) = sync_channel(DEPTH);
+        let (feeds_a_gpu, unpinned) = (executor.feeds_a_gpu(), unpinned());
         let progress = Arc::new(Progress::default());
         let shared = progress.clone();
-        let (ready, is_ready) = sync_channel::<()>(1);
+        let (ready, is_ready) = sync_channel(1);
         let thread = std::thread::Builder::new()
             .name(format!("rank {} stream", status.context.rank))
             .spawn(move || {
                 lane::prepare();
+                if feeds_a_gpu {
+                    unpinned();
+                }
+                // Of one core a thread that looks keeps the other from what it looks for.
+                let has_core = feeds_a_gpu && available_parallelism().is_ok_and(|cores| cores.get() > 1);
+                let looks = if has_core { GPU_LOOKS } else { LOOKS };
                 // A channel allocates when a thread sleeps on it for the first time. That belongs to
                 // set-up, not to the first exchange that comes late. The first call may have used its
                 // time up on being loaded, and not sleep; the second has nothing else to do.
@@ -56,16 +68,15 @@ impl Worker {
                     let nothing = operations.recv_timeout(FIRST_SLEEP);
                     debug_assert!(nothing.is_err(), "nobody has the stream yet");
                 }
-                drop(ready);
-                work(&mut executor, &status, &operations, &shared);
+                let _ = ready.send(looks);
+                work(&mut executor, &status, &operations, (&shared, looks));
             })
             .map_err(|error| Error::System {
                 call: "starting a stream's thread",
                 reason: error.to_string(),
             })?;
-        // Ends as the thread lets go of its end.
-        let _ = is_ready.recv();
-        Ok(Self { queue: Some(queue), enqueued: AtomicU64::new(0), progress, thread: Some(thread) })
+        let looks = is_ready.recv().unwrap_or(LOOKS);
+        Ok(Self { queue: Some(queue), enqueued: AtomicU64::new(0), progress, looks, thread: Some(thread) })
     }
 
     pub(crate) fn push(&self, mut operation: Operation) {
@@ -101,7 +112,7 @@ impl Worker {
 
     /// Blocks until so many are done.
     pub(crate) fn wait_for(&self, wanted: u64) {
-        for _ in 0..SPINS {
+        for _ in 0..self.looks {
             if self.done() >= wanted {
                 return;
             }
@@ -127,7 +138,7 @@ fn work<E: Execute>(
     executor: &mut E,
     status: &Arc<Status>,
     operations: &Receiver<Operation>,
-    progress: &Progress,
+    (progress, looks): (&Progress, u32),
 ) {
     let mut done = 0;
     loop {
@@ -137,7 +148,7 @@ fn work<E: Execute>(
                 // Idle: whoever waits for the end is told, then sends that wait are served while
                 // nothing else comes.
                 tell(progress);
-                match next(executor, status, operations) {
+                match next(executor, status, operations, looks) {
                     Some(operation) => operation,
                     None => break,
                 }
@@ -165,9 +176,10 @@ fn next<E: Execute>(
     executor: &mut E,
     status: &Arc<Status>,
     operations: &Receiver<Operation>,
+    looks: u32,
 ) -> Option<Operation> {
     use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
-    for _ in 0..SPINS {
+    for _ in 0..looks {
         executor.idle(status);
         match operations.try_recv() {
             Ok(operation) => return Some(operation),

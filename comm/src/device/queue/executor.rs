@@ -7,6 +7,7 @@
 use super::clock::Readings;
 use super::engine::{Engine, QueuePlace, Waiting};
 use super::owed::Owed;
+use super::pause::{self, NAP, Pause};
 use super::times::{Times, about_put_off};
 use super::waits::{DeviceWaits, Flags, Onto};
 use crate::device::Signals;
@@ -17,7 +18,7 @@ use crate::device::operation::{Operation, TriggeredSend, WaitSet};
 use crate::device::status::Status;
 use crate::device::text::Launch;
 use crate::error::{Error, Result};
-use crate::fabric::{WaitContext, WaitPolicy, Word, progress_all};
+use crate::fabric::{WaitContext, Word, progress_all};
 use std::any::Any;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -25,10 +26,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How the thread waits: the device may need its core.
-const GIVES_WAY: WaitPolicy = WaitPolicy { spins: 32, yields: 8, sleeps: true };
-/// The longest nap while it waits: kernels wake nobody.
-const NAP: Duration = Duration::from_micros(50);
+/// Looks for the next operation of which one is also a look at what waits on the device.
+const LOOKS_A_WATCH: u32 = 16;
 /// Operations whose memory is let go of together: the thread waits until the queue has passed those before the last so
 /// many, and the queue never runs dry for it.
 const HELD: usize = 256;
@@ -76,6 +75,8 @@ pub(super) struct QueueExecutor<D: Driver> {
     passing: VecDeque<(<D::Queue as CommandQueue>::Mark, Held)>,
     /// How the thread waits.
     waiting: WaitContext,
+    /// How often it had nothing to do.
+    idles: u32,
     /// Behind the queue.
     _place: QueuePlace<D>,
 }
@@ -90,7 +91,8 @@ impl<D: Driver> QueueExecutor<D> {
     ) -> Result<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let driver = engine.driver();
-        let signal = match driver.traits().kernels_signal {
+        let traits = driver.traits();
+        let signal = match traits.kernels_signal {
             true => Some(engine.own_kernel("halo_signal", &[])?),
             false => None,
         };
@@ -109,7 +111,8 @@ impl<D: Driver> QueueExecutor<D> {
             owed: Owed::new(),
             held: Held::with_capacity(HELD),
             passing: VecDeque::new(),
-            waiting: WaitContext { policy: GIVES_WAY, ..(*status.context).clone() },
+            waiting: WaitContext { policy: pause::policy(traits.is_gpu), ..(*status.context).clone() },
+            idles: 0,
             status,
             engine,
             _place: place,
@@ -207,6 +210,11 @@ impl<D: Driver> QueueExecutor<D> {
     /// Waits for the words and for the group's own sends.
     fn wait(&mut self, waits: &Arc<WaitSet>, value: u32) -> Result<()> {
         let epoch = waits.begin(value);
+        let of_group = |pending: &Pending| pending.send.group == waits.group;
+        if waits.words.is_empty() && self.owed.is_empty() && !self.pending.iter().any(of_group) {
+            // What the group sends is on the queue.
+            return Ok(());
+        }
         let is_here = !waits.words.is_empty() && waits.words.iter().all(|word| self.is_here(word));
         // Sends that are pending and what is owed are the thread's to carry out, which it does while it waits.
         let is_free = is_here && self.pending.is_empty() && self.owed.is_empty();
@@ -220,9 +228,10 @@ impl<D: Driver> QueueExecutor<D> {
         }
         self.queue.flush()?;
         // The time-out counts from when the stream has come to it.
+        let mut pause = self.pause();
         while self.kernels_wait() {
             self.serve();
-            std::thread::sleep(NAP);
+            pause.next();
         }
         if self.status.has_failed() {
             return Ok(());
@@ -231,8 +240,7 @@ impl<D: Driver> QueueExecutor<D> {
             let waited = self.wait_for(word, value, &|| waits.gone(epoch));
             waited.map_err(|error| waits.name_the_late(error, word))?;
         }
-        let of_group = |pending: &&Pending| pending.send.group == waits.group;
-        while let Some(Pending { send, epoch, .. }) = self.pending.iter().find(of_group).cloned() {
+        while let Some(Pending { send, epoch, .. }) = self.pending.iter().find(|one| of_group(one)).cloned() {
             for word in &send.conditions {
                 self.wait_for(word, (send.needed)(epoch), &|| send.gone(epoch))?;
             }
@@ -288,6 +296,11 @@ impl<D: Driver> QueueExecutor<D> {
         self.device_waits.as_ref().is_some_and(DeviceWaits::are_outstanding)
     }
 
+    /// What the thread does between two looks at the device.
+    pub(super) fn pause(&self) -> Pause {
+        Pause::new(self.waiting.policy)
+    }
+
     /// Keeps something until the queue has passed it.
     pub(super) fn hold(&mut self, used: impl Send + 'static) -> Result<()> {
         self.held.push(Box::new(used));
@@ -315,12 +328,13 @@ impl<D: Driver> QueueExecutor<D> {
             return Ok(());
         }
         self.queue.flush()?;
+        let mut pause = self.pause();
         while let Some(kernels) = &mut self.device_waits {
             kernels.watch(&self.queue, &self.flags, &self.status)?;
             if !kernels.are_outstanding() {
                 break;
             }
-            std::thread::sleep(NAP);
+            pause.next();
         }
         Ok(())
     }
@@ -384,7 +398,17 @@ impl<D: Driver> Execute for QueueExecutor<D> {
 
     fn idle(&mut self, status: &Arc<Status>) -> bool {
         self.queue.flush().unwrap_or_else(|error| status.fail(error));
-        self.serve()
+        self.idles = self.idles.wrapping_add(1);
+        // Looks at the device are calls of its driver, behind which those of other streams queue up.
+        let has_work = !self.pending.is_empty() || !self.owed.is_empty();
+        if has_work || self.idles.is_multiple_of(LOOKS_A_WATCH) {
+            return self.serve();
+        }
+        self.kernels_wait()
+    }
+
+    fn feeds_a_gpu(&self) -> bool {
+        self.engine.driver().traits().is_gpu
     }
 }
 

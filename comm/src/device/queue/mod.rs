@@ -16,6 +16,7 @@ mod executor;
 mod merged;
 mod moves;
 mod owed;
+mod pause;
 mod period;
 mod pieces;
 mod sends;

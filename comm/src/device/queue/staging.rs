@@ -14,13 +14,6 @@ use crate::error::{Error, Result};
 use crate::fabric::Region;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-/// The longest nap while the device is busy.
-const NAP: Duration = Duration::from_micros(50);
-/// Looks at the device before the thread gives way, and before it naps: the device may need its core.
-const SPINS: u32 = 32;
-const LOOKS: u32 = 40;
 
 /// A table as a stream carries it out.
 struct Compiled<D: Driver> {
@@ -135,9 +128,10 @@ impl<D: Driver> QueueExecutor<D> {
     /// Blocks until the queue has room, or nothing on it waits: a call that waits for a device which waits for a rank could
     /// not be ended.
     pub(super) fn make_room(&mut self) {
+        let mut pause = self.pause();
         while self.queue.is_full() && self.kernels_wait() {
             self.serve();
-            std::thread::sleep(NAP);
+            pause.next();
         }
     }
 
@@ -145,15 +139,10 @@ impl<D: Driver> QueueExecutor<D> {
     /// failed.
     pub(super) fn come_to(&mut self, is_there: impl Fn(&Self) -> bool) -> Result<()> {
         self.queue.flush()?;
-        let mut looks = 0;
+        let mut pause = self.pause();
         while !is_there(self) && !self.status.has_failed() {
             self.watch();
-            looks += 1;
-            match looks {
-                ..SPINS => std::hint::spin_loop(),
-                SPINS..LOOKS => std::thread::yield_now(),
-                _ => std::thread::sleep(NAP),
-            }
+            pause.next();
         }
         Ok(())
     }

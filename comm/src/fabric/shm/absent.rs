@@ -55,6 +55,11 @@ pub(in super::super) fn within_nodes(
 }
 
 /// Threads are not pinned here.
+pub(crate) fn unpinned() -> impl FnOnce() + Send {
+    || ()
+}
+
+/// Threads are not pinned here.
 ///
 /// # Errors
 /// None.

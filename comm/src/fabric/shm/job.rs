@@ -4,6 +4,8 @@ use super::segment::Segment;
 use super::{Exit, LAUNCHER_VARIABLE, RANK_VARIABLE, SEGMENT_VARIABLE, SIZE_VARIABLE};
 use crate::error::{Error, Result};
 use rustix::process::{Pid, Signal};
+use rustix::thread::CpuSet;
+use std::cell::Cell;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
@@ -149,6 +151,23 @@ pub(super) fn end_with_parent() -> Result<()> {
     Ok(())
 }
 
+thread_local! {
+    /// What the thread could use before it was pinned.
+    static BEFORE: Cell<Option<CpuSet>> = const { Cell::new(None) };
+}
+
+/// Lets the thread that calls it use the cores that this one could before it was pinned: of threads that a pinned one
+/// starts, those that are not to share its core.
+pub(crate) fn unpinned() -> impl FnOnce() + Send {
+    let before = BEFORE.get();
+    move || {
+        if let Some(before) = before {
+            // A thread that stays where it is works too.
+            let _ = rustix::thread::sched_setaffinity(None, &before);
+        }
+    }
+}
+
 /// Pins the calling thread to a core, counted among those that the process may use, wrapping round.
 ///
 /// # Errors
@@ -158,9 +177,10 @@ pub fn pin_to_core(index: usize) -> Result<()> {
         move |error: rustix::io::Errno| Error::System { call, reason: error.to_string() }
     };
     let allowed = rustix::thread::sched_getaffinity(None).map_err(failed("sched_getaffinity"))?;
-    let cores: Vec<usize> =
-        (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
-    let mut one = rustix::thread::CpuSet::new();
+    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
+    let mut one = CpuSet::new();
     one.set(cores[index % cores.len()]);
-    rustix::thread::sched_setaffinity(None, &one).map_err(failed("sched_setaffinity"))
+    rustix::thread::sched_setaffinity(None, &one).map_err(failed("sched_setaffinity"))?;
+    BEFORE.set(BEFORE.get().or(Some(allowed)));
+    Ok(())
 }
