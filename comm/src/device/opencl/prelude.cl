@@ -64,9 +64,8 @@ typedef atomic_uint word;
 #endif
 #define LOAD(at) atomic_load_explicit(at, memory_order_relaxed, ALL_DEVICES)
 #define LOAD_ACQUIRE(at) atomic_load_explicit(at, memory_order_acquire, ALL_DEVICES)
-#define STORE_RELEASE(at, value) atomic_store_explicit(at, value, memory_order_release, ALL_DEVICES)
-#define ADD_RELEASE(at, value) atomic_fetch_add_explicit(at, value, memory_order_release, ALL_DEVICES)
+#define STORE(at, value) atomic_store_explicit(at, value, memory_order_relaxed, ALL_DEVICES)
 #define ADD(at, value) atomic_fetch_add_explicit(at, value, memory_order_relaxed, ALL_DEVICES)
-#define FENCE_ACQUIRE atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_acquire, ALL_DEVICES)
+#define FENCE atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_acq_rel, ALL_DEVICES)
 #define FENCE_RELEASE atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_release, ALL_DEVICES)
 #endif

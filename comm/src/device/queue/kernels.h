@@ -14,9 +14,10 @@
 //
 //   word                      a u32 for atomic operations
 //   LOAD(at)                  its value, relaxed; LOAD_ACQUIRE(at)
-//   STORE_RELEASE(at, value)  ADD_RELEASE(at, value), ADD(at, value) relaxed, with the value before
-//   FENCE_RELEASE             a fence before the stores of signals: what earlier kernels of the queue stored, too;
-//   FENCE_ACQUIRE             its other side
+//   STORE(at, value)          relaxed, and ADD(at, value), which has the value before
+//   FENCE_RELEASE             a fence before the stores of signals: what earlier kernels of the queue stored, too.
+//                             It may wait for stores on their way to the host: there is one, and no store has its own
+//   FENCE                     the same, and its other side
 //
 // `failed` is set once a wait of the stream has been stopped: what is behind it must not touch other ranks' memory.
 // Addresses of other ranks' memory stand in tables; the host has told the runtime which memory is meant.
@@ -129,13 +130,13 @@ REDUCE(f64, a + b, SMALLER_NUMBER, LARGER_NUMBER)
 #endif
 
 #ifdef HAS_ATOMICS
-// Tells other ranks of what the kernels before it have stored. Words that are not needed are null.
+// Tells other ranks of what was stored before a fence. Words that are not needed are null.
 FUNCTION void halo_post(GLOBAL word *at, const u32 value, const u32 increments) {
     if (!at) return;
     if (increments) {
-        ADD_RELEASE(at, value);
+        ADD(at, value);
     } else {
-        STORE_RELEASE(at, value);
+        STORE(at, value);
     }
 }
 
@@ -155,9 +156,9 @@ typedef struct {
     u64 at, increments;
 } notice;
 
-// Moves and, once all groups have moved their words, tells others: `done` counts the groups. Each group's stores come
-// before its fence and that before its count; who counts last has seen all counts, and tells behind a fence of its
-// own. Kernels that follow on the queue find the count at zero again.
+// Moves and, once all groups have moved their words, tells others: `done` counts the groups, where there are several. Each
+// group's stores come before its fence and that before its count; who counts last has seen all counts, and tells behind
+// a fence of its own. Kernels that follow on the queue find the count at zero again.
 KERNEL(halo_send)(GLOBAL const u32 *failed, GLOBAL const piece *pieces, GLOBAL const chunk *chunks, const u32 count,
                   const u32 length, GLOBAL word *done, GLOBAL const notice *notices, const u64 told,
                   GLOBAL const u32 *base, const u32 given) {
@@ -167,10 +168,11 @@ KERNEL(halo_send)(GLOBAL const u32 *failed, GLOBAL const piece *pieces, GLOBAL c
     GROUP_BARRIER;
     if (ITEM_OF_GROUP != 0 || stopped) return;
     FENCE_RELEASE;
-    if (ADD(done, 1u) != (u32)GROUPS - 1) return;
-    FENCE_ACQUIRE;
-    STORE_RELEASE(done, 0u);
-    FENCE_RELEASE;
+    if (GROUPS > 1) {
+        if (ADD(done, 1u) != (u32)GROUPS - 1) return;
+        FENCE;
+        STORE(done, 0u);
+    }
     for (u64 n = 0; n < told; ++n) {
         const u32 increments = (u32)notices[n].increments;
         halo_post((GLOBAL word *)notices[n].at, increments ? 1u : value, increments);
@@ -194,11 +196,11 @@ FUNCTION int halo_reached(GLOBAL word *at, const u32 value, GLOBAL word *stop) {
 #define WAIT(all, of_number)                                                                                \
     {                                                                                                       \
         const u32 value = halo_number(base, given);                                                         \
-        if (ITEM_OF_GROUP == 0 && current) STORE_RELEASE(current, number);                                  \
+        if (ITEM_OF_GROUP == 0 && current) STORE(current, number);                                  \
         for (u32 n = ITEM_OF_GROUP; n < (all); n += THREADS_OF_GROUP)                                       \
             if (!halo_reached(of_number, value, stop)) *failed = 1;                                         \
         GROUP_BARRIER;                                                                                      \
-        if (ITEM_OF_GROUP == 0 && current) STORE_RELEASE(current, 0u);                                      \
+        if (ITEM_OF_GROUP == 0 && current) STORE(current, 0u);                                      \
     }
 
 // A few of them; those that are not needed are null.
