@@ -2,8 +2,11 @@
 //!
 //! The clock is read where the work is done: on an inline stream that is the calling thread, right
 //! after the call; on a threaded stream its thread between two operations; on a GPU the device itself, whose times
-//! come later. A reading costs 20 to 30 ns on an inline stream, and the queueing of an operation more on others.
+//! come later. A reading costs 20 to 30 ns on an inline stream, and the queueing of an operation more on others; on a
+//! GPU several microseconds of the thread that feeds it, which is more than some kernels take, so that there one step of
+//! some is read and stands for those behind it.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,6 +14,9 @@ use streamhalo::comm::timeline::now_ns;
 use streamhalo::{Stream, StreamKind};
 
 use super::{END_MARK, step_mark};
+
+/// Steps of a device of which one is read.
+const OF_STEPS: u64 = 16;
 
 /// What a stream is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +97,9 @@ pub(crate) struct Laps<const N: usize> {
     read: Arc<Read<N>>,
     /// Of a stream whose timeline is kept only steps are marked: readings of the clock would be on it.
     is_recorded: bool,
+    /// Whether the step is read; those so far, and how many of them were.
+    is_read: Cell<bool>,
+    steps: Cell<[u64; 2]>,
 }
 
 /// Only one thread at a time works on a stream, so that relaxed accesses do. All in nanoseconds.
@@ -126,7 +135,8 @@ impl<const N: usize> Laps<N> {
             spent: std::array::from_fn(|_| AtomicU64::new(0)),
             paused: AtomicU64::new(0),
         };
-        Self { stream: stream.clone(), read: Arc::new(read), is_recorded }
+        let (is_read, steps) = (Cell::new(!is_recorded), Cell::default());
+        Self { stream: stream.clone(), read: Arc::new(read), is_recorded, is_read, steps }
     }
 
     /// See [`Stopwatch::begin_step`].
@@ -134,6 +144,15 @@ impl<const N: usize> Laps<N> {
     pub(crate) fn begin_step(&self, step: u64) {
         if self.is_recorded {
             self.stream.mark(&step_mark(step));
+        } else if self.stream.kind() == StreamKind::Device {
+            let [steps, read] = self.steps.get();
+            let is_read = steps.is_multiple_of(OF_STEPS);
+            self.steps.set([steps + 1, read + u64::from(is_read)]);
+            if is_read && !self.is_read.replace(is_read) {
+                let read = self.read.clone();
+                self.stream.enqueue_clock(move |now| read.last.store(now, Ordering::Relaxed));
+            }
+            self.is_read.set(is_read);
         }
     }
 
@@ -142,7 +161,7 @@ impl<const N: usize> Laps<N> {
     pub(crate) fn lap(&self, phase: usize) {
         match self.stream.kind() {
             StreamKind::Inline => self.read.end(phase, now_ns()),
-            _ if self.is_recorded => {}
+            _ if !self.is_read.get() => {}
             _ => {
                 let read = self.read.clone();
                 self.stream.enqueue_clock(move |now| read.end(phase, now));
@@ -169,11 +188,10 @@ impl<const N: usize> Laps<N> {
     /// synchronised.
     pub(crate) fn stop(self) -> (f64, [f64; N]) {
         self.stream.mark(END_MARK);
-        let seconds = |ns: u64| ns as f64 / 1e9;
-        (
-            self.elapsed_s(),
-            std::array::from_fn(|phase| seconds(self.read.spent[phase].load(Ordering::Relaxed))),
-        )
+        let [steps, read] = self.steps.get();
+        let stands_for = if read == 0 { 1.0 } else { steps as f64 / read as f64 };
+        let seconds = |spent: &AtomicU64| spent.load(Ordering::Relaxed) as f64 * stands_for / 1e9;
+        (self.elapsed_s(), self.read.spent.each_ref().map(seconds))
     }
 }
 
