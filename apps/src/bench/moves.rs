@@ -11,7 +11,6 @@ use streamhalo::comm::device::{Buffer, Copier, Extents, Move, MoveTable, Section
 use streamhalo::comm::{ElementType, Op};
 use streamhalo::{HaloError, Stream, Tile, World};
 
-use crate::app::mix;
 use crate::error::AppError;
 
 /// What can be measured: faces across one axis, and all 26 neighbours, packed and unpacked.
@@ -132,7 +131,8 @@ impl Ends {
             let tile = of_planes(from.extents(), plane..plane + 1);
             let first = plane * tile.points();
             from.with_host_mut(tile, |mut view| {
-                view.iter_mut().enumerate().for_each(|(index, byte)| *byte = given(at_byte(first + index)));
+                let bytes = view.as_slice_mut().expect("whole planes lie in a row");
+                bytes.iter_mut().enumerate().for_each(|(index, byte)| *byte = given(at_byte(first + index)));
             })?;
         }
         Ok(ends)
@@ -176,9 +176,10 @@ impl Ends {
     }
 }
 
-/// What is in a source at a byte.
+/// What is in a source at a byte: no two neighbours along any axis are alike for long. Fields of a gigabyte are filled
+/// with it, byte by byte.
 fn at_byte(index: usize) -> u8 {
-    (mix(index as u64 / 8) >> (8 * (index % 8))) as u8
+    ((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
 fn of_planes(extents: Extents, planes: std::ops::Range<usize>) -> Tile {

@@ -1,16 +1,17 @@
 //! Round trips of a message that is packed, sent, received and unpacked on a stream (2026, section VI-A).
 //!
 //! Rank 0 sends and rank 1 receives, then back: two exchanges in one direction each. The stream-triggered
-//! backends enqueue all round trips of a batch and synchronise once; `standard` synchronises before each send,
-//! as it must.
+//! backends enqueue all round trips of a batch and synchronise once, or replay periods of them that were captured; `standard`
+//! synchronises before each send, as it must.
 
 use super::answers::{Answers, given, said};
 use super::figure::{Figure, gigabytes_per_second};
 use super::micro::{MicroBench, divided};
+use super::streams::captured;
 use super::turns::{Subject, in_turns};
 use std::sync::Arc;
 use streamhalo::comm::backend::{Direct, Exchange, ExchangeSpec, MessageSpec, Slot, match_exchange};
-use streamhalo::comm::device::{Buffer, Extents, Move, MoveTable};
+use streamhalo::comm::device::{Buffer, Extents, Move, MoveTable, Period};
 use streamhalo::comm::fabric::{Place, phase};
 use streamhalo::comm::{ElementType, Op};
 use streamhalo::{HaloError, Stream, World};
@@ -25,6 +26,7 @@ pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result
     let mut pairs = Vec::new();
     for one in &contestants {
         let mut pair = Pair::new(world, one.stream, one.backend, bytes)?;
+        pair.capture(bench.streams.replay)?;
         pair.check(bench.answers(world, one.backend))?;
         pairs.push(pair);
     }
@@ -59,6 +61,8 @@ struct Pair {
     out: OneWay,
     back: OneWay,
     begins: bool,
+    /// Round trips that are replayed, and how many they are.
+    period: Option<(Period, usize)>,
 }
 
 impl Pair {
@@ -76,7 +80,16 @@ impl Pair {
             <[OneWay; 2]>::try_from(ways).unwrap_or_else(|_| unreachable!("two are pushed"));
         let begins = world.rank() == 0;
         let (out, back) = if begins { (first, second) } else { (second, first) };
-        Ok(Self { stream: stream.clone(), own, theirs, out, back, begins })
+        Ok(Self { stream: stream.clone(), own, theirs, out, back, begins, period: None })
+    }
+
+    /// Has so many round trips be replayed together, if there are some and they can be captured.
+    fn capture(&mut self, trips: usize) -> Result<(), HaloError> {
+        if trips > 0 {
+            let stream = self.stream.clone();
+            self.period = captured(&stream, || self.enqueue(trips))?.map(|period| (period, trips));
+        }
+        Ok(())
     }
 
     /// Some round trips whose every byte is compared.
@@ -87,7 +100,7 @@ impl Pair {
                 let own = own.iter_mut().enumerate();
                 own.for_each(|(index, byte)| *byte = given(said(rank, round, index)));
             })?;
-            self.repeat(1)?;
+            self.repeat(self.step())?;
             let found = self.theirs.copy_out(whole)?;
             answers.compare_all(&found, |index| said(1 - rank, round, index))?;
         }
@@ -157,8 +170,8 @@ impl OneWay {
     }
 }
 
-impl Subject for Pair {
-    fn repeat(&mut self, times: usize) -> Result<(), HaloError> {
+impl Pair {
+    fn enqueue(&mut self, times: usize) -> Result<(), HaloError> {
         let Self { stream, out, back, begins, .. } = self;
         for time in 0..times {
             // A receive starts before the message that its sender answers, so that no send finds its receiver
@@ -179,6 +192,20 @@ impl Subject for Pair {
                 out.carry_out(stream)?;
             }
         }
-        Ok(stream.synchronize()?)
+        Ok(())
+    }
+}
+
+impl Subject for Pair {
+    fn step(&self) -> usize {
+        self.period.as_ref().map_or(1, |(_, trips)| *trips)
+    }
+
+    fn repeat(&mut self, times: usize) -> Result<(), HaloError> {
+        match &self.period {
+            Some((period, trips)) => self.stream.replay(period, (times / trips) as u64)?,
+            None => self.enqueue(times)?,
+        }
+        Ok(self.stream.synchronize()?)
     }
 }

@@ -1,7 +1,9 @@
 //! The streams that a measurement runs on: the host's, or those of a device, in each way to signal.
 
 use serde::{Deserialize, Serialize};
-use streamhalo::{Device, Signals, Stream, StreamOptions, Waits, World};
+use streamhalo::comm::Error;
+use streamhalo::comm::device::Period;
+use streamhalo::{Device, HaloError, Signals, Stream, StreamOptions, Waits, World};
 
 use super::micro::split_device;
 use crate::error::AppError;
@@ -19,6 +21,21 @@ pub struct Streams {
     /// Who waits in them.
     #[serde(default)]
     pub waits: Waits,
+    /// How many exchanges, there and back, are captured as a period that streams replay; 0 for none.
+    #[serde(default)]
+    pub replay: usize,
+}
+
+/// Captures a period; `None` for what cannot be captured, which is enqueued every time.
+pub(super) fn captured(
+    stream: &Stream,
+    enqueue: impl FnOnce() -> Result<(), HaloError>,
+) -> Result<Option<Period>, HaloError> {
+    match stream.capture(|_| enqueue()) {
+        Ok(period) => Ok(Some(period)),
+        Err(HaloError::Communication(Error::NotCapturable { .. })) => Ok(None),
+        Err(other) => Err(other),
+    }
 }
 
 /// A backend on a stream that signals in one way.

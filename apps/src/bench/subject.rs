@@ -2,8 +2,10 @@
 
 use super::answers::{Answers, given};
 use super::halo::HaloBench;
+use super::streams::captured;
 use super::turns;
 use streamhalo::comm::backend::Route;
+use streamhalo::comm::device::Period;
 use streamhalo::comm::{Element, ElementType, Error};
 use streamhalo::grid::Fields;
 use streamhalo::{Alternating, Array, Entity, GlobalGrid, HaloError, Pattern, Stream, StreamHalo, World};
@@ -59,6 +61,8 @@ enum Field<T, const D: usize> {
 struct Exchanged<T, const D: usize> {
     field: Field<T, D>,
     halo: StreamHalo,
+    /// Exchanges that are replayed, and how many they are.
+    period: Option<(Period, usize)>,
 }
 
 fn checked<T: Element, const D: usize>(
@@ -82,13 +86,19 @@ fn checked<T: Element, const D: usize>(
             field.swap();
         }
         let halo = StreamHalo::new(world, stream, backend, pattern, bench.width, &mut field)?;
-        Exchanged { field: Field::Double(field), halo }
+        Exchanged { field: Field::Double(field), halo, period: None }
     } else {
         let mut field = Array::<T, D>::zeros(&grid, Entity::Cell, stream)?;
         field.fill(|index, _| given(global(index)))?;
         let halo = StreamHalo::new(world, stream, backend, pattern, bench.width, &mut field)?;
-        Exchanged { field: Field::Single(field), halo }
+        Exchanged { field: Field::Single(field), halo, period: None }
     };
+    if bench.streams.replay > 0 {
+        exchanged.capture(bench.streams.replay)?;
+    }
+    if exchanged.period.is_some() {
+        turns::Subject::repeat(&mut exchanged, bench.streams.replay)?;
+    }
     // Both generations.
     for _ in 0..2 {
         exchanged.exchange_and(|field| check(field, bench, (world, backend), global))?;
@@ -115,23 +125,44 @@ fn check<T: Element, const D: usize>(
 }
 
 impl<T: Element, const D: usize> Exchanged<T, D> {
-    /// One exchange, then a look at what it was about.
+    /// One exchange, unless some have been replayed, then a look at what it was about.
     fn exchange_and(
         &mut self,
         look: impl FnOnce(&Array<T, D>) -> Result<(), AppError>,
     ) -> Result<(), AppError> {
+        let enqueues = self.period.is_none();
         match &mut self.field {
             Field::Single(field) => {
-                self.halo.gather(field)?;
+                if enqueues {
+                    self.halo.gather(field)?;
+                }
                 look(field)
             }
             Field::Double(field) => {
-                self.halo.gather(field)?;
+                if enqueues {
+                    self.halo.gather(field)?;
+                }
                 look(field.now())?;
                 field.swap();
                 Ok(())
             }
         }
+    }
+}
+
+impl<T: Element, const D: usize> Exchanged<T, D> {
+    fn enqueue(&mut self, exchanges: usize) -> Result<(), HaloError> {
+        match &mut self.field {
+            Field::Single(field) => repeat(&mut self.halo, field, exchanges, |_| {}),
+            Field::Double(field) => repeat(&mut self.halo, field, exchanges, Alternating::swap),
+        }
+    }
+
+    /// Has so many exchanges be replayed together, if they can be captured.
+    fn capture(&mut self, exchanges: usize) -> Result<(), HaloError> {
+        let stream = self.halo.stream().clone();
+        self.period = captured(&stream, || self.enqueue(exchanges))?.map(|period| (period, exchanges));
+        Ok(())
     }
 }
 
@@ -152,13 +183,13 @@ impl<T: Element, const D: usize> Subject for Exchanged<T, D> {
 impl<T: Element, const D: usize> turns::Subject for Exchanged<T, D> {
     /// Fields alternate.
     fn step(&self) -> usize {
-        2
+        self.period.as_ref().map_or(2, |(_, exchanges)| *exchanges)
     }
 
     fn repeat(&mut self, exchanges: usize) -> Result<(), HaloError> {
-        match &mut self.field {
-            Field::Single(field) => repeat(&mut self.halo, field, exchanges, |_| {})?,
-            Field::Double(field) => repeat(&mut self.halo, field, exchanges, Alternating::swap)?,
+        match &self.period {
+            Some((period, each)) => self.halo.stream().replay(period, (exchanges / each) as u64)?,
+            None => self.enqueue(exchanges)?,
         }
         Ok(self.halo.stream().synchronize()?)
     }

@@ -166,15 +166,19 @@ fn check_kind(device: &str, kinds: &[&str]) -> Result<(), AppError> {
 
 /// The streams that the flags ask for.
 fn streams_of(args: &StreamsArgs) -> Result<Streams, AppError> {
-    let StreamsArgs { device, signal, waits } = args;
+    let StreamsArgs { device, signal, waits, replay } = args;
     check_kind(device, &DEVICES)?;
+    if !replay.is_multiple_of(2) {
+        let message = "messages take turns between two buffers, and a period begins where it has ended: give an even number";
+        return Err(AppError::usage("--replay", message));
+    }
     if device == HOST {
         let given = [("--signal", !signal.is_empty()), ("--waits", waits.is_some())];
         if let Some((flag, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
             let message = "is for devices; streams of the host have one way: name one by --device";
             return Err(AppError::usage(flag, message));
         }
-        return Ok(Streams::default());
+        return Ok(Streams { replay: *replay, ..Streams::default() });
     }
     let (kind, _) = split_device(device);
     let mut signals = match &signal[..] {
@@ -193,7 +197,7 @@ fn streams_of(args: &StreamsArgs) -> Result<Streams, AppError> {
             .ok_or_else(|| AppError::usage("--waits", unknown(name, &Waits::ALL.map(Waits::name))))?,
         None => Waits::default(),
     };
-    Ok(Streams { signals, waits, ..streams_on(device)? })
+    Ok(Streams { signals, waits, replay: *replay, ..streams_on(device)? })
 }
 
 fn check_fabric(name: &str) -> Result<(), AppError> {
