@@ -9,6 +9,7 @@
 use super::engine::{Engine, Waiter};
 use super::executor::QueueExecutor;
 use super::moves::{Argument, Compiler};
+use super::sends::WORDS;
 use super::waits::{Number, Onto, PeriodWaits};
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
@@ -25,6 +26,9 @@ use std::sync::atomic::Ordering;
 
 /// Graphs that may be on the queue before the thread waits for the first.
 const AHEAD: usize = 64;
+/// Kernels that a graph has at most. A queue takes about a thousand, and where there is no room for one more the driver lets
+/// the launch wait, and with it those of other ranks, for which the kernels on the queue may be waiting.
+const MOST_KERNELS: usize = 256;
 
 /// A period that has been recorded.
 struct Recorded<D: Driver> {
@@ -174,6 +178,11 @@ impl<D: Driver> QueueExecutor<D> {
                 "the device's queue stores words itself (`memop`), by values that the thread gives it",
             ));
         }
+        if acts.iter().map(|act| self.kernels_of(act)).sum::<usize>() > MOST_KERNELS {
+            return Ok(Some(
+                "it has more than 256 kernels, for which the device's queue may have no room at a time; capture less",
+            ));
+        }
         for act in acts {
             let can = match act {
                 Act::Launch(_) => Ok(true),
@@ -196,6 +205,16 @@ impl<D: Driver> QueueExecutor<D> {
             }
         }
         Ok(None)
+    }
+
+    /// How many kernels carry it out, but for what moves have in several stages.
+    fn kernels_of(&self, act: &Act<'_>) -> usize {
+        match act {
+            Act::Move(_) | Act::Launch(_) | Act::Wait(..) => 1,
+            Act::Signal(signals, _) => signals.words.len().div_ceil(WORDS),
+            Act::Send(_, _) if self.is_merged => 1,
+            Act::Send(send, _) => send.messages.iter().map(|message| 1 + message.words().count()).sum(),
+        }
     }
 
     fn can_wait(&mut self, waits: &WaitSet) -> Result<bool> {

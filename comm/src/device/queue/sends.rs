@@ -15,7 +15,7 @@ use crate::timeline::Activity;
 use std::sync::atomic::Ordering;
 
 /// Words that one kernel signals.
-const WORDS: usize = 4;
+pub(super) const WORDS: usize = 4;
 
 impl<D: Driver> QueueExecutor<D> {
     /// Posts to words, behind what is on the queue and what the thread owes: by kernels where they can, and else by

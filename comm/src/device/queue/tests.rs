@@ -265,6 +265,27 @@ fn a_graph_is_put_on_a_queue_only_where_there_is_room() {
 }
 
 #[test]
+fn a_graph_has_no_more_kernels_than_a_queue_takes() {
+    let world = world();
+    for (kernels, is_graph) in [(256, true), (257, false)] {
+        let stream = open_with_kernels(&world, |_| ());
+        let region = stream.allocate(&world, 192).expect("memory");
+        let [word, ..] = words(&region);
+        word.set(10);
+        let wait = |_| Step::Wait(wait_for(&[&word]), Due { value: 1, count: 0 });
+        let period = Arc::new(Sequence::new((0..kernels).map(wait).collect(), vec![1]));
+        stream.put(Operation::Prepare(period.clone()));
+        stream.synchronize().expect("it is prepared");
+        let reason = period.prepared.get().cloned().expect("it was prepared").expect("nothing fails");
+        assert_eq!((period.is_recorded(), reason.is_none()), (is_graph, is_graph), "{kernels}: {reason:?}");
+        assert!(reason.is_none_or(|reason| reason.contains("256 kernels")));
+        stream.put(Operation::Replay(Box::new(Replay { sequence: period, moved: vec![0], times: 2 })));
+        stream.synchronize().expect("either carries it out");
+        assert_eq!(stream.graphs(), if is_graph { 2 } else { 0 });
+    }
+}
+
+#[test]
 fn what_waits_as_a_call_fails_is_let_go() {
     for (way, signals, is_graph) in [
         ("a wait of the queue", Signals::Memop, false),
