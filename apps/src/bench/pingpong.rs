@@ -87,7 +87,7 @@ impl Pair {
     fn capture(&mut self, trips: usize) -> Result<(), HaloError> {
         if trips > 0 {
             let stream = self.stream.clone();
-            self.period = captured(&stream, || self.enqueue(trips))?.map(|period| (period, trips));
+            self.period = captured(&stream, || self.enqueue(trips, true))?.map(|period| (period, trips));
         }
         Ok(())
     }
@@ -171,25 +171,32 @@ impl OneWay {
 }
 
 impl Pair {
-    fn enqueue(&mut self, times: usize) -> Result<(), HaloError> {
+    /// Enqueues round trips. A receive is started before the message that its sender answers, so that no send that is
+    /// enqueued finds its receiver not ready; or behind it, where sends that are replayed wait for their receivers and who
+    /// starts one later keeps nobody waiting.
+    fn enqueue(&mut self, times: usize, is_behind: bool) -> Result<(), HaloError> {
         let Self { stream, out, back, begins, .. } = self;
         for time in 0..times {
-            // A receive starts before the message that its sender answers, so that no send finds its receiver
-            // not ready.
             out.exchange.start_recvs(stream)?;
             if *begins {
-                back.exchange.start_recvs(stream)?;
+                let mut start_back = |is_now| if is_now { back.exchange.start_recvs(stream) } else { Ok(()) };
+                start_back(!is_behind)?;
                 out.carry_out(stream)?;
+                start_back(is_behind)?;
                 back.carry_out(stream)?;
             } else {
                 if time == 0 {
                     back.exchange.start_recvs(stream)?;
                 }
                 back.carry_out(stream)?;
-                if time + 1 < times {
-                    back.exchange.start_recvs(stream)?;
-                }
+                let is_last = time + 1 == times;
+                let mut start_back = |is_now| match is_now && !is_last {
+                    true => back.exchange.start_recvs(stream),
+                    false => Ok(()),
+                };
+                start_back(!is_behind)?;
                 out.carry_out(stream)?;
+                start_back(is_behind)?;
             }
         }
         Ok(())
@@ -204,7 +211,7 @@ impl Subject for Pair {
     fn repeat(&mut self, times: usize) -> Result<(), HaloError> {
         match &self.period {
             Some((period, trips)) => self.stream.replay(period, (times / trips) as u64)?,
-            None => self.enqueue(times)?,
+            None => self.enqueue(times, false)?,
         }
         Ok(self.stream.synchronize()?)
     }

@@ -78,7 +78,7 @@ pub struct StreamsArgs {
     /// Waits: auto (default), kernel or proxy
     #[arg(long, value_name = "NAME")]
     pub waits: Option<String>,
-    /// Exchanges that are captured and replayed; 0: none
+    /// Exchanges to capture and replay
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub replay: usize,
 }
