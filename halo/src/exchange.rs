@@ -6,7 +6,7 @@ use crate::registered::Registered;
 use crate::tables::{Compiler, Tables, Way};
 use streamhalo_comm::World;
 use streamhalo_comm::backend::{Direct, Exchange, ExchangeSpec, Route, match_exchange};
-use streamhalo_comm::device::Stream;
+use streamhalo_comm::device::{Stream, StreamKind};
 use streamhalo_grid::Subdomain;
 
 /// What an exchange is made of.
@@ -54,7 +54,8 @@ impl Compiled {
     /// Matches and compiles. Collective.
     pub(crate) fn new<const D: usize>(parts: &Parts<'_, D>, way: Way) -> Result<Self> {
         let Parts { world, legs, fields, swaps, .. } = *parts;
-        let compiler = Compiler { legs, fields, way, swaps, rank: world.rank() };
+        let is_on_device = parts.stream.kind() == StreamKind::Device;
+        let compiler = Compiler { legs, fields, way, swaps, rank: world.rank(), is_on_device };
         let direct = if way == Way::Gather { parts.direct } else { Direct::Never };
         let tag = world.next_tag();
         let (outgoing, incoming) = (compiler.envelopes(true), compiler.envelopes(false));

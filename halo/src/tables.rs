@@ -37,6 +37,8 @@ pub(crate) struct Compiler<'a, const D: usize> {
     pub(crate) way: Way,
     pub(crate) swaps: usize,
     pub(crate) rank: usize,
+    /// Whether a device carries the moves out.
+    pub(crate) is_on_device: bool,
 }
 
 /// The moves of an exchange besides those of its messages, by phase.
@@ -226,12 +228,13 @@ impl<const D: usize> Compiler<'_, D> {
     }
 
     /// Parts of a box that are folded along all axes before the next, while they are in the cache. Where the slowest axis
-    /// is folded itself, what is folded is all of it, and there is one.
+    /// is folded itself, what is folded is all of it, and there is one; and so on a device, which has a kernel for each.
     fn slabs(&self, field: &Registered, part: IndexBox<D>) -> Vec<IndexBox<D>> {
         const SLAB_BYTES: usize = 256 * 1024;
         let planes = part.extents()[0];
         let plane_bytes = (part.len() / planes.max(1)).max(1) * field.element_bytes();
-        let thickness = if self.legs.folds(0) { planes } else { SLAB_BYTES / plane_bytes }.max(1);
+        let is_whole = self.legs.folds(0) || self.is_on_device;
+        let thickness = if is_whole { planes } else { SLAB_BYTES / plane_bytes }.max(1);
         (0..planes)
             .step_by(thickness)
             .map(|plane| {

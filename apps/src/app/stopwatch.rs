@@ -188,10 +188,17 @@ impl<const N: usize> Laps<N> {
     /// synchronised.
     pub(crate) fn stop(self) -> (f64, [f64; N]) {
         self.stream.mark(END_MARK);
-        let [steps, read] = self.steps.get();
-        let stands_for = if read == 0 { 1.0 } else { steps as f64 / read as f64 };
-        let seconds = |spent: &AtomicU64| spent.load(Ordering::Relaxed) as f64 * stands_for / 1e9;
-        (self.elapsed_s(), self.read.spent.each_ref().map(seconds))
+        let elapsed_s = self.elapsed_s();
+        let spent = self.read.spent.each_ref().map(|spent| spent.load(Ordering::Relaxed) as f64 / 1e9);
+        (elapsed_s, spent.map(|seconds| seconds * self.stands_for(elapsed_s, spent.iter().sum())))
+    }
+
+    /// How often what was read stands for: steps that are read take longer, and all of them together as long as they did.
+    fn stands_for(&self, elapsed_s: f64, read_s: f64) -> f64 {
+        match self.steps.get() {
+            [_, 0] => 1.0,
+            [steps, read] => (steps as f64 / read as f64).min(elapsed_s / read_s.max(f64::MIN_POSITIVE)),
+        }
     }
 }
 
@@ -200,6 +207,16 @@ mod tests {
     use super::*;
     use std::time::Duration;
     use streamhalo::{Device, StreamOptions, World};
+
+    #[test]
+    fn steps_that_are_read_stand_for_the_others_and_for_no_more_than_there_was() {
+        let world = World::alone().expect("needs nothing");
+        let laps = Laps::<1>::start(&Device::host().stream(&world).expect("is there"));
+        assert_eq!(laps.stands_for(1.0, 0.5), 1.0, "all is read");
+        laps.steps.set([32, 2]);
+        assert_eq!(laps.stands_for(10.0, 0.5), 16.0);
+        assert_eq!(laps.stands_for(1.0, 0.5), 2.0, "what was read took longer");
+    }
 
     #[test]
     fn pauses_are_no_time_of_anything() {

@@ -26,7 +26,7 @@ pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result
     let mut pairs = Vec::new();
     for one in &contestants {
         let mut pair = Pair::new(world, one.stream, one.backend, bytes)?;
-        pair.capture(bench.streams.replay)?;
+        pair.capture(world, bench.streams.replay)?;
         pair.check(bench.answers(world, one.backend))?;
         pairs.push(pair);
     }
@@ -83,11 +83,12 @@ impl Pair {
         Ok(Self { stream: stream.clone(), own, theirs, out, back, begins, period: None })
     }
 
-    /// Has so many round trips be replayed together, if there are some and they can be captured.
-    fn capture(&mut self, trips: usize) -> Result<(), HaloError> {
+    /// Has so many round trips be replayed together, if there are some and they can be captured. Collective.
+    fn capture(&mut self, world: &World, trips: usize) -> Result<(), HaloError> {
         if trips > 0 {
             let stream = self.stream.clone();
-            self.period = captured(&stream, || self.enqueue(trips, true))?.map(|period| (period, trips));
+            self.period =
+                captured(world, &stream, || self.enqueue(trips, true))?.map(|period| (period, trips));
         }
         Ok(())
     }

@@ -26,13 +26,19 @@ pub struct Streams {
     pub replay: usize,
 }
 
-/// Captures a period; `None` for what cannot be captured, which is enqueued every time.
+/// Captures a period, on all ranks before one of them replays it: a device that makes it ready may wait for what is on it.
+/// `None` for what cannot be captured, which is enqueued every time. Collective.
 pub(super) fn captured(
+    world: &World,
     stream: &Stream,
     enqueue: impl FnOnce() -> Result<(), HaloError>,
 ) -> Result<Option<Period>, HaloError> {
     match stream.capture(|_| enqueue()) {
-        Ok(period) => Ok(Some(period)),
+        Ok(period) => {
+            stream.synchronize()?;
+            world.barrier()?;
+            Ok(Some(period))
+        }
         Err(HaloError::Communication(Error::NotCapturable { .. })) => Ok(None),
         Err(other) => Err(other),
     }

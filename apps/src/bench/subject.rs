@@ -94,7 +94,7 @@ fn checked<T: Element, const D: usize>(
         Exchanged { field: Field::Single(field), halo, period: None }
     };
     if bench.streams.replay > 0 {
-        exchanged.capture(bench.streams.replay)?;
+        exchanged.capture(world, bench.streams.replay)?;
     }
     if exchanged.period.is_some() {
         turns::Subject::repeat(&mut exchanged, bench.streams.replay)?;
@@ -158,10 +158,10 @@ impl<T: Element, const D: usize> Exchanged<T, D> {
         }
     }
 
-    /// Has so many exchanges be replayed together, if they can be captured.
-    fn capture(&mut self, exchanges: usize) -> Result<(), HaloError> {
+    /// Has so many exchanges be replayed together, if they can be captured. Collective.
+    fn capture(&mut self, world: &World, exchanges: usize) -> Result<(), HaloError> {
         let stream = self.halo.stream().clone();
-        self.period = captured(&stream, || self.enqueue(exchanges))?.map(|period| (period, exchanges));
+        self.period = captured(world, &stream, || self.enqueue(exchanges))?.map(|period| (period, exchanges));
         Ok(())
     }
 }

@@ -236,6 +236,9 @@ impl Stream {
     /// # }
     /// ```
     ///
+    /// A device makes the period ready, for which some wait until they have come to rest: where ranks share one, all of them
+    /// capture, and synchronise, before one replays.
+    ///
     /// # Errors
     /// [`Error::NotCapturable`], with what and why: host functions, what waits for the stream, events, exchanges of
     /// `standard` or by triggered operations of a network interface, messages, windows and queues, a number of exchanges

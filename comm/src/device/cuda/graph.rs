@@ -31,7 +31,14 @@ impl Graph {
             let made = unsafe { sys::cuGraphInstantiateWithFlags(&mut executable, recorded, 0) };
             // SAFETY: what can be launched does not need it. There is nobody to tell of a failure.
             let _ = unsafe { sys::cuGraphDestroy(recorded) };
-            check("cuGraphInstantiate", made)
+            check("cuGraphInstantiate", made)?;
+            // Now, and not as it is first launched: it takes memory of the device, for which the driver may have to wait.
+            // SAFETY: both handles live; nothing on the stream ever waits for a rank.
+            let put = unsafe { sys::cuGraphUpload(executable, context.own_stream()) };
+            check("cuGraphUpload", put).and_then(|()| context.finish_own()).inspect_err(|_| {
+                // SAFETY: made above, and on no stream.
+                let _ = unsafe { sys::cuGraphExecDestroy(executable) };
+            })
         });
         made.map_err(|failure| context.failed(failure))?;
         Ok(Self { context: context.clone(), executable, kernels, length })

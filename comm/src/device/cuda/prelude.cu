@@ -6,9 +6,9 @@ typedef ulonglong2 u128;
 #define GLOBAL
 
 // Words by which ranks tell each other of stored data: PTX of its memory model (from compute capability 7.0 on) at
-// the scope of the system, since the compiler at run time has no headers with `cuda::atomic_ref`. Where the host's
-// memory cannot take part in atomic additions of the device, additions are atomic among the kernels of one device,
-// and nobody else adds.
+// the scope of the system, since the compiler at run time has no headers with `cuda::atomic_ref`. Additions are at the scope
+// of the device, all of whose kernels see each as one operation: nobody else adds, and most hosts' memory takes no
+// additions at the scope of the system (compute-sanitizer calls them invalid there).
 typedef u32 word;
 
 FUNCTION u32 halo_load(const word *at) {
@@ -29,7 +29,7 @@ FUNCTION void halo_store(word *at, const u32 value) {
 
 FUNCTION u32 halo_add(word *at, const u32 value) {
     u32 before;
-    asm volatile("atom.relaxed.sys.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(at), "r"(value) : "memory");
+    asm volatile("atom.relaxed.gpu.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(at), "r"(value) : "memory");
     return before;
 }
 

@@ -136,7 +136,7 @@ fn what_kernels_tell_each_other_is_ordered_for_the_whole_system() {
     );
     let signal = entry("halo_signal");
     let fence = signal.find("fence.acq_rel.sys").expect("a fence");
-    for post in ["st.relaxed.sys.u32", "atom.relaxed.sys.add.u32"] {
+    for post in ["st.relaxed.sys.u32", "atom.relaxed.gpu.add.u32"] {
         assert!(signal.find(post).expect(post) > fence, "{post} is not behind the fence");
     }
     for name in ["halo_wait", "halo_wait_all"] {
@@ -154,7 +154,7 @@ fn what_kernels_tell_each_other_is_ordered_for_the_whole_system() {
     // All threads of a group have stored, then it counts itself in behind a fence, and the last one tells behind another.
     let send = entry("halo_send");
     let order =
-        ["st.v2.u64", "bar.sync", "fence.acq_rel.sys", "atom.relaxed.sys.add.u32", "st.relaxed.sys.u32"];
+        ["st.v2.u64", "bar.sync", "fence.acq_rel.sys", "atom.relaxed.gpu.add.u32", "st.relaxed.sys.u32"];
     let places = order.map(|instruction| send.find(instruction).expect(instruction));
     assert!(places.is_sorted(), "{order:?} are at {places:?}");
     assert_eq!(send.matches("fence.acq_rel.sys").count(), 2, "one a group, and one of who counts last");

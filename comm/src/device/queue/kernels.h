@@ -14,7 +14,8 @@
 //
 //   word                      a u32 for atomic operations
 //   LOAD(at)                  its value, relaxed; LOAD_ACQUIRE(at)
-//   STORE(at, value)          relaxed, and ADD(at, value), which has the value before
+//   STORE(at, value)          relaxed
+//   ADD(at, value)            relaxed, with the value before; at the scope of the device, which all that add share
 //   FENCE_RELEASE             a fence before the stores of signals: what earlier kernels of the queue stored, too.
 //                             It may wait for stores on their way to the host: there is one, and no store has its own
 //   FENCE                     the same, and its other side
