@@ -79,6 +79,8 @@ fn checked<T: Element, const D: usize>(
         let hash = index.iter().fold(0_u64, |hash, i| hash.wrapping_mul(1_000_003).wrapping_add(*i as u64));
         value(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 13)
     };
+    // The same of other points.
+    let other = |index: [usize; D]| global(index.map(|i| i + 1));
     let mut exchanged = if bench.alternating {
         let mut field = Alternating::<T, D>::zeros(&grid, Entity::Cell, stream)?;
         for _ in 0..2 {
@@ -93,15 +95,25 @@ fn checked<T: Element, const D: usize>(
         let halo = StreamHalo::new(world, stream, backend, pattern, bench.width, &mut field)?;
         Exchanged { field: Field::Single(field), halo, period: None }
     };
+    // Both generations.
+    for _ in 0..2 {
+        exchanged.exchange_and(|field| check(field, bench, (world, backend), global))?;
+    }
     if bench.streams.replay > 0 {
         exchanged.capture(world, bench.streams.replay)?;
     }
     if exchanged.period.is_some() {
+        exchanged.fill(|index| given(other(index)))?;
         turns::Subject::repeat(&mut exchanged, bench.streams.replay)?;
-    }
-    // Both generations.
-    for _ in 0..2 {
-        exchanged.exchange_and(|field| check(field, bench, (world, backend), global))?;
+        match &exchanged.field {
+            Field::Single(field) => check(field, bench, (world, backend), other)?,
+            // What was exchanged before a swap is nobody's to look at any more: what is exchanged behind is.
+            Field::Double(_) => {
+                for _ in 0..2 {
+                    exchanged.exchange_and(|field| check(field, bench, (world, backend), other))?;
+                }
+            }
+        }
     }
     Ok(Box::new(exchanged))
 }
@@ -125,23 +137,32 @@ fn check<T: Element, const D: usize>(
 }
 
 impl<T: Element, const D: usize> Exchanged<T, D> {
-    /// One exchange, unless some have been replayed, then a look at what it was about.
+    /// Other values, in both generations, which have been exchanged.
+    fn fill(&mut self, value: impl Fn([usize; D]) -> T) -> Result<(), AppError> {
+        match &mut self.field {
+            Field::Single(field) => field.fill(|index, _| value(index))?,
+            Field::Double(field) => {
+                for _ in 0..2 {
+                    field.now_mut().fill(|index, _| value(index))?;
+                    field.swap();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One exchange, then a look at what it was about.
     fn exchange_and(
         &mut self,
         look: impl FnOnce(&Array<T, D>) -> Result<(), AppError>,
     ) -> Result<(), AppError> {
-        let enqueues = self.period.is_none();
         match &mut self.field {
             Field::Single(field) => {
-                if enqueues {
-                    self.halo.gather(field)?;
-                }
+                self.halo.gather(field)?;
                 look(field)
             }
             Field::Double(field) => {
-                if enqueues {
-                    self.halo.gather(field)?;
-                }
+                self.halo.gather(field)?;
                 look(field.now())?;
                 field.swap();
                 Ok(())

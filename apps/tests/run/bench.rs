@@ -57,6 +57,33 @@ fn ping_pongs_of_all_backends() {
     assert_all(&found, &["st-send"], &[8]);
 }
 
+#[test]
+fn what_is_replayed_is_measured_in_whole_periods() {
+    for fabric in FABRICS {
+        let found = figures(fabric, &["pingpong", "--sizes", "300", "--replay", "6"]);
+        assert_all(&found, &BACKENDS, &[300]);
+        for figure in found.iter().filter(|figure| figure["backend"] != "standard") {
+            let trips = figure["repeats_per_batch"].as_u64();
+            assert!(trips.is_some_and(|trips| trips > 0 && trips % 6 == 0), "{figure}");
+        }
+        for generations in [&[][..], &["--alternating"]] {
+            let shape = ["bench", "halo", "--layout", "2,1", "--cells", "5,6", "--replay", "6"];
+            let rest = ["--fabric", fabric, "--seconds", "0.01", "--json", "-"];
+            let output = Folder::new().streamhalo(&[&shape[..], generations, &rest].concat());
+            assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+            let said = text(&output.stdout);
+            let found: Vec<Value> =
+                said.lines().map(|line| serde_json::from_str(line).expect("is JSON")).collect();
+            assert_eq!(found.len(), BACKENDS.len());
+            for figure in found.iter().filter(|figure| figure["backend"] != "standard") {
+                assert_eq!(figure["exchanges_per_batch"].as_u64().map(|each| each % 6), Some(0), "{figure}");
+            }
+        }
+    }
+    let odd = Folder::new().streamhalo(&["bench", "pingpong", "--replay", "3"]);
+    refused(&odd, 2, &["--replay", "even number"]);
+}
+
 const PRIMITIVES: [&str; 6] = ["two-sided", "put-notify", "put-active", "put-stream", "enqueued", "queue"];
 
 #[test]

@@ -48,6 +48,10 @@ fn ping_pongs_between_ranks_on_a_device() {
     );
     assert_all(&found, &["st-rsend"], &[9, 70_000]);
     assert!(found.iter().all(|figure| figure["executor"] == "stream" && figure["signal"] == "merged"));
+    let replayed = ["--replay", "4", "--signal", "kernel,merged"];
+    let found =
+        figures("local", &[&["pingpong", "--device", "opencl", "--sizes", "40"], &replayed[..]].concat());
+    assert_eq!(contestants(&found), in_each_way(&["kernel", "merged"]));
     // Messages are staged there, and threads signal.
     let found = figures("shm", &["pingpong", "--device", "opencl", "--sizes", "40", "--backend", "notified"]);
     assert_eq!(contestants(&found), [("notified", Some("kernel"))]);
@@ -179,6 +183,7 @@ fn the_script_for_a_gpu_says_what_it_lacks() {
         (run(&["--help"]), 0, "usage: tests/gpu --pack FOLDER"),
         (run(&["--devices", "cuda"]), 2, "there is no option `--devices`"),
         (run(&["--out"]), 2, "--out needs a value"),
+        (run(&["--within", "soon"]), 2, "--within is a number of seconds, not `soon`"),
         (run(&["--device", "metal"]), 2, "--device is cuda, hip or opencl, not `metal`"),
         (run(&[]), 2, "tests/gpu --pack FOLDER"),
         (
@@ -224,7 +229,13 @@ fn the_script_for_a_gpu_measures_and_sums_up() {
         .find(|figure| figure["backend"] == "apart" && figure["operation"] == "unpack");
     let expected = apart.and_then(|one| one["ratio_to_fused"].as_f64()).expect("a ratio");
     assert!((ratio("one kernel per neighbour to one for all, unpack") - expected).abs() < 0.006, "{summary}");
-    for start in ["round trip, 32 B to 512 KiB", "halo exchange, ranks 2,2,2", "fused move, x-faces"] {
+    for start in [
+        "pingpong, 32 B to 512 KiB",
+        "pingpong-replayed, ",
+        "halo, ranks 2,2,2",
+        "halo-replayed, ranks 2,1,1",
+        "fused move, x-faces",
+    ] {
         assert!(ratio(start) > 0.0, "{summary}");
     }
     for part in [
