@@ -184,3 +184,27 @@ pub fn pin_to_core(index: usize) -> Result<()> {
     BEFORE.set(BEFORE.get().or(Some(allowed)));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread::{available_parallelism, spawn};
+
+    #[test]
+    fn a_thread_need_not_share_the_core_that_its_starter_is_pinned_to() {
+        let cores = || available_parallelism().expect("it is known").get();
+        let pinned = spawn(move || {
+            let all = cores();
+            pin_to_core(1).expect("it may");
+            let unpinned = unpinned();
+            let started = spawn(move || {
+                let inherited = cores();
+                unpinned();
+                (inherited, cores())
+            });
+            (all, cores(), started.join().expect("it does not panic"))
+        });
+        let (all, own, started) = pinned.join().expect("it does not panic");
+        assert_eq!((own, started), (1, (1, all)));
+    }
+}
