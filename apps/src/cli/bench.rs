@@ -290,7 +290,9 @@ pub struct MovesArgs {
 
 /// `streamhalo bench halo`
 #[derive(Args, Clone, Debug)]
+// Without the heading of its options, so that it fits a screen.
 #[command(
+    help_template = "{about}\n\n{usage-heading} {usage}\n\n{options}{after-help}",
     after_help = "Lists are slowest axis first. Example:\n  streamhalo bench halo --layout 2,1,1 --cells 32,32,32 --json -"
 )]
 pub struct BenchHaloArgs {
