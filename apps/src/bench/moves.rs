@@ -11,6 +11,7 @@ use streamhalo::comm::device::{Buffer, Copier, Extents, Move, MoveTable, Section
 use streamhalo::comm::{ElementType, Op};
 use streamhalo::{HaloError, Stream, Tile, World};
 
+use crate::app::mix;
 use crate::error::AppError;
 
 /// What can be measured: faces across one axis, and all 26 neighbours, packed and unpacked.
@@ -176,10 +177,9 @@ impl Ends {
     }
 }
 
-/// What is in a source at a byte: no two neighbours along any axis are alike for long. Fields of a gigabyte are filled
-/// with it, byte by byte.
+/// What is in a source at a byte.
 fn at_byte(index: usize) -> u8 {
-    ((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+    (mix(index as u64 / 8) >> (8 * (index % 8))) as u8
 }
 
 fn of_planes(extents: Extents, planes: std::ops::Range<usize>) -> Tile {

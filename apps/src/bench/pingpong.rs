@@ -7,11 +7,11 @@
 use super::answers::{Answers, given, said};
 use super::figure::{Figure, gigabytes_per_second};
 use super::micro::{MicroBench, divided};
-use super::streams::captured;
+use super::streams::{Replayed, captured};
 use super::turns::{Subject, in_turns};
 use std::sync::Arc;
 use streamhalo::comm::backend::{Direct, Exchange, ExchangeSpec, MessageSpec, Slot, match_exchange};
-use streamhalo::comm::device::{Buffer, Extents, Move, MoveTable, Period};
+use streamhalo::comm::device::{Buffer, Extents, Move, MoveTable};
 use streamhalo::comm::fabric::{Place, phase};
 use streamhalo::comm::{ElementType, Op};
 use streamhalo::{HaloError, Stream, World};
@@ -61,8 +61,7 @@ struct Pair {
     out: OneWay,
     back: OneWay,
     begins: bool,
-    /// Round trips that are replayed, and how many they are.
-    period: Option<(Period, usize)>,
+    replayed: Replayed,
 }
 
 impl Pair {
@@ -80,16 +79,13 @@ impl Pair {
             <[OneWay; 2]>::try_from(ways).unwrap_or_else(|_| unreachable!("two are pushed"));
         let begins = world.rank() == 0;
         let (out, back) = if begins { (first, second) } else { (second, first) };
-        Ok(Self { stream: stream.clone(), own, theirs, out, back, begins, period: None })
+        Ok(Self { stream: stream.clone(), own, theirs, out, back, begins, replayed: None })
     }
 
-    /// Has so many round trips be replayed together, if there are some and they can be captured. Collective.
+    /// Has so many round trips be replayed together, if they can be captured. Collective.
     fn capture(&mut self, world: &World, trips: usize) -> Result<(), HaloError> {
-        if trips > 0 {
-            let stream = self.stream.clone();
-            self.period =
-                captured(world, &stream, || self.enqueue(trips, true))?.map(|period| (period, trips));
-        }
+        let stream = self.stream.clone();
+        self.replayed = captured(world, &stream, trips, || self.enqueue(trips, true))?;
         Ok(())
     }
 
@@ -179,25 +175,23 @@ impl Pair {
         let Self { stream, out, back, begins, .. } = self;
         for time in 0..times {
             out.exchange.start_recvs(stream)?;
-            if *begins {
-                let mut start_back = |is_now| if is_now { back.exchange.start_recvs(stream) } else { Ok(()) };
-                start_back(!is_behind)?;
-                out.carry_out(stream)?;
-                start_back(is_behind)?;
-                back.carry_out(stream)?;
-            } else {
+            if !*begins {
                 if time == 0 {
                     back.exchange.start_recvs(stream)?;
                 }
                 back.carry_out(stream)?;
-                let is_last = time + 1 == times;
-                let mut start_back = |is_now| match is_now && !is_last {
-                    true => back.exchange.start_recvs(stream),
-                    false => Ok(()),
-                };
-                start_back(!is_behind)?;
-                out.carry_out(stream)?;
-                start_back(is_behind)?;
+            }
+            // Who answers starts that of the next round trip.
+            let starts = *begins || time + 1 < times;
+            if starts && !is_behind {
+                back.exchange.start_recvs(stream)?;
+            }
+            out.carry_out(stream)?;
+            if starts && is_behind {
+                back.exchange.start_recvs(stream)?;
+            }
+            if *begins {
+                back.carry_out(stream)?;
             }
         }
         Ok(())
@@ -206,11 +200,11 @@ impl Pair {
 
 impl Subject for Pair {
     fn step(&self) -> usize {
-        self.period.as_ref().map_or(1, |(_, trips)| *trips)
+        self.replayed.as_ref().map_or(1, |(_, trips)| *trips)
     }
 
     fn repeat(&mut self, times: usize) -> Result<(), HaloError> {
-        match &self.period {
+        match &self.replayed {
             Some((period, trips)) => self.stream.replay(period, (times / trips) as u64)?,
             None => self.enqueue(times, false)?,
         }

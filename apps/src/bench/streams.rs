@@ -26,18 +26,25 @@ pub struct Streams {
     pub replay: usize,
 }
 
-/// Captures a period, on all ranks before one of them replays it: a device that makes it ready may wait for what is on it.
-/// `None` for what cannot be captured, which is enqueued every time. Collective.
+/// A period that is replayed, and how many exchanges or round trips it has.
+pub(super) type Replayed = Option<(Period, usize)>;
+
+/// Captures a period of so many, on all ranks before one of them replays it: a device that makes it ready may wait for what
+/// is on it. `None` where there are to be none, and for what cannot be captured, which is enqueued every time. Collective.
 pub(super) fn captured(
     world: &World,
     stream: &Stream,
+    times: usize,
     enqueue: impl FnOnce() -> Result<(), HaloError>,
-) -> Result<Option<Period>, HaloError> {
+) -> Result<Replayed, HaloError> {
+    if times == 0 {
+        return Ok(None);
+    }
     match stream.capture(|_| enqueue()) {
         Ok(period) => {
             stream.synchronize()?;
             world.barrier()?;
-            Ok(Some(period))
+            Ok(Some((period, times)))
         }
         Err(HaloError::Communication(Error::NotCapturable { .. })) => Ok(None),
         Err(other) => Err(other),

@@ -2,10 +2,9 @@
 
 use super::answers::{Answers, given};
 use super::halo::HaloBench;
-use super::streams::captured;
+use super::streams::{Replayed, captured};
 use super::turns;
 use streamhalo::comm::backend::Route;
-use streamhalo::comm::device::Period;
 use streamhalo::comm::{Element, ElementType, Error};
 use streamhalo::grid::Fields;
 use streamhalo::{Alternating, Array, Entity, GlobalGrid, HaloError, Pattern, Stream, StreamHalo, World};
@@ -61,8 +60,7 @@ enum Field<T, const D: usize> {
 struct Exchanged<T, const D: usize> {
     field: Field<T, D>,
     halo: StreamHalo,
-    /// Exchanges that are replayed, and how many they are.
-    period: Option<(Period, usize)>,
+    replayed: Replayed,
 }
 
 fn checked<T: Element, const D: usize>(
@@ -88,21 +86,19 @@ fn checked<T: Element, const D: usize>(
             field.swap();
         }
         let halo = StreamHalo::new(world, stream, backend, pattern, bench.width, &mut field)?;
-        Exchanged { field: Field::Double(field), halo, period: None }
+        Exchanged { field: Field::Double(field), halo, replayed: None }
     } else {
         let mut field = Array::<T, D>::zeros(&grid, Entity::Cell, stream)?;
         field.fill(|index, _| given(global(index)))?;
         let halo = StreamHalo::new(world, stream, backend, pattern, bench.width, &mut field)?;
-        Exchanged { field: Field::Single(field), halo, period: None }
+        Exchanged { field: Field::Single(field), halo, replayed: None }
     };
     // Both generations.
     for _ in 0..2 {
         exchanged.exchange_and(|field| check(field, bench, (world, backend), global))?;
     }
-    if bench.streams.replay > 0 {
-        exchanged.capture(world, bench.streams.replay)?;
-    }
-    if exchanged.period.is_some() {
+    exchanged.capture(world, bench.streams.replay)?;
+    if exchanged.replayed.is_some() {
         exchanged.fill(|index| given(other(index)))?;
         turns::Subject::repeat(&mut exchanged, bench.streams.replay)?;
         match &exchanged.field {
@@ -169,9 +165,7 @@ impl<T: Element, const D: usize> Exchanged<T, D> {
             }
         }
     }
-}
 
-impl<T: Element, const D: usize> Exchanged<T, D> {
     fn enqueue(&mut self, exchanges: usize) -> Result<(), HaloError> {
         match &mut self.field {
             Field::Single(field) => repeat(&mut self.halo, field, exchanges, |_| {}),
@@ -182,7 +176,7 @@ impl<T: Element, const D: usize> Exchanged<T, D> {
     /// Has so many exchanges be replayed together, if they can be captured. Collective.
     fn capture(&mut self, world: &World, exchanges: usize) -> Result<(), HaloError> {
         let stream = self.halo.stream().clone();
-        self.period = captured(world, &stream, || self.enqueue(exchanges))?.map(|period| (period, exchanges));
+        self.replayed = captured(world, &stream, exchanges, || self.enqueue(exchanges))?;
         Ok(())
     }
 }
@@ -204,11 +198,11 @@ impl<T: Element, const D: usize> Subject for Exchanged<T, D> {
 impl<T: Element, const D: usize> turns::Subject for Exchanged<T, D> {
     /// Fields alternate.
     fn step(&self) -> usize {
-        self.period.as_ref().map_or(2, |(_, exchanges)| *exchanges)
+        self.replayed.as_ref().map_or(2, |(_, exchanges)| *exchanges)
     }
 
     fn repeat(&mut self, exchanges: usize) -> Result<(), HaloError> {
-        match &self.period {
+        match &self.replayed {
             Some((period, each)) => self.halo.stream().replay(period, (exchanges / each) as u64)?,
             None => self.enqueue(exchanges)?,
         }

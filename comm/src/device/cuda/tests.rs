@@ -41,6 +41,11 @@ fn gpu() -> Option<CudaDriver> {
 
 driver_tests!(gpu);
 
+/// The oldest GPUs that the compiler still knows.
+fn oldest(compiler: &Nvrtc) -> Capability {
+    compiler.oldest().expect("it compiles for something")
+}
+
 fn capability(major: i32, minor: i32) -> Capability {
     Capability { major, minor }
 }
@@ -115,7 +120,7 @@ static FUSED: KernelText = KernelText {
 #[test]
 fn products_and_sums_are_not_contracted() {
     let Some(compiler) = compiler() else { return };
-    let ptx = nvrtc::build(compiler, "any GPU", &FUSED, Target::Ptx(compiler.oldest())).expect("it compiles");
+    let ptx = nvrtc::build(compiler, "any GPU", &FUSED, Target::Ptx(oldest(compiler))).expect("it compiles");
     let ptx = String::from_utf8(ptx).expect("a text");
     let has = |instruction: &str| ptx.contains(instruction);
     assert!(has("mul.rn.f64") && has("add.rn.f64") && has("div.rn.f64") && !has("fma"), "{ptx}");
@@ -195,7 +200,7 @@ static NUMBERS: KernelText = KernelText {
 fn arguments_of_applications_are_packed_as_their_kernels_declare_them() {
     let Some(compiler) = compiler() else { return };
     let ptx =
-        nvrtc::build(compiler, "any GPU", &NUMBERS, Target::Ptx(compiler.oldest())).expect("it compiles");
+        nvrtc::build(compiler, "any GPU", &NUMBERS, Target::Ptx(oldest(compiler))).expect("it compiles");
     let ptx = String::from_utf8(ptx).expect("a text");
     let declared = parameters(&ptx[ptx.find(".entry numbers(").expect("it is there")..]);
     let array = [Value::Pointer(std::ptr::without_provenance(7)), Value::U64s(&[7; 5])];

@@ -20,7 +20,7 @@ const DEPTH: usize = 4096;
 const FULL_NAP: std::time::Duration = std::time::Duration::from_micros(20);
 /// How often a thread looks for the next operation, and whoever waits for it at what is done, before they sleep.
 const LOOKS: u32 = 2000;
-/// The same beside a GPU, some half a millisecond: waking takes as long as ten of its kernels.
+/// The same beside a GPU: waking takes longer than its kernels.
 const GPU_LOOKS: u32 = 16_000;
 /// What a thread sleeps for before it has anything to do: longer than it takes to go to sleep.
 const FIRST_SLEEP: std::time::Duration = std::time::Duration::from_micros(100);

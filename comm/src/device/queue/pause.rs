@@ -8,7 +8,7 @@ pub(super) const NAP: Duration = Duration::from_micros(50);
 
 /// Where the device computes on the host's cores, of which it may need the thread's.
 const GIVES_WAY: WaitPolicy = WaitPolicy { spins: 32, yields: 8, sleeps: true };
-/// Beside a GPU: waking from a nap takes as long as ten kernels.
+/// Beside a GPU, whose kernels are shorter than a nap.
 const LOOKS_ON: WaitPolicy = WaitPolicy { spins: 1000, yields: 200, sleeps: true };
 
 /// How a thread waits that feeds such a device.
