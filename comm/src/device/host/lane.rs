@@ -23,11 +23,11 @@ struct Pending {
     number: Option<u64>,
 }
 
-/// How many sends may wait on a thread before the list has to grow.
+/// How many more sends may wait on a thread before the list has to grow.
 const PENDING_CAPACITY: usize = 256;
 
 thread_local! {
-    static PENDING: RefCell<Vec<Pending>> = RefCell::new(Vec::with_capacity(PENDING_CAPACITY));
+    static PENDING: RefCell<Vec<Pending>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The executor of a threaded stream of the host.
@@ -47,10 +47,10 @@ impl Execute for Lane {
     }
 }
 
-/// Makes the calling thread's list, which allocates: set-up calls it on every thread that executes
-/// or waits, so that no exchange does.
+/// Gives the calling thread's list its room, which allocates: set-up calls it on every thread that sends, so that no
+/// exchange does. A thread that only waits, as in collective calls, has no use for it.
 pub(crate) fn prepare() {
-    PENDING.with_borrow(|_| ());
+    PENDING.with_borrow_mut(|pending| pending.reserve(PENDING_CAPACITY));
 }
 
 /// Carries out one operation.
