@@ -36,10 +36,9 @@ const STRIP_BYTES: usize = 384 << 10;
 /// Rows that lines are asked for ahead where no cache holds the cells.
 const ROWS_AHEAD: usize = 6;
 
-/// Of vectors with which 7 points, and 27, take less time to compute than memory takes to move: from there on cells that no
-/// cache holds are stored past the caches. With narrower ones that costs up to a fifth.
-const STAR_PAST_BYTES: usize = 32;
-const FULL_PAST_BYTES: usize = 64;
+/// Of vectors with which a stencil takes less time to compute than memory takes to move: from there on cells that no cache
+/// holds are stored past the caches.
+const PAST_BYTES: usize = 32;
 
 /// A stencil, and what is added to it.
 #[derive(Clone, Copy, Debug)]
@@ -157,16 +156,11 @@ impl<T: Real> Task<'_, T> {
         ys: Range<usize>,
         out: impl Iterator<Item = &'o mut [T]>,
     ) {
-        let vector_bytes = const { L * size_of::<T>() };
-        match (self.rule.is_full, is_past) {
-            (false, true) if vector_bytes >= STAR_PAST_BYTES => {
-                self.rows::<S, L, false, true>(simd, z, ys, out)
-            }
-            (true, true) if vector_bytes >= FULL_PAST_BYTES => {
-                self.rows::<S, L, true, true>(simd, z, ys, out)
-            }
-            (false, _) => self.rows::<S, L, false, false>(simd, z, ys, out),
-            (true, _) => self.rows::<S, L, true, false>(simd, z, ys, out),
+        match (self.rule.is_full, is_past && const { L * size_of::<T>() } >= PAST_BYTES) {
+            (false, true) => self.rows::<S, L, false, true>(simd, z, ys, out),
+            (false, false) => self.rows::<S, L, false, false>(simd, z, ys, out),
+            (true, true) => self.rows::<S, L, true, true>(simd, z, ys, out),
+            (true, false) => self.rows::<S, L, true, false>(simd, z, ys, out),
         }
     }
 
@@ -193,20 +187,20 @@ impl<T: Real> Task<'_, T> {
         for ((((low, here), high), out), along_y) in planes.zip(out).zip(&along_y[ys]) {
             let is_last = left <= ROWS_AHEAD;
             left -= 1;
-            let row = Row::<_, _, _, L, IS_PAST> {
+            let row = Row::<S, T, _, L, IS_PAST> {
                 simd,
                 weights: &weights,
                 source: T::Vector::<S>::splat(simd, rule.source * (along_z[z] * *along_y)),
                 shape: &along_x[x.clone()],
                 planes: [low, here, high],
                 ahead_bytes: ROWS_AHEAD * row_bytes + if is_last { to_next_plane } else { 0 },
-                stores: *stores,
-                out,
             };
-            if IS_FULL {
-                row.compute_full();
-            } else {
-                row.compute_star();
+            let past = if IS_PAST { stores.row(out) } else { Err(out) };
+            match (IS_FULL, past) {
+                (true, Ok(out)) => row.compute_full(out),
+                (true, Err(out)) => row.compute_full(out),
+                (false, Ok(out)) => row.compute_star(out),
+                (false, Err(out)) => row.compute_star(out),
             }
         }
     }

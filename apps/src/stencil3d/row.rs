@@ -7,7 +7,7 @@
 use std::ops::{Add, Mul};
 
 use fearless_simd::{Simd, prelude::*};
-use streamhalo::comm::device::{PastCaches, ask_for_line};
+use streamhalo::comm::device::{PastRow, ask_for_line};
 
 use super::problem::Weights;
 use crate::app::values::Real;
@@ -46,7 +46,52 @@ pub(super) fn full<A: Copy + Add<Output = A>>([left, here, right]: [[A; 2]; 3], 
     here[0] + (left[1] + right[1]) + added
 }
 
-/// A row to compute, in vectors of `L` cells; if it is past the caches, stored there.
+/// Where the cells of a row go.
+pub(super) trait Places<T, const L: usize> {
+    fn len(&self) -> usize;
+
+    /// Stores the `index`-th vector of the row.
+    fn store(&mut self, index: usize, values: &[T; L]);
+
+    /// Stores the last cells of the row, of which some may have been stored before.
+    fn store_last(&mut self, values: &[T; L]);
+}
+
+impl<T: Real, const L: usize> Places<T, L> for &mut [T] {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+
+    #[inline(always)]
+    fn store(&mut self, index: usize, values: &[T; L]) {
+        self.as_chunks_mut().0[index] = *values;
+    }
+
+    #[inline(always)]
+    fn store_last(&mut self, values: &[T; L]) {
+        *self.last_chunk_mut().expect("rows have a vector at least") = *values;
+    }
+}
+
+impl<T: Real, const L: usize> Places<T, L> for PastRow<'_, T, L> {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.places().len()
+    }
+
+    #[inline(always)]
+    fn store(&mut self, index: usize, values: &[T; L]) {
+        PastRow::store(self, index, values);
+    }
+
+    #[inline(always)]
+    fn store_last(&mut self, values: &[T; L]) {
+        Places::<T, L>::store_last(&mut self.places_mut(), values);
+    }
+}
+
+/// A row to compute, in vectors of `L` cells; if `IS_PAST`, of a field that no cache holds.
 pub(super) struct Row<'r, S, T, V, const L: usize, const IS_PAST: bool> {
     pub(super) simd: S,
     pub(super) weights: &'r Weights<V>,
@@ -57,8 +102,6 @@ pub(super) struct Row<'r, S, T, V, const L: usize, const IS_PAST: bool> {
     pub(super) planes: [[&'r [T]; 3]; 3],
     /// How far behind those of the higher plane lines are asked for, if they are in no cache.
     pub(super) ahead_bytes: usize,
-    pub(super) stores: PastCaches<'r>,
-    pub(super) out: &'r mut [T],
 }
 
 impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAST: bool>
@@ -67,8 +110,8 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
     /// Computes 7 points. Neighbours along x are loaded where they are, though that straddles two lines at times: cutting
     /// them out of what is loaded anyway takes longer.
     #[inline(always)]
-    pub(super) fn compute_star(mut self) {
-        let cells = self.out.len();
+    pub(super) fn compute_star(self, mut out: impl Places<T, L>) {
+        let cells = out.len();
         let [[_, low, _], [before, own, behind], [_, high, _]] = self.planes;
         let shape = &self.shape[..cells];
         let mut rows = [own, &own[1..], &own[2..], &before[1..], &behind[1..], &low[1..], &high[1..]];
@@ -84,7 +127,7 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
                 values[row] = V::from_slice(self.simd, &vectors[row][index]);
             }
             self.ask_ahead(&vectors[6][index]);
-            self.store_star(values, &shapes[index], index * L);
+            out.store(index, &self.star(values, &shapes[index]));
         }
         // The last vector is moved back to end with the row. It computes some cells a second time, from inputs that have
         // not changed, instead of leaving a remainder to a slower loop.
@@ -94,56 +137,56 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
             for row in 0..7 {
                 values[row] = V::from_slice(self.simd, &rows[row][start..]);
             }
-            self.store_star(values, &shape[start..], start);
+            out.store_last(&self.star(values, &shape[start..]));
         }
     }
 
-    /// Computes the cells from `x` on from the values at their places and beside them.
+    /// A vector of cells, from the values at their places and beside them.
     #[inline(always)]
-    fn store_star(&mut self, [left, own, right, before, behind, low, high]: [V; 7], shape: &[T], x: usize) {
+    fn star(&self, [left, own, right, before, behind, low, high]: [V; 7], shape: &[T]) -> [T; L] {
         let added = self.source * V::from_slice(self.simd, shape);
-        self.store(star(self.weights, [left, own, right], [before, behind, low, high], added), x);
+        array(star(self.weights, [left, own, right], [before, behind, low, high], added))
     }
 
     /// Computes 27 points. `P` and `Q` are computed once, for vectors that begin where those of the cells do, and what is to
     /// their left and right is cut out of them and their neighbours. Of what is before the first vector and behind the last
     /// one column is needed, and no more is looked at.
     #[inline(always)]
-    pub(super) fn compute_full(mut self) {
-        let cells = self.out.len();
+    pub(super) fn compute_full(self, mut out: impl Places<T, L>) {
+        let cells = out.len();
+        let last = cells / L - 1;
         let shape = &self.shape[..cells];
-        let shapes = shape.as_chunks::<L>().0;
+        let shapes = &shape.as_chunks::<L>().0[..last + 1];
         let (mut rows, mut vectors) = (self.planes, [[shapes; 3]; 3]);
         for plane in 0..3 {
             for row in 0..3 {
                 rows[plane][row] = &rows[plane][row][..cells + 2];
-                vectors[plane][row] = rows[plane][row][1..][..cells].as_chunks::<L>().0;
+                vectors[plane][row] = &rows[plane][row][1..].as_chunks::<L>().0[..last + 1];
             }
         }
-        let last = cells / L - 1;
         let mut before = self.column(&rows, 0);
         let mut own = self.vector(&vectors, 0);
         for index in 0..last {
             self.ask_ahead(&vectors[2][1][index]);
             let behind = self.vector(&vectors, index + 1);
-            self.store_full(around(before, own, behind), &shapes[index], index * L);
+            out.store(index, &self.full(around(before, own, behind), &shapes[index]));
             (before, own) = (own, behind);
         }
         let behind = self.column(&rows, (last + 1) * L + 1);
-        self.store_full(around(before, own, behind), &shapes[last], last * L);
+        out.store(last, &self.full(around(before, own, behind), &shapes[last]));
         if !cells.is_multiple_of(L) {
             let start = cells - L;
             let columns =
                 [self.columns(&rows, start), self.columns(&rows, start + 1), self.columns(&rows, start + 2)];
-            self.store_full(columns, &shape[start..], start);
+            out.store_last(&self.full(columns, &shape[start..]));
         }
     }
 
-    /// Computes the cells from `x` on from `P` and `Q` to their left, at their places and to their right.
+    /// A vector of cells, from `P` and `Q` to their left, at their places and to their right.
     #[inline(always)]
-    fn store_full(&mut self, columns: [[V; 2]; 3], shape: &[T], x: usize) {
+    fn full(&self, columns: [[V; 2]; 3], shape: &[T]) -> [T; L] {
         let added = self.source * V::from_slice(self.simd, shape);
-        self.store(full(columns, added), x);
+        array(full(columns, added))
     }
 
     /// `P` and `Q` of the `index`-th vector of the cells' own columns.
@@ -182,16 +225,6 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
         full_values(self.weights, values)
     }
 
-    #[inline(always)]
-    fn store(&mut self, value: V, x: usize) {
-        let places = &mut self.out[x..x + L];
-        if IS_PAST {
-            self.stores.store(value.as_slice(), places);
-        } else {
-            value.store_slice(places);
-        }
-    }
-
     /// Asks for a line of the higher plane that others will need: the lower planes are in the caches since they were the
     /// higher one, and what is written past the caches is never read.
     #[inline(always)]
@@ -207,6 +240,11 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
 fn around<S: Simd, V: SimdBase<S>>(before: [V; 2], own: [V; 2], behind: [V; 2]) -> [[V; 2]; 3] {
     let left = [before[0], one_to_the_left(before[1], own[1])];
     [left, own, [behind[0], one_to_the_right(own[1], behind[1])]]
+}
+
+#[inline(always)]
+fn array<S: Simd, V: SimdBase<S>, const L: usize>(vector: V) -> [V::Element; L] {
+    *vector.as_slice().first_chunk().expect("vectors have L elements")
 }
 
 #[inline(always)]
