@@ -23,6 +23,16 @@ impl<const D: usize> Subdomain<D> {
     }
 }
 
+fn undisturbed<const D: usize>(grid: &LocalGrid<D>, entity: Entity) -> IndexBox<D> {
+    let mut own = grid.owned(entity);
+    for axis in 0..D {
+        let beyond = |side| grid.beyond(entity, axis, side);
+        own.start[axis] = beyond(Side::Low).map_or(own.start[axis], |ghosts| ghosts.start[axis]);
+        own.end[axis] = beyond(Side::High).map_or(own.end[axis], |ghosts| ghosts.end[axis]);
+    }
+    own
+}
+
 /// A field's values on one rank, ghosts included: row-major `[axis 0, .., x]`, the components of
 /// an entry next to each other, and rows as [`Subdomain::rows`] has them. It lives where its stream lives; host access waits for the stream.
 #[derive(Debug)]
@@ -31,6 +41,9 @@ pub struct Array<T, const D: usize> {
     entity: Entity,
     buffer: Buffer<T>,
     ghosts: Ghosts,
+    /// The owned entries, with the ghosts beside them beyond boundaries of the grid, which no exchange fills. Kept, as every
+    /// launch asks for them.
+    undisturbed: IndexBox<D>,
 }
 
 impl<T: Element, const D: usize> Array<T, D> {
@@ -58,7 +71,8 @@ impl<T: Element, const D: usize> Array<T, D> {
         }
         let rows = grid.subdomain().rows(entity, components, T::TYPE);
         let buffer = Buffer::zeros(grid.world(), stream, rows)?;
-        Ok(Self { grid: grid.clone(), entity, buffer, ghosts: Ghosts::new() })
+        let undisturbed = undisturbed(grid, entity);
+        Ok(Self { grid: grid.clone(), entity, buffer, ghosts: Ghosts::new(), undisturbed })
     }
 
     /// The grid that it is on.
@@ -85,20 +99,9 @@ impl<T: Element, const D: usize> Array<T, D> {
         IndexBox::new([0; D], self.grid.extents(self.entity))
     }
 
-    /// The owned entries, with the ghosts beside them beyond boundaries of the grid, which no exchange fills.
-    fn undisturbed_box(&self) -> IndexBox<D> {
-        let mut own = self.owned_box();
-        for axis in 0..D {
-            let beyond = |side| self.grid.beyond(self.entity, axis, side);
-            own.start[axis] = beyond(Side::Low).map_or(own.start[axis], |ghosts| ghosts.start[axis]);
-            own.end[axis] = beyond(Side::High).map_or(own.end[axis], |ghosts| ghosts.end[axis]);
-        }
-        own
-    }
-
     /// What may be read at the moment: all, or without the ghosts that an exchange may be filling.
     fn readable_box(&self) -> IndexBox<D> {
-        let (mut readable, whole) = (self.undisturbed_box(), self.whole_box());
+        let (mut readable, whole) = (self.undisturbed, self.whole_box());
         for (axis, ranks) in self.grid.subdomain().partition().layout().into_iter().enumerate() {
             let is_readable = match self.ghosts.readable(self.stream()) {
                 ReadableGhosts::All => true,
@@ -131,7 +134,7 @@ impl<T: Element, const D: usize> Array<T, D> {
     /// As [`Array::reader`].
     pub fn writer(&mut self) -> Result<Writer<'_, T>, GridError> {
         let bounds =
-            if self.ghosts.are_writable(self.stream()) { self.whole_box() } else { self.undisturbed_box() };
+            if self.ghosts.are_writable(self.stream()) { self.whole_box() } else { self.undisturbed };
         Ok(self.buffer.writer(bounds.tile())?)
     }
 
