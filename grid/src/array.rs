@@ -23,6 +23,7 @@ impl<const D: usize> Subdomain<D> {
     }
 }
 
+/// The owned entries, with the ghosts beside them beyond boundaries of the grid, which no exchange fills.
 fn undisturbed<const D: usize>(grid: &LocalGrid<D>, entity: Entity) -> IndexBox<D> {
     let mut own = grid.owned(entity);
     for axis in 0..D {
@@ -41,8 +42,7 @@ pub struct Array<T, const D: usize> {
     entity: Entity,
     buffer: Buffer<T>,
     ghosts: Ghosts,
-    /// The owned entries, with the ghosts beside them beyond boundaries of the grid, which no exchange fills. Kept, as every
-    /// launch asks for them.
+    /// What [`undisturbed`] gives: every launch asks for it.
     undisturbed: IndexBox<D>,
 }
 

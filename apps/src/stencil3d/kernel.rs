@@ -36,8 +36,8 @@ const STRIP_BYTES: usize = 384 << 10;
 /// Rows that lines are asked for ahead where no cache holds the cells.
 const ROWS_AHEAD: usize = 6;
 
-/// Of vectors with which a stencil takes less time to compute than memory takes to move: from there on cells that no cache
-/// holds are stored past the caches.
+/// Of the narrowest vectors that are stored past the caches, where no cache holds the cells: that has paid with all that have
+/// been measured, which have 32 bytes or more.
 const PAST_BYTES: usize = 32;
 
 /// A stencil, and what is added to it.
