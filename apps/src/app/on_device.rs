@@ -3,6 +3,8 @@
 use streamhalo::comm::Error;
 use streamhalo::{Device, MemoryMode, Stream, StreamOptions, World};
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use super::Application;
 use super::played::{play_on, reference};
 
@@ -32,10 +34,17 @@ fn devices() -> Vec<Device> {
     devices
 }
 
-/// A stream of the host, and one of each device.
-pub(crate) fn streams(world: &World) -> (Stream, Vec<Stream>) {
+/// Tests take turns on devices: what one compiles may have to wait for kernels of another that wait for other ranks.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A stream of the host, and one of each device, which no other test uses meanwhile.
+pub(crate) fn streams_in_turn(world: &World) -> (MutexGuard<'static, ()>, Stream, Vec<Stream>) {
+    let turn = turn();
     let stream = |device: &Device| device.stream(world).expect("a stream");
-    (stream(&Device::host()), devices().iter().map(stream).collect())
+    (turn, stream(&Device::host()), devices().iter().map(stream).collect())
 }
 
 /// Runs on the host and on each device, where the answer must be the same to the last bit, and right.
@@ -45,6 +54,7 @@ pub(crate) fn agrees_with_the_host(application: &dyn Application, layout: [usize
     let expected = play(&Device::host());
     let reference = reference(application);
     assert_eq!(application.difference(&expected, &reference), None);
+    let _turn = turn();
     for device in devices() {
         let found = play(&device);
         let differs = application.difference(&found, &expected);

@@ -21,6 +21,8 @@ pub(crate) fn play_on(
     application.check_layout(layout).expect("fits");
     let outcomes = on_threads(layout.iter().product(), WorldOptions::default(), |world| {
         let (stream, between) = (device.stream_with(world, options)?, Between::default());
+        // Before anything waits on the device for another rank.
+        application.device_kernels().into_iter().try_for_each(|text| stream.compile(text))?;
         let trial = Trial { world, stream: &stream, backend, layout, wants_state: true, between };
         application.run_trial(&trial)
     });

@@ -3,16 +3,18 @@
 
 use super::{of_processes, of_threads};
 use std::collections::{BTreeMap, BTreeSet};
+use streamhalo::Device;
 use streamhalo::comm::backend::backend_names;
 use streamhalo_tests::cases::Subject;
 use streamhalo_tests::start::{Engine, Start, engines};
-use streamhalo_tests::{Cell, Outcome, other_device};
+use streamhalo_tests::{Cell, OpenDevice, Outcome};
 
 /// How many ranks an engine is tried with; `None` where another library has the same way.
-fn ranks(start: &Start) -> Option<usize> {
+fn ranks(start: &Start, kind: &str) -> Option<usize> {
     match start {
         Start::Threads => None,
-        Start::Job => Some(4),
+        // Between processes on a GPU each way is tried by the suite of that kind.
+        Start::Job => (kind == "opencl").then_some(4),
         // A library takes staged messages as it takes the host's, which are tried with each: this one's ranks give way
         // where they wait, beside a device that computes on the same cores.
         Start::Mpi { launcher, .. } if launcher.library != "Open MPI" => None,
@@ -23,9 +25,24 @@ fn ranks(start: &Start) -> Option<usize> {
 }
 
 #[test]
-fn every_engine_gives_a_device_the_answer_of_the_host() {
-    if other_device().is_none() {
-        return;
+fn every_engine_gives_a_device_of_opencl_the_answer_of_the_host() {
+    on_every_engine("opencl", &[], Device::opencl);
+}
+
+#[test]
+fn every_engine_gives_a_gpu_of_cuda_the_answer_of_the_host() {
+    on_every_engine("cuda", &["cuda"], Device::cuda);
+}
+
+#[test]
+fn every_engine_gives_a_gpu_of_hip_the_answer_of_the_host() {
+    on_every_engine("hip", &["hip"], Device::hip);
+}
+
+/// On a device of that kind, as ranks are told by those words.
+fn on_every_engine(kind: &str, of_kind: &[&str], open: OpenDevice) {
+    if let Err(reason) = open("") {
+        return println!("skipped: {kind} over every engine: {reason}");
     }
     let chosen = std::env::var("STREAMHALO_TEST_ENGINES").unwrap_or_default();
     let backends: Vec<&str> = backend_names().collect();
@@ -35,26 +52,27 @@ fn every_engine_gives_a_device_the_answer_of_the_host() {
         let start = match &engine.start {
             Ok(start) => start,
             Err(reason) => {
-                println!("skipped: a device over {} by {}: {reason}", engine.fabric, engine.by);
+                println!("skipped: {kind} over {} by {}: {reason}", engine.fabric, engine.by);
                 continue;
             }
         };
-        let Some(ranks) = ranks(start) else { continue };
+        let Some(ranks) = ranks(start, kind) else { continue };
         let on_host: &Vec<Cell> = on_host.entry(ranks).or_insert_with(|| of_threads((ranks, false)));
         for (what, expected) in [("device", &backends), ("primitives", &primitives)] {
             // What goes straight over a wire is tried with every library beside this (`wires.rs`).
-            let words: &[&str] = match start {
-                Start::Job => &[what],
-                _ => &[what, "wires-staged", "blocks"],
+            let how: &[&str] = match start {
+                Start::Job => &[],
+                _ => &["wires-staged", "blocks"],
             };
-            let cells = of_processes(engine, start, ranks, words);
+            let words = [&[what], of_kind, how].concat();
+            let cells = of_processes(engine, start, ranks, &words);
             let names: Vec<&str> = cells.iter().map(|cell| cell.backend.as_str()).collect();
             assert_eq!(names, *expected, "{engine:?}");
             cells.iter().for_each(|cell| check(engine, cell, on_host));
         }
         tried.insert(engine.fabric);
     }
-    println!("a device over {tried:?}");
+    println!("{kind} over {tried:?}");
 }
 
 /// Checks a cell against that of the host.

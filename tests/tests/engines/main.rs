@@ -11,11 +11,10 @@ mod table;
 mod wires;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use streamhalo::comm::backend::backend_names;
-use streamhalo_tests::start::{Engine, Start, engines, job, run};
+use streamhalo_tests::start::{Engine, Start, carried, engines, job, run};
 use streamhalo_tests::{Cell, KINDS, Outcome, on_ranks, try_cells};
 use table::{Row, Table};
 
@@ -70,7 +69,7 @@ fn of_threads((ranks, at_length): Size) -> Vec<Cell> {
 
 /// The cells of processes.
 fn of_processes(engine: &Engine, start: &Start, ranks: usize, words: &[&str]) -> Vec<Cell> {
-    let program = Path::new(env!("CARGO_BIN_EXE_conformance_rank"));
+    let program = &*carried(env!("CARGO_BIN_EXE_conformance_rank"));
     let arguments: Vec<&str> = [engine.fabric].into_iter().chain(words.iter().copied()).collect();
     let arguments = arguments.as_slice();
     let ended = in_turn(|| match start {

@@ -6,7 +6,7 @@ use streamhalo::{Stream, Tile, World};
 use super::super::kernel::Cell;
 use super::super::pace::launch;
 use crate::app::mix;
-use crate::app::on_device::streams;
+use crate::app::on_device::streams_in_turn;
 
 /// What is in an array that no kernel may touch outside of its tile.
 const UNTOUCHED: u8 = 7;
@@ -31,7 +31,7 @@ fn next_of<T: Cell>(world: &World, stream: &Stream, points: [usize; 3], tile: Ti
 /// Rows that begin anywhere in words, tiles that begin and end anywhere in rows, all remainders of blocks.
 fn agrees_with_the_host<T: Cell>(widths: impl Iterator<Item = usize>) {
     let world = World::alone().expect("a world of one rank");
-    let (host, others) = streams(&world);
+    let (_turn, host, others) = streams_in_turn(&world);
     for width in widths {
         for (height, ghosts) in [(1, 1), (4, 1), (5, 2), (11, 3)] {
             let points = [1, height + 2 * ghosts, width + 2 * ghosts];
