@@ -72,7 +72,7 @@ pub struct StreamsArgs {
     /// Device: host, or another kind
     #[arg(long, value_name = "KIND[:NAME]", default_value = "host")]
     pub device: String,
-    /// Signals: kernel (default), merged, memop or all
+    /// Signals: auto, kernel, merged, memop or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub signal: Vec<String>,
     /// Waits: auto (default), kernel or proxy

@@ -100,7 +100,7 @@ fn unknown_names() {
             "comm.signal = 'kernal'",
             (1, 15),
             "`comm.signal` is the string \"kernal\"",
-            "expected `kernel`, `merged` or `memop`",
+            "expected `auto`, `kernel`, `merged` or `memop`",
             Some("did you mean `kernel`?"),
         ),
         (

@@ -54,7 +54,7 @@ fn ping_pongs_between_ranks_on_a_device() {
     assert_eq!(contestants(&found), in_each_way(&["kernel", "merged"]));
     // Messages are staged there, and threads signal.
     let found = figures("shm", &["pingpong", "--device", "opencl", "--sizes", "40", "--backend", "notified"]);
-    assert_eq!(contestants(&found), [("notified", Some("kernel"))]);
+    assert_eq!(contestants(&found), [("notified", Some("auto"))]);
 }
 
 #[test]

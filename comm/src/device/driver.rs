@@ -215,6 +215,8 @@ pub(crate) trait CommandQueue: Send {
     fn mark(&mut self) -> Result<Self::Mark>;
     /// Whether the device has come there, or failed before. Does not wait.
     fn has_passed(&self, mark: &Self::Mark) -> bool;
+    /// Whether something on it has failed, so that it comes to rest without what is behind. Does not wait.
+    fn has_failed(&self) -> bool;
     /// Begins or ends to keep times of marks. Only while the queue is at rest.
     ///
     /// # Errors

@@ -116,8 +116,10 @@ impl From<Waits> for Ways {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Signals {
-    /// A kernel of its own for it, behind those that move the payload.
+    /// As with `Merged` on a GPU, else as with `Kernel`.
     #[default]
+    Auto,
+    /// A kernel of its own for it, behind those that move the payload.
     Kernel,
     /// The kernel that moves the payload, once all of it has been stored: one kernel for all messages that are sent
     /// together. What it cannot do (payloads that are not stored at once, words of the host) goes as with `Kernel`.
@@ -131,11 +133,12 @@ pub enum Signals {
 
 impl Signals {
     /// Every way.
-    pub const ALL: [Self; 3] = [Signals::Kernel, Signals::Merged, Signals::Memop];
+    pub const ALL: [Self; 4] = [Signals::Auto, Signals::Kernel, Signals::Merged, Signals::Memop];
 
     /// The name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
+            Signals::Auto => "auto",
             Signals::Kernel => "kernel",
             Signals::Merged => "merged",
             Signals::Memop => "memop",

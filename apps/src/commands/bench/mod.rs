@@ -185,6 +185,10 @@ fn streams_of(args: &StreamsArgs) -> Result<Streams, AppError> {
         [] => vec![Signals::default()],
         asked => chosen_of("--signal", asked, Signals::ALL, Signals::name)?,
     };
+    if signals.len() > 1 {
+        // One of the others.
+        signals.retain(|way| *way != Signals::Auto);
+    }
     if let Some(message) = no_memory_operations(kind) {
         // Asked for by name it is refused; it is no part of `all`.
         if signal.iter().any(|name| name == Signals::Memop.name()) {

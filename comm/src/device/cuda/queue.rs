@@ -197,6 +197,13 @@ impl CommandQueue for Queue {
         }
     }
 
+    fn has_failed(&self) -> bool {
+        let Ok(_current) = self.context.enter() else { return true };
+        // SAFETY: the stream lives, and nothing is being recorded on it.
+        let code = unsafe { sys::cuStreamQuery(self.stream) };
+        !matches!(code, CUresult::CUDA_SUCCESS | CUresult::CUDA_ERROR_NOT_READY)
+    }
+
     unsafe fn write_word(&mut self, word: *const c_void, value: u32) -> Result<()> {
         self.running.put += 1;
         // By default the store is behind a fence for the whole system.

@@ -103,6 +103,14 @@ impl CommandQueue for Queue {
         mark.as_ref().is_none_or(has_run)
     }
 
+    fn has_failed(&self) -> bool {
+        // Errors are negative, also of commands behind one that has failed.
+        let has_failed = |event: &Arc<Event>| {
+            event.command_execution_status().map_or(true, |status| status.0 < CL_COMPLETE)
+        };
+        self.last.as_ref().is_some_and(has_failed)
+    }
+
     fn keep_times(&mut self, keeps: bool) -> Result<()> {
         if keeps && self.other.is_none() {
             let timed = open(&self.context, &self.device, CL_QUEUE_PROFILING_ENABLE)?;

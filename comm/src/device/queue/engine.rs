@@ -139,6 +139,12 @@ impl<D: Driver> Engine<D> {
         Ok(QueuePlace { engine: self.clone(), may_wait })
     }
 
+    /// Whether kernels that move payloads signal.
+    pub(super) fn merges(&self, signals: Signals) -> bool {
+        let traits = self.driver.traits();
+        signals == Signals::Merged || signals == Signals::Auto && traits.is_gpu && traits.kernels_signal
+    }
+
     /// Counts a kernel in that will wait, unless the others could then not go on.
     pub(super) fn reserve_waiter(self: &Arc<Self>) -> Option<Waiter<D>> {
         let most = self.driver.traits().compute_units.saturating_sub(1);

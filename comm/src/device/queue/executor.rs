@@ -101,7 +101,7 @@ impl<D: Driver> QueueExecutor<D> {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             flags: Flags::new(driver)?,
             signal,
-            is_merged: signals == Signals::Merged,
+            is_merged: engine.merges(signals),
             device_waits: DeviceWaits::new(&engine, waiting)?,
             by_queue: signals == Signals::Memop,
             kernels: HashMap::new(),

@@ -1,8 +1,9 @@
 //! Sends whose kernel moves all payloads and then signals them (2023, section 5.4).
 
+use super::awaited::Number;
 use super::engine::Engine;
 use super::moves::{Argument, Compiler, Moves};
-use super::waits::{Flags, Number, address};
+use super::waits::{Flags, address};
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
 use crate::device::moves::MoveTable;
 use crate::device::operation::{Message, Rule, TriggeredSend};

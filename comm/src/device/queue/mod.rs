@@ -9,6 +9,7 @@
 //!
 //! Vendors give a [`Driver`]; nothing here knows of one.
 
+mod awaited;
 mod bounce;
 mod clock;
 mod engine;

@@ -6,11 +6,12 @@
 //! for them behind what is before the wait of its group: there is no thread that could serve it in between, and no other
 //! exchange in flight that it could hold up.
 
+use super::awaited::{Number, PeriodWaits};
 use super::engine::{Engine, Waiter};
 use super::executor::QueueExecutor;
 use super::moves::{Argument, Compiler};
 use super::sends::WORDS;
-use super::waits::{Number, Onto, PeriodWaits};
+use super::waits::Onto;
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
 use crate::device::moves::MoveTable;

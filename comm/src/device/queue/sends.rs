@@ -1,11 +1,12 @@
 //! Signals and sends on a device's queue: payloads that kernels move, and words that kernels, the queue or the thread post
 //! behind them.
 
+use super::awaited::Number;
 use super::executor::QueueExecutor;
 use super::merged::MergedSend;
 use super::owed::Debt;
 use super::times::{about_merged, about_message};
-use super::waits::{Flags, Number, address};
+use super::waits::{Flags, address};
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{CommandQueue, Driver, Value};
 use crate::device::operation::{Message, Rule, TriggeredSend};

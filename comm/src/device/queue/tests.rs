@@ -203,6 +203,27 @@ fn a_kernel_that_faults_is_named_by_the_streams_next_call_and_nothing_runs_behin
     assert!(matches!(deceived, Err(Error::PeerFailed { rank: 0, .. })), "{deceived:?}");
 }
 
+#[test]
+fn what_waits_behind_a_kernel_that_faults_ends_with_it() {
+    let world = world();
+    let stream = open_with_kernels(&world, |_| ());
+    let region = stream.allocate(&world, 192).expect("memory");
+    let [here, never, _] = words(&region);
+    here.set(1);
+    let line = Extents { points: [1, 1, 8], components: 1 };
+    let mut buffer = Buffer::<u8>::zeros(&world, &stream, line).expect("memory");
+    // The first has a mark behind it, the second has none.
+    stream.wait_values(&wait_for(&[&here]), 1);
+    let writer = buffer.writer(line.whole()).expect("it is ours");
+    stream.launch_either(&FAULTY, line.whole(), (writer,), |_, _| ()).expect("it compiles");
+    stream.wait_values(&wait_for(&[&never]), 1);
+    let faulted = stream.synchronize();
+    assert!(
+        matches!(&faulted, Err(Error::KernelFaulted { kernels, .. }) if *kernels == ["faulty"]),
+        "{faulted:?}"
+    );
+}
+
 /// A period that waits for a word.
 fn period(word: &Word) -> Arc<Sequence> {
     Arc::new(Sequence::new(vec![Step::Wait(wait_for(&[word]), Due { value: 1, count: 0 })], vec![1]))

@@ -10,7 +10,7 @@ use crate::timeline::now_ns;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -119,6 +119,7 @@ impl Driver for Threads {
             put: 0,
             done,
             faulted: Vec::new(),
+            is_broken: Arc::default(),
             times,
             rests,
             room,
@@ -139,6 +140,8 @@ pub(super) struct ThreadQueue {
     put: u64,
     done: Arc<AtomicU64>,
     faulted: Vec<String>,
+    /// Whether a kernel has faulted: none waits any more then.
+    is_broken: Arc<AtomicBool>,
     /// Of timed marks.
     times: Arc<Mutex<HashMap<u64, u64>>>,
     rests: Arc<AtomicU64>,
@@ -180,7 +183,7 @@ fn word_at(address: usize) -> Option<&'static AtomicU32> {
 }
 
 /// What kernels that wait do: see `kernels.h`.
-fn wait(arguments: &[Value<'_>]) -> Work {
+fn wait(arguments: &[Value<'_>], is_broken: Arc<AtomicBool>) -> Work {
     let (words, behind): (Vec<usize>, _) = match &arguments[1] {
         Value::U64(count) => {
             let entry = |n: usize| address(&arguments[0]) + n * size_of::<u64>();
@@ -198,6 +201,9 @@ fn wait(arguments: &[Value<'_>]) -> Work {
         let wanted = word_at(base).map_or(0, |word| word.load(Ordering::Acquire)).wrapping_add(given);
         let is_late = |word: &AtomicU32| (word.load(Ordering::Acquire).wrapping_sub(wanted) as i32) < 0;
         while words.iter().filter_map(|word| word_at(*word)).any(is_late) {
+            if is_broken.load(Ordering::Acquire) {
+                return;
+            }
             if atomic(stop).load(Ordering::Acquire) != 0 {
                 atomic(failed).store(1, Ordering::Release);
                 return;
@@ -234,11 +240,12 @@ impl CommandQueue for ThreadQueue {
         let work = match what {
             "a wait" => {
                 self.is_behind_wait = self.recorded.is_none();
-                wait(arguments)
+                wait(arguments, self.is_broken.clone())
             }
             "counts" => move_on(arguments),
             _ => {
                 self.faulted.push(what.to_owned());
+                self.is_broken.store(true, Ordering::Release);
                 return Ok(());
             }
         };
@@ -297,6 +304,10 @@ impl CommandQueue for ThreadQueue {
 
     fn has_passed(&self, mark: &u64) -> bool {
         self.done.load(Ordering::Acquire) >= *mark
+    }
+
+    fn has_failed(&self) -> bool {
+        self.is_broken.load(Ordering::Acquire)
     }
 
     unsafe fn write_word(&mut self, word: *const c_void, value: u32) -> Result<()> {

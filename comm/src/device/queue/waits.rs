@@ -6,12 +6,12 @@
 //! stopped store and signal nothing more. A queue that waits by itself is let go by the word itself, once the stream has
 //! failed and other ranks have been told: what is behind it runs, for nobody to take as an answer.
 
+use super::awaited::{Awaited, Current, Number, PeriodWaits, Place};
 use super::engine::{Engine, Waiter, Waiting};
 use super::moves::{Argument, Compiler};
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
 use crate::device::operation::WaitSet;
-use crate::device::sequence::Due;
 use crate::device::status::Status;
 use crate::error::{Error, Result};
 use crate::fabric::{GaveUp, Grace, Word};
@@ -25,6 +25,11 @@ use std::time::Instant;
 const WORDS: usize = 4;
 /// Threads of a kernel that waits, each for words of its own.
 const THREADS: usize = 32;
+/// Waits of kernels of which one has a mark behind it, by which the queue knows how far the device has come. A mark takes
+/// a call of the driver, and the device comes to rest for it before it goes on.
+const A_MARK: u32 = 16;
+/// Looks of which one asks the driver whether the queue has failed: others wait meanwhile to put something on theirs.
+const A_QUERY: u32 = 64;
 
 /// What the kernels of a stream and its thread tell each other.
 pub(super) struct Flags {
@@ -57,77 +62,20 @@ impl Flags {
 /// The waits of a stream that its device does.
 pub(super) struct DeviceWaits<D: Driver> {
     /// `None`: the queue itself.
-    kernel: Option<D::Kernel>,
+    kernels: Option<Kernels<D>>,
     outstanding: VecDeque<Outstanding<D>>,
+    /// How often it was looked whether the first of them is over.
+    looks: u32,
     /// What is being put on the queue, with its value: it stays here if that fails, when the queue may wait already.
     unwatched: Option<(Arc<WaitSet>, u32)>,
 }
 
-/// A number that a kernel is given: on top of one in the device's memory, if there is one.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Number {
-    pub(super) base: *const c_void,
-    pub(super) value: u32,
-}
-
-impl From<u32> for Number {
-    fn from(value: u32) -> Self {
-        Self { base: std::ptr::null(), value }
-    }
-}
-
-impl Number {
-    /// As the kernels of streams have it.
-    pub(super) fn arguments(self) -> [Value<'static>; 2] {
-        [Value::Pointer(self.base), Value::U32(self.value)]
-    }
-}
-
-/// Where a kernel says which wait of a period it does, and its number.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
-    at: *const c_void,
-    number: u32,
-}
-
-impl Place {
-    /// Of a wait that is no part of a period.
-    const NONE: Self = Self { at: std::ptr::null(), number: 0 };
-}
-
-/// The waits of a period, in their order.
-pub(super) struct PeriodWaits {
-    sets: Vec<(Arc<WaitSet>, Due)>,
-    /// Where kernels say which of them is waiting, counted from 1.
-    current: DeviceMemory,
-}
-
-impl PeriodWaits {
-    pub(super) fn new<D: Driver>(driver: &D) -> Result<Self> {
-        let current = driver.allocate(size_of::<AtomicU32>(), MemoryKind::Pinned)?;
-        Ok(Self { sets: Vec::new(), current })
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.sets.is_empty()
-    }
-
-    pub(super) fn add(&mut self, waits: Arc<WaitSet>, due: Due) -> Place {
-        self.sets.push((waits, due));
-        Place { at: self.current.base().as_ptr().cast_const().cast(), number: self.sets.len() as u32 }
-    }
-
-    /// The value and the epoch of each, once counts have moved on so far since the capture.
-    fn begin(&self, moved: &[u32]) -> Vec<[u32; 2]> {
-        let wanted = self.sets.iter().map(|(waits, due)| (waits, due.after(moved)));
-        wanted.map(|(waits, value)| [value, waits.begin(value)]).collect()
-    }
-
-    /// The number of the wait that a kernel is doing, from 1.
-    fn current(&self) -> usize {
-        // SAFETY: aligned memory that the host reaches and that lives as long as `self`, used as an atomic by all.
-        unsafe { AtomicU32::from_ptr(self.current.base().as_ptr().cast()) }.load(Ordering::Acquire) as usize
-    }
+/// The kernels of a stream that wait, without those of periods.
+struct Kernels<D: Driver> {
+    wait: D::Kernel,
+    current: Current,
+    /// How many there were.
+    put: u32,
 }
 
 /// A wait for more words than a kernel is given, compiled for a device.
@@ -166,41 +114,18 @@ impl<D: Driver> Onto<'_, D> {
     }
 }
 
-/// What is being waited for.
-enum Awaited {
-    /// With its value and its epoch.
-    Set(Arc<WaitSet>, [u32; 2]),
-    /// The waits of a period, with those of each.
-    Period(Arc<PeriodWaits>, Vec<[u32; 2]>),
-}
-
-impl Awaited {
-    /// The wait with that number, with its value and its epoch; of a period the last one that there is, at most.
-    fn get(&self, number: usize) -> (&Arc<WaitSet>, [u32; 2]) {
-        match self {
-            Awaited::Set(waits, wanted) => (waits, *wanted),
-            Awaited::Period(waits, wanted) => {
-                let index = number.clamp(1, waits.sets.len()) - 1;
-                (&waits.sets[index].0, wanted[index])
-            }
-        }
-    }
-
-    /// The number of the wait that a kernel is doing, if one is; the device has come to all of it.
-    fn current(&self) -> Option<usize> {
-        match self {
-            Awaited::Set(..) => Some(1),
-            Awaited::Period(waits, _) => Some(waits.current()).filter(|number| *number > 0),
-        }
-    }
-}
-
 type Mark<D> = <<D as Driver>::Queue as CommandQueue>::Mark;
 
+/// Where on the queue something waits.
+enum Span<D: Driver> {
+    /// Between two marks. What is before the first does not count as waiting.
+    Marks([Mark<D>; 2]),
+    /// A kernel with that number, which says so while it waits, with a mark behind some.
+    Kernel(u32, Option<Mark<D>>),
+}
+
 struct Outstanding<D: Driver> {
-    /// What is before it on the queue does not count as waiting.
-    begin: Mark<D>,
-    end: Mark<D>,
+    span: Span<D>,
     awaited: Awaited,
     /// The wait that was last seen to run, and when first.
     seen: Option<(usize, Instant)>,
@@ -212,12 +137,15 @@ struct Outstanding<D: Driver> {
 impl<D: Driver> DeviceWaits<D> {
     /// `None` where the thread waits.
     pub(super) fn new(engine: &Engine<D>, waiting: Waiting) -> Result<Option<Self>> {
-        let kernel = match waiting {
+        let kernels = match waiting {
             Waiting::Thread => return Ok(None),
-            Waiting::Kernels => Some(engine.own_kernel("halo_wait", &[])?),
+            Waiting::Kernels => {
+                let (wait, current) = (engine.own_kernel("halo_wait", &[])?, Current::new(engine.driver())?);
+                Some(Kernels { wait, current, put: 0 })
+            }
             Waiting::Queue => None,
         };
-        Ok(Some(Self { kernel, outstanding: VecDeque::new(), unwatched: None }))
+        Ok(Some(Self { kernels, outstanding: VecDeque::new(), looks: 0, unwatched: None }))
     }
 
     /// Whether kernels of the stream still wait.
@@ -233,23 +161,27 @@ impl<D: Driver> DeviceWaits<D> {
         waits: &Arc<WaitSet>,
         [value, epoch]: [u32; 2],
     ) -> Result<bool> {
-        if !self.are_kernels() {
+        let awaited = Awaited::Set(waits.clone(), [value, epoch]);
+        let Some(kernels) = &mut self.kernels else {
             let begin = onto.queue.mark()?;
             self.unwatched = Some((waits.clone(), value));
             for word in &waits.words {
                 // SAFETY: kernels reach the word, and the caller holds it.
                 unsafe { onto.queue.wait_word(address(word), value) }?;
             }
-            let (end, awaited) = (onto.queue.mark()?, Awaited::Set(waits.clone(), [value, epoch]));
-            self.watch_one(Outstanding::new([begin, end], awaited, None));
+            let span = Span::Marks([begin, onto.queue.mark()?]);
+            self.watch_one(Outstanding::new(span, awaited, None));
             return Ok(true);
-        }
-        let Some(place) = onto.engine.reserve_waiter().map(Arc::new) else { return Ok(false) };
-        let begin = onto.queue.mark()?;
+        };
+        let Some(place) = place_of(&self.outstanding, onto.engine) else { return Ok(false) };
+        // Zero says that none waits.
+        let (number, has_mark) = (kernels.put.wrapping_add(1).max(1), kernels.put.is_multiple_of(A_MARK));
+        kernels.put = number;
+        let at = kernels.current.place(number);
         self.unwatched = Some((waits.clone(), value));
-        self.put(onto, waits, value.into(), Place::NONE)?;
-        let (end, awaited) = (onto.queue.mark()?, Awaited::Set(waits.clone(), [value, epoch]));
-        self.watch_one(Outstanding::new([begin, end], awaited, Some(place)));
+        self.put(onto, waits, value.into(), at)?;
+        let end = has_mark.then(|| onto.queue.mark()).transpose()?;
+        self.watch_one(Outstanding::new(Span::Kernel(number, end), awaited, Some(place)));
         Ok(true)
     }
 
@@ -260,7 +192,7 @@ impl<D: Driver> DeviceWaits<D> {
 
     /// Has nothing wait any more, watched or not. The stream has failed, and other ranks have been told.
     pub(super) fn stop(&mut self, flags: &Flags) {
-        match self.kernel {
+        match self.kernels {
             Some(_) => flags.raise(),
             None => {
                 self.outstanding.iter().for_each(Outstanding::let_go);
@@ -272,7 +204,7 @@ impl<D: Driver> DeviceWaits<D> {
 
     /// Whether kernels wait, and not the queue itself.
     pub(super) fn are_kernels(&self) -> bool {
-        self.kernel.is_some()
+        self.kernels.is_some()
     }
 
     /// Puts a kernel on the queue that waits for all words of a set, which the caller holds.
@@ -284,29 +216,26 @@ impl<D: Driver> DeviceWaits<D> {
         place: Place,
     ) -> Result<()> {
         let flags = [onto.flags.stop(), onto.flags.failed()].map(Value::Pointer);
-        let place = [Value::Pointer(place.at), Value::U32(place.number)];
-        let behind = flags.into_iter().chain(value.arguments()).chain(place);
+        let behind = flags.into_iter().chain(value.arguments()).chain(place.arguments());
         if waits.words.len() > WORDS {
             return onto.with_table(waits, |queue, table| {
                 let words = [table.words.value(), Value::U64(waits.words.len() as u64)];
                 let arguments: Vec<Value> = words.into_iter().chain(behind).collect();
-                // SAFETY: the arguments are those of the kernel's text, where the place may be null; the table is held with
-                // the set, and the flags live as long as the queue.
+                // SAFETY: the arguments are those of the kernel's text; the table is held with the set, and the flags and
+                // the place live as long as the queue.
                 unsafe { queue.launch("a wait", &mut table.kernel, &arguments, [THREADS, 1, 1]) }
             });
         }
-        let kernel = self.kernel.as_mut().expect("asked before");
+        let kernels = self.kernels.as_mut().expect("asked before");
         let words = (0..WORDS).map(|word| waits.words.get(word).map_or(std::ptr::null(), address));
         let arguments: Vec<Value> = words.map(Value::Pointer).chain(behind).collect();
         // SAFETY: as above, where pointers to words may be null too.
-        unsafe { onto.queue.launch("a wait", kernel, &arguments, [THREADS, 1, 1]) }
+        unsafe { onto.queue.launch("a wait", &mut kernels.wait, &arguments, [THREADS, 1, 1]) }
     }
 
-    /// A place for the kernels of a period: the queue runs one at a time, so that all periods on it need but one.
+    /// A place for the kernels of a period.
     pub(super) fn place(&self, engine: &Arc<Engine<D>>) -> Option<Arc<Waiter<D>>> {
-        let of_period = |one: &&Outstanding<D>| matches!(one.awaited, Awaited::Period(..));
-        let known = self.outstanding.iter().rev().find(of_period).and_then(|one| one.place.clone());
-        known.or_else(|| engine.reserve_waiter().map(Arc::new))
+        place_of(&self.outstanding, engine)
     }
 
     /// Watches a period that is on the queue between two marks.
@@ -318,21 +247,21 @@ impl<D: Driver> DeviceWaits<D> {
         place: Arc<Waiter<D>>,
     ) {
         let wanted = waits.begin(moved);
-        self.outstanding.push_back(Outstanding::new(marks, Awaited::Period(waits, wanted), Some(place)));
+        let awaited = Awaited::Period(waits, wanted);
+        self.outstanding.push_back(Outstanding::new(Span::Marks(marks), awaited, Some(place)));
     }
 
     /// Lets go of those that have ended, and stops all if another rank has failed or one lasts too long: the error
     /// of the stream then.
     pub(super) fn watch(&mut self, queue: &D::Queue, flags: &Flags, status: &Status) -> Result<()> {
         while let Some(first) = self.outstanding.front_mut() {
-            // An error of the device ends it too, and surfaces as the queue comes to rest.
-            if queue.has_passed(&first.end) {
+            self.looks = self.looks.wrapping_add(1);
+            if first.is_over(queue, self.looks.is_multiple_of(A_QUERY)) {
                 self.outstanding.pop_front();
                 continue;
             }
             let context = &status.context;
-            let runs = queue.has_passed(&first.begin);
-            let current = if runs { first.awaited.current() } else { None };
+            let current = first.current(queue, self.kernels.as_ref());
             let since = current.map(|number| match first.seen {
                 Some((seen, since)) if seen == number => (number, since),
                 _ => (number, Instant::now()),
@@ -363,8 +292,32 @@ impl<D: Driver> DeviceWaits<D> {
 }
 
 impl<D: Driver> Outstanding<D> {
-    fn new([begin, end]: [Mark<D>; 2], awaited: Awaited, place: Option<Arc<Waiter<D>>>) -> Self {
-        Self { begin, end, awaited, seen: None, grace: Grace::default(), place }
+    fn new(span: Span<D>, awaited: Awaited, place: Option<Arc<Waiter<D>>>) -> Self {
+        Self { span, awaited, seen: None, grace: Grace::default(), place }
+    }
+
+    /// Whether nothing waits there any more, nor will. An error of the device ends it too, and surfaces as the queue comes
+    /// to rest.
+    fn is_over(&self, queue: &D::Queue, asks: bool) -> bool {
+        match &self.span {
+            Span::Marks([_, end]) | Span::Kernel(_, Some(end)) => queue.has_passed(end),
+            Span::Kernel(_, None) => {
+                let (waits, [value, _]) = self.awaited.get(1);
+                waits.words.iter().all(|word| word.cell().reached(value)) || asks && queue.has_failed()
+            }
+        }
+    }
+
+    /// The number of the wait that is being done, from 1, if one is; the device has come to all of it.
+    fn current(&self, queue: &D::Queue, kernels: Option<&Kernels<D>>) -> Option<usize> {
+        match (&self.span, &self.awaited) {
+            (Span::Kernel(number, _), _) => {
+                kernels.is_some_and(|kernels| kernels.current.number() == *number).then_some(1)
+            }
+            (Span::Marks([begin, _]), _) if !queue.has_passed(begin) => None,
+            (_, Awaited::Set(..)) => Some(1),
+            (_, Awaited::Period(waits, _)) => waits.current(),
+        }
     }
 
     fn let_go(&self) {
@@ -379,6 +332,15 @@ impl<D: Driver> Outstanding<D> {
         let late = late.or(waits.words.first()).expect("a kernel waits for something");
         waits.name_the_late(status.context.give_up(gave_up, late, value), late)
     }
+}
+
+/// A place for kernels that wait: the queue runs one at a time, so that all on it need but one.
+fn place_of<D: Driver>(
+    outstanding: &VecDeque<Outstanding<D>>,
+    engine: &Arc<Engine<D>>,
+) -> Option<Arc<Waiter<D>>> {
+    let known = outstanding.back().and_then(|one| one.place.clone());
+    known.or_else(|| engine.reserve_waiter().map(Arc::new))
 }
 
 /// Brings words to what a queue waits for.

@@ -266,6 +266,12 @@ impl CommandQueue for Queue {
         code != NOT_READY
     }
 
+    fn has_failed(&self) -> bool {
+        // SAFETY: the stream lives, and nothing is being recorded on it.
+        let code = unsafe { (self.context.runtime().hipStreamQuery)(self.stream) };
+        code != SUCCESS && code != NOT_READY
+    }
+
     unsafe fn write_word(&mut self, word: *const c_void, value: u32) -> Result<()> {
         let operations = self.context.memory_operations().expect("the device has them");
         self.running.put += 1;
