@@ -89,7 +89,7 @@ fn carry_out(packet: Arrived<'_>, memory: &Memory, element: ElementType, aside: 
         kind => kind == NOTIFY,
     };
     if is_done {
-        return (flags & LAST != 0).then_some(Entry { source: packet.source as u32, tag });
+        return (flags & LAST != 0).then_some(Entry::new(packet.source as u32, tag));
     }
     carry_out_rarer(packet, memory, element, &mut aside.answers).unwrap_or_else(|error| {
         aside.fail(error);
@@ -106,7 +106,7 @@ fn carry_out_rarer(
 ) -> Result<Option<Entry>> {
     let Header { kind, flags, tag, bytes, ticket, offset } = packet.header;
     let (to, offset, bytes) = (packet.source, offset as usize, bytes as usize);
-    let notification = (flags & LAST != 0).then_some(Entry { source: to as u32, tag });
+    let notification = (flags & LAST != 0).then_some(Entry::new(to as u32, tag));
     match kind {
         PUT => Err(memory.out_of_bounds("a put into a window", offset, packet.length())),
         ACCUMULATE => {

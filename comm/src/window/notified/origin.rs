@@ -75,12 +75,15 @@ impl Notified {
         // The header is made where it is needed: on the way to a ring with room it stays in registers.
         let (target, start, payload) = (access.target, access.start, Payload::Bytes(data));
         let header = || access.header(PUT, LAST, start, data.len());
-        let ring = state.packets.ring_to(target);
-        // The target waits for the packet, not for the look at who else is to be told.
-        match ring.and_then(|ring| ring.try_send(header(), payload).then(|| ring.is_watched())) {
-            Some(false) => {}
-            Some(true) => self.have_sent(state, target, header(), payload)?,
-            None => self.send(state, target, header(), payload)?,
+        if let Some(ring) = state.packets.ring_to(target)
+            && ring.try_send(header(), payload)
+        {
+            // The target waits for the packet, not for the look at who else is to be told.
+            if ring.is_watched() {
+                self.have_sent(state, target, header(), payload)?;
+            }
+        } else {
+            self.send(state, target, header(), payload)?;
         }
         let sent = state.packets.sent(target);
         state.on_the_way[target].add(start, data.len(), sent);

@@ -19,7 +19,7 @@ pub struct Notification {
 
 impl From<Entry> for Notification {
     fn from(entry: Entry) -> Self {
-        Self { source: entry.source as usize, tag: entry.tag }
+        Self { source: entry.source() as usize, tag: entry.tag() }
     }
 }
 

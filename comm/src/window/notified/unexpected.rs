@@ -5,11 +5,26 @@ use std::collections::VecDeque;
 /// What stands for any source, or any tag.
 pub(super) const ANY: u32 = u32::MAX;
 
-/// A notification that has come.
+/// A notification that has come: its source, and its tag above that. One number, since two that are stored apart and loaded
+/// together, on their way between functions, would keep the core until they are in its cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Entry {
-    pub(super) source: u32,
-    pub(super) tag: u32,
+pub(super) struct Entry(u64);
+
+impl Entry {
+    #[inline(always)]
+    pub(super) fn new(source: u32, tag: u32) -> Self {
+        Self(u64::from(source) | u64::from(tag) << 32)
+    }
+
+    #[inline(always)]
+    pub(super) fn source(self) -> u32 {
+        self.0 as u32
+    }
+
+    #[inline(always)]
+    pub(super) fn tag(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
 }
 
 /// What a request waits for.
@@ -30,7 +45,7 @@ impl Wanted {
 
     #[inline(always)]
     pub(super) fn matches(self, entry: Entry) -> bool {
-        (self.source == entry.source || self.source == ANY) && (self.tag == entry.tag || self.tag == ANY)
+        (self.source == entry.source() || self.source == ANY) && (self.tag == entry.tag() || self.tag == ANY)
     }
 }
 
@@ -135,7 +150,7 @@ mod tests {
         let wanted = move || (number(), number()).prop_map(|(source, tag)| Wanted { source, tag });
         prop::collection::vec(
             prop_oneof![
-                3 => (0_u32..3, 0_u32..3).prop_map(|(source, tag)| Step::Push(Entry { source, tag })),
+                3 => (0_u32..3, 0_u32..3).prop_map(|(source, tag)| Step::Push(Entry::new(source, tag))),
                 1 => wanted().prop_map(Step::Find),
                 3 => wanted().prop_map(Step::Take),
             ],
@@ -171,7 +186,7 @@ mod tests {
 
     #[test]
     fn any_is_any_and_a_value_is_that_value() {
-        let entry = Entry { source: 1, tag: 2 };
+        let entry = Entry::new(1, 2);
         for (source, tag, matches) in
             [(1, 2, true), (ANY, 2, true), (1, ANY, true), (ANY, ANY, true), (2, 2, false), (1, 1, false)]
         {
