@@ -51,9 +51,15 @@ fn every_primitive_goes_by_way_of_the_host() {
     if other_device().is_none() {
         return;
     }
-    for (ranks, words) in
-        [(1, "shared"), (2, "separate"), (3, "shared"), (3, "separate odd-staged"), (4, "separate staged")]
-    {
+    for (ranks, words) in [
+        (1, "shared"),
+        (2, "separate"),
+        // Of which there are some that move nothing, and some that tell nobody.
+        (2, "separate merged"),
+        (3, "shared"),
+        (3, "separate odd-staged"),
+        (4, "separate staged"),
+    ] {
         let arguments: Vec<&str> = ["primitives"].into_iter().chain(words.split(' ')).collect();
         let said = said(ranks, &arguments);
         let cells: Vec<Cell> = said.lines().filter_map(|line| line.parse().ok()).collect();

@@ -34,8 +34,8 @@ struct Notice {
 }
 
 impl<D: Driver> MergedSend<D> {
-    /// Compiles a send whose words kernels can post, if its moves do not depend on each other and kernels reach all
-    /// their memory; `held` as for [`super::moves::DeviceTable::compile`].
+    /// Compiles a send whose words kernels can post, if it moves something and tells somebody, its moves do not depend on
+    /// each other, and kernels reach all their memory; `held` as for [`super::moves::DeviceTable::compile`].
     pub(super) fn compile(engine: &Engine<D>, send: &TriggeredSend) -> Result<Self> {
         let tables = || send.messages.iter().map(|message| &*message.moves);
         let regions = || tables().flat_map(|table| &table.regions);
@@ -44,10 +44,11 @@ impl<D: Driver> MergedSend<D> {
         };
         let is_reached =
             regions().all(|region| region.on_device().is_some_and(|memory| memory.kernels_reach()));
-        if !is_reached || !tables().all(is_one_stage) {
+        let mut words: Vec<_> = send.messages.iter().flat_map(Message::words).collect();
+        let is_both = !words.is_empty() && tables().any(|table| table.bytes() > 0);
+        if !is_both || !is_reached || !tables().all(is_one_stage) {
             return Ok(Self { send: None });
         }
-        let mut words: Vec<_> = send.messages.iter().flat_map(Message::words).collect();
         words.sort_by_key(|(_, rule)| *rule == Rule::Increment);
         let reached = regions().chain(words.iter().map(|(word, _)| word.region()));
         let mut compiler = Compiler::new(engine, reached)?;
