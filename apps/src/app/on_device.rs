@@ -1,9 +1,9 @@
 //! Kernels of applications on a device, for tests: what it computes must be what the host does.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use streamhalo::comm::Error;
 use streamhalo::{Device, MemoryMode, Stream, StreamOptions, World};
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Application;
 use super::played::{play_on, reference};
