@@ -34,6 +34,9 @@ fn ping_pongs_between_ranks_on_a_device() {
     // What no queue of OpenCL can do is no part of all.
     let found = figures("local", &["pingpong", "--device", "opencl", "--signal", "all", "--sizes", "40"]);
     assert_eq!(contestants(&found), in_each_way(&["kernel", "merged"]));
+    // Which is one of the others, and is there where it is named.
+    let named = ["pingpong", "--device", "opencl", "--signal", "auto,kernel", "--sizes", "40"];
+    assert_eq!(contestants(&figures("local", &named)), in_each_way(&["auto", "kernel"]));
     for figure in &found {
         assert!(figure["device"].as_str().is_some_and(|name| name.starts_with("opencl, ")), "{figure}");
         let expected = if figure["backend"] == "standard" { "host" } else { "proxy" };

@@ -185,8 +185,8 @@ fn streams_of(args: &StreamsArgs) -> Result<Streams, AppError> {
         [] => vec![Signals::default()],
         asked => chosen_of("--signal", asked, Signals::ALL, Signals::name)?,
     };
-    if signals.len() > 1 {
-        // One of the others.
+    if signal.iter().any(|name| name == "all") {
+        // It is one of the others.
         signals.retain(|way| *way != Signals::Auto);
     }
     if let Some(message) = no_memory_operations(kind) {

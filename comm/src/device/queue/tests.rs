@@ -1,6 +1,7 @@
 //! What streams do on a queue that waits and signals by itself: on one that is a thread of the host, and has no
 //! kernels.
 
+use super::engine::Engine;
 use super::threads::Threads;
 use crate::device::accelerator::Accelerator;
 use crate::device::operation::{Operation, Rule, SignalSet, WaitSet, next_group};
@@ -169,6 +170,21 @@ fn a_queue_without_memory_operations_refuses_to_wait_by_them() {
             .expect_err("it has none")
             .to_string();
     assert!(refused.contains("no memory operations"), "{refused}");
+}
+
+#[test]
+fn kernels_that_move_signal_on_a_gpu_unless_told_otherwise() {
+    let merges = |is_gpu, kernels_signal| {
+        let mut threads = Threads::new();
+        (threads.traits.is_gpu, threads.traits.kernels_signal) = (is_gpu, kernels_signal);
+        let engine = Engine::new(threads).expect("there is nothing to compile");
+        Signals::ALL.map(|signals| engine.merges(signals))
+    };
+    // Automatic, by kernels, merged, and by the queue.
+    assert_eq!(merges(true, true), [true, false, true, false]);
+    assert_eq!(merges(false, true), [false, false, true, false]);
+    // One that cannot is not asked to; who asks by name is refused as the stream is opened.
+    assert!(!merges(true, false)[0]);
 }
 
 static FAULTY: KernelText = KernelText {

@@ -25,8 +25,8 @@ use std::time::Instant;
 const WORDS: usize = 4;
 /// Threads of a kernel that waits, each for words of its own.
 const THREADS: usize = 32;
-/// Waits of kernels of which one has a mark behind it, by which the queue knows how far the device has come. A mark takes
-/// a call of the driver, and the device comes to rest for it before it goes on.
+/// Waits of kernels of which one has a mark behind it, by which the queue knows how far the device has come: each takes a call
+/// of the driver.
 const A_MARK: u32 = 16;
 /// Looks of which one asks the driver whether the queue has failed: others wait meanwhile to put something on theirs.
 const A_QUERY: u32 = 64;
