@@ -122,7 +122,8 @@ pub enum Signals {
     /// A kernel of its own for it, behind those that move the payload.
     Kernel,
     /// The kernel that moves the payload, once all of it has been stored: one kernel for all messages that are sent
-    /// together. What it cannot do (payloads that are not stored at once, words of the host) goes as with `Kernel`.
+    /// together. What it cannot do (payloads that are not stored at once, words of the host) goes as with `Kernel`. A kernel
+    /// that waits does the first table of moves that came right behind its wait, too, if that is little and only copies.
     Merged,
     /// The queue itself, by its vendor's operations on memory: a store behind what moves the payload, which cannot
     /// count, so that counting signals stay kernels. With [`Waits::Auto`] the queue waits as well. What is behind a wait

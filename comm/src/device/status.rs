@@ -18,6 +18,8 @@ pub(crate) struct Status {
     pub(crate) kernel_waits: AtomicU64,
     /// Sends whose payloads and signals were one kernel.
     pub(crate) merged_sends: AtomicU64,
+    /// Waits whose kernel moved what had arrived.
+    pub(crate) merged_arrivals: AtomicU64,
     /// Moves between the device's memory and the host's.
     pub(crate) staged_moves: AtomicU64,
     /// Messages that were triggered while the device still copied later ones to the host.
@@ -42,6 +44,7 @@ impl Status {
             recording: Mutex::new(None),
             kernel_waits: AtomicU64::new(0),
             merged_sends: AtomicU64::new(0),
+            merged_arrivals: AtomicU64::new(0),
             staged_moves: AtomicU64::new(0),
             staged_overlaps: AtomicU64::new(0),
             graphs: AtomicU64::new(0),

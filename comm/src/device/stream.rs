@@ -191,6 +191,12 @@ impl Stream {
         self.inner.status.merged_sends.load(Ordering::Relaxed)
     }
 
+    /// How many of its [kernel waits](Stream::kernel_waits) moved what had arrived to where it belongs: see
+    /// [`super::Signals`].
+    pub fn merged_arrivals(&self) -> u64 {
+        self.inner.status.merged_arrivals.load(Ordering::Relaxed)
+    }
+
     /// How often its device has replayed a period by itself: see [`super::Period::executor`].
     pub fn graphs(&self) -> u64 {
         self.inner.status.graphs.load(Ordering::Relaxed)

@@ -13,7 +13,7 @@ pub(super) use memory::{
 pub(super) use signals::{
     commands_of_a_queue_run_in_order, copies_apart_do_not_wait_for_kernels, every_queue_can_wait_at_once,
     graphs_repeat_what_was_recorded, kernels_of_two_queues_tell_each_other,
-    queues_store_and_wait_for_words_themselves,
+    queues_store_and_wait_for_words_themselves, what_has_arrived_is_moved_behind_the_wait,
 };
 
 use super::accelerator::DeviceMemory;
@@ -26,7 +26,8 @@ macro_rules! driver_tests {
             memory_is_zeroed_and_copied, memory_is_used_again_without_what_was_in_it, kernels_compute_each_point_once,
             commands_of_a_queue_run_in_order, kernels_of_two_queues_tell_each_other, every_queue_can_wait_at_once,
             queues_store_and_wait_for_words_themselves, graphs_repeat_what_was_recorded, what_is_wrong_is_refused,
-            memory_of_the_host_is_registered, memory_is_exported_and_imported, copies_apart_do_not_wait_for_kernels);
+            memory_of_the_host_is_registered, memory_is_exported_and_imported, copies_apart_do_not_wait_for_kernels,
+            what_has_arrived_is_moved_behind_the_wait);
     };
     ($open:path; $($name:ident),*) => {
         $(#[test]

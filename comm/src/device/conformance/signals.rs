@@ -41,6 +41,7 @@ impl Words {
 
 /// Of the words, by lines: what kernels that wait look at.
 const STOP: usize = 62;
+const CURRENT: usize = 61;
 const FAILED: usize = 63;
 
 /// The kernels of streams that wait and signal, on words.
@@ -75,8 +76,9 @@ impl<D: Driver> Signals<D> {
     /// For what a count and a value make.
     fn wait_on(&mut self, queue: &mut D::Queue, line: usize, [base, value]: [Value<'_>; 2]) {
         let none = Value::Pointer(std::ptr::null());
-        let [word, stop, failed] = [line, STOP, FAILED].map(|line| self.words.address(line));
-        let arguments = [word, none, none, none, stop, failed, base, value, none, Value::U32(0)];
+        let [word, stop, failed, current] =
+            [line, STOP, FAILED, CURRENT].map(|line| self.words.address(line));
+        let arguments = [word, none, none, none, stop, failed, base, value, current, Value::U32(1)];
         // SAFETY: the arguments are those of the text; tests keep the words until the queue has come to rest.
         unsafe { queue.launch("a wait", &mut self.wait, &arguments, [1; 3]) }.expect("a launch");
     }
@@ -228,6 +230,60 @@ pub(in crate::device) fn every_queue_can_wait_at_once<D: Driver>(driver: &D) {
     assert!(has_come, "{most} kernels that wait keep one from running that does not");
 }
 
+/// A kernel waits for a word, and then moves what has arrived, chunk by chunk.
+pub(in crate::device) fn what_has_arrived_is_moved_behind_the_wait<D: Driver>(driver: &D) {
+    let Some((signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
+    let mut queue = driver.open_queue().expect("a queue");
+    let mut arrive = driver.kernel(&signals.program, "halo_arrive", &[]).expect("streams have it");
+    let group = driver.traits().group_threads;
+    let length = 4 * group;
+    let all = 5 * length - 3;
+    let [source, destination] = [(); 2].map(|()| pinned(driver, size_of::<u32>() * all));
+    fill(&destination, &vec![0_u32; all]);
+    let start = |memory: &DeviceMemory| memory.base().as_ptr() as u64;
+    // As `piece` and `chunk` of the text have it: one run of words of four bytes, and five chunks of it. Then the word that
+    // is waited for.
+    let word = signals.words.raw(0) as u64;
+    let counts = [1 | (all as u64) << 32, all as u64 | 4 << 32];
+    let piece = [&[start(&source), start(&destination), 0, 0, 0, 0][..], &counts].concat();
+    let chunks = [0, 1, 2, 3, 4].map(|chunk| (chunk * length as u64) << 32);
+    let tables = pinned(driver, 128);
+    fill(&tables, &[&piece[..], &chunks, &[word]].concat());
+    let table = |entry: usize| {
+        let first = tables.base().as_ptr().cast_const().cast::<u64>();
+        Value::Pointer(first.wrapping_add(entry).cast())
+    };
+    let numbers = |epoch: u32| -> Vec<u32> { (0..all as u32).map(|number| number + 1000 * epoch).collect() };
+    let mut launch = |queue: &mut D::Queue, epoch: u32| {
+        let [stop, failed, current] = [STOP, FAILED, CURRENT].map(|line| signals.words.address(line));
+        let wait = [table(13), Value::U64(1), stop, failed, Value::Pointer(std::ptr::null())];
+        let number = [Value::U32(epoch), current, Value::U32(7)];
+        let moves = [table(0), table(8), Value::U32(5), Value::U32(length as u32)];
+        let arguments = [&wait[..], &number, &moves].concat();
+        // SAFETY: the arguments are those of the text, and the memory stays until the queue has come to rest.
+        unsafe { queue.launch("a wait", &mut arrive, &arguments, [group, 1, 1]) }.expect("a launch");
+        queue.flush().expect("nothing fails");
+    };
+    for epoch in 1..=3 {
+        fill(&source, &numbers(epoch));
+        launch(&mut queue, epoch);
+        until("the wait", || signals.at(CURRENT).load(Ordering::Acquire) == 7);
+        let before = if epoch == 1 { vec![0; all] } else { numbers(epoch - 1) };
+        assert!(shown::<u32>(&destination) == before, "it has not waited for epoch {epoch}");
+        signals.at(CURRENT).store(0, Ordering::Release);
+        signals.at(0).store(epoch, Ordering::Release);
+        queue.finish().expect("nothing fails");
+        assert!(shown::<u32>(&destination) == numbers(epoch), "epoch {epoch} was not moved");
+    }
+    // Stopped, it moves nothing.
+    signals.at(STOP).store(1, Ordering::Release);
+    fill(&source, &numbers(9));
+    launch(&mut queue, 4);
+    queue.finish().expect("nothing fails");
+    assert!(shown::<u32>(&destination) == numbers(3), "what has not arrived was moved");
+    assert_eq!(signals.at(FAILED).load(Ordering::Acquire), 1);
+}
+
 pub(in crate::device) fn queues_store_and_wait_for_words_themselves<D: Driver>(driver: &D) {
     if !driver.traits().has_memory_operations {
         return;
@@ -273,7 +329,8 @@ pub(in crate::device) fn graphs_repeat_what_was_recorded<D: Driver>(driver: &D) 
     // Once word 0 has come to the first count and 3, word 1 becomes the second count and 1000.
     signals.wait_on(&mut queue, 0, [Value::Pointer(counts), Value::U32(3)]);
     signals.signal_on(&mut queue, 1, [second, Value::U32(1000)], false);
-    let arguments = [Value::Pointer(counts), Value::Pointer(strides), Value::U64(2)];
+    let current = signals.words.address(CURRENT);
+    let arguments = [Value::Pointer(counts), Value::Pointer(strides), Value::U64(2), current];
     // SAFETY: the arguments are those of the text, and the memory stays until the queue has come to rest.
     unsafe { queue.launch("counts", &mut move_on, &arguments, [2, 1, 1]) }.expect("a launch");
     let mut graph = queue.end_graph().expect("it is complete");

@@ -18,7 +18,12 @@ use std::time::Duration;
 /// Every second element of a row of this many is sent.
 const ROW: Extents = Extents { points: [1, 1, 64], components: 1 };
 
-fn every_second(source: Place, strides: [usize; 2], destination: Place) -> Result<Arc<MoveTable>, Error> {
+fn every_second(
+    source: Place,
+    strides: [usize; 2],
+    destination: Place,
+    op: Op,
+) -> Result<Arc<MoveTable>, Error> {
     let one = Move {
         source,
         source_strides: [0, strides[0]],
@@ -27,21 +32,20 @@ fn every_second(source: Place, strides: [usize; 2], destination: Place) -> Resul
         counts: [1, 32],
         run_bytes: 8,
         element: ElementType::I64,
-        op: Op::Sum,
+        op,
     };
-    let copy = Move { op: Op::Replace, ..one.clone() };
-    // Packing replaces, unpacking adds.
-    MoveTable::new(&[vec![if strides[0] == 16 { copy } else { one }]]).map(Arc::new)
+    MoveTable::new(&[vec![one]]).map(Arc::new)
 }
 
-/// What has arrived in six epochs, and how many sends were one kernel.
+/// What has come of six epochs, which `op` unpacks, how many sends were one kernel, and how many waits with what they wait
+/// for.
 fn rank_main(
     world: &World,
     device: &Arc<dyn Accelerator>,
-    signals: Signals,
-    backend: &str,
-) -> Result<(Vec<i64>, u64), Error> {
-    let stream = stream_of(world, device, Ways { waits: Waits::Proxy, signals, ..Ways::default() })?;
+    ways: Ways,
+    (backend, op): (&str, Op),
+) -> Result<(Vec<i64>, u64, u64), Error> {
+    let stream = stream_of(world, device, ways)?;
     let [mut own, sums] =
         [Buffer::<i64>::zeros(world, &stream, ROW)?, Buffer::<i64>::zeros(world, &stream, ROW)?];
     let message = MessageSpec {
@@ -56,12 +60,12 @@ fn rank_main(
     let spec = ExchangeSpec { sends: vec![message.clone()], recvs: vec![message], last_epoch: 0 };
     let mut exchange = match_exchange(world, &stream, backend, spec)?;
     let pack = |phase| match exchange.send_slot(0, phase) {
-        Slot::Packed(place) => every_second(own.place([0; 3])?, [16, 8], place),
+        Slot::Packed(place) => every_second(own.place([0; 3])?, [16, 8], place, Op::Replace),
         Slot::Ghosts(_) => unreachable!("the receiver has said `Direct::Never`"),
     };
     let unpack = |phase| {
         let arrived = exchange.recv_slot(0, phase).expect("packed messages are unpacked");
-        every_second(arrived, [8, 16], sums.place([0, 0, 1])?)
+        every_second(arrived, [8, 16], sums.place([0, 0, 1])?, op)
     };
     let (packing, unpacking) = ([pack(0)?, pack(1)?], [unpack(0)?, unpack(1)?]);
     exchange.bind(vec![packing])?;
@@ -75,7 +79,7 @@ fn rank_main(
         exchange.wait(&stream)?;
         stream.enqueue_move(&unpacking[phase(exchange.epoch())]);
     }
-    Ok((sums.copy_out(ROW.whole())?, stream.merged_sends()))
+    Ok((sums.copy_out(ROW.whole())?, stream.merged_sends(), stream.merged_arrivals()))
 }
 
 /// What has to arrive at a rank: of epochs 1 to 6, at the places behind those that were sent.
@@ -94,10 +98,27 @@ fn run(device: &Arc<dyn Accelerator>, signals: Signals, backend: &str) -> Vec<(V
 
 /// As [`run`], each rank on a device of its own.
 fn run_on(devices: [&Arc<dyn Accelerator>; 2], signals: Signals, backend: &str) -> Vec<(Vec<i64>, u64)> {
+    let ways = Ways { waits: Waits::Proxy, signals, ..Ways::default() };
+    let all = run_with(devices, [ways; 2], (backend, Op::Sum)).into_iter();
+    all.map(|(sums, sends, arrivals)| {
+        assert_eq!(arrivals, 0, "threads wait");
+        (sums, sends)
+    })
+    .collect()
+}
+
+fn run_with(
+    devices: [&Arc<dyn Accelerator>; 2],
+    ways: [Ways; 2],
+    how: (&str, Op),
+) -> Vec<(Vec<i64>, u64, u64)> {
     let options = WorldOptions { timeout: Some(Duration::from_secs(20)), ..WorldOptions::default() };
-    let all = World::threads(2, options, |world| rank_main(&world, devices[world.rank()], signals, backend));
+    let all = World::threads(2, options, |world| {
+        let rank = world.rank();
+        rank_main(&world, devices[rank], ways[rank], how)
+    });
     let all = all.expect("threads can be started").into_iter().collect::<Result<_, _>>();
-    all.unwrap_or_else(|error: Error| panic!("{backend}: {error}"))
+    all.unwrap_or_else(|error: Error| panic!("{how:?}: {error}"))
 }
 
 #[test]
@@ -151,7 +172,7 @@ fn moves_to_the_memory_of_another_device_are_refused() {
         [(); 2].map(|()| stream_of(&world, &device_of(&OWN_KERNELS), Waits::Proxy).expect("a queue"));
     let [own, other] = [0, 1].map(|of| Buffer::<i64>::zeros(&world, &streams[of], ROW).expect("memory"));
     let [here, there] = [&own, &other].map(|buffer| buffer.place([0; 3]).expect("it is not empty"));
-    streams[0].enqueue_move(&every_second(here, [16, 8], there).expect("it fits"));
+    streams[0].enqueue_move(&every_second(here, [16, 8], there, Op::Replace).expect("it fits"));
     let refused = streams[0].synchronize();
     assert!(matches!(refused, Err(Error::WrongDevice { what: "the memory of a move", .. })), "{refused:?}");
 }
@@ -199,6 +220,50 @@ fn a_signal_before_its_payload_is_seen() {
                     assert_eq!(sums == expected(rank), is_right, "rank {rank}, {}: {sums:?}", row.name);
                 }
             }
+        }
+    }
+}
+
+/// A kernel that waits moves what has arrived; were it to do so without waiting, it would be seen. Payloads of rank 1 take
+/// long, so that rank 0 has to wait; the device has room for one that does.
+#[test]
+fn what_has_not_arrived_is_not_unpacked() {
+    let Some(device) = device_with(|_| ()) else { return };
+    if !device.kernels_signal() {
+        println!("skipped: kernels that wait and unpack: kernels of {} do not signal", device.name());
+        return;
+    }
+    let _turn = lock(&TURNS);
+    let moved = "if (!stopped) halo_move_all(pieces, chunks, count, length);";
+    let late = format!(
+        "if (ITEM == 0 && *(GLOBAL const i64 *)pieces[0].source >= 1000) \
+         for (volatile int n = 0; n < 4000000; ++n) {{}} {moved}"
+    );
+    let wait = "WAIT(awaited, (GLOBAL word *)words[n])";
+    let (right, wrong) = (changed(&[(moved, &late)]), changed(&[(moved, &late), (wait, "")]));
+    let last = |rank: usize| -> Vec<i64> {
+        let of_last =
+            |index: i64| if index % 2 == 0 { 0 } else { 1000 * (1 - rank as i64) + 6 * (index - 1) };
+        (0..64).map(of_last).collect()
+    };
+    for (text, signals, is_right) in
+        [(right, Signals::Merged, true), (right, Signals::Kernel, true), (wrong, Signals::Merged, false)]
+    {
+        let device = device_of(text);
+        let ways = [Waits::Kernel, Waits::Proxy].map(|waits| Ways { waits, signals, ..Ways::default() });
+        // Sends of these wait for nobody, so that kernels wait in every epoch.
+        for backend in ["st-rsend", "notified"] {
+            // All but the first of each phase, which tells that there are moves behind the wait.
+            let joined = if signals == Signals::Merged { 4 } else { 0 };
+            let is_seen = (0..20).any(|_| {
+                let found = run_with([&device, &device], ways, (backend, Op::Replace));
+                assert_eq!(found[1].2, 0, "the thread of rank 1 waits");
+                let are_right = [0, 1].map(|rank| found[rank].0 == last(rank));
+                assert!(!is_right || are_right == [true; 2], "{backend}, {signals:?}: {found:?}");
+                // A host that is kept from enqueueing the moves for long sees them go apart, and rank 0 may be late.
+                found[0].2 == joined && are_right[0] == is_right
+            });
+            assert!(is_seen, "{backend}, {signals:?}, {is_right}");
         }
     }
 }

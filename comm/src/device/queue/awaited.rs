@@ -43,7 +43,7 @@ impl Place {
     }
 }
 
-/// A word in which kernels say which wait they do: its number, or zero.
+/// A word in which kernels say which wait they have come to last: its number, or zero.
 pub(super) struct Current(DeviceMemory);
 
 impl Current {
@@ -82,7 +82,12 @@ impl PeriodWaits {
         self.current.place(self.sets.len() as u32)
     }
 
-    /// The number of the wait that a kernel is doing, from 1, if one is.
+    /// Where kernels say which one they have come to.
+    pub(super) fn said_at(&self) -> *const c_void {
+        self.current.place(0).at
+    }
+
+    /// The number of the wait that the device has come to last, from 1, if it has come to one.
     pub(super) fn current(&self) -> Option<usize> {
         Some(self.current.number() as usize).filter(|number| *number > 0)
     }
@@ -112,5 +117,10 @@ impl Awaited {
                 (&waits.sets[index].0, wanted[index])
             }
         }
+    }
+    /// Whether all of the wait with that number has come.
+    pub(super) fn has_come(&self, number: usize) -> bool {
+        let (waits, [value, _]) = self.get(number);
+        waits.words.iter().all(|word| word.cell().reached(value))
     }
 }

@@ -4,12 +4,13 @@
 //! kernel waits where it may (`waits.rs`), and else the thread, which then carries out sends whose receivers were
 //! not ready, as the host's streams do. Whatever the device may still use is held until the queue has passed it.
 
+use super::arrival::LastWait;
 use super::clock::Readings;
 use super::engine::{Engine, QueuePlace, Waiting};
 use super::owed::Owed;
 use super::pause::{self, NAP, Pause};
 use super::times::{Times, about_put_off};
-use super::waits::{DeviceWaits, Flags, Onto};
+use super::waits::{DeviceWaits, Flags};
 use crate::device::Signals;
 use crate::device::accelerator::Execute;
 use crate::device::driver::{CommandQueue, Driver, Value};
@@ -58,6 +59,8 @@ pub(super) struct QueueExecutor<D: Driver> {
     pub(super) is_merged: bool,
     /// `None` where only the thread waits.
     pub(super) device_waits: Option<DeviceWaits<D>>,
+    /// The last operation, if it was a wait that moves behind it may join.
+    pub(super) last_wait: Option<LastWait>,
     /// Whether the queue itself stores what signals set.
     pub(super) by_queue: bool,
     /// By the text's name and source.
@@ -103,6 +106,7 @@ impl<D: Driver> QueueExecutor<D> {
             signal,
             is_merged: engine.merges(signals),
             device_waits: DeviceWaits::new(&engine, waiting)?,
+            last_wait: None,
             by_queue: signals == Signals::Memop,
             kernels: HashMap::new(),
             pending: Vec::new(),
@@ -124,10 +128,17 @@ impl<D: Driver> QueueExecutor<D> {
         if self.status.has_failed() {
             return Ok(());
         }
+        let arrives = match &operation {
+            Operation::Move(moves) if moves.bytes() == 0 => return Ok(()),
+            Operation::Move(moves) => self.put_kept_back(Some(moves))?,
+            _ => self.put_kept_back(None)?,
+        };
         match operation {
-            Operation::Move(moves) if moves.bytes() == 0 => Ok(()),
             Operation::Move(moves) => {
-                self.put_moves(&moves)?;
+                match arrives {
+                    true => moves.observe(),
+                    false => self.put_moves(&moves)?,
+                }
                 self.hold(moves)
             }
             Operation::Launch(launch) => {
@@ -218,14 +229,15 @@ impl<D: Driver> QueueExecutor<D> {
         let is_here = !waits.words.is_empty() && waits.words.iter().all(|word| self.is_here(word));
         // Sends that are pending and what is owed are the thread's to carry out, which it does while it waits.
         let is_free = is_here && self.pending.is_empty() && self.owed.is_empty();
-        let Self { engine, queue, id, flags, device_waits, .. } = self;
-        let mut onto = Onto { engine, queue, id: *id, flags };
-        if let Some(kernels) = device_waits.as_mut().filter(|_| is_free)
-            && kernels.launch(&mut onto, waits, [value, epoch])?
-        {
-            self.status.kernel_waits.fetch_add(1, Ordering::Relaxed);
-            return self.hold(waits.clone());
+        if is_free && self.device_waits.is_some() {
+            return self.wait_by_device(waits, [value, epoch]);
         }
+        self.wait_by_thread(waits, [value, epoch])
+    }
+
+    /// As [`QueueExecutor::wait`], by the thread.
+    pub(super) fn wait_by_thread(&mut self, waits: &WaitSet, [value, epoch]: [u32; 2]) -> Result<()> {
+        let of_group = |pending: &Pending| pending.send.group == waits.group;
         self.queue.flush()?;
         // The time-out counts from when the stream has come to it.
         let mut pause = self.pause();
@@ -341,7 +353,7 @@ impl<D: Driver> QueueExecutor<D> {
 
     /// Blocks until the queue has come to rest.
     pub(super) fn finish(&mut self) -> Result<()> {
-        let waited = self.finish_waits();
+        let waited = self.put_kept_back(None).and_then(|_| self.finish_waits());
         if let Err(error) = &waited {
             self.status.fail(error.clone());
         }
@@ -397,14 +409,19 @@ impl<D: Driver> Execute for QueueExecutor<D> {
     }
 
     fn idle(&mut self, status: &Arc<Status>) -> bool {
-        self.queue.flush().unwrap_or_else(|error| status.fail(error));
+        let looked = self.look_at_kept_back();
+        let flushed = looked.and_then(|keeps_back| self.queue.flush().map(|()| keeps_back));
+        let keeps_back = flushed.unwrap_or_else(|error| {
+            status.fail(error);
+            false
+        });
         self.idles = self.idles.wrapping_add(1);
         // Looks at the device are calls of its driver, behind which those of other streams queue up.
         let has_work = !self.pending.is_empty() || !self.owed.is_empty();
         if has_work || self.idles.is_multiple_of(LOOKS_A_WATCH) {
             return self.serve();
         }
-        self.kernels_wait()
+        self.kernels_wait() || keeps_back
     }
 
     fn feeds_a_gpu(&self) -> bool {

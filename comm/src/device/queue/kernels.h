@@ -32,8 +32,10 @@ KERNEL(halo_set)(GLOBAL u32 *counts, const u32 index, const u32 moved) {
     if (ITEM == 0) counts[index] = moved;
 }
 
-KERNEL(halo_move_on)(GLOBAL u32 *counts, GLOBAL const u32 *strides, const u64 count) {
+// At the end of a replay: no wait of it is the current one any more.
+KERNEL(halo_move_on)(GLOBAL u32 *counts, GLOBAL const u32 *strides, const u64 count, GLOBAL u32 *current) {
     if (ITEM < count) counts[ITEM] += strides[ITEM];
+    if (ITEM == 0) *current = 0;
 }
 
 // A box of runs of words: `words` in each run, `inner` runs along the inner axis, `all` words together, less than 2^31.
@@ -193,15 +195,14 @@ FUNCTION int halo_reached(GLOBAL word *at, const u32 value, GLOBAL word *stop) {
 }
 
 // Waits for words, each of them by a thread of the one group that there is: what is on its way to one does not hold up the
-// others. Meanwhile `current`, if it is there, has the number of the wait.
+// others. `current` becomes the number of the wait first, and stays so: no kernel ends before its last store to the host has
+// arrived there.
 #define WAIT(all, of_number)                                                                                \
     {                                                                                                       \
         const u32 value = halo_number(base, given);                                                         \
-        if (ITEM_OF_GROUP == 0 && current) STORE(current, number);                                  \
+        if (ITEM_OF_GROUP == 0) STORE(current, number);                                                     \
         for (u32 n = ITEM_OF_GROUP; n < (all); n += THREADS_OF_GROUP)                                       \
             if (!halo_reached(of_number, value, stop)) *failed = 1;                                         \
-        GROUP_BARRIER;                                                                                      \
-        if (ITEM_OF_GROUP == 0 && current) STORE(current, 0u);                                      \
     }
 
 // A few of them; those that are not needed are null.
@@ -215,5 +216,14 @@ KERNEL(halo_wait)(GLOBAL word *a, GLOBAL word *b, GLOBAL word *c, GLOBAL word *d
 KERNEL(halo_wait_all)(GLOBAL const u64 *words, const u64 count, GLOBAL word *stop, GLOBAL u32 *failed,
                       GLOBAL const u32 *base, const u32 given, GLOBAL word *current, const u32 number) {
     WAIT(count, (GLOBAL word *)words[n])
+}
+
+// The same, and then moves of what has arrived.
+KERNEL(halo_arrive)(GLOBAL const u64 *words, const u64 awaited, GLOBAL word *stop, GLOBAL u32 *failed,
+                    GLOBAL const u32 *base, const u32 given, GLOBAL word *current, const u32 number,
+                    GLOBAL const piece *pieces, GLOBAL const chunk *chunks, const u32 count, const u32 length) {
+    WAIT(awaited, (GLOBAL word *)words[n])
+    GROUP_BARRIER;
+    if (!*failed) halo_move_all(pieces, chunks, count, length);
 }
 #endif

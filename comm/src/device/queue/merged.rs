@@ -2,12 +2,10 @@
 
 use super::awaited::Number;
 use super::engine::Engine;
-use super::moves::{Argument, Compiler, Moves};
+use super::moves::{Argument, Compiler, Moves, is_one_kernel};
 use super::waits::{Flags, address};
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
-use crate::device::moves::MoveTable;
 use crate::device::operation::{Message, Rule, TriggeredSend};
-use crate::element::Op;
 use crate::error::Result;
 use crate::fabric::Word;
 use std::sync::Arc;
@@ -38,19 +36,14 @@ impl<D: Driver> MergedSend<D> {
     /// each other, and kernels reach all their memory; `held` as for [`super::moves::DeviceTable::compile`].
     pub(super) fn compile(engine: &Engine<D>, send: &TriggeredSend) -> Result<Self> {
         let tables = || send.messages.iter().map(|message| &*message.moves);
-        let regions = || tables().flat_map(|table| &table.regions);
-        let is_one_stage = |table: &MoveTable| {
-            table.stages.len() <= 1 && table.nests.iter().all(|nest| nest.op == Op::Replace)
-        };
-        let is_reached =
-            regions().all(|region| region.on_device().is_some_and(|memory| memory.kernels_reach()));
         let mut words: Vec<_> = send.messages.iter().flat_map(Message::words).collect();
         let is_both = !words.is_empty() && tables().any(|table| table.bytes() > 0);
-        if !is_both || !is_reached || !tables().all(is_one_stage) {
+        if !is_both || !tables().all(is_one_kernel) {
             return Ok(Self { send: None });
         }
         words.sort_by_key(|(_, rule)| *rule == Rule::Increment);
-        let reached = regions().chain(words.iter().map(|(word, _)| word.region()));
+        let regions = tables().flat_map(|table| &table.regions);
+        let reached = regions.chain(words.iter().map(|(word, _)| word.region()));
         let mut compiler = Compiler::new(engine, reached)?;
         let nests = tables().flat_map(|table| table.nests.iter().map(move |nest| (table, nest)));
         let Moves { mut arguments, threads } = compiler.tables(nests)?;

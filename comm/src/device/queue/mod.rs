@@ -9,6 +9,7 @@
 //!
 //! Vendors give a [`Driver`]; nothing here knows of one.
 
+mod arrival;
 mod awaited;
 mod bounce;
 mod clock;
@@ -20,6 +21,7 @@ mod owed;
 mod pause;
 mod period;
 mod pieces;
+mod ready;
 mod sends;
 mod staging;
 #[cfg(test)]

@@ -13,6 +13,14 @@ use crate::fabric::Region;
 use std::ffi::c_void;
 use std::sync::Arc;
 
+/// Whether one kernel can carry a table out: its moves do not depend on each other, and kernels reach all their memory.
+pub(super) fn is_one_kernel(table: &MoveTable) -> bool {
+    let is_reached = |region: &Region| region.on_device().is_some_and(|memory| memory.kernels_reach());
+    table.stages.len() <= 1
+        && table.nests.iter().all(|nest| nest.op == Op::Replace)
+        && table.regions.iter().all(is_reached)
+}
+
 /// A table, compiled for a device. The streams that launch it come to rest before it is dropped.
 pub(super) struct DeviceTable<D: Driver> {
     steps: Vec<Step<D>>,

@@ -10,8 +10,8 @@ use super::awaited::{Number, PeriodWaits};
 use super::engine::{Engine, Waiter};
 use super::executor::QueueExecutor;
 use super::moves::{Argument, Compiler};
+use super::ready::Onto;
 use super::sends::WORDS;
-use super::waits::Onto;
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
 use crate::device::moves::MoveTable;
@@ -52,10 +52,12 @@ struct Counts<D: Driver> {
 
 /// What is recorded, in its order.
 enum Act<'a> {
-    Move(&'a MoveTable),
+    Move(&'a Arc<MoveTable>),
     Signal(&'a SignalSet, Due),
     Send(&'a TriggeredSend, Due),
     Wait(Arc<WaitSet>, Due),
+    /// With the moves behind it.
+    Arrive(Arc<WaitSet>, Due),
     Launch(&'a Launch),
 }
 
@@ -137,9 +139,9 @@ impl<D: Driver> Counts<D> {
     }
 
     /// Puts on a queue what moves them on by a period.
-    fn move_on(&mut self, queue: &mut D::Queue) -> Result<()> {
-        let count = Value::U64(self.known.len() as u64);
-        let arguments = [Value::Pointer(self.start()), self.strides.value(), count];
+    fn move_on(&mut self, queue: &mut D::Queue, waits: &PeriodWaits) -> Result<()> {
+        let (count, current) = (Value::U64(self.known.len() as u64), Value::Pointer(waits.said_at()));
+        let arguments = [Value::Pointer(self.start()), self.strides.value(), count, current];
         // SAFETY: as above.
         unsafe { queue.launch("counts", &mut self.move_on, &arguments, [self.known.len().max(1), 1, 1]) }
     }
@@ -162,6 +164,7 @@ impl<D: Driver> QueueExecutor<D> {
         if let Some(reason) = self.why_not(&acts)? {
             return Ok(Some(reason));
         }
+        let acts = self.joined(acts)?;
         let recorded = |own: &mut Self| own.record(&acts, sequence);
         sequence.on_device.with(self.id, self, recorded, |_, _: &mut Recorded<D>| Ok(None))
     }
@@ -192,14 +195,14 @@ impl<D: Driver> QueueExecutor<D> {
                     Ok(signals.words.iter().all(|word| self.can_post(word, signals.rule)))
                 }
                 Act::Send(send, _) => self.can_send(send),
-                Act::Wait(waits, _) => self.can_wait(waits),
+                Act::Wait(waits, _) | Act::Arrive(waits, _) => self.can_wait(waits),
             };
             if !can? {
                 return Ok(Some(
                     "some of its words or moves are in the host's memory, and the thread's to carry out",
                 ));
             }
-            if matches!(act, Act::Wait(..))
+            if matches!(act, Act::Wait(..) | Act::Arrive(..))
                 && !self.device_waits.as_ref().is_some_and(|waits| waits.are_kernels())
             {
                 return Ok(Some("the stream's thread waits for other ranks, and not the device's kernels"));
@@ -211,19 +214,38 @@ impl<D: Driver> QueueExecutor<D> {
     /// How many kernels carry it out, but for what moves have in several stages.
     fn kernels_of(&self, act: &Act<'_>) -> usize {
         match act {
-            Act::Move(_) | Act::Launch(_) | Act::Wait(..) => 1,
+            Act::Move(_) | Act::Launch(_) | Act::Wait(..) | Act::Arrive(..) => 1,
             Act::Signal(signals, _) => signals.words.len().div_ceil(WORDS),
             Act::Send(_, _) if self.is_merged => 1,
             Act::Send(send, _) => send.messages.iter().map(|message| 1 + message.words().count()).sum(),
         }
     }
 
+    /// Waits and the moves behind them as one, where one kernel can do both.
+    fn joined<'a>(&mut self, acts: Vec<Act<'a>>) -> Result<Vec<Act<'a>>> {
+        if !self.joins() {
+            return Ok(acts);
+        }
+        let mut joined: Vec<Act<'a>> = Vec::with_capacity(acts.len());
+        for act in acts {
+            if let (Act::Move(unpack), Some(Act::Wait(waits, due))) = (&act, joined.last())
+                && self.onto().joins(waits, unpack)?
+            {
+                let arrive = Act::Arrive(waits.clone(), *due);
+                joined.pop();
+                joined.push(arrive);
+            } else {
+                joined.push(act);
+            }
+        }
+        Ok(joined)
+    }
+
     fn can_wait(&mut self, waits: &WaitSet) -> Result<bool> {
         if !waits.words.iter().all(|word| self.is_here(word)) {
             return Ok(false);
         }
-        let Self { engine, queue, id, flags, .. } = self;
-        Onto { engine, queue, id: *id, flags }.compile(waits).map(|()| true)
+        self.onto().compile(waits).map(|()| true)
     }
 
     fn can_send(&mut self, send: &TriggeredSend) -> Result<bool> {
@@ -249,7 +271,7 @@ impl<D: Driver> QueueExecutor<D> {
         let mut waits = PeriodWaits::new(engine.driver())?;
         self.queue.begin_graph()?;
         let recorded = acts.iter().try_for_each(|act| self.record_one(act, &counts, &mut waits));
-        let recorded = recorded.and_then(|()| counts.move_on(&mut self.queue));
+        let recorded = recorded.and_then(|()| counts.move_on(&mut self.queue, &waits));
         // In any case, so that the queue records no more.
         let graph = self.queue.end_graph();
         recorded?;
@@ -277,12 +299,12 @@ impl<D: Driver> QueueExecutor<D> {
                 }
                 Ok(())
             }
-            Act::Wait(set, due) => {
-                let place = waits.add(set.clone(), *due);
+            Act::Wait(set, due) | Act::Arrive(set, due) => {
+                let (number, place) = (counts.number(*due), waits.add(set.clone(), *due));
                 let Self { engine, queue, id, flags, device_waits, .. } = self;
                 let mut onto = Onto { engine, queue, id: *id, flags };
                 let kernels = device_waits.as_mut().expect("asked before");
-                kernels.put(&mut onto, set, counts.number(*due), place)
+                kernels.put(&mut onto, set, (number, place), matches!(act, Act::Arrive(..)))
             }
         }
     }
@@ -309,6 +331,7 @@ impl<D: Driver> QueueExecutor<D> {
         if !sequence.is_recorded() || !self.pending.is_empty() || self.times.is_some() {
             return Ok(false);
         }
+        self.put_kept_back(None)?;
         self.come_to(|own| own.owed.is_empty())?;
         let make = |_: &mut Self| unreachable!("it has been recorded");
         sequence.on_device.with(self.id, self, make, |own, recorded: &mut Recorded<D>| {

@@ -196,8 +196,7 @@ fn wait(arguments: &[Value<'_>], is_broken: Arc<AtomicBool>) -> Work {
     let [stop, failed, base, place] = [0, 1, 2, 4].map(|index| address(&behind[index]));
     let [given, named] = [3, 5].map(|index| number(&behind[index]));
     Arc::new(move || {
-        let say = |number| word_at(place).into_iter().for_each(|word| word.store(number, Ordering::Release));
-        say(named);
+        atomic(place).store(named, Ordering::Release);
         let wanted = word_at(base).map_or(0, |word| word.load(Ordering::Acquire)).wrapping_add(given);
         let is_late = |word: &AtomicU32| (word.load(Ordering::Acquire).wrapping_sub(wanted) as i32) < 0;
         while words.iter().filter_map(|word| word_at(*word)).any(is_late) {
@@ -210,18 +209,18 @@ fn wait(arguments: &[Value<'_>], is_broken: Arc<AtomicBool>) -> Work {
             }
             std::thread::sleep(Duration::from_micros(50));
         }
-        say(0);
     })
 }
 
 /// What the kernel that moves counts on does.
 fn move_on(arguments: &[Value<'_>]) -> Work {
-    let [counts, strides] = [0, 1].map(|index| address(&arguments[index]));
+    let [counts, strides, current] = [0, 1, 3].map(|index| address(&arguments[index]));
     let Value::U64(length) = arguments[2] else { panic!("no length") };
     Arc::new(move || {
         for at in (0..length as usize).map(|index| index * size_of::<u32>()) {
             atomic(counts + at).fetch_add(atomic(strides + at).load(Ordering::Relaxed), Ordering::Relaxed);
         }
+        atomic(current).store(0, Ordering::Release);
     })
 }
 
@@ -238,7 +237,7 @@ impl CommandQueue for ThreadQueue {
         _: [usize; 3],
     ) -> Result<()> {
         let work = match what {
-            "a wait" => {
+            "a wait" | "a wait with moves" => {
                 self.is_behind_wait = self.recorded.is_none();
                 wait(arguments, self.is_broken.clone())
             }

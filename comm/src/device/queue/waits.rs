@@ -8,9 +8,10 @@
 
 use super::awaited::{Awaited, Current, Number, PeriodWaits, Place};
 use super::engine::{Engine, Waiter, Waiting};
-use super::moves::{Argument, Compiler};
+use super::ready::Onto;
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
+use crate::device::moves::MoveTable;
 use crate::device::operation::WaitSet;
 use crate::device::status::Status;
 use crate::error::{Error, Result};
@@ -22,7 +23,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 /// Words that a kernel is given as such; of more it reads a table.
-const WORDS: usize = 4;
+pub(super) const WORDS: usize = 4;
 /// Threads of a kernel that waits, each for words of its own.
 const THREADS: usize = 32;
 /// Waits of kernels of which one has a mark behind it, by which the queue knows how far the device has come: each takes a call
@@ -78,40 +79,13 @@ struct Kernels<D: Driver> {
     put: u32,
 }
 
-/// A wait for more words than a kernel is given, compiled for a device.
-struct Table<D: Driver> {
-    kernel: D::Kernel,
-    words: Argument,
-}
-
-/// With what waits are put on a queue: its executor's number, and what the device may still use.
-pub(super) struct Onto<'a, D: Driver> {
-    pub(super) engine: &'a Arc<Engine<D>>,
-    pub(super) queue: &'a mut D::Queue,
-    pub(super) id: u64,
-    pub(super) flags: &'a Flags,
-}
-
-impl<D: Driver> Onto<'_, D> {
-    /// Makes a wait ready for the device's kernels, where they are not given its words as such.
-    pub(super) fn compile(&mut self, waits: &WaitSet) -> Result<()> {
-        if waits.words.len() > WORDS { self.with_table(waits, |_, _| Ok(())) } else { Ok(()) }
-    }
-
-    fn with_table(
-        &mut self,
-        waits: &WaitSet,
-        run: impl FnOnce(&mut D::Queue, &mut Table<D>) -> Result<()>,
-    ) -> Result<()> {
-        let Self { engine, queue, id, .. } = self;
-        let compile = |_: &mut &mut D::Queue| {
-            let regions = waits.words.iter().map(Word::region);
-            let compiler = Compiler::new(engine, regions)?;
-            let addresses: Vec<u64> = waits.words.iter().map(|word| address(word) as u64).collect();
-            Ok(Table { words: compiler.upload(&addresses)?, kernel: compiler.kernel("halo_wait_all")? })
-        };
-        waits.on_device.with(*id, queue, compile, |queue, table| run(queue, table))
-    }
+/// What was put on the queue for a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Launched {
+    Nothing,
+    Wait,
+    /// And the moves behind it.
+    Arrival,
 }
 
 type Mark<D> = <<D as Driver>::Queue as CommandQueue>::Mark;
@@ -120,7 +94,7 @@ type Mark<D> = <<D as Driver>::Queue as CommandQueue>::Mark;
 enum Span<D: Driver> {
     /// Between two marks. What is before the first does not count as waiting.
     Marks([Mark<D>; 2]),
-    /// A kernel with that number, which says so while it waits, with a mark behind some.
+    /// A kernel with that number, which says so once it waits, with a mark behind some.
     Kernel(u32, Option<Mark<D>>),
 }
 
@@ -153,14 +127,15 @@ impl<D: Driver> DeviceWaits<D> {
         !self.outstanding.is_empty()
     }
 
-    /// Puts a wait on the queue, if the device can spare a compute unit; whether it could. The caller holds the
-    /// set, whose words kernels can reach.
+    /// Puts a wait on the queue, if the device can spare a compute unit, with the moves behind it as one kernel if that can
+    /// be. The caller holds the set, whose words kernels can reach.
     pub(super) fn launch(
         &mut self,
         onto: &mut Onto<'_, D>,
         waits: &Arc<WaitSet>,
         [value, epoch]: [u32; 2],
-    ) -> Result<bool> {
+        unpack: Option<&Arc<MoveTable>>,
+    ) -> Result<Launched> {
         let awaited = Awaited::Set(waits.clone(), [value, epoch]);
         let Some(kernels) = &mut self.kernels else {
             let begin = onto.queue.mark()?;
@@ -171,18 +146,19 @@ impl<D: Driver> DeviceWaits<D> {
             }
             let span = Span::Marks([begin, onto.queue.mark()?]);
             self.watch_one(Outstanding::new(span, awaited, None));
-            return Ok(true);
+            return Ok(Launched::Wait);
         };
-        let Some(place) = place_of(&self.outstanding, onto.engine) else { return Ok(false) };
+        let Some(place) = place_of(&self.outstanding, onto.engine) else { return Ok(Launched::Nothing) };
+        let arrives = unpack.map_or(Ok(false), |unpack| onto.joins(waits, unpack))?;
         // Zero says that none waits.
         let (number, has_mark) = (kernels.put.wrapping_add(1).max(1), kernels.put.is_multiple_of(A_MARK));
         kernels.put = number;
         let at = kernels.current.place(number);
         self.unwatched = Some((waits.clone(), value));
-        self.put(onto, waits, value.into(), at)?;
+        self.put(onto, waits, (value.into(), at), arrives)?;
         let end = has_mark.then(|| onto.queue.mark()).transpose()?;
         self.watch_one(Outstanding::new(Span::Kernel(number, end), awaited, Some(place)));
-        Ok(true)
+        Ok(if arrives { Launched::Arrival } else { Launched::Wait })
     }
 
     fn watch_one(&mut self, one: Outstanding<D>) {
@@ -207,15 +183,19 @@ impl<D: Driver> DeviceWaits<D> {
         self.kernels.is_some()
     }
 
-    /// Puts a kernel on the queue that waits for all words of a set, which the caller holds.
+    /// Puts a kernel on the queue that waits for all words of a set, which the caller holds, and moves what has arrived if it
+    /// is known to do both.
     pub(super) fn put(
         &mut self,
         onto: &mut Onto<'_, D>,
         waits: &WaitSet,
-        value: Number,
-        place: Place,
+        (value, place): (Number, Place),
+        arrives: bool,
     ) -> Result<()> {
         let flags = [onto.flags.stop(), onto.flags.failed()].map(Value::Pointer);
+        if arrives {
+            return onto.with_arrival(waits, |queue, arrival| arrival.launch(queue, flags, (value, place)));
+        }
         let behind = flags.into_iter().chain(value.arguments()).chain(place.arguments());
         if waits.words.len() > WORDS {
             return onto.with_table(waits, |queue, table| {
@@ -262,6 +242,7 @@ impl<D: Driver> DeviceWaits<D> {
             }
             let context = &status.context;
             let current = first.current(queue, self.kernels.as_ref());
+            let current = current.filter(|number| !first.awaited.has_come(*number));
             let since = current.map(|number| match first.seen {
                 Some((seen, since)) if seen == number => (number, since),
                 _ => (number, Instant::now()),
@@ -301,14 +282,11 @@ impl<D: Driver> Outstanding<D> {
     fn is_over(&self, queue: &D::Queue, asks: bool) -> bool {
         match &self.span {
             Span::Marks([_, end]) | Span::Kernel(_, Some(end)) => queue.has_passed(end),
-            Span::Kernel(_, None) => {
-                let (waits, [value, _]) = self.awaited.get(1);
-                waits.words.iter().all(|word| word.cell().reached(value)) || asks && queue.has_failed()
-            }
+            Span::Kernel(_, None) => self.awaited.has_come(1) || asks && queue.has_failed(),
         }
     }
 
-    /// The number of the wait that is being done, from 1, if one is; the device has come to all of it.
+    /// The number of the wait that the device has come to last, from 1, if it has come to one.
     fn current(&self, queue: &D::Queue, kernels: Option<&Kernels<D>>) -> Option<usize> {
         match (&self.span, &self.awaited) {
             (Span::Kernel(number, _), _) => {

@@ -61,7 +61,7 @@ fn compiles(library: &Library, text: &KernelText, kernels: &[&str]) {
 fn the_kernels_of_streams_compile() {
     let Some(library) = library() else { return };
     let types = ["u8", "i32", "i64", "f32", "f64"].map(|element| format!("halo_reduce_{element}"));
-    let kernels = ["halo_move", "halo_signal", "halo_wait", "halo_wait_all"]
+    let kernels = ["halo_move", "halo_signal", "halo_wait", "halo_wait_all", "halo_arrive"]
         .into_iter()
         .chain(types.iter().map(String::as_str));
     let kernels: Vec<&str> = kernels.collect();
