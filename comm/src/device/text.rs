@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// | `AT(array, i, j, k)` | the first component of an array's point, to be read or assigned |
 /// | `FUNCTION`, `ARRAY` | before the type of a function of the text's own; before the type that a pointer to an array's elements points to |
 /// | `u8`, `i32`, `i64`, `f32`, `f64` | the element types; `f64` only where the device has it, and `HAS_F64` is defined |
-/// | `u32`, `u64` | words. The memory of an array begins on a multiple of 64 bytes, and what it ends in can be read to a multiple of 16 |
+/// | `u32`, `u64`, `u128` | words, the last a structure of two, `x` and `y`, that is loaded and stored at once. The memory of an array begins on a multiple of 64 bytes, and what it ends in can be read to a multiple of 16 |
 ///
 /// A line such as `typedef f32 real;` lets one text have several types. Products and sums are not contracted, so that a kernel gives the bits that the host gives. Names are no words of
 /// OpenCL C or CUDA C++ (`half` is one).

@@ -1,6 +1,6 @@
 //! The kernels for devices, against the host's.
 
-use streamhalo::comm::device::{Buffer, Extents};
+use streamhalo::comm::device::{Buffer, Extents, Pitched};
 use streamhalo::{Stream, Tile, World};
 
 use super::super::kernel::Cell;
@@ -12,10 +12,9 @@ use crate::app::on_device::streams_in_turn;
 const UNTOUCHED: u8 = 7;
 
 /// All cells behind a generation of those of a tile.
-fn next_of<T: Cell>(world: &World, stream: &Stream, points: [usize; 3], tile: Tile) -> Vec<T> {
-    let extents = Extents { points, components: 1 };
-    let whole = extents.whole();
-    let array = || Buffer::<T>::zeros(world, stream, extents).expect("memory");
+fn next_of<T: Cell>(world: &World, stream: &Stream, rows: Pitched, tile: Tile) -> Vec<T> {
+    let (points, whole) = (rows.extents().points, rows.extents().whole());
+    let array = || Buffer::<T>::zeros(world, stream, rows).expect("memory");
     let (mut now, mut next) = (array(), array());
     let random = |index: usize| mix(points[2] as u64 ^ mix(index as u64)) as u8 % 5 / 3;
     now.with_host_mut(whole, |mut cells| {
@@ -39,12 +38,15 @@ fn agrees_with_the_host<T: Cell>(widths: impl Iterator<Item = usize>) {
                 start: [0, start, start],
                 end: [1, points[1] - end, points[2] - end],
             };
+            // One behind the other and, if they are long, as a grid has them.
+            let extents = Extents { points, components: 1 };
+            let rows = [Pitched::from(extents), Pitched::aligned(extents, size_of::<T>(), ghosts)];
             for tile in [inner(ghosts, ghosts), inner(1, 1), inner(ghosts, 1)] {
-                let expected = next_of::<T>(&world, &host, points, tile);
+                let expected = next_of::<T>(&world, &host, rows[0], tile);
                 assert!(expected.contains(&T::from(UNTOUCHED)), "ghosts are not computed");
-                for stream in &others {
-                    let found = next_of::<T>(&world, stream, points, tile);
-                    assert!(found == expected, "{points:?}, {tile} on {}", stream.device_name());
+                for (stream, rows) in others.iter().flat_map(|stream| rows.map(|rows| (stream, rows))) {
+                    let found = next_of::<T>(&world, stream, rows, tile);
+                    assert!(found == expected, "{rows:?}, {tile} on {}", stream.device_name());
                 }
             }
         }
@@ -53,10 +55,10 @@ fn agrees_with_the_host<T: Cell>(widths: impl Iterator<Item = usize>) {
 
 #[test]
 fn bytes_agree_with_the_host_wherever_rows_and_tiles_begin() {
-    agrees_with_the_host::<u8>((1..=21).chain([64, 197]));
+    agrees_with_the_host::<u8>((1..=21).chain([64, 197]).chain(254..=273));
 }
 
 #[test]
 fn doubles_agree_with_the_host() {
-    agrees_with_the_host::<f64>([1, 2, 9, 40].into_iter());
+    agrees_with_the_host::<f64>([1, 2, 9, 40, 65].into_iter());
 }
