@@ -21,7 +21,7 @@ use crate::fabric::Word;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Chunks of moves that the one group of threads takes one by one, at most.
+/// Chunks of moves that the one group of threads takes one by one, at most; each is of one box.
 const MOST_CHUNKS: usize = 4;
 /// Looks for the next operation until a wait that was kept back is put on the queue by itself. What is behind it has not come
 /// either, so that nothing is late for it; but whoever is to hear of a rank that is gone does not enqueue anything.
@@ -37,15 +37,18 @@ pub(super) struct Arrival<D: Driver> {
 }
 
 impl<D: Driver> Arrival<D> {
-    /// Compiles one, if one kernel can do both.
+    /// Whether there may be one: one kernel can do both, and there is little to move. Says so without compiling anything.
+    pub(super) fn is_possible(unpack: &MoveTable) -> bool {
+        let boxes: usize = unpack.nests.iter().map(|nest| nest.pairs.len()).sum();
+        !unpack.accumulates && boxes <= MOST_CHUNKS && is_one_kernel(unpack)
+    }
+
+    /// Compiles one of what is possible, unless there is more to move than one group of threads should.
     pub(super) fn compile(
         engine: &Engine<D>,
         waits: &WaitSet,
         unpack: &Arc<MoveTable>,
     ) -> Result<Option<Self>> {
-        if unpack.accumulates || !is_one_kernel(unpack) {
-            return Ok(None);
-        }
         let regions = unpack.regions.iter().chain(waits.words.iter().map(Word::region));
         let mut compiler = Compiler::new(engine, regions)?;
         let words: Vec<u64> = waits.words.iter().map(|word| address(word) as u64).collect();
@@ -115,7 +118,7 @@ impl<D: Driver> QueueExecutor<D> {
         match (kept_back, unpack) {
             _ if self.status.has_failed() => Ok(false),
             (Some(_), _) => self.put_wait(&waits, wanted, unpack),
-            (None, Some(unpack)) => self.onto().joins(&waits, unpack).map(|_| false),
+            (None, Some(unpack)) => self.onto().expect_moves(&waits, unpack).map(|()| false),
             (None, None) => Ok(false),
         }
     }
@@ -138,6 +141,10 @@ impl<D: Driver> QueueExecutor<D> {
         wanted: [u32; 2],
         unpack: Option<&Arc<MoveTable>>,
     ) -> Result<bool> {
+        // Before: if a call behind the launch fails, the kernel is on the queue all the same.
+        if let Some(unpack) = unpack {
+            self.hold(unpack.clone())?;
+        }
         let Self { engine, queue, id, flags, device_waits, .. } = self;
         let mut onto = Onto { engine, queue, id: *id, flags };
         let launched = match device_waits {

@@ -133,12 +133,17 @@ impl<D: Driver> QueueExecutor<D> {
             Operation::Move(moves) => self.put_kept_back(Some(moves))?,
             _ => self.put_kept_back(None)?,
         };
+        // As a wait is put on the queue, it may turn out that one before it is in vain.
+        if self.status.has_failed() {
+            return Ok(());
+        }
         match operation {
             Operation::Move(moves) => {
-                match arrives {
-                    true => moves.observe(),
-                    false => self.put_moves(&moves)?,
+                if arrives {
+                    moves.observe();
+                    return Ok(());
                 }
+                self.put_moves(&moves)?;
                 self.hold(moves)
             }
             Operation::Launch(launch) => {
@@ -419,7 +424,7 @@ impl<D: Driver> Execute for QueueExecutor<D> {
         // Looks at the device are calls of its driver, behind which those of other streams queue up.
         let has_work = !self.pending.is_empty() || !self.owed.is_empty();
         if has_work || self.idles.is_multiple_of(LOOKS_A_WATCH) {
-            return self.serve();
+            return self.serve() || keeps_back;
         }
         self.kernels_wait() || keeps_back
     }

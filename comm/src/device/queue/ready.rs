@@ -28,8 +28,24 @@ pub(super) struct Onto<'a, D: Driver> {
 /// What a device has of a wait: made when it is needed first.
 struct Ready<D: Driver> {
     table: Option<Table<D>>,
-    /// Of the first moves that came behind it, as long as they are there; whoever puts it on the queue holds them.
-    arrival: Option<(Weak<MoveTable>, Option<Arrival<D>>)>,
+    behind: Option<Behind<D>>,
+}
+
+/// The first moves that came behind a wait, as long as they are there; whoever puts them on the queue holds them.
+struct Behind<D: Driver> {
+    moves: Weak<MoveTable>,
+    /// Once they have come again, the wait and these moves as one kernel, if that can be.
+    arrival: Option<Option<Arrival<D>>>,
+}
+
+impl<D: Driver> Behind<D> {
+    fn is(&self, moves: &Arc<MoveTable>) -> bool {
+        std::ptr::eq(self.moves.as_ptr(), Arc::as_ptr(moves))
+    }
+
+    fn is_joined(&self) -> bool {
+        self.arrival.as_ref().is_some_and(Option::is_some)
+    }
 }
 
 impl<D: Driver> Onto<'_, D> {
@@ -43,7 +59,7 @@ impl<D: Driver> Onto<'_, D> {
         waits: &WaitSet,
         run: impl FnOnce(&mut Self, &mut Ready<D>) -> Result<R>,
     ) -> Result<R> {
-        waits.on_device.with(self.id, self, |_| Ok(Ready { table: None, arrival: None }), run)
+        waits.on_device.with(self.id, self, |_| Ok(Ready { table: None, behind: None }), run)
     }
 
     /// Hands `run` the table of a wait for many words.
@@ -72,27 +88,44 @@ impl<D: Driver> Onto<'_, D> {
         waits: &WaitSet,
         run: impl FnOnce(&mut D::Queue, &mut Arrival<D>) -> Result<()>,
     ) -> Result<()> {
-        self.with(waits, |own, Ready { arrival, .. }| {
-            let arrival = arrival.as_mut().and_then(|(_, arrival)| arrival.as_mut());
+        self.with(waits, |own, Ready { behind, .. }| {
+            let arrival = behind.as_mut().and_then(|behind| behind.arrival.as_mut()?.as_mut());
             run(own.queue, arrival.expect("asked before"))
         })
     }
 
     /// Whether moves are known that one kernel does with a wait.
     pub(super) fn awaits_moves(&mut self, waits: &WaitSet) -> Result<bool> {
-        self.with(waits, |_, Ready { arrival, .. }| {
-            Ok(arrival.as_ref().is_some_and(|(known, arrival)| arrival.is_some() && known.strong_count() > 0))
+        self.with(waits, |_, Ready { behind, .. }| {
+            Ok(behind.as_ref().is_some_and(|behind| behind.is_joined() && behind.moves.strong_count() > 0))
         })
     }
 
-    /// Whether one kernel does a wait and the moves behind it. Makes it, of the first moves that come behind the wait.
-    pub(super) fn joins(&mut self, waits: &WaitSet, unpack: &Arc<MoveTable>) -> Result<bool> {
-        self.with(waits, |own, Ready { arrival, .. }| {
-            if arrival.as_ref().is_none_or(|(known, _)| known.strong_count() == 0) {
-                *arrival = Some((Arc::downgrade(unpack), Arrival::compile(own.engine, waits, unpack)?));
+    /// Whether one kernel does a wait and the moves behind it. Makes it if these are the first.
+    pub(super) fn joins(&mut self, waits: &WaitSet, moves: &Arc<MoveTable>) -> Result<bool> {
+        self.expect_moves(waits, moves)?;
+        self.expect_moves(waits, moves)?;
+        self.with(waits, |_, Ready { behind, .. }| {
+            Ok(behind.as_ref().is_some_and(|behind| behind.is(moves) && behind.is_joined()))
+        })
+    }
+
+    /// Moves have come behind a wait. If they come again, one kernel is made of both: what comes once is not worth it.
+    pub(super) fn expect_moves(&mut self, waits: &WaitSet, moves: &Arc<MoveTable>) -> Result<()> {
+        if !Arrival::<D>::is_possible(moves) {
+            return Ok(());
+        }
+        self.with(waits, |own, Ready { behind, .. }| {
+            match behind {
+                Some(known) if known.is(moves) => {
+                    if known.arrival.is_none() {
+                        known.arrival = Some(Arrival::compile(own.engine, waits, moves)?);
+                    }
+                }
+                Some(known) if known.moves.strong_count() > 0 => {}
+                _ => *behind = Some(Behind { moves: Arc::downgrade(moves), arrival: None }),
             }
-            let is_it = |known: &Weak<MoveTable>| std::ptr::eq(known.as_ptr(), Arc::as_ptr(unpack));
-            Ok(arrival.as_ref().is_some_and(|(known, arrival)| arrival.is_some() && is_it(known)))
+            Ok(())
         })
     }
 }

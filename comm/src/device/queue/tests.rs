@@ -7,7 +7,8 @@ use crate::device::accelerator::Accelerator;
 use crate::device::operation::{Operation, Rule, SignalSet, WaitSet, next_group};
 use crate::device::sequence::{Due, Replay, Sequence, Step};
 use crate::device::text::KernelText;
-use crate::device::{Buffer, Extents, Signals, Stream, StreamOptions, Waits, Ways};
+use crate::device::{Buffer, Extents, Move, MoveTable, Signals, Stream, StreamOptions, Waits, Ways};
+use crate::element::{ElementType, Op};
 use crate::error::{Error, Result};
 use crate::fabric::{Executor, LocalFabric, Region, Role, Word};
 use crate::timeline::now_ns;
@@ -386,4 +387,58 @@ fn the_thread_waits_where_a_launch_lasts_until_its_kernel_has_ended() {
         let reason = period.prepared.get().cloned().expect("it was prepared").expect("nothing fails");
         assert!(reason.as_ref().is_some_and(|reason| reason.contains("a launch lasts")), "{reason:?}");
     }
+}
+
+/// A wait that moves have followed is kept back for them, and is on the queue in any case before something else is, or if
+/// nothing follows.
+#[test]
+fn a_wait_goes_with_the_moves_that_follow_it_or_without() {
+    let world = world();
+    let stream = open_with_kernels(&world, |threads| threads.takes_moves = true);
+    let region = stream.allocate(&world, 256).expect("memory");
+    let ([awaited, told, _], waits) = (words(&region), wait_for(&[&words(&region)[0]]));
+    let place = |offset| region.place(offset, 16, "a place").expect("it is in the region");
+    let copy = || {
+        let (source, destination) = (place(192), place(208));
+        let (source_strides, destination_strides) = ([16; 2], [16; 2]);
+        let (counts, run_bytes, element, op) = ([1, 1], 16, ElementType::U8, Op::Replace);
+        let one =
+            Move { source, source_strides, destination, destination_strides, counts, run_bytes, element, op };
+        Arc::new(MoveTable::new(&[vec![one]]).expect("it fits"))
+    };
+    let (unpack, other) = (copy(), copy());
+    let wait = |value| {
+        awaited.set(value);
+        stream.wait_values(&waits, value);
+    };
+    // They come twice before they are expected.
+    for value in 1..=2 {
+        wait(value);
+        stream.enqueue_move(&unpack);
+    }
+    stream.synchronize().expect("all have come");
+    assert_eq!((stream.kernel_waits(), stream.merged_arrivals()), (2, 0));
+    // A host that is stopped in between for long sees them go apart.
+    let together = |value: &u32| {
+        let before = stream.merged_arrivals();
+        wait(*value);
+        stream.enqueue_move(&unpack);
+        stream.synchronize().expect("it has come");
+        stream.merged_arrivals() == before + 1
+    };
+    assert!((3..50).any(|value| together(&value)), "never together");
+    let (waited, arrived) = (stream.kernel_waits(), stream.merged_arrivals());
+    // Others, something else, and nothing.
+    wait(50);
+    stream.enqueue_move(&other);
+    wait(51);
+    stream.wait_values(&wait_for(&[&told]), 0);
+    until("what is behind it", || stream.kernel_waits() == waited + 3);
+    wait(52);
+    until("the last", || stream.kernel_waits() == waited + 4);
+    assert_eq!(stream.merged_arrivals(), arrived);
+    // One that is kept back is in time for its end.
+    stream.wait_values(&waits, 53);
+    let late = stream.synchronize();
+    assert!(matches!(late, Err(Error::TimedOut { .. })), "{late:?}");
 }

@@ -139,9 +139,11 @@ impl Queue {
             },
         };
         let flags: *const c_void = wait.flags.base().as_ptr().cast_const().cast();
-        let [none, stop, failed] = [std::ptr::null(), flags, flags.wrapping_byte_add(64)];
-        let [word, none, stop, failed] = [word, none, stop, failed].map(Value::Pointer);
-        let arguments = [word, none, none, none, stop, failed, none, Value::U32(value), none, Value::U32(0)];
+        let [stop, current, failed] = [0, 32, 64].map(|at| flags.wrapping_byte_add(at));
+        let none = Value::Pointer(std::ptr::null());
+        let [word, stop, current, failed] = [word, stop, current, failed].map(Value::Pointer);
+        let arguments =
+            [word, none, none, none, stop, failed, none, Value::U32(value), current, Value::U32(0)];
         // SAFETY: the arguments are those of the kernel's text; the flags live as long as the queue, and the word by the
         // caller.
         let launched = unsafe { self.launch("a wait", &mut wait.kernel, &arguments, [1; 3]) };
