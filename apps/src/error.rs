@@ -287,7 +287,9 @@ impl AppError {
                 "name another file as `comm.measured`, or remove it: the next run with `auto` writes it"
             }
             Self::NoRoomToVerify { .. } => "give `grid.cells` fewer, or set `run.verify = false`",
-            Self::Occupied { .. } => "wait until it has ended, or choose another folder with `--out DIR`",
+            Self::Occupied { .. } => {
+                "wait until it has ended, or have `run` or `bench` write into another folder with `--out DIR`"
+            }
             Self::NotWritable { source, .. } | Self::Replace { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                     "make room there, or choose a folder elsewhere with `--out DIR`"

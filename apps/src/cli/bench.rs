@@ -124,7 +124,7 @@ pub struct TimedArgs {
                         Example:\n  streamhalo bench pingpong --sizes 8..1MiB,4MiB --fabric shm --json -")]
 pub struct PingpongArgs {
     /// Bytes: a range or a list
-    #[arg(long, value_name = "N..M", default_value = "8..4MiB")]
+    #[arg(long, value_name = "N..M", default_value = "8..4MiB", allow_hyphen_values = true)]
     pub sizes: Sizes,
     /// Backends to compare, or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
@@ -144,7 +144,7 @@ pub struct PingpongArgs {
 #[derive(Args, Clone, Debug)]
 pub struct PrimitiveArgs {
     /// Bytes: a range or a list
-    #[arg(long, value_name = "N..M", default_value = "8..4MiB")]
+    #[arg(long, value_name = "N..M", default_value = "8..4MiB", allow_hyphen_values = true)]
     pub sizes: Sizes,
     /// Primitives to compare, or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
@@ -167,7 +167,7 @@ pub struct CollectivesArgs {
     #[arg(long, value_name = "N", default_value = "2", value_parser = count)]
     pub ranks: NonZeroUsize,
     /// Bytes of a rank, by 8
-    #[arg(long, value_name = "N..M", default_value = "8..64KiB")]
+    #[arg(long, value_name = "N..M", default_value = "8..64KiB", allow_hyphen_values = true)]
     pub sizes: Sizes,
     /// Operations, or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
@@ -190,7 +190,7 @@ pub struct CollectivesArgs {
                         Example:\n  streamhalo bench throttle --entries 2..64 --policy static,adaptive")]
 pub struct ThrottleArgs {
     /// Entries: a range or a list
-    #[arg(long, value_name = "N..M", default_value = "2..256", value_parser = Sizes::of_counts)]
+    #[arg(long, value_name = "N..M", default_value = "2..256", value_parser = Sizes::of_counts, allow_hyphen_values = true)]
     pub entries: Sizes,
     /// Bytes of a put
     #[arg(long, value_name = "N", default_value = "1KiB")]
@@ -215,7 +215,7 @@ pub struct CopiesArgs {
     #[arg(long, value_name = "KIND[:NAME]", default_value = "opencl")]
     pub device: String,
     /// Bytes: a range or a list
-    #[arg(long, value_name = "N..M", default_value = "16..4MiB")]
+    #[arg(long, value_name = "N..M", default_value = "16..4MiB", allow_hyphen_values = true)]
     pub sizes: Sizes,
     /// Memory: pinned, pageable or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
@@ -238,7 +238,7 @@ pub struct StagingArgs {
     #[arg(long, value_name = "KIND[:NAME]", default_value = "opencl")]
     pub device: String,
     /// Bytes: a range or a list
-    #[arg(long, value_name = "N..M", default_value = "16..4MiB")]
+    #[arg(long, value_name = "N..M", default_value = "16..4MiB", allow_hyphen_values = true)]
     pub sizes: Sizes,
     /// Schemes to compare, or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]

@@ -190,6 +190,7 @@ fn usage_errors_exit_with_2_and_name_the_flag() {
         ),
         (&["bench", "throttle", "--entries", "0"], "`0` is none of 1 to"),
         (&["bench", "pingpong", "--sizes", "-1"], "`-1` is no size"),
+        (&["bench", "pingpong", "--sizes", "-1..8"], "`-1` is no size"),
         (&["launch", "-n", "0", "x"], "'0' for '-n <N>': must be an integer of at least 1"),
         (&["run", "x.toml", "--rank", "-1"], "'-1' for '--rank <R>': must be the number of a rank"),
         (&["launch", "-n", "-1", "x"], "'-1' for '-n <N>': must be an integer of at least 1"),

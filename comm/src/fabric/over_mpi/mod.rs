@@ -1,6 +1,6 @@
 //! The fabric `mpi`: exchanges over any MPI library.
 //!
-//! Ranks meet, and hear of each other's failures, with messages ([`bootstrap`]). A wire makes each
+//! Ranks meet, and hear of each other's failures, with messages ([`mod@bootstrap`]). A wire makes each
 //! exchange either persistent messages or access epochs of a window, which a carrier goes round to:
 //! a progress thread where the library lets several threads call it, else the host in its waits.
 
