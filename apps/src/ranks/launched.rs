@@ -143,7 +143,7 @@ impl Launched {
     /// rank 0 before it has printed.
     fn failed(&self, error: AppError) -> AppError {
         let own = self.world.rank();
-        self.world.fail(&message_of(&error));
+        self.world.fail(&message_of(own, &error));
         let error = cause(own, error);
         if own != 0 {
             let is_cause = matches!(&error, AppError::Rank { rank, .. } if *rank == own);

@@ -119,14 +119,18 @@ fn guarded(world: &World, part: impl FnOnce() -> Result<(), AppError>) -> Result
         Err(AppError::Rank { rank: world.rank(), message: format!("it panicked: {message}") })
     });
     if let Err(error) = &result {
-        world.fail(&message_of(error));
+        world.fail(&message_of(world.rank(), error));
     }
     result
 }
 
-/// What a rank tells the others of its error: they know which rank it is.
-fn message_of(error: &AppError) -> String {
+/// What a rank tells the others of its error: they know which rank it is. Of an error that all have, and that names another
+/// rank, whoever tells it first says so as the communication layer does, which then names that one.
+fn message_of(own: usize, error: &AppError) -> String {
     match error {
+        AppError::Rank { rank, message } if *rank != own => {
+            Error::PeerFailed { rank: *rank, operation: message.clone() }.to_string()
+        }
         AppError::Rank { message, .. } => message.clone(),
         other => other.to_string(),
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use streamhalo::{Alternating, Device, Entity, GlobalGrid, World, WorldOptions};
 
-use super::{Work, carry_out, patient};
+use super::{Work, carry_out, cause, guarded, patient};
 use crate::error::AppError;
 use crate::interrupt::Interrupt;
 
@@ -84,6 +84,20 @@ fn the_rank_that_failed_first_is_named_with_what_it_did() {
         let found = result.expect_err("the last rank misbehaves");
         assert!(found.contains(message), "{last:?}: {found}");
     }
+}
+
+/// An error that all ranks have names one of them, and any of them may be the first to tell it.
+#[test]
+fn whoever_tells_what_another_rank_could_not_do_names_that_rank() {
+    let results = World::threads(3, WorldOptions::default(), |world| {
+        if world.rank() == 0 {
+            return guarded(&world, || Err(AppError::Rank { rank: 1, message: "no cheese".to_owned() }));
+        }
+        Ok(world.barrier()?)
+    });
+    let errors = results.expect("threads can be started").into_iter().enumerate();
+    let causes = errors.map(|(rank, result)| cause(rank, result.expect_err("nobody goes on")).to_string());
+    assert_eq!(causes.collect::<Vec<_>>(), ["rank 1 failed: no cheese"; 3]);
 }
 
 #[test]
