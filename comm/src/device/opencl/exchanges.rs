@@ -2,7 +2,7 @@
 
 use super::choice;
 use super::driver::OpenclDriver;
-use super::tests::{TURNS, device_with, stream_of, without_fine_grain};
+use super::tests::{TURNS, device_that_signals, device_with, stream_of, without_fine_grain};
 use crate::backend::{BACKENDS, Direct, ExchangeSpec, MessageSpec, Slot, match_exchange};
 use crate::device::accelerator::Accelerator;
 use crate::device::queue::{Engine, OWN_KERNELS};
@@ -192,9 +192,7 @@ fn changed(changes: &[(&str, &str)]) -> &'static KernelText {
 /// rank 1 take long: rank 0, which does not, has to wait.
 #[test]
 fn a_signal_before_its_payload_is_seen() {
-    let Some(device) = device_with(|_| ()) else { return };
-    if !device.kernels_signal() {
-        println!("skipped: a signal before its payload: kernels of {} do not signal", device.name());
+    if device_that_signals("a signal before its payload").is_none() {
         return;
     }
     // Some 100 ms in an epoch, so that rank 0 unpacks meanwhile in at least one of six, however busy the machine is.
@@ -228,9 +226,7 @@ fn a_signal_before_its_payload_is_seen() {
 /// long, so that rank 0 has to wait; the device has room for one that does.
 #[test]
 fn what_has_not_arrived_is_not_unpacked() {
-    let Some(device) = device_with(|_| ()) else { return };
-    if !device.kernels_signal() {
-        println!("skipped: kernels that wait and unpack: kernels of {} do not signal", device.name());
+    if device_that_signals("kernels that wait and unpack").is_none() {
         return;
     }
     let _turn = lock(&TURNS);

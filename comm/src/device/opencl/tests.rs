@@ -168,6 +168,16 @@ pub(super) fn device_with(change: impl Fn(&mut FoundDevice)) -> Option<Arc<dyn A
     Some(Arc::new(Engine::new(driver).expect("its own kernels compile")))
 }
 
+/// One whose kernels signal, if the device is so; else says what is left out.
+pub(super) fn device_that_signals(what: &str) -> Option<Arc<dyn Accelerator>> {
+    let device = device_with(|_| ())?;
+    if !device.kernels_signal() {
+        println!("skipped: {what}: kernels of {} do not signal", device.name());
+        return None;
+    }
+    Some(device)
+}
+
 /// A stream of that.
 pub(super) fn stream_of(
     world: &World,
@@ -291,11 +301,7 @@ fn exported_memory_is_kept_until_all_have_closed_it() {
 
 #[test]
 fn kernels_do_not_add_to_words_that_others_add_to() {
-    let Some(device) = device_with(|_| ()) else { return };
-    if !device.kernels_signal() {
-        println!("skipped: kernels that add to words of {}", device.name());
-        return;
-    }
+    let Some(device) = device_that_signals("kernels that add to words") else { return };
     let world = World::alone().expect("a world of one rank");
     let stream = stream_of(&world, &device, Ways::default()).expect("it has queues");
     for kernels_add in [true, false] {

@@ -11,8 +11,8 @@ use super::awaited::{Number, Place};
 use super::engine::Engine;
 use super::executor::QueueExecutor;
 use super::moves::{Argument, Compiler, Moves, is_one_kernel};
-use super::ready::Onto;
-use super::waits::{DeviceWaits, Launched, address};
+use super::ready::{Onto, words_of};
+use super::waits::{DeviceWaits, Launched};
 use crate::device::driver::{CommandQueue, Driver, Value};
 use crate::device::moves::MoveTable;
 use crate::device::operation::WaitSet;
@@ -37,28 +37,25 @@ pub(super) struct Arrival<D: Driver> {
 }
 
 impl<D: Driver> Arrival<D> {
-    /// Whether there may be one: one kernel can do both, and there is little to move. Says so without compiling anything.
-    pub(super) fn is_possible(unpack: &MoveTable) -> bool {
-        let boxes: usize = unpack.nests.iter().map(|nest| nest.pairs.len()).sum();
-        !unpack.accumulates && boxes <= MOST_CHUNKS && is_one_kernel(unpack)
-    }
-
-    /// Compiles one of what is possible, unless there is more to move than one group of threads should.
+    /// Compiles one, if one kernel can do both and there is no more to move than one group of threads should.
     pub(super) fn compile(
         engine: &Engine<D>,
         waits: &WaitSet,
         unpack: &Arc<MoveTable>,
     ) -> Result<Option<Self>> {
+        let boxes: usize = unpack.nests.iter().map(|nest| nest.pairs.len()).sum();
+        if unpack.accumulates || boxes > MOST_CHUNKS || !is_one_kernel(unpack) {
+            return Ok(None);
+        }
         let regions = unpack.regions.iter().chain(waits.words.iter().map(Word::region));
         let mut compiler = Compiler::new(engine, regions)?;
-        let words: Vec<u64> = waits.words.iter().map(|word| address(word) as u64).collect();
         let Moves { arguments: moves, threads: all } =
             compiler.tables(unpack.nests.iter().map(|nest| (&**unpack, nest)))?;
         let threads = engine.driver().traits().group_threads;
         if all > MOST_CHUNKS * threads {
             return Ok(None);
         }
-        let (words, awaited) = (compiler.upload(&words)?, words.len() as u64);
+        let (words, awaited) = (words_of(&compiler, waits)?, waits.words.len() as u64);
         let kernel = compiler.kernel("halo_arrive")?;
         Ok(Some(Self { kernel, words, awaited, moves, threads }))
     }
@@ -118,7 +115,7 @@ impl<D: Driver> QueueExecutor<D> {
         match (kept_back, unpack) {
             _ if self.status.has_failed() => Ok(false),
             (Some(_), _) => self.put_wait(&waits, wanted, unpack),
-            (None, Some(unpack)) => self.onto().expect_moves(&waits, unpack).map(|()| false),
+            (None, Some(unpack)) => self.onto().joins(&waits, unpack, false).map(|_| false),
             (None, None) => Ok(false),
         }
     }

@@ -55,9 +55,8 @@ enum Act<'a> {
     Move(&'a Arc<MoveTable>),
     Signal(&'a SignalSet, Due),
     Send(&'a TriggeredSend, Due),
-    Wait(Arc<WaitSet>, Due),
-    /// With the moves behind it.
-    Arrive(Arc<WaitSet>, Due),
+    /// And whether its kernel does the moves behind it, too.
+    Wait(Arc<WaitSet>, Due, bool),
     Launch(&'a Launch),
 }
 
@@ -81,11 +80,15 @@ fn plan(sequence: &Sequence) -> std::result::Result<Vec<Act<'_>>, &'static str> 
                     );
                 }
                 for (send, due) in put_off.drain(..) {
-                    acts.push(Act::Wait(conditions(send), Due { value: (send.needed)(due.value), ..due }));
+                    acts.push(Act::Wait(
+                        conditions(send),
+                        Due { value: (send.needed)(due.value), ..due },
+                        false,
+                    ));
                     acts.push(Act::Send(send, due));
                 }
                 if !waits.words.is_empty() {
-                    acts.push(Act::Wait(waits.clone(), *due));
+                    acts.push(Act::Wait(waits.clone(), *due, false));
                 }
             }
             Step::Kernel(_) => unreachable!("kernels of the host are not captured on a device"),
@@ -195,14 +198,14 @@ impl<D: Driver> QueueExecutor<D> {
                     Ok(signals.words.iter().all(|word| self.can_post(word, signals.rule)))
                 }
                 Act::Send(send, _) => self.can_send(send),
-                Act::Wait(waits, _) | Act::Arrive(waits, _) => self.can_wait(waits),
+                Act::Wait(waits, ..) => self.can_wait(waits),
             };
             if !can? {
                 return Ok(Some(
                     "some of its words or moves are in the host's memory, and the thread's to carry out",
                 ));
             }
-            if matches!(act, Act::Wait(..) | Act::Arrive(..))
+            if matches!(act, Act::Wait(..))
                 && !self.device_waits.as_ref().is_some_and(|waits| waits.are_kernels())
             {
                 return Ok(Some("the stream's thread waits for other ranks, and not the device's kernels"));
@@ -214,7 +217,7 @@ impl<D: Driver> QueueExecutor<D> {
     /// How many kernels carry it out, but for what moves have in several stages.
     fn kernels_of(&self, act: &Act<'_>) -> usize {
         match act {
-            Act::Move(_) | Act::Launch(_) | Act::Wait(..) | Act::Arrive(..) => 1,
+            Act::Move(_) | Act::Launch(_) | Act::Wait(..) => 1,
             Act::Signal(signals, _) => signals.words.len().div_ceil(WORDS),
             Act::Send(_, _) if self.is_merged => 1,
             Act::Send(send, _) => send.messages.iter().map(|message| 1 + message.words().count()).sum(),
@@ -228,14 +231,13 @@ impl<D: Driver> QueueExecutor<D> {
         }
         let mut joined: Vec<Act<'a>> = Vec::with_capacity(acts.len());
         for act in acts {
-            if let (Act::Move(unpack), Some(Act::Wait(waits, due))) = (&act, joined.last())
-                && self.onto().joins(waits, unpack)?
-            {
-                let arrive = Act::Arrive(waits.clone(), *due);
-                joined.pop();
-                joined.push(arrive);
-            } else {
-                joined.push(act);
+            match (&act, joined.last_mut()) {
+                (Act::Move(unpack), Some(Act::Wait(waits, _, arrives @ false)))
+                    if self.onto().joins(waits, unpack, true)? =>
+                {
+                    *arrives = true;
+                }
+                _ => joined.push(act),
             }
         }
         Ok(joined)
@@ -299,12 +301,12 @@ impl<D: Driver> QueueExecutor<D> {
                 }
                 Ok(())
             }
-            Act::Wait(set, due) | Act::Arrive(set, due) => {
+            Act::Wait(set, due, arrives) => {
                 let (number, place) = (counts.number(*due), waits.add(set.clone(), *due));
                 let Self { engine, queue, id, flags, device_waits, .. } = self;
                 let mut onto = Onto { engine, queue, id: *id, flags };
                 let kernels = device_waits.as_mut().expect("asked before");
-                kernels.put(&mut onto, set, (number, place), matches!(act, Act::Arrive(..)))
+                kernels.put(&mut onto, set, (number, place), *arrives)
             }
         }
     }

@@ -73,8 +73,7 @@ impl<D: Driver> Onto<'_, D> {
                 Some(table) => table,
                 None => {
                     let compiler = Compiler::new(own.engine, waits.words.iter().map(Word::region))?;
-                    let addresses: Vec<u64> = waits.words.iter().map(|word| address(word) as u64).collect();
-                    let (words, kernel) = (compiler.upload(&addresses)?, compiler.kernel("halo_wait_all")?);
+                    let (words, kernel) = (words_of(&compiler, waits)?, compiler.kernel("halo_wait_all")?);
                     table.insert(Table { kernel, words })
                 }
             };
@@ -101,31 +100,27 @@ impl<D: Driver> Onto<'_, D> {
         })
     }
 
-    /// Whether one kernel does a wait and the moves behind it. Makes it if these are the first.
-    pub(super) fn joins(&mut self, waits: &WaitSet, moves: &Arc<MoveTable>) -> Result<bool> {
-        self.expect_moves(waits, moves)?;
-        self.expect_moves(waits, moves)?;
-        self.with(waits, |_, Ready { behind, .. }| {
-            Ok(behind.as_ref().is_some_and(|behind| behind.is(moves) && behind.is_joined()))
-        })
-    }
-
-    /// Moves have come behind a wait. If they come again, one kernel is made of both: what comes once is not worth it.
-    pub(super) fn expect_moves(&mut self, waits: &WaitSet, moves: &Arc<MoveTable>) -> Result<()> {
-        if !Arrival::<D>::is_possible(moves) {
-            return Ok(());
-        }
+    /// Whether one kernel does a wait and the moves behind it. Makes it, of the first moves that come behind the wait: at once
+    /// or, as what comes once is not worth it, when they come again.
+    pub(super) fn joins(&mut self, waits: &WaitSet, moves: &Arc<MoveTable>, at_once: bool) -> Result<bool> {
         self.with(waits, |own, Ready { behind, .. }| {
-            match behind {
-                Some(known) if known.is(moves) => {
-                    if known.arrival.is_none() {
-                        known.arrival = Some(Arrival::compile(own.engine, waits, moves)?);
-                    }
-                }
-                Some(known) if known.moves.strong_count() > 0 => {}
-                _ => *behind = Some(Behind { moves: Arc::downgrade(moves), arrival: None }),
+            let (known, is_new) = match behind {
+                Some(known) if known.moves.strong_count() > 0 => (known, false),
+                _ => (behind.insert(Behind { moves: Arc::downgrade(moves), arrival: None }), true),
+            };
+            if !known.is(moves) {
+                return Ok(false);
             }
-            Ok(())
+            if known.arrival.is_none() && (at_once || !is_new) {
+                known.arrival = Some(Arrival::compile(own.engine, waits, moves)?);
+            }
+            Ok(known.is_joined())
         })
     }
+}
+
+/// The words of a wait, as kernels read them.
+pub(super) fn words_of<D: Driver>(compiler: &Compiler<'_, D>, waits: &WaitSet) -> Result<Argument> {
+    let addresses: Vec<u64> = waits.words.iter().map(|word| address(word) as u64).collect();
+    compiler.upload(&addresses)
 }

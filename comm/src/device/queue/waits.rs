@@ -149,7 +149,7 @@ impl<D: Driver> DeviceWaits<D> {
             return Ok(Launched::Wait);
         };
         let Some(place) = place_of(&self.outstanding, onto.engine) else { return Ok(Launched::Nothing) };
-        let arrives = unpack.map_or(Ok(false), |unpack| onto.joins(waits, unpack))?;
+        let arrives = unpack.map_or(Ok(false), |unpack| onto.joins(waits, unpack, true))?;
         // Zero says that none waits.
         let (number, has_mark) = (kernels.put.wrapping_add(1).max(1), kernels.put.is_multiple_of(A_MARK));
         kernels.put = number;
