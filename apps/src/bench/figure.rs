@@ -14,6 +14,9 @@ pub struct Figure {
     pub operation: Option<String>,
     /// What did it: a backend, a primitive, or a policy.
     pub backend: String,
+    /// The backend that `auto` has chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen_backend: Option<String>,
     /// How streams signalled, on a device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
@@ -99,6 +102,7 @@ impl Timing {
             bench: bench.what.name().to_owned(),
             operation: None,
             backend: backend.to_owned(),
+            chosen_backend: None,
             signal: None,
             fabric: bench.fabric.clone(),
             device: None,

@@ -10,7 +10,7 @@ use super::micro::{MicroBench, divided};
 use super::streams::{Replayed, captured};
 use super::turns::{Subject, in_turns};
 use std::sync::Arc;
-use streamhalo::comm::backend::{Direct, Exchange, ExchangeSpec, MessageSpec, Slot, match_exchange};
+use streamhalo::comm::backend::{AUTO, Direct, Exchange, ExchangeSpec, MessageSpec, Slot, match_exchange};
 use streamhalo::comm::device::{Buffer, Extents, Move, MoveTable};
 use streamhalo::comm::fabric::{Place, phase};
 use streamhalo::comm::{ElementType, Op};
@@ -36,6 +36,8 @@ pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result
         let executor = executors_of_all(world, one.backend, &pair.out.exchange.routes())?;
         let figure = timing.figure(bench, (one.backend, executor), bytes);
         let figure = Figure {
+            // The shape of an exchange decides, which is that of both ways.
+            chosen_backend: (one.backend == AUTO).then(|| pair.out.exchange.backend().to_owned()),
             signal: one.signal.map(|signal| signal.name().to_owned()),
             device: opened.device_name(),
             ..figure

@@ -140,17 +140,23 @@ fn reductions_on_a_stream_and_figures_of_benches_take_it_too() {
     assert_verified(&records);
     assert_eq!(checksums(&records).len(), 1);
 
-    let arguments = ["bench", "halo", "--layout", "1,2", "--cells", "16,16", "--seconds", "0.02"];
-    let output = folder.streamhalo(&[&arguments[..], &["--backend", "auto,st-send", "--json", "-"]].concat());
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let lines: Vec<Value> =
-        text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("is JSON")).collect();
-    let [auto, other] = lines.as_slice() else { panic!("{lines:?}") };
-    assert_eq!((auto["backend"].as_str(), other["backend"].as_str()), (Some("auto"), Some("st-send")));
-    let chosen = auto["chosen_backend"].as_str().expect("is a name");
-    assert!(BACKENDS.contains(&chosen) && other.get("chosen_backend").is_none(), "{lines:?}");
-    let output = folder.streamhalo(&[&arguments[..], &["--backend", "auto"]].concat());
-    assert!(text(&output.stdout).contains("auto ("), "{}", text(&output.stdout));
+    let halo = ["halo", "--layout", "1,2", "--cells", "16,16"];
+    let pingpong = ["pingpong", "--sizes", "8,300"];
+    for (arguments, told) in [(&halo[..], "auto ("), (&pingpong, "`auto` is `")] {
+        let arguments = [&["bench"], arguments, &["--seconds", "0.02"]].concat();
+        let json = ["--backend", "auto,st-send", "--json", "-"];
+        let output = folder.streamhalo(&[&arguments[..], &json].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let lines: Vec<Value> =
+            text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("is JSON")).collect();
+        let (auto, others): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line["backend"] == "auto");
+        assert!(auto.len() == others.len() && !auto.is_empty(), "{lines:?}");
+        let is_chosen = |line: &&Value| BACKENDS.contains(&line["chosen_backend"].as_str().expect("a name"));
+        assert!(auto.iter().all(is_chosen), "{lines:?}");
+        assert!(others.iter().all(|line| line.get("chosen_backend").is_none()), "{lines:?}");
+        let output = folder.streamhalo(&[&arguments[..], &["--backend", "auto"]].concat());
+        assert!(text(&output.stdout).contains(told), "{}", text(&output.stdout));
+    }
 }
 
 #[test]

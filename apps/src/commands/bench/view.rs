@@ -195,8 +195,9 @@ impl View<'_> {
         let head = format!("{title}: {unit}\nfabric {fabric}, {ranks}{device}, executed by {executors}");
         let is_known = self.varied().all(|figure| self.values(figure).is_some());
         let end = format!(
-            "{}{note}\nAll answers were checked before they were timed.\n{}",
+            "{}{note}\n{}All answers were checked before they were timed.\n{}",
             if is_known { "" } else { NO_SHARE },
+            self.chosen(),
             self.of_no_gpu()
         );
         format!("{}{table}\n{}{}", filled(&head), self.fits(), filled(&end))
@@ -243,6 +244,31 @@ impl View<'_> {
             column.set_padding((1, 0));
         }
         table
+    }
+
+    /// Which backends `auto` was, one after the other as messages become longer.
+    fn chosen(&self) -> String {
+        let mut chosen: Vec<(String, Vec<(&str, usize)>)> = Vec::new();
+        for figure in self.varied() {
+            let Some(backend) = figure.chosen_backend.as_deref() else { continue };
+            let (name, one) = (self.label(figure), (backend, figure.bytes));
+            match chosen.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, backends)) => backends.push(one),
+                None => chosen.push((name, vec![one])),
+            }
+        }
+        let told = |(name, mut backends): (String, Vec<(&str, usize)>)| {
+            backends.dedup_by_key(|(backend, _)| *backend);
+            let each: Vec<String> = match backends[..] {
+                [(backend, _)] => vec![format!("`{backend}`")],
+                _ => backends
+                    .iter()
+                    .map(|(backend, bytes)| format!("`{backend}` from {}", whole_bytes(*bytes as u64)))
+                    .collect(),
+            };
+            format!("`{name}` is {}.\n", each.join(", "))
+        };
+        chosen.into_iter().map(told).collect()
     }
 
     /// What to think of figures of a device that computes on the host's cores.
@@ -331,5 +357,23 @@ mod tests {
         assert!(table.contains("\n-: beside computation the message took no longer"), "{table}");
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         assert_eq!(view.chart().lines.iter().map(|line| line.points.len()).collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[test]
+    fn what_was_chosen_stands_below_from_size_to_size() {
+        let bench = MicroBench::of(What::Pingpong, &["auto", "standard"]);
+        let figure = |backend: &str, bytes: usize, chosen: Option<&str>| {
+            let mut figure = share(backend, None);
+            (figure.bytes, figure.chosen_backend) = (bytes, chosen.map(str::to_owned));
+            figure
+        };
+        let [standard, first] = [figure("standard", 8, None), figure("auto", 8, Some("st-send"))];
+        let told = |figures: &[Figure]| View::new(&bench, figures).chosen();
+        assert_eq!(told(std::slice::from_ref(&standard)), "");
+        let second = figure("auto", 32, Some("st-send"));
+        assert_eq!(told(&[first.clone(), standard, second.clone()]), "`auto` is `st-send`.\n");
+        let [third, last] = [2048, 4096].map(|bytes| figure("auto", bytes, Some("notified")));
+        let all = "`auto` is `st-send` from 8 B, `notified` from 2 KiB.\n";
+        assert_eq!(told(&[first, second, third, last]), all);
     }
 }
