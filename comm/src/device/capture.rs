@@ -1,20 +1,19 @@
-//! Periods of a stream: operations that are captured once and replayed with one call.
+//! Capturing a period of a stream: operations that are captured once and [replayed](super::period) with one call.
 //!
 //! A capture carries nothing out and sets back what the host has counted meanwhile; a replay moves the counts on, so that
 //! replays and what is enqueued as ever may alternate. See `docs/design/0023-periods.md`.
 
 use super::host_state::HostState;
 use super::operation::Operation;
+use super::period::{Captured, CapturedUse, Period, changed};
 use super::section::Intent;
-use super::sequence::{Due, Replay, Sequence, Step};
+use super::sequence::{Due, Sequence, Step};
 use super::standing::{COUNTS, Counts, Reading, Stage, Standing};
 use super::stream::Stream;
 use super::stream_kind::StreamKind;
 use super::uses::KernelUses;
 use crate::error::{Error, Result};
-use crate::fabric::Executor;
 use crate::timeline::Activity;
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,58 +39,8 @@ pub(super) struct Capture {
     refused: Option<Error>,
 }
 
-/// A period of a stream, to be [replayed](Stream::replay) on it: exchanges, and the kernels and moves between them.
-/// It keeps the memory that they use, whoever else lets go of it.
-pub struct Period {
-    stream: u64,
-    sequence: Arc<Sequence>,
-    exchanges: Vec<Captured>,
-    /// What it depends on, as it has to be whenever it is replayed.
-    states: Vec<(HostState, u32)>,
-    /// What its operations do with buffers.
-    uses: Vec<CapturedUse>,
-}
-
-/// The part of a buffer that an operation uses.
-type CapturedUse = (Arc<KernelUses>, Range<usize>, Intent);
-
-/// An exchange of a period.
-struct Captured {
-    standing: Standing,
-    /// Its counts at the capture, and how far they move on in a period.
-    before: [u32; COUNTS],
-    strides: [u32; COUNTS],
-}
-
-impl Period {
-    /// How many operations it has.
-    pub fn operations(&self) -> usize {
-        self.sequence.steps.len()
-    }
-
-    /// Who puts the operations of a replay where they run: [`Executor::Stream`] if the stream itself does (on a
-    /// device: a graph, with one call for the whole period), [`Executor::Proxy`] if the stream's thread does, one after
-    /// the other, for the [reason](Period::reason) that is given.
-    pub fn executor(&self) -> Executor {
-        if self.reason().is_none() { Executor::Stream } else { Executor::Proxy }
-    }
-
-    /// Why the device does not replay it by itself; `None` where it does, and on the host.
-    pub fn reason(&self) -> Option<&str> {
-        match self.sequence.prepared.get() {
-            Some(Ok(Some(reason))) => Some(reason),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Debug for Period {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Period({} operations of stream {})", self.operations(), self.stream)
-    }
-}
-
-fn refusal(what: impl Into<String>, reason: &str) -> Error {
+/// The error that something is no part of a period.
+pub(super) fn refusal(what: impl Into<String>, reason: &str) -> Error {
     Error::NotCapturable { what: what.into(), reason: reason.into() }
 }
 
@@ -169,11 +118,6 @@ impl Capture {
             }
         })
     }
-}
-
-/// What is no more as it was.
-fn changed(states: &[(HostState, u32)]) -> Option<&'static str> {
-    states.iter().find(|(state, before)| state.peek() != *before).map(|(state, _)| state.what())
 }
 
 /// How things stand at the end of a capture.
@@ -283,64 +227,6 @@ impl Stream {
         Ok(Period { stream: self.id(), sequence, exchanges, states, uses })
     }
 
-    /// Enqueues a period that was captured on this stream, `times` times. Blocks as the operations of the period do: not
-    /// at all, but on an inline stream and while the stream has no room.
-    ///
-    /// All ranks of its exchanges have to replay it, or to enqueue as many exchanges as it has: the other side does not
-    /// see the difference. What is enqueued in between goes on with the epochs that replays have come to.
-    ///
-    /// # Errors
-    /// [`Error::WrongStream`]; [`Error::OutOfOrder`] if an exchange of the period is in flight, or would begin in the
-    /// other generation, as after an odd number of exchanges in between, if a field of it is in another generation or has
-    /// other ghosts to read than at the capture, or if there is a view of any array of the stream;
-    /// [`Error::NotCapturable`] within a capture. Nothing is enqueued then.
-    pub fn replay(&self, period: &Period, times: u64) -> Result<()> {
-        if period.stream != self.id() {
-            return Err(Error::WrongStream { what: "a period", owner: period.stream, used: self.id() });
-        }
-        self.refuse_capture("a replay", "a period has no others in it; capture its operations instead")?;
-        let out_of_order = |reason: &str| Err(Error::OutOfOrder { call: "replay", reason: reason.into() });
-        // Of whatever array: what a period writes is not looked up for each replay.
-        if self.views().get() > 0 {
-            return out_of_order("the host looks at an array of the stream: drop the view first");
-        }
-        let mut moved = Vec::with_capacity(COUNTS * period.exchanges.len());
-        for exchange in &period.exchanges {
-            let counts = exchange.standing.get();
-            if counts.stage != Stage::Idle {
-                return out_of_order("finish the exchange of the period that is in flight first");
-            }
-            let numbers = counts.numbers();
-            let so_far: [u32; COUNTS] =
-                std::array::from_fn(|index| numbers[index].wrapping_sub(exchange.before[index]));
-            if !so_far[0].is_multiple_of(2) {
-                return out_of_order(
-                    "an odd number of exchanges has been enqueued since the capture, and the period begins in the other \
-                     generation: enqueue one more",
-                );
-            }
-            moved.extend(so_far);
-        }
-        if let Some(what) = changed(&period.states) {
-            return out_of_order(&format!(
-                "{what} is another than at the capture: bring the field to where the period begins first"
-            ));
-        }
-        if times == 0 {
-            return Ok(());
-        }
-        if let Some((next, passed)) = self.positions() {
-            let uses = period.uses.iter().cloned();
-            uses.for_each(|(of, bytes, intent)| of.add(bytes, intent, next, passed));
-        }
-        let sequence = period.sequence.clone();
-        self.put(Operation::Replay(Box::new(Replay { sequence, moved, times })));
-        for Captured { standing, strides, .. } in &period.exchanges {
-            standing.move_on(*strides, times);
-        }
-        Ok(())
-    }
-
     /// That the stream is not being captured, for what cannot be a part of a period; the capture then fails with it.
     ///
     /// # Errors
@@ -440,25 +326,5 @@ impl Stream {
         if let Some(capture) = &mut *self.captured().borrow_mut() {
             capture.take(operation, reading, on_device);
         }
-    }
-}
-
-impl Captured {
-    fn between(standing: Standing, before: Counts, after: Counts) -> Result<Self> {
-        if after.stage != Stage::Idle {
-            return Err(refusal("an exchange that is begun only", "finish it within the period"));
-        }
-        let (from, to) = (before.numbers(), after.numbers());
-        let strides: [u32; COUNTS] = std::array::from_fn(|index| to[index].wrapping_sub(from[index]));
-        if !strides[0].is_multiple_of(2) {
-            let count = strides[0];
-            let reason = format!(
-                "buffers and generations are used in turn, so that a period has an even number of each exchange: {} or {}",
-                count - 1,
-                count + 1
-            );
-            return Err(refusal(format!("a period with {count} of an exchange"), &reason));
-        }
-        Ok(Self { standing, before: from, strides })
     }
 }

@@ -24,6 +24,7 @@ mod moves;
 mod opencl;
 mod operation;
 mod peers;
+mod period;
 mod pitched;
 mod queue;
 mod recorded;
@@ -43,7 +44,6 @@ mod wires;
 pub(crate) use accelerator::Accelerator;
 pub use accelerator::DeviceMemory;
 pub use buffer::{Buffer, Extents};
-pub use capture::Period;
 pub use copier::{Copier, HostMemory};
 pub(crate) use copies::{Copies, CopyDirection, CopyMark};
 pub use cuda::{
@@ -66,6 +66,7 @@ pub(crate) use operation::{
     Behind, Counted, HostKernel, Message, ReadySend, Rule, SignalSet, TriggeredSend, WaitSet, next_group,
 };
 pub(crate) use peers::Sharing;
+pub use period::Period;
 pub use pitched::Pitched;
 pub use section::Section;
 pub(crate) use section::{Hold, Intent};
