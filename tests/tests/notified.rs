@@ -264,6 +264,34 @@ fn loops_that_test_end_with_the_source() {
 }
 
 #[test]
+fn who_tests_for_one_rank_serves_the_others() {
+    on_ranks(3, |world| {
+        let stream = stream_of(world, StreamKind::Inline)?;
+        let window = Window::allocate::<i64>(world, &stream, 1)?;
+        let told = |by: usize| -> Result<(), HaloError> {
+            let mut request = window.notify_init(Source::Rank(by), Tag::Any, 1)?;
+            request.start()?;
+            assert!(looks(|| request.test())?.is_some());
+            Ok(())
+        };
+        match world.rank() {
+            0 => told(1)?,
+            1 => {
+                told(2)?;
+                window.put_notify::<i64>(&[], 0, 0, 1)?;
+            }
+            _ => {
+                assert_eq!(window.fetch_and_op_notify(1_i64, 0, 0, Op::Sum, 9)?, 0);
+                // More than a ring has room for.
+                (0..40).try_for_each(|_| window.put_notify::<i64>(&[], 0, 0, 2))?;
+                window.put_notify::<i64>(&[], 1, 0, 2)?;
+            }
+        }
+        Ok(world.barrier()?)
+    });
+}
+
+#[test]
 fn loops_that_test_and_probe_end_with_a_rank_that_fails() {
     let ranks = World::threads(2, watchdog(), |world| {
         let window = bytes(&world)?;

@@ -258,3 +258,45 @@ fn a_stream_that_fails_meanwhile_is_told_of() {
         "{outcomes:?}"
     );
 }
+
+/// A dropped message keeps the last use of its stream, which comes to an end once it is swept away: by then the thread of the
+/// stream may wait for another message, and needs the engine for it.
+#[test]
+fn a_stream_ends_with_the_dropped_message_that_used_it_last() {
+    let (told, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        tried(2, |rank| {
+            let Rank { world, communicator, .. } = rank;
+            let mut cells = rank.zeros()?;
+            let small = cells.section(0..1)?;
+            if world.rank() == 1 {
+                let into = Buffer::<f64>::zeros(world, &rank.stream, LONG)?;
+                communicator.recv_section(&into.section(0..LONG.points[2])?, 0, 5)?;
+                world.barrier()?;
+                // Rank 0 sweeps meanwhile.
+                sleep(10 * SLOW);
+                communicator.send(&[7.0], 0, 7)?;
+                return communicator.recv_section(&small, 0, 6).map(|_| ());
+            }
+            {
+                let options = StreamOptions { kind: StreamKind::Threaded, threads: 1 };
+                let stream = Device::host().stream_with(world, options)?;
+                let buffer = Buffer::<f64>::zeros(world, &stream, LONG)?;
+                let first = Buffer::<f64>::zeros(world, &stream, LINE)?.section(0..1)?;
+                let operations = OperationQueue::new(&stream, communicator)?;
+                operations.enqueue_recv(&first, 1, 7)?;
+                operations.enqueue_start()?;
+                operations.enqueue_wait()?;
+                drop(communicator.isend(&buffer.section(0..LONG.points[2])?, 1, 5)?);
+            }
+            world.barrier()?;
+            rank.fill(&mut cells, 6.0)?;
+            communicator.isend(&small, 1, 6)?.wait().map(|_| ())
+        });
+        told.send(()).expect("somebody listens");
+    });
+    ended.recv_timeout(Duration::from_secs(60)).expect("both ranks end");
+}
+
+/// Longer than what is sent at once.
+const LONG: Extents = Extents { points: [1, 1, 5000], components: 1 };

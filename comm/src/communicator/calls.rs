@@ -54,6 +54,11 @@ impl Communicator {
         self.lock().progress()
     }
 
+    /// Takes in all that a rank had sent that has left.
+    pub(crate) fn hear_out(&self) -> Result<()> {
+        self.lock().hear_out()
+    }
+
     /// The outcome of a request if it is complete; makes progress.
     pub(super) fn test_ticket(&self, ticket: Ticket) -> Result<Option<Result<Status>>> {
         let looked = self.lock().look_for(ticket);
@@ -83,11 +88,16 @@ impl Communicator {
 
     /// Lets go of the sections of abandoned requests that have ended.
     pub(super) fn sweep(&self) {
-        let mut abandoned = self.inner.abandoned.borrow_mut();
-        if !abandoned.is_empty() {
+        let ended: Vec<_> = {
+            let mut abandoned = self.inner.abandoned.borrow_mut();
+            if abandoned.is_empty() {
+                return;
+            }
             let engine = self.lock();
-            abandoned.retain(|(ticket, _)| engine.is_known(*ticket));
-        }
+            abandoned.extract_if(.., |(ticket, _)| !engine.is_known(*ticket)).collect()
+        };
+        // The last use of a stream may be one of these: it then comes to its end, for which its thread needs the engine.
+        drop(ended);
     }
 
     pub(super) fn send_bytes(

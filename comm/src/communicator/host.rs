@@ -106,7 +106,7 @@ impl Host {
                 return Ok(false);
             }
             // What it sent before it left is there now, and may be all that was needed of it.
-            engine.progress()?;
+            engine.hear_out()?;
             if done(&mut engine)? {
                 return Ok(true);
             }

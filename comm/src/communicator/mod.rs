@@ -368,12 +368,13 @@ impl Drop for Inner {
             return;
         }
         let engine = self.host.lock();
-        for (ticket, hold) in abandoned {
-            if engine.is_in_transfer(ticket) {
-                // Somebody may still write it: it is never lent again.
-                std::mem::forget(hold);
-            }
-        }
+        let (written, ended): (Vec<_>, Vec<_>) =
+            abandoned.into_iter().partition(|(ticket, _)| engine.is_in_transfer(*ticket));
+        // As when they are swept.
+        drop(engine);
+        // Somebody may still write those: they are never lent again.
+        written.into_iter().for_each(std::mem::forget);
+        drop(ended);
     }
 }
 

@@ -413,6 +413,24 @@ fn what_nobody_waits_for_any_more_ends_without_room() {
     assert!(matches!(outcome, Err(Error::Truncated { .. })), "{outcome:?}");
 }
 
+/// However many others send as well: packets are looked at in turn, a limited number at a time.
+#[test]
+fn all_that_a_rank_had_sent_is_heard_once_it_has_left() {
+    let mut ranks = Ranks::new(3);
+    let into = ranks.slot(0, 0);
+    for source in [1, 2] {
+        let from = ranks.slot(source, 0);
+        for tag in 0..16 {
+            ranks.engines[source].isend_place(&from, 8, None, 0, tag).expect("it begins");
+        }
+    }
+    ranks.engines.remove(1);
+    let engine = &mut ranks.engines[0];
+    let last = engine.irecv_place(&into, 8, None, Source::Rank(1), Tag::Value(15)).expect("it begins");
+    let status = Status { source: 1, tag: 15, bytes: 8 };
+    assert_eq!(engine.look_for(last), Ok(Some(Ok(status))));
+}
+
 /// A dropped request that a peer is about to write keeps its memory, and is forgotten once it is written.
 #[test]
 fn what_cannot_be_taken_back_ends_by_itself() {

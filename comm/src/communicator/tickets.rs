@@ -145,7 +145,7 @@ impl Engine {
             return Ok(outcome);
         }
         // What it sent before it left is there now, and may be all that was needed of it.
-        self.progress()?;
+        self.hear_out()?;
         match (self.outcome(ticket), self.is_known(ticket).then(|| self.leaver(ticket)).flatten()) {
             (None, Some(rank)) => Err(left(rank)),
             (outcome, _) => Ok(outcome),

@@ -164,7 +164,7 @@ impl MatchRequest {
         // A peer that has left has said before whatever it had to say.
         let has_left = |one: &Waiting| one.communicator.host().lock().has_left(one.peer);
         if let Some(index) = self.waiting.iter().position(has_left) {
-            hear(&self.waiting[index].communicator)?;
+            hear_out(&self.waiting[index].communicator)?;
             if self.waiting[index].match_state.is_posted() {
                 let gone = self.waiting.remove(index);
                 self.failed.get_or_insert(gone.left());
@@ -212,6 +212,16 @@ impl MatchRequest {
 /// Takes in what the peers have told.
 pub(super) fn hear(communicator: &Communicator) -> Result<()> {
     communicator.progress()?;
+    take_in(communicator)
+}
+
+/// As [`hear`], with all that a peer had told that has left.
+fn hear_out(communicator: &Communicator) -> Result<()> {
+    communicator.hear_out()?;
+    take_in(communicator)
+}
+
+fn take_in(communicator: &Communicator) -> Result<()> {
     for (source, bytes) in communicator.take_told() {
         communicator.matcher().borrow_mut().hear(communicator.world(), source, &bytes)?;
     }

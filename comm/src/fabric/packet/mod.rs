@@ -202,6 +202,12 @@ impl Packets {
         false
     }
 
+    /// How many packets of mapped sources there may be at a time. After as many calls of [`Packets::take_next`] all have been
+    /// handed over that were there before the first.
+    pub(crate) fn room(&self) -> usize {
+        mapped::CELLS * self.incoming.len()
+    }
+
     /// Hands over one packet if one has come, or what a wire has; whether there was any. The sources are
     /// served in turn. Never blocks.
     ///

@@ -1,12 +1,13 @@
 //! Matching against a list, and the lines that a ready notification costs.
 
 use super::arrivals::{LAST, NOTIFY, UNEXPECTED_LIMIT};
-use super::{Notified, NotifyRequest, State};
+use super::{Notified, NotifyRequest, STARTS, State};
 use crate::device::Device;
+use crate::error::Error;
 use crate::fabric::Header;
 use crate::source::{Source, Tag};
 use crate::window::Window;
-use crate::world::World;
+use crate::world::{World, WorldOptions};
 use proptest::prelude::*;
 use std::mem::offset_of;
 
@@ -64,6 +65,33 @@ fn who_waits_for_something_else_takes_a_limited_number_of_notifications() {
     }
     assert_eq!(state.unexpected.length(), UNEXPECTED_LIMIT + 2);
     assert!(state.packets.far_has_left());
+}
+
+/// Here it is an access of this rank's to itself that has to be served.
+#[test]
+fn who_always_finds_what_it_waits_for_serves_others_by_and_by() {
+    // Of threads, which serves nobody.
+    let all_are_put = std::sync::Barrier::new(2);
+    let ranks = World::threads(2, WorldOptions::default(), |world| {
+        let window = window(&world);
+        if world.rank() == 1 {
+            (0..STARTS).try_for_each(|_| window.put_notify::<u8>(&[], 0, 0, 1))?;
+            all_are_put.wait();
+            return Ok(());
+        }
+        window.put_notify(&[7_u8], 0, 0, 2)?;
+        all_are_put.wait();
+        let length = || window.inner().notified.as_ref().unwrap().state.borrow().unexpected.length();
+        let mut request = window.notify_init(Source::Rank(1), Tag::Value(1), 1)?;
+        for _ in 0..STARTS {
+            assert_eq!(length(), 0);
+            request.start()?;
+            request.wait()?;
+        }
+        assert_eq!(length(), 1);
+        Ok::<_, Error>(())
+    });
+    ranks.expect("threads start").into_iter().for_each(|rank| rank.expect("it goes well"));
 }
 
 #[derive(Debug, Clone, Copy)]
