@@ -78,6 +78,15 @@ pub enum AppError {
         reason: String,
     },
 
+    /// What a run has measured for later ones could not be kept.
+    #[error("what `auto` has measured is not kept in {}: {reason}", path.display())]
+    NotKept {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+
     /// A rank failed.
     #[error("rank {rank} failed: {message}")]
     Rank {
@@ -200,6 +209,15 @@ pub enum AppError {
         source: io::Error,
     },
 
+    /// A file of an earlier run is still beside the results of this one.
+    #[error("cannot remove {}, which an earlier run has left: {source}", path.display())]
+    NotRemoved {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+
     /// There is no `results.json` to report on.
     #[error("cannot read {}: {source}", path.display())]
     ResultsUnreadable {
@@ -286,6 +304,10 @@ impl AppError {
             Self::Measured { .. } => {
                 "name another file as `comm.measured`, or remove it: the next run with `auto` writes it"
             }
+            Self::NotKept { .. } => "the results are there; the next run measures again",
+            Self::NotRemoved { .. } => {
+                "the new results are there; remove it by hand, so that it is not taken for theirs"
+            }
             Self::NoRoomToVerify { .. } => "give `grid.cells` fewer, or set `run.verify = false`",
             Self::Occupied { .. } => {
                 "wait until it has ended, or have `run` or `bench` write into another folder with `--out DIR`"
@@ -293,6 +315,9 @@ impl AppError {
             Self::NotWritable { source, .. } | Self::Replace { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                     "make room there, or choose a folder elsewhere with `--out DIR`"
+                }
+                io::ErrorKind::FileTooLarge => {
+                    "give this process, or the file system, a higher limit for the size of a file (`ulimit -f`)"
                 }
                 io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
                     "a file has the name of the folder, or of one above it; choose another with `--out DIR`"

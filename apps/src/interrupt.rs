@@ -1,4 +1,4 @@
-//! Ctrl-C: noted by a handler, and asked about wherever the program waits.
+//! Signals. Ctrl-C is noted by a handler, and asked about wherever the program waits.
 //!
 //! Nothing is torn down in the handler itself. Whoever waits for ranks looks at the note, and the
 //! error that it becomes ends the processes of ranks and leaves earlier results as they are. A second
@@ -7,9 +7,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::error::AppError;
+
+/// From now on a file that becomes longer than this process may write (`ulimit -f`) is an error of whoever writes it, as a
+/// full disk is, and does not end the program.
+pub fn survive_file_size_limits() {
+    // Any handler keeps the system from ending it. One that is refused changes nothing.
+    _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
+}
 
 /// Whether the user has asked the program to stop.
 #[derive(Clone, Debug)]

@@ -30,3 +30,4 @@ mod unwritten;
 mod watch;
 
 pub use error::AppError;
+pub use interrupt::survive_file_size_limits;

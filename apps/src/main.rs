@@ -5,9 +5,10 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use streamhalo_apps::{cli::Cli, commands, report};
+use streamhalo_apps::{cli::Cli, commands, report, survive_file_size_limits};
 
 fn main() -> ExitCode {
+    survive_file_size_limits();
     let outcome = match Cli::try_parse() {
         Ok(cli) => commands::dispatch(cli),
         Err(error) => commands::refuse(error),

@@ -28,6 +28,30 @@ pub(crate) fn finished(unfinished: &str) -> Option<&str> {
     unfinished.strip_prefix('.')?.strip_suffix(UNFINISHED)
 }
 
+/// Removes the files that are unfinished in a folder, where it is there and nobody else writes into it.
+///
+/// # Errors
+///
+/// [`AppError::NotWritable`] where something cannot be removed.
+pub(crate) fn remove_unfinished(folder: &Path) -> Result<(), AppError> {
+    let remove = || -> io::Result<()> {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let is_unfinished = entry.file_name().to_str().is_some_and(|name| finished(name).is_some());
+            if is_unfinished && entry.file_type()?.is_file() {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    };
+    match remove() {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(())
+        }
+        removed => removed.map_err(|source| AppError::NotWritable { dir: folder.to_owned(), source }),
+    }
+}
+
 /// A folder of results that nobody else writes into until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Occupied {

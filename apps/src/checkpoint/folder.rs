@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use super::CheckpointError;
 use crate::error::AppError;
-use crate::occupied::finished;
+use crate::occupied::remove_unfinished;
 use crate::report;
 
 /// The folder in that of the results.
-pub(super) const FOLDER: &str = "checkpoints";
+pub(crate) const FOLDER: &str = "checkpoints";
 
 /// What follows an application's name and the step in the name of a checkpoint.
 const EXTENSION: &str = ".halo";
@@ -52,13 +52,7 @@ pub(crate) fn resolve(path: &Path, app: &str) -> Result<PathBuf, CheckpointError
 pub(crate) fn prepare(results: &Path) -> Result<(), AppError> {
     let folder = results.join(FOLDER);
     report::check_writable(&folder)?;
-    let sweep = || {
-        names(&folder)?
-            .iter()
-            .filter(|name| finished(name).is_some())
-            .try_for_each(|name| fs::remove_file(folder.join(name)))
-    };
-    sweep().map_err(|source| AppError::NotWritable { dir: folder.clone(), source })
+    remove_unfinished(&folder)
 }
 
 /// What is in a folder, but for names that are no text, which are none of ours.

@@ -27,9 +27,8 @@ mod tests;
 mod write;
 
 pub(crate) use error::CheckpointError;
-pub(crate) use folder::{prepare, resolve};
+pub(crate) use folder::{FOLDER, prepare, resolve};
 pub(crate) use looker::{Checkpoints, none_are_due};
 pub(crate) use read::Checkpoint;
 
-use folder::FOLDER;
 use head::Head;

@@ -11,7 +11,8 @@ use crate::checkpoint::{self, Checkpoint};
 use crate::cli::RunArgs;
 use crate::config::RunConfig;
 use crate::error::{AppError, counted, ranks_of};
-use crate::occupied::Occupied;
+use crate::occupied::{Occupied, remove_unfinished};
+use crate::pictures;
 use crate::ranks::{Prepared, Ranks, adopt, are_launched};
 use crate::report::wrap::filled;
 use crate::report::{self, ExchangeTimeline, MachineInfo, OutputFile, Progress, Results};
@@ -109,12 +110,15 @@ impl Prepared for Planned {
         }
         self.measured.check_writable()?;
         let dir = &self.config.output.dir;
-        let files = [&[report::RESULTS_FILE, report::FINAL_STATE], &report::DERIVED[..]].concat();
-        self._occupied =
-            Some(check_room_for(dir, &files.into_iter().map(str::to_owned).collect::<Vec<_>>())?);
+        let files = [&[report::RESULTS_FILE], &report::DERIVED[..]].concat().into_iter().map(str::to_owned);
+        self._occupied = Some(check_room_for(dir, &files.chain(report::of_some_runs()).collect::<Vec<_>>())?);
         if self.config.output.checkpoint_every > 0 {
             checkpoint::prepare(dir)?;
         }
+        // Whether this run writes there or not: it may be as large as the grid, and nobody will finish it.
+        [checkpoint::FOLDER, pictures::FOLDER]
+            .iter()
+            .try_for_each(|folder| remove_unfinished(&dir.join(folder)))?;
         Ok(())
     }
 }
@@ -221,10 +225,11 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
     // What was measured is shown also where there is no room for its files.
     wrong.iter().for_each(|sentence| report::say(&format!("{sentence}\n")));
     report::print(&report::table(&results))?;
-    written.and(kept_measured)?;
+    written?;
     if !quiet {
         report::say(&format!("results in {}\n", config.output.dir.display()));
     }
+    kept_measured?;
     Ok(u8::from(!results.all_verified()))
 }
 

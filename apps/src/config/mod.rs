@@ -117,6 +117,12 @@ impl RunConfig {
         overrides: &Overrides,
         names: &KnownNames<'_>,
     ) -> Result<(Self, Places), AppError> {
+        // Its paths may start there, and results and ranks that are processes are told of them as text.
+        if path.parent().is_some_and(|folder| folder.to_str().is_none()) {
+            let message =
+                format!("the folder of {} has a name that is not Unicode; give it another", path.display());
+            return Err(AppError::usage("CONFIG", message));
+        }
         let text = std::fs::read_to_string(path)
             .map_err(|source| AppError::ConfigUnreadable { path: path.to_owned(), source })?;
         let shown = path.display().to_string();

@@ -26,6 +26,9 @@ use crate::occupied::unfinished;
 use crate::report::{OutputFile, left_in_replacing, replace_files};
 use crate::unwritten::{Unwritten, verdict};
 
+/// The folder in that of the results.
+pub(crate) const FOLDER: &str = "snapshots";
+
 /// Who writes them.
 pub(crate) struct Snapshots<'a> {
     folder: PathBuf,
@@ -49,7 +52,7 @@ impl<'a> Snapshots<'a> {
         let every = config.output.snapshot_every;
         let is_life = matches!(config.app.settings, AppSettings::Life(_));
         (every > 0).then(|| Self {
-            folder: config.output.dir.join("snapshots"),
+            folder: config.output.dir.join(FOLDER),
             name: &config.app.name,
             every,
             first,

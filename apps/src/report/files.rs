@@ -68,8 +68,13 @@ pub(super) fn remove_left_behind(dir: &Path, names: &[String]) -> Result<(), App
 /// [`AppError::NotWritable`] with what the system said.
 pub fn check_writable(dir: &Path) -> Result<(), AppError> {
     let probe = dir.join(unfinished(PROBE));
-    let tried =
-        fs::create_dir_all(dir).and_then(|()| File::create(&probe)).and_then(|_| fs::remove_file(&probe));
+    let tried = fs::create_dir_all(dir).and_then(|()| File::create(&probe)).and_then(|_| {
+        match fs::remove_file(&probe) {
+            // Another process has tried the folder at the same time.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
+    });
     tried.map_err(|source| AppError::NotWritable { dir: dir.to_owned(), source })
 }
 
@@ -100,13 +105,13 @@ pub fn replace_files(dir: &Path, files: &[OutputFile]) -> Result<(), AppError> {
 ///
 /// # Errors
 ///
-/// [`AppError::Replace`] with the file that cannot be removed.
+/// [`AppError::NotRemoved`] with the file that cannot be removed.
 pub(super) fn remove_files(dir: &Path, names: impl Iterator<Item = String>) -> Result<(), AppError> {
     for name in names {
         let path = dir.join(name);
         match fs::remove_file(&path) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                return Err(AppError::Replace { path, source });
+                return Err(AppError::NotRemoved { path, source });
             }
             _ => {}
         }

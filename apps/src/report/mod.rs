@@ -59,7 +59,8 @@ pub fn derived_files(results: &Results) -> Result<Vec<OutputFile>, AppError> {
 /// # Errors
 ///
 /// [`AppError::InconsistentRun`] where a record cannot be right, [`AppError::Plot`], and
-/// [`AppError::NotWritable`] or [`AppError::Replace`] where the folder cannot take the files.
+/// [`AppError::NotWritable`] or [`AppError::Replace`] where the folder cannot take the files; [`AppError::NotRemoved`]
+/// where it has them, and something of an earlier run as well.
 pub fn write_results(dir: &Path, results: &Results, extra: Vec<OutputFile>) -> Result<(), AppError> {
     let mut files = vec![OutputFile::new(RESULTS_FILE, results.to_json()?)];
     files.extend(derived_files(results)?);
@@ -71,7 +72,7 @@ pub fn write_results(dir: &Path, results: &Results, extra: Vec<OutputFile>) -> R
 }
 
 /// The names of the files that some runs leave and others do not.
-fn of_some_runs() -> impl Iterator<Item = String> {
+pub(crate) fn of_some_runs() -> impl Iterator<Item = String> {
     known_backends().into_iter().flat_map(timeline_names).chain([FINAL_STATE.to_owned()])
 }
 

@@ -1,6 +1,6 @@
 //! What the backend `auto` has measured, kept from run to run where a file is named for it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -53,13 +53,24 @@ impl MeasuredFile {
         self.path.as_deref().map_or(Ok(()), check)
     }
 
-    /// Adds what a run has `measured`, if it has measured anything, to what is there by now.
+    /// Adds what a run has `measured`, if it has measured anything, to what is there by now. Blocks while another run of this
+    /// machine does so.
     ///
     /// # Errors
     ///
-    /// [`AppError::Measured`].
+    /// [`AppError::NotKept`].
     pub(crate) fn write_with(&self, measured: Vec<Measured>) -> Result<(), AppError> {
         let Some(path) = self.path.as_deref().filter(|_| !measured.is_empty()) else { return Ok(()) };
+        self.add(path, measured).map_err(|error| match error {
+            AppError::Measured { path, reason } => AppError::NotKept { path, reason },
+            other => other,
+        })
+    }
+
+    fn add(&self, path: &Path, measured: Vec<Measured>) -> Result<(), AppError> {
+        // Where there are no such locks, of two that end together one counts.
+        let folder = File::open(folder_of(path));
+        let _alone = folder.and_then(|folder| folder.lock().map(|()| folder));
         let mut content = Content { measured: read(path)? };
         content.measured.retain(|known| measured.iter().all(|new| new.shape() != known.shape()));
         content.measured.extend(measured);
@@ -97,5 +108,29 @@ fn read(path: &Path) -> Result<Vec<Measured>, AppError> {
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(wrong(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever reads the exit status takes a wrong configuration for a run that has left nothing.
+    #[test]
+    fn what_goes_wrong_once_all_has_run_is_no_wrong_configuration() {
+        let folder = tempfile::tempdir().expect("can be made");
+        let path = folder.path().join("measured.json");
+        let one = r#"{ "measured": [ { "shape": { "fabric": "local", "library": null, "stream": "host, inline",
+            "ranks": 2, "near": 1, "far": 0, "bytes": 64, "direct": "never" }, "microseconds": { "st-send": 1.0 } } ] }"#;
+        fs::write(&path, one).expect("can write");
+        let text = format!(
+            "app.pattern = 'random:1'\ncomm = {{ backend = 'auto', measured = '{}' }}",
+            path.display()
+        );
+        let file = MeasuredFile::open(&RunConfig::of(&text)).expect("is one");
+        fs::write(&path, "something else").expect("can write");
+        let error = file.write_with(file.known().to_vec()).expect_err("it is none any more");
+        assert_eq!(error.exit_status(), 1, "{error}");
+        assert!(matches!(&error, AppError::NotKept { path: told, .. } if *told == path), "{error}");
     }
 }

@@ -11,8 +11,11 @@ use crate::app::{Application, ApplicationRow};
 use crate::config::{RunConfig, Scaling};
 use crate::error::AppError;
 
-/// More ranks than this on one machine are a slip of the keyboard.
-const MOST_RANKS: usize = 4096;
+/// How many ranks may be asked for: more than that many on one machine are a slip of the keyboard. A launcher may have
+/// started them on many, and has said how many.
+pub(crate) fn most_ranks() -> usize {
+    if fabric::launched().is_some() { usize::MAX } else { 4096 }
+}
 
 /// An entry of `run.ranks`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,8 +45,7 @@ pub(crate) struct Part {
 /// [`AppError::Split`] where the grid cannot be split so, or a part is thinner than the halo; that of
 /// the application where it cannot be opened, or does not take the layout.
 pub(crate) fn plan(config: &RunConfig) -> Result<Vec<Part>, AppError> {
-    // A launcher may have started them on many machines, and has said how many.
-    let most = if fabric::launched().is_some() { usize::MAX } else { MOST_RANKS };
+    let most = most_ranks();
     if let Some(ranks) = config.run.ranks.iter().find(|ranks| **ranks > most) {
         return Err(AppError::usage(
             "run.ranks",

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::opencl::is_there;
-use super::{BACKENDS, FABRICS, Folder, SMALL, assert_verified, checksums, text};
+use super::{BACKENDS, FABRICS, Folder, SMALL, assert_verified, checksums, finish, text};
 use serde_json::Value;
 
 const AUTO: &str = "comm.backend=auto";
@@ -128,6 +128,32 @@ fn a_file_that_is_none_is_refused_before_anything_runs() {
         let said = text(&output.stderr);
         assert!(output.status.code() == Some(2) && said.contains(expected), "{name}: {said}");
         assert!(!said.contains("--out") && !folder.out().exists(), "{said}");
+    }
+}
+
+/// Each finds what the other has added: none takes the file from under the other.
+#[test]
+fn runs_at_the_same_time_keep_what_they_measure_in_one_file() {
+    let folder = Folder::new();
+    let folders: Vec<_> = (0..4).map(|_| Folder::new()).collect();
+    for round in 0..4 {
+        let shared = kept_in(&folder, &format!("measured-{round}.json"));
+        let cells = |index: usize| format!("grid.cells=[{0}, {0}]", 8 << (2 * index));
+        let children: Vec<_> = folders
+            .iter()
+            .enumerate()
+            .map(|(index, one)| one.start(SMALL, &[AUTO, &shared, &cells(index), "run.ranks=2"]))
+            .collect();
+        for child in children {
+            let output = finish(Ok(child));
+            assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        }
+        let path = folder.path().join(format!("measured-{round}.json"));
+        let kept: Value =
+            serde_json::from_str(&fs::read_to_string(path).expect("is there")).expect("is JSON");
+        let shapes = kept["measured"].as_array().expect("a list").iter().map(|one| &one["shape"]["bytes"]);
+        let shapes: std::collections::BTreeSet<String> = shapes.map(ToString::to_string).collect();
+        assert_eq!(shapes.len(), folders.len(), "{kept}");
     }
 }
 

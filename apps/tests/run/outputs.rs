@@ -1,11 +1,12 @@
 //! What a run prints and leaves behind.
 
 use std::fs;
+use std::process::Stdio;
 
 use serde_json::Value;
 use streamhalo_apps::life::rle::Pattern;
 
-use super::{Folder, SMALL, pattern, text};
+use super::{Folder, SMALL, finish, pattern, text};
 
 /// The keys of a record, as the documentation lists them.
 const KEYS: [&str; 19] = [
@@ -93,7 +94,13 @@ fn what_a_killed_run_left_behind_is_removed_and_nothing_else() {
         ".probe.unfinished",
         ".occupied",
     ];
-    let kept = [".notes.unfinished", ".results.json.1.unfinished", ".results.json.new"];
+    // In folders of their own whatever is unfinished, also where nothing is written this time.
+    let left =
+        [&left[..], &["checkpoints/.life_000008.halo.unfinished", "snapshots/.life.pvd.unfinished"]].concat();
+    let kept = [".notes.unfinished", ".results.json.1.unfinished", ".results.json.new", "snapshots/life.pvd"];
+    for name in ["checkpoints", "snapshots"] {
+        fs::create_dir(folder.out().join(name)).expect("can write");
+    }
     for name in left.iter().chain(&kept) {
         fs::write(folder.out().join(name), "half of it").expect("can write");
     }
@@ -102,6 +109,48 @@ fn what_a_killed_run_left_behind_is_removed_and_nothing_else() {
     assert_eq!(left.iter().filter(is_there).count(), 0);
     assert_eq!(kept.iter().filter(is_there).count(), kept.len());
     assert!(folder.out().join("results.json").exists());
+}
+
+/// Before anything has run, which would be lost, and with the earlier results as they are.
+#[test]
+fn a_folder_where_a_file_of_some_runs_would_be_is_said_at_once() {
+    let folder = Folder::new();
+    folder.records(SMALL, &["run.ranks=1"]);
+    let before = folder.read_out("results.json");
+    fs::create_dir(folder.out().join("timeline-st-send.json")).expect("can write");
+    let output = folder.run(SMALL, &["run.ranks=1"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("timeline-st-send.json") && said.contains("earlier results are untouched"),
+        "{said}"
+    );
+    assert!(!said.contains("results in"), "{said}");
+    assert_eq!(folder.read_out("results.json"), before);
+}
+
+#[test]
+fn a_limit_of_the_size_of_files_is_an_error_as_a_full_disk_is() {
+    let folder = Folder::new();
+    let config = folder.write("config.toml", SMALL);
+    let script = "ulimit -f 4 && exec \"$0\" run \"$1\" --out \"$2\" --quiet --ranks 1 --set grid.cells=[120,120] \"${@:3}\"";
+    let run = |arguments: &[&str]| {
+        let mut command = folder.command("bash");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_streamhalo")]).arg(&config).arg(folder.out());
+        finish(command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn())
+    };
+    let output = run(&["--snapshot", "every=1"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot write the picture") && said.contains("File too large"), "{said}");
+    let output = run(&["--snapshot", "every=1", "--set", "output.on_full_disk=go-on"]);
+    let said = text(&output.stderr);
+    // The results are longer, too.
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("goes on without") && said.contains("cannot replace") && said.contains("ulimit -f"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -5,8 +5,8 @@ use crate::cli::{BenchHaloArgs, Neighbours};
 use crate::error::{AppError, counted};
 use crate::ranks::Ranks;
 use crate::report::{self, right};
+use crate::run::most_ranks;
 use comfy_table::{Cell, ContentArrangement, Table};
-use streamhalo::comm::fabric;
 
 use super::files::{files_of, lines};
 use super::{NO_GPU, Planned, backends_of, streams_of};
@@ -64,8 +64,7 @@ fn bench_of(args: &BenchHaloArgs) -> Result<HaloBench, AppError> {
     if layout.iter().zip(&cells).any(|(ranks, cells)| ranks.checked_mul(*cells).is_none()) {
         return Err(AppError::usage("--cells", "of all ranks are more than 64 bits count"));
     }
-    // A launcher may have started them on many machines, and has said how many.
-    let most = if fabric::launched().is_some() { usize::MAX } else { 4096 };
+    let most = most_ranks();
     if args.ranks().is_none_or(|ranks| ranks > most) {
         return Err(AppError::usage("--layout", format!("asks for more than {most} ranks")));
     }

@@ -22,6 +22,7 @@ use crate::cli::{
 use crate::error::{AppError, counted};
 use crate::ranks::Ranks;
 use crate::report::{self, OutputFile, lines_svg};
+use crate::run::most_ranks;
 
 /// `streamhalo bench pingpong`
 pub(super) fn pingpong(args: &PingpongArgs) -> Result<u8, AppError> {
@@ -60,6 +61,9 @@ pub(super) fn collectives(args: &CollectivesArgs) -> Result<u8, AppError> {
             let message =
                 format!("{} cannot be divided into doubles; give multiples of 8", counted(*odd, "byte"));
             return Err(AppError::usage("--sizes", message));
+        }
+        if args.ranks.get() > most_ranks() {
+            return Err(AppError::usage("--ranks", format!("asks for more than {} ranks", most_ranks())));
         }
         let operations = chosen("--operation", &args.operation, &OPERATIONS)?;
         let contestants: Vec<&str> = std::iter::once(HOST).chain(backend_names()).collect();
