@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{check_room_for, load};
 use crate::checkpoint::{self, Checkpoint};
 use crate::cli::RunArgs;
-use crate::config::RunConfig;
+use crate::config::{Places, RunConfig};
 use crate::error::{AppError, counted, ranks_of};
 use crate::occupied::{Occupied, remove_unfinished};
 use crate::pictures;
@@ -30,8 +30,10 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, AppError> {
     let config = load(&args.config, &args.overrides());
     let fabric = config.as_ref().map(|(config, _)| config.comm.fabric.clone());
     let fabric = fabric.ok().or(args.config.fabric.clone());
-    let planned =
-        config.and_then(|(config, places)| Planned::new(config, args).map_err(|error| places.locate(error)));
+    let planned = config.and_then(|(config, places)| match Planned::new(config, args) {
+        Ok(planned) => Ok(Planned { places, ..planned }),
+        Err(error) => Err(places.locate(error)),
+    });
     let (ranks, planned) = Ranks::gather(COMMAND, fabric.as_deref(), planned)?;
     let outcome =
         if ranks.lead_here() { lead(&ranks, &planned, args.quiet) } else { follow(&ranks, &planned) };
@@ -41,6 +43,8 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, AppError> {
 /// A run that can be done as far as one process can tell.
 struct Planned {
     config: RunConfig,
+    /// Where its values were set.
+    places: Places,
     parts: Vec<Part>,
     /// Recorded at the largest number of ranks.
     timeline: Option<TimelineWanted>,
@@ -68,7 +72,8 @@ impl Planned {
         let opened = parts.iter().filter_map(|part| Checkpoint::asked_for(&part.config, &*part.application));
         let from = opened.collect::<Result<Vec<_>, _>>()?.pop();
         let measured = MeasuredFile::open(&config)?;
-        Ok(Self { parts, config, timeline, is_watched: args.watch, measured, from, _occupied: None })
+        let (places, is_watched) = (Places::default(), args.watch);
+        Ok(Self { config, places, parts, timeline, is_watched, measured, from, _occupied: None })
     }
 
     /// What the ranks of each entry do, and the terminal that shows it, if one does.
@@ -105,10 +110,8 @@ impl Prepared for Planned {
         if self.is_watched {
             Size::of_terminal()?;
         }
-        if let Some(from) = &self.from {
-            from.verify()?;
-        }
-        self.measured.check_writable()?;
+        let verified = self.from.as_ref().map_or(Ok(()), Checkpoint::verify).map_err(AppError::from);
+        verified.and_then(|()| self.measured.check_writable()).map_err(|error| self.places.locate(error))?;
         let dir = &self.config.output.dir;
         let files = [&[report::RESULTS_FILE], &report::DERIVED[..]].concat().into_iter().map(str::to_owned);
         self._occupied = Some(check_room_for(dir, &files.chain(report::of_some_runs()).collect::<Vec<_>>())?);

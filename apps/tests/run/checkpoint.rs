@@ -197,6 +197,19 @@ fn runs_that_are_killed_go_on_from_their_last_checkpoint() {
     assert_eq!(left, [""; 0]);
 }
 
+/// As one that is none at all: by the line that names it.
+#[test]
+fn a_damaged_checkpoint_is_refused_where_it_is_named() {
+    let folder = Folder::new();
+    folder.records(SMALL, &["output.checkpoint_every=14", "run.ranks=1"]);
+    let path = folder.checkpoint_folder().join("life_000014.halo");
+    let mut bytes = fs::read(&path).expect("is there");
+    *bytes.last_mut().expect("has some") ^= 1;
+    fs::write(&path, bytes).expect("can write");
+    let config = SMALL.replace("run = {", &format!("run = {{ restart = {path:?},"));
+    refused(&folder.run(&config, &[]), 2, &["config.toml:4:", "life_000014.halo is damaged"]);
+}
+
 /// A limit on the size of files does to a write what a full disk does, and needs no rights.
 #[test]
 fn a_run_without_room_for_a_checkpoint_keeps_the_earlier_one() {
@@ -208,10 +221,9 @@ fn a_run_without_room_for_a_checkpoint_keeps_the_earlier_one() {
     let earlier = folder.checkpoints();
     let config = folder.write("config.toml", SMALL);
     let set: Vec<_> = game.iter().map(|one| format!("--set '{one}'")).collect();
-    // 200 KiB: room for the results, but not for 360,000 cells. The signal would end the program before it
-    // can say anything.
+    // 200 KiB: room for the results, but not for 360,000 cells.
     let script = format!(
-        "trap '' XFSZ; ulimit -f 400; exec {program:?} run {config:?} --out {out:?} {set} --quiet \
+        "ulimit -f 400; exec {program:?} run {config:?} --out {out:?} {set} --quiet \
          --checkpoint every=8 \"$@\"",
         program = env!("CARGO_BIN_EXE_streamhalo"),
         out = folder.out(),
@@ -244,7 +256,7 @@ fn results_that_cannot_be_written_are_shown() {
     let folder = Folder::new();
     let config = folder.write("config.toml", SMALL);
     let script = format!(
-        "trap '' XFSZ; ulimit -f 1; exec {program:?} run {config:?} --out {out:?} --quiet --ranks 1 --backend st-send",
+        "ulimit -f 1; exec {program:?} run {config:?} --out {out:?} --quiet --ranks 1 --backend st-send",
         program = env!("CARGO_BIN_EXE_streamhalo"),
         out = folder.out(),
     );
