@@ -135,14 +135,15 @@ fn a_file_that_is_none_is_refused_before_anything_runs() {
 #[test]
 fn runs_at_the_same_time_keep_what_they_measure_in_one_file() {
     let folder = Folder::new();
-    let folders: Vec<_> = (0..4).map(|_| Folder::new()).collect();
-    for round in 0..4 {
+    let folders: Vec<_> = (0..6).map(|_| Folder::new()).collect();
+    let short = [AUTO, "run.ranks=2", "app.steps=1", "run.verify=false"];
+    for round in 0..8 {
         let shared = kept_in(&folder, &format!("measured-{round}.json"));
-        let cells = |index: usize| format!("grid.cells=[{0}, {0}]", 8 << (2 * index));
+        let cells = |index: usize| format!("grid.cells=[{0}, {0}]", 8 << index);
         let children: Vec<_> = folders
             .iter()
             .enumerate()
-            .map(|(index, one)| one.start(SMALL, &[AUTO, &shared, &cells(index), "run.ranks=2"]))
+            .map(|(index, one)| one.start(SMALL, &[&short[..], &[&shared, &cells(index)]].concat()))
             .collect();
         for child in children {
             let output = finish(Ok(child));
