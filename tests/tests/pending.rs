@@ -1,7 +1,7 @@
 //! What is still on a stream: whoever uses a section outside of it waits for what would be disturbed, and for nothing else.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use streamhalo::comm::collective::AllReduce;
@@ -265,11 +265,14 @@ fn a_stream_that_fails_meanwhile_is_told_of() {
 fn a_stream_ends_with_the_dropped_message_that_used_it_last() {
     let (told, ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
+        let is_dropped = Barrier::new(2);
         tried(2, |rank| {
             let Rank { world, communicator, .. } = rank;
             let mut cells = rank.zeros()?;
             let small = cells.section(0..1)?;
             if world.rank() == 1 {
+                // A message that had gone would keep nothing.
+                is_dropped.wait();
                 let into = Buffer::<f64>::zeros(world, &rank.stream, LONG)?;
                 communicator.recv_section(&into.section(0..LONG.points[2])?, 0, 5)?;
                 world.barrier()?;
@@ -289,6 +292,7 @@ fn a_stream_ends_with_the_dropped_message_that_used_it_last() {
                 operations.enqueue_wait()?;
                 drop(communicator.isend(&buffer.section(0..LONG.points[2])?, 1, 5)?);
             }
+            is_dropped.wait();
             world.barrier()?;
             rank.fill(&mut cells, 6.0)?;
             communicator.isend(&small, 1, 6)?.wait().map(|_| ())
