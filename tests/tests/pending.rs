@@ -13,6 +13,8 @@ use streamhalo::{Device, Op, Stream, StreamKind, World};
 use streamhalo_tests::{expect_all, watchdog};
 
 const LINE: Extents = Extents { points: [1, 1, 100], components: 1 };
+/// Longer than what is sent at once.
+const LONG: Extents = Extents { points: [1, 1, 5000], components: 1 };
 /// How long a kernel takes that is to be found on the stream.
 const SLOW: Duration = Duration::from_millis(30);
 
@@ -301,6 +303,3 @@ fn a_stream_ends_with_the_dropped_message_that_used_it_last() {
     });
     ended.recv_timeout(Duration::from_secs(60)).expect("both ranks end");
 }
-
-/// Longer than what is sent at once.
-const LONG: Extents = Extents { points: [1, 1, 5000], components: 1 };

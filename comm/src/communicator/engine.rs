@@ -31,7 +31,8 @@ use std::time::Duration;
 pub(crate) const EAGER_BYTES: usize = 8160;
 /// How many early messages of one sender are kept.
 pub(crate) const AHEAD: u32 = 64;
-/// Packets that are looked at in a row: a peer that never stops keeps nobody here.
+/// Packets that are looked at in a row: a peer that never stops keeps nobody here. Fewer in tests, whose few ranks are to
+/// have more than that.
 const PACKETS: usize = if cfg!(test) { 8 } else { 256 };
 /// How late an idle rank may see that a copy of a device has passed.
 const COPY_NAP: Duration = Duration::from_micros(20);
