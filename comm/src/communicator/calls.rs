@@ -1,11 +1,11 @@
 //! What the calls of a communicator are made of: its engine, messages of plain bytes, and the checks of ranks and tags.
 
 use super::Communicator;
-use super::engine::Engine;
+use super::engine::{COMMUNICATOR, Engine};
 use super::host::Host;
 use super::request::Kind;
 use super::slots::Ticket;
-use super::tickets::Contents;
+use super::tickets::{Contents, Found};
 use crate::device::Hold;
 use crate::element::ElementType;
 use crate::error::{Error, Result};
@@ -61,12 +61,12 @@ impl Communicator {
 
     /// The outcome of a request if it is complete; makes progress.
     pub(super) fn test_ticket(&self, ticket: Ticket) -> Result<Option<Result<Status>>> {
-        let looked = self.lock().look_for(ticket);
-        if !matches!(looked, Ok(Some(_))) {
-            // A rank that has failed has let go too.
-            self.unless_failed()?;
+        let found = self.lock().look_for(ticket)?;
+        match found {
+            Found::Outcome(outcome) => Ok(Some(outcome)),
+            Found::Leaver(rank) => Err(self.host().context().left(rank, COMMUNICATOR)),
+            Found::Nothing => self.unless_failed().map(|()| None),
         }
-        looked
     }
 
     pub(super) fn unless_failed(&self) -> Result<()> {

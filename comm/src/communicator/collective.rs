@@ -5,6 +5,9 @@
 //! given its value to the rank P below. So every rank gets the same bits, on every fabric, from `reduce` as
 //! from `allreduce`, and however long the vector is.
 //!
+//! All ranks fail or none: one that cannot make its part of a call, whatever the reason, fails the world
+//! ([`crate::World::fail`]), as the others would wait for it.
+//!
 //! What a call needs besides its vectors the communicator keeps: one that has made room for its longest vector
 //! allocates no more.
 
@@ -69,7 +72,8 @@ impl Communicator {
     /// [`Error::WrongRank`]; [`Error::CollectiveFailed`] if another rank gives another number of elements, after
     /// which all ranks fail; else as [`Communicator::barrier`].
     pub fn broadcast<T: Element>(&self, elements: &mut [T], root: usize) -> Result<()> {
-        self.check_rank("Communicator::broadcast", root)?;
+        const CALL: &str = "broadcast";
+        self.or_fail(CALL, self.check_rank("Communicator::broadcast", root))?;
         let (rank, size) = (self.rank(), self.size());
         // Counted from the root, rank r gets it from r without its lowest set bit, and gives it to those
         // that have one bit more below that.
@@ -77,12 +81,12 @@ impl Communicator {
         let of = |counted: usize| (counted + root) % size;
         let lowest = if own == 0 { size.next_power_of_two() } else { own & own.wrapping_neg() };
         if own != 0 {
-            self.receive_step("broadcast", BROADCAST, of(own - lowest), elements)?;
+            self.receive_step(CALL, BROADCAST, of(own - lowest), elements)?;
         }
         let mut bit = lowest / 2;
         while bit > 0 {
             if own + bit < size {
-                self.send_step("broadcast", BROADCAST, of(own + bit), elements)?;
+                self.send_step(CALL, BROADCAST, of(own + bit), elements)?;
             }
             bit /= 2;
         }
@@ -110,7 +114,7 @@ impl Communicator {
     /// As [`Communicator::broadcast`], and [`Error::CollectiveFailed`] for [`Op::Replace`], which combines nothing.
     pub fn reduce<T: Element>(&self, elements: &mut [T], op: Op, root: usize) -> Result<()> {
         const CALL: &str = "reduce";
-        self.check_rank("Communicator::reduce", root)?;
+        self.or_fail(CALL, self.check_rank("Communicator::reduce", root))?;
         self.check_op(CALL, op)?;
         let (rank, size) = (self.rank(), self.size());
         let folded = largest_power(size);
@@ -270,7 +274,7 @@ impl Communicator {
         if gathered.len() != size * length {
             let reason =
                 format!("{size} ranks with {length} elements each do not make {} elements", gathered.len());
-            return Err(Error::CollectiveFailed { call: CALL, rank, reason });
+            return self.or_fail(CALL, Err(Error::CollectiveFailed { call: CALL, rank, reason }));
         }
         if size_of_val(gathered) >= LONG_BYTES {
             gathered[rank * length..][..length].copy_from_slice(own);
@@ -346,7 +350,8 @@ impl Communicator {
     ) -> Result<()> {
         const CALL: &str = "neighbour_alltoall";
         let what = "Communicator::neighbour_alltoall";
-        destinations.iter().chain(sources).try_for_each(|rank| self.check_rank(what, *rank))?;
+        let mut neighbours = destinations.iter().chain(sources);
+        self.or_fail(CALL, neighbours.try_for_each(|rank| self.check_rank(what, *rank)))?;
         let block = |elements: usize, neighbours: usize| match neighbours {
             0 if elements == 0 => Ok(0),
             1.. if elements.is_multiple_of(neighbours) => Ok(elements / neighbours),
@@ -356,7 +361,8 @@ impl Communicator {
                 reason: format!("{elements} elements cannot be cut into {neighbours} equal blocks"),
             }),
         };
-        let (given, taken) = (block(sent.len(), destinations.len())?, block(received.len(), sources.len())?);
+        let given = self.or_fail(CALL, block(sent.len(), destinations.len()))?;
+        let taken = self.or_fail(CALL, block(received.len(), sources.len()))?;
         let to = |index: usize| (destinations[index], index * given..(index + 1) * given);
         let from = |index: usize| (sources[index], index * taken..(index + 1) * taken);
         let sends = Parts { count: destinations.len(), part: &to };
@@ -382,7 +388,7 @@ impl Communicator {
             return Ok(());
         }
         let reason = "`Op::Replace` combines nothing; use broadcast".into();
-        Err(Error::CollectiveFailed { call, rank: self.rank(), reason })
+        self.or_fail(call, Err(Error::CollectiveFailed { call, rank: self.rank(), reason }))
     }
 }
 

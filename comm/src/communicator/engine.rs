@@ -396,7 +396,5 @@ impl Engine {
     }
 }
 
-/// The error that says that a rank has let go of its end.
-pub(crate) fn left(rank: usize) -> Error {
-    Error::PeerFailed { rank, operation: "it has dropped its end of this communicator".into() }
-}
+/// What a rank has left that has let go of its end, for the text of an error.
+pub(crate) const COMMUNICATOR: &str = "this communicator";

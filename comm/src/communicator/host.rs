@@ -1,6 +1,6 @@
 //! The engine of a communicator as the thread of its rank sees it.
 
-use super::engine::{Engine, left};
+use super::engine::{COMMUNICATOR, Engine};
 use super::slots::Ticket;
 use crate::error::{Error, Result};
 use crate::fabric::{Progress, WaitContext, register};
@@ -96,6 +96,7 @@ impl Host {
         gone: &dyn Fn(&Engine) -> Option<usize>,
         late: &dyn Fn(Duration) -> Error,
     ) -> Result<()> {
+        let leaver = Cell::new(None);
         let mut look = || {
             let Some(mut engine) = self.try_lock() else { return Ok(false) };
             engine.progress()?;
@@ -110,15 +111,18 @@ impl Host {
             if done(&mut engine)? {
                 return Ok(true);
             }
-            gone(&engine).map_or(Ok(false), |peer| Err(left(peer)))
+            leaver.set(gone(&engine));
+            Ok(false)
         };
-        self.spin(source, &mut look, late)
+        let gone = || leaver.get().map(|rank| self.context.left(rank, COMMUNICATOR));
+        self.spin(source, &mut look, &gone, late)
     }
 
     fn spin(
         &self,
         source: Option<usize>,
         look: &mut dyn FnMut() -> Result<bool>,
+        gone: &dyn Fn() -> Option<Error>,
         late: &dyn Fn(Duration) -> Error,
     ) -> Result<()> {
         if look()? {
@@ -130,7 +134,7 @@ impl Host {
             true => std::thread::sleep(nap.min(Duration::from_micros(50))),
             false => self.lock().sleep(source, nap),
         };
-        let waited = self.context.poll_sleeping(look, &|| None, &mut sleep, late);
+        let waited = self.context.poll_sleeping(look, gone, &mut sleep, late);
         self.is_waiting.set(was_waiting);
         waited
     }
@@ -169,11 +173,11 @@ mod tests {
         let ends = World::threads(1, options, |world| {
             let host = Host::connect(&world)?;
             let late = |_| panic!("nothing is late");
-            let wait = |last_needed: u32| {
+            let wait = |done_at: u32, last_needed: u32| {
                 let (looked, asked) = (Cell::new(0), Cell::new(0));
                 let mut done = |_: &mut Engine| {
                     looked.set(looked.get() + 1);
-                    Ok(looked.get() == 5)
+                    Ok(looked.get() == done_at)
                 };
                 let gone = |_: &Engine| {
                     asked.set(asked.get() + 1);
@@ -181,7 +185,7 @@ mod tests {
                 };
                 host.wait_for(None, &mut done, &gone, &late)
             };
-            Ok::<_, Error>((wait(1), wait(2)))
+            Ok::<_, Error>((wait(5, 1), wait(u32::MAX, u32::MAX)))
         });
         let (sent_all, has_not) = ends.expect("threads").remove(0).expect("a communicator");
         assert_eq!(sent_all, Ok(()));

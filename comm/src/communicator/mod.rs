@@ -76,7 +76,7 @@ mod tickets;
 mod transit;
 
 pub(crate) use blocks::Blocks;
-pub(crate) use engine::{AHEAD, Engine};
+pub(crate) use engine::{AHEAD, COMMUNICATOR, Engine};
 pub(crate) use exchanges::Exchanges;
 pub(crate) use host::Host;
 pub use ledger::{StagedAction, StagedStep};
@@ -85,7 +85,7 @@ pub(crate) use request::{Kind, Stage};
 pub use request::{PersistentRequest, Request, start_all, wait_all};
 pub(crate) use slots::Ticket;
 pub use staging::{Staging, StagingMemory, StagingScheme};
-pub(crate) use tickets::Contents;
+pub(crate) use tickets::{Contents, Found};
 
 use crate::device::{Hold, Intent, Section};
 use crate::element::Element;

@@ -9,7 +9,7 @@ use super::engine::Engine;
 use super::ledger::StagedStep;
 use super::staging::{Staging, StagingMemory};
 use super::transit::Transit;
-use crate::device::{CopyDirection, Intent, Section};
+use crate::device::{CopyDirection, Hold, Intent, Section};
 use crate::element::{Element, Op, with_type};
 use crate::error::{Error, Result};
 use crate::fabric::{bytes_of, bytes_of_mut};
@@ -101,9 +101,10 @@ impl Communicator {
     /// As [`Communicator::broadcast`]; [`Error::InUse`]; what the section's device says.
     pub fn broadcast_section(&self, section: &Section, root: usize) -> Result<()> {
         const CALL: &str = "broadcast";
-        self.check_rank("Communicator::broadcast_section", root)?;
+        self.or_fail(CALL, self.check_rank("Communicator::broadcast_section", root))?;
         let is_root = self.rank() == root;
-        let _hold = section.hold(if is_root { Intent::Read } else { Intent::Write }, CALL)?;
+        let intent = if is_root { Intent::Read } else { Intent::Write };
+        let _hold = self.or_fail(CALL, section.hold(intent, CALL))?;
         with_type!(section.element_type(), T => {
             let mut elements = self.bring::<T>(CALL, section, is_root)?;
             self.broadcast(&mut elements, root)?;
@@ -117,9 +118,10 @@ impl Communicator {
     /// As [`Communicator::reduce`]; [`Error::InUse`]; what the section's device says.
     pub fn reduce_section(&self, section: &Section, op: Op, root: usize) -> Result<()> {
         const CALL: &str = "reduce";
-        self.check_rank("Communicator::reduce_section", root)?;
+        self.or_fail(CALL, self.check_rank("Communicator::reduce_section", root))?;
         let is_root = self.rank() == root;
-        let _hold = section.hold(if is_root { Intent::Write } else { Intent::Read }, CALL)?;
+        let intent = if is_root { Intent::Write } else { Intent::Read };
+        let _hold = self.or_fail(CALL, section.hold(intent, CALL))?;
         with_type!(section.element_type(), T => {
             let mut elements = self.bring::<T>(CALL, section, true)?;
             self.reduce(&mut elements, op, root)?;
@@ -133,7 +135,7 @@ impl Communicator {
     /// As [`Communicator::allreduce`]; [`Error::InUse`]; what the section's device says.
     pub fn allreduce_section(&self, section: &Section, op: Op) -> Result<()> {
         const CALL: &str = "allreduce";
-        let _hold = section.hold(Intent::Write, CALL)?;
+        let _hold = self.or_fail(CALL, section.hold(Intent::Write, CALL))?;
         with_type!(section.element_type(), T => {
             let mut elements = self.bring::<T>(CALL, section, true)?;
             self.allreduce(&mut elements, op)?;
@@ -148,8 +150,7 @@ impl Communicator {
     /// device of a section says.
     pub fn allgather_section(&self, own: &Section, gathered: &Section) -> Result<()> {
         const CALL: &str = "allgather";
-        check_types("the result of an allgather", own, gathered)?;
-        let _holds = (own.hold(Intent::Read, CALL)?, gathered.hold(Intent::Write, CALL)?);
+        let _holds = self.hold_both((CALL, "the result of an allgather"), own, gathered)?;
         with_type!(own.element_type(), T => {
             let own = self.bring::<T>(CALL, own, true)?;
             let mut elements = self.bring::<T>(CALL, gathered, false)?;
@@ -171,8 +172,7 @@ impl Communicator {
         received: &Section,
     ) -> Result<()> {
         const CALL: &str = "neighbour_alltoall";
-        check_types("the result of a neighbour_alltoall", sent, received)?;
-        let _holds = (sent.hold(Intent::Read, CALL)?, received.hold(Intent::Write, CALL)?);
+        let _holds = self.hold_both((CALL, "the result of a neighbour_alltoall"), sent, received)?;
         with_type!(sent.element_type(), T => {
             let sent = self.bring::<T>(CALL, sent, true)?;
             let mut elements = self.bring::<T>(CALL, received, false)?;
@@ -194,12 +194,21 @@ impl Communicator {
         self.or_fail(call, self.copy_up(call, section, bytes_of(elements)))
     }
 
-    /// A rank on which a copy fails tells the others, which would wait for it.
-    fn or_fail(&self, call: &'static str, done: Result<()>) -> Result<()> {
-        if let Err(error) = &done {
-            self.world().fail(&format!("{call}: {error}"));
-        }
-        done
+    /// Holds what a call reads and what it writes, which have elements of one type.
+    fn hold_both(
+        &self,
+        (call, result): (&'static str, &'static str),
+        read: &Section,
+        written: &Section,
+    ) -> Result<(Hold, Hold)> {
+        let hold_both = || {
+            let (asked, found) = (read.element_type(), written.element_type());
+            if asked != found {
+                return Err(Error::ElementMismatch { what: result, asked, found });
+            }
+            Ok((read.hold(Intent::Read, call)?, written.hold(Intent::Write, call)?))
+        };
+        self.or_fail(call, hold_both())
     }
 
     /// Copies a section to bytes of this rank. Blocks, and makes progress meanwhile.
@@ -246,9 +255,4 @@ impl Communicator {
             }
         }
     }
-}
-
-fn check_types(what: &'static str, from: &Section, to: &Section) -> Result<()> {
-    let (asked, found) = (from.element_type(), to.element_type());
-    if asked == found { Ok(()) } else { Err(Error::ElementMismatch { what, asked, found }) }
 }

@@ -86,8 +86,7 @@ impl Communicator {
         self.step(call, tag, (sent, sends), (received, receives))
     }
 
-    /// Sends and receives at once, and blocks until all is done. A rank on which that fails tells the others,
-    /// which would wait for it.
+    /// Sends and receives at once, and blocks until all is done.
     pub(super) fn step<T: Element>(
         &self,
         call: &'static str,
@@ -108,7 +107,7 @@ impl Communicator {
             (bytes_of_mut(received), receives),
             &mut tickets,
         );
-        if let Err(error) = &done {
+        if done.is_err() {
             // What is left goes on by itself, in memory that nobody else gets.
             let mut engine = self.lock();
             for ticket in &tickets {
@@ -116,11 +115,17 @@ impl Communicator {
                     engine.free(*ticket);
                 }
             }
-            drop(engine);
-            self.world().fail(&format!("{call}: {error}"));
         }
         tickets.clear();
         scratch.borrow_mut().tickets = tickets;
+        self.or_fail(call, done)
+    }
+
+    /// A rank that cannot make its part of a collective call tells the others, which would wait for it.
+    pub(super) fn or_fail<R>(&self, call: &'static str, done: Result<R>) -> Result<R> {
+        if let Err(error) = &done {
+            self.world().fail(&format!("{call}: {error}"));
+        }
         done
     }
 

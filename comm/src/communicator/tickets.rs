@@ -1,6 +1,6 @@
 //! Requests of an engine, from their making to their end.
 
-use super::engine::{AHEAD, Engine, left};
+use super::engine::{AHEAD, Engine};
 use super::pipeline::Pipeline;
 use super::record::{EAGER, Post, message_header};
 use super::request::Kind;
@@ -18,6 +18,17 @@ pub(crate) enum Contents<'a> {
     Place(&'a Place, usize, Option<ElementType>),
     /// A section, wherever it lives.
     Section(&'a Section),
+}
+
+/// What a look for a request has found.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Found {
+    /// It is complete.
+    Outcome(Result<Status>),
+    /// It is not.
+    Nothing,
+    /// It never will be, as this rank has let go of its end.
+    Leaver(usize),
 }
 
 impl Engine {
@@ -137,19 +148,21 @@ impl Engine {
     /// Makes progress, and takes the outcome of a request if it is complete.
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] if it never will be, since a rank has let go; what the fabric says.
-    pub(crate) fn look_for(&mut self, ticket: Ticket) -> Result<Option<Result<Status>>> {
+    /// What the fabric says.
+    pub(crate) fn look_for(&mut self, ticket: Ticket) -> Result<Found> {
         self.progress()?;
-        let outcome = self.outcome(ticket);
-        if outcome.is_some() || self.leaver(ticket).is_none() {
-            return Ok(outcome);
+        if let Some(outcome) = self.outcome(ticket) {
+            return Ok(Found::Outcome(outcome));
+        }
+        if self.leaver(ticket).is_none() {
+            return Ok(Found::Nothing);
         }
         // What it sent before it left is there now, and may be all that was needed of it.
         self.hear_out()?;
-        match (self.outcome(ticket), self.is_known(ticket).then(|| self.leaver(ticket)).flatten()) {
-            (None, Some(rank)) => Err(left(rank)),
-            (outcome, _) => Ok(outcome),
-        }
+        Ok(match self.outcome(ticket) {
+            Some(outcome) => Found::Outcome(outcome),
+            None => self.leaver(ticket).map_or(Found::Nothing, Found::Leaver),
+        })
     }
 
     /// A rank to name if a request that is not complete never will be: the one that it needs has let go of its end, or

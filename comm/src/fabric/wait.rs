@@ -253,16 +253,12 @@ impl WaitContext {
         Error::TimedOut { rank, peer, what: what.into(), wanted: 1, found: 0, waited }
     }
 
-    /// The error that says that a rank has dropped a window: or has failed, which it says first.
+    /// The error that says that a rank has dropped its end of something: or has failed, which it says first.
     #[cold]
-    pub(crate) fn left(&self, rank: usize) -> Error {
-        match self.abort.failure() {
-            Some((rank, operation)) => Error::PeerFailed { rank, operation },
-            None => {
-                let operation = "it has dropped its end of a window that this rank still uses".into();
-                Error::PeerFailed { rank, operation }
-            }
-        }
+    pub(crate) fn left(&self, rank: usize, something: &str) -> Error {
+        let left = || (rank, format!("it has dropped its end of {something}"));
+        let (rank, operation) = self.abort.failure().unwrap_or_else(left);
+        Error::PeerFailed { rank, operation }
     }
 
     /// The error that says which other rank has failed.

@@ -1,6 +1,6 @@
 //! Two-sided operations on a stream (2022, section III): enqueued one by one, started and waited for in batches.
 
-use crate::communicator::{Communicator, Contents, Engine, Kind, Ticket};
+use crate::communicator::{COMMUNICATOR, Communicator, Contents, Engine, Found, Kind, Ticket};
 use crate::device::{Hold, Intent, Mirror, Mirrors, Section, Stream};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
@@ -195,7 +195,10 @@ impl OperationQueue {
         let operations: Vec<_> = batch.iter().map(|entry| entry.operation.clone()).collect();
         let engine = self.communicator.engine().clone();
         let context = self.stream.status().context.clone();
-        let wait = move || wait_for(&operations, &engine, &context);
+        let wait = move || {
+            let one = |operation: &Arc<Operation>| wait_for(operation, &|| operation.look(&engine), &context);
+            operations.iter().try_for_each(|operation| one(operation).map(drop))
+        };
         let name = "the wait for enqueued operations".into();
         self.stream.enqueue_boxed(Activity::Wait, name, Box::new(wait));
         let holds = batch.iter().filter_map(|entry| entry.end());
@@ -218,18 +221,25 @@ impl EnqueuedOperation {
     /// # Errors
     /// [`Error::OutOfOrder`] if its start has not been enqueued; else its own error, or the stream's.
     pub fn test(&self) -> Result<Option<Status>> {
+        match self.look()? {
+            Found::Nothing => Ok(None),
+            Found::Leaver(rank) => Err(self.stream.status().context.left(rank, COMMUNICATOR)),
+            Found::Outcome(outcome) => outcome.map(Some),
+        }
+    }
+
+    fn look(&self) -> Result<Found> {
         let operation = &self.entry.operation;
         if matches!(*operation.stage(), Stage::Enqueued) {
             let reason = format!("the {} has not been started; call `enqueue_start`", operation.describe());
             return Err(Error::OutOfOrder { call: "EnqueuedOperation::test", reason });
         }
-        match operation.look(self.communicator.engine())? {
-            None => self.stream.check().map(|()| None),
-            Some(outcome) => {
-                drop(self.entry.end());
-                outcome.map(Some)
-            }
+        let found = operation.look(self.communicator.engine())?;
+        match &found {
+            Found::Outcome(_) => drop(self.entry.end()),
+            _ => self.stream.check()?,
         }
+        Ok(found)
     }
 
     /// Blocks the host until it is complete (2022, section III-B). Afterwards its section may be used.
@@ -263,14 +273,7 @@ impl EnqueuedOperation {
     /// # Errors
     /// As [`EnqueuedOperation::test`], and [`Error::TimedOut`].
     pub fn wait(&self) -> Result<Status> {
-        let context = &self.stream.status().context;
-        let mut status = None;
-        let mut done = || {
-            status = self.test()?;
-            Ok(status.is_some())
-        };
-        context.poll(&mut done, &|waited| late(context, &self.entry.operation, waited))?;
-        Ok(status.expect("the wait ends with the operation"))
+        wait_for(&self.entry.operation, &|| self.look(), &self.stream.status().context)
     }
 }
 
@@ -327,36 +330,41 @@ impl Operation {
         Ok(())
     }
 
-    /// Its outcome, if it has one.
-    fn look(&self, engine: &Mutex<Engine>) -> Result<Option<Result<Status>>> {
+    /// Whether it has its outcome.
+    fn look(&self, engine: &Mutex<Engine>) -> Result<Found> {
         let mut stage = self.stage();
-        if let Stage::Running(ticket) = *stage {
-            let mut engine = lock(engine);
-            if let Some(outcome) = engine.look_for(ticket)? {
-                *stage = Stage::Complete(outcome);
-            }
-        }
-        match &*stage {
-            Stage::Complete(outcome) => Ok(Some(outcome.clone())),
-            _ => Ok(None),
-        }
-    }
-}
-
-/// Blocks the executor of a stream until all of a batch are complete.
-fn wait_for(operations: &[Arc<Operation>], engine: &Mutex<Engine>, context: &WaitContext) -> Result<()> {
-    for operation in operations {
-        let mut done = || match operation.look(engine)? {
-            None => Ok(false),
-            Some(outcome) => outcome.map(|_| true),
+        let found = match &*stage {
+            Stage::Running(ticket) => lock(engine).look_for(*ticket)?,
+            Stage::Complete(outcome) => Found::Outcome(outcome.clone()),
+            Stage::Enqueued | Stage::Started => Found::Nothing,
         };
-        context.poll(&mut done, &|waited| late(context, operation, waited))?;
+        if let Found::Outcome(outcome) = &found {
+            *stage = Stage::Complete(outcome.clone());
+        }
+        Ok(found)
     }
-    Ok(())
 }
 
-fn late(context: &WaitContext, operation: &Operation, waited: Duration) -> Error {
-    context.late(operation.peer, format!("the other side of an {}", operation.describe()), waited)
+/// Blocks until `look` finds the outcome of an operation.
+fn wait_for(
+    operation: &Operation,
+    look: &dyn Fn() -> Result<Found>,
+    context: &WaitContext,
+) -> Result<Status> {
+    let (leaver, mut ended) = (Cell::new(None), None);
+    let mut done = || {
+        match look()? {
+            Found::Outcome(outcome) => ended = Some(outcome?),
+            Found::Leaver(rank) => leaver.set(Some(rank)),
+            Found::Nothing => {}
+        }
+        Ok(ended.is_some())
+    };
+    let gone = || leaver.get().map(|rank| context.left(rank, COMMUNICATOR));
+    let what = || format!("the other side of an {}", operation.describe());
+    let late = |waited| context.late(operation.peer, what(), waited);
+    context.poll_longer(Duration::ZERO, &mut done, &gone, &late)?;
+    Ok(ended.expect("the wait ends with the operation"))
 }
 
 impl fmt::Debug for OperationQueue {

@@ -3,7 +3,7 @@
 use super::account::Side;
 use super::active::{Active, Mode, Planned};
 use super::epoch::Recorded;
-use super::{Group, Window};
+use super::{Group, WINDOW, Window};
 use crate::device::{Hold, progress};
 use crate::error::Result;
 use crate::fabric::WaitContext;
@@ -122,7 +122,7 @@ impl Active {
             return Ok(true);
         }
         match signals.left_origin(ranks) {
-            Some(rank) => Err(context.left(rank)),
+            Some(rank) => Err(context.left(rank, WINDOW)),
             None if context.abort.failure().is_some() => Err(context.peer_failure()),
             None => Ok(false),
         }
@@ -137,7 +137,7 @@ impl Active {
         }
         group.ranks().iter().try_for_each(|origin| {
             let (word, epoch) = (signals.completed_by(*origin), signals.exposures(*origin));
-            context.wait(word, epoch, &|| leaver().map(|rank| context.left(rank)), &mut progress)
+            context.wait(word, epoch, &|| leaver().map(|rank| context.left(rank, WINDOW)), &mut progress)
         })
     }
 
@@ -162,7 +162,7 @@ impl Active {
         let (planned, signals) = (&mut self.planned, &self.signals);
         let far_leaver = || self.far.as_ref().and_then(|far| far.left_target(&begun));
         let leaver = || signals.left_target(group.ranks()).or_else(far_leaver);
-        let gone = || leaver().map(|rank| context.left(rank));
+        let gone = || leaver().map(|rank| context.left(rank, WINDOW));
         carry_out_ready(planned);
         while let Some(Planned { send, epoch, .. }) = planned.first() {
             let (send, epoch) = (send.clone(), *epoch);

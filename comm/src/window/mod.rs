@@ -71,6 +71,9 @@ use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 
+/// What a rank has left that has let go of its end, for the text of an error.
+const WINDOW: &str = "a window that this rank still uses";
+
 /// Memory of every rank of a world, of one element type, that the other ranks access.
 ///
 /// Offsets count elements from the beginning of the target's part; the parts of the ranks may differ in size,

@@ -10,6 +10,7 @@
 mod origin;
 mod target;
 
+use super::WINDOW;
 use super::active::FarAccess;
 use super::epoch::Recorded;
 use super::signals::Signals;
@@ -262,7 +263,7 @@ impl Far {
         state.progress()?;
         let has_left = |peer: usize| state.packets.has_left(peer);
         match late(&state.desk, &has_left) {
-            Some(late) if late.is_in_vain => Err(self.context.left(late.peer)),
+            Some(late) if late.is_in_vain => Err(self.context.left(late.peer, WINDOW)),
             late => Ok(late),
         }
     }
@@ -276,7 +277,7 @@ impl Far {
                 let is_late = self.look(late)?;
                 let is_over = is_late.is_none();
                 if let (false, Some(rank)) = (is_over, leaver()) {
-                    return Err(self.context.left(rank));
+                    return Err(self.context.left(rank, WINDOW));
                 }
                 last.replace(is_late);
                 Ok(is_over)

@@ -17,6 +17,7 @@ mod unexpected;
 pub(super) use origin::Access;
 pub use request::{Notification, NotifyRequest};
 
+use super::WINDOW;
 use crate::device::{Hold, Mirror, progress};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
@@ -198,7 +199,7 @@ impl Notified {
 
     #[cold]
     fn left(&self, peer: Option<usize>) -> Error {
-        self.context.left(self.somebody(peer))
+        self.context.left(self.somebody(peer), WINDOW)
     }
 }
 
