@@ -63,7 +63,7 @@ impl Default for WorldOptions {
 impl World {
     /// The world that this process was started in: a rank of `streamhalo launch` or `streamhalo run`, of
     /// `mpiexec` or `srun`, or else a world of one rank. Collective over the ranks that were started;
-    /// blocks.
+    /// blocks. A process may make several, at once or one after the other, if all ranks make them in one order.
     ///
     /// # Errors
     /// If a launcher's environment is there but cannot be used. A process that was started as one of

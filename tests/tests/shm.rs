@@ -17,9 +17,15 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 /// How soon the others must have ended once a rank is gone.
 const SOON: Duration = Duration::from_secs(3);
 
+fn piped(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
 fn helper(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tried_rank"));
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = piped(env!("CARGO_BIN_EXE_tried_rank"));
+    command.args(arguments);
     command
 }
 
@@ -181,6 +187,42 @@ fn a_process_that_ends_without_dropping_its_world_ends_the_others() {
     assert_eq!(ended[2].code, Some(0));
 }
 
+/// Worlds of a job that have the same number on each rank belong together.
+#[test]
+fn worlds_follow_each_other_and_stand_side_by_side() {
+    for ranks in [1, 2, 3, 5] {
+        run(ranks, &["worlds", "20"]);
+        run(ranks, &["two-worlds"]);
+    }
+    // Nor need it be the same program that makes them.
+    let program = env!("CARGO_BIN_EXE_tried_rank");
+    let one_by_one = |_rank| {
+        let mut command = piped("sh");
+        let programs = format!("'{program}' worlds 2 && '{program}' exchange 3 2 && '{program}' worlds 1");
+        command.args(["-c", &programs]);
+        command
+    };
+    let (exit, ended) = wait(&mut Job::start(3, &mut { one_by_one }).expect("the job starts"));
+    assert_eq!(exit, Exit::Success, "{ended:#?}");
+}
+
+/// Status 0 is no success either for who has not come to a world in which the others wait.
+#[test]
+fn a_process_that_ends_without_making_a_world_ends_the_others() {
+    for before in ["0", "2"] {
+        let (exit, ended) = wait(&mut start(3, &["fewer-worlds", before]));
+        let Exit::Failed { rank: 2, reason, code: 1 } = exit else { panic!("{exit:?}") };
+        assert_says(&reason, &["without making a world"]);
+        for ended in &ended[..2] {
+            assert_says(&ended.complained, &["rank 2 failed", "without making a world"]);
+        }
+        assert_eq!(ended[2].code, Some(0));
+    }
+    // Where no rank makes one nobody has failed.
+    let (exit, _) = wait(&mut Job::start(2, &mut |_| piped("true")).expect("the job starts"));
+    assert_eq!(exit, Exit::Success);
+}
+
 /// A process that drops its window, its request or its exchange and goes on, or ends: whose stream waits for it is told so.
 #[test]
 fn what_is_dropped_ends_the_waits_of_other_processes() {
@@ -293,6 +335,9 @@ fn an_environment_without_a_job_is_refused() {
     let with = |descriptor| [rank[0], rank[1], (SEGMENT_VARIABLE, descriptor)];
     // Not left alone either.
     assert_says(&complaint(null, &rank), &["nobody has started ranks", "rendezvous"]);
+    // A launcher that tells a rank its number, and not of how many.
+    let of_pmix = [("PMIX_RANK", "1"), ("STREAMHALO_MPI", "/nowhere/libmpi.so")];
+    assert_says(&complaint(null, &of_pmix), &["fabric `mpi`", "/nowhere/libmpi.so"]);
     assert_says(
         &complaint(null, &with("rubbish")),
         &[SEGMENT_VARIABLE, "`rubbish`", "must be the number of a file descriptor"],

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 use streamhalo::comm::Error;
+use streamhalo::comm::device::{Buffer, Extents};
 use streamhalo::{
     Array, Entity, GlobalGrid, HaloError, Pattern, StreamHalo, StreamKind, World, WorldOptions,
 };
@@ -276,6 +277,21 @@ fn results_come_by_rank() {
     assert_eq!(results[3], Err(Error::System { call: "three", reason: "of five".into() }));
     let others = results.into_iter().filter(Result::is_ok).collect();
     assert_eq!(expect_all(others), [0, 1, 2, 4]);
+}
+
+/// The kernel would give page after page, and end the process when there are none left.
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_that_the_machine_does_not_have_is_refused() {
+    let told = std::fs::read_to_string("/proc/meminfo").expect("Linux has it");
+    let available = told.lines().find_map(|line| line.strip_prefix("MemAvailable:")).expect("it is told");
+    let available: usize = available.trim().trim_end_matches(" kB").parse().expect("a number");
+    let points = [1, 1, available * 1024 + (1 << 30)];
+    let refused = outcomes(1, |world| {
+        let stream = stream_of(world, StreamKind::Inline)?;
+        Ok(Buffer::<u8>::zeros(world, &stream, Extents { points, components: 1 }).map(drop)?)
+    });
+    assert!(matches!(errors(refused)[0], Some(Error::OutOfMemory { bytes, .. }) if bytes == points[2]));
 }
 
 /// What its peers fail with is the failure of a rank that has left, and not theirs.

@@ -1,6 +1,6 @@
 //! The least that two ranks can tell each other: a floor for measurements.
 
-use super::{Region, Role, WaitContext, Word};
+use super::{Role, WaitContext, Word};
 use crate::error::Result;
 use crate::world::World;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ pub struct FlagPair {
     theirs: Word,
     own: Word,
     raised: u32,
+    /// Whether the peer may sleep.
     wakes: bool,
     seen: u32,
     context: Arc<WaitContext>,
@@ -30,16 +31,18 @@ impl FlagPair {
     pub fn connect(world: &World, peer: usize) -> Result<Option<Self>> {
         let fabric = world.fabric();
         let region = fabric.allocate(BYTES);
-        let keys = world.agree("FlagPair::connect", region.as_ref().map(Region::key))?;
+        let sleeps = world.wait_context().policy.sleeps;
+        let told = world.agree("FlagPair::connect", region.as_ref().map(|own| (own.key(), sleeps)))?;
         let own = region?;
         let pair = if fabric.is_mapped(peer) {
             let rank = world.rank();
-            let theirs = fabric.map(peer, keys[peer], BYTES);
+            let (key, wakes) = told[peer];
+            let theirs = fabric.map(peer, key, BYTES);
             let words = theirs.and_then(|theirs| {
                 let theirs = theirs.word(0, Role::Notification, rank, peer)?;
                 Ok((theirs, own.word(0, Role::Notification, peer, rank)?))
             });
-            let (context, wakes) = (world.wait_context().clone(), world.wait_context().policy.sleeps);
+            let context = world.wait_context().clone();
             words.map(|(theirs, own)| Some(Self { theirs, own, raised: 0, wakes, seen: 0, context }))
         } else {
             Ok(None)

@@ -1,6 +1,8 @@
 //! The fabric `local`: ranks are threads of one process.
 
 use super::Abort;
+use super::claims::Claims;
+use super::mpi::Launched;
 use super::{Executor, Fabric, Region};
 use crate::boards::Boards;
 use crate::device::DeviceMemory;
@@ -11,6 +13,7 @@ use crate::world::WorldOptions;
 use std::alloc::Layout;
 use std::any::Any;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -32,12 +35,12 @@ pub struct LocalFabric {
 
 /// The fabric of a process that is alone.
 pub(super) fn join(_options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
-    match super::mpi::started_ranks() {
-        Some((variable, ranks)) if ranks > 1 => Err(super::unavailable(
+    match super::mpi::launched() {
+        Some(Launched { ranks, evidence, .. }) if ranks != Some(1) => Err(super::unavailable(
             "local",
             format!(
                 "its ranks are threads of one process, but a launcher started this process as one of several \
-                 ({variable}={ranks}); use `mpi`, or start one process"
+                 ({evidence}); use `mpi`, or start one process"
             ),
         )),
         _ => Ok(LocalFabric::ends(1)?.remove(0)),
@@ -179,6 +182,9 @@ unsafe impl Send for Block {}
 // SAFETY: as above; a block is never changed.
 unsafe impl Sync for Block {}
 
+/// Of blocks that ranks of this process are making.
+static CLAIMS: Claims = Claims::none();
+
 impl Block {
     fn new(bytes: usize, key: u64) -> Result<Self> {
         let skew = super::skew(bytes, key);
@@ -203,9 +209,19 @@ impl Block {
             // serves as well, only slower.
             let _ = unsafe { madvise(start.as_ptr().cast(), whole_pages, Advice::LinuxHugepage) };
         }
-        // SAFETY: the memory has as many bytes, and nobody else knows it yet.
-        unsafe { start.write_bytes(0, layout.size()) };
-        Ok(Self { start, layout, skew, bytes })
+        let block = Self { start, layout, skew, bytes };
+        let mut zero = |piece: Range<usize>| {
+            // SAFETY: a piece of the allocation.
+            let start = unsafe { block.start.add(piece.start) };
+            // SAFETY: as above, and nobody else knows it yet.
+            unsafe { start.write_bytes(0, piece.len()) };
+            Ok(())
+        };
+        let refused = |left: u64| {
+            failed(&format!("the machine has {left} bytes left; free memory, or use fewer cells or ranks"))
+        };
+        CLAIMS.take(layout.size(), &mut zero, &refused)?;
+        Ok(block)
     }
 
     fn base(&self) -> NonNull<u8> {

@@ -8,6 +8,7 @@ mod abort;
 mod bells;
 mod bytes;
 mod carrier;
+pub(crate) mod claims;
 mod exported;
 mod flag;
 mod futex;
@@ -207,7 +208,7 @@ pub(crate) fn of_launcher() -> String {
     if std::env::var_os(shm::SEGMENT_VARIABLE).is_some() {
         return "shm".into();
     }
-    match (std::env::var(FABRIC_VARIABLE), mpi::started_ranks()) {
+    match (std::env::var(FABRIC_VARIABLE), mpi::launched()) {
         (Ok(name), _) => name,
         // One of several is not left alone where it is not said where they meet.
         (Err(_), _)
@@ -217,7 +218,8 @@ pub(crate) fn of_launcher() -> String {
         {
             "ofi".into()
         }
-        (Err(_), Some((_, 2..))) => "mpi".into(),
+        // MPI knows how many there are where its launcher does not say so.
+        (Err(_), Some(launched)) if launched.ranks != Some(1) => "mpi".into(),
         (Err(_), _) => "local".into(),
     }
 }

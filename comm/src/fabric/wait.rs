@@ -120,7 +120,8 @@ impl WaitContext {
         // A system call for the clock is made by neither: it is read without one.
         let mut started: Option<Instant> = None;
         let mut yields = 0;
-        let spins = self.policy.spins.min(SPINS_BETWEEN_CHECKS);
+        // Looked at is what is waited for in any case, however a rank waits.
+        let spins = self.policy.spins.clamp(1, SPINS_BETWEEN_CHECKS);
         loop {
             let more = serve();
             // Pending operations want attention sooner than a whole spin.

@@ -5,7 +5,6 @@ mod found;
 mod launcher;
 
 pub use found::FoundLibrary;
-pub(crate) use launcher::started_ranks;
 pub use launcher::{Launched, launched};
 
 /// No library: none is looked for on this system.

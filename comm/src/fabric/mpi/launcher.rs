@@ -75,11 +75,6 @@ pub fn launched() -> Option<Launched> {
     Some(Launched { ranks, rank, evidence })
 }
 
-/// How many ranks an MPI launcher has started, with the variable that says so.
-pub(crate) fn started_ranks() -> Option<(&'static str, usize)> {
-    Launcher::of_this_process().size
-}
-
 impl Launcher {
     /// The launcher of this process.
     pub(crate) fn of_this_process() -> Self {

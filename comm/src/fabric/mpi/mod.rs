@@ -37,7 +37,6 @@ pub(crate) use abi::Abi;
 pub(crate) use communicator::Communicator;
 pub use found::FoundLibrary;
 pub use installed::installed;
-pub(crate) use launcher::started_ranks;
 pub use launcher::{Launched, launched};
 pub(crate) use request::Request;
 pub(crate) use request_set::RequestSet;

@@ -70,6 +70,8 @@ macro_rules! functions {
                 #[inline]
                 #[allow(clippy::too_many_arguments)] // the standard's
                 pub(crate) unsafe fn $field(&self, $($argument: $type),*) -> Result<()> {
+                    // What the application's own calls have left is not this one's.
+                    RECORDED.set(0);
                     // SAFETY: passed on to the caller.
                     let code = unsafe { (self.$field)($($argument),*) };
                     self.check(stringify!($name), code)

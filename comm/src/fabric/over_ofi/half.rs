@@ -3,7 +3,7 @@
 use super::target::Target;
 use super::triggered::Triggered;
 use super::wire::Core;
-use super::{build, proxied};
+use super::{build, proxied, refuse_too_long};
 use crate::error::{Error, Result};
 use crate::fabric::ofi::MemoryRegion;
 use crate::fabric::{Arm, Bells, Early, Executor, FarExchange, HalfOpen, OpenExchange, PerMessage, Terms};
@@ -21,7 +21,12 @@ pub(super) enum Half {
 
 impl Half {
     /// Registers what peers may write to. Does not communicate.
+    ///
+    /// # Errors
+    /// [`Error::FabricUnavailable`] if the provider does not take messages that are so long.
     pub(super) fn new(world: &World, core: &Core, exchange: FarExchange) -> Result<Self> {
+        let lengths = exchange.sends.iter().map(|send| (send.peer, send.bytes));
+        refuse_too_long(core.hub.endpoint(), lengths)?;
         let bells = Bells::new(world, &exchange)?;
         let (hub, terms) = (&core.hub, exchange.terms);
         Ok(match core.executor {

@@ -58,7 +58,7 @@ pub(super) fn join(options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
 pub(super) fn launched(options: &WorldOptions) -> Result<Arc<Spanning>> {
     let bootstrap: Arc<dyn Bootstrap> = match RendezvousOptions::from_env()? {
         Some(rendezvous) => Met::join(&RendezvousOptions { timeout: options.timeout, ..rendezvous })?,
-        None => match super::mpi::started_ranks() {
+        None => match super::mpi::launched() {
             Some(_) => over_mpi::bootstrap()?,
             None => {
                 return Err(unavailable(
@@ -120,4 +120,37 @@ fn needs_hmem() -> Result<bool> {
 /// Whether a provider's interfaces are known by internet addresses.
 fn is_of_addresses(provider: &str) -> bool {
     ["tcp", "sockets", "net", "udp"].contains(&provider.split(';').next().unwrap_or(provider))
+}
+
+/// Refuses messages that a provider does not take, before it is asked: it would say so of none of them by its rank.
+fn refuse_too_long(endpoint: &Endpoint, messages: impl Iterator<Item = (usize, usize)>) -> Result<()> {
+    refuse_longer(endpoint.longest_message(), endpoint.provider(), messages)
+}
+
+fn refuse_longer(
+    longest: usize,
+    provider: &str,
+    mut messages: impl Iterator<Item = (usize, usize)>,
+) -> Result<()> {
+    let Some((peer, bytes)) = messages.find(|(_, bytes)| *bytes > longest) else { return Ok(()) };
+    Err(unavailable(format!(
+        "a message to rank {peer} has {bytes} bytes, and the provider {provider} takes no longer ones than {longest}: \
+         use more ranks, of which each has less to send, or another fabric"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_is_too_long_is_refused_by_its_rank() {
+        let messages = [(3, 100), (5, 101), (7, 102)];
+        assert_eq!(refuse_longer(102, "cxi", messages.into_iter()), Ok(()));
+        let Err(refused) = refuse_longer(100, "cxi", messages.into_iter()) else { panic!("it is too long") };
+        let told = refused.to_string();
+        for piece in ["rank 5", "101 bytes", "provider cxi", "than 100"] {
+            assert!(told.contains(piece), "`{piece}` is not in `{told}`");
+        }
+    }
 }

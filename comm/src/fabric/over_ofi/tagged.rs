@@ -1,6 +1,7 @@
 //! Two-sided messages as tagged ones: `standard` over libfabric, which the host starts and tests.
 
 use super::hub::{Hub, Number};
+use super::refuse_too_long;
 use super::target::register;
 use crate::error::Result;
 use crate::fabric::ofi::{LocalSlice, PeerAddress, Posted};
@@ -37,6 +38,8 @@ impl Tagged {
         peers: &[PeerAddress],
         messages: &FarMessages,
     ) -> Result<Self> {
+        let lengths = messages.sends.iter().map(|send| (send.peer, send.bytes));
+        let refused = refuse_too_long(hub.endpoint(), lengths);
         let sides = Sides::of_messages(messages);
         let numbers: Vec<Number> = messages.recvs.iter().map(|_| hub.number()).collect();
         let own = PerMessage {
@@ -44,7 +47,7 @@ impl Tagged {
             recvs: numbers.iter().map(|number| number.number).collect(),
         };
         let PerMessage { sends: tags, .. } =
-            tell(world, "making tagged messages over libfabric", &sides, Ok(own))?;
+            tell(world, "making tagged messages over libfabric", &sides, refused.map(|()| own))?;
         let side = |message: &FarMessage, is_send: bool, tag: u32, done: Number| {
             let region = register(hub.endpoint(), &message.place, message.bytes, None)?;
             Ok(Side {

@@ -159,7 +159,8 @@ impl Core {
     fn packets(&self, world: &World, office: &Arc<Office>, channel: usize) -> Result<Box<dyn FarPackets>> {
         if channel.max(self.peers.len()) >= packets::LIMIT {
             return Err(super::unavailable(format!(
-                "packets were opened {channel} times between {} ranks, and {} are the most of each;                  make communicators and windows once and keep them",
+                "packets were opened {channel} times between {} ranks, and {} are the most of each; \
+                 make communicators and windows once and keep them",
                 self.peers.len(),
                 packets::LIMIT
             )));

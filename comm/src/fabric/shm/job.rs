@@ -60,7 +60,8 @@ impl Job {
 
     /// Blocks until all ranks have ended, or `interrupted` says true. Once a rank has failed the
     /// others are told, which ends their waits, and after five seconds they are killed. They are told as well of a
-    /// rank whose process has ended with status 0 and without dropping its world.
+    /// rank whose process has ended with status 0 and without dropping its world, or without ever making one that they
+    /// have made.
     ///
     /// # Errors
     /// [`Error::System`] if the system cannot say how a process is. That a rank failed is an [`Exit`].
@@ -89,6 +90,14 @@ impl Job {
                     first_failure = Some(Exit::Failed { rank, reason, code });
                     deadline = Some(Instant::now() + GRACE);
                 }
+            }
+            let worlds = |rank: usize| self.segment.worlds_of(rank);
+            let most = (0..ended.len()).map(worlds).max();
+            let has_ended = |rank: &usize| ended[*rank].is_some_and(|status| status.success());
+            if let Some(rank) = (0..ended.len()).filter(has_ended).find(|rank| Some(worlds(*rank)) < most) {
+                self.segment
+                    .abort()
+                    .raise(rank, "its process exited without making a world that others wait in");
             }
             if ended.iter().all(Option::is_some) {
                 // The rank that raised the abort word first is the cause, whoever ended first.

@@ -1,9 +1,11 @@
 //! Memory files: memory that has no name and that processes share, page by page.
 
 use crate::error::{Error, Result};
+use crate::fabric::claims::Claims;
 use rustix::fs::FallocateFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::ffi::c_void;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 
@@ -88,29 +90,24 @@ pub(crate) fn out_of_memory(bytes: usize, reason: impl std::fmt::Display) -> Err
     Error::OutOfMemory { bytes, kind: "shared", reason }
 }
 
-/// Reserving less than this is not worth a look at what the machine has left.
-const MUCH_MEMORY_BYTES: usize = 1 << 24;
-
-/// Makes sure that the memory is there.
+/// Makes sure that the memory is there, in front of others who claim some of this file's.
 ///
 /// # Errors
-/// [`Error::OutOfMemory`].
-pub(crate) fn reserve(file: &OwnedFd, offset: u64, bytes: usize) -> Result<()> {
-    // The kernel does not refuse what it does not have: it takes page after page, and kills
-    // processes when there are none left.
-    if bytes >= MUCH_MEMORY_BYTES
-        && let Some(available) = available_bytes()
-        && bytes as u64 > available
-    {
-        return Err(out_of_memory(bytes, format!("the machine has {available} bytes left")));
-    }
-    rustix::fs::fallocate(file, FallocateFlags::empty(), offset, bytes as u64)
-        .map_err(|error| out_of_memory(bytes, error))
+/// [`Error::OutOfMemory`]; then none of it is taken.
+pub(crate) fn reserve(file: &OwnedFd, offset: u64, bytes: usize, claims: &Claims) -> Result<()> {
+    let mut take = |piece: Range<usize>| {
+        // A signal ends the call, and its handler may come often: hence no more than a piece at a time.
+        let (at, length) = (offset + piece.start as u64, piece.len() as u64);
+        rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), at, length))
+            .map_err(|error| out_of_memory(bytes, error))
+    };
+    let refused = |left: u64| out_of_memory(bytes, format!("the machine has {left} bytes left"));
+    claims.take(bytes, &mut take, &refused).inspect_err(|_| give_back(file, offset, bytes))
 }
 
-/// What the kernel thinks that it can still give out.
-fn available_bytes() -> Option<u64> {
-    let told = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+/// Makes a hole of a piece of the file that nobody uses.
+pub(super) fn give_back(file: &OwnedFd, offset: u64, bytes: usize) {
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    // A failure only means that the memory comes back when the job ends.
+    let _ = rustix::fs::fallocate(file, hole, offset, bytes as u64);
 }

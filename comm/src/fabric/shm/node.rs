@@ -43,16 +43,16 @@ pub(in super::super) fn within_nodes(
             )
         }),
     };
+    let memory = opened.and_then(|segment| ShmFabric::of_segment(segment, rank, size));
     // Rank `leader` keeps the file open until all have it.
-    world.agree(CALL, opened.as_ref().map(|_| ()))?;
-    let memory = ShmFabric::of_segment(opened?, rank, size);
+    world.agree(CALL, memory.as_ref().map(|_| ()))?;
     let mapped: Vec<bool> = nodes.iter().map(|node| *node == nodes[rank]).collect();
     let executor = if mapped.iter().all(|mapped| *mapped) { Executor::Stream } else { wire.executor };
     Ok(Arc::new(Spanning {
         name,
         bootstrap: wire.bootstrap.clone(),
         engine: wire.engine.clone(),
-        memory: Arc::new(memory),
+        memory: Arc::new(memory?),
         mapped,
         farewell: wire.farewell.clone(),
         wire: wire.wire.clone().filter(|_| executor != Executor::Stream),

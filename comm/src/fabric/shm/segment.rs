@@ -1,15 +1,17 @@
 //! The memory file that the ranks of a job share.
 
 use super::super::Abort;
+use super::super::claims::Claims;
 use super::super::{Executor, Fabric, Region, shared_struct, skew};
-use super::mapping::{Mapping, PAGE, out_of_memory, reserve, whole_pages};
+use super::mapping::{Mapping, PAGE, give_back, out_of_memory, reserve, whole_pages};
 use super::{RANK_VARIABLE, SEGMENT_VARIABLE, SIZE_VARIABLE};
 use crate::boards::Boards;
 use crate::error::{Error, Result};
 use crate::meeting::Meeting;
-use rustix::fs::{FallocateFlags, MemfdFlags};
+use rustix::fs::MemfdFlags;
+use rustix::io::FdFlags;
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -24,6 +26,25 @@ struct FileHeader {
     size: AtomicU64,
     /// Where the next region goes. Offsets are not used twice; what is freed becomes a hole.
     next: AtomicU64,
+    /// Where the boards of the first worlds of all ranks are.
+    boards: AtomicU64,
+    /// Of regions that ranks are making.
+    claims: Claims,
+}
+
+/// In front of boards: where those of the next worlds of all ranks are. Zero before a rank has one.
+#[repr(C, align(64))]
+struct BoardsHeader {
+    next: AtomicU64,
+}
+
+/// What is known of a rank.
+#[repr(C)]
+struct Member {
+    /// Ends of the fabric that it has, and has not dropped.
+    ends: AtomicU32,
+    /// Those that it has had.
+    worlds: AtomicU32,
 }
 
 /// The beginning of a region.
@@ -54,7 +75,8 @@ pub struct ShmFabric {
     segment: Arc<Segment>,
     rank: usize,
     size: usize,
-    roots: [Region; 2],
+    abort: Region,
+    boards: Region,
 }
 
 /// The file, as this process has it.
@@ -75,27 +97,17 @@ struct Piece {
 impl Drop for Piece {
     fn drop(&mut self) {
         if self.mapping.header::<RegionHeader>().users.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // A failure only means that the memory comes back when the job ends.
-            let _ = rustix::fs::fallocate(
-                &self.segment.file,
-                FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-                self.offset,
-                self.mapping.bytes() as u64,
-            );
+            give_back(&self.segment.file, self.offset, self.mapping.bytes());
         }
     }
 }
 
-/// Where the abort word, the boards and what is known of each rank lie in the file: right behind its header.
-const ABORT_OFFSET: usize = 64;
-const BOARDS_OFFSET: usize = (ABORT_OFFSET + Abort::BYTES).next_multiple_of(64);
-
-fn members_offset(size: usize) -> usize {
-    (BOARDS_OFFSET + Boards::bytes(size)).next_multiple_of(64)
-}
+/// Where the abort word and what is known of each rank lie in the file: right behind its header.
+const ABORT_OFFSET: usize = size_of::<FileHeader>().next_multiple_of(64);
+const MEMBERS_OFFSET: usize = (ABORT_OFFSET + Abort::BYTES).next_multiple_of(64);
 
 fn root_bytes(size: usize) -> usize {
-    whole_pages(members_offset(size) + size * size_of::<AtomicU32>())
+    whole_pages(MEMBERS_OFFSET + size * size_of::<Member>())
 }
 
 impl Segment {
@@ -108,7 +120,7 @@ impl Segment {
         let file =
             rustix::fs::memfd_create(c"streamhalo", MemfdFlags::empty()).map_err(failed("memfd_create"))?;
         let bytes = root_bytes(size);
-        reserve(&file, 0, bytes)?;
+        reserve(&file, 0, bytes, &Claims::none())?;
         let header = Mapping::new(&file, 0, bytes)?;
         let fields = header.header::<FileHeader>();
         fields.size.store(size as u64, Ordering::Relaxed);
@@ -124,12 +136,18 @@ impl Segment {
             value: fd.to_string(),
             reason,
         };
-        let number: u32 = fd.parse().map_err(|_| bad("it must be the number of a file descriptor".into()))?;
-        Self::open(&format!("/proc/self/fd/{number}")).map_err(|reason| {
+        let number = fd.parse::<u32>().ok().and_then(|number| i32::try_from(number).ok());
+        let number = number.ok_or_else(|| bad("it must be the number of a file descriptor".into()))?;
+        let opened = Self::open(&format!("/proc/self/fd/{number}")).map_err(|reason| {
             bad(format!(
                 "{reason}; start ranks with `streamhalo run` or `streamhalo launch`, which pass it on"
             ))
-        })
+        })?;
+        // SAFETY: the descriptor has just been found open, and is the launcher's, which nothing in this process closes.
+        let inherited = unsafe { BorrowedFd::borrow_raw(number) };
+        // What a rank starts may outlive the job, and is not to keep its memory. A failure only means that it does.
+        let _ = rustix::io::fcntl_setfd(inherited, FdFlags::CLOEXEC);
+        Ok(opened)
     }
 
     /// Opens the file that a process of this machine has made, under its path in `/proc`.
@@ -160,16 +178,54 @@ impl Segment {
         Abort::new(self.root(ABORT_OFFSET, Abort::BYTES))
     }
 
-    /// How many ends of the fabric a rank has, and has not dropped.
-    fn ends_of(self: &Arc<Self>, rank: usize, count: impl FnOnce(&AtomicU32) -> u32) -> u32 {
+    fn with_member<R>(self: &Arc<Self>, rank: usize, what: impl FnOnce(&Member) -> R) -> R {
         let size = self.header.header::<FileHeader>().size.load(Ordering::Relaxed) as usize;
-        let (offset, bytes) = (members_offset(size), size * size_of::<AtomicU32>());
-        count(shared_struct(&self.root(offset, bytes), rank * size_of::<AtomicU32>()))
+        let members = self.root(MEMBERS_OFFSET, size * size_of::<Member>());
+        what(shared_struct(&members, rank * size_of::<Member>()))
     }
 
     /// Whether a rank has a world that it has not dropped, for the launcher.
     pub(super) fn is_joined(self: &Arc<Self>, rank: usize) -> bool {
-        self.ends_of(rank, |ends| ends.load(Ordering::Acquire)) > 0
+        self.with_member(rank, |member| member.ends.load(Ordering::Acquire)) > 0
+    }
+
+    /// How many worlds a rank has had, for the launcher.
+    pub(super) fn worlds_of(self: &Arc<Self>, rank: usize) -> u32 {
+        self.with_member(rank, |member| member.worlds.load(Ordering::Acquire))
+    }
+
+    /// The boards of the worlds that have this number on each rank. They stay until the job ends: a rank may come to them
+    /// when others have left.
+    fn boards(&self, number: u32, size: usize) -> Result<Region> {
+        let header = self.header.header::<FileHeader>();
+        let mut mapping = self.boards_at(&header.boards, size)?;
+        for _ in 0..number {
+            mapping = self.boards_at(&mapping.header::<BoardsHeader>().next, size)?;
+        }
+        // SAFETY: `boards_at` has made room for both.
+        let base = unsafe { mapping.start().add(size_of::<BoardsHeader>()) };
+        // SAFETY: aligned to a line, as a page and the header are, and mapped for as long as the mapping lives, which the
+        // region keeps.
+        Ok(unsafe { Region::new(base, Boards::bytes(size), 0, u64::MAX, Arc::new(mapping)) })
+    }
+
+    /// The boards that `link` leads to, which the first to ask for them makes.
+    fn boards_at(&self, link: &AtomicU64, size: usize) -> Result<Mapping> {
+        let bytes = whole_pages(size_of::<BoardsHeader>() + Boards::bytes(size));
+        let mut offset = link.load(Ordering::Acquire);
+        if offset == 0 {
+            let header = self.header.header::<FileHeader>();
+            let own = header.next.fetch_add(bytes as u64, Ordering::Relaxed);
+            reserve(&self.file, own, bytes, &header.claims)?;
+            offset = match link.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => own,
+                Err(first) => {
+                    give_back(&self.file, own, bytes);
+                    first
+                }
+            };
+        }
+        Mapping::new(&self.file, offset, bytes)
     }
 
     fn root(self: &Arc<Self>, offset: usize, bytes: usize) -> Region {
@@ -236,21 +292,24 @@ impl ShmFabric {
                 reason: format!("the job has {file_size} ranks"),
             });
         }
-        Ok(Arc::new(Self::of_segment(segment, rank, size)))
+        Self::of_segment(segment, rank, size).map(Arc::new)
     }
 
     /// The end of a rank, in a file that all the ranks with whom it shares memory have open.
-    pub(super) fn of_segment(segment: Arc<Segment>, rank: usize, size: usize) -> Self {
-        let roots =
-            [segment.root(ABORT_OFFSET, Abort::BYTES), segment.root(BOARDS_OFFSET, Boards::bytes(size))];
-        segment.ends_of(rank, |ends| ends.fetch_add(1, Ordering::AcqRel));
-        Self { segment, rank, size, roots }
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub(super) fn of_segment(segment: Arc<Segment>, rank: usize, size: usize) -> Result<Self> {
+        let number = segment.with_member(rank, |member| member.worlds.fetch_add(1, Ordering::AcqRel));
+        let (abort, boards) = (segment.root(ABORT_OFFSET, Abort::BYTES), segment.boards(number, size)?);
+        segment.with_member(rank, |member| member.ends.fetch_add(1, Ordering::AcqRel));
+        Ok(Self { segment, rank, size, abort, boards })
     }
 }
 
 impl Drop for ShmFabric {
     fn drop(&mut self) {
-        self.segment.ends_of(self.rank, |ends| ends.fetch_sub(1, Ordering::AcqRel));
+        self.segment.with_member(self.rank, |member| member.ends.fetch_sub(1, Ordering::AcqRel));
     }
 }
 
@@ -277,7 +336,7 @@ impl Fabric for ShmFabric {
         let offset = header.next.fetch_add(total as u64, Ordering::Relaxed);
         // Reserving grows the file and never shrinks it, whichever rank comes first; and memory
         // that is not there is an error now instead of a bus error at the first store.
-        reserve(&self.segment.file, offset, total)?;
+        reserve(&self.segment.file, offset, total, &header.claims)?;
         let mapping = Mapping::new(&self.segment.file, offset, total)?;
         let header = mapping.header::<RegionHeader>();
         header.skew.store(skew(bytes, offset / PAGE as u64) as u32, Ordering::Relaxed);
@@ -311,11 +370,11 @@ impl Fabric for ShmFabric {
     }
 
     fn abort(&self) -> Region {
-        self.roots[0].clone()
+        self.abort.clone()
     }
 
     fn meeting(self: Arc<Self>) -> Result<Box<dyn Meeting>> {
-        let (boards, size) = (self.roots[1].clone(), self.size);
+        let (boards, size) = (self.boards.clone(), self.size);
         Ok(Box::new(Boards::new(self, boards, size)?))
     }
 }

@@ -9,11 +9,12 @@ use std::cell::Cell;
 const AMPLE: Duration = Duration::from_secs(20);
 const BRIEF: Duration = Duration::from_millis(30);
 
-/// Spins for ever; a core for each rank; sleeps at once.
-const POLICIES: [WaitPolicy; 3] = [
+/// Spins for ever; a core for each rank; sleeps at once; yields at once.
+const POLICIES: [WaitPolicy; 4] = [
     WaitPolicy::SPIN,
     WaitPolicy { spins: 100, yields: 20, sleeps: false },
     WaitPolicy { spins: 1, yields: 0, sleeps: true },
+    WaitPolicy { spins: 0, yields: u32::MAX, sleeps: false },
 ];
 
 /// Rank 3 waits for a word that rank 5 writes.

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use streamhalo::comm::backend::backend_names;
 use streamhalo::comm::fabric::WaitPolicy;
+use streamhalo::comm::fabric::shm::{RANK_VARIABLE, SIZE_VARIABLE};
 use streamhalo::comm::window::Window;
 use streamhalo::comm::{Source, Tag};
 use streamhalo::grid::Fields;
@@ -27,6 +28,8 @@ type Outcome = Result<(), Box<dyn Error>>;
 /// - `exit`, `quit`: the last rank ends its process with status 1, or 0, while the others exchange.
 /// - `leaked`: all ranks end their processes with status 0 after some exchanges, and drop nothing.
 /// - `worlds NUMBER`: makes so many worlds, one after the other, each with parts, exchanges and windows.
+/// - `two-worlds`: has two of them at once, of which others may come to the second when this rank is still at the first.
+/// - `fewer-worlds NUMBER`: the last rank ends with status 0 after so many worlds, and the others wait in one more.
 /// - `absent BACKEND`: the last rank never comes to an exchange, for which the others wait for two seconds.
 /// - `cut FOLDER`: exchanges until it cannot for three seconds, and writes that into a file of that folder.
 /// - `device WORDS... -- MODE`: one of those with arrays on a device, used as the words say (`set_ways`), of `forever`,
@@ -70,7 +73,9 @@ pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
             world.barrier()?;
             std::process::exit(0)
         }),
-        ("worlds", [number]) => (0..number.parse()?).try_for_each(|_| one_world()),
+        ("worlds", [number]) => (0..number.parse()?).try_for_each(|_| use_all_of(&World::from_env()?)),
+        ("two-worlds", []) => two_worlds(),
+        ("fewer-worlds", [number]) => fewer_worlds(number.parse()?),
         ("cut", [folder]) => cut(Path::new(folder)),
         ("absent", [backend]) => without_the_last(&World::from_env_with(SOON)?, Some(backend)),
         ("leave", [kind, side, given @ ..]) => {
@@ -106,20 +111,48 @@ pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
     }
 }
 
-/// A world that is used in all ways that take something of the library's for as long as it lives.
-fn one_world() -> Outcome {
-    let world = World::from_env()?;
-    let (stream, grid) = small_grid(&world, StreamKind::Inline)?;
+/// Uses a world in all ways that take something of the library's for as long as it lives.
+fn use_all_of(world: &World) -> Outcome {
+    let (stream, grid) = small_grid(world, StreamKind::Inline)?;
     let mut cells = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
-    StreamHalo::new(&world, &stream, "active-rma", Pattern::All, 1, &mut cells)?.gather(&mut cells)?;
+    StreamHalo::new(world, &stream, "active-rma", Pattern::All, 1, &mut cells)?.gather(&mut cells)?;
     if let Some(part) = world.first(1)? {
         part.barrier()?;
     }
-    let window = Window::allocate::<u8>(&world, &stream, 8)?;
+    let window = Window::allocate::<u8>(world, &stream, 8)?;
     window.put_notify(&[1_u8], (world.rank() + 1) % world.size(), 0, 0)?;
     let mut request = window.notify_init(Source::Any, Tag::Any, 1)?;
     request.start()?;
     request.wait()?;
+    Ok(())
+}
+
+fn two_worlds() -> Outcome {
+    let (first, second) = (World::from_env()?, World::from_env()?);
+    for number in 0..3 {
+        let world = if number % 2 == 0 { &first } else { &second };
+        // Whoever comes late is waited for, in each of them.
+        if number == world.rank() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        use_all_of(world)?;
+        let seen = world.agree::<_, streamhalo::comm::Error>("a test", Ok(number))?;
+        assert!(seen.iter().all(|other| *other == number), "rank {} has seen {seen:?}", world.rank());
+    }
+    drop(first);
+    use_all_of(&second)
+}
+
+/// What a rank says that waits for one that has gone without a word.
+fn fewer_worlds(number: usize) -> Outcome {
+    let rank = std::env::var(RANK_VARIABLE)?.parse::<usize>()? + 1;
+    let is_last = std::env::var(SIZE_VARIABLE)?.parse::<usize>()? == rank;
+    for _ in 0..number {
+        use_all_of(&World::from_env()?)?;
+    }
+    if !is_last {
+        World::from_env()?.barrier()?;
+    }
     Ok(())
 }
 
