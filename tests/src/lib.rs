@@ -10,6 +10,7 @@ mod clock;
 mod devices;
 mod fields;
 mod oracle;
+mod panicking;
 mod programs;
 mod random;
 mod ranks;
@@ -22,6 +23,7 @@ pub use clock::assert_tells_the_time;
 pub use devices::{LONG_BYTES, LONG_EPOCHS, cells_on_host, check_cells, set_ways, try_routes};
 pub use fields::{FieldSet, FieldSpec};
 pub use oracle::{Oracle, Origin, Sample, offsets_of, value};
+pub use panicking::assert_panics_are_told;
 pub use programs::{Programs, programs};
 pub use random::Random;
 pub use ranks::{

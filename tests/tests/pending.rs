@@ -5,7 +5,9 @@ use std::sync::{Arc, Barrier};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use streamhalo::comm::collective::AllReduce;
-use streamhalo::comm::device::{Buffer, Extents, Rows, RowsMut, Section, StreamOptions};
+use streamhalo::comm::device::{
+    Buffer, Extents, Reader, Rows, RowsMut, Section, StreamOptions, Tile, Writer,
+};
 use streamhalo::comm::queue::{OperationQueue, Queue, match_all};
 use streamhalo::comm::window::{ActiveOptions, Group, Mode, Window};
 use streamhalo::comm::{Communicator, Error, Result, start_all};
@@ -95,6 +97,42 @@ fn messages_wait_for_kernels() {
         rank.communicator.allgather_section(&part, &gathered.section(0..10)?)?;
         assert_eq!(gathered.copy_out(LINE.whole())?[..10], [5.0; 10]);
         Ok(())
+    });
+}
+
+/// Enqueues copying a tile.
+fn copied(stream: &Stream, tile: Tile, from: Reader<'_, f64>, to: Writer<'_, f64>) -> Result<()> {
+    stream.launch("copy", tile, (from, to), |tile, (from, mut to): (Rows<'_, f64>, RowsMut<'_, f64>)| {
+        to.row(0, 0).copy_from_slice(&from.row(0, 0)[..tile.extents()[2]]);
+    })
+}
+
+/// Of arguments that were made before the message began, and of periods that were captured before.
+#[test]
+fn kernels_and_replays_are_refused_what_a_message_uses() {
+    tried(1, |rank| {
+        let (cells, mut other) = (rank.zeros()?, rank.zeros()?);
+        let part = cells.section(90..100)?;
+        let (before, whole) = (Tile { start: [0; 3], end: [1, 1, 90] }, LINE.whole());
+        let period = rank
+            .stream
+            .capture(|_| copied(&rank.stream, whole, cells.reader(whole)?, other.writer(whole)?))?;
+        let [early, part_of_it] = [cells.reader(whole)?, cells.reader(before)?];
+        let receive = rank.communicator.irecv(&part, 0, 2)?;
+        let in_use = |result: Result<()>| {
+            assert!(matches!(&result, Err(Error::InUse { start: 0, end: 800, .. })), "{result:?}");
+        };
+        in_use(copied(&rank.stream, whole, early.clone(), other.writer(whole)?));
+        in_use(rank.stream.replay(&period, 1));
+        copied(&rank.stream, before, part_of_it, other.writer(before)?)?;
+        // One that is sent may be read.
+        rank.communicator.send(&[2.0; 10], 0, 2)?;
+        drop(receive);
+        let mut send = rank.communicator.isend(&part, 0, 3)?;
+        copied(&rank.stream, whole, early, other.writer(whole)?)?;
+        rank.stream.replay(&period, 1)?;
+        rank.communicator.recv(&mut [0.0; 10], 0, 3)?;
+        send.wait().map(drop)
     });
 }
 

@@ -11,7 +11,8 @@ use streamhalo::{
     StreamKind, StreamOptions, Tile, World, WorldOptions,
 };
 use streamhalo_tests::{
-    KINDS, Random, Sample, assert_tells_the_time, each_way, on_ranks, outcomes, stream_of,
+    KINDS, Random, Sample, assert_panics_are_told, assert_tells_the_time, each_way, on_ranks, outcomes,
+    stream_of,
 };
 
 fn alone() -> World {
@@ -98,6 +99,14 @@ fn the_first_error_surfaces_at_synchronize_and_the_rest_is_skipped() {
         assert_eq!(log.entries(), [1], "{stream:?}");
         // Whoever waits for the event must not hang.
         assert!(event.is_complete());
+    }
+}
+
+#[test]
+fn a_host_function_that_panics_fails_the_stream() {
+    let world = alone();
+    for kind in KINDS {
+        assert_panics_are_told(|| stream_of(&world, kind).expect("the system has threads"));
     }
 }
 
@@ -239,7 +248,22 @@ fn launches_that_are_refused() {
             assert!(matches!(field.reader(outside), Err(Error::OutOfBounds { region_bytes: 64, .. })));
             assert!(matches!(field.writer(outside), Err(Error::OutOfBounds { .. })));
             assert!(matches!(field.copy_out(outside), Err(Error::OutOfBounds { .. })));
-            // Also where their bytes are more than a number can be.
+            // Also where their points or bytes are more than a number can be.
+            for end in [[1 << 32; 3], [usize::MAX; 3]] {
+                let far = Tile { start: [0; 3], end };
+                assert!(matches!(field.view(far).map(|_| ()), Err(Error::OutOfBounds { .. })));
+                assert!(matches!(field.view_mut(far).map(|_| ()), Err(Error::OutOfBounds { .. })));
+                assert!(matches!(field.with_host(far, |_| ()), Err(Error::OutOfBounds { .. })));
+                assert!(matches!(field.reader(far).map(|_| ()), Err(Error::OutOfBounds { .. })));
+                assert!(matches!(field.copy_out(far), Err(Error::OutOfBounds { .. })));
+                let wide = stream.launch("far", far, (field.reader(whole)?, target.writer(whole)?), never);
+                assert!(matches!(wide, Err(Error::TileOutOfBounds { .. })));
+                // No points lie everywhere.
+                let none = Tile { start: [0, 5, 1 << 40], end: [end[0], 5, end[2]] };
+                assert!(field.view_mut(none)?.is_empty());
+                assert!(field.with_host_mut(none, |view| view.is_empty())?);
+                assert_eq!(field.copy_out(none)?, Vec::<f64>::new());
+            }
             for far in [7..9, 1 << 61..(1 << 61) + 4, 0..usize::MAX] {
                 assert!(matches!(field.section(far), Err(Error::OutOfBounds { .. })));
             }

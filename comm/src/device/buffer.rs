@@ -200,7 +200,7 @@ impl<T: Element> Buffer<T> {
     }
 
     fn points(&self, bounds: Tile) -> Points {
-        let (region, uses) = (self.region.clone(), self.access.kernels().clone());
+        let (region, uses) = (self.region.clone(), self.access.uses().clone());
         let (rows, stream, capture) = (self.rows, self.stream.id(), self.stream.capture_number());
         Points { region, rows, stream, bounds, capture, uses }
     }
@@ -227,6 +227,9 @@ impl<T: Element> Buffer<T> {
     /// As [`Buffer::view`].
     pub fn copy_out(&self, bounds: Tile) -> Result<Vec<T>> {
         self.check(bounds, Intent::Read)?;
+        if bounds.points() == 0 {
+            return self.stream.synchronize().map(|()| Vec::new());
+        }
         let shown = self.bring(bounds, Intent::Read)?;
         let [_, _, row_elements] = bounds.extents();
         let row_elements = row_elements * self.extents().components;
@@ -245,11 +248,16 @@ impl<T: Element> Buffer<T> {
     }
 
     fn lend(&self, memory: (&Region, usize), bounds: Tile) -> Result<(*mut T, ndarray::Ix4, ndarray::Ix4)> {
-        let [nz, ny, nx] = bounds.extents();
+        let Extents { points, components } = self.extents();
+        // A box without points lies everywhere, and may be of any size.
+        let lengths = bounds.extents();
+        let [nz, ny, nx] = std::array::from_fn(|axis| lengths[axis].min(points[axis]));
         let [sz, sy, sx] = self.rows.strides();
-        let shape = ndarray::Dim([nz, ny, nx, self.extents().components]);
-        let start = if bounds.points() == 0 { [0; 3] } else { bounds.start };
-        Ok((self.place_in(memory, start)?.pointer().cast(), shape, ndarray::Dim([sz, sy, sx, 1])))
+        let pointer = match bounds.points() {
+            0 => std::ptr::NonNull::dangling().as_ptr(),
+            _ => self.place_in(memory, bounds.start)?.pointer().cast(),
+        };
+        Ok((pointer, ndarray::Dim([nz, ny, nx, components]), ndarray::Dim([sz, sy, sx, 1])))
     }
 
     fn bytes(&self, bounds: Tile) -> Range<usize> {

@@ -11,7 +11,7 @@ use super::sequence::{Due, Sequence, Step};
 use super::standing::{COUNTS, Counts, Reading, Stage, Standing};
 use super::stream::Stream;
 use super::stream_kind::StreamKind;
-use super::uses::KernelUses;
+use super::uses::BufferUses;
 use crate::error::{Error, Result};
 use crate::timeline::Activity;
 use std::ops::Range;
@@ -308,7 +308,7 @@ impl Stream {
     }
 
     /// Notes that the operation which is put on it next does that with a part of a buffer.
-    pub(super) fn note_use(&self, of: &Arc<KernelUses>, bytes: Range<usize>, intent: Intent) {
+    pub(super) fn note_use(&self, of: &Arc<BufferUses>, bytes: Range<usize>, intent: Intent) {
         match &mut *self.captured().borrow_mut() {
             Some(capture) => capture.uses.push((of.clone(), bytes, intent)),
             None => {

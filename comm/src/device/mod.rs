@@ -23,6 +23,7 @@ mod mirror;
 mod moves;
 mod opencl;
 mod operation;
+mod panics;
 mod peers;
 mod period;
 mod pitched;

@@ -7,7 +7,7 @@ use super::section::Intent;
 use super::sequence::{Replay, Sequence};
 use super::standing::{COUNTS, Counts, Stage, Standing};
 use super::stream::Stream;
-use super::uses::KernelUses;
+use super::uses::BufferUses;
 use crate::error::{Error, Result};
 use crate::fabric::Executor;
 use std::fmt;
@@ -27,7 +27,7 @@ pub struct Period {
 }
 
 /// The part of a buffer that an operation uses.
-pub(super) type CapturedUse = (Arc<KernelUses>, Range<usize>, Intent);
+pub(super) type CapturedUse = (Arc<BufferUses>, Range<usize>, Intent);
 
 /// An exchange of a period.
 pub(super) struct Captured {
@@ -104,7 +104,8 @@ impl Stream {
     /// # Errors
     /// [`Error::WrongStream`]; [`Error::OutOfOrder`] if an exchange of the period is in flight, or would begin in the
     /// other generation, as after an odd number of exchanges in between, if a field of it is in another generation or has
-    /// other ghosts to read than at the capture, or if there is a view of any array of the stream;
+    /// other ghosts to read than at the capture, or if there is a view of any array of the stream; [`Error::InUse`] if an
+    /// operation has begun that uses a part of a buffer in a way that forbids what the period does with it;
     /// [`Error::NotCapturable`] within a capture. Nothing is enqueued then.
     pub fn replay(&self, period: &Period, times: u64) -> Result<()> {
         if period.stream != self.id() {
@@ -137,6 +138,9 @@ impl Stream {
             return out_of_order(&format!(
                 "{what} is another than at the capture: bring the field to where the period begins first"
             ));
+        }
+        for (of, bytes, intent) in &period.uses {
+            of.check(bytes, *intent, "a replay", |_| true)?;
         }
         if times == 0 {
             return Ok(());

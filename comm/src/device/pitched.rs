@@ -57,11 +57,16 @@ impl Pitched {
         [self.extents.points[1] * self.pitch, self.pitch, self.extents.components]
     }
 
-    /// The bytes from the first of those points to behind the last.
+    /// The bytes from the first of those points to behind the last, also where they are beyond any memory: up to
+    /// `usize::MAX` then.
     pub(crate) fn bytes(self, points: Tile, element_bytes: usize) -> Range<usize> {
-        let last = points.end.map(|end| end.saturating_sub(1));
-        let end = self.offset(last) + self.extents.components;
-        self.offset(points.start) * element_bytes..end * element_bytes
+        let offset = |[i, j, k]: [usize; 3]| {
+            let row = i.saturating_mul(self.extents.points[1]).saturating_add(j);
+            let before = row.saturating_mul(self.pitch).saturating_add(self.first);
+            before.saturating_add(k.saturating_mul(self.extents.components))
+        };
+        let end = offset(points.end.map(|end| end.saturating_sub(1))).saturating_add(self.extents.components);
+        offset(points.start).saturating_mul(element_bytes)..end.saturating_mul(element_bytes)
     }
 
     /// Elements from the beginning of the memory to the first component of a point.

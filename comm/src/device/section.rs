@@ -3,7 +3,7 @@
 use super::accelerator::Accelerator;
 use super::buffer::Buffer;
 use super::stream::Stream;
-use super::uses::{KernelUses, Uses};
+use super::uses::{BufferUses, Held, Uses};
 use crate::element::{Element, ElementType};
 use crate::error::{Error, Result};
 use crate::fabric::Place;
@@ -45,22 +45,11 @@ impl Intent {
 /// Which bytes of a buffer operations that have begun still read or write.
 #[derive(Debug)]
 pub(crate) struct Access {
-    holds: RefCell<Vec<Held>>,
     next: Cell<u64>,
     stream: Stream,
-    kernels: Arc<KernelUses>,
+    uses: Arc<BufferUses>,
     /// What else is on the stream, and holds nothing any more.
     left: RefCell<Uses>,
-}
-
-#[derive(Debug)]
-struct Held {
-    number: u64,
-    bytes: Range<usize>,
-    intent: Intent,
-    by: &'static str,
-    /// Whether the host looks at them, rather than that an operation has begun.
-    is_view: bool,
 }
 
 /// Keeps others from a section until it is dropped.
@@ -74,24 +63,18 @@ pub(crate) struct Hold {
 impl Access {
     /// Of a buffer of that stream, which nothing uses yet.
     pub(super) fn new(stream: &Stream) -> Self {
-        Self {
-            holds: RefCell::default(),
-            next: Cell::default(),
-            stream: stream.clone(),
-            kernels: Arc::default(),
-            left: RefCell::default(),
-        }
+        Self { next: Cell::default(), stream: stream.clone(), uses: Arc::default(), left: RefCell::default() }
     }
 
-    /// Where kernels note that they use it.
-    pub(super) fn kernels(&self) -> &Arc<KernelUses> {
-        &self.kernels
+    /// What is done with it now, which kernels look at and add to.
+    pub(super) fn uses(&self) -> &Arc<BufferUses> {
+        &self.uses
     }
 
     /// Notes that what is on the stream does that with those bytes, and holds nothing.
     pub(super) fn leave(&self, bytes: Range<usize>, intent: Intent) {
         if self.stream.status().is_captured() {
-            self.stream.note_use(&self.kernels, bytes, intent);
+            self.stream.note_use(&self.uses, bytes, intent);
         } else if let Some((next, passed)) = self.stream.positions() {
             self.left.borrow_mut().add(bytes, intent, next - 1, passed);
         }
@@ -100,7 +83,7 @@ impl Access {
     /// Blocks until the stream has come past what those bytes cannot be used so beside.
     fn wait_for_stream(&self, bytes: &Range<usize>, intent: Intent) -> Result<()> {
         let Some((_, passed)) = self.stream.positions() else { return Ok(()) };
-        let last = self.kernels.last_against(bytes, intent, passed);
+        let last = self.uses.last_against(bytes, intent, passed);
         match last.max(self.left.borrow().last_against(bytes, intent)) {
             last if last > passed => self.stream.come_past(last),
             _ => Ok(()),
@@ -109,26 +92,12 @@ impl Access {
 
     /// Whether those bytes may be used so now, by `what`.
     pub(crate) fn check(&self, bytes: &Range<usize>, intent: Intent, what: &'static str) -> Result<()> {
-        self.check_those(bytes, intent, what, |_| true)
+        self.uses.check(bytes, intent, what, |_| true)
     }
 
     /// Whether those bytes may be used so, as far as only views of the host are concerned.
     fn check_views(&self, bytes: &Range<usize>, intent: Intent, what: &'static str) -> Result<()> {
-        self.check_those(bytes, intent, what, |held| held.is_view)
-    }
-
-    fn check_those(
-        &self,
-        bytes: &Range<usize>,
-        intent: Intent,
-        what: &'static str,
-        which: impl Fn(&Held) -> bool,
-    ) -> Result<()> {
-        let holds = self.holds.borrow();
-        match holds.iter().find(|held| which(held) && intent.meets(bytes, held.intent, &held.bytes)) {
-            None => Ok(()),
-            Some(held) => Err(Error::InUse { what, start: bytes.start, end: bytes.end, by: held.by }),
-        }
+        self.uses.check(bytes, intent, what, |held| held.is_view)
     }
 
     /// Keeps others from what the host is lent.
@@ -143,7 +112,7 @@ impl Access {
         self.next.set(number + 1);
         let views = self.stream.views();
         views.set(views.get() + usize::from(is_view));
-        self.holds.borrow_mut().push(held);
+        self.uses.hold(held);
         Hold { access: self.clone(), number, is_view }
     }
 }
@@ -165,15 +134,13 @@ impl Hold {
     }
 
     fn held(&self) -> (Range<usize>, Intent) {
-        let holds = self.access.holds.borrow();
-        let held = holds.iter().find(|held| held.number == self.number).expect("it is there until the drop");
-        (held.bytes.clone(), held.intent)
+        self.access.uses.held(self.number)
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.access.holds.borrow_mut().retain(|held| held.number != self.number);
+        self.access.uses.release(self.number);
         let views = self.access.stream.views();
         views.set(views.get() - usize::from(self.is_view));
     }
@@ -315,7 +282,7 @@ impl Section {
 
     fn hold_if(&self, intent: Intent, by: &'static str, counts: impl Fn(&Held) -> bool) -> Result<Hold> {
         let bytes = self.range();
-        self.access.check_those(&bytes, intent, by, counts)?;
+        self.access.uses.check(&bytes, intent, by, counts)?;
         Ok(self.access.keep(Held { number: self.access.next.get(), bytes, intent, by, is_view: false }))
     }
 }

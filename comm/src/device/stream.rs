@@ -4,6 +4,7 @@ use super::accelerator::Accelerator;
 use super::capture::Capture;
 use super::host::{lane, worker::Worker};
 use super::operation::{HostFunction, HostKernel, Operation, ReadySend, SignalSet, TriggeredSend, WaitSet};
+use super::panics::caught;
 use super::peers::Sharing;
 use super::standing::Reading;
 use super::status::{Event, Status};
@@ -329,7 +330,7 @@ impl Stream {
     /// device too; on an inline stream at once, in the caller. What is behind it waits for it. Waits for nothing but room
     /// on the stream. A stream that has failed does not call it, and a period that is captured cannot have one.
     ///
-    /// The text that it returns as its error makes the stream fail: [`Stream::synchronize`] gives
+    /// The text that it returns as its error, or with which it panics, makes the stream fail: [`Stream::synchronize`] gives
     /// [`Error::OperationFailed`] with it and `name`.
     pub fn enqueue_host(
         &self,
@@ -338,15 +339,17 @@ impl Stream {
     ) {
         let operation = name.to_string();
         let failed = operation.clone();
-        let function =
-            move || function().map_err(|message| Error::OperationFailed { operation: failed, message });
+        let function = move || {
+            let returned = caught(function).unwrap_or_else(|message| Err(format!("it panicked: {message}")));
+            returned.map_err(|message| Error::OperationFailed { operation: failed, message })
+        };
         self.enqueue_boxed(Activity::Function, operation, Box::new(function));
     }
 
     /// Enqueues a reading of the clock: `tell` is given when the stream came to it, in nanoseconds of
     /// [`now_ns`](crate::timeline::now_ns). Nothing waits for that. A GPU notes its own time, and the stream's thread tells it
     /// later, before [`Stream::synchronize`] returns; a device of OpenCL comes to rest for it. A stream that has failed tells
-    /// nothing.
+    /// nothing, and fails if `tell` panics.
     ///
     /// ```
     /// use std::sync::mpsc::channel;
@@ -367,6 +370,13 @@ impl Stream {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn enqueue_clock(&self, tell: impl FnOnce(u64) + Send + 'static) {
+        let status = self.status().clone();
+        let tell = move |at_ns| {
+            if let Err(message) = caught(|| tell(at_ns)) {
+                let (operation, message) = ("telling the time".into(), format!("it panicked: {message}"));
+                status.fail(Error::OperationFailed { operation, message });
+            }
+        };
         self.put(Operation::Clock(Box::new(tell)));
     }
 

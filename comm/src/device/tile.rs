@@ -17,9 +17,9 @@ impl Tile {
         std::array::from_fn(|axis| self.end[axis].saturating_sub(self.start[axis]))
     }
 
-    /// Points in all.
+    /// Points in all; `usize::MAX` where there are more.
     pub fn points(self) -> usize {
-        self.extents().into_iter().product()
+        self.extents().into_iter().fold(1, usize::saturating_mul)
     }
 
     /// Whether every point lies in `other`. An empty tile lies everywhere.

@@ -2,10 +2,11 @@
 //! whoever uses the buffer outside of the stream waits for them first.
 
 use super::section::Intent;
+use crate::error::{Error, Result};
 use crate::locks::lock;
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// How many are kept, also of those that count no more: what is done again and again finds its own, and allocates
 /// nothing.
@@ -43,26 +44,82 @@ impl Uses {
     }
 }
 
-/// The uses by kernels. Their arguments carry it to where they are launched, which may be another thread for all that types
-/// say.
-#[derive(Debug, Default)]
-pub(crate) struct KernelUses {
-    /// The last position: who waits for nothing does not look further.
-    last: AtomicU64,
-    uses: Mutex<Uses>,
+/// A part of a buffer that others are kept from.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) number: u64,
+    pub(super) bytes: Range<usize>,
+    pub(super) intent: Intent,
+    pub(super) by: &'static str,
+    /// Whether the host looks at it, rather than that an operation has begun.
+    pub(super) is_view: bool,
 }
 
-impl KernelUses {
+/// What is done with a buffer now, and by kernels. Their arguments carry it to where they are launched, which may be another
+/// thread for all that types say.
+#[derive(Debug, Default)]
+pub(crate) struct BufferUses {
+    /// The last position of a kernel: who waits for nothing does not look further.
+    last: AtomicU64,
+    kernels: Mutex<Uses>,
+    /// How many parts are held: who finds none does not look further.
+    holds: AtomicUsize,
+    held: Mutex<Vec<Held>>,
+}
+
+impl BufferUses {
+    /// Notes that a kernel at that position does that with those bytes, as [`Uses::add`].
     pub(super) fn add(&self, bytes: Range<usize>, intent: Intent, position: u64, passed: u64) {
         self.last.store(position, Ordering::Relaxed);
-        lock(&self.uses).add(bytes, intent, position, passed);
+        lock(&self.kernels).add(bytes, intent, position, passed);
     }
 
     /// As [`Uses::last_against`], if it is behind `passed`.
     pub(super) fn last_against(&self, bytes: &Range<usize>, intent: Intent, passed: u64) -> u64 {
         match self.last.load(Ordering::Relaxed) > passed {
-            true => lock(&self.uses).last_against(bytes, intent),
+            true => lock(&self.kernels).last_against(bytes, intent),
             false => 0,
+        }
+    }
+
+    /// Keeps others from a part, until [`BufferUses::release`].
+    pub(super) fn hold(&self, held: Held) {
+        let mut all = lock(&self.held);
+        all.push(held);
+        self.holds.store(all.len(), Ordering::Relaxed);
+    }
+
+    pub(super) fn release(&self, number: u64) {
+        let mut all = lock(&self.held);
+        all.retain(|held| held.number != number);
+        self.holds.store(all.len(), Ordering::Relaxed);
+    }
+
+    /// What a hold that has not been released keeps others from.
+    pub(super) fn held(&self, number: u64) -> (Range<usize>, Intent) {
+        let all = lock(&self.held);
+        let held = all.iter().find(|held| held.number == number).expect("it is there until it is released");
+        (held.bytes.clone(), held.intent)
+    }
+
+    /// That those bytes may be used so now, by `what`, as far as such holds are concerned.
+    ///
+    /// # Errors
+    /// [`Error::InUse`].
+    pub(super) fn check(
+        &self,
+        bytes: &Range<usize>,
+        intent: Intent,
+        what: &'static str,
+        which: impl Fn(&Held) -> bool,
+    ) -> Result<()> {
+        if self.holds.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
+        let all = lock(&self.held);
+        match all.iter().find(|held| which(held) && intent.meets(bytes, held.intent, &held.bytes)) {
+            None => Ok(()),
+            Some(held) => Err(Error::InUse { what, start: bytes.start, end: bytes.end, by: held.by }),
         }
     }
 }

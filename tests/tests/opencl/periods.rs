@@ -4,6 +4,7 @@
 use super::exchanges::{TURNS, WAYS};
 use std::sync::PoisonError;
 use streamhalo::comm::Error;
+use streamhalo::comm::device::{Buffer, Extents};
 use streamhalo::comm::fabric::Executor;
 use streamhalo::{HaloError, Pattern, StreamKind, Waits, World};
 use streamhalo_tests::cases::offsets;
@@ -181,6 +182,38 @@ fn a_period_with_two_exchanges_in_flight_is_the_threads() {
             other.assert_after(6, &way)
         });
     }
+}
+
+/// A queue that keeps times takes the place of the stream's while it is recorded, and what was captured then outlives it.
+#[test]
+fn a_period_that_was_captured_while_times_were_kept_is_in_order_with_the_stream() {
+    if other_device().is_none() {
+        return;
+    }
+    static SLOW: streamhalo::KernelText = streamhalo::KernelText {
+        name: "slow",
+        source: "KERNEL(slow)(TILE, WRITES(i64, out)) {\n\
+                 POINT(i, j, k);\n\
+                 i64 number = AT(out, i, j, k);\n\
+                 for (int turn = 0; turn < 30000000; ++turn) number = number * 6364136223846793005 + 1;\n\
+                 AT(out, i, j, k) = number | 1;\n}\n",
+        reach: [0; 3],
+    };
+    on_ranks(1, |world| {
+        set_waits(Waits::Kernel);
+        let stream = stream_of(world, StreamKind::Device)?;
+        let one = Extents { points: [1; 3], components: 1 };
+        let mut cells = Buffer::<i64>::zeros(world, &stream, one)?;
+        stream.record_timeline(100)?;
+        let period = stream.capture(|stream| {
+            let writer = (cells.writer(one.whole())?,);
+            stream.launch_either(&SLOW, one.whole(), writer, |_, (mut out,)| out.row(0, 0)[0] |= 1)
+        })?;
+        stream.take_timeline().expect("it has been recorded");
+        stream.replay(&period, 1)?;
+        assert_eq!(cells.copy_out(one.whole())?[0] & 1, 1, "the copy has come before the kernel");
+        Ok(())
+    });
 }
 
 #[test]

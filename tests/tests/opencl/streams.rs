@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use streamhalo::comm::Error;
 use streamhalo::comm::device::{Buffer, Extents, Scalar};
 use streamhalo::{Event, KernelText, RowsMut, Stream, StreamKind, Tile, World};
-use streamhalo_tests::{assert_tells_the_time, in_both_memories, other_device, stream_of};
+use streamhalo_tests::{
+    assert_panics_are_told, assert_tells_the_time, in_both_memories, other_device, stream_of,
+};
 
 const LINE: Extents = Extents { points: [1, 1, 1000], components: 1 };
 
@@ -289,6 +291,34 @@ fn the_first_error_surfaces_at_synchronize_and_the_rest_is_skipped() {
     assert!(event.is_complete());
     assert_eq!(buffer.copy_out(LINE.whole()), Err(expected.clone()));
     assert_eq!(buffer.with_host_mut(LINE.whole(), |_| ()), Err(expected));
+}
+
+#[test]
+fn a_host_function_that_panics_fails_the_stream() {
+    let world = alone();
+    if other_device().is_some() {
+        assert_panics_are_told(|| device_stream(&world).expect("a queue"));
+    }
+}
+
+/// Whatever memory a device has: boxes without points are brought from nowhere.
+#[test]
+fn boxes_without_points() {
+    in_both_memories(|| {
+        let world = alone();
+        let Some(stream) = device_stream(&world) else { return };
+        let extents = Extents { points: [2, 3, 70], components: 1 };
+        let mut buffer = Buffer::<i64>::zeros(&world, &stream, extents).expect("memory");
+        for none in [
+            Tile { start: [0, 1, 1], end: [1, 3, 1] },
+            Tile { start: [2, 0, 0], end: [2, 3, 70] },
+            Tile { start: [9; 3], end: [9, 100, 100] },
+        ] {
+            assert_eq!(buffer.copy_out(none), Ok(Vec::new()), "{none}");
+            assert_eq!(buffer.with_host(none, |view| view.len()), Ok(0), "{none}");
+            assert_eq!(buffer.with_host_mut(none, |view| view.len()), Ok(0), "{none}");
+        }
+    });
 }
 
 #[test]

@@ -2,19 +2,18 @@
 
 use super::rows::{Rows, RowsMut};
 use crate::device::operation::{HostKernel, Operation};
+use crate::device::panics::caught;
 use crate::device::pitched::Pitched;
 use crate::device::section::Intent;
 use crate::device::shown::copy_of;
 use crate::device::tile::Tile;
-use crate::device::uses::KernelUses;
+use crate::device::uses::BufferUses;
 use crate::device::{Stream, StreamKind};
 use crate::element::{Element, ElementType};
 use crate::error::{Error, Result};
 use crate::fabric::Region;
 use sealed::Token;
-use std::any::Any;
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Points of an array that a kernel is given.
@@ -26,7 +25,7 @@ pub(crate) struct Points {
     pub(crate) bounds: Tile,
     /// The capture that it was made in, which knows what the bounds depend on.
     pub(crate) capture: u64,
-    pub(crate) uses: Arc<KernelUses>,
+    pub(crate) uses: Arc<BufferUses>,
 }
 
 /// Read access to some points of an array, to be given to a kernel.
@@ -83,7 +82,7 @@ pub struct Memory<'a> {
     pub(crate) bounds: Tile,
     pub(crate) capture: u64,
     pub(crate) intent: Intent,
-    pub(crate) uses: &'a Arc<KernelUses>,
+    pub(crate) uses: &'a Arc<BufferUses>,
 }
 
 /// Something that a kernel can be given: a [`Reader`] or a [`Writer`].
@@ -280,12 +279,7 @@ impl Stream {
                     }
                 }),
             };
-            // The kernel's arguments are not looked at again after a panic.
-            catch_unwind(AssertUnwindSafe(run_all)).map_err(|panic| Error::KernelPanicked {
-                kernel: failed.clone(),
-                rank,
-                message: panic_message(&*panic),
-            })
+            caught(run_all).map_err(|message| Error::KernelPanicked { kernel: failed.clone(), rank, message })
         };
         self.put(Operation::Kernel(Arc::new(HostKernel { name, run })));
         written.iter().for_each(|back| self.enqueue_move(back));
@@ -309,7 +303,7 @@ impl Stream {
         arguments: &A,
     ) -> Result<()> {
         let current = self.capture_number();
-        for (index, Memory { region, stream, bounds, capture, intent, .. }) in
+        for (index, Memory { region, stream, bounds, capture, intent, rows, element, uses }) in
             arguments.memories().enumerate()
         {
             if stream != self.id() {
@@ -321,6 +315,11 @@ impl Stream {
             }
             if capture != current {
                 return Err(self.made_elsewhere(kernel));
+            }
+            let points = if intent == Intent::Write { tile } else { bounds };
+            if points.points() > 0 {
+                // What has begun since the argument was made.
+                uses.check(&rows.bytes(points, element.bytes()), intent, "a kernel on an array", |_| true)?;
             }
             if intent == Intent::Read {
                 continue;
@@ -339,12 +338,6 @@ impl Stream {
         }
         Ok(())
     }
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without a message".into())
 }
 
 #[cfg(test)]

@@ -86,7 +86,8 @@ impl Worker {
             match queue.try_send(operation) {
                 Ok(()) => return,
                 Err(TrySendError::Full(back)) => operation = back,
-                Err(TrySendError::Disconnected(_)) => unreachable!("a stream's thread outlives its queue"),
+                // Its thread has panicked, and the stream has failed.
+                Err(TrySendError::Disconnected(_)) => return,
             }
             // The operation that makes room may wait for what only this thread moves on.
             if !lane::progress() {
@@ -140,6 +141,7 @@ fn work<E: Execute>(
     operations: &Receiver<Operation>,
     (progress, looks): (&Progress, u32),
 ) {
+    let _ended = Ended { status, progress };
     let mut done = 0;
     loop {
         let operation = match operations.try_recv() {
@@ -162,6 +164,24 @@ fn work<E: Execute>(
         progress.done.store(done, Ordering::SeqCst);
     }
     tell(progress);
+}
+
+/// Of a thread that panics, which is a bug of ours: nobody waits for it, and all are told.
+struct Ended<'a> {
+    status: &'a Arc<Status>,
+    progress: &'a Progress,
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let message = "its thread has panicked, and says where: please report that".into();
+            self.status
+                .fail(Error::OperationFailed { operation: "an operation of a stream".into(), message });
+            self.progress.done.store(u64::MAX, Ordering::SeqCst);
+            tell(self.progress);
+        }
+    }
 }
 
 fn tell(progress: &Progress) {

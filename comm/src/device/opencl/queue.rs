@@ -138,7 +138,8 @@ impl CommandQueue for Queue {
     }
 
     fn begin_graph(&mut self) -> Result<()> {
-        let graph = self.graphs.expect("the device has graphs").create(self.queue.get());
+        let plain = self.other.as_ref().unwrap_or(&self.queue);
+        let graph = self.graphs.expect("the device has graphs").create(plain.get());
         self.recorded = Some(graph.map_err(|error| failed(&self.device, "a command buffer", &error))?);
         Ok(())
     }
