@@ -102,8 +102,9 @@ impl<T: Element, const D: usize> Array<T, D> {
     /// What may be read at the moment: all, or without the ghosts that an exchange may be filling.
     fn readable_box(&self) -> IndexBox<D> {
         let (mut readable, whole) = (self.undisturbed, self.whole_box());
+        let ghosts = self.ghosts.readable(self.stream());
         for (axis, ranks) in self.grid.subdomain().partition().layout().into_iter().enumerate() {
-            let is_readable = match self.ghosts.readable(self.stream()) {
+            let is_readable = match ghosts {
                 ReadableGhosts::All => true,
                 ReadableGhosts::Own => ranks == 1,
                 ReadableGhosts::None => false,
@@ -142,7 +143,7 @@ impl<T: Element, const D: usize> Array<T, D> {
     /// boundary conditions that change with time. Nobody else writes those at any time. Does not block.
     ///
     /// # Errors
-    /// [`GridError::NoBoundary`] where a neighbour is.
+    /// [`GridError::NoBoundary`] where a neighbour is: on some ranks, and not on others.
     ///
     /// # Panics
     /// Where there is no such axis.
@@ -165,8 +166,9 @@ impl<T: Element, const D: usize> Array<T, D> {
     /// As [`Array::owned`], to write.
     ///
     /// # Errors
-    /// As [`Array::owned`].
+    /// As [`Array::owned`]; [`GridError::OwnedInFlight`] while an exchange may still be sending them.
     pub fn owned_mut(&mut self) -> Result<Lent<ArrayViewMutD<'_, T>>, GridError> {
+        self.check_owned("owned_mut")?;
         let bounds = self.owned_box().tile();
         let view = self.buffer.view_mut(bounds)?;
         Ok(view.of_dimensions(D))
@@ -185,11 +187,12 @@ impl<T: Element, const D: usize> Array<T, D> {
     /// As [`Array::with_owned`], and brings what `write` has made of them back to where they live.
     ///
     /// # Errors
-    /// As [`Array::with_owned`].
+    /// As [`Array::with_owned`]; [`GridError::OwnedInFlight`] while an exchange may still be sending them.
     pub fn with_owned_mut<R>(
         &mut self,
         write: impl FnOnce(ArrayViewMutD<'_, T>) -> R,
     ) -> Result<R, GridError> {
+        self.check_owned("with_owned_mut")?;
         let bounds = self.owned_box().tile();
         Ok(self.buffer.with_host_mut(bounds, |view| write(of_dimensions(view, D)))?)
     }
@@ -198,8 +201,9 @@ impl<T: Element, const D: usize> Array<T, D> {
     /// the stream has come to rest.
     ///
     /// # Errors
-    /// As [`Array::with_owned`].
+    /// As [`Array::with_owned_mut`].
     pub fn fill(&mut self, mut value: impl FnMut([usize; D], usize) -> T) -> Result<(), GridError> {
+        self.check_owned("fill")?;
         let (local, global) = (self.owned_box(), self.grid.owned_global(self.entity));
         let components = self.components();
         self.set_each(local.tile(), components, global.indices(), &mut value)
@@ -258,8 +262,22 @@ impl<T: Element, const D: usize> Array<T, D> {
     fn check_ghosts(&self, call: &'static str) -> Result<(), GridError> {
         match self.ghosts.readable(self.stream()) {
             ReadableGhosts::All => Ok(()),
-            ReadableGhosts::Own | ReadableGhosts::None => Err(GridError::GhostsInFlight { call }),
+            ReadableGhosts::Own | ReadableGhosts::None => {
+                // Where the exchange has failed nothing else would help.
+                self.stream().check()?;
+                Err(GridError::GhostsInFlight { call })
+            }
         }
+    }
+
+    /// A send whose receiver is not ready reads what it sends when that is: on the stream's thread, or in any wait of this
+    /// one, but not in turn with the host's views.
+    fn check_owned(&self, call: &'static str) -> Result<(), GridError> {
+        if self.ghosts.in_flight(self.stream()) == 0 {
+            return Ok(());
+        }
+        self.stream().check()?;
+        Err(GridError::OwnedInFlight { call })
     }
 
     /// The stream that works on it.

@@ -1,4 +1,4 @@
-//! Splitting a run of items into parts as evenly as possible: cells over ranks, rows over threads.
+//! Splitting a run of items into parts as evenly as possible: cells over ranks.
 
 use std::ops::Range;
 

@@ -5,8 +5,9 @@ use crate::{Entity, Side};
 /// What is wrong with a grid, its partition or its halo.
 ///
 /// Every variant holds what was asked and what was found; its message adds what to do. Arrays hold
-/// one entry per axis, slowest axis first. Apart from [`GridError::RankOutOfRange`] every error
-/// depends only on arguments that all ranks share, so all ranks get it or none does.
+/// one entry per axis, slowest axis first. Errors of the geometry depend only on arguments that all ranks share, so
+/// that all ranks get them or none does. [`GridError::RankOutOfRange`], [`GridError::NoBoundary`],
+/// [`GridError::GhostsInFlight`], [`GridError::OwnedInFlight`] and [`GridError::Communication`] are of one rank.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GridError {
@@ -171,6 +172,15 @@ pub enum GridError {
     /// Ghosts were asked for while an exchange may be filling them.
     #[error("`{call}` needs the ghosts, but an exchange may be filling them: finish it, or exchange first")]
     GhostsInFlight {
+        /// The call.
+        call: &'static str,
+    },
+
+    /// Owned entries were to be changed by the host while an exchange may still be sending them.
+    #[error(
+        "`{call}` would change what an exchange that has begun may still be sending: finish it first, or change it by a kernel"
+    )]
+    OwnedInFlight {
         /// The call.
         call: &'static str,
     },

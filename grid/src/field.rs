@@ -30,7 +30,8 @@ pub struct Generation<'a> {
     pub ghosts: &'a Ghosts,
 }
 
-/// An [`Array`] or an [`Alternating`] field; there are no others.
+/// An [`Array`] or an [`Alternating`] field. Others would have to be made with what is hidden here and public for the crate of
+/// exchanges alone, outside of what is promised: that kernels read nothing that peers write is no more so then.
 pub trait Field<const D: usize>: Sealed<D> {
     /// What an exchange needs to know of it.
     fn info(&self) -> FieldInfo<'_, D>;
@@ -45,9 +46,11 @@ pub trait Sealed<const D: usize> {
     fn is_whole(&self) -> bool;
 }
 
-/// One field, or a tuple of up to six, to be exchanged together.
+/// What is exchanged together: a field, a tuple of up to six of them, a vector, a `&mut` of any of these, these within each
+/// other, and types of an application that call back with the same fields in the same order at each call.
 pub trait Fields<const D: usize> {
-    /// Calls back with each field, in order: for writing, since peers write the ghosts.
+    /// Calls back with each field, in order: for writing, since peers write the ghosts. Also called as an exchange that was
+    /// begun is dropped.
     fn each(&mut self, visit: &mut dyn FnMut(&mut dyn Field<D>));
 }
 

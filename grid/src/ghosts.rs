@@ -27,8 +27,8 @@ struct Inner {
     /// Which ghosts kernels may read, and above that the exchange that is in flight: whoever asks asks for both.
     state: HostState,
     filled_ahead: HostState,
-    /// The exchange that fills ahead.
-    ahead: RefCell<Option<WeakHostState>>,
+    /// The exchange that fills ahead, and its number among those of the world.
+    ahead: RefCell<Option<(WeakHostState, u32)>>,
 }
 
 /// Where the number of the exchange that is in flight begins.
@@ -96,16 +96,22 @@ impl Ghosts {
 
     /// Whether this rank, or any period of it, has still got that exchange. Others may.
     pub fn is_filler_alive(&self) -> bool {
-        self.0.ahead.borrow().as_ref().is_some_and(WeakHostState::is_alive)
+        self.0.ahead.borrow().as_ref().is_some_and(|(exchange, _)| exchange.is_alive())
     }
 
-    /// From now on peers may fill them before this rank begins `exchange`, whose number it has, and by no other; where
-    /// there is none, nobody may. No rank may have the one any more that did so before, and all streams have to be behind it.
-    pub fn let_fill_ahead(&self, stream: &Stream, exchange: Option<&HostState>) {
+    /// That exchange's number, which is the same on all ranks, also of one that this rank has let go of.
+    pub fn filler(&self) -> Option<u32> {
+        self.0.ahead.borrow().as_ref().map(|(_, number)| *number)
+    }
+
+    /// From now on peers may fill them before this rank begins `exchange`, which has its number on this rank and one among
+    /// those of the world, and by no other; where there is none, nobody may. No rank may have the one any more that did so
+    /// before, and all streams have to be behind it.
+    pub fn let_fill_ahead(&self, stream: &Stream, exchange: Option<(&HostState, u32)>) {
         let was = self.filled_ahead(stream);
-        let number = exchange.map_or(0, |exchange| exchange.get(stream));
+        let number = exchange.map_or(0, |(exchange, _)| exchange.get(stream));
         self.0.filled_ahead.set(stream, number);
-        *self.0.ahead.borrow_mut() = exchange.map(HostState::downgrade);
+        *self.0.ahead.borrow_mut() = exchange.map(|(exchange, of_world)| (exchange.downgrade(), of_world));
         if number != 0 {
             self.spoil(stream);
         } else if was != 0 {

@@ -1,6 +1,5 @@
 //! A box of indices, and walking over it.
 
-use crate::blocks::block;
 use std::array::from_fn;
 use std::iter::FusedIterator;
 
@@ -44,9 +43,9 @@ impl<const D: usize> IndexBox<D> {
         from_fn(|axis| self.end[axis].saturating_sub(self.start[axis]))
     }
 
-    /// The number of indices in the box: the product of its extents.
+    /// The number of indices in the box: the product of its extents, `usize::MAX` where that is more.
     pub fn len(&self) -> usize {
-        self.extents().iter().product()
+        self.extents().into_iter().fold(1, usize::saturating_mul)
     }
 
     /// Whether there is no index in the box.
@@ -57,14 +56,6 @@ impl<const D: usize> IndexBox<D> {
     /// Whether `index` is in the box.
     pub fn contains(&self, index: [usize; D]) -> bool {
         (0..D).all(|axis| (self.start[axis]..self.end[axis]).contains(&index[axis]))
-    }
-
-    /// The indices that are in both boxes. Where there are none the result is empty, with `start`
-    /// equal to `end` on each axis on which the boxes are apart.
-    pub fn intersection(&self, other: &Self) -> Self {
-        let start: [usize; D] = from_fn(|axis| self.start[axis].max(other.start[axis]));
-        let end = from_fn(|axis| self.end[axis].min(other.end[axis]).max(start[axis]));
-        Self { start, end }
     }
 
     /// The box without its outermost `width` indices, on both sides of each axis. An axis with
@@ -78,50 +69,9 @@ impl<const D: usize> IndexBox<D> {
         Self { start, end }
     }
 
-    /// The box with `width` more indices on both sides of each axis.
-    ///
-    /// # Panics
-    ///
-    /// Where the box would start below index 0: it would leave its array, and being cut off there
-    /// would make it lopsided without a word.
-    pub fn grow(&self, width: [usize; D]) -> Self {
-        let start = from_fn(|axis| {
-            self.start[axis].checked_sub(width[axis]).unwrap_or_else(|| {
-                panic!(
-                    "a box that starts at {} on axis {axis} cannot grow by {}: indices begin at 0",
-                    self.start[axis], width[axis]
-                )
-            })
-        });
-        Self { start, end: from_fn(|axis| self.end[axis] + width[axis]) }
-    }
-
     /// All indices of the box in row-major order: the last axis runs fastest.
     pub fn indices(&self) -> Indices<D> {
         Indices { bounds: *self, next: self.start, remaining: self.len() }
-    }
-
-    /// The box cut into at most `parts` boxes, in order, along the slowest axis that has more than
-    /// one index, so that each part is as contiguous as can be. Extents differ by at most one, the
-    /// longer parts come first, and no part is empty: there are fewer than `parts` where the axis
-    /// has fewer indices, and none where the box is empty. Does not allocate.
-    ///
-    /// # Panics
-    ///
-    /// Where `parts` is 0.
-    pub fn split(&self, parts: usize) -> impl ExactSizeIterator<Item = Self> + Clone + use<D> {
-        assert!(parts > 0, "a box cannot be split into 0 parts: ask for at least 1");
-        let whole = *self;
-        let extents = whole.extents();
-        let axis = (0..D).find(|&axis| extents[axis] > 1).unwrap_or(0);
-        let parts = if whole.is_empty() { 0 } else { parts.min(extents[axis]) };
-        (0..parts).map(move |part| {
-            let range = block(extents[axis], parts, part);
-            let mut piece = whole;
-            piece.start[axis] = whole.start[axis] + range.start;
-            piece.end[axis] = whole.start[axis] + range.end;
-            piece
-        })
     }
 }
 

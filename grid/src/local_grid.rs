@@ -105,6 +105,7 @@ impl<const D: usize> IndexBox<D> {
     /// assert_eq!((tile.start, tile.end), ([0, 1, 2], [1, 5, 6]));
     /// ```
     pub fn tile(&self) -> Tile {
+        const { assert!(D >= 1 && D <= 3, "a tile has one to three axes") };
         let mut tile = Tile { start: [0; 3], end: [1; 3] };
         tile.start[3 - D..].copy_from_slice(&self.start);
         tile.end[3 - D..].copy_from_slice(&self.end);

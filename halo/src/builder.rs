@@ -8,6 +8,7 @@ use crate::registered::Registered;
 use crate::stream_halo::StreamHalo;
 use crate::tables::Way;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use streamhalo_comm::backend::Direct;
 use streamhalo_comm::device::{HostState, Stream};
@@ -28,12 +29,50 @@ pub struct StreamHaloBuilder<'a> {
     swaps: usize,
 }
 
+/// A field, as ranks compare it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct RequestedField {
+    entity: String,
+    element: ElementType,
+    components: usize,
+    generation: Option<usize>,
+    /// The exchanges that fill its generations ahead: by another one peers may write where a rank knows nothing of it.
+    filled_by: [Option<u32>; 2],
+}
+
+impl RequestedField {
+    fn new(field: &Registered) -> Self {
+        let mut fillers = field.all_ghosts().map(Ghosts::filler);
+        Self {
+            entity: field.entity.to_string(),
+            element: field.element,
+            components: field.rows.extents().components,
+            generation: field.generation,
+            filled_by: std::array::from_fn(|_| fillers.next().flatten()),
+        }
+    }
+}
+
+impl fmt::Display for RequestedField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { entity, element, components, generation, filled_by } = self;
+        write!(f, "{components} component(s) of {element} per {entity}")?;
+        if let Some(generation) = generation {
+            write!(f, ", in generation {generation}")?;
+        }
+        if let Some(exchange) = filled_by.iter().flatten().next() {
+            write!(f, ", with ghosts that exchange {exchange} of the world fills ahead")?;
+        }
+        Ok(())
+    }
+}
+
 /// What ranks compare before they match.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Request {
     width: Vec<usize>,
     offsets: Vec<Vec<i32>>,
-    fields: Vec<(String, ElementType, usize, Option<usize>)>,
+    fields: Vec<RequestedField>,
     layout: Vec<usize>,
     cells: Vec<usize>,
     periodic: Vec<bool>,
@@ -49,17 +88,20 @@ impl Request {
         let items = |request: &Self| {
             let Self { width, offsets, fields, layout, cells, periodic, halo_width, scatter, swaps } =
                 request;
-            [
+            let items = [
                 format!("width {width:?}"),
                 format!("{} neighbours, at {offsets:?}", offsets.len()),
-                format!("fields {fields:?}"),
                 format!("layout {layout:?}"),
                 format!("cells {cells:?}"),
                 format!("periodic {periodic:?}"),
                 format!("halo {halo_width:?}"),
                 format!("scatter {scatter:?}"),
                 format!("{swaps} swaps per exchange"),
-            ]
+                format!("{} field(s)", fields.len()),
+            ];
+            let field = |(index, field): (usize, &RequestedField)| format!("field {index}: {field}");
+            let fields = fields.iter().enumerate().map(field);
+            items.into_iter().chain(fields).collect::<Vec<_>>()
         };
         let differing: Vec<_> =
             items(self).into_iter().zip(items(other)).filter(|(own, other)| own != other).collect();
@@ -160,7 +202,7 @@ impl<'a> StreamHaloBuilder<'a> {
         let parts = Parts { legs: &scatter_legs, ..parts };
         let scatter = self.scatter.map(|op| Compiled::new(&parts, Way::Scatter(op))).transpose()?;
         let exchange = HostState::new("the exchange", NEXT.fetch_add(1, Ordering::Relaxed));
-        let ahead = (direct == Direct::Alternating).then_some(&exchange);
+        let ahead = (direct == Direct::Alternating).then(|| (&exchange, world.next_tag()));
         if comes_to_rest {
             let ghosts = registered.iter().flat_map(Registered::all_ghosts);
             ghosts.for_each(|ghosts| ghosts.let_fill_ahead(self.stream, ahead));
@@ -196,10 +238,7 @@ impl<'a> StreamHaloBuilder<'a> {
                 let (owner, used) = (info.stream.id(), self.stream.id());
                 Err(Error::WrongStream { what: "a field of an exchange", owner, used }.into())
             } else if !field.is_whole() {
-                Err(HaloError::MixedFields {
-                    index: registered.len(),
-                    reason: "its two generations are arrays that differ",
-                })
+                Err(HaloError::MixedGenerations { index: registered.len() })
             } else {
                 info.subdomain.check_exchange(info.entity, width).map_err(HaloError::from)
             };
@@ -225,13 +264,10 @@ impl<'a> StreamHaloBuilder<'a> {
             Some(Op::Replace) => Legs::unfolded(&subdomain, &offsets, width),
             _ => legs.clone(),
         };
-        let describe = |field: &Registered| {
-            (field.entity.to_string(), field.element, field.rows.extents().components, field.generation)
-        };
         let request = Request {
             width: width.to_vec(),
             offsets: offsets.iter().map(|offset| offset.to_vec()).collect(),
-            fields: registered.iter().map(describe).collect(),
+            fields: registered.iter().map(RequestedField::new).collect(),
             layout: subdomain.partition().layout().to_vec(),
             cells: subdomain.partition().grid().cells().to_vec(),
             periodic: subdomain.partition().grid().periodic().to_vec(),

@@ -32,6 +32,15 @@ pub enum HaloError {
         /// What differs.
         reason: &'static str,
     },
+    /// The generations of an alternating field do not fit each other.
+    #[error(
+        "the two generations of field {index} differ in their grid, entity, components or stream: one has been replaced by \
+         another array; put one like the other in its place"
+    )]
+    MixedGenerations {
+        /// The field, counted from 0.
+        index: usize,
+    },
     /// The fields given to an exchange are not those that it was made for.
     #[error(
         "`{call}` was given {found}; the exchange was matched for {expected}; \

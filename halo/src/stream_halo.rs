@@ -6,6 +6,7 @@ use crate::exchange::{Compiled, GatherStep};
 use crate::pattern::Pattern;
 use crate::registered::Registered;
 use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use streamhalo_comm::World;
 use streamhalo_comm::backend::Route;
 use streamhalo_comm::device::{HostState, Stream};
@@ -77,7 +78,7 @@ impl StreamHalo {
     }
 
     /// As [`StreamHalo::enqueue_gather`], and calls back as soon as each step has been enqueued: to enqueue a reading
-    /// of the clock behind it, for instance.
+    /// of the clock behind it, for instance. A panic of the callback goes on when all steps are enqueued.
     ///
     /// ```
     /// use streamhalo::GatherStep::{PostReceives, PostSends, Unpack, Wait};
@@ -101,8 +102,19 @@ impl StreamHalo {
         fields: &mut impl Fields<D>,
         mut behind: impl FnMut(GatherStep),
     ) -> Result<()> {
-        let phase = self.begin("enqueue_gather", fields, &mut behind)?;
-        self.end(phase, &mut behind)
+        let mut panicked = None;
+        let mut behind = |step| {
+            if panicked.is_none() {
+                // Other ranks need the rest of the exchange.
+                panicked = catch_unwind(AssertUnwindSafe(|| behind(step))).err();
+            }
+        };
+        let enqueued =
+            self.begin("enqueue_gather", fields, &mut behind).and_then(|phase| self.end(phase, &mut behind));
+        match panicked {
+            Some(panic) => resume_unwind(panic),
+            None => enqueued,
+        }
     }
 
     /// As [`StreamHalo::enqueue_gather`], and waits for the stream.
@@ -145,6 +157,8 @@ impl StreamHalo {
         let scatter = self.scatter.as_ref().ok_or(HaloError::NoScatter)?;
         let phase = self.check_next("enqueue_scatter", fields, scatter.epoch().wrapping_add(1))?;
         if let Some(scatter) = &mut self.scatter {
+            // One that failed before has not come to its end, which is not what there is to say.
+            self.stream.check()?;
             scatter.post_receives(&self.stream)?;
             scatter.post_sends(&self.stream, phase)?;
             scatter.finish(&self.stream, phase, &mut |_| {})?;
@@ -172,7 +186,7 @@ impl StreamHalo {
         self.gather.backend()
     }
 
-    /// Payload bytes that this rank sends in a gather.
+    /// Bytes that this rank sends in a gather, with those between fields of other element types that begin behind them.
     pub fn bytes_per_exchange(&self) -> usize {
         self.gather.bytes()
     }
@@ -237,6 +251,8 @@ impl StreamHalo {
         for (index, field) in self.fields.iter().enumerate() {
             let ghosts = field.ghosts(phase, self.swaps);
             if ghosts.in_flight(stream) != 0 {
+                // One that failed is never finished.
+                stream.check()?;
                 return Err(HaloError::FieldInFlight { call, index });
             }
             // Of a generation that the one which fills ahead has come to since the last swap, peers leave the ghosts alone.
@@ -256,7 +272,7 @@ impl StreamHalo {
         epoch: u32,
     ) -> Result<()> {
         let mut index = 0;
-        let mut others = false;
+        let mut other = None;
         let mut wrong_generation = None;
         fields.each(&mut |field| {
             let (arrays, current) = field.generations();
@@ -276,13 +292,18 @@ impl StreamHalo {
                         });
                     }
                 }
-                _ => others = true,
+                _ => {
+                    other.get_or_insert(index);
+                }
             }
             index += 1;
         });
-        let expected = self.fields.len();
-        if others || index != expected {
-            let found = if index == expected { "others".to_string() } else { format!("{index}") };
+        let (found, expected) = (index, self.fields.len());
+        if other.is_some() || found != expected {
+            let found = match other {
+                Some(index) if found == expected => format!("another array as field {index}"),
+                _ => format!("{found} field(s)"),
+            };
             return Err(HaloError::OtherFields { call, found, expected: format!("{expected} field(s)") });
         }
         wrong_generation.map_or(Ok(()), Err)
@@ -325,9 +346,9 @@ impl<F: Fields<D>, const D: usize> InFlight<'_, F, D> {
     fn end(&mut self) -> Result<()> {
         self.has_ended = true;
         let epoch = self.halo.gather.epoch();
-        let checked = self.halo.check("finish", self.fields, epoch);
         self.halo.end(phase(epoch), &mut |_| {})?;
-        checked
+        // Last: it asks the application for its fields.
+        self.halo.check("finish", self.fields, epoch)
     }
 }
 

@@ -193,9 +193,8 @@ impl<const D: usize> Compiler<'_, D> {
     pub(crate) fn tables(&self, envelopes: &[Envelope<D>], exchange: &dyn Exchange) -> Result<Tables> {
         let (mut before, mut meanwhile, mut after) = (Vec::new(), Vec::new(), Vec::new());
         for phase in [0, 1] {
-            let (early, late) =
+            let (early, mut late) =
                 if self.way == Way::Gather { self.gather_folds(phase)? } else { (Vec::new(), Vec::new()) };
-            let mut late = late;
             let mut unpacking = self.unpack(envelopes, exchange, phase)?;
             match self.way {
                 // Own-rank boxes of axes that are not folded: nothing depends on them.

@@ -223,7 +223,7 @@ fn ranks_that_ask_for_different_exchanges() {
             new(world, stream, Pattern::All, 1, &mut array(world, stream)?)
         }
     });
-    assert!(found.contains("F32") && expected.contains("F64"), "{found}, {expected}");
+    assert!(found.contains("f32") && expected.contains("f64"), "{found}, {expected}");
     disagreement(|world, stream, odd| {
         let entity = if odd { Entity::Node } else { Entity::Face(0) };
         new(world, stream, Pattern::All, 1, &mut Array::<f64, 2>::zeros(&grid(world)?, entity, stream)?)
@@ -332,11 +332,11 @@ fn other_fields_than_those_that_were_matched() {
             assert_eq!(result, Err(expected));
         };
         let mut alike = FieldSet::new(&grid(world)?, stream, &ARRAYS, &Pattern::All, [1, 1])?;
-        other("others", halo.enqueue_gather(&mut alike));
-        other("others", halo.gather(&mut alike));
-        other("1", halo.enqueue_gather(&mut array(world, stream)?));
-        other("3", halo.enqueue_gather(&mut (&mut *fields, array(world, stream)?)));
-        other("0", halo.enqueue_gather(&mut Vec::<Array<f64, 2>>::new()));
+        other("another array as field 0", halo.enqueue_gather(&mut alike));
+        other("another array as field 0", halo.gather(&mut alike));
+        other("1 field(s)", halo.enqueue_gather(&mut array(world, stream)?));
+        other("3 field(s)", halo.enqueue_gather(&mut (&mut *fields, array(world, stream)?)));
+        other("0 field(s)", halo.enqueue_gather(&mut Vec::<Array<f64, 2>>::new()));
         Ok(())
     });
 }

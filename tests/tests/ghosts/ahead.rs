@@ -132,7 +132,41 @@ fn generations_of_other_shapes_are_refused() {
             std::mem::swap(field.now_mut(), &mut other);
             field.swap();
             let refused = rank.halo(&mut field).map(drop);
-            assert!(matches!(refused, Err(HaloError::MixedFields { index: 0, .. })), "{refused:?}");
+            assert!(matches!(refused, Err(HaloError::MixedGenerations { index: 0 })), "{refused:?}");
+        }
+        Ok(())
+    });
+}
+
+/// One rank has let go of the exchange that fills its field, and the other passes a field that nothing fills: that one still
+/// has the exchange, and could write what the new one lets be read.
+#[test]
+fn fields_that_other_exchanges_fill_are_other_fields() {
+    on_ranks(2, |world| {
+        for way in each_way() {
+            let rank = Rank::new(world, way)?;
+            let mut field = rank.field()?;
+            let mut first = rank.halo(&mut field)?;
+            first.gather(&mut field)?;
+            field.swap();
+            let mut other = rank.field()?;
+            other.swap();
+            let refused = if world.rank() == 0 {
+                drop(first);
+                rank.halo(&mut field).map(drop)
+            } else {
+                rank.halo(&mut other).map(drop)
+            };
+            let Err(HaloError::RanksDisagree { rank: 1, found, expected }) = refused else {
+                panic!("{refused:?}, {rank:?}")
+            };
+            assert!(
+                !found.contains("fills ahead") && expected.contains("fills ahead"),
+                "{found}, {expected}"
+            );
+            // What all of them have can be made.
+            rank.halo(&mut field)?;
+            rank.halo(&mut other)?.gather(&mut other)?;
         }
         Ok(())
     });

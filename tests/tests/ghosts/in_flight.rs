@@ -2,7 +2,9 @@
 
 use super::*;
 use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use streamhalo::GatherStep;
 
 /// What is in flight is the array, wherever it is then.
 #[test]
@@ -125,4 +127,72 @@ fn generations_of_two_streams_are_kept_apart() {
         halo.gather(field.now_mut())?;
         Ok(())
     });
+}
+
+/// A send whose receiver is late reads them when that is ready, and not in turn with the host.
+#[test]
+fn owned_entries_are_not_lent_for_writing_while_they_may_be_sent() {
+    on_each_number(|rank| {
+        let mut cells = rank.array()?;
+        let mut halo = rank.halo(&mut cells)?;
+        cells.fill(|_, _| rank.number())?;
+        let refused = |call| Err(GridError::OwnedInFlight { call });
+        let mut in_flight = halo.begin_gather(&mut cells)?;
+        assert_eq!(in_flight.owned_mut().map(|_| ()), refused("owned_mut"), "{rank:?}");
+        assert_eq!(in_flight.with_owned_mut(|_| ()), refused("with_owned_mut"), "{rank:?}");
+        assert_eq!(in_flight.fill(|_, _| -1.0), refused("fill"), "{rank:?}");
+        assert!(in_flight.owned()?.iter().all(|cell| *cell == rank.number()), "{rank:?}");
+        // Kernels take turns with sends.
+        let inner = Tile { start: [0, 1, 2], end: [1, 1, COLUMNS] };
+        rank.fill(&mut in_flight, inner, -1.0, false)?;
+        std::mem::forget(in_flight);
+        assert_eq!(cells.fill(|_, _| -1.0), refused("fill"), "{rank:?}");
+        drop(halo);
+        cells.fill(|_, _| -1.0)?;
+        rank.assert_filled(&cells)
+    });
+}
+
+/// Its peers need the rest of the exchange.
+#[test]
+fn a_callback_that_panics_does_not_keep_a_gather_from_its_end() {
+    on_each_number(|rank| {
+        let mut cells = rank.array()?;
+        let mut halo = rank.halo(&mut cells)?;
+        for panics_at in [GatherStep::PostReceives, GatherStep::PostSends, GatherStep::Unpack] {
+            cells.fill(|_, _| rank.number())?;
+            let gather = || halo.enqueue_gather_in_steps(&mut cells, |step| assert_ne!(step, panics_at));
+            let panicked = catch_unwind(AssertUnwindSafe(gather));
+            assert!(panicked.is_err(), "it goes on: {rank:?}");
+            rank.stream.synchronize()?;
+            rank.assert_filled(&cells)?;
+        }
+        halo.gather(&mut cells)
+    });
+}
+
+/// And not with what follows from its failure.
+#[test]
+fn an_exchange_that_has_failed_is_refused_with_its_error() {
+    for way in each_way() {
+        on_ranks(1, |world| {
+            let rank = Rank::new(world, way)?;
+            let mut cells = rank.array()?;
+            let mut halo = rank.builder().scatter(Op::Sum).build(1, &mut cells)?;
+            rank.stream.enqueue_host("reading the tide table", || Err("it is wet".into()));
+            let expected = Error::OperationFailed {
+                operation: "reading the tide table".into(),
+                message: "it is wet".into(),
+            };
+            for _ in 0..3 {
+                let gathered = halo.gather(&mut cells);
+                assert_eq!(gathered, Err(HaloError::Communication(expected.clone())), "{rank:?}");
+                let scattered = halo.scatter(&mut cells);
+                assert_eq!(scattered, Err(HaloError::Communication(expected.clone())), "{rank:?}");
+                let copied = cells.copy_with_ghosts().map(drop);
+                assert_eq!(copied, Err(GridError::Communication(expected.clone())), "{rank:?}");
+            }
+            Ok(())
+        });
+    }
 }
