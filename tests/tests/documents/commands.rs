@@ -10,13 +10,24 @@ fn arguments(line: &str) -> Option<Vec<&str>> {
     Some(rest.split_whitespace().collect())
 }
 
-/// The same, so that the program only looks whether it understands them.
+/// Arguments so that the program only looks whether it understands them.
 fn to_be_parsed<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     let mut parsed = arguments.to_vec();
     // From the launched program on everything is that program's.
     let end = if arguments.first() == Some(&"launch") { parsed.len().min(3) } else { parsed.len() };
     parsed.insert(end, "--help");
     parsed
+}
+
+/// The command line of the program in a line of a text block, which starts it by itself or by a launcher: without the
+/// launcher, and without a remark behind it.
+fn launched(line: &str) -> Option<&str> {
+    let line = line.split(" #").next().unwrap_or_default().trim_end();
+    let starter = line.split_whitespace().next().unwrap_or_default();
+    if !["streamhalo", "mpiexec", "srun"].contains(&starter) {
+        return None;
+    }
+    line.find("streamhalo ").map(|start| &line[start..])
 }
 
 /// As arguments of `explain`, if they are about a configuration. The grid is small, unless they
@@ -75,6 +86,24 @@ fn commands_parse() {
     assert!(explained.len() >= 3, "the documents run next to nothing: {explained:?}");
 }
 
+/// What a launcher or other machines are needed for stands in text blocks, and is not explained: that would need them too.
+#[test]
+fn commands_of_launchers_parse() {
+    let mut complaints = Vec::new();
+    let mut parsed = 0;
+    for (name, block) in blocks_in("text") {
+        for line in block.lines().filter_map(launched) {
+            let arguments = arguments(line).expect("begins with the program");
+            let found =
+                line_complaint(line, &workspace()).into_iter().chain(refusal(&to_be_parsed(&arguments)));
+            complaints.extend(found.map(|complaint| format!("{name}: {complaint}")));
+            parsed += 1;
+        }
+    }
+    assert_none(&complaints);
+    assert!(parsed >= 3, "the documents launch next to nothing: {parsed} lines");
+}
+
 /// The checks themselves.
 mod checks {
     use super::*;
@@ -105,6 +134,16 @@ mod checks {
         assert_eq!(to_be_explained(&["info"]), None);
         let wrong = ["explain", "configs/life/quickstart.toml", "--backend", "st-sent"];
         assert!(refusal(&wrong).is_some_and(|said| said.contains("did you mean `st-send`?")));
+    }
+
+    #[test]
+    fn lines_that_start_the_program_are_found_in_text() {
+        let line = "srun -n 8 streamhalo bench halo --layout 2,2,2    # on all nodes";
+        assert_eq!(launched(line), Some("streamhalo bench halo --layout 2,2,2"));
+        assert_eq!(launched("streamhalo info"), Some("streamhalo info"));
+        for other in ["export STREAMHALO_FABRIC=ofi", "mpiexec -n 4 ./mine --cells 5", "x = 3, y = 3", ""] {
+            assert_eq!(launched(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The documents: that the README's program is the example and runs, that commands parse and
-//! configurations are accepted, that links and paths lead somewhere, and that no backend or fabric is
-//! missing.
+//! configurations are accepted, that links and paths lead somewhere, and that no backend, fabric or
+//! suite is missing.
 //!
 //! Each check is a function from text to complaints, so that it is itself tested on made-up text.
 
@@ -8,6 +8,7 @@ mod commands;
 mod configurations;
 mod links;
 mod program;
+mod suites;
 
 use std::path::{Path, PathBuf};
 use streamhalo::comm::backend::backend_names;
