@@ -148,8 +148,17 @@ impl<Q: CommandQueue, P: Send> Lane for QueueLane<Q, P> {
         // SAFETY: both sides hold that many bytes, as the caller has checked; they are of different regions, and
         // `under_way` keeps these until the copy has passed.
         unsafe { self.queue.copy(source.address(), destination.address(), bytes) }?;
-        let mark = self.queue.mark()?;
-        self.under_way.push_back((mark, [source.clone(), destination.clone()]));
+        let places = [source.clone(), destination.clone()];
+        match self.queue.mark() {
+            Ok(mark) => self.under_way.push_back((mark, places)),
+            Err(error) => {
+                // Nobody can see that it has passed, but when the queue is at rest.
+                if self.queue.finish().is_err() {
+                    std::mem::forget(places);
+                }
+                return Err(error);
+            }
+        }
         self.queue.flush()
     }
 

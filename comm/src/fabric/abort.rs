@@ -1,7 +1,7 @@
 //! The abort word: the first failure of any rank of a job, which ends the waits of all.
 
 use super::region::Region;
-use std::ptr::NonNull;
+use super::shared_struct;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 /// The abort word of a job: the first failure of any rank, for all the others to see.
@@ -31,10 +31,7 @@ impl Abort {
     }
 
     fn cell(&self) -> &AbortCell {
-        let cell = NonNull::new(self.region.base()).expect("regions are never null").cast::<AbortCell>();
-        // SAFETY: the region is large enough by `new`, aligned to 64 bytes, mapped while `self`
-        // lives, and consists of atomics, for which zero is a value.
-        unsafe { cell.as_ref() }
+        shared_struct(&self.region, 0)
     }
 
     /// Whether both are the same word.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use streamhalo::comm::device::{Buffer, Extents, Move, MoveTable};
 use streamhalo::comm::{Element, Error};
-use streamhalo::{Op, Stream, StreamKind, World};
+use streamhalo::{ElementType, Op, Stream, StreamKind, World};
 use streamhalo_tests::{Random, Sample, in_both_memories, other_device, stream_of, value};
 
 const ELEMENTS: usize = 600;
@@ -132,6 +132,50 @@ fn sums_are_taken_in_the_order_of_the_moves() {
         (bits % 1000 + 1) as f64 * 10_f64.powi((bits / 1000 % 30) as i32 - 15)
     };
     (50..60).for_each(|seed| check::<f64>(seed, Op::Sum, sized));
+}
+
+/// Also by several operations, and where one comes back.
+#[test]
+fn reductions_of_a_stage_are_in_their_order() {
+    if other_device().is_none() {
+        return;
+    }
+    let world = World::alone().expect("a world of one rank");
+    for kind in [StreamKind::Inline, StreamKind::Device] {
+        let stream = stream_of(&world, kind).expect("a stream");
+        let extents = Extents { points: [1, 1, 3], components: 1 };
+        let mut given = Buffer::<i32>::zeros(&world, &stream, extents).expect("memory");
+        given
+            .with_host_mut(extents.whole(), |mut view| {
+                view.iter_mut().zip([5, 2, 7]).for_each(|(slot, number)| *slot = number);
+            })
+            .expect("it fits");
+        let taken = Buffer::<i32>::zeros(&world, &stream, extents).expect("memory");
+        let one = |source, op| {
+            let plan = Plan { source, destination: 0, strides: [[1, 1]; 2], counts: [1, 1], run: 1 };
+            plan.of(&given, &taken, op).expect("it fits")
+        };
+        let stage = vec![one(0, Op::Sum), one(1, Op::Min), one(2, Op::Sum)];
+        stream.enqueue_move(&Arc::new(MoveTable::new(&[stage]).expect("it fits")));
+        assert_eq!(taken.copy_out(extents.whole()).expect("it ran")[0], 9, "{stream:?}");
+    }
+}
+
+#[test]
+fn a_reduction_that_is_not_aligned_is_refused_by_its_place() {
+    if other_device().is_none() {
+        return;
+    }
+    let world = World::alone().expect("a world of one rank");
+    let stream = stream_of(&world, StreamKind::Device).expect("a stream");
+    let extents = Extents { points: [1, 1, 8], components: 1 };
+    let [from, to] = [(); 2].map(|()| Buffer::<i32>::zeros(&world, &stream, extents).expect("memory"));
+    let plan = Plan { source: 0, destination: 2, strides: [[1, 1]; 2], counts: [1, 1], run: 1 };
+    let mut one = plan.of(&from, &to, Op::Sum).expect("it fits");
+    one.destination = to.region().place(6, 0, "a place").expect("it fits");
+    stream.enqueue_move(&Arc::new(MoveTable::new(&[vec![one]]).expect("it fits")));
+    let expected = Error::Misaligned { what: "a reduction", offset: 6, element: ElementType::I32 };
+    assert_eq!(stream.synchronize(), Err(expected));
 }
 
 #[test]

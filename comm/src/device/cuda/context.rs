@@ -1,7 +1,7 @@
 //! An opened GPU: its context, its memory and its compiler.
 
 use super::choice::FoundGpu;
-use super::memory::{self, PinnedLock};
+use super::memory;
 use super::nvrtc::{self, Nvrtc};
 use super::processes::{self, Shared};
 use super::program::{Kernel, Program, kernels_in};
@@ -9,6 +9,7 @@ use super::queue::{LAUNCH_BLOCKING, Queue};
 use super::sys::{self, CUcontext, CUdevice, CUmemoryPool, CUstream, Failure, check};
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{Driver, MemoryKind, Traits, next_id};
+use crate::device::gpu::Chunks;
 use crate::device::gpu::{self, BLOCK};
 use crate::device::text::KernelText;
 use crate::device::{Addresses, Vendor};
@@ -34,7 +35,7 @@ pub(super) struct Context {
     pool: CUmemoryPool,
     /// For what belongs to no stream: allocations, which are in its order. Nothing on it ever waits for a rank.
     own_stream: CUstream,
-    pinned: PinnedLock,
+    pinned: Chunks,
     shared: Shared,
 }
 
@@ -67,7 +68,7 @@ impl Context {
             handle,
             pool: null_mut(),
             own_stream: null_mut(),
-            pinned: PinnedLock::default(),
+            pinned: Chunks::default(),
             shared: Shared::default(),
         };
         let current = context.enter()?;
@@ -111,7 +112,8 @@ impl Context {
         self.own_stream
     }
 
-    pub(super) fn pinned_lock(&self) -> &PinnedLock {
+    /// The host's memory that is locked for it.
+    pub(super) fn pinned(&self) -> &Chunks {
         &self.pinned
     }
 

@@ -10,12 +10,11 @@ use super::sys::{
     self, CUdeviceptr, CUmemAllocationHandleType, CUmemLocation, CUmemPoolProps, Failure, check,
 };
 use crate::device::accelerator::{DeviceMemory, Reach};
-use crate::device::gpu::{ALIGNMENT, Chunks, size_class};
+use crate::device::gpu::{ALIGNMENT, size_class};
 use crate::error::{Error, Result};
-use crate::locks::lock;
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A pool of a device's memory, which keeps what has been freed.
 ///
@@ -128,9 +127,6 @@ impl Drop for PinnedAllocation {
     }
 }
 
-/// The host's memory of a context.
-pub(super) type PinnedLock = Mutex<Chunks>;
-
 impl Context {
     /// Whether the device could have so much.
     pub(super) fn check_size(&self, bytes: usize) -> Result<()> {
@@ -192,9 +188,5 @@ impl Context {
         let address = self.pinned().take(ALIGNMENT, |size| lock_pages(self, size))?;
         self.pinned().give_back(ALIGNMENT, address);
         Ok(())
-    }
-
-    fn pinned(&self) -> std::sync::MutexGuard<'_, Chunks> {
-        lock(self.pinned_lock())
     }
 }

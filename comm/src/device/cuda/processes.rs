@@ -9,15 +9,14 @@ use super::sys::{self, CUdevice, CUdeviceptr, Failure, check};
 use crate::device::accelerator::{DeviceMemory, Reach};
 use crate::device::gpu::{Chunks, HANDLE_BYTES, Handle, Imports, Opener, size_class};
 use crate::error::{Error, Result};
-use crate::locks::lock;
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// What a context shares with other processes.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    chunks: Mutex<Chunks>,
+    chunks: Chunks,
     imports: Imports,
 }
 
@@ -177,7 +176,7 @@ impl Opener for Context {
 }
 
 impl Context {
-    fn chunks(&self) -> std::sync::MutexGuard<'_, Chunks> {
-        lock(&self.shared().chunks)
+    fn chunks(&self) -> &Chunks {
+        &self.shared().chunks
     }
 }

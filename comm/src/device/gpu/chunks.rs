@@ -2,49 +2,63 @@
 //! device's that other processes open. The driver's calls for either may come to a rest of the whole device, and kernels
 //! may wait on it for the rank that asks.
 
+use crate::locks::lock;
 use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Mutex;
 
 /// What memory begins on a multiple of.
 pub(in crate::device) const ALIGNMENT: usize = 64;
 /// The least that is asked for at a time: enough for the words and tables of most programs.
 const CHUNK_BYTES: usize = 8 << 20;
 
-/// What is free of such memory, by size.
+/// What is free of such memory.
 #[derive(Debug, Default)]
-pub(in crate::device) struct Chunks {
-    free: HashMap<usize, Vec<usize>>,
+pub(in crate::device) struct Chunks(Mutex<Free>);
+
+#[derive(Debug, Default)]
+struct Free {
+    by_size: HashMap<usize, Vec<usize>>,
     /// What is left of the last chunk.
-    rest: std::ops::Range<usize>,
+    rest: Range<usize>,
+}
+
+impl Free {
+    fn take(&mut self, size: usize) -> Option<usize> {
+        if let Some(address) = self.by_size.get_mut(&size).and_then(Vec::pop) {
+            return Some(address);
+        }
+        let Range { start, end } = self.rest;
+        let is_enough = size < CHUNK_BYTES && end - start >= size;
+        is_enough.then(|| self.rest = start + size..end).map(|()| start)
+    }
 }
 
 impl Chunks {
     /// Memory of that size, which is one of [`size_class`].
     ///
     /// # Errors
-    /// That of `more`, which gives an address of that many bytes.
+    /// That of `more`, which gives an address of that many bytes. It may wait for the device, and with it for other ranks,
+    /// and keeps nobody from what is free meanwhile.
     pub(in crate::device) fn take<E>(
-        &mut self,
+        &self,
         size: usize,
         more: impl FnOnce(usize) -> Result<usize, E>,
     ) -> Result<usize, E> {
-        if let Some(address) = self.free.get_mut(&size).and_then(Vec::pop) {
+        if let Some(address) = lock(&self.0).take(size) {
             return Ok(address);
         }
         if size >= CHUNK_BYTES {
             return more(size);
         }
-        if self.rest.len() < size {
-            let address = more(CHUNK_BYTES)?;
-            // What is left of the chunk before is lost: less than one that was asked for.
-            self.rest = address..address + CHUNK_BYTES;
-        }
-        let address = self.rest.start;
-        self.rest.start += size;
+        let address = more(CHUNK_BYTES)?;
+        // What is left of the chunk before is lost: less than one that was asked for, unless two have come at once.
+        lock(&self.0).rest = address + size..address + CHUNK_BYTES;
         Ok(address)
     }
 
-    pub(in crate::device) fn give_back(&mut self, size: usize, address: usize) {
-        self.free.entry(size).or_default().push(address);
+    pub(in crate::device) fn give_back(&self, size: usize, address: usize) {
+        lock(&self.0).by_size.entry(size).or_default().push(address);
     }
 }
 
@@ -63,7 +77,7 @@ mod tests {
 
     #[test]
     fn memory_is_used_again_and_never_given_out_twice() {
-        let mut chunks = Chunks::default();
+        let chunks = Chunks::default();
         let mut locked = Vec::new();
         let mut lock = |size: usize| -> Result<usize, ()> {
             let start = (locked.len() + 1) << 32;

@@ -12,7 +12,6 @@ use crate::error::{Error, Result};
 use crate::fabric::{Executor, Region};
 use crate::locks::lock;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::ffi::c_void;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,12 +21,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub(crate) struct Engine<D: Driver> {
     driver: D,
     own: D::Program,
-    /// By the text's name and source.
-    programs: Mutex<HashMap<(&'static str, &'static str), D::Program>>,
+    /// By the text's name and source. Each has a lock of its own: loading one may wait for the device, and with it for other
+    /// ranks, which launch what is there already.
+    programs: Mutex<HashMap<(&'static str, &'static str), Compiled<D>>>,
     /// Kernels of all streams that wait.
     waiters: AtomicU32,
     queues: Mutex<Queues>,
 }
+
+/// `None` until it is compiled.
+type Compiled<D> = Arc<Mutex<Option<<D as Driver>::Program>>>;
 
 /// The queues that are open: those of streams, and those for copies.
 #[derive(Debug, Default)]
@@ -160,9 +163,13 @@ impl<D: Driver> Engine<D> {
 
     /// A kernel of a text that has been compiled.
     pub(super) fn kernel(&self, text: &'static KernelText) -> Result<D::Kernel> {
-        let programs = lock(&self.programs);
-        let program = programs.get(&(text.name, text.source)).expect("a launch compiles its text first");
-        self.driver.kernel(program, text.name, &[])
+        let program = self.program(text);
+        let program = lock(&program);
+        self.driver.kernel(program.as_ref().expect("a launch compiles its text first"), text.name, &[])
+    }
+
+    fn program(&self, text: &'static KernelText) -> Compiled<D> {
+        lock(&self.programs).entry((text.name, text.source)).or_default().clone()
     }
 
     fn refused(&self, reason: &str) -> Error {
@@ -250,9 +257,10 @@ impl<D: Driver> Accelerator for Engine<D> {
 
     fn compile(&self, text: &'static KernelText) -> Result<()> {
         // Held while it is compiled: ranks that ask for the same text would compile it as often.
-        let mut programs = lock(&self.programs);
-        if let Entry::Vacant(new) = programs.entry((text.name, text.source)) {
-            new.insert(self.driver.build(text)?);
+        let program = self.program(text);
+        let mut program = lock(&program);
+        if program.is_none() {
+            *program = Some(self.driver.build(text)?);
         }
         Ok(())
     }

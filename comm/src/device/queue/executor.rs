@@ -143,20 +143,14 @@ impl<D: Driver> QueueExecutor<D> {
                     moves.observe();
                     return Ok(());
                 }
-                self.put_moves(&moves)?;
-                self.hold(moves)
+                self.holding(moves, |own, moves| own.put_moves(moves))
             }
-            Operation::Launch(launch) => {
-                self.launch(&launch)?;
-                self.hold(launch)
-            }
-            Operation::Signal(signals, value) => {
-                self.signal(&signals.words.iter().collect::<Vec<_>>(), signals.rule, value)?;
-                self.hold(signals)
-            }
+            Operation::Launch(launch) => self.holding(launch, |own, launch| own.launch(launch)),
+            Operation::Signal(signals, value) => self.holding(signals, |own, signals| {
+                own.signal(&signals.words.iter().collect::<Vec<_>>(), signals.rule, value)
+            }),
             Operation::Send(send, epoch) if send.is_clear(epoch) => {
-                self.send(&send, epoch)?;
-                self.hold(send)
+                self.holding(send, |own, send| own.send(send, epoch))
             }
             Operation::Send(send, epoch) => {
                 let number = self.number();
@@ -171,8 +165,7 @@ impl<D: Driver> QueueExecutor<D> {
                 if let Some(error) = ready.not_started(self.status.context.rank, epoch) {
                     return Err(error);
                 }
-                self.send(&ready.send, epoch)?;
-                self.hold(ready)
+                self.holding(ready, |own, ready| own.send(&ready.send, epoch))
             }
             Operation::Clock(tell) => self.read_clock(tell),
             Operation::Wake(_) => self.queue.flush(),
@@ -285,9 +278,11 @@ impl<D: Driver> QueueExecutor<D> {
             if self.pending[i].send.is_clear(self.pending[i].epoch) {
                 let Pending { send, epoch, number } = self.pending.swap_remove(i);
                 let before = self.number_times(number);
-                let sent = self.send(&send, epoch).and_then(|()| self.queue.flush());
-                self.number_times(before);
-                let sent = sent.and_then(|()| self.hold(send));
+                let sent = self.holding(send, |own, send| {
+                    let sent = own.send(send, epoch).and_then(|()| own.queue.flush());
+                    own.number_times(before);
+                    sent
+                });
                 sent.unwrap_or_else(|error| self.status.fail(error));
             } else {
                 i += 1;
@@ -316,6 +311,22 @@ impl<D: Driver> QueueExecutor<D> {
     /// What the thread does between two looks at the device.
     pub(super) fn pause(&self) -> Pause {
         Pause::new(self.waiting.policy)
+    }
+
+    /// Puts what uses something on the queue, and keeps that until the queue has passed it: of what fails a part may be there.
+    pub(super) fn holding<T: Send + 'static>(
+        &mut self,
+        used: T,
+        put: impl FnOnce(&mut Self, &T) -> Result<()>,
+    ) -> Result<()> {
+        let put = put(self, &used);
+        match put {
+            Ok(()) => self.hold(used),
+            Err(_) => {
+                self.held.push(Box::new(used));
+                put
+            }
+        }
     }
 
     /// Keeps something until the queue has passed it.
@@ -356,17 +367,34 @@ impl<D: Driver> QueueExecutor<D> {
         Ok(())
     }
 
+    /// Lets the queue of a stream that has failed come past whatever it waits for. Where it waits by itself, signals that were
+    /// on their way may come behind what it is let go with, and bring a word back to a lower value: so that is done as often
+    /// as it takes.
+    fn let_go(&mut self) {
+        let mut pause = self.pause();
+        let Some(waits) = &mut self.device_waits else { return };
+        waits.stop(&self.flags);
+        if waits.are_kernels() {
+            return;
+        }
+        if let Ok(end) = self.queue.mark() {
+            while !self.queue.has_passed(&end) && !self.queue.has_failed() {
+                waits.let_go();
+                pause.next();
+            }
+        }
+        waits.forget();
+    }
+
     /// Blocks until the queue has come to rest.
     pub(super) fn finish(&mut self) -> Result<()> {
         let waited = self.put_kept_back(None).and_then(|_| self.finish_waits());
         if let Err(error) = &waited {
             self.status.fail(error.clone());
         }
-        if self.status.has_failed()
-            && let Some(waits) = &mut self.device_waits
-        {
+        if self.status.has_failed() {
             // Something may wait that nobody watches: what was put on the queue as a call failed.
-            waits.stop(&self.flags);
+            self.let_go();
         }
         let finished = self.queue.finish();
         match (&waited, &finished) {

@@ -72,16 +72,8 @@ impl<D: Driver> DeviceTable<D> {
             if !replacing.is_empty() {
                 launches.push(compiler.moves(table, &replacing)?);
             }
-            // Reductions of other types, or by other operations, are of other elements.
-            let mut kinds: Vec<(ElementType, Op)> = Vec::new();
-            for nest in stage.iter().filter(|nest| nest.op != Op::Replace) {
-                if !kinds.contains(&(nest.element, nest.op)) {
-                    kinds.push((nest.element, nest.op));
-                }
-            }
-            for kind in kinds {
-                let alike = stage.iter().filter(|nest| (nest.element, nest.op) == kind);
-                launches.push(compiler.reduction(table, kind, alike)?);
+            for (kind, alike) in reductions(stage) {
+                launches.push(compiler.reduction(table, kind, &alike)?);
             }
             steps.extend(compiler.bounces.before.drain(..).map(Step::Copy));
             steps.extend(launches.into_iter().map(Step::Kernel));
@@ -115,6 +107,27 @@ impl<D: Driver> DeviceTable<D> {
         }
         Ok(())
     }
+}
+
+/// The reductions of a stage that one kernel carries out, in their order: those of other types are of other elements, and
+/// those by another operation come behind.
+fn reductions(stage: &[Nest]) -> Vec<((ElementType, Op), Vec<&Nest>)> {
+    let mut kinds: Vec<((ElementType, Op), Vec<&Nest>)> = Vec::new();
+    for nest in stage.iter().filter(|nest| nest.op != Op::Replace) {
+        let of_type = kinds.iter_mut().rev().find(|((element, _), _)| *element == nest.element);
+        match of_type.filter(|((_, op), _)| *op == nest.op) {
+            Some((_, alike)) => alike.push(nest),
+            None => kinds.push(((nest.element, nest.op), vec![nest])),
+        }
+    }
+    kinds
+}
+
+/// An address as bytes from the beginning of the memory that it is in, as the host has it.
+fn within(table: &MoveTable, address: usize) -> usize {
+    let starts = table.regions.iter().map(|region| (region.address() as usize, region.bytes()));
+    let offsets = starts.filter_map(|(start, bytes)| Some((address.checked_sub(start)?, bytes)));
+    offsets.filter(|(offset, bytes)| offset < bytes).map(|(offset, _)| offset).next().unwrap_or(address)
 }
 
 impl Argument {
@@ -184,11 +197,11 @@ impl<'a, D: Driver> Compiler<'a, D> {
     }
 
     /// Destination by destination, each with its contributions in the order of the moves: as the host sums.
-    fn reduction<'n>(
+    fn reduction(
         &mut self,
         table: &MoveTable,
         (element, op): (ElementType, Op),
-        nests: impl Iterator<Item = &'n Nest>,
+        nests: &[&Nest],
     ) -> Result<Prepared<D>> {
         let bytes = element.bytes();
         let mut contributions: Vec<(u64, u64)> = Vec::new();
@@ -203,7 +216,7 @@ impl<'a, D: Driver> Compiler<'a, D> {
                     let destination = at(one.destination, one.destination_strides);
                     for (what, offset) in [("a reduction's source", source), ("a reduction", destination)] {
                         if !offset.is_multiple_of(bytes) {
-                            return Err(Error::Misaligned { what, offset, element });
+                            return Err(Error::Misaligned { what, offset: within(table, offset), element });
                         }
                     }
                     let elements = (0..nest.run_bytes).step_by(bytes);

@@ -214,10 +214,11 @@ impl<D: Driver> QueueExecutor<D> {
         Ok(None)
     }
 
-    /// How many kernels carry it out, but for what moves have in several stages.
+    /// How many kernels carry it out, but for reductions of several kinds in a stage.
     fn kernels_of(&self, act: &Act<'_>) -> usize {
         match act {
-            Act::Move(_) | Act::Launch(_) | Act::Wait(..) => 1,
+            Act::Launch(_) | Act::Wait(..) => 1,
+            Act::Move(table) => table.stages.len(),
             Act::Signal(signals, _) => signals.words.len().div_ceil(WORDS),
             Act::Send(_, _) if self.is_merged => 1,
             Act::Send(send, _) => send.messages.iter().map(|message| 1 + message.words().count()).sum(),

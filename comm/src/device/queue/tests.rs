@@ -141,6 +141,25 @@ fn a_queue_that_is_let_go_has_failed_and_so_has_whoever_hears_of_it() {
     assert!(matches!(deceived, Err(Error::PeerFailed { rank: 0, .. })), "{deceived:?}");
 }
 
+/// As a peer's signal that was on its way does.
+#[test]
+fn a_queue_is_let_go_as_often_as_signals_bring_it_back() {
+    let (sender, told) = channel();
+    // On a thread of its own, which would never end.
+    std::thread::spawn(move || {
+        let (world, device) = (world(), device(|_| ()));
+        let stream = open(&world, &device, Waits::Auto).expect("a queue");
+        let region = stream.allocate(&world, 192).expect("memory");
+        let [never, ..] = words(&region);
+        stream.wait_values(&wait_for(&[&never]), 5);
+        stream.write_values(&set(&never), 5);
+        stream.wait_values(&wait_for(&[&never]), 7);
+        sender.send(stream.synchronize()).expect("somebody listens");
+    });
+    let ended = told.recv_timeout(Duration::from_secs(10)).expect("it ends");
+    assert!(matches!(ended, Err(Error::TimedOut { wanted: 5, .. })), "{ended:?}");
+}
+
 #[test]
 fn no_more_queues_wait_than_the_hardware_serves() {
     let (world, device) = (world(), device(|_| ()));

@@ -69,6 +69,8 @@ pub(super) struct DeviceWaits<D: Driver> {
     looks: u32,
     /// What is being put on the queue, with its value: it stays here if that fails, when the queue may wait already.
     unwatched: Option<(Arc<WaitSet>, u32)>,
+    /// What the queue itself was let go with.
+    stopped: Vec<Outstanding<D>>,
 }
 
 /// The kernels of a stream that wait, without those of periods.
@@ -119,7 +121,13 @@ impl<D: Driver> DeviceWaits<D> {
             }
             Waiting::Queue => None,
         };
-        Ok(Some(Self { kernels, outstanding: VecDeque::new(), looks: 0, unwatched: None }))
+        Ok(Some(Self {
+            kernels,
+            outstanding: VecDeque::new(),
+            looks: 0,
+            unwatched: None,
+            stopped: Vec::new(),
+        }))
     }
 
     /// Whether kernels of the stream still wait.
@@ -169,13 +177,27 @@ impl<D: Driver> DeviceWaits<D> {
     /// Has nothing wait any more, watched or not. The stream has failed, and other ranks have been told.
     pub(super) fn stop(&mut self, flags: &Flags) {
         match self.kernels {
-            Some(_) => flags.raise(),
+            Some(_) => {
+                flags.raise();
+                self.outstanding.clear();
+            }
             None => {
-                self.outstanding.iter().for_each(Outstanding::let_go);
-                self.unwatched.iter().for_each(|(waits, value)| let_go(waits, *value));
+                self.stopped.extend(self.outstanding.drain(..));
+                self.let_go();
             }
         }
-        self.outstanding.clear();
+    }
+
+    /// Brings all words that the queue itself waited for to what lets it go.
+    pub(super) fn let_go(&self) {
+        self.stopped.iter().for_each(Outstanding::let_go);
+        self.unwatched.iter().for_each(|(waits, value)| let_go(waits, *value));
+    }
+
+    /// The queue has come past all of them.
+    pub(super) fn forget(&mut self) {
+        self.stopped.clear();
+        self.unwatched = None;
     }
 
     /// Whether kernels wait, and not the queue itself.

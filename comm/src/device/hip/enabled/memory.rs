@@ -22,7 +22,7 @@ pub(super) struct Memory {
     /// Of the device, with their bytes.
     spare: Mutex<Vec<(usize, usize)>>,
     /// Of the host.
-    pinned: Mutex<Chunks>,
+    pinned: Chunks,
 }
 
 /// An allocation that is in use.
@@ -40,7 +40,7 @@ impl Drop for Allocation {
             MemoryKind::Device | MemoryKind::Exportable => {
                 self.context.memory.spare().push((self.address, self.size))
             }
-            MemoryKind::Pinned => self.context.memory.pinned().give_back(self.size, self.address),
+            MemoryKind::Pinned => self.context.memory.pinned.give_back(self.size, self.address),
         }
     }
 }
@@ -48,10 +48,6 @@ impl Drop for Allocation {
 impl Memory {
     fn spare(&self) -> MutexGuard<'_, Vec<(usize, usize)>> {
         lock(&self.spare)
-    }
-
-    fn pinned(&self) -> MutexGuard<'_, Chunks> {
-        lock(&self.pinned)
     }
 
     /// Memory of the device of that size, if there is some that nobody uses.
@@ -78,7 +74,7 @@ pub(super) fn allocate(context: &Arc<Context>, bytes: usize, kind: MemoryKind) -
         }
         MemoryKind::Pinned => {
             let size = size_class(bytes);
-            let taken = context.memory.pinned().take(size, |size| context.lock_pages(size));
+            let taken = context.memory.pinned.take(size, |size| context.lock_pages(size));
             (taken.map_err(failed)?, size)
         }
     };
