@@ -43,8 +43,8 @@ pub(crate) struct Notified {
     rank: usize,
     size: usize,
     context: Arc<WaitContext>,
-    /// Starts of requests.
-    starts: Cell<u32>,
+    /// Waits for requests, and tests that have found them complete.
+    waits: Cell<u32>,
     /// Behind the state: peers are told that this rank lets go of the window before it uses the part again.
     _lent: Lent,
 }
@@ -112,20 +112,33 @@ impl Notified {
             rank: world.rank(),
             size: world.size(),
             context,
-            starts: Cell::new(0),
+            waits: Cell::new(0),
             _lent: lent,
         });
         register(&notified);
         Ok(notified)
     }
 
-    /// Serves other ranks, one call of some: who always finds what it waits for looks at nothing else.
-    #[inline]
-    fn serve_at_times(&self) {
-        let starts = self.starts.get().wrapping_add(1);
-        self.starts.set(starts);
-        if starts.is_multiple_of(STARTS) {
-            self.progress();
+    /// Serves other ranks, one wait of some: who always finds soon what it waits for looks at nothing else.
+    #[inline(always)]
+    fn serve_at_times(&self, state: &mut State) {
+        let waits = self.waits.get().wrapping_add(1);
+        self.waits.set(waits);
+        if waits.is_multiple_of(WAITS) {
+            self.serve(state);
+        }
+    }
+
+    /// Serves other ranks; whether there is more to do. Whoever uses the window next is told of an error.
+    #[inline(never)]
+    fn serve(&self, state: &mut State) -> bool {
+        match state.serve() {
+            // A rank far away may ask for something at any time, and cannot wake this one.
+            Ok(any) => any || state.packets.has_far(),
+            Err(error) => {
+                state.aside.fail(error);
+                false
+            }
         }
     }
 
@@ -203,8 +216,8 @@ impl Notified {
     }
 }
 
-/// One of so many starts of requests serves other ranks.
-const STARTS: u32 = 16;
+/// One of so many waits for requests serves other ranks.
+const WAITS: u32 = 16;
 /// The longest single sleep of a wait.
 const NAP: Duration = Duration::from_micros(500);
 /// The longest single sleep of a wait for peers to end what they are in the middle of.
@@ -214,14 +227,7 @@ impl Progress for Notified {
     fn progress(&self) -> bool {
         // Somebody who waits on this window serves it already.
         let Ok(mut state) = self.state.try_borrow_mut() else { return false };
-        match state.serve() {
-            // A rank far away may ask for something at any time, and cannot wake this one.
-            Ok(any) => any || state.packets.has_far(),
-            Err(error) => {
-                state.aside.fail(error);
-                false
-            }
-        }
+        self.serve(&mut state)
     }
 }
 

@@ -60,7 +60,6 @@ impl NotifyRequest {
             return Err(out_of_order("NotifyRequest::start", "its last start is not complete; wait for it"));
         }
         self.matched = 0;
-        self.notified.serve_at_times();
         Ok(())
     }
 
@@ -81,7 +80,9 @@ impl NotifyRequest {
         if matched < expected {
             let state = &mut *notified.state.borrow_mut();
             advance(state, (*wanted, wanted.from()), (*expected, 1), matched, last);
-            if matched < expected {
+            if matched == expected {
+                notified.serve_at_times(state);
+            } else {
                 // Who only tests has no other calls in which to do what others ask for.
                 if state.serve()? {
                     advance(state, (*wanted, wanted.from()), (*expected, 1), matched, last);
@@ -130,6 +131,10 @@ impl NotifyRequest {
             let (mut at_once, mut rounds) = (1, 1);
             while rounds > 0 {
                 advance(state, (*wanted, from), (*expected, at_once), matched, last);
+                if at_once == 1 {
+                    // Behind the first look: who waits has time for it.
+                    notified.serve_at_times(state);
+                }
                 if *matched == *expected {
                     return true;
                 }

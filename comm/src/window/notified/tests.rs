@@ -1,7 +1,7 @@
 //! Matching against a list, and the lines that a ready notification costs.
 
 use super::arrivals::{LAST, NOTIFY, UNEXPECTED_LIMIT};
-use super::{Notified, NotifyRequest, STARTS, State};
+use super::{Notified, NotifyRequest, State, WAITS};
 use crate::device::Device;
 use crate::error::Error;
 use crate::fabric::Header;
@@ -70,28 +70,33 @@ fn who_waits_for_something_else_takes_a_limited_number_of_notifications() {
 /// Here it is an access of this rank's to itself that has to be served.
 #[test]
 fn who_always_finds_what_it_waits_for_serves_others_by_and_by() {
-    // Of threads, which serves nobody.
-    let all_are_put = std::sync::Barrier::new(2);
-    let ranks = World::threads(2, WorldOptions::default(), |world| {
-        let window = window(&world);
-        if world.rank() == 1 {
-            (0..STARTS).try_for_each(|_| window.put_notify::<u8>(&[], 0, 0, 1))?;
+    for tests in [false, true] {
+        // Of threads, which serves nobody.
+        let all_are_put = std::sync::Barrier::new(2);
+        let ranks = World::threads(2, WorldOptions::default(), |world| {
+            let window = window(&world);
+            if world.rank() == 1 {
+                (0..WAITS).try_for_each(|_| window.put_notify::<u8>(&[], 0, 0, 1))?;
+                all_are_put.wait();
+                return Ok(());
+            }
+            window.put_notify(&[7_u8], 0, 0, 2)?;
             all_are_put.wait();
-            return Ok(());
-        }
-        window.put_notify(&[7_u8], 0, 0, 2)?;
-        all_are_put.wait();
-        let length = || window.inner().notified.as_ref().unwrap().state.borrow().unexpected.length();
-        let mut request = window.notify_init(Source::Rank(1), Tag::Value(1), 1)?;
-        for _ in 0..STARTS {
-            assert_eq!(length(), 0);
-            request.start()?;
-            request.wait()?;
-        }
-        assert_eq!(length(), 1);
-        Ok::<_, Error>(())
-    });
-    ranks.expect("threads start").into_iter().for_each(|rank| rank.expect("it goes well"));
+            let length = || window.inner().notified.as_ref().unwrap().state.borrow().unexpected.length();
+            let mut request = window.notify_init(Source::Rank(1), Tag::Value(1), 1)?;
+            for _ in 0..WAITS {
+                assert_eq!(length(), 0);
+                request.start()?;
+                match tests {
+                    true => assert!(request.test()?.is_some()),
+                    false => drop(request.wait()?),
+                }
+            }
+            assert_eq!(length(), 1);
+            Ok::<_, Error>(())
+        });
+        ranks.expect("threads start").into_iter().for_each(|rank| rank.expect("it goes well"));
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
