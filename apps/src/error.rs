@@ -151,6 +151,21 @@ pub enum AppError {
         reason: String,
     },
 
+    /// The ranks of a launcher meet through MPI over this fabric, and cannot.
+    #[error(
+        "the processes of {launcher} meet through MPI over the fabric `{fabric}`, and MPI cannot be used: {reason}"
+    )]
+    MeetsThroughMpi {
+        /// What was started.
+        command: &'static str,
+        /// The fabric.
+        fabric: String,
+        /// What started it.
+        launcher: String,
+        /// Why MPI cannot be used.
+        reason: String,
+    },
+
     /// A program that was launched has failed.
     #[error("rank {rank} of `{program}` failed: {reason}")]
     Launched {
@@ -290,6 +305,12 @@ impl AppError {
                 return Some(format!(
                     "start it as in `mpiexec -n 4 {command} ... --fabric {fabric}` (with Slurm \
                      `srun -n 4 ...`); on one machine `--fabric shm` needs no launcher"
+                ));
+            }
+            Self::MeetsThroughMpi { command, fabric, .. } => {
+                return Some(format!(
+                    "ranks meet without MPI where each is told by flags where rank 0 waits: `{command} ... --fabric \
+                     {fabric} --rank-zero HOST:PORT --world-size N --rank R`"
                 ));
             }
             Self::Differs { .. } => {
