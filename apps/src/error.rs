@@ -329,7 +329,9 @@ impl AppError {
             Self::NotRemoved { .. } => {
                 "the new results are there; remove it by hand, so that it is not taken for theirs"
             }
-            Self::NoRoomToVerify { .. } => "give `grid.cells` fewer, or set `run.verify = false`",
+            Self::NoRoomToVerify { .. } => {
+                "ask for fewer cells or elements, or do not verify: `run.verify = false`"
+            }
             Self::Occupied { .. } => {
                 "wait until it has ended, or have `run` or `bench` write into another folder with `--out DIR`"
             }

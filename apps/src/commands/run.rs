@@ -247,7 +247,8 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
     Ok(u8::from(!results.all_verified()))
 }
 
-/// Whether there is room to verify, as the standard collections would end the program without.
+/// Whether there is room to verify, as the standard collections would end the program without. Looked at before anything
+/// runs, and again when it is needed: by then there may be less.
 fn check_room(part: &Part) -> Result<(), AppError> {
     let bytes = part.application.bytes_to_verify();
     Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| AppError::NoRoomToVerify { bytes })

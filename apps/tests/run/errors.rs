@@ -110,14 +110,22 @@ fn a_folder_in_place_of_a_file_is_found_before_anything_runs() {
 fn grids_that_no_machine_has_room_for() {
     let folder = Folder::new();
     let huge = ["grid.cells=[100000000, 1000000]", "run.ranks=2"];
-    let ended = |verify: &str, said: &str| {
-        let output = folder.run(SMALL, &[huge[0], huge[1], verify]);
-        let all = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{all}");
-        assert!(all.contains(said) && !folder.out().join("results.json").exists(), "{all}");
+    let output = folder.run(SMALL, &[&huge[..], &["run.verify=false"]].concat());
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("could not be allocated") && !folder.out().join("results.json").exists(), "{said}");
+    fs::remove_dir(folder.out()).expect("is empty");
+
+    // That there is no room for the reference is known before anything runs.
+    let verified = |config: &str, set: &[&str], place: &str, bytes: &str| {
+        let room = format!("no room for the {bytes} bytes that it takes to verify");
+        let hint = "hint: ask for fewer cells or elements, or do not verify: `run.verify = false`";
+        refused(&folder.run(config, set), 2, &[place, &room, hint]);
+        assert!(!folder.out().exists());
     };
-    ended("run.verify=true", "no room for the 1600000000000000 bytes that it takes to verify");
-    ended("run.verify=false", "could not be allocated");
+    verified(SMALL, &huge, "error: --set grid.cells=[100000000, 1000000]: ", "1600000000000000");
+    let cholesky = "[app]\nname = 'cholesky'\ntile = 500\n[grid]\ncells = 1000000\n";
+    verified(cholesky, &[], "config.toml:5:9: ", "32000000000000");
 }
 
 #[test]
