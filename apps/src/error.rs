@@ -186,6 +186,15 @@ pub enum AppError {
         program: String,
     },
 
+    /// What was to be launched is no program.
+    #[error("`{program}` {reason}, not a program")]
+    NotAProgram {
+        /// As it was typed.
+        program: String,
+        /// What it is.
+        reason: &'static str,
+    },
+
     /// The user has asked the program to stop.
     #[error("interrupted; earlier results are untouched")]
     Interrupted {
@@ -319,6 +328,9 @@ impl AppError {
             Self::ConfigUnreadable { .. } => {
                 "give the path of a TOML file, as in `streamhalo run configs/life/acorn.toml`"
             }
+            Self::NotAProgram { .. } => {
+                "give the path of a program, as in `./my-solver`; `chmod +x` makes one of a script"
+            }
             Self::NoProgram { .. } => {
                 "give its path, as in `./my-solver`, or the name of one in a folder of PATH"
             }
@@ -370,7 +382,8 @@ impl AppError {
     }
 
     /// The exit status: 2 for a wrong command line or configuration, that of a program which was
-    /// launched, 127 if there is none of that name, 128 and the signal after an interruption, 1 for all else.
+    /// launched, 127 if there is none of that name, 126 if what has the name is none, 128 and the signal after an
+    /// interruption, 1 for all else.
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Config(_)
@@ -388,6 +401,7 @@ impl AppError {
             Self::Launched { status, .. } | Self::Refused { status, .. } | Self::Told { status } => *status,
             // As `env` and shells say it.
             Self::NoProgram { .. } => 127,
+            Self::NotAProgram { .. } => 126,
             // As shells say that a signal ended a program.
             Self::Interrupted { signal } => u8::try_from(128 + signal).unwrap_or(1),
             _ => 1,

@@ -156,6 +156,12 @@ pub(crate) fn are_launched(command: &'static str, fabric: &str) -> bool {
     matches!(Launcher::of_this_process().starts(command, fabric), Ok(Starts::Launcher))
 }
 
+/// Whether something else than this program starts ranks: a launcher, or whoever starts them one by one.
+pub(crate) fn are_started_by_others() -> bool {
+    let Launcher { mpi, rendezvous } = Launcher::of_this_process();
+    mpi.is_some() || rendezvous.is_some()
+}
+
 /// Refuses a fabric that cannot be used here.
 fn check_usable(name: &str) -> Result<(), AppError> {
     // What libfabric's providers install for signals would end this program before it has cleaned up.

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use streamhalo::comm::fabric;
 use streamhalo::grid::GridError;
 use streamhalo::{GlobalGrid, Partition};
 
@@ -10,11 +9,43 @@ use super::device;
 use crate::app::{Application, ApplicationRow};
 use crate::config::{RunConfig, Scaling};
 use crate::error::AppError;
+use crate::ranks::are_started_by_others;
 
-/// How many ranks may be asked for: more than that many on one machine are a slip of the keyboard. A launcher may have
-/// started them on many, and has said how many.
-pub(crate) fn most_ranks() -> usize {
-    if fabric::launched().is_some() { usize::MAX } else { 4096 }
+/// More ranks than that on one machine are a slip of the keyboard.
+const MOST_RANKS: usize = 4096;
+
+/// Refuses more `things`, ranks or processes, than one machine is given, `None` where 64 bits do not hold them. `ways` is how
+/// more are started.
+///
+/// # Errors
+///
+/// [`AppError::Usage`] of the flag or key that asks for them.
+pub(crate) fn check_ranks_here(
+    flag: &str,
+    (ranks, things): (Option<usize>, &str),
+    ways: &str,
+) -> Result<(), AppError> {
+    if ranks.is_some_and(|ranks| ranks <= MOST_RANKS) {
+        return Ok(());
+    }
+    let asked = ranks.map_or("so many".to_owned(), |ranks| ranks.to_string());
+    let message = format!(
+        "{asked} {things} are more than the {MOST_RANKS} that one machine is given; {ways} starts more"
+    );
+    Err(AppError::usage(flag, message))
+}
+
+/// The same of ranks that this program starts. Whoever else has started them may have done so on many machines, and has said
+/// how many.
+///
+/// # Errors
+///
+/// As [`check_ranks_here`].
+pub(crate) fn check_ranks(flag: &str, ranks: Option<usize>) -> Result<(), AppError> {
+    if are_started_by_others() {
+        return Ok(());
+    }
+    check_ranks_here(flag, (ranks, "ranks"), "a launcher (`mpiexec`, `srun`), or `--rank-zero` one by one,")
 }
 
 /// An entry of `run.ranks`.
@@ -45,13 +76,7 @@ pub(crate) struct Part {
 /// [`AppError::Split`] where the grid cannot be split so, or a part is thinner than the halo; that of
 /// the application where it cannot be opened, or does not take the layout.
 pub(crate) fn plan(config: &RunConfig) -> Result<Vec<Part>, AppError> {
-    let most = most_ranks();
-    if let Some(ranks) = config.run.ranks.iter().find(|ranks| **ranks > most) {
-        return Err(AppError::usage(
-            "run.ranks",
-            format!("{ranks} ranks are more than the {most} that one machine is given"),
-        ));
-    }
+    config.run.ranks.iter().try_for_each(|ranks| check_ranks("run.ranks", Some(*ranks)))?;
     let (axes, cut) = (config.grid.cells.len(), ApplicationRow::of(config).cut);
     let entry = match axes {
         1 => entry::<1>,

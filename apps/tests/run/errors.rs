@@ -19,7 +19,7 @@ pub(super) fn refused(output: &Output, status: i32, parts: &[&str]) {
 /// Values laid over the small configuration, and what must be said of them.
 const WRONG: &[(&[&str], &[&str])] = &[
     (&["run.ranks=0"], &["run.ranks", "at least 1"]),
-    (&["run.ranks=5000"], &["run.ranks", "5000"]),
+    (&["run.ranks=5000"], &["run.ranks", "5000", "`srun`), or `--rank-zero` one by one, starts more"]),
     (&["run.rank=2"], &["unknown key `rank`", "did you mean `ranks`?"]),
     (&["grid.cells=[2, 2]", "run.ranks=5"], &["at 5 ranks", "cannot be split over 5 ranks"]),
     (
