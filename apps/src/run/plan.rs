@@ -1,5 +1,6 @@
 //! How the grid is split at each entry of `run.ranks`, checked before anything runs.
 
+use std::num::NonZeroUsize;
 use std::rc::Rc;
 
 use streamhalo::grid::GridError;
@@ -8,7 +9,7 @@ use streamhalo::{GlobalGrid, Partition};
 use super::device;
 use crate::app::{Application, ApplicationRow};
 use crate::config::{RunConfig, Scaling};
-use crate::error::AppError;
+use crate::error::{AppError, counted, ranks_of};
 use crate::ranks::are_started_by_others;
 
 /// More ranks than that on one machine are a slip of the keyboard.
@@ -48,6 +49,26 @@ pub(crate) fn check_ranks(flag: &str, ranks: Option<usize>) -> Result<(), AppErr
     check_ranks_here(flag, (ranks, "ranks"), "a launcher (`mpiexec`, `srun`), or `--rank-zero` one by one,")
 }
 
+/// Threads on a core, beyond which a step takes many times as long as on few: they wake each other, and take turns.
+const MOST_A_CORE: usize = 64;
+
+/// Refuses so many threads on so many ranks of this machine that they would do little but wait for its cores.
+fn check_threads(threads: usize, ranks: usize, cores: usize) -> Result<(), AppError> {
+    let most = MOST_A_CORE * cores;
+    let all = threads.saturating_mul(ranks);
+    // Ranks without threads of their own are limited by their number.
+    if threads == 1 || all <= most {
+        return Ok(());
+    }
+    let (of_ranks, cores) = (ranks_of(ranks), counted(cores, "core"));
+    let message = format!(
+        "{threads} for each of {of_ranks} are {all} threads on {cores}, far more than do anything but wait; give at \
+         most {}, which is {MOST_A_CORE} a core",
+        (most / ranks).max(1)
+    );
+    Err(AppError::usage("device.threads", message))
+}
+
 /// An entry of `run.ranks`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
@@ -76,7 +97,13 @@ pub(crate) struct Part {
 /// [`AppError::Split`] where the grid cannot be split so, or a part is thinner than the halo; that of
 /// the application where it cannot be opened, or does not take the layout.
 pub(crate) fn plan(config: &RunConfig) -> Result<Vec<Part>, AppError> {
-    config.run.ranks.iter().try_for_each(|ranks| check_ranks("run.ranks", Some(*ranks)))?;
+    for ranks in &config.run.ranks {
+        check_ranks("run.ranks", Some(*ranks))?;
+        // Of ranks that others have started nobody here knows how many are on one machine.
+        let here = if are_started_by_others() { 1 } else { *ranks };
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        check_threads(config.device.threads, here, cores)?;
+    }
     let (axes, cut) = (config.grid.cells.len(), ApplicationRow::of(config).cut);
     let entry = match axes {
         1 => entry::<1>,
@@ -137,4 +164,26 @@ fn entry<const D: usize>(
 /// A list of the configuration, one entry an axis.
 fn array<T: Copy, const D: usize>(per_axis: &[T]) -> [T; D] {
     per_axis.try_into().expect("the configuration gives every axis an entry")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_would_only_wait_for_cores_are_refused() {
+        for (threads, ranks, cores) in [(1, 4096, 1), (64, 1, 1), (2, 64, 2), (4, 4, 1), (4096, 1, 64)] {
+            check_threads(threads, ranks, cores).expect("is slow at worst");
+        }
+        let refused = |threads, ranks, cores| {
+            check_threads(threads, ranks, cores)
+                .expect_err("would hang, as far as anybody can see")
+                .to_string()
+        };
+        let expected = "device.threads: 4096 for each of 4 ranks are 16384 threads on 2 cores, far more than do anything \
+                        but wait; give at most 32, which is 64 a core";
+        assert_eq!(refused(4096, 4, 2), expected);
+        assert!(refused(65, 1, 1).contains("at most 64,"));
+        assert!(refused(2, 4096, 1).contains("at most 1,"));
+    }
 }

@@ -42,6 +42,10 @@ const WRONG: &[(&[&str], &[&str])] = &[
     (&["app.pattern=random:1", "app.origin=[1, 2]"], &["`app.origin` is where a pattern of a file goes"]),
     (&["device.threads=100000"], &["device.threads", "an integer from 1 to 4096"]),
     (&["app.pattern=absent.rle"], &["there is no file absent.rle"]),
+    (
+        &["app.pattern=/dev/null"],
+        &["--set app.pattern=/dev/null: `app.pattern`: /dev/null is no regular file"],
+    ),
     (&["app.pattern=."], &["--set app.pattern=.: `app.pattern`: . is a folder"]),
     (
         &["device.kind=opencl", "device.select=nosuch"],
@@ -144,7 +148,7 @@ fn a_wrong_line_is_shown() {
 fn what_does_not_fit_together_is_shown_at_its_line() {
     const RANDOM: &[&str] = &["app.pattern=random:1"];
     let folder = Folder::new();
-    let cases: [(&str, &[&str], &[&str]); 6] = [
+    let cases: [(&str, &[&str], &[&str]); 7] = [
         ("[run]\nranks = 5000\n", RANDOM, &["config.toml:2:9: run.ranks: 5000 ranks", "2 | ranks = 5000"]),
         (
             "[grid]\ncells = [24, 2]\n[run]\nranks = 4\nlayout = [[1, 4]]\n",
@@ -160,6 +164,11 @@ fn what_does_not_fit_together_is_shown_at_its_line() {
             "[app]\npattern = 'glider-field'\n[grid]\ncells = [20, 20]\n",
             &[],
             &["config.toml:2:11: `app.pattern`: glider-field needs multiples of 8"],
+        ),
+        (
+            "[device]\nthreads = 4096\n[run]\nranks = 4096\n[grid]\ncells = [4096, 8]\n",
+            RANDOM,
+            &["config.toml:2:11: device.threads: 4096 for each of 4096 ranks are 16777216 threads on "],
         ),
         (
             "[run]\nranks = 2\n",
