@@ -228,7 +228,6 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
     drop((screen, progress));
     interrupt.check()?;
 
-    let kept_measured = measured.write_with(newly_measured);
     let Kept { records, state, wrong } = journal.close();
     let results = Results::new(config, machine, records)?;
     let mut extra = state.map_or(Vec::new(), |(application, state)| application.files(&state));
@@ -236,6 +235,8 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
         extra.extend(files);
         report::write_results(&config.output.dir, &results, extra)
     });
+    // Behind the results, as it may have to wait.
+    let kept_measured = measured.write_with(newly_measured, &interrupt);
     // What was measured is shown also where there is no room for its files.
     wrong.iter().for_each(|sentence| report::say(&format!("{sentence}\n")));
     report::print(&report::table(&results))?;
