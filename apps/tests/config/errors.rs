@@ -1,5 +1,8 @@
 //! The form of an error, names that nobody knows, and text that is not TOML.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use super::{NAMES, check, parse, printed};
 use streamhalo_apps::config::{Overrides, RunConfig};
 
@@ -165,6 +168,22 @@ fn a_key_without_a_value() {
         let found = printed(&parse(text).expect_err(text));
         assert!(found.contains(": not TOML: "), "{text}\n{found}");
     }
+}
+
+#[test]
+fn a_folder_whose_name_is_not_unicode() {
+    let above = tempfile::tempdir().expect("can be made");
+    let folder = above.path().join(OsStr::from_bytes(b"caf\xe9"));
+    std::fs::create_dir(&folder).expect("can be made");
+    let path = folder.join("run.toml");
+    std::fs::write(&path, "run.trials = 3").expect("can write");
+    let error = RunConfig::load(&path, &Overrides::default(), &NAMES).expect_err("cannot be told to ranks");
+    let said = error.to_string();
+    assert!(
+        said.starts_with("CONFIG: the folder of ") && said.ends_with("is not Unicode; give it another"),
+        "{said}"
+    );
+    assert!(said.contains("caf\u{fffd}/run.toml") && error.exit_status() == 2, "{said}");
 }
 
 #[test]
