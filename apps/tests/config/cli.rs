@@ -104,6 +104,9 @@ fn run_takes_the_flags_of_the_design() {
     assert_eq!(flags.out.as_deref(), Some("dir"));
     assert!(args.quiet);
     assert_eq!(args.config.config.to_str(), Some("c.toml"));
+    // Said to be none where the configuration is, and not an unknown flag.
+    let Command::Run(args) = parse(&["run", "c.toml", "--ranks", "-1,2"]) else { panic!("is run") };
+    assert_eq!(args.overrides().ranks.as_deref(), Some("-1,2"));
 }
 
 #[test]
