@@ -151,6 +151,21 @@ pub enum AppError {
         reason: String,
     },
 
+    /// The ranks of a launcher meet through MPI over this fabric, and cannot.
+    #[error(
+        "the processes of {launcher} meet through MPI over the fabric `{fabric}`, and MPI cannot be used: {reason}"
+    )]
+    MeetsThroughMpi {
+        /// What was started.
+        command: &'static str,
+        /// The fabric.
+        fabric: String,
+        /// What started it.
+        launcher: String,
+        /// Why MPI cannot be used.
+        reason: String,
+    },
+
     /// A program that was launched has failed.
     #[error("rank {rank} of `{program}` failed: {reason}")]
     Launched {
@@ -169,6 +184,15 @@ pub enum AppError {
     NoProgram {
         /// As it was typed.
         program: String,
+    },
+
+    /// What was to be launched is no program.
+    #[error("`{program}` {reason}, not a program")]
+    NotAProgram {
+        /// As it was typed.
+        program: String,
+        /// What it is.
+        reason: &'static str,
     },
 
     /// The user has asked the program to stop.
@@ -292,11 +316,20 @@ impl AppError {
                      `srun -n 4 ...`); on one machine `--fabric shm` needs no launcher"
                 ));
             }
+            Self::MeetsThroughMpi { command, fabric, .. } => {
+                return Some(format!(
+                    "ranks meet without MPI where each is told by flags where rank 0 waits: `{command} ... --fabric \
+                     {fabric} --rank-zero HOST:PORT --world-size N --rank R`"
+                ));
+            }
             Self::Differs { .. } => {
                 "give every rank the same program and flags, and a configuration that all can read"
             }
             Self::ConfigUnreadable { .. } => {
                 "give the path of a TOML file, as in `streamhalo run configs/life/acorn.toml`"
+            }
+            Self::NotAProgram { .. } => {
+                "give the path of a program, as in `./my-solver`; `chmod +x` makes one of a script"
             }
             Self::NoProgram { .. } => {
                 "give its path, as in `./my-solver`, or the name of one in a folder of PATH"
@@ -308,7 +341,9 @@ impl AppError {
             Self::NotRemoved { .. } => {
                 "the new results are there; remove it by hand, so that it is not taken for theirs"
             }
-            Self::NoRoomToVerify { .. } => "give `grid.cells` fewer, or set `run.verify = false`",
+            Self::NoRoomToVerify { .. } => {
+                "ask for fewer cells or elements, or do not verify: `run.verify = false`"
+            }
             Self::Occupied { .. } => {
                 "wait until it has ended, or have `run` or `bench` write into another folder with `--out DIR`"
             }
@@ -347,7 +382,8 @@ impl AppError {
     }
 
     /// The exit status: 2 for a wrong command line or configuration, that of a program which was
-    /// launched, 127 if there is none of that name, 128 and the signal after an interruption, 1 for all else.
+    /// launched, 127 if there is none of that name, 126 if what has the name is none, 128 and the signal after an
+    /// interruption, 1 for all else.
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Config(_)
@@ -365,6 +401,7 @@ impl AppError {
             Self::Launched { status, .. } | Self::Refused { status, .. } | Self::Told { status } => *status,
             // As `env` and shells say it.
             Self::NoProgram { .. } => 127,
+            Self::NotAProgram { .. } => 126,
             // As shells say that a signal ended a program.
             Self::Interrupted { signal } => u8::try_from(128 + signal).unwrap_or(1),
             _ => 1,

@@ -1,6 +1,6 @@
 //! The flags of `streamhalo bench`.
 
-use std::num::NonZeroUsize;
+use std::num::{IntErrorKind, NonZeroUsize, ParseIntError};
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use streamhalo::StreamKind;
 use streamhalo::comm::ElementType;
 
-use super::{RendezvousArgs, Sizes, count};
+use super::{RendezvousArgs, Sizes, TOO_LARGE, count};
 
 /// `streamhalo bench`
 #[derive(Args, Clone, Debug)]
@@ -78,8 +78,8 @@ pub struct StreamsArgs {
     /// Waits: auto (default), kernel or proxy
     #[arg(long, value_name = "NAME")]
     pub waits: Option<String>,
-    /// Exchanges to capture and replay
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// Exchanges to replay, an even number
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = even)]
     pub replay: usize,
 }
 
@@ -193,7 +193,7 @@ pub struct ThrottleArgs {
     #[arg(long, value_name = "N..M", default_value = "2..256", value_parser = Sizes::of_counts, allow_hyphen_values = true)]
     pub entries: Sizes,
     /// Bytes of a put
-    #[arg(long, value_name = "N", default_value = "1KiB")]
+    #[arg(long, value_name = "N", default_value = "1KiB", allow_hyphen_values = true)]
     pub size: Sizes,
     /// Policies to compare, or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
@@ -231,7 +231,6 @@ pub struct CopiesArgs {
 /// `streamhalo bench staging`
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Schemes: naive, even, advanced; user is a program that copies by itself.\n\
-                        Operations: latency, bandwidth, bibandwidth.\n\
                         Example:\n  streamhalo bench staging --scheme naive,advanced --sizes 64KiB..4MiB")]
 pub struct StagingArgs {
     /// Kind, and which of them
@@ -245,16 +244,22 @@ pub struct StagingArgs {
     pub scheme: Vec<String>,
     /// Blocks, for even and advanced
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=64), allow_hyphen_values = true)]
     pub blocks: Vec<u32>,
     /// Memory: pinned, pageable or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "pinned")]
     pub memory: Vec<String>,
     /// Largest message in one piece
-    #[arg(long, value_name = "N", default_value = "64KiB")]
+    #[arg(long, value_name = "N", default_value = "64KiB", allow_hyphen_values = true)]
     pub threshold: Sizes,
-    /// Operations, or all
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "latency")]
+    /// latency (default), bandwidth, bibandwidth, all
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        value_delimiter = ',',
+        default_value = "latency",
+        hide_default_value = true
+    )]
     pub operation: Vec<String>,
     /// For how long, where, and what becomes of the figures.
     #[command(flatten)]
@@ -271,7 +276,7 @@ pub struct MovesArgs {
     #[arg(long, value_name = "KIND[:NAME]", default_value = "opencl")]
     pub device: String,
     /// Cells along each axis
-    #[arg(long, value_name = "N..M", default_value = "16..128", value_parser = Sizes::of_counts)]
+    #[arg(long, value_name = "N..M", default_value = "16..128", value_parser = Sizes::of_counts, allow_hyphen_values = true)]
     pub cells: Sizes,
     /// Layers of cells that are packed
     #[arg(long, value_name = "N", default_value = "1", value_parser = count)]
@@ -290,17 +295,18 @@ pub struct MovesArgs {
 
 /// `streamhalo bench halo`
 #[derive(Args, Clone, Debug)]
-// Without the heading of its options, so that it fits a screen.
-#[command(
-    help_template = "{about}\n\n{usage-heading} {usage}\n\n{options}{after-help}",
-    after_help = "Lists are slowest axis first. Example:\n  streamhalo bench halo --layout 2,1,1 --cells 32,32,32 --json -"
-)]
+// Without the blank lines of others, so that it fits a screen.
+#[command(help_template = "{about}. {usage-heading} {usage}\n\nOptions:\n{options}\n\
+                     Lists are slowest axis first. Example:\n  \
+                     streamhalo bench halo --layout 2,1,1 --cells 32,32,32 --json -")]
 pub struct BenchHaloArgs {
     /// Ranks per axis
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,1,1", value_parser = count)]
+    #[arg(allow_hyphen_values = true)]
     pub layout: Vec<NonZeroUsize>,
     /// Cells per axis of each rank
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "64,64,64", value_parser = count)]
+    #[arg(allow_hyphen_values = true)]
     pub cells: Vec<NonZeroUsize>,
     /// Element: u8, i32, i64, f32 or f64
     #[arg(long, value_name = "TYPE", value_parser = named(ElementType::ALL, ElementType::name), hide_possible_values = true)]
@@ -354,6 +360,14 @@ fn named<T: Copy + Send + Sync + 'static, const N: usize>(
 ) -> impl TypedValueParser<Value = T> {
     let parser = PossibleValuesParser::new(all.map(name));
     parser.map(move |found| all.into_iter().find(|one| name(*one) == found).expect("clap has checked it"))
+}
+
+/// A number of exchanges that are replayed. What is odd is refused with its reason where the streams are chosen.
+fn even(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|error: ParseIntError| match error.kind() {
+        IntErrorKind::PosOverflow => TOO_LARGE.to_owned(),
+        _ => "must be an even integer of at least 0".to_owned(),
+    })
 }
 
 fn positive_seconds(text: &str) -> Result<f64, String> {

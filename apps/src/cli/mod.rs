@@ -41,10 +41,12 @@ fn rank(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "must be the number of a rank: an integer of at least 0".to_owned())
 }
 
+const TOO_LARGE: &str = "does not fit into 64 bits";
+
 /// A number of things of which there is at least one.
 fn count(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|error: ParseIntError| match error.kind() {
-        IntErrorKind::PosOverflow => "does not fit into 64 bits".to_owned(),
+        IntErrorKind::PosOverflow => TOO_LARGE.to_owned(),
         _ => "must be an integer of at least 1".to_owned(),
     })
 }
@@ -80,7 +82,7 @@ pub struct ConfigArgs {
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// Rank counts, as in 1,2,4
-    #[arg(long, value_name = "N,...")]
+    #[arg(long, value_name = "N,...", allow_hyphen_values = true)]
     pub ranks: Option<String>,
     /// Backends to compare, or all
     #[arg(long, value_name = "NAME,...")]
@@ -106,20 +108,24 @@ impl ConfigArgs {
 /// How processes that were started one by one find each other, over `ofi` and `shm+ofi`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RendezvousArgs {
-    /// Where rank 0 waits; with --world-size, --rank
+    /// Where ranks meet that are started one by one
     #[arg(long, value_name = "HOST:PORT", requires = "world_size", requires = "rank")]
     pub rank_zero: Option<String>,
     /// How many ranks meet there
-    #[arg(long, value_name = "N", requires = "rank_zero", hide = true, value_parser = count)]
+    #[arg(long, value_name = "N", requires = "rank_zero", value_parser = count)]
     pub world_size: Option<NonZeroUsize>,
     /// Which of them this process is, from 0
-    #[arg(long, value_name = "R", requires = "rank_zero", hide = true, value_parser = rank)]
+    #[arg(long, value_name = "R", requires = "rank_zero", value_parser = rank)]
     pub rank: Option<usize>,
 }
 
 /// `streamhalo run`
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  streamhalo run configs/life/acorn.toml --backend standard,st-rsend")]
+// Without its argument, which the usage has, so that it fits a screen.
+#[command(
+    help_template = "{about}\n\n{usage-heading} {usage}\n\nOptions:\n{options}{after-help}",
+    after_help = "Example:\n  streamhalo run configs/life/acorn.toml --backend standard,st-rsend"
+)]
 pub struct RunArgs {
     /// The configuration.
     #[command(flatten)]

@@ -63,6 +63,10 @@ impl Prepared for Planned {
     fn most_ranks(&self) -> (&'static str, usize) {
         ("run.ranks", self.parts.iter().map(|part| part.entry.ranks).max().unwrap_or(1))
     }
+
+    fn options(&self) -> WorldOptions {
+        world_options(&self.config)
+    }
 }
 
 fn ask(ranks: &Ranks, planned: &Planned) -> Result<u8, AppError> {

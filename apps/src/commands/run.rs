@@ -5,6 +5,7 @@
 //! verifies, prints and writes. Other ranks of a launcher follow.
 
 use serde_json::Value;
+use streamhalo::WorldOptions;
 
 use super::{check_room_for, load};
 use crate::checkpoint::{self, Checkpoint};
@@ -18,7 +19,7 @@ use crate::report::wrap::filled;
 use crate::report::{self, ExchangeTimeline, MachineInfo, OutputFile, Progress, Results};
 use crate::run::{
     Banner, Journal, Kept, MeasuredFile, Part, RunReport, RunWork, StatesWanted, TimelineWanted, plan,
-    trial_name,
+    trial_name, world_options,
 };
 use crate::watch::{self, Screen, Size};
 
@@ -106,12 +107,22 @@ impl Prepared for Planned {
         ("run.ranks", self.parts.iter().map(|part| part.entry.ranks).max().unwrap_or(1))
     }
 
+    fn options(&self) -> WorldOptions {
+        world_options(&self.config)
+    }
+
     fn prepare_to_lead(&mut self) -> Result<(), AppError> {
         if self.is_watched {
             Size::of_terminal()?;
         }
-        let verified = self.from.as_ref().map_or(Ok(()), Checkpoint::verify).map_err(AppError::from);
-        verified.and_then(|()| self.measured.check_writable()).map_err(|error| self.places.locate(error))?;
+        let checked = || {
+            if self.config.run.verify {
+                self.parts.iter().try_for_each(check_room)?;
+            }
+            self.from.as_ref().map_or(Ok(()), Checkpoint::verify)?;
+            self.measured.check_writable()
+        };
+        checked().map_err(|error| self.places.locate(error))?;
         let dir = &self.config.output.dir;
         let files = [&[report::RESULTS_FILE], &report::DERIVED[..]].concat().into_iter().map(str::to_owned);
         self._occupied = Some(check_room_for(dir, &files.chain(report::of_some_runs()).collect::<Vec<_>>())?);
@@ -217,7 +228,6 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
     drop((screen, progress));
     interrupt.check()?;
 
-    let kept_measured = measured.write_with(newly_measured);
     let Kept { records, state, wrong } = journal.close();
     let results = Results::new(config, machine, records)?;
     let mut extra = state.map_or(Vec::new(), |(application, state)| application.files(&state));
@@ -225,6 +235,8 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
         extra.extend(files);
         report::write_results(&config.output.dir, &results, extra)
     });
+    // Behind the results, as it may have to wait.
+    let kept_measured = measured.write_with(newly_measured, &interrupt);
     // What was measured is shown also where there is no room for its files.
     wrong.iter().for_each(|sentence| report::say(&format!("{sentence}\n")));
     report::print(&report::table(&results))?;
@@ -236,7 +248,8 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
     Ok(u8::from(!results.all_verified()))
 }
 
-/// Whether there is room to verify, as the standard collections would end the program without.
+/// Whether there is room to verify, as the standard collections would end the program without. Looked at before anything
+/// runs, and again when it is needed: by then there may be less.
 fn check_room(part: &Part) -> Result<(), AppError> {
     let bytes = part.application.bytes_to_verify();
     Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| AppError::NoRoomToVerify { bytes })

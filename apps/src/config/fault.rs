@@ -7,6 +7,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
+use std::string::FromUtf8Error;
 
 /// Where a key or a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,6 +168,16 @@ fn floor_boundary(text: &str, at: usize) -> usize {
         at -= 1;
     }
     at
+}
+
+/// That a file is no text, at the first byte that is none.
+pub(super) fn not_utf8(file: &str, error: &FromUtf8Error) -> ConfigError {
+    let (bytes, at) = (error.as_bytes(), error.utf8_error().valid_up_to());
+    // What is shown has another character in the place of that byte, which begins where it does.
+    let shown = String::from_utf8_lossy(bytes);
+    let message = format!("byte {} of the file, {:#04x}, is not UTF-8", at + 1, bytes[at]);
+    let fault = Fault::new(&Origin::File(at..at + 1), message).expected("text in UTF-8");
+    fault.hint("save it as UTF-8").locate(file, &shown)
 }
 
 impl fmt::Display for ConfigError {

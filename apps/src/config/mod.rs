@@ -123,9 +123,10 @@ impl RunConfig {
                 format!("the folder of {} has a name that is not Unicode; give it another", path.display());
             return Err(AppError::usage("CONFIG", message));
         }
-        let text = std::fs::read_to_string(path)
+        let bytes = std::fs::read(path)
             .map_err(|source| AppError::ConfigUnreadable { path: path.to_owned(), source })?;
         let shown = path.display().to_string();
+        let text = String::from_utf8(bytes).map_err(|error| Box::new(fault::not_utf8(&shown, &error)))?;
         Ok(parse(&shown, &text, overrides, names)?)
     }
 

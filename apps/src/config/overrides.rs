@@ -7,12 +7,12 @@ use super::checkpoint;
 use super::fault::{Fault, Origin};
 use super::names::nearest;
 use super::section::{Shape, belongs_to};
-use super::value::{Entry, Node, Table, Value, parse_value};
+use super::value::{Entry, Node, Table, Value, no_value, parse_value};
 
 /// What the flags of the command line say, as typed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
-    /// `--set section.key=value`, in order: the last one of a key wins.
+    /// `--set section.key=value`: one of a key.
     pub set: Vec<String>,
     /// `--ranks 1,2,4`; like the flags below it is refused beside a `--set` of its key.
     pub ranks: Option<String>,
@@ -41,7 +41,7 @@ pub(super) fn apply(root: &mut Table, overrides: &Overrides, all: &[Shape<'_>]) 
         if let Some(value) = value {
             let origin = Origin::Flag(format!("{flag} {value}"));
             let items = value.split(',').map(|item| bare(item.trim(), &origin));
-            let node = Node { value: Value::Array(items.collect()), origin: origin.clone() };
+            let node = Node { value: Value::Array(items.collect::<Result<_, _>>()?), origin: origin.clone() };
             lay(root, section, key, node)?;
         }
     }
@@ -69,12 +69,12 @@ pub(super) fn apply(root: &mut Table, overrides: &Overrides, all: &[Shape<'_>]) 
                 "`every=N`, with N steps between two {things}, as in `{flag} every=100`"
             )));
         };
-        lay(root, "output", key, bare(every.trim(), &origin))?;
+        lay(root, "output", key, bare(every.trim(), &origin)?)?;
     }
     Ok(())
 }
 
-/// Replaces the value of a key by that of its own flag, unless a `--set` has replaced it: one of the two would be dropped.
+/// Replaces the value of a key by that of a flag, unless another flag has replaced it: one of the two would be dropped.
 fn lay(root: &mut Table, section: &str, key: &str, node: Node) -> Result<(), Fault> {
     let keys = root.find(section).map(|entry| &entry.node.value);
     if let Some(Value::Table(keys)) = keys
@@ -88,14 +88,15 @@ fn lay(root: &mut Table, section: &str, key: &str, node: Node) -> Result<(), Fau
 }
 
 /// An item of a comma-separated list: a number where it reads as one.
-fn bare(item: &str, origin: &Origin) -> Node {
-    Node {
-        value: match item.parse() {
-            Ok(number) => Value::Integer(number),
-            Err(_) => Value::String(item.to_owned()),
-        },
-        origin: origin.clone(),
-    }
+fn bare(item: &str, origin: &Origin) -> Result<Node, Fault> {
+    let value = match item.parse() {
+        Ok(number) => Value::Integer(number),
+        Err(_) if is_integer(item) => {
+            return Err(Fault::new(origin, format!("{item} does not fit into 64 bits")));
+        }
+        Err(_) => Value::String(item.to_owned()),
+    };
+    Ok(Node { value, origin: origin.clone() })
 }
 
 fn set(root: &mut Table, text: &str, all: &[Shape<'_>]) -> Result<(), Fault> {
@@ -119,17 +120,16 @@ fn set(root: &mut Table, text: &str, all: &[Shape<'_>]) -> Result<(), Fault> {
         let names: Vec<&str> = all.iter().map(|shape| shape.name).collect();
         return Err(super::unknown_section(&origin, section, &names).nearest(nearest(section, &names)));
     }
-    let node = value_of(value.trim(), &origin)?;
-    replace(root, section, key, node);
-    Ok(())
+    lay(root, section, key, value_of(value.trim(), &origin)?)
 }
 
 /// A TOML value; a word that is none is a string, since a shell eats the quotation marks.
 fn value_of(text: &str, origin: &Origin) -> Result<Node, Fault> {
+    if text.is_empty() {
+        return Err(no_value(origin));
+    }
     match parse_value(text, origin) {
-        Err(fault) if text.is_empty() || text.starts_with(['[', '{', '"', '\'']) || is_integer(text) => {
-            Err(fault)
-        }
+        Err(fault) if text.starts_with(['[', '{', '"', '\'']) || is_integer(text) => Err(fault),
         Err(_) => Ok(Node { value: Value::String(text.to_owned()), origin: origin.clone() }),
         parsed => parsed,
     }

@@ -110,7 +110,12 @@ pub(super) fn check_default(settings: &AppSettings, section: &Section<'_>) -> Re
 /// What is there in place of a file.
 fn found_at(path: &Path) -> String {
     let shown = path.display();
-    if path.is_dir() { format!("{shown} is a folder") } else { format!("there is no file {shown}") }
+    match path {
+        _ if path.is_dir() => format!("{shown} is a folder"),
+        // A device or a pipe, which each rank would read for itself.
+        _ if path.exists() => format!("{shown} is no regular file"),
+        _ => format!("there is no file {shown}"),
+    }
 }
 
 /// What was probably asked for: a word, or a file of the folder that was asked for or of the usual
@@ -130,8 +135,16 @@ fn meant(asked: &str, base: &Path) -> Option<String> {
         }));
     }
     let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
-    let found = nearest(name.trim_end_matches(EXTENSION), &names)?;
+    let found = nearest(without_extension(name), &names)?;
     known.iter().find(|(name, _)| name == found).map(|(_, meant)| meant.clone())
+}
+
+/// A name without the extension of a pattern file, or a slip of it.
+fn without_extension(name: &str) -> &str {
+    match name.rsplit_once('.') {
+        Some((stem, slip)) if nearest(slip, &[EXTENSION.trim_start_matches('.')]).is_some() => stem,
+        _ => name,
+    }
 }
 
 /// The names of the pattern files in a folder, without extension; none if there is no folder.
@@ -160,6 +173,8 @@ mod tests {
             ("acorn.rle", "patterns/acorn.rle"),
             ("patterns/acron", "patterns/acorn.rle"),
             ("patterns/acron.rle", "patterns/acorn.rle"),
+            ("pat/acorn.rlee", "patterns/acorn.rle"),
+            ("acorn.RLE", "patterns/acorn.rle"),
         ] {
             assert_eq!(meant(asked, &configs).as_deref(), Some(right), "{asked}");
         }

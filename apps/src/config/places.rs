@@ -36,6 +36,7 @@ impl Places {
             AppError::Pattern(_) => &["app.pattern"],
             AppError::Checkpoint(_) => &["run.restart"],
             AppError::Measured { .. } => &["comm.measured"],
+            AppError::NoRoomToVerify { .. } => &["grid.cells", "app.elements", "app.order", "app.variables"],
             AppError::Halo(source) => match **source {
                 HaloError::Grid(_) => &["grid.cells"],
                 HaloError::Communication(Error::DeviceUnavailable { .. }) => {

@@ -73,7 +73,7 @@ impl Value {
 
 /// Parses a whole file.
 pub(crate) fn parse_document(text: &str) -> Result<Table, Fault> {
-    let document = DeTable::parse(text).map_err(|error| syntax(&error))?;
+    let document = DeTable::parse(text).map_err(|error| syntax(text, &error))?;
     table(document.get_ref(), &|span| Origin::File(span))
 }
 
@@ -84,9 +84,27 @@ pub(crate) fn parse_value(text: &str, flag: &Origin) -> Result<Node, Fault> {
     node(&value, &|_| flag.clone())
 }
 
-fn syntax(error: &toml::de::Error) -> Fault {
+fn syntax(text: &str, error: &toml::de::Error) -> Fault {
     let origin = error.span().map_or(Origin::Default, Origin::File);
-    Fault::new(&origin, format!("not TOML: {}", first_line(error)))
+    match error.span() {
+        Some(span) if is_without_value(text, span.start) => no_value(&origin),
+        _ => Fault::new(&origin, format!("not TOML: {}", first_line(error))),
+    }
+}
+
+/// Whether a key of a line ends in its `=`, where the parser stopped. It has taken nothing for a text without quotes.
+fn is_without_value(text: &str, stopped: usize) -> bool {
+    let Some((before, behind)) = text.split_at_checked(stopped) else { return false };
+    let line = before.rsplit('\n').next().unwrap_or_default().trim_end();
+    let rest = behind.lines().next().unwrap_or_default().trim_start();
+    line.ends_with('=') && (rest.is_empty() || rest.starts_with('#'))
+}
+
+/// The fault of a key with nothing behind its `=`.
+pub(crate) fn no_value(origin: &Origin) -> Fault {
+    Fault::new(origin, "there is no value behind the `=`")
+        .expected("a number, `true` or `false`, a text in quotation marks, or a list in brackets")
+        .hint("leave it out for the default; an empty text is `''`")
 }
 
 fn first_line(error: &toml::de::Error) -> String {

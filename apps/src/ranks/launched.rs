@@ -12,7 +12,7 @@ use streamhalo::comm::fabric;
 use streamhalo::{World, WorldOptions};
 
 use super::agreement::{Said, verdict};
-use super::{Prepared, Work, cause, guarded, message_of, patient};
+use super::{Prepared, Work, cause, guarded, message_of, patient, rendezvous};
 use crate::error::{AppError, ranks_of};
 
 /// One of the ranks.
@@ -47,7 +47,8 @@ impl Launched {
         fabric: &str,
         prepared: Result<P, AppError>,
     ) -> Result<(Self, P), AppError> {
-        let world = match World::over(fabric, WorldOptions::default()) {
+        let options = prepared.as_ref().map_or_else(|_| WorldOptions::default(), Prepared::options);
+        let world = match World::over(fabric, options) {
             Ok(world) => world,
             Err(error) => {
                 let same_on_all = matches!(error, Error::CollectiveFailed { .. });
@@ -55,7 +56,7 @@ impl Launched {
                     Err(own) => own,
                     Ok(_) => match error {
                         Error::CollectiveFailed { rank, .. } => stranger(rank),
-                        other => other.into(),
+                        other => no_meeting(command, fabric, other),
                     },
                 };
                 return Err(without_a_world(error, same_on_all));
@@ -63,13 +64,15 @@ impl Launched {
         };
         let own =
             prepared.and_then(|prepared| check_size(command, &prepared, world.size()).map(|()| prepared));
+        let met = Self { world, command };
+        let mut prepared = met.agree(own)?;
+        // Rank 0 may read a large checkpoint now.
+        let world = patient(&met.world).map_err(|error| met.failed(error.into()))?;
         let launched = Self { world, command };
-        let mut prepared = launched.agree(own)?;
         // Afterwards, as it may make a folder.
         let checked = if launched.leads() { prepared.prepare_to_lead() } else { Ok(()) };
         let prepared = launched.agree(checked.map(|()| prepared))?;
-        let world = patient(&launched.world).map_err(|error| launched.failed(error.into()))?;
-        Ok((Self { world, command }, prepared))
+        Ok((launched, prepared))
     }
 
     /// One verdict on what every rank has prepared.
@@ -158,6 +161,19 @@ impl Launched {
 fn stranger(rank: usize) -> AppError {
     let what = "it runs another version of the program, or over another fabric".to_owned();
     AppError::Differs { rank, what }
+}
+
+/// Why there is no world. Over libfabric ranks of a launcher meet through MPI, which nobody has asked for.
+fn no_meeting(command: &'static str, fabric: &str, error: Error) -> AppError {
+    match (error, fabric::launched()) {
+        (Error::FabricUnavailable { name, reason }, Some(by))
+            if name == "mpi" && rendezvous::is_for(fabric) =>
+        {
+            let launcher = format!("a launcher ({})", by.evidence);
+            AppError::MeetsThroughMpi { command, fabric: fabric.to_owned(), launcher, reason }
+        }
+        (error, _) => error.into(),
+    }
 }
 
 /// Refuses what is for more ranks than there are.

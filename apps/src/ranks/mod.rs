@@ -36,7 +36,7 @@ use crate::interrupt::Interrupt;
 pub(crate) use launched::Launched;
 pub use processes::rank_main;
 pub(crate) use rendezvous::adopt;
-pub(crate) use start::{LOOK, Prepared, Ranks, are_launched, refuse, unusable};
+pub(crate) use start::{LOOK, Prepared, Ranks, are_launched, are_started_by_others, refuse, unusable};
 #[cfg(test)]
 pub(crate) use threads::on_threads;
 

@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use streamhalo::WorldOptions;
 use streamhalo::comm::Error;
 use streamhalo::comm::fabric::shm::SEGMENT_VARIABLE;
 use streamhalo::comm::fabric::{self, FABRICS};
@@ -21,6 +22,10 @@ pub(crate) trait Prepared {
     fn asked(&self) -> Value;
     /// The most ranks that it needs, behind the flag or key that says so.
     fn most_ranks(&self) -> (&'static str, usize);
+    /// How ranks of a launcher wait for each other until they have agreed on what they were asked.
+    fn options(&self) -> WorldOptions {
+        WorldOptions::default()
+    }
     /// Does what concerns only who leads, such as keeping others from the folder of results.
     ///
     /// # Errors
@@ -149,6 +154,12 @@ impl Ranks {
 /// Whether the ranks over `fabric` are those of whoever has started this process.
 pub(crate) fn are_launched(command: &'static str, fabric: &str) -> bool {
     matches!(Launcher::of_this_process().starts(command, fabric), Ok(Starts::Launcher))
+}
+
+/// Whether something else than this program starts ranks: a launcher, or whoever starts them one by one.
+pub(crate) fn are_started_by_others() -> bool {
+    let Launcher { mpi, rendezvous } = Launcher::of_this_process();
+    mpi.is_some() || rendezvous.is_some()
 }
 
 /// Refuses a fabric that cannot be used here.

@@ -1,15 +1,17 @@
 //! What the backend `auto` has measured, kept from run to run where a file is named for it.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use streamhalo::comm::backend::Measured;
 
 use crate::config::RunConfig;
 use crate::error::AppError;
-use crate::report::{OutputFile, check_writable, replace_files};
+use crate::interrupt::Interrupt;
+use crate::report::{OutputFile, check_writable, replace_files, say};
 
 /// The file of `comm.measured`, if there is to be one, and what is known.
 #[derive(Debug)]
@@ -32,8 +34,7 @@ impl MeasuredFile {
     ///
     /// [`AppError::Measured`] where it cannot be read, or is something else.
     pub(crate) fn open(config: &RunConfig) -> Result<Self, AppError> {
-        // Of a link, the file behind it is replaced.
-        let path = config.comm.measured.clone().map(|path| fs::canonicalize(&path).unwrap_or(path));
+        let path = config.comm.measured.clone().map(behind_links);
         let known = path.as_deref().map(read).transpose()?.unwrap_or_default();
         Ok(Self { path, known })
     }
@@ -43,42 +44,89 @@ impl MeasuredFile {
         &self.known
     }
 
-    /// Whether the file can be written at the end, which the first second can tell.
+    /// Whether the file can be written at the end, which the first second can tell. Its folder is made then, where there is
+    /// anything to write.
     ///
     /// # Errors
     ///
     /// [`AppError::Measured`].
     pub(crate) fn check_writable(&self) -> Result<(), AppError> {
-        let check = |path: &Path| check_writable(folder_of(path)).map_err(|error| not_written(path, error));
+        let check = |path: &Path| {
+            let there = folder_of(path).ancestors().find(|folder| folder.exists());
+            check_writable(there.unwrap_or(Path::new("."))).map_err(|error| not_written(path, error))
+        };
         self.path.as_deref().map_or(Ok(()), check)
     }
 
     /// Adds what a run has `measured`, if it has measured anything, to what is there by now. Blocks while another run of this
-    /// machine does so.
+    /// machine does so, and says so where that lasts.
     ///
     /// # Errors
     ///
-    /// [`AppError::NotKept`].
-    pub(crate) fn write_with(&self, measured: Vec<Measured>) -> Result<(), AppError> {
+    /// [`AppError::NotKept`], also where the user does not wait for the other run.
+    pub(crate) fn write_with(&self, measured: Vec<Measured>, interrupt: &Interrupt) -> Result<(), AppError> {
         let Some(path) = self.path.as_deref().filter(|_| !measured.is_empty()) else { return Ok(()) };
-        self.add(path, measured).map_err(|error| match error {
+        add(path, measured, interrupt).map_err(|error| match error {
             AppError::Measured { path, reason } => AppError::NotKept { path, reason },
             other => other,
         })
     }
+}
 
-    fn add(&self, path: &Path, measured: Vec<Measured>) -> Result<(), AppError> {
-        // Where there are no such locks, of two that end together one counts.
-        let folder = File::open(folder_of(path));
-        let _alone = folder.and_then(|folder| folder.lock().map(|()| folder));
-        let mut content = Content { measured: read(path)? };
-        content.measured.retain(|known| measured.iter().all(|new| new.shape() != known.shape()));
-        content.measured.extend(measured);
-        let text = serde_json::to_string_pretty(&content).expect("names and numbers are JSON") + "\n";
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let files = [OutputFile::new(name, text)];
-        replace_files(folder_of(path), &files).map_err(|error| not_written(path, error))
+/// Between two looks at the lock of a folder.
+const PAUSE: Duration = Duration::from_millis(20);
+/// After that long the user is told what is waited for.
+const SILENCE: Duration = Duration::from_secs(2);
+
+fn add(path: &Path, measured: Vec<Measured>, interrupt: &Interrupt) -> Result<(), AppError> {
+    check_writable(folder_of(path)).map_err(|error| not_written(path, error))?;
+    let _alone = alone_in(path, interrupt)?;
+    let mut content = Content { measured: read(path)? };
+    content.measured.retain(|known| measured.iter().all(|new| new.shape() != known.shape()));
+    content.measured.extend(measured);
+    let text = serde_json::to_string_pretty(&content).expect("names and numbers are JSON") + "\n";
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let files = [OutputFile::new(name, text)];
+    replace_files(folder_of(path), &files).map_err(|error| not_written(path, error))
+}
+
+/// The folder of a file, once no other run has its lock. `None` where there are no such locks: of two that end together one
+/// counts.
+fn alone_in(path: &Path, interrupt: &Interrupt) -> Result<Option<File>, AppError> {
+    let Ok(folder) = File::open(folder_of(path)) else { return Ok(None) };
+    let since = Instant::now();
+    let mut is_said = false;
+    loop {
+        match folder.try_lock() {
+            Ok(()) => return Ok(Some(folder)),
+            Err(TryLockError::Error(_)) => return Ok(None),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        if !is_said && since.elapsed() >= SILENCE {
+            is_said = true;
+            say(&format!(
+                "waiting for another run, which adds to {} or has a lock on its folder\n",
+                path.display()
+            ));
+        }
+        if interrupt.has_come() {
+            let reason = "interrupted while another run has the lock of its folder".to_owned();
+            return Err(AppError::Measured { path: path.to_owned(), reason });
+        }
+        std::thread::sleep(PAUSE);
     }
+}
+
+/// The file behind links, be it there or not: it is what is replaced, and not the link.
+fn behind_links(mut path: PathBuf) -> PathBuf {
+    // As many as the system follows. What leads round in circles it refuses when it is read.
+    for _ in 0..40 {
+        match fs::read_link(&path) {
+            Ok(target) => path = folder_of(&path).join(target),
+            Err(_) => break,
+        }
+    }
+    path
 }
 
 fn not_written(path: &Path, error: AppError) -> AppError {
@@ -129,7 +177,8 @@ mod tests {
         );
         let file = MeasuredFile::open(&RunConfig::of(&text)).expect("is one");
         fs::write(&path, "something else").expect("can write");
-        let error = file.write_with(file.known().to_vec()).expect_err("it is none any more");
+        let interrupt = Interrupt::left_to_the_system();
+        let error = file.write_with(file.known().to_vec(), &interrupt).expect_err("it is none any more");
         assert_eq!(error.exit_status(), 1, "{error}");
         assert!(matches!(&error, AppError::NotKept { path: told, .. } if *told == path), "{error}");
     }

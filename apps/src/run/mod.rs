@@ -15,6 +15,6 @@ pub(crate) use device::{device, no_memory_operations, open_device};
 pub(crate) use executors::{executors_of, executors_of_all, executors_or};
 pub(crate) use journal::{Journal, Kept};
 pub(crate) use measured::MeasuredFile;
-pub(crate) use plan::{Entry, Part, most_ranks, plan};
+pub(crate) use plan::{Entry, Part, check_ranks, check_ranks_here, plan};
 pub(crate) use timeline::TimelineWanted;
 pub(crate) use work::{RunReport, RunWork, StatesWanted, stream, trial_name, world_options};

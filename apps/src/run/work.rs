@@ -173,7 +173,8 @@ impl OnRank<'_> {
         let checkpoints = is_drawn.then(|| Checkpoints::of(config, application, first, &says)).flatten();
         let watcher = watched.map(|size| {
             let (split, which) = (joined(layout, " x "), trial_name(number));
-            Watcher::new(size, config.app.steps, format!("{split} ranks, {backend}, {which}"), &shows)
+            // The end of the line is what a narrow terminal has no room for.
+            Watcher::new(size, config.app.steps, format!("{backend}, {which}, {split} ranks"), &shows)
         });
         let mut lookers: Vec<&dyn Looker> = Vec::new();
         lookers.extend(snapshots.as_ref().map(|snapshots| snapshots as &dyn Looker));

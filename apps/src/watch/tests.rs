@@ -7,7 +7,7 @@ use std::time::Duration;
 use streamhalo::{Device, WorldOptions};
 
 use super::frame::Canvas;
-use super::watcher::{Verdict, judge};
+use super::watcher::{Verdict, judge, said};
 use super::{Screen, Size, Watcher, check};
 use crate::app::{ApplicationRow, Between, Trial};
 use crate::config::RunConfig;
@@ -54,7 +54,25 @@ fn a_glider_in_dots_of_braille_characters() {
     // One row too few for halves. Dots 1, 2, 3 and 7 are the left column of a character, 4, 5, 6 and 8 the right
     // one: the first one here has 4, 3 and 6, the second one 2 and 3.
     let text = format!("{GLIDER}grid.cells = [5, 6]\napp.steps = 0\n");
-    assert_eq!(frames(&text, [2, 2], Size { rows: 3, columns: 5 }), ["⠬⠆⠀\n⠀⠀⠀\ngener"]);
+    assert_eq!(frames(&text, [2, 2], Size { rows: 3, columns: 5 }), ["⠬⠆⠀\n⠀⠀⠀\na tri"]);
+}
+
+/// Whoever watches wants to know what: the backend and the trial are told wherever there is room for them.
+#[test]
+fn what_is_shown_is_said_in_80_columns() {
+    let title = "active-rma, warm-up, 4 x 4 ranks";
+    let told = |generation: &str, cells: (f64, usize), columns: usize| {
+        let said = said(generation, cells, title, columns);
+        assert!(said.chars().count() <= columns && said.ends_with(title), "{said}");
+        said.strip_suffix(title).expect("it does").to_owned()
+    };
+    let (first, late) = ("generation 0 of 1000", "generation 1000000 of 1000000");
+    assert_eq!(told(first, (1234.0, 1), 80), "generation 0 of 1000, 1234 live; ");
+    assert_eq!(told(first, (1234.0, 16), 100), "generation 0 of 1000, 1234 live, a dot is 16 x 16 cells; ");
+    assert_eq!(told(first, (12.0, 16), 80), "generation 0 of 1000, 12 live, dots of 16 x 16; ");
+    assert_eq!(told(late, (12345.0, 16), 80), "generation 1000000 of 1000000, 12345 live; ");
+    assert_eq!(told(late, (12345.0, 16), 70), "generation 1000000 of 1000000; ");
+    assert_eq!(told(late, (12345.0, 16), 40), "");
 }
 
 #[test]

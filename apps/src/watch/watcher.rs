@@ -56,6 +56,23 @@ pub(super) fn judge(
     Verdict { is_shown, steps }
 }
 
+/// What is said below a frame, in one line: so much of it that what is shown, `title`, has room. `cells` are how many live,
+/// and how many a dot is along each axis.
+pub(super) fn said(generation: &str, cells: (f64, usize), title: &str, columns: usize) -> String {
+    let (live, side) = cells;
+    let (dot, short) = match side {
+        0 | 1 => (String::new(), String::new()),
+        _ => (format!(", a dot is {side} x {side} cells"), format!(", dots of {side} x {side}")),
+    };
+    let said = [
+        format!("{generation}, {live} live{dot}; {title}"),
+        format!("{generation}, {live} live{short}; {title}"),
+        format!("{generation}, {live} live; {title}"),
+        format!("{generation}; {title}"),
+    ];
+    said.into_iter().find(|said| said.chars().count() <= columns).unwrap_or_else(|| title.to_owned())
+}
+
 impl<'a> Watcher<'a> {
     /// Of a trial with so many steps, in a terminal of that size; `show` gets the frames on rank 0.
     pub(crate) fn new(size: Size, steps: u64, title: String, show: &'a dyn Fn(String)) -> Self {
@@ -78,12 +95,10 @@ impl Looker for Watcher<'_> {
             self.shown.set(Some(Instant::now()));
             let canvas = Canvas::new(look.cells, self.size);
             if let Some(live) = canvas.mosaic.sums(look)? {
-                let mut said =
-                    format!("generation {step} of {}, {} live", self.steps, live.iter().sum::<f64>());
-                if canvas.mosaic.side > 1 {
-                    said += &format!(", a dot is {0} x {0} cells", canvas.mosaic.side);
-                }
-                (self.show)(canvas.frame(&live, &format!("{said}; {}", self.title)));
+                let generation = format!("generation {step} of {}", self.steps);
+                let cells = (live.iter().sum(), canvas.mosaic.side);
+                let said = said(&generation, cells, &self.title, self.size.columns);
+                (self.show)(canvas.frame(&live, &said));
             }
         }
         let next = step.saturating_add(steps);

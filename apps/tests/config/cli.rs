@@ -65,7 +65,16 @@ fn every_help_fits_a_screen_and_shows_an_example() {
         }
         let example = help.contains("Example:\n  streamhalo ");
         assert!(example || command == ["info"], "{command:?}:\n{help}");
+        let is_headed = help.contains("\nOptions:\n  ");
+        assert!(is_headed || !help.contains(" [OPTIONS]"), "{command:?}:\n{help}");
+        // Whoever needs one of the three needs the others.
+        for flag in ["--world-size <N> ", "--rank <R> "] {
+            let has_line = help.lines().any(|line| line.trim_start().starts_with(flag));
+            assert_eq!(has_line, help.contains("--rank-zero"), "{command:?}: {flag}\n{help}");
+        }
     }
+    let help = String::from_utf8(streamhalo(&["bench", "halo", "--help"]).stdout).expect("is text");
+    assert!(help.contains("Exchanges to replay, an even number"), "{help}");
 }
 
 #[test]
@@ -95,6 +104,9 @@ fn run_takes_the_flags_of_the_design() {
     assert_eq!(flags.out.as_deref(), Some("dir"));
     assert!(args.quiet);
     assert_eq!(args.config.config.to_str(), Some("c.toml"));
+    // Said to be none where the configuration is, and not an unknown flag.
+    let Command::Run(args) = parse(&["run", "c.toml", "--ranks", "-1,2"]) else { panic!("is run") };
+    assert_eq!(args.overrides().ranks.as_deref(), Some("-1,2"));
 }
 
 #[test]
@@ -182,6 +194,45 @@ fn usage_errors_exit_with_2_and_name_the_flag() {
         (&["bench", "throttle", "--policy", "adaptiv"], "did you mean `adaptive`?"),
         (&["bench", "halo", "--layout", "0"], "'0' for '--layout <N,...>': must be an integer of at least 1"),
         (&["bench", "halo", "--width", "-1"], "'-1' for '--width <N>': must be an integer of at least 1"),
+        (
+            &["bench", "halo", "--replay", "-1"],
+            "'-1' for '--replay <N>': must be an even integer of at least 0",
+        ),
+        (&["bench", "halo", "--replay", "x"], "must be an even integer of at least 0"),
+        (&["bench", "halo", "--replay", "99999999999999999999"], "does not fit into 64 bits"),
+        (&["bench", "halo", "--replay", "3"], "--replay: messages take turns"),
+        (
+            &["bench", "halo", "--cells", "-8,8,8"],
+            "'-8' for '--cells <N,...>': must be an integer of at least 1",
+        ),
+        (
+            &["bench", "halo", "--layout", "-2,1,1"],
+            "'-2' for '--layout <N,...>': must be an integer of at least 1",
+        ),
+        (&["bench", "staging", "--blocks", "-1,2"], "'-1' for '--blocks <N,...>': -1 is not in 1..=64"),
+        (&["bench", "staging", "--threshold", "-8KiB"], "`-8KiB` is no size"),
+        (&["bench", "throttle", "--size", "-1KiB"], "`-1KiB` is no size"),
+        (&["bench", "moves", "--cells", "-8..16"], "`-8` is none of 1 to"),
+        (
+            &["bench", "halo", "--cells", "4000000000,4000000000,4000000000"],
+            "--cells: of all ranks are more than 64 bits count",
+        ),
+        (
+            &["bench", "halo", "--layout", "2,1", "--cells", "2000000000,1500000000"],
+            "--cells: of a rank take more bytes than a machine can have",
+        ),
+        (
+            &["bench", "halo", "--layout", "99,99,99"],
+            "--layout: 970299 ranks are more than the 4096 that one machine is given; a launcher (`mpiexec`, \
+             `srun`), or `--rank-zero` one by one, starts more",
+        ),
+        (&["bench", "collectives", "--ranks", "5000"], "--ranks: 5000 ranks are more than the 4096"),
+        (
+            &["launch", "-n", "5000", "true"],
+            "-n: 5000 processes are more than the 4096 that one machine is given; `mpiexec` or `srun`, across \
+             machines, starts more",
+        ),
+        (&["launch", "-n", "99999999999", "true"], "-n: 99999999999 processes are more than the 4096"),
         (&["bench", "halo", "--seconds", "-1"], "expected seconds: a number above 0"),
         (&["bench", "collectives", "--ranks", "0"], "'--ranks <N>': must be an integer of at least 1"),
         (

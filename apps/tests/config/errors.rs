@@ -1,6 +1,10 @@
 //! The form of an error, names that nobody knows, and text that is not TOML.
 
-use super::{check, parse, printed};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use super::{NAMES, check, parse, printed};
+use streamhalo_apps::config::{Overrides, RunConfig};
 
 /// The whole text of some errors: the form is a promise to editors and to people.
 #[test]
@@ -139,6 +143,65 @@ fn unknown_names() {
             Some("did you mean `auto`?"),
         ),
     ]);
+}
+
+/// What is said of a key with nothing behind it.
+pub(super) const NO_VALUE: &str = "there is no value behind the `=`\n  = expected a number, `true` or `false`, a text in \
+                                   quotation marks, or a list in brackets\n\
+                                   hint: leave it out for the default; an empty text is `''`";
+
+#[test]
+fn a_key_without_a_value() {
+    for (text, place, line) in [
+        ("[run]\ntrials=\nwarmup = 1", (2, 8), "trials="),
+        ("[run]\ntrials = \r\n", (2, 10), "trials = "),
+        ("run.trials =  # how often\n", (1, 15), "run.trials =  # how often"),
+        ("run.trials =", (1, 13), "run.trials ="),
+    ] {
+        let found = printed(&parse(text).expect_err(text));
+        let (said, rest) = NO_VALUE.split_once('\n').expect("has lines");
+        let head = format!("f.toml:{}:{}: {said}\n  |\n{} | {line}\n", place.0, place.1, place.0);
+        assert!(found.starts_with(&head) && found.ends_with(rest), "{text}\n{found}");
+    }
+    // Something is there.
+    for text in ["run.trials = five", "output.dir = results", "run.trials = = 5", "run.trials\n"] {
+        let found = printed(&parse(text).expect_err(text));
+        assert!(found.contains(": not TOML: "), "{text}\n{found}");
+    }
+}
+
+#[test]
+fn a_folder_whose_name_is_not_unicode() {
+    let above = tempfile::tempdir().expect("can be made");
+    let folder = above.path().join(OsStr::from_bytes(b"caf\xe9"));
+    std::fs::create_dir(&folder).expect("can be made");
+    let path = folder.join("run.toml");
+    std::fs::write(&path, "run.trials = 3").expect("can write");
+    let error = RunConfig::load(&path, &Overrides::default(), &NAMES).expect_err("cannot be told to ranks");
+    let said = error.to_string();
+    assert!(
+        said.starts_with("CONFIG: the folder of ") && said.ends_with("is not Unicode; give it another"),
+        "{said}"
+    );
+    assert!(said.contains("caf\u{fffd}/run.toml") && error.exit_status() == 2, "{said}");
+}
+
+#[test]
+fn a_file_that_is_not_utf8() {
+    let folder = tempfile::tempdir().expect("can be made");
+    let path = folder.path().join("latin.toml");
+    std::fs::write(&path, b"[run]\n# \xc2\xb5\ntrials = 3 # f\xfcnf\n").expect("can write");
+    let error = RunConfig::load(&path, &Overrides::default(), &NAMES).expect_err("is Latin-1");
+    let place = format!("{}:3:15: ", path.display());
+    assert_eq!(
+        error.to_string().strip_prefix(&place),
+        Some(
+            "byte 26 of the file, 0xfc, is not UTF-8\n  |\n3 | trials = 3 # f\u{fffd}nf\n  |               ^\n  \
+             = expected text in UTF-8"
+        ),
+        "{error}"
+    );
+    assert_eq!((error.hint().as_deref(), error.exit_status()), (Some("save it as UTF-8"), 2));
 }
 
 #[test]

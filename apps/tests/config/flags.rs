@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use streamhalo_apps::config::{Overrides, Place, RunConfig};
+use streamhalo_apps::config::{Layout, Overrides, Place, RunConfig};
 
+use super::errors::NO_VALUE;
 use super::{parse_with, printed};
 
 fn set(values: &[&str]) -> Overrides {
@@ -22,7 +23,6 @@ fn set_takes_toml_and_bare_words() {
             "run.trials=3",
             "run.ranks = [1, 2]",
             "run.layout=[[1,1],[2,1]]",
-            "run.layout=auto",
             "comm.backend=st-send",
             "comm.fabric=\"shm\"",
             "comm.timeout_s=0.5",
@@ -32,6 +32,14 @@ fn set_takes_toml_and_bare_words() {
     );
     assert_eq!(config.run.trials, 3);
     assert_eq!(config.run.ranks, [1, 2]);
+    assert_eq!(
+        config.run.layout,
+        with_set("", &["run.ranks=[1, 2]", "run.layout=[[1, 1], [2, 1]]"]).run.layout
+    );
+    assert_eq!(
+        with_set("run.layout = [[1, 1]]\nrun.ranks = 1", &["run.layout=auto"]).run.layout,
+        Layout::Auto
+    );
     assert_eq!(config.comm.backend, ["st-send"]);
     assert_eq!(config.comm.fabric, "shm");
     assert_eq!(config.output.dir.to_str(), Some("results/2026-11-21 a=b"));
@@ -39,8 +47,8 @@ fn set_takes_toml_and_bare_words() {
 }
 
 #[test]
-fn flags_win_over_the_file_and_the_last_set_of_a_key_over_others() {
-    let mut flags = set(&["run.trials=2", "run.trials=4"]);
+fn flags_win_over_the_file() {
+    let mut flags = set(&["run.trials=4"]);
     flags.ranks = Some("1, 8".to_owned());
     flags.backend = Some("notified,standard".to_owned());
     flags.fabric = Some("shm".to_owned());
@@ -84,6 +92,11 @@ fn a_flag_beside_a_set_of_its_key_is_refused() {
         let expected =
             format!("{wanted}: `{key}` is set by `--set {set_value}` too\n  = expected one of the two");
         assert_eq!(printed(&error), expected);
+    }
+    for two in [["run.trials=2", "run.trials=4"], ["run.trials=2", "run . trials = 2"]] {
+        let error = parse_with("run.trials = 9", &set(&two)).expect_err("one of them would be dropped");
+        let expected = format!("--set {}: `run.trials` is set by `--set run.trials=2` too", two[1]);
+        assert_eq!(printed(&error), format!("{expected}\n  = expected one of the two"));
     }
 }
 
@@ -144,6 +157,11 @@ fn errors_name_the_flag() {
              = expected an integer of at least 1"
                 .to_owned(),
         ),
+        (
+            Overrides { ranks: Some("1,99999999999999999999".to_owned()), ..Overrides::default() },
+            "--ranks 1,99999999999999999999: 99999999999999999999 does not fit into 64 bits".to_owned(),
+        ),
+        (set(&["run.trials="]), format!("--set run.trials=: {NO_VALUE}")),
         (
             Overrides { ranks: Some("1,,2".to_owned()), ..Overrides::default() },
             "--ranks 1,,2: `run.ranks` entry 2 is the string \"\"\n  \

@@ -49,6 +49,21 @@ fn a_file_that_cannot_be_written_touches_nothing() {
     assert_eq!(folder.read("a"), "old a");
 }
 
+/// The results are there all the same, and the user is told what may be taken for theirs.
+#[test]
+fn what_an_earlier_run_has_left_and_cannot_be_removed() {
+    let folder = Folder::new();
+    let left = folder.0.path().join("final.rle");
+    // A folder in the place of a file: even root cannot remove it as one.
+    fs::create_dir(&left).expect("can write");
+    let error = write_results(folder.as_ref(), &typical(), vec![]).expect_err("final.rle is a folder");
+    let wanted = format!("cannot remove {}, which an earlier run has left: ", left.display());
+    assert!(error.to_string().starts_with(&wanted), "{error}");
+    let hint = "the new results are there; remove it by hand, so that it is not taken for theirs";
+    assert_eq!((error.hint().as_deref(), error.exit_status()), (Some(hint), 1));
+    assert_eq!(folder.names(), ["final.rle", "results.csv", "results.json", "speedup.svg", "time.svg"]);
+}
+
 #[test]
 fn inconsistent_results_are_refused_before_anything_is_written() {
     let folder = Folder::new();

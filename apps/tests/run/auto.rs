@@ -1,9 +1,11 @@
 //! The backend `auto`: what a run says of it, keeps of it, and takes from what was kept.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
 
 use super::opencl::is_there;
-use super::{BACKENDS, FABRICS, Folder, SMALL, assert_verified, checksums, finish, text};
+use super::{BACKENDS, FABRICS, Folder, SMALL, assert_verified, checksums, finish, signal, text};
 use serde_json::Value;
 
 const AUTO: &str = "comm.backend=auto";
@@ -82,11 +84,63 @@ fn what_was_measured_is_kept_and_holds_in_the_next_run() {
 
     // Another number of ranks is added, to the file behind a link.
     let link = folder.path().join("link.json");
-    std::os::unix::fs::symlink(&path, &link).expect("can make");
+    symlink(&path, &link).expect("can make");
     folder.records(SMALL, &[AUTO, &kept_in(&folder, "link.json"), "run.ranks=4"]);
     assert!(link.is_symlink());
     let content: Value = serde_json::from_str(&read()).expect("is JSON");
     assert_eq!(content["measured"].as_array().expect("is a list").len(), 2);
+}
+
+#[test]
+fn nothing_is_made_where_there_is_nothing_to_keep() {
+    let folder = Folder::new();
+    // At one rank nothing is sent.
+    folder.records(SMALL, &[AUTO, &kept_in(&folder, "new/measured.json"), "run.ranks=1"]);
+    assert!(!folder.path().join("new").exists());
+}
+
+#[test]
+fn a_link_to_a_file_that_is_not_there_yet_stays_one() {
+    let folder = Folder::new();
+    fs::create_dir(folder.path().join("kept")).expect("can make");
+    let [first, second] = ["first.json", "kept/second.json"].map(|name| folder.path().join(name));
+    symlink("kept/second.json", &first).expect("can make");
+    symlink("measured.json", &second).expect("can make");
+    folder.records(SMALL, &[AUTO, &kept_in(&folder, "first.json"), "run.ranks=2"]);
+    assert!(first.is_symlink() && second.is_symlink());
+    assert!(folder.path().join("kept/measured.json").is_file());
+}
+
+#[test]
+fn whoever_waits_for_another_run_says_so() {
+    let folder = Folder::new();
+    let other = fs::File::open(folder.path()).expect("is a folder");
+    other.lock().expect("nobody has it");
+    let set = [AUTO, &kept_in(&folder, "measured.json"), "run.ranks=2"];
+    let mut child = folder.start(SMALL, &set);
+    let mut said =
+        BufReader::new(child.stderr.take().expect("is a pipe")).lines().map(|line| line.expect("is text"));
+    let waits = said.find(|line| line.starts_with("waiting for another run, which adds to "));
+    assert!(waits.is_some_and(|line| line.contains("measured.json ")));
+    assert!(folder.out().join("results.json").exists(), "it does not wait with its results");
+    other.unlock().expect("has it");
+    assert_eq!((said.count(), finish(Ok(child)).status.code()), (1, Some(0)));
+    assert!(folder.path().join("measured.json").exists());
+
+    // The user need not wait either.
+    fs::remove_file(folder.path().join("measured.json")).expect("is there");
+    other.lock().expect("nobody has it");
+    let mut child = folder.start(SMALL, &set);
+    let mut said =
+        BufReader::new(child.stderr.take().expect("is a pipe")).lines().map(|line| line.expect("is text"));
+    said.find(|line| line.starts_with("waiting for another run, ")).expect("it says so");
+    signal("-INT", child.id());
+    let rest = said.collect::<Vec<_>>().join("\n");
+    assert_eq!(finish(Ok(child)).status.code(), Some(1), "{rest}");
+    assert!(
+        rest.contains("measured.json: interrupted while") && rest.contains("the results are there"),
+        "{rest}"
+    );
 }
 
 #[test]
@@ -115,7 +169,7 @@ fn a_file_that_is_none_is_refused_before_anything_runs() {
     refused(&with("{}"), &["no backend with a time"]);
     refused(&with("{ \"st-send\": 1.0 }").replace("near", "nearby"), &["`nearby`"]);
 
-    // What is no file, what names none, and where none can be.
+    // What is no file, what names none, and where none can be: said with the flag.
     fs::create_dir(folder.path().join("folder")).expect("can make");
     folder.write("file", "");
     for (name, expected) in [
@@ -123,10 +177,13 @@ fn a_file_that_is_none_is_refused_before_anything_runs() {
         ("/dev/zero", "it is no file"),
         ("folder/..", "names no file"),
         ("file/measured.json", "Not a directory"),
+        ("/proc/measured.json", "/proc/measured.json: it cannot be written: "),
+        ("/proc/new/measured.json", "/proc/new/measured.json: it cannot be written: "),
     ] {
         let output = folder.run(SMALL, &[AUTO, &kept_in(&folder, name)]);
         let said = text(&output.stderr);
         assert!(output.status.code() == Some(2) && said.contains(expected), "{name}: {said}");
+        assert!(said.starts_with("error: --set comm.measured="), "{name}: {said}");
         assert!(!said.contains("--out") && !folder.out().exists(), "{said}");
     }
 }

@@ -205,7 +205,7 @@ fn what_is_one_size_is_refused_as_a_list_and_a_flag_is_no_message() {
         ),
         ("halo --layout 2,1 --cells 8,4 --width 5", "--width: 5 layers are more than the 4 cells"),
         ("halo --layout 1,4 --cells 8,9223372036854775807", "--cells: of all ranks are more than 64 bits"),
-        ("collectives --ranks 100000", "--ranks: asks for more than 4096 ranks"),
+        ("collectives --ranks 100000", "--ranks: 100000 ranks are more than the 4096"),
         (
             "pingpong --device hots",
             "--device: `hots` is not one of host, opencl, cuda, hip; did you mean `host`?",

@@ -19,7 +19,7 @@ pub(super) fn refused(output: &Output, status: i32, parts: &[&str]) {
 /// Values laid over the small configuration, and what must be said of them.
 const WRONG: &[(&[&str], &[&str])] = &[
     (&["run.ranks=0"], &["run.ranks", "at least 1"]),
-    (&["run.ranks=5000"], &["run.ranks", "5000"]),
+    (&["run.ranks=5000"], &["run.ranks", "5000", "`srun`), or `--rank-zero` one by one, starts more"]),
     (&["run.rank=2"], &["unknown key `rank`", "did you mean `ranks`?"]),
     (&["grid.cells=[2, 2]", "run.ranks=5"], &["at 5 ranks", "cannot be split over 5 ranks"]),
     (
@@ -42,6 +42,10 @@ const WRONG: &[(&[&str], &[&str])] = &[
     (&["app.pattern=random:1", "app.origin=[1, 2]"], &["`app.origin` is where a pattern of a file goes"]),
     (&["device.threads=100000"], &["device.threads", "an integer from 1 to 4096"]),
     (&["app.pattern=absent.rle"], &["there is no file absent.rle"]),
+    (
+        &["app.pattern=/dev/null"],
+        &["--set app.pattern=/dev/null: `app.pattern`: /dev/null is no regular file"],
+    ),
     (&["app.pattern=."], &["--set app.pattern=.: `app.pattern`: . is a folder"]),
     (
         &["device.kind=opencl", "device.select=nosuch"],
@@ -110,14 +114,22 @@ fn a_folder_in_place_of_a_file_is_found_before_anything_runs() {
 fn grids_that_no_machine_has_room_for() {
     let folder = Folder::new();
     let huge = ["grid.cells=[100000000, 1000000]", "run.ranks=2"];
-    let ended = |verify: &str, said: &str| {
-        let output = folder.run(SMALL, &[huge[0], huge[1], verify]);
-        let all = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{all}");
-        assert!(all.contains(said) && !folder.out().join("results.json").exists(), "{all}");
+    let output = folder.run(SMALL, &[&huge[..], &["run.verify=false"]].concat());
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("could not be allocated") && !folder.out().join("results.json").exists(), "{said}");
+    fs::remove_dir(folder.out()).expect("is empty");
+
+    // That there is no room for the reference is known before anything runs.
+    let verified = |config: &str, set: &[&str], place: &str, bytes: &str| {
+        let room = format!("no room for the {bytes} bytes that it takes to verify");
+        let hint = "hint: ask for fewer cells or elements, or do not verify: `run.verify = false`";
+        refused(&folder.run(config, set), 2, &[place, &room, hint]);
+        assert!(!folder.out().exists());
     };
-    ended("run.verify=true", "no room for the 1600000000000000 bytes that it takes to verify");
-    ended("run.verify=false", "could not be allocated");
+    verified(SMALL, &huge, "error: --set grid.cells=[100000000, 1000000]: ", "1600000000000000");
+    let cholesky = "[app]\nname = 'cholesky'\ntile = 500\n[grid]\ncells = 1000000\n";
+    verified(cholesky, &[], "config.toml:5:9: ", "32000000000000");
 }
 
 #[test]
@@ -136,7 +148,7 @@ fn a_wrong_line_is_shown() {
 fn what_does_not_fit_together_is_shown_at_its_line() {
     const RANDOM: &[&str] = &["app.pattern=random:1"];
     let folder = Folder::new();
-    let cases: [(&str, &[&str], &[&str]); 6] = [
+    let cases: [(&str, &[&str], &[&str]); 7] = [
         ("[run]\nranks = 5000\n", RANDOM, &["config.toml:2:9: run.ranks: 5000 ranks", "2 | ranks = 5000"]),
         (
             "[grid]\ncells = [24, 2]\n[run]\nranks = 4\nlayout = [[1, 4]]\n",
@@ -152,6 +164,11 @@ fn what_does_not_fit_together_is_shown_at_its_line() {
             "[app]\npattern = 'glider-field'\n[grid]\ncells = [20, 20]\n",
             &[],
             &["config.toml:2:11: `app.pattern`: glider-field needs multiples of 8"],
+        ),
+        (
+            "[device]\nthreads = 4096\n[run]\nranks = 4096\n[grid]\ncells = [4096, 8]\n",
+            RANDOM,
+            &["config.toml:2:11: device.threads: 4096 for each of 4096 ranks are 16777216 threads on "],
         ),
         (
             "[run]\nranks = 2\n",

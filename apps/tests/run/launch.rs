@@ -1,5 +1,7 @@
 //! `streamhalo launch`: somebody else's program as ranks.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -77,11 +79,31 @@ fn a_program_that_is_not_there() {
             "{said}"
         );
     }
-    // What is there, and is no program, is another matter.
-    let output = folder.streamhalo(&["launch", "-n", "2", "/"]);
+}
+
+#[test]
+fn what_is_there_and_is_no_program() {
+    let folder = Folder::new();
+    let script = folder.write("solver.sh", "#!/bin/sh\n").display().to_string();
+    for (program, what) in [
+        ("/", "is a folder"),
+        ("./", "is a folder"),
+        ("/dev/null", "is no regular file"),
+        (&script, "is a file that nobody may execute"),
+    ] {
+        let output = folder.streamhalo(&["launch", "-n", "2", program]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(126), "{said}");
+        let head = format!("error: `{program}` {what}, not a program\nhint: give the path of a program");
+        assert!(said.starts_with(&head), "{said}");
+    }
+    // It says that it is one, and is none that the system knows.
+    fs::set_permissions(&script, Permissions::from_mode(0o755)).expect("is ours");
+    fs::write(&script, "#!/nowhere/sh\n").expect("is ours");
+    let output = folder.streamhalo(&["launch", "-n", "2", &script]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("starting a rank failed: `/`"), "{said}");
+    assert!(said.contains(&format!("starting a rank failed: `{script}`")), "{said}");
 }
 
 #[test]

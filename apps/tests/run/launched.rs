@@ -13,9 +13,8 @@ use super::rendezvous::has_libfabric;
 use super::{BACKENDS, Folder, OCCUPIED, SMALL, assert_verified, checksums, signal, text, until};
 
 /// A game that would take hours.
-const ENDLESS: [&str; 6] = [
+const ENDLESS: [&str; 5] = [
     "app.steps=1000000000",
-    "run.ranks=3",
     "run.verify=false",
     "comm.backend=['st-send']",
     "comm.fabric=mpi",
@@ -141,10 +140,11 @@ const DIFFERENT: &[(&str, &str)] = &[
 
 #[test]
 fn ranks_that_were_started_differently_end_together() {
+    let over_mpi = format!("{SMALL}comm.fabric = 'mpi'\n");
     each_launcher(|launcher| {
         for (odd, part) in DIFFERENT {
             let folder = Folder::new();
-            let run = Ranks::wrapped(&folder, odd, &run_of(&folder, &["comm.fabric=mpi"]));
+            let run = Ranks::wrapped(&folder, odd, &arguments_of(&folder, &over_mpi, &[]));
             let output = launcher.finish(run.command(launcher, 4));
             run.refused(&output.stderr, 4, part);
             assert!(!folder.out().exists(), "{odd}");
@@ -243,7 +243,7 @@ fn ctrl_c_and_the_death_of_a_rank_end_all_and_leave_earlier_results() {
             folder.records(SMALL, &["run.ranks=1"]);
             let earlier = folder.read_out("results.json");
             let mut command = launcher.command(&folder, 3);
-            command.arg(Launcher::PROGRAM).args(run_of(&folder, &ENDLESS));
+            command.arg(Launcher::PROGRAM).args(run_of(&folder, &[&ENDLESS[..], &["run.ranks=3"]].concat()));
             let child = command.spawn().expect("the launcher starts");
             until("the ranks are at work", || launcher.busy_ranks(&folder).len() == 3);
             match rank {

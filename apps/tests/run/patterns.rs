@@ -9,6 +9,9 @@ fn populations(records: &[Value]) -> Vec<u64> {
     records.iter().map(population).collect()
 }
 
+/// What has a pattern played on two by two ranks only.
+const ON_FOUR: &str = "run.ranks=4";
+
 /// Plays a pattern whose upper left cell sits in the lower right corner of the grid: on a torus of
 /// two by two ranks it begins on all four of them and across both seams.
 fn across_the_corner(name: &str, side: usize, generations: usize, set: &[&str]) -> Vec<Value> {
@@ -16,7 +19,11 @@ fn across_the_corner(name: &str, side: usize, generations: usize, set: &[&str]) 
     let (steps, cells) = (format!("app.steps={generations}"), format!("grid.cells=[{side}, {side}]"));
     let origin = format!("app.origin=[{}, {}]", side - 1, side - 1);
     let pattern = pattern(name);
-    let always = [pattern.as_str(), &steps, &cells, &origin, "run.layout=[[1, 1], [2, 1], [2, 2]]"];
+    let layout = match set.contains(&ON_FOUR) {
+        true => "run.layout=[[2, 2]]",
+        false => "run.layout=[[1, 1], [2, 1], [2, 2]]",
+    };
+    let always = [pattern.as_str(), &steps, &cells, &origin, layout];
     let records = folder.records(SMALL, &[&always, set].concat());
     assert_verified(&records);
     assert_eq!(checksums(&records).len(), 1, "{name}");
@@ -38,7 +45,7 @@ fn methuselahs_settle_when_published() {
 /// space not to meet. A debug build computes fifty times slower and plays it once.
 #[test]
 fn the_r_pentomino_settles_at_generation_1103() {
-    let one = ["run.ranks=4", "run.layout=[[2, 2]]", "comm.backend=st-rsend"];
+    let one = [ON_FOUR, "comm.backend=st-rsend"];
     let set: &[&str] = if cfg!(debug_assertions) { &one } else { &[] };
     let records = across_the_corner("r-pentomino", 480, 1103, set);
     assert_eq!(records.len(), if cfg!(debug_assertions) { 1 } else { 3 * BACKENDS.len() });

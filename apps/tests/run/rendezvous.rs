@@ -145,6 +145,39 @@ fn processes_that_were_started_one_by_one_are_ranks() {
     assert_eq!(text(&second.stderr), "");
 }
 
+/// Whoever comes first, and whoever finds nobody.
+#[test]
+fn ranks_are_looked_for_as_long_as_the_configuration_says() {
+    let folder = Folder::new();
+    let port = ReservedPort::on([127, 0, 0, 1].into()).expect("there is a port");
+    let (address, key) = (port.address().to_string(), JobKey::generate().expect("is random").to_hex());
+    for (number, who) in [(0, "rank 1 did not come within 1 s"), (1, "rank 0 was not found there within 1 s")]
+    {
+        let since = Instant::now();
+        let output = finish(rank(&folder, &address, &key, number, &["--set", "comm.timeout_s=1"]).spawn());
+        let (said, took) = (text(&output.stderr), since.elapsed());
+        assert!(output.status.code() == Some(1) && said.contains(who), "{said}");
+        assert!(took < Duration::from_secs(30), "{took:?}");
+    }
+}
+
+#[test]
+fn ranks_of_a_launcher_without_mpi_are_told_how_to_meet() {
+    let folder = Folder::new();
+    for fabric in ["ofi", "shm+ofi"] {
+        let mut command = folder.command(env!("CARGO_BIN_EXE_streamhalo"));
+        command.args(["bench", "halo", "--layout", "2", "--cells", "8", "--fabric", fabric]);
+        command.envs([("PMI_SIZE", "2"), ("PMI_RANK", "0"), ("STREAMHALO_MPI", "/nowhere/libmpi.so")]);
+        let output = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let head =
+            format!("a launcher (PMI_SIZE=2) meet through MPI over the fabric `{fabric}`, and MPI cannot");
+        let way = format!("--fabric {fabric} --rank-zero HOST:PORT --world-size N --rank R`");
+        assert!(said.contains(&head) && said.contains("hint: ") && said.contains(&way), "{said}");
+    }
+}
+
 #[test]
 fn flags_of_a_rendezvous_that_make_no_rank() {
     let folder = Folder::new();

@@ -5,11 +5,11 @@ use crate::cli::{BenchHaloArgs, Neighbours};
 use crate::error::{AppError, counted};
 use crate::ranks::Ranks;
 use crate::report::{self, right};
-use crate::run::most_ranks;
+use crate::run::check_ranks;
 use comfy_table::{Cell, ContentArrangement, Table};
 
 use super::files::{files_of, lines};
-use super::{NO_GPU, Planned, backends_of, streams_of};
+use super::{NO_GPU, Planned, backends_of, meet, streams_of};
 use crate::report::wrap::{COLUMNS, filled};
 
 const COMMAND: &str = "streamhalo bench halo";
@@ -18,7 +18,7 @@ const NAME: &str = "halo";
 /// Measures and prints.
 pub(super) fn bench_halo(args: &BenchHaloArgs) -> Result<u8, AppError> {
     let figures = &args.figures;
-    let planned = bench_of(args).and_then(|bench| {
+    let planned = meet(figures).and_then(|()| bench_of(args)).and_then(|bench| {
         let ranks = bench.ranks();
         Planned::new(bench, NAME, ("--layout", ranks), figures)
     });
@@ -61,12 +61,19 @@ fn bench_of(args: &BenchHaloArgs) -> Result<HaloBench, AppError> {
         );
         return Err(AppError::usage("--width", message));
     }
-    if layout.iter().zip(&cells).any(|(ranks, cells)| ranks.checked_mul(*cells).is_none()) {
-        return Err(AppError::usage("--cells", "of all ranks are more than 64 bits count"));
+    check_ranks("--layout", args.ranks())?;
+    let whole = cells.iter().chain(&layout).try_fold(1_usize, |product, axis| product.checked_mul(*axis));
+    if whole.is_none() {
+        return Err(AppError::usage("--cells", "of all ranks are more than 64 bits count; give fewer"));
     }
-    let most = most_ranks();
-    if args.ranks().is_none_or(|ranks| ranks > most) {
-        return Err(AppError::usage("--layout", format!("asks for more than {most} ranks")));
+    let with_ghosts = cells.iter().map(|cells| cells.saturating_add(width).saturating_add(width));
+    let mut bytes = with_ghosts.chain([args.element.bytes()]);
+    let bytes = bytes.try_fold(1_usize, |product, axis| product.checked_mul(axis));
+    if bytes.is_none_or(|bytes| isize::try_from(bytes).is_err()) {
+        return Err(AppError::usage(
+            "--cells",
+            "of a rank take more bytes than a machine can have; give fewer",
+        ));
     }
     let streams = streams_of(&args.streams)?;
     Ok(HaloBench {

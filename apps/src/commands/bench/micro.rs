@@ -6,7 +6,7 @@ use streamhalo::comm::{StagingMemory, StagingScheme};
 
 use super::files::{files_of, lines, names_of};
 use super::view::View;
-use super::{Planned, backends_of, chosen, chosen_of, streams_of, streams_on};
+use super::{Planned, backends_of, chosen, chosen_of, meet, streams_of, streams_on};
 use crate::bench::collectives::{HOST, ON_STREAMS, OPERATIONS, can_do};
 use crate::bench::copies;
 use crate::bench::micro::{MicroBench, What};
@@ -22,7 +22,7 @@ use crate::cli::{
 use crate::error::{AppError, counted};
 use crate::ranks::Ranks;
 use crate::report::{self, OutputFile, lines_svg};
-use crate::run::most_ranks;
+use crate::run::check_ranks;
 
 /// `streamhalo bench pingpong`
 pub(super) fn pingpong(args: &PingpongArgs) -> Result<u8, AppError> {
@@ -62,9 +62,8 @@ pub(super) fn collectives(args: &CollectivesArgs) -> Result<u8, AppError> {
                 format!("{} cannot be divided into doubles; give multiples of 8", counted(*odd, "byte"));
             return Err(AppError::usage("--sizes", message));
         }
-        if args.ranks.get() > most_ranks() {
-            return Err(AppError::usage("--ranks", format!("asks for more than {} ranks", most_ranks())));
-        }
+        meet(&args.timed.figures)?;
+        check_ranks("--ranks", Some(args.ranks.get()))?;
         let operations = chosen("--operation", &args.operation, &OPERATIONS)?;
         let contestants: Vec<&str> = std::iter::once(HOST).chain(backend_names()).collect();
         let contestants = chosen("--backend", &args.backend, &contestants)?;

@@ -64,10 +64,15 @@ impl<B> Planned<B> {
         ranks: (&'static str, usize),
         args: &FigureArgs,
     ) -> Result<Self, AppError> {
-        check_fabric(&args.fabric)?;
-        adopt(&args.rendezvous, &args.fabric)?;
+        meet(args)?;
         Ok(Self { bench, name, ranks, out: args.out.clone(), _occupied: None })
     }
+}
+
+/// Makes this process the rank that its flags say, if they do.
+fn meet(args: &FigureArgs) -> Result<(), AppError> {
+    check_fabric(&args.fabric)?;
+    adopt(&args.rendezvous, &args.fabric)
 }
 
 impl<B: Serialize> Prepared for Planned<B> {
