@@ -38,7 +38,10 @@ fn to_be_explained<'a>(arguments: &[&'a str]) -> Option<Vec<&'a str>> {
         return None;
     }
     let config = rest.first().copied().unwrap_or_default();
-    let mut explained = vec!["explain", "--set", small_grid(config)];
+    let mut explained = vec!["explain"];
+    if !rest.iter().any(|argument| argument.starts_with("grid.cells=")) {
+        explained.extend(["--set", small_grid(config)]);
+    }
     let mut rest = rest.iter();
     while let Some(argument) = rest.next() {
         match *argument {
@@ -131,6 +134,8 @@ mod checks {
             explained.expect("is a run"),
             ["explain", "--set", "grid.cells=[256,256]", "x.toml", "--ranks", "2"]
         );
+        let own = ["run", "x.toml", "--set", "grid.cells=[8,8]"];
+        assert_eq!(to_be_explained(&own), Some(vec!["explain", "x.toml", "--set", "grid.cells=[8,8]"]));
         assert_eq!(to_be_explained(&["info"]), None);
         let wrong = ["explain", "configs/life/quickstart.toml", "--backend", "st-sent"];
         assert!(refusal(&wrong).is_some_and(|said| said.contains("did you mean `st-send`?")));
