@@ -149,8 +149,16 @@ impl Meeting for Boards {
             };
             Self::new(self.fabric.clone(), region, ranks)
         });
-        // Rank 0 keeps the boards until all have mapped them.
-        self.barrier(context)?;
-        Ok(boards.transpose()?.map(|boards| Box::new(boards) as Box<dyn Meeting>))
+        let boards = boards.transpose();
+        // Rank 0 keeps the boards until all have mapped them. Whoever has not says why: the others would wait for it there.
+        let reason = boards.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        let reasons = self.all_gather(context, reason.as_bytes())?;
+        match reasons.iter().position(|reason| !reason.is_empty()) {
+            None => Ok(boards?.map(|boards| Box::new(boards) as Box<dyn Meeting>)),
+            Some(rank) => {
+                let reason = String::from_utf8_lossy(&reasons[rank]).into_owned();
+                Err(Error::CollectiveFailed { call: "World::first", rank, reason })
+            }
+        }
     }
 }

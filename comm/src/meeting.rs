@@ -29,7 +29,7 @@ pub(crate) fn left(rank: usize) -> Error {
 /// Every rank's value, by rank, on all of them. Collective; blocks.
 ///
 /// # Errors
-/// [`Error::CollectiveFailed`] if a rank has no memory for its value, or has given one of another type; else as
+/// [`Error::CollectiveFailed`] if a rank has no memory for its value, cannot encode it, or has given one of another type; else as
 /// [`Meeting::all_gather`].
 pub(crate) fn all_gather<T: Serialize + DeserializeOwned>(
     meeting: &dyn Meeting,
@@ -38,8 +38,10 @@ pub(crate) fn all_gather<T: Serialize + DeserializeOwned>(
 ) -> Result<Vec<T>> {
     // Types are told too: other calls may give values that are as long.
     let own = std::any::type_name::<T>();
-    let encoded = postcard::to_stdvec(&(own, value))
-        .map_err(|error| Error::System { call: "encoding a message", reason: error.to_string() })?;
+    // A rank that cannot tell its value comes all the same, and says so: the others wait for it.
+    let encode = |value: std::result::Result<&T, String>| postcard::to_stdvec(&(own, value));
+    let cannot = |error: postcard::Error| format!("its value cannot be told: {error}");
+    let encoded = encode(Ok(value)).or_else(|error| encode(Err(cannot(error)))).expect("a text can be told");
     let gathered = meeting.all_gather(context, &encoded)?;
     let decode = |(rank, bytes): (usize, &Vec<u8>)| {
         let differs = |how: String| Error::CollectiveFailed {
@@ -51,7 +53,11 @@ pub(crate) fn all_gather<T: Serialize + DeserializeOwned>(
         };
         match postcard::take_from_bytes::<&str>(bytes) {
             Ok((told, value)) if told == own => {
-                postcard::from_bytes(value).map_err(|error| differs(error.to_string()))
+                match postcard::from_bytes::<std::result::Result<T, String>>(value) {
+                    Ok(Ok(value)) => Ok(value),
+                    Ok(Err(reason)) => Err(Error::CollectiveFailed { call: "all_gather", rank, reason }),
+                    Err(error) => Err(differs(error.to_string())),
+                }
             }
             Ok((told, _)) => Err(differs(format!("`{told}`, and not `{own}`"))),
             Err(error) => Err(differs(error.to_string())),

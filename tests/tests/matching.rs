@@ -144,6 +144,13 @@ fn descriptions_that_are_wrong_in_themselves() {
     let epochs = verdict(|rank| ExchangeSpec { last_epoch: rank as u32 / 2 * 4, ..one_message(rank) });
     let epochs = bad(epochs, 2);
     assert!(epochs.contains("after epoch 4, rank 0 after 0"), "{epochs}");
+    let nowhere = verdict(|rank| {
+        let mut spec = one_message(rank);
+        spec.recvs.iter_mut().for_each(|recv| recv.direct = Direct::WhenClear);
+        spec
+    });
+    let nowhere = bad(nowhere, 1);
+    assert!(nowhere.contains("of which it names none"), "{nowhere}");
     let odd = bad(verdict(|rank| ExchangeSpec { last_epoch: 1, ..one_message(rank) }), 0);
     assert!(odd.contains("after epoch 1, but the first exchange has an odd epoch"), "{odd}");
 }
@@ -258,6 +265,49 @@ fn messages_on_their_way_are_none_of_a_rehearsal_with_their_tags() {
             ring.exchange.wait(&stream)?;
             stream.enqueue_move(&ring.unpacks[phase(1)]);
             Ok(ring.check(1, 1 - world.rank())?)
+        });
+    }
+}
+
+/// Whoever begins them first: they are told apart though a caller has given them the same tags.
+#[test]
+fn exchanges_of_the_same_tags_are_told_apart() {
+    for way in each_way() {
+        on_ranks(2, |world| {
+            let (rank, stream) = (world.rank(), stream_of(world, way.kind)?);
+            let new = || {
+                let (mut ring, sends) = Ring::new(world, &stream, way.backend)?;
+                ring.exchange.bind(sends)?;
+                Ok::<_, Error>(ring)
+            };
+            let begin = |ring: &mut Ring, epoch| {
+                ring.fill(epoch, rank)?;
+                ring.exchange.start_recvs(&stream)?;
+                ring.exchange.start_sends(&stream)
+            };
+            let end = |ring: &mut Ring, epoch| {
+                ring.exchange.wait(&stream)?;
+                stream.enqueue_move(&ring.unpacks[phase(1)]);
+                ring.check(epoch, 1 - rank)
+            };
+            let mut rings = [new()?, new()?];
+            let order = if rank == 0 { [0, 1] } else { [1, 0] };
+            for one in order {
+                begin(&mut rings[one], 10 + one as u32)?;
+            }
+            for one in order {
+                end(&mut rings[one], 10 + one as u32)?;
+            }
+            // Nor is one that nobody has received the other's.
+            let mut left = new()?;
+            if rank == 1 {
+                begin(&mut left, 20)?;
+            }
+            world.barrier()?;
+            drop(left);
+            let mut next = new()?;
+            begin(&mut next, 30)?;
+            Ok(end(&mut next, 30)?)
         });
     }
 }

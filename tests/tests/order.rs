@@ -1,6 +1,7 @@
 //! When things happen: exchanges in flight together, begun in different orders, on several streams,
 //! with slow ranks and ranks that run ahead, for hundreds of epochs and past the wrap of their number.
 
+use std::time::Duration;
 use streamhalo::ElementType::{F64, I32, U8};
 use streamhalo::comm::Error;
 use streamhalo::{
@@ -36,6 +37,33 @@ fn a_rank_that_blocks_elsewhere_still_sends_what_it_has_begun() {
         for ranks in [2, 3] {
             in_every_way(ranks, |world, way| blocked_elsewhere(world, way, row));
         }
+    }
+}
+
+/// What the dropping of a stream waits for may be what this rank has begun on another.
+#[test]
+fn a_stream_that_is_dropped_is_waited_for_with_progress_on_others() {
+    for way in each_way().filter(|way| way.kind == StreamKind::Inline && way.backend != "standard") {
+        on_ranks(2, |world| {
+            let inline = stream_of(world, StreamKind::Inline)?;
+            let threaded = stream_of(world, StreamKind::Threaded)?;
+            let shape = ([8, 200], [2, 1], true);
+            let new = |stream| Exchanged::new(world, stream, way.backend, shape, (&[CELLS], &Pattern::All));
+            let (mut first, mut second) = (new(&inline)?, new(&threaded)?);
+            if world.rank() == 1 {
+                // So that what is sent to it has to wait.
+                std::thread::sleep(Duration::from_millis(30));
+                first.step()?;
+                second.step()?;
+                return Ok(());
+            }
+            first.fill()?;
+            let in_flight = first.halo.begin_gather(&mut first.fields)?;
+            second.step()?;
+            drop((second, threaded));
+            in_flight.finish()?;
+            Ok(())
+        });
     }
 }
 

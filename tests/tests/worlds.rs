@@ -1,6 +1,8 @@
 //! Worlds: collectives, sub-worlds, and what ranks say of ranks that are late, fail or panic.
 
+use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 use streamhalo::comm::Error;
@@ -277,6 +279,27 @@ fn results_come_by_rank() {
     assert_eq!(results[3], Err(Error::System { call: "three", reason: "of five".into() }));
     let others = results.into_iter().filter(Result::is_ok).collect();
     assert_eq!(expect_all(others), [0, 1, 2, 4]);
+}
+
+/// A rank whose value cannot be told comes to the call all the same.
+#[cfg(unix)]
+#[test]
+fn a_value_that_cannot_be_told_fails_on_all_ranks() {
+    use std::os::unix::ffi::OsStringExt;
+    let results = outcomes(3, |world| {
+        let name = if world.rank() == 1 { vec![b'a', 0xff] } else { vec![b'a'] };
+        let told = world.all_gather(&PathBuf::from(OsString::from_vec(name)));
+        world.barrier()?;
+        Ok(told)
+    });
+    for result in results {
+        match result.expect("the world goes on") {
+            Err(Error::CollectiveFailed { call: "all_gather", rank: 1, reason }) => {
+                assert!(reason.starts_with("its value cannot be told"), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 /// The kernel would give page after page, and end the process when there are none left.

@@ -7,17 +7,23 @@ use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::LINE;
 use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Payloads up to this travel on the lines of their own completion word.
 pub(super) const INLINE_BYTES: usize = 224;
 /// Where such a payload begins: behind the word and its writer's parting.
 const INLINE_OFFSET: usize = 32;
 
+/// The number of the next receive of this process.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
 /// What a rank tells the others of one message.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Told {
     pub(super) peer: usize,
     pub(super) tag: u32,
+    /// A receive's among all of its rank, by which two-sided messages are matched: another exchange may have the same tag.
+    pub(super) number: u32,
     pub(super) elements: Vec<(ElementType, usize)>,
     pub(super) bytes: usize,
     pub(super) run_bytes: usize,
@@ -96,13 +102,15 @@ pub(super) fn tell_send(message: &MessageSpec, layout: &mut Layout) -> Told {
 
 pub(super) fn tell_recv(message: &MessageSpec, layout: &mut Layout, staged: bool) -> Told {
     let [first, second] = [0, 1].map(|_| layout.take_slot(message.bytes, staged));
-    tell(message, [first.0, second.0], [first.1, second.1])
+    let told = tell(message, [first.0, second.0], [first.1, second.1]);
+    Told { number: NEXT.fetch_add(1, Ordering::Relaxed), ..told }
 }
 
 fn tell(message: &MessageSpec, words: [usize; 2], slots: [usize; 2]) -> Told {
     Told {
         peer: message.peer,
         tag: message.tag,
+        number: 0,
         elements: message.elements.clone(),
         bytes: message.bytes,
         run_bytes: message.run_bytes,
@@ -149,6 +157,13 @@ pub(super) fn check_all(all: &[Announcement]) -> Result<()> {
                 if messages[..index].iter().any(|other| (other.peer, other.tag) == (*peer, *tag)) {
                     return Err(bad(format!(
                         "it {way} rank {peer} twice with tag {tag}; give each message its own tag"
+                    )));
+                }
+                let is_received = way == "receives from";
+                if is_received && message.direct != Direct::Never && message.ghosts.is_empty() {
+                    return Err(bad(format!(
+                        "its message with tag {tag} from rank {peer} may go straight into its ghosts, of which it names \
+                         none; name those of each field, or say `Direct::Never`"
                     )));
                 }
                 let needed: usize =

@@ -24,6 +24,8 @@ pub(super) struct Plan {
 pub(super) struct PlannedSend {
     pub(super) peer: usize,
     pub(super) tag: u32,
+    /// The receiver's, see [`Told`].
+    pub(super) number: u32,
     pub(super) bytes: usize,
     pub(super) direct: bool,
     /// Whether it is on the lines of its own completion word.
@@ -108,6 +110,7 @@ pub(super) struct Near {
 pub(super) struct PlannedRecv {
     pub(super) peer: usize,
     pub(super) tag: u32,
+    pub(super) number: u32,
     pub(super) bytes: usize,
     pub(super) direct: bool,
     pub(super) one_way: bool,
@@ -289,6 +292,7 @@ fn plan(
         Ok(PlannedSend {
             peer,
             tag: send.tag,
+            number: recv.number,
             bytes: send.bytes,
             direct,
             with_signal: with_words && send.bytes <= INLINE_BYTES,
@@ -317,6 +321,7 @@ fn plan(
         Ok(PlannedRecv {
             peer,
             tag: recv.tag,
+            number: recv.number,
             bytes: recv.bytes,
             direct: rules.path(recv, is_mapped && !is_staged).0,
             one_way: !sends_to(own, peer),

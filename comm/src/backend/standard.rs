@@ -1,7 +1,8 @@
 //! `standard`: the way without streams, the baseline of every paper.
 //!
 //! The host synchronises the stream, starts persistent two-sided sends, and waits for them and
-//! for its receives. Every message is matched by source and tag at every start.
+//! for its receives. Every message is matched by source and tag at every start: a tag of its own, so that exchanges that
+//! are given the same ones are told apart.
 
 use super::far;
 use super::farewell::{Farewell, Listened};
@@ -58,6 +59,8 @@ struct Standard {
 struct Side {
     peer: usize,
     tag: u32,
+    /// By which the messages of all exchanges are told apart.
+    number: u32,
     bytes: usize,
     place: Place,
     is_far: bool,
@@ -75,11 +78,11 @@ impl Standard {
                 Target::Far(place, _) if is_direct => Some(place),
                 _ => None,
             };
-            (send.peer, send.tag, send.bytes, send.is_far(), place)
+            (send.peer, (send.tag, send.number), send.bytes, send.is_far(), place)
         });
         let recvs = plan.recvs.iter().map(|recv| {
             let place = (is_direct && recv.is_far()).then_some(&recv.slots[0]);
-            (recv.peer, recv.tag, recv.bytes, recv.is_far(), place)
+            (recv.peer, (recv.tag, recv.number), recv.bytes, recv.is_far(), place)
         });
         // Staging: the sends, then the receives, each on lines of its own.
         let all: Vec<_> = sends.chain(recvs).collect();
@@ -93,7 +96,7 @@ impl Standard {
         let staged_near =
             site.reach.staged_stream().map_or(Way::Plain, |because| Way::Staged(because.into()));
         let mut next = 0;
-        let sides = all.into_iter().map(|(peer, tag, bytes, is_far, place)| {
+        let sides = all.into_iter().map(|(peer, (tag, number), bytes, is_far, place)| {
             let place = match place {
                 Some(place) => place.clone(),
                 None => {
@@ -103,7 +106,7 @@ impl Standard {
                 }
             };
             let way = if is_far { site.reach.way(peer) } else { staged_near.clone() };
-            Ok(Side { peer, tag, bytes, place, is_far, way })
+            Ok(Side { peer, tag, number, bytes, place, is_far, way })
         });
         let mut sends = sides.collect::<Result<Vec<Side>>>()?;
         let recvs = sends.split_off(plan.sends.len());
@@ -133,6 +136,8 @@ struct Near {
     messages: Rc<Exchanges>,
     /// That many receives, then the sends.
     tickets: Vec<Ticket>,
+    /// Of each, as the caller has it.
+    tags: Vec<u32>,
     recvs: usize,
     /// How many early messages room was made for, and to whom those that go again and again.
     reserved: usize,
@@ -148,7 +153,7 @@ impl Near {
         let mut tickets = Vec::with_capacity(sends.len() + recvs.len());
         let mut reserved = 0;
         for recv in recvs.iter().filter(near) {
-            let kind = Kind::Recv { source: Source::Rank(recv.peer), tag: Tag::Value(recv.tag) };
+            let kind = Kind::Recv { source: Source::Rank(recv.peer), tag: Tag::Value(recv.number) };
             tickets.push(engine.init(kind, Contents::Place(&recv.place, recv.bytes, None))?);
             // A sender that gets messages of this rank is at most one epoch ahead; any other one until its
             // messages are announced.
@@ -158,15 +163,16 @@ impl Near {
             engine.reserve(early, kept);
             reserved += early;
         }
-        let recvs = tickets.len();
+        let receives = tickets.len();
         let receivers: Vec<usize> = sends.iter().filter(near).map(|send| send.peer).collect();
         receivers.iter().for_each(|peer| engine.reserve_send(*peer));
         for send in sends.iter().filter(near) {
-            let kind = Kind::Send { destination: send.peer, tag: send.tag };
+            let kind = Kind::Send { destination: send.peer, tag: send.number };
             tickets.push(engine.init(kind, Contents::Place(&send.place, send.bytes, None))?);
         }
         drop(engine);
-        Ok(Self { messages, tickets, recvs, reserved, receivers })
+        let tags = recvs.iter().filter(near).chain(sends.iter().filter(near)).map(|side| side.tag).collect();
+        Ok(Self { messages, tickets, tags, recvs: receives, reserved, receivers })
     }
 
     fn start(&self) -> Result<()> {
@@ -278,7 +284,7 @@ impl Exchange for Standard {
         let context = self.world.wait_context();
         let waited = stream.by_host(Activity::Wait, "wait for messages", || {
             let gone = || self.listened.gone(self.epoch);
-            let wait_near = |near: &Near| near.messages.wait_for_all(&near.tickets, &gone);
+            let wait_near = |near: &Near| near.messages.wait_for_all((&near.tickets, &near.tags), &gone);
             self.near.as_ref().map_or(Ok(()), wait_near)?;
             if let Some(far) = &mut self.far {
                 wait_far(context, &mut **far, &gone)?;

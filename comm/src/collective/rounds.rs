@@ -83,8 +83,12 @@ impl Rounds {
         // All receives first: whoever is ahead finds every receiver ready, and where the network interface
         // has no room for more operations nothing has been sent yet.
         while let Some(round) = self.rounds.get_mut(self.started) {
-            if !round.is_idle {
-                round.exchange.start_recvs(stream)?;
+            if !round.is_idle
+                && let Err(error) = round.exchange.start_recvs(stream)
+            {
+                // A capture that fails sets all of them back.
+                self.started = if stream.status().is_captured() { 0 } else { self.started };
+                return Err(error);
             }
             self.started += 1;
         }

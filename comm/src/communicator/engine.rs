@@ -381,8 +381,13 @@ impl Engine {
 
     /// The peer that a request waits for, if it is one, and what the request is, for the text of an error.
     pub(crate) fn describe(&self, ticket: Ticket) -> (Option<usize>, String) {
+        self.describe_as(ticket, self.core.slots.get(ticket).wanted.tag)
+    }
+
+    /// As [`Engine::describe`], with another tag than the one by which it is matched.
+    pub(crate) fn describe_as(&self, ticket: Ticket, tag: Tag) -> (Option<usize>, String) {
         let slot = self.core.slots.get(ticket);
-        let Wanted { source, tag } = slot.wanted;
+        let source = slot.wanted.source;
         let tag = match tag {
             Tag::Value(tag) if tag >= INTERNAL => "of a collective call".to_string(),
             tag => format!("with {tag}"),

@@ -6,6 +6,7 @@ use super::engine::Engine;
 use super::slots::Ticket;
 use crate::error::{Error, Result};
 use crate::fabric::{Progress, WaitContext, register};
+use crate::source::Tag;
 use crate::world::World;
 use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
@@ -51,8 +52,12 @@ impl Exchanges {
     }
 
     /// Blocks until all requests of an exchange are complete; they can be started again then. Fails if `gone` gives an
-    /// error meanwhile: one of the ranks has let go of the exchange.
-    pub(crate) fn wait_for_all(&self, tickets: &[Ticket], gone: &dyn Fn() -> Option<Error>) -> Result<()> {
+    /// error meanwhile: one of the ranks has let go of the exchange. Of each request comes the tag that errors give it.
+    pub(crate) fn wait_for_all(
+        &self,
+        (tickets, tags): (&[Ticket], &[u32]),
+        gone: &dyn Fn() -> Option<Error>,
+    ) -> Result<()> {
         let mut complete = 0;
         let mut look = || {
             let mut engine = self.engine.borrow_mut();
@@ -70,7 +75,7 @@ impl Exchanges {
             }
         };
         if !look()? {
-            self.wait(tickets, &mut look, gone)?;
+            self.wait((tickets, tags), &mut look, gone)?;
         }
         let mut engine = self.engine.borrow_mut();
         // All of them end, whatever the first error is.
@@ -84,22 +89,22 @@ impl Exchanges {
 
     fn wait(
         &self,
-        tickets: &[Ticket],
+        (tickets, tags): (&[Ticket], &[u32]),
         look: &mut dyn FnMut() -> Result<bool>,
         gone: &dyn Fn() -> Option<Error>,
     ) -> Result<()> {
-        let first_late =
-            |engine: &Engine| tickets.iter().copied().find(|ticket| !engine.is_complete(*ticket));
+        let first_late = |engine: &Engine| tickets.iter().position(|ticket| !engine.is_complete(*ticket));
         let mut sleep = |nap| {
             let engine = self.engine.borrow();
             let late = first_late(&engine);
             // News for other requests wakes nobody here: a short sleep finds them soon enough.
             let nap = Duration::from_micros(500).min(nap);
-            engine.sleep(late.and_then(|late| engine.describe_peer(late)), nap);
+            engine.sleep(late.and_then(|late| engine.describe_peer(tickets[late])), nap);
         };
         let describe = |waited| {
             let engine = self.engine.borrow();
-            let (peer, what) = engine.describe(first_late(&engine).expect("not all are complete"));
+            let late = first_late(&engine).expect("not all are complete");
+            let (peer, what) = engine.describe_as(tickets[late], Tag::Value(tags[late]));
             self.context.late(peer, what, waited)
         };
         self.is_waiting.set(true);

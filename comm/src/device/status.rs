@@ -72,7 +72,7 @@ impl Status {
 
     /// Whether operations are captured, and not carried out.
     #[inline(always)]
-    pub(super) fn is_captured(&self) -> bool {
+    pub(crate) fn is_captured(&self) -> bool {
         self.state.load(Ordering::Relaxed) & CAPTURED != 0
     }
 

@@ -44,6 +44,8 @@ struct Inner {
     ways: Ways,
     threads: Option<Arc<rayon::ThreadPool>>,
     synchronizations: Cell<u64>,
+    /// How often it has come to rest for [`Stream::synchronize`].
+    rests: Cell<u64>,
     /// What is captured, while something is.
     captured: RefCell<Option<Capture>>,
     /// How many views the host has of its arrays.
@@ -121,6 +123,7 @@ impl Stream {
                 ways,
                 threads,
                 synchronizations: Cell::new(0),
+                rests: Cell::new(0),
                 captured: RefCell::default(),
                 views: Rc::default(),
                 rested: Cell::default(),
@@ -260,7 +263,13 @@ impl Stream {
             false => self.drain(),
             true => self.by_host(Activity::Synchronize, "synchronize", || self.drain()),
         }
+        self.inner.rests.set(self.inner.rests.get() + 1);
         self.inner.status.result()
+    }
+
+    /// How often it has come to rest for that.
+    pub(crate) fn rests(&self) -> u64 {
+        self.inner.rests.get()
     }
 
     /// Blocks until all that was enqueued has run or been skipped.

@@ -10,6 +10,7 @@ use crate::fabric::{
 };
 use crate::world::World;
 use std::cell::RefCell;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::rc::{Rc, Weak};
 
@@ -135,7 +136,7 @@ impl Matcher {
         *half.0.borrow_mut() = State::Posted;
         let posted = Posted { half: Rc::downgrade(half), side: side.clone(), mirror, word, listening, told };
         let key = (side.peer, side.tag, side.direction.is_send());
-        match self.theirs.get_mut(&key).and_then(VecDeque::pop_front) {
+        match take_first(&mut self.theirs, key) {
             Some(record) => self.join(world, posted, &record),
             None => {
                 self.ours.entry(key).or_default().push_back(posted);
@@ -149,7 +150,7 @@ impl Matcher {
         match Said::decode(bytes)? {
             Said::Side(record) => {
                 let key = (source, record.tag, !record.direction.is_send());
-                match self.ours.get_mut(&key).and_then(VecDeque::pop_front) {
+                match take_first(&mut self.ours, key) {
                     Some(posted) => self.join(world, posted, &record),
                     None => {
                         self.theirs.entry(key).or_default().push_back(record);
@@ -159,8 +160,7 @@ impl Matcher {
             }
             Said::Made { is_send, tag, half } => {
                 // It was said in answer to this rank's side, for pairs in the order in which they were found.
-                let opening = self.opening.get_mut(&(source, tag, !is_send)).and_then(VecDeque::pop_front);
-                if let Some(opening) = opening {
+                if let Some(opening) = take_first(&mut self.opening, (source, tag, !is_send)) {
                     opening.complete(half);
                 }
                 Ok(())
@@ -207,6 +207,16 @@ impl Matcher {
         self.opening.entry((peer, side.tag, is_send)).or_default().push_back(Opening { half, side, made });
         Ok(())
     }
+}
+
+/// Takes the first of those with a key, and keeps nothing for keys of which there are none any more.
+fn take_first<T>(all: &mut HashMap<Key, VecDeque<T>>, key: Key) -> Option<T> {
+    let Entry::Occupied(mut of_key) = all.entry(key) else { return None };
+    let first = of_key.get_mut().pop_front();
+    if of_key.get().is_empty() {
+        of_key.remove();
+    }
+    first
 }
 
 /// Has the wire make this rank's half of a message.

@@ -293,14 +293,14 @@ impl Pair {
     pub(super) fn end(&mut self, stream: &Stream) {
         self.stage = Stage::Idle;
         self.hold.take().into_iter().for_each(Hold::leave);
-        self.waited = Some((stream.clone(), stream.synchronizations()));
+        self.waited = Some((stream.clone(), stream.rests()));
     }
 
     /// Whether the host knows that nothing of it is under way any more.
     pub(crate) fn check_free(&self) -> Result<(), &'static str> {
         match (&self.stage, &self.waited) {
             (Stage::Started { .. }, _) => Err("has been started: enqueue its wait, and call `Queue::wait`"),
-            (Stage::Idle, Some((stream, before))) if stream.synchronizations() == *before => {
+            (Stage::Idle, Some((stream, before))) if stream.rests() == *before => {
                 Err("may not be complete: call `Queue::wait` first")
             }
             _ => Ok(()),

@@ -47,6 +47,13 @@ fn a_request_is_freed_once_the_host_knows_that_it_is_complete() {
         let mut requests = [receive, send].map(|request| refuse(request, "enqueue its wait"));
         queue.enqueue_wait_all(&mut requests)?;
         let requests = requests.map(|request| refuse(request, "call `Queue::wait`"));
+        // Nor is the wait of something else for what is on the stream one for this.
+        let mut other = Buffer::<f64>::zeros(rank.communicator.world(), &rank.stream, line(8))?;
+        rank.stream.launch("nothing", line(8).whole(), (other.writer(line(8).whole())?,), |_, _| ())?;
+        let own = rank.communicator.world().rank();
+        drop(rank.communicator.isend(&other.section(0..8)?, own, 9)?);
+        rank.communicator.recv(&mut [0.0; 8], own, 9)?;
+        let requests = requests.map(|request| refuse(request, "call `Queue::wait`"));
         queue.wait()?;
         for request in requests {
             request.free().map_err(|(_, error)| error)?;

@@ -95,8 +95,6 @@ impl Scratch {
             bytes: bytes_of(message),
             run_bytes: message.run_bytes.min(bytes_of(message)),
             ghosts: Vec::new(),
-            // From the other end: those of the caller may be on their way, in an exchange that has the same tags.
-            tag: !message.tag,
             ..message.clone()
         };
         let longest = spec.sends.iter().map(bytes_of).max().unwrap_or(0);

@@ -219,6 +219,10 @@ fn next<E: Execute>(
 
 impl Drop for Worker {
     fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // With progress on what this thread has begun elsewhere: other ranks may wait for that, and this one for them.
+            self.drain();
+        }
         drop(self.queue.take());
         if let Some(thread) = self.thread.take() {
             // Its panic, if any, is one of ours and was printed by the thread.
