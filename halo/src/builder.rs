@@ -60,8 +60,13 @@ impl fmt::Display for RequestedField {
         if let Some(generation) = generation {
             write!(f, ", in generation {generation}")?;
         }
-        if let Some(exchange) = filled_by.iter().flatten().next() {
-            write!(f, ", with ghosts that exchange {exchange} of the world fills ahead")?;
+        for (generation, exchange) in filled_by.iter().enumerate() {
+            if let Some(exchange) = exchange {
+                write!(
+                    f,
+                    ", whose ghosts in generation {generation} exchange {exchange} of the world fills ahead"
+                )?;
+            }
         }
         Ok(())
     }
@@ -141,7 +146,8 @@ impl<'a> StreamHaloBuilder<'a> {
     /// Of several exchanges of a field the first such one alone writes ahead. It fills the ghosts
     /// first after each swap; the others are refused before that ([`HaloError::GhostsFilledAhead`]). That holds until an
     /// exchange of the field is made when no rank has the first one any more: so drop an exchange before you make the one
-    /// that takes its place.
+    /// that takes its place. A field that such an exchange has filled and one that none has are other fields: replace its
+    /// arrays on all ranks or on none.
     pub fn swaps_per_exchange(self, swaps: usize) -> Self {
         Self { swaps, ..self }
     }

@@ -15,8 +15,9 @@ use streamhalo::{Stream, StreamKind};
 
 use super::{END_MARK, step_mark};
 
-/// Steps of a device of which one is read.
-const OF_STEPS: u64 = 16;
+/// Steps of a device of which one is read: a prime, so that what happens every so many steps (exchanges of a wide halo, norms)
+/// is among them as often as among all.
+const OF_STEPS: u64 = 17;
 
 /// What a stream is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,6 +217,16 @@ mod tests {
         laps.steps.set([32, 2]);
         assert_eq!(laps.stands_for(10.0, 0.5), 16.0);
         assert_eq!(laps.stands_for(1.0, 0.5), 2.0, "what was read took longer");
+    }
+
+    /// Otherwise exchanges of a wide halo, or norms, would be read each time or never.
+    #[test]
+    fn steps_that_are_read_are_not_those_of_a_usual_period() {
+        for period in 2..=16 {
+            let met =
+                (0..period).map(|read| read * OF_STEPS % period).collect::<std::collections::HashSet<_>>();
+            assert_eq!(met.len() as u64, period, "of {period}");
+        }
     }
 
     #[test]

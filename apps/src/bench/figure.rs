@@ -17,6 +17,9 @@ pub struct Figure {
     /// The backend that `auto` has chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen_backend: Option<String>,
+    /// How many round trips were replayed together, if any were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replayed: Option<usize>,
     /// How streams signalled, on a device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
@@ -103,6 +106,7 @@ impl Timing {
             operation: None,
             backend: backend.to_owned(),
             chosen_backend: None,
+            replayed: None,
             signal: None,
             fabric: bench.fabric.clone(),
             device: None,

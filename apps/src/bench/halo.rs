@@ -72,8 +72,14 @@ pub struct HaloFigures {
     pub element: String,
     /// Layers of ghosts.
     pub width: usize,
+    /// Which neighbours took part: `all`, or `faces`.
+    #[serde(default)]
+    pub pattern: String,
     /// Whether the field had two generations.
     pub alternating: bool,
+    /// How many exchanges were replayed together, if any were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replayed: Option<usize>,
     /// Payload bytes that rank 0 sends.
     pub bytes: usize,
     /// Messages that rank 0 sends.
@@ -169,7 +175,9 @@ impl HaloBench {
             cells: self.cells.clone(),
             element: self.element.name().to_owned(),
             width: self.width,
+            pattern: if self.faces { "faces" } else { "all" }.to_owned(),
             alternating: self.alternating,
+            replayed: subject.replayed(),
             bytes: subject.bytes(),
             messages: routes.len(),
             median_us: timing.median_us,

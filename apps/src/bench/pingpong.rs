@@ -38,6 +38,7 @@ pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result
         let figure = Figure {
             // The shape of an exchange decides, which is that of both ways.
             chosen_backend: (one.backend == AUTO).then(|| pair.out.exchange.backend().to_owned()),
+            replayed: pair.replayed.as_ref().map(|(_, trips)| *trips),
             signal: one.signal.map(|signal| signal.name().to_owned()),
             device: opened.device_name(),
             ..figure

@@ -17,8 +17,10 @@ pub(super) trait Subject: turns::Subject {
     fn backend(&self) -> &'static str;
     /// How the messages of this rank travel.
     fn routes(&self) -> Vec<Route>;
-    /// Payload bytes that this rank sends in an exchange.
+    /// Bytes that this rank sends in an exchange.
     fn bytes(&self) -> usize;
+    /// How many exchanges are replayed together, if any are.
+    fn replayed(&self) -> Option<usize>;
 }
 
 /// Sets an exchange up on this rank and checks it. Collective.
@@ -78,7 +80,7 @@ fn checked<T: Element, const D: usize>(
         value(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 13)
     };
     // The same of other points.
-    let other = |index: [usize; D]| global(index.map(|i| i + 1));
+    let [other, third] = [1, 2].map(|by| move |index: [usize; D]| global(index.map(|i| i + by)));
     let mut exchanged = if bench.alternating {
         let mut field = Alternating::<T, D>::zeros(&grid, Entity::Cell, stream)?;
         for _ in 0..2 {
@@ -93,20 +95,20 @@ fn checked<T: Element, const D: usize>(
         let halo = StreamHalo::new(world, stream, backend, pattern, bench.width, &mut field)?;
         Exchanged { field: Field::Single(field), halo, replayed: None }
     };
-    // Both generations.
-    for _ in 0..2 {
-        exchanged.exchange_and(|field| check(field, bench, (world, backend), global))?;
-    }
+    // Exchanges take turns with two sets of buffers, or generations: the second is to bring something else.
+    exchanged.exchange_and(|field| check(field, bench, (world, backend), global))?;
+    exchanged.fill(|index| given(other(index)))?;
+    exchanged.exchange_and(|field| check(field, bench, (world, backend), other))?;
     exchanged.capture(world, bench.streams.replay)?;
     if exchanged.replayed.is_some() {
-        exchanged.fill(|index| given(other(index)))?;
+        exchanged.fill(|index| given(third(index)))?;
         turns::Subject::repeat(&mut exchanged, bench.streams.replay)?;
         match &exchanged.field {
-            Field::Single(field) => check(field, bench, (world, backend), other)?,
+            Field::Single(field) => check(field, bench, (world, backend), third)?,
             // What was exchanged before a swap is nobody's to look at any more: what is exchanged behind is.
             Field::Double(_) => {
                 for _ in 0..2 {
-                    exchanged.exchange_and(|field| check(field, bench, (world, backend), other))?;
+                    exchanged.exchange_and(|field| check(field, bench, (world, backend), third))?;
                 }
             }
         }
@@ -192,6 +194,10 @@ impl<T: Element, const D: usize> Subject for Exchanged<T, D> {
 
     fn bytes(&self) -> usize {
         self.halo.bytes_per_exchange()
+    }
+
+    fn replayed(&self) -> Option<usize> {
+        self.replayed.as_ref().map(|(_, exchanges)| *exchanges)
     }
 }
 

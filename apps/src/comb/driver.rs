@@ -101,7 +101,11 @@ impl<T: Real> Comb<T> {
     fn set_up(&self, trial: &Trial<'_>) -> Result<Block<T>, AppError> {
         let grid = trial.local_grid(&self.grid, self.halo_width)?;
         let variables = (0..self.variables).map(|_| Array::zeros(&grid, Entity::Cell, trial.stream));
-        let mut variables = variables.collect::<Result<Vec<_>, _>>()?;
+        let mut variables = variables.collect::<Result<Vec<Array<T, 3>>, _>>()?;
+        // So that the system hands out their pages before the clock runs.
+        for array in &mut variables {
+            array.with_owned_mut(|mut owned| owned.fill(T::default()))?;
+        }
         let halo = StreamHalo::builder(trial.world, trial.stream)
             .backend(trial.backend)
             .pattern(self.pattern.clone())
@@ -112,6 +116,8 @@ impl<T: Real> Comb<T> {
         let places = here.places();
         let places = places.each_ref().map(Vec::as_slice);
         let all = Extents { points: extents, components: 1 };
+        let mut wrong = Buffer::zeros(trial.world, trial.stream, all)?;
+        wrong.with_host_mut(all.whole(), |mut counts| counts.fill(0))?;
         Ok(Block {
             here: Arc::new(here),
             tables: Tables::new(trial.world, trial.stream, places)?,
@@ -120,7 +126,7 @@ impl<T: Real> Comb<T> {
             grid,
             variables,
             halo,
-            wrong: Buffer::zeros(trial.world, trial.stream, all)?,
+            wrong,
         })
     }
 }
@@ -190,7 +196,7 @@ impl<T: Real> Application for Comb<T> {
         let state = (trial.wants_state && trial.world.rank() == 0).then(|| state.concat());
         let answer = Answer { checksum: shown(checksum), result: result(wrong), state };
         let mut outcome = trial.outcome(setup_s, times(solve_s, spent_s), &block.halo, answer)?;
-        outcome.measured = phases(trial, self.cycles, spent_s)?;
+        outcome.measured.extend(phases(trial, (block.halo.backend(), self.cycles), spent_s)?);
         Ok(outcome)
     }
 

@@ -27,17 +27,17 @@ pub(super) fn times(solve_s: f64, spent_s: [f64; PHASES]) -> Times {
     Times { solve_s, halo_s: spent_s.iter().sum::<f64>() - compute_s, compute_s }
 }
 
-/// Microseconds of each phase in a cycle, on average: over the ranks. Collective.
+/// Microseconds of each phase in a cycle, on average: over the ranks, by the backend that carried the exchange out. Collective.
 pub(super) fn phases(
     trial: &Trial<'_>,
-    cycles: u64,
+    (backend, cycles): (&str, u64),
     spent_s: [f64; PHASES],
 ) -> Result<Map<String, Value>, AppError> {
     if cycles == 0 {
         return Ok(Map::new());
     }
     let [pre_comm, post_recv, post_send, wait, unpack, post_comm] = spent_s;
-    let posts = match trial.backend {
+    let posts = match backend {
         // Receives start with the sends.
         "standard" => vec![("post_recv_and_send", post_recv + post_send)],
         _ => vec![("post_recv", post_recv), ("post_send", post_send)],

@@ -41,6 +41,9 @@ impl<'a, T: Real> Block<'a, T> {
     pub(super) fn new(stencil: &'a Stencil3d<T>, trial: &Trial<'a>) -> Result<Self, AppError> {
         let grid = trial.local_grid(&stencil.grid, stencil.halo_width)?;
         let mut cells = Alternating::zeros(&grid, Entity::Cell, trial.stream)?;
+        // Both generations, so that the system hands out their pages before the clock runs.
+        cells.now_mut().with_owned_mut(|mut owned| owned.fill(T::default()))?;
+        cells.swap();
         cells.now_mut().fill(|cell, _| stencil.problem.initial(cell))?;
         // Steps that compute ghosts need those at edges and corners, whatever the stencil.
         let needed =

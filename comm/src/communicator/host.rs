@@ -99,6 +99,7 @@ impl Host {
         let leaver = Cell::new(None);
         let mut look = || {
             let Some(mut engine) = self.try_lock() else { return Ok(false) };
+            leaver.set(None);
             engine.progress()?;
             if done(&mut engine)? {
                 return Ok(true);

@@ -98,7 +98,8 @@ impl Communicator {
     /// As [`Communicator::broadcast`], of a section. Collective; blocks.
     ///
     /// # Errors
-    /// As [`Communicator::broadcast`]; [`Error::InUse`]; what the section's device says.
+    /// As [`Communicator::broadcast`]; [`Error::InUse`], with which all ranks fail; what the
+    /// section's device says.
     pub fn broadcast_section(&self, section: &Section, root: usize) -> Result<()> {
         const CALL: &str = "broadcast";
         self.or_fail(CALL, self.check_rank("Communicator::broadcast_section", root))?;
@@ -115,7 +116,8 @@ impl Communicator {
     /// As [`Communicator::reduce`], of a section. Collective; blocks.
     ///
     /// # Errors
-    /// As [`Communicator::reduce`]; [`Error::InUse`]; what the section's device says.
+    /// As [`Communicator::reduce`]; [`Error::InUse`], with which all ranks fail; what the
+    /// section's device says.
     pub fn reduce_section(&self, section: &Section, op: Op, root: usize) -> Result<()> {
         const CALL: &str = "reduce";
         self.or_fail(CALL, self.check_rank("Communicator::reduce_section", root))?;
@@ -132,7 +134,8 @@ impl Communicator {
     /// As [`Communicator::allreduce`], of a section. Collective; blocks.
     ///
     /// # Errors
-    /// As [`Communicator::allreduce`]; [`Error::InUse`]; what the section's device says.
+    /// As [`Communicator::allreduce`]; [`Error::InUse`], with which all ranks fail; what the
+    /// section's device says.
     pub fn allreduce_section(&self, section: &Section, op: Op) -> Result<()> {
         const CALL: &str = "allreduce";
         let _hold = self.or_fail(CALL, section.hold(Intent::Write, CALL))?;

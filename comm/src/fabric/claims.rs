@@ -13,8 +13,8 @@ pub(crate) struct Claims(AtomicU64);
 /// Less than this is not worth a look at what the machine has left.
 const MUCH_BYTES: usize = 1 << 24;
 
-/// So much is taken at once.
-const PIECE_BYTES: usize = 1 << 26;
+/// So much is taken at once: a signal may undo a piece, and come often.
+const PIECE_BYTES: usize = 1 << 22;
 
 impl Claims {
     pub(crate) const fn none() -> Self {
@@ -61,11 +61,14 @@ impl Claims {
     }
 }
 
-/// What the kernel thinks that it can still give out, where it says so.
+/// What the kernel thinks that it can still give out, where it says so: what it would swap others out for counts too.
 fn available_bytes() -> Option<u64> {
     let told = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+    let bytes = |name: &str| -> Option<u64> {
+        let line = told.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+    };
+    bytes("MemAvailable:")?.checked_add(bytes("SwapFree:").unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -94,7 +97,7 @@ mod tests {
         };
         let taken = claims.take_of(|| Some(GIB as u64), GIB * 3 / 4, &mut first, &refused);
         assert_eq!(taken, Ok(()));
-        assert_eq!(heard, vec![(false, true); 12]);
+        assert_eq!(heard, vec![(false, true); 192]);
         assert_eq!(claims.0.load(Ordering::Relaxed), 0);
     }
 

@@ -28,7 +28,7 @@ impl Queue {
 
     /// As [`Queue::enqueue_start`], for all of them or none (`MPI_Enqueue_startall`). Receives start before sends,
     /// in whatever order they are given; receives share one operation of the stream, and so do ready sends.
-    /// Allocates only when these requests come together for the first time.
+    /// Allocates only when these requests come together for the first time, in this order: the queue remembers 1024 groups.
     ///
     /// # Errors
     /// As [`Queue::enqueue_start`], by the first request that is refused.

@@ -11,6 +11,10 @@ use std::any::Any;
 use std::rc::Weak;
 use std::sync::Arc;
 
+/// How many groups of requests are remembered: requests that are started in ever other orders make ever other groups. More of
+/// them in turn are merged again each time.
+const REMEMBERED: usize = 1024;
+
 /// What some pairs have together.
 #[derive(Debug)]
 pub(super) struct Merged {
@@ -36,9 +40,9 @@ impl Groups {
     ) -> &Merged {
         let known = self.0.iter().position(|group| group.members.iter().copied().eq(members.clone()));
         let index = known.unwrap_or_else(|| {
-            // At times: they are no more than the requests that live, and those that were freed since.
-            if self.0.len().is_power_of_two() {
-                self.forget_freed();
+            self.forget_freed();
+            if self.0.len() == REMEMBERED {
+                self.0.remove(0);
             }
             self.0.push(Merged::new(members.collect(), pairs));
             self.0.len() - 1

@@ -356,7 +356,7 @@ fn wait_for(
         match look()? {
             Found::Outcome(outcome) => ended = Some(outcome?),
             Found::Leaver(rank) => leaver.set(Some(rank)),
-            Found::Nothing => {}
+            Found::Nothing => leaver.set(None),
         }
         Ok(ended.is_some())
     };

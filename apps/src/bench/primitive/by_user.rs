@@ -49,15 +49,28 @@ struct ByUser {
 const TAG: u32 = 7;
 
 impl ByUser {
+    /// Begins to receive so many messages, or as many as there are places for.
+    fn post(&self, messages: usize) -> Result<Vec<Request>, HaloError> {
+        let posted = self.back.iter().take(messages);
+        Ok(posted
+            .map(|section| self.communicator.irecv(section, self.peer, TAG))
+            .collect::<Result<_, _>>()?)
+    }
+
+    /// Waits for them, and copies what has come to the device; how many they were.
+    fn take(&mut self, mut posted: Vec<Request>) -> Result<usize, HaloError> {
+        wait_all(&mut posted)?;
+        for (host, device) in self.back.iter().zip(&self.into).take(posted.len()) {
+            self.copier.up_from(host, device)?;
+        }
+        Ok(posted.len())
+    }
+
     fn recv_some(&mut self, messages: usize) -> Result<(), HaloError> {
-        for first in (0..messages).step_by(self.back.len()) {
-            let now = self.back.iter().take(messages - first);
-            let requests = now.map(|section| self.communicator.irecv(section, self.peer, TAG));
-            let mut requests = requests.collect::<Result<Vec<_>, _>>()?;
-            wait_all(&mut requests)?;
-            for (host, device) in self.back.iter().zip(&self.into).take(requests.len()) {
-                self.copier.up_from(host, device)?;
-            }
+        let mut received = 0;
+        while received < messages {
+            let posted = self.post(messages - received)?;
+            received += self.take(posted)?;
         }
         Ok(())
     }
@@ -95,8 +108,11 @@ impl Link for ByUser {
 
     fn swap_windows(&mut self) -> Result<(), HaloError> {
         for messages in parts_of_window(self.out.len()) {
+            // First, as in the OSU suite: what comes finds its place.
+            let posted = self.post(messages)?;
             (0..messages).try_for_each(|_| self.start())?;
-            self.recv_some(messages)?;
+            let received = self.take(posted)?;
+            self.recv_some(messages - received)?;
             self.finish()?;
         }
         Ok(())

@@ -102,6 +102,9 @@ fn table(bench: &HaloBench, figures: &[HaloFigures]) -> String {
         if let Some(chosen) = &one.chosen_backend {
             label += &format!(" ({chosen})");
         }
+        if bench.streams.replay > 0 && one.replayed.is_none() {
+            label += " (enqueued)";
+        }
         table.add_row([
             Cell::new(label),
             right(format!("{:.2}", one.median_us)),
@@ -114,11 +117,12 @@ fn table(bench: &HaloBench, figures: &[HaloFigures]) -> String {
     let first = figures.first();
     let device = first.and_then(|one| one.device.as_ref()).map(|device| format!(", on {device}"));
     let head = format!(
-        "halo exchange: {:?} cells of {} a rank, width {}, layout {:?}, fabric {}{}{}",
+        "halo exchange: {:?} cells of {} a rank, width {}, layout {:?}, {}, fabric {}{}{}",
         bench.cells,
         bench.element.name(),
         bench.width,
         bench.layout,
+        if bench.faces { "faces" } else { "all neighbours" },
         bench.fabric,
         if bench.alternating { ", two generations" } else { "" },
         device.unwrap_or_default(),

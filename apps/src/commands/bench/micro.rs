@@ -132,10 +132,19 @@ fn one(flag: &'static str, sizes: &Sizes) -> Result<usize, AppError> {
     }
 }
 
+/// For one rank, which sends nothing.
+fn refuse_fabrics(timed: &TimedArgs, does: &str) -> Result<(), AppError> {
+    if timed.figures.fabric == "local" {
+        return Ok(());
+    }
+    Err(AppError::usage("--fabric", format!("nothing is sent: one rank {does}, over `local`")))
+}
+
 /// `streamhalo bench copies`
 pub(super) fn copies(args: &CopiesArgs) -> Result<u8, AppError> {
     let checked = || {
         let operations = chosen("--operation", &args.operation, &copies::OPERATIONS)?;
+        refuse_fabrics(&args.timed, "copies")?;
         let contestants = chosen("--memory", &args.memory, &copies::memory_names())?;
         Ok((operations, contestants, streams_on(&args.device)?))
     };
@@ -180,9 +189,7 @@ pub(super) fn staging(args: &StagingArgs) -> Result<u8, AppError> {
 /// `streamhalo bench moves`
 pub(super) fn moves(args: &MovesArgs) -> Result<u8, AppError> {
     let checked = || {
-        if args.timed.figures.fabric != "local" {
-            return Err(AppError::usage("--fabric", "nothing is sent: one rank moves, over `local`"));
-        }
+        refuse_fabrics(&args.timed, "moves")?;
         if let Some(few) = args.cells.0.iter().find(|cells| **cells < args.width.get()) {
             let message = format!(
                 "of {} along an axis {} cannot be packed",

@@ -301,7 +301,10 @@ impl View<'_> {
     pub(super) fn chart(&self) -> LineChart {
         let Shown { title, unit, .. } = self.shown();
         let mut lines: Vec<ChartLine> = Vec::new();
-        for figure in self.varied() {
+        // A barrier has no bytes, and so no place on their axis.
+        let has_place = |figure: &&Figure| self.point(figure) > 0;
+        let is_complete = self.varied().all(|figure| has_place(&figure));
+        for figure in self.varied().filter(has_place) {
             let name = match &figure.operation {
                 Some(operation) => format!("{operation}, {}", self.label(figure)),
                 None => self.label(figure),
@@ -315,10 +318,11 @@ impl View<'_> {
         LineChart {
             title: title.to_owned(),
             below: format!(
-                "fabric {}, {}; medians, whiskers to the best{}",
+                "fabric {}, {}; medians, whiskers to the best{}{}",
                 self.bench.fabric,
                 ranks_of(self.bench.ranks),
-                if self.of_no_gpu().is_empty() { "" } else { "; no GPU, but the host's cores" }
+                if self.of_no_gpu().is_empty() { "" } else { "; no GPU, but the host's cores" },
+                if is_complete { "" } else { "; barriers are in the table" }
             ),
             x: self.varies().unwrap_or("bytes").to_owned(),
             in_bytes: self.varies().is_none(),
@@ -357,6 +361,23 @@ mod tests {
         assert!(table.contains("\n-: beside computation the message took no longer"), "{table}");
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         assert_eq!(view.chart().lines.iter().map(|line| line.points.len()).collect::<Vec<_>>(), [0, 1]);
+    }
+
+    /// On whose axis they would be at zero.
+    #[test]
+    fn barriers_are_not_drawn_beside_what_has_bytes() {
+        let bench = MicroBench::of(What::Collectives, &["host"]);
+        let figure = |operation: &str, bytes: usize| {
+            let mut figure = share("host", None);
+            (figure.bytes, figure.operation) = (bytes, Some(operation.to_owned()));
+            figure
+        };
+        let [barrier, sum] = [figure("barrier", 0), figure("allreduce", 8)];
+        let chart = View::new(&bench, &[barrier, sum.clone()]).chart();
+        assert_eq!(chart.lines.len(), 1);
+        assert!(chart.below.ends_with("; barriers are in the table"), "{}", chart.below);
+        let chart = View::new(&bench, &[sum]).chart();
+        assert!(!chart.below.contains("barriers"), "{}", chart.below);
     }
 
     #[test]

@@ -55,7 +55,7 @@ fn draw(root: &Area<'_>, chart: &LineChart) -> Drawn {
     let is_shown = |(x, [median, ..]): &&(f64, [f64; 3])| *x > 0.0 && (chart.from_zero || *median > 0.0);
     let shown: Vec<_> = chart.lines.iter().flat_map(|line| line.points.iter().filter(is_shown)).collect();
     if shown.is_empty() {
-        return draw_sentence(root, "nothing was measured");
+        return draw_sentence(root, "nothing that was measured has a place on these axes");
     }
     let (area, legend) = beside_legend(&body, chart.lines.iter().map(|line| &line.name));
 
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn charts_without_points_and_with_one_can_be_drawn() {
-        assert!(lines_svg(&chart(Vec::new())).expect("can be drawn").contains("nothing was measured"));
+        assert!(lines_svg(&chart(Vec::new())).expect("can be drawn").contains("nothing that was measured"));
         assert!(lines_svg(&chart(vec![(8.0, [1.0; 3])])).expect("can be drawn").contains("<polygon"));
         let share = LineChart { from_zero: true, ..chart(vec![(8.0, [0.0; 3]), (16.0, [40.0, 30.0, 50.0])]) };
         assert_eq!(lines_svg(&share).expect("can be drawn").matches("<polygon").count(), 3);

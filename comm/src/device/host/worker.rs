@@ -87,7 +87,7 @@ impl Worker {
                 Ok(()) => return,
                 Err(TrySendError::Full(back)) => operation = back,
                 // Its thread has panicked, and the stream has failed.
-                Err(TrySendError::Disconnected(_)) => return,
+                Err(TrySendError::Disconnected(lost)) => return skip(lost),
             }
             // The operation that makes room may wait for what only this thread moves on.
             if !lane::progress() {
@@ -141,7 +141,7 @@ fn work<E: Execute>(
     operations: &Receiver<Operation>,
     (progress, looks): (&Progress, u32),
 ) {
-    let _ended = Ended { status, progress };
+    let _ended = Ended { status, progress, operations };
     let mut done = 0;
     loop {
         let operation = match operations.try_recv() {
@@ -170,6 +170,7 @@ fn work<E: Execute>(
 struct Ended<'a> {
     status: &'a Arc<Status>,
     progress: &'a Progress,
+    operations: &'a Receiver<Operation>,
 }
 
 impl Drop for Ended<'_> {
@@ -178,9 +179,17 @@ impl Drop for Ended<'_> {
             let message = "its thread has panicked, and says where: please report that".into();
             self.status
                 .fail(Error::OperationFailed { operation: "an operation of a stream".into(), message });
+            self.operations.try_iter().for_each(skip);
             self.progress.done.store(u64::MAX, Ordering::SeqCst);
             tell(self.progress);
         }
+    }
+}
+
+/// Leaves out an operation of a stream that has failed. Who waits for an event must not hang.
+fn skip(operation: Operation) {
+    if let Operation::Record(event) = operation {
+        event.complete();
     }
 }
 

@@ -140,7 +140,8 @@ impl Segment {
         let number = number.ok_or_else(|| bad("it must be the number of a file descriptor".into()))?;
         let opened = Self::open(&format!("/proc/self/fd/{number}")).map_err(|reason| {
             bad(format!(
-                "{reason}; start ranks with `streamhalo run` or `streamhalo launch`, which pass it on"
+                "{reason}; start ranks with `streamhalo run` or `streamhalo launch`, which pass it on to what makes a world \
+                 before it replaces itself by another program"
             ))
         })?;
         // SAFETY: the descriptor has just been found open, and is the launcher's, which nothing in this process closes.
@@ -300,9 +301,13 @@ impl ShmFabric {
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub(super) fn of_segment(segment: Arc<Segment>, rank: usize, size: usize) -> Result<Self> {
-        let number = segment.with_member(rank, |member| member.worlds.fetch_add(1, Ordering::AcqRel));
+        // No other process has this rank.
+        let number = segment.with_member(rank, |member| member.worlds.load(Ordering::Acquire));
         let (abort, boards) = (segment.root(ABORT_OFFSET, Abort::BYTES), segment.boards(number, size)?);
-        segment.with_member(rank, |member| member.ends.fetch_add(1, Ordering::AcqRel));
+        segment.with_member(rank, |member| {
+            member.ends.fetch_add(1, Ordering::AcqRel);
+            member.worlds.fetch_add(1, Ordering::AcqRel);
+        });
         Ok(Self { segment, rank, size, abort, boards })
     }
 }
