@@ -29,7 +29,8 @@ pub(crate) fn left(rank: usize) -> Error {
 /// Every rank's value, by rank, on all of them. Collective; blocks.
 ///
 /// # Errors
-/// [`Error::CollectiveFailed`] if a rank has no memory for its value, cannot encode it, or has given one of another type; else as
+/// [`Error::CollectiveFailed`] if a rank has no memory for its value, cannot encode it, or has given one of another type;
+/// else as
 /// [`Meeting::all_gather`].
 pub(crate) fn all_gather<T: Serialize + DeserializeOwned>(
     meeting: &dyn Meeting,

@@ -148,7 +148,9 @@ pub(super) fn check_all(all: &[Announcement]) -> Result<()> {
                 told.device, all[0].device
             )));
         }
-        for (messages, way) in [(&told.sends, "sends to"), (&told.recvs, "receives from")] {
+        for (messages, way, is_received) in
+            [(&told.sends, "sends to", false), (&told.recvs, "receives from", true)]
+        {
             for (index, message) in messages.iter().enumerate() {
                 let Told { peer, tag, bytes, .. } = message;
                 if *peer >= all.len() {
@@ -159,7 +161,6 @@ pub(super) fn check_all(all: &[Announcement]) -> Result<()> {
                         "it {way} rank {peer} twice with tag {tag}; give each message its own tag"
                     )));
                 }
-                let is_received = way == "receives from";
                 if is_received && message.direct != Direct::Never && message.ghosts.is_empty() {
                     return Err(bad(format!(
                         "its message with tag {tag} from rank {peer} may go straight into its ghosts, of which it names \

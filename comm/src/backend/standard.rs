@@ -134,10 +134,8 @@ impl Standard {
 /// The messages between ranks whose memory is mapped.
 struct Near {
     messages: Rc<Exchanges>,
-    /// That many receives, then the sends.
-    tickets: Vec<Ticket>,
-    /// Of each, as the caller has it.
-    tags: Vec<u32>,
+    /// That many receives, then the sends, with the tags that the caller has given them.
+    tickets: Vec<(Ticket, u32)>,
     recvs: usize,
     /// How many early messages room was made for, and to whom those that go again and again.
     reserved: usize,
@@ -154,7 +152,8 @@ impl Near {
         let mut reserved = 0;
         for recv in recvs.iter().filter(near) {
             let kind = Kind::Recv { source: Source::Rank(recv.peer), tag: Tag::Value(recv.number) };
-            tickets.push(engine.init(kind, Contents::Place(&recv.place, recv.bytes, None))?);
+            let ticket = engine.init(kind, Contents::Place(&recv.place, recv.bytes, None))?;
+            tickets.push((ticket, recv.tag));
             // A sender that gets messages of this rank is at most one epoch ahead; any other one until its
             // messages are announced.
             let is_two_way = sends.iter().any(|send| send.peer == recv.peer);
@@ -168,25 +167,25 @@ impl Near {
         receivers.iter().for_each(|peer| engine.reserve_send(*peer));
         for send in sends.iter().filter(near) {
             let kind = Kind::Send { destination: send.peer, tag: send.number };
-            tickets.push(engine.init(kind, Contents::Place(&send.place, send.bytes, None))?);
+            let ticket = engine.init(kind, Contents::Place(&send.place, send.bytes, None))?;
+            tickets.push((ticket, send.tag));
         }
         drop(engine);
-        let tags = recvs.iter().filter(near).chain(sends.iter().filter(near)).map(|side| side.tag).collect();
-        Ok(Self { messages, tickets, tags, recvs: receives, reserved, receivers })
+        Ok(Self { messages, tickets, recvs: receives, reserved, receivers })
     }
 
     fn start(&self) -> Result<()> {
         let mut engine = self.messages.engine();
         let (recvs, sends) = self.tickets.split_at(self.recvs);
         // Sends first: an announcement that is here already would be answered before the payloads leave.
-        sends.iter().chain(recvs).try_for_each(|ticket| engine.start(*ticket))
+        sends.iter().chain(recvs).try_for_each(|(ticket, _)| engine.start(*ticket))
     }
 }
 
 impl Drop for Near {
     fn drop(&mut self) {
         let mut engine = self.messages.engine();
-        self.tickets.iter().for_each(|ticket| engine.free(*ticket));
+        self.tickets.iter().for_each(|(ticket, _)| engine.free(*ticket));
         engine.release(self.reserved, &self.receivers);
     }
 }
@@ -284,7 +283,7 @@ impl Exchange for Standard {
         let context = self.world.wait_context();
         let waited = stream.by_host(Activity::Wait, "wait for messages", || {
             let gone = || self.listened.gone(self.epoch);
-            let wait_near = |near: &Near| near.messages.wait_for_all((&near.tickets, &near.tags), &gone);
+            let wait_near = |near: &Near| near.messages.wait_for_all(&near.tickets, &gone);
             self.near.as_ref().map_or(Ok(()), wait_near)?;
             if let Some(far) = &mut self.far {
                 wait_far(context, &mut **far, &gone)?;

@@ -55,14 +55,14 @@ impl Exchanges {
     /// error meanwhile: one of the ranks has let go of the exchange. Of each request comes the tag that errors give it.
     pub(crate) fn wait_for_all(
         &self,
-        (tickets, tags): (&[Ticket], &[u32]),
+        tickets: &[(Ticket, u32)],
         gone: &dyn Fn() -> Option<Error>,
     ) -> Result<()> {
         let mut complete = 0;
         let mut look = || {
             let mut engine = self.engine.borrow_mut();
             loop {
-                while complete < tickets.len() && engine.is_complete(tickets[complete]) {
+                while complete < tickets.len() && engine.is_complete(tickets[complete].0) {
                     complete += 1;
                 }
                 if complete == tickets.len() {
@@ -75,12 +75,12 @@ impl Exchanges {
             }
         };
         if !look()? {
-            self.wait((tickets, tags), &mut look, gone)?;
+            self.wait(tickets, &mut look, gone)?;
         }
         let mut engine = self.engine.borrow_mut();
         // All of them end, whatever the first error is.
         let mut ended = Ok(());
-        for ticket in tickets {
+        for (ticket, _) in tickets {
             let end = engine.end(*ticket);
             ended = ended.and(end);
         }
@@ -89,22 +89,22 @@ impl Exchanges {
 
     fn wait(
         &self,
-        (tickets, tags): (&[Ticket], &[u32]),
+        tickets: &[(Ticket, u32)],
         look: &mut dyn FnMut() -> Result<bool>,
         gone: &dyn Fn() -> Option<Error>,
     ) -> Result<()> {
-        let first_late = |engine: &Engine| tickets.iter().position(|ticket| !engine.is_complete(*ticket));
+        let first_late = |engine: &Engine| tickets.iter().find(|(ticket, _)| !engine.is_complete(*ticket));
         let mut sleep = |nap| {
             let engine = self.engine.borrow();
             let late = first_late(&engine);
             // News for other requests wakes nobody here: a short sleep finds them soon enough.
             let nap = Duration::from_micros(500).min(nap);
-            engine.sleep(late.and_then(|late| engine.describe_peer(tickets[late])), nap);
+            engine.sleep(late.and_then(|(late, _)| engine.describe_peer(*late)), nap);
         };
         let describe = |waited| {
             let engine = self.engine.borrow();
-            let late = first_late(&engine).expect("not all are complete");
-            let (peer, what) = engine.describe_as(tickets[late], Tag::Value(tags[late]));
+            let (late, tag) = first_late(&engine).expect("not all are complete");
+            let (peer, what) = engine.describe_as(*late, Tag::Value(*tag));
             self.context.late(peer, what, waited)
         };
         self.is_waiting.set(true);

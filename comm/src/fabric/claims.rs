@@ -1,6 +1,6 @@
 //! Claims on the machine's memory, so that what it does not have is an error and not the end of a process.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub(crate) struct Claims(AtomicU64);
+
+/// Of memory that only this process makes.
+pub(crate) static OF_THIS_PROCESS: Claims = Claims(AtomicU64::new(0));
 
 /// Less than this is not worth a look at what the machine has left.
 const MUCH_BYTES: usize = 1 << 24;
@@ -28,7 +31,7 @@ impl Claims {
         &self,
         bytes: usize,
         take: &mut dyn FnMut(Range<usize>) -> Result<()>,
-        refused: &dyn Fn(u64) -> crate::error::Error,
+        refused: &dyn Fn(u64) -> Error,
     ) -> Result<()> {
         self.take_of(available_bytes, bytes, take, refused)
     }
@@ -38,7 +41,7 @@ impl Claims {
         available: impl FnOnce() -> Option<u64>,
         bytes: usize,
         take: &mut dyn FnMut(Range<usize>) -> Result<()>,
-        refused: &dyn Fn(u64) -> crate::error::Error,
+        refused: &dyn Fn(u64) -> Error,
     ) -> Result<()> {
         if bytes < MUCH_BYTES {
             return take(0..bytes);
@@ -61,7 +64,7 @@ impl Claims {
     }
 }
 
-/// What the kernel thinks that it can still give out, where it says so: what it would swap others out for counts too.
+/// What the kernel thinks that it can still give out, with what it has room to swap out, where it says so.
 fn available_bytes() -> Option<u64> {
     let told = std::fs::read_to_string("/proc/meminfo").ok()?;
     let bytes = |name: &str| -> Option<u64> {
@@ -74,8 +77,6 @@ fn available_bytes() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
-
     const GIB: usize = 1 << 30;
 
     fn refused(left: u64) -> Error {

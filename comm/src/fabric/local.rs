@@ -1,7 +1,7 @@
 //! The fabric `local`: ranks are threads of one process.
 
 use super::Abort;
-use super::claims::Claims;
+use super::claims::OF_THIS_PROCESS;
 use super::mpi::Launched;
 use super::{Executor, Fabric, Region};
 use crate::boards::Boards;
@@ -182,9 +182,6 @@ unsafe impl Send for Block {}
 // SAFETY: as above; a block is never changed.
 unsafe impl Sync for Block {}
 
-/// Of blocks that ranks of this process are making.
-static CLAIMS: Claims = Claims::none();
-
 impl Block {
     fn new(bytes: usize, key: u64) -> Result<Self> {
         let skew = super::skew(bytes, key);
@@ -220,7 +217,7 @@ impl Block {
         let refused = |left: u64| {
             failed(&format!("the machine has {left} bytes left; free memory, or use fewer cells or ranks"))
         };
-        CLAIMS.take(layout.size(), &mut zero, &refused)?;
+        OF_THIS_PROCESS.take(layout.size(), &mut zero, &refused)?;
         Ok(block)
     }
 

@@ -11,7 +11,7 @@ use std::any::Any;
 use std::rc::Weak;
 use std::sync::Arc;
 
-/// How many groups of requests are remembered: requests that are started in ever other orders make ever other groups. More of
+/// How many groups of requests are remembered: requests that are started in ever new orders make ever new groups. More of
 /// them in turn are merged again each time.
 const REMEMBERED: usize = 1024;
 

@@ -1,7 +1,7 @@
 //! Messages of a device whose program knows no better: it copies them to memory of the host itself, sends them from
 //! there, and copies what has come to the device. The baseline of the 2023 paper on Intel GPUs (section V-E).
 
-use super::messages::parts_of_window;
+use super::messages::{TAG, parts_of_window, post};
 use super::payload::{Messages, Payload, line, parts};
 use super::{Link, WINDOW};
 use streamhalo::comm::device::{Copier, Section};
@@ -46,15 +46,9 @@ struct ByUser {
     sent: Vec<Request>,
 }
 
-const TAG: u32 = 7;
-
 impl ByUser {
-    /// Begins to receive so many messages, or as many as there are places for.
     fn post(&self, messages: usize) -> Result<Vec<Request>, HaloError> {
-        let posted = self.back.iter().take(messages);
-        Ok(posted
-            .map(|section| self.communicator.irecv(section, self.peer, TAG))
-            .collect::<Result<_, _>>()?)
+        post(&self.communicator, &self.back, self.peer, messages)
     }
 
     /// Waits for them, and copies what has come to the device; how many they were.

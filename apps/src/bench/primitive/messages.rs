@@ -35,7 +35,7 @@ struct Messages {
     at_a_time: usize,
 }
 
-const TAG: u32 = 7;
+pub(super) const TAG: u32 = 7;
 
 impl Messages {
     fn new(
@@ -52,12 +52,8 @@ impl Messages {
         Ok(Self { communicator, payload, from, into, peer, sent: Vec::new(), at_a_time })
     }
 
-    /// Begins to receive so many messages, or as many as there are places for.
     fn post(&self, messages: usize) -> Result<Vec<Request>, HaloError> {
-        let posted = self.into.iter().take(messages);
-        Ok(posted
-            .map(|section| self.communicator.irecv(section, self.peer, TAG))
-            .collect::<Result<_, _>>()?)
+        post(&self.communicator, &self.into, self.peer, messages)
     }
 
     fn recv_some(&mut self, messages: usize) -> Result<(), HaloError> {
@@ -115,6 +111,17 @@ impl Link for Messages {
     fn payload(&mut self) -> &mut dyn Payload {
         &mut self.payload
     }
+}
+
+/// Begins to receive so many messages of a peer, or as many as there are places for.
+pub(super) fn post(
+    communicator: &Communicator,
+    places: &[Section],
+    peer: usize,
+    messages: usize,
+) -> Result<Vec<Request>, HaloError> {
+    let posted = places.iter().take(messages).map(|place| communicator.irecv(place, peer, TAG));
+    Ok(posted.collect::<Result<_, _>>()?)
 }
 
 /// How many messages of a window follow each other, if there are only so many at a time.

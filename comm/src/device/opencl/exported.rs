@@ -5,7 +5,7 @@
 
 use crate::device::accelerator::{DeviceMemory, Reach};
 use crate::error::{Error, Result};
-use crate::fabric::claims::Claims;
+use crate::fabric::claims::OF_THIS_PROCESS;
 use crate::fabric::shm::{Mapping, reserve, whole_pages};
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
@@ -19,9 +19,6 @@ pub(super) struct ExportedMemory {
     mapping: Mapping,
     bytes: usize,
 }
-
-/// Of memory that ranks of this process are making.
-static CLAIMS: Claims = Claims::none();
 
 /// What another process opens it by.
 #[derive(Debug, Serialize, Deserialize)]
@@ -45,7 +42,7 @@ impl ExportedMemory {
             |error: rustix::io::Errno| Error::System { call: "memfd_create", reason: error.to_string() };
         let file = rustix::fs::memfd_create(c"streamhalo-device", MemfdFlags::CLOEXEC).map_err(failed)?;
         let size = whole_pages(bytes.max(1));
-        reserve(&file, 0, size, &CLAIMS)?;
+        reserve(&file, 0, size, &OF_THIS_PROCESS)?;
         let mapping = Mapping::new(&file, 0, size)?;
         Ok(Self { file, mapping, bytes })
     }

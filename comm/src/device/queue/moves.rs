@@ -125,9 +125,10 @@ fn reductions(stage: &[Nest]) -> Vec<((ElementType, Op), Vec<&Nest>)> {
 
 /// An address as bytes from the beginning of the memory that it is in, as the host has it.
 fn within(table: &MoveTable, address: usize) -> usize {
-    let starts = table.regions.iter().map(|region| (region.address() as usize, region.bytes()));
-    let offsets = starts.filter_map(|(start, bytes)| Some((address.checked_sub(start)?, bytes)));
-    offsets.filter(|(offset, bytes)| offset < bytes).map(|(offset, _)| offset).next().unwrap_or(address)
+    let mut regions = table.regions.iter().map(|region| (region.address() as usize, region.bytes()));
+    let offset =
+        regions.find_map(|(start, bytes)| address.checked_sub(start).filter(|offset| *offset < bytes));
+    offset.unwrap_or(address)
 }
 
 impl Argument {

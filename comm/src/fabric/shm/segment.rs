@@ -140,8 +140,8 @@ impl Segment {
         let number = number.ok_or_else(|| bad("it must be the number of a file descriptor".into()))?;
         let opened = Self::open(&format!("/proc/self/fd/{number}")).map_err(|reason| {
             bad(format!(
-                "{reason}; start ranks with `streamhalo run` or `streamhalo launch`, which pass it on to what makes a world \
-                 before it replaces itself by another program"
+                "{reason}; start ranks with `streamhalo run` or `streamhalo launch`, which pass it on (a program that has \
+                 made a world does not pass it on to another one that takes its place)"
             ))
         })?;
         // SAFETY: the descriptor has just been found open, and is the launcher's, which nothing in this process closes.
