@@ -433,6 +433,7 @@ fn all_that_a_rank_had_sent_is_heard_once_it_has_left() {
 
 /// A dropped request that a peer is about to write keeps its memory, and is forgotten once it is written.
 #[test]
+#[cfg_attr(miri, ignore = "not done in four minutes there")]
 fn what_cannot_be_taken_back_ends_by_itself() {
     let mut ranks = Ranks::new(2);
     let (from, to) = (ranks.slot(0, 0), ranks.slot(1, 0));

@@ -30,6 +30,8 @@ impl Sleep for Futex {
         let _ = futex::wait(word, futex::Flags::empty(), seen, Some(&nap));
     }
 
+    #[cold]
+    #[inline(never)]
     fn wake(&self, word: &AtomicU32) {
         use rustix::thread::futex;
         // Waking a mapped word cannot fail; if it did, the sleeper's nap ends by itself.

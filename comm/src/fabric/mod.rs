@@ -58,7 +58,9 @@ pub use ofi::{Provider, providers as libfabric_providers};
 pub use over_ofi::{
     COUNTER_START_VARIABLE, ENTRIES_VARIABLE, HMEM_VARIABLE, PROVIDER_VARIABLE, THROTTLING_VARIABLE,
 };
-pub(crate) use packet::{Arrived, Bulk, FarPackets, Header, INLINE_BYTES, Packets, Payload, Reaches};
+pub(crate) use packet::{
+    Arrived, Bulk, FarPackets, Header, INLINE_BYTES, Opening, Packets, Payload, Reaches,
+};
 pub(crate) use partings::{Listening, Parted, Partings};
 pub(crate) use per_message::{PerMessage, Sides, tell};
 pub(crate) use progress::{Engine as Progress, progress_all, register};

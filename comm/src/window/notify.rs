@@ -49,7 +49,7 @@ impl Window {
     /// they are not in the target's part; [`Error::TimedOut`] if the target does not read its notifications;
     /// [`Error::PeerFailed`] if a rank has failed, or the target has dropped its end of the window;
     /// [`Error::OutOfOrder`] if the window is for active target epochs.
-    #[inline]
+    #[inline(always)]
     pub fn put_notify<T: Element>(&self, data: &[T], target: usize, offset: usize, tag: u32) -> Result<()> {
         let (notified, access) = self.access::<T>("Window::put_notify", target, offset, data.len(), tag)?;
         notified.put(access, bytes_of(data))
@@ -352,15 +352,11 @@ impl Window {
 
     #[inline]
     fn notified(&self, call: &'static str) -> Result<&Rc<Notified>> {
-        self.inner().notified.as_ref().ok_or_else(|| Error::OutOfOrder {
-            call,
-            reason: "the window is for active target epochs; make it by `Window::over` for notified access"
-                .into(),
-        })
+        self.inner().notified.as_ref().ok_or_else(|| not_notified(call))
     }
 
     /// An access to that part, if there is such a part, with those elements.
-    #[inline]
+    #[inline(always)]
     fn access<T: Element>(
         &self,
         what: &'static str,
@@ -386,6 +382,12 @@ impl Window {
 fn check_tag(what: &'static str, tag: u32) -> Result<()> {
     let largest = Window::LARGEST_TAG;
     if tag <= largest { Ok(()) } else { Err(Error::WrongTag { what, tag, largest }) }
+}
+
+#[cold]
+fn not_notified(call: &'static str) -> Error {
+    let reason = "the window is for active target epochs; make it by `Window::over` for notified access";
+    Error::OutOfOrder { call, reason: reason.into() }
 }
 
 #[cold]

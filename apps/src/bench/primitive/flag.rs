@@ -20,15 +20,18 @@ pub(super) fn link(
 struct Flag(FlagPair);
 
 impl Link for Flag {
+    #[inline(always)]
     fn start(&mut self) -> Result<(), HaloError> {
         self.0.raise();
         Ok(())
     }
 
+    #[inline(always)]
     fn finish(&mut self) -> Result<(), HaloError> {
         Ok(())
     }
 
+    #[inline(always)]
     fn recv(&mut self) -> Result<(), HaloError> {
         Ok(self.0.wait()?)
     }

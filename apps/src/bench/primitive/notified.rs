@@ -36,15 +36,18 @@ impl Notified {
 }
 
 impl Link for Notified {
+    #[inline(always)]
     fn start(&mut self) -> Result<(), HaloError> {
         Ok(self.window.put_notify(&self.own, self.peer, 0, TAG)?)
     }
 
     /// Nothing: what a put has taken may be changed as soon as it returns.
+    #[inline(always)]
     fn finish(&mut self) -> Result<(), HaloError> {
         Ok(())
     }
 
+    #[inline(always)]
     fn recv(&mut self) -> Result<(), HaloError> {
         self.one.start()?;
         self.one.wait()?;

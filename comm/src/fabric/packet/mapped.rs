@@ -4,8 +4,11 @@
 //! the ring that the peer writes, and a line in which the peer says what it has read of the ring that goes
 //! the other way.
 
+use super::cell::{
+    CELLS, CELLS_BYTES, Cell, Cells, Head, INLINE_BYTES, Opening, head_in, inline_in, number_of,
+};
 use super::ring::{Receiving, Sending, reach};
-use super::{Arrived, Header, Payload, WordCell};
+use super::{Arrived, Header, Payload};
 use crate::error::Result;
 use crate::fabric::memory::{copy_short, expect_to_write};
 use crate::fabric::{Futex, Observer, Region, Role, Word, store_fence};
@@ -14,66 +17,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Packets that a sender may be ahead of its receiver. Few, since lines that go to and fro between two cores come faster
-/// the sooner they come again.
-pub(crate) const CELLS: usize = 16;
-/// Lines from a cell to the next: cores fetch lines beside those that they are asked for, and would take them from the
-/// other core, which looks at them or is about to write them.
-const STRIDE: usize = 3;
-/// The longest payload that travels in its packet's cell.
-pub(crate) const INLINE_BYTES: usize = 32;
-
-/// A packet, on a cache line of its own.
-#[repr(C, align(64))]
-struct Cell {
-    number: WordCell,
-    head: Head,
-    inline: [u8; INLINE_BYTES],
-}
-
-const _: () = assert!(size_of::<Cell>() == 64 && size_of::<Head>() == 24);
-
-/// A [`Header`] with the length of the payload, in words that are written and read as such.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Head {
-    /// Kind and flags in a byte each, the length in two, and the tag.
-    first: u64,
-    /// Bytes and ticket.
-    second: u64,
-    offset: u64,
-}
-
-impl Head {
-    #[inline(always)]
-    fn new(header: Header, length: usize) -> Self {
-        let Header { kind, flags, tag, bytes, ticket, offset } = header;
-        let first = u64::from(kind) | u64::from(flags) << 8 | (length as u64) << 16 | u64::from(tag) << 32;
-        Self { first, second: u64::from(bytes) | u64::from(ticket) << 32, offset }
-    }
-
-    #[inline(always)]
-    fn header(self) -> Header {
-        let Self { first, second, offset } = self;
-        let (kind, flags) = (u16::from(first as u8), u16::from((first >> 8) as u8));
-        let (tag, bytes, ticket) = ((first >> 32) as u32, second as u32, (second >> 32) as u32);
-        Header { kind, flags, tag, bytes, ticket, offset }
-    }
-
-    #[inline(always)]
-    fn length(self) -> usize {
-        usize::from((self.first >> 16) as u16)
-    }
-}
-
 /// The lines behind the area, with what the peer says of the ring that goes the other way: how many packets it is done
 /// with, and 1 once it has let go of its end, which is looked at for each packet and therefore not beside the former.
 /// Beside that is what this rank says to the peer: 1 while it reaches the peer's memory by itself.
 const ANSWERS_BYTES: usize = 128;
 const LEFT_OFFSET: usize = 64;
 const REACHING_OFFSET: usize = 72;
-
-const CELLS_BYTES: usize = CELLS * STRIDE * size_of::<Cell>();
 
 /// The size of the payload area of a ring in a world of that many ranks: less where there are many rings.
 pub(super) fn area_bytes(ranks: usize) -> u32 {
@@ -146,26 +95,6 @@ struct Answers {
     reaching: Word,
 }
 
-/// Where the cells of a mapped ring lie.
-#[derive(Debug, Clone, Copy)]
-struct Cells(NonNull<Cell>);
-
-impl Cells {
-    #[inline(always)]
-    fn at(self, index: usize) -> NonNull<Cell> {
-        debug_assert!(index < CELLS);
-        // SAFETY: a ring has room for `CELLS` cells so far apart, and counters of rings give places below that.
-        unsafe { self.0.add(index * STRIDE) }
-    }
-}
-
-/// The word of a cell.
-#[inline(always)]
-fn number_of(cell: &NonNull<Cell>) -> &WordCell {
-    // SAFETY: the pointer is to a cell of a mapped ring, of which the number is the first field.
-    unsafe { cell.cast().as_ref() }
-}
-
 /// The sender's end of a ring.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
@@ -217,7 +146,8 @@ impl Outgoing {
     }
 
     /// How many packets have been sent, modulo 2³².
-    pub(super) fn sent(&self) -> u32 {
+    #[inline(always)]
+    pub(crate) fn sent(&self) -> u32 {
         self.sending.sent()
     }
 
@@ -321,9 +251,9 @@ impl Incoming {
         &self.answers.reaching
     }
 
-    /// The next packet, if it is there when looked for that often, and at least once; until it is released.
+    /// The cell of the next packet, if that is there when looked for that often, and at least once.
     #[inline(always)]
-    pub(crate) fn peek(&self, looks: u32) -> Option<Arrived<'_>> {
+    fn next_within(&self, looks: u32) -> Option<NonNull<Cell>> {
         let cell = self.cell();
         let mut left = looks;
         while !self.receiving.has_come(number_of(&cell)) {
@@ -331,18 +261,23 @@ impl Incoming {
                 return None;
             }
             left -= 1;
-            // Loads that are on their way when another core takes the line are all done again.
+            // Looks take the line from the sender, which has asked for it and is about to write it: one for each pause
+            // takes less time than more, or fewer, do.
             std::hint::spin_loop();
         }
-        // SAFETY: the pointer is to a cell of a mapped ring.
-        let head = unsafe { &raw const (*cell.as_ptr()).head };
-        // SAFETY: the sender is done with the cell, and does not write to it before it is released.
-        let head = unsafe { head.read() };
+        Some(cell)
+    }
+
+    /// The next packet, if it is there; until it is released.
+    #[inline(always)]
+    pub(crate) fn peek(&self) -> Option<Arrived<'_>> {
+        let cell = self.next_within(1)?;
+        // SAFETY: the cell is of a mapped ring; its packet has come.
+        let head = unsafe { head_in(cell) };
         let length = head.length();
         let payload = if length <= INLINE_BYTES {
-            // SAFETY: the pointer is to a cell of a mapped ring.
-            let inline = unsafe { &raw const (*cell.as_ptr()).inline };
-            inline.cast::<u8>()
+            // SAFETY: as above.
+            unsafe { inline_in(cell) }
         } else {
             // SAFETY: a payload's span lies in the area.
             let beside = unsafe { self.area.add(self.receiving.position(length as u32)) };
@@ -351,11 +286,42 @@ impl Incoming {
         Some(Arrived { source: self.source(), header: head.header(), payload, length, lives: PhantomData })
     }
 
+    /// The next packet, if it is there when looked for that often, begins so, and has its payload in its cell. Any other
+    /// stays for [`Incoming::peek`]. Calls `came` before it looks at what has come.
+    #[inline(always)]
+    pub(crate) fn await_short(
+        &self,
+        opening: Opening,
+        looks: u32,
+        came: impl FnOnce(),
+    ) -> Option<Arrived<'_>> {
+        let cell = self.next_within(looks)?;
+        came();
+        // SAFETY: the cell is of a mapped ring; its packet has come.
+        let head = unsafe { head_in(cell) };
+        if head.opening() != opening {
+            return None;
+        }
+        let length = head.length();
+        if length > INLINE_BYTES {
+            return None;
+        }
+        // SAFETY: as above.
+        let payload = unsafe { inline_in(cell) };
+        Some(Arrived { source: self.source(), header: head.header(), payload, length, lives: PhantomData })
+    }
+
     /// Goes on to the next packet, from one whose payload was that long.
     #[inline(always)]
     pub(crate) fn release(&mut self, length: usize) {
         let beside = if length <= INLINE_BYTES { 0 } else { length as u32 };
         self.receiving.release(beside, self.answers.done.cell());
+    }
+
+    /// The same, from one that [`Incoming::await_short`] has given.
+    #[inline(always)]
+    pub(crate) fn release_short(&mut self) {
+        self.receiving.release(0, self.answers.done.cell());
     }
 
     /// What can be done ahead of the next packets while there is none.
@@ -367,7 +333,7 @@ impl Incoming {
     /// Hands over the next packet, if it is there.
     #[inline(always)]
     pub(super) fn take(&mut self, take: &mut (impl FnMut(Arrived<'_>) + ?Sized)) -> bool {
-        let Some(packet) = self.peek(1) else {
+        let Some(packet) = self.peek() else {
             self.tell_ahead();
             return false;
         };

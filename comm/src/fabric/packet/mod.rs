@@ -4,6 +4,7 @@
 //! a sender finds none while its receiver does not read. What moves between ranks whose memory is mapped
 //! goes through a ring of cache lines in the receiver's memory; a wire carries the rest.
 
+mod cell;
 mod connect;
 mod mapped;
 mod ring;
@@ -22,7 +23,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use mapped::INLINE_BYTES;
+pub(crate) use cell::{INLINE_BYTES, Opening};
 
 /// What a packet says besides its payload. Whoever sends and receives it gives the meanings; kinds and flags
 /// are below 256.
@@ -174,7 +175,7 @@ impl Packets {
     /// What the wire says.
     pub(crate) fn receive(&mut self, take: &mut dyn FnMut(Arrived<'_>)) -> Result<()> {
         for ring in &mut self.incoming {
-            let mut left = mapped::CELLS;
+            let mut left = cell::CELLS;
             while left > 0 && ring.take(take) {
                 left -= 1;
             }
@@ -205,7 +206,7 @@ impl Packets {
     /// How many packets of mapped sources there may be at a time. After as many calls of [`Packets::take_next`] all have been
     /// handed over that were there before the first.
     pub(crate) fn room(&self) -> usize {
-        mapped::CELLS * self.incoming.len()
+        cell::CELLS * self.incoming.len()
     }
 
     /// Hands over one packet if one has come, or what a wire has; whether there was any. The sources are

@@ -1,6 +1,6 @@
 //! Packets: in order, whole, and as many as there is room for.
 
-use super::mapped::CELLS;
+use super::cell::CELLS;
 use super::{Arrived, Bulk, FarPackets, Header, INLINE_BYTES, Packets, Payload, Place};
 use crate::error::Result;
 use crate::{Error, World, WorldOptions};

@@ -4,7 +4,7 @@ use super::State;
 use super::unexpected::{Entry, Wanted};
 use crate::element::{Element, ElementType, Op, with_type};
 use crate::error::{Error, Result};
-use crate::fabric::{Arrived, Header, Memory, Payload, bytes_of, bytes_of_mut};
+use crate::fabric::{Arrived, Header, Memory, Opening, Payload, bytes_of, bytes_of_mut};
 use std::collections::VecDeque;
 
 /// What a packet is for. The payload of a put that was copied already is not in it.
@@ -152,10 +152,10 @@ fn swap(packet: &Arrived<'_>, memory: &Memory, offset: usize, element: ElementTy
 }
 
 impl State {
-    /// Takes the next packet of those whose memory is mapped, from any or from that rank, for which it looks so
-    /// often: whether there was one, and its notification.
+    /// Takes the next packet of those whose memory is mapped, from any or from that rank: whether there was one, and its
+    /// notification.
     #[inline(always)]
-    fn take_packet(&mut self, from: Option<usize>, looks: u32) -> (bool, Option<Entry>) {
+    fn take_packet(&mut self, from: Option<usize>) -> (bool, Option<Entry>) {
         let Self { packets, memory, element, aside, .. } = self;
         let Some(source) = from else {
             let mut notification = None;
@@ -163,7 +163,7 @@ impl State {
             return (any, notification);
         };
         let Some((ring, back)) = packets.rings_with(source) else { return (false, None) };
-        let Some(packet) = ring.peek(looks) else {
+        let Some(packet) = ring.peek() else {
             ring.tell_ahead();
             back.look_ahead();
             return (false, None);
@@ -187,18 +187,27 @@ impl State {
         })
     }
 
-    /// Takes the next matching notification of those that come; others go to the queue. It looks so often for
-    /// the next packet of the rank that it has to be from.
+    /// Waits, for so many looks, for what a wait mostly ends with: a short put of that rank with that tag, of which nothing
+    /// but its first word needs to be compared. `None` if it has not come, or something else has, which stays where it is.
+    #[inline(always)]
+    pub(super) fn await_put(&mut self, source: usize, tag: u32, looks: u32) -> Option<Entry> {
+        let (ring, back) = self.packets.rings_with(source)?;
+        let opening = Opening::new(PUT, LAST, tag);
+        let packet = ring.await_short(opening, looks, || back.expect_to_send())?;
+        if !packet.store(&self.memory, packet.header.offset as usize) {
+            return None;
+        }
+        ring.release_short();
+        Some(Entry::new(source as u32, tag))
+    }
+
+    /// Takes the next matching notification of those that come; others go to the queue.
     ///
     /// What goes wrong is told by [`State::failure`].
     #[inline(always)]
-    pub(super) fn next_arrival(
-        &mut self,
-        (wanted, from): (Wanted, Option<usize>),
-        looks: u32,
-    ) -> Option<Entry> {
+    pub(super) fn next_arrival(&mut self, (wanted, from): (Wanted, Option<usize>)) -> Option<Entry> {
         loop {
-            match self.take_packet(from, looks) {
+            match self.take_packet(from) {
                 (_, Some(entry)) if wanted.matches(entry) => return Some(entry),
                 (_, Some(entry)) => self.unexpected.push(entry),
                 (true, None) => {}
@@ -240,7 +249,7 @@ impl State {
             if self.unexpected.length() >= UNEXPECTED_LIMIT {
                 break;
             }
-            let (came, notification) = self.take_packet(None, 1);
+            let (came, notification) = self.take_packet(None);
             if !came {
                 break;
             }

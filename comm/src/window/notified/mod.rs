@@ -119,14 +119,17 @@ impl Notified {
         Ok(notified)
     }
 
-    /// Serves other ranks, one wait of some: who always finds soon what it waits for looks at nothing else.
+    /// Serves other ranks, one wait of some, and whether this was one: who always finds soon what it waits for looks at
+    /// nothing else.
     #[inline(always)]
-    fn serve_at_times(&self, state: &mut State) {
+    fn serve_at_times(&self, state: &mut State) -> bool {
         let waits = self.waits.get().wrapping_add(1);
         self.waits.set(waits);
-        if waits.is_multiple_of(WAITS) {
+        let serves = waits.is_multiple_of(WAITS);
+        if serves {
             self.serve(state);
         }
+        serves
     }
 
     /// Serves other ranks; whether there is more to do. Whoever uses the window next is told of an error.

@@ -61,6 +61,12 @@ impl Access<'_> {
     }
 }
 
+/// The header of a put that is one packet.
+#[inline(always)]
+fn put_header(start: usize, tag: u32, data: &[u8]) -> Header {
+    Header { kind: PUT, flags: LAST, tag, bytes: data.len() as u32, ticket: 0, offset: start as u64 }
+}
+
 /// How many parts of a get are asked for ahead of their answers.
 const ASKED_AHEAD: usize = 8;
 
@@ -68,29 +74,48 @@ impl Notified {
     /// Puts bytes into the target's part.
     #[inline(always)]
     pub(crate) fn put(&self, access: Access<'_>, data: &[u8]) -> Result<()> {
+        let Access { part, target, start, tag } = access;
+        match self.put_at_once(target, start, tag, data) {
+            Some(false) => Ok(()),
+            Some(true) => self.have_put(target, start, tag, data),
+            None => self.put_otherwise(part, target, start, tag, data),
+        }
+    }
+
+    /// What nearly every put comes to, and nothing that it does not need, for the target waits for it: bytes that fit into
+    /// a packet's cell, to a ring that has room; whether somebody else is to be told of them. `None` if nothing was sent.
+    #[inline(always)]
+    fn put_at_once(&self, target: usize, start: usize, tag: u32, data: &[u8]) -> Option<bool> {
+        let state = &mut *self.state.borrow_mut();
+        let ring = state.packets.ring_to(target)?;
+        // The header is made where it is needed: on the way to a ring with room it stays in registers.
+        if data.len() > INLINE_BYTES || !ring.try_send(put_header(start, tag, data), Payload::Bytes(data)) {
+            return None;
+        }
+        let (sent, is_watched) = (ring.sent(), ring.is_watched());
+        state.on_the_way[target].add(start, data.len(), sent);
+        Some(is_watched)
+    }
+
+    #[cold]
+    fn have_put(&self, target: usize, start: usize, tag: u32, data: &[u8]) -> Result<()> {
+        let state = &mut *self.state.borrow_mut();
+        self.have_sent(state, target, put_header(start, tag, data), Payload::Bytes(data))
+    }
+
+    /// As [`Notified::put`], of what is long, or has no room, or no ring.
+    #[inline(never)]
+    fn put_otherwise(&self, part: &Target, target: usize, start: usize, tag: u32, data: &[u8]) -> Result<()> {
         let state = &mut *self.state.borrow_mut();
         if data.len() > INLINE_BYTES {
-            return self.put_long(state, access, data);
+            return self.put_long(state, Access { part, target, start, tag }, data);
         }
-        // The header is made where it is needed: on the way to a ring with room it stays in registers.
-        let (target, start, payload) = (access.target, access.start, Payload::Bytes(data));
-        let header = || access.header(PUT, LAST, start, data.len());
-        if let Some(ring) = state.packets.ring_to(target)
-            && ring.try_send(header(), payload)
-        {
-            // The target waits for the packet, not for the look at who else is to be told.
-            if ring.is_watched() {
-                self.have_sent(state, target, header(), payload)?;
-            }
-        } else {
-            self.send(state, target, header(), payload)?;
-        }
+        self.send(state, target, put_header(start, tag, data), Payload::Bytes(data))?;
         let sent = state.packets.sent(target);
         state.on_the_way[target].add(start, data.len(), sent);
         Ok(())
     }
 
-    #[inline(never)]
     fn put_long(&self, state: &mut State, access: Access<'_>, data: &[u8]) -> Result<()> {
         let (target, start) = (access.target, access.start);
         match &access.part.memory {

@@ -79,13 +79,13 @@ impl NotifyRequest {
         let Self { notified, wanted, expected, matched, last } = self;
         if matched < expected {
             let state = &mut *notified.state.borrow_mut();
-            advance(state, (*wanted, wanted.from()), (*expected, 1), matched, last);
+            advance(state, (*wanted, wanted.from()), *expected, matched, last);
             if matched == expected {
                 notified.serve_at_times(state);
             } else {
                 // Who only tests has no other calls in which to do what others ask for.
                 if state.serve()? {
-                    advance(state, (*wanted, wanted.from()), (*expected, 1), matched, last);
+                    advance(state, (*wanted, wanted.from()), *expected, matched, last);
                 }
                 state.failure()?;
                 return Self::look_last(notified, state, (*wanted, *expected), matched, last);
@@ -104,7 +104,7 @@ impl NotifyRequest {
         last: &mut Entry,
     ) -> Result<Option<Notification>> {
         let Some(error) = notified.in_vain(state, wanted.from()) else { return Ok(None) };
-        advance(state, (wanted, wanted.from()), (expected, 1), matched, last);
+        advance(state, (wanted, wanted.from()), expected, matched, last);
         if *matched == expected { Ok(Some(Notification::from(*last))) } else { Err(error) }
     }
 
@@ -125,31 +125,35 @@ impl NotifyRequest {
     #[inline(never)]
     fn look<const FROM_ONE: bool>(&mut self) -> bool {
         let Self { notified, wanted, expected, matched, last } = self;
+        // Read once: what is known of the source is known of every arrival.
+        let (wanted, expected) = (*wanted, *expected);
         let from = FROM_ONE.then_some(wanted.source as usize);
-        if *matched < *expected {
+        if *matched < expected {
             let state = &mut *notified.state.borrow_mut();
-            let (mut at_once, mut rounds) = (1, 1);
-            while rounds > 0 {
-                advance(state, (*wanted, from), (*expected, at_once), matched, last);
-                if at_once == 1 {
-                    // Behind the first look: who waits has time for it.
-                    notified.serve_at_times(state);
+            advance(state, (wanted, from), expected, matched, last);
+            // Behind the first look: who waits has time for it.
+            if notified.serve_at_times(state) {
+                advance_by_queue(state, wanted, expected, matched, last);
+            }
+            // How this rank waits is on lines of its own, which a notification that is there does not need.
+            let mut rounds = match *matched == expected {
+                true => 0,
+                false => notified.context.policy.spins.min(LOOKS).div_ceil(LOOKS_AT_ONCE) + 1,
+            };
+            while rounds > 0 && !state.has_failed() {
+                match from.and_then(|source| state.await_put(source, wanted.tag, LOOKS_AT_ONCE)) {
+                    Some(entry) => (*matched, *last) = (*matched + 1, entry),
+                    None => {
+                        advance(state, (wanted, from), expected, matched, last);
+                        rounds -= 1;
+                    }
                 }
-                if *matched == *expected {
+                if *matched == expected {
                     return true;
                 }
-                if state.has_failed() {
-                    break;
-                }
-                if at_once == 1 {
-                    // How this rank waits is on lines of its own, which a notification that is there does not need.
-                    let looks = notified.context.policy.spins.min(LOOKS);
-                    (at_once, rounds) = (LOOKS_AT_ONCE, looks.div_ceil(LOOKS_AT_ONCE) + 1);
-                }
-                rounds -= 1;
             }
         }
-        *matched == *expected
+        *matched == expected
     }
 
     #[inline(never)]
@@ -169,9 +173,9 @@ impl NotifyRequest {
         let notified: &Notified = notified;
         let state = &mut *notified.state.borrow_mut();
         notified.wait(state, (source, true), &what, &mut |state| {
-            advance(state, (wanted, source), (expected, 1), matched, last);
+            advance(state, (wanted, source), expected, matched, last);
             if *matched < expected && state.serve()? {
-                advance(state, (wanted, source), (expected, 1), matched, last);
+                advance(state, (wanted, source), expected, matched, last);
             }
             had_come.set(*matched);
             Ok(*matched == expected)
@@ -195,7 +199,7 @@ impl NotifyRequest {
 
 /// Looks before a wait gives others a chance.
 const LOOKS: u32 = 1_000;
-/// Of these, looks at nothing but the line that the next notification of the source comes in.
+/// Of these, looks at nothing but the line that the next packet of the source comes in.
 const LOOKS_AT_ONCE: u32 = 50;
 
 /// Counts what has come, of the queue first; `from` is [`Wanted::from`].
@@ -203,7 +207,7 @@ const LOOKS_AT_ONCE: u32 = 50;
 fn advance(
     state: &mut State,
     (wanted, from): (Wanted, Option<usize>),
-    (expected, looks): (u32, u32),
+    expected: u32,
     matched: &mut u32,
     last: &mut Entry,
 ) {
@@ -211,7 +215,7 @@ fn advance(
         advance_by_queue(state, wanted, expected, matched, last);
     }
     while *matched < expected {
-        let Some(entry) = state.next_arrival((wanted, from), looks) else { return };
+        let Some(entry) = state.next_arrival((wanted, from)) else { return };
         (*matched, *last) = (*matched + 1, entry);
     }
 }

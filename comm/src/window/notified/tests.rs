@@ -1,10 +1,12 @@
 //! Matching against a list, and the lines that a ready notification costs.
 
 use super::arrivals::{LAST, NOTIFY, UNEXPECTED_LIMIT};
+use super::unexpected::Entry;
 use super::{Notified, NotifyRequest, State, WAITS};
 use crate::device::Device;
+use crate::element::Op;
 use crate::error::Error;
-use crate::fabric::Header;
+use crate::fabric::{Header, INLINE_BYTES};
 use crate::source::{Source, Tag};
 use crate::window::Window;
 use crate::world::{World, WorldOptions};
@@ -97,6 +99,36 @@ fn who_always_finds_what_it_waits_for_serves_others_by_and_by() {
         });
         ranks.expect("threads start").into_iter().for_each(|rank| rank.expect("it goes well"));
     }
+}
+
+/// What does not fit stays, for whoever takes anything.
+#[test]
+fn the_short_way_takes_short_puts_of_its_tag_and_nothing_else() {
+    let world = World::alone().unwrap();
+    let window = window(&world);
+    let notified = window.inner().notified.as_ref().unwrap();
+    let put = |bytes: usize, tag| window.put_notify(&vec![tag as u8; bytes], 0, 3, tag).unwrap();
+    let awaits = |tag| notified.state.borrow_mut().await_put(0, tag, 2);
+    assert_eq!(awaits(1), None, "nothing is there");
+    for bytes in [0, 1, 8, 17, INLINE_BYTES] {
+        put(bytes, 1);
+        assert_eq!((awaits(2), awaits(1)), (None, Some(Entry::new(0, 1))), "{bytes} bytes");
+    }
+    let mut found = [0_u8; INLINE_BYTES + 1];
+    window.read(3, &mut found).unwrap();
+    assert_eq!(found[..], [[1; INLINE_BYTES].as_slice(), &[0]].concat());
+    // One that is copied before it is told of, one in parts, and one that is carried out here.
+    put(INLINE_BYTES + 1, 1);
+    window.accumulate_notify(&[2_u8], 0, 3, Op::Sum, 1).unwrap();
+    put(1, 3);
+    put(1, 1);
+    assert_eq!(awaits(1), None);
+    let mut request = window.notify_init(Source::Rank(0), Tag::Value(1), 3).unwrap();
+    request.start().unwrap();
+    request.wait().unwrap();
+    assert_eq!(window.probe(Source::Any, Tag::Any).unwrap().map(|found| found.tag), Some(3));
+    window.read(3, &mut found).unwrap();
+    assert_eq!(found[..2], [1, 1]);
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -1,0 +1,121 @@
+//! The cells of rings in mapped memory: a packet on a cache line.
+
+use super::{Header, WordCell};
+use std::ptr::NonNull;
+
+/// Packets that a sender may be ahead of its receiver. Few, since lines that go to and fro between two cores come faster
+/// the sooner they come again.
+pub(super) const CELLS: usize = 16;
+/// Lines from a cell to the next: cores fetch lines beside those that they are asked for, and would take them from the
+/// other core, which looks at them or is about to write them.
+const STRIDE: usize = 3;
+/// The longest payload that travels in its packet's cell.
+pub(crate) const INLINE_BYTES: usize = 32;
+
+/// A packet, on a cache line of its own.
+#[repr(C, align(64))]
+pub(super) struct Cell {
+    number: WordCell,
+    pub(super) head: Head,
+    pub(super) inline: [u8; INLINE_BYTES],
+}
+
+const _: () = assert!(size_of::<Cell>() == 64 && size_of::<Head>() == 24);
+
+/// A [`Header`] with the length of the payload, in words that are written and read as such.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Head {
+    /// Kind and flags in a byte each, the length in two, and the tag.
+    first: u64,
+    /// Bytes and ticket.
+    second: u64,
+    offset: u64,
+}
+
+/// Where the length is in its word.
+const LENGTH_SHIFT: u32 = 16;
+
+impl Head {
+    #[inline(always)]
+    pub(super) fn new(header: Header, length: usize) -> Self {
+        let Header { kind, flags, tag, bytes, ticket, offset } = header;
+        let first =
+            u64::from(kind) | u64::from(flags) << 8 | (length as u64) << LENGTH_SHIFT | u64::from(tag) << 32;
+        Self { first, second: u64::from(bytes) | u64::from(ticket) << 32, offset }
+    }
+
+    #[inline(always)]
+    pub(super) fn header(self) -> Header {
+        let Self { first, second, offset } = self;
+        let (kind, flags) = (u16::from(first as u8), u16::from((first >> 8) as u8));
+        let (tag, bytes, ticket) = ((first >> 32) as u32, second as u32, (second >> 32) as u32);
+        Header { kind, flags, tag, bytes, ticket, offset }
+    }
+
+    #[inline(always)]
+    pub(super) fn length(self) -> usize {
+        usize::from((self.first >> LENGTH_SHIFT) as u16)
+    }
+
+    #[inline(always)]
+    pub(super) fn opening(self) -> Opening {
+        Opening(self.first & !(u64::from(u16::MAX) << LENGTH_SHIFT))
+    }
+}
+
+/// Kind, flags and tag of a packet in one number: who knows what comes compares them at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Opening(u64);
+
+impl Opening {
+    #[inline(always)]
+    pub(crate) fn new(kind: u16, flags: u16, tag: u32) -> Self {
+        Head::new(Header { kind, flags, tag, ..Header::default() }, 0).opening()
+    }
+}
+
+/// What the cells of a ring take.
+pub(super) const CELLS_BYTES: usize = CELLS * STRIDE * size_of::<Cell>();
+
+/// Where the cells of a mapped ring lie.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cells(pub(super) NonNull<Cell>);
+
+impl Cells {
+    #[inline(always)]
+    pub(super) fn at(self, index: usize) -> NonNull<Cell> {
+        debug_assert!(index < CELLS);
+        // SAFETY: a ring has room for `CELLS` cells so far apart, and counters of rings give places below that.
+        unsafe { self.0.add(index * STRIDE) }
+    }
+}
+
+/// The word of a cell.
+#[inline(always)]
+pub(super) fn number_of(cell: &NonNull<Cell>) -> &WordCell {
+    // SAFETY: the pointer is to a cell of a mapped ring, of which the number is the first field.
+    unsafe { cell.cast().as_ref() }
+}
+
+/// What the packet in a cell says.
+///
+/// # Safety
+/// The cell is of a mapped ring. Its packet has come, and is not released.
+#[inline(always)]
+pub(super) unsafe fn head_in(cell: NonNull<Cell>) -> Head {
+    // SAFETY: by the caller.
+    let head = unsafe { &raw const (*cell.as_ptr()).head };
+    // SAFETY: the sender is done with the cell, and does not write to it before the packet is released.
+    unsafe { head.read() }
+}
+
+/// Where the payload of a packet is that travels in its cell.
+///
+/// # Safety
+/// The cell is of a mapped ring.
+#[inline(always)]
+pub(super) unsafe fn inline_in(cell: NonNull<Cell>) -> *const u8 {
+    // SAFETY: by the caller.
+    unsafe { (&raw const (*cell.as_ptr()).inline).cast() }
+}
