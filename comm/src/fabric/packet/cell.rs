@@ -80,42 +80,76 @@ pub(super) const CELLS_BYTES: usize = CELLS * STRIDE * size_of::<Cell>();
 
 /// Where the cells of a mapped ring lie.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Cells(pub(super) NonNull<Cell>);
+pub(super) struct Cells(NonNull<Cell>);
 
 impl Cells {
+    /// # Safety
+    /// There are cells of a ring, which stay mapped while this or what it gives is used.
+    pub(super) unsafe fn new(first: NonNull<u8>) -> Self {
+        Self(first.cast())
+    }
+
+    /// What lies behind the last one.
+    pub(super) fn end(self) -> NonNull<u8> {
+        // SAFETY: a ring has that much for its cells.
+        unsafe { self.0.cast().add(CELLS_BYTES) }
+    }
+
     #[inline(always)]
-    pub(super) fn at(self, index: usize) -> NonNull<Cell> {
+    pub(super) fn at(self, index: usize) -> InRing {
         debug_assert!(index < CELLS);
         // SAFETY: a ring has room for `CELLS` cells so far apart, and counters of rings give places below that.
-        unsafe { self.0.add(index * STRIDE) }
+        InRing(unsafe { self.0.add(index * STRIDE) })
     }
 }
 
-/// The word of a cell.
-#[inline(always)]
-pub(super) fn number_of(cell: &NonNull<Cell>) -> &WordCell {
-    // SAFETY: the pointer is to a cell of a mapped ring, of which the number is the first field.
-    unsafe { cell.cast().as_ref() }
-}
+/// A cell of a ring.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct InRing(NonNull<Cell>);
 
-/// What the packet in a cell says.
-///
-/// # Safety
-/// The cell is of a mapped ring. Its packet has come, and is not released.
-#[inline(always)]
-pub(super) unsafe fn head_in(cell: NonNull<Cell>) -> Head {
-    // SAFETY: by the caller.
-    let head = unsafe { &raw const (*cell.as_ptr()).head };
-    // SAFETY: the sender is done with the cell, and does not write to it before the packet is released.
-    unsafe { head.read() }
-}
+impl InRing {
+    #[inline(always)]
+    pub(super) fn line(self) -> *const Cell {
+        self.0.as_ptr()
+    }
 
-/// Where the payload of a packet is that travels in its cell.
-///
-/// # Safety
-/// The cell is of a mapped ring.
-#[inline(always)]
-pub(super) unsafe fn inline_in(cell: NonNull<Cell>) -> *const u8 {
-    // SAFETY: by the caller.
-    unsafe { (&raw const (*cell.as_ptr()).inline).cast() }
+    /// The number of its packet.
+    #[inline(always)]
+    pub(super) fn number(&self) -> &WordCell {
+        // SAFETY: the number is the first field of a cell, which is mapped.
+        unsafe { self.0.cast().as_ref() }
+    }
+
+    /// Where the payload of a packet lies that travels in its cell.
+    #[inline(always)]
+    pub(super) fn inline(self) -> *mut u8 {
+        // SAFETY: the cell is mapped.
+        unsafe { (&raw mut (*self.0.as_ptr()).inline).cast() }
+    }
+
+    #[inline(always)]
+    fn place_of_head(self) -> *mut Head {
+        // SAFETY: the cell is mapped.
+        unsafe { &raw mut (*self.0.as_ptr()).head }
+    }
+
+    /// What its packet says.
+    ///
+    /// # Safety
+    /// The packet has come, and is not released: its sender does not write to the cell.
+    #[inline(always)]
+    pub(super) unsafe fn head(self) -> Head {
+        // SAFETY: by the caller.
+        unsafe { self.place_of_head().read() }
+    }
+
+    /// Stores what its packet says.
+    ///
+    /// # Safety
+    /// The receiver is done with the packet before, and looks at this once its number has come.
+    #[inline(always)]
+    pub(super) unsafe fn set_head(self, head: Head) {
+        // SAFETY: by the caller.
+        unsafe { self.place_of_head().write(head) };
+    }
 }

@@ -4,9 +4,7 @@
 //! the ring that the peer writes, and a line in which the peer says what it has read of the ring that goes
 //! the other way.
 
-use super::cell::{
-    CELLS, CELLS_BYTES, Cell, Cells, Head, INLINE_BYTES, Opening, head_in, inline_in, number_of,
-};
+use super::cell::{CELLS, CELLS_BYTES, Cells, Head, INLINE_BYTES, InRing, Opening};
 use super::ring::{Receiving, Sending, reach};
 use super::{Arrived, Header, Payload};
 use crate::error::Result;
@@ -59,12 +57,13 @@ impl Block {
     fn cells(&self) -> Cells {
         let base = NonNull::new(self.region.base()).expect("regions are never null");
         // SAFETY: the block lies in the region by `new`.
-        Cells(unsafe { base.add(self.start) }.cast())
+        let first = unsafe { base.add(self.start) };
+        // SAFETY: a block begins with its cells; whoever uses them holds its region.
+        unsafe { Cells::new(first) }
     }
 
     fn area(&self) -> NonNull<u8> {
-        // SAFETY: the area lies behind the cells, in the block.
-        unsafe { self.cells().0.cast::<u8>().add(CELLS_BYTES) }
+        self.cells().end()
     }
 
     /// What rank `from` says to rank `to` in this block.
@@ -79,7 +78,7 @@ impl Block {
     pub(super) fn prepare(&self, peer: usize, start: u32) -> Result<()> {
         for number in (0..CELLS as u32).map(|ahead| start.wrapping_add(ahead)) {
             let cell = self.cells().at(number as usize % CELLS);
-            number_of(&cell).store(number.wrapping_add(1).wrapping_sub(CELLS as u32));
+            cell.number().store(number.wrapping_add(1).wrapping_sub(CELLS as u32));
         }
         let done = self.answers(peer, self.region.owner())?.done;
         done.cell().store(start);
@@ -164,7 +163,7 @@ impl Outgoing {
     /// Asks for the line of the next packet, which the receiver looks at meanwhile.
     #[inline(always)]
     pub(crate) fn expect_to_send(&self) {
-        expect_to_write(self.cells.at(self.sending.cell()).as_ptr());
+        expect_to_write(self.cells.at(self.sending.cell()).line());
     }
 
     /// What can be done ahead of the next packets while there is nothing to do.
@@ -202,23 +201,18 @@ impl Outgoing {
         let Some(position) = self.sending.room(beside, self.answers.done.cell()) else { return false };
         let cell = self.cells.at(self.sending.cell());
         if beside == 0 {
-            // SAFETY: the pointer is to a cell of a mapped ring.
-            let inline = unsafe { &raw mut (*cell.as_ptr()).inline };
             // SAFETY: the payload fits the cell, which the receiver is done with; callers give `length`
             // readable bytes, which are not of this ring.
-            unsafe { copy_short(source, inline.cast(), length) };
+            unsafe { copy_short(source, cell.inline(), length) };
         } else {
             // SAFETY: a payload's span lies in the area.
             let beside = unsafe { self.area.add(position) };
             // SAFETY: the receiver is done with the span; otherwise as above.
             unsafe { std::ptr::copy_nonoverlapping(source, beside.as_ptr(), length) };
         }
-        let head = Head::new(header, length);
-        // SAFETY: the pointer is to a cell of a mapped ring.
-        let place = unsafe { &raw mut (*cell.as_ptr()).head };
         // SAFETY: the receiver is done with the cell, and looks at it again once its number has come.
-        unsafe { place.write(head) };
-        let number = number_of(&cell);
+        unsafe { cell.set_head(Head::new(header, length)) };
+        let number = cell.number();
         self.sending.publish(beside, number);
         if self.peer_sleeps {
             store_fence();
@@ -238,7 +232,7 @@ impl Incoming {
     }
 
     #[inline(always)]
-    fn cell(&self) -> NonNull<Cell> {
+    fn cell(&self) -> InRing {
         self.cells.at(self.receiving.cell())
     }
 
@@ -253,10 +247,10 @@ impl Incoming {
 
     /// The cell of the next packet, if that is there when looked for that often, and at least once.
     #[inline(always)]
-    fn next_within(&self, looks: u32) -> Option<NonNull<Cell>> {
+    fn next_within(&self, looks: u32) -> Option<InRing> {
         let cell = self.cell();
         let mut left = looks;
-        while !self.receiving.has_come(number_of(&cell)) {
+        while !self.receiving.has_come(cell.number()) {
             if left <= 1 {
                 return None;
             }
@@ -272,12 +266,11 @@ impl Incoming {
     #[inline(always)]
     pub(crate) fn peek(&self) -> Option<Arrived<'_>> {
         let cell = self.next_within(1)?;
-        // SAFETY: the cell is of a mapped ring; its packet has come.
-        let head = unsafe { head_in(cell) };
+        // SAFETY: its packet has come.
+        let head = unsafe { cell.head() };
         let length = head.length();
         let payload = if length <= INLINE_BYTES {
-            // SAFETY: as above.
-            unsafe { inline_in(cell) }
+            cell.inline().cast_const()
         } else {
             // SAFETY: a payload's span lies in the area.
             let beside = unsafe { self.area.add(self.receiving.position(length as u32)) };
@@ -297,8 +290,8 @@ impl Incoming {
     ) -> Option<Arrived<'_>> {
         let cell = self.next_within(looks)?;
         came();
-        // SAFETY: the cell is of a mapped ring; its packet has come.
-        let head = unsafe { head_in(cell) };
+        // SAFETY: its packet has come.
+        let head = unsafe { cell.head() };
         if head.opening() != opening {
             return None;
         }
@@ -306,8 +299,7 @@ impl Incoming {
         if length > INLINE_BYTES {
             return None;
         }
-        // SAFETY: as above.
-        let payload = unsafe { inline_in(cell) };
+        let payload = cell.inline().cast_const();
         Some(Arrived { source: self.source(), header: head.header(), payload, length, lives: PhantomData })
     }
 
@@ -345,7 +337,7 @@ impl Incoming {
 
     /// Sleeps until the next packet may be there.
     pub(super) fn sleep(&self, nap: Duration) {
-        number_of(&self.cell()).sleep_unless_reached(self.receiving.awaited(), &Futex { nap });
+        self.cell().number().sleep_unless_reached(self.receiving.awaited(), &Futex { nap });
     }
 }
 

@@ -187,8 +187,9 @@ impl State {
         })
     }
 
-    /// Waits, for so many looks, for what a wait mostly ends with: a short put of that rank with that tag, of which nothing
-    /// but its first word needs to be compared. `None` if it has not come, or something else has, which stays where it is.
+    /// Waits, for so many looks, for what a wait mostly ends with: a short put of that rank with that tag, which one word of
+    /// it says. `None` if it has not come, or something else has, a put beyond the window among it, which stays for
+    /// [`State::next_arrival`]. [`super::unexpected::ANY`] is no tag of a put.
     #[inline(always)]
     pub(super) fn await_put(&mut self, source: usize, tag: u32, looks: u32) -> Option<Entry> {
         let (ring, back) = self.packets.rings_with(source)?;

@@ -138,19 +138,18 @@ impl NotifyRequest {
             // How this rank waits is on lines of its own, which a notification that is there does not need.
             let mut rounds = match *matched == expected {
                 true => 0,
-                false => notified.context.policy.spins.min(LOOKS).div_ceil(LOOKS_AT_ONCE) + 1,
+                false => notified.context.policy.spins.min(LOOKS).div_ceil(LOOKS_AT_ONCE),
             };
             while rounds > 0 && !state.has_failed() {
+                let before = *matched;
                 match from.and_then(|source| state.await_put(source, wanted.tag, LOOKS_AT_ONCE)) {
-                    Some(entry) => (*matched, *last) = (*matched + 1, entry),
-                    None => {
-                        advance(state, (wanted, from), expected, matched, last);
-                        rounds -= 1;
-                    }
+                    Some(entry) => (*matched, *last) = (before + 1, entry),
+                    None => advance(state, (wanted, from), expected, matched, last),
                 }
                 if *matched == expected {
                     return true;
                 }
+                rounds -= u32::from(*matched == before);
             }
         }
         *matched == expected

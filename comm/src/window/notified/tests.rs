@@ -1,12 +1,12 @@
 //! Matching against a list, and the lines that a ready notification costs.
 
-use super::arrivals::{LAST, NOTIFY, UNEXPECTED_LIMIT};
-use super::unexpected::Entry;
+use super::arrivals::{LAST, NOTIFY, PUT, UNEXPECTED_LIMIT};
+use super::unexpected::{ANY, Entry};
 use super::{Notified, NotifyRequest, State, WAITS};
 use crate::device::Device;
 use crate::element::Op;
 use crate::error::Error;
-use crate::fabric::{Header, INLINE_BYTES};
+use crate::fabric::{Header, INLINE_BYTES, Payload};
 use crate::source::{Source, Tag};
 use crate::window::Window;
 use crate::world::{World, WorldOptions};
@@ -107,28 +107,50 @@ fn the_short_way_takes_short_puts_of_its_tag_and_nothing_else() {
     let world = World::alone().unwrap();
     let window = window(&world);
     let notified = window.inner().notified.as_ref().unwrap();
-    let put = |bytes: usize, tag| window.put_notify(&vec![tag as u8; bytes], 0, 3, tag).unwrap();
     let awaits = |tag| notified.state.borrow_mut().await_put(0, tag, 2);
+    let at = |offset| {
+        let mut value = [0_u8];
+        window.read(offset, &mut value).map(|()| value[0])
+    };
     assert_eq!(awaits(1), None, "nothing is there");
     for bytes in [0, 1, 8, 17, INLINE_BYTES] {
-        put(bytes, 1);
-        assert_eq!((awaits(2), awaits(1)), (None, Some(Entry::new(0, 1))), "{bytes} bytes");
+        window.put_notify(&vec![1_u8; bytes], 0, 3, 1).unwrap();
+        let found = [awaits(2), awaits(ANY), awaits(1), awaits(1)];
+        assert_eq!(found, [None, None, Some(Entry::new(0, 1)), None], "{bytes} bytes");
     }
-    let mut found = [0_u8; INLINE_BYTES + 1];
-    window.read(3, &mut found).unwrap();
-    assert_eq!(found[..], [[1; INLINE_BYTES].as_slice(), &[0]].concat());
-    // One that is copied before it is told of, one in parts, and one that is carried out here.
-    put(INLINE_BYTES + 1, 1);
-    window.accumulate_notify(&[2_u8], 0, 3, Op::Sum, 1).unwrap();
-    put(1, 3);
-    put(1, 1);
-    assert_eq!(awaits(1), None);
-    let mut request = window.notify_init(Source::Rank(0), Tag::Value(1), 3).unwrap();
-    request.start().unwrap();
-    request.wait().unwrap();
-    assert_eq!(window.probe(Source::Any, Tag::Any).unwrap().map(|found| found.tag), Some(3));
-    window.read(3, &mut found).unwrap();
-    assert_eq!(found[..2], [1, 1]);
+    assert_eq!([at(2), at(3), at(2 + INLINE_BYTES), at(3 + INLINE_BYTES)], [Ok(0), Ok(1), Ok(1), Ok(0)]);
+
+    let mut one = window.notify_init(Source::Rank(0), Tag::Value(1), 1).unwrap();
+    // A notification of what was copied, one of what was read, an accumulate, and what is too long for a cell.
+    let mut read = [0_u8];
+    let others: [&mut dyn FnMut() -> Result<(), Error>; 4] = [
+        &mut || window.put_notify(&[2_u8; INLINE_BYTES + 1], 0, 50, 1),
+        &mut || window.get_notify(&mut read, 0, 99, 1),
+        &mut || window.accumulate_notify(&[5_u8], 0, 3, Op::Sum, 1),
+        &mut || window.put_notify(&[7_u8; INLINE_BYTES + 1], 0, 3, 1),
+    ];
+    let mut bytes_at_3 = Vec::new();
+    for send in others {
+        send().unwrap();
+        assert_eq!(awaits(1), None);
+        one.start().unwrap();
+        one.wait().unwrap();
+        bytes_at_3.push(at(3).unwrap());
+    }
+    assert_eq!((bytes_at_3.as_slice(), at(50)), ([1, 1, 6, 7].as_slice(), Ok(2)));
+
+    // A part of an access that goes on, then one beyond the window, of which the next call tells.
+    for (flags, offset, value) in [(0, 3, 8_u8), (LAST, 100, 9)] {
+        let header = Header { kind: PUT, flags, tag: 1, offset, ..Header::default() };
+        let sent = notified.state.borrow_mut().packets.try_send(0, header, Payload::Bytes(&[value]));
+        assert_eq!(sent, Ok(true));
+    }
+    assert_eq!([awaits(1), awaits(1)], [None, None]);
+    one.start().unwrap();
+    assert!(matches!(one.wait(), Err(Error::OutOfBounds { .. })));
+    window.put_notify(&[10_u8], 0, 4, 1).unwrap();
+    one.wait().unwrap();
+    assert_eq!((at(3), at(4)), (Ok(8), Ok(10)));
 }
 
 #[derive(Debug, Clone, Copy)]
