@@ -151,6 +151,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 256 }, ..ProptestConfig::default() })]
+
         #[test]
         fn every_byte_is_in_one_block_in_order(
             bytes in 0_usize..50_000_000, count in 1_u32..64, first in 0.01..8.0, last in 0.01..8.0,
