@@ -176,7 +176,7 @@ fn a_rank_that_does_not_answer_is_named() {
 #[test]
 fn ranks_wait_asleep_until_an_answer_is_judged() {
     let folder = Folder::new();
-    let set = ["comm.fabric=shm", "comm.timeout_s=1", "run.ranks=2", "run.trials=3", "app.steps=5000"];
+    let set = ["comm.fabric=shm", "comm.timeout_s=1", "run.ranks=2", "run.trials=6", "app.steps=5000"];
     let child = folder.start(SMALL, &[&set[..], &["comm.backend=['st-send']"]].concat());
     let of_ranks = || folder.workers().into_iter().filter_map(ticks).sum::<u64>();
     until("the ranks are at work", || of_ranks() > 5);

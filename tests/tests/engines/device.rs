@@ -21,7 +21,11 @@ fn ranks(engine: &Engine, start: &Start, kind: &str) -> Option<usize> {
         // One node of two ranks, and one of one.
         Start::Mpi { is_split: true, .. } | Start::Rendezvous { is_split: true, .. } => Some(3),
         // All on one node: they are the ranks of a job, started by another.
-        Start::Mpi { .. } | Start::Rendezvous { .. } if engine.fabric.starts_with("shm+") => None,
+        Start::Mpi { .. } | Start::Rendezvous { .. }
+            if kind == "opencl" && engine.fabric.starts_with("shm+") =>
+        {
+            None
+        }
         Start::Mpi { .. } | Start::Rendezvous { .. } => Some(2),
     }
 }

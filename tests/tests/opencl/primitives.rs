@@ -6,8 +6,8 @@ use streamhalo::{StreamKind, World};
 use streamhalo_tests::cases::Subject;
 use streamhalo_tests::{in_both_memories, on_ranks, on_walled_ranks, other_device};
 
-/// All cases of a primitive, on ranks whose streams are of that kind, by rank; once more if it `is_again`, of another kind: then
-/// without those for which the kind makes no difference.
+/// All cases of a primitive, on ranks whose streams are of that kind, by rank; once more if it `is_again`, with
+/// hosts among them: then without those that are the same on all streams of the host.
 fn cases(world: &World, primitive: &str, (at_length, is_again): (bool, bool), kind: fn(usize) -> StreamKind) {
     let row = PRIMITIVES.iter().find(|row| row.name == primitive).expect("there is one of that name");
     let subject = Subject::Primitive(row, kind(world.rank()));

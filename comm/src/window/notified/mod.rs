@@ -26,7 +26,7 @@ use crate::source::{Source, Tag};
 use crate::world::World;
 use arrivals::Aside;
 use origin::OnTheWay;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -43,8 +43,6 @@ pub(crate) struct Notified {
     rank: usize,
     size: usize,
     context: Arc<WaitContext>,
-    /// Waits for requests, and tests that have found them complete.
-    waits: Cell<u32>,
     /// Behind the state: peers are told that this rank lets go of the window before it uses the part again.
     _lent: Lent,
 }
@@ -112,7 +110,6 @@ impl Notified {
             rank: world.rank(),
             size: world.size(),
             context,
-            waits: Cell::new(0),
             _lent: lent,
         });
         register(&notified);
@@ -123,8 +120,8 @@ impl Notified {
     /// nothing else.
     #[inline(always)]
     fn serve_at_times(&self, state: &mut State) -> bool {
-        let waits = self.waits.get().wrapping_add(1);
-        self.waits.set(waits);
+        let waits = &mut state.unexpected.waits;
+        *waits = waits.wrapping_add(1);
         let serves = waits.is_multiple_of(WAITS);
         if serves {
             self.serve(state);

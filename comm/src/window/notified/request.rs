@@ -67,7 +67,8 @@ impl NotifyRequest {
     /// started again. Does not block. `MPI_Test`.
     ///
     /// Notifications are matched in the order in which they have come, by whichever request is tested first;
-    /// what the request does not match stays for others.
+    /// what the request does not match stays for others, however much that becomes. Those of one rank come in the order of
+    /// its accesses; those of several in any order, even where one rank has waited for the other before its access.
     ///
     /// # Errors
     /// [`Error::OutOfOrder`] if it was never started; [`Error::PeerFailed`] as [`NotifyRequest::wait`]; what a wire says.

@@ -1,8 +1,8 @@
 //! Matching against a list, and the lines that a ready notification costs.
 
-use super::arrivals::{LAST, NOTIFY, PUT, UNEXPECTED_LIMIT};
+use super::arrivals::{ACCUMULATE, LAST, NOTIFY, PUT, UNEXPECTED_LIMIT, flags_of};
 use super::unexpected::{ANY, Entry};
-use super::{Notified, NotifyRequest, State, WAITS};
+use super::{Notified, NotifyRequest, State, WAITS, request};
 use crate::device::Device;
 use crate::element::Op;
 use crate::error::Error;
@@ -24,8 +24,9 @@ fn lines(address: usize, bytes: usize) -> std::ops::RangeInclusive<usize> {
 }
 
 /// The paper's count (2015, section V): one line for the request, and one for the head of the unexpected queue
-/// with its first entries. Besides these a notification costs what the ring costs: this rank's own counters of it,
-/// and the line that has changed hands.
+/// with its first entries, beside which waits are counted. Besides these a notification costs what the ring costs (where it
+/// lies, this rank's own counters of it, and the line that has changed hands), and what the payload costs: where the window
+/// lies, and the line that it goes to.
 #[test]
 fn a_ready_notification_costs_two_lines_besides_the_ring() {
     let world = World::alone().unwrap();
@@ -113,44 +114,43 @@ fn the_short_way_takes_short_puts_of_its_tag_and_nothing_else() {
         window.read(offset, &mut value).map(|()| value[0])
     };
     assert_eq!(awaits(1), None, "nothing is there");
-    for bytes in [0, 1, 8, 17, INLINE_BYTES] {
-        window.put_notify(&vec![1_u8; bytes], 0, 3, 1).unwrap();
+    for (value, bytes) in [(1, 1), (2, 8), (3, 17), (4, INLINE_BYTES), (5, 0)] {
+        window.put_notify(&vec![value; bytes], 0, 3, 1).unwrap();
         let found = [awaits(2), awaits(ANY), awaits(1), awaits(1)];
         assert_eq!(found, [None, None, Some(Entry::new(0, 1)), None], "{bytes} bytes");
+        let around = [at(2), at(2 + bytes), at(3 + bytes)].map(Result::unwrap);
+        assert!(bytes == 0 || around == [0, value, 0], "{bytes} bytes: {around:?}");
     }
-    assert_eq!([at(2), at(3), at(2 + INLINE_BYTES), at(3 + INLINE_BYTES)], [Ok(0), Ok(1), Ok(1), Ok(0)]);
 
-    let mut one = window.notify_init(Source::Rank(0), Tag::Value(1), 1).unwrap();
-    // A notification of what was copied, one of what was read, an accumulate, and what is too long for a cell.
-    let mut read = [0_u8];
-    let others: [&mut dyn FnMut() -> Result<(), Error>; 4] = [
-        &mut || window.put_notify(&[2_u8; INLINE_BYTES + 1], 0, 50, 1),
-        &mut || window.get_notify(&mut read, 0, 99, 1),
-        &mut || window.accumulate_notify(&[5_u8], 0, 3, Op::Sum, 1),
-        &mut || window.put_notify(&[7_u8; INLINE_BYTES + 1], 0, 3, 1),
+    // What is no put, or goes on, or is too long for a cell, or beyond the window: sent by hand, so that it is that packet.
+    let ends = Some(Entry::new(0, 1));
+    let packets = [
+        ((NOTIFY, LAST, 3), 0, ends, Some(4)),
+        ((ACCUMULATE, LAST | flags_of(Op::Sum), 3), 1, ends, Some(13)),
+        ((ACCUMULATE, LAST, 3), 1, ends, Some(9)),
+        ((PUT, 0, 3), 8, None, Some(9)),
+        ((PUT, LAST, 3), INLINE_BYTES + 1, ends, Some(9)),
+        ((PUT, LAST, 100), 1, None, None),
     ];
-    let mut bytes_at_3 = Vec::new();
-    for send in others {
-        send().unwrap();
-        assert_eq!(awaits(1), None);
-        one.start().unwrap();
-        one.wait().unwrap();
-        bytes_at_3.push(at(3).unwrap());
+    for ((kind, flags, offset), bytes, notification, expected) in packets {
+        let header = Header { kind, flags, tag: 1, offset, ..Header::default() };
+        let payload = vec![9_u8; bytes];
+        let mut state = notified.state.borrow_mut();
+        assert_eq!(state.packets.try_send(0, header, Payload::Bytes(&payload)), Ok(true));
+        for _ in 0..2 {
+            assert_eq!(state.await_put(0, 1, 2), None, "{header:?}");
+        }
+        let served = state.serve();
+        assert_eq!(state.unexpected.take(request::wanted(Source::Rank(0), Tag::Value(1))), notification);
+        drop(state);
+        match expected {
+            Some(value) => assert_eq!((served, at(3)), (Ok(true), Ok(value)), "{header:?}"),
+            None => assert!(matches!(served, Err(Error::OutOfBounds { .. })), "{served:?}"),
+        }
     }
-    assert_eq!((bytes_at_3.as_slice(), at(50)), ([1, 1, 6, 7].as_slice(), Ok(2)));
-
-    // A part of an access that goes on, then one beyond the window, of which the next call tells.
-    for (flags, offset, value) in [(0, 3, 8_u8), (LAST, 100, 9)] {
-        let header = Header { kind: PUT, flags, tag: 1, offset, ..Header::default() };
-        let sent = notified.state.borrow_mut().packets.try_send(0, header, Payload::Bytes(&[value]));
-        assert_eq!(sent, Ok(true));
-    }
-    assert_eq!([awaits(1), awaits(1)], [None, None]);
-    one.start().unwrap();
-    assert!(matches!(one.wait(), Err(Error::OutOfBounds { .. })));
-    window.put_notify(&[10_u8], 0, 4, 1).unwrap();
-    one.wait().unwrap();
-    assert_eq!((at(3), at(4)), (Ok(8), Ok(10)));
+    // What was beyond the window is told of once, and is no notification.
+    let served = notified.state.borrow_mut().serve();
+    assert_eq!((served, awaits(1)), (Ok(false), None));
 }
 
 #[derive(Debug, Clone, Copy)]

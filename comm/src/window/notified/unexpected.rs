@@ -61,6 +61,8 @@ const PREPARED: usize = 512;
 pub(super) struct Unexpected {
     /// Entries in `first`. There are some in `more` only if it is full.
     beside: u32,
+    /// Waits for requests, and tests that have found them complete: counted where a line has room that they need anyway.
+    pub(super) waits: u32,
     first: [Entry; FIRST],
     #[allow(clippy::box_collection, reason = "a line has room for a pointer only")]
     more: Box<VecDeque<Entry>>,
@@ -72,6 +74,7 @@ impl Unexpected {
     pub(super) fn new() -> Self {
         Self {
             beside: 0,
+            waits: 0,
             first: [Entry::default(); FIRST],
             more: Box::new(VecDeque::with_capacity(PREPARED)),
         }
