@@ -343,16 +343,6 @@ pub enum Error {
         /// The queue that was to wait for it.
         used: u64,
     },
-    /// A request of one communicator was used with another.
-    #[error(
-        "`{call}` was given a {request} of another communicator; use one that this communicator has made"
-    )]
-    WrongCommunicator {
-        /// The call.
-        call: &'static str,
-        /// The request: what it does, with whom, with which tag.
-        request: String,
-    },
     /// Things of two worlds were used together.
     #[error("{what} was made with things of two worlds; make its stream and all else with the same one")]
     OtherWorld {

@@ -257,7 +257,7 @@ fn run_queues(kind: StreamKind) {
     let rank_main = |world: World| -> Result<(), HaloError> {
         let stream = Device::host().stream_with(&world, StreamOptions { kind, threads: 1 })?;
         let (communicator, peer) = (Communicator::new(&world)?, 1 - world.rank());
-        let queue = Queue::new(&stream, &communicator)?;
+        let queue = Queue::new(&stream);
         let extents = Extents { points: [2, 3, 100], components: 1 };
         let buffer = Buffer::<f64>::zeros(&world, &stream, extents)?;
         let mut requests = Vec::new();

@@ -198,7 +198,7 @@ fn messages_wait_for_what_is_enqueued() {
         assert_eq!(rank.sent(&other)?, expected);
 
         rank.fill(&mut cells, value)?;
-        let queue = Queue::new(&rank.stream, &rank.communicator)?;
+        let queue = Queue::new(&rank.stream);
         let mut requests =
             [rank.communicator.recv_init(&other, peer, 5)?, rank.communicator.send_init(&part, peer, 5)?];
         match_all(&mut requests)?;

@@ -1,6 +1,5 @@
 //! Periods that are captured and replayed on the host's streams: the same cells as without, and what is refused.
 
-use streamhalo::comm::Communicator;
 use streamhalo::comm::Error;
 use streamhalo::comm::collective::{AllReduce, Barrier};
 use streamhalo::comm::device::{Buffer, Extents};
@@ -197,7 +196,7 @@ fn collectives_are_replayed_and_queues_are_not() {
             };
             assert!(matches!(capture(1, &mut sum, &mut barrier), Err(Error::NotCapturable { .. })));
             let period = capture(2, &mut sum, &mut barrier)?;
-            let queue = Queue::new(&stream, &Communicator::new(world)?)?;
+            let queue = Queue::new(&stream);
             let refused = stream.capture(|_| queue.enqueue_start_all(&mut []));
             assert!(
                 matches!(&refused, Err(Error::NotCapturable { what, .. }) if what == "enqueue_start_all"),

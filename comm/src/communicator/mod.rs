@@ -304,7 +304,7 @@ impl Communicator {
     /// let ranks = World::threads(2, WorldOptions::default(), |world| {
     ///     let stream = Device::host().stream(&world)?;
     ///     let communicator = Communicator::new(&world)?;
-    ///     let queue = Queue::new(&stream, &communicator)?;
+    ///     let queue = Queue::new(&stream);
     ///     let line = Extents { points: [1, 1, 4], components: 1 };
     ///     let mut cells = Buffer::<f64>::zeros(&world, &stream, line)?;
     ///     let whole = cells.section(0..4)?;

@@ -15,11 +15,9 @@ impl Queue {
     ///
     /// # Errors
     /// Nothing is enqueued with [`Error::Unmatched`], with [`Error::OutOfOrder`] if the last start has not been
-    /// waited for, with [`Error::WrongStream`] if the section is of another stream's buffer, with
-    /// [`Error::WrongCommunicator`], with [`Error::InUse`] if another operation uses the section, with
-    /// [`Error::NotCapturable`] within a capture, and with [`Error::Throttled`] or [`Error::TimedOut`] if there is no
-    /// room. A ready
-    /// send whose receive has not been started makes the stream fail with [`Error::ReceiverNotReady`] when it
+    /// waited for, with [`Error::WrongStream`] if the section is of another stream's buffer, with [`Error::InUse`] if
+    /// another operation uses the section, with [`Error::NotCapturable`] within a capture, and with [`Error::Throttled`] or
+    /// [`Error::TimedOut`] if there is no room. A ready send whose receive has not been started makes the stream fail with [`Error::ReceiverNotReady`] when it
     /// comes there. Over `ofi` it is the start of the receive that is refused with that, on the other rank, or the
     /// stream there that fails with it, and over `mpi` the send is harmless: see [the module](crate::queue).
     pub fn enqueue_start(&self, request: &mut PersistentRequest) -> Result<()> {
@@ -42,8 +40,8 @@ impl Queue {
     ///
     /// # Errors
     /// Nothing is enqueued with [`Error::Unmatched`], with [`Error::OutOfOrder`] if the request has not been
-    /// started since the last wait, with [`Error::WrongQueue`] if it was started on another queue, with
-    /// [`Error::WrongCommunicator`], and with [`Error::NotCapturable`] within a capture. The stream fails
+    /// started since the last wait, with [`Error::WrongQueue`] if it was started on another queue, and with
+    /// [`Error::NotCapturable`] within a capture. The stream fails
     /// with [`Error::TimedOut`], or with [`Error::PeerFailed`] if a rank has failed, or if the peer has dropped its request
     /// before it came to this epoch.
     pub fn enqueue_wait(&self, request: &mut PersistentRequest) -> Result<()> {
@@ -162,9 +160,6 @@ impl Queue {
         request: &PersistentRequest,
         rule: impl FnOnce(&Pair) -> Result<()>,
     ) -> Result<()> {
-        if !request.communicator().is_same(&self.communicator) {
-            return Err(Error::WrongCommunicator { call, request: request.describe() });
-        }
         let unmatched = || Err(Error::Unmatched { call, request: request.describe() });
         request.match_state().with(|pair| rule(pair)).unwrap_or_else(unmatched)
     }

@@ -14,8 +14,8 @@
 //! | `Queue_init` | [`Queue::new`] | no; local |
 //! | `Queue_free` | dropping the [`Queue`] | no; local |
 //!
-//! Table II, matching. Requests are made by [`Communicator::send_init`], [`Communicator::rsend_init`] (ready
-//! sends) and [`Communicator::recv_init`]:
+//! Table II, matching. Requests are made by [`Communicator::send_init`](crate::Communicator::send_init), [`Communicator::rsend_init`](crate::Communicator::rsend_init) (ready
+//! sends) and [`Communicator::recv_init`](crate::Communicator::recv_init):
 //!
 //! | of the paper | here | blocks |
 //! |---|---|---|
@@ -81,7 +81,7 @@
 //! impl StreamHalo {
 //!     /// Figure 2.
 //!     fn new(stream: &Stream, communicator: &Communicator, field: &Buffer<f64>) -> Result<Self, Error> {
-//!         let queue = Queue::new(stream, communicator)?;
+//!         let queue = Queue::new(stream);
 //!
 //!         // Create send and receive requests.
 //!         let (rank, size) = (communicator.rank(), communicator.size());
@@ -248,34 +248,27 @@ pub(crate) use matcher::{MatchState, Matcher};
 pub use matching::{MatchRequest, imatch_all, imatch_one, match_all, match_one};
 pub use operations::{EnqueuedOperation, OperationQueue};
 
-use crate::communicator::Communicator;
 use crate::device::{Stream, next_group};
 use crate::error::Result;
 use merged::Groups;
 use std::cell::RefCell;
 use std::fmt;
 
-/// Ties the requests of a communicator to a stream, which starts them and waits for them where it comes to what
-/// was enqueued here (2026, section III-B).
+/// Ties persistent requests to a stream, which starts them and waits for them where it comes to what
+/// was enqueued here (2026, section III-B). They may be of several communicators.
 ///
 /// Dropping a queue (`MPI_Queue_free`) leaves on the stream what was enqueued. A request that was started on it
 /// and not waited for can then never be waited for, and its section never be used again.
 pub struct Queue {
     id: u64,
     stream: Stream,
-    communicator: Communicator,
     groups: RefCell<Groups>,
 }
 
 impl Queue {
     /// A queue over a stream (`MPI_Queue_init`). Local; does not communicate.
-    ///
-    /// # Errors
-    /// [`crate::Error::OtherWorld`] if the stream was made with another world than the communicator.
-    pub fn new(stream: &Stream, communicator: &Communicator) -> Result<Self> {
-        stream.check_world(communicator.world(), "a queue")?;
-        let (stream, communicator) = (stream.clone(), communicator.clone());
-        Ok(Self { id: next_group(), stream, communicator, groups: RefCell::default() })
+    pub fn new(stream: &Stream) -> Self {
+        Self { id: next_group(), stream: stream.clone(), groups: RefCell::default() }
     }
 
     /// Identifies the queue within its process.

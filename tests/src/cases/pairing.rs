@@ -67,7 +67,7 @@ pub fn beside_messages(world: &World, way: Scenario, elements: usize) -> Result<
     const ORDINARY: usize = 2;
     let [next, previous] = neighbours(world);
     let (stream, communicator) = (stream_of(world, way.kind)?, Communicator::new(world)?);
-    let queue = Queue::new(&stream, &communicator)?;
+    let queue = Queue::new(&stream);
     let checks = Checks::default();
     let payload = || Payload::new(world, &stream, elements);
     let [mut matched_out, matched_in, mut out, arrived] = [payload()?, payload()?, payload()?, payload()?];
@@ -110,7 +110,7 @@ fn tested(matching: &mut MatchRequest) -> Result<(), Error> {
 pub fn matched_one_by_one(world: &World, way: Scenario) -> Result<Done, HaloError> {
     let [next, previous] = neighbours(world);
     let (stream, communicator) = (stream_of(world, way.kind)?, Communicator::new(world)?);
-    let queue = Queue::new(&stream, &communicator)?;
+    let queue = Queue::new(&stream);
     let checks = Checks::default();
     let (mut out, arrived) = (Payload::new(world, &stream, 4)?, Payload::new(world, &stream, 4)?);
     let mut send = communicator.send_init(&out.section()?, next, TAG)?;

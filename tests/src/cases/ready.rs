@@ -29,7 +29,7 @@ pub fn too_early(world: &World, way: Scenario, elements: usize) -> Result<Done, 
         requests.push(communicator.recv_init(&section, 0, TAG)?);
     }
     match_all(&mut requests)?;
-    let queue = Queue::new(&stream, &communicator)?;
+    let queue = Queue::new(&stream);
     let path = requests.first().and_then(PersistentRequest::route).map_or("", |route| route.path);
     // Said by those who know; the others have nothing to do but to come.
     let path = world.all_gather(&path.to_owned())?.swap_remove(0);
@@ -116,7 +116,7 @@ pub fn too_early_for_the_stream(world: &World, kind: StreamKind) -> Result<(), H
         false => communicator.rsend_init(&section, 1, TAG)?,
     };
     match_one(&mut request)?;
-    let queue = Queue::new(&stream, &communicator)?;
+    let queue = Queue::new(&stream);
     for epoch in 1..=2 {
         let (go_on, may_go_on) = mpsc::channel();
         if is_receiver {

@@ -132,7 +132,7 @@ fn messages_that_are_shorter_than_their_receives() {
         let communicator = Communicator::new(world)?;
         let mut out = counting(world, stream, 3, 100 * rank as i32)?;
         let mut arrived = counting(world, stream, 5, 50)?;
-        let queue = Queue::new(stream, &communicator)?;
+        let queue = Queue::new(stream);
         let mut requests = [
             communicator.recv_init(&arrived.section(0..5)?, peer, 1)?,
             communicator.send_init(&out.section(0..3)?, peer, 1)?,
@@ -197,7 +197,7 @@ fn streams_that_the_memory_does_not_belong_to() {
         let operations = OperationQueue::new(stream, &communicator)?;
         let refused = operations.enqueue_send(&theirs, 0, 1).map(|_| ());
         assert_eq!(refused, wrong("the section of an operation"));
-        let queue = Queue::new(stream, &communicator)?;
+        let queue = Queue::new(stream);
         let mut requests = [communicator.recv_init(&mine, 0, 1)?, communicator.send_init(&theirs, 0, 1)?];
         match_all(&mut requests)?;
         assert_eq!(queue.enqueue_start(&mut requests[1]), wrong("the section of a request"));

@@ -13,7 +13,7 @@ const EPOCHS: usize = 5;
 fn recorded(ready: bool) -> Vec<Vec<Event>> {
     let results = World::recorded_threads(2, watchdog(), |world, recording| -> Result<_, HaloError> {
         let (stream, communicator) = (stream_of(&world, KINDS[0])?, Communicator::new(&world)?);
-        let queue = Queue::new(&stream, &communicator)?;
+        let queue = Queue::new(&stream);
         let extents = Extents { points: [1, 1, 10], components: 1 };
         let out = Buffer::<u8>::zeros(&world, &stream, extents)?;
         let arrived = Buffer::<u8>::zeros(&world, &stream, extents)?;

@@ -8,7 +8,7 @@ use streamhalo::{HaloError, Stream, World};
 
 pub(super) fn link(world: &World, stream: &Stream, bytes: usize) -> Result<Option<Box<dyn Link>>, HaloError> {
     let communicator = Communicator::new(world)?;
-    let queue = Queue::new(stream, &communicator)?;
+    let queue = Queue::new(stream);
     let payload = Messages::new(world, stream, bytes, places(bytes))?;
     let (from, into, peer) = (payload.sent()?, payload.places()?, 1 - world.rank());
     let (mut sends, mut recvs) = (Vec::new(), Vec::new());

@@ -28,7 +28,7 @@ pub fn requested(
     if rank != 0 && rank != leaver {
         return Ok(());
     }
-    let queue = Queue::new(&stream, &communicator)?;
+    let queue = Queue::new(&stream);
     let line = Extents { points: [1, 1, 4], components: 1 };
     let mut buffer = Buffer::<i32>::zeros(world, &stream, line)?;
     buffer.with_host_mut(line.whole(), |mut all| all.fill(1 + rank as i32))?;

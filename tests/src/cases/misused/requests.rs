@@ -40,7 +40,7 @@ impl Rank {
 
     /// A queue on its stream.
     pub fn queue(&self) -> Queue {
-        Queue::new(&self.stream, &self.communicator).expect("all are of one world")
+        Queue::new(&self.stream)
     }
 
     /// A receive from the rank before this one, and a send to the one behind it.
@@ -132,6 +132,13 @@ fn out_of_turn(_: &World, rank: &mut Rank) -> Result<(), HaloError> {
         refused(queue.enqueue_start(request), "enqueue_start", "enqueue its wait first");
     }
     refused(queue.enqueue_start_all(&mut requests), "enqueue_start_all", "its wait");
+    queue.enqueue_wait_all(&mut requests)?;
+    // One that may be waited for, and one that may be started, are refused with the other.
+    queue.enqueue_start(&mut requests[0])?;
+    refused(queue.enqueue_wait_all(&mut requests), "enqueue_wait_all", "since its last wait");
+    refused(queue.enqueue_start_all(&mut requests), "enqueue_start_all", "its wait");
+    refused(queue.enqueue_wait(&mut requests[1]), "enqueue_wait", "since its last wait");
+    queue.enqueue_start(&mut requests[1])?;
     queue.enqueue_wait_all(&mut requests)?;
     refused(queue.enqueue_wait_all(&mut requests), "enqueue_wait_all", "since its last wait");
     queue.wait()?;
@@ -228,26 +235,16 @@ fn sections_in_use(_: &World, rank: &mut Rank) -> Result<(), HaloError> {
     rank.exchange(&queue, &mut [receive, send])
 }
 
-/// Requests of another communicator, stream or world.
+/// Requests whose sections are of another stream, of the same world or of another one.
 fn of_others(world: &World, rank: &mut Rank) -> Result<(), HaloError> {
-    let other = Communicator::new(world)?;
-    let queue = Queue::new(&rank.stream, &other)?;
     let mut requests = rank.matched(1)?;
-    let start = queue.enqueue_start(&mut requests[1]);
-    let peer = (world.rank() + 1) % world.size();
-    let request = format!("send to rank {peer} with tag 1");
-    assert_eq!(start, Err(Error::WrongCommunicator { call: "enqueue_start", request }));
-
-    let elsewhere = stream_of(world, StreamKind::Inline)?;
-    let queue = Queue::new(&elsewhere, &rank.communicator)?;
-    let (owner, used) = (rank.stream.id(), elsewhere.id());
-    let what = "the section of a request";
-    assert_eq!(queue.enqueue_start(&mut requests[0]), Err(Error::WrongStream { what, owner, used }));
-
     let alone = World::alone()?;
-    let error =
-        Queue::new(&stream_of(&alone, StreamKind::Inline)?, &rank.communicator).map(drop).unwrap_err();
-    assert_eq!(error, Error::OtherWorld { what: "a queue" });
+    for elsewhere in [stream_of(world, StreamKind::Inline)?, stream_of(&alone, StreamKind::Inline)?] {
+        let queue = Queue::new(&elsewhere);
+        let (owner, used) = (rank.stream.id(), elsewhere.id());
+        let what = "the section of a request";
+        assert_eq!(queue.enqueue_start(&mut requests[0]), Err(Error::WrongStream { what, owner, used }));
+    }
     let queue = rank.queue();
     rank.exchange(&queue, &mut requests)
 }

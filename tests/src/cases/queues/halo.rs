@@ -164,7 +164,7 @@ pub fn halo(
 ) -> Result<Done, HaloError> {
     let communicator = Communicator::new(world)?;
     let stream = stream_of(world, way.kind)?;
-    let queue = Queue::new(&stream, &communicator)?;
+    let queue = Queue::new(&stream);
     let mut field = Field::new(world, &stream, plane, owned)?;
     let mut phases = (0..1 + usize::from(ready)).map(|_| field.requests(&communicator, ready));
     let mut phases = phases.by_ref().collect::<Result<Vec<_>, _>>()?;

@@ -30,7 +30,7 @@ pub fn opposite_orders(world: &World, way: Scenario, elements: usize) -> Result<
             communicator.recv_init(&arrived.section()?, previous, number as u32)?,
         ];
         match_all(&mut requests)?;
-        ends.push((Queue::new(&stream, &communicator)?, requests, out, arrived, number));
+        ends.push((Queue::new(&stream), requests, out, arrived, number));
     }
     if rank % 2 == 1 {
         ends.reverse();
@@ -53,12 +53,12 @@ pub fn opposite_orders(world: &World, way: Scenario, elements: usize) -> Result<
 }
 
 /// Messages of every size between all pairs of ranks, one's own among them: several with one tag, which match in
-/// the order of the calls, into receives that have room for more; begun in any order, and matched in the
-/// background.
+/// the order of the calls, into receives that have room for more; of two communicators, begun in any order, and matched in
+/// the background.
 pub fn many_messages(world: &World, way: Scenario) -> Result<Done, HaloError> {
-    let communicator = Communicator::new(world)?;
+    let communicators = [Communicator::new(world)?, Communicator::new(world)?];
     let stream = stream_of(world, way.kind)?;
-    let queue = Queue::new(&stream, &communicator)?;
+    let queue = Queue::new(&stream);
     let checks = Checks::default();
     let (rank, room) = (world.rank(), 2);
     let (mut sends, mut receives, mut matches) = (Vec::new(), Vec::new(), Vec::new());
@@ -66,6 +66,7 @@ pub fn many_messages(world: &World, way: Scenario) -> Result<Done, HaloError> {
         for (number, elements) in SIZES.into_iter().enumerate() {
             // Two tags, each used twice.
             let tag = (number / 2) as u32;
+            let communicator = &communicators[number / 2 % 2];
             let (out, arrived) =
                 (Payload::new(world, &stream, elements)?, Payload::new(world, &stream, elements + room)?);
             let mut pair = [
@@ -108,7 +109,7 @@ pub fn many_messages(world: &World, way: Scenario) -> Result<Done, HaloError> {
 pub fn freed_early(world: &World, way: Scenario) -> Result<Done, HaloError> {
     let communicator = Communicator::new(world)?;
     let stream = stream_of(world, way.kind)?;
-    let queue = Queue::new(&stream, &communicator)?;
+    let queue = Queue::new(&stream);
     let checks = Checks::default();
     let (rank, size) = (world.rank(), world.size());
     let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
