@@ -20,7 +20,7 @@ use std::time::Duration;
 /// [`Error::TimedOut`] if the peer does not match its own, or [`Error::PeerFailed`]; [`Error::OutOfMemory`] for the copy
 /// of a section on a device.
 pub fn match_one(request: &mut PersistentRequest) -> Result<()> {
-    imatch_one(request)?.wait()
+    begin("match_one", from_mut(request))?.wait()
 }
 
 /// As [`match_one`], for several requests (`MPI_Matchall`), which may be of one's own and of any number of
@@ -30,7 +30,7 @@ pub fn match_one(request: &mut PersistentRequest) -> Result<()> {
 /// As [`match_one`]; those that are refused at once leave all of them as they were. The others are the first
 /// that is found once it is known for all requests whether they match.
 pub fn match_all(requests: &mut [PersistentRequest]) -> Result<()> {
-    imatch_all(requests)?.wait()
+    begin("match_all", requests)?.wait()
 }
 
 /// Begins to match a request (`MPI_Imatch`). Does not block. It goes on, and is not taken back, if the result is
@@ -39,7 +39,7 @@ pub fn match_all(requests: &mut [PersistentRequest]) -> Result<()> {
 /// # Errors
 /// As [`match_one`], for what is refused at once.
 pub fn imatch_one(request: &mut PersistentRequest) -> Result<MatchRequest> {
-    imatch_all(from_mut(request))
+    begin("imatch_one", from_mut(request))
 }
 
 /// Begins to match several requests, with one request to wait for them all (`MPI_Imatchall`). Does not block.
@@ -69,7 +69,10 @@ pub fn imatch_one(request: &mut PersistentRequest) -> Result<MatchRequest> {
 /// # Errors
 /// As [`match_all`], for what is refused at once.
 pub fn imatch_all(requests: &mut [PersistentRequest]) -> Result<MatchRequest> {
-    let call = "match_all";
+    begin("imatch_all", requests)
+}
+
+fn begin(call: &'static str, requests: &mut [PersistentRequest]) -> Result<MatchRequest> {
     let mut sides = Vec::with_capacity(requests.len());
     for request in requests.iter() {
         let side = request.side().ok_or(Error::WildcardRefused { call })?;

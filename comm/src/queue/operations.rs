@@ -221,18 +221,18 @@ impl EnqueuedOperation {
     /// # Errors
     /// [`Error::OutOfOrder`] if its start has not been enqueued; else its own error, or the stream's.
     pub fn test(&self) -> Result<Option<Status>> {
-        match self.look()? {
+        match self.look("EnqueuedOperation::test")? {
             Found::Nothing => Ok(None),
             Found::Leaver(rank) => Err(self.stream.status().context.left(rank, COMMUNICATOR)),
             Found::Outcome(outcome) => outcome.map(Some),
         }
     }
 
-    fn look(&self) -> Result<Found> {
+    fn look(&self, call: &'static str) -> Result<Found> {
         let operation = &self.entry.operation;
         if matches!(*operation.stage(), Stage::Enqueued) {
             let reason = format!("the {} has not been started; call `enqueue_start`", operation.describe());
-            return Err(Error::OutOfOrder { call: "EnqueuedOperation::test", reason });
+            return Err(Error::OutOfOrder { call, reason });
         }
         let found = operation.look(self.communicator.engine())?;
         match &found {
@@ -273,7 +273,8 @@ impl EnqueuedOperation {
     /// # Errors
     /// As [`EnqueuedOperation::test`], and [`Error::TimedOut`].
     pub fn wait(&self) -> Result<Status> {
-        wait_for(&self.entry.operation, &|| self.look(), &self.stream.status().context)
+        let look = || self.look("EnqueuedOperation::wait");
+        wait_for(&self.entry.operation, &look, &self.stream.status().context)
     }
 }
 

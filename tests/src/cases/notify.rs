@@ -315,6 +315,8 @@ pub fn refusals(world: &World, way: Scenario) -> Result<Done, HaloError> {
         other => panic!("{other:?}"),
     };
     out_of_bounds(window.put_notify(&[1], 0, 0, 0), [0, 4, 0]);
+    out_of_bounds(window.fetch_and_op_notify(1, 0, 0, Op::Sum, 0).map(drop), [0, 4, 0]);
+    out_of_bounds(window.compare_and_swap_notify(1, 2, 0, 0, 0).map(drop), [0, 4, 0]);
     out_of_bounds(window.get_notify(&mut [1, 2], last, 10 * last, 0), [40 * last, 40 * last + 8, 40 * last]);
     out_of_bounds(
         window.accumulate_notify(&[1], last, usize::MAX, Op::Sum, 0),
@@ -325,27 +327,40 @@ pub fn refusals(world: &World, way: Scenario) -> Result<Done, HaloError> {
         other => panic!("{other:?}"),
     };
     wrong_rank(window.put_notify(&[1], size, 0, 0));
+    wrong_rank(window.get_notify(&mut [1], size, 0, 0));
+    wrong_rank(window.accumulate_notify(&[1], size, 0, Op::Sum, 0));
+    wrong_rank(window.fetch_and_op_notify(1, size, 0, Op::Sum, 0).map(drop));
+    wrong_rank(window.compare_and_swap_notify(1, 2, size, 0, 0).map(drop));
     wrong_rank(window.flush(size));
     wrong_rank(window.notify_init(Source::Rank(size), Tag::Any, 1).map(|_| ()));
     wrong_rank(window.probe(Source::Rank(size), Tag::Any).map(|_| ()));
     let tag = Window::LARGEST_TAG + 1;
     for result in [
         window.put_notify::<i32>(&[], 0, 0, tag),
+        window.get_notify::<i32>(&mut [], 0, 0, tag),
+        window.accumulate_notify::<i32>(&[], 0, 0, Op::Sum, tag),
+        window.fetch_and_op_notify(1, 0, 0, Op::Sum, tag).map(drop),
+        window.compare_and_swap_notify(1, 2, 0, 0, tag).map(drop),
         window.notify_init(Source::Any, Tag::Value(tag), 1).map(|_| ()),
         window.probe(Source::Any, Tag::Value(u32::MAX)).map(|_| ()),
     ] {
         assert!(matches!(result, Err(Error::WrongTag { largest: Window::LARGEST_TAG, .. })), "{result:?}");
     }
-    let result = window.put_notify::<f32>(&[], 0, 0, 0);
-    assert!(matches!(result, Err(Error::ElementMismatch { .. })), "{result:?}");
+    for result in [
+        window.put_notify::<f32>(&[], 0, 0, 0),
+        window.fetch_and_op_notify(1.0_f32, 0, 0, Op::Sum, 0).map(drop),
+        window.compare_and_swap_notify(1.0_f32, 2.0, 0, 0, 0).map(drop),
+    ] {
+        assert!(matches!(result, Err(Error::ElementMismatch { .. })), "{result:?}");
+    }
     for count in [0, u32::MAX] {
         let result = window.notify_init(Source::Any, Tag::Any, count);
         assert!(matches!(result, Err(Error::OutOfOrder { .. })), "{result:?}");
     }
     let mut request = window.notify_init(Source::Any, Tag::Value(8), 2)?;
-    for result in [request.test(), request.wait().map(Some)] {
-        assert!(matches!(result, Err(Error::OutOfOrder { call: "NotifyRequest::test", .. })), "{result:?}");
-    }
+    let (test, wait) = (request.test(), request.wait());
+    assert!(matches!(test, Err(Error::OutOfOrder { call: "NotifyRequest::test", .. })), "{test:?}");
+    assert!(matches!(wait, Err(Error::OutOfOrder { call: "NotifyRequest::wait", .. })), "{wait:?}");
     request.start()?;
     let result = request.start();
     assert!(matches!(result, Err(Error::OutOfOrder { call: "NotifyRequest::start", .. })), "{result:?}");

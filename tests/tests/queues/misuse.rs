@@ -324,7 +324,7 @@ fn a_match_goes_on_when_nobody_waits_for_it() {
     each(|world, mut rank| {
         let mut requests = rank.ring(1)?;
         drop(imatch_all(&mut requests)?);
-        refused(imatch_all(&mut requests).map(drop), "match_all", "match");
+        refused(imatch_all(&mut requests).map(drop), "imatch_all", "match");
         world.barrier()?;
         while !requests.iter().all(PersistentRequest::is_matched) {}
         let queue = rank.queue();

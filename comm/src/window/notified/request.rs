@@ -158,6 +158,9 @@ impl NotifyRequest {
 
     #[inline(never)]
     fn wait_long(&mut self) -> Result<Notification> {
+        if self.matched == INACTIVE {
+            return Err(out_of_order("NotifyRequest::wait", "start the request first"));
+        }
         if let Some(notification) = self.test()? {
             return Ok(notification);
         }

@@ -55,7 +55,7 @@ fn untimely(world: &World, queue: &OperationQueue) -> Result<(), HaloError> {
     let send = queue.enqueue_send(&buffer.section(0..2)?, me, 1)?;
     let receive = queue.enqueue_recv(&buffer.section(2..4)?, me, 1)?;
     refused(send.test(), "EnqueuedOperation::test", "has not been started");
-    refused(receive.wait(), "EnqueuedOperation::test", "has not been started");
+    refused(receive.wait(), "EnqueuedOperation::wait", "has not been started");
     // Not held before the start: kernels may still write it.
     buffer.with_host_mut(line(4).whole(), |mut all| all.fill(9))?;
     queue.enqueue_start()?;

@@ -163,7 +163,7 @@ fn by_the_host(world: &World, rank: &mut Rank) -> Result<(), HaloError> {
         refused(request.wait(), "PersistentRequest::wait", "enqueued on a queue");
         refused(request.test(), "PersistentRequest::test", "enqueued on a queue");
         refused(request.start(), "PersistentRequest::start", "enqueued on a queue");
-        refused(match_one(request), "match_all", "matched already");
+        refused(match_one(request), "match_one", "matched already");
     }
     queue.enqueue_wait_all(&mut requests)?;
     queue.wait()?;
@@ -180,7 +180,7 @@ fn by_the_host(world: &World, rank: &mut Rank) -> Result<(), HaloError> {
     let [mut unmatched, mut its_send] = rank.ring(2)?;
     assert_eq!(unmatched.route(), None);
     unmatched.start()?;
-    refused(match_one(&mut unmatched), "match_all", "has been started");
+    refused(match_one(&mut unmatched), "match_one", "has been started");
     its_send.start()?;
     unmatched.wait()?;
     its_send.wait()?;
