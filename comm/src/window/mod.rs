@@ -12,6 +12,12 @@
 //! | `MPI_Status` of a notification | [`Notification`] |
 //! | `MPI_Win_flush` | [`Window::flush`] |
 //! | probe semantics | [`Window::probe`] |
+//! | accesses without a notification, to the same window | none: each access notifies, and [`Window::flush`] waits for nothing at the target |
+//! | the notified get-accumulate, of several elements | none: [`Window::fetch_and_op_notify`] takes one |
+//! | `MPI_Win_fence` of the listings for comparison | none: [`World::barrier`] or epochs of an active window |
+//!
+//! Notifications of one rank come in the order of its accesses. Those of several ranks come in any order, even where one has
+//! waited for the other before its access: a request that takes any source may match the later one first.
 //!
 //! Active target epochs, by the host and on streams (Namashivayam et al. 2023, section 4.4):
 //!
