@@ -1,6 +1,7 @@
 //! Two-sided messages and collective calls over threads, and what is refused.
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
 use streamhalo::comm::device::{Buffer, Extents, Section, Tile};
 use streamhalo::comm::queue::OperationQueue;
 use streamhalo::comm::window::{ActiveOptions, Group, Window};
@@ -242,6 +243,35 @@ fn waits_for_what_does_not_come_name_who_and_what() {
             communicator.send(&[1.0, 2.0], 0, 80)?;
             // The late receiver gets what was given up, from memory that nobody else has.
             assert_eq!(communicator.recv(&mut vec![0.0; 5000], 0, 79)?.bytes, 40_000);
+        }
+        communicator.barrier()
+    }));
+}
+
+/// Short messages go ahead of their receiver until there is no more room; what was given up does not come.
+#[test]
+fn short_sends_to_a_rank_that_never_receives_end_by_their_time_out() {
+    let sent = AtomicI64::new(0);
+    let short = WorldOptions { policy: None, timeout: Some(Duration::from_millis(200)) };
+    expect_all(world_of(2, short, |world, communicator| {
+        if world.rank() == 0 {
+            let send = |number| communicator.send(&[number], 1, 5).err().map(|error| (number, error));
+            let (last, error) = (0..1_000_000_i64).find_map(send).expect("no room for a million");
+            assert!(last > 1 && matches!(&error, Error::TimedOut { peer: 1, .. }), "{last}: {error:?}");
+            sent.store(last, Ordering::Release);
+        } else {
+            // Serves nobody meanwhile.
+            let started = Instant::now();
+            while sent.load(Ordering::Acquire) == 0 {
+                assert!(started.elapsed() < Duration::from_secs(60), "rank 0 goes on sending");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            for number in 0..sent.load(Ordering::Acquire) {
+                let mut found = [-1];
+                communicator.recv(&mut found, 0, 5)?;
+                assert_eq!(found, [number]);
+            }
+            assert_eq!(communicator.iprobe(0, 5)?, None);
         }
         communicator.barrier()
     }));

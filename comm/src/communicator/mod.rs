@@ -169,7 +169,8 @@ impl Communicator {
     ///
     /// # Errors
     /// [`crate::Error::WrongRank`], [`crate::Error::WrongTag`]; [`crate::Error::PeerFailed`] if a rank has failed,
-    /// [`crate::Error::TimedOut`] if nobody receives it.
+    /// [`crate::Error::TimedOut`] if nobody receives it: a short message is then not sent, and a longer one is received by
+    /// whoever receives it later.
     pub fn send<T: Element>(&self, elements: &[T], destination: usize, tag: u32) -> Result<()> {
         self.check_send("Communicator::send", destination, tag)?;
         self.send_bytes(bytes_of(elements), Some(T::TYPE), destination, tag)
@@ -193,6 +194,20 @@ impl Communicator {
     }
 
     /// Sends elements and receives others, in no order, so that ranks may do so in a ring. Blocks.
+    ///
+    /// ```
+    /// use streamhalo_comm::{Communicator, Error, World, WorldOptions};
+    ///
+    /// let ranks = World::threads(3, WorldOptions::default(), |world| {
+    ///     let communicator = Communicator::new(&world)?;
+    ///     let (rank, size) = (world.rank(), world.size());
+    ///     let mut before = [0];
+    ///     communicator.sendrecv((&[rank as i32], (rank + 1) % size, 7), &mut before, (rank + size - 1) % size, 7)?;
+    ///     Ok::<_, Error>(before)
+    /// })?;
+    /// assert_eq!(ranks, [Ok([2]), Ok([0]), Ok([1])]);
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Communicator::send`] and [`Communicator::recv`].
@@ -266,6 +281,25 @@ impl Communicator {
     }
 
     /// As [`Communicator::iprobe`], but blocks until there is a message.
+    ///
+    /// ```
+    /// use streamhalo_comm::{Communicator, Error, Source, Tag, World, WorldOptions};
+    ///
+    /// // A message whose length the receiver does not know.
+    /// let ranks = World::threads(2, WorldOptions::default(), |world| {
+    ///     let communicator = Communicator::new(&world)?;
+    ///     if world.rank() == 0 {
+    ///         communicator.send(&[1.5, 2.5, 3.5], 1, 7)?;
+    ///         return Ok(Vec::new());
+    ///     }
+    ///     let found = communicator.probe(Source::Any, Tag::Any)?;
+    ///     let mut values = vec![0.0; found.bytes / size_of::<f64>()];
+    ///     communicator.recv(&mut values, found.source, found.tag)?;
+    ///     Ok::<_, Error>(values)
+    /// })?;
+    /// assert_eq!(ranks[1], Ok(vec![1.5, 2.5, 3.5]));
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Communicator::iprobe`], and [`crate::Error::TimedOut`] if none comes.

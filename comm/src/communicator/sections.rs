@@ -136,6 +136,23 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::allreduce`]; [`Error::InUse`], with which all ranks fail; what the
     /// section's device says.
+    ///
+    /// ```
+    /// use streamhalo_comm::device::{Buffer, Device, Extents};
+    /// use streamhalo_comm::{Communicator, Error, Op, World, WorldOptions};
+    ///
+    /// let ranks = World::threads(3, WorldOptions::default(), |world| {
+    ///     // Of a GPU as well: `Device::cuda("0")`.
+    ///     let stream = Device::host().stream(&world)?;
+    ///     let line = Extents { points: [1, 1, 2], components: 1 };
+    ///     let mut cells = Buffer::<i64>::zeros(&world, &stream, line)?;
+    ///     cells.view_mut(line.whole())?.fill(1 + world.rank() as i64);
+    ///     Communicator::new(&world)?.allreduce_section(&cells.section(0..2)?, Op::Sum)?;
+    ///     cells.copy_out(line.whole())
+    /// })?;
+    /// assert!(ranks.into_iter().all(|rank| rank == Ok(vec![6, 6])));
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn allreduce_section(&self, section: &Section, op: Op) -> Result<()> {
         const CALL: &str = "allreduce";
         let _hold = self.or_fail(CALL, section.hold(Intent::Write, CALL))?;

@@ -60,7 +60,9 @@ pub fn imatch_one(request: &mut PersistentRequest) -> Result<MatchRequest> {
 ///     let mut requests = [receive, send];
 ///     let mut matching = imatch_all(&mut requests)?;
 ///     // ... what else is to be set up ...
-///     matching.wait()
+///     matching.wait()?;
+///     assert!(requests.iter().all(|request| request.is_matched()));
+///     Ok::<_, Error>(())
 /// })?;
 /// assert_eq!(ranks, [Ok(()), Ok(())]);
 /// # Ok::<(), Error>(())
