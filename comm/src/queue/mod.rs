@@ -14,8 +14,8 @@
 //! | `Queue_init` | [`Queue::new`] | no; local |
 //! | `Queue_free` | dropping the [`Queue`] | no; local |
 //!
-//! Table II, matching. Requests are made by [`Communicator::send_init`](crate::Communicator::send_init), [`Communicator::rsend_init`](crate::Communicator::rsend_init) (ready
-//! sends) and [`Communicator::recv_init`](crate::Communicator::recv_init):
+//! Table II, matching. Requests are made by [`Communicator`](crate::Communicator): `send_init`, `rsend_init` (ready
+//! sends) and `recv_init`:
 //!
 //! | of the paper | here | blocks |
 //! |---|---|---|

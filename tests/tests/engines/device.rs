@@ -10,7 +10,7 @@ use streamhalo_tests::start::{Engine, Start, engines};
 use streamhalo_tests::{Cell, OpenDevice, Outcome};
 
 /// How many ranks an engine is tried with; `None` where another library has the same way.
-fn ranks(engine: &Engine, start: &Start, kind: &str) -> Option<usize> {
+fn ranks(start: &Start, kind: &str) -> Option<usize> {
     match start {
         Start::Threads => None,
         // Between processes on a GPU each way is tried by the suite of that kind.
@@ -20,12 +20,6 @@ fn ranks(engine: &Engine, start: &Start, kind: &str) -> Option<usize> {
         Start::Mpi { launcher, .. } if launcher.library != "Open MPI" => None,
         // One node of two ranks, and one of one.
         Start::Mpi { is_split: true, .. } | Start::Rendezvous { is_split: true, .. } => Some(3),
-        // All on one node: they are the ranks of a job, started by another.
-        Start::Mpi { .. } | Start::Rendezvous { .. }
-            if kind == "opencl" && engine.fabric.starts_with("shm+") =>
-        {
-            None
-        }
         Start::Mpi { .. } | Start::Rendezvous { .. } => Some(2),
     }
 }
@@ -62,7 +56,7 @@ fn on_every_engine(kind: &str, of_kind: &[&str], open: OpenDevice) {
                 continue;
             }
         };
-        let Some(ranks) = ranks(engine, start, kind) else { continue };
+        let Some(ranks) = ranks(start, kind) else { continue };
         let on_host: &Vec<Cell> = on_host.entry(ranks).or_insert_with(|| of_threads((ranks, false)));
         for (what, expected) in [("device", &backends), ("primitives", &primitives)] {
             // What goes straight over a wire is tried with every library beside this (`wires.rs`).

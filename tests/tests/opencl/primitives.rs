@@ -6,15 +6,11 @@ use streamhalo::{StreamKind, World};
 use streamhalo_tests::cases::Subject;
 use streamhalo_tests::{in_both_memories, on_ranks, on_walled_ranks, other_device};
 
-/// All cases of a primitive, on ranks whose streams are of that kind, by rank; once more if it `is_again`, with
-/// hosts among them: then without those that are the same on all streams of the host.
-fn cases(world: &World, primitive: &str, (at_length, is_again): (bool, bool), kind: fn(usize) -> StreamKind) {
+/// All cases of a primitive, on ranks whose streams are of that kind, by rank.
+fn cases(world: &World, primitive: &str, at_length: bool, kind: fn(usize) -> StreamKind) {
     let row = PRIMITIVES.iter().find(|row| row.name == primitive).expect("there is one of that name");
     let subject = Subject::Primitive(row, kind(world.rank()));
     for case in subject.cases(world.size(), at_length) {
-        if is_again && case.is_of_any_stream {
-            continue;
-        }
         let ran = case.run(world, subject.way());
         assert!(ran.is_ok(), "`{}` on rank {}: {ran:?}", case.name, world.rank());
     }
@@ -28,8 +24,8 @@ fn all_cases(primitive: &str, at_length: bool) {
     in_both_memories(|| {
         for ranks in 1..=4 {
             let run = |world: &World| {
-                cases(world, primitive, (at_length && ranks < 4, false), |_| StreamKind::Device);
-                cases(world, primitive, (false, true), mixed);
+                cases(world, primitive, at_length && ranks < 4, |_| StreamKind::Device);
+                cases(world, primitive, false, mixed);
                 Ok(())
             };
             on_ranks(ranks, run);

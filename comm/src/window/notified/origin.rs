@@ -53,18 +53,17 @@ pub(crate) struct Access<'a> {
 }
 
 impl Access<'_> {
-    #[inline(always)]
     fn header(&self, kind: u16, flags: u16, start: usize, bytes: usize) -> Header {
-        // Tells nobody how much it was if that is more than can be said.
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        Header { kind, flags, tag: self.tag, bytes, ticket: 0, offset: start as u64 }
+        header((kind, flags, self.tag), start, bytes)
     }
 }
 
-/// The header of a put that is one packet.
+/// The header of a packet about bytes from there on.
 #[inline(always)]
-fn put_header(start: usize, tag: u32, data: &[u8]) -> Header {
-    Header { kind: PUT, flags: LAST, tag, bytes: data.len() as u32, ticket: 0, offset: start as u64 }
+fn header((kind, flags, tag): (u16, u16, u32), start: usize, bytes: usize) -> Header {
+    // Tells nobody how much it was if that is more than can be said.
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    Header { kind, flags, tag, bytes, ticket: 0, offset: start as u64 }
 }
 
 /// How many parts of a get are asked for ahead of their answers.
@@ -89,7 +88,8 @@ impl Notified {
         let state = &mut *self.state.borrow_mut();
         let ring = state.packets.ring_to(target)?;
         // The header is made where it is needed: on the way to a ring with room it stays in registers.
-        if data.len() > INLINE_BYTES || !ring.try_send(put_header(start, tag, data), Payload::Bytes(data)) {
+        let put = (PUT, LAST, tag);
+        if data.len() > INLINE_BYTES || !ring.try_send(header(put, start, data.len()), Payload::Bytes(data)) {
             return None;
         }
         let (sent, is_watched) = (ring.sent(), ring.is_watched());
@@ -100,27 +100,18 @@ impl Notified {
     #[cold]
     fn have_put(&self, target: usize, start: usize, tag: u32, data: &[u8]) -> Result<()> {
         let state = &mut *self.state.borrow_mut();
-        self.have_sent(state, target, put_header(start, tag, data), Payload::Bytes(data))
+        self.have_sent(state, target, header((PUT, LAST, tag), start, data.len()), Payload::Bytes(data))
     }
 
     /// As [`Notified::put`], of what is long, or has no room, or no ring.
     #[inline(never)]
     fn put_otherwise(&self, part: &Target, target: usize, start: usize, tag: u32, data: &[u8]) -> Result<()> {
         let state = &mut *self.state.borrow_mut();
-        if data.len() > INLINE_BYTES {
-            return self.put_long(state, Access { part, target, start, tag }, data);
-        }
-        self.send(state, target, put_header(start, tag, data), Payload::Bytes(data))?;
-        let sent = state.packets.sent(target);
-        state.on_the_way[target].add(start, data.len(), sent);
-        Ok(())
-    }
-
-    fn put_long(&self, state: &mut State, access: Access<'_>, data: &[u8]) -> Result<()> {
-        let (target, start) = (access.target, access.start);
-        match &access.part.memory {
+        let access = Access { part, target, start, tag };
+        match &part.memory {
             Some(memory)
-                if !state.on_the_way[target].meets(start, data.len(), target, &mut state.packets) =>
+                if data.len() > INLINE_BYTES
+                    && !state.on_the_way[target].meets(start, data.len(), target, &mut state.packets) =>
             {
                 let write = || memory.write(start, data, "a put into a window");
                 state.packets.reach(target, write).unwrap_or_else(|| Err(self.left(Some(target))))?;
