@@ -1,10 +1,11 @@
-//! GPUs of CUDA: exchanges and kernels, which must give what the host gives, and what goes wrong on a GPU. Left out, with
+//! GPUs of CUDA: exchanges, primitives and kernels, which must give what the host gives, and what goes wrong on a GPU. Left out, with
 //! the reason, where there is none.
 
 mod exchanges;
 mod faults;
 mod kernels;
 mod periods;
+mod primitives;
 #[cfg(target_os = "linux")]
 mod processes;
 
@@ -13,7 +14,6 @@ use streamhalo::Device;
 use streamhalo_tests::{alone, device_in_turn};
 
 /// The kind of device, as processes are told.
-#[cfg(target_os = "linux")]
 const KIND: &str = "cuda";
 
 fn gpu() -> Option<(Device, MutexGuard<'static, ()>)> {

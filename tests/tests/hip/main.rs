@@ -1,4 +1,4 @@
-//! GPUs of AMD's, by HIP: the exchanges and kernels that those of CUDA are tested with. Left out, with the reason, where
+//! GPUs of AMD's, by HIP: the exchanges, primitives and kernels that those of CUDA are tested with. Left out, with the reason, where
 //! there is none, and in builds without the feature `hip`.
 
 #[path = "../cuda/exchanges.rs"]
@@ -7,6 +7,8 @@ mod exchanges;
 mod kernels;
 #[path = "../cuda/periods.rs"]
 mod periods;
+#[path = "../cuda/primitives.rs"]
+mod primitives;
 #[cfg(target_os = "linux")]
 #[path = "../cuda/processes.rs"]
 mod processes;
@@ -16,7 +18,6 @@ use streamhalo::Device;
 use streamhalo_tests::{alone, device_in_turn};
 
 /// The kind of device, as processes are told.
-#[cfg(target_os = "linux")]
 const KIND: &str = "hip";
 
 fn gpu() -> Option<(Device, MutexGuard<'static, ()>)> {
