@@ -67,11 +67,8 @@ impl Triggered {
         let group = next_group();
         let told = plan.recvs.iter().filter(|recv| (protocol.announces)(recv));
         let starts = far.iter().flat_map(|far| &far.starts).cloned();
-        let readiness = Arc::new(SignalSet {
-            words: told.filter_map(|recv| recv.clear.near().cloned()).chain(starts).collect(),
-            rule: Rule::Set,
-            wakes: plan.recvs.iter().any(|recv| recv.peer_sleeps),
-        });
+        let told = told.filter_map(|recv| recv.clear.near().cloned()).chain(starts).collect();
+        let readiness = Arc::new(SignalSet::new(told, plan.recvs.iter().any(|recv| recv.peer_sleeps)));
         let guard = far.as_ref().map(|far| far.guard.clone());
         let carried =
             guard.map(|guard| -> Arc<dyn Any + Send + Sync> { Arc::new((guard, plan.listening.clone())) });

@@ -10,7 +10,7 @@ use crate::fabric::{Word, store_fence};
 use crate::timeline::Activity;
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// One operation.
 pub(crate) enum Operation {
@@ -75,9 +75,16 @@ pub(crate) struct SignalSet {
     pub(crate) rule: Rule,
     /// Whether anyone may sleep on them.
     pub(crate) wakes: bool,
+    /// Whether a device has a kernel of a send that posts them first.
+    pub(crate) goes_with_a_send: AtomicBool,
 }
 
 impl SignalSet {
+    /// A signal of words that become a value.
+    pub(crate) fn new(words: Vec<Word>, wakes: bool) -> Self {
+        Self { words, rule: Rule::Set, wakes, goes_with_a_send: AtomicBool::new(false) }
+    }
+
     #[inline]
     pub(crate) fn run(&self, value: u32) {
         for word in &self.words {

@@ -18,6 +18,8 @@ pub(crate) struct Status {
     pub(crate) kernel_waits: AtomicU64,
     /// Sends whose payloads and signals were one kernel.
     pub(crate) merged_sends: AtomicU64,
+    /// Signals that the kernel of a send has posted first.
+    pub(crate) merged_signals: AtomicU64,
     /// Waits whose kernel moved what had arrived.
     pub(crate) merged_arrivals: AtomicU64,
     /// Moves between the device's memory and the host's.
@@ -44,6 +46,7 @@ impl Status {
             recording: Mutex::new(None),
             kernel_waits: AtomicU64::new(0),
             merged_sends: AtomicU64::new(0),
+            merged_signals: AtomicU64::new(0),
             merged_arrivals: AtomicU64::new(0),
             staged_moves: AtomicU64::new(0),
             staged_overlaps: AtomicU64::new(0),

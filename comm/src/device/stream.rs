@@ -195,6 +195,12 @@ impl Stream {
         self.inner.status.merged_sends.load(Ordering::Relaxed)
     }
 
+    /// How many times one of these [kernels](Stream::merged_sends) has first told other ranks what was to be told before the
+    /// send: that this one is ready to receive, mostly.
+    pub fn merged_signals(&self) -> u64 {
+        self.inner.status.merged_signals.load(Ordering::Relaxed)
+    }
+
     /// How many of its [kernel waits](Stream::kernel_waits) moved what had arrived to where it belongs: see
     /// [`super::Signals`].
     pub fn merged_arrivals(&self) -> u64 {
@@ -402,6 +408,9 @@ impl Stream {
     /// Enqueues writing a value to a word, which peers may wait for.
     #[inline]
     pub(crate) fn write_values<'a>(&self, signals: &Arc<SignalSet>, value: impl Into<Reading<'a>>) {
+        if signals.words.is_empty() {
+            return;
+        }
         let value = value.into();
         match &self.inner.worker {
             None if self.inner.status.is_plain() => signals.run(value.value),

@@ -5,7 +5,7 @@
 //! goes out when its own receiver has been started (section V-B).
 
 use super::pair::{Pair, Start};
-use crate::device::{Behind, OnDevice, ReadySend, Rule, SignalSet, Stream, TriggeredSend, WaitSet};
+use crate::device::{Behind, OnDevice, ReadySend, SignalSet, Stream, TriggeredSend, WaitSet};
 use crate::fabric::clear_to_send;
 use std::any::Any;
 use std::rc::Weak;
@@ -58,7 +58,7 @@ impl Groups {
 
 impl Merged {
     fn new(members: Vec<u64>, pairs: impl FnOnce(&mut dyn FnMut(&Pair))) -> Self {
-        let mut signals = SignalSet { words: Vec::new(), rule: Rule::Set, wakes: false };
+        let mut signals = SignalSet::new(Vec::new(), false);
         let send = TriggeredSend {
             conditions: Vec::new(),
             needed: clear_to_send,

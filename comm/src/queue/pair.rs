@@ -84,7 +84,7 @@ impl Pair {
         let (start, words, signalled) = match side.direction {
             Direction::Receive => {
                 let clear = region.word_with_parting(offset, Role::ClearToSend, rank, peer)?;
-                let signals = SignalSet { words: vec![clear], rule: Rule::Set, wakes: told.sleeps };
+                let signals = SignalSet::new(vec![clear], told.sleeps);
                 (Start::Signals(Arc::new(signals)), vec![own], Vec::new())
             }
             Direction::Send { ready } => {
@@ -131,7 +131,7 @@ impl Pair {
                 (std::mem::take(&mut open.triggers), std::mem::take(&mut open.departures), behind)
             }
         };
-        let signals = SignalSet { words: signals, rule: Rule::Set, wakes: false };
+        let signals = SignalSet::new(signals, false);
         let id = next_group();
         // Waits that are on a stream outlive the pair.
         let _carried: Option<Arc<dyn Any + Send + Sync>> =

@@ -1,6 +1,6 @@
 //! The account of what is queued ahead of streams, and who makes room when it is full (2023, section 5.2).
 
-use crate::device::{Rule, SignalSet, Stream, StreamKind};
+use crate::device::{SignalSet, Stream, StreamKind};
 use crate::error::{Error, Result};
 use crate::fabric::Throttling;
 use crate::fabric::throttling::Budget;
@@ -176,7 +176,7 @@ impl Queued {
     fn new(world: &World, stream: u64) -> Result<Self> {
         let rank = world.rank();
         let through = world.fabric().allocate(64)?.word(0, Role::Departure, rank, rank)?;
-        let signal = SignalSet { words: vec![through.clone()], rule: Rule::Set, wakes: false };
+        let signal = SignalSet::new(vec![through.clone()], false);
         Ok(Self {
             stream,
             through,

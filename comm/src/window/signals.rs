@@ -5,7 +5,7 @@
 //! the k-th epoch come to k on both sides, whatever the groups of the other epochs. Ranks that have come to
 //! the same count are told by one merged signal (2023, section 5.4).
 
-use crate::device::{Rule, SignalSet, WaitSet, next_group};
+use crate::device::{SignalSet, WaitSet, next_group};
 use crate::error::Result;
 use crate::fabric::{LINE, Region, Role, Word};
 use crate::world::World;
@@ -222,11 +222,8 @@ impl Signals {
         for batch in sorted.chunk_by(|a, b| count(*a) == count(*b)) {
             let made = Batch::find(&mut self.exposures, batch, |ranks| {
                 let words = ranks.iter().map(|rank| self.peers[*rank].there.as_ref().expect("it is mapped"));
-                SignalSet {
-                    words: words.map(|there| there.exposure.clone()).collect(),
-                    rule: Rule::Set,
-                    wakes: batch.iter().any(|rank| self.peers[*rank].sleeps),
-                }
+                let words = words.map(|there| there.exposure.clone()).collect();
+                SignalSet::new(words, batch.iter().any(|rank| self.peers[*rank].sleeps))
             });
             call(made, count(batch[0]));
         }

@@ -230,6 +230,66 @@ pub(in crate::device) fn every_queue_can_wait_at_once<D: Driver>(driver: &D) {
     assert!(has_come, "{most} kernels that wait keep one from running that does not");
 }
 
+/// As `piece` and `chunk` of the text have it: one run of so many words of four bytes, and so many chunks of it.
+fn moves_of(ends: [&DeviceMemory; 2], (chunks, length): (u64, usize), all: usize) -> Vec<u64> {
+    let [source, destination] = ends.map(|memory| memory.base().as_ptr() as u64);
+    let piece = [source, destination, 0, 0, 0, 0, 1 | (all as u64) << 32, all as u64 | 4 << 32];
+    piece.into_iter().chain((0..chunks).map(|chunk| (chunk * length as u64) << 32)).collect()
+}
+
+/// That entry of a table of long numbers.
+fn entry_of(table: &DeviceMemory, entry: usize) -> Value<'static> {
+    let first = table.base().as_ptr().cast_const().cast::<u64>();
+    Value::Pointer(first.wrapping_add(entry).cast())
+}
+
+/// A kernel moves, tells words that it has, and before that others what was to be told before; or nothing, once a wait was
+/// stopped.
+pub(in crate::device) fn a_send_tells_what_was_to_be_told_before<D: Driver>(driver: &D) {
+    let Some((signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
+    let mut queue = driver.open_queue().expect("a queue");
+    let mut send = driver.kernel(&signals.program, "halo_send", &[]).expect("streams have it");
+    let group = driver.traits().group_threads;
+    for groups in [1, 3] {
+        let (length, all) = (4 * group, 4 * group * groups - 3);
+        let [source, destination] = [(); 2].map(|()| pinned(driver, size_of::<u32>() * all));
+        let numbers: Vec<u32> = (0..all as u32).map(|number| 7 * number + groups as u32).collect();
+        fill(&source, &numbers);
+        let tables = pinned(driver, 256);
+        let moves = moves_of([&source, &destination], (groups as u64, length), all);
+        // Words 0 and 1 are told before, and 2 behind; of each whether it becomes one more.
+        let notices = [(0, 0), (1, 1), (2, 0)].map(|(line, more)| [signals.words.raw(line) as u64, more]);
+        fill(&tables, &[&moves[..], &[0], notices.as_flattened()].concat());
+        let (chunks, done) = (8, 8 + groups);
+        for (stopped, told_before, expected) in
+            [(0, 2, [41, 101, 42]), (0, 0, [40, 100, 42]), (0, 1, [41, 100, 42]), (1, 2, [40, 100, 40])]
+        {
+            fill(&destination, &vec![0_u32; all]);
+            [40, 100, 40]
+                .into_iter()
+                .enumerate()
+                .for_each(|(line, value)| signals.at(line).store(value, Ordering::Release));
+            signals.at(FAILED).store(stopped, Ordering::Release);
+            let null = Value::Pointer(std::ptr::null());
+            let moves = [entry_of(&tables, 0), entry_of(&tables, chunks), Value::U32(groups as u32)];
+            let tells =
+                [entry_of(&tables, done), entry_of(&tables, done + 5), Value::U64(1), null, Value::U32(42)];
+            let before = [entry_of(&tables, done + 1), Value::U64(told_before), null, Value::U32(41)];
+            let arguments =
+                [&[signals.words.address(FAILED)][..], &moves, &[Value::U32(length as u32)], &tells, &before]
+                    .concat();
+            // SAFETY: the arguments are those of the text, and the memory stays until the queue has come to rest.
+            unsafe { queue.launch("a send", &mut send, &arguments, [groups * group, 1, 1]) }
+                .expect("a launch");
+            queue.finish().expect("nothing fails");
+            let found = [0, 1, 2].map(|line| signals.at(line).load(Ordering::Acquire));
+            assert_eq!(found, expected, "{groups} groups, {told_before} words before, stopped: {stopped}");
+            let moved = if stopped == 0 { numbers.clone() } else { vec![0; all] };
+            assert!(shown::<u32>(&destination) == moved, "{groups} groups, stopped: {stopped}");
+        }
+    }
+}
+
 /// A kernel waits for a word, and then moves what has arrived, chunk by chunk.
 pub(in crate::device) fn what_has_arrived_is_moved_behind_the_wait<D: Driver>(driver: &D) {
     let Some((signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
@@ -240,19 +300,11 @@ pub(in crate::device) fn what_has_arrived_is_moved_behind_the_wait<D: Driver>(dr
     let all = 5 * length - 3;
     let [source, destination] = [(); 2].map(|()| pinned(driver, size_of::<u32>() * all));
     fill(&destination, &vec![0_u32; all]);
-    let start = |memory: &DeviceMemory| memory.base().as_ptr() as u64;
-    // As `piece` and `chunk` of the text have it: one run of words of four bytes, and five chunks of it. Then the word that
-    // is waited for.
-    let word = signals.words.raw(0) as u64;
-    let counts = [1 | (all as u64) << 32, all as u64 | 4 << 32];
-    let piece = [&[start(&source), start(&destination), 0, 0, 0, 0][..], &counts].concat();
-    let chunks = [0, 1, 2, 3, 4].map(|chunk| (chunk * length as u64) << 32);
+    // Behind the moves the word that is waited for.
     let tables = pinned(driver, 128);
-    fill(&tables, &[&piece[..], &chunks, &[word]].concat());
-    let table = |entry: usize| {
-        let first = tables.base().as_ptr().cast_const().cast::<u64>();
-        Value::Pointer(first.wrapping_add(entry).cast())
-    };
+    let word = signals.words.raw(0) as u64;
+    fill(&tables, &[&moves_of([&source, &destination], (5, length), all)[..], &[word]].concat());
+    let table = |entry: usize| entry_of(&tables, entry);
     let numbers = |epoch: u32| -> Vec<u32> { (0..all as u32).map(|number| number + 1000 * epoch).collect() };
     let mut launch = |queue: &mut D::Queue, epoch: u32| {
         let [stop, failed, current] = [STOP, FAILED, CURRENT].map(|line| signals.words.address(line));

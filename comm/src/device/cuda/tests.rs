@@ -170,18 +170,32 @@ fn what_kernels_tell_each_other_is_ordered_for_the_whole_system() {
         }
         assert!(!moves.contains(".nc."), "{moves}");
     }
-    // All threads of a group have stored, then it counts itself in behind a fence, and the last one tells behind another.
+    // What was to be told before a send is told behind a fence of its own. All threads of a group have stored, then it counts
+    // itself in behind a fence, and the last one tells behind another.
     let send = entry("halo_send");
-    let order =
-        ["st.v2.u64", "bar.sync", "fence.acq_rel.sys", "atom.relaxed.gpu.add.u32", "st.relaxed.sys.u32"];
-    let places = order.map(|instruction| send.find(instruction).expect(instruction));
-    assert!(places.is_sorted(), "{order:?} are at {places:?}");
+    let (before, behind) = send.split_at(send.find("st.v2.u64").expect("it moves"));
+    let behind_all = [
+        "bar.sync",
+        "fence.acq_rel.sys",
+        "atom.relaxed.gpu.add.u32",
+        "fence.acq_rel.sys",
+        "st.relaxed.sys.u32",
+    ];
+    for (text, order) in [(before, &["fence.acq_rel.sys", "st.relaxed.sys.u32"][..]), (behind, &behind_all)] {
+        let mut rest = text;
+        for instruction in order {
+            let Some((_, behind)) = rest.split_once(instruction) else { panic!("{order:?} in {text}") };
+            rest = behind;
+        }
+        assert!(!text.split("fence.acq_rel.sys").next().expect("a part").contains("relaxed.sys"), "{text}");
+    }
     // A group moves what has arrived once all of its threads have waited.
     let arrive = entry("halo_arrive");
     let order = ["ld.acquire.sys.u32", "bar.sync", "st.v2.u64"];
     let places = order.map(|instruction| arrive.find(instruction).expect(instruction));
     assert!(places.is_sorted(), "{order:?} are at {places:?}");
-    assert_eq!(send.matches("fence.acq_rel.sys").count(), 2, "one a group, and one of who counts last");
+    let fences = [before, behind].map(|text| text.matches("fence.acq_rel.sys").count());
+    assert_eq!(fences, [1, 2], "behind what is moved one a group, and one of who counts last");
 }
 
 /// Where the parameters of a kernel end, as its PTX declares them.
@@ -241,7 +255,15 @@ fn arguments_are_packed_as_kernels_declare_them() {
         ("halo_move", vec![pointer, pointer, pointer, word, word]),
         ("halo_reduce_f64", vec![pointer, word, pointer, pointer, pointer, long]),
         ("halo_signal", [[pointer; 6].to_vec(), vec![word, word]].concat()),
-        ("halo_send", vec![pointer, pointer, pointer, word, word, pointer, pointer, long, pointer, word]),
+        (
+            "halo_send",
+            [
+                &[pointer, pointer, pointer, word, word, pointer][..],
+                &[pointer, long, pointer, word],
+                &[pointer, long, pointer, word],
+            ]
+            .concat(),
+        ),
         ("halo_wait", [[pointer; 7].to_vec(), vec![word, pointer, word]].concat()),
         ("halo_wait_all", vec![pointer, long, pointer, pointer, pointer, word, pointer, word]),
         (

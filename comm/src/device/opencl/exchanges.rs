@@ -188,6 +188,10 @@ fn changed(changes: &[(&str, &str)]) -> &'static KernelText {
     Box::leak(Box::new(KernelText { source: source.leak(), ..OWN_KERNELS }))
 }
 
+/// What the kernel of a send moves, in its text.
+const MOVED: &str =
+    "if (!stopped) halo_move_all(first, first_piece, pieces, chunks, count, length);\n    GROUP_BARRIER;";
+
 /// Payloads that take long are stored before they are signalled; were it the other way round, it would be seen. Those of
 /// rank 1 take long: rank 0, which does not, has to wait.
 #[test]
@@ -200,13 +204,11 @@ fn a_signal_before_its_payload_is_seen() {
         "if (*(GLOBAL const i64 *)pieces[0].source >= 1000) for (volatile int n = 0; n < 40000000; ++n) {}";
     // The device is busy meanwhile.
     let _turn = lock(&TURNS);
-    let moved = "if (!stopped) halo_move_all(pieces, chunks, count, length);";
+    let moved = MOVED;
     let late = format!("if (ITEM == 0) {{ {slow} }} {moved}");
-    let told = "halo_post((GLOBAL word *)notices[n].at, increments ? 1u : value, increments);";
-    let early = format!(
-        "if (ITEM == 0) for (u64 n = 0; n < told; ++n) {{ \
-         const u32 increments = (u32)notices[n].increments; {told} }} {late}"
-    );
+    let told =
+        "halo_tell(first_notice, value);\n    for (u64 n = 1; n < told; ++n) halo_tell(notices[n], value);";
+    let early = format!("if (ITEM == 0) for (u64 n = 0; n < told; ++n) halo_tell(notices[n], value); {late}");
     let (right, wrong) = (changed(&[(moved, &late)]), changed(&[(told, ""), (moved, &early)]));
     for (text, is_right) in [(right, true), (wrong, false)] {
         let device = device_of(text);
@@ -230,7 +232,7 @@ fn what_has_not_arrived_is_not_unpacked() {
         return;
     }
     let _turn = lock(&TURNS);
-    let moved = "if (!stopped) halo_move_all(pieces, chunks, count, length);";
+    let moved = MOVED;
     let late = format!(
         "if (ITEM == 0 && *(GLOBAL const i64 *)pieces[0].source >= 1000) \
          for (volatile int n = 0; n < 4000000; ++n) {{}} {moved}"

@@ -51,7 +51,7 @@ fn wait_set(words: Vec<Word>) -> Arc<WaitSet> {
 }
 
 fn signals(words: Vec<Word>, rule: Rule) -> Arc<SignalSet> {
-    Arc::new(SignalSet { words, rule, wakes: true })
+    Arc::new(SignalSet { rule, ..SignalSet::new(words, true) })
 }
 
 /// A table that copies 64 bytes.

@@ -7,6 +7,7 @@
 use super::arrival::LastWait;
 use super::clock::Readings;
 use super::engine::{Engine, QueuePlace, Waiting};
+use super::follow::LastSignals;
 use super::owed::Owed;
 use super::pause::{self, NAP, Pause};
 use super::times::{Times, about_put_off};
@@ -61,6 +62,8 @@ pub(super) struct QueueExecutor<D: Driver> {
     pub(super) device_waits: Option<DeviceWaits<D>>,
     /// The last operation, if it was a wait that moves behind it may join.
     pub(super) last_wait: Option<LastWait>,
+    /// The last operation, if it was of signals that a send behind them may take along.
+    pub(super) last_signals: Option<LastSignals>,
     /// Whether the queue itself stores what signals set.
     pub(super) by_queue: bool,
     /// By the text's name and source.
@@ -107,6 +110,7 @@ impl<D: Driver> QueueExecutor<D> {
             is_merged: engine.merges(signals),
             device_waits: DeviceWaits::new(&engine, waiting)?,
             last_wait: None,
+            last_signals: None,
             by_queue: signals == Signals::Memop,
             kernels: HashMap::new(),
             pending: Vec::new(),
@@ -133,6 +137,9 @@ impl<D: Driver> QueueExecutor<D> {
             Operation::Move(moves) => self.put_kept_back(Some(moves))?,
             _ => self.put_kept_back(None)?,
         };
+        if !matches!(&operation, Operation::Send(send, epoch) if send.is_clear(*epoch)) {
+            self.put_signals()?;
+        }
         // As a wait is put on the queue, it may turn out that one before it is in vain.
         if self.status.has_failed() {
             return Ok(());
@@ -146,9 +153,7 @@ impl<D: Driver> QueueExecutor<D> {
                 self.holding(moves, |own, moves| own.put_moves(moves))
             }
             Operation::Launch(launch) => self.holding(launch, |own, launch| own.launch(launch)),
-            Operation::Signal(signals, value) => self.holding(signals, |own, signals| {
-                own.signal(&signals.words.iter().collect::<Vec<_>>(), signals.rule, value)
-            }),
+            Operation::Signal(signals, value) => self.post_or_keep_back(signals, value),
             Operation::Send(send, epoch) if send.is_clear(epoch) => {
                 self.holding(send, |own, send| own.send(send, epoch))
             }
@@ -216,6 +221,12 @@ impl<D: Driver> QueueExecutor<D> {
         unsafe { self.queue.launch(launch.text.name, kernel, &arguments, launch.threads) }
     }
 
+    /// Puts all that was kept back for what could have followed on the queue.
+    pub(super) fn put_all_kept_back(&mut self) -> Result<()> {
+        self.put_kept_back(None)?;
+        self.put_signals()
+    }
+
     /// Waits for the words and for the group's own sends.
     fn wait(&mut self, waits: &Arc<WaitSet>, value: u32) -> Result<()> {
         let epoch = waits.begin(value);
@@ -225,12 +236,29 @@ impl<D: Driver> QueueExecutor<D> {
             return Ok(());
         }
         let is_here = !waits.words.is_empty() && waits.words.iter().all(|word| self.is_here(word));
-        // Sends that are pending and what is owed are the thread's to carry out, which it does while it waits.
-        let is_free = is_here && self.pending.is_empty() && self.owed.is_empty();
-        if is_free && self.device_waits.is_some() {
-            return self.wait_by_device(waits, [value, epoch]);
+        if is_here && self.device_waits.is_some() {
+            self.catch_up();
+            if self.is_free() {
+                return self.wait_by_device(waits, [value, epoch]);
+            }
         }
         self.wait_by_thread(waits, [value, epoch])
+    }
+
+    /// Whether there are no sends that are pending, and nothing is owed: these are the thread's to carry out, which it does
+    /// while it waits.
+    fn is_free(&self) -> bool {
+        self.pending.is_empty() && self.owed.is_empty()
+    }
+
+    /// Does what is pending or owed, until the device has no wait before it any more: as long as it has, it is in time, and
+    /// the device can go on to what is behind it without the thread.
+    fn catch_up(&mut self) {
+        let mut pause = self.pause();
+        while !self.is_free() && self.kernels_wait() {
+            self.serve();
+            pause.next();
+        }
     }
 
     /// As [`QueueExecutor::wait`], by the thread.
@@ -279,7 +307,8 @@ impl<D: Driver> QueueExecutor<D> {
                 let Pending { send, epoch, number } = self.pending.swap_remove(i);
                 let before = self.number_times(number);
                 let sent = self.holding(send, |own, send| {
-                    let sent = own.send(send, epoch).and_then(|()| own.queue.flush());
+                    let sent = own.put_signals().and_then(|()| own.send(send, epoch));
+                    let sent = sent.and_then(|()| own.queue.flush());
                     own.number_times(before);
                     sent
                 });
@@ -335,7 +364,7 @@ impl<D: Driver> QueueExecutor<D> {
         if self.held.len() < HELD {
             return Ok(());
         }
-        self.come_to(|own| own.passing.front().is_none_or(|(mark, _)| own.queue.has_passed(mark)))?;
+        self.rest_until(|own| own.passing.front().is_none_or(|(mark, _)| own.queue.has_passed(mark)))?;
         if self.status.has_failed() {
             // It may never come there; what is held goes once it has come to rest.
             return Ok(());
@@ -388,7 +417,7 @@ impl<D: Driver> QueueExecutor<D> {
 
     /// Blocks until the queue has come to rest.
     pub(super) fn finish(&mut self) -> Result<()> {
-        let waited = self.put_kept_back(None).and_then(|_| self.finish_waits());
+        let waited = self.put_all_kept_back().and_then(|()| self.finish_waits());
         if let Err(error) = &waited {
             self.status.fail(error.clone());
         }
@@ -442,7 +471,7 @@ impl<D: Driver> Execute for QueueExecutor<D> {
     }
 
     fn idle(&mut self, status: &Arc<Status>) -> bool {
-        let looked = self.look_at_kept_back();
+        let looked = self.look_at_kept_back().and_then(|wait| Ok(self.look_at_signals()? || wait));
         let flushed = looked.and_then(|keeps_back| self.queue.flush().map(|()| keeps_back));
         let keeps_back = flushed.unwrap_or_else(|error| {
             status.fail(error);

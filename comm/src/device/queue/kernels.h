@@ -64,21 +64,21 @@ typedef struct {
     break
 
 // One chunk: neighbouring threads take neighbouring words, and each thread loads all of its words before it stores one.
-FUNCTION void halo_move_chunk(GLOBAL const piece *own, const u32 start, const u32 length) {
-    const u32 end = own->all - start < length ? own->all : start + length;
+FUNCTION void halo_move_chunk(const piece own, const u32 start, const u32 length) {
+    const u32 end = own.all - start < length ? own.all : start + length;
     for (u32 word = start + ITEM_OF_GROUP; word < end; word += EACH * THREADS_OF_GROUP) {
         u64 from[EACH], to[EACH];
         u32 count = 0;
         for (u32 n = 0; n < EACH; ++n) {
             const u32 at = word + n * THREADS_OF_GROUP;
-            const u32 run = at / own->words, outer = run / own->inner, inner = run - outer * own->inner;
-            const u64 place = (u64)(at - run * own->words) * own->word_bytes;
-            from[n] = own->source + outer * own->source_strides[0] + inner * own->source_strides[1] + place;
-            to[n] = own->destination + outer * own->destination_strides[0] +
-                    inner * own->destination_strides[1] + place;
+            const u32 run = at / own.words, outer = run / own.inner, inner = run - outer * own.inner;
+            const u64 place = (u64)(at - run * own.words) * own.word_bytes;
+            from[n] = own.source + outer * own.source_strides[0] + inner * own.source_strides[1] + place;
+            to[n] = own.destination + outer * own.destination_strides[0] +
+                    inner * own.destination_strides[1] + place;
             if (at < end) count = n + 1;
         }
-        switch (own->word_bytes) {
+        switch (own.word_bytes) {
             case 16: MOVE(u128);
             case 8: MOVE(u64);
             case 4: MOVE(u32);
@@ -88,14 +88,29 @@ FUNCTION void halo_move_chunk(GLOBAL const piece *own, const u32 start, const u3
     }
 }
 
-// All boxes of all fields and neighbours together: as many groups as chunks, or fewer that take turns.
-FUNCTION void halo_move_all(GLOBAL const piece *pieces, GLOBAL const chunk *chunks, const u32 count, const u32 length) {
-    for (u32 n = GROUP; n < count; n += GROUPS) halo_move_chunk(pieces + chunks[n].piece, chunks[n].start, length);
+// All boxes of all fields and neighbours together: as many groups as chunks, or fewer that take turns. A group's first is
+// read, as `FIRST`, before it is known whether anything is to be moved: two reads that depend on each other take as long as
+// a short move does.
+#define FIRST                               \
+    const chunk first = chunks[GROUP];      \
+    const piece first_piece = pieces[first.piece]
+
+FUNCTION void halo_move_all(chunk own, piece own_piece, GLOBAL const piece *pieces, GLOBAL const chunk *chunks,
+                            const u32 count, const u32 length) {
+    for (u32 n = GROUP;;) {
+        halo_move_chunk(own_piece, own.start, length);
+        n += GROUPS;
+        if (n >= count) return;
+        own = chunks[n];
+        own_piece = pieces[own.piece];
+    }
 }
 
 KERNEL(halo_move)(GLOBAL const u32 *failed, GLOBAL const piece *pieces, GLOBAL const chunk *chunks, const u32 count,
                   const u32 length) {
-    if (!*failed) halo_move_all(pieces, chunks, count, length);
+    const int stopped = *failed;
+    FIRST;
+    if (!stopped) halo_move_all(first, first_piece, pieces, chunks, count, length);
 }
 
 // The smaller and the larger, of which a NaN is ignored, as the host has them.
@@ -159,15 +174,30 @@ typedef struct {
     u64 at, increments;
 } notice;
 
+FUNCTION void halo_tell(const notice one, const u32 value) {
+    const u32 increments = (u32)one.increments;
+    halo_post((GLOBAL word *)one.at, increments ? 1u : value, increments);
+}
+
 // Moves and, once all groups have moved their words, tells others: `done` counts the groups, where there are several. Each
 // group's stores come before its fence and that before its count; who counts last has seen all counts, and tells behind
 // a fence of its own. Kernels that follow on the queue find the count at zero again.
+//
+// What was to be told before any of that, if something was, a thread tells that has least to move.
 KERNEL(halo_send)(GLOBAL const u32 *failed, GLOBAL const piece *pieces, GLOBAL const chunk *chunks, const u32 count,
                   const u32 length, GLOBAL word *done, GLOBAL const notice *notices, const u64 told,
-                  GLOBAL const u32 *base, const u32 given) {
+                  GLOBAL const u32 *base, const u32 given, GLOBAL const notice *before, const u64 told_before,
+                  GLOBAL const u32 *base_before, const u32 given_before) {
     const int stopped = *failed;
+    FIRST;
+    const notice first_notice = notices[0];
     const u32 value = halo_number(base, given);
-    if (!stopped) halo_move_all(pieces, chunks, count, length);
+    if (GROUP == 0 && ITEM_OF_GROUP == THREADS_OF_GROUP - 1 && told_before > 0 && !stopped) {
+        const u32 value_before = halo_number(base_before, given_before);
+        FENCE_RELEASE;
+        for (u64 n = 0; n < told_before; ++n) halo_tell(before[n], value_before);
+    }
+    if (!stopped) halo_move_all(first, first_piece, pieces, chunks, count, length);
     GROUP_BARRIER;
     if (ITEM_OF_GROUP != 0 || stopped) return;
     FENCE_RELEASE;
@@ -176,10 +206,8 @@ KERNEL(halo_send)(GLOBAL const u32 *failed, GLOBAL const piece *pieces, GLOBAL c
         FENCE;
         STORE(done, 0u);
     }
-    for (u64 n = 0; n < told; ++n) {
-        const u32 increments = (u32)notices[n].increments;
-        halo_post((GLOBAL word *)notices[n].at, increments ? 1u : value, increments);
-    }
+    halo_tell(first_notice, value);
+    for (u64 n = 1; n < told; ++n) halo_tell(notices[n], value);
 }
 
 // How often a word is looked at before the word of the host is that stops it: either may be a read across a bus.
@@ -222,8 +250,9 @@ KERNEL(halo_wait_all)(GLOBAL const u64 *words, const u64 count, GLOBAL word *sto
 KERNEL(halo_arrive)(GLOBAL const u64 *words, const u64 awaited, GLOBAL word *stop, GLOBAL u32 *failed,
                     GLOBAL const u32 *base, const u32 given, GLOBAL word *current, const u32 number,
                     GLOBAL const piece *pieces, GLOBAL const chunk *chunks, const u32 count, const u32 length) {
+    FIRST;
     WAIT(awaited, (GLOBAL word *)words[n])
     GROUP_BARRIER;
-    if (!*failed) halo_move_all(pieces, chunks, count, length);
+    if (!*failed) halo_move_all(first, first_piece, pieces, chunks, count, length);
 }
 #endif

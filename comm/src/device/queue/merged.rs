@@ -1,19 +1,24 @@
 //! Sends whose kernel moves all payloads and then signals them (2023, section 5.4).
+//!
+//! Who says that it is ready to receive mostly sends next. Then the kernel of the send says so first: one launch less, and one
+//! kernel less between what has come and what is sent.
 
 use super::awaited::Number;
 use super::engine::Engine;
 use super::moves::{Argument, Compiler, Moves, is_one_kernel};
 use super::waits::{Flags, address};
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
-use crate::device::operation::{Message, Rule, TriggeredSend};
+use crate::device::operation::{Message, Rule, SignalSet, TriggeredSend};
 use crate::error::Result;
 use crate::fabric::Word;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// A send, compiled for a device.
 pub(super) struct MergedSend<D: Driver> {
     /// `None`: one kernel cannot do it.
     send: Option<Prepared<D>>,
+    /// The same with the signals that came before it last.
+    behind: Option<Behind<D>>,
 }
 
 struct Prepared<D: Driver> {
@@ -21,6 +26,13 @@ struct Prepared<D: Driver> {
     /// Behind the flag that stops it, and before the epoch.
     arguments: Vec<Argument>,
     threads: usize,
+}
+
+/// A send behind signals that its kernel posts first.
+struct Behind<D: Driver> {
+    signals: Weak<SignalSet>,
+    kernel: D::Kernel,
+    notices: [Argument; 2],
 }
 
 /// As the kernel reads it.
@@ -31,6 +43,16 @@ struct Notice {
     increments: u64,
 }
 
+/// Words that become a number, or one more, as kernels read them: the table, and how many there are.
+fn notices<D: Driver>(compiler: &Compiler<'_, D>, words: &[(&Word, Rule)]) -> Result<[Argument; 2]> {
+    let notice = |(word, rule): &(&Word, Rule)| Notice {
+        at: address(word) as u64,
+        increments: u64::from(*rule == Rule::Increment),
+    };
+    let notices: Vec<Notice> = words.iter().map(notice).collect();
+    Ok([compiler.upload(&notices)?, Argument::U64(notices.len() as u64)])
+}
+
 impl<D: Driver> MergedSend<D> {
     /// Compiles a send whose words kernels can post, if it moves something and tells somebody, its moves do not depend on
     /// each other, and kernels reach all their memory; `held` as for [`super::moves::DeviceTable::compile`].
@@ -39,24 +61,28 @@ impl<D: Driver> MergedSend<D> {
         let mut words: Vec<_> = send.messages.iter().flat_map(Message::words).collect();
         let is_both = !words.is_empty() && tables().any(|table| table.bytes() > 0);
         if !is_both || !tables().all(is_one_kernel) {
-            return Ok(Self { send: None });
+            return Ok(Self { send: None, behind: None });
         }
         words.sort_by_key(|(_, rule)| *rule == Rule::Increment);
-        let regions = tables().flat_map(|table| &table.regions);
-        let reached = regions.chain(words.iter().map(|(word, _)| word.region()));
-        let mut compiler = Compiler::new(engine, reached)?;
+        let mut compiler = Self::compiler(engine, send, &[])?;
         let nests = tables().flat_map(|table| table.nests.iter().map(move |nest| (table, nest)));
         let Moves { mut arguments, threads } = compiler.tables(nests)?;
-        let notice = |(word, rule): &(&Word, Rule)| Notice {
-            at: address(word) as u64,
-            increments: u64::from(*rule == Rule::Increment),
-        };
-        let notices: Vec<Notice> = words.iter().map(notice).collect();
-        let told = Argument::U64(notices.len() as u64);
         let done = engine.driver().allocate(size_of::<u32>(), MemoryKind::Device)?;
-        arguments.extend([Argument::Table(Arc::new(done)), compiler.upload(&notices)?, told]);
+        arguments.push(Argument::Table(Arc::new(done)));
+        arguments.extend(notices(&compiler, &words)?);
         let kernel = compiler.kernel("halo_send")?;
-        Ok(Self { send: Some(Prepared { kernel, arguments, threads }) })
+        Ok(Self { send: Some(Prepared { kernel, arguments, threads }), behind: None })
+    }
+
+    /// For kernels of a send that also post those words.
+    fn compiler<'e>(
+        engine: &'e Engine<D>,
+        send: &TriggeredSend,
+        more: &[(&Word, Rule)],
+    ) -> Result<Compiler<'e, D>> {
+        let regions = send.messages.iter().flat_map(|message| &message.moves.regions);
+        let words = send.messages.iter().flat_map(Message::words).chain(more.iter().copied());
+        Compiler::new(engine, regions.chain(words.map(|(word, _)| word.region())))
     }
 
     /// Whether one kernel can do it.
@@ -64,16 +90,49 @@ impl<D: Driver> MergedSend<D> {
         self.send.is_some()
     }
 
-    /// Puts it on a queue, if one kernel can do it; whether it can. It and the send must be held until the queue has
-    /// come to rest.
-    pub(super) fn launch(&mut self, queue: &mut D::Queue, flags: &Flags, epoch: Number) -> Result<bool> {
+    /// Makes the kernel that posts those signals first, whose words kernels can post, where one kernel can do the send.
+    pub(super) fn follow(
+        &mut self,
+        engine: &Engine<D>,
+        send: &TriggeredSend,
+        signals: &Arc<SignalSet>,
+    ) -> Result<()> {
+        if self.send.is_none() || self.follows(signals) {
+            return Ok(());
+        }
+        let words: Vec<(&Word, Rule)> = signals.words.iter().map(|word| (word, signals.rule)).collect();
+        let compiler = Self::compiler(engine, send, &words)?;
+        let (notices, kernel) = (notices(&compiler, &words)?, compiler.kernel("halo_send")?);
+        self.behind = Some(Behind { signals: Arc::downgrade(signals), kernel, notices });
+        Ok(())
+    }
+
+    fn follows(&self, signals: &Arc<SignalSet>) -> bool {
+        self.behind.as_ref().is_some_and(|behind| behind.signals.as_ptr() == Arc::as_ptr(signals))
+    }
+
+    /// Puts it on a queue, if one kernel can do it, with the signals that it was made to follow if it is given their number;
+    /// whether it can. It, the send and the signals must be held until the queue has come to rest.
+    pub(super) fn launch(
+        &mut self,
+        queue: &mut D::Queue,
+        flags: &Flags,
+        (epoch, before): (Number, Option<Number>),
+    ) -> Result<bool> {
         let Some(send) = &mut self.send else { return Ok(false) };
+        let (kernel, notices) = match (&mut self.behind, before) {
+            (Some(behind), Some(_)) => (&mut behind.kernel, behind.notices.each_ref().map(Argument::value)),
+            (None, Some(_)) => unreachable!("made before"),
+            (_, None) => (&mut send.kernel, [Value::Pointer(std::ptr::null()), Value::U64(0)]),
+        };
         let failed = Value::Pointer(flags.failed());
         let arguments = [failed].into_iter().chain(send.arguments.iter().map(Argument::value));
-        let arguments: Vec<Value> = arguments.chain(epoch.arguments()).collect();
+        let before = before.unwrap_or(0.into());
+        let arguments = arguments.chain(epoch.arguments()).chain(notices).chain(before.arguments());
+        let arguments: Vec<Value> = arguments.collect();
         // SAFETY: the arguments are those of the kernel's text; the tables are held with `self`, and what they
-        // point into by the send.
-        unsafe { queue.launch("a send", &mut send.kernel, &arguments, [send.threads, 1, 1]) }?;
+        // point into by the send and the signals.
+        unsafe { queue.launch("a send", kernel, &arguments, [send.threads, 1, 1]) }?;
         Ok(true)
     }
 }

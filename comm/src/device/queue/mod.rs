@@ -15,6 +15,7 @@ mod bounce;
 mod clock;
 mod engine;
 mod executor;
+mod follow;
 mod merged;
 mod moves;
 mod owed;

@@ -53,8 +53,9 @@ struct Counts<D: Driver> {
 /// What is recorded, in its order.
 enum Act<'a> {
     Move(&'a Arc<MoveTable>),
-    Signal(&'a SignalSet, Due),
-    Send(&'a TriggeredSend, Due),
+    Signal(&'a Arc<SignalSet>, Due),
+    /// And the signals that its kernel posts first.
+    Send(&'a TriggeredSend, Due, Option<(&'a Arc<SignalSet>, Due)>),
     /// And whether its kernel does the moves behind it, too.
     Wait(Arc<WaitSet>, Due, bool),
     Launch(&'a Launch),
@@ -70,7 +71,7 @@ fn plan(sequence: &Sequence) -> std::result::Result<Vec<Act<'_>>, &'static str> 
             Step::Move(moves) => acts.push(Act::Move(moves)),
             Step::Launch(launch) => acts.push(Act::Launch(launch)),
             Step::Signal(signals, due) => acts.push(Act::Signal(signals, *due)),
-            Step::Send(send, due) if send.conditions.is_empty() => acts.push(Act::Send(send, *due)),
+            Step::Send(send, due) if send.conditions.is_empty() => acts.push(Act::Send(send, *due, None)),
             Step::Send(send, due) => put_off.push((send, *due)),
             Step::Wake(_) => {}
             Step::Wait(waits, due) => {
@@ -85,7 +86,7 @@ fn plan(sequence: &Sequence) -> std::result::Result<Vec<Act<'_>>, &'static str> 
                         Due { value: (send.needed)(due.value), ..due },
                         false,
                     ));
-                    acts.push(Act::Send(send, due));
+                    acts.push(Act::Send(send, due, None));
                 }
                 if !waits.words.is_empty() {
                     acts.push(Act::Wait(waits.clone(), *due, false));
@@ -197,7 +198,7 @@ impl<D: Driver> QueueExecutor<D> {
                 Act::Signal(signals, _) => {
                     Ok(signals.words.iter().all(|word| self.can_post(word, signals.rule)))
                 }
-                Act::Send(send, _) => self.can_send(send),
+                Act::Send(send, ..) => self.can_send(send),
                 Act::Wait(waits, ..) => self.can_wait(waits),
             };
             if !can? {
@@ -220,19 +221,26 @@ impl<D: Driver> QueueExecutor<D> {
             Act::Launch(_) | Act::Wait(..) => 1,
             Act::Move(table) => table.stages.len(),
             Act::Signal(signals, _) => signals.words.len().div_ceil(WORDS),
-            Act::Send(_, _) if self.is_merged => 1,
-            Act::Send(send, _) => send.messages.iter().map(|message| 1 + message.words().count()).sum(),
+            Act::Send(..) if self.is_merged => 1,
+            Act::Send(send, ..) => send.messages.iter().map(|message| 1 + message.words().count()).sum(),
         }
     }
 
-    /// Waits and the moves behind them as one, where one kernel can do both.
+    /// Waits and the moves behind them as one, and sends with the signals before them, where one kernel can do both.
     fn joined<'a>(&mut self, acts: Vec<Act<'a>>) -> Result<Vec<Act<'a>>> {
         if !self.joins() {
             return Ok(acts);
         }
         let mut joined: Vec<Act<'a>> = Vec::with_capacity(acts.len());
-        for act in acts {
-            match (&act, joined.last_mut()) {
+        for mut act in acts {
+            match (&mut act, joined.last_mut()) {
+                (Act::Send(send, _, before @ None), Some(Act::Signal(signals, due)))
+                    if self.follow(send, signals)? =>
+                {
+                    *before = Some((*signals, *due));
+                    joined.pop();
+                    joined.push(act);
+                }
                 (Act::Move(unpack), Some(Act::Wait(waits, _, arrives @ false)))
                     if self.onto().joins(waits, unpack, true)? =>
                 {
@@ -289,9 +297,10 @@ impl<D: Driver> QueueExecutor<D> {
                 let words: Vec<&Word> = signals.words.iter().collect();
                 self.post_by_kernels(&words, signals.rule, counts.number(*due))
             }
-            Act::Send(send, due) => {
+            Act::Send(send, due, before) => {
                 let number = counts.number(*due);
-                if self.is_merged && self.launch_merged(send, number)? {
+                let before = before.map(|(_, due)| counts.number(due));
+                if self.is_merged && self.launch_merged(send, (number, before))? {
                     return Ok(());
                 }
                 for message in &send.messages {
@@ -334,14 +343,14 @@ impl<D: Driver> QueueExecutor<D> {
         if !sequence.is_recorded() || !self.pending.is_empty() || self.times.is_some() {
             return Ok(false);
         }
-        self.put_kept_back(None)?;
+        self.put_all_kept_back()?;
         self.come_to(|own| own.owed.is_empty())?;
         let make = |_: &mut Self| unreachable!("it has been recorded");
         sequence.on_device.with(self.id, self, make, |own, recorded: &mut Recorded<D>| {
             if recorded.ahead.len() >= AHEAD
                 && let Some(first) = recorded.ahead.pop_front()
             {
-                own.come_to(|own| own.queue.has_passed(&first))?;
+                own.rest_until(|own| own.queue.has_passed(&first))?;
             }
             let place: Option<Arc<Waiter<D>>> = match (&mut own.device_waits, recorded.waits.is_empty()) {
                 (_, true) => None,

@@ -29,7 +29,7 @@ impl<D: Driver> QueueExecutor<D> {
         elsewhere.into_iter().try_for_each(|word| self.owe(Debt::Post(word.clone(), rule, value)))
     }
 
-    fn is_posted_by_kernels(&self, word: &Word, rule: Rule) -> bool {
+    pub(super) fn is_posted_by_kernels(&self, word: &Word, rule: Rule) -> bool {
         self.owed.is_empty() && self.can_post(word, rule)
     }
 
@@ -83,6 +83,7 @@ impl<D: Driver> QueueExecutor<D> {
         if is_merged {
             return Ok(());
         }
+        self.put_signals()?;
         for message in &send.messages {
             let (word, rule) = &message.completion;
             self.timed(|own| {
@@ -129,7 +130,7 @@ impl<D: Driver> QueueExecutor<D> {
         if !words.all(|(word, rule)| self.is_posted_by_kernels(word, rule)) {
             return Ok(false);
         }
-        let sent = self.launch_merged(send, epoch.into())?;
+        let sent = self.send_behind_signals(send, epoch)?;
         if sent {
             self.status.merged_sends.fetch_add(1, Ordering::Relaxed);
             for message in &send.messages {
@@ -140,9 +141,14 @@ impl<D: Driver> QueueExecutor<D> {
         Ok(sent)
     }
 
-    /// Puts the one kernel of a send on the queue, whose words kernels can post; whether there is one.
-    pub(super) fn launch_merged(&mut self, send: &TriggeredSend, epoch: Number) -> Result<bool> {
-        self.with_merged(send, |queue, flags, merged| merged.launch(queue, flags, epoch))
+    /// Puts the one kernel of a send on the queue, whose words kernels can post, with the signals that it was made to follow
+    /// if it is given their number; whether there is one.
+    pub(super) fn launch_merged(
+        &mut self,
+        send: &TriggeredSend,
+        numbers: (Number, Option<Number>),
+    ) -> Result<bool> {
+        self.with_merged(send, |queue, flags, merged| merged.launch(queue, flags, numbers))
     }
 
     /// Compiles the one kernel of a send, whose words kernels can post; whether there is one.
@@ -150,7 +156,7 @@ impl<D: Driver> QueueExecutor<D> {
         self.with_merged(send, |_, _, merged| Ok(merged.is_there()))
     }
 
-    fn with_merged(
+    pub(super) fn with_merged(
         &mut self,
         send: &TriggeredSend,
         use_it: impl FnOnce(&mut D::Queue, &Flags, &mut MergedSend<D>) -> Result<bool>,

@@ -7,6 +7,7 @@
 use super::executor::QueueExecutor;
 use super::moves::DeviceTable;
 use super::owed::Debt;
+use super::pause::NAP;
 use crate::device::crossing::{Crossing, Split};
 use crate::device::driver::{CommandQueue, Driver, MemoryKind};
 use crate::device::moves::MoveTable;
@@ -143,6 +144,17 @@ impl<D: Driver> QueueExecutor<D> {
         while !is_there(self) && !self.status.has_failed() {
             self.watch();
             pause.next();
+        }
+        Ok(())
+    }
+
+    /// The same of what much is behind on the queue: it does not run dry while the thread rests between two looks, which are
+    /// calls of the driver that hold up those of others.
+    pub(super) fn rest_until(&mut self, is_there: impl Fn(&Self) -> bool) -> Result<()> {
+        self.queue.flush()?;
+        while !is_there(self) && !self.status.has_failed() {
+            self.watch();
+            std::thread::sleep(NAP);
         }
         Ok(())
     }

@@ -4,7 +4,8 @@
 use super::engine::Engine;
 use super::threads::Threads;
 use crate::device::accelerator::Accelerator;
-use crate::device::operation::{Operation, Rule, SignalSet, WaitSet, next_group};
+use crate::device::moves::OnDevice;
+use crate::device::operation::{Message, Operation, Rule, SignalSet, TriggeredSend, WaitSet, next_group};
 use crate::device::sequence::{Due, Replay, Sequence, Step};
 use crate::device::text::KernelText;
 use crate::device::{Buffer, Extents, Move, MoveTable, Signals, Stream, StreamOptions, Waits, Ways};
@@ -49,7 +50,7 @@ fn wait_for(words: &[&Word]) -> Arc<WaitSet> {
 }
 
 fn set(word: &Word) -> Arc<SignalSet> {
-    Arc::new(SignalSet { words: vec![word.clone()], rule: Rule::Set, wakes: true })
+    Arc::new(SignalSet::new(vec![word.clone()], true))
 }
 
 #[test]
@@ -408,6 +409,17 @@ fn the_thread_waits_where_a_launch_lasts_until_its_kernel_has_ended() {
     }
 }
 
+/// A table that copies within the last line of a region of four.
+fn copy_in(region: &Region) -> Arc<MoveTable> {
+    let place = |offset| region.place(offset, 16, "a place").expect("it is in the region");
+    let (source, destination) = (place(192), place(208));
+    let (source_strides, destination_strides) = ([16; 2], [16; 2]);
+    let (counts, run_bytes, element, op) = ([1, 1], 16, ElementType::U8, Op::Replace);
+    let one =
+        Move { source, source_strides, destination, destination_strides, counts, run_bytes, element, op };
+    Arc::new(MoveTable::new(&[vec![one]]).expect("it fits"))
+}
+
 /// A wait that moves have followed is kept back for them, and is on the queue in any case before something else is, or if
 /// nothing follows.
 #[test]
@@ -416,16 +428,7 @@ fn a_wait_goes_with_the_moves_that_follow_it_or_without() {
     let stream = open_with_kernels(&world, |threads| threads.takes_moves = true);
     let region = stream.allocate(&world, 256).expect("memory");
     let ([awaited, told, _], waits) = (words(&region), wait_for(&[&words(&region)[0]]));
-    let place = |offset| region.place(offset, 16, "a place").expect("it is in the region");
-    let copy = || {
-        let (source, destination) = (place(192), place(208));
-        let (source_strides, destination_strides) = ([16; 2], [16; 2]);
-        let (counts, run_bytes, element, op) = ([1, 1], 16, ElementType::U8, Op::Replace);
-        let one =
-            Move { source, source_strides, destination, destination_strides, counts, run_bytes, element, op };
-        Arc::new(MoveTable::new(&[vec![one]]).expect("it fits"))
-    };
-    let (unpack, other) = (copy(), copy());
+    let (unpack, other) = (copy_in(&region), copy_in(&region));
     let wait = |value| {
         awaited.set(value);
         stream.wait_values(&waits, value);
@@ -460,4 +463,77 @@ fn a_wait_goes_with_the_moves_that_follow_it_or_without() {
     stream.wait_values(&waits, 53);
     let late = stream.synchronize();
     assert!(matches!(late, Err(Error::TimedOut { .. })), "{late:?}");
+}
+
+/// A send that says so in a word once all conditions have come to the epoch.
+fn send_of(region: &Region, conditions: &[&Word], told: &Word) -> Arc<TriggeredSend> {
+    let message = Message { moves: copy_in(region), stamp: None, completion: (told.clone(), Rule::Set) };
+    Arc::new(TriggeredSend {
+        conditions: conditions.iter().map(|word| (*word).clone()).collect(),
+        needed: |epoch| epoch,
+        messages: vec![message],
+        group: next_group(),
+        on_device: OnDevice::default(),
+    })
+}
+
+/// Signals that a send has followed are kept back for it, and are on the queue in any case before something else is, or if
+/// nothing follows.
+#[test]
+fn signals_go_with_the_send_that_follows_them_or_without() {
+    let world = world();
+    let stream = open_with_kernels(&world, |threads| threads.takes_moves = true);
+    let region = stream.allocate(&world, 256).expect("memory");
+    let [ready, told, clear] = words(&region);
+    let (signals, send) = (set(&ready), send_of(&region, &[], &told));
+    let signal = |value| stream.write_values(&signals, value);
+    // A host that is stopped in between for long sees them go apart, and so does it the first time.
+    let together = |value: &u32| {
+        let before = stream.merged_signals();
+        signal(*value);
+        stream.enqueue_send(&send, *value);
+        stream.synchronize().expect("nobody is waited for");
+        assert_eq!([&ready, &told].map(|word| word.cell().load()), [*value; 2]);
+        stream.merged_signals() == before + 1
+    };
+    assert!(!together(&1) && (2..50).any(|value| together(&value)), "the first time, or never together");
+    let (sent, merged) = (stream.merged_sends(), stream.merged_signals());
+    // Nothing follows, something else, and a send that has to be put off.
+    signal(50);
+    until("the signal alone", || ready.cell().reached(50));
+    signal(51);
+    let awaited = region.word(192, Role::Completion, 0, 0).expect("it is in the region");
+    stream.wait_values(&wait_for(&[&awaited]), 51);
+    until("the signal before a wait", || ready.cell().reached(51));
+    awaited.set(51);
+    signal(52);
+    stream.enqueue_send(&send_of(&region, &[&clear], &told), 52);
+    until("the signal before a send that waits", || ready.cell().reached(52));
+    assert_eq!((told.cell().reached(52), stream.merged_sends()), (false, sent));
+    clear.set(52);
+    until("the send", || told.cell().reached(52));
+    // Signals that nothing has followed at the end.
+    signal(53);
+    stream.synchronize().expect("nobody is waited for");
+    assert_eq!((ready.cell().load(), stream.merged_signals()), (53, merged));
+}
+
+/// While the device still waits for what was before, a send that was put off goes in time, and the device waits behind it
+/// without the thread.
+#[test]
+fn a_send_that_was_put_off_goes_while_the_device_waits() {
+    let world = world();
+    let stream = open_with_kernels(&world, |threads| threads.takes_moves = true);
+    let region = stream.allocate(&world, 256).expect("memory");
+    let [awaited, told, clear] = words(&region);
+    stream.wait_values(&wait_for(&[&awaited]), 1);
+    stream.enqueue_send(&send_of(&region, &[&clear], &told), 1);
+    stream.wait_values(&wait_for(&[&awaited]), 2);
+    until("the first wait", || stream.kernel_waits() == 1);
+    clear.set(1);
+    until("the send, and the wait behind it", || (stream.merged_sends(), stream.kernel_waits()) == (1, 2));
+    assert!(!told.cell().reached(1), "it is behind the first wait");
+    awaited.set(2);
+    stream.synchronize().expect("all have come");
+    assert!(told.cell().reached(1));
 }

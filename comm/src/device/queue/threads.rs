@@ -1,5 +1,5 @@
 //! A device that is a thread of the host for each queue, for tests: it has memory operations, and of kernels those only that
-//! wait and count.
+//! wait, tell and count.
 
 use super::Engine;
 use crate::device::accelerator::{Accelerator, DeviceMemory, Reach};
@@ -27,7 +27,7 @@ pub(super) struct Threads {
     pub(super) crowded: Arc<AtomicU64>,
     /// Whether marks right behind what waits are errors.
     pub(super) marks_fail: bool,
-    /// Whether kernels that move are taken, and move nothing.
+    /// Whether kernels that move are taken, and move nothing, and so are those that signal.
     pub(super) takes_moves: bool,
 }
 
@@ -217,6 +217,32 @@ fn wait(arguments: &[Value<'_>], is_broken: Arc<AtomicBool>) -> Work {
     })
 }
 
+/// Tells words their value; `increments` is none of them.
+fn tell(words: &[usize], base: usize, given: u32) {
+    let value = word_at(base).map_or(0, |word| word.load(Ordering::Acquire)).wrapping_add(given);
+    words.iter().filter_map(|word| word_at(*word)).for_each(|word| word.store(value, Ordering::Release));
+}
+
+/// What kernels that signal do.
+fn signal(arguments: &[Value<'_>]) -> Work {
+    let words: Vec<usize> = arguments[..4].iter().map(address).collect();
+    let (base, given) = (address(&arguments[5]), number(&arguments[6]));
+    Arc::new(move || tell(&words, base, given))
+}
+
+/// What kernels of sends do but for the moves: they tell what was to be told before, and then that they have moved.
+fn send(arguments: &[Value<'_>]) -> Work {
+    let told = [&arguments[10..], &arguments[6..10]].map(|part| {
+        let Value::U64(count) = part[1] else { panic!("no length") };
+        let entry = |n: usize| address(&part[0]) + n * 2 * size_of::<u64>();
+        // SAFETY: a table of so many addresses, each before a number, which is there before the kernel is put on the queue.
+        let read = |n| unsafe { (entry(n) as *const u64).read() } as usize;
+        let words: Vec<usize> = (0..count as usize).map(read).collect();
+        (words, address(&part[2]), number(&part[3]))
+    });
+    Arc::new(move || told.iter().for_each(|(words, base, given)| tell(words, *base, *given)))
+}
+
 /// What the kernel that moves counts on does.
 fn move_on(arguments: &[Value<'_>]) -> Work {
     let [counts, strides, current] = [0, 1, 3].map(|index| address(&arguments[index]));
@@ -248,6 +274,8 @@ impl CommandQueue for ThreadQueue {
             }
             "counts" => move_on(arguments),
             "a move" if self.takes_moves => Arc::new(|| ()),
+            "a signal" if self.takes_moves => signal(arguments),
+            "a send" if self.takes_moves => send(arguments),
             _ => {
                 self.faulted.push(what.to_owned());
                 self.is_broken.store(true, Ordering::Release);

@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Words that a kernel is given as such; of more it reads a table.
 pub(super) const WORDS: usize = 4;
@@ -29,8 +29,9 @@ const THREADS: usize = 32;
 /// Waits of kernels of which one has a mark behind it, by which the queue knows how far the device has come: each takes a call
 /// of the driver.
 const A_MARK: u32 = 16;
-/// Looks of which one asks the driver whether the queue has failed: others wait meanwhile to put something on theirs.
-const A_QUERY: u32 = 64;
+/// Looks of which one may ask the driver whether the queue has failed, and after what time it does: others wait meanwhile to
+/// put something on theirs.
+const A_QUERY: (u32, Duration) = (64, Duration::from_millis(1));
 
 /// What the kernels of a stream and its thread tell each other.
 pub(super) struct Flags {
@@ -65,8 +66,9 @@ pub(super) struct DeviceWaits<D: Driver> {
     /// `None`: the queue itself.
     kernels: Option<Kernels<D>>,
     outstanding: VecDeque<Outstanding<D>>,
-    /// How often it was looked whether the first of them is over.
+    /// How often it was looked whether the first of them is over, and when the driver was asked last.
     looks: u32,
+    asked: Instant,
     /// What is being put on the queue, with its value: it stays here if that fails, when the queue may wait already.
     unwatched: Option<(Arc<WaitSet>, u32)>,
     /// What the queue itself was let go with.
@@ -125,6 +127,7 @@ impl<D: Driver> DeviceWaits<D> {
             kernels,
             outstanding: VecDeque::new(),
             looks: 0,
+            asked: Instant::now(),
             unwatched: None,
             stopped: Vec::new(),
         }))
@@ -258,7 +261,11 @@ impl<D: Driver> DeviceWaits<D> {
     pub(super) fn watch(&mut self, queue: &D::Queue, flags: &Flags, status: &Status) -> Result<()> {
         while let Some(first) = self.outstanding.front_mut() {
             self.looks = self.looks.wrapping_add(1);
-            if first.is_over(queue, self.looks.is_multiple_of(A_QUERY)) {
+            let asks = self.looks.is_multiple_of(A_QUERY.0) && self.asked.elapsed() >= A_QUERY.1;
+            if asks {
+                self.asked = Instant::now();
+            }
+            if first.is_over(queue, asks) {
                 self.outstanding.pop_front();
                 continue;
             }
@@ -303,7 +310,8 @@ impl<D: Driver> Outstanding<D> {
     /// to rest.
     fn is_over(&self, queue: &D::Queue, asks: bool) -> bool {
         match &self.span {
-            Span::Marks([_, end]) | Span::Kernel(_, Some(end)) => queue.has_passed(end),
+            Span::Marks([_, end]) => queue.has_passed(end),
+            Span::Kernel(_, Some(end)) => (self.awaited.has_come(1) || asks) && queue.has_passed(end),
             Span::Kernel(_, None) => self.awaited.has_come(1) || asks && queue.has_failed(),
         }
     }

@@ -1,0 +1,99 @@
+//! Signals that are kept back for the send behind them, whose kernel posts them first.
+//!
+//! Most receivers that say they are ready have something to send next. Signals that had a send right behind them before are kept
+//! back until the next operation comes, or none does for a while: other ranks may be waiting for them.
+
+use super::executor::QueueExecutor;
+use crate::device::driver::Driver;
+use crate::device::operation::{SignalSet, TriggeredSend};
+use crate::error::Result;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Looks for the next operation until signals that were kept back are put on the queue by themselves: about as long as a
+/// launch takes.
+const LOOKS: u32 = 32;
+
+/// The last operation, if it was of signals that the kernel of a send could post: with their value.
+pub(super) struct LastSignals {
+    signals: Arc<SignalSet>,
+    value: u32,
+    /// Whether they are not on the queue yet, and for how many looks nothing has come behind them.
+    kept_back: Option<u32>,
+}
+
+impl<D: Driver> QueueExecutor<D> {
+    /// Posts signals, or keeps them back for the send that is likely to follow.
+    pub(super) fn post_or_keep_back(&mut self, signals: Arc<SignalSet>, value: u32) -> Result<()> {
+        let by_kernels = || signals.words.iter().all(|word| self.is_posted_by_kernels(word, signals.rule));
+        let can_follow = self.is_merged && self.times.is_none() && !signals.words.is_empty() && by_kernels();
+        let is_kept = can_follow && signals.goes_with_a_send.load(Ordering::Relaxed);
+        if !is_kept {
+            self.post_all(signals.clone(), value)?;
+        }
+        if can_follow {
+            self.last_signals = Some(LastSignals { signals, value, kept_back: is_kept.then_some(0) });
+        }
+        Ok(())
+    }
+
+    fn post_all(&mut self, signals: Arc<SignalSet>, value: u32) -> Result<()> {
+        self.holding(signals, |own, signals| {
+            own.signal(&signals.words.iter().collect::<Vec<_>>(), signals.rule, value)
+        })
+    }
+
+    /// No send follows signals that are kept back, if some are: puts them on the queue.
+    pub(super) fn put_signals(&mut self) -> Result<()> {
+        match self.last_signals.take() {
+            Some(LastSignals { signals, value, kept_back: Some(_) }) if !self.status.has_failed() => {
+                self.post_all(signals, value)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Nothing has come behind signals that are kept back, if some are; whether they still are.
+    pub(super) fn look_at_signals(&mut self) -> Result<bool> {
+        match &mut self.last_signals {
+            Some(LastSignals { kept_back: Some(looks), .. }) if *looks < LOOKS => {
+                *looks += 1;
+                Ok(true)
+            }
+            _ => self.put_signals().map(|()| false),
+        }
+    }
+
+    /// Puts the one kernel of a send on the queue, whose words kernels can post, with the signals that it follows if they are
+    /// kept back; whether there is one. Behind signals that are on the queue already it is made ready to take them the next
+    /// time.
+    pub(super) fn send_behind_signals(&mut self, send: &TriggeredSend, epoch: u32) -> Result<bool> {
+        let Some(last) = self.last_signals.take() else {
+            return self.launch_merged(send, (epoch.into(), None));
+        };
+        let LastSignals { signals, value, kept_back } = &last;
+        let before = kept_back.map(|_| (*value).into());
+        let is_there = self.follow(send, signals)? && self.launch_merged(send, (epoch.into(), before))?;
+        match (is_there, kept_back) {
+            (true, Some(_)) => {
+                self.status.merged_signals.fetch_add(1, Ordering::Relaxed);
+                signals.words.iter().for_each(|word| word.observe());
+                self.hold(last.signals)?;
+            }
+            (true, None) => {}
+            (false, _) => self.last_signals = Some(last),
+        }
+        Ok(is_there)
+    }
+
+    /// Makes the one kernel of a send that posts those signals first; whether there can be one.
+    pub(super) fn follow(&mut self, send: &TriggeredSend, signals: &Arc<SignalSet>) -> Result<bool> {
+        let engine = self.engine.clone();
+        let is_there = self.with_merged(send, |_, _, merged| {
+            merged.follow(&engine, send, signals)?;
+            Ok(merged.is_there())
+        })?;
+        signals.goes_with_a_send.store(is_there, Ordering::Relaxed);
+        Ok(is_there)
+    }
+}
