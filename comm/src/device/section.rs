@@ -124,6 +124,11 @@ impl Hold {
         self.access.leave(bytes, intent);
     }
 
+    /// Keeps others from the part as long as there is the buffer. The stream may go.
+    pub(crate) fn keep(self) {
+        self.access.uses.keep(self.number);
+    }
+
     /// For an operation that begins outside of the stream after all: blocks as [`Section::hold`] does.
     ///
     /// # Errors
@@ -284,5 +289,28 @@ impl Section {
         let bytes = self.range();
         self.access.uses.check(&bytes, intent, by, counts)?;
         Ok(self.access.keep(Held { number: self.access.next.get(), bytes, intent, by, is_view: false }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Buffer, Extents, StreamKind, StreamOptions, Ways};
+    use crate::world::World;
+
+    #[test]
+    fn what_is_kept_for_ever_keeps_no_stream() {
+        let world = World::alone().expect("a world of one rank");
+        let options = StreamOptions { kind: StreamKind::Threaded, ..StreamOptions::default() };
+        let stream = Stream::open(&world, options, None, Ways::default()).expect("a stream");
+        let line = Extents { points: [1, 1, 8], components: 1 };
+        let buffer = Buffer::<u8>::zeros(&world, &stream, line).expect("memory");
+        let section = buffer.section(2..4).expect("it is in the buffer");
+        section.hold_in_order(Intent::Write, "a receive").expect("nobody has it").keep();
+        let refused = section.hold_in_order(Intent::Read, "a send").map(drop);
+        assert!(matches!(refused, Err(Error::InUse { by: "a receive", .. })), "{refused:?}");
+        let of_stream = Rc::downgrade(stream.views());
+        drop((section, buffer, stream));
+        assert!(of_stream.upgrade().is_none(), "the stream has gone");
     }
 }

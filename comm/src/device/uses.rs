@@ -12,6 +12,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// nothing.
 const KEPT: usize = 64;
 
+/// The number of no hold.
+const FOR_EVER: u64 = u64::MAX;
+
 /// Parts of a buffer that operations of its stream use, with the last one's position on it.
 #[derive(Debug, Default)]
 pub(super) struct Uses(Vec<Use>);
@@ -93,6 +96,12 @@ impl BufferUses {
         let mut all = lock(&self.held);
         all.retain(|held| held.number != number);
         self.holds.store(all.len(), Ordering::Relaxed);
+    }
+
+    /// Keeps others from what a hold does for ever: it is never released.
+    pub(super) fn keep(&self, number: u64) {
+        let mut all = lock(&self.held);
+        all.iter_mut().filter(|held| held.number == number).for_each(|held| held.number = FOR_EVER);
     }
 
     /// What a hold that has not been released keeps others from.

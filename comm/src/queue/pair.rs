@@ -320,7 +320,7 @@ impl Drop for Pair {
             self.end.iter_mut().for_each(|end| end.ends_at(waited));
         }
         if self.stage != Stage::Idle {
-            std::mem::forget(self.hold.take());
+            self.hold.take().into_iter().for_each(Hold::keep);
         }
     }
 }
