@@ -237,7 +237,10 @@ impl<D: Driver> QueueExecutor<D> {
         }
         let is_here = !waits.words.is_empty() && waits.words.iter().all(|word| self.is_here(word));
         if is_here && self.device_waits.is_some() {
-            self.catch_up();
+            self.catch_up()?;
+            if self.status.has_failed() {
+                return Ok(());
+            }
             if self.is_free() {
                 return self.wait_by_device(waits, [value, epoch]);
             }
@@ -253,12 +256,17 @@ impl<D: Driver> QueueExecutor<D> {
 
     /// Does what is pending or owed, until the device has no wait before it any more: as long as it has, it is in time, and
     /// the device can go on to what is behind it without the thread.
-    fn catch_up(&mut self) {
+    fn catch_up(&mut self) -> Result<()> {
+        if self.is_free() {
+            return Ok(());
+        }
+        self.queue.flush()?;
         let mut pause = self.pause();
         while !self.is_free() && self.kernels_wait() {
             self.serve();
             pause.next();
         }
+        Ok(())
     }
 
     /// As [`QueueExecutor::wait`], by the thread.

@@ -72,7 +72,7 @@ impl<D: Driver> QueueExecutor<D> {
             return self.launch_merged(send, (epoch.into(), None));
         };
         let LastSignals { signals, value, kept_back } = &last;
-        let before = kept_back.map(|_| (*value).into());
+        let before = kept_back.map(|_| (signals, (*value).into()));
         let is_there = self.follow(send, signals)? && self.launch_merged(send, (epoch.into(), before))?;
         match (is_there, kept_back) {
             (true, Some(_)) => {

@@ -17,8 +17,8 @@ use std::sync::{Arc, Weak};
 pub(super) struct MergedSend<D: Driver> {
     /// `None`: one kernel cannot do it.
     send: Option<Prepared<D>>,
-    /// The same with the signals that came before it last.
-    behind: Option<Behind<D>>,
+    /// The same with signals that have come before it, as long as there are these: then no kernel reads their tables any more.
+    behind: Vec<Behind<D>>,
 }
 
 struct Prepared<D: Driver> {
@@ -33,6 +33,15 @@ struct Behind<D: Driver> {
     signals: Weak<SignalSet>,
     kernel: D::Kernel,
     notices: [Argument; 2],
+}
+
+/// Signals before a send, and their number.
+pub(super) type Before<'a> = (&'a Arc<SignalSet>, Number);
+
+impl<D: Driver> Behind<D> {
+    fn is_behind(&self, signals: &Arc<SignalSet>) -> bool {
+        self.signals.as_ptr() == Arc::as_ptr(signals)
+    }
 }
 
 /// As the kernel reads it.
@@ -61,7 +70,7 @@ impl<D: Driver> MergedSend<D> {
         let mut words: Vec<_> = send.messages.iter().flat_map(Message::words).collect();
         let is_both = !words.is_empty() && tables().any(|table| table.bytes() > 0);
         if !is_both || !tables().all(is_one_kernel) {
-            return Ok(Self { send: None, behind: None });
+            return Ok(Self { send: None, behind: Vec::new() });
         }
         words.sort_by_key(|(_, rule)| *rule == Rule::Increment);
         let mut compiler = Self::compiler(engine, send, &[])?;
@@ -71,7 +80,7 @@ impl<D: Driver> MergedSend<D> {
         arguments.push(Argument::Table(Arc::new(done)));
         arguments.extend(notices(&compiler, &words)?);
         let kernel = compiler.kernel("halo_send")?;
-        Ok(Self { send: Some(Prepared { kernel, arguments, threads }), behind: None })
+        Ok(Self { send: Some(Prepared { kernel, arguments, threads }), behind: Vec::new() })
     }
 
     /// For kernels of a send that also post those words.
@@ -97,37 +106,37 @@ impl<D: Driver> MergedSend<D> {
         send: &TriggeredSend,
         signals: &Arc<SignalSet>,
     ) -> Result<()> {
-        if self.send.is_none() || self.follows(signals) {
+        if self.send.is_none() || self.behind.iter().any(|one| one.is_behind(signals)) {
             return Ok(());
         }
         let words: Vec<(&Word, Rule)> = signals.words.iter().map(|word| (word, signals.rule)).collect();
         let compiler = Self::compiler(engine, send, &words)?;
         let (notices, kernel) = (notices(&compiler, &words)?, compiler.kernel("halo_send")?);
-        self.behind = Some(Behind { signals: Arc::downgrade(signals), kernel, notices });
+        self.behind.retain(|one| one.signals.strong_count() > 0);
+        self.behind.push(Behind { signals: Arc::downgrade(signals), kernel, notices });
         Ok(())
     }
 
-    fn follows(&self, signals: &Arc<SignalSet>) -> bool {
-        self.behind.as_ref().is_some_and(|behind| behind.signals.as_ptr() == Arc::as_ptr(signals))
-    }
-
-    /// Puts it on a queue, if one kernel can do it, with the signals that it was made to follow if it is given their number;
-    /// whether it can. It, the send and the signals must be held until the queue has come to rest.
+    /// Puts it on a queue, if one kernel can do it, with the signals before it, which it was made to follow; whether it can.
+    /// It, the send and the signals must be held until the queue has come to rest.
     pub(super) fn launch(
         &mut self,
         queue: &mut D::Queue,
         flags: &Flags,
-        (epoch, before): (Number, Option<Number>),
+        (epoch, before): (Number, Option<Before<'_>>),
     ) -> Result<bool> {
         let Some(send) = &mut self.send else { return Ok(false) };
-        let (kernel, notices) = match (&mut self.behind, before) {
-            (Some(behind), Some(_)) => (&mut behind.kernel, behind.notices.each_ref().map(Argument::value)),
-            (None, Some(_)) => unreachable!("made before"),
-            (_, None) => (&mut send.kernel, [Value::Pointer(std::ptr::null()), Value::U64(0)]),
+        let (kernel, notices) = match before {
+            Some((signals, _)) => {
+                let behind = self.behind.iter_mut().find(|one| one.is_behind(signals));
+                let Behind { kernel, notices, .. } = behind.expect("made before");
+                (kernel, notices.each_ref().map(Argument::value))
+            }
+            None => (&mut send.kernel, [Value::Pointer(std::ptr::null()), Value::U64(0)]),
         };
         let failed = Value::Pointer(flags.failed());
         let arguments = [failed].into_iter().chain(send.arguments.iter().map(Argument::value));
-        let before = before.unwrap_or(0.into());
+        let before = before.map_or(0.into(), |(_, number)| number);
         let arguments = arguments.chain(epoch.arguments()).chain(notices).chain(before.arguments());
         let arguments: Vec<Value> = arguments.collect();
         // SAFETY: the arguments are those of the kernel's text; the tables are held with `self`, and what they

@@ -299,7 +299,7 @@ impl<D: Driver> QueueExecutor<D> {
             }
             Act::Send(send, due, before) => {
                 let number = counts.number(*due);
-                let before = before.map(|(_, due)| counts.number(due));
+                let before = before.map(|(signals, due)| (signals, counts.number(due)));
                 if self.is_merged && self.launch_merged(send, (number, before))? {
                     return Ok(());
                 }

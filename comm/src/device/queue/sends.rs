@@ -3,7 +3,7 @@
 
 use super::awaited::Number;
 use super::executor::QueueExecutor;
-use super::merged::MergedSend;
+use super::merged::{Before, MergedSend};
 use super::owed::Debt;
 use super::times::{about_merged, about_message};
 use super::waits::{Flags, address};
@@ -141,12 +141,12 @@ impl<D: Driver> QueueExecutor<D> {
         Ok(sent)
     }
 
-    /// Puts the one kernel of a send on the queue, whose words kernels can post, with the signals that it was made to follow
-    /// if it is given their number; whether there is one.
+    /// Puts the one kernel of a send on the queue, whose words kernels can post, with the signals before it, which it was made
+    /// to follow; whether there is one.
     pub(super) fn launch_merged(
         &mut self,
         send: &TriggeredSend,
-        numbers: (Number, Option<Number>),
+        numbers: (Number, Option<Before<'_>>),
     ) -> Result<bool> {
         self.with_merged(send, |queue, flags, merged| merged.launch(queue, flags, numbers))
     }

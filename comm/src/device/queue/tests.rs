@@ -508,7 +508,7 @@ fn signals_go_with_the_send_that_follows_them_or_without() {
     awaited.set(51);
     signal(52);
     stream.enqueue_send(&send_of(&region, &[&clear], &told), 52);
-    until("the signal before a send that waits", || ready.cell().reached(52));
+    until("the signal beside a send that waits", || ready.cell().reached(52));
     assert_eq!((told.cell().reached(52), stream.merged_sends()), (false, sent));
     clear.set(52);
     until("the send", || told.cell().reached(52));
@@ -536,4 +536,36 @@ fn a_send_that_was_put_off_goes_while_the_device_waits() {
     awaited.set(2);
     stream.synchronize().expect("all have come");
     assert!(told.cell().reached(1));
+}
+
+/// In a graph too, each with its own: the same send may be behind several.
+#[test]
+fn signals_go_with_the_send_that_follows_them_in_a_graph() {
+    let world = world();
+    let stream = open_with_kernels(&world, |threads| {
+        (threads.traits.has_graphs, threads.takes_moves) = (true, true);
+    });
+    let region = stream.allocate(&world, 256).expect("memory");
+    let [first, second, told] = words(&region);
+    let (signals, send) = ([set(&first), set(&second)], send_of(&region, &[], &told));
+    let due = |value| Due { value, count: 0 };
+    let steps = signals.iter().zip([10, 20]).flat_map(|(signals, value)| {
+        [Step::Signal(signals.clone(), due(value)), Step::Send(send.clone(), due(value + 1))]
+    });
+    let period = Arc::new(Sequence::new(steps.collect(), vec![100]));
+    stream.put(Operation::Prepare(period.clone()));
+    stream.put(Operation::Replay(Box::new(Replay { sequence: period.clone(), moved: vec![0], times: 2 })));
+    stream.synchronize().expect("nobody is waited for");
+    assert_eq!((period.is_recorded(), stream.graphs()), (true, 2));
+    assert_eq!([&first, &second, &told].map(|word| word.cell().load()), [110, 120, 121]);
+    // What the graph reads stays, whatever else the send follows meanwhile.
+    let other = set(&region.word(192, Role::Completion, 0, 0).expect("it is in the region"));
+    for value in 1..=3 {
+        stream.write_values(&other, value);
+        stream.enqueue_send(&send, value);
+        stream.synchronize().expect("nobody is waited for");
+    }
+    stream.put(Operation::Replay(Box::new(Replay { sequence: period, moved: vec![200], times: 1 })));
+    stream.synchronize().expect("nobody is waited for");
+    assert_eq!([&first, &second, &told].map(|word| word.cell().load()), [210, 220, 221]);
 }
