@@ -92,16 +92,18 @@ impl Communicator {
         self.made(|new| unsafe { self.mpi.table.comm_dup(self.handle, new) })
     }
 
-    /// The first `ranks` ranks of this one. Collective over those alone, which alone may call; blocks.
+    /// The first `ranks` ranks of this one. Collective over those alone, which alone may call; blocks. No message of this
+    /// communicator may have the greatest tag: Open MPI's ranks tell each other in messages with the tag of this call, which
+    /// a receive of the application would take.
     ///
     /// # Errors
     /// [`Error::Mpi`].
     pub(crate) fn first(&self, ranks: usize) -> Result<Communicator> {
         let ranks: Vec<usize> = (0..ranks).collect();
-        let group = Group::new(self, &ranks)?;
+        let (group, tag) = (Group::new(self, &ranks)?, self.tag_upper_bound()?);
         // SAFETY: the handles are those of a communicator and of a group of it; `new` is a place for the result.
         let made =
-            self.made(|new| unsafe { self.mpi.table.comm_create_group(self.handle, group.handle, 0, new) });
+            self.made(|new| unsafe { self.mpi.table.comm_create_group(self.handle, group.handle, tag, new) });
         drop(group);
         made
     }
@@ -123,7 +125,7 @@ impl Communicator {
         unsafe { self.mpi.table.comm_free(&raw mut self.handle) }
     }
 
-    /// The greatest tag.
+    /// The greatest tag: see [`Communicator::first`].
     ///
     /// # Errors
     /// [`Error::Mpi`].

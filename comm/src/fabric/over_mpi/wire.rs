@@ -48,7 +48,8 @@ impl MpiWire {
 
     pub(super) fn new(communicators: Arc<Communicators>, carrier: Arc<Carrier>) -> Result<Arc<Self>> {
         let communicator = communicators.base().duplicate()?;
-        let last_tag = communicator.tag_upper_bound()?;
+        // The greatest is for making communicators.
+        let last_tag = communicator.tag_upper_bound()? - 1;
         Ok(Arc::new(Self {
             communicator,
             carrier,
