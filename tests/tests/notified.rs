@@ -8,7 +8,7 @@ use streamhalo::comm::fabric::{Event, Role, WaitPolicy};
 use streamhalo::comm::window::{Notification, Window};
 use streamhalo::comm::{Error, Source, Tag};
 use streamhalo::{Device, HaloError, Op, StreamKind, World, WorldOptions};
-use streamhalo_tests::cases::{Done, notify};
+use streamhalo_tests::cases::{Done, misused, notify};
 use streamhalo_tests::{Scenario, TIMEOUT, on_ranks, stream_of, watchdog};
 
 const WAY: Scenario = Scenario { backend: "standard", kind: StreamKind::Inline };
@@ -46,6 +46,11 @@ fn accesses_of_a_rank_happen_in_order() {
     for seed in 0..8 {
         on_some_ranks(|world, way| notify::in_order(world, way, seed));
     }
+}
+
+#[test]
+fn a_target_that_never_serves_is_reported() {
+    on_ranks(2, |world| misused::never_served(world, WAY).map(|_| ()));
 }
 
 #[test]

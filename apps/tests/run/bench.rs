@@ -45,6 +45,37 @@ pub(super) fn assert_all(figures: &[Value], names: &[&str], sizes: &[u64]) {
     }
 }
 
+/// Every measurement between two ranks over a fabric that others start or that has a wire, of few sizes and in little time:
+/// its name, and the arguments.
+pub(super) fn each_bench(fabric: &str) -> impl Iterator<Item = (&'static str, Vec<String>)> {
+    let benches =
+        ["latency", "bandwidth", "bibandwidth", "overlap", "loggp", "collectives", "pingpong", "throttle"];
+    benches.into_iter().map(move |bench| {
+        let sizes = match bench {
+            "throttle" => "",
+            "loggp" => " --sizes 8,4096,16384 --primitive two-sided,put-notify",
+            _ => " --sizes 8,9000",
+        };
+        let line = format!("bench {bench}{sizes} --seconds 0.01 --fabric {fabric} --json -");
+        (bench, line.split(' ').map(str::to_owned).collect())
+    })
+}
+
+/// That it has said how long each contestant takes.
+pub(super) fn assert_timed(bench: &str, fabric: &str, said: &str) {
+    // A library may print lines of its own among them.
+    let lines = said.lines().filter(|line| line.starts_with('{'));
+    let figures: Vec<Value> = lines.map(|line| serde_json::from_str(line).expect("is JSON")).collect();
+    let is_timed =
+        |one: &Value| one["bench"] == bench && one["fabric"] == fabric && one["min_us"].as_f64() > Some(0.0);
+    assert!(!figures.is_empty() && figures.iter().all(is_timed), "{bench}: {said}");
+    if ["latency", "bandwidth", "bibandwidth", "overlap"].contains(&bench) {
+        let names = figures.iter().map(|one| one["backend"].as_str().expect("is text"));
+        let names: Vec<&str> = names.filter(|name| *name != "flag").collect();
+        assert_eq!(names, [PRIMITIVES; 2].concat(), "{bench}: at two sizes each");
+    }
+}
+
 #[test]
 fn ping_pongs_of_all_backends() {
     for fabric in FABRICS {

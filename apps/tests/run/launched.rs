@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::bench::{assert_timed, each_bench};
 use super::launchers::{Launcher, each_launcher, each_launcher_at_once};
 use super::rendezvous::has_libfabric;
 use super::{BACKENDS, Folder, OCCUPIED, SMALL, assert_verified, checksums, signal, text, until};
@@ -256,6 +257,18 @@ fn ctrl_c_and_the_death_of_a_rank_end_all_and_leave_earlier_results() {
             assert_ne!(output.status.code(), Some(0), "{}", text(&output.stderr));
             until("all processes have ended", || folder.processes().is_empty());
             assert_eq!(folder.read_out("results.json"), earlier);
+        }
+    });
+}
+
+#[test]
+fn primitives_are_timed_over_the_launchers_ranks() {
+    each_launcher(|launcher| {
+        let folder = Folder::new();
+        for (bench, arguments) in each_bench("mpi") {
+            let output = launcher.streamhalo(&folder, 2, &arguments);
+            assert_eq!(output.status.code(), Some(0), "{bench}: {}", text(&output.stderr));
+            assert_timed(bench, "mpi", &text(&output.stdout));
         }
     });
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use streamhalo::comm::fabric::FABRICS;
 use streamhalo::comm::fabric::rendezvous::{JobKey, ReservedPort};
 
+use super::bench::{assert_timed, each_bench};
 use super::{BACKENDS, Folder, SMALL, assert_verified, checksums, finish, signal, text, ticks, until};
 
 /// Whether libfabric can be used here; says so if not.
@@ -42,6 +43,19 @@ fn own_processes_give_the_answer_of_threads() {
             let expected = if run["backend"] == "standard" { ["host"; 2] } else { executors };
             assert!(expected.contains(&executor) && run["fabric"] == fabric, "{run}");
         }
+    }
+}
+
+#[test]
+fn primitives_are_timed_between_own_processes() {
+    if !has_libfabric() {
+        return;
+    }
+    let folder = Folder::new();
+    for (bench, arguments) in each_bench("ofi") {
+        let output = folder.streamhalo(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(output.status.code(), Some(0), "{bench}: {}", text(&output.stderr));
+        assert_timed(bench, "ofi", &text(&output.stdout));
     }
 }
 

@@ -113,6 +113,7 @@ fn notified(list: &mut List, at_length: bool) {
     list.add_of_any_stream("a receiver that never reads", misused::full_ring);
     list.add("a rank that drops its window", leaving::windows);
     if at_length {
+        list.add_of_any_stream("a target that never serves", misused::never_served);
         list.add("notified accumulates", |world, way| notify::accumulates::<i32>(world, way, 3_000));
         list.add("notified accumulates", |world, way| notify::accumulates::<i64>(world, way, 1));
         list.add("notified accumulates", |world, way| notify::accumulates::<f32>(world, way, 3_000));

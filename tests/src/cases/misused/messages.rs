@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use streamhalo::comm::device::Buffer;
 use streamhalo::comm::window::Window;
 use streamhalo::comm::{Communicator, Error, Source, Tag, start_all};
-use streamhalo::{ElementType, HaloError, World, WorldOptions};
+use streamhalo::{ElementType, HaloError, Op, World, WorldOptions};
 
 /// All that is refused of a communicator.
 pub fn messages(world: &World, way: Scenario) -> Result<Done, HaloError> {
@@ -174,5 +174,59 @@ pub fn full_ring(world: &World, way: Scenario) -> Result<Done, HaloError> {
     if rank == 0 {
         told.forget();
     }
+    Ok(Done::default())
+}
+
+/// Accesses of rank 0 that the last one has to answer, which serves nobody: reported within the time-out. They happen once it
+/// does, and answers that nobody waits for any more are not taken for later ones. Of two ranks, since each access has to be
+/// waited for.
+pub fn never_served(world: &World, way: Scenario) -> Result<Done, HaloError> {
+    let soon = WorldOptions { timeout: Some(Duration::from_secs(1)), ..watchdog() };
+    if world.size() != 2 {
+        return Ok(Done::default());
+    }
+    let stream = stream_of(world, way.kind)?;
+    let told = Told::new(world)?;
+    let hasty = world.first_with(world.size(), soon)?.expect("all ranks are in it");
+    let window = Window::allocate::<i64>(&hasty, &stream, 2)?;
+    let waited = |tag| window.notify_init(Source::Any, Tag::Value(tag), 1);
+    if world.rank() == 1 {
+        told.sleep();
+        world.barrier()?;
+        for tag in [4, 5, 6, 7, 8] {
+            let mut request = waited(tag)?;
+            request.start()?;
+            assert_eq!(request.wait()?.tag, tag);
+        }
+        let mut come = [0_i64; 2];
+        window.read(0, &mut come)?;
+        assert_eq!(come, [50, 12], "each has happened once");
+        world.barrier()?;
+        return Ok(Done::default());
+    }
+    // What is asked for is still on its way, and so cannot be read past the target where its memory is mapped.
+    window.put_notify(&[50_i64], 1, 0, 4)?;
+    let mut unread = [-1_i64];
+    let late = [
+        window.fetch_and_op_notify(2_i64, 1, 1, Op::Sum, 5).err(),
+        window.compare_and_swap_notify(0_i64, 9, 1, 1, 6).err(),
+        window.get_notify(&mut unread, 1, 0, 7).err(),
+    ];
+    for error in late {
+        match error {
+            Some(Error::TimedOut { rank: 0, peer: 1, what, .. }) => {
+                assert!(what.contains("answer"), "{what}")
+            }
+            other => panic!("{other:?} instead of an answer that does not come"),
+        }
+    }
+    assert_eq!(unread, [-1]);
+    told.tell();
+    world.barrier()?;
+    let before = window.fetch_and_op_notify(10_i64, 1, 1, Op::Sum, 8)?;
+    assert_eq!(before, 2, "an answer to this, and to nothing before");
+    assert_eq!(unread, [-1], "whoever has given up gets nothing any more");
+    world.barrier()?;
+    told.forget();
     Ok(Done::default())
 }

@@ -8,7 +8,7 @@ mod operations;
 mod requests;
 
 pub use epochs::{Alone, epochs};
-pub use messages::{full_ring, messages};
+pub use messages::{full_ring, messages, never_served};
 pub use operations::operations;
 pub use requests::{Rank, line, requests};
 
