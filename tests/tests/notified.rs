@@ -49,6 +49,11 @@ fn accesses_of_a_rank_happen_in_order() {
 }
 
 #[test]
+fn accesses_that_notify_nobody_are_there_once_they_are_flushed() {
+    on_some_ranks(notify::silent);
+}
+
+#[test]
 fn a_target_that_never_serves_is_reported() {
     on_ranks(2, |world| misused::never_served(world, WAY).map(|_| ()));
 }

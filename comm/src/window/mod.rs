@@ -12,9 +12,9 @@
 //! | `MPI_Status` of a notification | [`Notification`] |
 //! | `MPI_Win_flush` | [`Window::flush`] |
 //! | probe semantics | [`Window::probe`] |
-//! | accesses without a notification, to the same window | none: each access notifies, and [`Window::flush`] waits for nothing at the target |
+//! | accesses without a notification: `MPI_Put`, `MPI_Get`, `MPI_Accumulate`, `MPI_Fetch_and_op`, `MPI_Compare_and_swap` | [`Window::put_values`], [`Window::get_values`], [`Window::accumulate_values`], [`Window::fetch_and_op`], [`Window::compare_and_swap`] |
+//! | `MPI_Win_flush_all`, `MPI_Win_fence` | [`Window::flush_all`], and [`World::barrier`] behind it |
 //! | the notified get-accumulate, of several elements | none: [`Window::fetch_and_op_notify`] takes one |
-//! | `MPI_Win_fence` of the listings for comparison | none: [`World::barrier`] or epochs of an active window |
 //!
 //! Notifications of one rank come in the order of its accesses. Those of several ranks come in any order, even where one has
 //! waited for the other before its access: a request that takes any source may match the later one first.
@@ -60,6 +60,7 @@ mod host;
 mod notified;
 mod notify;
 mod signals;
+mod silent;
 mod streamed;
 
 pub use active::{ActiveOptions, Mode};

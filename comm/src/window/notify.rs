@@ -223,14 +223,16 @@ impl Window {
         Ok(found[0])
     }
 
-    /// Ends this rank's accesses to a target, as far as that is this rank's to do: they have left its memory, in
-    /// order, and whatever it accesses there later comes after them. That they have come is what the target's
-    /// notifications say. `MPI_Win_flush` as it stands in the 2015 paper's listing 1.
+    /// Ends this rank's accesses to a target. `MPI_Win_flush`, as it stands in the 2015 paper's listing 1.
     ///
-    /// The calls of this module hand over what they are given before they return, so that this waits for nothing;
-    /// it reports what has gone wrong meanwhile.
+    /// Those that notify have left this rank's memory, in order, and whatever it accesses there later comes after them; that
+    /// they have come is what the target's notifications say. The calls of this module hand over what they are given before
+    /// they return, so that this waits for nothing; it reports what has gone wrong meanwhile. Accesses that notify nobody
+    /// ([`Window::put_values`] and the like) have come to the target's part: it blocks until the target has taken them,
+    /// which it does in its own calls on the window or while it waits for something else.
     ///
     /// # Errors
+    /// [`Error::TimedOut`] if the target takes none;
     /// [`Error::WrongRank`]; [`Error::PeerFailed`] if the target has dropped its end of the window and has not read
     /// all of them; what a wire says.
     pub fn flush(&self, target: usize) -> Result<()> {
@@ -357,7 +359,7 @@ impl Window {
 
     /// An access to that part, if there is such a part, with those elements.
     #[inline(always)]
-    fn access<T: Element>(
+    pub(super) fn access<T: Element>(
         &self,
         what: &'static str,
         target: usize,
@@ -372,7 +374,9 @@ impl Window {
         };
         check_tag(what, tag)?;
         match offset.checked_add(elements) {
-            Some(end) if end <= part.elements => Ok((notified, Access { part, target, start, tag })),
+            Some(end) if end <= part.elements => {
+                Ok((notified, Access { part, target, start, tag, notifies: true }))
+            }
             _ => Err(out_of_bounds::<T>(what, offset, elements, part.elements)),
         }
     }

@@ -271,6 +271,45 @@ pub fn atomics(world: &World, way: Scenario) -> Result<Done, HaloError> {
     done(world)
 }
 
+/// Accesses that notify nobody: they happen in order, and are there once they are flushed, or once what comes behind them
+/// notifies.
+pub fn silent(world: &World, way: Scenario) -> Result<Done, HaloError> {
+    const LONG: usize = 5_000;
+    let (rank, size) = (world.rank() as i64, world.size());
+    let (next, previous) = ((world.rank() + 1) % size, (rank - 1).rem_euclid(size as i64));
+    let window = window::<i64>(world, way, 8 + LONG)?;
+    let long = |of: i64| (0..LONG as i64).map(move |index| 1000 * index + of);
+    window.put_values(&[10 + rank], next, 0)?;
+    window.put_values(&long(rank).collect::<Vec<_>>(), next, 8)?;
+    window.accumulate_values(&[5_i64], next, 0, Op::Sum)?;
+    assert_eq!(window.fetch_and_op(100_i64, next, 0, Op::Sum)?, 15 + rank);
+    assert_eq!(window.compare_and_swap(115 + rank, 7, next, 0)?, 115 + rank);
+    let mut found = [0; 2];
+    window.get_values(&mut found[..1], next, 0)?;
+    window.get_values(&mut found[1..], next, 8 + LONG - 1)?;
+    assert!(Some(found) == long(rank).last().map(|last| [7, last]), "{found:?}");
+    window.accumulate_values(&[1_i64], 0, 1, Op::Sum)?;
+    window.flush_all()?;
+    world.barrier()?;
+    let mut found = vec![0; 8 + LONG];
+    window.read(0, &mut found)?;
+    assert_eq!(found[..2], [7, if rank == 0 { size as i64 } else { 0 }]);
+    assert!(found[8..].iter().copied().eq(long(previous)), "what rank {previous} put");
+    assert_eq!(window.probe(Source::Any, Tag::Any)?, None, "nobody was notified");
+    world.barrier()?;
+    for round in 1..=20_i64 {
+        window.put_values(&[round], next, 2)?;
+        window.put_values(&long(round).collect::<Vec<_>>(), next, 8)?;
+        window.put_notify(&[round], next, 3, 9)?;
+        await_count(&window, Source::Any, Tag::Value(9), 1)?;
+        window.read(0, &mut found)?;
+        assert_eq!(found[2..4], [round; 2]);
+        assert!(found[8..].iter().copied().eq(long(round)), "round {round}");
+        world.barrier()?;
+    }
+    done(world)
+}
+
 /// Every rank sends more than any ring holds to a slow rank and to the next one, before it reads anything.
 pub fn more_than_rings_hold(world: &World, way: Scenario) -> Result<Done, HaloError> {
     const PUTS: usize = 300;

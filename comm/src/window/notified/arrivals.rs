@@ -18,6 +18,8 @@ pub(super) const FETCH: u16 = 5;
 /// Replaces one element if it is as expected, and asks for what it was.
 pub(super) const SWAP: u16 = 6;
 pub(super) const ANSWER: u16 = 7;
+/// Asks to be told that all before it has been taken.
+pub(super) const FLUSH: u16 = 8;
 
 /// The lower bits of a ticket say which part of what a call has asked for, the others which call it was.
 pub(super) const PART_BITS: u32 = if cfg!(test) { 2 } else { 20 };
@@ -129,6 +131,10 @@ fn carry_out_rarer(
                 swap(&packet, memory, offset, element)?;
             }
             Ok(notification)
+        }
+        FLUSH => {
+            answers.push_back(Answer { to, ticket, what: Asked::Element { value: [0; 8], bytes: 0 } });
+            Ok(None)
         }
         // To a call that has given up waiting.
         ANSWER => Ok(None),

@@ -81,6 +81,8 @@ struct State {
     aside: Aside,
     /// By target.
     on_the_way: Vec<OnTheWay>,
+    /// Whether accesses have been sent there that the target does not tell of, since the last flush.
+    unflushed: Vec<bool>,
     /// Calls that have asked for answers.
     asked: u32,
 }
@@ -103,6 +105,7 @@ impl Notified {
             element,
             aside: Aside::default(),
             on_the_way: vec![OnTheWay::default(); world.size()],
+            unflushed: vec![false; world.size()],
             asked: 0,
         };
         let notified = Rc::new(Self {

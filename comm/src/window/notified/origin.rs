@@ -1,10 +1,10 @@
 //! What an origin does: accesses to the parts of other ranks, each of which notifies its target.
 
-use super::arrivals::{ACCUMULATE, FETCH, GET, LAST, NOTIFY, PART_BITS, PUT, SWAP, flags_of};
+use super::arrivals::{ACCUMULATE, FETCH, FLUSH, GET, LAST, NOTIFY, PART_BITS, PUT, SWAP, flags_of};
 use super::{Notified, State};
 use crate::element::Op;
 use crate::error::Result;
-use crate::fabric::{Header, INLINE_BYTES, Packets, Payload, Role};
+use crate::fabric::{Header, INLINE_BYTES, Memory, Packets, Payload, Role};
 use crate::window::Target;
 
 /// Where puts to a target may still be on their way: in packets that it may not have taken. Accesses that do not
@@ -50,9 +50,16 @@ pub(crate) struct Access<'a> {
     /// The first byte.
     pub(crate) start: usize,
     pub(crate) tag: u32,
+    /// Whether the target is told of it.
+    pub(crate) notifies: bool,
 }
 
 impl Access<'_> {
+    /// The flags of the packet that ends it.
+    fn ends(&self) -> u16 {
+        if self.notifies { LAST } else { 0 }
+    }
+
     fn header(&self, kind: u16, flags: u16, start: usize, bytes: usize) -> Header {
         header((kind, flags, self.tag), start, bytes)
     }
@@ -73,7 +80,7 @@ impl Notified {
     /// Puts bytes into the target's part.
     #[inline(always)]
     pub(crate) fn put(&self, access: Access<'_>, data: &[u8]) -> Result<()> {
-        let Access { part, target, start, tag } = access;
+        let Access { part, target, start, tag, .. } = access;
         match self.put_at_once(target, start, tag, data) {
             Some(false) => Ok(()),
             Some(true) => self.have_put(target, start, tag, data),
@@ -107,21 +114,47 @@ impl Notified {
     #[inline(never)]
     fn put_otherwise(&self, part: &Target, target: usize, start: usize, tag: u32, data: &[u8]) -> Result<()> {
         let state = &mut *self.state.borrow_mut();
-        let access = Access { part, target, start, tag };
+        let access = Access { part, target, start, tag, notifies: true };
         match &part.memory {
             Some(memory)
                 if data.len() > INLINE_BYTES
                     && !state.on_the_way[target].meets(start, data.len(), target, &mut state.packets) =>
             {
-                let write = || memory.write(start, data, "a put into a window");
-                state.packets.reach(target, write).unwrap_or_else(|| Err(self.left(Some(target))))?;
-                if let Some(observer) = state.packets.observer(target) {
-                    observer.stored(target, data.len());
-                }
+                self.write(state, memory, (target, start), data)?;
                 self.send(state, target, access.header(NOTIFY, LAST, start, data.len()), Payload::None)
             }
             _ => self.send_in_parts(state, access, (PUT, 0), data),
         }
+    }
+
+    /// As [`Notified::put`], of what the target is not told of.
+    pub(crate) fn put_silently(&self, access: Access<'_>, data: &[u8]) -> Result<()> {
+        let state = &mut *self.state.borrow_mut();
+        let Access { part, target, start, .. } = access;
+        match &part.memory {
+            Some(memory)
+                if !state.on_the_way[target].meets(start, data.len(), target, &mut state.packets) =>
+            {
+                self.write(state, memory, (target, start), data)
+            }
+            _ => self.send_in_parts(state, access, (PUT, 0), data),
+        }
+    }
+
+    /// Stores into the target's part, which is mapped.
+    fn write(
+        &self,
+        state: &mut State,
+        memory: &Memory,
+        (target, start): (usize, usize),
+        data: &[u8],
+    ) -> Result<()> {
+        let write = || memory.write(start, data, "a put into a window");
+        state.packets.reach(target, write).unwrap_or_else(|| Err(self.left(Some(target))))?;
+        if let Some(observer) = state.packets.observer(target) {
+            observer.stored(target, data.len());
+        }
+        Ok(())
     }
 
     /// Combines elements with those of the target's part.
@@ -129,7 +162,7 @@ impl Notified {
         self.send_in_parts(&mut self.state.borrow_mut(), access, (ACCUMULATE, flags_of(op)), data)
     }
 
-    /// Sends packets with the data, of which the last one notifies.
+    /// Sends packets with the data, of which the last one notifies, if the access does.
     fn send_in_parts(
         &self,
         state: &mut State,
@@ -144,10 +177,12 @@ impl Notified {
             let part = &data[sent..data.len().min(sent + part_bytes)];
             let start = access.start + sent;
             sent += part.len();
-            let last = if sent == data.len() { LAST } else { 0 };
+            let is_last = sent == data.len();
+            let last = if is_last { access.ends() } else { 0 };
             let header = access.header(kind, flags | last, start, part.len());
             self.send(state, target, header, Payload::Bytes(part))?;
-            if last != 0 {
+            state.unflushed[target] |= !access.notifies;
+            if is_last {
                 let packets = state.packets.sent(target);
                 state.on_the_way[target].add(access.start, data.len(), packets);
                 return Ok(());
@@ -168,6 +203,9 @@ impl Notified {
                 state.packets.reach(target, read).unwrap_or_else(|| Err(self.left(Some(target))))?;
             }
             _ => return self.ask_for(state, access, data),
+        }
+        if !access.notifies {
+            return Ok(());
         }
         self.send(state, target, access.header(NOTIFY, LAST, start, data.len()), Payload::None)
     }
@@ -201,7 +239,7 @@ impl Notified {
             while asked < parts.min(answered + ASKED_AHEAD) {
                 let start = asked * part_bytes;
                 let bytes = part_bytes.min(data.len() - start);
-                let last = if ends && asked + 1 == parts { LAST } else { 0 };
+                let last = if ends && asked + 1 == parts { access.ends() } else { 0 };
                 let header = access.header(GET, last, access.start + start, bytes);
                 let header = Header { ticket: call << PART_BITS | asked as u32, ..header };
                 if !state.packets.try_send(target, header, Payload::None)? {
@@ -237,13 +275,24 @@ impl Notified {
         value: &mut [u8],
     ) -> Result<()> {
         let state = &mut *self.state.borrow_mut();
+        let header = access.header(kind, flags | access.ends(), access.start, data.len());
+        self.call(state, (access.target, header, data), "an atomic access to its window", value)
+    }
+
+    /// Sends a packet that is answered, and waits for the answer.
+    fn call(
+        &self,
+        state: &mut State,
+        (target, header, data): (usize, Header, &[u8]),
+        to: &str,
+        value: &mut [u8],
+    ) -> Result<()> {
         let call = state.next_call();
-        let header = access.header(kind, flags | LAST, access.start, data.len());
         let header = Header { ticket: call << PART_BITS, ..header };
-        self.send(state, access.target, header, Payload::Bytes(data))?;
+        self.send(state, target, header, Payload::Bytes(data))?;
         let mut is_answered = false;
-        let what = || "the answer to an atomic access to its window".to_string();
-        self.wait(state, (Some(access.target), true), &what, &mut |state| {
+        let what = || format!("the answer to {to}");
+        self.wait(state, (Some(target), true), &what, &mut |state| {
             state.take_answers(call, &mut |answer| {
                 answer.copy_into(value);
                 is_answered = true;
@@ -300,7 +349,8 @@ impl Notified {
         })
     }
 
-    /// Blocks until nothing of this rank's accesses to a target is left to do here.
+    /// Blocks until nothing of this rank's accesses to a target is left to do here, and until the target has taken those that
+    /// do not notify it.
     pub(crate) fn flush(&self, target: usize) -> Result<()> {
         let state = &mut *self.state.borrow_mut();
         state.failure()?;
@@ -308,7 +358,15 @@ impl Notified {
             // Over a wire a goodbye is read before it is known.
             state.serve()?;
         }
-        if state.packets.has_left(target) { self.check_read(state, target) } else { Ok(()) }
+        if state.packets.has_left(target) {
+            return self.check_read(state, target);
+        }
+        if state.unflushed[target] {
+            let header = Header { kind: FLUSH, ..Header::default() };
+            self.call(state, (target, header, &[]), "a flush of accesses to its window", &mut [])?;
+            state.unflushed[target] = false;
+        }
+        Ok(())
     }
 
     /// Nobody reads what a peer has not read before it has left.

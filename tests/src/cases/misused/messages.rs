@@ -200,7 +200,7 @@ pub fn never_served(world: &World, way: Scenario) -> Result<Done, HaloError> {
         }
         let mut come = [0_i64; 2];
         window.read(0, &mut come)?;
-        assert_eq!(come, [50, 12], "each has happened once");
+        assert_eq!(come, [150, 12], "each has happened once");
         world.barrier()?;
         return Ok(Done::default());
     }
@@ -211,6 +211,7 @@ pub fn never_served(world: &World, way: Scenario) -> Result<Done, HaloError> {
         window.fetch_and_op_notify(2_i64, 1, 1, Op::Sum, 5).err(),
         window.compare_and_swap_notify(0_i64, 9, 1, 1, 6).err(),
         window.get_notify(&mut unread, 1, 0, 7).err(),
+        window.accumulate_values(&[100_i64], 1, 0, Op::Sum).and_then(|()| window.flush(1)).err(),
     ];
     for error in late {
         match error {
@@ -226,6 +227,7 @@ pub fn never_served(world: &World, way: Scenario) -> Result<Done, HaloError> {
     let before = window.fetch_and_op_notify(10_i64, 1, 1, Op::Sum, 8)?;
     assert_eq!(before, 2, "an answer to this, and to nothing before");
     assert_eq!(unread, [-1], "whoever has given up gets nothing any more");
+    window.flush(1)?;
     world.barrier()?;
     told.forget();
     Ok(Done::default())
