@@ -287,7 +287,7 @@ pub fn silent(world: &World, way: Scenario) -> Result<Done, HaloError> {
     let mut found = [0; 2];
     window.get_values(&mut found[..1], next, 0)?;
     window.get_values(&mut found[1..], next, 8 + LONG - 1)?;
-    assert!(Some(found) == long(rank).last().map(|last| [7, last]), "{found:?}");
+    assert!(Some(found) == long(rank).next_back().map(|last| [7, last]), "{found:?}");
     window.accumulate_values(&[1_i64], 0, 1, Op::Sum)?;
     window.flush_all()?;
     world.barrier()?;
