@@ -52,7 +52,7 @@ pub const PRIMITIVES: &[PrimitiveRow] = &[
     },
     PrimitiveRow {
         name: "notified-access",
-        summary: "put, get and accumulate that notify their target, or nobody until a flush; counting requests with source and tag",
+        summary: "put, get and accumulate that notify their target, or nobody, and flushes; counting requests with source and tag",
         module: "window",
         source: "2015, sections III and IV",
         by: By::Host,

@@ -53,6 +53,73 @@ fn accesses_that_notify_nobody_are_there_once_they_are_flushed() {
     on_some_ranks(notify::silent);
 }
 
+/// Whenever the target goes: it has had all that is flushed.
+#[test]
+fn a_flush_of_a_target_that_has_taken_all_and_left_is_no_error() {
+    for round in 0..200 {
+        on_ranks(2, |world| {
+            let stream = stream_of(world, WAY.kind)?;
+            let window = Window::allocate::<i64>(world, &stream, 1)?;
+            if world.rank() == 1 {
+                let mut request = window.notify_init(Source::Any, Tag::Value(9), 1)?;
+                request.start()?;
+                request.wait()?;
+                return Ok(());
+            }
+            window.accumulate_values(&[1_i64], 1, 0, Op::Sum)?;
+            window.put_notify(&[1_i64; 0], 1, 0, 9)?;
+            (0..50 * round).for_each(|_| std::hint::spin_loop());
+            window.flush(1)?;
+            Ok(window.flush(1)?)
+        });
+    }
+}
+
+/// What has been flushed is not on its way any more: memory that is mapped is reached without the target, which is busy.
+#[test]
+fn flushed_elements_are_read_without_the_target() {
+    on_ranks(2, |world| {
+        let stream = stream_of(world, WAY.kind)?;
+        let window = Window::allocate::<i64>(world, &stream, 2)?;
+        if world.rank() == 1 {
+            let mut request = window.notify_init(Source::Any, Tag::Value(9), 1)?;
+            request.start()?;
+            request.wait()?;
+            std::thread::sleep(Duration::from_secs(2));
+        } else {
+            window.accumulate_values(&[5_i64], 1, 0, Op::Sum)?;
+            window.flush(1)?;
+            window.put_notify(&[1_i64], 1, 1, 9)?;
+            let (since, mut found) = (Instant::now(), [0_i64]);
+            window.get_values(&mut found, 1, 0)?;
+            assert!(found == [5] && since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+        }
+        Ok(world.barrier()?)
+    });
+}
+
+/// A put that goes straight to memory does not overtake one that is in a packet.
+#[test]
+fn silent_puts_stay_behind_packets_that_are_not_read() {
+    on_ranks(2, |world| {
+        let stream = stream_of(world, WAY.kind)?;
+        let window = Window::allocate::<i64>(world, &stream, 1)?;
+        if world.rank() == 0 {
+            window.put_notify(&[1_i64], 1, 0, 9)?;
+            window.put_values(&[2_i64], 1, 0)?;
+        }
+        world.barrier()?;
+        if world.rank() == 0 {
+            window.flush(1)?;
+        }
+        world.barrier()?;
+        let mut found = [0_i64];
+        window.read(0, &mut found)?;
+        assert_eq!(found, [2 * world.rank() as i64]);
+        Ok(world.barrier()?)
+    });
+}
+
 #[test]
 fn a_target_that_never_serves_is_reported() {
     on_ranks(2, |world| misused::never_served(world, WAY).map(|_| ()));

@@ -274,15 +274,17 @@ impl Window {
     }
 
     /// Copies elements out of this rank's part, from `offset` on. What peers write there meanwhile is
-    /// undefined. Does not block, unless something is still on the part's stream that writes it, or the part is on a device and
+    /// undefined. Takes what has come over a wire before, so that a loop that reads until something is there ends; where memory
+    /// is mapped, accumulates and the like are taken by [`Window::probe`], requests, and whatever blocks. Does not block, unless something is still on the part's stream that writes it, or the part is on a device and
     /// the window for active target epochs: then it waits for the stream.
     ///
     /// # Errors
     /// [`Error::ElementMismatch`] and [`Error::OutOfBounds`], which counts bytes; [`Error::InUse`] while the host looks at
-    /// the part's array in a view; the stream's.
+    /// the part's array in a view; the stream's; what the wire says.
     pub fn read<T: Element>(&self, offset: usize, values: &mut [T]) -> Result<()> {
         let start = self.byte_offset::<T>(offset)?;
         let what = "reading one's part of a window";
+        self.inner.notified.as_ref().map_or(Ok(()), |notified| notified.take_far())?;
         self.inner.own.section().check_views(span(start, values), Intent::Read, what)?;
         self.inner.refresh()?;
         self.inner.memory.read(start, bytes_of_mut(values), what)

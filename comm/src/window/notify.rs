@@ -228,13 +228,14 @@ impl Window {
     /// Those that notify have left this rank's memory, in order, and whatever it accesses there later comes after them; that
     /// they have come is what the target's notifications say. The calls of this module hand over what they are given before
     /// they return, so that this waits for nothing; it reports what has gone wrong meanwhile. Accesses that notify nobody
-    /// ([`Window::put_values`] and the like) have come to the target's part: it blocks until the target has taken them,
-    /// which it does in its own calls on the window or while it waits for something else.
+    /// ([`Window::put_values`] and the like) have come to the target's part: it blocks until the target has taken those that
+    /// cannot be made without it, which it does where it probes, tests or waits for a request of the window, or blocks for
+    /// something else.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if the target takes none;
-    /// [`Error::WrongRank`]; [`Error::PeerFailed`] if the target has dropped its end of the window and has not read
-    /// all of them; what a wire says.
+    /// [`Error::OutOfOrder`] if the window is for active target epochs; [`Error::TimedOut`] if the target does not take them;
+    /// [`Error::WrongRank`]; [`Error::PeerFailed`] if a rank has failed, or the target has dropped its end of the
+    /// window and has not taken all of them; what a wire says.
     pub fn flush(&self, target: usize) -> Result<()> {
         let what = "Window::flush";
         self.check_rank(what, target)?;

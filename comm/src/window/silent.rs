@@ -8,8 +8,9 @@ use crate::fabric::{bytes_of, bytes_of_mut};
 
 impl Window {
     /// Puts elements into the target's part, from its element `offset` on, without a notification: they are there once
-    /// [`Window::flush`] has returned, and before whatever this rank notifies the target of later. Blocks as
-    /// [`Window::put_notify`] does. `MPI_Put`, on a window for passive targets.
+    /// [`Window::flush`] has returned, and before whatever this rank notifies the target of later. Not atomic: what is put beside
+    /// a fetch or an accumulate of another rank may be lost; exchange with [`Op::Replace`] there. Blocks as
+    /// [`Window::put_notify`] does. `MPI_Put`, on a window for passive targets (2015, section V).
     ///
     /// How a tile of the 2015 paper's factorisation is put and told of with one-sided accesses alone (section VI-C):
     ///
@@ -52,7 +53,8 @@ impl Window {
     }
 
     /// Gets elements of the target's part, from its element `offset` on, without a notification: blocks until they are here.
-    /// `MPI_Get` and `MPI_Win_flush`, on a window for passive targets.
+    /// Where the target's memory is mapped they are read at once, unless something that is not flushed may be on its way there.
+    /// `MPI_Get` and `MPI_Win_flush`, on a window for passive targets (2015, section V).
     ///
     /// # Errors
     /// As [`Window::put_notify`].
@@ -62,8 +64,8 @@ impl Window {
     }
 
     /// Combines elements of the target's part, from its element `offset` on, each with one of `data`, without a notification:
-    /// atomically for each element, and there as what [`Window::put_values`] puts. `MPI_Accumulate`, on a window for passive
-    /// targets.
+    /// atomically for each element, among accumulates, fetches and swaps, and there as what [`Window::put_values`] puts. Blocks
+    /// as [`Window::put_notify`] does. `MPI_Accumulate`, on a window for passive targets.
     ///
     /// # Errors
     /// As [`Window::put_notify`].
@@ -78,7 +80,7 @@ impl Window {
         notified.accumulate(access, bytes_of(data), op)
     }
 
-    /// As [`Window::fetch_and_op_notify`], without a notification. `MPI_Fetch_and_op` and `MPI_Win_flush`.
+    /// As [`Window::fetch_and_op_notify`], without a notification. `MPI_Fetch_and_op` and `MPI_Win_flush` (2015, section VI-C).
     ///
     /// # Errors
     /// As [`Window::put_notify`].
@@ -106,7 +108,7 @@ impl Window {
         Ok(found[0])
     }
 
-    /// [`Window::flush`] of all targets. With a barrier behind it, it is what `MPI_Win_fence` is.
+    /// [`Window::flush`] of all targets, one after the other. With a barrier behind it, it is what `MPI_Win_fence` is.
     ///
     /// ```
     /// use streamhalo_comm::device::Device;

@@ -49,7 +49,7 @@ fn notified_accesses() {
 
 #[test]
 fn requests_on_queues() {
-    all_cases("queues", true, &BY_KERNELS[..1]);
+    all_cases("queues", true, &[BY_KERNELS[0], BY_KERNELS[2]]);
 }
 
 #[test]

@@ -52,9 +52,9 @@ impl<M: Messaging> State<M> {
         Some(self.leaving.swap_remove(index))
     }
 
-    /// Whether a peer that has let go had read all that was sent to it.
-    pub(super) fn has_read_all(&self, peer: usize) -> bool {
+    /// How many packets that were sent to it a peer had not read when it let go, if it has.
+    pub(super) fn unread(&self, peer: usize) -> u32 {
         let peer = &self.peers[peer];
-        peer.goodbye.is_some_and(|goodbye| goodbye.read == peer.sent)
+        peer.sent.wrapping_sub(peer.goodbye.map_or(0, |goodbye| goodbye.read))
     }
 }

@@ -285,8 +285,8 @@ impl<M: Messaging + 'static> FarPackets for Mail<M> {
         self.left[peer]
     }
 
-    fn has_read_all(&self, peer: usize) -> Result<bool> {
-        Ok(self.state()?.has_read_all(peer))
+    fn unread(&self, peer: usize) -> Result<u32> {
+        Ok(self.state()?.unread(peer))
     }
 }
 

@@ -154,6 +154,11 @@ impl Outgoing {
         self.sending.is_done(sent, self.answers.done.cell())
     }
 
+    /// How many packets the peer has not said to have read: exact once it has left.
+    pub(super) fn unread(&mut self) -> u32 {
+        self.sending.unread(self.answers.done.cell())
+    }
+
     /// Whether somebody is to be told of what is sent, or the peer has let go of its end.
     #[inline(always)]
     pub(crate) fn is_watched(&self) -> bool {

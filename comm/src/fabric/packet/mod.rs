@@ -84,8 +84,8 @@ pub trait FarPackets: Send + fmt::Debug {
     /// Whether a peer has let go of its packets: nothing comes from it any more, and it reads nothing. Known once
     /// [`FarPackets::receive`] has handed over all that it had sent, and all bulk transfers from it are complete.
     fn has_left(&self, peer: usize) -> bool;
-    /// Whether a peer that has left had read all packets that were sent to it.
-    fn has_read_all(&self, peer: usize) -> Result<bool>;
+    /// How many of the packets that were sent to it a peer that has left had not read.
+    fn unread(&self, peer: usize) -> Result<u32>;
 }
 
 /// One rank's end of the packets of a world. Belongs to one thread at a time.
@@ -133,15 +133,15 @@ impl Packets {
         }
     }
 
-    /// Whether a peer that has left had read all that was sent to it.
+    /// How many of the packets that were sent to it a peer that has left had not read.
     ///
     /// # Errors
     /// What the wire says.
-    pub(crate) fn has_read_all(&mut self, peer: usize) -> Result<bool> {
+    pub(crate) fn unread(&mut self, peer: usize) -> Result<u32> {
         match (&mut self.outgoing[peer], &self.far) {
-            (Some(ring), _) => Ok(ring.peer_has_read(ring.sent())),
-            (None, Some(far)) => far.has_read_all(peer),
-            (None, None) => Ok(true),
+            (Some(ring), _) => Ok(ring.unread()),
+            (None, Some(far)) => far.unread(peer),
+            (None, None) => Ok(0),
         }
     }
 

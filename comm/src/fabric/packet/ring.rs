@@ -94,6 +94,12 @@ impl<const CELLS: usize> Sending<CELLS> {
         has_reached(self.freed, sent)
     }
 
+    /// How many packets the receiver has not said to be done with.
+    pub(crate) fn unread(&mut self, done: &WordCell) -> u32 {
+        self.is_done(self.sent, done);
+        self.sent.wrapping_sub(self.freed)
+    }
+
     /// Whether there is a cell for the next packet, and `bytes` of the area: then the byte of the area where
     /// they go. The receiver is done with that memory.
     #[inline(always)]

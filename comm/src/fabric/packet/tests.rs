@@ -71,8 +71,8 @@ impl FarPackets for Endless {
         self.has_left
     }
 
-    fn has_read_all(&self, _: usize) -> Result<bool> {
-        Ok(true)
+    fn unread(&self, _: usize) -> Result<u32> {
+        Ok(0)
     }
 }
 

@@ -296,13 +296,18 @@ impl State {
         Ok(())
     }
 
-    /// Takes what has come; answers to that call go to `answered`. There is no limit: an answer may lie behind any number of
+    /// Takes what has come; answers of that target to that call go to `answered`. There is no limit: an answer may lie behind any number of
     /// notifications, and where ranks wait for each other's answers none may leave what the others ask for unread.
-    pub(super) fn take_answers(&mut self, call: u32, answered: &mut dyn FnMut(&Arrived<'_>)) -> Result<()> {
+    pub(super) fn take_answers(
+        &mut self,
+        (target, call): (usize, u32),
+        answered: &mut dyn FnMut(&Arrived<'_>),
+    ) -> Result<()> {
         let Self { unexpected, packets, memory, element, aside, .. } = self;
         packets.hold_back_far(false);
         packets.receive(&mut |packet| {
-            if packet.header.kind == ANSWER && packet.header.ticket >> PART_BITS == call {
+            let is_answer = packet.header.kind == ANSWER && packet.source == target;
+            if is_answer && packet.header.ticket >> PART_BITS == call {
                 answered(&packet);
             } else if let Some(entry) = carry_out(packet, memory, *element, aside) {
                 unexpected.push(entry);

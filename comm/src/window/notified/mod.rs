@@ -1,6 +1,6 @@
 //! Notified access: the origin's accesses and the target's queue of notifications (2015, sections III and IV).
 //!
-//! Every access is a packet of the window's own rings, or ends with one. A put of up to 32 bytes travels in the
+//! Every access that notifies is a packet of the window's own rings, or ends with one. A put of up to 32 bytes travels in the
 //! packet's line, and the target stores it as it takes the packet; a longer one to mapped memory is copied there
 //! before its packet is sent. What cannot be done from afar (an accumulate, an access to memory that is not
 //! mapped, a long access to where a put may still be on its way) is carried out by the target as it takes the
@@ -81,8 +81,12 @@ struct State {
     aside: Aside,
     /// By target.
     on_the_way: Vec<OnTheWay>,
-    /// Whether accesses have been sent there that the target does not tell of, since the last flush.
+    /// Whether accesses have been sent there of which the target is not told, since it has answered last.
     unflushed: Vec<bool>,
+    /// Whether such accesses have been made to mapped memory, since the last flush.
+    stored: Vec<bool>,
+    /// How many packets of no accesses, behind all others, a target may have left unread.
+    unread_flushes: Vec<u32>,
     /// Calls that have asked for answers.
     asked: u32,
 }
@@ -106,6 +110,8 @@ impl Notified {
             aside: Aside::default(),
             on_the_way: vec![OnTheWay::default(); world.size()],
             unflushed: vec![false; world.size()],
+            stored: vec![false; world.size()],
+            unread_flushes: vec![0; world.size()],
             asked: 0,
         };
         let notified = Rc::new(Self {
@@ -117,6 +123,15 @@ impl Notified {
         });
         register(&notified);
         Ok(notified)
+    }
+
+    /// Takes what has come over a wire, if there is one.
+    pub(super) fn take_far(&self) -> Result<()> {
+        match self.state.try_borrow_mut() {
+            Ok(mut state) if state.packets.has_far() => state.serve().map(drop),
+            // Whoever has it takes it.
+            _ => Ok(()),
+        }
     }
 
     /// Serves other ranks, one wait of some, and whether this was one: who always finds soon what it waits for looks at

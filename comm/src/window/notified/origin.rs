@@ -1,10 +1,10 @@
-//! What an origin does: accesses to the parts of other ranks, each of which notifies its target.
+//! What an origin does: accesses to the parts of other ranks, most of which notify their targets.
 
 use super::arrivals::{ACCUMULATE, FETCH, FLUSH, GET, LAST, NOTIFY, PART_BITS, PUT, SWAP, flags_of};
 use super::{Notified, State};
 use crate::element::Op;
 use crate::error::Result;
-use crate::fabric::{Header, INLINE_BYTES, Memory, Packets, Payload, Role};
+use crate::fabric::{Header, INLINE_BYTES, Memory, Packets, Payload, Role, store_fence};
 use crate::window::Target;
 
 /// Where puts to a target may still be on their way: in packets that it may not have taken. Accesses that do not
@@ -55,8 +55,8 @@ pub(crate) struct Access<'a> {
 }
 
 impl Access<'_> {
-    /// The flags of the packet that ends it.
-    fn ends(&self) -> u16 {
+    /// The flags of its last packet.
+    fn last_flag(&self) -> u16 {
         if self.notifies { LAST } else { 0 }
     }
 
@@ -135,6 +135,7 @@ impl Notified {
             Some(memory)
                 if !state.on_the_way[target].meets(start, data.len(), target, &mut state.packets) =>
             {
+                state.stored[target] = true;
                 self.write(state, memory, (target, start), data)
             }
             _ => self.send_in_parts(state, access, (PUT, 0), data),
@@ -178,13 +179,14 @@ impl Notified {
             let start = access.start + sent;
             sent += part.len();
             let is_last = sent == data.len();
-            let last = if is_last { access.ends() } else { 0 };
+            let last = if is_last { access.last_flag() } else { 0 };
             let header = access.header(kind, flags | last, start, part.len());
             self.send(state, target, header, Payload::Bytes(part))?;
             state.unflushed[target] |= !access.notifies;
+            // Part by part: those that have gone are on their way, though the next may find no room.
+            let packets = state.packets.sent(target);
+            state.on_the_way[target].add(start, part.len(), packets);
             if is_last {
-                let packets = state.packets.sent(target);
-                state.on_the_way[target].add(access.start, data.len(), packets);
                 return Ok(());
             }
         }
@@ -239,7 +241,7 @@ impl Notified {
             while asked < parts.min(answered + ASKED_AHEAD) {
                 let start = asked * part_bytes;
                 let bytes = part_bytes.min(data.len() - start);
-                let last = if ends && asked + 1 == parts { access.ends() } else { 0 };
+                let last = if ends && asked + 1 == parts { access.last_flag() } else { 0 };
                 let header = access.header(GET, last, access.start + start, bytes);
                 let header = Header { ticket: call << PART_BITS | asked as u32, ..header };
                 if !state.packets.try_send(target, header, Payload::None)? {
@@ -247,13 +249,15 @@ impl Notified {
                 }
                 asked += 1;
             }
-            state.take_answers(call, &mut |answer| {
+            state.take_answers((target, call), &mut |answer| {
                 let part = answer.header.ticket % (1 << PART_BITS);
                 answer.copy_into(&mut data[part as usize * part_bytes..]);
                 answered += 1;
             })?;
             Ok(answered == parts)
-        })
+        })?;
+        state.has_taken_all(target);
+        Ok(())
     }
 
     /// Combines one element of the target's part and gives what it was in `value`.
@@ -275,7 +279,7 @@ impl Notified {
         value: &mut [u8],
     ) -> Result<()> {
         let state = &mut *self.state.borrow_mut();
-        let header = access.header(kind, flags | access.ends(), access.start, data.len());
+        let header = access.header(kind, flags | access.last_flag(), access.start, data.len());
         self.call(state, (access.target, header, data), "an atomic access to its window", value)
     }
 
@@ -284,21 +288,28 @@ impl Notified {
         &self,
         state: &mut State,
         (target, header, data): (usize, Header, &[u8]),
-        to: &str,
+        name: &str,
         value: &mut [u8],
     ) -> Result<()> {
         let call = state.next_call();
         let header = Header { ticket: call << PART_BITS, ..header };
         self.send(state, target, header, Payload::Bytes(data))?;
+        state.unflushed[target] |= header.flags & LAST == 0;
+        if !data.is_empty() {
+            let sent = state.packets.sent(target);
+            state.on_the_way[target].add(header.offset as usize, data.len(), sent);
+        }
         let mut is_answered = false;
-        let what = || format!("the answer to {to}");
+        let what = || format!("the answer to {name}");
         self.wait(state, (Some(target), true), &what, &mut |state| {
-            state.take_answers(call, &mut |answer| {
+            state.take_answers((target, call), &mut |answer| {
                 answer.copy_into(value);
                 is_answered = true;
             })?;
             Ok(is_answered)
-        })
+        })?;
+        state.has_taken_all(target);
+        Ok(())
     }
 
     /// Sends a packet; blocks while there is no room.
@@ -342,7 +353,7 @@ impl Notified {
         header: Header,
         payload: Payload<'_>,
     ) -> Result<()> {
-        let what = || "room for one more notification".to_string();
+        let what = || "room for one more access".to_string();
         self.wait(state, (Some(target), false), &what, &mut |state| {
             state.serve()?;
             state.packets.try_send(target, header, payload)
@@ -358,25 +369,39 @@ impl Notified {
             // Over a wire a goodbye is read before it is known.
             state.serve()?;
         }
-        if state.packets.has_left(target) {
-            return self.check_read(state, target);
+        if std::mem::take(&mut state.stored[target]) {
+            // What this rank reads next is read behind what it has stored there.
+            store_fence();
         }
-        if state.unflushed[target] {
-            let header = Header { kind: FLUSH, ..Header::default() };
-            self.call(state, (target, header, &[]), "a flush of accesses to its window", &mut [])?;
-            state.unflushed[target] = false;
+        if !state.unflushed[target] || state.packets.has_left(target) {
+            return if state.packets.has_left(target) { self.check_read(state, target) } else { Ok(()) };
         }
-        Ok(())
+        let header = Header { kind: FLUSH, ..Header::default() };
+        match self.call(state, (target, header, &[]), "a flush of accesses to its window", &mut []) {
+            Err(_) if state.packets.has_left(target) => {
+                // It may have taken all but that.
+                state.unread_flushes[target] = 1;
+                self.check_read(state, target)
+            }
+            answered => answered,
+        }
     }
 
     /// Nobody reads what a peer has not read before it has left.
     #[cold]
     fn check_read(&self, state: &mut State, target: usize) -> Result<()> {
-        if state.packets.has_read_all(target)? { Ok(()) } else { Err(self.left(Some(target))) }
+        let is_read = state.packets.unread(target)? <= state.unread_flushes[target];
+        if is_read { Ok(()) } else { Err(self.left(Some(target))) }
     }
 }
 
 impl State {
+    /// A target has answered what was sent last, and so has taken all before.
+    fn has_taken_all(&mut self, target: usize) {
+        self.on_the_way[target] = OnTheWay::default();
+        self.unflushed[target] = false;
+    }
+
     /// The number of a call that asks for answers, modulo what a ticket holds.
     fn next_call(&mut self) -> u32 {
         self.asked = (self.asked + 1) % (1 << (u32::BITS - PART_BITS));

@@ -59,7 +59,7 @@ fn who_waits_for_something_else_takes_a_limited_number_of_notifications() {
         state.serve().unwrap();
     }
     assert_eq!(state.unexpected.length(), UNEXPECTED_LIMIT);
-    state.take_answers(0, &mut |_| panic!("it is no answer")).unwrap();
+    state.take_answers((0, 0), &mut |_| panic!("it is no answer")).unwrap();
     assert_eq!(state.unexpected.length(), UNEXPECTED_LIMIT + 1);
     // What there was room for is taken, and behind it a goodbye is found.
     assert!(!state.packets.far_has_left());

@@ -114,7 +114,7 @@ impl Told {
     fn sleep(&self) {
         let since = Instant::now();
         while !self.0.exists() {
-            assert!(since.elapsed() < PATIENCE, "nobody says that the ring is full");
+            assert!(since.elapsed() < PATIENCE, "nobody says that it has given up");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
