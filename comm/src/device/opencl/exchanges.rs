@@ -206,9 +206,10 @@ fn a_signal_before_its_payload_is_seen() {
     let _turn = lock(&TURNS);
     let moved = MOVED;
     let late = format!("if (ITEM == 0) {{ {slow} }} {moved}");
-    let told =
-        "halo_tell(first_notice, value);\n    for (u64 n = 1; n < told; ++n) halo_tell(notices[n], value);";
-    let early = format!("if (ITEM == 0) for (u64 n = 0; n < told; ++n) halo_tell(notices[n], value); {late}");
+    let told = "halo_tell(first_notice, value);\n    for (u64 n = 1; n < told; ++n) halo_tell(halo_notice(notices + n), value);";
+    let early = format!(
+        "if (ITEM == 0) for (u64 n = 0; n < told; ++n) halo_tell(halo_notice(notices + n), value); {late}"
+    );
     let (right, wrong) = (changed(&[(moved, &late)]), changed(&[(told, ""), (moved, &early)]));
     for (text, is_right) in [(right, true), (wrong, false)] {
         let device = device_of(text);

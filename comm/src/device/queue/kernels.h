@@ -50,6 +50,29 @@ typedef struct {
     u32 piece, start;
 } chunk;
 
+// What stands in tables, entry by entry: C++ has no copies of structures from qualified memory.
+FUNCTION piece halo_piece(GLOBAL const piece *at) {
+    piece own;
+    own.source = at->source;
+    own.destination = at->destination;
+    for (int n = 0; n < 2; ++n) {
+        own.source_strides[n] = at->source_strides[n];
+        own.destination_strides[n] = at->destination_strides[n];
+    }
+    own.inner = at->inner;
+    own.words = at->words;
+    own.all = at->all;
+    own.word_bytes = at->word_bytes;
+    return own;
+}
+
+FUNCTION chunk halo_chunk(GLOBAL const chunk *at) {
+    chunk own;
+    own.piece = at->piece;
+    own.start = at->start;
+    return own;
+}
+
 // Words that a thread has on their way at a time.
 #define EACH 4
 
@@ -91,9 +114,9 @@ FUNCTION void halo_move_chunk(const piece own, const u32 start, const u32 length
 // All boxes of all fields and neighbours together: as many groups as chunks, or fewer that take turns. A group's first is
 // read, as `FIRST`, before it is known whether anything is to be moved: two reads that depend on each other take as long as
 // a short move does.
-#define FIRST                               \
-    const chunk first = chunks[GROUP];      \
-    const piece first_piece = pieces[first.piece]
+#define FIRST                                       \
+    const chunk first = halo_chunk(chunks + GROUP); \
+    const piece first_piece = halo_piece(pieces + first.piece)
 
 FUNCTION void halo_move_all(chunk own, piece own_piece, GLOBAL const piece *pieces, GLOBAL const chunk *chunks,
                             const u32 count, const u32 length) {
@@ -101,8 +124,8 @@ FUNCTION void halo_move_all(chunk own, piece own_piece, GLOBAL const piece *piec
         halo_move_chunk(own_piece, own.start, length);
         n += GROUPS;
         if (n >= count) return;
-        own = chunks[n];
-        own_piece = pieces[own.piece];
+        own = halo_chunk(chunks + n);
+        own_piece = halo_piece(pieces + own.piece);
     }
 }
 
@@ -174,6 +197,13 @@ typedef struct {
     u64 at, increments;
 } notice;
 
+FUNCTION notice halo_notice(GLOBAL const notice *at) {
+    notice own;
+    own.at = at->at;
+    own.increments = at->increments;
+    return own;
+}
+
 FUNCTION void halo_tell(const notice one, const u32 value) {
     const u32 increments = (u32)one.increments;
     halo_post((GLOBAL word *)one.at, increments ? 1u : value, increments);
@@ -190,12 +220,12 @@ KERNEL(halo_send)(GLOBAL const u32 *failed, GLOBAL const piece *pieces, GLOBAL c
                   GLOBAL const u32 *base_before, const u32 given_before) {
     const int stopped = *failed;
     FIRST;
-    const notice first_notice = notices[0];
+    const notice first_notice = halo_notice(notices);
     const u32 value = halo_number(base, given);
     if (GROUP == 0 && ITEM_OF_GROUP == THREADS_OF_GROUP - 1 && told_before > 0 && !stopped) {
         const u32 value_before = halo_number(base_before, given_before);
         FENCE_RELEASE;
-        for (u64 n = 0; n < told_before; ++n) halo_tell(before[n], value_before);
+        for (u64 n = 0; n < told_before; ++n) halo_tell(halo_notice(before + n), value_before);
     }
     if (!stopped) halo_move_all(first, first_piece, pieces, chunks, count, length);
     GROUP_BARRIER;
@@ -207,7 +237,7 @@ KERNEL(halo_send)(GLOBAL const u32 *failed, GLOBAL const piece *pieces, GLOBAL c
         STORE(done, 0u);
     }
     halo_tell(first_notice, value);
-    for (u64 n = 1; n < told; ++n) halo_tell(notices[n], value);
+    for (u64 n = 1; n < told; ++n) halo_tell(halo_notice(notices + n), value);
 }
 
 // How often a word is looked at before the word of the host is that stops it: either may be a read across a bus.
