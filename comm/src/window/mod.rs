@@ -273,10 +273,11 @@ impl Window {
         self.inner.targets[rank].elements
     }
 
-    /// Copies elements out of this rank's part, from `offset` on. What peers write there meanwhile is
-    /// undefined. Takes what has come over a wire before, so that a loop that reads until something is there ends; where memory
-    /// is mapped, accumulates and the like are taken by [`Window::probe`], requests, and whatever blocks. Does not block, unless something is still on the part's stream that writes it, or the part is on a device and
-    /// the window for active target epochs: then it waits for the stream.
+    /// Copies elements out of this rank's part, from `offset` on. What peers write there meanwhile is undefined. Takes
+    /// what has come over a wire before, so that a loop that reads until something is there ends; where memory is
+    /// mapped, accumulates and the like are taken by [`Window::probe`], requests, and whatever blocks. Does not block,
+    /// unless something is still on the part's stream that writes it, or the part is on a device and the window for
+    /// active target epochs: then it waits for the stream.
     ///
     /// # Errors
     /// [`Error::ElementMismatch`] and [`Error::OutOfBounds`], which counts bytes; [`Error::InUse`] while the host looks at

@@ -179,10 +179,7 @@ impl Window {
         tag: u32,
     ) -> Result<T> {
         let what = "Window::fetch_and_op_notify";
-        let (notified, access) = self.access::<T>(what, target, offset, 1, tag)?;
-        let mut value = [value];
-        notified.fetch(access, bytes_of_mut(&mut value), op)?;
-        Ok(value[0])
+        fetch(self.access::<T>(what, target, offset, 1, tag)?, value, op)
     }
 
     /// Replaces one element of the target's part with `new` if its bits are those of `expected`, notifies the
@@ -217,10 +214,7 @@ impl Window {
         tag: u32,
     ) -> Result<T> {
         let what = "Window::compare_and_swap_notify";
-        let (notified, access) = self.access::<T>(what, target, offset, 1, tag)?;
-        let mut found = [T::default()];
-        notified.swap(access, bytes_of(&[expected, new]), bytes_of_mut(&mut found))?;
-        Ok(found[0])
+        swap(self.access::<T>(what, target, offset, 1, tag)?, [expected, new])
     }
 
     /// Ends this rank's accesses to a target. `MPI_Win_flush`, as it stands in the 2015 paper's listing 1.
@@ -381,6 +375,23 @@ impl Window {
             _ => Err(out_of_bounds::<T>(what, offset, elements, part.elements)),
         }
     }
+}
+
+/// Combines one element of a target's part, and gives what it was.
+pub(super) fn fetch<T: Element>((notified, access): (&Notified, Access<'_>), value: T, op: Op) -> Result<T> {
+    let mut value = [value];
+    notified.fetch(access, bytes_of_mut(&mut value), op)?;
+    Ok(value[0])
+}
+
+/// Replaces one element of a target's part if it is the first of these by the second, and gives what it was.
+pub(super) fn swap<T: Element>(
+    (notified, access): (&Notified, Access<'_>),
+    expected_and_new: [T; 2],
+) -> Result<T> {
+    let mut found = [T::default()];
+    notified.swap(access, bytes_of(&expected_and_new), bytes_of_mut(&mut found))?;
+    Ok(found[0])
 }
 
 #[inline]

@@ -2,6 +2,7 @@
 
 use super::Window;
 use super::notified::{Access, Notified};
+use super::notify::{fetch, swap};
 use crate::element::{Element, Op};
 use crate::error::Result;
 use crate::fabric::{bytes_of, bytes_of_mut};
@@ -85,10 +86,7 @@ impl Window {
     /// # Errors
     /// As [`Window::put_notify`].
     pub fn fetch_and_op<T: Element>(&self, value: T, target: usize, offset: usize, op: Op) -> Result<T> {
-        let (notified, access) = self.silent::<T>("Window::fetch_and_op", target, offset, 1)?;
-        let mut value = [value];
-        notified.fetch(access, bytes_of_mut(&mut value), op)?;
-        Ok(value[0])
+        fetch(self.silent::<T>("Window::fetch_and_op", target, offset, 1)?, value, op)
     }
 
     /// As [`Window::compare_and_swap_notify`], without a notification. `MPI_Compare_and_swap` and `MPI_Win_flush`.
@@ -102,10 +100,7 @@ impl Window {
         target: usize,
         offset: usize,
     ) -> Result<T> {
-        let (notified, access) = self.silent::<T>("Window::compare_and_swap", target, offset, 1)?;
-        let mut found = [T::default()];
-        notified.swap(access, bytes_of(&[expected, new]), bytes_of_mut(&mut found))?;
-        Ok(found[0])
+        swap(self.silent::<T>("Window::compare_and_swap", target, offset, 1)?, [expected, new])
     }
 
     /// [`Window::flush`] of all targets, one after the other. With a barrier behind it, it is what `MPI_Win_fence` is.

@@ -73,14 +73,16 @@ impl<D: Driver> QueueExecutor<D> {
         };
         let LastSignals { signals, value, kept_back } = &last;
         let before = kept_back.map(|_| (signals, (*value).into()));
-        let is_there = self.follow(send, signals)? && self.launch_merged(send, (epoch.into(), before))?;
+        let is_there = self.launch_merged(send, (epoch.into(), before))?;
         match (is_there, kept_back) {
             (true, Some(_)) => {
                 self.status.merged_signals.fetch_add(1, Ordering::Relaxed);
                 signals.words.iter().for_each(|word| word.observe());
                 self.hold(last.signals)?;
             }
-            (true, None) => {}
+            (true, None) => {
+                self.follow(send, signals)?;
+            }
             (false, _) => self.last_signals = Some(last),
         }
         Ok(is_there)
@@ -88,9 +90,8 @@ impl<D: Driver> QueueExecutor<D> {
 
     /// Makes the one kernel of a send that posts those signals first; whether there can be one.
     pub(super) fn follow(&mut self, send: &TriggeredSend, signals: &Arc<SignalSet>) -> Result<bool> {
-        let engine = self.engine.clone();
-        let is_there = self.with_merged(send, |_, _, merged| {
-            merged.follow(&engine, send, signals)?;
+        let is_there = self.with_merged(send, |(engine, ..), merged| {
+            merged.follow(engine, send, signals)?;
             Ok(merged.is_there())
         })?;
         signals.goes_with_a_send.store(is_there, Ordering::Relaxed);

@@ -117,19 +117,22 @@ impl<D: Driver> MergedSend<D> {
         Ok(())
     }
 
-    /// Puts it on a queue, if one kernel can do it, with the signals before it, which it was made to follow; whether it can.
-    /// It, the send and the signals must be held until the queue has come to rest.
+    /// Puts it on a queue, if one kernel can do it, with the signals before it; whether it can. It, the send and the signals
+    /// must be held until the queue has come to rest.
     pub(super) fn launch(
         &mut self,
-        queue: &mut D::Queue,
-        flags: &Flags,
+        (engine, queue, flags): (&Engine<D>, &mut D::Queue, &Flags),
+        of: &TriggeredSend,
         (epoch, before): (Number, Option<Before<'_>>),
     ) -> Result<bool> {
+        if let Some((signals, _)) = before {
+            self.follow(engine, of, signals)?;
+        }
         let Some(send) = &mut self.send else { return Ok(false) };
         let (kernel, notices) = match before {
             Some((signals, _)) => {
                 let behind = self.behind.iter_mut().find(|one| one.is_behind(signals));
-                let Behind { kernel, notices, .. } = behind.expect("made before");
+                let Behind { kernel, notices, .. } = behind.expect("made now, if not before");
                 (kernel, notices.each_ref().map(Argument::value))
             }
             None => (&mut send.kernel, [Value::Pointer(std::ptr::null()), Value::U64(0)]),

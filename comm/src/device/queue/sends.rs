@@ -2,6 +2,7 @@
 //! behind them.
 
 use super::awaited::Number;
+use super::engine::Engine;
 use super::executor::QueueExecutor;
 use super::merged::{Before, MergedSend};
 use super::owed::Debt;
@@ -141,31 +142,31 @@ impl<D: Driver> QueueExecutor<D> {
         Ok(sent)
     }
 
-    /// Puts the one kernel of a send on the queue, whose words kernels can post, with the signals before it, which it was made
-    /// to follow; whether there is one.
+    /// Puts the one kernel of a send on the queue, whose words kernels can post, with the signals before it; whether there is
+    /// one.
     pub(super) fn launch_merged(
         &mut self,
         send: &TriggeredSend,
         numbers: (Number, Option<Before<'_>>),
     ) -> Result<bool> {
-        self.with_merged(send, |queue, flags, merged| merged.launch(queue, flags, numbers))
+        self.with_merged(send, |on, merged| merged.launch(on, send, numbers))
     }
 
     /// Compiles the one kernel of a send, whose words kernels can post; whether there is one.
     pub(super) fn compile_merged(&mut self, send: &TriggeredSend) -> Result<bool> {
-        self.with_merged(send, |_, _, merged| Ok(merged.is_there()))
+        self.with_merged(send, |_, merged| Ok(merged.is_there()))
     }
 
     pub(super) fn with_merged(
         &mut self,
         send: &TriggeredSend,
-        use_it: impl FnOnce(&mut D::Queue, &Flags, &mut MergedSend<D>) -> Result<bool>,
+        use_it: impl FnOnce((&Engine<D>, &mut D::Queue, &Flags), &mut MergedSend<D>) -> Result<bool>,
     ) -> Result<bool> {
         send.on_device.with(
             self.id,
             &mut self.queue,
             |_| MergedSend::compile(&self.engine, send),
-            |queue, merged| use_it(queue, &self.flags, merged),
+            |queue, merged| use_it((&self.engine, queue, &self.flags), merged),
         )
     }
 }

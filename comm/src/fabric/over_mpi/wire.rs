@@ -100,7 +100,7 @@ impl MpiWire {
                 name: "mpi".into(),
                 reason: format!(
                     "this library has {} tags and all are used; make exchanges once and keep them",
-                    self.last_tag
+                    i64::from(self.last_tag) + 1
                 ),
             });
         }
