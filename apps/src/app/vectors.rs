@@ -3,6 +3,9 @@
 use fearless_simd::{Simd, prelude::*};
 use streamhalo::Element;
 
+/// Bytes of a line of the caches.
+pub(crate) const LINE_BYTES: usize = 64;
+
 /// An element of which vectors can be computed.
 pub trait Vectors: Element {
     /// As many of them as an instruction set computes at once.
@@ -50,4 +53,10 @@ pub(crate) fn one_to_the_right<S: Simd, V: SimdBase<S>>(own: V, behind: V) -> V 
         (32 | 64, _) => own.slide_within_blocks::<1>(own.slide::<16>(behind)),
         _ => own.slide::<1>(behind),
     }
+}
+
+/// The elements of a vector.
+#[inline(always)]
+pub(crate) fn array<S: Simd, V: SimdBase<S>, const L: usize>(vector: V) -> [V::Element; L] {
+    *vector.as_slice().first_chunk().expect("vectors have L elements")
 }

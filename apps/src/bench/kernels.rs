@@ -15,7 +15,7 @@ use streamhalo::{Device, HaloError, Stream, Tile, World, WorldOptions};
 use super::answers::{Answers, given};
 use super::units::{compute, copy_row, lanes, load_and_store};
 use crate::app::values::Real;
-use crate::app::{Stored, Vectors};
+use crate::app::{LINE_BYTES, Stored, Vectors};
 use crate::error::AppError;
 use crate::life::kernel::{Cell, Sweep};
 use crate::life::pace::{launch_life, launch_sweep};
@@ -88,9 +88,19 @@ impl Needs {
         }
     }
 
-    /// Of rows, of which four side by side load least: three times those four, the two beside them, four on either side
-    /// along z, and the source, divided by four.
+    /// Of rows, of which four side by side load least: those four, three times or once and cut twice, the two beside them,
+    /// four on either side along z, and the source, divided by four.
     fn of_7_points<T: Real + From<u8>>() -> Self {
+        if lanes::<T>() * size_of::<T>() == LINE_BYTES {
+            return Self {
+                moving: "3.75 loads, 1 store",
+                moves: load_and_store::<T, 15, 4>,
+                computing: "7 additions, 5 products, 2 cuts",
+                compute: compute::<T, 7, 5, 2, 0>,
+                computed_cells: lanes::<T>(),
+                steps: 1,
+            };
+        }
         Self {
             moving: "5.75 loads, 1 store",
             moves: load_and_store::<T, 23, 4>,

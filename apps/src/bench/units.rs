@@ -9,12 +9,12 @@ use std::hint::black_box;
 use fearless_simd::{Level, Simd, dispatch, prelude::*};
 use streamhalo::comm::device::ask_for_line;
 
-use crate::app::Vectors;
+use crate::app::{LINE_BYTES, Vectors};
 
 /// Independent chains of instructions.
 const CHAINS: usize = 8;
 
-/// Cells of a row that loads and stores go through.
+/// Cells of a row that loads and stores go through: a line of the caches or more.
 const ROW_CELLS: usize = 64;
 
 /// How far ahead a copy asks for lines.
@@ -30,11 +30,14 @@ fn lanes_at<S: Simd, T: Vectors>(_simd: S) -> usize {
     T::Vector::<S>::LEN
 }
 
-/// Loads `LOADS` vectors for every `STORES` that it stores, from and to rows of which each starts two elements later
-/// in its cache line, as those of a grid do. Gives how many it has stored.
+/// Loads `LOADS` vectors for every `STORES` that it stores, from and to rows of which each begins with a line of the caches,
+/// as long ones of a grid do. Gives how many it has stored.
 pub(crate) fn load_and_store<T: Vectors, const LOADS: usize, const STORES: usize>(rounds: usize) -> usize {
-    let mut rows = vec![T::default(); (LOADS + STORES) * (ROW_CELLS + 2)];
-    dispatch!(Level::new(), simd => load_and_store_at::<_, T, LOADS, STORES>(simd, rounds, &mut rows))
+    let cells = (LOADS + STORES) * ROW_CELLS;
+    let mut memory = vec![T::default(); cells + LINE_BYTES];
+    let start = memory.as_ptr().align_offset(LINE_BYTES);
+    let rows = &mut memory[start..][..cells];
+    dispatch!(Level::new(), simd => load_and_store_at::<_, T, LOADS, STORES>(simd, rounds, rows))
 }
 
 #[inline(always)]
@@ -44,7 +47,7 @@ fn load_and_store_at<S: Simd, T: Vectors, const LOADS: usize, const STORES: usiz
     rows: &mut [T],
 ) -> usize {
     let lanes = T::Vector::<S>::LEN;
-    let width = ROW_CELLS + 2;
+    let width = ROW_CELLS;
     let mut stores = 0;
     for _ in 0..rounds {
         let (from, to) = black_box(&mut *rows).split_at_mut(LOADS * width);

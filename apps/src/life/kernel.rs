@@ -7,7 +7,7 @@
 //! so are bytes where a sweep over the rows takes several generations (`wave`).
 
 use fearless_simd::{Level, Simd};
-use streamhalo::comm::device::{Rows, RowsMut, Tile};
+use streamhalo::comm::device::{Rows, RowsMut, Tile, exceeds_caches};
 
 use super::rows::{Generations, OfTile};
 use super::{bytes, wave, words};
@@ -15,8 +15,8 @@ use crate::app::Vectors;
 
 /// What a cell is stored as: the number 0 or 1.
 pub(crate) trait Cell: Vectors + From<u8> {
-    /// Computes one generation of so many rows.
-    fn step_rows<'now>(level: Level, rows: usize, all: impl Generations<'now, Self>);
+    /// Computes one generation of so many rows; if `is_past`, of a field that no cache holds.
+    fn step_rows<'now>(level: Level, is_past: bool, rows: usize, all: impl Generations<'now, Self>);
 
     /// Spreads a word of 64 bits over as many cells.
     #[inline(always)]
@@ -37,14 +37,14 @@ pub(crate) trait Cell: Vectors + From<u8> {
 
 impl Cell for u8 {
     /// A vector of them is one word of bits: it is computed as it is.
-    fn step_rows<'now>(level: Level, rows: usize, all: impl Generations<'now, Self>) {
-        bytes::step_rows(level, rows, all);
+    fn step_rows<'now>(level: Level, is_past: bool, rows: usize, all: impl Generations<'now, Self>) {
+        bytes::step_rows(level, is_past, rows, all);
     }
 }
 
 impl Cell for f64 {
-    fn step_rows<'now>(level: Level, rows: usize, all: impl Generations<'now, Self>) {
-        wave::step_rows(level, rows, all);
+    fn step_rows<'now>(level: Level, is_past: bool, rows: usize, all: impl Generations<'now, Self>) {
+        wave::step_rows(level, is_past, rows, all);
     }
 
     #[inline(always)]
@@ -88,10 +88,18 @@ impl Sweep {
 
 /// Computes the cells of a tile of an array that many generations on.
 pub(super) fn sweep_tile<T: Cell>(sweep: Sweep, tile: Tile, now: Rows<'_, T>, next: RowsMut<'_, T>) {
-    sweep_all(Level::new(), tile.extents()[1], sweep, OfTile::new(tile, sweep.generations, now, next));
+    let is_past = exceeds_caches(2 * tile.points() * size_of::<T>());
+    sweep_all(
+        Level::new(),
+        is_past,
+        tile.extents()[1],
+        sweep,
+        OfTile::new(tile, sweep.generations, now, next),
+    );
 }
 
-/// Computes `rows` rows that many generations on, with an instruction set of the caller's choice, so that tests reach all.
+/// Computes `rows` rows that many generations on, of a field that no cache holds if `is_past`, with an instruction set of
+/// the caller's choice, so that tests reach all.
 ///
 /// # Panics
 ///
@@ -99,12 +107,13 @@ pub(super) fn sweep_tile<T: Cell>(sweep: Sweep, tile: Tile, now: Rows<'_, T>, ne
 /// differ in length.
 pub(super) fn sweep_all<'now, T: Cell>(
     level: Level,
+    is_past: bool,
     rows: usize,
     sweep: Sweep,
     all: impl Generations<'now, T>,
 ) {
     match sweep.generations {
-        1 => T::step_rows(level, rows, all),
-        _ => wave::sweep_rows(level, rows, sweep, all),
+        1 => T::step_rows(level, is_past, rows, all),
+        _ => wave::sweep_rows(level, is_past, rows, sweep, all),
     }
 }

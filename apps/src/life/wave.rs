@@ -18,7 +18,8 @@
 //!
 //! Two things keep the processor from waiting. A row is packed some rows before it is needed, since its words are
 //! stored one by one and read by vectors, which must wait until all have left the processor's queue of stores. And while
-//! one row is packed another is written, so that memory is read and written at a time.
+//! one row is packed another is written, so that memory is read and written at a time: past the caches, where none holds
+//! both generations.
 
 // Iterators need not be inlined into what `dispatch!` makes for an instruction set; loops that count are there.
 #![allow(clippy::needless_range_loop)]
@@ -26,10 +27,11 @@
 use std::hint::black_box;
 
 use fearless_simd::{Level, Simd, dispatch, prelude::*};
+use streamhalo::comm::device::{PastCaches, past_caches};
 
 use super::kernel::{Cell, Sweep};
 use super::rows::Generations;
-use super::words::{WORD, pack, pack_and_spread, spread};
+use super::words::{Held, Past, WORD, pack, pack_and_spread, spread};
 
 /// Rows that are packed ahead of the one that is needed next.
 const AHEAD: usize = 4;
@@ -38,27 +40,44 @@ const AHEAD: usize = 4;
 /// a tenth and gains nothing.
 const NEAR_BYTES: usize = 1 << 20;
 
+/// How far ahead lines to pack are asked for where no cache holds both generations: of one generation, and of several, between
+/// whose rows more is computed.
+const PAST_AHEAD_BYTES: usize = 2 << 10;
+const PAST_AHEAD_BYTES_OF_MANY: usize = 8 << 10;
+
 /// Where the cells of a row are among its words: a dead one, the one that ends with the ghosts in front, and then what is
 /// owned.
 const OWNED: usize = 2;
 
-/// Computes one generation of so many rows. It is compiled for itself: what several need besides takes a sixth of the time
+/// Computes one generation of so many rows; if `is_past`, of a field that no cache holds. It is compiled for itself: what several need besides takes a sixth of the time
 /// of short rows.
-pub(super) fn step_rows<'now, T: Cell>(level: Level, rows: usize, mut all: impl Generations<'now, T>) {
+pub(super) fn step_rows<'now, T: Cell>(
+    level: Level,
+    is_past: bool,
+    rows: usize,
+    mut all: impl Generations<'now, T>,
+) {
     if rows > 0 {
-        dispatch!(level, simd => sweep_in_widest(simd, rows, Sweep::ONE, &mut all));
+        past_caches(|stores| {
+            let stores = is_past.then_some(stores);
+            dispatch!(level, simd => sweep_in_widest(simd, stores, rows, Sweep::ONE, &mut all));
+        });
     }
 }
 
-/// Computes so many rows that many generations on.
+/// Computes so many rows that many generations on; if `is_past`, of a field that no cache holds.
 pub(super) fn sweep_rows<'now, T: Cell>(
     level: Level,
+    is_past: bool,
     rows: usize,
     sweep: Sweep,
     mut all: impl Generations<'now, T>,
 ) {
     if rows > 0 {
-        dispatch!(level, simd => sweep_in_widest(simd, rows, sweep, &mut all));
+        past_caches(|stores| {
+            let stores = is_past.then_some(stores);
+            dispatch!(level, simd => sweep_in_widest(simd, stores, rows, sweep, &mut all));
+        });
     }
 }
 
@@ -68,21 +87,23 @@ pub(super) fn sweep_rows<'now, T: Cell>(
 #[inline(always)]
 fn sweep_in_widest<'now, S: Simd, T: Cell>(
     simd: S,
+    stores: Option<PastCaches<'_>>,
     rows: usize,
     sweep: Sweep,
     all: &mut impl Generations<'now, T>,
 ) {
     let extents = [rows, all.now(0).len().saturating_sub(2 * sweep.generations)];
     if extents[1] >= T::Vector::<S>::LEN {
-        sweep_words::<S, T, T::Vector<S>>(simd, extents, sweep, all);
+        sweep_words::<S, T, T::Vector<S>>(simd, stores, extents, sweep, all);
     } else {
-        sweep_words::<S, T, <T::Vector<S> as SimdBase<S>>::Block>(simd, extents, sweep, all);
+        sweep_words::<S, T, <T::Vector<S> as SimdBase<S>>::Block>(simd, stores, extents, sweep, all);
     }
 }
 
 #[inline(always)]
 fn sweep_words<'now, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
     simd: S,
+    stores: Option<PastCaches<'_>>,
     [rows, columns]: [usize; 2],
     sweep: Sweep,
     all: &mut impl Generations<'now, T>,
@@ -99,6 +120,7 @@ fn sweep_words<'now, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
     let mut sums = vec![[Sums::none(simd); 2]; blocks * layers];
 
     let is_far = 2 * rows * columns * size_of::<T>() > NEAR_BYTES;
+    let ahead_bytes = if layers == 1 { PAST_AHEAD_BYTES } else { PAST_AHEAD_BYTES_OF_MANY };
     let inputs = rows + 2 * layers;
     let [above, below] = sweep.layers_that_stay()[0];
     for (row, packed) in ahead.chunks_exact_mut(words).enumerate().take(inputs) {
@@ -127,8 +149,22 @@ fn sweep_words<'now, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
         }
         match (coming, next) {
             (Some(now), Some(next)) => {
-                let owned = (&now[layers..][..columns], &mut packed[OWNED..]);
-                pack_and_spread::<S, T, V>(simd, is_far, owned, (alive, next));
+                let from = (&now[layers..][..columns], &mut packed[OWNED..]);
+                let past = match stores {
+                    Some(stores) => stores.row(next, V::LEN),
+                    None => Err(next),
+                };
+                match past {
+                    Ok(next) => {
+                        pack_and_spread::<S, T, V, _>(simd, from, (alive, &mut Past::new(next, ahead_bytes)))
+                    }
+                    Err(next) if is_far => {
+                        pack_and_spread::<S, T, V, _>(simd, from, (alive, &mut Held::<_, true>(next)))
+                    }
+                    Err(next) => {
+                        pack_and_spread::<S, T, V, _>(simd, from, (alive, &mut Held::<_, false>(next)))
+                    }
+                }
                 pack_ghosts::<S, T, V>(simd, layers, now, packed);
             }
             (Some(now), None) => pack_with_ghosts::<S, T, V>(simd, layers, now, packed),

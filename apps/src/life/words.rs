@@ -6,15 +6,13 @@
 #![allow(clippy::needless_range_loop)]
 
 use fearless_simd::{Simd, prelude::*};
-use streamhalo::comm::device::ask_for_line;
+use streamhalo::comm::device::{PastRow, ask_for_line};
 
 use super::kernel::Cell;
+use crate::app::LINE_BYTES;
 
 /// Cells of a word.
 pub(super) const WORD: usize = 64;
-
-/// Bytes of a line of the caches.
-const LINE: usize = 64;
 
 /// Packs a row, at least one vector of cells or fewer than a word has.
 // Everything here is `inline(always)`: only code that lands inside the function that `dispatch!` makes for an
@@ -33,30 +31,112 @@ pub(super) fn spread<S: Simd, T: Cell, V: SimdBase<S, Element = T>>(simd: S, wor
     spread_end::<S, T, V>(simd, words, row);
 }
 
-/// Packs a row and spreads words over another, which is no longer, side by side: memory is read while other
-/// memory is written. If they are far from the core, all lines of a word are asked for before the first is needed: with
-/// what becomes of them in between the processor comes too late upon most, above all upon those that are written.
-#[inline(always)]
-pub(super) fn pack_and_spread<S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
-    simd: S,
-    is_far: bool,
-    (from, packed): (&[T], &mut [u64]),
-    (words, row): (&[u64], &mut [T]),
-) {
-    let whole = row.len() / WORD;
-    for word in 0..whole {
-        let (from, row) = (&from[word * WORD..][..WORD], &mut row[word * WORD..][..WORD]);
-        if is_far {
-            for line in (0..WORD).step_by(LINE / size_of::<T>()) {
-                ask_for_line(&from[line], 0);
-                ask_for_line(&row[line], 0);
-            }
+/// Where the cells of a row go, a word of them at a time.
+pub(super) trait Words<T> {
+    /// Asks for the lines that the `index`-th word is packed from, `from`, or some behind them, and for those that it is
+    /// spread over, if they are far from the core.
+    fn ask_for(&self, index: usize, from: &[T]);
+
+    /// As many cells as a word has, to spread the `index`-th one over.
+    fn cells(&mut self, index: usize) -> &mut [T];
+
+    /// They have been spread.
+    fn store(&mut self, index: usize);
+
+    /// The whole row.
+    fn row(&mut self) -> &mut [T];
+}
+
+/// A row that a cache holds. Far from the core all lines of a word are asked for before the first is needed: with what
+/// becomes of them in between the processor comes too late upon most, above all upon those that are written.
+pub(super) struct Held<'r, T, const IS_FAR: bool>(pub(super) &'r mut [T]);
+
+impl<T: Cell, const IS_FAR: bool> Words<T> for Held<'_, T, IS_FAR> {
+    #[inline(always)]
+    fn ask_for(&self, index: usize, from: &[T]) {
+        if IS_FAR {
+            ask_for_lines(from, 0);
+            ask_for_lines(&self.0[index * WORD..][..WORD], 0);
         }
+    }
+
+    #[inline(always)]
+    fn cells(&mut self, index: usize) -> &mut [T] {
+        &mut self.0[index * WORD..][..WORD]
+    }
+
+    #[inline(always)]
+    fn store(&mut self, _: usize) {}
+
+    #[inline(always)]
+    fn row(&mut self) -> &mut [T] {
+        self.0
+    }
+}
+
+/// A row that no cache holds: a word of it is spread nearby and stored from there past the caches.
+pub(super) struct Past<'r, T> {
+    row: PastRow<'r, T>,
+    ahead_bytes: usize,
+    cells: [T; WORD],
+}
+
+impl<'r, T: Cell> Past<'r, T> {
+    /// Lines to pack are asked for so many bytes ahead.
+    #[inline(always)]
+    pub(super) fn new(row: PastRow<'r, T>, ahead_bytes: usize) -> Self {
+        Self { row, ahead_bytes, cells: [T::from(0); WORD] }
+    }
+}
+
+impl<T: Cell> Words<T> for Past<'_, T> {
+    #[inline(always)]
+    fn ask_for(&self, _: usize, from: &[T]) {
+        ask_for_lines(from, self.ahead_bytes);
+    }
+
+    #[inline(always)]
+    fn cells(&mut self, _: usize) -> &mut [T] {
+        &mut self.cells
+    }
+
+    #[inline(always)]
+    fn store(&mut self, index: usize) {
+        self.row.store(index * WORD, &self.cells);
+    }
+
+    #[inline(always)]
+    fn row(&mut self) -> &mut [T] {
+        self.row.places_mut()
+    }
+}
+
+/// Asks for the lines so many bytes behind those of a word's cells.
+#[inline(always)]
+fn ask_for_lines<T>(cells: &[T], bytes: usize) {
+    for line in (0..WORD).step_by(LINE_BYTES / size_of::<T>()) {
+        ask_for_line(&cells[line], bytes);
+    }
+}
+
+/// Packs a row and spreads words over another, which is no longer, side by side: memory is read while other
+/// memory is written.
+#[inline(always)]
+pub(super) fn pack_and_spread<S: Simd, T: Cell, V: SimdBase<S, Element = T>, W: Words<T>>(
+    simd: S,
+    (from, packed): (&[T], &mut [u64]),
+    (words, to): (&[u64], &mut W),
+) {
+    let whole = to.row().len() / WORD;
+    for word in 0..whole {
+        let from = &from[word * WORD..][..WORD];
+        to.ask_for(word, from);
         packed[word] = pack_word::<S, T, V>(simd, from);
-        T::spread_word(simd, words[word], row);
+        T::spread_word(simd, words[word], to.cells(word));
+        to.store(word);
     }
     pack_from::<S, T, V>(simd, whole, from, packed);
-    spread_end::<S, T, V>(simd, words, row);
+    spread_end::<S, T, V>(simd, words, to.row());
 }
 
 #[inline(always)]
@@ -186,6 +266,7 @@ fn spread_end<S: Simd, T: Cell, V: SimdBase<S, Element = T>>(simd: S, words: &[u
 #[cfg(test)]
 mod tests {
     use fearless_simd::{Level, dispatch};
+    use streamhalo::comm::device::past_caches;
 
     use super::*;
 
@@ -210,15 +291,25 @@ mod tests {
     #[inline(always)]
     fn pack_any<S: Simd, T: Cell>(simd: S, row: &[T], words: &mut [u64]) {
         pack::<S, T, T::Vector<S>>(simd, row, words);
-        let mut again = vec![!0; words.len()];
-        let mut other = vec![T::from(1); row.len().saturating_sub(2)];
-        let dead = vec![0; words.len()];
-        for is_far in [false, true] {
-            again.fill(!0);
-            other.fill(T::from(1));
-            pack_and_spread::<S, T, T::Vector<S>>(simd, is_far, (row, &mut again), (&dead, &mut other));
-            assert!(again == words && other.iter().all(|cell| *cell == T::from(0)), "{}", row.len());
-        }
+        // Rows to write that begin with a line, and are shorter.
+        let mut other = vec![T::from(1); row.len() + LINE_BYTES];
+        let start = other.as_ptr().align_offset(LINE_BYTES);
+        let other = &mut other[start..][..row.len().saturating_sub(2)];
+        beside_another::<S, T, _>(simd, row, words, Held::<_, false>(&mut *other));
+        beside_another::<S, T, _>(simd, row, words, Held::<_, true>(&mut *other));
+        past_caches(|stores| match stores.row(other, T::Vector::<S>::LEN) {
+            Ok(other) => beside_another::<S, T, _>(simd, row, words, Past::new(other, LINE_BYTES)),
+            Err(_) => assert!(size_of::<T::Vector<S>>() < 32 || cfg!(not(target_arch = "x86_64"))),
+        });
+    }
+
+    /// Packs a row again while dead cells go to another.
+    #[inline(always)]
+    fn beside_another<S: Simd, T: Cell, W: Words<T>>(simd: S, row: &[T], words: &[u64], mut to: W) {
+        let (mut again, dead) = (vec![!0; words.len()], vec![0; words.len()]);
+        to.row().fill(T::from(1));
+        pack_and_spread::<S, T, T::Vector<S>, _>(simd, (row, &mut again), (&dead, &mut to));
+        assert!(again == words && to.row().iter().all(|cell| *cell == T::from(0)), "{}", row.len());
     }
 
     #[inline(always)]

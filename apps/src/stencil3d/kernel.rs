@@ -24,6 +24,7 @@ use streamhalo::{Rows, RowsMut, Tile};
 
 use super::problem::Weights;
 use super::row::{Row, full, full_values, splat, star};
+use crate::app::LINE_BYTES;
 use crate::app::values::Real;
 
 /// Cells of a piece of a row whose values are not stored in a field.
@@ -33,12 +34,12 @@ pub(super) const PIECE: usize = 256;
 /// they are the higher plane to where they are the lower one.
 const STRIP_BYTES: usize = 384 << 10;
 
+/// The same of 7 points that some cache holds, in vectors as long as a line: they stay in the first-level one. All else
+/// takes so many operations, or loads, that it does not matter where they are.
+const NEAR_STRIP_BYTES: usize = 24 << 10;
+
 /// Rows that lines are asked for ahead where no cache holds the cells.
 const ROWS_AHEAD: usize = 6;
-
-/// Of the narrowest vectors that are stored past the caches, where no cache holds the cells: that has paid with all that have
-/// been measured, which have 32 bytes or more.
-const PAST_BYTES: usize = 32;
 
 /// A stencil, and what is added to it.
 #[derive(Clone, Copy, Debug)]
@@ -75,10 +76,12 @@ fn step_at<T: Real>(
     mut next: RowsMut<'_, T>,
 ) {
     let row_bytes = (end[2] - start[2]) * size_of::<T>();
-    let strip = (STRIP_BYTES / (3 * row_bytes).max(1)).max(1);
     past_caches(|stores| {
         let task = Task { rule, shape, now, x: start[2]..end[2], stores };
         dispatch!(Level::new(), simd => {
+            let is_near = !rule.is_full && !is_past && has_vectors_of_lines::<_, T>(simd);
+            let strip_bytes = if is_near { NEAR_STRIP_BYTES } else { STRIP_BYTES };
+            let strip = (strip_bytes / (3 * row_bytes).max(1)).max(1);
             for first in (start[1]..end[1]).step_by(strip) {
                 let ys = first..end[1].min(first + strip);
                 for z in start[0]..end[0] {
@@ -87,6 +90,12 @@ fn step_at<T: Real>(
             }
         });
     });
+}
+
+/// Whether a vector is as long as a line of the caches.
+#[inline(always)]
+fn has_vectors_of_lines<S: Simd, T: Real>(_: S) -> bool {
+    T::Vector::<S>::LEN * size_of::<T>() == LINE_BYTES
 }
 
 /// Calls `sink` with pieces of what the rule gives at the cells of `tile`, row by row.
@@ -156,7 +165,7 @@ impl<T: Real> Task<'_, T> {
         ys: Range<usize>,
         out: impl Iterator<Item = &'o mut [T]>,
     ) {
-        match (self.rule.is_full, is_past && const { L * size_of::<T>() } >= PAST_BYTES) {
+        match (self.rule.is_full, is_past) {
             (false, true) => self.rows::<S, L, false, true>(simd, z, ys, out),
             (false, false) => self.rows::<S, L, false, false>(simd, z, ys, out),
             (true, true) => self.rows::<S, L, true, true>(simd, z, ys, out),
@@ -195,7 +204,7 @@ impl<T: Real> Task<'_, T> {
                 planes: [low, here, high],
                 ahead_bytes: ROWS_AHEAD * row_bytes + if is_last { to_next_plane } else { 0 },
             };
-            let past = if IS_PAST { stores.row(out) } else { Err(out) };
+            let past = if IS_PAST { stores.row(out, L) } else { Err(out) };
             match (IS_FULL, past) {
                 (true, Ok(out)) => row.compute_full(out),
                 (true, Err(out)) => row.compute_full(out),

@@ -7,11 +7,11 @@
 use std::ops::{Add, Mul};
 
 use fearless_simd::{Simd, prelude::*};
-use streamhalo::comm::device::{PastRow, ask_for_line};
+use streamhalo::comm::device::ask_for_line;
 
 use super::problem::Weights;
 use crate::app::values::Real;
-use crate::app::{one_to_the_left, one_to_the_right};
+use crate::app::{LINE_BYTES, OutputRow, array, one_to_the_left, one_to_the_right};
 
 /// 7 points. `here` are the cells to the left, in the middle and to the right, `beside` those at lower and
 /// higher y, then at lower and higher z.
@@ -46,51 +46,6 @@ pub(super) fn full<A: Copy + Add<Output = A>>([left, here, right]: [[A; 2]; 3], 
     here[0] + (left[1] + right[1]) + added
 }
 
-/// Where the cells of a row go.
-pub(super) trait Places<T, const L: usize> {
-    fn len(&self) -> usize;
-
-    /// Stores the `index`-th vector of the row.
-    fn store(&mut self, index: usize, values: &[T; L]);
-
-    /// Stores the last cells of the row, of which some may have been stored before.
-    fn store_last(&mut self, values: &[T; L]);
-}
-
-impl<T: Real, const L: usize> Places<T, L> for &mut [T] {
-    #[inline(always)]
-    fn len(&self) -> usize {
-        (**self).len()
-    }
-
-    #[inline(always)]
-    fn store(&mut self, index: usize, values: &[T; L]) {
-        self.as_chunks_mut().0[index] = *values;
-    }
-
-    #[inline(always)]
-    fn store_last(&mut self, values: &[T; L]) {
-        *self.last_chunk_mut().expect("rows have a vector at least") = *values;
-    }
-}
-
-impl<T: Real, const L: usize> Places<T, L> for PastRow<'_, T, L> {
-    #[inline(always)]
-    fn len(&self) -> usize {
-        self.places().len()
-    }
-
-    #[inline(always)]
-    fn store(&mut self, index: usize, values: &[T; L]) {
-        PastRow::store(self, index, values);
-    }
-
-    #[inline(always)]
-    fn store_last(&mut self, values: &[T; L]) {
-        Places::<T, L>::store_last(&mut self.places_mut(), values);
-    }
-}
-
 /// A row to compute, in vectors of `L` cells; if `IS_PAST`, of a field that no cache holds.
 pub(super) struct Row<'r, S, T, V, const L: usize, const IS_PAST: bool> {
     pub(super) simd: S,
@@ -107,11 +62,11 @@ pub(super) struct Row<'r, S, T, V, const L: usize, const IS_PAST: bool> {
 impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAST: bool>
     Row<'_, S, T, V, L, IS_PAST>
 {
-    /// Computes 7 points. Neighbours along x are loaded where they are, though that straddles two lines at times: cutting
-    /// them out of what is loaded anyway takes longer.
+    /// Computes 7 points. Neighbours along x are cut out of what is loaded anyway if vectors are as long as a line, since loads
+    /// where they are would all straddle two; shorter ones are loaded, which takes less than cutting them.
     #[inline(always)]
-    pub(super) fn compute_star(self, mut out: impl Places<T, L>) {
-        let cells = out.len();
+    pub(super) fn compute_star(self, mut out: impl OutputRow<T, L>) {
+        let cells = out.cells();
         let [[_, low, _], [before, own, behind], [_, high, _]] = self.planes;
         let shape = &self.shape[..cells];
         let mut rows = [own, &own[1..], &own[2..], &before[1..], &behind[1..], &low[1..], &high[1..]];
@@ -121,13 +76,29 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
             vectors[row] = rows[row].as_chunks::<L>().0;
         }
         let shapes = shape.as_chunks::<L>().0;
-        for index in 0..cells / L {
-            let mut values = [self.source; 7];
-            for row in 0..7 {
-                values[row] = V::from_slice(self.simd, &vectors[row][index]);
+        if const { L * size_of::<T>() == LINE_BYTES } {
+            let last = cells / L - 1;
+            let mut before = V::splat(self.simd, own[0]);
+            let mut here = V::from_slice(self.simd, &vectors[1][0]);
+            for index in 0..last {
+                self.ask_ahead(&vectors[6][index]);
+                let behind = V::from_slice(self.simd, &vectors[1][index + 1]);
+                let values = self.cut([before, here, behind], &vectors, index);
+                out.store(index, &self.star(values, &shapes[index]));
+                (before, here) = (here, behind);
             }
-            self.ask_ahead(&vectors[6][index]);
-            out.store(index, &self.star(values, &shapes[index]));
+            let behind = V::splat(self.simd, own[(last + 1) * L + 1]);
+            let values = self.cut([before, here, behind], &vectors, last);
+            out.store(last, &self.star(values, &shapes[last]));
+        } else {
+            for index in 0..cells / L {
+                let mut values = [self.source; 7];
+                for row in 0..7 {
+                    values[row] = V::from_slice(self.simd, &vectors[row][index]);
+                }
+                self.ask_ahead(&vectors[6][index]);
+                out.store(index, &self.star(values, &shapes[index]));
+            }
         }
         // The last vector is moved back to end with the row. It computes some cells a second time, from inputs that have
         // not changed, instead of leaving a remainder to a slower loop.
@@ -141,6 +112,18 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
         }
     }
 
+    /// The values at the places of the `index`-th vector of cells and beside them, along x cut out of the vectors in front
+    /// of theirs, theirs, and behind.
+    #[inline(always)]
+    fn cut(&self, [before, here, behind]: [V; 3], vectors: &[&[[T; L]]; 7], index: usize) -> [V; 7] {
+        let mut values =
+            [one_to_the_left(before, here), here, one_to_the_right(here, behind), here, here, here, here];
+        for row in 3..7 {
+            values[row] = V::from_slice(self.simd, &vectors[row][index]);
+        }
+        values
+    }
+
     /// A vector of cells, from the values at their places and beside them.
     #[inline(always)]
     fn star(&self, [left, own, right, before, behind, low, high]: [V; 7], shape: &[T]) -> [T; L] {
@@ -152,8 +135,8 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
     /// their left and right is cut out of them and their neighbours. Of what is before the first vector and behind the last
     /// one column is needed, and no more is looked at.
     #[inline(always)]
-    pub(super) fn compute_full(self, mut out: impl Places<T, L>) {
-        let cells = out.len();
+    pub(super) fn compute_full(self, mut out: impl OutputRow<T, L>) {
+        let cells = out.cells();
         let last = cells / L - 1;
         let shape = &self.shape[..cells];
         let shapes = &shape.as_chunks::<L>().0[..last + 1];
@@ -240,11 +223,6 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
 fn around<S: Simd, V: SimdBase<S>>(before: [V; 2], own: [V; 2], behind: [V; 2]) -> [[V; 2]; 3] {
     let left = [before[0], one_to_the_left(before[1], own[1])];
     [left, own, [behind[0], one_to_the_right(own[1], behind[1])]]
-}
-
-#[inline(always)]
-fn array<S: Simd, V: SimdBase<S>, const L: usize>(vector: V) -> [V::Element; L] {
-    *vector.as_slice().first_chunk().expect("vectors have L elements")
 }
 
 #[inline(always)]

@@ -17,19 +17,20 @@ pub(super) fn step_rows<'now, 'next, T: Cell>(
     now: impl Fn(usize) -> &'now [T],
     next: impl IntoIterator<Item = &'next mut [T]>,
 ) {
-    sweep_rows(level, rows, Sweep::ONE, now, next);
+    sweep_rows(level, false, rows, Sweep::ONE, now, next);
 }
 
 /// The same that many generations on: rows of `now` have as many ghost cells on either side as there are generations, and
 /// `now(0)` is as many rows above the first one written.
 pub(super) fn sweep_rows<'now, 'next, T: Cell>(
     level: Level,
+    is_past: bool,
     rows: usize,
     sweep: Sweep,
     now: impl Fn(usize) -> &'now [T],
     next: impl IntoIterator<Item = &'next mut [T]>,
 ) {
-    sweep_all(level, rows, sweep, Slices { now, next: next.into_iter(), rows: PhantomData });
+    sweep_all(level, is_past, rows, sweep, Slices { now, next: next.into_iter(), rows: PhantomData });
 }
 
 /// Those that are looked up one by one.

@@ -72,24 +72,26 @@ impl Drop for Fence {
 }
 
 impl<'a> PastCaches<'a> {
-    /// The places of a row, for vectors of `L` elements that go past the caches.
+    /// The places of a row, for vectors of so many elements that go past the caches.
     ///
     /// # Errors
     ///
     /// Hands the places back where vectors are stored as usual: the row does not begin on a multiple of their size, or the
-    /// processor has no such stores of that size. Only x86-64 has them.
+    /// processor has no such stores of that size. Only x86-64 has them, for vectors of 32 bytes and multiples: it has paid
+    /// with all of those that have been measured.
     #[inline(always)]
-    pub fn row<'r, T: Element, const L: usize>(
+    pub fn row<'r, T: Element>(
         self,
         places: &'r mut [T],
-    ) -> Result<PastRow<'r, T, L>, &'r mut [T]>
+        elements: usize,
+    ) -> Result<PastRow<'r, T>, &'r mut [T]>
     where
         'a: 'r,
     {
-        let bytes = const { L * size_of::<T>() };
+        let bytes = elements * size_of::<T>();
         let begins_a_vector = bytes != 0 && places.as_ptr().addr().is_multiple_of(bytes);
         if begins_a_vector && has_stores_of(bytes) {
-            Ok(PastRow { places, _lent: self })
+            Ok(PastRow { places, elements, _lent: self })
         } else {
             Err(places)
         }
@@ -102,7 +104,7 @@ fn has_stores_of(bytes: usize) -> bool {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         let has_avx = || std::arch::is_x86_feature_detected!("avx");
-        bytes.is_multiple_of(size_of::<__m128i>()) && (bytes != size_of::<__m256i>() || has_avx())
+        bytes.is_multiple_of(size_of::<__m256i>()) && (bytes != size_of::<__m256i>() || has_avx())
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     {
@@ -111,36 +113,44 @@ fn has_stores_of(bytes: usize) -> bool {
     }
 }
 
-/// A row that begins with a vector of `L` elements, which the processor can store past the caches.
+/// A row that begins with a vector which the processor can store past the caches.
 #[derive(Debug)]
-pub struct PastRow<'r, T, const L: usize> {
+pub struct PastRow<'r, T> {
     places: &'r mut [T],
+    /// Of a vector.
+    elements: usize,
     _lent: PastCaches<'r>,
 }
 
-impl<T: Element, const L: usize> PastRow<'_, T, L> {
-    /// Stores the `index`-th vector past the caches.
+impl<T: Element> PastRow<'_, T> {
+    /// Stores whole vectors past the caches, to the places from the `first`-th on.
     ///
     /// # Panics
     ///
-    /// If the row has no such vector.
+    /// If they are not whole vectors, do not begin where one of the row does, or the row has no such places.
     #[inline(always)]
-    pub fn store(&mut self, index: usize, values: &[T; L]) {
-        let places = &mut self.places.as_chunks_mut::<L>().0[index];
+    pub fn store(&mut self, first: usize, values: &[T]) {
+        let elements = self.elements;
+        assert!(
+            first.is_multiple_of(elements) && values.len().is_multiple_of(elements),
+            "vectors of {elements} elements are stored whole, not {} from {first} on",
+            values.len()
+        );
+        let places = &mut self.places[first..first + values.len()];
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        {
-            let (from, to) = (values.as_ptr(), places.as_mut_ptr());
+        for (from, to) in values.chunks_exact(elements).zip(places.chunks_exact_mut(elements)) {
+            let (bytes, from, to) = (size_of_val(from), from.as_ptr(), to.as_mut_ptr());
             // In halves, vectors of 32 bytes make a kernel take a quarter longer on a Zen 3; those of 64 in one piece, an
             // eighth on a Zen 5.
-            if const { L * size_of::<T>() } == size_of::<__m256i>() {
+            if bytes == size_of::<__m256i>() {
                 // SAFETY: as many bytes as a vector has, which may be any and need not be aligned; `row` has asked whether
                 // the processor has AVX.
                 let vector = unsafe { _mm256_loadu_si256(from.cast()) };
-                // SAFETY: of the same size, aligned as `row` has looked; the fence of `past_caches` puts it before what is
-                // stored next, and this thread's own loads see it.
+                // SAFETY: of the same size, aligned as `row` has looked and by the assertion; the fence of `past_caches`
+                // puts it before what is stored next, and this thread's own loads see it.
                 unsafe { _mm256_stream_si256(to.cast(), vector) };
             } else {
-                for part in 0..const { L * size_of::<T>() / size_of::<__m128i>() } {
+                for part in 0..bytes / size_of::<__m128i>() {
                     // SAFETY: within the values; any bits are such a vector, and it need not be aligned.
                     let vector = unsafe { _mm_loadu_si128(from.cast::<__m128i>().wrapping_add(part)) };
                     // SAFETY: as above, but for AVX, which is not needed.
@@ -171,18 +181,19 @@ mod tests {
 
     /// Stores the vectors of rows of `cells` elements that begin at each place of a line, and with the next one, and says
     /// how many rows took them past the caches.
-    fn store_rows<T: Element + From<u8> + PartialEq, const L: usize>(cells: usize) -> usize {
+    fn store_rows<T: Element + From<u8> + PartialEq>(elements: usize, cells: usize) -> usize {
         let values: Vec<T> = (0..cells as u8).map(T::from).collect();
         let (line, before, mut past) = (64 / size_of::<T>(), T::from(255), 0);
         past_caches(|stores| {
             for start in 0..=line {
                 let mut found = vec![before; 2 * line + cells + 1];
                 let start = start + found.as_ptr().align_offset(64);
-                if let Ok(mut row) = stores.row::<T, L>(&mut found[start..start + cells]) {
-                    for (index, vector) in values.as_chunks().0.iter().enumerate() {
-                        row.store(index, vector);
-                    }
-                    let rest = cells - cells % L;
+                if let Ok(mut row) = stores.row(&mut found[start..start + cells], elements) {
+                    let rest = cells - cells % elements;
+                    // One vector, then all others at once.
+                    let (one, others) = values[..rest].split_at(elements.min(rest));
+                    row.store(0, one);
+                    row.store(one.len(), others);
                     row.places_mut()[rest..].copy_from_slice(&values[rest..]);
                     assert!(row.places() == values);
                     assert!(found[..start].iter().chain(&found[start + cells..]).all(|one| *one == before));
@@ -197,15 +208,15 @@ mod tests {
     fn vectors_arrive_in_rows_that_begin_on_a_multiple_of_them() {
         for cells in [0, 1, 15, 16, 17, 64, 100] {
             for (bytes, past) in [
-                (16, store_rows::<f64, 2>(cells)),
-                (32, store_rows::<f64, 4>(cells)),
-                (64, store_rows::<f64, 8>(cells)),
-                (16, store_rows::<f32, 4>(cells)),
-                (32, store_rows::<f32, 8>(cells)),
-                (64, store_rows::<f32, 16>(cells)),
-                (32, store_rows::<u8, 32>(cells)),
-                // Not what any processor stores so.
-                (3, store_rows::<u8, 3>(cells)),
+                (16, store_rows::<f64>(2, cells)),
+                (32, store_rows::<f64>(4, cells)),
+                (64, store_rows::<f64>(8, cells)),
+                (16, store_rows::<f32>(4, cells)),
+                (32, store_rows::<f32>(8, cells)),
+                (64, store_rows::<f32>(16, cells)),
+                (32, store_rows::<u8>(32, cells)),
+                // Not what any processor stores so, nor the ones above of 16 bytes.
+                (3, store_rows::<u8>(3, cells)),
             ] {
                 let expected = if has_stores_of(bytes) { 64 / bytes + 1 } else { 0 };
                 assert_eq!(past, expected, "{cells} cells, vectors of {bytes} bytes");
@@ -215,13 +226,25 @@ mod tests {
 
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[test]
-    #[should_panic(expected = "index out of bounds: the len is 1 but the index is 1")]
+    #[should_panic(expected = "range end index 128 out of range for slice of length 65")]
     fn a_vector_that_a_row_does_not_have_is_refused() {
-        let mut memory = [0_u8; 64];
-        let start = memory.as_ptr().align_offset(16);
+        let mut memory = [0_u8; 192];
+        let start = memory.as_ptr().align_offset(64);
         past_caches(|stores| {
-            let mut row = stores.row::<u8, 16>(&mut memory[start..start + 17]).expect("it begins a vector");
-            row.store(1, &[1; 16]);
+            let mut row = stores.row(&mut memory[start..start + 65], 64).expect("it begins a vector");
+            row.store(64, &[1; 64]);
+        });
+    }
+
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[test]
+    #[should_panic(expected = "vectors of 64 elements are stored whole, not 64 from 32 on")]
+    fn what_is_no_vector_of_the_row_is_refused() {
+        let mut memory = [0_u8; 192];
+        let start = memory.as_ptr().align_offset(64);
+        past_caches(|stores| {
+            let mut row = stores.row(&mut memory[start..start + 128], 64).expect("it begins a vector");
+            row.store(32, &[1; 64]);
         });
     }
 

@@ -1,0 +1,61 @@
+//! Rows that kernels write a vector at a time, through the caches or past them.
+
+use streamhalo::Element;
+use streamhalo::comm::device::{PastRow, ask_for_line};
+
+/// Where the cells of a row go, in vectors of `L`.
+// Only what lands inside the function that `dispatch!` makes for an instruction set is compiled for it.
+pub(crate) trait OutputRow<T, const L: usize> {
+    fn cells(&self) -> usize;
+
+    /// Stores the `index`-th vector of the row.
+    fn store(&mut self, index: usize, values: &[T; L]);
+
+    /// Asks for the line so many bytes behind the `index`-th vector, if it will be read before it is written.
+    fn ask_for(&self, index: usize, ahead_bytes: usize);
+
+    /// Stores the last cells of the row, of which some may have been stored before.
+    fn store_last(&mut self, values: &[T; L]);
+}
+
+impl<T: Element, const L: usize> OutputRow<T, L> for &mut [T] {
+    #[inline(always)]
+    fn cells(&self) -> usize {
+        (**self).len()
+    }
+
+    #[inline(always)]
+    fn store(&mut self, index: usize, values: &[T; L]) {
+        self.as_chunks_mut().0[index] = *values;
+    }
+
+    #[inline(always)]
+    fn ask_for(&self, index: usize, ahead_bytes: usize) {
+        ask_for_line(&self.as_chunks::<L>().0[index], ahead_bytes);
+    }
+
+    #[inline(always)]
+    fn store_last(&mut self, values: &[T; L]) {
+        *self.last_chunk_mut().expect("rows have a vector at least") = *values;
+    }
+}
+
+impl<T: Element, const L: usize> OutputRow<T, L> for PastRow<'_, T> {
+    #[inline(always)]
+    fn cells(&self) -> usize {
+        self.places().len()
+    }
+
+    #[inline(always)]
+    fn store(&mut self, index: usize, values: &[T; L]) {
+        PastRow::store(self, index * L, values);
+    }
+
+    #[inline(always)]
+    fn ask_for(&self, _: usize, _: usize) {}
+
+    #[inline(always)]
+    fn store_last(&mut self, values: &[T; L]) {
+        OutputRow::<T, L>::store_last(&mut self.places_mut(), values);
+    }
+}
