@@ -190,7 +190,9 @@ impl<T: Real> Task<'_, T> {
         let row_bytes = place(&here, 1) - place(&here, 0);
         let to_next_plane = place(&high, 0) - place(&here, 0) - ys.len() * row_bytes;
 
+        // What does not change from row to row: the compiler cannot know that rows are not written to it.
         let weights = splat::<S, T::Vector<S>, 8>(simd, rule.weights);
+        let (source, along_z, shape) = (rule.source, along_z[z], &along_x[x.clone()]);
         let planes = low.windows(0).zip(here.windows(0)).zip(high.windows(0));
         let mut left = ys.len();
         for ((((low, here), high), out), along_y) in planes.zip(out).zip(&along_y[ys]) {
@@ -199,8 +201,8 @@ impl<T: Real> Task<'_, T> {
             let row = Row::<S, T, _, L, IS_PAST> {
                 simd,
                 weights: &weights,
-                source: T::Vector::<S>::splat(simd, rule.source * (along_z[z] * *along_y)),
-                shape: &along_x[x.clone()],
+                source: T::Vector::<S>::splat(simd, source * (along_z * *along_y)),
+                shape,
                 planes: [low, here, high],
                 ahead_bytes: ROWS_AHEAD * row_bytes + if is_last { to_next_plane } else { 0 },
             };

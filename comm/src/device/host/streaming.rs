@@ -131,11 +131,9 @@ impl<T: Element> PastRow<'_, T> {
     #[inline(always)]
     pub fn store(&mut self, first: usize, values: &[T]) {
         let elements = self.elements;
-        assert!(
-            first.is_multiple_of(elements) && values.len().is_multiple_of(elements),
-            "vectors of {elements} elements are stored whole, not {} from {first} on",
-            values.len()
-        );
+        if !first.is_multiple_of(elements) || !values.len().is_multiple_of(elements) {
+            no_whole_vectors(elements, first, values.len());
+        }
         let places = &mut self.places[first..first + values.len()];
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         for (from, to) in values.chunks_exact(elements).zip(places.chunks_exact_mut(elements)) {
@@ -173,6 +171,13 @@ impl<T: Element> PastRow<'_, T> {
     pub fn places_mut(&mut self) -> &mut [T] {
         self.places
     }
+}
+
+// Out of the way: arguments of a message lie in memory, where kernels would put them for each vector.
+#[cold]
+#[inline(never)]
+fn no_whole_vectors(elements: usize, first: usize, count: usize) -> ! {
+    panic!("vectors of {elements} elements are stored whole, not {count} from {first} on");
 }
 
 #[cfg(test)]
