@@ -48,7 +48,7 @@ pub(crate) use initial::Initial;
 pub(crate) use line::Line;
 pub(crate) use marks::{END_MARK, step_mark, step_of_mark};
 pub(crate) use mix::mix;
-pub(crate) use output_row::OutputRow;
+pub(crate) use output_row::{OutputRow, exceed_caches};
 pub(crate) use steps::Steps;
 pub(crate) use stopwatch::Laps;
 pub use stopwatch::{Phase, Stopwatch, Times};
@@ -57,6 +57,8 @@ pub(crate) use texts::{Tables, of_real, real_texts};
 pub(crate) use tiles::{inner_of, shell, with_ghosts};
 pub use trial::{Outcome, Trial};
 pub use vectors::Vectors;
+#[cfg(test)]
+pub(crate) use vectors::levels;
 pub(crate) use vectors::{LINE_BYTES, array, one_to_the_left, one_to_the_right};
 
 /// One row of the registry.

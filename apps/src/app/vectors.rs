@@ -1,5 +1,7 @@
 //! Vectors of elements, and what stands beside them.
 
+#[cfg(test)]
+use fearless_simd::Level;
 use fearless_simd::{Simd, prelude::*};
 use streamhalo::Element;
 
@@ -59,4 +61,22 @@ pub(crate) fn one_to_the_right<S: Simd, V: SimdBase<S>>(own: V, behind: V) -> V 
 #[inline(always)]
 pub(crate) fn array<S: Simd, V: SimdBase<S>, const L: usize>(vector: V) -> [V::Element; L] {
     *vector.as_slice().first_chunk().expect("vectors have L elements")
+}
+
+/// Every instruction set that this machine can run kernels with.
+#[cfg(test)]
+pub(crate) fn levels() -> Vec<Level> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let level = Level::new();
+        let narrower = [
+            level.as_sse2().map(Level::Sse2),
+            level.as_sse4_2().map(Level::Sse4_2),
+            level.as_avx2().map(Level::Avx2),
+            level.as_avx512().map(Level::Avx512),
+        ];
+        narrower.into_iter().flatten().collect()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    vec![Level::new()]
 }

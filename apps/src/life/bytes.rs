@@ -110,8 +110,11 @@ fn step_vectors<S: Simd, V: SimdInt<S, Element = u8>, const L: usize, const IS_P
     let mut left = Columns::<S, V>::at(simd, now, 0).all();
     let mut own = Columns::at(simd, now, 1);
     for index in 0..last {
-        ask_for_line(&below[index], ahead_bytes);
-        next.ask_for(index, ahead_bytes);
+        // Narrower ones are many for a line, and have not been measured.
+        if L > 16 {
+            ask_for_line(&below[index], ahead_bytes);
+            next.ask_for(index, ahead_bytes);
+        }
         let behind = Columns::of(simd, [&above[index], &here[index], &below[index]]);
         let (all, all_behind) = (own.all(), behind.all());
         next.store(index, &own.alive_next(simd, one, left, one_to_the_right(all, all_behind)));
@@ -167,7 +170,7 @@ impl<S: Simd, V: SimdInt<S, Element = u8>> Columns<S, V> {
 #[inline(always)]
 fn step_cells(now: [&[u8]; 3], next: &mut [u8]) {
     for (x, cell) in next.iter_mut().enumerate() {
-        let all: u8 = now.iter().flat_map(|row| &row[x..x + 3]).sum();
-        *cell = u8::from(all.wrapping_sub(3) <= now[1][x + 1]);
+        let (here, all) = (now[1][x + 1], now.iter().flat_map(|row| &row[x..x + 3]).sum::<u8>());
+        *cell = u8::from((all - here) | here == 3);
     }
 }

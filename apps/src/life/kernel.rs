@@ -7,7 +7,7 @@
 //! so are bytes where a sweep over the rows takes several generations (`wave`).
 
 use fearless_simd::{Level, Simd};
-use streamhalo::comm::device::{Rows, RowsMut, Tile, exceeds_caches};
+use streamhalo::comm::device::{Rows, RowsMut, Tile};
 
 use super::rows::{Generations, OfTile};
 use super::{bytes, wave, words};
@@ -86,9 +86,14 @@ impl Sweep {
     }
 }
 
-/// Computes the cells of a tile of an array that many generations on.
-pub(super) fn sweep_tile<T: Cell>(sweep: Sweep, tile: Tile, now: Rows<'_, T>, next: RowsMut<'_, T>) {
-    let is_past = exceeds_caches(2 * tile.points() * size_of::<T>());
+/// Computes the cells of a tile of an array that many generations on; if `is_past`, of a field that no cache holds.
+pub(super) fn sweep_tile<T: Cell>(
+    is_past: bool,
+    sweep: Sweep,
+    tile: Tile,
+    now: Rows<'_, T>,
+    next: RowsMut<'_, T>,
+) {
     sweep_all(
         Level::new(),
         is_past,

@@ -8,7 +8,7 @@ use streamhalo::prelude::{Alternating, Entity, LocalGrid, Rows, RowsMut};
 use streamhalo::{ElementType, HaloError, KernelText, Stream};
 
 use super::kernel::{Cell, Sweep, sweep_tile};
-use crate::app::with_ghosts;
+use crate::app::{exceed_caches, with_ghosts};
 
 /// How a rank comes from one exchange to the next.
 pub(super) enum Pace {
@@ -103,8 +103,10 @@ pub(super) fn launch<T: Cell>(
     tile: Tile,
     now_and_next: (Reader<'_, T>, Writer<'_, T>),
 ) -> Result<(), Error> {
-    let body =
-        |tile: Tile, (now, next): (Rows<'_, T>, RowsMut<'_, T>)| sweep_tile(Sweep::ONE, tile, now, next);
+    let is_past = exceed_caches::<T>(tile);
+    let body = move |part: Tile, (now, next): (Rows<'_, T>, RowsMut<'_, T>)| {
+        sweep_tile(is_past, Sweep::ONE, part, now, next);
+    };
     stream.launch_either(text::<T>(), tile, now_and_next, body)
 }
 
@@ -115,8 +117,9 @@ pub(crate) fn launch_sweep<T: Cell>(
     tile: Tile,
     cells: &mut Alternating<T, 2>,
 ) -> Result<(), HaloError> {
+    let is_past = exceed_caches::<T>(tile);
     let body = move |part: Tile, (now, next): (Rows<'_, T>, RowsMut<'_, T>)| {
-        sweep_tile(sweep.of_part(tile, part), part, now, next);
+        sweep_tile(is_past, sweep.of_part(tile, part), part, now, next);
     };
     Ok(stream.launch(text::<T>().name, tile, cells.now_and_next()?, body)?)
 }

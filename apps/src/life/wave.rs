@@ -31,7 +31,7 @@ use streamhalo::comm::device::{PastCaches, past_caches};
 
 use super::kernel::{Cell, Sweep};
 use super::rows::Generations;
-use super::words::{Held, Past, WORD, pack, pack_and_spread, spread};
+use super::words::{Past, Through, WORD, pack, pack_and_spread, spread};
 
 /// Rows that are packed ahead of the one that is needed next.
 const AHEAD: usize = 4;
@@ -49,20 +49,15 @@ const PAST_AHEAD_BYTES_OF_MANY: usize = 8 << 10;
 /// owned.
 const OWNED: usize = 2;
 
-/// Computes one generation of so many rows; if `is_past`, of a field that no cache holds. It is compiled for itself: what several need besides takes a sixth of the time
-/// of short rows.
+/// Computes one generation of so many rows; if `is_past`, of a field that no cache holds. It is compiled for itself: what
+/// several need besides takes a sixth of the time of short rows.
 pub(super) fn step_rows<'now, T: Cell>(
     level: Level,
     is_past: bool,
     rows: usize,
-    mut all: impl Generations<'now, T>,
+    all: impl Generations<'now, T>,
 ) {
-    if rows > 0 {
-        past_caches(|stores| {
-            let stores = is_past.then_some(stores);
-            dispatch!(level, simd => sweep_in_widest(simd, stores, rows, Sweep::ONE, &mut all));
-        });
-    }
+    sweep_rows_as::<_, true>(level, is_past, rows, Sweep::ONE, all);
 }
 
 /// Computes so many rows that many generations on; if `is_past`, of a field that no cache holds.
@@ -71,14 +66,29 @@ pub(super) fn sweep_rows<'now, T: Cell>(
     is_past: bool,
     rows: usize,
     sweep: Sweep,
+    all: impl Generations<'now, T>,
+) {
+    sweep_rows_as::<_, false>(level, is_past, rows, sweep, all);
+}
+
+/// If `IS_ONE`, the sweep is [`Sweep::ONE`].
+fn sweep_rows_as<'now, T: Cell, const IS_ONE: bool>(
+    level: Level,
+    is_past: bool,
+    rows: usize,
+    sweep: Sweep,
     mut all: impl Generations<'now, T>,
 ) {
-    if rows > 0 {
-        past_caches(|stores| {
-            let stores = is_past.then_some(stores);
-            dispatch!(level, simd => sweep_in_widest(simd, stores, rows, sweep, &mut all));
-        });
+    if rows == 0 {
+        return;
     }
+    past_caches(|stores| {
+        let stores = is_past.then_some(stores);
+        dispatch!(level, simd => {
+            let sweep = if IS_ONE { Sweep::ONE } else { sweep };
+            sweep_in_widest(simd, stores, rows, sweep, &mut all);
+        });
+    });
 }
 
 /// In the widest vectors that a row has.
@@ -159,10 +169,10 @@ fn sweep_words<'now, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
                         pack_and_spread::<S, T, V, _>(simd, from, (alive, &mut Past::new(next, ahead_bytes)))
                     }
                     Err(next) if is_far => {
-                        pack_and_spread::<S, T, V, _>(simd, from, (alive, &mut Held::<_, true>(next)))
+                        pack_and_spread::<S, T, V, _>(simd, from, (alive, &mut Through::<_, true>(next)))
                     }
                     Err(next) => {
-                        pack_and_spread::<S, T, V, _>(simd, from, (alive, &mut Held::<_, false>(next)))
+                        pack_and_spread::<S, T, V, _>(simd, from, (alive, &mut Through::<_, false>(next)))
                     }
                 }
                 pack_ghosts::<S, T, V>(simd, layers, now, packed);

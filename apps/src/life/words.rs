@@ -47,11 +47,11 @@ pub(super) trait Words<T> {
     fn row(&mut self) -> &mut [T];
 }
 
-/// A row that a cache holds. Far from the core all lines of a word are asked for before the first is needed: with what
+/// A row that is stored through the caches. Far from the core all lines of a word are asked for before the first is needed: with what
 /// becomes of them in between the processor comes too late upon most, above all upon those that are written.
-pub(super) struct Held<'r, T, const IS_FAR: bool>(pub(super) &'r mut [T]);
+pub(super) struct Through<'r, T, const IS_FAR: bool>(pub(super) &'r mut [T]);
 
-impl<T: Cell, const IS_FAR: bool> Words<T> for Held<'_, T, IS_FAR> {
+impl<T: Cell, const IS_FAR: bool> Words<T> for Through<'_, T, IS_FAR> {
     #[inline(always)]
     fn ask_for(&self, index: usize, from: &[T]) {
         if IS_FAR {
@@ -74,7 +74,7 @@ impl<T: Cell, const IS_FAR: bool> Words<T> for Held<'_, T, IS_FAR> {
     }
 }
 
-/// A row that no cache holds: a word of it is spread nearby and stored from there past the caches.
+/// A row that is stored past the caches: a word of it is spread nearby, and goes from there.
 pub(super) struct Past<'r, T> {
     row: PastRow<'r, T>,
     ahead_bytes: usize,
@@ -295,8 +295,8 @@ mod tests {
         let mut other = vec![T::from(1); row.len() + LINE_BYTES];
         let start = other.as_ptr().align_offset(LINE_BYTES);
         let other = &mut other[start..][..row.len().saturating_sub(2)];
-        beside_another::<S, T, _>(simd, row, words, Held::<_, false>(&mut *other));
-        beside_another::<S, T, _>(simd, row, words, Held::<_, true>(&mut *other));
+        beside_another::<S, T, _>(simd, row, words, Through::<_, false>(&mut *other));
+        beside_another::<S, T, _>(simd, row, words, Through::<_, true>(&mut *other));
         past_caches(|stores| match stores.row(other, T::Vector::<S>::LEN) {
             Ok(other) => beside_another::<S, T, _>(simd, row, words, Past::new(other, LINE_BYTES)),
             Err(_) => assert!(size_of::<T::Vector<S>>() < 32 || cfg!(not(target_arch = "x86_64"))),

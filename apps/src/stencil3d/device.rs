@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fearless_simd::Level;
 use streamhalo::comm::Error;
 use streamhalo::comm::device::{Reader, Scalar};
 use streamhalo::prelude::{Alternating, Tile};
@@ -9,7 +10,7 @@ use streamhalo::{HaloError, KernelText, Stream, World};
 
 use super::kernel::{Rule, Shape, step};
 use crate::app::values::Real;
-use crate::app::{Tables, of_real, real_texts};
+use crate::app::{Tables, exceed_caches, of_real, real_texts};
 
 /// A step of the cells of a tile, by 7 points and by 27.
 static STEPS: [[KernelText; 2]; 2] = [
@@ -81,8 +82,9 @@ pub(crate) fn launch<T: Real>(
     let [along_z, along_y, along_x] = factors.readers()?;
     let (now, next) = cells.now_and_next()?;
     let (text, arguments) = (step_text::<T>(rule.is_full), (now, along_z, along_y, along_x, next));
-    stream.launch_either_with(text, tile, arguments, &scalars, move |tile, (now, _, _, _, next)| {
-        step(&rule, &shape, tile, now, next);
+    let is_past = exceed_caches::<T>(tile);
+    stream.launch_either_with(text, tile, arguments, &scalars, move |part, (now, _, _, _, next)| {
+        step(Level::new(), is_past, &rule, &shape, part, now, next);
     })?;
     Ok(())
 }

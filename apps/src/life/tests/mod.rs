@@ -7,6 +7,7 @@ use fearless_simd::Level;
 use super::checksum::{Checksum, population};
 use super::kernel::Cell;
 use super::pattern::Initial;
+use crate::app::levels;
 use crate::config;
 use slices::{step_rows, sweep_rows};
 
@@ -120,21 +121,4 @@ fn cells_of(asked: &str, cells: [usize; 2]) -> Vec<u8> {
         generation.fill_row(y, 0, row);
     }
     grid
-}
-
-/// Every instruction set that this machine can run the kernel with.
-fn levels() -> Vec<Level> {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let level = Level::new();
-        let narrower = [
-            level.as_sse2().map(Level::Sse2),
-            level.as_sse4_2().map(Level::Sse4_2),
-            level.as_avx2().map(Level::Avx2),
-            level.as_avx512().map(Level::Avx512),
-        ];
-        narrower.into_iter().flatten().collect()
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    vec![Level::new()]
 }
