@@ -91,21 +91,12 @@ impl Needs {
     /// Of rows, of which four side by side load least: those four, three times or once and cut twice, the two beside them,
     /// four on either side along z, and the source, divided by four.
     fn of_7_points<T: Real + From<u8>>() -> Self {
-        if lanes::<T>() * size_of::<T>() == LINE_BYTES {
-            return Self {
-                moving: "3.75 loads, 1 store",
-                moves: load_and_store::<T, 15, 4>,
-                computing: "7 additions, 5 products, 2 cuts",
-                compute: compute::<T, 7, 5, 2, 0>,
-                computed_cells: lanes::<T>(),
-                steps: 1,
-            };
-        }
+        let is_cut = lanes::<T>() * size_of::<T>() == LINE_BYTES;
         Self {
-            moving: "5.75 loads, 1 store",
-            moves: load_and_store::<T, 23, 4>,
-            computing: "7 additions, 5 products",
-            compute: compute::<T, 7, 5, 0, 0>,
+            moving: if is_cut { "3.75 loads, 1 store" } else { "5.75 loads, 1 store" },
+            moves: if is_cut { load_and_store::<T, 15, 4> } else { load_and_store::<T, 23, 4> },
+            computing: if is_cut { "7 additions, 5 products, 2 cuts" } else { "7 additions, 5 products" },
+            compute: if is_cut { compute::<T, 7, 5, 2, 0> } else { compute::<T, 7, 5, 0, 0> },
             computed_cells: lanes::<T>(),
             steps: 1,
         }

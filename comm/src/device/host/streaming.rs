@@ -241,28 +241,29 @@ mod tests {
         }
     }
 
+    /// Stores a line to a row of so many bytes, from its `first` one on.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    fn store_line(bytes: usize, first: usize) {
+        let mut memory = [0_u8; 192];
+        let start = memory.as_ptr().align_offset(64);
+        past_caches(|stores| {
+            let mut row = stores.row(&mut memory[start..start + bytes], 64).expect("it begins a vector");
+            row.store(first, &[1; 64]);
+        });
+    }
+
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[test]
     #[should_panic(expected = "range end index 128 out of range for slice of length 65")]
     fn a_vector_that_a_row_does_not_have_is_refused() {
-        let mut memory = [0_u8; 192];
-        let start = memory.as_ptr().align_offset(64);
-        past_caches(|stores| {
-            let mut row = stores.row(&mut memory[start..start + 65], 64).expect("it begins a vector");
-            row.store(64, &[1; 64]);
-        });
+        store_line(65, 64);
     }
 
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[test]
     #[should_panic(expected = "vectors of 64 elements are stored whole, not 64 from 32 on")]
     fn what_is_no_vector_of_the_row_is_refused() {
-        let mut memory = [0_u8; 192];
-        let start = memory.as_ptr().align_offset(64);
-        past_caches(|stores| {
-            let mut row = stores.row(&mut memory[start..start + 128], 64).expect("it begins a vector");
-            row.store(32, &[1; 64]);
-        });
+        store_line(128, 32);
     }
 
     #[test]
