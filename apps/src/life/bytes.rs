@@ -21,38 +21,43 @@ use std::marker::PhantomData;
 use fearless_simd::{Level, Simd, dispatch, prelude::*, u8x16};
 use streamhalo::comm::device::{PastCaches, ask_for_line, past_caches};
 
-use super::rows::Generations;
 use crate::app::{OutputRow, array, one_to_the_left, one_to_the_right};
 
 /// How far behind those that are read next lines are asked for, where a cache holds both generations, and where none does.
 const AHEAD_BYTES: usize = 2 << 10;
 const PAST_AHEAD_BYTES: usize = 8 << 10;
 
-/// Computes one generation of so many rows; if `is_past`, of a field that no cache holds.
-pub(super) fn step_rows<'now>(level: Level, is_past: bool, rows: usize, mut all: impl Generations<'now, u8>) {
+/// Computes one generation of rows; if `is_past`, of a field that no cache holds.
+pub(super) fn step_rows<'r>(
+    level: Level,
+    is_past: bool,
+    mut now: impl Iterator<Item = &'r [u8]>,
+    mut next: impl Iterator<Item = &'r mut [u8]>,
+) {
     // The compiler must not know what a live cell is: it would load it from memory by every mask, which makes a row take half
     // as long again with AVX-512.
     let one = black_box(1);
     past_caches(|stores| {
         dispatch!(level, simd => match is_past {
-            true => step_all::<_, true>(simd, stores, one, rows, &mut all),
-            false => step_all::<_, false>(simd, stores, one, rows, &mut all),
+            true => step_all::<_, true>(simd, stores, one, &mut now, &mut next),
+            false => step_all::<_, false>(simd, stores, one, &mut now, &mut next),
         });
     });
 }
 
 #[inline(always)]
-fn step_all<'now, S: Simd, const IS_PAST: bool>(
+fn step_all<'r, S: Simd, const IS_PAST: bool>(
     simd: S,
     stores: PastCaches<'_>,
     one: u8,
-    rows: usize,
-    all: &mut impl Generations<'now, u8>,
+    now: &mut impl Iterator<Item = &'r [u8]>,
+    next: &mut impl Iterator<Item = &'r mut [u8]>,
 ) {
+    let (Some(mut above), Some(mut here)) = (now.next(), now.next()) else { return };
     // Not zipped, since what makes pairs is not inlined here.
-    let (mut present, mut next) = all.in_turn(rows);
-    while let (Some(now), Some(next)) = (present.next(), next.next()) {
-        step_row::<S, IS_PAST>(simd, stores, one, now, next);
+    while let (Some(below), Some(next)) = (now.next(), next.next()) {
+        step_row::<S, IS_PAST>(simd, stores, one, [above, here, below], next);
+        (above, here) = (here, below);
     }
 }
 

@@ -9,14 +9,19 @@
 use fearless_simd::{Level, Simd};
 use streamhalo::comm::device::{Rows, RowsMut, Tile};
 
-use super::rows::{Generations, OfTile};
 use super::{bytes, wave, words};
 use crate::app::Vectors;
 
 /// What a cell is stored as: the number 0 or 1.
 pub(crate) trait Cell: Vectors + From<u8> {
-    /// Computes one generation of so many rows; if `is_past`, of a field that no cache holds.
-    fn step_rows<'now>(level: Level, is_past: bool, rows: usize, all: impl Generations<'now, Self>);
+    /// Computes one generation, of so many rows and columns; if `is_past`, of a field that no cache holds.
+    fn step_rows<'r>(
+        level: Level,
+        is_past: bool,
+        extents: [usize; 2],
+        now: impl Iterator<Item = &'r [Self]>,
+        next: impl Iterator<Item = &'r mut [Self]>,
+    );
 
     /// Spreads a word of 64 bits over as many cells.
     #[inline(always)]
@@ -37,14 +42,26 @@ pub(crate) trait Cell: Vectors + From<u8> {
 
 impl Cell for u8 {
     /// A vector of them is one word of bits: it is computed as it is.
-    fn step_rows<'now>(level: Level, is_past: bool, rows: usize, all: impl Generations<'now, Self>) {
-        bytes::step_rows(level, is_past, rows, all);
+    fn step_rows<'r>(
+        level: Level,
+        is_past: bool,
+        _: [usize; 2],
+        now: impl Iterator<Item = &'r [Self]>,
+        next: impl Iterator<Item = &'r mut [Self]>,
+    ) {
+        bytes::step_rows(level, is_past, now, next);
     }
 }
 
 impl Cell for f64 {
-    fn step_rows<'now>(level: Level, is_past: bool, rows: usize, all: impl Generations<'now, Self>) {
-        wave::step_rows(level, is_past, rows, all);
+    fn step_rows<'r>(
+        level: Level,
+        is_past: bool,
+        extents: [usize; 2],
+        now: impl Iterator<Item = &'r [Self]>,
+        next: impl Iterator<Item = &'r mut [Self]>,
+    ) {
+        wave::step_rows(level, is_past, extents, now, next);
     }
 
     #[inline(always)]
@@ -92,33 +109,35 @@ pub(super) fn sweep_tile<T: Cell>(
     sweep: Sweep,
     tile: Tile,
     now: Rows<'_, T>,
-    next: RowsMut<'_, T>,
+    mut next: RowsMut<'_, T>,
 ) {
-    sweep_all(
-        Level::new(),
-        is_past,
-        tile.extents()[1],
-        sweep,
-        OfTile::new(tile, sweep.generations, now, next),
-    );
+    let Tile { start: [_, y, x], end: [_, y_end, x_end] } = tile;
+    // All rows are looked up at once: of short ones that takes as long as computing them.
+    let layers = sweep.generations;
+    let now = now.plane(0, y - layers..y_end + layers, x - layers..x_end + layers);
+    let extents = [y_end - y, x_end - x];
+    sweep_rows(Level::new(), is_past, extents, sweep, now.each(), next.plane(0, y..y_end));
 }
 
-/// Computes `rows` rows that many generations on, of a field that no cache holds if `is_past`, with an instruction set of
-/// the caller's choice, so that tests reach all.
+/// Computes so many rows and columns that many generations on, of a field that no cache holds if `is_past`, with an
+/// instruction set of the caller's choice, so that tests reach all.
+///
+/// `next` are the rows to write, and `now` those of the present generation, in order: the same and as many more on either side as
+/// there are generations, each with as many cells more on either side.
 ///
 /// # Panics
 ///
-/// If a row of the present generation has not as many cells more on either side as there are generations, or the rows to write
-/// differ in length.
-pub(super) fn sweep_all<'now, T: Cell>(
+/// If a row is not as long as that.
+pub(super) fn sweep_rows<'r, T: Cell>(
     level: Level,
     is_past: bool,
-    rows: usize,
+    extents: [usize; 2],
     sweep: Sweep,
-    all: impl Generations<'now, T>,
+    now: impl Iterator<Item = &'r [T]>,
+    next: impl Iterator<Item = &'r mut [T]>,
 ) {
     match sweep.generations {
-        1 => T::step_rows(level, is_past, rows, all),
-        _ => wave::sweep_rows(level, is_past, rows, sweep, all),
+        1 => T::step_rows(level, is_past, extents, now, next),
+        _ => wave::sweep_rows(level, is_past, extents, sweep, now, next),
     }
 }

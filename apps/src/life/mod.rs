@@ -23,7 +23,6 @@ pub(crate) mod pace;
 pub(crate) mod pattern;
 pub(crate) mod reference;
 pub mod rle;
-mod rows;
 pub(crate) mod wave;
 mod words;
 

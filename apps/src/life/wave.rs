@@ -2,14 +2,13 @@
 //!
 //! Of a cell there is one bit: one comparison makes the bits of a vector of cells, and one choice makes a vector of
 //! them. In between the rule takes some thirty operations for a vector of words. Every row is read once: the sums of
-//! three cells side by side, two bits each, are kept for two rows. So cells are moved once for all generations of the
+//! three cells side by side, two bits each, are kept for the rows below. So cells are moved once for all generations of the
 //! sweep; `cargo bench --bench kernels` compares one generation with a copy.
 //!
 //! ```text
-//! packed  0  1  2  3  4  5  6      After row 6 has been packed, generation 1 of row 5 is computed, then generation 2
-//! 1          1  2  3  4  5         of row 3, and row 1 of generation 3: each two rows behind the one that it is made
-//! 2             2  3               of, which has been in memory since the row before.
-//! 3                1
+//! packed  0  1    2  3    4  5    6  7   After rows 6 and 7 have been packed, rows 5 and 6 of generation 1 are computed,
+//! 1          1    2  3    4  5    6      and 2 and 3 of generation 2, of rows that have been in memory since the pair
+//! 2               2  3                   before. What is looked up serves two rows, and the sums are kept once for both.
 //! ```
 //!
 //! Words begin with the first cell that is owned, since long rows of those begin with a line of the cache: ghosts are bits
@@ -30,11 +29,17 @@ use fearless_simd::{Level, Simd, dispatch, prelude::*};
 use streamhalo::comm::device::{PastCaches, past_caches};
 
 use super::kernel::{Cell, Sweep};
-use super::rows::Generations;
-use super::words::{Past, Through, WORD, pack, pack_and_spread, spread};
+use super::words::{Past, Through, WORD, bits, pack, pack_and_spread, spread};
+use crate::app::LINE_BYTES;
 
-/// Rows that are packed ahead of the one that is needed next.
-const AHEAD: usize = 4;
+/// Words of a line.
+const LINE: usize = LINE_BYTES / size_of::<u64>();
+
+/// Rows that are computed at a time: the sums of three cells side by side, and what is looked up, serve both.
+const PAIR: usize = 2;
+
+/// Rows that are packed ahead of those that are needed next.
+const AHEAD: usize = 2 * PAIR;
 
 /// Of both generations, what second-level caches hold: from there on lines are asked for ahead. Within it that costs up to
 /// a tenth and gains nothing.
@@ -49,44 +54,47 @@ const PAST_AHEAD_BYTES_OF_MANY: usize = 8 << 10;
 /// owned.
 const OWNED: usize = 2;
 
-/// Computes one generation of so many rows; if `is_past`, of a field that no cache holds. It is compiled for itself: what
-/// several need besides takes a sixth of the time of short rows.
-pub(super) fn step_rows<'now, T: Cell>(
+/// Computes one generation, of so many rows and columns; if `is_past`, of a field that no cache holds. It is compiled for
+/// itself: what several need besides takes a sixth of the time of short rows.
+pub(super) fn step_rows<'r, T: Cell>(
     level: Level,
     is_past: bool,
-    rows: usize,
-    all: impl Generations<'now, T>,
+    extents: [usize; 2],
+    now: impl Iterator<Item = &'r [T]>,
+    next: impl Iterator<Item = &'r mut [T]>,
 ) {
-    sweep_rows_as::<_, true>(level, is_past, rows, Sweep::ONE, all);
+    sweep_rows_as::<_, true>(level, is_past, extents, Sweep::ONE, now, next);
 }
 
-/// Computes so many rows that many generations on; if `is_past`, of a field that no cache holds.
-pub(super) fn sweep_rows<'now, T: Cell>(
+/// Computes so many rows and columns that many generations on; if `is_past`, of a field that no cache holds.
+pub(super) fn sweep_rows<'r, T: Cell>(
     level: Level,
     is_past: bool,
-    rows: usize,
+    extents: [usize; 2],
     sweep: Sweep,
-    all: impl Generations<'now, T>,
+    now: impl Iterator<Item = &'r [T]>,
+    next: impl Iterator<Item = &'r mut [T]>,
 ) {
-    sweep_rows_as::<_, false>(level, is_past, rows, sweep, all);
+    sweep_rows_as::<_, false>(level, is_past, extents, sweep, now, next);
 }
 
 /// If `IS_ONE`, the sweep is [`Sweep::ONE`].
-fn sweep_rows_as<'now, T: Cell, const IS_ONE: bool>(
+fn sweep_rows_as<'r, T: Cell, const IS_ONE: bool>(
     level: Level,
     is_past: bool,
-    rows: usize,
+    extents: [usize; 2],
     sweep: Sweep,
-    mut all: impl Generations<'now, T>,
+    mut now: impl Iterator<Item = &'r [T]>,
+    mut next: impl Iterator<Item = &'r mut [T]>,
 ) {
-    if rows == 0 {
+    if extents[0] == 0 {
         return;
     }
     past_caches(|stores| {
         let stores = is_past.then_some(stores);
         dispatch!(level, simd => {
             let sweep = if IS_ONE { Sweep::ONE } else { sweep };
-            sweep_in_widest(simd, stores, rows, sweep, &mut all);
+            sweep_in_widest(simd, stores, extents, sweep, &mut now, &mut next);
         });
     });
 }
@@ -95,91 +103,110 @@ fn sweep_rows_as<'now, T: Cell, const IS_ONE: bool>(
 // Everything below is `inline(always)`: only code that lands inside the function that `dispatch!` makes for an
 // instruction set is compiled for it.
 #[inline(always)]
-fn sweep_in_widest<'now, S: Simd, T: Cell>(
+fn sweep_in_widest<'r, S: Simd, T: Cell>(
     simd: S,
     stores: Option<PastCaches<'_>>,
-    rows: usize,
+    extents: [usize; 2],
     sweep: Sweep,
-    all: &mut impl Generations<'now, T>,
+    now: &mut impl Iterator<Item = &'r [T]>,
+    next: &mut impl Iterator<Item = &'r mut [T]>,
 ) {
-    let extents = [rows, all.now(0).len().saturating_sub(2 * sweep.generations)];
     if extents[1] >= T::Vector::<S>::LEN {
-        sweep_words::<S, T, T::Vector<S>>(simd, stores, extents, sweep, all);
+        sweep_words::<S, T, T::Vector<S>>(simd, stores, extents, sweep, now, next);
     } else {
-        sweep_words::<S, T, <T::Vector<S> as SimdBase<S>>::Block>(simd, stores, extents, sweep, all);
+        sweep_words::<S, T, <T::Vector<S> as SimdBase<S>>::Block>(simd, stores, extents, sweep, now, next);
     }
 }
 
 #[inline(always)]
-fn sweep_words<'now, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
+fn sweep_words<'r, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
     simd: S,
     stores: Option<PastCaches<'_>>,
     [rows, columns]: [usize; 2],
     sweep: Sweep,
-    all: &mut impl Generations<'now, T>,
+    now: &mut impl Iterator<Item = &'r [T]>,
+    next: &mut impl Iterator<Item = &'r mut [T]>,
 ) {
     let (layers, width) = (sweep.generations, columns + 2 * sweep.generations);
     // Ghosts are computed too, unless the first generation is the last.
     let (first, cells) = if layers == 1 { (OWNED, columns) } else { (OWNED - 1, columns + layers) };
     let blocks = (OWNED - first + cells.div_ceil(WORD)).div_ceil(S::u64s::LEN);
-    let words = first + blocks * S::u64s::LEN + 1;
-    let mut memory = vec![0; (AHEAD + 1 + layers) * words];
-    let (ahead, memory) = memory.split_at_mut(AHEAD * words);
+    // Of each row, the first word that is made begins with a line.
+    let words = (first + blocks * S::u64s::LEN + 1).next_multiple_of(LINE);
+    let mut memory = vec![0; (AHEAD + 1 + PAIR * layers) * words + LINE];
+    let begins = memory[first..].as_ptr().align_offset(LINE_BYTES);
+    let (ahead, memory) = memory[begins..].split_at_mut(AHEAD * words);
     let (changing, made) = memory.split_at_mut(words);
     mark_changing(sweep, columns, changing);
-    let mut sums = vec![[Sums::none(simd); 2]; blocks * layers];
+    let mut known = vec![Known::nothing(simd); blocks * layers];
 
     let is_far = 2 * rows * columns * size_of::<T>() > NEAR_BYTES;
     let ahead_bytes = if layers == 1 { PAST_AHEAD_BYTES } else { PAST_AHEAD_BYTES_OF_MANY };
     let inputs = rows + 2 * layers;
     let [above, below] = sweep.layers_that_stay()[0];
-    for (row, packed) in ahead.chunks_exact_mut(words).enumerate().take(inputs) {
-        pack_with_ghosts::<S, T, V>(simd, layers, row_of(width, all.now(row)), packed);
+    for packed in ahead.chunks_exact_mut(words) {
+        let Some(now) = now.next() else { break };
+        pack_with_ghosts::<S, T, V>(simd, layers, row_of(width, now), packed);
     }
-    for turn in 0..rows + 3 * layers - 1 {
-        let packed = &mut ahead[turn % AHEAD * words..][..words];
+    for turn in 0..rows.div_ceil(PAIR) + 2 * layers - 1 {
+        let first_row = PAIR * turn;
+        let packed = &mut ahead[first_row % AHEAD * words..][..PAIR * words];
         // Those that have been given rows, and have not been given all.
-        let (least, most) = ((turn + 2).saturating_sub(inputs).max(1), (turn / 3 + 1).min(layers));
-        for generation in (least..=most).rev() {
-            let (from, to) = made.split_at_mut((generation - 1) * words);
-            let from = if generation == 1 { &*packed } else { &from[(generation - 2) * words..] };
-            let sums = &mut sums[(generation - 1) * blocks..][..blocks];
-            make_row(simd, turn % 2, &from[first - 1..], sums, &changing[first..], &mut to[first..]);
-            let newest = turn + 2 - 2 * generation;
-            if newest <= above || newest > inputs - below {
-                to[..words].fill(0);
-            }
-        }
-        let alive = &made[(layers - 1) * words + OWNED..];
-        // Not by closures: some would not be inlined, and the compiler forgets across calls what it knows of `layers`.
-        let coming = if turn + AHEAD < inputs { Some(row_of(width, all.now(turn + AHEAD))) } else { None };
-        let next = if turn + 1 < 3 * layers { None } else { Some(all.next(turn + 1 - 3 * layers)) };
-        if let Some(next) = &next {
-            assert_eq!(next.len(), columns, "rows of the next generation have one length");
-        }
-        match (coming, next) {
-            (Some(now), Some(next)) => {
-                let from = (&now[layers..][..columns], &mut packed[OWNED..]);
-                let past = match stores {
-                    Some(stores) => stores.row(next, V::LEN),
-                    None => Err(next),
-                };
-                match past {
-                    Ok(next) => {
-                        pack_and_spread::<S, T, V, _>(simd, from, (alive, &mut Past::new(next, ahead_bytes)))
-                    }
-                    Err(next) if is_far => {
-                        pack_and_spread::<S, T, V, _>(simd, from, (alive, &mut Through::<_, true>(next)))
-                    }
-                    Err(next) => {
-                        pack_and_spread::<S, T, V, _>(simd, from, (alive, &mut Through::<_, false>(next)))
-                    }
+        let least = (first_row + 4).saturating_sub(inputs) / 2;
+        for generation in (least.max(1)..=(turn / 2 + 1).min(layers)).rev() {
+            let (from, to) = made.split_at_mut((generation - 1) * PAIR * words);
+            let from = if generation == 1 { &*packed } else { &from[(generation - 2) * PAIR * words..] };
+            let (from, to) = (from[..PAIR * words].split_at(words), to[..PAIR * words].split_at_mut(words));
+            let known = &mut known[(generation - 1) * blocks..][..blocks];
+            let changing = &changing[first..];
+            let newest = first_row + 3 - 3 * generation;
+            make_rows(
+                simd,
+                [&from.0[first - 1..], &from.1[first - 1..]],
+                known,
+                changing,
+                [&mut to.0[first..], &mut to.1[first..]],
+            );
+            for (row, to) in [to.0, to.1].into_iter().enumerate() {
+                if newest + row <= above || newest + row > inputs - below {
+                    to.fill(0);
                 }
-                pack_ghosts::<S, T, V>(simd, layers, now, packed);
             }
-            (Some(now), None) => pack_with_ghosts::<S, T, V>(simd, layers, now, packed),
-            (None, Some(next)) => spread::<S, T, V>(simd, alive, next),
-            (None, None) => {}
+        }
+        for row in 0..PAIR {
+            let alive = &made[((layers - 1) * PAIR + row) * words + OWNED..];
+            let packed = &mut packed[row * words..][..words];
+            // Before that the last generation has not begun.
+            let to = if turn + 1 < 2 * layers { None } else { next.next() };
+            if let Some(to) = &to {
+                assert_eq!(to.len(), columns, "rows of the next generation have one length");
+            }
+            match (now.next(), to) {
+                (Some(now), Some(next)) => {
+                    let from = (&row_of(width, now)[layers..][..columns], &mut packed[OWNED..]);
+                    let past = match stores {
+                        Some(stores) => stores.row(next, V::LEN),
+                        None => Err(next),
+                    };
+                    match past {
+                        Ok(next) => pack_and_spread::<S, T, V, _>(
+                            simd,
+                            from,
+                            (alive, &mut Past::new(next, ahead_bytes)),
+                        ),
+                        Err(next) if is_far => {
+                            pack_and_spread::<S, T, V, _>(simd, from, (alive, &mut Through::<_, true>(next)))
+                        }
+                        Err(next) => {
+                            pack_and_spread::<S, T, V, _>(simd, from, (alive, &mut Through::<_, false>(next)))
+                        }
+                    }
+                    pack_ghosts::<S, T, V>(simd, layers, now, packed);
+                }
+                (Some(now), None) => pack_with_ghosts::<S, T, V>(simd, layers, row_of(width, now), packed),
+                (None, Some(next)) => spread::<S, T, V>(simd, alive, next),
+                (None, None) => {}
+            }
         }
     }
 }
@@ -191,24 +218,24 @@ fn row_of<T>(width: usize, row: &[T]) -> &[T] {
     row
 }
 
-/// Makes a row of a generation, now that those of the one before are known to the row below it, which is `from`.
+/// Makes two rows of a generation, now that those of the one before are known to the rows below them, which are `from`.
 #[inline(always)]
-fn make_row<S: Simd>(
+fn make_rows<S: Simd>(
     simd: S,
-    turn: usize,
-    from: &[u64],
-    sums: &mut [[Sums<S>; 2]],
+    from: [&[u64]; PAIR],
+    known: &mut [Known<S>],
     changing: &[u64],
-    to: &mut [u64],
+    [first, second]: [&mut [u64]; PAIR],
 ) {
-    for block in 0..sums.len() {
+    for block in 0..known.len() {
         let words = block * S::u64s::LEN..(block + 1) * S::u64s::LEN;
-        let below = Sums::of(simd, &from[words.start..words.end + 2]);
-        let [even, odd] = &mut sums[block];
-        let (above, here) = if turn == 0 { (even, odd) } else { (odd, even) };
-        let alive = alive_next(above, here, &below);
-        *above = below; // whose place nobody needs any more
-        (alive & S::u64s::from_slice(simd, &changing[words.clone()])).store_slice(&mut to[words]);
+        let (below, below_cells) = Sums::of(simd, &from[0][words.start..words.end + 2]);
+        let (furthest, furthest_cells) = Sums::of(simd, &from[1][words.start..words.end + 2]);
+        let changing = S::u64s::from_slice(simd, &changing[words.clone()]);
+        let Known { above, here, cells } = known[block];
+        (alive_next(above, (here, cells), below) & changing).store_slice(&mut first[words.clone()]);
+        (alive_next(here, (below, below_cells), furthest) & changing).store_slice(&mut second[words]);
+        known[block] = Known { above: below, here: furthest, cells: furthest_cells };
     }
 }
 
@@ -247,10 +274,16 @@ fn pack_ghosts<S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
     let columns = row.len() - 2 * layers;
     // A whole vector of them and what is beside them, where there is one.
     let width = layers.max(V::LEN).min(row.len());
-    let (mut low, mut high) = ([0], [0]);
-    pack::<S, T, V>(simd, &row[..width], &mut low);
-    pack::<S, T, V>(simd, &row[row.len() - width..], &mut high);
-    let (low, high) = (low[0], high[0] >> (width - layers));
+    let (low, high) = (&row[..width], &row[row.len() - width..]);
+    let [low, high] = if width == V::LEN {
+        [bits::<S, T, V>(simd, low), bits::<S, T, V>(simd, high)]
+    } else {
+        let mut words = [[0]; 2];
+        pack::<S, T, V>(simd, low, &mut words[0]);
+        pack::<S, T, V>(simd, high, &mut words[1]);
+        [words[0][0], words[1][0]]
+    };
+    let high = high >> (width - layers);
     words[OWNED - 1] = low << (WORD - layers);
     let (last, bit) = (OWNED + columns / WORD, columns % WORD);
     let owned = if bit == 0 { 0 } else { words[last] };
@@ -260,29 +293,39 @@ fn pack_ghosts<S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
     }
 }
 
-/// Of a vector of words, bit by bit: how many live of the cell itself and those beside it, and whether it does.
+/// Of a vector of words, bit by bit: how many live of the cell itself and those beside it.
 #[derive(Clone, Copy)]
 struct Sums<S: Simd> {
     ones: S::u64s,
     twos: S::u64s,
-    here: S::u64s,
+}
+
+/// What rows leave to those below: of a vector of words, the sums of the last row but one and of the last one, and its cells.
+#[derive(Clone, Copy)]
+struct Known<S: Simd> {
+    above: Sums<S>,
+    here: Sums<S>,
+    cells: S::u64s,
+}
+
+impl<S: Simd> Known<S> {
+    #[inline(always)]
+    fn nothing(simd: S) -> Self {
+        let cells = S::u64s::splat(simd, 0);
+        let sums = Sums { ones: cells, twos: cells };
+        Self { above: sums, here: sums, cells }
+    }
 }
 
 impl<S: Simd> Sums<S> {
+    /// From packed cells, with one word in front of theirs and one behind; and the cells.
     #[inline(always)]
-    fn none(simd: S) -> Self {
-        let zero = S::u64s::splat(simd, 0);
-        Self { ones: zero, twos: zero, here: zero }
-    }
-
-    /// From packed cells, with one word in front of theirs and one behind.
-    #[inline(always)]
-    fn of(simd: S, words: &[u64]) -> Self {
+    fn of(simd: S, words: &[u64]) -> (Self, S::u64s) {
         // Not by a map over the three, which is inlined only where all crates are optimised together.
         let before = S::u64s::from_slice(simd, &words[..S::u64s::LEN]);
         let here = S::u64s::from_slice(simd, &words[1..1 + S::u64s::LEN]);
         let behind = S::u64s::from_slice(simd, &words[2..2 + S::u64s::LEN]);
-        Self::beside([before, here, behind])
+        (Self::beside([before, here, behind]), here)
     }
 
     /// From the words in front of those that it is of, these, and those behind them.
@@ -290,27 +333,27 @@ impl<S: Simd> Sums<S> {
     fn beside([before, here, behind]: [S::u64s; 3]) -> Self {
         let (left, right) = (here << 1 | before >> 63, here >> 1 | behind << 63);
         let (ones, twos) = added::<S>(left, right, here);
-        Self { ones, twos, here }
+        Self { ones, twos }
     }
 }
 
 /// Which cells live next.
 #[inline(always)]
-fn alive_next<S: Simd>(above: &Sums<S>, here: &Sums<S>, below: &Sums<S>) -> S::u64s {
+fn alive_next<S: Simd>(above: Sums<S>, (here, cells): (Sums<S>, S::u64s), below: Sums<S>) -> S::u64s {
     let (ones, carried) = added::<S>(above.ones, here.ones, below.ones);
     // How often two live, 0 to 4 times: whether it is odd, and whether it is 2 or 3.
     let (odd_rows, two_rows) = added::<S>(above.twos, here.twos, below.twos);
     let odd = odd_rows ^ carried;
     let many = two_rows ^ (odd_rows & carried);
     // Of three, one and once two; of four, twice two and no more.
-    (ones ^ many) & (odd ^ many) & (here.here | !many)
+    (ones ^ many) & (odd ^ many) & (cells | !many)
 }
 
 /// Bits that an odd number of them have, and bits that two or three have.
 #[inline(always)]
 fn added<S: Simd>(one: S::u64s, two: S::u64s, three: S::u64s) -> (S::u64s, S::u64s) {
     let differ = one ^ two;
-    (differ ^ three, (one & two) | (differ & three))
+    (differ ^ three, (differ & (one ^ three)) ^ one)
 }
 
 /// Computes the rule on words that stay in registers, so many times: what a generation takes at least. Gives for how many
@@ -321,17 +364,21 @@ pub(crate) fn rule_in_registers(rounds: usize) -> usize {
 
 #[inline(always)]
 fn rule_in_registers_at<S: Simd>(simd: S, rounds: usize) -> usize {
+    /// So many rows at once, each of which waits for its own last round, keep a processor busy.
+    const ROWS: usize = 8;
     let [one, two] = black_box([1, 2].map(|bits| S::u64s::splat(simd, bits)));
-    // Two rows above each other, which wait for each other no more than rows do.
-    let mut chains = black_box([[Sums::<S> { ones: one, twos: two, here: one }; 2]; 2]);
-    for round in 0..rounds {
-        for [even, odd] in &mut chains {
-            let (above, here) = if round % 2 == 0 { (even, odd) } else { (odd, even) };
-            let below = Sums::beside([above.here, here.here, above.twos]);
-            let alive = alive_next(above, here, &below);
-            *above = Sums { here: below.here & alive, ..below };
+    let sums = Sums { ones: one, twos: two };
+    let mut rows = black_box([Known::<S> { above: sums, here: sums, cells: one }; ROWS]);
+    for _ in 0..rounds {
+        for known in &mut rows {
+            let Known { above, here, cells } = *known;
+            let below = Sums::beside([above.ones, cells, above.twos]);
+            let first = alive_next(above, (here, cells), below);
+            let furthest = Sums::beside([here.ones, first, here.twos]);
+            let second = alive_next(here, (below, first), furthest);
+            *known = Known { above: below, here: furthest, cells: second };
         }
     }
-    black_box(chains);
-    2 * rounds * S::u64s::LEN * WORD
+    black_box(rows);
+    PAIR * ROWS * rounds * S::u64s::LEN * WORD
 }

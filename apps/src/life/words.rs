@@ -139,8 +139,9 @@ pub(super) fn pack_and_spread<S: Simd, T: Cell, V: SimdBase<S, Element = T>, W: 
     spread_end::<S, T, V>(simd, words, to.row());
 }
 
+/// Which cells of a vector live.
 #[inline(always)]
-fn bits<S: Simd, T: Cell, V: SimdBase<S, Element = T>>(simd: S, cells: &[T]) -> u64 {
+pub(super) fn bits<S: Simd, T: Cell, V: SimdBase<S, Element = T>>(simd: S, cells: &[T]) -> u64 {
     V::from_slice(simd, cells).simd_eq(V::splat(simd, T::from(1))).to_bitmask()
 }
 

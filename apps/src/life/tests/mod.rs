@@ -5,16 +5,14 @@ use std::path::PathBuf;
 use fearless_simd::Level;
 
 use super::checksum::{Checksum, population};
-use super::kernel::Cell;
+use super::kernel::{Cell, Sweep, sweep_rows};
 use super::pattern::Initial;
 use crate::app::levels;
 use crate::config;
-use slices::{step_rows, sweep_rows};
 
 mod device;
 mod histories;
 mod kernel;
-mod slices;
 mod sweeps;
 
 /// The folder of this application's configurations.
@@ -68,12 +66,8 @@ impl<T: Cell> Padded<T> {
     fn advance(&mut self) {
         let (height, stride) = (self.height, self.width + 2);
         let next = self.next.chunks_exact_mut(stride).skip(1).take(height);
-        step_rows(
-            self.level,
-            height,
-            |row| &self.now[row * stride..][..stride],
-            next.map(|row| &mut row[1..stride - 1]),
-        );
+        let (now, next) = (self.now.chunks_exact(stride), next.map(|row| &mut row[1..stride - 1]));
+        sweep_rows(self.level, false, [height, self.width], Sweep::ONE, now, next);
         std::mem::swap(&mut self.now, &mut self.next);
     }
 

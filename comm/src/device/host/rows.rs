@@ -116,6 +116,12 @@ impl<'a, T: Element> Plane<'a, T> {
 }
 
 impl<'a, T: Element> Plane<'a, T> {
+    /// Each row, in order.
+    #[inline(always)]
+    pub fn each(&self) -> impl Iterator<Item = &'a [T]> + use<'a, T> {
+        self.windows::<1>(0).map(|[row]| row)
+    }
+
     /// As many rows side by side as the arrays have, from the `from`-th on, then from the next one on, and so forth
     /// to the last of them: as [`slice::windows`] of rows. Arrays of no rows do not compile.
     ///
