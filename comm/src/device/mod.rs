@@ -55,7 +55,7 @@ pub use hip::{FoundHipDevice, compile as compile_for_hip, found as hip_devices};
 pub use host::ahead::ask_for_line;
 pub use host::kernel::{Argument, Arguments, Memory, Reader, Writer};
 pub(crate) use host::lane::progress;
-pub use host::rows::{Plane, PlaneMut, Rows, RowsMut, Windows};
+pub use host::rows::{Each, Plane, PlaneMut, Rows, RowsMut, Windows};
 pub use host::streaming::{PastCaches, PastRow, exceeds_caches, past_caches};
 pub use host_state::{HostState, WeakHostState};
 pub use lent::{Lent, of_dimensions};

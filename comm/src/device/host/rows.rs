@@ -118,8 +118,8 @@ impl<'a, T: Element> Plane<'a, T> {
 impl<'a, T: Element> Plane<'a, T> {
     /// Each row, in order.
     #[inline(always)]
-    pub fn each(&self) -> impl Iterator<Item = &'a [T]> + use<'a, T> {
-        self.windows::<1>(0).map(|[row]| row)
+    pub fn each(&self) -> Each<'a, T> {
+        Each { rows: self.windows(0) }
     }
 
     /// As many rows side by side as the arrays have, from the `from`-th on, then from the next one on, and so forth
@@ -156,6 +156,23 @@ impl<'a, T: Element, const N: usize> Iterator for Windows<'a, T, N> {
         // Behind the last row there may be nothing, but it is not read either.
         self.rest.first = self.rest.first.wrapping_add(self.rest.pitch);
         Some(rows)
+    }
+}
+
+/// Rows, one behind the other. See [`Plane::each`].
+#[derive(Debug, Clone)]
+pub struct Each<'a, T> {
+    rows: Windows<'a, T, 1>,
+}
+
+impl<'a, T: Element> Iterator for Each<'a, T> {
+    type Item = &'a [T];
+
+    // Not a map over windows, which need not be inlined into kernels.
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let [row] = self.rows.next()?;
+        Some(row)
     }
 }
 
