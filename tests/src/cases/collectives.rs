@@ -3,6 +3,7 @@
 use super::Done;
 use crate::random::mix;
 use crate::{Sample, Scenario, value};
+use std::time::{Duration, SystemTime};
 use streamhalo::comm::Communicator;
 use streamhalo::{Element, HaloError, Op, World};
 
@@ -139,24 +140,30 @@ pub fn moves(world: &World, way: Scenario) -> Result<Done, HaloError> {
     Ok(done)
 }
 
-/// No rank leaves a barrier before the last one has come.
+/// No rank leaves a barrier before the last one has come, by the clock that the ranks of a machine share: whoever comes last
+/// says when, and the others when they left.
 pub fn barriers(world: &World, _way: Scenario) -> Result<Done, HaloError> {
     let communicator = Communicator::new(world)?;
+    let now = || {
+        let since = SystemTime::UNIX_EPOCH.elapsed().expect("it is later than 1970");
+        i64::try_from(since.as_nanos()).expect("and earlier than 2262")
+    };
     for late in 0..world.size() {
+        communicator.barrier()?;
+        let mut came = [0];
         if world.rank() == late {
-            std::thread::sleep(std::time::Duration::from_millis(3));
-            // What every rank must find behind the barrier.
-            for peer in (0..world.size()).filter(|peer| *peer != late) {
-                communicator.send(&[late as i64], peer, 9)?;
-            }
+            std::thread::sleep(Duration::from_millis(3));
+            came = [now()];
         }
         communicator.barrier()?;
-        if world.rank() != late {
-            let found = communicator.iprobe(late, 9)?;
-            assert!(found.is_some(), "rank {} has left the barrier before rank {late} came", world.rank());
-            communicator.recv(&mut [0_i64], late, 9)?;
-        }
-        communicator.barrier()?;
+        let left = now();
+        communicator.broadcast(&mut came, late)?;
+        assert!(
+            left >= came[0],
+            "rank {} has left {} ns before rank {late} came",
+            world.rank(),
+            came[0] - left
+        );
     }
     Ok(Done::default())
 }

@@ -95,6 +95,48 @@ pub fn beside_messages(world: &World, way: Scenario, elements: usize) -> Result<
     Ok(checks.done(&(way, elements)))
 }
 
+/// Matched requests that the host starts are ordinary messages, and matched ones again when a queue starts them: a receive
+/// meets whatever has its tag, and a send whoever receives that.
+pub fn started_by_the_host(world: &World, way: Scenario, elements: usize) -> Result<Done, HaloError> {
+    const MATCHED: usize = 1;
+    const ORDINARY: usize = 2;
+    let [next, previous] = neighbours(world);
+    let (stream, communicator) = (stream_of(world, way.kind)?, Communicator::new(world)?);
+    let queue = Queue::new(&stream);
+    let checks = Checks::default();
+    let payload = || Payload::new(world, &stream, elements);
+    let [mut matched_out, matched_in, mut out, arrived] = [payload()?, payload()?, payload()?, payload()?];
+    let receive = communicator.recv_init(&matched_in.section()?, previous, TAG)?;
+    let mut requests = [receive, communicator.send_init(&matched_out.section()?, next, TAG)?];
+    match_all(&mut requests)?;
+    let expected = (previous, TAG, 8 * elements);
+    let check = |status: streamhalo::comm::Status, payload: &Payload, number: usize, epoch: usize| {
+        assert_eq!((status.source, status.tag, status.bytes), expected, "{way:?}");
+        payload.check(&checks, (previous, number, epoch), elements)
+    };
+    for epoch in 1..=3 {
+        matched_out.fill(world.rank(), MATCHED, epoch)?;
+        out.fill(world.rank(), ORDINARY, epoch)?;
+        stream.synchronize()?;
+        let [receive, send] = &mut requests;
+        receive.start()?;
+        communicator.isend(&out.section()?, next, TAG)?.wait()?;
+        check(receive.wait()?, &matched_in, ORDINARY, epoch)?;
+
+        let mut taken = communicator.irecv(&arrived.section()?, previous, TAG)?;
+        send.start()?;
+        check(taken.wait()?, &arrived, MATCHED, epoch)?;
+        send.wait()?;
+
+        assert!(requests.iter().all(|request| request.is_matched()), "{way:?}");
+        queue.enqueue_start_all(&mut requests)?;
+        queue.enqueue_wait_all(&mut requests)?;
+        matched_in.check(&checks, (previous, MATCHED, epoch), elements)?;
+        queue.wait()?;
+    }
+    Ok(checks.done(&(way, elements)))
+}
+
 /// What a match comes to that is tested until it is decided.
 fn tested(matching: &mut MatchRequest) -> Result<(), Error> {
     let since = Instant::now();

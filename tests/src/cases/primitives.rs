@@ -80,6 +80,8 @@ fn two_sided(list: &mut List, at_length: bool) {
     list.add("a rank that drops its communicator", leaving::communicators);
     list.add_of_any_stream("messages of devices at random", |world, way| staged::at_random(world, way, 31));
     list.add_of_any_stream("collective calls of devices", staged::collectives);
+    list.add_of_any_stream("messages from any rank", messages::from_any);
+    list.add_of_any_stream("collective barriers", collectives::barriers);
     list.add("messages that are misused", misused::messages);
     if at_length {
         for seed in 32..35 {
@@ -93,8 +95,6 @@ fn two_sided(list: &mut List, at_length: bool) {
         for seed in 20..23 {
             list.add("two-sided messages at random", move |world, way| messages::at_random(world, way, seed));
         }
-        list.add("messages from any rank", messages::from_any);
-        list.add_of_any_stream("collective barriers", collectives::barriers);
     }
 }
 
@@ -187,6 +187,9 @@ fn requests(list: &mut List, ranks: usize, at_length: bool) {
     for elements in [3, 12_000] {
         list.add("ordinary messages beside matched requests", move |world, way| {
             pairing::beside_messages(world, way, elements)
+        });
+        list.add("matched requests that the host starts", move |world, way| {
+            pairing::started_by_the_host(world, way, elements)
         });
     }
     for elements in [2, 12_000] {
