@@ -328,6 +328,7 @@ fn rows_come_side_by_side() {
             assert_eq!(pairs, [2, 3].map(|j| from.spans::<2>(1, j, 1..4)));
             assert_eq!((plane.windows::<2>(3).count(), plane.windows::<1>(4).count()), (0, 0));
             assert_eq!(plane.rows::<2>(1), pairs[0]);
+            assert!(plane.each().eq([1, 2, 3, 4].map(|j| from.span(1, j, 1..4))));
             assert_eq!(to.plane(1, 1..5).count(), 4);
             for (row, [values]) in to.plane(1, 1..5).zip(plane.windows(0)) {
                 row.copy_from_slice(values);

@@ -111,23 +111,25 @@ pub(super) fn sweep_tile<T: Cell>(
     now: Rows<'_, T>,
     mut next: RowsMut<'_, T>,
 ) {
-    let Tile { start: [_, y, x], end: [_, y_end, x_end] } = tile;
+    let ([_, rows, columns], Tile { start: [_, y, x], end: [_, y_end, x_end] }) = (tile.extents(), tile);
+    if rows == 0 {
+        return;
+    }
     // All rows are looked up at once: of short ones that takes as long as computing them.
     let layers = sweep.generations;
     let now = now.plane(0, y - layers..y_end + layers, x - layers..x_end + layers);
-    let extents = [y_end - y, x_end - x];
-    sweep_rows(Level::new(), is_past, extents, sweep, now.each(), next.plane(0, y..y_end));
+    sweep_rows(Level::new(), is_past, [rows, columns], sweep, now.each(), next.plane(0, y..y_end));
 }
 
 /// Computes so many rows and columns that many generations on, of a field that no cache holds if `is_past`, with an
 /// instruction set of the caller's choice, so that tests reach all.
 ///
-/// `next` are the rows to write, and `now` those of the present generation, in order: the same and as many more on either side as
-/// there are generations, each with as many cells more on either side.
+/// `next` are the rows to write, exactly so many, and `now` those of the present generation, in order: the same and exactly as many
+/// more on either side as there are generations, each with as many cells more on either side.
 ///
 /// # Panics
 ///
-/// If a row is not as long as that.
+/// If a row to read is not so much longer than those to write, or these differ in length where cells become bits.
 pub(super) fn sweep_rows<'r, T: Cell>(
     level: Level,
     is_past: bool,

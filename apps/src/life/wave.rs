@@ -18,7 +18,7 @@
 //! Two things keep the processor from waiting. A row is packed some rows before it is needed, since its words are
 //! stored one by one and read by vectors, which must wait until all have left the processor's queue of stores. And while
 //! one row is packed another is written, so that memory is read and written at a time: past the caches, where none holds
-//! both generations.
+//! both generations. That is so for all rows but the last ones, two for each generation and two more.
 
 // Iterators need not be inlined into what `dispatch!` makes for an instruction set; loops that count are there.
 #![allow(clippy::needless_range_loop)]
@@ -35,10 +35,11 @@ use crate::app::LINE_BYTES;
 /// Words of a line.
 const LINE: usize = LINE_BYTES / size_of::<u64>();
 
-/// Rows that are computed at a time: the sums of three cells side by side, and what is looked up, serve both.
+/// Rows that are computed at a time: the sums of three cells side by side, and what is looked up, serve both. When which row
+/// is made of which goes by pairs.
 const PAIR: usize = 2;
 
-/// Rows that are packed ahead of those that are needed next.
+/// Rows that are kept packed: the pair that is needed next, and the one behind it.
 const AHEAD: usize = 2 * PAIR;
 
 /// Of both generations, what second-level caches hold: from there on lines are asked for ahead. Within it that costs up to
@@ -159,7 +160,8 @@ fn sweep_words<'r, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
             let (from, to) = (from[..PAIR * words].split_at(words), to[..PAIR * words].split_at_mut(words));
             let known = &mut known[(generation - 1) * blocks..][..blocks];
             let changing = &changing[first..];
-            let newest = first_row + 3 - 3 * generation;
+            // The first row that is made, counted from 1 among those that are read.
+            let made_first = first_row + 3 - 3 * generation;
             make_rows(
                 simd,
                 [&from.0[first - 1..], &from.1[first - 1..]],
@@ -167,10 +169,12 @@ fn sweep_words<'r, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
                 changing,
                 [&mut to.0[first..], &mut to.1[first..]],
             );
-            for (row, to) in [to.0, to.1].into_iter().enumerate() {
-                if newest + row <= above || newest + row > inputs - below {
-                    to.fill(0);
-                }
+            let stays = |row: usize| row <= above || row > inputs - below;
+            if stays(made_first) {
+                to.0.fill(0);
+            }
+            if stays(made_first + 1) {
+                to.1.fill(0);
             }
         }
         for row in 0..PAIR {
@@ -364,8 +368,8 @@ pub(crate) fn rule_in_registers(rounds: usize) -> usize {
 
 #[inline(always)]
 fn rule_in_registers_at<S: Simd>(simd: S, rounds: usize) -> usize {
-    /// So many rows at once, each of which waits for its own last round, keep a processor busy.
-    const ROWS: usize = 8;
+    /// So many rows at once, each of which waits for its own last round, keep a processor busy; more take the same.
+    const ROWS: usize = 4;
     let [one, two] = black_box([1, 2].map(|bits| S::u64s::splat(simd, bits)));
     let sums = Sums { ones: one, twos: two };
     let mut rows = black_box([Known::<S> { above: sums, here: sums, cells: one }; ROWS]);
