@@ -362,6 +362,40 @@ fn collective_calls_with_other_arguments() {
     assert!(results.iter().any(named), "{results:?}");
 }
 
+/// Each rank is told by its own call.
+#[test]
+fn roots_and_neighbours_that_are_no_ranks() {
+    type Call = fn(&Communicator, &Section, usize) -> Result<()>;
+    let calls: [(&str, Call); 6] = [
+        ("broadcast", |communicator, _, rank| communicator.broadcast(&mut [1.0], rank)),
+        ("reduce", |communicator, _, rank| communicator.reduce(&mut [1.0], Op::Sum, rank)),
+        ("neighbour_alltoall", |communicator, _, rank| {
+            communicator.neighbour_alltoall(&[0, rank], &[1.0; 2], &[0, 1], &mut [0.0; 2])
+        }),
+        ("neighbour_alltoall", |communicator, _, rank| {
+            communicator.neighbour_alltoall(&[0, 1], &[1.0; 2], &[rank, 1], &mut [0.0; 2])
+        }),
+        ("broadcast_section", |communicator, section, rank| communicator.broadcast_section(section, rank)),
+        ("reduce_section", |communicator, section, rank| communicator.reduce_section(section, Op::Sum, rank)),
+    ];
+    for (name, call) in calls {
+        for wrong in [2, usize::MAX] {
+            let results = world_of(2, SOON, |world, communicator| {
+                let (_stream, buffer) = buffer(world)?;
+                Ok(call(communicator, &buffer.section(0..3)?, wrong))
+            });
+            for result in expect_all(results) {
+                match result {
+                    Err(Error::WrongRank { what, rank, size: 2 }) => {
+                        assert_eq!((what, rank), (&*format!("Communicator::{name}"), wrong));
+                    }
+                    other => panic!("{name}: {other:?}"),
+                }
+            }
+        }
+    }
+}
+
 /// What rank 1 cannot make, the others, who would wait for it, are told of at once.
 #[test]
 fn a_collective_call_that_one_rank_cannot_make_fails_on_all() {

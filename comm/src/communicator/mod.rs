@@ -266,6 +266,27 @@ impl Communicator {
     /// The message that a receive would get if it began now: nothing of it is received. Does not block. That there is none
     /// says nothing of what may come, or whether its sender is still there; [`Communicator::probe`] does.
     ///
+    /// ```
+    /// use streamhalo_comm::{Communicator, Error, Tag, World, WorldOptions};
+    ///
+    /// let ranks = World::threads(2, WorldOptions::default(), |world| {
+    ///     let communicator = Communicator::new(&world)?;
+    ///     if world.rank() == 0 {
+    ///         communicator.send(&[2.5], 1, 7)?;
+    ///         return Ok(0.0);
+    ///     }
+    ///     while communicator.iprobe(0, Tag::Any)?.is_none() {
+    ///         // ... what else is to be computed ...
+    ///         std::thread::yield_now();
+    ///     }
+    ///     let mut value = [0.0];
+    ///     communicator.recv(&mut value, 0, 7)?;
+    ///     Ok::<_, Error>(value[0])
+    /// })?;
+    /// assert_eq!(ranks[1], Ok(2.5));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`crate::Error::WrongRank`], [`crate::Error::WrongTag`]; [`crate::Error::PeerFailed`] if there is none and a
     /// rank has failed.

@@ -36,6 +36,32 @@ pub fn match_all(requests: &mut [PersistentRequest]) -> Result<()> {
 /// Begins to match a request (`MPI_Imatch`). Does not block. It goes on, and is not taken back, if the result is
 /// dropped.
 ///
+/// ```
+/// use streamhalo_comm::device::{Buffer, Device, Extents};
+/// use streamhalo_comm::queue::imatch_one;
+/// use streamhalo_comm::{Communicator, Error, World, WorldOptions};
+///
+/// let ranks = World::threads(2, WorldOptions::default(), |world| {
+///     let stream = Device::host().stream(&world)?;
+///     let communicator = Communicator::new(&world)?;
+///     let line = Extents { points: [1, 1, 8], components: 1 };
+///     let cells = Buffer::<f64>::zeros(&world, &stream, line)?;
+///     let mut request = match world.rank() {
+///         0 => communicator.send_init(&cells.section(0..8)?, 1, 7)?,
+///         _ => communicator.recv_init(&cells.section(0..8)?, 0, 7)?,
+///     };
+///     let mut matching = imatch_one(&mut request)?;
+///     while !matching.test()? {
+///         // ... what else is to be set up ...
+///         std::thread::yield_now();
+///     }
+///     assert!(request.is_matched());
+///     Ok::<_, Error>(())
+/// })?;
+/// assert_eq!(ranks, [Ok(()), Ok(())]);
+/// # Ok::<(), Error>(())
+/// ```
+///
 /// # Errors
 /// As [`match_one`], for what is refused at once.
 pub fn imatch_one(request: &mut PersistentRequest) -> Result<MatchRequest> {

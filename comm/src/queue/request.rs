@@ -28,6 +28,32 @@ impl PersistentRequest {
     /// what it starts fails. A request that is dropped instead is freed without a question: one that was
     /// started and not waited for then takes its section with it, which nothing can use again.
     ///
+    /// ```
+    /// use streamhalo_comm::device::{Buffer, Device, Extents};
+    /// use streamhalo_comm::queue::{Queue, match_all};
+    /// use streamhalo_comm::{Communicator, Error, World};
+    ///
+    /// let world = World::alone()?;
+    /// let stream = Device::host().stream(&world)?;
+    /// let communicator = Communicator::new(&world)?;
+    /// let line = Extents { points: [1, 1, 8], components: 1 };
+    /// let cells = Buffer::<f64>::zeros(&world, &stream, line)?;
+    /// let receive = communicator.recv_init(&cells.section(0..4)?, 0, 7)?;
+    /// let mut requests = [receive, communicator.send_init(&cells.section(4..8)?, 0, 7)?];
+    /// match_all(&mut requests)?;
+    /// let queue = Queue::new(&stream);
+    /// queue.enqueue_start_all(&mut requests)?;
+    /// queue.enqueue_wait_all(&mut requests)?;
+    /// let [receive, send] = requests;
+    /// // For all that the host knows the stream may still be at it.
+    /// let (receive, refused) = receive.free().unwrap_err();
+    /// assert!(matches!(refused, Error::OutOfOrder { .. }));
+    /// queue.wait()?;
+    /// receive.free().map_err(|(_, error)| error)?;
+    /// send.free().map_err(|(_, error)| error)?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::OutOfOrder`], with the request as it was, if it has been started and not been waited for, or if
     /// the host cannot know yet that the wait is over, since it has not called [`Queue::wait`](super::Queue::wait)

@@ -4,7 +4,8 @@
 use super::Done;
 use crate::{Random, Sample, Scenario, stream_of, value};
 use std::time::Duration;
-use streamhalo::comm::window::{Notification, Window};
+use streamhalo::comm::device::{Buffer, Extents};
+use streamhalo::comm::window::{ActiveOptions, Group, Notification, Window};
 use streamhalo::comm::{Element, Error, Source, Tag};
 use streamhalo::{HaloError, Op, World};
 
@@ -410,5 +411,25 @@ pub fn refusals(world: &World, way: Scenario) -> Result<Done, HaloError> {
     request.wait()?;
     request.start()?;
     assert_eq!((request.test()?, request.matched()), (None, 0));
+    overlapping(world, way)?;
     done(world)
+}
+
+/// Memory that a window of notified accesses has is no other's.
+fn overlapping(world: &World, way: Scenario) -> Result<(), HaloError> {
+    let stream = stream_of(world, way.kind)?;
+    let buffer = Buffer::<i32>::zeros(world, &stream, Extents { points: [1, 1, 100], components: 1 })?;
+    let window = Window::over(world, &buffer.section(10..60)?)?;
+    match Window::over(world, &buffer.section(59..61)?) {
+        Err(Error::CollectiveFailed { call: "Window::over", reason, .. }) => {
+            assert!(reason.contains("a window"), "{reason}");
+        }
+        other => panic!("{:?} of memory that is a window's", other.map(drop)),
+    }
+    let active = Window::active(world, &buffer.section(0..11)?, ActiveOptions::default())?;
+    let exposed = active.post(&Group::new(world, &[])?);
+    assert!(matches!(exposed, Err(Error::InUse { by: "a window", .. })), "{exposed:?}");
+    Window::over(world, &buffer.section(60..100)?)?;
+    drop(window);
+    Ok(Window::over(world, &buffer.section(59..61)?).map(drop)?)
 }

@@ -66,6 +66,7 @@ fn who_waits_for_a_rank_that_has_let_go_is_told() {
         sides.iter().for_each(|side| leave(engine, start, ranks, &["leave", kind, side]));
         if is_first {
             sides.iter().for_each(|side| leave(engine, start, ranks, &["leave", kind, side, "started"]));
+            ["origin", "target"].iter().for_each(|side| leave(engine, start, ranks, &["leave", kind, side]));
             leave(engine, start, ranks, &["leave", kind, "reduction", "st-send"]);
             leave(engine, start, ranks, &["leave", kind, "world"]);
             leave(engine, start, ranks, &["leave", kind, "world", "first"]);

@@ -33,43 +33,6 @@ fn each(try_it: impl Fn(&World, Rank) -> Result<(), HaloError> + Sync) {
 }
 
 #[test]
-fn a_request_is_freed_once_the_host_knows_that_it_is_complete() {
-    each(|_, mut rank| {
-        let queue = rank.queue();
-        let mut requests = rank.matched(1)?;
-        queue.enqueue_start_all(&mut requests)?;
-        let [receive, send] = requests;
-        let refuse = |request: PersistentRequest, says| {
-            let (request, error) = request.free().expect_err("it may not be complete");
-            refused(Err::<(), _>(error), "PersistentRequest::free", says);
-            request
-        };
-        let mut requests = [receive, send].map(|request| refuse(request, "enqueue its wait"));
-        queue.enqueue_wait_all(&mut requests)?;
-        let requests = requests.map(|request| refuse(request, "call `Queue::wait`"));
-        // Nor is the wait of something else for what is on the stream one for this.
-        let mut other = Buffer::<f64>::zeros(rank.communicator.world(), &rank.stream, line(8))?;
-        rank.stream.launch("nothing", line(8).whole(), (other.writer(line(8).whole())?,), |_, _| ())?;
-        let own = rank.communicator.world().rank();
-        drop(rank.communicator.isend(&other.section(0..8)?, own, 9)?);
-        rank.communicator.recv(&mut [0.0; 8], own, 9)?;
-        let requests = requests.map(|request| refuse(request, "call `Queue::wait`"));
-        queue.wait()?;
-        for request in requests {
-            request.free().map_err(|(_, error)| error)?;
-        }
-        rank.arrived.view_mut(line(8).whole())?.fill(0.0);
-        let mut requests = rank.matched(1)?;
-        rank.exchange(&queue, &mut requests)?;
-        // One that has never been matched, or never been started, may be freed at any time.
-        rank.ring(1)?
-            .into_iter()
-            .chain(rank.matched(1)?)
-            .try_for_each(|request| request.free().map_err(|(_, error)| HaloError::from(error)))
-    });
-}
-
-#[test]
 fn what_was_started_and_dropped_keeps_its_section() {
     on_ranks(2, |world| {
         let mut rank = Rank::new(world, INLINE)?;

@@ -7,7 +7,7 @@ use crate::{Scenario, stream_of};
 use streamhalo::comm::device::{Buffer, Extents};
 use streamhalo::comm::fabric::Executor;
 use streamhalo::comm::queue::{Queue, match_all, match_one};
-use streamhalo::comm::{Communicator, Error, PersistentRequest, Source, Tag};
+use streamhalo::comm::{Communicator, Error, PersistentRequest, Source, Tag, start_all};
 use streamhalo::{HaloError, Stream, StreamKind, World};
 
 /// A row of elements.
@@ -75,7 +75,8 @@ impl Rank {
 /// All that is refused.
 pub fn requests(world: &World, way: Scenario) -> Result<Done, HaloError> {
     let mut rank = Rank::new(world, way.kind)?;
-    let misuses = [unmatched, wildcards, out_of_turn, by_the_host, elsewhere, sections_in_use, of_others];
+    let misuses =
+        [unmatched, wildcards, out_of_turn, by_the_host, elsewhere, sections_in_use, of_others, freed];
     misuses.into_iter().try_for_each(|misuse| misuse(world, &mut rank))?;
     Ok(Done::default())
 }
@@ -165,6 +166,7 @@ fn by_the_host(world: &World, rank: &mut Rank) -> Result<(), HaloError> {
         refused(request.start(), "PersistentRequest::start", "enqueued on a queue");
         refused(match_one(request), "match_one", "matched already");
     }
+    refused(start_all(&mut requests), "start_all", "enqueued on a queue");
     queue.enqueue_wait_all(&mut requests)?;
     queue.wait()?;
     rank.arrived.with_host_mut(line(8).whole(), |mut all| all.fill(0.0))?;
@@ -247,4 +249,33 @@ fn of_others(world: &World, rank: &mut Rank) -> Result<(), HaloError> {
     }
     let queue = rank.queue();
     rank.exchange(&queue, &mut requests)
+}
+
+/// A request is freed once the host knows that it is complete.
+fn freed(world: &World, rank: &mut Rank) -> Result<(), HaloError> {
+    let queue = rank.queue();
+    let refuse = |request: PersistentRequest, says| {
+        let (request, error) = request.free().expect_err("it may not be complete");
+        refused(Err::<(), _>(error), "PersistentRequest::free", says);
+        request
+    };
+    let mut requests = rank.matched(1)?;
+    queue.enqueue_start_all(&mut requests)?;
+    let mut requests = requests.map(|request| refuse(request, "enqueue its wait"));
+    queue.enqueue_wait_all(&mut requests)?;
+    let requests = requests.map(|request| refuse(request, "call `Queue::wait`"));
+    // Nor is the wait of something else for what is on the stream one for this.
+    let mut other = Buffer::<f64>::zeros(world, &rank.stream, line(8))?;
+    rank.stream.launch_on_host("nothing", line(8).whole(), (other.writer(line(8).whole())?,), |_, _| ())?;
+    drop(rank.communicator.isend(&other.section(0..8)?, world.rank(), 9)?);
+    rank.communicator.recv(&mut [0.0; 8], world.rank(), 9)?;
+    let requests = requests.map(|request| refuse(request, "call `Queue::wait`"));
+    queue.wait()?;
+    let free = |request: PersistentRequest| request.free().map_err(|(_, error)| HaloError::from(error));
+    requests.into_iter().try_for_each(free)?;
+    rank.arrived.with_host_mut(line(8).whole(), |mut all| all.fill(0.0))?;
+    let mut requests = rank.matched(1)?;
+    rank.exchange(&queue, &mut requests)?;
+    // One that has never been matched, or never been started, may be freed at any time.
+    rank.ring(1)?.into_iter().chain(rank.matched(1)?).try_for_each(free)
 }
