@@ -61,3 +61,20 @@ fn enqueued_operations() {
 fn enqueued_collectives() {
     all_cases("enqueued-collectives", true, &BY_KERNELS);
 }
+
+/// Messages and calls of the host, whose cases have sections of devices on any stream.
+#[test]
+fn messages_and_collective_calls() {
+    let Some((_, _turn)) = gpu() else { return };
+    let subject = Subject::all().find(|subject| subject.name() == "messages").expect("there is one");
+    for ranks in 1..=3 {
+        on_ranks(ranks, |world| {
+            let cases = subject.cases(ranks, ranks < 3).into_iter();
+            for case in cases.filter(|case| case.name.contains("devices")) {
+                let ran = case.run(world, subject.way());
+                assert!(ran.is_ok(), "`{}`, {} of {ranks}: {ran:?}", case.name, world.rank());
+            }
+            Ok(())
+        });
+    }
+}
