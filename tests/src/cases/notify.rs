@@ -411,8 +411,40 @@ pub fn refusals(world: &World, way: Scenario) -> Result<Done, HaloError> {
     request.wait()?;
     request.start()?;
     assert_eq!((request.test()?, request.matched()), (None, 0));
+    silent_refusals(&window, size)?;
     overlapping(world, way)?;
     done(world)
+}
+
+/// What is refused of accesses that notify nobody, by the name of the call. Rank 0 has no elements.
+fn silent_refusals(window: &Window, size: usize) -> Result<(), HaloError> {
+    let mut room = [0];
+    let silent = |target: usize, room: &mut [i32]| {
+        [
+            ("Window::put_values", window.put_values(&[1], target, 0)),
+            ("Window::get_values", window.get_values(room, target, 0)),
+            ("Window::accumulate_values", window.accumulate_values(&[1], target, 0, Op::Sum)),
+            ("Window::fetch_and_op", window.fetch_and_op(1, target, 0, Op::Sum).map(drop)),
+            ("Window::compare_and_swap", window.compare_and_swap(1, 2, target, 0).map(drop)),
+        ]
+    };
+    for (call, result) in silent(size, &mut room) {
+        assert_eq!(result, Err(Error::WrongRank { what: call, rank: size, size }));
+    }
+    for (call, result) in silent(0, &mut room) {
+        let is_told = matches!(result, Err(Error::OutOfBounds { start: 0, end: 4, region_bytes: 0, .. }));
+        assert!(is_told, "{call}: {result:?}");
+    }
+    for result in [
+        window.put_values::<f32>(&[], 0, 0),
+        window.get_values::<f32>(&mut [], 0, 0),
+        window.accumulate_values::<f32>(&[], 0, 0, Op::Sum),
+        window.fetch_and_op(1.0_f32, 0, 0, Op::Sum).map(drop),
+        window.compare_and_swap(1.0_f32, 2.0, 0, 0).map(drop),
+    ] {
+        assert!(matches!(result, Err(Error::ElementMismatch { .. })), "{result:?}");
+    }
+    Ok(())
 }
 
 /// Memory that a window of notified accesses has is no other's.
