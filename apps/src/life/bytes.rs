@@ -18,22 +18,19 @@
 use std::hint::black_box;
 use std::marker::PhantomData;
 
-use fearless_simd::{Level, Simd, dispatch, prelude::*, u8x16};
+use fearless_simd::{Simd, dispatch, prelude::*, u8x16};
 use streamhalo::comm::device::{PastCaches, ask_for_line, past_caches};
 
+use super::kernel::Task;
 use crate::app::{OutputRow, array, one_to_the_left, one_to_the_right};
 
 /// How far behind those that are read next lines are asked for, where a cache holds both generations, and where none does.
 const AHEAD_BYTES: usize = 2 << 10;
 const PAST_AHEAD_BYTES: usize = 8 << 10;
 
-/// Computes one generation of rows; if `is_past`, of a field that no cache holds.
-pub(super) fn step_rows<'r>(
-    level: Level,
-    is_past: bool,
-    mut now: impl Iterator<Item = &'r [u8]>,
-    mut next: impl Iterator<Item = &'r mut [u8]>,
-) {
+/// Computes one generation of rows.
+pub(super) fn step<'r>(task: Task<impl Iterator<Item = &'r [u8]>, impl Iterator<Item = &'r mut [u8]>>) {
+    let Task { level, is_past, mut now, mut next, .. } = task;
     // The compiler must not know what a live cell is: it would load it from memory by every mask, which makes a row take half
     // as long again with AVX-512.
     let one = black_box(1);

@@ -14,14 +14,8 @@ use crate::app::Vectors;
 
 /// What a cell is stored as: the number 0 or 1.
 pub(crate) trait Cell: Vectors + From<u8> {
-    /// Computes one generation, of so many rows and columns; if `is_past`, of a field that no cache holds.
-    fn step_rows<'r>(
-        level: Level,
-        is_past: bool,
-        extents: [usize; 2],
-        now: impl Iterator<Item = &'r [Self]>,
-        next: impl Iterator<Item = &'r mut [Self]>,
-    );
+    /// Computes one generation.
+    fn step<'r>(task: Task<impl Iterator<Item = &'r [Self]>, impl Iterator<Item = &'r mut [Self]>>);
 
     /// Spreads a word of 64 bits over as many cells.
     #[inline(always)]
@@ -42,32 +36,35 @@ pub(crate) trait Cell: Vectors + From<u8> {
 
 impl Cell for u8 {
     /// A vector of them is one word of bits: it is computed as it is.
-    fn step_rows<'r>(
-        level: Level,
-        is_past: bool,
-        _: [usize; 2],
-        now: impl Iterator<Item = &'r [Self]>,
-        next: impl Iterator<Item = &'r mut [Self]>,
-    ) {
-        bytes::step_rows(level, is_past, now, next);
+    fn step<'r>(task: Task<impl Iterator<Item = &'r [Self]>, impl Iterator<Item = &'r mut [Self]>>) {
+        bytes::step(task);
     }
 }
 
 impl Cell for f64 {
-    fn step_rows<'r>(
-        level: Level,
-        is_past: bool,
-        extents: [usize; 2],
-        now: impl Iterator<Item = &'r [Self]>,
-        next: impl Iterator<Item = &'r mut [Self]>,
-    ) {
-        wave::step_rows(level, is_past, extents, now, next);
+    fn step<'r>(task: Task<impl Iterator<Item = &'r [Self]>, impl Iterator<Item = &'r mut [Self]>>) {
+        wave::step(task);
     }
 
     #[inline(always)]
     fn spread_word<S: Simd>(simd: S, word: u64, cells: &mut [Self]) {
         words::spread_over_doubles(simd, word, cells);
     }
+}
+
+/// The rows that a sweep goes over.
+pub(crate) struct Task<Now, Next> {
+    /// The instruction set, of the caller's choice so that tests reach all.
+    pub(super) level: Level,
+    /// Whether no cache holds the field.
+    pub(super) is_past: bool,
+    /// How many rows and columns are written.
+    pub(super) extents: [usize; 2],
+    /// Those of the present generation, in order: as many as are written, and exactly as many more on either side as there
+    /// are generations, each with as many cells more on either side.
+    pub(super) now: Now,
+    /// Those to write, in order, exactly so many.
+    pub(super) next: Next,
 }
 
 /// How many generations a sweep over rows takes.
@@ -118,28 +115,21 @@ pub(super) fn sweep_tile<T: Cell>(
     // All rows are looked up at once: of short ones that takes as long as computing them.
     let layers = sweep.generations;
     let now = now.plane(0, y - layers..y_end + layers, x - layers..x_end + layers);
-    sweep_rows(Level::new(), is_past, [rows, columns], sweep, now.each(), next.plane(0, y..y_end));
+    let (now, next) = (now.each(), next.plane(0, y..y_end));
+    sweep_rows(sweep, Task { level: Level::new(), is_past, extents: [rows, columns], now, next });
 }
 
-/// Computes so many rows and columns that many generations on, of a field that no cache holds if `is_past`, with an
-/// instruction set of the caller's choice, so that tests reach all.
-///
-/// `next` are the rows to write, exactly so many, and `now` those of the present generation, in order: the same and exactly as many
-/// more on either side as there are generations, each with as many cells more on either side.
+/// Computes rows that many generations on.
 ///
 /// # Panics
 ///
 /// If a row to read is not so much longer than those to write, or these differ in length where cells become bits.
 pub(super) fn sweep_rows<'r, T: Cell>(
-    level: Level,
-    is_past: bool,
-    extents: [usize; 2],
     sweep: Sweep,
-    now: impl Iterator<Item = &'r [T]>,
-    next: impl Iterator<Item = &'r mut [T]>,
+    task: Task<impl Iterator<Item = &'r [T]>, impl Iterator<Item = &'r mut [T]>>,
 ) {
     match sweep.generations {
-        1 => T::step_rows(level, is_past, extents, now, next),
-        _ => wave::sweep_rows(level, is_past, extents, sweep, now, next),
+        1 => T::step(task),
+        _ => wave::sweep_rows(sweep, task),
     }
 }

@@ -28,7 +28,7 @@ use std::hint::black_box;
 use fearless_simd::{Level, Simd, dispatch, prelude::*};
 use streamhalo::comm::device::{PastCaches, past_caches};
 
-use super::kernel::{Cell, Sweep};
+use super::kernel::{Cell, Sweep, Task};
 use super::words::{Past, Through, WORD, bits, pack, pack_and_spread, spread};
 use crate::app::LINE_BYTES;
 
@@ -55,39 +55,27 @@ const PAST_AHEAD_BYTES_OF_MANY: usize = 8 << 10;
 /// owned.
 const OWNED: usize = 2;
 
-/// Computes one generation, of so many rows and columns; if `is_past`, of a field that no cache holds. It is compiled for
-/// itself: what several need besides takes a sixth of the time of short rows.
-pub(super) fn step_rows<'r, T: Cell>(
-    level: Level,
-    is_past: bool,
-    extents: [usize; 2],
-    now: impl Iterator<Item = &'r [T]>,
-    next: impl Iterator<Item = &'r mut [T]>,
+/// Computes one generation. It is compiled for itself: what several need besides takes a sixth of the time of short rows.
+pub(super) fn step<'r, T: Cell>(
+    task: Task<impl Iterator<Item = &'r [T]>, impl Iterator<Item = &'r mut [T]>>,
 ) {
-    sweep_rows_as::<_, true>(level, is_past, extents, Sweep::ONE, now, next);
+    sweep_rows_as::<_, true>(Sweep::ONE, task);
 }
 
-/// Computes so many rows and columns that many generations on; if `is_past`, of a field that no cache holds.
+/// Computes rows that many generations on.
 pub(super) fn sweep_rows<'r, T: Cell>(
-    level: Level,
-    is_past: bool,
-    extents: [usize; 2],
     sweep: Sweep,
-    now: impl Iterator<Item = &'r [T]>,
-    next: impl Iterator<Item = &'r mut [T]>,
+    task: Task<impl Iterator<Item = &'r [T]>, impl Iterator<Item = &'r mut [T]>>,
 ) {
-    sweep_rows_as::<_, false>(level, is_past, extents, sweep, now, next);
+    sweep_rows_as::<_, false>(sweep, task);
 }
 
 /// If `IS_ONE`, the sweep is [`Sweep::ONE`].
 fn sweep_rows_as<'r, T: Cell, const IS_ONE: bool>(
-    level: Level,
-    is_past: bool,
-    extents: [usize; 2],
     sweep: Sweep,
-    mut now: impl Iterator<Item = &'r [T]>,
-    mut next: impl Iterator<Item = &'r mut [T]>,
+    task: Task<impl Iterator<Item = &'r [T]>, impl Iterator<Item = &'r mut [T]>>,
 ) {
+    let Task { level, is_past, extents, mut now, mut next } = task;
     if extents[0] == 0 {
         return;
     }

@@ -6,8 +6,8 @@ use super::queues::{Checks, Payload, SIZES};
 use crate::{Scenario, stream_of};
 use std::time::{Duration, Instant};
 use streamhalo::comm::queue::{MatchRequest, OperationQueue, Queue, imatch_all, imatch_one, match_all};
-use streamhalo::comm::{Communicator, Error, Source, Tag};
-use streamhalo::{HaloError, World};
+use streamhalo::comm::{Communicator, Error, PersistentRequest, Source, Status, Tag};
+use streamhalo::{HaloError, Stream, World};
 
 const TAG: u32 = 5;
 /// How long a match may take.
@@ -60,36 +60,62 @@ pub fn enqueued_in_order(world: &World, way: Scenario) -> Result<Done, HaloError
     Ok(checks.done(&way))
 }
 
+/// Numbers of messages.
+const MATCHED: usize = 1;
+const ORDINARY: usize = 2;
+
+/// A matched receive and a matched send of a ring, with what an ordinary message between the same ranks is sent from and
+/// received into.
+struct Beside {
+    /// The receive, then the send.
+    requests: [PersistentRequest; 2],
+    matched_in: Payload,
+    matched_out: Payload,
+    arrived: Payload,
+    out: Payload,
+}
+
+impl Beside {
+    fn new(communicator: &Communicator, stream: &Stream, elements: usize) -> Result<Self, HaloError> {
+        let (world, [next, previous]) = (communicator.world(), neighbours(communicator.world()));
+        let payload = || Payload::new(world, stream, elements);
+        let [matched_in, matched_out, arrived, out] = [payload()?, payload()?, payload()?, payload()?];
+        let receive = communicator.recv_init(&matched_in.section()?, previous, TAG)?;
+        let mut requests = [receive, communicator.send_init(&matched_out.section()?, next, TAG)?];
+        match_all(&mut requests)?;
+        Ok(Self { requests, matched_in, matched_out, arrived, out })
+    }
+
+    /// Fills what is sent.
+    fn fill(&mut self, stream: &Stream, rank: usize, epoch: usize) -> Result<(), HaloError> {
+        self.matched_out.fill(rank, MATCHED, epoch)?;
+        self.out.fill(rank, ORDINARY, epoch)?;
+        Ok(stream.synchronize()?)
+    }
+}
+
 /// Ordinary messages beside matched requests with the same peer and tag: a receive from any rank and of any tag that
 /// was there before does not take what was matched, nor does a matched receive what came before its own.
 pub fn beside_messages(world: &World, way: Scenario, elements: usize) -> Result<Done, HaloError> {
-    const MATCHED: usize = 1;
-    const ORDINARY: usize = 2;
     let [next, previous] = neighbours(world);
     let (stream, communicator) = (stream_of(world, way.kind)?, Communicator::new(world)?);
-    let queue = Queue::new(&stream);
-    let checks = Checks::default();
-    let payload = || Payload::new(world, &stream, elements);
-    let [mut matched_out, matched_in, mut out, arrived] = [payload()?, payload()?, payload()?, payload()?];
-    let receive = communicator.recv_init(&matched_in.section()?, previous, TAG)?;
-    let mut requests = [receive, communicator.send_init(&matched_out.section()?, next, TAG)?];
-    match_all(&mut requests)?;
-    let receive = || communicator.irecv(&arrived.section()?, Source::Any, Tag::Any).map_err(HaloError::from);
+    let (queue, checks) = (Queue::new(&stream), Checks::default());
+    let mut beside = Beside::new(&communicator, &stream, elements)?;
+    let arrived = beside.arrived.section()?;
+    let receive = || communicator.irecv(&arrived, Source::Any, Tag::Any).map_err(HaloError::from);
     for epoch in 1..=4 {
-        matched_out.fill(world.rank(), MATCHED, epoch)?;
-        out.fill(world.rank(), ORDINARY, epoch)?;
-        stream.synchronize()?;
+        beside.fill(&stream, world.rank(), epoch)?;
         let early = if epoch % 2 == 0 { Some(receive()?) } else { None };
-        let mut send = communicator.isend(&out.section()?, next, TAG)?;
+        let mut send = communicator.isend(&beside.out.section()?, next, TAG)?;
         world.barrier()?;
-        queue.enqueue_start_all(&mut requests)?;
-        queue.enqueue_wait_all(&mut requests)?;
-        matched_in.check(&checks, (previous, MATCHED, epoch), elements)?;
+        queue.enqueue_start_all(&mut beside.requests)?;
+        queue.enqueue_wait_all(&mut beside.requests)?;
+        beside.matched_in.check(&checks, (previous, MATCHED, epoch), elements)?;
         queue.wait()?;
         let status = early.map_or_else(receive, Ok)?.wait()?;
         assert_eq!((status.source, status.tag, status.bytes), (previous, TAG, 8 * elements), "{way:?}");
         send.wait()?;
-        arrived.check(&checks, (previous, ORDINARY, epoch), elements)?;
+        beside.arrived.check(&checks, (previous, ORDINARY, epoch), elements)?;
         stream.synchronize()?;
     }
     Ok(checks.done(&(way, elements)))
@@ -98,39 +124,30 @@ pub fn beside_messages(world: &World, way: Scenario, elements: usize) -> Result<
 /// Matched requests that the host starts are ordinary messages, and matched ones again when a queue starts them: a receive
 /// meets whatever has its tag, and a send whoever receives that.
 pub fn started_by_the_host(world: &World, way: Scenario, elements: usize) -> Result<Done, HaloError> {
-    const MATCHED: usize = 1;
-    const ORDINARY: usize = 2;
     let [next, previous] = neighbours(world);
     let (stream, communicator) = (stream_of(world, way.kind)?, Communicator::new(world)?);
-    let queue = Queue::new(&stream);
-    let checks = Checks::default();
-    let payload = || Payload::new(world, &stream, elements);
-    let [mut matched_out, matched_in, mut out, arrived] = [payload()?, payload()?, payload()?, payload()?];
-    let receive = communicator.recv_init(&matched_in.section()?, previous, TAG)?;
-    let mut requests = [receive, communicator.send_init(&matched_out.section()?, next, TAG)?];
-    match_all(&mut requests)?;
-    let expected = (previous, TAG, 8 * elements);
-    let check = |status: streamhalo::comm::Status, payload: &Payload, number: usize, epoch: usize| {
-        assert_eq!((status.source, status.tag, status.bytes), expected, "{way:?}");
+    let (queue, checks) = (Queue::new(&stream), Checks::default());
+    let mut beside = Beside::new(&communicator, &stream, elements)?;
+    let check = |status: Status, payload: &Payload, number: usize, epoch: usize| {
+        assert_eq!((status.source, status.tag, status.bytes), (previous, TAG, 8 * elements), "{way:?}");
         payload.check(&checks, (previous, number, epoch), elements)
     };
     for epoch in 1..=3 {
-        matched_out.fill(world.rank(), MATCHED, epoch)?;
-        out.fill(world.rank(), ORDINARY, epoch)?;
-        stream.synchronize()?;
-        let [receive, send] = &mut requests;
+        beside.fill(&stream, world.rank(), epoch)?;
+        let Beside { requests, matched_in, arrived, out, .. } = &mut beside;
+        let [receive, send] = requests;
         receive.start()?;
         communicator.isend(&out.section()?, next, TAG)?.wait()?;
-        check(receive.wait()?, &matched_in, ORDINARY, epoch)?;
+        check(receive.wait()?, matched_in, ORDINARY, epoch)?;
 
         let mut taken = communicator.irecv(&arrived.section()?, previous, TAG)?;
         send.start()?;
-        check(taken.wait()?, &arrived, MATCHED, epoch)?;
+        check(taken.wait()?, arrived, MATCHED, epoch)?;
         send.wait()?;
 
         assert!(requests.iter().all(|request| request.is_matched()), "{way:?}");
-        queue.enqueue_start_all(&mut requests)?;
-        queue.enqueue_wait_all(&mut requests)?;
+        queue.enqueue_start_all(requests)?;
+        queue.enqueue_wait_all(requests)?;
         matched_in.check(&checks, (previous, MATCHED, epoch), elements)?;
         queue.wait()?;
     }

@@ -114,8 +114,8 @@ fn swept<T: Cell>(
     let mut memory = vec![T::from(7); height * width + 64];
     let start = memory.as_ptr().align_offset(64);
     let next = &mut memory[start..][..height * width];
-    let (before, after) = (now.chunks_exact(stride), next.chunks_exact_mut(width));
-    sweep_rows(level, is_past, [height, width], sweep, before, after);
+    let (now, rows) = (now.chunks_exact(stride), next.chunks_exact_mut(width));
+    sweep_rows(sweep, Task { level, is_past, extents: [height, width], now, next: rows });
     next.iter().map(|cell| cell.to_byte()).collect()
 }
 
@@ -130,7 +130,8 @@ fn step_rows<'r, T: Cell>(
     now: impl IntoIterator<Item = &'r [T]>,
     next: impl IntoIterator<Item = &'r mut [T]>,
 ) {
-    sweep_rows(Level::new(), false, extents, Sweep::ONE, now.into_iter(), next.into_iter());
+    let (now, next) = (now.into_iter(), next.into_iter());
+    sweep_rows(Sweep::ONE, Task { level: Level::new(), is_past: false, extents, now, next });
 }
 
 /// Nine cells have 512 states: all of them, in every lane of a wide row.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use fearless_simd::Level;
 
 use super::checksum::{Checksum, population};
-use super::kernel::{Cell, Sweep, sweep_rows};
+use super::kernel::{Cell, Sweep, Task, sweep_rows};
 use super::pattern::Initial;
 use crate::app::levels;
 use crate::config;
@@ -67,7 +67,8 @@ impl<T: Cell> Padded<T> {
         let (height, stride) = (self.height, self.width + 2);
         let next = self.next.chunks_exact_mut(stride).skip(1).take(height);
         let (now, next) = (self.now.chunks_exact(stride), next.map(|row| &mut row[1..stride - 1]));
-        sweep_rows(self.level, false, [height, self.width], Sweep::ONE, now, next);
+        let task = Task { level: self.level, is_past: false, extents: [height, self.width], now, next };
+        sweep_rows(Sweep::ONE, task);
         std::mem::swap(&mut self.now, &mut self.next);
     }
 
