@@ -36,6 +36,31 @@ impl Request {
     /// Whether it is complete, and with which status: of the message that was received; for a send this rank,
     /// the tag and the length. Makes progress, and does not block. Can be asked again afterwards.
     ///
+    /// ```
+    /// use streamhalo_comm::device::{Buffer, Device, Extents};
+    /// use streamhalo_comm::{Communicator, Error, World, WorldOptions};
+    ///
+    /// let ranks = World::threads(2, WorldOptions::default(), |world| {
+    ///     let stream = Device::host().stream(&world)?;
+    ///     let communicator = Communicator::new(&world)?;
+    ///     let line = Extents { points: [1, 1, 4], components: 1 };
+    ///     let cells = Buffer::<f64>::zeros(&world, &stream, line)?;
+    ///     let mut request = match world.rank() {
+    ///         0 => communicator.isend(&cells.section(0..3)?, 1, 7)?,
+    ///         _ => communicator.irecv(&cells.section(0..4)?, 0, 7)?,
+    ///     };
+    ///     let status = loop {
+    ///         if let Some(status) = request.test()? {
+    ///             break status;
+    ///         }
+    ///         std::thread::yield_now(); // ... what else there is to do ...
+    ///     };
+    ///     Ok::<_, Error>((status.source, status.tag, status.bytes))
+    /// })?;
+    /// assert_eq!(ranks, [Ok((0, 7, 24)), Ok((0, 7, 24))]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Truncated`] or [`Error::MessageMismatch`] if the message is not what the receive can take;
     /// [`Error::PeerFailed`] if it is not complete and a rank has failed, or one that it needs has dropped its
@@ -197,6 +222,35 @@ impl PersistentRequest {
 
     /// Whether it is complete, and with which status; it can be started again then. Makes progress, and does
     /// not block.
+    ///
+    /// ```
+    /// use streamhalo_comm::device::{Buffer, Device, Extents};
+    /// use streamhalo_comm::{Communicator, Error, World, WorldOptions};
+    ///
+    /// let ranks = World::threads(2, WorldOptions::default(), |world| {
+    ///     let stream = Device::host().stream(&world)?;
+    ///     let communicator = Communicator::new(&world)?;
+    ///     let line = Extents { points: [1, 1, 4], components: 1 };
+    ///     let cells = Buffer::<f64>::zeros(&world, &stream, line)?;
+    ///     let mut request = match world.rank() {
+    ///         0 => communicator.send_init(&cells.section(0..4)?, 1, 7)?,
+    ///         _ => communicator.recv_init(&cells.section(0..4)?, 0, 7)?,
+    ///     };
+    ///     for _ in 0..3 {
+    ///         request.start()?;
+    ///         let status = loop {
+    ///             if let Some(status) = request.test()? {
+    ///                 break status;
+    ///             }
+    ///             std::thread::yield_now(); // ... what else there is to do ...
+    ///         };
+    ///         assert_eq!((status.source, status.bytes), (0, 32));
+    ///     }
+    ///     Ok::<_, Error>(())
+    /// })?;
+    /// assert_eq!(ranks, [Ok(()), Ok(())]);
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::OutOfOrder`] if it has not been started since it was last complete, or is enqueued on a queue,

@@ -60,6 +60,29 @@ impl Communicator {
 
     /// Sends a section. Blocks until it may be written again.
     ///
+    /// ```
+    /// use streamhalo_comm::device::{Buffer, Device, Extents};
+    /// use streamhalo_comm::{Communicator, Error, World, WorldOptions};
+    ///
+    /// let ranks = World::threads(2, WorldOptions::default(), |world| {
+    ///     // Of a GPU as well: `Device::cuda("0")`.
+    ///     let stream = Device::host().stream(&world)?;
+    ///     let communicator = Communicator::new(&world)?;
+    ///     let line = Extents { points: [1, 1, 4], components: 1 };
+    ///     let mut cells = Buffer::<f64>::zeros(&world, &stream, line)?;
+    ///     if world.rank() == 0 {
+    ///         cells.view_mut(line.whole())?.fill(2.5);
+    ///         communicator.send_section(&cells.section(0..2)?, 1, 7)?;
+    ///     } else {
+    ///         let status = communicator.recv_section(&cells.section(1..4)?, 0, 7)?;
+    ///         assert_eq!(status.bytes, 2 * size_of::<f64>());
+    ///     }
+    ///     cells.copy_out(line.whole())
+    /// })?;
+    /// assert_eq!(ranks[1], Ok(vec![0.0, 2.5, 2.5, 0.0]));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Communicator::isend`] and [`crate::Request::wait`].
     pub fn send_section(&self, section: &Section, destination: usize, tag: u32) -> Result<()> {
@@ -67,6 +90,7 @@ impl Communicator {
     }
 
     /// Receives a message, of at most as many elements, into a section. Blocks until it is where the section lives.
+    /// As in the example of [`Communicator::send_section`].
     ///
     /// # Errors
     /// As [`Communicator::irecv`] and [`crate::Request::wait`].
@@ -80,6 +104,24 @@ impl Communicator {
     }
 
     /// Sends a section and receives into another one, in no order. Blocks.
+    ///
+    /// ```
+    /// use streamhalo_comm::device::{Buffer, Device, Extents};
+    /// use streamhalo_comm::{Communicator, Error, World, WorldOptions};
+    ///
+    /// let ranks = World::threads(2, WorldOptions::default(), |world| {
+    ///     let stream = Device::host().stream(&world)?;
+    ///     let line = Extents { points: [1, 1, 2], components: 1 };
+    ///     let mut cells = Buffer::<i32>::zeros(&world, &stream, line)?;
+    ///     cells.view_mut(line.whole())?.fill(world.rank() as i32);
+    ///     let (own, ghost, peer) = (cells.section(0..1)?, cells.section(1..2)?, 1 - world.rank());
+    ///     let status = Communicator::new(&world)?.sendrecv_sections((&own, peer, 7), &ghost, peer, 7)?;
+    ///     assert_eq!(status.source, peer);
+    ///     cells.copy_out(line.whole())
+    /// })?;
+    /// assert_eq!(ranks, [Ok(vec![0, 1]), Ok(vec![1, 0])]);
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Communicator::send_section`] and [`Communicator::recv_section`].
@@ -95,7 +137,8 @@ impl Communicator {
         receive.wait()
     }
 
-    /// As [`Communicator::broadcast`], of a section. Collective; blocks.
+    /// As [`Communicator::broadcast`], of a section, and as in the example of [`Communicator::allreduce_section`].
+    /// Collective; blocks.
     ///
     /// # Errors
     /// As [`Communicator::broadcast`]; [`Error::InUse`], with which all ranks fail; what the
@@ -113,7 +156,8 @@ impl Communicator {
         })
     }
 
-    /// As [`Communicator::reduce`], of a section. Collective; blocks.
+    /// As [`Communicator::reduce`], of a section, and as in the example of [`Communicator::allreduce_section`].
+    /// Collective; blocks.
     ///
     /// # Errors
     /// As [`Communicator::reduce`]; [`Error::InUse`], with which all ranks fail; what the
@@ -165,6 +209,23 @@ impl Communicator {
 
     /// As [`Communicator::allgather`], from a section into another one. Collective; blocks.
     ///
+    /// ```
+    /// use streamhalo_comm::device::{Buffer, Device, Extents};
+    /// use streamhalo_comm::{Communicator, Error, World, WorldOptions};
+    ///
+    /// let ranks = World::threads(2, WorldOptions::default(), |world| {
+    ///     let stream = Device::host().stream(&world)?;
+    ///     let line = Extents { points: [1, 1, 3], components: 1 };
+    ///     let mut cells = Buffer::<i64>::zeros(&world, &stream, line)?;
+    ///     cells.view_mut(line.whole())?.fill(5 + world.rank() as i64);
+    ///     let (own, gathered) = (cells.section(0..1)?, cells.section(1..3)?);
+    ///     Communicator::new(&world)?.allgather_section(&own, &gathered)?;
+    ///     cells.copy_out(line.whole())
+    /// })?;
+    /// assert_eq!(ranks, [Ok(vec![5, 5, 6]), Ok(vec![6, 5, 6])]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Communicator::allgather`]; [`Error::ElementMismatch`]; [`Error::InUse`], also if they overlap; what the
     /// device of a section says.
@@ -179,7 +240,8 @@ impl Communicator {
         })
     }
 
-    /// As [`Communicator::neighbour_alltoall`], from a section into another one. Collective over the neighbours; blocks.
+    /// As [`Communicator::neighbour_alltoall`], from a section into another one, which are given as in the example of
+    /// [`Communicator::allgather_section`]. Collective over the neighbours; blocks.
     ///
     /// # Errors
     /// As [`Communicator::neighbour_alltoall`]; [`Error::ElementMismatch`]; [`Error::InUse`], also if the sections

@@ -10,29 +10,37 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// use streamhalo_comm::device::{Buffer, Device, Extents, StreamKind, StreamOptions};
 /// use streamhalo_comm::fabric::Throttling;
 /// use streamhalo_comm::window::{ActiveOptions, Group, Mode, Window};
-/// use streamhalo_comm::{Error, World, WorldOptions};
+/// use streamhalo_comm::{Error, Op, World, WorldOptions};
 ///
 /// assert_eq!(Throttling::from_name("static"), Some(Throttling::Static));
-/// let ranks = World::threads(2, WorldOptions::default(), |world| {
-///     let options = StreamOptions { kind: StreamKind::Threaded, threads: 1 };
-///     let stream = Device::host().stream_with(&world, options)?;
-///     let line = Extents { points: [1, 1, 4], components: 1 };
-///     let [own, others] = [(); 2].map(|()| Buffer::<f64>::zeros(&world, &stream, line));
-///     let (own, others) = (own?.section(0..4)?, others?.section(0..4)?);
-///     // Few entries: the host waits for the stream whenever the epochs ahead of it hold all of them.
-///     let options = ActiveOptions { throttling: Throttling::Static, entries: 4 };
-///     let window = Window::active(&world, &others, options)?;
-///     let peers = Group::new(&world, &[1 - world.rank()])?;
-///     for _ in 0..20 {
-///         window.post_stream(&peers, &stream)?;
-///         window.start(&peers, Mode::Stream)?;
-///         window.put(&own, 1 - world.rank(), 0)?;
-///         window.complete_stream(&stream)?;
-///         window.wait_stream(&stream)?;
-///     }
-///     stream.synchronize()
-/// })?;
-/// assert_eq!(ranks, [Ok(()), Ok(())]);
+/// for throttling in Throttling::ALL {
+///     let ranks = World::threads(2, WorldOptions::default(), |world| {
+///         let options = StreamOptions { kind: StreamKind::Threaded, threads: 1 };
+///         let stream = Device::host().stream_with(&world, options)?;
+///         let line = Extents { points: [1, 1, 1], components: 1 };
+///         let [mut own, sum] = [Buffer::zeros(&world, &stream, line)?, Buffer::zeros(&world, &stream, line)?];
+///         own.view_mut(line.whole())?.fill(1 + world.rank() as i64);
+///         // Few entries, which the epochs ahead of the stream soon hold all of.
+///         let options = ActiveOptions { throttling, entries: 4 };
+///         let window = Window::active(&world, &sum.section(0..1)?, options)?;
+///         // What `Throttling::Application` refuses is tried again; the others wait for the stream themselves.
+///         let with_room = |enqueue: &dyn Fn() -> Result<(), Error>| match enqueue() {
+///             Err(Error::Throttled { .. }) => stream.synchronize().and_then(|()| enqueue()),
+///             enqueued => enqueued,
+///         };
+///         let peer = Group::new(&world, &[1 - world.rank()])?;
+///         for _ in 0..20 {
+///             with_room(&|| window.post_stream(&peer, &stream))?;
+///             window.start(&peer, Mode::Stream)?;
+///             window.accumulate(&own.section(0..1)?, 1 - world.rank(), 0, Op::Sum)?;
+///             with_room(&|| window.complete_stream(&stream))?;
+///             window.wait_stream(&stream)?;
+///         }
+///         stream.synchronize()?;
+///         sum.copy_out(line.whole())
+///     })?;
+///     assert_eq!(ranks, [Ok(vec![40]), Ok(vec![20])], "{}", throttling.name());
+/// }
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

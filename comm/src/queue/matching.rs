@@ -173,7 +173,7 @@ impl Waiting {
 }
 
 impl MatchRequest {
-    /// Whether all are matched. Does not block.
+    /// Whether all are matched. Does not block. As in the example of [`imatch_one`].
     ///
     /// # Errors
     /// As [`match_all`], once it is known for all of them whether they match.

@@ -218,6 +218,34 @@ impl OperationQueue {
 impl EnqueuedOperation {
     /// Whether it is complete. Does not block.
     ///
+    /// ```
+    /// use streamhalo_comm::device::{Buffer, Device, Extents};
+    /// use streamhalo_comm::queue::OperationQueue;
+    /// use streamhalo_comm::{Communicator, Error, World, WorldOptions};
+    ///
+    /// let ranks = World::threads(2, WorldOptions::default(), |world| {
+    ///     let stream = Device::host().stream(&world)?;
+    ///     let communicator = Communicator::new(&world)?;
+    ///     let queue = OperationQueue::new(&stream, &communicator)?;
+    ///     let line = Extents { points: [1, 1, 4], components: 1 };
+    ///     let cells = Buffer::<f64>::zeros(&world, &stream, line)?;
+    ///     let operation = match world.rank() {
+    ///         0 => queue.enqueue_send(&cells.section(0..3)?, 1, 7)?,
+    ///         _ => queue.enqueue_recv(&cells.section(0..4)?, 0, 7)?,
+    ///     };
+    ///     queue.enqueue_start()?;
+    ///     let status = loop {
+    ///         if let Some(status) = operation.test()? {
+    ///             break status;
+    ///         }
+    ///         std::thread::yield_now(); // ... what else there is to do ...
+    ///     };
+    ///     Ok::<_, Error>((status.source, status.tag, status.bytes))
+    /// })?;
+    /// assert_eq!(ranks, [Ok((0, 7, 24)), Ok((0, 7, 24))]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::OutOfOrder`] if its start has not been enqueued; else its own error, or the stream's.
     pub fn test(&self) -> Result<Option<Status>> {

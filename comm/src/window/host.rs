@@ -70,6 +70,36 @@ impl Window {
     /// Does not block, except that a window over memory of a device copies what has come to it as the epoch ends.
     /// `MPI_Win_test`.
     ///
+    /// ```
+    /// use streamhalo_comm::device::{Buffer, Device, Extents};
+    /// use streamhalo_comm::window::{ActiveOptions, Group, Mode, Window};
+    /// use streamhalo_comm::{Error, World, WorldOptions};
+    ///
+    /// let ranks = World::threads(2, WorldOptions::default(), |world| {
+    ///     let stream = Device::host().stream(&world)?;
+    ///     let line = Extents { points: [1, 1, 4], components: 1 };
+    ///     let mut cells = Buffer::<f64>::zeros(&world, &stream, line)?;
+    ///     if world.rank() == 0 {
+    ///         cells.view_mut(line.whole())?.fill(2.5);
+    ///     }
+    ///     let window = Window::active(&world, &cells.section(2..4)?, ActiveOptions::default())?;
+    ///     let peer = Group::new(&world, &[1 - world.rank()])?;
+    ///     if world.rank() == 0 {
+    ///         window.start(&peer, Mode::Host)?;
+    ///         window.put(&cells.section(0..2)?, 1, 0)?;
+    ///         window.complete()?;
+    ///     } else {
+    ///         window.post(&peer)?;
+    ///         while !window.test()? {
+    ///             std::thread::yield_now(); // ... what else there is to do ...
+    ///         }
+    ///     }
+    ///     cells.copy_out(line.whole())
+    /// })?;
+    /// assert_eq!(ranks[1], Ok(vec![0.0, 0.0, 2.5, 2.5]));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`crate::Error::OutOfOrder`] if no exposure epoch of [`Window::post`] has begun; [`crate::Error::PeerFailed`],
     /// which ends the epoch as in [`Window::wait`], if a rank has failed, or an origin has dropped its end of the

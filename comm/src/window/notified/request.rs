@@ -70,6 +70,36 @@ impl NotifyRequest {
     /// what the request does not match stays for others, however much that becomes. Those of one rank come in the order of
     /// its accesses; those of several in any order, even where one rank has waited for the other before its access.
     ///
+    /// ```
+    /// use streamhalo_comm::device::Device;
+    /// use streamhalo_comm::window::{Notification, Window};
+    /// use streamhalo_comm::{Error, Source, Tag, World, WorldOptions};
+    ///
+    /// let ranks = World::threads(2, WorldOptions::default(), |world| {
+    ///     let stream = Device::host().stream(&world)?;
+    ///     let window = Window::allocate::<f64>(&world, &stream, 4)?;
+    ///     if world.rank() == 0 {
+    ///         window.put_notify(&[2.5, 3.5], 1, 0, 7)?;
+    ///     } else {
+    ///         let mut request = window.notify_init(Source::Any, Tag::Any, 1)?;
+    ///         request.start()?;
+    ///         let notification = loop {
+    ///             if let Some(notification) = request.test()? {
+    ///                 break notification;
+    ///             }
+    ///             std::thread::yield_now(); // ... what else there is to do ...
+    ///         };
+    ///         assert_eq!(notification, Notification { source: 0, tag: 7 });
+    ///         let mut come = [0.0; 2];
+    ///         window.read(0, &mut come)?;
+    ///         assert_eq!(come, [2.5, 3.5]);
+    ///     }
+    ///     Ok::<_, Error>(())
+    /// })?;
+    /// assert_eq!(ranks, [Ok(()), Ok(())]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::OutOfOrder`] if it was never started; [`Error::PeerFailed`] as [`NotifyRequest::wait`]; what a wire says.
     #[inline]
