@@ -11,7 +11,8 @@ use std::rc::Rc;
 
 impl PersistentRequest {
     /// Whether the request has a partner (`MPI_Is_matched`; 2026, section III-C), so that queues can start it.
-    /// Makes progress, and does not block. What waits for the match still has to be tested or waited for.
+    /// Makes progress, and does not block. It is not before the peer matches its own request, and becomes so whether or not
+    /// the [`MatchRequest`](super::MatchRequest) is tested, which still has to be tested or waited for.
     pub fn is_matched(&self) -> bool {
         // An error is kept for the call that can give it.
         let _ = hear(self.communicator());

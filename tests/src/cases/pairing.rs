@@ -219,6 +219,52 @@ pub fn matched_one_by_one(world: &World, way: Scenario) -> Result<Done, HaloErro
     Ok(checks.done(&way))
 }
 
+/// Requests are not known to be matched before the peer matches its own, and then are, and may be started, before anybody
+/// has tested what waits for the match.
+pub fn known_to_be_matched(world: &World, way: Scenario) -> Result<Done, HaloError> {
+    let [next, previous] = neighbours(world);
+    let (stream, communicator) = (stream_of(world, way.kind)?, Communicator::new(world)?);
+    let (queue, checks) = (Queue::new(&stream), Checks::default());
+    let (mut out, arrived) = (Payload::new(world, &stream, 4)?, Payload::new(world, &stream, 4)?);
+    out.fill(world.rank(), 0, 1)?;
+    // What comes first of each rank, a send or a receive, has no partner yet.
+    for receives_first in [false, true] {
+        let send = communicator.send_init(&out.section()?, next, TAG)?;
+        let receive = communicator.recv_init(&arrived.section()?, previous, TAG)?;
+        let mut requests = [send, receive];
+        if receives_first {
+            requests.reverse();
+        }
+        let [first, second] = &mut requests;
+        let are_matched = |requests: [&PersistentRequest; 2]| requests.map(PersistentRequest::is_matched);
+
+        let mut early = imatch_all(std::slice::from_mut(first))?;
+        world.barrier()?;
+        for _ in 0..100 {
+            assert_eq!(
+                are_matched([first, second]),
+                [false; 2],
+                "no peer has matched the other one, {way:?}"
+            );
+        }
+        world.barrier()?;
+
+        let mut late = imatch_one(second)?;
+        let since = Instant::now();
+        while are_matched([first, second]) != [true; 2] {
+            assert!(since.elapsed() < PATIENCE, "all ranks match, and nothing comes of it, {way:?}");
+            std::thread::yield_now();
+        }
+        queue.enqueue_start_all(&mut requests)?;
+        queue.enqueue_wait_all(&mut requests)?;
+        arrived.check(&checks, (previous, 0, 1), 4)?;
+        queue.wait()?;
+        assert_eq!([early.wait(), late.wait()], [Ok(()), Ok(())], "{way:?}");
+        assert!(requests.iter().all(PersistentRequest::is_matched), "it lasts, {way:?}");
+    }
+    Ok(checks.done(&way))
+}
+
 /// Requests, sections and communicator are gone as soon as the match is complete, while the peer has been told of them
 /// and has not looked: it finds its partner all the same.
 pub fn freed_at_once(world: &World, way: Scenario) -> Result<Done, HaloError> {

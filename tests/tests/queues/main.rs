@@ -9,7 +9,7 @@ mod told;
 
 use streamhalo::{HaloError, World};
 use streamhalo_tests::cases::pairing::{
-    beside_messages, enqueued_in_order, freed_at_once, matched_one_by_one,
+    beside_messages, enqueued_in_order, freed_at_once, known_to_be_matched, matched_one_by_one,
 };
 use streamhalo_tests::cases::queues::{
     SIZES, freed_early, halo, late_payload, many_messages, operations, opposite_orders,
@@ -66,6 +66,11 @@ fn matched_requests_and_ordinary_messages_do_not_meet() {
 #[test]
 fn a_match_that_is_tested_comes_with_the_peers() {
     on_each(&[1, 2, 3], matched_one_by_one);
+}
+
+#[test]
+fn a_match_is_known_with_the_peers_and_without_a_test() {
+    on_each(&[1, 2, 3], known_to_be_matched);
 }
 
 #[test]
