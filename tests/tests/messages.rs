@@ -345,21 +345,34 @@ fn requests_that_are_dropped() {
     });
 }
 
+/// Rank 1 gives more than the others. In these calls nobody is done without the others: all are told of it in the same way,
+/// whether they find it or wait for whoever has; and how much it is, by one of a pair that includes rank 1.
 #[test]
 fn collective_calls_with_other_arguments() {
-    let results = world_of(3, SOON, |world, communicator| {
-        let mut values = vec![0.0; if world.rank() == 1 { 5 } else { 4 }];
-        communicator.allreduce(&mut values, Op::Sum)
-    });
-    for result in &results {
-        let ended = matches!(result, Err(Error::CollectiveFailed { .. } | Error::PeerFailed { .. }));
-        assert!(ended, "{results:?}");
+    type Call = fn(&Communicator, &mut [f64]) -> Result<()>;
+    let calls: [(&str, Call); 3] = [
+        ("allreduce", |communicator, own| communicator.allreduce(own, Op::Sum)),
+        ("allgather", |communicator, own| communicator.allgather(own, &mut vec![0.0; 3 * own.len()])),
+        ("neighbour_alltoall", |communicator, own| {
+            let sent = own.repeat(3);
+            communicator.neighbour_alltoall(&[0, 1, 2], &sent, &[0, 1, 2], &mut vec![0.0; sent.len()])
+        }),
+    ];
+    // At once, announced, and long enough to be reduced or gathered in parts.
+    for ((name, call), elements) in calls.into_iter().flat_map(|call| [4, 2_000, 6_000].map(|n| (call, n))) {
+        let results = world_of(3, SOON, |world, communicator| {
+            call(communicator, &mut vec![0.0; if world.rank() == 1 { elements * 3 / 2 } else { elements }])
+        });
+        for result in results {
+            match result {
+                Err(Error::CollectiveFailed { call, rank, reason }) if call == name => {
+                    assert!(reason.starts_with("it sent "), "{name}: {reason}");
+                    assert_ne!(rank == 1, reason.contains("bytes where rank 1 expects"), "{name}: {reason}");
+                }
+                other => panic!("{name} of {elements} gave {other:?}"),
+            }
+        }
     }
-    let named = |result: &Result<()>| match result {
-        Err(Error::CollectiveFailed { call: "allreduce", reason, .. }) => reason.contains("bytes where"),
-        _ => false,
-    };
-    assert!(results.iter().any(named), "{results:?}");
 }
 
 /// Each rank is told by its own call.
@@ -434,22 +447,19 @@ fn a_collective_call_that_one_rank_cannot_make_fails_on_all() {
         }),
     ];
     for (name, call) in calls {
-        let results = world_of(3, SOON, |world, communicator| {
+        let mut results = expect_all(world_of(3, SOON, |world, communicator| {
             let called = call(communicator, world, world.rank() == 1);
             // Rank 1 goes on, but has told the others; of which some may have done their part before.
-            let gone_on = world.barrier();
-            Ok(called.and(gone_on))
-        });
-        for (rank, result) in expect_all(results).into_iter().enumerate() {
-            match result {
-                Err(Error::PeerFailed { rank: 1, operation }) if rank != 1 => {
-                    assert!(operation.starts_with(&format!("{name}: ")), "{name}: {operation}");
-                }
-                Err(Error::PeerFailed { .. } | Error::TimedOut { .. }) | Ok(()) => {
-                    panic!("{name} on rank {rank} gave {result:?}")
-                }
-                Err(error) => assert_eq!(rank, 1, "{name}: {error}"),
-            }
+            Ok((called, world.barrier()))
+        }));
+        let own = results.remove(1).0.expect_err("it cannot be made");
+        let is_told = matches!(own, Error::PeerFailed { .. } | Error::TimedOut { .. });
+        assert!(!is_told, "{name} gave {own} on rank 1");
+        let later = Err(Error::PeerFailed { rank: 1, operation: format!("{name}: {own}") });
+        let told = if matches!(own, Error::CollectiveFailed { .. }) { Err(own) } else { later.clone() };
+        for (called, gone_on) in results {
+            assert!(called == told || called == Ok(()), "{name} gave {called:?} instead of {told:?}");
+            assert_eq!(gone_on, later, "{name}");
         }
     }
 }

@@ -6,7 +6,9 @@
 //! from `allreduce`, and however long the vector is.
 //!
 //! All ranks fail or none: one that cannot make its part of a call, whatever the reason, fails the world
-//! ([`crate::World::fail`]), as the others would wait for it.
+//! ([`crate::World::fail`]), as the others would wait for it. If it finds that ranks do not agree, which is
+//! [`Error::CollectiveFailed`], those that wait for it in the same call fail with that too; else with
+//! [`Error::PeerFailed`].
 //!
 //! What a call needs besides its vectors the communicator keeps: one that has made room for its longest vector
 //! allocates no more.
@@ -69,8 +71,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// [`Error::WrongRank`]; [`Error::CollectiveFailed`] if another rank gives another number of elements, after
-    /// which all ranks fail; else as [`Communicator::barrier`].
+    /// [`Error::WrongRank`]; [`Error::CollectiveFailed`] if ranks give different numbers of elements, on all that find it or
+    /// wait for one that has, after which the world has failed; else as [`Communicator::barrier`].
     pub fn broadcast<T: Element>(&self, elements: &mut [T], root: usize) -> Result<()> {
         const CALL: &str = "broadcast";
         self.or_fail(CALL, self.check_rank("Communicator::broadcast", root))?;

@@ -123,10 +123,10 @@ impl Communicator {
 
     /// A rank that cannot make its part of a collective call tells the others, which would wait for it.
     pub(super) fn or_fail<R>(&self, call: &'static str, done: Result<R>) -> Result<R> {
-        if let Err(error) = &done {
+        done.map_err(|error| {
             self.world().fail(&format!("{call}: {error}"));
-        }
-        done
+            verdict(call, &error).unwrap_or(error)
+        })
     }
 
     fn try_step<T>(
@@ -171,10 +171,12 @@ impl Communicator {
             call,
             rank,
             reason: format!(
-                "it sent {found} bytes where this rank expects {expected}; do all ranks give as many \
-                 elements of one type?"
+                "it sent {found} bytes where rank {} expects {expected}; do all ranks give as many elements \
+                 of one type?",
+                self.rank()
             ),
         };
+        let context = self.host().context();
         match (self.host().wait(ticket), expected) {
             (Err(Error::Truncated { sender, message_bytes, room_bytes, .. }), _) => {
                 Err(differs(sender, message_bytes, room_bytes))
@@ -182,6 +184,8 @@ impl Communicator {
             (Ok(status), Some(expected)) if status.bytes != expected => {
                 Err(differs(status.source, status.bytes, expected))
             }
+            // Whoever has failed may have dropped the memory that a message was to go to.
+            (Err(_), _) if context.abort.failure().is_some() => Err(context.peer_failure()),
             (status, _) => status.map(|_| ()),
         }
     }
@@ -197,6 +201,14 @@ impl Communicator {
         self.inner.scratch.borrow_mut().words = words;
         result
     }
+}
+
+/// What another rank has told of its part of a call: that ranks do not agree is then said in one way, whoever finds it first.
+fn verdict(call: &'static str, error: &Error) -> Option<Error> {
+    let Error::PeerFailed { operation, .. } = error else { return None };
+    let told = operation.strip_prefix(call)?.strip_prefix(": rank ")?;
+    let (rank, reason) = told.split_once(&format!(" could not take part in `{call}`: "))?;
+    Some(Error::CollectiveFailed { call, rank: rank.parse().ok()?, reason: reason.into() })
 }
 
 /// Memory that is handed out from its beginning on.
