@@ -96,20 +96,20 @@ impl<T: Element, const D: usize> Array<T, D> {
     }
 
     fn whole_box(&self) -> IndexBox<D> {
-        IndexBox::new([0; D], self.grid.extents(self.entity))
+        let points = self.buffer.extents().points;
+        IndexBox::new([0; D], std::array::from_fn(|axis| points[3 - D + axis]))
     }
 
     /// What may be read at the moment: all, or without the ghosts that an exchange may be filling.
     fn readable_box(&self) -> IndexBox<D> {
         let (mut readable, whole) = (self.undisturbed, self.whole_box());
-        let ghosts = self.ghosts.readable(self.stream());
+        match self.ghosts.readable(self.stream()) {
+            ReadableGhosts::All => return whole,
+            ReadableGhosts::None => return readable,
+            ReadableGhosts::Own => {}
+        }
         for (axis, ranks) in self.grid.subdomain().partition().layout().into_iter().enumerate() {
-            let is_readable = match ghosts {
-                ReadableGhosts::All => true,
-                ReadableGhosts::Own => ranks == 1,
-                ReadableGhosts::None => false,
-            };
-            if is_readable {
+            if ranks == 1 {
                 (readable.start[axis], readable.end[axis]) = (whole.start[axis], whole.end[axis]);
             }
         }

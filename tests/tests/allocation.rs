@@ -1,5 +1,5 @@
 //! After set-up and a few exchanges, nothing on the exchange path allocates or frees, nor on that of queues and of
-//! collective calls: not on the rank's thread, and not on that of a threaded stream.
+//! collective calls: not on the rank's thread, and not on that of a threaded stream. Nor do kernels on an inline stream.
 //!
 //! A program of its own, without the test harness: its allocator counts the whole process.
 
@@ -401,6 +401,42 @@ fn run_collectives(ranks: usize) {
     }
 }
 
+/// Steps of a kernel, which an inline stream runs at once, with nothing to keep.
+fn run_kernels() {
+    let all = Barrier::new(1);
+    let rank_main = |world: World| -> Result<(), HaloError> {
+        let stream = Device::host().stream(&world)?;
+        let grid = GlobalGrid::new([4, 8, 8], [true; 3])?.partition(&world)?.local(1)?;
+        let mut field = Alternating::<f64, 3>::zeros(&grid, Entity::Cell, &stream)?;
+        let tile = grid.owned(Entity::Cell).tile();
+        let mut steps = |count: usize| -> Result<(), HaloError> {
+            for _ in 0..count {
+                stream.launch("add 1", tile, field.now_and_next()?, |tile, (now, mut next)| {
+                    for (z, y) in tile.rows() {
+                        let from = now.span(z, y, tile.start[2]..tile.end[2]);
+                        next.row(z, y).iter_mut().zip(from).for_each(|(to, from)| *to = from + 1.0);
+                    }
+                })?;
+                field.swap();
+            }
+            Ok(stream.synchronize()?)
+        };
+        steps(WARM_UP)?;
+        let result = counted(&all, || steps(EXCHANGES));
+        let calls = CALLS.swap(0, Ordering::Relaxed);
+        if let Some(first) = FIRST.lock().unwrap().take() {
+            panic!("kernels: {calls} calls of the allocator in {EXCHANGES} steps; the first by {first}");
+        }
+        result?;
+        let expected = (WARM_UP + EXCHANGES) as f64;
+        assert!(field.now().owned()?.iter().all(|&cell| cell == expected), "steps are missing");
+        Ok(())
+    };
+    for result in World::threads(1, WorldOptions::default(), rank_main).unwrap() {
+        result.unwrap_or_else(|error| panic!("kernels: {error}"));
+    }
+}
+
 /// The counter sees allocations of any thread, or a count of 0 would mean nothing.
 fn counts_what_is_allocated() {
     let all = Barrier::new(1);
@@ -441,6 +477,8 @@ fn main() {
         run_collectives(ranks);
         passed += 1;
     }
+    run_kernels();
+    passed += 1;
     // What runners of tests look for.
     println!("test result: ok. {passed} passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
 }

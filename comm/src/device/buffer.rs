@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::fabric::{Place, Region};
 use crate::world::World;
 use ndarray::{ArrayView4, ArrayViewMut4, ShapeBuilder};
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::rc::Rc;
@@ -199,8 +200,8 @@ impl<T: Element> Buffer<T> {
         Ok(copy.unwrap_or_else(|| (&self.region).into()))
     }
 
-    fn points(&self, bounds: Tile) -> Points {
-        let (region, uses) = (self.region.clone(), self.access.uses().clone());
+    fn points(&self, bounds: Tile) -> Points<'_> {
+        let (region, uses) = (Cow::Borrowed(&self.region), Cow::Borrowed(self.access.uses()));
         let (rows, stream, capture) = (self.rows, self.stream.id(), self.stream.capture_number());
         Points { region, rows, stream, bounds, capture, uses }
     }
@@ -279,7 +280,7 @@ impl<T: Element> Buffer<T> {
             let region_bytes = self.region.bytes();
             return Err(Error::OutOfBounds { what: "a box of an array", start, end, region_bytes });
         }
-        if bounds.points() == 0 {
+        if !self.access.uses().has_holds() || bounds.points() == 0 {
             return Ok(());
         }
         self.access.check(&self.bytes(bounds), intent, "a view of, or a kernel on, an array")

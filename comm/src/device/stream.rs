@@ -238,6 +238,12 @@ impl Stream {
         self.accelerator().map_or(Ok(()), |accelerator| accelerator.check_element(element))
     }
 
+    /// Whether what is put on it is carried out at once, and nothing else is done with it.
+    #[inline(always)]
+    pub(crate) fn is_plain_inline(&self) -> bool {
+        self.inner.worker.is_none() && self.inner.status.is_plain()
+    }
+
     pub(crate) fn threads(&self) -> Option<&Arc<rayon::ThreadPool>> {
         self.inner.threads.as_ref()
     }

@@ -111,6 +111,11 @@ impl BufferUses {
         (held.bytes.clone(), held.intent)
     }
 
+    /// Whether any part is held.
+    pub(super) fn has_holds(&self) -> bool {
+        self.holds.load(Ordering::Relaxed) > 0
+    }
+
     /// That those bytes may be used so now, by `what`, as far as such holds are concerned.
     ///
     /// # Errors
@@ -122,7 +127,7 @@ impl BufferUses {
         what: &'static str,
         which: impl Fn(&Held) -> bool,
     ) -> Result<()> {
-        if self.holds.load(Ordering::Relaxed) == 0 {
+        if !self.has_holds() {
             return Ok(());
         }
         let all = lock(&self.held);

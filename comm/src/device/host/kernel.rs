@@ -13,36 +13,43 @@ use crate::element::{Element, ElementType};
 use crate::error::{Error, Result};
 use crate::fabric::Region;
 use sealed::Token;
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// Points of an array that a kernel is given.
+/// Points of an array that a kernel is given: of the array's own, or kept by a stream.
 #[derive(Debug, Clone)]
-pub(crate) struct Points {
-    pub(crate) region: Region,
+pub(crate) struct Points<'a> {
+    pub(crate) region: Cow<'a, Region>,
     pub(crate) rows: Pitched,
     pub(crate) stream: u64,
     pub(crate) bounds: Tile,
     /// The capture that it was made in, which knows what the bounds depend on.
     pub(crate) capture: u64,
-    pub(crate) uses: Arc<BufferUses>,
+    pub(crate) uses: Cow<'a, Arc<BufferUses>>,
 }
 
 /// Read access to some points of an array, to be given to a kernel.
 #[derive(Debug, Clone)]
 pub struct Reader<'a, T> {
-    points: Points,
+    points: Points<'a>,
     array: PhantomData<&'a T>,
 }
 
 /// Write access to some points of an array, to be given to a kernel.
 #[derive(Debug)]
 pub struct Writer<'a, T> {
-    points: Points,
+    points: Points<'a>,
     array: PhantomData<&'a mut T>,
 }
 
-impl Points {
+impl Points<'_> {
+    /// The same without the borrow.
+    fn detach(self) -> Points<'static> {
+        let (region, uses) = (Cow::Owned(self.region.into_owned()), Cow::Owned(self.uses.into_owned()));
+        Points { region, uses, ..self }
+    }
+
     /// The memory behind them.
     pub(crate) fn memory(&self, element: ElementType, intent: Intent) -> Memory<'_> {
         let Self { region, rows, stream, bounds, capture, uses } = self;
@@ -51,14 +58,14 @@ impl Points {
     }
 }
 
-impl<T> Reader<'_, T> {
-    pub(crate) fn new(points: Points) -> Self {
+impl<'a, T> Reader<'a, T> {
+    pub(crate) fn new(points: Points<'a>) -> Self {
         Self { points, array: PhantomData }
     }
 }
 
-impl<T> Writer<'_, T> {
-    pub(crate) fn new(points: Points) -> Self {
+impl<'a, T> Writer<'a, T> {
+    pub(crate) fn new(points: Points<'a>) -> Self {
         Self { points, array: PhantomData }
     }
 }
@@ -91,7 +98,7 @@ pub struct Memory<'a> {
 /// comes to run: every view synchronises the stream first.
 pub trait Argument: sealed::Sealed + Send + Sync {
     /// The argument without the borrow: what the stream keeps.
-    type Detached: Argument + 'static;
+    type Detached: Argument<Detached = Self::Detached> + 'static;
     /// What the kernel sees of it.
     type View<'a>
     where
@@ -103,7 +110,7 @@ pub trait Argument: sealed::Sealed + Send + Sync {
     #[doc(hidden)]
     fn memory(&self) -> Memory<'_>;
     #[doc(hidden)]
-    fn view<'a>(&'a self, tile: Tile, token: Token) -> Self::View<'a>;
+    fn view<'a>(&'a self, tile: Tile, token: Token) -> <Self::Detached as Argument>::View<'a>;
 }
 
 impl<T> sealed::Sealed for Reader<'_, T> {}
@@ -117,18 +124,18 @@ impl<T: Element> Argument for Reader<'_, T> {
         Self: 'a;
 
     fn detach(self, _: Token) -> Reader<'static, T> {
-        Reader::new(self.points)
+        Reader::new(self.points.detach())
     }
 
     fn show(&mut self, copy: Region, _: Token) {
-        self.points.region = copy;
+        self.points.region = Cow::Owned(copy);
     }
 
     fn memory(&self) -> Memory<'_> {
         self.points.memory(T::TYPE, Intent::Read)
     }
 
-    fn view<'a>(&'a self, _tile: Tile, _: Token) -> Self::View<'a> {
+    fn view<'a>(&'a self, _tile: Tile, _: Token) -> Rows<'a, T> {
         let Points { region, rows, bounds, .. } = &self.points;
         // SAFETY: the bounds lie within the array; the launch has checked that the kernel does not write it, the stream
         // orders other kernels, and peers write only ghosts, outside of the bounds then.
@@ -144,18 +151,18 @@ impl<T: Element> Argument for Writer<'_, T> {
         Self: 'a;
 
     fn detach(self, _: Token) -> Writer<'static, T> {
-        Writer::new(self.points)
+        Writer::new(self.points.detach())
     }
 
     fn show(&mut self, copy: Region, _: Token) {
-        self.points.region = copy;
+        self.points.region = Cow::Owned(copy);
     }
 
     fn memory(&self) -> Memory<'_> {
         self.points.memory(T::TYPE, Intent::Write)
     }
 
-    fn view<'a>(&'a self, tile: Tile, _: Token) -> Self::View<'a> {
+    fn view<'a>(&'a self, tile: Tile, _: Token) -> RowsMut<'a, T> {
         // SAFETY: the launch has checked that the tile lies within what may be written; its parts do not overlap, and no
         // other argument is the same array.
         unsafe { RowsMut::new(self.points.region.base().cast(), self.points.rows, tile) }
@@ -165,7 +172,7 @@ impl<T: Element> Argument for Writer<'_, T> {
 /// The arguments of a kernel: a tuple of up to six.
 pub trait Arguments: sealed::Sealed + Send + Sync {
     /// The arguments without the borrows: what the stream keeps.
-    type Detached: Arguments + 'static;
+    type Detached: Arguments<Detached = Self::Detached> + 'static;
     /// What the kernel sees of them.
     type Views<'a>
     where
@@ -177,7 +184,7 @@ pub trait Arguments: sealed::Sealed + Send + Sync {
     #[doc(hidden)]
     fn memories(&self) -> impl Iterator<Item = Memory<'_>>;
     #[doc(hidden)]
-    fn views(&self, tile: Tile, token: Token) -> Self::Views<'_>;
+    fn views(&self, tile: Tile, token: Token) -> <Self::Detached as Arguments>::Views<'_>;
 }
 
 macro_rules! arguments {
@@ -198,7 +205,7 @@ macro_rules! arguments {
             fn memories(&self) -> impl Iterator<Item = Memory<'_>> {
                 [$(self.$index.memory()),+].into_iter()
             }
-            fn views(&self, tile: Tile, token: Token) -> Self::Views<'_> {
+            fn views(&self, tile: Tile, token: Token) -> <Self::Detached as Arguments>::Views<'_> {
                 ($(self.$index.view(tile, token),)+)
             }
         }
@@ -247,6 +254,15 @@ impl Stream {
         arguments: A,
         body: impl Fn(Tile, <A::Detached as Arguments>::Views<'_>) + Send + Sync + 'static,
     ) -> Result<()> {
+        let rank = self.status().context.rank;
+        if self.is_plain_inline() {
+            // Here and now: nothing of it has to be kept.
+            if let Err(error) = run(self.threads(), (kernel, rank), tile, &arguments, &body) {
+                self.status().fail(error);
+            }
+            return Ok(());
+        }
+
         let mut arguments = arguments.detach(Token);
         let mut written = Vec::new();
         if !self.host_reaches() {
@@ -266,21 +282,9 @@ impl Stream {
         }
         self.note_kernel(tile, arguments.memories());
         let threads = self.threads().cloned();
-        let rank = self.status().context.rank;
         let name = kernel.to_string();
         let failed = name.clone();
-        let run = move || {
-            let run_all = || match &threads {
-                None => body(tile, arguments.views(tile, Token)),
-                Some(pool) => pool.scope(|scope| {
-                    for part in tile.split(pool.current_num_threads()) {
-                        let (body, arguments) = (&body, &arguments);
-                        scope.spawn(move |_| body(part, arguments.views(part, Token)));
-                    }
-                }),
-            };
-            caught(run_all).map_err(|message| Error::KernelPanicked { kernel: failed.clone(), rank, message })
-        };
+        let run = move || run(threads.as_ref(), (&failed, rank), tile, &arguments, &body);
         self.put(Operation::Kernel(Arc::new(HostKernel { name, run })));
         written.iter().for_each(|back| self.enqueue_move(back));
         Ok(())
@@ -317,7 +321,7 @@ impl Stream {
                 return Err(self.made_elsewhere(kernel));
             }
             let points = if intent == Intent::Write { tile } else { bounds };
-            if points.points() > 0 {
+            if uses.has_holds() && points.points() > 0 {
                 // What has begun since the argument was made.
                 uses.check(&rows.bytes(points, element.bytes()), intent, "a kernel on an array", |_| true)?;
             }
@@ -338,6 +342,26 @@ impl Stream {
         }
         Ok(())
     }
+}
+
+/// Computes a tile, with the stream's threads if it has any.
+fn run<A: Arguments>(
+    threads: Option<&Arc<rayon::ThreadPool>>,
+    (kernel, rank): (&str, usize),
+    tile: Tile,
+    arguments: &A,
+    body: &(impl Fn(Tile, <A::Detached as Arguments>::Views<'_>) + Sync),
+) -> Result<()> {
+    let run_all = || match threads {
+        None => body(tile, arguments.views(tile, Token)),
+        Some(pool) => pool.scope(|scope| {
+            for part in tile.split(pool.current_num_threads()) {
+                scope.spawn(move |_| body(part, arguments.views(part, Token)));
+            }
+        }),
+    };
+    let panicked = |message| Error::KernelPanicked { kernel: kernel.to_string(), rank, message };
+    caught(run_all).map_err(panicked)
 }
 
 #[cfg(test)]
