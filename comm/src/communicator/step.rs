@@ -203,7 +203,8 @@ impl Communicator {
     }
 }
 
-/// What another rank has told of its part of a call: that ranks do not agree is then said in one way, whoever finds it first.
+/// What another rank has found in this call, where that is that ranks do not agree: so all say it in one way, whoever finds it
+/// first. Ranks are told of failures in words and no more, so it is read out of them.
 fn verdict(call: &'static str, error: &Error) -> Option<Error> {
     let Error::PeerFailed { operation, .. } = error else { return None };
     let told = operation.strip_prefix(call)?.strip_prefix(": rank ")?;
