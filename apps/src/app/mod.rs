@@ -21,6 +21,7 @@ mod output_row;
 pub(crate) mod played;
 #[cfg(test)]
 pub(crate) mod recorded;
+mod replays;
 mod steps;
 mod stopwatch;
 mod stored;
@@ -37,7 +38,7 @@ use streamhalo::comm::fabric::Executor;
 use streamhalo::{KernelText, LocalGrid, StreamHalo};
 
 use crate::config::{Means, RunConfig};
-use crate::error::AppError;
+use crate::error::{AppError, counted};
 use crate::report::OutputFile;
 use crate::{cholesky, comb, faces, life, pipeline, stencil3d, tree};
 
@@ -49,6 +50,7 @@ pub(crate) use line::Line;
 pub(crate) use marks::{END_MARK, step_mark, step_of_mark};
 pub(crate) use mix::mix;
 pub(crate) use output_row::{OutputRow, exceed_caches};
+pub(crate) use replays::{REPLAYED_BY, Replays};
 pub(crate) use steps::Steps;
 pub(crate) use stopwatch::Laps;
 pub use stopwatch::{Phase, Stopwatch, Times};
@@ -118,6 +120,16 @@ pub trait Application: Verified + Send + Sync {
         Ok(())
     }
 
+    /// Whether a stream can replay its steps, as `run.replay` asks for.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot.
+    fn check_replay(&self) -> Result<(), String> {
+        Err("its steps are not put on a stream one after the other; those of life, faces and stencil3d are"
+            .to_owned())
+    }
+
     /// Its own settings that determine the answer at each step, by the keys of the configuration: what a run
     /// that goes on from a checkpoint must have in common with the one that wrote it. Asked only where its time
     /// loop is that of `Steps`.
@@ -148,7 +160,19 @@ impl ApplicationRow {
     ///
     /// Settings that do not fit each other, or a file of its own that cannot be read.
     pub fn open(config: &RunConfig) -> Result<Box<dyn Application>, AppError> {
-        (Self::of(config).open)(config)
+        let application = (Self::of(config).open)(config)?;
+        let steps = config.run.replay.saturating_mul(config.run.exchange_every) as u64;
+        if steps > 0 {
+            let refused = |reason| AppError::usage("run.replay", format!("`{}` {reason}", config.app.name));
+            application.check_replay().map_err(|reason| refused(format!("cannot be replayed: {reason}")))?;
+            if steps > config.app.steps {
+                let (period, run) = (counted(steps as usize, "step"), config.app.steps);
+                return Err(refused(format!(
+                    "has `app.steps = {run}`, which are fewer than the {period} of a period"
+                )));
+            }
+        }
+        Ok(application)
     }
 
     /// The row of the application that a configuration names.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde_json::{Map, Value};
 use streamhalo::prelude::Alternating;
 
-use super::{Geometry, Stopwatch, Stored, Times, Trial};
+use super::{Geometry, Replays, Stopwatch, Stored, Times, Trial};
 use crate::error::AppError;
 
 /// A field on its way through time.
@@ -13,6 +13,16 @@ pub(crate) trait Steps<T, const D: usize> {
     /// The most steps that are taken at once.
     fn at_once(&self) -> u64 {
         1
+    }
+
+    /// Whether the ghosts of the last exchange are used up, so that the next step begins with one.
+    fn needs_exchange(&self) -> bool {
+        true
+    }
+
+    /// What of its steps is replayed, if anything may be.
+    fn replays(&mut self) -> Option<&mut Replays> {
+        None
     }
 
     /// Enqueues these steps, counted from 0, and makes what they compute the current generation. Exchanges ghosts first
@@ -74,14 +84,28 @@ impl Trial<'_> {
             self.look(first, field)?;
             next_look = between.next(first + 1);
         }
+        self.capture(field)?;
         let stopwatch = Stopwatch::start(stream);
-        let mut step = first;
+        let (mut step, mut exchanges) = (first, 0_u64);
         while step < steps {
-            stopwatch.begin_step(step);
             stream.check()?; // skips whatever is enqueued once something has failed
-            let taken = step..next_look.min(steps).min(step.saturating_add(field.at_once()));
-            step = taken.end;
-            field.take(taken, &stopwatch)?;
+            let until = next_look.min(steps);
+            // Buffers and generations are used in turn, so that a period has an even number of exchanges.
+            let may_replay = field.needs_exchange() && exchanges.is_multiple_of(2);
+            let replayed = match field.replays().filter(|_| may_replay) {
+                Some(replays) => replays.replay(stream, until - step)?,
+                None => 0,
+            };
+            if replayed > 0 {
+                stopwatch.leave_out(replayed);
+                step += replayed;
+            } else {
+                stopwatch.begin_step(step);
+                exchanges += u64::from(field.needs_exchange());
+                let taken = step..until.min(step.saturating_add(field.at_once()));
+                step = taken.end;
+                field.take(taken, &stopwatch)?;
+            }
             if step == next_look {
                 stream.synchronize()?;
                 world.barrier()?;

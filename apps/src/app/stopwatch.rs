@@ -4,7 +4,7 @@
 //! after the call; on a threaded stream its thread between two operations; on a GPU the device itself, whose times
 //! come later. A reading costs 20 to 30 ns on an inline stream, and the queueing of an operation more on others; on a
 //! GPU several microseconds of the thread that feeds it, which is more than some kernels take, so that there one step of
-//! some is read and stands for those behind it.
+//! some is read and stands for those behind it. So do those that are put on a stream one by one for those that it replays.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -58,10 +58,20 @@ impl Stopwatch {
         Self(Laps::start(stream))
     }
 
+    /// For steps that take no time: nothing is read.
+    pub(crate) fn of_nothing(stream: &Stream) -> Self {
+        Self(Laps { is_read: Cell::new(false), ..Laps::of(stream, now_ns()) })
+    }
+
     /// A step begins: a timeline says where.
     #[inline]
     pub fn begin_step(&self, step: u64) {
         self.0.begin_step(step);
+    }
+
+    /// So many steps are put on the stream by one call: those that are read stand for them too.
+    pub(crate) fn leave_out(&self, steps: u64) {
+        self.0.leave_out(steps);
     }
 
     /// Counts the time since the last lap, on the stream, as time of `phase`. Does not block.
@@ -98,9 +108,17 @@ pub(crate) struct Laps<const N: usize> {
     read: Arc<Read<N>>,
     /// Of a stream whose timeline is kept only steps are marked: readings of the clock would be on it.
     is_recorded: bool,
-    /// Whether the step is read; those so far, and how many of them were.
+    /// Whether the step is read.
     is_read: Cell<bool>,
-    steps: Cell<[u64; 2]>,
+    steps: Counted,
+}
+
+/// Steps so far: all, those that were put on the stream one by one, and of these the ones that were read.
+#[derive(Debug, Default)]
+struct Counted {
+    all: Cell<u64>,
+    one_by_one: Cell<u64>,
+    read: Cell<u64>,
 }
 
 /// Only one thread at a time works on a stream, so that relaxed accesses do. All in nanoseconds.
@@ -123,20 +141,24 @@ impl<const N: usize> Read<N> {
 impl<const N: usize> Laps<N> {
     /// Starts now, with nothing on the stream. Blocks on a device, whose clock is compared with the host's.
     pub(crate) fn start(stream: &Stream) -> Self {
-        let is_recorded = stream.is_recorded();
-        if stream.kind() == StreamKind::Device && !is_recorded {
+        if stream.kind() == StreamKind::Device && !stream.is_recorded() {
             stream.enqueue_clock(|_| ());
             // An error is the next one's who synchronises.
             let _ = stream.synchronize();
         }
-        let started = now_ns();
+        Self::of(stream, now_ns())
+    }
+
+    /// From then on.
+    fn of(stream: &Stream, started: u64) -> Self {
         let read = Read {
             started,
             last: AtomicU64::new(started),
             spent: std::array::from_fn(|_| AtomicU64::new(0)),
             paused: AtomicU64::new(0),
         };
-        let (is_read, steps) = (Cell::new(!is_recorded), Cell::default());
+        let is_recorded = stream.is_recorded();
+        let (is_read, steps) = (Cell::new(!is_recorded), Counted::default());
         Self { stream: stream.clone(), read: Arc::new(read), is_recorded, is_read, steps }
     }
 
@@ -145,23 +167,36 @@ impl<const N: usize> Laps<N> {
     pub(crate) fn begin_step(&self, step: u64) {
         if self.is_recorded {
             self.stream.mark(&step_mark(step));
-        } else if self.stream.kind() == StreamKind::Device {
-            let [steps, read] = self.steps.get();
-            let is_read = steps.is_multiple_of(OF_STEPS);
-            self.steps.set([steps + 1, read + u64::from(is_read)]);
-            if is_read && !self.is_read.replace(is_read) {
-                let read = self.read.clone();
-                self.stream.enqueue_clock(move |now| read.last.store(now, Ordering::Relaxed));
-            }
-            self.is_read.set(is_read);
+            return;
         }
+        let Counted { all, one_by_one, read } = &self.steps;
+        let kind = self.stream.kind();
+        let is_read = kind != StreamKind::Device || one_by_one.get().is_multiple_of(OF_STEPS);
+        all.set(all.get() + 1);
+        one_by_one.set(one_by_one.get() + 1);
+        read.set(read.get() + u64::from(is_read));
+        if self.is_read.replace(is_read) || !is_read {
+            return;
+        }
+        // What has been since the last one that was read is no time of this one.
+        let read = self.read.clone();
+        match kind {
+            StreamKind::Inline => read.last.store(now_ns(), Ordering::Relaxed),
+            _ => self.stream.enqueue_clock(move |now| read.last.store(now, Ordering::Relaxed)),
+        }
+    }
+
+    /// See [`Stopwatch::leave_out`].
+    fn leave_out(&self, steps: u64) {
+        self.steps.all.set(self.steps.all.get() + steps);
+        self.is_read.set(false);
     }
 
     /// Counts the time since the last lap, on the stream, as time of a phase. Does not block.
     #[inline]
     pub(crate) fn lap(&self, phase: usize) {
         match self.stream.kind() {
-            StreamKind::Inline => self.read.end(phase, now_ns()),
+            StreamKind::Inline if self.is_read.get() => self.read.end(phase, now_ns()),
             _ if !self.is_read.get() => {}
             _ => {
                 let read = self.read.clone();
@@ -196,9 +231,9 @@ impl<const N: usize> Laps<N> {
 
     /// How often what was read stands for: steps that are read take longer, and all of them together as long as they did.
     fn stands_for(&self, elapsed_s: f64, read_s: f64) -> f64 {
-        match self.steps.get() {
-            [_, 0] => 1.0,
-            [steps, read] => (steps as f64 / read as f64).min(elapsed_s / read_s.max(f64::MIN_POSITIVE)),
+        match (self.steps.all.get(), self.steps.read.get()) {
+            (_, 0) => 1.0,
+            (all, read) => (all as f64 / read as f64).min(elapsed_s / read_s.max(f64::MIN_POSITIVE)),
         }
     }
 }
@@ -214,9 +249,42 @@ mod tests {
         let world = World::alone().expect("needs nothing");
         let laps = Laps::<1>::start(&Device::host().stream(&world).expect("is there"));
         assert_eq!(laps.stands_for(1.0, 0.5), 1.0, "all is read");
-        laps.steps.set([32, 2]);
+        laps.steps.all.set(32);
+        laps.steps.read.set(2);
         assert_eq!(laps.stands_for(10.0, 0.5), 16.0);
         assert_eq!(laps.stands_for(1.0, 0.5), 2.0, "what was read took longer");
+    }
+
+    /// Of 3 steps the first and the last are read, on any stream of the host; what is between them is no time of theirs.
+    #[test]
+    fn steps_that_are_read_stand_for_those_that_are_left_out() {
+        const LONG: Duration = Duration::from_millis(100);
+        let world = World::alone().expect("needs nothing");
+        for kind in [StreamKind::Inline, StreamKind::Threaded] {
+            let options = StreamOptions { kind, ..StreamOptions::default() };
+            let stream = Device::host().stream_with(&world, options).expect("is there");
+            let stopwatch = Stopwatch::start(&stream);
+            let pass = |phase| {
+                stream.synchronize().expect("nothing fails");
+                std::thread::sleep(LONG);
+                stopwatch.lap(phase);
+                stream.synchronize().expect("nothing fails");
+            };
+            stopwatch.begin_step(0);
+            pass(Phase::Compute);
+            stopwatch.leave_out(1);
+            pass(Phase::Halo);
+            stopwatch.begin_step(2);
+            pass(Phase::Compute);
+            let times = stopwatch.stop();
+            assert_eq!(times.halo_s, 0.0, "{kind:?}");
+            // At most 1.5 times what was read, and all that there was.
+            let read_s = 2.0 * LONG.as_secs_f64();
+            assert!(
+                times.compute_s >= 1.4 * read_s && times.compute_s <= times.solve_s + 1e-6,
+                "{kind:?}: {times:?}"
+            );
+        }
     }
 
     /// Otherwise exchanges of a wide halo, or norms, would be read each time or never.

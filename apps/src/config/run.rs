@@ -23,6 +23,7 @@ pub(super) const SHAPE: Shape<'static> = Shape {
         "warmup",
         "verify",
         "exchange_every",
+        "replay",
         "pin",
         checkpoint::RESTART,
     ],
@@ -48,6 +49,9 @@ pub struct RunSettings {
     pub verify: bool,
     /// Steps between two exchanges; no halo is narrower.
     pub exchange_every: usize,
+    /// Exchanges of the period of steps that streams replay, an even number; 0 where they replay nothing.
+    #[serde(default)]
+    pub replay: usize,
     /// Bind rank r to core r mod cores.
     pub pin: bool,
     /// The checkpoint, or a folder with some, that every trial goes on from.
@@ -136,6 +140,7 @@ pub(super) fn read(
         warmup: warmup.map_or(1, |warmup| warmup.value),
         verify: section.boolean("verify")?.unwrap_or(true),
         exchange_every: check_width(exchange_every, grid)?,
+        replay: read_replay(section)?,
         pin: section.boolean("pin")?.unwrap_or(true),
         restart: checkpoint::read_restart(section, app, folder)?,
     })
@@ -214,6 +219,18 @@ fn one_layout(subject: &str, node: &Node, ranks: usize, axes: usize) -> Result<V
         return Err(Fault::new(&node.origin, message).expected(expected));
     }
     Ok(layout)
+}
+
+/// Buffers and generations are used in turn, and a period begins where it has ended.
+fn read_replay(section: &Section<'_>) -> Result<usize, Fault> {
+    let Some(Located { value, origin }) = section.integer("replay", 0)? else { return Ok(0) };
+    if value % 2 != 0 {
+        let message = format!("`run.replay` is {value}, an odd number of exchanges");
+        return Err(
+            Fault::new(&origin, message).expected("an even number: exchanges use two buffers in turn")
+        );
+    }
+    Ok(value)
 }
 
 /// Between two exchanges every step uses up one layer of the halo.

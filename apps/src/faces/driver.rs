@@ -28,8 +28,8 @@ use super::extra::{self, Extra, all_equal};
 use super::kernel::{SUM, launch_sum};
 use crate::app::values::{checksum_of_owned, encode, shown, whole_of};
 use crate::app::{
-    Answer, Application, ApplicationRow, Between, Initial, Outcome, Phase, Routes, Steps, Stopwatch, Times,
-    Trial, inner_of, of_axes, shell,
+    Answer, Application, ApplicationRow, Between, Initial, Outcome, Phase, Replays, Routes, Steps, Stopwatch,
+    Times, Trial, inner_of, of_axes, shell,
 };
 use crate::config::{AppSettings, FacesSettings, RunConfig};
 use crate::error::{AppError, counted, ranks_of};
@@ -52,6 +52,7 @@ pub(super) struct Faces {
     /// The points of all elements.
     pub(super) grid: GlobalGrid<3>,
     pub(super) steps: u64,
+    replay: usize,
     /// Whom to exchange with in a pass of the outer loop: all 26, but for tests that show that each of them counts.
     pub(super) pattern: Box<dyn Fn(u64) -> Pattern + Send + Sync>,
 }
@@ -71,6 +72,7 @@ struct Block {
     stream: Stream,
     /// Seconds of the last inner loop until this rank was through, before it waited for the others.
     own_s: f64,
+    replays: Replays,
 }
 
 impl Faces {
@@ -85,6 +87,7 @@ impl Faces {
             elements,
             grid: GlobalGrid::new(points, of_axes(&config.grid.periodic))?,
             steps: config.app.steps,
+            replay: config.run.replay,
             pattern: Box::new(|_outer| Pattern::All),
         })
     }
@@ -110,7 +113,8 @@ impl Faces {
         let surface = shell(owned, inner).into_iter().map(|part| part.tile()).collect();
         let order_points = self.settings.order + 1;
         let (inner, stream) = (inner.tile(), trial.stream.clone());
-        Ok(Block { grid, points, halo, extra, order_points, inner, surface, stream, own_s: 0.0 })
+        let replays = Replays::new(self.replay, 1);
+        Ok(Block { grid, points, halo, extra, order_points, inner, surface, stream, own_s: 0.0, replays })
     }
 
     /// The middle loop's part: values of a round, in both generations, because no step touches points
@@ -149,6 +153,10 @@ impl Steps<f64, 3> for Block {
         Ok(())
     }
 
+    fn replays(&mut self) -> Option<&mut Replays> {
+        Some(&mut self.replays)
+    }
+
     fn cells(&mut self) -> &mut Alternating<f64, 3> {
         &mut self.points
     }
@@ -161,8 +169,9 @@ impl Application for Faces {
         let (mut last, mut sums) = (None, Vec::new());
         for outer in 0..u64::from(self.settings.outer) {
             let mut started = Instant::now();
-            drop(last.take());
+            let replayed = last.take().map_or(0, |block: Block| block.replays.replayed_steps());
             let mut block = self.allocate(trial, outer)?;
+            block.replays.go_on_from(replayed);
             for middle in 0..u64::from(self.settings.middle) {
                 let round = outer * u64::from(self.settings.middle) + middle;
                 self.initialise(round, &mut block)?;
@@ -191,6 +200,7 @@ impl Application for Faces {
         let answer = Answer { checksum: shown(trial.all_sum(checksum)?), result: result(extra), state };
         let mut outcome = trial.outcome(setup_s, spent, &block.halo, answer)?;
         outcome.timed_steps = Some(self.rounds() * self.steps).filter(|steps| *steps != self.steps);
+        block.replays.note(&mut outcome);
         outcome.measured.insert("inner_s".to_owned(), trial.over_ranks(inner_s)?);
         Ok(outcome)
     }
@@ -210,6 +220,13 @@ impl Application for Faces {
              {layout:?}: `faces` gives every rank as many; choose another number, or `run.layout`"
         );
         Err(AppError::usage("grid.cells", message))
+    }
+
+    fn check_replay(&self) -> Result<(), String> {
+        match self.settings.extra_compute {
+            0 => Ok(()),
+            _ => Err("the extra kernel is on a stream of its own; set `app.extra_compute` to 0".to_owned()),
+        }
     }
 
     fn device_kernels(&self) -> Vec<&'static KernelText> {

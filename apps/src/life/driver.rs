@@ -27,8 +27,8 @@ use super::pace::{Pace, text};
 use super::pattern::{Generation, Initial};
 use super::rle;
 use crate::app::{
-    Application, ApplicationRow, Outcome, Phase, Routes, Steps, Stopwatch, Stored, Trial, global_grid,
-    of_axes,
+    Application, ApplicationRow, Outcome, Phase, Replays, Routes, Steps, Stopwatch, Stored, Trial,
+    global_grid, of_axes,
 };
 use crate::config::{AppSettings, CellsAs, LifeSettings, RunConfig};
 use crate::error::AppError;
@@ -59,6 +59,7 @@ pub(super) struct Life<T> {
     pub(super) grid: GlobalGrid<2>,
     halo_width: [usize; 2],
     exchange_every: usize,
+    replay: usize,
     pub(super) steps: u64,
     cell: PhantomData<T>,
 }
@@ -70,6 +71,7 @@ struct Field<T> {
     halo: StreamHalo,
     stream: Stream,
     pace: Pace,
+    replays: Replays,
 }
 
 impl<T: Cell + Stored> Steps<T, 2> for Field<T> {
@@ -89,6 +91,14 @@ impl<T: Cell + Stored> Steps<T, 2> for Field<T> {
         Ok(())
     }
 
+    fn needs_exchange(&self) -> bool {
+        self.pace.needs_exchange()
+    }
+
+    fn replays(&mut self) -> Option<&mut Replays> {
+        Some(&mut self.replays)
+    }
+
     fn cells(&mut self) -> &mut Alternating<T, 2> {
         &mut self.cells
     }
@@ -103,6 +113,7 @@ impl<T: Cell + Stored> Life<T> {
             grid,
             halo_width: of_axes(&config.grid.halo),
             exchange_every: config.run.exchange_every,
+            replay: config.run.replay,
             steps: config.app.steps,
             cell: PhantomData,
         })
@@ -129,7 +140,8 @@ impl<T: Cell + Stored> Life<T> {
             .pattern(Pattern::All)
             .swaps_per_exchange(pace.swaps_per_exchange())
             .build(self.halo_width, &mut cells)?;
-        Ok(Field { grid, cells, halo, stream: trial.stream.clone(), pace })
+        let replays = Replays::new(self.replay, self.exchange_every);
+        Ok(Field { grid, cells, halo, stream: trial.stream.clone(), pace, replays })
     }
 }
 
@@ -138,12 +150,18 @@ impl<T: Cell + Stored> Application for Life<T> {
         let (mut field, setup_s) = trial.set_up(|| self.set_up(trial))?;
         let times = trial.carry_out(self.steps, &mut field)?;
         let answer = answer(trial, &field.grid, &field.cells)?;
-        trial.outcome(setup_s, times, &field.halo, answer)
+        let mut outcome = trial.outcome(setup_s, times, &field.halo, answer)?;
+        field.replays.note(&mut outcome);
+        Ok(outcome)
     }
 
     fn routes(&self, trial: &Trial<'_>) -> Result<Routes, AppError> {
         let field = self.set_up(trial)?;
         Ok(Routes::of(&field.grid, &field.halo))
+    }
+
+    fn check_replay(&self) -> Result<(), String> {
+        Ok(())
     }
 
     fn determines_answer(&self) -> Map<String, Value> {

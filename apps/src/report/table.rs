@@ -6,6 +6,7 @@ use super::results::Results;
 use super::summary::{Group, Spread, Summary, Verification};
 use super::text::{bytes, significant, time, time_unit};
 use super::wrap::{COLUMNS, filled};
+use crate::app::REPLAYED_BY;
 
 /// Rules above, below and under the header; columns are separated by their padding.
 pub(crate) const RULED: TableStyle = TableStyle::new()
@@ -22,7 +23,7 @@ pub fn table(results: &Results) -> String {
     let (Some(first), Some(baseline)) = (results.runs.first(), &summary.baseline) else {
         return "no runs\n".to_owned();
     };
-    let head = format!(
+    let mut head = format!(
         "{}: {}, {}; fabric {}, device {}\nexecuted by {}",
         first.app,
         results.cells(" x "),
@@ -31,6 +32,14 @@ pub fn table(results: &Results) -> String {
         first.device,
         by_executor(results.runs.iter().map(|run| (run.executor.clone(), run.backend.as_str()))),
     );
+    let replayed = results
+        .runs
+        .iter()
+        .filter_map(|run| Some((run.result.get(REPLAYED_BY)?.as_str()?.to_owned(), run.backend.as_str())));
+    let replayed = by_executor(replayed);
+    if !replayed.is_empty() {
+        head.push_str(&format!("\nreplayed by {replayed}"));
+    }
     let over = match summary.groups.iter().any(|group| group.has_steps) {
         true => format!("over {}, {} (medians)", baseline.describe(), time(baseline.solve_s)),
         false => "none, as no steps were timed".to_owned(),

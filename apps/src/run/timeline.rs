@@ -56,6 +56,8 @@ impl TimelineWanted {
     fn shortened(self, config: &RunConfig) -> (RunConfig, u64) {
         let mut config = config.clone();
         let every = config.run.exchange_every as u64;
+        // It shows steps as they are put on a stream one by one.
+        config.run.replay = 0;
         let lead = LEAD.next_multiple_of(every);
         config.app.steps = config.app.steps.min(lead.saturating_add(self.steps));
         // Passes around the loop of steps would all be the same.

@@ -10,7 +10,7 @@ use super::driver::Stencil3d;
 use super::kernel::Rule;
 use super::norm::Norm;
 use crate::app::values::Real;
-use crate::app::{Trial, inner_of, shell, with_ghosts};
+use crate::app::{Replays, Trial, inner_of, shell, with_ghosts};
 use crate::error::AppError;
 
 /// Of the widest vectors that any processor computes with.
@@ -34,6 +34,7 @@ pub(super) struct Block<'a, T> {
     pub(super) outer: Vec<Tile>,
     /// The norms of the residual, if any are taken.
     pub(super) norm: Option<Norm<T>>,
+    pub(super) replays: Replays,
 }
 
 impl<'a, T: Real> Block<'a, T> {
@@ -73,6 +74,7 @@ impl<'a, T: Real> Block<'a, T> {
             stencil,
             stream: trial.stream,
             norm: None,
+            replays: Replays::new(stencil.replay, stencil.exchange_every),
         })
     }
 

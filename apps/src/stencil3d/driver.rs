@@ -27,11 +27,11 @@ use super::device::{FOLD, residual_text, step_text};
 use super::problem::Problem;
 use crate::app::values::{Real, checksum_of_owned, shown, whole_state};
 use crate::app::{
-    Answer, Application, ApplicationRow, Geometry, Outcome, Phase, Routes, Steps, Stopwatch, Trial,
+    Answer, Application, ApplicationRow, Geometry, Outcome, Phase, Replays, Routes, Steps, Stopwatch, Trial,
     global_grid, of_axes,
 };
-use crate::config::{AppSettings, Precision, RunConfig, Stencil3dSettings};
-use crate::error::AppError;
+use crate::config::{AppSettings, Equation, Precision, RunConfig, Stencil3dSettings};
+use crate::error::{AppError, counted};
 
 /// The row of the registry.
 pub(crate) const ROW: ApplicationRow = ApplicationRow {
@@ -59,6 +59,7 @@ pub(super) struct Stencil3d<T> {
     pub(super) grid: GlobalGrid<3>,
     pub(super) halo_width: [usize; 3],
     pub(super) exchange_every: usize,
+    pub(super) replay: usize,
     pub(super) steps: u64,
     /// With whom to exchange, if not with all that the stencil needs: for tests that show that it does.
     pub(super) pattern: Option<Pattern>,
@@ -74,6 +75,7 @@ impl<T: Real> Stencil3d<T> {
             grid,
             halo_width: of_axes(&config.grid.halo),
             exchange_every: config.run.exchange_every,
+            replay: config.run.replay,
             steps: config.app.steps,
             pattern: None,
             element: PhantomData,
@@ -94,7 +96,6 @@ impl<T: Real> Block<'_, T> {
     fn step(&mut self, stopwatch: &Stopwatch) -> Result<(), AppError> {
         let Self { stencil, stream, cells, halo, factors, rule, .. } = self;
         let since = self.since_exchange;
-        self.since_exchange = (since + 1) % self.tiles.len();
         if since == 0 && stencil.settings.overlap {
             let mut in_flight = halo.begin_gather(cells)?;
             stopwatch.lap(Phase::Halo);
@@ -112,6 +113,7 @@ impl<T: Real> Block<'_, T> {
             }
             launch(stream, *rule, factors, self.tiles[since], cells)?;
         }
+        self.since_exchange = (since + 1) % self.tiles.len();
         stopwatch.lap(Phase::Compute);
         Ok(())
     }
@@ -128,6 +130,14 @@ impl<T: Real> Steps<T, 3> for Block<'_, T> {
         }
         self.cells.swap();
         Ok(())
+    }
+
+    fn needs_exchange(&self) -> bool {
+        self.since_exchange == 0
+    }
+
+    fn replays(&mut self) -> Option<&mut Replays> {
+        Some(&mut self.replays)
     }
 
     fn cells(&mut self) -> &mut Alternating<T, 3> {
@@ -166,6 +176,7 @@ impl<T: Real> Application for Stencil3d<T> {
         };
         let error = trial.world.all_max(self.problem.error(now, self.steps)?)?;
         let mut outcome = trial.outcome(setup_s, times, &block.halo, answer)?;
+        block.replays.note(&mut outcome);
         outcome.measured.insert("error".to_owned(), Value::from(error));
         Ok(outcome)
     }
@@ -173,6 +184,19 @@ impl<T: Real> Application for Stencil3d<T> {
     fn routes(&self, trial: &Trial<'_>) -> Result<Routes, AppError> {
         let block = Block::new(self, trial)?;
         Ok(Routes::of(&block.grid, &block.halo))
+    }
+
+    fn check_replay(&self) -> Result<(), String> {
+        match (self.settings.equation, self.settings.residual_every) {
+            (Equation::Heat, _) => Err("the source of the heat equation is another at each step; \
+                that of `app.equation = \"jacobi\"` is not"
+                .to_owned()),
+            (Equation::Jacobi, 0) => Ok(()),
+            (Equation::Jacobi, every) => Err(format!(
+                "a norm is taken every {}; set `app.residual_every` to 0",
+                counted(every as usize, "step")
+            )),
+        }
     }
 
     fn determines_answer(&self) -> Map<String, Value> {

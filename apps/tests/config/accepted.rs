@@ -32,6 +32,7 @@ trials = 5
 warmup = 1
 verify = true
 exchange_every = 1
+replay = 0
 pin    = true
 
 [comm]
@@ -77,7 +78,7 @@ fn the_example_is_what_an_empty_file_means() {
             "grid": { "cells": [2048, 2048], "periodic": [true, true], "halo": [1, 1] },
             "run": {
                 "ranks": [1, 2, 4], "scaling": "strong", "layout": "auto", "trials": 5, "warmup": 1,
-                "verify": true, "exchange_every": 1, "pin": true,
+                "verify": true, "exchange_every": 1, "replay": 0, "pin": true,
             },
             "comm": {
                 "backend": ["standard", "st-send", "st-rsend", "active-rma", "notified"],

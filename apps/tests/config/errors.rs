@@ -13,7 +13,7 @@ fn errors_show_their_line() {
         (
             "[run]\n# how often\ntrails = 5\n",
             "f.toml:3:1: unknown key `trails` in [run]\n  |\n3 | trails = 5\n  | ^^^^^^\n  \
-             = expected `ranks`, `scaling`, `layout`, `trials`, `warmup`, `verify`, `exchange_every`, `pin` \
+             = expected `ranks`, `scaling`, `layout`, `trials`, `warmup`, `verify`, `exchange_every`, `replay`, `pin` \
              or `restart`\nhint: did you mean `trials`?",
         ),
         (

@@ -113,7 +113,7 @@ fn errors_name_the_flag() {
         (
             set(&["run.trails=5"]),
             "--set run.trails=5: unknown key `trails` in [run]\n  = expected `ranks`, `scaling`, `layout`, \
-             `trials`, `warmup`, `verify`, `exchange_every`, `pin` or `restart`\n\
+             `trials`, `warmup`, `verify`, `exchange_every`, `replay`, `pin` or `restart`\n\
              hint: did you mean `trials`?"
                 .to_owned(),
         ),

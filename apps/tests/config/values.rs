@@ -119,6 +119,13 @@ fn values_that_do_not_fit_each_other() {
             Some("set `run.exchange_every` to 2, or `grid.halo` to 4 where the application takes it"),
         ),
         (
+            "run.replay = 3",
+            (1, 14),
+            "`run.replay` is 3, an odd number of exchanges",
+            "an even number: exchanges use two buffers in turn",
+            None,
+        ),
+        (
             "run.layout = [[1, 1]]",
             (1, 14),
             "`run.layout` has 1 layout for 3 entries of `run.ranks`, [1, 2, 4]",

@@ -241,6 +241,8 @@ fn the_script_for_a_gpu_measures_and_sums_up() {
     ] {
         assert!(ratio(start) > 0.0, "{summary}");
     }
+    let steps = summary.split_once("one by one to replayed: ").expect("is there").1;
+    assert!(steps.lines().next().is_some_and(|found| found.parse::<f64>().is_ok()), "{summary}");
     for part in [
         "none of these ratios says anything about a GPU",
         "lacking: memcheck and racecheck",

@@ -23,7 +23,7 @@ pub(super) fn has(kind: &str, device: Result<Device, Error>) -> bool {
 }
 
 /// What chooses a device, for each kind of which there is one.
-fn kinds() -> Vec<String> {
+pub(super) fn kinds() -> Vec<String> {
     let kinds = [("opencl", Device::opencl("")), ("cuda", Device::cuda("")), ("hip", Device::hip(""))];
     let there = kinds.into_iter().filter_map(|(kind, device)| has(kind, device).then_some(kind));
     there.map(|kind| format!("device.kind={kind}")).collect()

@@ -24,6 +24,7 @@ mod patterns;
 mod pictures;
 mod pipeline;
 mod rendezvous;
+mod replays;
 mod setups;
 mod shipped;
 mod stencil3d;
