@@ -3,18 +3,19 @@
 
 use super::figure::{Figure, gigabytes_per_second};
 use super::micro::{MicroBench, What};
-use super::primitive::{Link, WINDOW, checked_on};
+use super::primitive::{Link, WINDOW, checked};
 use super::turns::{Subject, in_turns};
-use streamhalo::{HaloError, World};
+use streamhalo::{HaloError, Stream, World};
 
 use crate::error::AppError;
 
 /// Measures all primitives at one size. Collective over two ranks.
 pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result<Vec<Figure>, AppError> {
     let both = bench.what == What::Bibandwidth;
-    let mut windows = Vec::new();
+    let (stream, mut windows) = (bench.stream(world)?, Vec::new());
     for name in &bench.contestants {
-        windows.extend(Windows::checked(bench, world, name, bytes, both)?.map(|windows| (name, windows)));
+        let one = Windows::checked(bench, (world, &stream), name, bytes, both)?;
+        windows.extend(one.map(|one| (name, one)));
     }
     let timings = in_turns(world, bench.seconds, windows.iter_mut().map(|(_, window)| window))?;
     let figures = windows.iter().zip(timings).map(|((name, windows), timing)| {
@@ -37,7 +38,7 @@ pub(super) fn answer_bytes(bytes: usize) -> usize {
 /// A window of messages to the peer, and its answer; or windows both ways.
 pub(super) struct Windows {
     pub(super) link: Box<dyn Link>,
-    /// On the same stream, if there is one. `None`: both ways, where each window says that the other may follow.
+    /// `None`: both ways, where each window says that the other may follow.
     pub(super) answer: Option<Box<dyn Link>>,
     pub(super) begins: bool,
 }
@@ -46,15 +47,14 @@ impl Windows {
     /// Of a primitive, if it can be used for messages of that many bytes. Collective.
     pub(super) fn checked(
         bench: &MicroBench,
-        world: &World,
+        on: (&World, &Stream),
         name: &str,
         bytes: usize,
         both: bool,
     ) -> Result<Option<Self>, AppError> {
-        let stream = bench.stream(world)?;
-        let Some(link) = checked_on(&stream, bench, world, name, bytes)? else { return Ok(None) };
-        let answer = if both { None } else { checked_on(&stream, bench, world, name, answer_bytes(bytes))? };
-        Ok(Some(Self { link, answer, begins: world.rank() == 0 }))
+        let Some(link) = checked(bench, on, name, bytes, true)? else { return Ok(None) };
+        let answer = if both { None } else { checked(bench, on, name, answer_bytes(bytes), false)? };
+        Ok(Some(Self { link, answer, begins: on.0.rank() == 0 }))
     }
 }
 

@@ -10,9 +10,9 @@ use crate::error::AppError;
 
 /// Measures all primitives at one size. Collective over two ranks.
 pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result<Vec<Figure>, AppError> {
-    let mut trips = Vec::new();
+    let (stream, mut trips) = (bench.stream(world)?, Vec::new());
     for name in &bench.contestants {
-        let link = checked(bench, world, name, bytes)?;
+        let link = checked(bench, (world, &stream), name, bytes, false)?;
         trips.extend(link.map(|link| (name, RoundTrip { link, begins: world.rank() == 0 })));
     }
     let timings = in_turns(world, bench.seconds, trips.iter_mut().map(|(_, trip)| trip))?;

@@ -44,11 +44,13 @@ pub(super) fn measure(
         report(figures);
     }
     let Some(small) = bench.sizes.iter().min() else { return Ok(()) };
+    let stream = bench.stream(world)?;
     let (mut links, mut latencies) = (Vec::new(), Vec::new());
     for name in &bench.contestants {
         let latency = all.iter().find(|one| is_of(one, name, LATENCY) && one.bytes == *small);
         // Both or none: it was measured where it can be used.
-        if let (Some(link), Some(latency)) = (checked(bench, world, name, *small)?, latency) {
+        if let (Some(link), Some(latency)) = (checked(bench, (world, &stream), name, *small, false)?, latency)
+        {
             links.push((link, latency.min_us));
             latencies.push(latency);
         }
@@ -74,11 +76,12 @@ fn is_of(figure: &Figure, name: &str, operation: &str) -> bool {
 
 /// Half of a round trip, and the time of a message in a window.
 fn at_size(bench: &MicroBench, world: &World, bytes: usize) -> Result<Vec<Figure>, AppError> {
-    let begins = world.rank() == 0;
+    let (begins, stream) = (world.rank() == 0, bench.stream(world)?);
     let mut subjects: Vec<(&str, String, &str, Box<dyn Subject>)> = Vec::new();
     for name in &bench.contestants {
-        let one = checked(bench, world, name, bytes)?;
-        if let (Some(one), Some(many)) = (one, Windows::checked(bench, world, name, bytes, false)?) {
+        let one = checked(bench, (world, &stream), name, bytes, false)?;
+        if let (Some(one), Some(many)) = (one, Windows::checked(bench, (world, &stream), name, bytes, false)?)
+        {
             let executor = one.executor();
             let trip = Box::new(RoundTrip { link: one, begins });
             subjects.push((name, executor.clone(), LATENCY, trip));

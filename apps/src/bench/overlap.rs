@@ -23,9 +23,10 @@ const LONGER: f64 = 1.1;
 /// Measures all primitives at one size. Collective over two ranks.
 pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result<Vec<Figure>, AppError> {
     let begins = world.rank() == 0;
+    let stream = bench.stream(world)?;
     let (mut names, mut trips) = (Vec::new(), Vec::new());
     for name in &bench.contestants {
-        if let Some(link) = checked(bench, world, name, bytes)? {
+        if let Some(link) = checked(bench, (world, &stream), name, bytes, false)? {
             names.push(name);
             trips.push(RoundTrip { link, begins });
         }

@@ -25,11 +25,11 @@ pub(super) fn measure(
     bytes: usize,
     entries: usize,
 ) -> Result<Vec<Figure>, AppError> {
-    let mut epochs = Vec::new();
+    let (stream, mut epochs) = (bench.stream(world)?, Vec::new());
     for name in &bench.contestants {
         let throttling = bench.named(name, Throttling::from_name)?;
         let options = ActiveOptions { throttling, entries };
-        let mut one = Epochs::new(world, &bench.stream(world)?, bytes, options)?;
+        let mut one = Epochs::new(world, &stream, bytes, options)?;
         one.check(bench.answers(world, name))?;
         epochs.push(one);
     }

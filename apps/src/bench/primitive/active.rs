@@ -1,7 +1,7 @@
 //! `put-active` and `put-stream`: puts in active target epochs, of the host and on a stream (2023).
 
 use super::payload::{Messages, Payload};
-use super::{Link, WINDOW, places};
+use super::{Link, WINDOW};
 use streamhalo::comm::device::Section;
 use streamhalo::comm::window::{ActiveOptions, Group, Mode, Window};
 use streamhalo::{HaloError, Stream, World};
@@ -9,15 +9,15 @@ use streamhalo::{HaloError, Stream, World};
 pub(super) fn link(
     world: &World,
     stream: &Stream,
-    bytes: usize,
+    [bytes, places]: [usize; 2],
     mode: Mode,
 ) -> Result<Option<Box<dyn Link>>, HaloError> {
-    let payload = Messages::new(world, stream, bytes, places(bytes))?;
+    let payload = Messages::new(world, stream, bytes, places)?;
     let window = Window::active(world, &payload.all()?, ActiveOptions::default())?;
     let (from, peer) = (payload.sent()?, 1 - world.rank());
     let group = Group::new(world, &[peer])?;
     let stream = stream.clone();
-    Ok(Some(Box::new(Active { stream, window, payload, from, group, peer, mode })))
+    Ok(Some(Box::new(Active { stream, window, payload, from, group, peer, mode, places })))
 }
 
 struct Active {
@@ -28,6 +28,7 @@ struct Active {
     group: Group,
     peer: usize,
     mode: Mode,
+    places: usize,
 }
 
 impl Active {
@@ -49,15 +50,15 @@ impl Active {
 
     fn put_all(&self) -> Result<(), HaloError> {
         self.window.start(&self.group, self.mode)?;
-        let (places, bytes) = (places(self.from.bytes()), self.from.bytes());
         // Puts of an epoch that overlap leave anything behind: each place once, in as many epochs as that takes.
-        (0..places).try_for_each(|place| self.window.put(&self.from, self.peer, place * bytes))?;
+        (0..self.places)
+            .try_for_each(|place| self.window.put(&self.from, self.peer, place * self.from.bytes()))?;
         Ok(())
     }
 
     /// How many epochs the messages of a window take.
     fn epochs(&self) -> usize {
-        WINDOW.div_ceil(places(self.from.bytes()))
+        WINDOW.div_ceil(self.places)
     }
 }
 

@@ -2,20 +2,28 @@
 //! section III).
 
 use super::payload::{Messages, Payload};
-use super::{Link, WINDOW, places};
+use super::{Link, WINDOW};
 use streamhalo::comm::device::Section;
 use streamhalo::comm::fabric::Executor;
 use streamhalo::comm::queue::OperationQueue;
 use streamhalo::comm::{Communicator, PRIMITIVES};
-use streamhalo::{HaloError, Stream, World};
+use streamhalo::{HaloError, Stream, StreamKind, World};
 
-pub(super) fn link(world: &World, stream: &Stream, bytes: usize) -> Result<Option<Box<dyn Link>>, HaloError> {
+pub(super) fn link(
+    world: &World,
+    stream: &Stream,
+    [bytes, places]: [usize; 2],
+) -> Result<Option<Box<dyn Link>>, HaloError> {
     let communicator = Communicator::new(world)?;
     let queue = OperationQueue::new(stream, &communicator)?;
-    let payload = Messages::new(world, stream, bytes, places(bytes))?;
+    let payload = Messages::new(world, stream, bytes, places)?;
     let (from, into) = (payload.sent()?, payload.places()?);
     let row = PRIMITIVES.iter().find(|row| row.name == "enqueued-messages");
-    let executor = row.expect("it is a primitive").executor(world.fabric().executor());
+    let executor = match row.expect("it is a primitive").executor(world.fabric().executor()) {
+        // Sections of a device have copies on the host, which its stream's thread sends.
+        Executor::Stream if stream.kind() == StreamKind::Device => Executor::Proxy,
+        executor => executor,
+    };
     let peer = 1 - world.rank();
     Ok(Some(Box::new(Enqueued { queue, payload, from, into, peer, executor, _communicator: communicator })))
 }

@@ -11,7 +11,7 @@ const LARGEST: usize = 32;
 pub(super) fn link(
     world: &World,
     _stream: &Stream,
-    bytes: usize,
+    [bytes, _]: [usize; 2],
 ) -> Result<Option<Box<dyn Link>>, HaloError> {
     let pair = FlagPair::connect(world, 1 - world.rank())?;
     Ok(pair.filter(|_| bytes <= LARGEST).map(|pair| Box::new(Flag(pair)) as Box<dyn Link>))

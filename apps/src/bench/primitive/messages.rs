@@ -1,13 +1,17 @@
 //! `two-sided`: messages that the host sends and receives.
 
 use super::payload::{self, Payload};
-use super::{Link, WINDOW, places};
+use super::{Link, WINDOW};
 use streamhalo::comm::device::Section;
 use streamhalo::comm::{Communicator, Request, Staging, wait_all};
 use streamhalo::{HaloError, Stream, World};
 
-pub(super) fn link(world: &World, stream: &Stream, bytes: usize) -> Result<Option<Box<dyn Link>>, HaloError> {
-    let messages = Messages::new(world, stream, bytes, places(bytes), WINDOW)?;
+pub(super) fn link(
+    world: &World,
+    stream: &Stream,
+    [bytes, places]: [usize; 2],
+) -> Result<Option<Box<dyn Link>>, HaloError> {
+    let messages = Messages::new(world, stream, bytes, places, WINDOW)?;
     Ok(Some(Box::new(messages)))
 }
 

@@ -15,7 +15,7 @@ use payload::Payload;
 
 use streamhalo::comm::Error;
 use streamhalo::comm::window::Mode;
-use streamhalo::{HaloError, Stream, World};
+use streamhalo::{HaloError, Stream, StreamKind, World};
 
 use super::answers::{Answers, given, said};
 use super::micro::MicroBench;
@@ -68,7 +68,8 @@ pub(super) trait Link {
     }
 }
 
-type Make = fn(&World, &Stream, usize) -> Result<Option<Box<dyn Link>>, HaloError>;
+/// For messages of so many bytes, which are received into so many places.
+type Make = fn(&World, &Stream, [usize; 2]) -> Result<Option<Box<dyn Link>>, HaloError>;
 
 /// One row of the registry of primitives.
 pub(crate) struct PrimitiveRow {
@@ -85,11 +86,11 @@ pub(crate) const PRIMITIVES: &[PrimitiveRow] = &[
     PrimitiveRow { name: "put-notify", make: notified::link },
     PrimitiveRow {
         name: "put-active",
-        make: |world, stream, bytes| active::link(world, stream, bytes, Mode::Host),
+        make: |world, stream, size| active::link(world, stream, size, Mode::Host),
     },
     PrimitiveRow {
         name: "put-stream",
-        make: |world, stream, bytes| active::link(world, stream, bytes, Mode::Stream),
+        make: |world, stream, size| active::link(world, stream, size, Mode::Stream),
     },
     PrimitiveRow { name: "enqueued", make: enqueued::link },
     PrimitiveRow { name: "queue", make: queued::link },
@@ -100,29 +101,21 @@ pub(crate) fn primitive_names() -> Vec<&'static str> {
     PRIMITIVES.iter().map(|row| row.name).collect()
 }
 
-/// A primitive between the two ranks, if it can be used for messages of that many bytes. It has been tried.
-/// Collective.
+/// A primitive between the two ranks, if it can be used for messages of that many bytes, which come in windows or one by
+/// one. It has been tried. Collective.
 pub(super) fn checked(
     bench: &MicroBench,
-    world: &World,
+    (world, stream): (&World, &Stream),
     name: &str,
     bytes: usize,
-) -> Result<Option<Box<dyn Link>>, AppError> {
-    checked_on(&bench.stream(world)?, bench, world, name, bytes)
-}
-
-/// The same, on a stream of the caller's.
-pub(super) fn checked_on(
-    stream: &Stream,
-    bench: &MicroBench,
-    world: &World,
-    name: &str,
-    bytes: usize,
+    in_windows: bool,
 ) -> Result<Option<Box<dyn Link>>, AppError> {
     let row = PRIMITIVES.iter().find(|row| row.name == name);
     let row =
         row.ok_or_else(|| Error::OutOfOrder { call: "bench", reason: format!("no primitive `{name}`") })?;
-    let Some(mut link) = (row.make)(world, stream, bytes)? else { return Ok(None) };
+    // A part of a window that is on a device is copied whole for each message: then it is for no more than one.
+    let places = if in_windows || stream.kind() != StreamKind::Device { places(bytes) } else { 1 };
+    let Some(mut link) = (row.make)(world, stream, [bytes, places])? else { return Ok(None) };
     check(&mut *link, bench.answers(world, name), bytes)?;
     Ok(Some(link))
 }
@@ -146,7 +139,7 @@ pub(super) fn check(link: &mut dyn Link, answers: Answers<'_>, bytes: usize) -> 
         }
         link.synchronize()?;
         // A single message comes to the first place only.
-        let places = if round == 0 { 1 } else { places(bytes) };
+        let places = if round == 0 { 1 } else { WINDOW };
         let expected: Vec<u8> = (0..bytes).map(|index| said(1 - own, round, index)).collect();
         let found = link.payload().received()?;
         let wrong = found.chunks(bytes).take(places).find(|place| **place != expected);

@@ -1,22 +1,27 @@
 //! `put-notify`: puts of which the target is notified (2015).
 
 use super::payload::Payload;
-use super::{Link, WINDOW, places};
+use super::{Link, WINDOW};
 use streamhalo::comm::window::{NotifyRequest, Window};
 use streamhalo::comm::{Source, Tag};
 use streamhalo::{HaloError, Stream, World};
 
-pub(super) fn link(world: &World, stream: &Stream, bytes: usize) -> Result<Option<Box<dyn Link>>, HaloError> {
-    let window = Window::allocate::<u8>(world, stream, places(bytes) * bytes)?;
+pub(super) fn link(
+    world: &World,
+    stream: &Stream,
+    [bytes, places]: [usize; 2],
+) -> Result<Option<Box<dyn Link>>, HaloError> {
+    let window = Window::allocate::<u8>(world, stream, places * bytes)?;
     let peer = 1 - world.rank();
     let request = |count: usize| window.notify_init(Source::Rank(peer), Tag::Value(TAG), count as u32);
     let (one, all) = (request(1)?, request(WINDOW)?);
-    Ok(Some(Box::new(Notified { window, own: vec![0; bytes], peer, one, all })))
+    Ok(Some(Box::new(Notified { window, own: vec![0; bytes], places, peer, one, all })))
 }
 
 struct Notified {
     window: Window,
     own: Vec<u8>,
+    places: usize,
     peer: usize,
     one: NotifyRequest,
     all: NotifyRequest,
@@ -26,9 +31,8 @@ const TAG: u32 = 99;
 
 impl Notified {
     fn put_all(&mut self) -> Result<(), HaloError> {
-        let places = places(self.own.len());
         for message in 0..WINDOW {
-            let offset = message % places * self.own.len();
+            let offset = message % self.places * self.own.len();
             self.window.put_notify(&self.own, self.peer, offset, TAG)?;
         }
         Ok(())
@@ -81,7 +85,7 @@ impl Payload for Notified {
     }
 
     fn received(&mut self) -> Result<Vec<u8>, HaloError> {
-        let mut bytes = vec![0; places(self.own.len()) * self.own.len()];
+        let mut bytes = vec![0; self.places * self.own.len()];
         self.window.read(0, &mut bytes)?;
         Ok(bytes)
     }

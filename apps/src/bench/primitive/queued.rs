@@ -1,15 +1,19 @@
 //! `queue`: persistent requests that a stream starts and waits for (2026, tables I to III).
 
 use super::payload::{Messages, Payload};
-use super::{Link, WINDOW, places};
+use super::{Link, WINDOW};
 use streamhalo::comm::queue::{Queue, match_all};
 use streamhalo::comm::{Communicator, PersistentRequest};
 use streamhalo::{HaloError, Stream, World};
 
-pub(super) fn link(world: &World, stream: &Stream, bytes: usize) -> Result<Option<Box<dyn Link>>, HaloError> {
+pub(super) fn link(
+    world: &World,
+    stream: &Stream,
+    [bytes, places]: [usize; 2],
+) -> Result<Option<Box<dyn Link>>, HaloError> {
     let communicator = Communicator::new(world)?;
     let queue = Queue::new(stream);
-    let payload = Messages::new(world, stream, bytes, places(bytes))?;
+    let payload = Messages::new(world, stream, bytes, places)?;
     let (from, into, peer) = (payload.sent()?, payload.places()?, 1 - world.rank());
     let (mut sends, mut recvs) = (Vec::new(), Vec::new());
     for (into, tag) in into.iter().zip(0..) {
