@@ -70,7 +70,7 @@ mod tests {
     use crate::bench::halo::HaloBench;
     use crate::bench::micro::{MicroBench, What};
     use crate::bench::moves::Boxes;
-    use crate::bench::primitive::primitive_names;
+    use crate::bench::primitive::{OF_HOST, primitive_names};
     use crate::bench::streams::Streams;
     use crate::bench::{collectives, throttle};
     use crate::ranks::{Work, on_threads};
@@ -112,6 +112,18 @@ mod tests {
         }
     }
 
+    /// A device, if there is one.
+    fn on_device() -> Option<Streams> {
+        let device = Device::opencl("");
+        device.inspect_err(|reason| println!("skipped: measurements on a device: {reason}")).ok()?;
+        Some(Streams { device: Some("opencl".into()), ..Streams::default() })
+    }
+
+    /// The host, and a device if there is one.
+    fn everywhere() -> impl Iterator<Item = Streams> {
+        std::iter::once(Streams::default()).chain(on_device())
+    }
+
     /// Has a rank be given a wrong value, and gives what comes of it. Nothing must be reported.
     fn spoilt<W: Work>(work: &W, ranks: usize, rank: usize, before: usize) -> String {
         let done = on_threads(ranks, WorldOptions::default(), |world| {
@@ -138,9 +150,13 @@ mod tests {
         );
         cases.extend(backend_names().map(|name| (What::Pingpong, name)));
         cases.extend(throttle::policy_names().into_iter().map(|name| (What::Throttle, name)));
-        for (what, name) in cases {
-            let said = spoilt(&between_two(what, name), 2, 1, 3);
-            assert_refused(&said, 0, what.name(), name, "3");
+        for streams in everywhere() {
+            let is_there =
+                |name: &str| streams.device.is_none() || OF_HOST.iter().all(|(of_host, _)| *of_host != name);
+            for (what, name) in cases.iter().filter(|(_, name)| is_there(name)) {
+                let bench = MicroBench { streams: streams.clone(), ..between_two(*what, name) };
+                assert_refused(&spoilt(&bench, 2, 1, 3), 0, what.name(), name, "3");
+            }
         }
     }
 
@@ -166,23 +182,23 @@ mod tests {
         let by_host =
             collectives::OPERATIONS.iter().filter(|name| **name != "barrier").map(|name| (*name, "host"));
         let on_streams = backend_names().map(|name| ("allreduce", name));
-        for (operation, name) in by_host.chain(on_streams) {
-            let operations = vec![operation.to_owned()];
-            let bench = MicroBench { ranks: 3, operations, ..between_two(What::Collectives, name) };
-            let said = spoilt(&bench, 3, 0, 3);
-            let contestant = format!("of `{operation} by {name}`: ");
-            assert!(said.contains(" failed: bench collectives: a wrong answer "), "{said}");
-            assert!(said.contains(&contestant) && said.contains(" is at "), "{said}");
+        let cases: Vec<_> = by_host.chain(on_streams).collect();
+        for streams in everywhere() {
+            for (operation, name) in &cases {
+                let (operations, streams) = (vec![(*operation).to_owned()], streams.clone());
+                let bench =
+                    MicroBench { ranks: 3, operations, streams, ..between_two(What::Collectives, name) };
+                let said = spoilt(&bench, 3, 0, 3);
+                let contestant = format!("of `{operation} by {name}`: ");
+                assert!(said.contains(" failed: bench collectives: a wrong answer "), "{said}");
+                assert!(said.contains(&contestant) && said.contains(" is at "), "{said}");
+            }
         }
     }
 
     #[test]
     fn a_wrong_byte_of_a_device_is_found() {
-        if let Err(reason) = Device::opencl("") {
-            println!("skipped: measurements on a device: {reason}");
-            return;
-        }
-        let on_device = Streams { device: Some("opencl".into()), ..Streams::default() };
+        let Some(on_device) = on_device() else { return };
         // Of a field of 64³ cells with a ghost on either side, the third owned one; what is copied is filled after it. The
         // second message begins on a line.
         let (owned, behind_field, packed) = ((66 + 1) * 66 + 3, 66 * 66 * 66 + 3, 64 + 3);

@@ -4,12 +4,13 @@ use super::answers::{Answers, given};
 use super::figure::Figure;
 use super::micro::MicroBench;
 use super::turns::{Subject, in_turns};
+use ndarray::ArrayViewMut4;
 use std::time::{Duration, Instant};
 use streamhalo::comm::Communicator;
 use streamhalo::comm::backend::Route;
 use streamhalo::comm::collective::{AllReduce, Barrier};
-use streamhalo::comm::device::{Buffer, Extents};
-use streamhalo::{HaloError, Op, Stream, World};
+use streamhalo::comm::device::{Buffer, Extents, Section};
+use streamhalo::{HaloError, Op, Stream, StreamKind, World};
 
 use crate::error::AppError;
 use crate::run::executors_of_all;
@@ -42,18 +43,17 @@ pub(super) fn measure(
     operation: &str,
     bytes: usize,
 ) -> Result<Vec<Figure>, AppError> {
-    let mut names = Vec::new();
+    let (stream, mut names) = (bench.stream(world)?, Vec::new());
     let mut collectives: Vec<Box<dyn Collective>> = Vec::new();
     for name in bench.contestants.iter().filter(|name| can_do(name, operation)) {
-        let stream = bench.stream(world)?;
         let contestant = format!("{operation} by {name}");
         let answers = bench.answers(world, &contestant);
         collectives.push(match (name.as_str(), operation) {
-            (HOST, "barrier") => barrier_checked(Calls::new(world, operation, 0)?, answers)?,
-            (HOST, _) => Box::new(Calls::checked(operation, bytes, answers)?),
+            (HOST, "barrier") => barrier_checked(Calls::new(world, &stream, operation, 0)?, answers)?,
+            (HOST, _) => Box::new(Calls::checked(&stream, operation, bytes, answers)?),
             (backend, "barrier") => {
                 let barrier = Barrier::with_backend(world, &stream, backend)?;
-                barrier_checked(Barriers { stream, barrier }, answers)?
+                barrier_checked(Barriers { stream: stream.clone(), barrier }, answers)?
             }
             (backend, _) => Box::new(Sums::checked(&stream, backend, bytes, answers)?),
         });
@@ -84,6 +84,20 @@ fn value(rank: usize, round: usize, index: usize) -> f64 {
     (index + 3 * rank * rank + round) as f64
 }
 
+/// A line of doubles.
+fn zeros(world: &World, stream: &Stream, elements: usize) -> Result<Buffer<f64>, HaloError> {
+    let line = Extents { points: [1, 1, elements], components: 1 };
+    Ok(Buffer::zeros(world, stream, line)?)
+}
+
+/// Has each element of a line be the value at its index.
+fn fill(line: &mut Buffer<f64>, value: impl Fn(usize) -> f64) -> Result<(), HaloError> {
+    let fill = |line: ArrayViewMut4<'_, f64>| {
+        line.into_iter().enumerate().for_each(|(index, one)| *one = value(index));
+    };
+    Ok(line.with_host_mut(line.extents().whole(), fill)?)
+}
+
 /// A barrier that nobody leaves before all have come, whoever is late. Collective.
 fn barrier_checked<C: Collective + 'static>(
     mut barrier: C,
@@ -108,50 +122,92 @@ fn barrier_checked<C: Collective + 'static>(
 struct Calls {
     communicator: Communicator,
     operation: String,
-    given: Vec<f64>,
-    /// Of both neighbours, or of all.
-    own: Vec<f64>,
-    gathered: Vec<f64>,
+    doubles: Doubles,
     /// The one before this rank in a ring, and the one behind it.
     neighbours: [usize; 2],
 }
 
+/// What calls are given, and what they leave.
+enum Doubles {
+    /// Slices; those that work in place do so on `own`.
+    OfHost { given: Vec<f64>, own: Vec<f64>, gathered: Vec<f64> },
+    /// Memory of a device and sections of it; those that work in place do so on the first.
+    OfDevice { buffers: [Buffer<f64>; 2], sections: [Section; 2] },
+}
+
+impl Doubles {
+    /// So many that are given, and so many that are gathered.
+    fn zeros(world: &World, stream: &Stream, elements: [usize; 2]) -> Result<Self, HaloError> {
+        let [given, gathered] = elements;
+        if stream.kind() != StreamKind::Device {
+            let [given, own, gathered] = [given, given, gathered].map(|elements| vec![0.0; elements]);
+            return Ok(Self::OfHost { given, own, gathered });
+        }
+        let buffers = [zeros(world, stream, given)?, zeros(world, stream, gathered)?];
+        let sections = [buffers[0].section(0..given)?, buffers[1].section(0..gathered)?];
+        Ok(Self::OfDevice { buffers, sections })
+    }
+
+    fn give(&mut self, value: impl Fn(usize) -> f64) -> Result<(), HaloError> {
+        match self {
+            Self::OfHost { given, .. } => {
+                given.iter_mut().enumerate().for_each(|(index, one)| *one = value(index));
+                Ok(())
+            }
+            Self::OfDevice { buffers, .. } => fill(&mut buffers[0], value),
+        }
+    }
+
+    fn left(&mut self, in_place: bool) -> Result<Vec<f64>, HaloError> {
+        match self {
+            Self::OfHost { own, gathered, .. } => Ok(if in_place { own } else { gathered }.clone()),
+            Self::OfDevice { buffers, .. } => {
+                let buffer = &mut buffers[usize::from(!in_place)];
+                Ok(buffer.copy_out(buffer.extents().whole())?)
+            }
+        }
+    }
+}
+
 impl Calls {
-    fn new(world: &World, operation: &str, elements: usize) -> Result<Self, HaloError> {
+    fn new(world: &World, stream: &Stream, operation: &str, elements: usize) -> Result<Self, HaloError> {
         let (rank, size) = (world.rank(), world.size());
+        // Of both neighbours, or of all.
+        let gathered = if operation == NEIGHBOURS { elements } else { elements * size };
         Ok(Self {
             communicator: Communicator::new(world)?,
             operation: operation.to_owned(),
-            given: vec![0.0; elements],
-            own: vec![0.0; elements],
-            gathered: vec![0.0; if operation == NEIGHBOURS { elements } else { elements * size }],
+            doubles: Doubles::zeros(world, stream, [elements, gathered])?,
             neighbours: [(rank + size - 1) % size, (rank + 1) % size],
         })
     }
 
-    fn checked(operation: &str, bytes: usize, answers: Answers<'_>) -> Result<Self, AppError> {
+    fn checked(
+        stream: &Stream,
+        operation: &str,
+        bytes: usize,
+        answers: Answers<'_>,
+    ) -> Result<Self, AppError> {
         let world = answers.world;
         let (rank, size, elements) = (world.rank(), world.size(), bytes / 8);
         // Each neighbour is given its own elements.
         let sent = if operation == NEIGHBOURS { 2 * elements } else { elements };
-        let mut calls = Self::new(world, operation, sent)?;
+        let mut calls = Self::new(world, stream, operation, sent)?;
+        let (in_place, neighbours) = (!["allgather", NEIGHBOURS].contains(&operation), calls.neighbours);
         for round in 0..3 {
-            let own = calls.given.iter_mut().enumerate();
-            own.for_each(|(index, one)| *one = given(value(rank, round, index)));
+            calls.doubles.give(|index| given(value(rank, round, index)))?;
             calls.repeat(1)?;
-            let sum = |index| (0..size).map(|rank| value(rank, round, index)).sum::<f64>();
-            match operation {
-                "broadcast" => answers.compare_all(&calls.own, |index| value(0, round, index))?,
-                // Of the root alone.
-                "reduce" if rank > 0 => answers.agree(None)?,
-                "allgather" => answers
-                    .compare_all(&calls.gathered, |index| value(index / elements, round, index % elements))?,
+            let expected = |index| match operation {
+                "broadcast" => value(0, round, index),
+                "allgather" => value(index / elements, round, index % elements),
                 // What comes first is from behind, which has sent it ahead.
-                NEIGHBOURS => answers.compare_all(&calls.gathered, |index| {
-                    value(calls.neighbours[usize::from(index < elements)], round, index)
-                })?,
-                _ => answers.compare_all(&calls.own, sum)?,
-            }
+                NEIGHBOURS => value(neighbours[usize::from(index < elements)], round, index),
+                _ => (0..size).map(|rank| value(rank, round, index)).sum(),
+            };
+            // A reduction is of the root alone.
+            let is_left = operation != "reduce" || rank == 0;
+            let left = if is_left { calls.doubles.left(in_place)? } else { Vec::new() };
+            answers.compare_all(&left, expected)?;
         }
         Ok(calls)
     }
@@ -159,16 +215,18 @@ impl Calls {
 
 impl Subject for Calls {
     fn repeat(&mut self, times: usize) -> Result<(), HaloError> {
-        let Self { communicator, given, own, gathered, neighbours: [before, behind], .. } = self;
+        let Self { communicator, operation, doubles, neighbours: [before, behind] } = self;
+        let (to, from) = ([*before, *behind], [*behind, *before]);
         for _ in 0..times {
-            match self.operation.as_str() {
-                "barrier" => communicator.barrier()?,
-                "allgather" => communicator.allgather(given, gathered)?,
-                NEIGHBOURS => {
-                    let (to, from) = ([*before, *behind], [*behind, *before]);
+            match (operation.as_str(), &mut *doubles) {
+                ("barrier", _) => communicator.barrier()?,
+                ("allgather", Doubles::OfHost { given, gathered, .. }) => {
+                    communicator.allgather(given, gathered)?;
+                }
+                (NEIGHBOURS, Doubles::OfHost { given, gathered, .. }) => {
                     communicator.neighbour_alltoall(&to, given, &from, gathered)?;
                 }
-                operation => {
+                (operation, Doubles::OfHost { given, own, .. }) => {
                     // These work in place.
                     own.copy_from_slice(given);
                     match operation {
@@ -177,6 +235,14 @@ impl Subject for Calls {
                         _ => communicator.allreduce(own, Op::Sum)?,
                     }
                 }
+                (operation, Doubles::OfDevice { sections: [given, gathered], .. }) => match operation {
+                    "allgather" => communicator.allgather_section(given, gathered)?,
+                    NEIGHBOURS => communicator.neighbour_alltoall_section(&to, given, &from, gathered)?,
+                    // A copy on the device before each would be timed with it: sums grow instead.
+                    "broadcast" => communicator.broadcast_section(given, 0)?,
+                    "reduce" => communicator.reduce_section(given, Op::Sum, 0)?,
+                    _ => communicator.allreduce_section(given, Op::Sum)?,
+                },
             }
         }
         Ok(())
@@ -217,18 +283,14 @@ impl Sums {
     fn checked(stream: &Stream, backend: &str, bytes: usize, answers: Answers<'_>) -> Result<Self, AppError> {
         let world = answers.world;
         let elements = bytes / 8;
-        let line = Extents { points: [1, 1, elements], components: 1 };
-        let (input, output) = (Buffer::zeros(world, stream, line)?, Buffer::zeros(world, stream, line)?);
+        let (input, output) = (zeros(world, stream, elements)?, zeros(world, stream, elements)?);
         let sections = (&input.section(0..elements)?, &output.section(0..elements)?);
         let allreduce = AllReduce::with_backend(world, stream, backend, sections, Op::Sum)?;
         let mut sums = Self { stream: stream.clone(), input, output, allreduce };
         for round in 0..3 {
-            sums.input.with_host_mut(line.whole(), |own| {
-                let own = own.into_iter().enumerate();
-                own.for_each(|(index, one)| *one = given(value(world.rank(), round, index)));
-            })?;
+            fill(&mut sums.input, |index| given(value(world.rank(), round, index)))?;
             sums.repeat(1)?;
-            let found = sums.output.copy_out(line.whole())?;
+            let found = sums.output.copy_out(sums.output.extents().whole())?;
             let sum = |index| (0..world.size()).map(|rank| value(rank, round, index)).sum::<f64>();
             answers.compare_all(&found, sum)?;
         }
@@ -255,7 +317,21 @@ impl Collective for Sums {
 mod tests {
     use super::*;
     use crate::ranks::on_threads;
-    use streamhalo::WorldOptions;
+    use streamhalo::{Device, WorldOptions};
+
+    #[test]
+    fn calls_on_a_device_are_given_its_memory() {
+        let world = World::alone().expect("a world of one rank");
+        let is_of_device = |device: &Device| {
+            let stream = device.stream(&world).expect("a stream");
+            matches!(Doubles::zeros(&world, &stream, [1, 1]), Ok(Doubles::OfDevice { .. }))
+        };
+        assert!(!is_of_device(&Device::host()));
+        match Device::opencl("") {
+            Ok(device) => assert!(is_of_device(&device)),
+            Err(reason) => println!("skipped: collective calls on a device: {reason}"),
+        }
+    }
 
     /// It waits for nobody.
     struct Open;

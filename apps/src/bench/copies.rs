@@ -39,7 +39,7 @@ pub(super) fn measure(
         let figure = timing.figure(bench, (name, device.name().to_owned()), bytes);
         let rate = gigabytes_per_second(bytes as f64, figure.median_us);
         let figure = Figure { operation: Some(operation.to_owned()), ..figure };
-        figure.with("gb_per_s", rate).on(Some(device.is_gpu()))
+        figure.with("gb_per_s", rate)
     });
     Ok(figures.collect())
 }

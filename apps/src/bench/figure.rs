@@ -3,6 +3,7 @@
 use super::turns::Timing;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use streamhalo::Device;
 
 /// The figures of one contestant at one size. Times are per repetition, the slowest rank's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -69,13 +70,14 @@ impl Figure {
         self.more.get(name).copied().flatten()
     }
 
-    /// Says whether it is of a GPU, if it is of a device.
+    /// Says which device it is of and whether that is a GPU, unless it is the host.
     #[must_use]
-    pub(super) fn on(self, is_gpu: Option<bool>) -> Self {
-        match is_gpu {
-            Some(is_gpu) => self.with("is_gpu", f64::from(u8::from(is_gpu))),
-            None => self,
+    pub(super) fn on(self, device: &Device) -> Self {
+        if device.name() == "host" {
+            return self;
         }
+        let is_gpu = f64::from(u8::from(device.is_gpu()));
+        Self { device: Some(device.name().to_owned()), ..self.with("is_gpu", is_gpu) }
     }
 
     /// The same in units of `parts`: half of a round trip, one message of a window.

@@ -8,7 +8,7 @@ use super::turns::median;
 use super::{bandwidth, collectives, copies, latency, loggp, moves, overlap, pingpong, staging, throttle};
 use serde::{Deserialize, Serialize};
 use streamhalo::comm::Error;
-use streamhalo::{Device, HaloError, Stream, StreamKind, StreamOptions, World};
+use streamhalo::{HaloError, Stream, StreamKind, StreamOptions, World};
 
 use crate::error::AppError;
 use crate::ranks::Work;
@@ -97,9 +97,9 @@ impl MicroBench {
         Answers { world, bench: self.what.name(), contestant }
     }
 
-    /// A stream of the host as asked for.
-    pub(super) fn stream(&self, world: &World) -> Result<Stream, HaloError> {
-        Ok(Device::host().stream_with(world, self.options())?)
+    /// A stream as asked for, that contestants share: a device has few queues on which something waits.
+    pub(super) fn stream(&self, world: &World) -> Result<Stream, AppError> {
+        Ok(self.streams.device()?.stream_with(world, self.options())?)
     }
 
     /// What a contestant is called after. The command line has checked the names; what else makes a bench may not have.
@@ -126,6 +126,10 @@ impl Work for MicroBench {
 
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(Vec<Figure>)) -> Result<(), AppError> {
         world.pin()?;
+        let device = self.streams.device()?;
+        let report = &mut |figures: Vec<Figure>| {
+            report(figures.into_iter().map(|figure| figure.on(&device)).collect());
+        };
         if self.what == What::Loggp {
             return loggp::measure(self, world, report);
         }

@@ -68,7 +68,7 @@ pub(super) fn measure(
         let [rate, best] = [figure.median_us, figure.min_us]
             .map(|microseconds| gigabytes_per_second(ends.bytes as f64, microseconds));
         let figure = Figure { operation: Some(operation.to_owned()), ..figure };
-        let figure = figure.with("gb_per_s", rate).with("best_gb_per_s", best).on(Some(device.is_gpu()));
+        let figure = figure.with("gb_per_s", rate).with("best_gb_per_s", best);
         figure.with("cells", cells as f64).with("width", boxes.width as f64)
     });
     Ok(divided("ratio_to_fused", FUSED, divided("ratio_to_copy", COPY, figures.collect())))

@@ -40,11 +40,10 @@ pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result
             chosen_backend: (one.backend == AUTO).then(|| pair.out.exchange.backend().to_owned()),
             replayed: pair.replayed.as_ref().map(|(_, trips)| *trips),
             signal: one.signal.map(|signal| signal.name().to_owned()),
-            device: opened.device_name(),
             ..figure
         };
         let rate = gigabytes_per_second(2.0 * bytes as f64, figure.median_us);
-        figures.push(figure.with("gb_per_s", rate).on(opened.is_gpu()));
+        figures.push(figure.with("gb_per_s", rate));
     }
     Ok(divided("ratio_to_standard", "standard", figures))
 }

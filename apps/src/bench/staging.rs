@@ -97,7 +97,7 @@ pub(super) fn measure(
         let figure = timing.figure(bench, (name, device.name().to_owned()), bytes).divided_by(messages);
         let rate = gigabytes_per_second(ways * bytes as f64, figure.median_us);
         let figure = Figure { operation: Some(operation.to_owned()), ..figure };
-        figure.with("gb_per_s", rate).on(Some(device.is_gpu()))
+        figure.with("gb_per_s", rate)
     });
     Ok(divided("ratio_to_naive", "naive", figures.collect()))
 }

@@ -3,7 +3,7 @@
 use std::num::{IntErrorKind, NonZeroUsize, ParseIntError};
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{ArgPredicate, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use streamhalo::StreamKind;
 use streamhalo::comm::ElementType;
@@ -66,12 +66,20 @@ pub enum Bench {
     Moves(MovesArgs),
 }
 
-/// Where the streams of a measurement are.
+/// Where the streams of a measurement are, and when those of the host run.
 #[derive(Args, Clone, Debug)]
-pub struct StreamsArgs {
+pub struct StreamArgs {
+    /// Stream: inline or threaded
+    #[arg(long, value_name = "KIND", value_parser = named(StreamKind::OF_HOST, StreamKind::name), hide_possible_values = true, default_value = "inline")]
+    pub stream: StreamKind,
     /// Device: host, or another kind
     #[arg(long, value_name = "KIND[:NAME]", default_value = "host")]
     pub device: String,
+}
+
+/// How streams signal and wait, and what they replay.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SignalArgs {
     /// Signals: auto, kernel, merged, memop or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub signal: Vec<String>,
@@ -129,12 +137,12 @@ pub struct PingpongArgs {
     /// Backends to compare, or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
     pub backend: Vec<String>,
-    /// Stream: inline or threaded
-    #[arg(long, value_name = "KIND", value_parser = named(StreamKind::OF_HOST, StreamKind::name), hide_possible_values = true, default_value = "inline")]
-    pub stream: StreamKind,
     /// Where streams are.
     #[command(flatten)]
-    pub streams: StreamsArgs,
+    pub stream: StreamArgs,
+    /// How streams signal.
+    #[command(flatten)]
+    pub signals: SignalArgs,
     /// For how long, where, and what becomes of the figures.
     #[command(flatten)]
     pub timed: TimedArgs,
@@ -149,9 +157,9 @@ pub struct PrimitiveArgs {
     /// Primitives to compare, or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
     pub primitive: Vec<String>,
-    /// Stream: inline or threaded
-    #[arg(long, value_name = "KIND", value_parser = named(StreamKind::OF_HOST, StreamKind::name), hide_possible_values = true, default_value = "inline")]
-    pub stream: StreamKind,
+    /// Where streams are.
+    #[command(flatten)]
+    pub stream: StreamArgs,
     /// For how long, where, and what becomes of the figures.
     #[command(flatten)]
     pub timed: TimedArgs,
@@ -175,9 +183,9 @@ pub struct CollectivesArgs {
     /// Backends, host, or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
     pub backend: Vec<String>,
-    /// Stream: inline or threaded
-    #[arg(long, value_name = "KIND", value_parser = named(StreamKind::OF_HOST, StreamKind::name), hide_possible_values = true, default_value = "inline")]
-    pub stream: StreamKind,
+    /// Where streams are.
+    #[command(flatten)]
+    pub stream: StreamArgs,
     /// For how long, where, and what becomes of the figures.
     #[command(flatten)]
     pub timed: TimedArgs,
@@ -188,6 +196,11 @@ pub struct CollectivesArgs {
 #[command(after_help = "Policies: application, static, adaptive.\n\
                         Each epoch posts, puts, completes and waits (2023, section 5.2).\n\
                         Example:\n  streamhalo bench throttle --entries 2..64 --policy static,adaptive")]
+// The host runs ahead of a stream of its own only where that has a thread; those of a device are of no kind that is named.
+#[command(mut_arg("stream", |stream| {
+    let on_host = stream.default_value("threaded").default_value_if("device", "host", "threaded");
+    on_host.default_value_if("device", ArgPredicate::IsPresent, "inline")
+}))]
 pub struct ThrottleArgs {
     /// Entries: a range or a list
     #[arg(long, value_name = "N..M", default_value = "2..256", value_parser = Sizes::of_counts, allow_hyphen_values = true)]
@@ -198,9 +211,9 @@ pub struct ThrottleArgs {
     /// Policies to compare, or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
     pub policy: Vec<String>,
-    /// Stream: inline or threaded
-    #[arg(long, value_name = "KIND", value_parser = named(StreamKind::OF_HOST, StreamKind::name), hide_possible_values = true, default_value = "threaded")]
-    pub stream: StreamKind,
+    /// Where streams are.
+    #[command(flatten)]
+    pub stream: StreamArgs,
     /// For how long, where, and what becomes of the figures.
     #[command(flatten)]
     pub timed: TimedArgs,
@@ -325,9 +338,12 @@ pub struct BenchHaloArgs {
     /// Backends to measure, or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
     pub backend: Vec<String>,
-    /// Where streams are.
+    /// Device: host, or another kind
+    #[arg(long, value_name = "KIND[:NAME]", default_value = "host")]
+    pub device: String,
+    /// How streams signal.
     #[command(flatten)]
-    pub streams: StreamsArgs,
+    pub signals: SignalArgs,
     /// About how long each is measured
     #[arg(long, value_name = "S", default_value = "1", value_parser = positive_seconds)]
     pub seconds: f64,
@@ -374,5 +390,30 @@ fn positive_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(seconds),
         _ => Err("expected seconds: a number above 0, at most 86400".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Cli, Command};
+    use super::*;
+    use clap::Parser;
+
+    #[test]
+    fn epochs_are_on_a_stream_with_a_thread_unless_a_device_has_them() {
+        for (flags, expected) in [
+            (&[][..], StreamKind::Threaded),
+            (&["--device", "host"], StreamKind::Threaded),
+            (&["--device", "host", "--stream", "inline"], StreamKind::Inline),
+            (&["--device", "cuda"], StreamKind::Inline),
+            (&["--device", "cuda", "--stream", "threaded"], StreamKind::Threaded),
+        ] {
+            let line = [&["streamhalo", "bench", "throttle"], flags].concat();
+            let cli = Cli::try_parse_from(line).expect("it is understood");
+            let Command::Bench(BenchArgs { what: Bench::Throttle(args) }) = cli.command else {
+                panic!("{flags:?}")
+            };
+            assert_eq!(args.stream.stream, expected, "{flags:?}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::bench::{assert_all, figures};
 use super::opencl::is_there;
-use super::{BACKENDS, Folder, text};
+use super::{BACKENDS, FABRICS, Folder, text};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -58,6 +58,65 @@ fn ping_pongs_between_ranks_on_a_device() {
     // Messages are staged there, and threads signal.
     let found = figures("shm", &["pingpong", "--device", "opencl", "--sizes", "40", "--backend", "notified"]);
     assert_eq!(contestants(&found), [("notified", Some("auto"))]);
+}
+
+/// Figures of ranks on a device, which say so: what was measured, and who has carried it out.
+fn on_device(fabric: &str, bench: &[&str]) -> Vec<(String, String)> {
+    let found = figures(fabric, &[bench, &["--device", "opencl"]].concat());
+    for figure in &found {
+        assert!(figure["device"].as_str().is_some_and(|name| name.starts_with("opencl, ")), "{figure}");
+        assert_eq!((&figure["is_gpu"], figure.get("ratio_to_flag")), (&Value::from(0.0), None), "{figure}");
+    }
+    let word = |figure: &Value, name: &str| figure[name].as_str().expect("is text").to_owned();
+    found.iter().map(|figure| (word(figure, "backend"), word(figure, "executor"))).collect()
+}
+
+/// Those that are found, by whom.
+fn assert_by(found: Vec<(String, String)>, expected: &[(&str, &str)], what: &str) {
+    let expected = expected.iter().map(|(name, executor)| ((*name).to_owned(), (*executor).to_owned()));
+    assert_eq!(found, expected.collect::<Vec<_>>(), "{what}");
+}
+
+#[test]
+fn primitives_between_ranks_on_a_device() {
+    if !is_there() {
+        return;
+    }
+    // A flag and what puts notify of are in the host's memory.
+    let by_host = ["two-sided", "put-active"].map(|name| (name, "host"));
+    let by_proxy = ["put-stream", "enqueued", "queue"].map(|name| (name, "proxy"));
+    let all = [&by_host[..], &by_proxy].concat();
+    for fabric in FABRICS {
+        assert_by(on_device(fabric, &["latency", "--sizes", "8,70000"]), &all.repeat(2), fabric);
+        for bench in ["bandwidth", "bibandwidth", "overlap"] {
+            assert_by(on_device(fabric, &[bench, "--sizes", "300"]), &all, bench);
+        }
+        let found = on_device(fabric, &["loggp", "--sizes", "8", "--primitive", "two-sided,queue"]);
+        let [host, proxy] = [("two-sided", "host"), ("queue", "proxy")];
+        assert_by(found, &[host, host, proxy, proxy, host, proxy], fabric);
+    }
+    let line = "bench latency --device opencl --sizes 8 --primitive queue --seconds 0.001";
+    let said = text(&Folder::new().streamhalo(&line.split(' ').collect::<Vec<_>>()).stdout);
+    for part in ["2 ranks, on opencl, ", " proxy", "say nothing about a GPU"] {
+        assert!(said.replace('\n', " ").contains(part) && !said.contains("`flag`"), "no {part:?} in {said}");
+    }
+}
+
+#[test]
+fn collectives_and_epochs_of_ranks_on_a_device() {
+    if !is_there() {
+        return;
+    }
+    let on_streams = BACKENDS.map(|name| (name, if name == "standard" { "host" } else { "proxy" }));
+    // Barriers, reductions, and what the host alone does.
+    let once = [&[("host", "host")], &on_streams[..]].concat();
+    let expected = [&once[..], &once, &[("host", "host"); 4]].concat();
+    for fabric in FABRICS {
+        let found = on_device(fabric, &["collectives", "--ranks", "3", "--sizes", "2048"]);
+        assert_by(found, &expected, fabric);
+        let policies = ["application", "static", "adaptive"].map(|policy| (policy, "proxy"));
+        assert_by(on_device(fabric, &["throttle", "--entries", "4"]), &policies, fabric);
+    }
 }
 
 #[test]
@@ -134,6 +193,21 @@ fn what_a_device_cannot_do_is_refused_by_its_flag() {
         ("halo --device opencl --waits never", "`never` is not one of auto, kernel, proxy"),
         ("halo --device opencel", "did you mean `opencl`?"),
         ("pingpong --device opencl --stream threaded", "--stream: is for the host"),
+        ("throttle --device opencl --stream threaded", "--stream: is for the host"),
+        ("collectives --device opencl --stream threaded", "--stream: is for the host"),
+        ("latency --device opencl --stream threaded", "--stream: is for the host"),
+        (
+            "latency --device opencl --primitive two-sided,flag",
+            "--primitive: `flag` is a cache line of the host's memory: leave it out, or give `--device host`",
+        ),
+        (
+            "overlap --device opencl --primitive put-notify",
+            "--primitive: `put-notify` leaves what it puts in",
+        ),
+        ("loggp --device opencel", "did you mean `opencl`?"),
+        ("throttle --device host:0", "--device: there is one `host`"),
+        ("bandwidth --device opencl:nosuch", "--device: device `opencl:nosuch` cannot be used: "),
+        ("collectives --device opencl:nosuch", "--device: device `opencl:nosuch` cannot be used: "),
         ("moves --device host", "--device: `host` is not one of opencl, cuda, hip"),
         ("moves --cells 8,4 --width 5", "--cells: of 4 cells along an axis 5 layers cannot be packed"),
         ("moves --fabric shm", "--fabric: nothing is sent"),

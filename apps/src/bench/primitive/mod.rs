@@ -101,6 +101,15 @@ pub(crate) fn primitive_names() -> Vec<&'static str> {
     PRIMITIVES.iter().map(|row| row.name).collect()
 }
 
+/// Those of the host's memory alone, which a device has no part in, and why.
+pub(crate) const OF_HOST: [(&str, &str); 2] = [
+    ("flag", "is a cache line of the host's memory"),
+    (
+        "put-notify",
+        "leaves what it puts in the host's memory, and a device has it once the window is dropped",
+    ),
+];
+
 /// A primitive between the two ranks, if it can be used for messages of that many bytes, which come in windows or one by
 /// one. It has been tried. Collective.
 pub(super) fn checked(

@@ -75,7 +75,7 @@ fn bench_of(args: &BenchHaloArgs) -> Result<HaloBench, AppError> {
             "of a rank take more bytes than a machine can have; give fewer",
         ));
     }
-    let streams = streams_of(&args.streams)?;
+    let streams = streams_of(&args.device, &args.signals)?;
     Ok(HaloBench {
         layout,
         cells,

@@ -6,18 +6,18 @@ use streamhalo::comm::{StagingMemory, StagingScheme};
 
 use super::files::{files_of, lines, names_of};
 use super::view::View;
-use super::{Planned, backends_of, chosen, chosen_of, meet, streams_of, streams_on};
-use crate::bench::collectives::{HOST, ON_STREAMS, OPERATIONS, can_do};
+use super::{HOST, Planned, backends_of, chosen, chosen_of, meet, streams_on, streams_with};
+use crate::bench::collectives::{self, ON_STREAMS, OPERATIONS, can_do};
 use crate::bench::copies;
 use crate::bench::micro::{MicroBench, What};
 use crate::bench::moves::{self, Boxes};
-use crate::bench::primitive::primitive_names;
+use crate::bench::primitive::{OF_HOST, primitive_names};
 use crate::bench::staging;
 use crate::bench::streams::Streams;
 use crate::bench::throttle::policy_names;
 use crate::cli::{
-    CollectivesArgs, CopiesArgs, FigureArgs, MovesArgs, PingpongArgs, PrimitiveArgs, Sizes, StagingArgs,
-    ThrottleArgs, TimedArgs,
+    CollectivesArgs, CopiesArgs, FigureArgs, MovesArgs, PingpongArgs, PrimitiveArgs, SignalArgs, Sizes,
+    StagingArgs, ThrottleArgs, TimedArgs,
 };
 use crate::error::{AppError, counted};
 use crate::ranks::Ranks;
@@ -26,31 +26,38 @@ use crate::run::check_ranks;
 
 /// `streamhalo bench pingpong`
 pub(super) fn pingpong(args: &PingpongArgs) -> Result<u8, AppError> {
-    let checked = || {
-        let (streams, contestants) = (streams_of(&args.streams)?, backends_of(&args.backend)?);
-        if streams.device.is_some() && args.stream != StreamKind::Inline {
-            let message = "is for the host; the streams of a device are all of one kind";
-            return Err(AppError::usage("--stream", message));
-        }
-        Ok((streams, contestants))
-    };
+    let checked = || Ok((streams_with(&args.stream, &args.signals)?, backends_of(&args.backend)?));
     let bench = checked().map(|(streams, contestants)| MicroBench {
         streams,
-        ..between_two(What::Pingpong, &args.timed, &args.sizes, args.stream, contestants)
+        ..between_two(What::Pingpong, &args.timed, &args.sizes, args.stream.stream, contestants)
     });
     measure("streamhalo bench pingpong", &args.timed.figures, bench)
 }
 
 /// `streamhalo bench latency` and its like.
 pub(super) fn primitives(command: &'static str, what: What, args: &PrimitiveArgs) -> Result<u8, AppError> {
-    let mut names = primitive_names();
-    if matches!(what, What::Overlap | What::Loggp) {
-        // It is no message, and has no part that could be hidden.
-        names.retain(|name| *name != "flag");
-    }
-    let contestants = chosen("--primitive", &args.primitive, &names);
-    let bench =
-        contestants.map(|contestants| between_two(what, &args.timed, &args.sizes, args.stream, contestants));
+    let checked = || {
+        let mut names = primitive_names();
+        if matches!(what, What::Overlap | What::Loggp) {
+            // It is no message, and has no part that could be hidden.
+            names.retain(|name| *name != "flag");
+        }
+        if args.stream.device != HOST {
+            let is_of_host = |name: &str| OF_HOST.iter().find(|(of_host, _)| *of_host == name);
+            let mut asked = args.primitive.iter().filter(|name| names.contains(&name.as_str()));
+            if let Some((name, reason)) = asked.find_map(|name| is_of_host(name)) {
+                let message = format!("`{name}` {reason}: leave it out, or give `--device {HOST}`");
+                return Err(AppError::usage("--primitive", message));
+            }
+            names.retain(|name| is_of_host(name).is_none());
+        }
+        let contestants = chosen("--primitive", &args.primitive, &names)?;
+        Ok((contestants, streams_with(&args.stream, &SignalArgs::default())?))
+    };
+    let bench = checked().map(|(contestants, streams)| MicroBench {
+        streams,
+        ..between_two(what, &args.timed, &args.sizes, args.stream.stream, contestants)
+    });
     measure(command, &args.timed.figures, bench)
 }
 
@@ -65,15 +72,16 @@ pub(super) fn collectives(args: &CollectivesArgs) -> Result<u8, AppError> {
         meet(&args.timed.figures)?;
         check_ranks("--ranks", Some(args.ranks.get()))?;
         let operations = chosen("--operation", &args.operation, &OPERATIONS)?;
-        let contestants: Vec<&str> = std::iter::once(HOST).chain(backend_names()).collect();
+        let contestants: Vec<&str> = std::iter::once(collectives::HOST).chain(backend_names()).collect();
         let contestants = chosen("--backend", &args.backend, &contestants)?;
         check_pairs(args, &operations, &contestants)?;
-        Ok((operations, contestants))
+        Ok((operations, contestants, streams_with(&args.stream, &SignalArgs::default())?))
     };
-    let bench = checked().map(|(operations, contestants)| MicroBench {
+    let bench = checked().map(|(operations, contestants, streams)| MicroBench {
         ranks: args.ranks.get(),
         operations,
-        ..between_two(What::Collectives, &args.timed, &args.sizes, args.stream, contestants)
+        streams,
+        ..between_two(What::Collectives, &args.timed, &args.sizes, args.stream.stream, contestants)
     });
     measure("streamhalo bench collectives", &args.timed.figures, bench)
 }
@@ -88,8 +96,9 @@ fn check_pairs(
     let is_named = |asked: &[String]| asked.iter().all(|name| name != "all");
     let by_nobody = |operation: &&String| !contestants.iter().any(|name| can_do(name, operation));
     if let Some(operation) = operations.iter().find(by_nobody).filter(|_| is_named(&args.operation)) {
+        let host = collectives::HOST;
         let message = format!(
-            "`{operation}` is done by `{HOST}` only; {} can do {}. Give one of these, or `--backend {HOST}`",
+            "`{operation}` is done by `{host}` only; {} can do {}. Give one of these, or `--backend {host}`",
             contestants.join(", "),
             ON_STREAMS.join(" and ")
         );
@@ -115,11 +124,13 @@ pub(super) fn throttle(args: &ThrottleArgs) -> Result<u8, AppError> {
             return Err(AppError::usage("--entries", "1 entry is too few: an epoch takes 2 at a time"));
         }
         one("--size", &args.size)?;
-        chosen("--policy", &args.policy, &policy_names())
+        let contestants = chosen("--policy", &args.policy, &policy_names())?;
+        Ok((contestants, streams_with(&args.stream, &SignalArgs::default())?))
     };
-    let bench = checked().map(|contestants| MicroBench {
+    let bench = checked().map(|(contestants, streams)| MicroBench {
         entries: args.entries.0.clone(),
-        ..between_two(What::Throttle, &args.timed, &args.size, args.stream, contestants)
+        streams,
+        ..between_two(What::Throttle, &args.timed, &args.size, args.stream.stream, contestants)
     });
     measure("streamhalo bench throttle", &args.timed.figures, bench)
 }

@@ -11,13 +11,13 @@ use serde::Serialize;
 use serde_json::Value;
 use streamhalo::comm::backend::backend_names;
 use streamhalo::comm::fabric::FABRICS;
-use streamhalo::{Signals, Waits};
+use streamhalo::{Signals, StreamKind, Waits};
 
 use self::files::names_of;
 use super::check_room_for;
 use crate::bench::micro::{What, split_device};
 use crate::bench::streams::Streams;
-use crate::cli::{Bench, FigureArgs, StreamsArgs};
+use crate::cli::{Bench, FigureArgs, SignalArgs, StreamArgs};
 use crate::commands::DEVICES;
 use crate::config::{known_backends, nearest};
 use crate::error::AppError;
@@ -169,9 +169,18 @@ fn check_kind(device: &str, kinds: &[&str]) -> Result<(), AppError> {
     Ok(())
 }
 
+/// The streams that the flags ask for, where those of the host may be of either kind.
+fn streams_with(args: &StreamArgs, signals: &SignalArgs) -> Result<Streams, AppError> {
+    if args.device != HOST && args.stream != StreamKind::Inline {
+        let message = "is for the host; the streams of a device are all of one kind";
+        return Err(AppError::usage("--stream", message));
+    }
+    streams_of(&args.device, signals)
+}
+
 /// The streams that the flags ask for.
-fn streams_of(args: &StreamsArgs) -> Result<Streams, AppError> {
-    let StreamsArgs { device, signal, waits, replay } = args;
+fn streams_of(device: &str, signals: &SignalArgs) -> Result<Streams, AppError> {
+    let SignalArgs { signal, waits, replay } = signals;
     check_kind(device, &DEVICES)?;
     if !replay.is_multiple_of(2) {
         let message = "messages take turns between two buffers, and a period begins where it has ended: give an even number";

@@ -25,6 +25,9 @@ const NOT_TOLD: &str = "-: these measurements give no value above 0. G needs two
 const NO_SHARE: &str = "-: beside computation the message took no longer than the computation alone, so that its overhead \
                         is too small for these measurements.\n";
 
+/// What to think of figures of a flag.
+const FLAG: &str = "`flag` is no message: one cache line, one way.\n";
+
 /// What the numbers of a measurement are.
 struct Shown {
     /// What the measurement is about, and what a number is.
@@ -46,11 +49,9 @@ impl View<'_> {
                 unit: "us",
                 note: "Times are per round trip: pack, send, receive and unpack on both ranks.",
             },
-            What::Latency => Shown {
-                title: "latency of a message",
-                unit: "us",
-                note: "Times are half of a round trip. `flag` is no message: one cache line, one way.",
-            },
+            What::Latency => {
+                Shown { title: "latency of a message", unit: "us", note: "Times are half of a round trip." }
+            }
             What::Bandwidth => Shown {
                 title: "bandwidth of windows of 64 messages",
                 unit: "MB/s",
@@ -188,15 +189,19 @@ impl View<'_> {
         }
         let executors =
             by_executor(self.figures.iter().map(|figure| (figure.executor.clone(), figure.backend.as_str())));
-        let device = self.figures.iter().find_map(|figure| figure.device.as_ref());
+        // What a device carries out itself says so anyway.
+        let mut others =
+            self.figures.iter().filter(|figure| figure.device.as_ref() != Some(&figure.executor));
+        let device = others.find_map(|figure| figure.device.as_ref());
         let device = device.map_or(String::new(), |device| format!(", on {device}"));
         let unit = if self.bench.what == What::Overlap { "%" } else { &format!("{unit}, median (best)") };
         let (fabric, ranks) = (&self.bench.fabric, ranks_of(self.bench.ranks));
         let head = format!("{title}: {unit}\nfabric {fabric}, {ranks}{device}, executed by {executors}");
         let is_known = self.varied().all(|figure| self.values(figure).is_some());
         let end = format!(
-            "{}{note}\n{}All answers were checked before they were timed.\n{}",
+            "{}{note}\n{}{}All answers were checked before they were timed.\n{}",
             if is_known { "" } else { NO_SHARE },
+            if self.columns().contains(&"flag") { FLAG } else { "" },
             self.chosen(),
             self.of_no_gpu()
         );
