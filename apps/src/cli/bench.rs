@@ -255,16 +255,16 @@ pub struct StagingArgs {
     /// Schemes to compare, or all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
     pub scheme: Vec<String>,
-    /// Blocks, for even and advanced
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2")]
+    /// Blocks of even and advanced: 2 by default
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64), allow_hyphen_values = true)]
     pub blocks: Vec<u32>,
-    /// Memory: pinned, pageable or all
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "pinned")]
+    /// Memory: pinned (default), pageable or all
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub memory: Vec<String>,
-    /// Largest message in one piece
-    #[arg(long, value_name = "N", default_value = "64KiB", allow_hyphen_values = true)]
-    pub threshold: Sizes,
+    /// Largest message in one piece: 64KiB by default
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub threshold: Option<Sizes>,
     /// latency (default), bandwidth, bibandwidth, all
     #[arg(
         long,

@@ -208,6 +208,12 @@ fn what_a_device_cannot_do_is_refused_by_its_flag() {
         ("throttle --device host:0", "--device: there is one `host`"),
         ("bandwidth --device opencl:nosuch", "--device: device `opencl:nosuch` cannot be used: "),
         ("collectives --device opencl:nosuch", "--device: device `opencl:nosuch` cannot be used: "),
+        (
+            "staging --scheme user --memory all",
+            "--memory: is for schemes, and `--scheme user` is none of them",
+        ),
+        ("staging --scheme naive,user --blocks 2", "--blocks: is for schemes that cut messages"),
+        ("staging --scheme naive --threshold 8", "--threshold: is for schemes that cut messages"),
         ("moves --device host", "--device: `host` is not one of opencl, cuda, hip"),
         ("moves --cells 8,4 --width 5", "--cells: of 4 cells along an axis 5 layers cannot be packed"),
         ("moves --fabric shm", "--fabric: nothing is sent"),

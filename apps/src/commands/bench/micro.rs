@@ -2,7 +2,7 @@
 
 use streamhalo::StreamKind;
 use streamhalo::comm::backend::backend_names;
-use streamhalo::comm::{StagingMemory, StagingScheme};
+use streamhalo::comm::{Staging, StagingMemory, StagingScheme};
 
 use super::files::{files_of, lines, names_of};
 use super::view::View;
@@ -171,9 +171,18 @@ pub(super) fn copies(args: &CopiesArgs) -> Result<u8, AppError> {
 /// `streamhalo bench staging`
 pub(super) fn staging(args: &StagingArgs) -> Result<u8, AppError> {
     let checked = || {
-        let schemes = chosen("--scheme", &args.scheme, &staging::scheme_names())?;
-        let memories = chosen_of("--memory", &args.memory, StagingMemory::ALL, StagingMemory::name)?;
-        let threshold_bytes = one("--threshold", &args.threshold)?;
+        let StagingArgs { scheme, blocks, memory, threshold, .. } = args;
+        let schemes = chosen("--scheme", scheme, &staging::scheme_names())?;
+        check_staging(args, &schemes)?;
+        let usual = Staging::default();
+        let memories = match &memory[..] {
+            [] => vec![usual.memory],
+            asked => chosen_of("--memory", asked, StagingMemory::ALL, StagingMemory::name)?,
+        };
+        let threshold_bytes = threshold
+            .as_ref()
+            .map_or(Ok(usual.threshold_bytes), |threshold| one("--threshold", threshold))?;
+        let cut_blocks = if blocks.is_empty() { &[usual.blocks][..] } else { blocks };
         let operations = chosen("--operation", &args.operation, &staging::OPERATIONS)?;
         let mut contestants = Vec::new();
         for scheme in &schemes {
@@ -181,7 +190,7 @@ pub(super) fn staging(args: &StagingArgs) -> Result<u8, AppError> {
                 contestants.push(staging::USER.to_owned());
                 continue;
             };
-            let blocks = if scheme == StagingScheme::Naive { &[1][..] } else { &args.blocks };
+            let blocks = if scheme == StagingScheme::Naive { &[1][..] } else { cut_blocks };
             for memory in &memories {
                 contestants.extend(blocks.iter().map(|blocks| staging::name_of(scheme, *blocks, *memory)));
             }
@@ -195,6 +204,25 @@ pub(super) fn staging(args: &StagingArgs) -> Result<u8, AppError> {
         ..between_two(What::Staging, &args.timed, &args.sizes, StreamKind::Inline, contestants)
     });
     measure("streamhalo bench staging", &args.timed.figures, bench)
+}
+
+/// That every flag says something of one of the schemes: it would be ignored.
+fn check_staging(args: &StagingArgs, schemes: &[String]) -> Result<(), AppError> {
+    let StagingArgs { blocks, memory, threshold, .. } = args;
+    let schemes_of = || schemes.iter().filter_map(|name| StagingScheme::from_name(name));
+    let (stages, cuts) =
+        (schemes_of().count() > 0, schemes_of().any(|scheme| scheme != StagingScheme::Naive));
+    for (flag, is_given, has_use, who) in [
+        ("--memory", !memory.is_empty(), stages, "schemes"),
+        ("--blocks", !blocks.is_empty(), cuts, "schemes that cut messages"),
+        ("--threshold", threshold.is_some(), cuts, "schemes that cut messages"),
+    ] {
+        if is_given && !has_use {
+            let message = format!("is for {who}, and `--scheme {}` is none of them", schemes.join(","));
+            return Err(AppError::usage(flag, message));
+        }
+    }
+    Ok(())
 }
 
 /// `streamhalo bench moves`
