@@ -50,7 +50,7 @@ pub(crate) use line::Line;
 pub(crate) use marks::{END_MARK, step_mark, step_of_mark};
 pub(crate) use mix::mix;
 pub(crate) use output_row::{OutputRow, exceed_caches};
-pub(crate) use replays::{REPLAYED_BY, Replays};
+pub(crate) use replays::{REPLAYED_BY, Replays, captured};
 pub(crate) use steps::Steps;
 pub(crate) use stopwatch::Laps;
 pub use stopwatch::{Phase, Stopwatch, Times};
@@ -161,14 +161,16 @@ impl ApplicationRow {
     /// Settings that do not fit each other, or a file of its own that cannot be read.
     pub fn open(config: &RunConfig) -> Result<Box<dyn Application>, AppError> {
         let application = (Self::of(config).open)(config)?;
-        let steps = config.run.replay.saturating_mul(config.run.exchange_every) as u64;
-        if steps > 0 {
+        if config.run.replay > 0 {
             let refused = |reason| AppError::usage("run.replay", format!("`{}` {reason}", config.app.name));
             application.check_replay().map_err(|reason| refused(format!("cannot be replayed: {reason}")))?;
-            if steps > config.app.steps {
-                let (period, run) = (counted(steps as usize, "step"), config.app.steps);
+            let needed = (replays::ONE_BY_ONE + config.run.replay).saturating_mul(config.run.exchange_every);
+            if needed as u64 > config.app.steps {
+                let found = counted(config.app.steps as usize, "step");
                 return Err(refused(format!(
-                    "has `app.steps = {run}`, which are fewer than the {period} of a period"
+                    "has {found} of the {needed} that a period needs: those of {} exchanges come before it; give a \
+                     smaller `run.replay`, or a larger `app.steps`",
+                    replays::ONE_BY_ONE
                 )));
             }
         }

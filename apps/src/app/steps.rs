@@ -86,6 +86,9 @@ impl Trial<'_> {
         }
         self.capture(field)?;
         let stopwatch = Stopwatch::start(stream);
+        if field.replays().is_some_and(|replays| replays.is_captured()) {
+            stopwatch.read_all();
+        }
         let (mut step, mut exchanges) = (first, 0_u64);
         while step < steps {
             stream.check()?; // skips whatever is enqueued once something has failed
@@ -100,9 +103,9 @@ impl Trial<'_> {
                 stopwatch.leave_out(replayed);
                 step += replayed;
             } else {
-                stopwatch.begin_step(step);
                 exchanges += u64::from(field.needs_exchange());
                 let taken = step..until.min(step.saturating_add(field.at_once()));
+                stopwatch.begin_steps(taken.clone());
                 step = taken.end;
                 field.take(taken, &stopwatch)?;
             }

@@ -7,6 +7,7 @@
 //! some is read and stands for those behind it. So do those that are put on a stream one by one for those that it replays.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -63,10 +64,15 @@ impl Stopwatch {
         Self(Laps { is_read: Cell::new(false), ..Laps::of(stream, now_ns()) })
     }
 
-    /// A step begins: a timeline says where.
+    /// Steps begin that are put on the stream together: a timeline says where.
     #[inline]
-    pub fn begin_step(&self, step: u64) {
-        self.0.begin_step(step);
+    pub fn begin_steps(&self, steps: Range<u64>) {
+        self.0.begin_steps(steps);
+    }
+
+    /// From now on all steps are read that are not left out.
+    pub(crate) fn read_all(&self) {
+        self.0.of_steps.set(1);
     }
 
     /// So many steps are put on the stream by one call: those that are read stand for them too.
@@ -110,14 +116,16 @@ pub(crate) struct Laps<const N: usize> {
     is_recorded: bool,
     /// Whether the step is read.
     is_read: Cell<bool>,
+    /// Of how many one is.
+    of_steps: Cell<u64>,
     steps: Counted,
 }
 
-/// Steps so far: all, those that were put on the stream one by one, and of these the ones that were read.
+/// Steps so far: all of them, how often some have begun that are not left out, and those that were read.
 #[derive(Debug, Default)]
 struct Counted {
     all: Cell<u64>,
-    one_by_one: Cell<u64>,
+    begun: Cell<u64>,
     read: Cell<u64>,
 }
 
@@ -158,29 +166,38 @@ impl<const N: usize> Laps<N> {
             paused: AtomicU64::new(0),
         };
         let is_recorded = stream.is_recorded();
-        let (is_read, steps) = (Cell::new(!is_recorded), Counted::default());
-        Self { stream: stream.clone(), read: Arc::new(read), is_recorded, is_read, steps }
+        let of_steps = if stream.kind() == StreamKind::Device { OF_STEPS } else { 1 };
+        Self {
+            stream: stream.clone(),
+            read: Arc::new(read),
+            is_recorded,
+            is_read: Cell::new(!is_recorded),
+            of_steps: Cell::new(of_steps),
+            steps: Counted::default(),
+        }
     }
 
-    /// See [`Stopwatch::begin_step`].
+    /// See [`Stopwatch::begin_steps`].
     #[inline]
-    pub(crate) fn begin_step(&self, step: u64) {
+    pub(crate) fn begin_steps(&self, steps: Range<u64>) {
         if self.is_recorded {
-            self.stream.mark(&step_mark(step));
+            self.stream.mark(&step_mark(steps.start));
             return;
         }
-        let Counted { all, one_by_one, read } = &self.steps;
-        let kind = self.stream.kind();
-        let is_read = kind != StreamKind::Device || one_by_one.get().is_multiple_of(OF_STEPS);
-        all.set(all.get() + 1);
-        one_by_one.set(one_by_one.get() + 1);
-        read.set(read.get() + u64::from(is_read));
+        let count = steps.end - steps.start;
+        let Counted { all, begun, read } = &self.steps;
+        let is_read = begun.get().is_multiple_of(self.of_steps.get());
+        all.set(all.get() + count);
+        begun.set(begun.get() + 1);
+        if is_read {
+            read.set(read.get() + count);
+        }
         if self.is_read.replace(is_read) || !is_read {
             return;
         }
         // What has been since the last one that was read is no time of this one.
         let read = self.read.clone();
-        match kind {
+        match self.stream.kind() {
             StreamKind::Inline => read.last.store(now_ns(), Ordering::Relaxed),
             _ => self.stream.enqueue_clock(move |now| read.last.store(now, Ordering::Relaxed)),
         }
@@ -270,11 +287,11 @@ mod tests {
                 stopwatch.lap(phase);
                 stream.synchronize().expect("nothing fails");
             };
-            stopwatch.begin_step(0);
+            stopwatch.begin_steps(0..1);
             pass(Phase::Compute);
             stopwatch.leave_out(1);
             pass(Phase::Halo);
-            stopwatch.begin_step(2);
+            stopwatch.begin_steps(2..3);
             pass(Phase::Compute);
             let times = stopwatch.stop();
             assert_eq!(times.halo_s, 0.0, "{kind:?}");

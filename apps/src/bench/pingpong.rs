@@ -85,7 +85,7 @@ impl Pair {
     }
 
     /// Has so many round trips be replayed together, if they can be captured. Collective.
-    fn capture(&mut self, world: &World, trips: usize) -> Result<(), HaloError> {
+    fn capture(&mut self, world: &World, trips: usize) -> Result<(), AppError> {
         let stream = self.stream.clone();
         self.replayed = captured(world, &stream, trips, || self.enqueue(trips, true))?;
         Ok(())

@@ -1,11 +1,11 @@
 //! The streams that a measurement runs on: the host's, or those of a device, in each way to signal.
 
 use serde::{Deserialize, Serialize};
-use streamhalo::comm::Error;
 use streamhalo::comm::device::Period;
 use streamhalo::{Device, HaloError, Signals, Stream, StreamOptions, Waits, World};
 
 use super::micro::split_device;
+use crate::app;
 use crate::error::AppError;
 use crate::run::open_device;
 
@@ -29,26 +29,19 @@ pub struct Streams {
 /// A period that is replayed, and how many exchanges or round trips it has.
 pub(super) type Replayed = Option<(Period, usize)>;
 
-/// Captures a period of so many, on all ranks before one of them replays it: a device that makes it ready may wait for what
-/// is on it. `None` where there are to be none, and for what cannot be captured, which is enqueued every time. Collective.
+/// Captures a period of so many. `None` where there are to be none, and for what cannot be captured, which is enqueued every
+/// time. Collective.
 pub(super) fn captured(
     world: &World,
     stream: &Stream,
     times: usize,
     enqueue: impl FnOnce() -> Result<(), HaloError>,
-) -> Result<Replayed, HaloError> {
+) -> Result<Replayed, AppError> {
     if times == 0 {
         return Ok(None);
     }
-    match stream.capture(|_| enqueue()) {
-        Ok(period) => {
-            stream.synchronize()?;
-            world.barrier()?;
-            Ok(Some((period, times)))
-        }
-        Err(HaloError::Communication(Error::NotCapturable { .. })) => Ok(None),
-        Err(other) => Err(other),
-    }
+    let period = app::captured(world, stream, || Ok(enqueue()?))?;
+    Ok(period.ok().map(|period| (period, times)))
 }
 
 /// A backend on a stream that signals in one way.

@@ -176,7 +176,7 @@ impl<T: Element, const D: usize> Exchanged<T, D> {
     }
 
     /// Has so many exchanges be replayed together, if they can be captured. Collective.
-    fn capture(&mut self, world: &World, exchanges: usize) -> Result<(), HaloError> {
+    fn capture(&mut self, world: &World, exchanges: usize) -> Result<(), AppError> {
         let stream = self.halo.stream().clone();
         self.replayed = captured(world, &stream, exchanges, || self.enqueue(exchanges))?;
         Ok(())

@@ -176,7 +176,7 @@ impl<T: Real> Application for Comb<T> {
 
         let laps = Laps::start(trial.stream);
         for cycle in 0..self.cycles {
-            laps.begin_step(cycle);
+            laps.begin_steps(cycle..cycle + 1);
             trial.stream.check()?; // skips whatever is enqueued once something has failed
             block.cycle(trial.stream, cycle, &laps)?;
         }

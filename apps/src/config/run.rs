@@ -221,16 +221,19 @@ fn one_layout(subject: &str, node: &Node, ranks: usize, axes: usize) -> Result<V
     Ok(layout)
 }
 
+/// Exchanges of a period: each is there with all its operations.
+const MOST_REPLAYED: usize = 1000;
+
 /// Buffers and generations are used in turn, and a period begins where it has ended.
 fn read_replay(section: &Section<'_>) -> Result<usize, Fault> {
     let Some(Located { value, origin }) = section.integer("replay", 0)? else { return Ok(0) };
-    if value % 2 != 0 {
-        let message = format!("`run.replay` is {value}, an odd number of exchanges");
-        return Err(
-            Fault::new(&origin, message).expected("an even number: exchanges use two buffers in turn")
-        );
-    }
-    Ok(value)
+    let found = match value {
+        _ if value % 2 != 0 => "an odd number of exchanges",
+        _ if value > MOST_REPLAYED => "more exchanges than a period may have",
+        _ => return Ok(value),
+    };
+    let expected = format!("an even number up to {MOST_REPLAYED}: exchanges use two buffers in turn");
+    Err(Fault::new(&origin, format!("`run.replay` is {value}, {found}")).expected(expected))
 }
 
 /// Between two exchanges every step uses up one layer of the halo.

@@ -200,7 +200,7 @@ impl Application for Faces {
         let answer = Answer { checksum: shown(trial.all_sum(checksum)?), result: result(extra), state };
         let mut outcome = trial.outcome(setup_s, spent, &block.halo, answer)?;
         outcome.timed_steps = Some(self.rounds() * self.steps).filter(|steps| *steps != self.steps);
-        block.replays.note(&mut outcome);
+        block.replays.note(trial, &mut outcome)?;
         outcome.measured.insert("inner_s".to_owned(), trial.over_ranks(inner_s)?);
         Ok(outcome)
     }

@@ -151,7 +151,7 @@ impl<T: Cell + Stored> Application for Life<T> {
         let times = trial.carry_out(self.steps, &mut field)?;
         let answer = answer(trial, &field.grid, &field.cells)?;
         let mut outcome = trial.outcome(setup_s, times, &field.halo, answer)?;
-        field.replays.note(&mut outcome);
+        field.replays.note(trial, &mut outcome)?;
         Ok(outcome)
     }
 

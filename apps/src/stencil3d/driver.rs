@@ -176,7 +176,7 @@ impl<T: Real> Application for Stencil3d<T> {
         };
         let error = trial.world.all_max(self.problem.error(now, self.steps)?)?;
         let mut outcome = trial.outcome(setup_s, times, &block.halo, answer)?;
-        block.replays.note(&mut outcome);
+        block.replays.note(trial, &mut outcome)?;
         outcome.measured.insert("error".to_owned(), Value::from(error));
         Ok(outcome)
     }

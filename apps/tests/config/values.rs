@@ -122,7 +122,14 @@ fn values_that_do_not_fit_each_other() {
             "run.replay = 3",
             (1, 14),
             "`run.replay` is 3, an odd number of exchanges",
-            "an even number: exchanges use two buffers in turn",
+            "an even number up to 1000: exchanges use two buffers in turn",
+            None,
+        ),
+        (
+            "run.replay = 1002",
+            (1, 14),
+            "`run.replay` is 1002, more exchanges than a period may have",
+            "an even number up to 1000",
             None,
         ),
         (

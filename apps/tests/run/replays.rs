@@ -46,7 +46,7 @@ fn replayed_steps_give_the_same_answers() {
             ("run.replay=2", &[][..], 22),
             ("run.replay=4", &["device.stream=threaded", "grid.periodic=false"], 20),
             ("run.replay=2", &["grid.halo=3", "run.exchange_every=3"], 18),
-            ("run.replay=4", &["grid.halo=5", "run.exchange_every=5", "device.threads=2"], 0),
+            ("run.replay=2", &["grid.halo=5", "run.exchange_every=5", "device.threads=2"], 10),
         ] {
             let records = replayed(&folder, SMALL, replay, &[set, &[&fabric]].concat());
             assert_replayed(&records, steps, "stream");
@@ -58,6 +58,18 @@ fn replayed_steps_give_the_same_answers() {
     assert_replayed(&replayed(&folder, SMALL, "run.replay=4", &looks), 12, "stream");
     let sweeps = [&looks[..], &["grid.halo=2", "run.exchange_every=2"]].concat();
     assert_replayed(&replayed(&folder, SMALL, "run.replay=2", &sweeps), 8, "stream");
+    // Looks that are closer than a period.
+    let looks =
+        ["output.checkpoint_every=3", "output.checkpoints_kept=0", "comm.backend=st-send", "run.ranks=2"];
+    assert_replayed(
+        &replayed(&folder, SMALL, "run.replay=4", &looks),
+        0,
+        "nobody: there were never 4 steps left before a look",
+    );
+    // On from a checkpoint, on another number of ranks: of 9 steps 2 and the last one are enqueued.
+    let restart = format!("run.restart={:?}", folder.out().join("checkpoints/life_000015.halo"));
+    let on = [restart.as_str(), "comm.backend=[\"notified\", \"standard\"]", "run.ranks=[1, 4]"];
+    assert_replayed(&replayed(&Folder::new(), SMALL, "run.replay=2", &on), 6, "stream");
     // The first steps of what each pass of the outer loop allocates are enqueued, and one behind each inner loop.
     assert_replayed(&replayed(&folder, FACES, "run.replay=2", &[]), 2 * (6 + 8), "stream");
     for set in [&[][..], &["app.overlap=false", "app.points=27", "app.element=f32"]] {
@@ -76,6 +88,8 @@ fn devices_replay_graphs() {
             let set = [&by_kernels[..], &[&kind]].concat();
             assert_replayed(&replayed(&folder, config, "run.replay=2", &set), steps, "stream");
         }
+        let wide = [&by_kernels[..], &[&kind, "grid.halo=2", "run.exchange_every=2"]].concat();
+        assert_replayed(&replayed(&folder, SMALL, "run.replay=2", &wide), 20, "stream");
         let by_thread = ["device.waits=proxy", "run.ranks=2", &kind];
         assert_replayed(&replayed(&folder, SMALL, "run.replay=4", &by_thread), 20, "proxy, since");
     }
@@ -96,7 +110,7 @@ fn who_replays_is_said_and_what_cannot_be_replayed_is_refused() {
         (JACOBI, "app.equation=heat", "the source of the heat equation is another at each step"),
         (JACOBI, "app.residual_every=3", "a norm is taken every 3 steps; set `app.residual_every` to 0"),
         (FACES, "app.extra_compute=1", "set `app.extra_compute` to 0"),
-        (SMALL, "app.steps=1", "has `app.steps = 1`, which are fewer than the 2 steps of a period"),
+        (SMALL, "app.steps=3", "`life` has 3 steps of the 4 that a period needs"),
         (
             "app.name = 'comb'\ngrid.cells = [8, 8, 8]",
             "run.ranks=1",

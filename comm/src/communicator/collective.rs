@@ -7,7 +7,7 @@
 //!
 //! All ranks fail or none: one that cannot make its part of a call, whatever the reason, fails the world
 //! ([`crate::World::fail`]), as the others would wait for it. If it finds that ranks do not agree, which is
-//! [`Error::CollectiveFailed`], those that wait for it in the same call fail with that too; else with
+//! [`Error::CollectiveFailed`], those that wait for it in a call of that name fail with that too; else with
 //! [`Error::PeerFailed`].
 //!
 //! What a call needs besides its vectors the communicator keeps: one that has made room for its longest vector

@@ -185,7 +185,9 @@ impl Communicator {
                 Err(differs(status.source, status.bytes, expected))
             }
             // Whoever has failed may have dropped the memory that a message was to go to.
-            (Err(_), _) if context.abort.failure().is_some() => Err(context.peer_failure()),
+            (Err(Error::System { .. }), _) if context.abort.failure().is_some() => {
+                Err(context.peer_failure())
+            }
             (status, _) => status.map(|_| ()),
         }
     }
@@ -203,8 +205,8 @@ impl Communicator {
     }
 }
 
-/// What another rank has found in this call, where that is that ranks do not agree: so all say it in one way, whoever finds it
-/// first. Ranks are told of failures in words and no more, so it is read out of them.
+/// What another rank has found in a call of that name, where that is that ranks do not agree: so all say it in one way, whoever
+/// finds it first. Ranks are told of failures in words and no more, so it is read out of them.
 fn verdict(call: &'static str, error: &Error) -> Option<Error> {
     let Error::PeerFailed { operation, .. } = error else { return None };
     let told = operation.strip_prefix(call)?.strip_prefix(": rank ")?;

@@ -37,6 +37,7 @@ pub(super) fn pingpong(args: &PingpongArgs) -> Result<u8, AppError> {
 /// `streamhalo bench latency` and its like.
 pub(super) fn primitives(command: &'static str, what: What, args: &PrimitiveArgs) -> Result<u8, AppError> {
     let checked = || {
+        let streams = streams_with(&args.stream, &SignalArgs::default())?;
         let mut names = primitive_names();
         if matches!(what, What::Overlap | What::Loggp) {
             // It is no message, and has no part that could be hidden.
@@ -51,8 +52,7 @@ pub(super) fn primitives(command: &'static str, what: What, args: &PrimitiveArgs
             }
             names.retain(|name| is_of_host(name).is_none());
         }
-        let contestants = chosen("--primitive", &args.primitive, &names)?;
-        Ok((contestants, streams_with(&args.stream, &SignalArgs::default())?))
+        Ok((chosen("--primitive", &args.primitive, &names)?, streams))
     };
     let bench = checked().map(|(contestants, streams)| MicroBench {
         streams,
