@@ -293,6 +293,11 @@ fn the_script_for_a_gpu_measures_and_sums_up() {
         // With each of the backends.
         assert!(said.contains(&format!("{app}: 5 runs, all of them right\n")), "{said}");
     }
+    // Threads wait on this device.
+    for app in ["life", "faces"] {
+        let expected = format!("{app}-replayed: 5 runs, all of them right, replayed by: nobody proxy\n");
+        assert!(said.contains(&expected), "{said}");
+    }
     let summary = std::fs::read_to_string(folder.path().join("found/summary.txt")).expect("a summary");
     assert!(said.contains(&summary) && !summary.contains("not measured"), "{summary}");
     // Each ratio beside what is to be reached, as found in a file of figures.
