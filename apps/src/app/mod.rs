@@ -38,7 +38,7 @@ use streamhalo::comm::fabric::Executor;
 use streamhalo::{KernelText, LocalGrid, StreamHalo};
 
 use crate::config::{Means, RunConfig};
-use crate::error::{AppError, counted};
+use crate::error::AppError;
 use crate::report::OutputFile;
 use crate::{cholesky, comb, faces, life, pipeline, stencil3d, tree};
 
@@ -161,19 +161,7 @@ impl ApplicationRow {
     /// Settings that do not fit each other, or a file of its own that cannot be read.
     pub fn open(config: &RunConfig) -> Result<Box<dyn Application>, AppError> {
         let application = (Self::of(config).open)(config)?;
-        if config.run.replay > 0 {
-            let refused = |reason| AppError::usage("run.replay", format!("`{}` {reason}", config.app.name));
-            application.check_replay().map_err(|reason| refused(format!("cannot be replayed: {reason}")))?;
-            let needed = (replays::ONE_BY_ONE + config.run.replay).saturating_mul(config.run.exchange_every);
-            if needed as u64 > config.app.steps {
-                let found = counted(config.app.steps as usize, "step");
-                return Err(refused(format!(
-                    "has {found} of the {needed} that a period needs: those of {} exchanges come before it; give a \
-                     smaller `run.replay`, or a larger `app.steps`",
-                    replays::ONE_BY_ONE
-                )));
-            }
-        }
+        replays::check(config, &*application)?;
         Ok(application)
     }
 

@@ -5,7 +5,8 @@ use streamhalo::comm::Error;
 use streamhalo::comm::device::Period;
 use streamhalo::{HaloError, Stream, World};
 
-use super::{Outcome, Steps, Stopwatch, Stored, Trial};
+use super::{Application, Outcome, Steps, Stopwatch, Stored, Trial};
+use crate::config::RunConfig;
 use crate::error::{AppError, counted};
 
 /// Periods of which one begins step by step: readings of the clock are no part of a period, and what is read stands for the
@@ -13,7 +14,7 @@ use crate::error::{AppError, counted};
 const OF_PERIODS: u64 = 64;
 
 /// How many exchanges are enqueued one by one then.
-pub(crate) const ONE_BY_ONE: usize = 2;
+const ONE_BY_ONE: usize = 2;
 
 /// What a result says of it: who replays, and why nobody does, or not the stream itself.
 pub(crate) const REPLAYED_BY: &str = "replayed_by";
@@ -94,6 +95,28 @@ impl Replays {
         outcome.measured.insert("replayed_steps".to_owned(), Value::from(steps.into_iter().min()));
         Ok(())
     }
+}
+
+/// That an application can replay what `run.replay` asks for, and has enough steps for it.
+///
+/// # Errors
+///
+/// [`AppError::Usage`] with the reason, and what to change.
+pub(super) fn check(config: &RunConfig, application: &dyn Application) -> Result<(), AppError> {
+    if config.run.replay == 0 {
+        return Ok(());
+    }
+    let refused = |reason| AppError::usage("run.replay", format!("`{}` {reason}", config.app.name));
+    application.check_replay().map_err(|reason| refused(format!("cannot be replayed: {reason}")))?;
+    let needed = (ONE_BY_ONE + config.run.replay).saturating_mul(config.run.exchange_every);
+    if needed as u64 <= config.app.steps {
+        return Ok(());
+    }
+    let found = counted(config.app.steps as usize, "step");
+    Err(refused(format!(
+        "has {found} of the {needed} that a period needs: those of {ONE_BY_ONE} exchanges come before it; give a \
+         smaller `run.replay`, or a larger `app.steps`"
+    )))
 }
 
 impl Trial<'_> {
