@@ -126,7 +126,7 @@ fn waiters<D: Driver>(driver: &D) -> usize {
 
 pub(in crate::device) fn commands_of_a_queue_run_in_order<D: Driver>(driver: &D) {
     let Some((mut signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
-    let mut queue = driver.open_queue().expect("a queue");
+    let mut queue = driver.open_queue(0).expect("a queue");
     let before = queue.mark().expect("a mark");
     signals.wait(&mut queue, 0, 3);
     let behind = queue.mark().expect("a mark");
@@ -156,7 +156,7 @@ pub(in crate::device) fn commands_of_a_queue_run_in_order<D: Driver>(driver: &D)
 pub(in crate::device) fn copies_apart_do_not_wait_for_kernels<D: Driver>(driver: &D) {
     let Some((mut signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
     let (start, end, memory) = (pinned(driver, 5000), pinned(driver, 5000), on_device(driver, 5000));
-    let mut queue = driver.open_queue().expect("a queue");
+    let mut queue = driver.open_queue(0).expect("a queue");
     fill(&start, &[7_u8; 5000]);
     signals.wait(&mut queue, 0, 1);
     copy(&mut queue, &memory, &end);
@@ -181,7 +181,8 @@ pub(in crate::device) fn copies_apart_do_not_wait_for_kernels<D: Driver>(driver:
 
 pub(in crate::device) fn kernels_of_two_queues_tell_each_other<D: Driver>(driver: &D) {
     let Some((mut signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
-    let (mut one, mut other) = (driver.open_queue().expect("a queue"), driver.open_queue().expect("a queue"));
+    let (mut one, mut other) =
+        (driver.open_queue(0).expect("a queue"), driver.open_queue(0).expect("a queue"));
     let [source, target] = [0, 1].map(|_| on_device(driver, 1 << 16));
     let [start, end] = [0, 1].map(|_| pinned(driver, 1 << 16));
     // Values go past the wrap of the words.
@@ -210,7 +211,7 @@ pub(in crate::device) fn every_queue_can_wait_at_once<D: Driver>(driver: &D) {
         return;
     }
     let Some((mut signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
-    let mut queues: Vec<D::Queue> = (0..=most).map(|_| driver.open_queue().expect("a queue")).collect();
+    let mut queues: Vec<D::Queue> = (0..=most).map(|_| driver.open_queue(0).expect("a queue")).collect();
     // Each of the first waits for what comes after the wait of the next one; the last does not wait.
     for (line, queue) in queues.iter_mut().enumerate() {
         if line < most {
@@ -247,7 +248,7 @@ fn entry_of(table: &DeviceMemory, entry: usize) -> Value<'static> {
 /// stopped.
 pub(in crate::device) fn a_send_tells_what_was_to_be_told_before<D: Driver>(driver: &D) {
     let Some((signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
-    let mut queue = driver.open_queue().expect("a queue");
+    let mut queue = driver.open_queue(0).expect("a queue");
     let mut send = driver.kernel(&signals.program, "halo_send", &[]).expect("streams have it");
     let group = driver.traits().group_threads;
     for groups in [1, 3] {
@@ -293,7 +294,7 @@ pub(in crate::device) fn a_send_tells_what_was_to_be_told_before<D: Driver>(driv
 /// A kernel waits for a word, and then moves what has arrived, chunk by chunk.
 pub(in crate::device) fn what_has_arrived_is_moved_behind_the_wait<D: Driver>(driver: &D) {
     let Some((signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
-    let mut queue = driver.open_queue().expect("a queue");
+    let mut queue = driver.open_queue(0).expect("a queue");
     let mut arrive = driver.kernel(&signals.program, "halo_arrive", &[]).expect("streams have it");
     let group = driver.traits().group_threads;
     let length = 4 * group;
@@ -341,7 +342,7 @@ pub(in crate::device) fn queues_store_and_wait_for_words_themselves<D: Driver>(d
         return;
     }
     let words = Words::new(driver);
-    let mut queue = driver.open_queue().expect("a queue");
+    let mut queue = driver.open_queue(0).expect("a queue");
     for start in [0, (1 << 31) - 2, u32::MAX - (1 << 20) - 2, u32::MAX - 3, u32::MAX] {
         words.at(0).store(start, Ordering::Release);
         for step in 1..=5_u32 {
@@ -368,7 +369,7 @@ pub(in crate::device) fn graphs_repeat_what_was_recorded<D: Driver>(driver: &D) 
         return;
     }
     let Some((mut signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
-    let mut queue = driver.open_queue().expect("a queue");
+    let mut queue = driver.open_queue(0).expect("a queue");
     let kernel = |name| driver.kernel(&signals.program, name, &[]).expect("streams have it");
     let (mut set, mut move_on) = (kernel("halo_set"), kernel("halo_move_on"));
     let counts = on_device(driver, 8);

@@ -6,6 +6,7 @@ use super::nvrtc::{self, Nvrtc};
 use super::processes::{self, Shared};
 use super::program::{Kernel, Program, kernels_in};
 use super::queue::{LAUNCH_BLOCKING, Queue};
+use super::streams::{Streams, side_of};
 use super::sys::{self, CUcontext, CUdevice, CUmemoryPool, CUstream, Failure, check};
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{Driver, MemoryKind, Traits, next_id};
@@ -15,11 +16,12 @@ use crate::device::text::KernelText;
 use crate::device::{Addresses, Vendor};
 use crate::error::{Error, Result};
 use crate::fabric::Region;
+use crate::locks::lock;
 use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::null_mut;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The kernels that streams need themselves, compiled from `queue/kernels.h` by `make-ptx`: PTX 8.0 for compute
 /// capability 7.0, which every driver and GPU takes that is not refused.
@@ -35,6 +37,8 @@ pub(super) struct Context {
     pool: CUmemoryPool,
     /// For what belongs to no stream: allocations, which are in its order. Nothing on it ever waits for a rank.
     own_stream: CUstream,
+    /// Of queues.
+    streams: Mutex<Streams<CUstream>>,
     pinned: Chunks,
     shared: Shared,
 }
@@ -68,6 +72,7 @@ impl Context {
             handle,
             pool: null_mut(),
             own_stream: null_mut(),
+            streams: Mutex::new(Streams::new(queues() as usize)),
             pinned: Chunks::default(),
             shared: Shared::default(),
         };
@@ -121,6 +126,11 @@ impl Context {
         &self.shared
     }
 
+    /// The streams of queues. Who makes one has entered.
+    pub(super) fn streams(&self) -> MutexGuard<'_, Streams<CUstream>> {
+        lock(&self.streams)
+    }
+
     /// Blocks until what belongs to no stream is done. The caller has entered.
     pub(super) fn finish_own(&self) -> Result<(), Failure> {
         // SAFETY: the stream lives as long as the context.
@@ -138,8 +148,13 @@ impl Context {
     }
 }
 
+/// How many streams have a queue of their own, but for the one of what belongs to none.
+fn queues() -> u32 {
+    connections(std::env::var("CUDA_DEVICE_MAX_CONNECTIONS").ok().as_deref()) - 1
+}
+
 /// How many queues the hardware has for this process, by the environment: more streams share them, and one that waits
-/// holds up those that it shares with (CUDA's guide, "CUDA Environment Variables"). One is for what belongs to no stream.
+/// holds up those that it shares with (CUDA's guide, "CUDA Environment Variables").
 fn connections(told: Option<&str>) -> u32 {
     let told = told.and_then(|told| told.trim().parse::<u32>().ok());
     told.filter(|told| (1..=32).contains(told)).unwrap_or(8)
@@ -182,7 +197,7 @@ impl CudaDriver {
                 // All devices have those of 32 bits in the second version of the interface ("Stream memory
                 // operations"); wider ones do not.
                 has_memory_operations: true,
-                queues: connections(std::env::var("CUDA_DEVICE_MAX_CONNECTIONS").ok().as_deref()) - 1,
+                queues: queues(),
                 has_graphs: true,
                 launches_block: gpu::launches_block(LAUNCH_BLOCKING),
                 keeps_times: true,
@@ -273,8 +288,8 @@ impl Driver for CudaDriver {
         program.kernel(name).ok_or_else(|| self.refused(format!("it has no kernel `{name}`")))
     }
 
-    fn open_queue(&self) -> Result<Queue> {
-        Queue::new(self.context.clone())
+    fn open_queue(&self, rank: usize) -> Result<Queue> {
+        Queue::new(self.context.clone(), side_of(rank))
     }
 }
 

@@ -13,6 +13,7 @@ mod nvrtc;
 mod processes;
 mod program;
 mod queue;
+mod streams;
 mod sys;
 #[cfg(test)]
 mod tests;

@@ -19,6 +19,8 @@ pub(super) const LAUNCH_BLOCKING: &str = "CUDA_LAUNCH_BLOCKING";
 pub(super) struct Queue {
     context: Arc<Context>,
     stream: CUstream,
+    /// The one of [`super::streams`] that it is on.
+    side: usize,
     packed: Packed,
     running: Running,
     /// Events of marks that nobody has any more.
@@ -54,12 +56,13 @@ impl Drop for Mark {
 }
 
 impl Queue {
-    pub(super) fn new(context: Arc<Context>) -> Result<Self> {
-        let made = context.enter().and_then(|_current| new_stream());
-        let stream = made.map_err(|failure| context.failed(failure))?;
+    pub(super) fn new(context: Arc<Context>, side: usize) -> Result<Self> {
+        let taken = context.enter().and_then(|_current| context.streams().take(side, new_stream));
+        let (stream, side) = taken.map_err(|failure| context.failed(failure))?;
         Ok(Self {
             context,
             stream,
+            side,
             packed: Packed::default(),
             running: Running::new(launches_block(LAUNCH_BLOCKING)),
             spare: Spare::default(),
@@ -285,6 +288,10 @@ impl Drop for Queue {
         for event in spare.iter_mut().flat_map(|events| events.drain(..)) {
             // SAFETY: made by this queue; its marks are gone. There is nobody to tell of a failure.
             unsafe { sys::cuEventDestroy_v2(event as CUevent) };
+        }
+        // SAFETY: the stream lives.
+        if unsafe { sys::cuStreamQuery(self.stream) } == CUresult::CUDA_SUCCESS {
+            return self.context.streams().give_back((self.stream, self.side));
         }
         // SAFETY: nobody else has the stream, which the driver keeps until it has come to rest.
         unsafe { sys::cuStreamDestroy_v2(self.stream) };

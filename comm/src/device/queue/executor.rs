@@ -103,7 +103,7 @@ impl<D: Driver> QueueExecutor<D> {
             false => None,
         };
         Ok(Self {
-            queue: driver.open_queue()?,
+            queue: driver.open_queue(status.context.rank)?,
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             flags: Flags::new(driver)?,
             signal,

@@ -220,7 +220,7 @@ impl Driver for HipDriver {
         program.function(name)
     }
 
-    fn open_queue(&self) -> Result<Queue> {
+    fn open_queue(&self, _rank: usize) -> Result<Queue> {
         Queue::new(self.context.clone())
     }
 }

@@ -1,0 +1,93 @@
+//! The driver's streams, which are kept for those who come later, on two sides.
+//!
+//! A GPU has several units that read what hosts have put on its queues, and a driver gives streams to them in turn, in the
+//! order in which they are made. Streams that wait for each other are slower where one unit reads both: a launch takes 1 µs
+//! longer and more (see `docs/measurements.md`). So streams of one kind of rank have even places in that order, and those of
+//! the other kind odd ones. A stream that was destroyed would leave its place to nobody knows whom: none is.
+
+/// Streams that nobody has at present, by their side, and how many there are in all.
+#[derive(Debug)]
+pub(super) struct Streams<S> {
+    spare: [Vec<S>; 2],
+    made: usize,
+    most: usize,
+}
+
+/// Which side those of a rank are on. Ranks are on different ones whose numbers differ by a power of two from one that is a
+/// multiple of it: the neighbours along each axis of a layout of powers of two.
+pub(super) fn side_of(rank: usize) -> usize {
+    rank.count_ones() as usize % 2
+}
+
+impl<S> Streams<S> {
+    /// None yet. More than `most` share queues of the hardware.
+    pub(super) fn new(most: usize) -> Self {
+        Self { spare: [Vec::new(), Vec::new()], made: 0, most }
+    }
+
+    /// One of that side, made if there is none to spare; of the other one before some would share a queue.
+    ///
+    /// # Errors
+    /// That of `make`.
+    pub(super) fn take<E>(
+        &mut self,
+        side: usize,
+        mut make: impl FnMut() -> Result<S, E>,
+    ) -> Result<(S, usize), E> {
+        loop {
+            let of_other = self.made >= self.most && self.spare[side].is_empty();
+            let side = if of_other { 1 - side } else { side };
+            if let Some(stream) = self.spare[side].pop() {
+                return Ok((stream, side));
+            }
+            let stream = make()?;
+            self.spare[self.made % 2].push(stream);
+            self.made += 1;
+        }
+    }
+
+    /// Nobody has it any more.
+    pub(super) fn give_back(&mut self, (stream, side): (S, usize)) {
+        self.spare[side].push(stream);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+
+    #[test]
+    fn neighbours_along_axes_of_powers_of_two_are_on_different_sides() {
+        for rank in 0..64_usize {
+            for axis in 0..6 {
+                assert_ne!(side_of(rank), side_of(rank ^ 1 << axis), "{rank}, axis {axis}");
+            }
+        }
+    }
+
+    #[test]
+    fn streams_have_every_second_place_and_are_kept() {
+        let mut next = 0;
+        let mut make = || {
+            next += 1;
+            Ok::<_, Infallible>(next - 1)
+        };
+        let mut streams = Streams::new(6);
+        let mut take = |streams: &mut Streams<i32>, side| streams.take(side, &mut make).expect("never fails");
+        let first = [1, 1, 0, 0].map(|side| take(&mut streams, side));
+        assert_eq!(first, [(1, 1), (3, 1), (2, 0), (0, 0)]);
+        // What was given back is there again, for its own side.
+        streams.give_back(first[1]);
+        assert_eq!([0, 1].map(|side| take(&mut streams, side)), [(4, 0), (3, 1)]);
+        // The last that has a queue of its own, though it is of the other side; then they share.
+        assert_eq!([0, 0, 0].map(|side| take(&mut streams, side)), [(5, 1), (6, 0), (7, 1)]);
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_an_error() {
+        let mut streams = Streams::<i32>::new(6);
+        assert_eq!(streams.take(0, || Err("no more")), Err("no more"));
+        assert_eq!(streams.take(0, || Ok::<_, &str>(7)), Ok((7, 0)));
+    }
+}
