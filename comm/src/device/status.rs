@@ -22,6 +22,8 @@ pub(crate) struct Status {
     pub(crate) merged_signals: AtomicU64,
     /// Waits whose kernel moved what had arrived.
     pub(crate) merged_arrivals: AtomicU64,
+    /// Such waits whose kernel was that of a send, too.
+    pub(crate) relays: AtomicU64,
     /// Moves between the device's memory and the host's.
     pub(crate) staged_moves: AtomicU64,
     /// Messages that were triggered while the device still copied later ones to the host.
@@ -48,6 +50,7 @@ impl Status {
             merged_sends: AtomicU64::new(0),
             merged_signals: AtomicU64::new(0),
             merged_arrivals: AtomicU64::new(0),
+            relays: AtomicU64::new(0),
             staged_moves: AtomicU64::new(0),
             staged_overlaps: AtomicU64::new(0),
             graphs: AtomicU64::new(0),

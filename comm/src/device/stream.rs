@@ -207,6 +207,12 @@ impl Stream {
         self.inner.status.merged_arrivals.load(Ordering::Relaxed)
     }
 
+    /// How many of these kernels were that of the [send](Stream::merged_sends) behind them, too: what has come is moved and
+    /// passed on, or answered, by one launch.
+    pub fn relays(&self) -> u64 {
+        self.inner.status.relays.load(Ordering::Relaxed)
+    }
+
     /// How often its device has replayed a period by itself: see [`super::Period::executor`].
     pub fn graphs(&self) -> u64 {
         self.inner.status.graphs.load(Ordering::Relaxed)

@@ -158,12 +158,12 @@ fn what_kernels_tell_each_other_is_ordered_for_the_whole_system() {
     for post in ["st.relaxed.sys.u32", "atom.relaxed.gpu.add.u32"] {
         assert!(signal.find(post).expect(post) > fence, "{post} is not behind the fence");
     }
-    for name in ["halo_wait", "halo_wait_all", "halo_arrive"] {
+    for name in ["halo_wait", "halo_wait_all", "halo_arrive", "halo_relay"] {
         let wait = entry(name);
         assert!(wait.contains("ld.acquire.sys.u32") && wait.contains("ld.relaxed.sys.u32"), "{wait}");
     }
     // Words of 16 bytes are moved at once, and never through the cache that is not coherent.
-    for name in ["halo_move", "halo_send", "halo_arrive"] {
+    for name in ["halo_move", "halo_send", "halo_arrive", "halo_relay"] {
         let moves = entry(name);
         for (any, global) in [("ld.v2.u64", "ld.global.v2.u64"), ("st.v2.u64", "st.global.v2.u64")] {
             assert!(moves.contains(any) || moves.contains(global), "no {any}: {moves}");
@@ -190,10 +190,12 @@ fn what_kernels_tell_each_other_is_ordered_for_the_whole_system() {
         assert!(!text.split("fence.acq_rel.sys").next().expect("a part").contains("relaxed.sys"), "{text}");
     }
     // A group moves what has arrived once all of its threads have waited.
-    let arrive = entry("halo_arrive");
-    let order = ["ld.acquire.sys.u32", "bar.sync", "st.v2.u64"];
-    let places = order.map(|instruction| arrive.find(instruction).expect(instruction));
-    assert!(places.is_sorted(), "{order:?} are at {places:?}");
+    for name in ["halo_arrive", "halo_relay"] {
+        let arrive = entry(name);
+        let order = ["ld.acquire.sys.u32", "bar.red", "st.v2.u64"];
+        let places = order.map(|instruction| arrive.find(instruction).expect(instruction));
+        assert!(places.is_sorted(), "{name}: {order:?} are at {places:?}");
+    }
     let fences = [before, behind].map(|text| text.matches("fence.acq_rel.sys").count());
     assert_eq!(fences, [1, 2], "behind what is moved one a group, and one of who counts last");
 }
@@ -251,7 +253,11 @@ fn arguments_of_applications_are_packed_as_their_kernels_declare_them() {
 fn arguments_are_packed_as_kernels_declare_them() {
     let (pointer, word) = (Value::Pointer(std::ptr::without_provenance(7)), Value::U32(7));
     let long = Value::U64(7);
-    let own: [(&str, Vec<Value>); 9] = [
+    let arrive = [
+        &[pointer, long, pointer, pointer, pointer, word, pointer, word][..],
+        &[pointer, pointer, word, word],
+    ];
+    let own: [(&str, Vec<Value>); 10] = [
         ("halo_move", vec![pointer, pointer, pointer, word, word]),
         ("halo_reduce_f64", vec![pointer, word, pointer, pointer, pointer, long]),
         ("halo_signal", [[pointer; 6].to_vec(), vec![word, word]].concat()),
@@ -266,11 +272,14 @@ fn arguments_are_packed_as_kernels_declare_them() {
         ),
         ("halo_wait", [[pointer; 7].to_vec(), vec![word, pointer, word]].concat()),
         ("halo_wait_all", vec![pointer, long, pointer, pointer, pointer, word, pointer, word]),
+        ("halo_arrive", arrive.concat()),
         (
-            "halo_arrive",
+            "halo_relay",
             [
-                &[pointer, long, pointer, pointer, pointer, word, pointer, word][..],
-                &[pointer, pointer, word, word],
+                &arrive.concat()[..],
+                &[pointer, long, pointer, word, word],
+                &[pointer, pointer, word],
+                &[pointer, long, pointer, word].repeat(2),
             ]
             .concat(),
         ),
@@ -289,5 +298,5 @@ fn arguments_are_packed_as_kernels_declare_them() {
     let reductions = ["u8", "i32", "i64", "f32", "f64"].map(|element| format!("halo_reduce_{element}"));
     let known = kernels_in(OWN_PTX);
     assert!(reductions.iter().all(|name| known.contains(&name.as_str())), "{known:?}");
-    assert_eq!(known.len(), reductions.len() + 8, "{known:?}");
+    assert_eq!(known.len(), reductions.len() + 9, "{known:?}");
 }

@@ -59,4 +59,5 @@ typedef struct {
 #define ITEM_OF_GROUP threadIdx.x
 #define THREADS_OF_GROUP blockDim.x
 #define GROUP_BARRIER __syncthreads()
+#define GROUP_BARRIER_ANY(of_own, noted) __syncthreads_or(of_own)
 #define FUNCTION static __attribute__((unused)) __device__

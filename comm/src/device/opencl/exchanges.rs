@@ -239,7 +239,7 @@ fn what_has_not_arrived_is_not_unpacked() {
          for (volatile int n = 0; n < 4000000; ++n) {{}} {moved}"
     );
     let wait = "WAIT(awaited, (GLOBAL word *)words[n])";
-    let (right, wrong) = (changed(&[(moved, &late)]), changed(&[(moved, &late), (wait, "")]));
+    let (right, wrong) = (changed(&[(moved, &late)]), changed(&[(moved, &late), (wait, "int stopped = 0;")]));
     let last = |rank: usize| -> Vec<i64> {
         let of_last =
             |index: i64| if index % 2 == 0 { 0 } else { 1000 * (1 - rank as i64) + 6 * (index - 1) };

@@ -53,6 +53,7 @@ typedef struct {
 #define ITEM_OF_GROUP (u32)get_local_id(0)
 #define THREADS_OF_GROUP (u32)get_local_size(0)
 #define GROUP_BARRIER barrier(CLK_GLOBAL_MEM_FENCE)
+#define GROUP_BARRIER_ANY(of_own, noted) (GROUP_BARRIER, *(noted))
 
 #ifdef HAS_ATOMICS
 typedef atomic_uint word;

@@ -12,6 +12,7 @@ use super::engine::Engine;
 use super::executor::QueueExecutor;
 use super::moves::{Argument, Compiler, Moves, is_one_kernel};
 use super::ready::{Onto, words_of};
+use super::relay::Sent;
 use super::waits::{DeviceWaits, Launched};
 use crate::device::driver::{CommandQueue, Driver, Value};
 use crate::device::moves::MoveTable;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Chunks of moves that the one group of threads takes one by one, at most; each is of one box.
-const MOST_CHUNKS: usize = 4;
+pub(super) const MOST_CHUNKS: usize = 4;
 /// Looks for the next operation until a wait that was kept back is put on the queue by itself. What is behind it has not come
 /// either, so that nothing is late for it; but whoever is to hear of a rank that is gone does not enqueue anything.
 const LOOKS: u32 = 256;
@@ -60,16 +61,30 @@ impl<D: Driver> Arrival<D> {
         Ok(Some(Self { kernel, words, awaited, moves, threads }))
     }
 
+    /// The arguments of its kernel, and the first of one that does more.
+    pub(super) fn arguments(
+        &self,
+        flags: [Value<'static>; 2],
+        (value, place): (Number, Place),
+    ) -> impl Iterator<Item = Value<'static>> {
+        let words = [self.words.value(), Value::U64(self.awaited)];
+        let wait = words.into_iter().chain(flags).chain(value.arguments()).chain(place.arguments());
+        wait.chain(self.moves.iter().map(Argument::value))
+    }
+
+    /// Those of its one group.
+    pub(super) fn threads(&self) -> usize {
+        self.threads
+    }
+
     /// Puts it on the queue. The caller holds the words and the moves.
     pub(super) fn launch(
         &mut self,
         queue: &mut D::Queue,
-        flags: [Value<'_>; 2],
-        (value, place): (Number, Place),
+        flags: [Value<'static>; 2],
+        numbers: (Number, Place),
     ) -> Result<()> {
-        let words = [self.words.value(), Value::U64(self.awaited)];
-        let wait = words.into_iter().chain(flags).chain(value.arguments()).chain(place.arguments());
-        let arguments: Vec<Value> = wait.chain(self.moves.iter().map(Argument::value)).collect();
+        let arguments: Vec<Value> = self.arguments(flags, numbers).collect();
         // SAFETY: the arguments are those of the kernel's text; the tables are held with `self` and what they point into by
         // the caller, and the flags and the place live as long as the queue.
         unsafe { queue.launch("a wait with moves", &mut self.kernel, &arguments, [self.threads, 1, 1]) }
@@ -78,23 +93,25 @@ impl<D: Driver> Arrival<D> {
 
 /// The last operation, if it was a wait: with its value and its epoch.
 pub(super) struct LastWait {
-    waits: Arc<WaitSet>,
+    pub(super) waits: Arc<WaitSet>,
     wanted: [u32; 2],
+    /// The moves that have come behind it, if its kernel does them.
+    pub(super) unpack: Option<Arc<MoveTable>>,
     /// Whether it is not on the queue yet, and for how many looks nothing has come behind it.
-    kept_back: Option<u32>,
+    pub(super) kept_back: Option<u32>,
 }
 
 impl<D: Driver> QueueExecutor<D> {
     /// Puts a wait that kernels can do on the queue, or keeps it back for the moves that are likely to follow.
     pub(super) fn wait_by_device(&mut self, waits: &Arc<WaitSet>, wanted: [u32; 2]) -> Result<()> {
         if !self.joins() || self.times.is_some() {
-            return self.put_wait(waits, wanted, None).map(drop);
+            return self.put_wait((waits, wanted), None, None).map(drop);
         }
         let kept_back = self.onto().awaits_moves(waits)?.then_some(0);
         if kept_back.is_none() {
-            self.put_wait(waits, wanted, None)?;
+            self.put_wait((waits, wanted), None, None)?;
         }
-        self.last_wait = Some(LastWait { waits: waits.clone(), wanted, kept_back });
+        self.last_wait = Some(LastWait { waits: waits.clone(), wanted, unpack: None, kept_back });
         Ok(())
     }
 
@@ -108,36 +125,77 @@ impl<D: Driver> QueueExecutor<D> {
         Onto { engine, queue, id: *id, flags }
     }
 
-    /// An operation comes, of these moves if any: puts a wait that was kept back on the queue, with them as one kernel if that
-    /// can be. Whether it is. Behind a wait that is on the queue already they are made ready to go with it the next time.
+    /// An operation comes, of these moves if any: puts what was kept back on the queue, a wait with them as one kernel if that
+    /// can be. Whether it is, or keeps both back for a send. Behind a wait that is on the queue already they are made ready to
+    /// go with it the next time.
     pub(super) fn put_kept_back(&mut self, unpack: Option<&Arc<MoveTable>>) -> Result<bool> {
-        let Some(LastWait { waits, wanted, kept_back }) = self.last_wait.take() else { return Ok(false) };
-        match (kept_back, unpack) {
+        self.put_arrival(None)?;
+        let Some(last) = self.last_wait.take().filter(|last| last.unpack.is_none()) else { return Ok(false) };
+        let wait = (&last.waits, last.wanted);
+        match (last.kept_back, unpack) {
             _ if self.status.has_failed() => Ok(false),
-            (Some(_), _) => self.put_wait(&waits, wanted, unpack),
-            (None, Some(unpack)) => self.onto().joins(&waits, unpack, false).map(|_| false),
+            (Some(_), Some(unpack)) => {
+                let kept_back = self.onto().expects_send(&last.waits, unpack)?.then_some(0);
+                let goes =
+                    kept_back.is_some() || self.put_wait(wait, Some(unpack), None)? == Launched::Arrival;
+                self.last_wait = goes.then(|| LastWait { unpack: Some(unpack.clone()), kept_back, ..last });
+                Ok(goes)
+            }
+            (Some(_), None) => self.put_wait(wait, None, None).map(|_| false),
+            (None, Some(unpack)) => self.onto().joins(&last.waits, unpack, false).map(|_| false),
             (None, None) => Ok(false),
         }
     }
 
-    /// Nothing has come behind a wait that is kept back, if one is; whether one still is.
-    pub(super) fn look_at_kept_back(&mut self) -> Result<bool> {
-        match &mut self.last_wait {
-            Some(LastWait { kept_back: Some(looks), .. }) if *looks < LOOKS => {
-                *looks += 1;
-                Ok(true)
+    /// Signals or a send come, which may go with a wait and the moves behind it: puts a wait without any on the queue, if one
+    /// was kept back.
+    pub(super) fn put_wait_alone(&mut self) -> Result<()> {
+        match &self.last_wait {
+            Some(LastWait { unpack: Some(_), .. }) => Ok(()),
+            _ => self.put_kept_back(None).map(drop),
+        }
+    }
+
+    /// Puts a wait on the queue that was kept back with the moves behind it, if one was, and a send as the same kernel if that
+    /// can be.
+    pub(super) fn put_arrival(&mut self, sent: Option<Sent<'_>>) -> Result<Launched> {
+        let is_kept_back = |last: &mut LastWait| last.kept_back.is_some() && last.unpack.is_some();
+        let last = self.last_wait.take_if(is_kept_back);
+        let Some(last) = last.filter(|_| !self.status.has_failed()) else { return Ok(Launched::Nothing) };
+        let launched = self.put_wait((&last.waits, last.wanted), last.unpack.as_ref(), sent)?;
+        match (launched, &last.unpack) {
+            (Launched::Relay, _) => {}
+            (Launched::Arrival, _) => self.last_wait = Some(LastWait { kept_back: None, ..last }),
+            (_, Some(unpack)) if !self.status.has_failed() => {
+                self.holding(unpack.clone(), |own, unpack| own.put_moves(unpack))?;
             }
-            Some(LastWait { kept_back: Some(_), .. }) => self.put_kept_back(None),
-            _ => Ok(false),
+            _ => {}
+        }
+        Ok(launched)
+    }
+
+    /// Nothing has come behind what is kept back, if something is; whether it still is.
+    pub(super) fn look_at_kept_back(&mut self) -> Result<bool> {
+        let wait = match &mut self.last_wait {
+            Some(LastWait { kept_back: Some(looks), .. }) => {
+                *looks += 1;
+                (*looks <= LOOKS).then_some(true)
+            }
+            _ => Some(false),
+        };
+        let is_clear = self.kept_send.as_ref().is_some_and(|one| one.send.is_clear(one.epoch));
+        match (wait, self.look_at_signals()) {
+            (Some(wait), Some(signals)) if !is_clear => Ok(wait || signals),
+            _ => self.put_all_kept_back().map(|()| false),
         }
     }
 
     fn put_wait(
         &mut self,
-        waits: &Arc<WaitSet>,
-        wanted: [u32; 2],
+        (waits, wanted): (&Arc<WaitSet>, [u32; 2]),
         unpack: Option<&Arc<MoveTable>>,
-    ) -> Result<bool> {
+        sent: Option<Sent<'_>>,
+    ) -> Result<Launched> {
         // Before: if a call behind the launch fails, the kernel is on the queue all the same.
         if let Some(unpack) = unpack {
             self.hold(unpack.clone())?;
@@ -145,18 +203,19 @@ impl<D: Driver> QueueExecutor<D> {
         let Self { engine, queue, id, flags, device_waits, .. } = self;
         let mut onto = Onto { engine, queue, id: *id, flags };
         let launched = match device_waits {
-            Some(kernels) => kernels.launch(&mut onto, waits, wanted, unpack)?,
+            Some(kernels) => kernels.launch(&mut onto, (waits, wanted), unpack, sent)?,
             None => Launched::Nothing,
         };
         if launched == Launched::Nothing {
             self.wait_by_thread(waits, wanted)?;
-            return Ok(false);
+            return Ok(launched);
         }
         self.status.kernel_waits.fetch_add(1, Ordering::Relaxed);
         self.hold(waits.clone())?;
-        if launched == Launched::Arrival {
+        if launched != Launched::Wait {
             self.status.merged_arrivals.fetch_add(1, Ordering::Relaxed);
+            unpack.iter().for_each(|unpack| unpack.observe());
         }
-        Ok(launched == Launched::Arrival)
+        Ok(launched)
     }
 }

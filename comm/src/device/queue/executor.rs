@@ -40,10 +40,10 @@ pub(super) type Held = Vec<Box<dyn Any + Send>>;
 /// A send whose receivers were not ready as the stream came to it.
 #[derive(Debug, Clone)]
 pub(super) struct Pending {
-    send: Arc<TriggeredSend>,
-    epoch: u32,
+    pub(super) send: Arc<TriggeredSend>,
+    pub(super) epoch: u32,
     /// The operation in a timeline.
-    number: Option<u64>,
+    pub(super) number: Option<u64>,
 }
 
 /// Feeds a queue.
@@ -64,6 +64,8 @@ pub(super) struct QueueExecutor<D: Driver> {
     pub(super) last_wait: Option<LastWait>,
     /// The last operation, if it was of signals that a send behind them may take along.
     pub(super) last_signals: Option<LastSignals>,
+    /// The last operation, if it was a send which may go with both, and whose receivers were not ready.
+    pub(super) kept_send: Option<Pending>,
     /// Whether the queue itself stores what signals set.
     pub(super) by_queue: bool,
     /// By the text's name and source.
@@ -111,6 +113,7 @@ impl<D: Driver> QueueExecutor<D> {
             device_waits: DeviceWaits::new(&engine, waiting)?,
             last_wait: None,
             last_signals: None,
+            kept_send: None,
             by_queue: signals == Signals::Memop,
             kernels: HashMap::new(),
             pending: Vec::new(),
@@ -132,12 +135,22 @@ impl<D: Driver> QueueExecutor<D> {
         if self.status.has_failed() {
             return Ok(());
         }
+        match &operation {
+            Operation::Wait(waits, _) => self.put_kept_send(Some(waits))?,
+            _ => self.put_kept_send(None)?,
+        }
+        let goes_now = |send: &TriggeredSend, epoch: u32| send.is_clear(epoch);
         let arrives = match &operation {
             Operation::Move(moves) if moves.bytes() == 0 => return Ok(()),
             Operation::Move(moves) => self.put_kept_back(Some(moves))?,
+            Operation::Signal(..) => self.put_wait_alone().map(|()| false)?,
+            Operation::Send(send, epoch) if goes_now(send, *epoch) => {
+                self.put_wait_alone().map(|()| false)?
+            }
+            Operation::Send(send, epoch) if self.keep_back(send, *epoch)? => return Ok(()),
             _ => self.put_kept_back(None)?,
         };
-        if !matches!(&operation, Operation::Send(send, epoch) if send.is_clear(*epoch)) {
+        if !matches!(&operation, Operation::Send(send, epoch) if goes_now(send, *epoch)) {
             self.put_signals()?;
         }
         // As a wait is put on the queue, it may turn out that one before it is in vain.
@@ -147,7 +160,6 @@ impl<D: Driver> QueueExecutor<D> {
         match operation {
             Operation::Move(moves) => {
                 if arrives {
-                    moves.observe();
                     return Ok(());
                 }
                 self.holding(moves, |own, moves| own.put_moves(moves))
@@ -223,6 +235,7 @@ impl<D: Driver> QueueExecutor<D> {
 
     /// Puts all that was kept back for what could have followed on the queue.
     pub(super) fn put_all_kept_back(&mut self) -> Result<()> {
+        self.put_kept_send(None)?;
         self.put_kept_back(None)?;
         self.put_signals()
     }
@@ -315,7 +328,7 @@ impl<D: Driver> QueueExecutor<D> {
                 let Pending { send, epoch, number } = self.pending.swap_remove(i);
                 let before = self.number_times(number);
                 let sent = self.holding(send, |own, send| {
-                    let sent = own.put_signals().and_then(|()| own.send(send, epoch));
+                    let sent = own.put_all_kept_back().and_then(|()| own.send(send, epoch));
                     let sent = sent.and_then(|()| own.queue.flush());
                     own.number_times(before);
                     sent
@@ -351,14 +364,14 @@ impl<D: Driver> QueueExecutor<D> {
     }
 
     /// Puts what uses something on the queue, and keeps that until the queue has passed it: of what fails a part may be there.
-    pub(super) fn holding<T: Send + 'static>(
+    pub(super) fn holding<T: Send + 'static, R>(
         &mut self,
         used: T,
-        put: impl FnOnce(&mut Self, &T) -> Result<()>,
-    ) -> Result<()> {
+        put: impl FnOnce(&mut Self, &T) -> Result<R>,
+    ) -> Result<R> {
         let put = put(self, &used);
         match put {
-            Ok(()) => self.hold(used),
+            Ok(put) => self.hold(used).map(|()| put),
             Err(_) => {
                 self.held.push(Box::new(used));
                 put
@@ -479,7 +492,7 @@ impl<D: Driver> Execute for QueueExecutor<D> {
     }
 
     fn idle(&mut self, status: &Arc<Status>) -> bool {
-        let looked = self.look_at_kept_back().and_then(|wait| Ok(self.look_at_signals()? || wait));
+        let looked = self.look_at_kept_back();
         let flushed = looked.and_then(|keeps_back| self.queue.flush().map(|()| keeps_back));
         let keeps_back = flushed.unwrap_or_else(|error| {
             status.fail(error);

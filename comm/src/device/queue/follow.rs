@@ -3,7 +3,9 @@
 //! Most receivers that say they are ready have something to send next. Signals that had a send right behind them before are kept
 //! back until the next operation comes, or none does for a while: other ranks may be waiting for them.
 
+use super::arrival::LastWait;
 use super::executor::QueueExecutor;
+use super::relay::Arrived;
 use crate::device::driver::Driver;
 use crate::device::operation::{SignalSet, TriggeredSend};
 use crate::error::Result;
@@ -16,9 +18,10 @@ const LOOKS: u32 = 32;
 
 /// The last operation, if it was of signals that the kernel of a send could post: with their value.
 pub(super) struct LastSignals {
-    signals: Arc<SignalSet>,
-    value: u32,
-    /// Whether they are not on the queue yet, and for how many looks nothing has come behind them.
+    pub(super) signals: Arc<SignalSet>,
+    pub(super) value: u32,
+    /// Whether they are not on the queue yet, and for how many looks nothing has come behind them. Then a wait that is kept
+    /// back is before them.
     kept_back: Option<u32>,
 }
 
@@ -29,6 +32,7 @@ impl<D: Driver> QueueExecutor<D> {
         let can_follow = self.is_merged && self.times.is_none() && !signals.words.is_empty() && by_kernels();
         let is_kept = can_follow && signals.goes_with_a_send.load(Ordering::Relaxed);
         if !is_kept {
+            self.put_arrival(None)?;
             self.post_all(signals.clone(), value)?;
         }
         if can_follow {
@@ -46,46 +50,55 @@ impl<D: Driver> QueueExecutor<D> {
     /// No send follows signals that are kept back, if some are: puts them on the queue.
     pub(super) fn put_signals(&mut self) -> Result<()> {
         match self.last_signals.take() {
-            Some(LastSignals { signals, value, kept_back: Some(_) }) if !self.status.has_failed() => {
-                self.post_all(signals, value)
+            Some(LastSignals { signals, value, kept_back: Some(_) }) => {
+                self.put_kept_back(None)?;
+                if self.status.has_failed() { Ok(()) } else { self.post_all(signals, value) }
             }
             _ => Ok(()),
         }
     }
 
-    /// Nothing has come behind signals that are kept back, if some are; whether they still are.
-    pub(super) fn look_at_signals(&mut self) -> Result<bool> {
+    /// Whether signals are kept back, behind which nothing has come for one look more; `None` if that is too long.
+    pub(super) fn look_at_signals(&mut self) -> Option<bool> {
         match &mut self.last_signals {
-            Some(LastSignals { kept_back: Some(looks), .. }) if *looks < LOOKS => {
+            Some(LastSignals { kept_back: Some(looks), .. }) => {
                 *looks += 1;
-                Ok(true)
+                (*looks <= LOOKS).then_some(true)
             }
-            _ => self.put_signals().map(|()| false),
+            _ => Some(false),
         }
     }
 
-    /// Puts the one kernel of a send on the queue, whose words kernels can post, with the signals that it follows if they are
-    /// kept back; whether there is one. Behind signals that are on the queue already it is made ready to take them the next
-    /// time.
-    pub(super) fn send_behind_signals(&mut self, send: &TriggeredSend, epoch: u32) -> Result<bool> {
-        let Some(last) = self.last_signals.take() else {
-            return self.launch_merged(send, (epoch.into(), None));
-        };
-        let LastSignals { signals, value, kept_back } = &last;
-        let before = kept_back.map(|_| (signals, (*value).into()));
-        let is_there = self.launch_merged(send, (epoch.into(), before))?;
-        match (is_there, kept_back) {
-            (true, Some(_)) => {
-                self.status.merged_signals.fetch_add(1, Ordering::Relaxed);
-                signals.words.iter().for_each(|word| word.observe());
-                self.hold(last.signals)?;
-            }
-            (true, None) => {
-                self.follow(send, signals)?;
-            }
-            (false, _) => self.last_signals = Some(last),
+    /// Puts the one kernel of a send on the queue, whose words kernels can post, with what it comes behind if that is kept back;
+    /// whether there is one. Behind what is on the queue already it is made ready to do that, too, the next time.
+    pub(super) fn send_behind(&mut self, send: &TriggeredSend, epoch: u32) -> Result<bool> {
+        if self.relay(send, epoch)? || self.status.has_failed() {
+            return Ok(true);
         }
-        Ok(is_there)
+        let (wait, last) = (self.last_wait.take(), self.last_signals.take());
+        let signals = last.as_ref().map(|last| &last.signals);
+        let kept_back = last.as_ref().filter(|last| last.kept_back.is_some());
+        let before = kept_back.map(|last| (&last.signals, last.value.into()));
+        if !self.launch_merged(send, (epoch.into(), before))? {
+            self.last_signals = last;
+            return Ok(false);
+        }
+        if let Some(LastWait { waits, unpack: Some(unpack), .. }) = &wait {
+            self.expect_send(send, Arrived { waits, unpack, signals })?;
+        }
+        match last {
+            Some(LastSignals { signals, kept_back: Some(_), .. }) => self.told_before(signals)?,
+            Some(LastSignals { signals, kept_back: None, .. }) => self.follow(send, &signals).map(drop)?,
+            None => {}
+        }
+        Ok(true)
+    }
+
+    /// The kernel of a send has been put on the queue that tells these signals first.
+    pub(super) fn told_before(&mut self, signals: Arc<SignalSet>) -> Result<()> {
+        self.status.merged_signals.fetch_add(1, Ordering::Relaxed);
+        signals.words.iter().for_each(|word| word.observe());
+        self.hold(signals)
     }
 
     /// Makes the one kernel of a send that posts those signals first; whether there can be one.

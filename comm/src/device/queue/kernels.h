@@ -9,6 +9,8 @@
 //   GROUP GROUPS              the number of its group, and how many groups there are
 //   ITEM_OF_GROUP             its number in its group, of THREADS_OF_GROUP; GROUP_BARRIER until all threads of the
 //                             group have come to it, and their stores are seen by each other
+//   GROUP_BARRIER_ANY(of_own, noted)   the same, and whether a condition holds for any of them, of which those for whom it
+//                             holds have made what is at `noted` not zero
 //
 // and with HAS_ATOMICS, at a scope that takes in the host, all devices and other processes:
 //
@@ -114,9 +116,10 @@ FUNCTION void halo_move_chunk(const piece own, const u32 start, const u32 length
 // All boxes of all fields and neighbours together: as many groups as chunks, or fewer that take turns. A group's first is
 // read, as `FIRST`, before it is known whether anything is to be moved: two reads that depend on each other take as long as
 // a short move does.
-#define FIRST                                       \
+#define FIRST_OF(first, pieces, chunks)             \
     const chunk first = halo_chunk(chunks + GROUP); \
-    const piece first_piece = halo_piece(pieces + first.piece)
+    const piece first##_piece = halo_piece(pieces + first.piece)
+#define FIRST FIRST_OF(first, pieces, chunks)
 
 FUNCTION void halo_move_all(chunk own, piece own_piece, GLOBAL const piece *pieces, GLOBAL const chunk *chunks,
                             const u32 count, const u32 length) {
@@ -223,9 +226,11 @@ KERNEL(halo_send)(GLOBAL const u32 *failed, GLOBAL const piece *pieces, GLOBAL c
     const notice first_notice = halo_notice(notices);
     const u32 value = halo_number(base, given);
     if (GROUP == 0 && ITEM_OF_GROUP == THREADS_OF_GROUP - 1 && told_before > 0 && !stopped) {
+        const notice first_before = halo_notice(before);
         const u32 value_before = halo_number(base_before, given_before);
         FENCE_RELEASE;
-        for (u64 n = 0; n < told_before; ++n) halo_tell(halo_notice(before + n), value_before);
+        halo_tell(first_before, value_before);
+        for (u64 n = 1; n < told_before; ++n) halo_tell(halo_notice(before + n), value_before);
     }
     if (!stopped) halo_move_all(first, first_piece, pieces, chunks, count, length);
     GROUP_BARRIER;
@@ -256,11 +261,13 @@ FUNCTION int halo_reached(GLOBAL word *at, const u32 value, GLOBAL word *stop) {
 // others. `current` becomes the number of the wait first, and stays so: no kernel ends before its last store to the host has
 // arrived there.
 #define WAIT(all, of_number)                                                                                \
+    int stopped = 0;                                                                                        \
     {                                                                                                       \
         const u32 value = halo_number(base, given);                                                         \
         if (ITEM_OF_GROUP == 0) STORE(current, number);                                                     \
         for (u32 n = ITEM_OF_GROUP; n < (all); n += THREADS_OF_GROUP)                                       \
-            if (!halo_reached(of_number, value, stop)) *failed = 1;                                         \
+            if (!halo_reached(of_number, value, stop)) stopped = 1;                                         \
+        if (stopped) *failed = 1;                                                                           \
     }
 
 // A few of them; those that are not needed are null.
@@ -276,13 +283,87 @@ KERNEL(halo_wait_all)(GLOBAL const u64 *words, const u64 count, GLOBAL word *sto
     WAIT(count, (GLOBAL word *)words[n])
 }
 
+// Whether a wait was stopped before is read while this one waits: a read from the device's memory takes as long as a short
+// move does.
+#define WAIT_FOR_ALL                              \
+    const int stopped_before = *failed != 0;      \
+    WAIT(awaited, (GLOBAL word *)words[n])
+#define STOPPED GROUP_BARRIER_ANY(stopped || stopped_before, failed)
+
 // The same, and then moves of what has arrived.
 KERNEL(halo_arrive)(GLOBAL const u64 *words, const u64 awaited, GLOBAL word *stop, GLOBAL u32 *failed,
                     GLOBAL const u32 *base, const u32 given, GLOBAL word *current, const u32 number,
                     GLOBAL const piece *pieces, GLOBAL const chunk *chunks, const u32 count, const u32 length) {
     FIRST;
-    WAIT(awaited, (GLOBAL word *)words[n])
-    GROUP_BARRIER;
-    if (!*failed) halo_move_all(first, first_piece, pieces, chunks, count, length);
+    WAIT_FOR_ALL
+    if (!STOPPED) halo_move_all(first, first_piece, pieces, chunks, count, length);
+}
+
+// Until a word has come to a value, or another one to its own, or the host says that it will not: whether the first has.
+FUNCTION int halo_reached_before(GLOBAL word *at, const u32 value, GLOBAL word *other, const u32 value_of_other,
+                                 GLOBAL word *stop) {
+    for (u32 looks = 1;; ++looks) {
+        const int is_last = (i32)(LOAD_ACQUIRE(other) - value_of_other) >= 0;
+        if ((i32)(LOAD_ACQUIRE(at) - value) >= 0) return 1;
+        if (is_last || (looks % LOOKS == 0 && LOAD(stop))) return 0;
+    }
+}
+
+// The same, and then what `halo_send` does, by the one group of threads: what has arrived is where it belongs before others
+// are told anything, and before it is read to be sent. Behind what is told before it the send waits for its receivers. Mostly
+// they are ready before the last of what is awaited has arrived: other threads look at their words meanwhile.
+KERNEL(halo_relay)(GLOBAL const u64 *words, const u64 awaited, GLOBAL word *stop, GLOBAL u32 *failed,
+                   GLOBAL const u32 *base, const u32 given, GLOBAL word *current, const u32 number,
+                   GLOBAL const piece *pieces, GLOBAL const chunk *chunks, const u32 count, const u32 length,
+                   GLOBAL const u64 *receivers, const u64 receiver_count, GLOBAL const u32 *base_of_receivers,
+                   const u32 given_to_receivers, const u32 number_of_receivers,
+                   GLOBAL const piece *sent_pieces, GLOBAL const chunk *sent_chunks, const u32 sent_count,
+                   GLOBAL const notice *notices, const u64 told, GLOBAL const u32 *base_of_send,
+                   const u32 given_to_send, GLOBAL const notice *before, const u64 told_before,
+                   GLOBAL const u32 *base_before, const u32 given_before) {
+    FIRST;
+    FIRST_OF(sent, sent_pieces, sent_chunks);
+    const u32 epoch = halo_number(base_of_send, given_to_send);
+    const u32 value_before = halo_number(base_before, given_before);
+    const u32 needed = halo_number(base_of_receivers, given_to_receivers);
+    const u32 from_last = THREADS_OF_GROUP - 1 - ITEM_OF_GROUP;
+    const int tells_before = from_last == 0 && told_before > 0;
+    const notice first_told = halo_notice(tells_before ? before : notices);
+    chunk own = first;
+    piece own_piece = first_piece;
+    WAIT_FOR_ALL
+    int is_late = 0;
+    for (u32 n = from_last; n < receiver_count; n += THREADS_OF_GROUP)
+        if (!halo_reached_before((GLOBAL word *)receivers[n], needed, (GLOBAL word *)words[0],
+                                 halo_number(base, given), stop))
+            is_late = 1;
+    if (STOPPED) return;
+    // One text for both moves: of a kernel that runs once most instructions come from far.
+#pragma unroll 1
+    for (int sends = 0; sends < 2; ++sends) {
+        halo_move_all(own, own_piece, sends ? sent_pieces : pieces, sends ? sent_chunks : chunks,
+                      sends ? sent_count : count, length);
+        GROUP_BARRIER;
+        if (!sends && tells_before) {
+            FENCE_RELEASE;
+            halo_tell(first_told, value_before);
+            for (u64 n = 1; n < told_before; ++n) halo_tell(halo_notice(before + n), value_before);
+        }
+        if (!sends && receiver_count > 0) {
+            if (is_late) {
+                STORE(current, number_of_receivers);
+                for (u32 n = from_last; n < receiver_count; n += THREADS_OF_GROUP)
+                    if (!halo_reached((GLOBAL word *)receivers[n], needed, stop)) *failed = stopped = 1;
+            }
+            if (STOPPED) return;
+        }
+        own = sent;
+        own_piece = sent_piece;
+    }
+    if (ITEM_OF_GROUP != 0) return;
+    FENCE_RELEASE;
+    // A group of one thread has told others before.
+    halo_tell(tells_before ? halo_notice(notices) : first_told, epoch);
+    for (u64 n = 1; n < told; ++n) halo_tell(halo_notice(notices + n), epoch);
 }
 #endif

@@ -1,31 +1,36 @@
 //! Sends whose kernel moves all payloads and then signals them (2023, section 5.4).
 //!
 //! Who says that it is ready to receive mostly sends next. Then the kernel of the send says so first: one launch less, and one
-//! kernel less between what has come and what is sent.
+//! kernel less between what has come and what is sent. And where little has come, the kernel that waits for it may send as well
+//! (`relay.rs`).
 
 use super::awaited::Number;
 use super::engine::Engine;
 use super::moves::{Argument, Compiler, Moves, is_one_kernel};
+use super::relay::Relay;
 use super::waits::{Flags, address};
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
 use crate::device::operation::{Message, Rule, SignalSet, TriggeredSend};
 use crate::error::Result;
-use crate::fabric::Word;
+use crate::fabric::{Region, Word};
 use std::sync::{Arc, Weak};
 
 /// A send, compiled for a device.
 pub(super) struct MergedSend<D: Driver> {
     /// `None`: one kernel cannot do it.
-    send: Option<Prepared<D>>,
+    pub(super) send: Option<Prepared<D>>,
     /// The same with signals that have come before it, as long as there are these: then no kernel reads their tables any more.
     behind: Vec<Behind<D>>,
+    /// And behind what has arrived.
+    pub(super) relays: Vec<Relay<D>>,
 }
 
-struct Prepared<D: Driver> {
+pub(super) struct Prepared<D: Driver> {
     kernel: D::Kernel,
-    /// Behind the flag that stops it, and before the epoch.
-    arguments: Vec<Argument>,
-    threads: usize,
+    pub(super) moves: Moves,
+    /// Where its groups of threads count themselves.
+    done: Argument,
+    pub(super) notices: [Argument; 2],
 }
 
 /// A send behind signals that its kernel posts first.
@@ -66,32 +71,32 @@ impl<D: Driver> MergedSend<D> {
     /// Compiles a send whose words kernels can post, if it moves something and tells somebody, its moves do not depend on
     /// each other, and kernels reach all their memory; `held` as for [`super::moves::DeviceTable::compile`].
     pub(super) fn compile(engine: &Engine<D>, send: &TriggeredSend) -> Result<Self> {
+        let (behind, relays) = (Vec::new(), Vec::new());
         let tables = || send.messages.iter().map(|message| &*message.moves);
         let mut words: Vec<_> = send.messages.iter().flat_map(Message::words).collect();
         let is_both = !words.is_empty() && tables().any(|table| table.bytes() > 0);
         if !is_both || !tables().all(is_one_kernel) {
-            return Ok(Self { send: None, behind: Vec::new() });
+            return Ok(Self { send: None, behind, relays });
         }
         words.sort_by_key(|(_, rule)| *rule == Rule::Increment);
-        let mut compiler = Self::compiler(engine, send, &[])?;
+        let mut compiler = Self::compiler(engine, send, [].into_iter())?;
         let nests = tables().flat_map(|table| table.nests.iter().map(move |nest| (table, nest)));
-        let Moves { mut arguments, threads } = compiler.tables(nests)?;
+        let moves = compiler.tables(nests)?;
         let done = engine.driver().allocate(size_of::<u32>(), MemoryKind::Device)?;
-        arguments.push(Argument::Table(Arc::new(done)));
-        arguments.extend(notices(&compiler, &words)?);
+        let (done, notices) = (Argument::Table(Arc::new(done)), notices(&compiler, &words)?);
         let kernel = compiler.kernel("halo_send")?;
-        Ok(Self { send: Some(Prepared { kernel, arguments, threads }), behind: Vec::new() })
+        Ok(Self { send: Some(Prepared { kernel, moves, done, notices }), behind, relays })
     }
 
-    /// For kernels of a send that also post those words.
-    fn compiler<'e>(
+    /// For kernels of a send that reach more memory than its own.
+    pub(super) fn compiler<'e, 'r>(
         engine: &'e Engine<D>,
-        send: &TriggeredSend,
-        more: &[(&Word, Rule)],
+        send: &'r TriggeredSend,
+        more: impl Iterator<Item = &'r Region>,
     ) -> Result<Compiler<'e, D>> {
-        let regions = send.messages.iter().flat_map(|message| &message.moves.regions);
-        let words = send.messages.iter().flat_map(Message::words).chain(more.iter().copied());
-        Compiler::new(engine, regions.chain(words.map(|(word, _)| word.region())))
+        let moved = send.messages.iter().flat_map(|message| &message.moves.regions);
+        let words = send.messages.iter().flat_map(Message::words).map(|(word, _)| word.region());
+        Compiler::new(engine, moved.chain(words).chain(more))
     }
 
     /// Whether one kernel can do it.
@@ -110,11 +115,25 @@ impl<D: Driver> MergedSend<D> {
             return Ok(());
         }
         let words: Vec<(&Word, Rule)> = signals.words.iter().map(|word| (word, signals.rule)).collect();
-        let compiler = Self::compiler(engine, send, &words)?;
+        let compiler = Self::compiler(engine, send, signals.words.iter().map(Word::region))?;
         let (notices, kernel) = (notices(&compiler, &words)?, compiler.kernel("halo_send")?);
         self.behind.retain(|one| one.signals.strong_count() > 0);
         self.behind.push(Behind { signals: Arc::downgrade(signals), kernel, notices });
         Ok(())
+    }
+
+    /// The last arguments of its kernels: the epoch, and the signals before it with their number.
+    pub(super) fn numbers(&self, epoch: Number, before: Option<Before<'_>>) -> [Value<'static>; 6] {
+        let (notices, number) = match before {
+            None => ([Value::Pointer(std::ptr::null()), Value::U64(0)], 0.into()),
+            Some((signals, number)) => {
+                let behind = self.behind.iter().find(|one| one.is_behind(signals)).expect("made before");
+                (behind.notices.each_ref().map(Argument::value), number)
+            }
+        };
+        let ([base, epoch], [at, told], [base_before, number]) =
+            (epoch.arguments(), notices, number.arguments());
+        [base, epoch, at, told, base_before, number]
     }
 
     /// Puts it on a queue, if one kernel can do it, with the signals before it; whether it can. It, the send and the signals
@@ -128,23 +147,19 @@ impl<D: Driver> MergedSend<D> {
         if let Some((signals, _)) = before {
             self.follow(engine, of, signals)?;
         }
-        let Some(send) = &mut self.send else { return Ok(false) };
-        let (kernel, notices) = match before {
-            Some((signals, _)) => {
-                let behind = self.behind.iter_mut().find(|one| one.is_behind(signals));
-                let Behind { kernel, notices, .. } = behind.expect("made now, if not before");
-                (kernel, notices.each_ref().map(Argument::value))
-            }
-            None => (&mut send.kernel, [Value::Pointer(std::ptr::null()), Value::U64(0)]),
+        let numbers = self.numbers(epoch, before);
+        let Self { send: Some(send), behind, .. } = self else { return Ok(false) };
+        let moves = send.moves.arguments.iter().chain([&send.done]).chain(&send.notices);
+        let arguments = [Value::Pointer(flags.failed())].into_iter().chain(moves.map(Argument::value));
+        let arguments: Vec<Value> = arguments.chain(numbers).collect();
+        let behind = before.map(|(signals, _)| behind.iter_mut().find(|one| one.is_behind(signals)));
+        let kernel = match behind {
+            Some(behind) => &mut behind.expect("asked before").kernel,
+            None => &mut send.kernel,
         };
-        let failed = Value::Pointer(flags.failed());
-        let arguments = [failed].into_iter().chain(send.arguments.iter().map(Argument::value));
-        let before = before.map_or(0.into(), |(_, number)| number);
-        let arguments = arguments.chain(epoch.arguments()).chain(notices).chain(before.arguments());
-        let arguments: Vec<Value> = arguments.collect();
         // SAFETY: the arguments are those of the kernel's text; the tables are held with `self`, and what they
         // point into by the send and the signals.
-        unsafe { queue.launch("a send", kernel, &arguments, [send.threads, 1, 1]) }?;
+        unsafe { queue.launch("a send", kernel, &arguments, [send.moves.threads, 1, 1]) }?;
         Ok(true)
     }
 }

@@ -23,6 +23,7 @@ mod pause;
 mod period;
 mod pieces;
 mod ready;
+mod relay;
 mod sends;
 mod staging;
 #[cfg(test)]

@@ -132,7 +132,7 @@ fn within(table: &MoveTable, address: usize) -> usize {
 }
 
 impl Argument {
-    pub(super) fn value(&self) -> Value<'_> {
+    pub(super) fn value(&self) -> Value<'static> {
         match self {
             Argument::Table(memory) => Value::Pointer(memory.base().as_ptr().cast_const().cast()),
             Argument::U32(number) => Value::U32(*number),

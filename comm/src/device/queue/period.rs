@@ -6,12 +6,14 @@
 //! for them behind what is before the wait of its group: there is no thread that could serve it in between, and no other
 //! exchange in flight that it could hold up.
 
-use super::awaited::{Number, PeriodWaits};
+use super::awaited::{Number, PeriodWaits, Place};
 use super::engine::{Engine, Waiter};
 use super::executor::QueueExecutor;
 use super::moves::{Argument, Compiler};
 use super::ready::Onto;
+use super::relay::{Arrived, Receivers, Sent, receivers};
 use super::sends::WORDS;
+use super::waits::Then;
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
 use crate::device::moves::MoveTable;
@@ -54,11 +56,23 @@ struct Counts<D: Driver> {
 enum Act<'a> {
     Move(&'a Arc<MoveTable>),
     Signal(&'a Arc<SignalSet>, Due),
-    /// And the signals that its kernel posts first.
-    Send(&'a TriggeredSend, Due, Option<(&'a Arc<SignalSet>, Due)>),
-    /// And whether its kernel does the moves behind it, too.
-    Wait(Arc<WaitSet>, Due, bool),
+    Send(Sending<'a>),
+    /// And the moves behind it, if its kernel does them, too.
+    Wait(Waits, Option<&'a Arc<MoveTable>>),
+    /// A wait, the moves behind it, and the send behind these.
+    Relay(Waits, &'a Arc<MoveTable>, Sending<'a>),
     Launch(&'a Launch),
+}
+
+type Waits = (Arc<WaitSet>, Due);
+
+struct Sending<'a> {
+    send: &'a TriggeredSend,
+    due: Due,
+    /// The signals that its kernel posts first.
+    before: Option<(&'a Arc<SignalSet>, Due)>,
+    /// The wait for its receivers, if they have to be ready.
+    receivers: Option<Waits>,
 }
 
 /// The order in which a device can carry a period out by itself, or why it cannot.
@@ -71,7 +85,9 @@ fn plan(sequence: &Sequence) -> std::result::Result<Vec<Act<'_>>, &'static str> 
             Step::Move(moves) => acts.push(Act::Move(moves)),
             Step::Launch(launch) => acts.push(Act::Launch(launch)),
             Step::Signal(signals, due) => acts.push(Act::Signal(signals, *due)),
-            Step::Send(send, due) if send.conditions.is_empty() => acts.push(Act::Send(send, *due, None)),
+            Step::Send(send, due) if send.conditions.is_empty() => {
+                acts.push(Act::Send(Sending { send, due: *due, before: None, receivers: None }));
+            }
             Step::Send(send, due) => put_off.push((send, *due)),
             Step::Wake(_) => {}
             Step::Wait(waits, due) => {
@@ -80,27 +96,18 @@ fn plan(sequence: &Sequence) -> std::result::Result<Vec<Act<'_>>, &'static str> 
                         "two of its exchanges are in flight at a time, and the thread serves their sends",
                     );
                 }
-                for (send, due) in put_off.drain(..) {
-                    acts.push(Act::Wait(
-                        conditions(send),
-                        Due { value: (send.needed)(due.value), ..due },
-                        false,
-                    ));
-                    acts.push(Act::Send(send, due, None));
-                }
+                acts.extend(put_off.drain(..).map(|(send, due)| {
+                    let needed = Due { value: (send.needed)(due.value), ..due };
+                    Act::Send(Sending { send, due, before: None, receivers: Some((receivers(send), needed)) })
+                }));
                 if !waits.words.is_empty() {
-                    acts.push(Act::Wait(waits.clone(), *due, false));
+                    acts.push(Act::Wait((waits.clone(), *due), None));
                 }
             }
             Step::Kernel(_) => unreachable!("kernels of the host are not captured on a device"),
         }
     }
     Ok(acts)
-}
-
-/// Waiting until the receivers of a send are ready.
-fn conditions(send: &TriggeredSend) -> Arc<WaitSet> {
-    Arc::new(WaitSet::new(send.conditions.clone(), Vec::new(), send.group))
 }
 
 impl<D: Driver> Counts<D> {
@@ -192,23 +199,25 @@ impl<D: Driver> QueueExecutor<D> {
             ));
         }
         for act in acts {
-            let can = match act {
-                Act::Launch(_) => Ok(true),
-                Act::Move(table) => self.is_all_kernels(table),
+            let (can, waits) = match act {
+                Act::Launch(_) => (true, false),
+                Act::Move(table) => (self.is_all_kernels(table)?, false),
                 Act::Signal(signals, _) => {
-                    Ok(signals.words.iter().all(|word| self.can_post(word, signals.rule)))
+                    (signals.words.iter().all(|word| self.can_post(word, signals.rule)), false)
                 }
-                Act::Send(send, ..) => self.can_send(send),
-                Act::Wait(waits, ..) => self.can_wait(waits),
+                Act::Send(Sending { send, receivers: None, .. }) => (self.can_send(send)?, false),
+                Act::Send(Sending { send, receivers: Some((waits, _)), .. }) => {
+                    (self.can_send(send)? && self.can_wait(waits)?, true)
+                }
+                Act::Wait((waits, _), _) => (self.can_wait(waits)?, true),
+                Act::Relay(..) => unreachable!("joined later"),
             };
-            if !can? {
+            if !can {
                 return Ok(Some(
                     "some of its words or moves are in the host's memory, and the thread's to carry out",
                 ));
             }
-            if matches!(act, Act::Wait(..))
-                && !self.device_waits.as_ref().is_some_and(|waits| waits.are_kernels())
-            {
+            if waits && !self.device_waits.as_ref().is_some_and(|waits| waits.are_kernels()) {
                 return Ok(Some("the stream's thread waits for other ranks, and not the device's kernels"));
             }
         }
@@ -218,38 +227,63 @@ impl<D: Driver> QueueExecutor<D> {
     /// How many kernels carry it out, but for reductions of several kinds in a stage.
     fn kernels_of(&self, act: &Act<'_>) -> usize {
         match act {
-            Act::Launch(_) | Act::Wait(..) => 1,
+            Act::Launch(_) | Act::Wait(..) | Act::Relay(..) => 1,
             Act::Move(table) => table.stages.len(),
             Act::Signal(signals, _) => signals.words.len().div_ceil(WORDS),
-            Act::Send(..) if self.is_merged => 1,
-            Act::Send(send, ..) => send.messages.iter().map(|message| 1 + message.words().count()).sum(),
+            Act::Send(Sending { send, receivers, .. }) => {
+                let parts = send.messages.iter().map(|message| 1 + message.words().count());
+                usize::from(receivers.is_some()) + if self.is_merged { 1 } else { parts.sum() }
+            }
         }
     }
 
-    /// Waits and the moves behind them as one, and sends with the signals before them, where one kernel can do both.
+    /// Waits and the moves behind them as one, sends with the signals before them, and both together, where one kernel can do it.
     fn joined<'a>(&mut self, acts: Vec<Act<'a>>) -> Result<Vec<Act<'a>>> {
         if !self.joins() {
             return Ok(acts);
         }
         let mut joined: Vec<Act<'a>> = Vec::with_capacity(acts.len());
-        for mut act in acts {
-            match (&mut act, joined.last_mut()) {
-                (Act::Send(send, _, before @ None), Some(Act::Signal(signals, due)))
-                    if self.follow(send, signals)? =>
-                {
-                    *before = Some((*signals, *due));
-                    joined.pop();
-                    joined.push(act);
-                }
-                (Act::Move(unpack), Some(Act::Wait(waits, _, arrives @ false)))
+        for act in acts {
+            match (act, joined.last_mut()) {
+                (Act::Send(sending), _) => self.join_send(sending, &mut joined)?,
+                (Act::Move(unpack), Some(Act::Wait((waits, _), moved @ None)))
                     if self.onto().joins(waits, unpack, true)? =>
                 {
-                    *arrives = true;
+                    *moved = Some(unpack);
                 }
-                _ => joined.push(act),
+                (act, _) => joined.push(act),
             }
         }
         Ok(joined)
+    }
+
+    /// Behind signals, and behind what has arrived before these.
+    fn join_send<'a>(&mut self, mut sending: Sending<'a>, joined: &mut Vec<Act<'a>>) -> Result<()> {
+        let before = match joined.last() {
+            Some(Act::Signal(signals, due)) => Some((*signals, *due)),
+            _ => None,
+        };
+        let behind = joined.len() - usize::from(before.is_some());
+        if let Some(Act::Wait((waits, due), Some(unpack))) = joined[..behind].last() {
+            let arrived = Arrived { waits, unpack, signals: before.map(|(signals, _)| signals) };
+            if self.expect_send(sending.send, arrived)? {
+                sending.before = before;
+                let one = Act::Relay((waits.clone(), *due), unpack, sending);
+                joined.truncate(behind - 1);
+                joined.push(one);
+                return Ok(());
+            }
+        }
+        // Receivers may be ready only once the signals have been told.
+        if let Some((signals, _)) = before
+            && sending.receivers.is_none()
+            && self.follow(sending.send, signals)?
+        {
+            sending.before = before;
+            joined.pop();
+        }
+        joined.push(Act::Send(sending));
+        Ok(())
     }
 
     fn can_wait(&mut self, waits: &WaitSet) -> Result<bool> {
@@ -297,7 +331,10 @@ impl<D: Driver> QueueExecutor<D> {
                 let words: Vec<&Word> = signals.words.iter().collect();
                 self.post_by_kernels(&words, signals.rule, counts.number(*due))
             }
-            Act::Send(send, due, before) => {
+            Act::Send(Sending { send, due, before, receivers }) => {
+                if let Some(receivers) = receivers {
+                    self.record_wait(receivers, Then::Nothing, (counts, waits))?;
+                }
                 let number = counts.number(*due);
                 let before = before.map(|(signals, due)| (signals, counts.number(due)));
                 if self.is_merged && self.launch_merged(send, (number, before))? {
@@ -311,14 +348,46 @@ impl<D: Driver> QueueExecutor<D> {
                 }
                 Ok(())
             }
-            Act::Wait(set, due, arrives) => {
-                let (number, place) = (counts.number(*due), waits.add(set.clone(), *due));
-                let Self { engine, queue, id, flags, device_waits, .. } = self;
-                let mut onto = Onto { engine, queue, id: *id, flags };
-                let kernels = device_waits.as_mut().expect("asked before");
-                kernels.put(&mut onto, set, (number, place), *arrives)
+            Act::Wait(of, moved) => {
+                let then = if moved.is_some() { Then::Moves } else { Then::Nothing };
+                self.record_wait(of, then, (counts, waits))
+            }
+            Act::Relay(of, unpack, Sending { send, due, before, receivers }) => {
+                let before = before.map(|(signals, due)| (signals, counts.number(due)));
+                // In their order: the kernel waits for its receivers behind what arrives.
+                let place = waits.add(of.0.clone(), of.1);
+                let receivers = receivers.as_ref().map(|(set, due)| Receivers {
+                    waits: set,
+                    needed: counts.number(*due),
+                    place: Some(waits.add(set.clone(), *due)),
+                });
+                let sent = Sent { send, epoch: counts.number(*due), before, receivers };
+                self.put_wait_of_period(of, (counts, place), Then::MovesAndSend(unpack, sent))
             }
         }
+    }
+
+    fn record_wait(
+        &mut self,
+        of: &Waits,
+        then: Then<'_>,
+        (counts, waits): (&Counts<D>, &mut PeriodWaits),
+    ) -> Result<()> {
+        let place = waits.add(of.0.clone(), of.1);
+        self.put_wait_of_period(of, (counts, place), then)
+    }
+
+    fn put_wait_of_period(
+        &mut self,
+        (set, due): &Waits,
+        (counts, place): (&Counts<D>, Place),
+        then: Then<'_>,
+    ) -> Result<()> {
+        let number = counts.number(*due);
+        let Self { engine, queue, id, flags, device_waits, .. } = self;
+        let mut onto = Onto { engine, queue, id: *id, flags };
+        let kernels = device_waits.as_mut().expect("asked before");
+        kernels.put(&mut onto, set, (number, place), then)
     }
 
     /// Carries a period out, so many times.

@@ -36,6 +36,8 @@ struct Behind<D: Driver> {
     moves: Weak<MoveTable>,
     /// Once they have come again, the wait and these moves as one kernel, if that can be.
     arrival: Option<Option<Arrival<D>>>,
+    /// Whether a send has come behind both which that kernel can do, too.
+    expects_send: bool,
 }
 
 impl<D: Driver> Behind<D> {
@@ -106,7 +108,14 @@ impl<D: Driver> Onto<'_, D> {
         self.with(waits, |own, Ready { behind, .. }| {
             let (known, is_new) = match behind {
                 Some(known) if known.moves.strong_count() > 0 => (known, false),
-                _ => (behind.insert(Behind { moves: Arc::downgrade(moves), arrival: None }), true),
+                _ => (
+                    behind.insert(Behind {
+                        moves: Arc::downgrade(moves),
+                        arrival: None,
+                        expects_send: false,
+                    }),
+                    true,
+                ),
             };
             if !known.is(moves) {
                 return Ok(false);
@@ -115,6 +124,24 @@ impl<D: Driver> Onto<'_, D> {
                 known.arrival = Some(Arrival::compile(own.engine, waits, moves)?);
             }
             Ok(known.is_joined())
+        })
+    }
+
+    /// A send has come behind a wait and moves that one kernel does, and can be that kernel's, too.
+    pub(super) fn expect_send(&mut self, waits: &WaitSet, moves: &Arc<MoveTable>) -> Result<()> {
+        self.with(waits, |_, Ready { behind, .. }| {
+            let known = behind.iter_mut().filter(|known| known.is(moves));
+            known.for_each(|known| known.expects_send = true);
+            Ok(())
+        })
+    }
+
+    /// Whether such a send is likely to come.
+    pub(super) fn expects_send(&mut self, waits: &WaitSet, moves: &Arc<MoveTable>) -> Result<bool> {
+        self.with(waits, |_, Ready { behind, .. }| {
+            Ok(behind
+                .as_ref()
+                .is_some_and(|known| known.is(moves) && known.is_joined() && known.expects_send))
         })
     }
 }

@@ -84,7 +84,10 @@ impl<D: Driver> QueueExecutor<D> {
         if is_merged {
             return Ok(());
         }
-        self.put_signals()?;
+        self.put_all_kept_back()?;
+        if self.status.has_failed() {
+            return Ok(());
+        }
         for message in &send.messages {
             let (word, rule) = &message.completion;
             self.timed(|own| {
@@ -131,15 +134,20 @@ impl<D: Driver> QueueExecutor<D> {
         if !words.all(|(word, rule)| self.is_posted_by_kernels(word, rule)) {
             return Ok(false);
         }
-        let sent = self.send_behind_signals(send, epoch)?;
+        let sent = self.send_behind(send, epoch)?;
         if sent {
-            self.status.merged_sends.fetch_add(1, Ordering::Relaxed);
-            for message in &send.messages {
-                message.moves.observe();
-                message.completion.0.observe();
-            }
+            self.has_merged(send);
         }
         Ok(sent)
+    }
+
+    /// All of a send is on the queue as one kernel.
+    pub(super) fn has_merged(&self, send: &TriggeredSend) {
+        self.status.merged_sends.fetch_add(1, Ordering::Relaxed);
+        for message in &send.messages {
+            message.moves.observe();
+            message.completion.0.observe();
+        }
     }
 
     /// Puts the one kernel of a send on the queue, whose words kernels can post, with the signals before it; whether there is
@@ -157,11 +165,11 @@ impl<D: Driver> QueueExecutor<D> {
         self.with_merged(send, |_, merged| Ok(merged.is_there()))
     }
 
-    pub(super) fn with_merged(
+    pub(super) fn with_merged<R>(
         &mut self,
         send: &TriggeredSend,
-        use_it: impl FnOnce((&Engine<D>, &mut D::Queue, &Flags), &mut MergedSend<D>) -> Result<bool>,
-    ) -> Result<bool> {
+        use_it: impl FnOnce((&Engine<D>, &mut D::Queue, &Flags), &mut MergedSend<D>) -> Result<R>,
+    ) -> Result<R> {
         send.on_device.with(
             self.id,
             &mut self.queue,

@@ -29,6 +29,8 @@ pub(super) struct Threads {
     pub(super) marks_fail: bool,
     /// Whether kernels that move are taken, and move nothing, and so are those that signal.
     pub(super) takes_moves: bool,
+    /// The kernels of graphs, as they were recorded.
+    pub(super) in_graphs: Arc<Mutex<Vec<String>>>,
 }
 
 impl Threads {
@@ -55,6 +57,7 @@ impl Threads {
             crowded: Arc::default(),
             marks_fail: false,
             takes_moves: false,
+            in_graphs: Arc::default(),
         }
     }
 
@@ -129,6 +132,7 @@ impl Driver for Threads {
             crowded,
             marks_fail: self.marks_fail,
             takes_moves: self.takes_moves,
+            in_graphs: self.in_graphs.clone(),
             is_behind_wait: false,
             recorded: None,
         })
@@ -153,6 +157,7 @@ pub(super) struct ThreadQueue {
     crowded: Arc<AtomicU64>,
     marks_fail: bool,
     takes_moves: bool,
+    in_graphs: Arc<Mutex<Vec<String>>>,
     /// Whether what was put on it last waits.
     is_behind_wait: bool,
     recorded: Option<Vec<Work>>,
@@ -230,9 +235,11 @@ fn signal(arguments: &[Value<'_>]) -> Work {
     Arc::new(move || tell(&words, base, given))
 }
 
-/// What kernels of sends do but for the moves: they tell what was to be told before, and then that they have moved.
-fn send(arguments: &[Value<'_>]) -> Work {
-    let told = [&arguments[10..], &arguments[6..10]].map(|part| {
+/// What kernels of sends do but for the moves: they tell what was to be told before, and then that they have moved. By the
+/// places of both among the arguments.
+fn tells<const N: usize>(arguments: &[Value<'_>], places: [usize; N]) -> Work {
+    let told = places.map(|place| {
+        let part = &arguments[place..];
         let Value::U64(count) = part[1] else { panic!("no length") };
         let entry = |n: usize| address(&part[0]) + n * 2 * size_of::<u64>();
         // SAFETY: a table of so many addresses, each before a number, which is there before the kernel is put on the queue.
@@ -272,10 +279,26 @@ impl CommandQueue for ThreadQueue {
                 self.is_behind_wait = self.recorded.is_none();
                 wait(arguments, self.is_broken.clone())
             }
+            "a wait with a send" => {
+                self.is_behind_wait = self.recorded.is_none();
+                let receivers = [&arguments[12..14], &arguments[2..4], &arguments[14..16], &arguments[6..7]];
+                let receivers = [receivers.concat(), vec![arguments[16]]].concat();
+                let waits = [arguments, &receivers].map(|part| wait(part, self.is_broken.clone()));
+                let tells = [24, 20].map(|place| tells(arguments, [place]));
+                let failed = address(&arguments[3]);
+                Arc::new(move || {
+                    for (wait, tell) in waits.iter().zip(&tells) {
+                        wait();
+                        if atomic(failed).load(Ordering::Acquire) == 0 {
+                            tell();
+                        }
+                    }
+                })
+            }
             "counts" => move_on(arguments),
             "a move" if self.takes_moves => Arc::new(|| ()),
             "a signal" if self.takes_moves => signal(arguments),
-            "a send" if self.takes_moves => send(arguments),
+            "a send" if self.takes_moves => tells(arguments, [10, 6]),
             _ => {
                 self.faulted.push(what.to_owned());
                 self.is_broken.store(true, Ordering::Release);
@@ -284,6 +307,7 @@ impl CommandQueue for ThreadQueue {
         };
         match &mut self.recorded {
             Some(recorded) => {
+                self.in_graphs.lock().expect("nobody panics").push(what.to_owned());
                 recorded.push(work);
                 Ok(())
             }

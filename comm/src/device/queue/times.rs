@@ -35,7 +35,7 @@ impl<D: Driver> QueueExecutor<D> {
             return self.run(status, operation);
         }
         let number = Some(recording.begin());
-        if let Err(error) = self.put_kept_back(None).and_then(|_| self.begin_times(recording)) {
+        if let Err(error) = self.put_all_kept_back().and_then(|()| self.begin_times(recording)) {
             status.fail(error);
         }
         match operation {

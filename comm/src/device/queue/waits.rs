@@ -8,7 +8,9 @@
 
 use super::awaited::{Awaited, Current, Number, PeriodWaits, Place};
 use super::engine::{Engine, Waiter, Waiting};
+use super::merged::MergedSend;
 use super::ready::Onto;
+use super::relay::{Receivers, Sent};
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
 use crate::device::moves::MoveTable;
@@ -90,6 +92,16 @@ pub(super) enum Launched {
     Wait,
     /// And the moves behind it.
     Arrival,
+    /// And the send behind these.
+    Relay,
+}
+
+/// What the kernel of a wait does, too.
+#[derive(Clone, Copy)]
+pub(super) enum Then<'a> {
+    Nothing,
+    Moves,
+    MovesAndSend(&'a Arc<MoveTable>, Sent<'a>),
 }
 
 type Mark<D> = <<D as Driver>::Queue as CommandQueue>::Mark;
@@ -139,13 +151,13 @@ impl<D: Driver> DeviceWaits<D> {
     }
 
     /// Puts a wait on the queue, if the device can spare a compute unit, with the moves behind it as one kernel if that can
-    /// be. The caller holds the set, whose words kernels can reach.
+    /// be, and then with a send for which that kernel has been made. The caller holds the set, whose words kernels can reach.
     pub(super) fn launch(
         &mut self,
         onto: &mut Onto<'_, D>,
-        waits: &Arc<WaitSet>,
-        [value, epoch]: [u32; 2],
+        (waits, [value, epoch]): (&Arc<WaitSet>, [u32; 2]),
         unpack: Option<&Arc<MoveTable>>,
+        sent: Option<Sent<'_>>,
     ) -> Result<Launched> {
         let awaited = Awaited::Set(waits.clone(), [value, epoch]);
         let Some(kernels) = &mut self.kernels else {
@@ -160,16 +172,30 @@ impl<D: Driver> DeviceWaits<D> {
             return Ok(Launched::Wait);
         };
         let Some(place) = place_of(&self.outstanding, onto.engine) else { return Ok(Launched::Nothing) };
-        let arrives = unpack.map_or(Ok(false), |unpack| onto.joins(waits, unpack, true))?;
+        let (then, launched) = match (unpack, sent) {
+            (Some(unpack), sent) if onto.joins(waits, unpack, true)? => match sent {
+                Some(sent) => (Then::MovesAndSend(unpack, sent), Launched::Relay),
+                None => (Then::Moves, Launched::Arrival),
+            },
+            _ => (Then::Nothing, Launched::Wait),
+        };
         // Zero says that none waits.
         let (number, has_mark) = (kernels.put.wrapping_add(1).max(1), kernels.put.is_multiple_of(A_MARK));
         kernels.put = number;
         let at = kernels.current.place(number);
         self.unwatched = Some((waits.clone(), value));
-        self.put(onto, waits, (value.into(), at), arrives)?;
+        self.put(onto, waits, (value.into(), at), then)?;
         let end = has_mark.then(|| onto.queue.mark()).transpose()?;
+        let mut awaited = awaited;
+        if let (Launched::Relay, Some(Receivers { waits, needed, .. })) =
+            (launched, sent.and_then(|sent| sent.receivers))
+        {
+            // One behind the other: the kernel waits for both.
+            self.watch_one(Outstanding::new(Span::Kernel(number, None), awaited, Some(place.clone())));
+            awaited = Awaited::Set(waits.clone(), [needed.value; 2]);
+        }
         self.watch_one(Outstanding::new(Span::Kernel(number, end), awaited, Some(place)));
-        Ok(if arrives { Launched::Arrival } else { Launched::Wait })
+        Ok(launched)
     }
 
     fn watch_one(&mut self, one: Outstanding<D>) {
@@ -208,18 +234,31 @@ impl<D: Driver> DeviceWaits<D> {
         self.kernels.is_some()
     }
 
-    /// Puts a kernel on the queue that waits for all words of a set, which the caller holds, and moves what has arrived if it
-    /// is known to do both.
+    /// Puts a kernel on the queue that waits for all words of a set, which the caller holds, and does what it has been made to
+    /// do behind that.
     pub(super) fn put(
         &mut self,
         onto: &mut Onto<'_, D>,
-        waits: &WaitSet,
+        waits: &Arc<WaitSet>,
         (value, place): (Number, Place),
-        arrives: bool,
+        then: Then<'_>,
     ) -> Result<()> {
-        let flags = [onto.flags.stop(), onto.flags.failed()].map(Value::Pointer);
-        if arrives {
-            return onto.with_arrival(waits, |queue, arrival| arrival.launch(queue, flags, (value, place)));
+        let (flags, id) = ([onto.flags.stop(), onto.flags.failed()].map(Value::Pointer), onto.id);
+        match then {
+            Then::Nothing => {}
+            Then::Moves => {
+                return onto
+                    .with_arrival(waits, |queue, arrival| arrival.launch(queue, flags, (value, place)));
+            }
+            Then::MovesAndSend(unpack, sent) => {
+                return onto.with_arrival(waits, |queue, arrival| {
+                    let make = |_: &mut D::Queue| unreachable!("made before");
+                    let behind = (&*arrival, flags, (value, place));
+                    sent.send.on_device.with(id, queue, make, |queue, merged: &mut MergedSend<D>| {
+                        merged.relay(queue, behind, (unpack, waits, sent))
+                    })
+                });
+            }
         }
         let behind = flags.into_iter().chain(value.arguments()).chain(place.arguments());
         if waits.words.len() > WORDS {
