@@ -142,6 +142,8 @@ pub(crate) struct Traits {
     pub(crate) compute_units: u32,
     /// How many threads a group has, of kernels that are launched for that many or more in one row.
     pub(crate) group_threads: usize,
+    /// How many a group has of kernels that are one group.
+    pub(crate) most_group_threads: usize,
     /// Whether its kernels leave the host's cores alone.
     pub(crate) is_gpu: bool,
     /// Whether it computes with `f64`.
@@ -201,6 +203,24 @@ pub(crate) trait CommandQueue: Send {
         arguments: &[Value<'_>],
         threads: [usize; 3],
     ) -> Result<()>;
+    /// The same for one group of so many threads, of [`Traits::most_group_threads`] at most: only of kernels that are meant
+    /// for it.
+    ///
+    /// # Errors
+    /// [`Error::DeviceUnavailable`], which names `what`.
+    ///
+    /// # Safety
+    /// As [`CommandQueue::launch`].
+    unsafe fn launch_group(
+        &mut self,
+        what: &str,
+        kernel: &mut Self::Kernel,
+        arguments: &[Value<'_>],
+        threads: usize,
+    ) -> Result<()> {
+        // SAFETY: by the caller.
+        unsafe { self.launch(what, kernel, arguments, [threads, 1, 1]) }
+    }
     /// Puts a copy on it, between memory of the device or of the host on either side. Does not wait.
     ///
     /// # Errors

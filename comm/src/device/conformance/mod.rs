@@ -14,7 +14,7 @@ pub(super) use signals::{
     a_send_tells_what_was_to_be_told_before, commands_of_a_queue_run_in_order,
     copies_apart_do_not_wait_for_kernels, every_queue_can_wait_at_once, graphs_repeat_what_was_recorded,
     kernels_of_two_queues_tell_each_other, queues_store_and_wait_for_words_themselves,
-    what_has_arrived_is_moved_behind_the_wait,
+    what_has_arrived_is_moved_behind_the_wait, what_has_arrived_is_passed_on,
 };
 
 use super::accelerator::DeviceMemory;
@@ -28,7 +28,7 @@ macro_rules! driver_tests {
             commands_of_a_queue_run_in_order, kernels_of_two_queues_tell_each_other, every_queue_can_wait_at_once,
             queues_store_and_wait_for_words_themselves, graphs_repeat_what_was_recorded, what_is_wrong_is_refused,
             memory_of_the_host_is_registered, memory_is_exported_and_imported, copies_apart_do_not_wait_for_kernels,
-            what_has_arrived_is_moved_behind_the_wait, a_send_tells_what_was_to_be_told_before);
+            what_has_arrived_is_moved_behind_the_wait, a_send_tells_what_was_to_be_told_before, what_has_arrived_is_passed_on);
     };
     ($open:path; $($name:ident),*) => {
         $(#[test]

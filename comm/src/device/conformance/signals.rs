@@ -431,3 +431,91 @@ pub(super) fn kernels_use_words<D: Driver>(driver: &D, queue: &mut D::Queue, mem
     queue.finish().expect("nothing fails");
     assert_eq!((so_far, signals.at(1).load(Ordering::Acquire)), (0, 7));
 }
+
+/// A kernel waits for what arrives, moves it, tells what was to be told before the send, waits for the receivers, and sends.
+pub(in crate::device) fn what_has_arrived_is_passed_on<D: Driver>(driver: &D) {
+    let Some((signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
+    let mut queue = driver.open_queue(0).expect("a queue");
+    let mut relay = driver.kernel(&signals.program, "halo_relay", &[]).expect("streams have it");
+    // More than one group's chunk, in the largest group that there may be.
+    let group = driver.traits().most_group_threads;
+    let (length, all) = (4 * group, 6 * group - 3);
+    let [arrived, unpacked, sent] = [(); 3].map(|()| pinned(driver, size_of::<u32>() * all));
+    // Moves, and addresses of what is awaited, of receivers, and of what is told before and behind.
+    let [data, receiver, before, behind] = [0, 1, 2, 3];
+    let tables = pinned(driver, 512);
+    let addresses = [data, receiver].map(|line| signals.words.raw(line) as u64);
+    let notices = [before, behind].map(|line| [signals.words.raw(line) as u64, 0]);
+    let parts = [
+        &moves_of([&arrived, &unpacked], (2, length), all)[..],
+        &moves_of([&unpacked, &sent], (2, length), all),
+        &addresses,
+        notices.as_flattened(),
+    ];
+    fill(&tables, &parts.concat());
+    let table = |entry: usize| entry_of(&tables, entry);
+    let (null, count) = (Value::Pointer(std::ptr::null()), [Value::U32(2), Value::U32(length as u32)]);
+    let mut launch = |queue: &mut D::Queue, epoch: u32, receivers: u64| {
+        let [stop, failed, current] = [STOP, FAILED, CURRENT].map(|line| signals.words.address(line));
+        let wait = [table(20), Value::U64(1), stop, failed, null, Value::U32(epoch), current, Value::U32(7)];
+        let receivers = [table(21), Value::U64(receivers), null, Value::U32(epoch + 100), Value::U32(8)];
+        let moved = [table(0), table(8), count[0], count[1]];
+        let sends = [table(10), table(18), count[0], table(24), Value::U64(1), null, Value::U32(epoch + 200)];
+        let first = [table(22), Value::U64(1), null, Value::U32(epoch + 300)];
+        let arguments = [&wait[..], &moved, &receivers, &sends, &first].concat();
+        // SAFETY: the arguments are those of the text, and the memory stays until the queue has come to rest.
+        unsafe { queue.launch_group("a wait", &mut relay, &arguments, group) }.expect("a launch");
+        queue.flush().expect("nothing fails");
+    };
+    let numbers = |epoch: u32| -> Vec<u32> { (0..all as u32).map(|number| number + 1000 * epoch).collect() };
+    let says = |number: u32| signals.at(CURRENT).load(Ordering::Acquire) == number;
+    let word = |line: usize| signals.at(line).load(Ordering::Acquire);
+    fill(&unpacked, &vec![0_u32; all]);
+    fill(&sent, &vec![0_u32; all]);
+    // The receivers are late, ready before what arrives, and not asked.
+    for (epoch, receivers, is_late) in [(1, 1, true), (2, 1, false), (3, 0, false)] {
+        fill(&arrived, &numbers(epoch));
+        if !is_late && receivers > 0 {
+            signals.at(receiver).store(epoch + 100, Ordering::Release);
+        }
+        launch(&mut queue, epoch, receivers);
+        until("the wait", || says(7));
+        assert!(
+            shown::<u32>(&unpacked)[0] != 1000 * epoch && word(before) != epoch + 300,
+            "{epoch}: it has not waited"
+        );
+        signals.at(data).store(epoch, Ordering::Release);
+        if is_late {
+            until("the receivers", || says(8));
+            assert_eq!((word(before), word(behind)), (epoch + 300, 0), "they have to be told first");
+            assert!(shown::<u32>(&sent)[0] == 0, "they are not ready");
+            signals.at(receiver).store(epoch + 100, Ordering::Release);
+        }
+        queue.finish().expect("nothing fails");
+        assert_eq!((word(before), word(behind)), (epoch + 300, epoch + 200));
+        assert!(is_late || says(7), "{epoch}: it says that it waits for receivers that are ready");
+        assert!(
+            [&unpacked, &sent].iter().all(|memory| shown::<u32>(memory) == numbers(epoch)),
+            "epoch {epoch}"
+        );
+        signals.at(CURRENT).store(0, Ordering::Release);
+    }
+    // Stopped while it waits for them it sends nothing.
+    fill(&arrived, &numbers(9));
+    signals.at(data).store(4, Ordering::Release);
+    launch(&mut queue, 4, 1);
+    until("the receivers", || says(8));
+    signals.at(STOP).store(1, Ordering::Release);
+    queue.finish().expect("nothing fails");
+    assert!(shown::<u32>(&sent) == numbers(3), "receivers that are not ready were sent to");
+    assert_eq!((word(before), word(behind), word(FAILED)), (304, 203, 1));
+    // And stopped while it waits for what arrives, or once another wait was, nothing at all.
+    launch(&mut queue, 5, 0);
+    queue.finish().expect("nothing fails");
+    signals.at(STOP).store(0, Ordering::Release);
+    signals.at(data).store(6, Ordering::Release);
+    launch(&mut queue, 6, 0);
+    queue.finish().expect("nothing fails");
+    assert!(shown::<u32>(&sent) == numbers(3));
+    assert_eq!((word(before), word(behind)), (304, 203));
+}

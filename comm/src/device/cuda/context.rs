@@ -7,11 +7,11 @@ use super::processes::{self, Shared};
 use super::program::{Kernel, Program, kernels_in};
 use super::queue::{LAUNCH_BLOCKING, Queue};
 use super::streams::{Streams, side_of};
-use super::sys::{self, CUcontext, CUdevice, CUmemoryPool, CUstream, Failure, check};
+use super::sys::{self, CUcontext, CUdevice, CUdeviceptr, CUmemoryPool, CUstream, Failure, check};
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{Driver, MemoryKind, Traits, next_id};
 use crate::device::gpu::Chunks;
-use crate::device::gpu::{self, BLOCK};
+use crate::device::gpu::{self, BLOCK, ONE_BLOCK};
 use crate::device::text::KernelText;
 use crate::device::{Addresses, Vendor};
 use crate::error::{Error, Result};
@@ -39,6 +39,8 @@ pub(super) struct Context {
     own_stream: CUstream,
     /// Of queues.
     streams: Mutex<Streams<CUstream>>,
+    /// What streams are used with first.
+    scratch: CUdeviceptr,
     pinned: Chunks,
     shared: Shared,
 }
@@ -73,6 +75,7 @@ impl Context {
             pool: null_mut(),
             own_stream: null_mut(),
             streams: Mutex::new(Streams::new(queues() as usize)),
+            scratch: 0,
             pinned: Chunks::default(),
             shared: Shared::default(),
         };
@@ -81,6 +84,7 @@ impl Context {
         let pool = memory::pool(device)?;
         drop(current);
         (context.own_stream, context.pool) = (own_stream, pool);
+        context.scratch = memory::take(&context, SCRATCH)?;
         context.lock_first_pages()?;
         Ok(context)
     }
@@ -126,6 +130,18 @@ impl Context {
         &self.shared
     }
 
+    /// A stream that is not in order with any other, and was used: whatever the driver gives it then, in the order of such
+    /// uses, it has. Waits for nothing else. The caller has entered.
+    pub(super) fn make_stream(&self) -> Result<CUstream, Failure> {
+        let stream = new_stream()?;
+        // SAFETY: memory of that size, in which everybody writes zeros, and a stream that nobody else has.
+        let used = unsafe { sys::cuMemsetD8Async(self.scratch, 0, SCRATCH, stream) };
+        check("cuMemsetD8Async", used)?;
+        // SAFETY: as above.
+        check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream) })?;
+        Ok(stream)
+    }
+
     /// The streams of queues. Who makes one has entered.
     pub(super) fn streams(&self) -> MutexGuard<'_, Streams<CUstream>> {
         lock(&self.streams)
@@ -160,8 +176,11 @@ fn connections(told: Option<&str>) -> u32 {
     told.filter(|told| (1..=32).contains(told)).unwrap_or(8)
 }
 
+/// Bytes of what streams are used with first.
+const SCRATCH: usize = 64;
+
 /// A stream that is not in order with any other. The caller has entered.
-pub(super) fn new_stream() -> Result<CUstream, Failure> {
+fn new_stream() -> Result<CUstream, Failure> {
     let mut stream = null_mut();
     let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
     // SAFETY: a handle is written.
@@ -190,6 +209,7 @@ impl CudaDriver {
             traits: Traits {
                 compute_units: found.multiprocessors,
                 group_threads: BLOCK,
+                most_group_threads: ONE_BLOCK,
                 is_gpu: true,
                 has_doubles: true,
                 host_reaches: false,

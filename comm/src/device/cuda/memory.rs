@@ -59,7 +59,8 @@ pub(super) fn of_device(context: &Arc<Context>, id: u64, bytes: usize) -> Result
     Ok(unsafe { DeviceMemory::new(base, bytes, id, Reach::Kernels, Box::new(allocation)) })
 }
 
-fn take(context: &Context, size: usize) -> Result<CUdeviceptr, Failure> {
+/// Zeroed memory of the device.
+pub(super) fn take(context: &Context, size: usize) -> Result<CUdeviceptr, Failure> {
     let _current = context.enter()?;
     let mut address = 0;
     // SAFETY: pool and stream live as long as the context; an address is written.

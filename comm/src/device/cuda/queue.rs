@@ -1,6 +1,6 @@
 //! A stream of CUDA as an in-order queue.
 
-use super::context::{Context, new_stream};
+use super::context::Context;
 use super::graph::Graph;
 use super::program::Kernel;
 use super::sys::{self, CUevent, CUresult, CUstream, Failure, check};
@@ -57,7 +57,8 @@ impl Drop for Mark {
 
 impl Queue {
     pub(super) fn new(context: Arc<Context>, side: usize) -> Result<Self> {
-        let taken = context.enter().and_then(|_current| context.streams().take(side, new_stream));
+        let taken =
+            context.enter().and_then(|_current| context.streams().take(side, || context.make_stream()));
         let (stream, side) = taken.map_err(|failure| context.failed(failure))?;
         Ok(Self {
             context,
@@ -113,25 +114,16 @@ impl Queue {
             other => other,
         }
     }
-}
 
-impl CommandQueue for Queue {
-    type Kernel = Kernel;
-    type Mark = Mark;
-    type Graph = Graph;
-
-    unsafe fn launch(
+    /// # Safety
+    /// As [`CommandQueue::launch`].
+    unsafe fn launch_grid(
         &mut self,
         what: &str,
         kernel: &mut Kernel,
         arguments: &[Value<'_>],
-        threads: [usize; 3],
+        Grid { blocks: [bx, by, bz], threads: [tx, ty, tz] }: Grid,
     ) -> Result<()> {
-        let Some(Grid { blocks: [bx, by, bz], threads: [tx, ty, tz] }) = Grid::of(threads) else {
-            let reason =
-                format!("{what}: {threads:?} threads are more than a launch can have; use more ranks");
-            return Err(Error::DeviceUnavailable { device: self.context.name().into(), reason });
-        };
         self.packed.set(arguments);
         let (buffer, mut bytes) = (self.packed.pointer().cast::<c_void>(), self.packed.bytes());
         // A list of keys and values, ended by its own key.
@@ -157,6 +149,39 @@ impl CommandQueue for Queue {
         })?;
         self.running.has_launched();
         Ok(())
+    }
+}
+
+impl CommandQueue for Queue {
+    type Kernel = Kernel;
+    type Mark = Mark;
+    type Graph = Graph;
+
+    unsafe fn launch(
+        &mut self,
+        what: &str,
+        kernel: &mut Kernel,
+        arguments: &[Value<'_>],
+        threads: [usize; 3],
+    ) -> Result<()> {
+        let Some(grid) = Grid::of(threads) else {
+            let reason =
+                format!("{what}: {threads:?} threads are more than a launch can have; use more ranks");
+            return Err(Error::DeviceUnavailable { device: self.context.name().into(), reason });
+        };
+        // SAFETY: by the caller.
+        unsafe { self.launch_grid(what, kernel, arguments, grid) }
+    }
+
+    unsafe fn launch_group(
+        &mut self,
+        what: &str,
+        kernel: &mut Kernel,
+        arguments: &[Value<'_>],
+        threads: usize,
+    ) -> Result<()> {
+        // SAFETY: by the caller.
+        unsafe { self.launch_grid(what, kernel, arguments, Grid::one(threads)) }
     }
 
     unsafe fn copy(&mut self, source: *const u8, destination: *mut u8, bytes: usize) -> Result<()> {

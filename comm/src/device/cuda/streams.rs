@@ -1,9 +1,9 @@
 //! The driver's streams, which are kept for those who come later, on two sides.
 //!
 //! A GPU has several units that read what hosts have put on its queues, and a driver gives streams to them in turn, in the
-//! order in which they are made. Streams that wait for each other are slower where one unit reads both: a launch takes 1 µs
-//! longer and more (see `docs/measurements.md`). So streams of one kind of rank have even places in that order, and those of
-//! the other kind odd ones. A stream that was destroyed would leave its place to nobody knows whom: none is.
+//! order in which they are used first. Streams that wait for each other are slower where one unit reads both: a launch takes
+//! 1 µs longer and more (see `docs/measurements.md`). So streams are made and used in pairs, the first of each for ranks of one
+//! kind, and the second for those of the other. One that was destroyed would leave its place to nobody knows whom: none is.
 
 /// Streams that nobody has at present, by their side, and how many there are in all.
 #[derive(Debug)]
@@ -25,7 +25,8 @@ impl<S> Streams<S> {
         Self { spare: [Vec::new(), Vec::new()], made: 0, most }
     }
 
-    /// One of that side, made if there is none to spare; of the other one before some would share a queue.
+    /// One of that side, made if there is none to spare, by `make`, which also uses it; of the other side before some would
+    /// share a queue.
     ///
     /// # Errors
     /// That of `make`.
@@ -34,16 +35,19 @@ impl<S> Streams<S> {
         side: usize,
         mut make: impl FnMut() -> Result<S, E>,
     ) -> Result<(S, usize), E> {
-        loop {
-            let of_other = self.made >= self.most && self.spare[side].is_empty();
-            let side = if of_other { 1 - side } else { side };
+        if self.spare[side].is_empty() && self.made + 2 <= self.most {
+            for spare in &mut self.spare {
+                spare.push(make()?);
+                self.made += 1;
+            }
+        }
+        for side in [side, 1 - side] {
             if let Some(stream) = self.spare[side].pop() {
                 return Ok((stream, side));
             }
-            let stream = make()?;
-            self.spare[self.made % 2].push(stream);
-            self.made += 1;
         }
+        self.made += 1;
+        Ok((make()?, side))
     }
 
     /// Nobody has it any more.
@@ -79,9 +83,9 @@ mod tests {
         assert_eq!(first, [(1, 1), (3, 1), (2, 0), (0, 0)]);
         // What was given back is there again, for its own side.
         streams.give_back(first[1]);
-        assert_eq!([0, 1].map(|side| take(&mut streams, side)), [(4, 0), (3, 1)]);
+        assert_eq!([0, 1].map(|side| take(&mut streams, side)), [(4, 0), (5, 1)]);
         // The last that has a queue of its own, though it is of the other side; then they share.
-        assert_eq!([0, 0, 0].map(|side| take(&mut streams, side)), [(5, 1), (6, 0), (7, 1)]);
+        assert_eq!([0, 0, 1].map(|side| take(&mut streams, side)), [(3, 1), (6, 0), (7, 1)]);
     }
 
     #[test]

@@ -58,8 +58,16 @@ const MOST_BLOCKS: [usize; 2] = [(1 << 31) - 1, 65_535];
 const WARP: usize = 32;
 /// Threads of a block.
 pub(in crate::device) const BLOCK: usize = 256;
+/// Threads of the one block of kernels that have but one: as many as `GROUP_KERNEL` of the prelude promises.
+pub(in crate::device) const ONE_BLOCK: usize = 512;
 
 impl Grid {
+    /// One block.
+    pub(in crate::device) fn one(threads: usize) -> Self {
+        assert!(threads <= ONE_BLOCK, "{threads} threads are more than its kernels are compiled for");
+        Self { blocks: [1; 3], threads: [threads as u32, 1, 1] }
+    }
+
     /// For that many threads or more, fastest axis first: the rows of all planes one after the other along the second
     /// axis, and along the third where that has no more blocks. `None` if there are more than the hardware has.
     pub(in crate::device) fn of([points, rows, planes]: [usize; 3]) -> Option<Self> {

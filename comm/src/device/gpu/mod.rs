@@ -9,6 +9,6 @@ mod running;
 pub(super) use chunks::{ALIGNMENT, Chunks, size_class};
 use handles::pages_of;
 pub(super) use handles::{Handle, Imports};
-pub(super) use launch::{BLOCK, Grid, Packed};
+pub(super) use launch::{BLOCK, Grid, ONE_BLOCK, Packed};
 pub(super) use processes::{HANDLE_BYTES, Opener, import, register};
 pub(super) use running::{Running, launches_block};

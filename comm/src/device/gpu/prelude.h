@@ -23,6 +23,8 @@ typedef struct {
 } halo_rows;
 
 #define KERNEL(name) extern "C" __global__ void name
+// One whose one group has up to 512 threads: the compiler gives each no more registers than so many can have.
+#define GROUP_KERNEL(name) extern "C" __global__ void __launch_bounds__(512) name
 #define TILE const halo_tile tile
 #define READS(type, array) const type *__restrict__ array, const halo_rows array##_rows
 #define ARRAY

@@ -86,6 +86,7 @@ impl OpenclDriver {
             traits: Traits {
                 compute_units: found.compute_units,
                 group_threads: super::queue::GROUP,
+                most_group_threads: super::queue::GROUP,
                 is_gpu: found.kind == "GPU",
                 has_doubles: found.has_doubles,
                 host_reaches: !separate,

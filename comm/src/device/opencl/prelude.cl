@@ -25,6 +25,7 @@ typedef struct {
 } halo_rows;
 
 #define KERNEL(name) __kernel void name
+#define GROUP_KERNEL(name) KERNEL(name)
 #define TILE const halo_tile tile
 #define READS(type, array) __global const type *restrict array, const halo_rows array##_rows
 #define ARRAY __global

@@ -33,8 +33,7 @@ pub(super) struct Arrival<D: Driver> {
     kernel: D::Kernel,
     words: Argument,
     awaited: u64,
-    moves: Vec<Argument>,
-    threads: usize,
+    moves: Moves,
 }
 
 impl<D: Driver> Arrival<D> {
@@ -50,15 +49,11 @@ impl<D: Driver> Arrival<D> {
         }
         let regions = unpack.regions.iter().chain(waits.words.iter().map(Word::region));
         let mut compiler = Compiler::new(engine, regions)?;
-        let Moves { arguments: moves, threads: all } =
-            compiler.tables(unpack.nests.iter().map(|nest| (&**unpack, nest)))?;
-        let threads = engine.driver().traits().group_threads;
-        if all > MOST_CHUNKS * threads {
-            return Ok(None);
-        }
+        let nests = unpack.nests.iter().map(|nest| (&**unpack, nest));
+        let Some(moves) = compiler.by_one_group(nests, (MOST_CHUNKS, None))? else { return Ok(None) };
         let (words, awaited) = (words_of(&compiler, waits)?, waits.words.len() as u64);
         let kernel = compiler.kernel("halo_arrive")?;
-        Ok(Some(Self { kernel, words, awaited, moves, threads }))
+        Ok(Some(Self { kernel, words, awaited, moves }))
     }
 
     /// The arguments of its kernel, and the first of one that does more.
@@ -69,12 +64,12 @@ impl<D: Driver> Arrival<D> {
     ) -> impl Iterator<Item = Value<'static>> {
         let words = [self.words.value(), Value::U64(self.awaited)];
         let wait = words.into_iter().chain(flags).chain(value.arguments()).chain(place.arguments());
-        wait.chain(self.moves.iter().map(Argument::value))
+        wait.chain(self.moves.arguments.iter().map(Argument::value))
     }
 
     /// Those of its one group.
     pub(super) fn threads(&self) -> usize {
-        self.threads
+        self.moves.threads
     }
 
     /// Puts it on the queue. The caller holds the words and the moves.
@@ -87,7 +82,7 @@ impl<D: Driver> Arrival<D> {
         let arguments: Vec<Value> = self.arguments(flags, numbers).collect();
         // SAFETY: the arguments are those of the kernel's text; the tables are held with `self` and what they point into by
         // the caller, and the flags and the place live as long as the queue.
-        unsafe { queue.launch("a wait with moves", &mut self.kernel, &arguments, [self.threads, 1, 1]) }
+        unsafe { queue.launch_group("a wait with moves", &mut self.kernel, &arguments, self.moves.threads) }
     }
 }
 

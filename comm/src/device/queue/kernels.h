@@ -1,7 +1,8 @@
 // What streams need of a device themselves: moves, reductions, signals and waits. One text for all vendors, of
 // whom each defines in a prelude:
 //
-//   KERNEL(name)              begins a kernel; FUNCTION begins a function that kernels call
+//   KERNEL(name)              begins a kernel, and GROUP_KERNEL one that is launched as one group of many threads; FUNCTION
+//                             begins a function that kernels call
 //   GLOBAL                    qualifies what a pointer to the device's memory points to
 //   u8 u16 u32 u64 u128       words of 1, 2, 4, 8 and 16 bytes, the last for copies only; i32 i64 f32 and, with
 //   HAS_F64, f64              the types of elements: products and sums are not contracted
@@ -291,7 +292,7 @@ KERNEL(halo_wait_all)(GLOBAL const u64 *words, const u64 count, GLOBAL word *sto
 #define STOPPED GROUP_BARRIER_ANY(stopped || stopped_before, failed)
 
 // The same, and then moves of what has arrived.
-KERNEL(halo_arrive)(GLOBAL const u64 *words, const u64 awaited, GLOBAL word *stop, GLOBAL u32 *failed,
+GROUP_KERNEL(halo_arrive)(GLOBAL const u64 *words, const u64 awaited, GLOBAL word *stop, GLOBAL u32 *failed,
                     GLOBAL const u32 *base, const u32 given, GLOBAL word *current, const u32 number,
                     GLOBAL const piece *pieces, GLOBAL const chunk *chunks, const u32 count, const u32 length) {
     FIRST;
@@ -312,7 +313,7 @@ FUNCTION int halo_reached_before(GLOBAL word *at, const u32 value, GLOBAL word *
 // The same, and then what `halo_send` does, by the one group of threads: what has arrived is where it belongs before others
 // are told anything, and before it is read to be sent. Behind what is told before it the send waits for its receivers. Mostly
 // they are ready before the last of what is awaited has arrived: other threads look at their words meanwhile.
-KERNEL(halo_relay)(GLOBAL const u64 *words, const u64 awaited, GLOBAL word *stop, GLOBAL u32 *failed,
+GROUP_KERNEL(halo_relay)(GLOBAL const u64 *words, const u64 awaited, GLOBAL word *stop, GLOBAL u32 *failed,
                    GLOBAL const u32 *base, const u32 given, GLOBAL word *current, const u32 number,
                    GLOBAL const piece *pieces, GLOBAL const chunk *chunks, const u32 count, const u32 length,
                    GLOBAL const u64 *receivers, const u64 receiver_count, GLOBAL const u32 *base_of_receivers,

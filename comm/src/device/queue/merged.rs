@@ -10,6 +10,7 @@ use super::moves::{Argument, Compiler, Moves, is_one_kernel};
 use super::relay::Relay;
 use super::waits::{Flags, address};
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
+use crate::device::moves::{MoveTable, Nest};
 use crate::device::operation::{Message, Rule, SignalSet, TriggeredSend};
 use crate::error::Result;
 use crate::fabric::{Region, Word};
@@ -67,6 +68,12 @@ fn notices<D: Driver>(compiler: &Compiler<'_, D>, words: &[(&Word, Rule)]) -> Re
     Ok([compiler.upload(&notices)?, Argument::U64(notices.len() as u64)])
 }
 
+/// All that a send moves.
+pub(super) fn nests_of(send: &TriggeredSend) -> impl Iterator<Item = (&MoveTable, &Nest)> {
+    let tables = send.messages.iter().map(|message| &*message.moves);
+    tables.flat_map(|table| table.nests.iter().map(move |nest| (table, nest)))
+}
+
 impl<D: Driver> MergedSend<D> {
     /// Compiles a send whose words kernels can post, if it moves something and tells somebody, its moves do not depend on
     /// each other, and kernels reach all their memory; `held` as for [`super::moves::DeviceTable::compile`].
@@ -80,8 +87,7 @@ impl<D: Driver> MergedSend<D> {
         }
         words.sort_by_key(|(_, rule)| *rule == Rule::Increment);
         let mut compiler = Self::compiler(engine, send, [].into_iter())?;
-        let nests = tables().flat_map(|table| table.nests.iter().map(move |nest| (table, nest)));
-        let moves = compiler.tables(nests)?;
+        let moves = compiler.by_groups(nests_of(send))?;
         let done = engine.driver().allocate(size_of::<u32>(), MemoryKind::Device)?;
         let (done, notices) = (Argument::Table(Arc::new(done)), notices(&compiler, &words)?);
         let kernel = compiler.kernel("halo_send")?;

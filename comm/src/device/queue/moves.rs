@@ -2,7 +2,7 @@
 
 use super::bounce::{Bounce, Bounces};
 use super::engine::Engine;
-use super::pieces::{EACH, MOST_WORDS, chunks_of};
+use super::pieces::{EACH, MOST_WORDS, Piece, chunks_of};
 use super::waits::Flags;
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
@@ -51,7 +51,7 @@ pub(super) enum Argument {
 /// What the kernels that move are given: the tables, how many chunks there are, and how long they are.
 pub(super) struct Moves {
     pub(super) arguments: Vec<Argument>,
-    /// A group for each chunk.
+    /// Of all groups.
     pub(super) threads: usize,
 }
 
@@ -170,26 +170,55 @@ impl<'a, D: Driver> Compiler<'a, D> {
     }
 
     fn moves(&mut self, table: &MoveTable, nests: &[&Nest]) -> Result<Prepared<D>> {
-        let Moves { arguments, threads } = self.tables(nests.iter().map(|nest| (table, *nest)))?;
+        let Moves { arguments, threads } = self.by_groups(nests.iter().map(|nest| (table, *nest)))?;
         Ok(Prepared { kernel: self.kernel("halo_move")?, arguments, threads })
     }
 
-    /// Moves as the kernels read them.
-    pub(super) fn tables<'n>(
+    /// Moves as kernels of a group for each chunk read them.
+    pub(super) fn by_groups<'n>(
         &mut self,
         nests: impl Iterator<Item = (&'n MoveTable, &'n Nest)>,
     ) -> Result<Moves> {
+        let (pieces, group) = (self.pieces(nests)?, self.engine.driver().traits().group_threads);
+        self.tables(&pieces, group)
+    }
+
+    /// Moves as kernels of one group read them, which takes one chunk after the other; `None` if there are more than `most`.
+    /// The group has `group` threads or, if that is left open, no more than it needs.
+    pub(super) fn by_one_group<'n>(
+        &mut self,
+        nests: impl Iterator<Item = (&'n MoveTable, &'n Nest)>,
+        (most, group): (usize, Option<usize>),
+    ) -> Result<Option<Moves>> {
+        let (pieces, traits) = (self.pieces(nests)?, self.engine.driver().traits());
+        let chunks = |group: usize| -> usize {
+            pieces.iter().map(|piece| (piece.all as usize).div_ceil(EACH * group)).sum()
+        };
+        let usual = || {
+            if chunks(traits.group_threads) <= 1 { traits.group_threads } else { traits.most_group_threads }
+        };
+        let group = group.unwrap_or_else(usual);
+        if chunks(group) > most {
+            return Ok(None);
+        }
+        self.tables(&pieces, group).map(|moves| Some(Moves { threads: group, ..moves }))
+    }
+
+    fn pieces<'n>(&mut self, nests: impl Iterator<Item = (&'n MoveTable, &'n Nest)>) -> Result<Vec<Piece>> {
         let mut pieces = Vec::new();
         for (table, nest) in nests {
             for pair in &nest.pairs {
                 self.reached(table, nest, *pair)?.cut(MOST_WORDS, &mut pieces);
             }
         }
-        let group = self.engine.driver().traits().group_threads;
+        Ok(pieces)
+    }
+
+    fn tables(&self, pieces: &[Piece], group: usize) -> Result<Moves> {
         let length = (EACH * group) as u32;
-        let chunks = chunks_of(&pieces, length);
+        let chunks = chunks_of(pieces, length);
         let arguments = vec![
-            self.upload(&pieces)?,
+            self.upload(pieces)?,
             self.upload(&chunks)?,
             Argument::U32(chunks.len() as u32),
             Argument::U32(length),

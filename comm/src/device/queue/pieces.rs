@@ -13,7 +13,7 @@ pub(super) struct Piece {
     destination_strides: [u64; 2],
     inner: u32,
     words: u32,
-    all: u32,
+    pub(super) all: u32,
     word_bytes: u32,
 }
 

@@ -84,11 +84,11 @@ impl<D: Driver> Onto<'_, D> {
     }
 
     /// Hands `run` the kernel of a wait and the moves behind it, which has been made.
-    pub(super) fn with_arrival(
+    pub(super) fn with_arrival<R>(
         &mut self,
         waits: &WaitSet,
-        run: impl FnOnce(&mut D::Queue, &mut Arrival<D>) -> Result<()>,
-    ) -> Result<()> {
+        run: impl FnOnce(&mut D::Queue, &mut Arrival<D>) -> Result<R>,
+    ) -> Result<R> {
         self.with(waits, |own, Ready { behind, .. }| {
             let arrival = behind.as_mut().and_then(|behind| behind.arrival.as_mut()?.as_mut());
             run(own.queue, arrival.expect("asked before"))

@@ -11,8 +11,8 @@ use super::arrival::{Arrival, LastWait, MOST_CHUNKS};
 use super::awaited::{Number, Place};
 use super::engine::Engine;
 use super::executor::{Pending, QueueExecutor};
-use super::merged::{Before, MergedSend};
-use super::moves::{Argument, Compiler};
+use super::merged::{Before, MergedSend, nests_of};
+use super::moves::{Argument, Moves};
 use super::ready::words_of;
 use super::waits::Launched;
 use crate::device::driver::{CommandQueue, Driver, Value};
@@ -54,12 +54,18 @@ pub(super) fn receivers(send: &TriggeredSend) -> Arc<WaitSet> {
     Arc::new(WaitSet::new(send.conditions.clone(), Vec::new(), send.group))
 }
 
-/// The kernel of a send that does what it comes behind, too, as long as that is there.
+/// A send behind something, as long as that is there.
 pub(super) struct Relay<D: Driver> {
     waits: Weak<WaitSet>,
     unpack: Weak<MoveTable>,
     signals: Option<Weak<SignalSet>>,
+    /// `None`: one kernel cannot do all of it.
+    made: Option<Made<D>>,
+}
+
+struct Made<D: Driver> {
     kernel: D::Kernel,
+    moves: Moves,
     /// Those of the send, if it has to wait for any, and their words as the kernel reads them.
     receivers: Option<(Arc<WaitSet>, Argument)>,
 }
@@ -81,23 +87,21 @@ impl<D: Driver> MergedSend<D> {
     /// What the kernel that also does what comes before the send may have to wait for, if there is such a kernel.
     fn receivers_of(&self, arrived: Arrived<'_>) -> Option<Option<Arc<WaitSet>>> {
         let relay = self.relays.iter().find(|one| one.is_behind(arrived))?;
-        Some(relay.receivers.as_ref().map(|(waits, _)| waits.clone()))
+        relay.made.as_ref().map(|made| made.receivers.as_ref().map(|(waits, _)| waits.clone()))
     }
 
-    /// Makes the kernel that also does what comes before the send, of which one kernel does the waits and the moves; whether
-    /// there can be one.
+    /// Makes the kernel that also does what comes before the send, of which one group of so many threads does the waits and
+    /// the moves; whether there can be one.
     fn relay_behind(
         &mut self,
-        engine: &Engine<D>,
-        send: &TriggeredSend,
+        (engine, send, threads): (&Engine<D>, &TriggeredSend, usize),
         arrived: Arrived<'_>,
     ) -> Result<bool> {
-        let most = MOST_CHUNKS * engine.driver().traits().group_threads;
-        if self.send.as_ref().is_none_or(|send| send.moves.threads > most) {
+        if self.send.is_none() {
             return Ok(false);
         }
-        if self.receivers_of(arrived).is_some() {
-            return Ok(true);
+        if let Some(known) = self.relays.iter().find(|one| one.is_behind(arrived)) {
+            return Ok(known.made.is_some());
         }
         let Arrived { waits, unpack, signals } = arrived;
         if let Some(signals) = signals {
@@ -105,15 +109,22 @@ impl<D: Driver> MergedSend<D> {
         }
         let told = signals.iter().flat_map(|signals| &signals.words);
         let words = waits.words.iter().chain(told).chain(&send.conditions).map(Word::region);
-        let compiler: Compiler<'_, D> = Self::compiler(engine, send, unpack.regions.iter().chain(words))?;
-        let kernel = compiler.kernel("halo_relay")?;
-        let receivers = (!send.conditions.is_empty()).then(|| receivers(send));
-        let receivers = receivers.map(|waits| words_of(&compiler, &waits).map(|words| (waits, words)));
-        let receivers = receivers.transpose()?;
+        let mut compiler = Self::compiler(engine, send, unpack.regions.iter().chain(words))?;
+        let made = match compiler.by_one_group(nests_of(send), (MOST_CHUNKS, Some(threads)))? {
+            None => None,
+            Some(moves) => {
+                let receivers = (!send.conditions.is_empty()).then(|| receivers(send));
+                let receivers =
+                    receivers.map(|waits| words_of(&compiler, &waits).map(|words| (waits, words)));
+                let (kernel, receivers) = (compiler.kernel("halo_relay")?, receivers.transpose()?);
+                Some(Made { kernel, moves, receivers })
+            }
+        };
+        let is_there = made.is_some();
         let (waits, unpack) = (Arc::downgrade(waits), Arc::downgrade(unpack));
         self.relays.retain(Relay::is_alive);
-        self.relays.push(Relay { waits, unpack, signals: signals.map(Arc::downgrade), kernel, receivers });
-        Ok(true)
+        self.relays.push(Relay { waits, unpack, signals: signals.map(Arc::downgrade), made });
+        Ok(is_there)
     }
 
     /// Puts it on a queue. It and what it comes behind must be held until the queue has come to rest.
@@ -126,10 +137,11 @@ impl<D: Driver> MergedSend<D> {
         let arrived = Arrived { waits, unpack, signals: sent.before.map(|(signals, _)| signals) };
         let last = self.numbers(sent.epoch, sent.before);
         let Self { send: Some(send), relays, .. } = self else { unreachable!("asked before") };
-        // One group of threads need not count itself.
-        let [pieces, chunks, count, ..] = &send.moves.arguments[..] else { unreachable!("four of them") };
+        let relay = relays.iter_mut().find(|one| one.is_behind(arrived)).and_then(|one| one.made.as_mut());
+        let relay = relay.expect("asked before");
+        // Chunks are as long as those of what arrives.
+        let [pieces, chunks, count, ..] = &relay.moves.arguments[..] else { unreachable!("four of them") };
         let sends = [pieces, chunks, count].into_iter().chain(&send.notices).map(Argument::value);
-        let relay = relays.iter_mut().find(|one| one.is_behind(arrived)).expect("asked before");
         let awaited = sent.receivers.zip(relay.receivers.as_ref());
         let (words, needed, waits_at) = match awaited {
             Some((sent, (waits, words))) => (
@@ -145,9 +157,7 @@ impl<D: Driver> MergedSend<D> {
         let arguments: Vec<Value> = arguments.chain(sends).chain(last).collect();
         // SAFETY: the arguments are those of the kernel's text; the tables are held with `self` and the arrival, what they
         // point into by the caller, and the flags and the place live as long as the queue.
-        unsafe {
-            queue.launch("a wait with a send", &mut relay.kernel, &arguments, [arrival.threads(), 1, 1])
-        }
+        unsafe { queue.launch_group("a wait with a send", &mut relay.kernel, &arguments, arrival.threads()) }
     }
 }
 
@@ -155,8 +165,10 @@ impl<D: Driver> QueueExecutor<D> {
     /// A send of which one kernel does all comes behind what it may go with. Makes the kernel that does both, for the next
     /// time, and has it waited for; whether there can be one.
     pub(super) fn expect_send(&mut self, send: &TriggeredSend, arrived: Arrived<'_>) -> Result<bool> {
-        let is_there =
-            self.with_merged(send, |(engine, ..), merged| merged.relay_behind(engine, send, arrived))?;
+        let threads = self.onto().with_arrival(arrived.waits, |_, arrival| Ok(arrival.threads()))?;
+        let is_there = self.with_merged(send, |(engine, ..), merged| {
+            merged.relay_behind((engine, send, threads), arrived)
+        })?;
         if is_there {
             self.onto().expect_send(arrived.waits, arrived.unpack)?;
             arrived

@@ -39,6 +39,7 @@ impl Threads {
         let traits = Traits {
             compute_units: 1,
             group_threads: 1,
+            most_group_threads: 1,
             is_gpu: true,
             has_doubles: true,
             host_reaches: true,

@@ -9,7 +9,7 @@ use super::queue::{LAUNCH_BLOCKING, Queue};
 use super::words;
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{Driver, MemoryKind, Traits, next_id};
-use crate::device::gpu::{self, BLOCK, Imports};
+use crate::device::gpu::{self, BLOCK, Imports, ONE_BLOCK};
 use crate::device::hip::FoundHipDevice;
 use crate::device::select::index_of;
 use crate::device::text::KernelText;
@@ -141,6 +141,7 @@ impl HipDriver {
         let traits = Traits {
             compute_units: context.found.compute_units,
             group_threads: BLOCK,
+            most_group_threads: ONE_BLOCK,
             is_gpu: true,
             has_doubles: true,
             host_reaches: false,

@@ -164,29 +164,16 @@ impl Queue {
         let reason = format!("{}{more}", self.context.describe(code));
         Err(Error::KernelFaulted { kernels, device: self.context.name().into(), reason })
     }
-}
 
-impl CommandQueue for Queue {
-    type Kernel = Function;
-    type Mark = Mark;
-    type Graph = Graph;
-
-    unsafe fn launch(
+    /// # Safety
+    /// As [`CommandQueue::launch`].
+    unsafe fn launch_grid(
         &mut self,
         what: &str,
         kernel: &mut Function,
         arguments: &[Value<'_>],
-        threads: [usize; 3],
+        Grid { blocks: [bx, by, bz], threads: [tx, ty, tz] }: Grid,
     ) -> Result<()> {
-        // The runtime counts threads along an axis in 32 bits, not blocks.
-        let fits =
-            |grid: &Grid| (0..3).all(|axis| grid.blocks[axis].checked_mul(grid.threads[axis]).is_some());
-        let Some(Grid { blocks: [bx, by, bz], threads: [tx, ty, tz] }) = Grid::of(threads).filter(fits)
-        else {
-            let reason =
-                format!("{what}: {threads:?} threads are more than a launch can have; use more ranks");
-            return Err(Error::DeviceUnavailable { device: self.context.name().into(), reason });
-        };
         if let Some(kernels) = &mut self.recorded {
             kernels.push(what.to_owned());
             // One pointer an argument: early versions keep only those of kernels that are recorded.
@@ -221,6 +208,42 @@ impl CommandQueue for Queue {
         self.check(what, code)?;
         self.running.has_launched();
         Ok(())
+    }
+}
+
+impl CommandQueue for Queue {
+    type Kernel = Function;
+    type Mark = Mark;
+    type Graph = Graph;
+
+    unsafe fn launch(
+        &mut self,
+        what: &str,
+        kernel: &mut Function,
+        arguments: &[Value<'_>],
+        threads: [usize; 3],
+    ) -> Result<()> {
+        // The runtime counts threads along an axis in 32 bits, not blocks.
+        let fits =
+            |grid: &Grid| (0..3).all(|axis| grid.blocks[axis].checked_mul(grid.threads[axis]).is_some());
+        let Some(grid) = Grid::of(threads).filter(fits) else {
+            let reason =
+                format!("{what}: {threads:?} threads are more than a launch can have; use more ranks");
+            return Err(Error::DeviceUnavailable { device: self.context.name().into(), reason });
+        };
+        // SAFETY: by the caller.
+        unsafe { self.launch_grid(what, kernel, arguments, grid) }
+    }
+
+    unsafe fn launch_group(
+        &mut self,
+        what: &str,
+        kernel: &mut Function,
+        arguments: &[Value<'_>],
+        threads: usize,
+    ) -> Result<()> {
+        // SAFETY: by the caller.
+        unsafe { self.launch_grid(what, kernel, arguments, Grid::one(threads)) }
     }
 
     unsafe fn copy(&mut self, source: *const u8, destination: *mut u8, bytes: usize) -> Result<()> {
