@@ -232,3 +232,23 @@ impl fmt::Debug for DeviceMemory {
         write!(f, "DeviceMemory({} bytes)", self.bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::Place;
+
+    /// Messages of no bytes have places, too, which may be in a device's memory.
+    #[test]
+    fn nothing_is_copied_where_the_host_reaches_nothing() {
+        let base = NonNull::<u64>::dangling().cast();
+        // SAFETY: of no bytes.
+        let memory = unsafe { DeviceMemory::new(base, 0, 1, Reach::Kernels, Box::new(())) };
+        // SAFETY: as above.
+        let region = unsafe { Region::new(base, 0, 0, 7, Arc::new(memory)) };
+        let place = || region.place(0, 0, "nothing").expect("it is in the region");
+        let [one, other]: [Place; 2] = [place(), place()];
+        assert!(one.write(&[]).is_ok() && one.read(&mut []).is_ok() && one.copy_from(&other, 0).is_ok());
+        assert!(one.write(&[1]).is_err(), "there is no room");
+    }
+}

@@ -28,13 +28,17 @@ pub(crate) fn elements_of_mut<T: Element>(words: &mut [u64]) -> &mut [T] {
 
 impl Place {
     /// Copies bytes to this place from another, which may be the same memory. Whoever calls it knows that
-    /// nobody writes the source and nobody else uses the destination.
+    /// nobody writes the source and nobody else uses the destination. Of no bytes either may be where the host reaches none,
+    /// as with all of these.
     ///
     /// # Errors
     /// [`crate::Error::OutOfBounds`] if either has not that many bytes.
     pub(crate) fn copy_from(&self, source: &Place, bytes: usize) -> Result<()> {
         source.check(bytes, "a message")?;
         self.check(bytes, "a message")?;
+        if bytes == 0 {
+            return Ok(());
+        }
         // SAFETY: both hold `bytes` bytes by `check`, in regions that the places keep mapped.
         unsafe { std::ptr::copy(source.pointer(), self.pointer(), bytes) };
         Ok(())
@@ -46,6 +50,9 @@ impl Place {
     /// [`crate::Error::OutOfBounds`] if there is no room for them.
     pub(crate) fn write(&self, bytes: &[u8]) -> Result<()> {
         self.check(bytes.len(), "a message")?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
         // SAFETY: in bounds by `check`; no reference to memory of a region exists, so that the slice is
         // not in it.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer(), bytes.len()) };
@@ -58,6 +65,9 @@ impl Place {
     /// [`crate::Error::OutOfBounds`] if there are not that many.
     pub(crate) fn read(&self, bytes: &mut [u8]) -> Result<()> {
         self.check(bytes.len(), "a message")?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
         // SAFETY: in bounds by `check`; the slice is the caller's alone.
         unsafe { std::ptr::copy_nonoverlapping(self.pointer(), bytes.as_mut_ptr(), bytes.len()) };
         Ok(())

@@ -22,8 +22,9 @@ use crate::fabric::Word;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Chunks of moves that the one group of threads takes one by one, at most; each is of one box.
-pub(super) const MOST_CHUNKS: usize = 4;
+/// Chunks of moves that the one group of threads takes one by one, at most, each of one box, and how many of these would be full:
+/// a kernel with more groups is faster then, by more than its launch takes.
+pub(super) const MOST_CHUNKS: [usize; 2] = [4, 2];
 /// Looks for the next operation until a wait that was kept back is put on the queue by itself. What is behind it has not come
 /// either, so that nothing is late for it; but whoever is to hear of a rank that is gone does not enqueue anything.
 const LOOKS: u32 = 256;
@@ -44,13 +45,13 @@ impl<D: Driver> Arrival<D> {
         unpack: &Arc<MoveTable>,
     ) -> Result<Option<Self>> {
         let boxes: usize = unpack.nests.iter().map(|nest| nest.pairs.len()).sum();
-        if unpack.accumulates || boxes > MOST_CHUNKS || !is_one_kernel(unpack) {
+        if unpack.accumulates || boxes > MOST_CHUNKS[0] || !is_one_kernel(unpack) {
             return Ok(None);
         }
         let regions = unpack.regions.iter().chain(waits.words.iter().map(Word::region));
         let mut compiler = Compiler::new(engine, regions)?;
         let nests = unpack.nests.iter().map(|nest| (&**unpack, nest));
-        let Some(moves) = compiler.by_one_group(nests, (MOST_CHUNKS, None))? else { return Ok(None) };
+        let Some(moves) = compiler.by_one_group(nests, MOST_CHUNKS, None)? else { return Ok(None) };
         let (words, awaited) = (words_of(&compiler, waits)?, waits.words.len() as u64);
         let kernel = compiler.kernel("halo_arrive")?;
         Ok(Some(Self { kernel, words, awaited, moves }))

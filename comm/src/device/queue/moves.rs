@@ -183,12 +183,13 @@ impl<'a, D: Driver> Compiler<'a, D> {
         self.tables(&pieces, group)
     }
 
-    /// Moves as kernels of one group read them, which takes one chunk after the other; `None` if there are more than `most`.
-    /// The group has `group` threads or, if that is left open, no more than it needs.
+    /// Moves as kernels of one group read them, which takes one chunk after the other; `None` if there are more than `most`, or
+    /// more words than so many `full` ones have. The group has `group` threads or, if that is left open, no more than it needs.
     pub(super) fn by_one_group<'n>(
         &mut self,
         nests: impl Iterator<Item = (&'n MoveTable, &'n Nest)>,
-        (most, group): (usize, Option<usize>),
+        [most, full]: [usize; 2],
+        group: Option<usize>,
     ) -> Result<Option<Moves>> {
         let (pieces, traits) = (self.pieces(nests)?, self.engine.driver().traits());
         let chunks = |group: usize| -> usize {
@@ -198,7 +199,8 @@ impl<'a, D: Driver> Compiler<'a, D> {
             if chunks(traits.group_threads) <= 1 { traits.group_threads } else { traits.most_group_threads }
         };
         let group = group.unwrap_or_else(usual);
-        if chunks(group) > most {
+        let words: usize = pieces.iter().map(|piece| piece.all as usize).sum();
+        if chunks(group) > most || words > full * EACH * traits.most_group_threads {
             return Ok(None);
         }
         self.tables(&pieces, group).map(|moves| Some(Moves { threads: group, ..moves }))

@@ -110,7 +110,7 @@ impl<D: Driver> MergedSend<D> {
         let told = signals.iter().flat_map(|signals| &signals.words);
         let words = waits.words.iter().chain(told).chain(&send.conditions).map(Word::region);
         let mut compiler = Self::compiler(engine, send, unpack.regions.iter().chain(words))?;
-        let made = match compiler.by_one_group(nests_of(send), (MOST_CHUNKS, Some(threads)))? {
+        let made = match compiler.by_one_group(nests_of(send), MOST_CHUNKS, Some(threads))? {
             None => None,
             Some(moves) => {
                 let receivers = (!send.conditions.is_empty()).then(|| receivers(send));
