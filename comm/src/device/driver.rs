@@ -127,12 +127,12 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync + Sized + 'static {
     /// # Errors
     /// [`Error::DeviceUnavailable`].
     fn kernel(&self, program: &Self::Program, name: &str, reaches: &[*const c_void]) -> Result<Self::Kernel>;
-    /// A queue whose commands run one after the other, for a rank: those of neighbours are better not fed by one unit of the
-    /// hardware.
+    /// A queue whose commands run one after the other, for a rank if it waits for others: those of neighbours are better not
+    /// read by one unit of the hardware.
     ///
     /// # Errors
     /// [`Error::DeviceUnavailable`] if there are no more.
-    fn open_queue(&self, rank: usize) -> Result<Self::Queue>;
+    fn open_queue(&self, rank: Option<usize>) -> Result<Self::Queue>;
 }
 
 /// What a device can do.

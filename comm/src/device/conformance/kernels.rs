@@ -23,7 +23,7 @@ static WRONG: KernelText = KernelText {
 pub(in crate::device) fn kernels_compute_each_point_once<D: Driver>(driver: &D) {
     let program = driver.build(&TWICE).expect("it is right");
     let mut kernel = driver.kernel(&program, "twice", &[]).expect("it is in the text");
-    let mut queue = driver.open_queue(0).expect("a queue");
+    let mut queue = driver.open_queue(None).expect("a queue");
     // A launch of one row, of several planes, and of more rows than some devices have groups for along an axis.
     for (shape, start, end) in [
         ([1, 1, 300], [0, 0, 0], [1, 1, 300]),

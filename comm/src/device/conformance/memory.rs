@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::fabric::{Fabric, LocalFabric};
 
 pub(in crate::device) fn memory_is_zeroed_and_copied<D: Driver>(driver: &D) {
-    let mut queue = driver.open_queue(0).expect("a queue");
+    let mut queue = driver.open_queue(None).expect("a queue");
     for bytes in [1, 64, 1000, 3 << 20] {
         let (start, end) = (pinned(driver, bytes), pinned(driver, bytes));
         let [first, second] = [0, 1].map(|_| on_device(driver, bytes));
@@ -29,7 +29,7 @@ pub(in crate::device) fn memory_is_zeroed_and_copied<D: Driver>(driver: &D) {
 }
 
 pub(in crate::device) fn memory_is_used_again_without_what_was_in_it<D: Driver>(driver: &D) {
-    let mut queue = driver.open_queue(0).expect("a queue");
+    let mut queue = driver.open_queue(None).expect("a queue");
     for kind in [MemoryKind::Device, MemoryKind::Pinned] {
         let end = pinned(driver, 4096);
         for _ in 0..4 {
@@ -69,7 +69,7 @@ pub(in crate::device) fn memory_of_the_host_is_registered<D: Driver>(driver: &D)
     let registered = driver.register(&region).expect("memory of the host");
     assert_eq!((registered.base().as_ptr(), registered.bytes()), (region.base(), bytes));
     assert!(registered.host_reaches() && registered.kernels_reach() && registered.device() == driver.id());
-    let mut queue = driver.open_queue(0).expect("a queue");
+    let mut queue = driver.open_queue(None).expect("a queue");
     let (memory, pattern) = (on_device(driver, bytes), vec![5_u8; bytes]);
     fill(&registered, &pattern);
     copy(&mut queue, &registered, &memory);
@@ -86,7 +86,7 @@ pub(in crate::device) fn memory_is_exported_and_imported<D: Driver>(driver: &D) 
     if !is_shared(driver) {
         return;
     }
-    let mut queue = driver.open_queue(0).expect("a queue");
+    let mut queue = driver.open_queue(None).expect("a queue");
     let exportable = |bytes| driver.allocate(bytes, MemoryKind::Exportable).expect("memory");
     for bytes in [1, 64, 5000, 9 << 20] {
         // Others before it and behind it, which must stay what they are.

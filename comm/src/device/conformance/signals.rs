@@ -126,7 +126,7 @@ fn waiters<D: Driver>(driver: &D) -> usize {
 
 pub(in crate::device) fn commands_of_a_queue_run_in_order<D: Driver>(driver: &D) {
     let Some((mut signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
-    let mut queue = driver.open_queue(0).expect("a queue");
+    let mut queue = driver.open_queue(None).expect("a queue");
     let before = queue.mark().expect("a mark");
     signals.wait(&mut queue, 0, 3);
     let behind = queue.mark().expect("a mark");
@@ -156,7 +156,7 @@ pub(in crate::device) fn commands_of_a_queue_run_in_order<D: Driver>(driver: &D)
 pub(in crate::device) fn copies_apart_do_not_wait_for_kernels<D: Driver>(driver: &D) {
     let Some((mut signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
     let (start, end, memory) = (pinned(driver, 5000), pinned(driver, 5000), on_device(driver, 5000));
-    let mut queue = driver.open_queue(0).expect("a queue");
+    let mut queue = driver.open_queue(None).expect("a queue");
     fill(&start, &[7_u8; 5000]);
     signals.wait(&mut queue, 0, 1);
     copy(&mut queue, &memory, &end);
@@ -182,7 +182,7 @@ pub(in crate::device) fn copies_apart_do_not_wait_for_kernels<D: Driver>(driver:
 pub(in crate::device) fn kernels_of_two_queues_tell_each_other<D: Driver>(driver: &D) {
     let Some((mut signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
     let (mut one, mut other) =
-        (driver.open_queue(0).expect("a queue"), driver.open_queue(0).expect("a queue"));
+        (driver.open_queue(None).expect("a queue"), driver.open_queue(None).expect("a queue"));
     let [source, target] = [0, 1].map(|_| on_device(driver, 1 << 16));
     let [start, end] = [0, 1].map(|_| pinned(driver, 1 << 16));
     // Values go past the wrap of the words.
@@ -211,7 +211,7 @@ pub(in crate::device) fn every_queue_can_wait_at_once<D: Driver>(driver: &D) {
         return;
     }
     let Some((mut signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
-    let mut queues: Vec<D::Queue> = (0..=most).map(|_| driver.open_queue(0).expect("a queue")).collect();
+    let mut queues: Vec<D::Queue> = (0..=most).map(|_| driver.open_queue(None).expect("a queue")).collect();
     // Each of the first waits for what comes after the wait of the next one; the last does not wait.
     for (line, queue) in queues.iter_mut().enumerate() {
         if line < most {
@@ -248,7 +248,7 @@ fn entry_of(table: &DeviceMemory, entry: usize) -> Value<'static> {
 /// stopped.
 pub(in crate::device) fn a_send_tells_what_was_to_be_told_before<D: Driver>(driver: &D) {
     let Some((signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
-    let mut queue = driver.open_queue(0).expect("a queue");
+    let mut queue = driver.open_queue(None).expect("a queue");
     let mut send = driver.kernel(&signals.program, "halo_send", &[]).expect("streams have it");
     let group = driver.traits().group_threads;
     for groups in [1, 3] {
@@ -294,7 +294,7 @@ pub(in crate::device) fn a_send_tells_what_was_to_be_told_before<D: Driver>(driv
 /// A kernel waits for a word, and then moves what has arrived, chunk by chunk.
 pub(in crate::device) fn what_has_arrived_is_moved_behind_the_wait<D: Driver>(driver: &D) {
     let Some((signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
-    let mut queue = driver.open_queue(0).expect("a queue");
+    let mut queue = driver.open_queue(None).expect("a queue");
     let mut arrive = driver.kernel(&signals.program, "halo_arrive", &[]).expect("streams have it");
     let group = driver.traits().group_threads;
     let length = 4 * group;
@@ -342,7 +342,7 @@ pub(in crate::device) fn queues_store_and_wait_for_words_themselves<D: Driver>(d
         return;
     }
     let words = Words::new(driver);
-    let mut queue = driver.open_queue(0).expect("a queue");
+    let mut queue = driver.open_queue(None).expect("a queue");
     for start in [0, (1 << 31) - 2, u32::MAX - (1 << 20) - 2, u32::MAX - 3, u32::MAX] {
         words.at(0).store(start, Ordering::Release);
         for step in 1..=5_u32 {
@@ -369,7 +369,7 @@ pub(in crate::device) fn graphs_repeat_what_was_recorded<D: Driver>(driver: &D) 
         return;
     }
     let Some((mut signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
-    let mut queue = driver.open_queue(0).expect("a queue");
+    let mut queue = driver.open_queue(None).expect("a queue");
     let kernel = |name| driver.kernel(&signals.program, name, &[]).expect("streams have it");
     let (mut set, mut move_on) = (kernel("halo_set"), kernel("halo_move_on"));
     let counts = on_device(driver, 8);
@@ -435,16 +435,16 @@ pub(super) fn kernels_use_words<D: Driver>(driver: &D, queue: &mut D::Queue, mem
 /// A kernel waits for what arrives, moves it, tells what was to be told before the send, waits for the receivers, and sends.
 pub(in crate::device) fn what_has_arrived_is_passed_on<D: Driver>(driver: &D) {
     let Some((signals, _turn)) = Signals::in_turn(driver, Words::new(driver)) else { return };
-    let mut queue = driver.open_queue(0).expect("a queue");
+    let mut queue = driver.open_queue(None).expect("a queue");
     let mut relay = driver.kernel(&signals.program, "halo_relay", &[]).expect("streams have it");
     // More than one group's chunk, in the largest group that there may be.
     let group = driver.traits().most_group_threads;
     let (length, all) = (4 * group, 6 * group - 3);
     let [arrived, unpacked, sent] = [(); 3].map(|()| pinned(driver, size_of::<u32>() * all));
     // Moves, and addresses of what is awaited, of receivers, and of what is told before and behind.
-    let [data, receiver, before, behind] = [0, 1, 2, 3];
+    let [data, receiver, other_receiver, before, behind] = [0, 1, 2, 3, 4];
     let tables = pinned(driver, 512);
-    let addresses = [data, receiver].map(|line| signals.words.raw(line) as u64);
+    let addresses = [data, receiver, other_receiver].map(|line| signals.words.raw(line) as u64);
     let notices = [before, behind].map(|line| [signals.words.raw(line) as u64, 0]);
     let parts = [
         &moves_of([&arrived, &unpacked], (2, length), all)[..],
@@ -460,8 +460,8 @@ pub(in crate::device) fn what_has_arrived_is_passed_on<D: Driver>(driver: &D) {
         let wait = [table(20), Value::U64(1), stop, failed, null, Value::U32(epoch), current, Value::U32(7)];
         let receivers = [table(21), Value::U64(receivers), null, Value::U32(epoch + 100), Value::U32(8)];
         let moved = [table(0), table(8), count[0], count[1]];
-        let sends = [table(10), table(18), count[0], table(24), Value::U64(1), null, Value::U32(epoch + 200)];
-        let first = [table(22), Value::U64(1), null, Value::U32(epoch + 300)];
+        let sends = [table(10), table(18), count[0], table(25), Value::U64(1), null, Value::U32(epoch + 200)];
+        let first = [table(23), Value::U64(1), null, Value::U32(epoch + 300)];
         let arguments = [&wait[..], &moved, &receivers, &sends, &first].concat();
         // SAFETY: the arguments are those of the text, and the memory stays until the queue has come to rest.
         unsafe { queue.launch_group("a wait", &mut relay, &arguments, group) }.expect("a launch");
@@ -472,11 +472,16 @@ pub(in crate::device) fn what_has_arrived_is_passed_on<D: Driver>(driver: &D) {
     let word = |line: usize| signals.at(line).load(Ordering::Acquire);
     fill(&unpacked, &vec![0_u32; all]);
     fill(&sent, &vec![0_u32; all]);
+    let ready = |epoch: u32| {
+        [receiver, other_receiver]
+            .iter()
+            .for_each(|line| signals.at(*line).store(epoch + 100, Ordering::Release));
+    };
     // The receivers are late, ready before what arrives, and not asked.
-    for (epoch, receivers, is_late) in [(1, 1, true), (2, 1, false), (3, 0, false)] {
+    for (epoch, receivers, is_late) in [(1, 2, true), (2, 2, false), (3, 0, false)] {
         fill(&arrived, &numbers(epoch));
         if !is_late && receivers > 0 {
-            signals.at(receiver).store(epoch + 100, Ordering::Release);
+            ready(epoch);
         }
         launch(&mut queue, epoch, receivers);
         until("the wait", || says(7));
@@ -487,9 +492,10 @@ pub(in crate::device) fn what_has_arrived_is_passed_on<D: Driver>(driver: &D) {
         signals.at(data).store(epoch, Ordering::Release);
         if is_late {
             until("the receivers", || says(8));
-            assert_eq!((word(before), word(behind)), (epoch + 300, 0), "they have to be told first");
+            until("what they have to be told first", || word(before) == epoch + 300);
+            assert_eq!(word(behind), 0, "they are not ready");
             assert!(shown::<u32>(&sent)[0] == 0, "they are not ready");
-            signals.at(receiver).store(epoch + 100, Ordering::Release);
+            ready(epoch);
         }
         queue.finish().expect("nothing fails");
         assert_eq!((word(before), word(behind)), (epoch + 300, epoch + 200));

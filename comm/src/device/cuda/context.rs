@@ -308,8 +308,8 @@ impl Driver for CudaDriver {
         program.kernel(name).ok_or_else(|| self.refused(format!("it has no kernel `{name}`")))
     }
 
-    fn open_queue(&self, rank: usize) -> Result<Queue> {
-        Queue::new(self.context.clone(), side_of(rank))
+    fn open_queue(&self, rank: Option<usize>) -> Result<Queue> {
+        Queue::new(self.context.clone(), rank.map(side_of))
     }
 }
 

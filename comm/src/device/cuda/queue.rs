@@ -20,7 +20,7 @@ pub(super) struct Queue {
     context: Arc<Context>,
     stream: CUstream,
     /// The one of [`super::streams`] that it is on.
-    side: usize,
+    side: Option<usize>,
     packed: Packed,
     running: Running,
     /// Events of marks that nobody has any more.
@@ -56,7 +56,7 @@ impl Drop for Mark {
 }
 
 impl Queue {
-    pub(super) fn new(context: Arc<Context>, side: usize) -> Result<Self> {
+    pub(super) fn new(context: Arc<Context>, side: Option<usize>) -> Result<Self> {
         let taken =
             context.enter().and_then(|_current| context.streams().take(side, || context.make_stream()));
         let (stream, side) = taken.map_err(|failure| context.failed(failure))?;
@@ -314,11 +314,19 @@ impl Drop for Queue {
             // SAFETY: made by this queue; its marks are gone. There is nobody to tell of a failure.
             unsafe { sys::cuEventDestroy_v2(event as CUevent) };
         }
+        let mut streams = self.context.streams();
         // SAFETY: the stream lives.
-        if unsafe { sys::cuStreamQuery(self.stream) } == CUresult::CUDA_SUCCESS {
-            return self.context.streams().give_back((self.stream, self.side));
+        let rests = unsafe { sys::cuStreamQuery(self.stream) } == CUresult::CUDA_SUCCESS;
+        let unwanted = match rests {
+            true => streams.give_back(self.stream, self.side),
+            false => {
+                streams.lose(self.side);
+                Some(self.stream)
+            }
+        };
+        if let Some(stream) = unwanted {
+            // SAFETY: nobody else has the stream, which the driver keeps until it has come to rest.
+            unsafe { sys::cuStreamDestroy_v2(stream) };
         }
-        // SAFETY: nobody else has the stream, which the driver keeps until it has come to rest.
-        unsafe { sys::cuStreamDestroy_v2(self.stream) };
     }
 }

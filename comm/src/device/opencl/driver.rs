@@ -283,7 +283,7 @@ impl Driver for OpenclDriver {
         Ok(kernel)
     }
 
-    fn open_queue(&self, _rank: usize) -> Result<Queue> {
+    fn open_queue(&self, _rank: Option<usize>) -> Result<Queue> {
         Queue::new(&self.context, self.name.clone(), self.graphs)
     }
 }

@@ -182,7 +182,16 @@ impl<D: Driver> QueueExecutor<D> {
         let is_clear = self.kept_send.as_ref().is_some_and(|one| one.send.is_clear(one.epoch));
         match (wait, self.look_at_signals()) {
             (Some(wait), Some(signals)) if !is_clear => Ok(wait || signals),
-            _ => self.put_all_kept_back().map(|()| false),
+            _ => {
+                if let Some(LastWait { waits, unpack: Some(unpack), kept_back: Some(_), .. }) =
+                    &self.last_wait
+                    && !is_clear
+                {
+                    let (waits, unpack) = (waits.clone(), unpack.clone());
+                    self.onto().expect_send(&waits, &unpack, false)?;
+                }
+                self.put_all_kept_back().map(|()| false)
+            }
         }
     }
 
@@ -192,22 +201,19 @@ impl<D: Driver> QueueExecutor<D> {
         unpack: Option<&Arc<MoveTable>>,
         sent: Option<Sent<'_>>,
     ) -> Result<Launched> {
-        // Before: if a call behind the launch fails, the kernel is on the queue all the same.
-        if let Some(unpack) = unpack {
-            self.hold(unpack.clone())?;
-        }
-        let Self { engine, queue, id, flags, device_waits, .. } = self;
-        let mut onto = Onto { engine, queue, id: *id, flags };
-        let launched = match device_waits {
-            Some(kernels) => kernels.launch(&mut onto, (waits, wanted), unpack, sent)?,
-            None => Launched::Nothing,
-        };
+        let launched = self.holding((waits.clone(), unpack.cloned()), |own, _| {
+            let Self { engine, queue, id, flags, device_waits, .. } = own;
+            let mut onto = Onto { engine, queue, id: *id, flags };
+            match device_waits {
+                Some(kernels) => kernels.launch(&mut onto, (waits, wanted), unpack, sent),
+                None => Ok(Launched::Nothing),
+            }
+        })?;
         if launched == Launched::Nothing {
             self.wait_by_thread(waits, wanted)?;
             return Ok(launched);
         }
         self.status.kernel_waits.fetch_add(1, Ordering::Relaxed);
-        self.hold(waits.clone())?;
         if launched != Launched::Wait {
             self.status.merged_arrivals.fetch_add(1, Ordering::Relaxed);
             unpack.iter().for_each(|unpack| unpack.observe());

@@ -245,8 +245,7 @@ impl<D: Driver> Accelerator for Engine<D> {
 
     fn open_lane(self: Arc<Self>) -> Result<Box<dyn Lane>> {
         let place = self.reserve_queue(false)?;
-        // Nothing on it waits for another rank.
-        Ok(Box::new(QueueLane::new(self.driver.open_queue(0)?, place)))
+        Ok(Box::new(QueueLane::new(self.driver.open_queue(None)?, place)))
     }
 
     fn check_element(&self, element: ElementType) -> Result<()> {

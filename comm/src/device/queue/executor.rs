@@ -105,7 +105,7 @@ impl<D: Driver> QueueExecutor<D> {
             false => None,
         };
         Ok(Self {
-            queue: driver.open_queue(status.context.rank)?,
+            queue: driver.open_queue(Some(status.context.rank))?,
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             flags: Flags::new(driver)?,
             signal,
@@ -136,21 +136,20 @@ impl<D: Driver> QueueExecutor<D> {
             return Ok(());
         }
         match &operation {
+            Operation::Move(moves) if moves.bytes() == 0 => return Ok(()),
             Operation::Wait(waits, _) => self.put_kept_send(Some(waits))?,
             _ => self.put_kept_send(None)?,
         }
-        let goes_now = |send: &TriggeredSend, epoch: u32| send.is_clear(epoch);
+        // Asked once: other ranks may say so meanwhile.
+        let goes_now = matches!(&operation, Operation::Send(send, epoch) if send.is_clear(*epoch));
         let arrives = match &operation {
-            Operation::Move(moves) if moves.bytes() == 0 => return Ok(()),
             Operation::Move(moves) => self.put_kept_back(Some(moves))?,
-            Operation::Signal(..) => self.put_wait_alone().map(|()| false)?,
-            Operation::Send(send, epoch) if goes_now(send, *epoch) => {
-                self.put_wait_alone().map(|()| false)?
-            }
+            Operation::Signal(..) if self.last_signals.is_none() => self.put_wait_alone().map(|()| false)?,
+            Operation::Send(..) if goes_now => self.put_wait_alone().map(|()| false)?,
             Operation::Send(send, epoch) if self.keep_back(send, *epoch)? => return Ok(()),
             _ => self.put_kept_back(None)?,
         };
-        if !matches!(&operation, Operation::Send(send, epoch) if goes_now(send, *epoch)) {
+        if !goes_now {
             self.put_signals()?;
         }
         // As a wait is put on the queue, it may turn out that one before it is in vain.
@@ -166,9 +165,7 @@ impl<D: Driver> QueueExecutor<D> {
             }
             Operation::Launch(launch) => self.holding(launch, |own, launch| own.launch(launch)),
             Operation::Signal(signals, value) => self.post_or_keep_back(signals, value),
-            Operation::Send(send, epoch) if send.is_clear(epoch) => {
-                self.holding(send, |own, send| own.send(send, epoch))
-            }
+            Operation::Send(send, epoch) if goes_now => self.holding(send, |own, send| own.send(send, epoch)),
             Operation::Send(send, epoch) => {
                 let number = self.number();
                 self.timed(|own| {

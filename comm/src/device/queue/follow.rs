@@ -79,9 +79,16 @@ impl<D: Driver> QueueExecutor<D> {
         let signals = last.as_ref().map(|last| &last.signals);
         let kept_back = last.as_ref().filter(|last| last.kept_back.is_some());
         let before = kept_back.map(|last| (&last.signals, last.value.into()));
-        if !self.launch_merged(send, (epoch.into(), before))? {
-            self.last_signals = last;
-            return Ok(false);
+        match self.launch_merged(send, (epoch.into(), before)) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.last_signals = last;
+                return Ok(false);
+            }
+            Err(error) => {
+                self.hold_signals(last);
+                return Err(error);
+            }
         }
         if let Some(LastWait { waits, unpack: Some(unpack), .. }) = &wait {
             self.expect_send(send, Arrived { waits, unpack, signals })?;
@@ -92,6 +99,13 @@ impl<D: Driver> QueueExecutor<D> {
             None => {}
         }
         Ok(true)
+    }
+
+    /// The kernel of a send that tells signals first may be on the queue, though a call has failed.
+    pub(super) fn hold_signals(&mut self, last: Option<LastSignals>) {
+        if let Some(last) = last {
+            self.held.push(Box::new(last.signals));
+        }
     }
 
     /// The kernel of a send has been put on the queue that tells these signals first.

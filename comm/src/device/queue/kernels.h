@@ -351,6 +351,8 @@ GROUP_KERNEL(halo_relay)(GLOBAL const u64 *words, const u64 awaited, GLOBAL word
             for (u64 n = 1; n < told_before; ++n) halo_tell(halo_notice(before + n), value_before);
         }
         if (!sends && receiver_count > 0) {
+            // They may be ready only once they have been told: by one thread, before any waits for them.
+            if (receiver_count > 1) GROUP_BARRIER;
             if (is_late) {
                 STORE(current, number_of_receivers);
                 for (u32 n = from_last; n < receiver_count; n += THREADS_OF_GROUP)

@@ -127,16 +127,22 @@ impl<D: Driver> Onto<'_, D> {
         })
     }
 
-    /// A send has come behind a wait and moves that one kernel does, and can be that kernel's, too.
-    pub(super) fn expect_send(&mut self, waits: &WaitSet, moves: &Arc<MoveTable>) -> Result<()> {
+    /// Whether a send is likely to come behind a wait and moves that one kernel does, which can be that kernel's, too: one has
+    /// come, or none has.
+    pub(super) fn expect_send(
+        &mut self,
+        waits: &WaitSet,
+        moves: &Arc<MoveTable>,
+        is_likely: bool,
+    ) -> Result<()> {
         self.with(waits, |_, Ready { behind, .. }| {
             let known = behind.iter_mut().filter(|known| known.is(moves));
-            known.for_each(|known| known.expects_send = true);
+            known.for_each(|known| known.expects_send = is_likely);
             Ok(())
         })
     }
 
-    /// Whether such a send is likely to come.
+    /// Whether such a send is likely to come behind them.
     pub(super) fn expects_send(&mut self, waits: &WaitSet, moves: &Arc<MoveTable>) -> Result<bool> {
         self.with(waits, |_, Ready { behind, .. }| {
             Ok(behind

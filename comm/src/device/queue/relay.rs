@@ -165,12 +165,15 @@ impl<D: Driver> QueueExecutor<D> {
     /// A send of which one kernel does all comes behind what it may go with. Makes the kernel that does both, for the next
     /// time, and has it waited for; whether there can be one.
     pub(super) fn expect_send(&mut self, send: &TriggeredSend, arrived: Arrived<'_>) -> Result<bool> {
+        if !send.conditions.iter().all(|word| self.is_here(word)) {
+            return Ok(false);
+        }
         let threads = self.onto().with_arrival(arrived.waits, |_, arrival| Ok(arrival.threads()))?;
         let is_there = self.with_merged(send, |(engine, ..), merged| {
             merged.relay_behind((engine, send, threads), arrived)
         })?;
         if is_there {
-            self.onto().expect_send(arrived.waits, arrived.unpack)?;
+            self.onto().expect_send(arrived.waits, arrived.unpack, true)?;
             arrived
                 .signals
                 .iter()
@@ -195,9 +198,16 @@ impl<D: Driver> QueueExecutor<D> {
         let receivers = receivers.map(|waits| Receivers { waits, needed, place: None });
         let before = last.as_ref().map(|last| (&last.signals, last.value.into()));
         let sent = known.as_ref().map(|_| Sent { send, epoch: epoch.into(), before, receivers });
-        if self.put_arrival(sent)? != Launched::Relay {
-            self.last_signals = last;
-            return Ok(false);
+        match self.put_arrival(sent) {
+            Ok(Launched::Relay) => {}
+            Ok(_) => {
+                self.last_signals = last;
+                return Ok(false);
+            }
+            Err(error) => {
+                self.hold_signals(last);
+                return Err(error);
+            }
         }
         self.status.relays.fetch_add(1, Ordering::Relaxed);
         if let Some(waits) = known.flatten() {
@@ -218,20 +228,18 @@ impl<D: Driver> QueueExecutor<D> {
         let Some(LastWait { waits, unpack: Some(unpack), kept_back, .. }) = &self.last_wait else {
             return Ok(false);
         };
-        if !by_kernels || !send.conditions.iter().all(|word| self.is_here(word)) {
+        if !by_kernels {
             return Ok(false);
         }
         let (waits, unpack, is_kept) = (waits.clone(), unpack.clone(), kept_back.is_some());
         let signals = self.last_signals.as_ref().map(|last| last.signals.clone());
         let arrived = Arrived { waits: &waits, unpack: &unpack, signals: signals.as_ref() };
         let is_known = self.with_merged(send, |_, merged| Ok(merged.receivers_of(arrived).is_some()))?;
-        if !is_known {
-            self.expect_send(send, arrived)?;
-        }
         if is_known && is_kept {
             self.kept_send = Some(Pending { send: send.clone(), epoch, number: None });
+            return Ok(true);
         }
-        Ok(is_known && is_kept)
+        self.expect_send(send, arrived).map(|_| false)
     }
 
     /// The next operation comes, or none does, behind a send that was kept back, if one was: the wait of its group, which it is

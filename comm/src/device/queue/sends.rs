@@ -135,7 +135,7 @@ impl<D: Driver> QueueExecutor<D> {
             return Ok(false);
         }
         let sent = self.send_behind(send, epoch)?;
-        if sent {
+        if sent && !self.status.has_failed() {
             self.has_merged(send);
         }
         Ok(sent)

@@ -109,7 +109,7 @@ impl Driver for Threads {
         Ok(())
     }
 
-    fn open_queue(&self, _rank: usize) -> Result<ThreadQueue> {
+    fn open_queue(&self, _rank: Option<usize>) -> Result<ThreadQueue> {
         let (sender, commands) = channel::<Command>();
         let done = Arc::new(AtomicU64::new(0));
         let counter = done.clone();

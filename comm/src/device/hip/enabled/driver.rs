@@ -221,7 +221,7 @@ impl Driver for HipDriver {
         program.function(name)
     }
 
-    fn open_queue(&self, _rank: usize) -> Result<Queue> {
+    fn open_queue(&self, _rank: Option<usize>) -> Result<Queue> {
         Queue::new(self.context.clone())
     }
 }
