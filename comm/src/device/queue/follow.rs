@@ -33,6 +33,10 @@ impl<D: Driver> QueueExecutor<D> {
         let is_kept = can_follow && signals.goes_with_a_send.load(Ordering::Relaxed);
         if !is_kept {
             self.put_arrival(None)?;
+            // What was waited for may not have come.
+            if self.status.has_failed() {
+                return Ok(());
+            }
             self.post_all(signals.clone(), value)?;
         }
         if can_follow {

@@ -174,10 +174,9 @@ impl<D: Driver> QueueExecutor<D> {
         })?;
         if is_there {
             self.onto().expect_send(arrived.waits, arrived.unpack, true)?;
-            arrived
-                .signals
-                .iter()
-                .for_each(|signals| signals.goes_with_a_send.store(true, Ordering::Relaxed));
+            if let Some(signals) = arrived.signals {
+                signals.goes_with_a_send.store(true, Ordering::Relaxed);
+            }
         }
         Ok(is_there)
     }
@@ -222,13 +221,12 @@ impl<D: Driver> QueueExecutor<D> {
     /// A send comes whose receivers are not ready: keeps it back, if one kernel can do it with what is kept back already.
     /// Whether it does.
     pub(super) fn keep_back(&mut self, send: &Arc<TriggeredSend>, epoch: u32) -> Result<bool> {
-        let is_alone = self.pending.is_empty() && self.owed.is_empty() && self.joins();
-        let mut words = send.messages.iter().flat_map(Message::words);
-        let by_kernels = is_alone && words.all(|(word, rule)| self.can_post(word, rule));
         let Some(LastWait { waits, unpack: Some(unpack), kept_back, .. }) = &self.last_wait else {
             return Ok(false);
         };
-        if !by_kernels {
+        let is_alone = self.pending.is_empty() && self.owed.is_empty();
+        let mut words = send.messages.iter().flat_map(Message::words);
+        if !is_alone || !words.all(|(word, rule)| self.can_post(word, rule)) {
             return Ok(false);
         }
         let (waits, unpack, is_kept) = (waits.clone(), unpack.clone(), kept_back.is_some());

@@ -193,12 +193,13 @@ fn a_send_goes_with_what_has_arrived_before_it_or_without() {
         (1..4).all(|value| !together(&value)) && (4..50).any(|value| together(&value)),
         "at once, or never"
     );
-    let counts = || [stream.relays(), stream.merged_arrivals(), stream.merged_sends()];
-    let [relays, arrivals, sent] = counts();
+    // A host that is stopped in between sees moves go apart from their wait, but not waits from each other.
+    let counts = || [stream.relays(), stream.kernel_waits(), stream.merged_sends()];
+    let [relays, waited, sent] = counts();
     // Nothing behind it, another send without signals, a send that has to be put off, and signals alone.
     awaited.set(60);
     arrive(50);
-    until("the wait alone", || stream.merged_arrivals() == arrivals + 1);
+    until("the wait alone", || stream.kernel_waits() == waited + 1);
     arrive(51);
     stream.enqueue_send(&send_of(&region, &[], &told), 51);
     until("another send", || told.cell().reached(51));
@@ -206,13 +207,13 @@ fn a_send_goes_with_what_has_arrived_before_it_or_without() {
     let clear = region.word(192, Role::Completion, 0, 0).expect("it is in the region");
     clear.cell().store(0);
     stream.enqueue_send(&send_of(&region, &[&clear], &told), 52);
-    until("the wait before a send that waits", || stream.merged_arrivals() == arrivals + 3);
+    until("the wait before a send that waits", || stream.kernel_waits() == waited + 3);
     clear.set(52);
     until("that send", || told.cell().reached(52));
     arrive(53);
     stream.write_values(&signals, 53);
     until("signals that nothing follows", || ready.cell().reached(53));
-    assert_eq!(counts(), [relays, arrivals + 4, sent + 2]);
+    assert_eq!(counts(), [relays, waited + 4, sent + 2]);
     // Before other signals, behind those that may go with a send and behind the moves.
     let other = set(&clear);
     for (value, is_behind_signals) in [(61, true), (62, false)] {
@@ -312,8 +313,8 @@ fn a_kernel_waits_for_the_receivers_of_what_it_sends() {
     until("what is behind it", || ready.cell().reached(50) && beside.cell().reached(50));
     assert!(!told.cell().reached(50));
     clear.set(50);
+    until("that send", || told.cell().reached(50));
     stream.synchronize().expect("all have come");
-    assert!(told.cell().reached(50));
     // Nothing: what it was kept back with goes on the queue.
     enqueue(51);
     until("its signals", || ready.cell().reached(51));
@@ -341,4 +342,37 @@ fn a_kernel_waits_for_the_receivers_of_what_it_sends() {
         found == clear.cell().load() && found < wanted && awaited.cell().reached(wanted),
         "{found}, {wanted}"
     );
+}
+
+/// Where the device has no unit to spare the thread waits for what was kept back: signals behind a wait that was in vain are
+/// not told.
+#[test]
+fn signals_behind_a_wait_in_vain_are_not_told() {
+    let world = world();
+    let device = device(|threads| (threads.traits.compute_units, threads.takes_moves) = (2, true));
+    let open = || Stream::open(&world, StreamOptions::default(), Some(device.clone()), Ways::default());
+    let [stream, other] = [(); 2].map(|()| open().expect("a queue"));
+    let region = stream.allocate(&world, 256).expect("memory");
+    let ([awaited, told, ready], unpack) = (words(&region), copy_in(&region));
+    let (waits, send) = (wait_for(&[&awaited]), send_of(&region, &[], &told));
+    let arrive = |value| {
+        stream.wait_values(&waits, value);
+        stream.enqueue_move(&unpack);
+    };
+    let together = |value: u32| {
+        arrive(value);
+        stream.enqueue_send(&send, value);
+        awaited.set(value);
+        stream.synchronize().expect("it has come");
+        stream.relays() > 0
+    };
+    assert!((1..50).any(together), "never together");
+    // Something on the other stream has the only unit.
+    other.wait_values(&wait_for(&[&awaited]), 60);
+    until("the other wait", || other.kernel_waits() == 1);
+    arrive(60);
+    stream.write_values(&set(&ready), 60);
+    stream.synchronize().expect_err("nothing has come");
+    assert!(!ready.cell().reached(60), "told, though what is before it has not come");
+    other.synchronize().expect_err("nothing has come");
 }
