@@ -125,7 +125,8 @@ pub enum Signals {
     Kernel,
     /// The kernel that moves the payload, once all of it has been stored: one kernel for all messages that are sent
     /// together. What it cannot do (payloads that are not stored at once, words of the host) goes as with `Kernel`. A kernel
-    /// that waits does the first table of moves that came right behind its wait, too, if that is little and only copies.
+    /// that waits does the first table of moves that came right behind its wait, too, and a send that came behind these, if
+    /// either is little and only copies.
     Merged,
     /// The queue itself, by its vendor's operations on memory: a store behind what moves the payload, which cannot
     /// count, so that counting signals stay kernels. With [`Waits::Auto`] the queue waits as well. What is behind a wait
