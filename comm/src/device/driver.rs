@@ -188,7 +188,7 @@ pub(crate) trait CommandQueue: Send {
     /// Kernels that were recorded, in their order.
     type Graph: Send;
 
-    /// Puts a kernel on it, for that many threads or more, fastest axis first. Does not wait.
+    /// Puts a kernel on it. Does not wait.
     ///
     /// # Errors
     /// [`Error::DeviceUnavailable`], which names `what`.
@@ -201,26 +201,8 @@ pub(crate) trait CommandQueue: Send {
         what: &str,
         kernel: &mut Self::Kernel,
         arguments: &[Value<'_>],
-        threads: [usize; 3],
+        groups: Groups,
     ) -> Result<()>;
-    /// The same for one group of so many threads, of [`Traits::most_group_threads`] at most: only of kernels that are meant
-    /// for it.
-    ///
-    /// # Errors
-    /// [`Error::DeviceUnavailable`], which names `what`.
-    ///
-    /// # Safety
-    /// As [`CommandQueue::launch`].
-    unsafe fn launch_group(
-        &mut self,
-        what: &str,
-        kernel: &mut Self::Kernel,
-        arguments: &[Value<'_>],
-        threads: usize,
-    ) -> Result<()> {
-        // SAFETY: by the caller.
-        unsafe { self.launch(what, kernel, arguments, [threads, 1, 1]) }
-    }
     /// Puts a copy on it, between memory of the device or of the host on either side. Does not wait.
     ///
     /// # Errors
@@ -319,6 +301,24 @@ pub(crate) trait CommandQueue: Send {
     /// # Errors
     /// The first of what has run: [`Error::DeviceUnavailable`].
     fn finish(&mut self) -> Result<()>;
+}
+
+/// What a kernel is launched as.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Groups {
+    /// As many groups as have that many threads or more, fastest axis first.
+    ForThreads([usize; 3]),
+    /// One of so many threads, [`Traits::most_group_threads`] at most: only of kernels that are meant for it.
+    One(usize),
+}
+
+impl fmt::Display for Groups {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ForThreads(threads) => write!(f, "{threads:?} threads"),
+            Self::One(threads) => write!(f, "{threads} threads of one group"),
+        }
+    }
 }
 
 /// An argument of a kernel.

@@ -2,7 +2,7 @@
 
 use super::{copy, fill, on_device, pinned, shown};
 use crate::device::accelerator::DeviceMemory;
-use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
+use crate::device::driver::{CommandQueue, Driver, Groups, MemoryKind, Value};
 use crate::device::text::KernelText;
 use crate::error::Error;
 
@@ -48,7 +48,10 @@ pub(in crate::device) fn kernels_compute_each_point_once<D: Driver>(driver: &D) 
             [Value::U64s(&tile), address(&input), Value::U64s(&rows), address(&output), Value::U64s(&rows)];
         let [planes, rows, columns]: [usize; 3] = std::array::from_fn(|axis| end[axis] - start[axis]);
         // SAFETY: the arguments are those of the text, and the memory is kept until the queue has come to rest.
-        unsafe { queue.launch("twice", &mut kernel, &arguments, [columns, rows, planes]) }.expect("a launch");
+        unsafe {
+            queue.launch("twice", &mut kernel, &arguments, Groups::ForThreads([columns, rows, planes]))
+        }
+        .expect("a launch");
         copy(&mut queue, &output, &host);
         queue.finish().expect("nothing fails");
         let found = shown::<i32>(&host);

@@ -2,7 +2,7 @@
 
 use super::{copy, fill, on_device, pinned, shown};
 use crate::device::accelerator::DeviceMemory;
-use crate::device::driver::{CommandQueue, Driver, Value};
+use crate::device::driver::{CommandQueue, Driver, Groups, Value};
 use crate::locks::lock;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -80,7 +80,8 @@ impl<D: Driver> Signals<D> {
             [line, STOP, FAILED, CURRENT].map(|line| self.words.address(line));
         let arguments = [word, none, none, none, stop, failed, base, value, current, Value::U32(1)];
         // SAFETY: the arguments are those of the text; tests keep the words until the queue has come to rest.
-        unsafe { queue.launch("a wait", &mut self.wait, &arguments, [1; 3]) }.expect("a launch");
+        unsafe { queue.launch("a wait", &mut self.wait, &arguments, Groups::ForThreads([1; 3])) }
+            .expect("a launch");
     }
 
     fn signal(&mut self, queue: &mut D::Queue, line: usize, value: u32, increments: bool) {
@@ -98,7 +99,8 @@ impl<D: Driver> Signals<D> {
         let [word, failed] = [line, FAILED].map(|line| self.words.address(line));
         let arguments = [word, none, none, none, failed, base, value, Value::U32(increments.into())];
         // SAFETY: as above.
-        unsafe { queue.launch("a signal", &mut self.signal, &arguments, [1; 3]) }.expect("a launch");
+        unsafe { queue.launch("a signal", &mut self.signal, &arguments, Groups::ForThreads([1; 3])) }
+            .expect("a launch");
     }
 }
 
@@ -280,8 +282,10 @@ pub(in crate::device) fn a_send_tells_what_was_to_be_told_before<D: Driver>(driv
                 [&[signals.words.address(FAILED)][..], &moves, &[Value::U32(length as u32)], &tells, &before]
                     .concat();
             // SAFETY: the arguments are those of the text, and the memory stays until the queue has come to rest.
-            unsafe { queue.launch("a send", &mut send, &arguments, [groups * group, 1, 1]) }
-                .expect("a launch");
+            unsafe {
+                queue.launch("a send", &mut send, &arguments, Groups::ForThreads([groups * group, 1, 1]))
+            }
+            .expect("a launch");
             queue.finish().expect("nothing fails");
             let found = [0, 1, 2].map(|line| signals.at(line).load(Ordering::Acquire));
             assert_eq!(found, expected, "{groups} groups, {told_before} words before, stopped: {stopped}");
@@ -314,7 +318,8 @@ pub(in crate::device) fn what_has_arrived_is_moved_behind_the_wait<D: Driver>(dr
         let moves = [table(0), table(8), Value::U32(5), Value::U32(length as u32)];
         let arguments = [&wait[..], &number, &moves].concat();
         // SAFETY: the arguments are those of the text, and the memory stays until the queue has come to rest.
-        unsafe { queue.launch("a wait", &mut arrive, &arguments, [group, 1, 1]) }.expect("a launch");
+        unsafe { queue.launch("a wait", &mut arrive, &arguments, Groups::ForThreads([group, 1, 1])) }
+            .expect("a launch");
         queue.flush().expect("nothing fails");
     };
     for epoch in 1..=3 {
@@ -385,7 +390,8 @@ pub(in crate::device) fn graphs_repeat_what_was_recorded<D: Driver>(driver: &D) 
     let current = signals.words.address(CURRENT);
     let arguments = [Value::Pointer(counts), Value::Pointer(strides), Value::U64(2), current];
     // SAFETY: the arguments are those of the text, and the memory stays until the queue has come to rest.
-    unsafe { queue.launch("counts", &mut move_on, &arguments, [2, 1, 1]) }.expect("a launch");
+    unsafe { queue.launch("counts", &mut move_on, &arguments, Groups::ForThreads([2, 1, 1])) }
+        .expect("a launch");
     let mut graph = queue.end_graph().expect("it is complete");
     queue.finish().expect("there is nothing on it");
     assert_eq!(signals.at(1).load(Ordering::Acquire), 0, "recording runs nothing");
@@ -397,7 +403,8 @@ pub(in crate::device) fn graphs_repeat_what_was_recorded<D: Driver>(driver: &D) 
         for (count, moved) in [(0, start), (1, 100)] {
             let arguments = [Value::Pointer(counts), Value::U32(count), Value::U32(moved)];
             // SAFETY: as above.
-            unsafe { queue.launch("a count", &mut set, &arguments, [1; 3]) }.expect("a launch");
+            unsafe { queue.launch("a count", &mut set, &arguments, Groups::ForThreads([1; 3])) }
+                .expect("a launch");
         }
         for _ in 0..4 {
             // SAFETY: as above; the graph outlives what is on the queue.
@@ -464,7 +471,7 @@ pub(in crate::device) fn what_has_arrived_is_passed_on<D: Driver>(driver: &D) {
         let first = [table(23), Value::U64(1), null, Value::U32(epoch + 300)];
         let arguments = [&wait[..], &moved, &receivers, &sends, &first].concat();
         // SAFETY: the arguments are those of the text, and the memory stays until the queue has come to rest.
-        unsafe { queue.launch_group("a wait", &mut relay, &arguments, group) }.expect("a launch");
+        unsafe { queue.launch("a wait", &mut relay, &arguments, Groups::One(group)) }.expect("a launch");
         queue.flush().expect("nothing fails");
     };
     let numbers = |epoch: u32| -> Vec<u32> { (0..all as u32).map(|number| number + 1000 * epoch).collect() };

@@ -136,10 +136,16 @@ impl Context {
         let stream = new_stream()?;
         // SAFETY: memory of that size, in which everybody writes zeros, and a stream that nobody else has.
         let used = unsafe { sys::cuMemsetD8Async(self.scratch, 0, SCRATCH, stream) };
-        check("cuMemsetD8Async", used)?;
         // SAFETY: as above.
-        check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream) })?;
-        Ok(stream)
+        let finish = || check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream) });
+        match check("cuMemsetD8Async", used).and_then(|()| finish()) {
+            Ok(()) => Ok(stream),
+            Err(failure) => {
+                // SAFETY: as above. The first failure is the one to tell.
+                unsafe { sys::cuStreamDestroy_v2(stream) };
+                Err(failure)
+            }
+        }
     }
 
     /// The streams of queues. Who makes one has entered.

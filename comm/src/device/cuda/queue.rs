@@ -4,7 +4,7 @@ use super::context::Context;
 use super::graph::Graph;
 use super::program::Kernel;
 use super::sys::{self, CUevent, CUresult, CUstream, Failure, check};
-use crate::device::driver::{CommandQueue, Value};
+use crate::device::driver::{CommandQueue, Groups, Value};
 use crate::device::gpu::{Grid, Packed, Running, launches_block};
 use crate::error::{Error, Result};
 use crate::locks::lock;
@@ -114,16 +114,24 @@ impl Queue {
             other => other,
         }
     }
+}
 
-    /// # Safety
-    /// As [`CommandQueue::launch`].
-    unsafe fn launch_grid(
+impl CommandQueue for Queue {
+    type Kernel = Kernel;
+    type Mark = Mark;
+    type Graph = Graph;
+
+    unsafe fn launch(
         &mut self,
         what: &str,
         kernel: &mut Kernel,
         arguments: &[Value<'_>],
-        Grid { blocks: [bx, by, bz], threads: [tx, ty, tz] }: Grid,
+        groups: Groups,
     ) -> Result<()> {
+        let Some(Grid { blocks: [bx, by, bz], threads: [tx, ty, tz] }) = Grid::of(groups) else {
+            let reason = format!("{what}: {groups} are more than a launch can have; use more ranks");
+            return Err(Error::DeviceUnavailable { device: self.context.name().into(), reason });
+        };
         self.packed.set(arguments);
         let (buffer, mut bytes) = (self.packed.pointer().cast::<c_void>(), self.packed.bytes());
         // A list of keys and values, ended by its own key.
@@ -149,39 +157,6 @@ impl Queue {
         })?;
         self.running.has_launched();
         Ok(())
-    }
-}
-
-impl CommandQueue for Queue {
-    type Kernel = Kernel;
-    type Mark = Mark;
-    type Graph = Graph;
-
-    unsafe fn launch(
-        &mut self,
-        what: &str,
-        kernel: &mut Kernel,
-        arguments: &[Value<'_>],
-        threads: [usize; 3],
-    ) -> Result<()> {
-        let Some(grid) = Grid::of(threads) else {
-            let reason =
-                format!("{what}: {threads:?} threads are more than a launch can have; use more ranks");
-            return Err(Error::DeviceUnavailable { device: self.context.name().into(), reason });
-        };
-        // SAFETY: by the caller.
-        unsafe { self.launch_grid(what, kernel, arguments, grid) }
-    }
-
-    unsafe fn launch_group(
-        &mut self,
-        what: &str,
-        kernel: &mut Kernel,
-        arguments: &[Value<'_>],
-        threads: usize,
-    ) -> Result<()> {
-        // SAFETY: by the caller.
-        unsafe { self.launch_grid(what, kernel, arguments, Grid::one(threads)) }
     }
 
     unsafe fn copy(&mut self, source: *const u8, destination: *mut u8, bytes: usize) -> Result<()> {

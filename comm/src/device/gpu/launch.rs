@@ -1,6 +1,6 @@
 //! What a launch gives a kernel: its arguments as drivers take them, and a grid of threads.
 
-use crate::device::driver::Value;
+use crate::device::driver::{Groups, Value};
 
 /// Arguments, one behind the other on their natural boundaries, as a kernel's parameters lie (PTX, "Kernel function
 /// parameters"; the driver's `CU_LAUNCH_PARAM_BUFFER_POINTER`). Kept from launch to launch, for its memory.
@@ -54,23 +54,27 @@ pub(in crate::device) struct Grid {
 
 /// The most blocks along the fastest axis, and along the others (CUDA's guide, "Technical Specifications").
 const MOST_BLOCKS: [usize; 2] = [(1 << 31) - 1, 65_535];
-/// Threads that are scheduled together.
+/// Groups that are scheduled together.
 const WARP: usize = 32;
-/// Threads of a block.
+/// Groups of a block.
 pub(in crate::device) const BLOCK: usize = 256;
-/// Threads of the one block of kernels that have but one: as many as `GROUP_KERNEL` of the prelude promises.
+/// Groups of the one block of kernels that have but one: as many as `GROUP_KERNEL` of the prelude promises.
 pub(in crate::device) const ONE_BLOCK: usize = 512;
 
 impl Grid {
-    /// One block.
-    pub(in crate::device) fn one(threads: usize) -> Self {
-        assert!(threads <= ONE_BLOCK, "{threads} threads are more than its kernels are compiled for");
-        Self { blocks: [1; 3], threads: [threads as u32, 1, 1] }
+    /// `None` if there are more than the hardware has.
+    pub(in crate::device) fn of(groups: Groups) -> Option<Self> {
+        match groups {
+            Groups::ForThreads(threads) => Self::at_least(threads),
+            Groups::One(threads) => {
+                assert!(threads <= ONE_BLOCK, "{threads} threads are more than its kernels are compiled for");
+                Some(Self { blocks: [1; 3], threads: [threads as u32, 1, 1] })
+            }
+        }
     }
 
-    /// For that many threads or more, fastest axis first: the rows of all planes one after the other along the second
-    /// axis, and along the third where that has no more blocks. `None` if there are more than the hardware has.
-    pub(in crate::device) fn of([points, rows, planes]: [usize; 3]) -> Option<Self> {
+    /// The rows of all planes one after the other along the second axis, and along the third where that has no more blocks.
+    fn at_least([points, rows, planes]: [usize; 3]) -> Option<Self> {
         let rows = rows.checked_mul(planes)?;
         let along = points.next_multiple_of(WARP).min(if rows == 1 { BLOCK } else { BLOCK / 4 });
         let across = (BLOCK / along).min(rows.next_power_of_two());
@@ -142,7 +146,7 @@ mod tests {
             [1, 70_000, 1],
         ];
         for shape in shapes.into_iter().chain([[2, 200, 350], [1, 263_000, 1]]) {
-            let grid = Grid::of(shape).expect("it fits");
+            let grid = Grid::at_least(shape).expect("it fits");
             assert!(grid.threads.iter().product::<u32>() <= 256, "{grid:?}");
             assert!(grid.blocks[1] <= 65_535 && grid.threads[0].is_multiple_of(32), "{grid:?}");
             let mut found = points(grid, shape);
@@ -154,11 +158,21 @@ mod tests {
     }
 
     #[test]
+    fn one_group_is_one_block() {
+        for threads in [32, BLOCK, ONE_BLOCK] {
+            let grid = Grid::of(Groups::One(threads)).expect("it fits");
+            assert_eq!(grid, Grid { blocks: [1; 3], threads: [threads as u32, 1, 1] });
+            let blocks = Grid::of(Groups::ForThreads([threads, 1, 1])).expect("they fit").blocks;
+            assert_eq!(blocks, [threads.div_ceil(BLOCK) as u32, 1, 1]);
+        }
+    }
+
+    #[test]
     fn more_threads_than_there_are_is_refused() {
-        assert_eq!(Grid::of([1 << 42, 1, 1]), None);
-        assert_eq!(Grid::of([1, usize::MAX, 2]), None);
-        assert_eq!(Grid::of([1, 1 << 36, 1]), None);
-        let most = Grid::of([1 << 38, 1, 1]).expect("it fits");
+        assert_eq!(Grid::at_least([1 << 42, 1, 1]), None);
+        assert_eq!(Grid::at_least([1, usize::MAX, 2]), None);
+        assert_eq!(Grid::at_least([1, 1 << 36, 1]), None);
+        let most = Grid::at_least([1 << 38, 1, 1]).expect("it fits");
         assert_eq!((most.blocks[0], most.threads[0]), (1 << 30, 256));
     }
 }

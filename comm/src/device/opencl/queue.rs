@@ -1,7 +1,7 @@
 //! An in-order queue of a device.
 
 use super::graph::{Graph, Graphs};
-use crate::device::driver::{CommandQueue, Value};
+use crate::device::driver::{CommandQueue, Groups, Value};
 use crate::error::{Error, Result};
 use opencl3::command_queue::CL_QUEUE_PROFILING_ENABLE;
 use opencl3::context::Context;
@@ -55,8 +55,12 @@ impl CommandQueue for Queue {
         what: &str,
         kernel: &mut Kernel,
         arguments: &[Value<'_>],
-        threads: [usize; 3],
+        groups: Groups,
     ) -> Result<()> {
+        let threads = match groups {
+            Groups::ForThreads(threads) => threads,
+            Groups::One(threads) => [threads, 1, 1],
+        };
         for (index, argument) in (0..).zip(arguments) {
             let set = match argument {
                 // SAFETY: the kernel's text has a pointer there, by the caller.

@@ -14,7 +14,7 @@ use super::moves::{Argument, Compiler, Moves, is_one_kernel};
 use super::ready::{Onto, words_of};
 use super::relay::Sent;
 use super::waits::{DeviceWaits, Launched};
-use crate::device::driver::{CommandQueue, Driver, Value};
+use crate::device::driver::{CommandQueue, Driver, Groups, Value};
 use crate::device::moves::MoveTable;
 use crate::device::operation::WaitSet;
 use crate::error::Result;
@@ -83,7 +83,9 @@ impl<D: Driver> Arrival<D> {
         let arguments: Vec<Value> = self.arguments(flags, numbers).collect();
         // SAFETY: the arguments are those of the kernel's text; the tables are held with `self` and what they point into by
         // the caller, and the flags and the place live as long as the queue.
-        unsafe { queue.launch_group("a wait with moves", &mut self.kernel, &arguments, self.moves.threads) }
+        unsafe {
+            queue.launch("a wait with moves", &mut self.kernel, &arguments, Groups::One(self.moves.threads))
+        }
     }
 }
 

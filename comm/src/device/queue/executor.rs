@@ -14,7 +14,7 @@ use super::times::{Times, about_put_off};
 use super::waits::{DeviceWaits, Flags};
 use crate::device::Signals;
 use crate::device::accelerator::Execute;
-use crate::device::driver::{CommandQueue, Driver, Value};
+use crate::device::driver::{CommandQueue, Driver, Groups, Value};
 use crate::device::host::lane;
 use crate::device::operation::{Operation, TriggeredSend, WaitSet};
 use crate::device::status::Status;
@@ -227,7 +227,7 @@ impl<D: Driver> QueueExecutor<D> {
         arguments.extend(launch.scalars.iter().map(|scalar| Value::Bytes(scalar.bytes())));
         // SAFETY: the arguments are those of its macros, the launch has checked that what it reads and writes
         // lies within the arrays, and holds them.
-        unsafe { self.queue.launch(launch.text.name, kernel, &arguments, launch.threads) }
+        unsafe { self.queue.launch(launch.text.name, kernel, &arguments, Groups::ForThreads(launch.threads)) }
     }
 
     /// Puts all that was kept back for what could have followed on the queue.

@@ -9,6 +9,7 @@ use super::relay::Arrived;
 use crate::device::driver::Driver;
 use crate::device::operation::{SignalSet, TriggeredSend};
 use crate::error::Result;
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -80,21 +81,12 @@ impl<D: Driver> QueueExecutor<D> {
             return Ok(true);
         }
         let (wait, last) = (self.last_wait.take(), self.last_signals.take());
-        let signals = last.as_ref().map(|last| &last.signals);
         let kept_back = last.as_ref().filter(|last| last.kept_back.is_some());
         let before = kept_back.map(|last| (&last.signals, last.value.into()));
-        match self.launch_merged(send, (epoch.into(), before)) {
-            Ok(true) => {}
-            Ok(false) => {
-                self.last_signals = last;
-                return Ok(false);
-            }
-            Err(error) => {
-                self.hold_signals(last);
-                return Err(error);
-            }
-        }
+        let launched = self.launch_merged(send, (epoch.into(), before));
+        let Some(last) = self.taken(launched, last)? else { return Ok(false) };
         if let Some(LastWait { waits, unpack: Some(unpack), .. }) = &wait {
+            let signals = last.as_ref().map(|last| &last.signals);
             self.expect_send(send, Arrived { waits, unpack, signals })?;
         }
         match last {
@@ -105,11 +97,19 @@ impl<D: Driver> QueueExecutor<D> {
         Ok(true)
     }
 
-    /// The kernel of a send that tells signals first may be on the queue, though a call has failed.
-    pub(super) fn hold_signals(&mut self, last: Option<LastSignals>) {
-        if let Some(last) = last {
-            self.held.push(Box::new(last.signals));
+    /// The last signals again, if the kernel of a send has been launched that may tell them first. Else they stay the last, and
+    /// are held if a call has failed: the kernel may be on the queue all the same.
+    pub(super) fn taken(
+        &mut self,
+        launched: Result<bool>,
+        last: Option<LastSignals>,
+    ) -> Result<Option<Option<LastSignals>>> {
+        match launched {
+            Ok(true) => return Ok(Some(last)),
+            Ok(false) => self.last_signals = last,
+            Err(_) => self.held.extend(last.map(|last| Box::new(last.signals) as Box<dyn Any + Send>)),
         }
+        launched.map(|_| None)
     }
 
     /// The kernel of a send has been put on the queue that tells these signals first.

@@ -9,7 +9,7 @@ use super::engine::Engine;
 use super::moves::{Argument, Compiler, Moves, is_one_kernel};
 use super::relay::Relay;
 use super::waits::{Flags, address};
-use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
+use crate::device::driver::{CommandQueue, Driver, Groups, MemoryKind, Value};
 use crate::device::moves::{MoveTable, Nest};
 use crate::device::operation::{Message, Rule, SignalSet, TriggeredSend};
 use crate::error::Result;
@@ -150,11 +150,14 @@ impl<D: Driver> MergedSend<D> {
         of: &TriggeredSend,
         (epoch, before): (Number, Option<Before<'_>>),
     ) -> Result<bool> {
+        if !self.is_there() {
+            return Ok(false);
+        }
         if let Some((signals, _)) = before {
             self.follow(engine, of, signals)?;
         }
         let numbers = self.numbers(epoch, before);
-        let Self { send: Some(send), behind, .. } = self else { return Ok(false) };
+        let Self { send: Some(send), behind, .. } = self else { unreachable!("asked now") };
         let moves = send.moves.arguments.iter().chain([&send.done]).chain(&send.notices);
         let arguments = [Value::Pointer(flags.failed())].into_iter().chain(moves.map(Argument::value));
         let arguments: Vec<Value> = arguments.chain(numbers).collect();
@@ -165,7 +168,9 @@ impl<D: Driver> MergedSend<D> {
         };
         // SAFETY: the arguments are those of the kernel's text; the tables are held with `self`, and what they
         // point into by the send and the signals.
-        unsafe { queue.launch("a send", kernel, &arguments, [send.moves.threads, 1, 1]) }?;
+        unsafe {
+            queue.launch("a send", kernel, &arguments, Groups::ForThreads([send.moves.threads, 1, 1]))
+        }?;
         Ok(true)
     }
 }

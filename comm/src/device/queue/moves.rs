@@ -5,7 +5,7 @@ use super::engine::Engine;
 use super::pieces::{EACH, MOST_WORDS, Piece, chunks_of};
 use super::waits::Flags;
 use crate::device::accelerator::DeviceMemory;
-use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
+use crate::device::driver::{CommandQueue, Driver, Groups, MemoryKind, Value};
 use crate::device::moves::{MoveTable, Nest};
 use crate::element::{ElementType, Op};
 use crate::error::{Error, Result};
@@ -103,7 +103,9 @@ impl<D: Driver> DeviceTable<D> {
                 [failed].into_iter().chain(one.arguments.iter().map(Argument::value)).collect();
             // SAFETY: the arguments are those of the kernel's text; the tables are held with `self`, and so are
             // the regions that they point into, by the table that it was compiled from.
-            unsafe { queue.launch("a move", &mut one.kernel, &arguments, [one.threads, 1, 1]) }?;
+            unsafe {
+                queue.launch("a move", &mut one.kernel, &arguments, Groups::ForThreads([one.threads, 1, 1]))
+            }?;
         }
         Ok(())
     }

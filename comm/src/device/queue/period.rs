@@ -15,7 +15,7 @@ use super::relay::{Arrived, Receivers, Sent, receivers};
 use super::sends::WORDS;
 use super::waits::Then;
 use crate::device::accelerator::DeviceMemory;
-use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
+use crate::device::driver::{CommandQueue, Driver, Groups, MemoryKind, Value};
 use crate::device::moves::MoveTable;
 use crate::device::operation::{Message, SignalSet, TriggeredSend, WaitSet};
 use crate::device::sequence::{Due, Replay, Sequence, Step};
@@ -142,7 +142,7 @@ impl<D: Driver> Counts<D> {
             if known != moved {
                 let arguments = [start, Value::U32(index as u32), Value::U32(*moved)];
                 // SAFETY: the arguments are those of the kernel's text; the memory is held with the period.
-                unsafe { queue.launch("a count", &mut self.set, &arguments, [1; 3]) }?;
+                unsafe { queue.launch("a count", &mut self.set, &arguments, Groups::ForThreads([1; 3])) }?;
                 *known = *moved;
             }
         }
@@ -154,7 +154,14 @@ impl<D: Driver> Counts<D> {
         let (count, current) = (Value::U64(self.known.len() as u64), Value::Pointer(waits.said_at()));
         let arguments = [Value::Pointer(self.start()), self.strides.value(), count, current];
         // SAFETY: as above.
-        unsafe { queue.launch("counts", &mut self.move_on, &arguments, [self.known.len().max(1), 1, 1]) }
+        unsafe {
+            queue.launch(
+                "counts",
+                &mut self.move_on,
+                &arguments,
+                Groups::ForThreads([self.known.len().max(1), 1, 1]),
+            )
+        }
     }
 }
 

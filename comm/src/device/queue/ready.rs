@@ -127,8 +127,8 @@ impl<D: Driver> Onto<'_, D> {
         })
     }
 
-    /// Whether a send is likely to come behind a wait and moves that one kernel does, which can be that kernel's, too: one has
-    /// come, or none has.
+    /// Notes whether a send is likely to come behind a wait and moves that one kernel does, which can be that kernel's, too: one
+    /// has come, or none has.
     pub(super) fn expect_send(
         &mut self,
         waits: &WaitSet,

@@ -15,7 +15,7 @@ use super::merged::{Before, MergedSend, nests_of};
 use super::moves::{Argument, Moves};
 use super::ready::words_of;
 use super::waits::Launched;
-use crate::device::driver::{CommandQueue, Driver, Value};
+use crate::device::driver::{CommandQueue, Driver, Groups, Value};
 use crate::device::moves::MoveTable;
 use crate::device::operation::{Message, SignalSet, TriggeredSend, WaitSet};
 use crate::error::Result;
@@ -157,7 +157,9 @@ impl<D: Driver> MergedSend<D> {
         let arguments: Vec<Value> = arguments.chain(sends).chain(last).collect();
         // SAFETY: the arguments are those of the kernel's text; the tables are held with `self` and the arrival, what they
         // point into by the caller, and the flags and the place live as long as the queue.
-        unsafe { queue.launch_group("a wait with a send", &mut relay.kernel, &arguments, arrival.threads()) }
+        unsafe {
+            queue.launch("a wait with a send", &mut relay.kernel, &arguments, Groups::One(arrival.threads()))
+        }
     }
 }
 
@@ -197,17 +199,8 @@ impl<D: Driver> QueueExecutor<D> {
         let receivers = receivers.map(|waits| Receivers { waits, needed, place: None });
         let before = last.as_ref().map(|last| (&last.signals, last.value.into()));
         let sent = known.as_ref().map(|_| Sent { send, epoch: epoch.into(), before, receivers });
-        match self.put_arrival(sent) {
-            Ok(Launched::Relay) => {}
-            Ok(_) => {
-                self.last_signals = last;
-                return Ok(false);
-            }
-            Err(error) => {
-                self.hold_signals(last);
-                return Err(error);
-            }
-        }
+        let launched = self.put_arrival(sent).map(|launched| launched == Launched::Relay);
+        let Some(last) = self.taken(launched, last)? else { return Ok(false) };
         self.status.relays.fetch_add(1, Ordering::Relaxed);
         if let Some(waits) = known.flatten() {
             self.hold(waits)?;

@@ -9,7 +9,7 @@ use super::owed::Debt;
 use super::times::{about_merged, about_message};
 use super::waits::{Flags, address};
 use crate::device::accelerator::DeviceMemory;
-use crate::device::driver::{CommandQueue, Driver, Value};
+use crate::device::driver::{CommandQueue, Driver, Groups, Value};
 use crate::device::operation::{Message, Rule, TriggeredSend};
 use crate::error::Result;
 use crate::fabric::Word;
@@ -61,7 +61,7 @@ impl<D: Driver> QueueExecutor<D> {
                 pointers.chain(number.arguments()).chain([Value::U32(increments)]).collect();
             // SAFETY: the arguments are those of the kernel's text, where pointers to words may be null; the
             // caller holds the words, and the flags live as long as the queue.
-            unsafe { self.queue.launch("a signal", kernel, &arguments, [1, 1, 1]) }?;
+            unsafe { self.queue.launch("a signal", kernel, &arguments, Groups::ForThreads([1, 1, 1])) }?;
         }
         Ok(())
     }

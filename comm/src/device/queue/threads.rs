@@ -3,7 +3,7 @@
 
 use super::Engine;
 use crate::device::accelerator::{Accelerator, DeviceMemory, Reach};
-use crate::device::driver::{CommandQueue, Driver, MemoryKind, Traits, Value, next_id};
+use crate::device::driver::{CommandQueue, Driver, Groups, MemoryKind, Traits, Value, next_id};
 use crate::device::text::KernelText;
 use crate::error::{Error, Result};
 use crate::timeline::now_ns;
@@ -268,13 +268,7 @@ impl CommandQueue for ThreadQueue {
     type Mark = u64;
     type Graph = Vec<Work>;
 
-    unsafe fn launch(
-        &mut self,
-        what: &str,
-        (): &mut (),
-        arguments: &[Value<'_>],
-        _: [usize; 3],
-    ) -> Result<()> {
+    unsafe fn launch(&mut self, what: &str, (): &mut (), arguments: &[Value<'_>], _: Groups) -> Result<()> {
         let work = match what {
             "a wait" | "a wait with moves" => {
                 self.is_behind_wait = self.recorded.is_none();

@@ -12,7 +12,7 @@ use super::merged::MergedSend;
 use super::ready::Onto;
 use super::relay::{Receivers, Sent};
 use crate::device::accelerator::DeviceMemory;
-use crate::device::driver::{CommandQueue, Driver, MemoryKind, Value};
+use crate::device::driver::{CommandQueue, Driver, Groups, MemoryKind, Value};
 use crate::device::moves::MoveTable;
 use crate::device::operation::WaitSet;
 use crate::device::status::Status;
@@ -267,14 +267,18 @@ impl<D: Driver> DeviceWaits<D> {
                 let arguments: Vec<Value> = words.into_iter().chain(behind).collect();
                 // SAFETY: the arguments are those of the kernel's text; the table is held with the set, and the flags and
                 // the place live as long as the queue.
-                unsafe { queue.launch("a wait", &mut table.kernel, &arguments, [THREADS, 1, 1]) }
+                unsafe {
+                    queue.launch("a wait", &mut table.kernel, &arguments, Groups::ForThreads([THREADS, 1, 1]))
+                }
             });
         }
         let kernels = self.kernels.as_mut().expect("asked before");
         let words = (0..WORDS).map(|word| waits.words.get(word).map_or(std::ptr::null(), address));
         let arguments: Vec<Value> = words.map(Value::Pointer).chain(behind).collect();
         // SAFETY: as above, where pointers to words may be null too.
-        unsafe { onto.queue.launch("a wait", &mut kernels.wait, &arguments, [THREADS, 1, 1]) }
+        unsafe {
+            onto.queue.launch("a wait", &mut kernels.wait, &arguments, Groups::ForThreads([THREADS, 1, 1]))
+        }
     }
 
     /// A place for the kernels of a period.

@@ -6,7 +6,7 @@ use super::library::{FAULTS, NOT_READY, SUCCESS};
 use super::memory;
 use super::words::{Plan, plan};
 use crate::device::accelerator::DeviceMemory;
-use crate::device::driver::{CommandQueue, MemoryKind, Value};
+use crate::device::driver::{CommandQueue, Groups, MemoryKind, Value};
 use crate::device::gpu::{Grid, Packed, Running, launches_block};
 use crate::device::queue::OWN_KERNELS;
 use crate::error::{Error, Result};
@@ -146,7 +146,8 @@ impl Queue {
             [word, none, none, none, stop, failed, none, Value::U32(value), current, Value::U32(0)];
         // SAFETY: the arguments are those of the kernel's text; the flags live as long as the queue, and the word by the
         // caller.
-        let launched = unsafe { self.launch("a wait", &mut wait.kernel, &arguments, [1; 3]) };
+        let launched =
+            unsafe { self.launch("a wait", &mut wait.kernel, &arguments, Groups::ForThreads([1; 3])) };
         self.wait_across_wrap = Some(wait);
         launched
     }
@@ -164,16 +165,27 @@ impl Queue {
         let reason = format!("{}{more}", self.context.describe(code));
         Err(Error::KernelFaulted { kernels, device: self.context.name().into(), reason })
     }
+}
 
-    /// # Safety
-    /// As [`CommandQueue::launch`].
-    unsafe fn launch_grid(
+impl CommandQueue for Queue {
+    type Kernel = Function;
+    type Mark = Mark;
+    type Graph = Graph;
+
+    unsafe fn launch(
         &mut self,
         what: &str,
         kernel: &mut Function,
         arguments: &[Value<'_>],
-        Grid { blocks: [bx, by, bz], threads: [tx, ty, tz] }: Grid,
+        groups: Groups,
     ) -> Result<()> {
+        // The runtime counts threads along an axis in 32 bits, not blocks.
+        let fits =
+            |grid: &Grid| (0..3).all(|axis| grid.blocks[axis].checked_mul(grid.threads[axis]).is_some());
+        let Some(Grid { blocks: [bx, by, bz], threads: [tx, ty, tz] }) = Grid::of(groups).filter(fits) else {
+            let reason = format!("{what}: {groups} are more than a launch can have; use more ranks");
+            return Err(Error::DeviceUnavailable { device: self.context.name().into(), reason });
+        };
         if let Some(kernels) = &mut self.recorded {
             kernels.push(what.to_owned());
             // One pointer an argument: early versions keep only those of kernels that are recorded.
@@ -208,42 +220,6 @@ impl Queue {
         self.check(what, code)?;
         self.running.has_launched();
         Ok(())
-    }
-}
-
-impl CommandQueue for Queue {
-    type Kernel = Function;
-    type Mark = Mark;
-    type Graph = Graph;
-
-    unsafe fn launch(
-        &mut self,
-        what: &str,
-        kernel: &mut Function,
-        arguments: &[Value<'_>],
-        threads: [usize; 3],
-    ) -> Result<()> {
-        // The runtime counts threads along an axis in 32 bits, not blocks.
-        let fits =
-            |grid: &Grid| (0..3).all(|axis| grid.blocks[axis].checked_mul(grid.threads[axis]).is_some());
-        let Some(grid) = Grid::of(threads).filter(fits) else {
-            let reason =
-                format!("{what}: {threads:?} threads are more than a launch can have; use more ranks");
-            return Err(Error::DeviceUnavailable { device: self.context.name().into(), reason });
-        };
-        // SAFETY: by the caller.
-        unsafe { self.launch_grid(what, kernel, arguments, grid) }
-    }
-
-    unsafe fn launch_group(
-        &mut self,
-        what: &str,
-        kernel: &mut Function,
-        arguments: &[Value<'_>],
-        threads: usize,
-    ) -> Result<()> {
-        // SAFETY: by the caller.
-        unsafe { self.launch_grid(what, kernel, arguments, Grid::one(threads)) }
     }
 
     unsafe fn copy(&mut self, source: *const u8, destination: *mut u8, bytes: usize) -> Result<()> {

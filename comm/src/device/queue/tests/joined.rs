@@ -105,10 +105,24 @@ fn signals_go_with_the_send_that_follows_them_or_without() {
     assert_eq!((told.cell().reached(52), stream.merged_sends()), (false, sent));
     clear.set(52);
     until("the send", || told.cell().reached(52));
-    // Signals that nothing has followed at the end.
+    // A send that moves nothing, which is no kernel of its own.
+    let moves = Arc::new(MoveTable::new(&[]).expect("it fits"));
+    let message = Message { moves, stamp: None, completion: (told.clone(), Rule::Set) };
+    let bare = TriggeredSend {
+        conditions: Vec::new(),
+        needed: |epoch| epoch,
+        messages: vec![message],
+        group: next_group(),
+        on_device: OnDevice::default(),
+    };
     signal(53);
+    stream.enqueue_send(&Arc::new(bare), 53);
     stream.synchronize().expect("nobody is waited for");
-    assert_eq!((ready.cell().load(), stream.merged_signals()), (53, merged));
+    assert_eq!([&ready, &told].map(|word| word.cell().load()), [53; 2]);
+    // Signals that nothing has followed at the end.
+    signal(54);
+    stream.synchronize().expect("nobody is waited for");
+    assert_eq!((ready.cell().load(), stream.merged_signals()), (54, merged));
 }
 
 /// While the device still waits for what was before, a send that was put off goes in time, and the device waits behind it
