@@ -250,27 +250,28 @@ impl Incoming {
         &self.answers.reaching
     }
 
-    /// The cell of the next packet, if that is there when looked for that often, and at least once.
-    #[inline(always)]
-    fn next_within(&self, looks: u32) -> Option<InRing> {
+    /// Looks for the next packet so often, after what can be done ahead of it and of the next one that goes `back`; whether it
+    /// has come. Not inlined: what lies between an arrival and its answer is then a return, and no loop that is woven into it.
+    #[inline(never)]
+    fn search(&mut self, looks: u32, back: &mut Outgoing) -> bool {
+        self.tell_ahead();
+        back.look_ahead();
         let cell = self.cell();
-        let mut left = looks;
-        while !self.receiving.has_come(cell.number()) {
-            if left <= 1 {
-                return None;
-            }
-            left -= 1;
+        (0..looks).any(|_| {
             // Looks take the line from the sender, which has asked for it and is about to write it: one for each pause
             // takes less time than more, or fewer, do.
             std::hint::spin_loop();
-        }
-        Some(cell)
+            self.receiving.has_come(cell.number())
+        })
     }
 
     /// The next packet, if it is there; until it is released.
     #[inline(always)]
     pub(crate) fn peek(&self) -> Option<Arrived<'_>> {
-        let cell = self.next_within(1)?;
+        let cell = self.cell();
+        if !self.receiving.has_come(cell.number()) {
+            return None;
+        }
         // SAFETY: its packet has come.
         let head = unsafe { cell.head() };
         let length = head.length();
@@ -284,17 +285,21 @@ impl Incoming {
         Some(Arrived { source: self.source(), header: head.header(), payload, length, lives: PhantomData })
     }
 
-    /// The next packet, if it is there when looked for that often, begins so, and has its payload in its cell. Any other
-    /// stays for [`Incoming::peek`]. Calls `came` before it looks at what has come.
+    /// The next packet, if it is there now or within so many looks, begins so, and has its payload in its cell. Any other
+    /// stays for [`Incoming::peek`]. Who sends it is mostly answered: the line of the next packet that goes `back` is asked
+    /// for, and not sooner than there is little left to do before it is written, as this end's looks take it away again.
     #[inline(always)]
     pub(crate) fn await_short(
-        &self,
+        &mut self,
         opening: Opening,
-        looks: u32,
-        came: impl FnOnce(),
+        looks: impl FnOnce() -> u32,
+        back: &mut Outgoing,
     ) -> Option<Arrived<'_>> {
-        let cell = self.next_within(looks)?;
-        came();
+        let cell = self.cell();
+        if !self.receiving.has_come(cell.number()) && !self.search(looks(), back) {
+            return None;
+        }
+        back.expect_to_send();
         // SAFETY: its packet has come.
         let head = unsafe { cell.head() };
         if head.opening() != opening {

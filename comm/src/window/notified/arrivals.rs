@@ -193,14 +193,19 @@ impl State {
         })
     }
 
-    /// Waits, for so many looks, for what a wait mostly ends with: a short put of that rank with that tag, which one word of
-    /// it says. `None` if it has not come, or something else has, a put beyond the window among it, which stays for
-    /// [`State::next_arrival`]. [`super::unexpected::ANY`] is no tag of a put.
+    /// Waits, for so many looks if it is not there, for what a wait mostly ends with: a short put of that rank with that tag,
+    /// which one word of it says. `None` if it has not come, or something else has, a put beyond the window among it, which
+    /// stays for [`State::next_arrival`]. [`super::unexpected::ANY`] is no tag of a put.
     #[inline(always)]
-    pub(super) fn await_put(&mut self, source: usize, tag: u32, looks: u32) -> Option<Entry> {
+    pub(super) fn await_put(
+        &mut self,
+        source: usize,
+        tag: u32,
+        looks: impl FnOnce() -> u32,
+    ) -> Option<Entry> {
         let (ring, back) = self.packets.rings_with(source)?;
         let opening = Opening::new(PUT, LAST, tag);
-        let packet = ring.await_short(opening, looks, || back.expect_to_send())?;
+        let packet = ring.await_short(opening, looks, back)?;
         if !packet.store(&self.memory, packet.header.offset as usize) {
             return None;
         }

@@ -146,39 +146,48 @@ impl NotifyRequest {
     /// if it takes any, has failed or dropped its end of the window; [`Error::TimedOut`].
     #[inline]
     pub fn wait(&mut self) -> Result<Notification> {
-        // Most of them are there, or about to come. Which it is to be is known while nothing is there.
-        let is_complete = if self.wanted.source == ANY { self.look::<false>() } else { self.look::<true>() };
-        if is_complete { Ok(Notification::from(self.last)) } else { self.wait_long() }
+        // Most of them are there, or about to come.
+        if self.await_puts() || self.look() { Ok(Notification::from(self.last)) } else { self.wait_long() }
     }
 
-    /// Looks for a while for what completes it, which comes from one rank or from any; whether that has come. What lies
-    /// between an arrival and its answer is here: it is short, and returns in a register.
+    /// Waits a moment for what mostly completes it, short puts of one source; whether it is complete. What lies between an
+    /// arrival and its answer is here, and nothing else: it is short, and returns in a register.
     #[inline(never)]
-    fn look<const FROM_ONE: bool>(&mut self) -> bool {
+    fn await_puts(&mut self) -> bool {
         let Self { notified, wanted, expected, matched, last } = self;
-        // Read once: what is known of the source is known of every arrival.
-        let (wanted, expected) = (*wanted, *expected);
-        let from = FROM_ONE.then_some(wanted.source as usize);
-        if *matched < expected {
-            let state = &mut *notified.state.borrow_mut();
-            advance(state, (wanted, from), expected, matched, last);
-            // Behind the first look: who waits has time for it.
-            if notified.serve_at_times(state) {
-                advance_by_queue(state, wanted, expected, matched, last);
+        let state = &mut *notified.state.borrow_mut();
+        let (Wanted { source, tag }, expected) = (*wanted, *expected);
+        if *matched >= expected || notified.serve_at_times(state) {
+            return false;
+        }
+        if source == ANY || !state.unexpected.is_empty() {
+            return false;
+        }
+        // How this rank waits is on lines of its own, which a notification that is there does not need.
+        let looks = || notified.context.policy.spins.min(LOOKS_AT_ONCE);
+        while let Some(entry) = state.await_put(source as usize, tag, looks) {
+            (*matched, *last) = (*matched + 1, entry);
+            if *matched == expected {
+                return true;
             }
-            // How this rank waits is on lines of its own, which a notification that is there does not need.
-            let mut rounds = match *matched == expected {
-                true => 0,
-                false => notified.context.policy.spins.min(LOOKS).div_ceil(LOOKS_AT_ONCE),
-            };
-            while rounds > 0 && !state.has_failed() {
+        }
+        false
+    }
+
+    /// Looks for a while for what completes it, whatever it is; whether that has come.
+    #[inline(never)]
+    fn look(&mut self) -> bool {
+        let Self { notified, wanted, expected, matched, last } = self;
+        let (wanted, expected) = (*wanted, *expected);
+        if *matched < expected {
+            let (state, from) = (&mut *notified.state.borrow_mut(), wanted.from());
+            advance(state, (wanted, from), expected, matched, last);
+            let mut rounds = notified.context.policy.spins.min(LOOKS).div_ceil(LOOKS_AT_ONCE);
+            while *matched < expected && rounds > 0 && !state.has_failed() {
                 let before = *matched;
-                match from.and_then(|source| state.await_put(source, wanted.tag, LOOKS_AT_ONCE)) {
+                match from.and_then(|source| state.await_put(source, wanted.tag, || LOOKS_AT_ONCE)) {
                     Some(entry) => (*matched, *last) = (before + 1, entry),
                     None => advance(state, (wanted, from), expected, matched, last),
-                }
-                if *matched == expected {
-                    return true;
                 }
                 rounds -= u32::from(*matched == before);
             }

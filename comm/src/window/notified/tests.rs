@@ -108,7 +108,7 @@ fn the_short_way_takes_short_puts_of_its_tag_and_nothing_else() {
     let world = World::alone().unwrap();
     let window = window(&world);
     let notified = window.inner().notified.as_ref().unwrap();
-    let awaits = |tag| notified.state.borrow_mut().await_put(0, tag, 2);
+    let awaits = |tag| notified.state.borrow_mut().await_put(0, tag, || 2);
     let at = |offset| {
         let mut value = [0_u8];
         window.read(offset, &mut value).map(|()| value[0])
@@ -120,6 +120,12 @@ fn the_short_way_takes_short_puts_of_its_tag_and_nothing_else() {
         assert_eq!(found, [None, None, Some(Entry::new(0, 1)), None], "{bytes} bytes");
         let around = [at(2), at(2 + bytes), at(3 + bytes)].map(Result::unwrap);
         assert!(bytes == 0 || around == [0, value, 0], "{bytes} bytes: {around:?}");
+    }
+
+    // Cells come again, with what they had in the lap before.
+    for lap in 0..40 {
+        window.put_notify(&[4_u8], 0, 3, 1).unwrap();
+        assert_eq!([awaits(1), awaits(1)], [Some(Entry::new(0, 1)), None], "{lap}");
     }
 
     // What is no put, or goes on, or is too long for a cell, or beyond the window: sent by hand, so that it is that packet.
@@ -138,7 +144,7 @@ fn the_short_way_takes_short_puts_of_its_tag_and_nothing_else() {
         let mut state = notified.state.borrow_mut();
         assert_eq!(state.packets.try_send(0, header, Payload::Bytes(&payload)), Ok(true));
         for _ in 0..2 {
-            assert_eq!(state.await_put(0, 1, 2), None, "{header:?}");
+            assert_eq!(state.await_put(0, 1, || 2), None, "{header:?}");
         }
         let served = state.serve();
         assert_eq!(state.unexpected.take(request::wanted(Source::Rank(0), Tag::Value(1))), notification);
