@@ -13,16 +13,15 @@ use super::problem::Weights;
 use crate::app::values::Real;
 use crate::app::{LINE_BYTES, OutputRow, array, one_to_the_left, one_to_the_right};
 
-/// 7 points. `here` are the cells to the left, in the middle and to the right, `beside` those at lower and
-/// higher y, then at lower and higher z.
+/// 7 points. `here` are the cells to the left, in the middle and to the right, the others the sums of those beside along y
+/// and z.
 #[inline(always)]
-pub(super) fn star<A>(weights: &Weights<A>, here: [A; 3], beside: [A; 4], added: A) -> A
+pub(super) fn star<A>(weights: &Weights<A>, here: [A; 3], [along_y, along_z]: [A; 2], added: A) -> A
 where
     A: Copy + Add<Output = A> + Mul<Output = A>,
 {
     let [w000, w001, w010, _, w100, ..] = *weights;
-    let [low_y, high_y, low_z, high_z] = beside;
-    w000 * here[1] + w001 * (here[0] + here[2]) + w010 * (low_y + high_y) + w100 * (low_z + high_z) + added
+    w000 * here[1] + w001 * (here[0] + here[2]) + w010 * along_y + w100 * along_z + added
 }
 
 /// `P` and `Q` of a column of 27 points, whose cells are by z, then y.
@@ -31,8 +30,16 @@ pub(super) fn full_values<A>(weights: &Weights<A>, [low, here, high]: [[A; 3]; 3
 where
     A: Copy + Add<Output = A> + Mul<Output = A>,
 {
+    full_values_of_sums(weights, here, [low[0] + high[0], low[1] + high[1], low[2] + high[2]])
+}
+
+/// The same, from the cells of the plane itself and the sums of those beside along z, both by y.
+#[inline(always)]
+pub(super) fn full_values_of_sums<A>(weights: &Weights<A>, here: [A; 3], along_z: [A; 3]) -> [A; 2]
+where
+    A: Copy + Add<Output = A> + Mul<Output = A>,
+{
     let [w000, w001, w010, w011, w100, w101, w110, w111] = *weights;
-    let along_z = [low[0] + high[0], low[1] + high[1], low[2] + high[2]];
     let (along_y, along_both) = (here[0] + here[2], along_z[0] + along_z[2]);
     [
         w000 * here[1] + w010 * along_y + w100 * along_z[1] + w110 * along_both,
@@ -128,7 +135,7 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
     #[inline(always)]
     fn star(&self, [left, own, right, before, behind, low, high]: [V; 7], shape: &[T]) -> [T; L] {
         let added = self.source * V::from_slice(self.simd, shape);
-        array(star(self.weights, [left, own, right], [before, behind, low, high], added))
+        array(star(self.weights, [left, own, right], [before + behind, low + high], added))
     }
 
     /// Computes 27 points. `P` and `Q` are computed once, for vectors that begin where those of the cells do, and what is to
@@ -220,7 +227,7 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
 
 /// `P` and `Q` to the left of a vector of columns, of its own and to the right.
 #[inline(always)]
-fn around<S: Simd, V: SimdBase<S>>(before: [V; 2], own: [V; 2], behind: [V; 2]) -> [[V; 2]; 3] {
+pub(super) fn around<S: Simd, V: SimdBase<S>>(before: [V; 2], own: [V; 2], behind: [V; 2]) -> [[V; 2]; 3] {
     let left = [before[0], one_to_the_left(before[1], own[1])];
     [left, own, [behind[0], one_to_the_right(own[1], behind[1])]]
 }
