@@ -30,18 +30,13 @@ impl<T: Real> Task<'_, T> {
         ys: Range<usize>,
         out: impl Iterator<Item = &'o mut [T]>,
     ) {
-        let Self { rule, shape: Shape([along_z, along_y, along_x]), x, .. } = self;
-        // Looked up here, for the compiler cannot know that rows are not written to it: in each row it takes a third longer.
-        let (source, at_z) = (rule.source, along_z[z]);
-        let weights = splat::<S, T::Vector<S>, 8>(simd, rule.weights);
-        let shape = load::<S, T, L, B>(simd, &along_x[x.start - 1..]);
-
+        let Common { weights, shape, source, at_z } = self.common::<S, L, B>(simd, z);
         let [low, here, high] = self.planes(z, &ys);
         let mut rows = low.each().zip(here.each()).zip(high.each());
         let (Some(first), Some(mut own_rows)) = (rows.next(), rows.next()) else { return };
         let mut before = load::<S, T, L, B>(simd, first.0.1);
         let mut own = load::<S, T, L, B>(simd, own_rows.0.1);
-        for ((next_rows, mut out), along_y) in rows.zip(out).zip(&along_y[ys]) {
+        for ((next_rows, mut out), along_y) in rows.zip(out).zip(&self.shape.0[1][ys]) {
             let ((low, here), high) = own_rows;
             let behind = load::<S, T, L, B>(simd, next_rows.0.1);
             // Not kept: there are too few registers.
@@ -73,16 +68,12 @@ impl<T: Real> Task<'_, T> {
         ys: Range<usize>,
         out: impl Iterator<Item = &'o mut [T]>,
     ) {
-        let Self { rule, shape: Shape([along_z, along_y, along_x]), x, .. } = self;
-        let (source, at_z) = (rule.source, along_z[z]);
-        let weights = splat::<S, T::Vector<S>, 8>(simd, rule.weights);
-        let shape = load::<S, T, L, B>(simd, &along_x[x.start - 1..]);
-
+        let Common { weights, shape, source, at_z } = self.common::<S, L, B>(simd, z);
         let [low, here, high] = self.planes(z, &ys);
         let mut rows = low.each().zip(here.each()).zip(high.each());
         let (Some(first), Some(second)) = (rows.next(), rows.next()) else { return };
         let (mut before, mut own) = (Sums::of::<S, T, L>(simd, first), Sums::of::<S, T, L>(simd, second));
-        for ((row, mut out), along_y) in rows.zip(out).zip(&along_y[ys]) {
+        for ((row, mut out), along_y) in rows.zip(out).zip(&self.shape.0[1][ys]) {
             let behind = Sums::<_, B>::of::<S, T, L>(simd, row);
             let source = T::Vector::<S>::splat(simd, source * (at_z * *along_y));
             let mut left = values::<S, _>(&weights, [before.ends[0], own.ends[0], behind.ends[0]]);
@@ -100,6 +91,29 @@ impl<T: Real> Task<'_, T> {
             (before, own) = (own, behind);
         }
     }
+
+    /// Looked up before the rows, which the compiler cannot know not to be written to it: in each it takes a third longer.
+    #[inline(always)]
+    fn common<S: Simd, const L: usize, const B: usize>(
+        &self,
+        simd: S,
+        z: usize,
+    ) -> Common<T, T::Vector<S>, B> {
+        let Self { rule, shape: Shape([along_z, _, along_x]), x, .. } = self;
+        let shape = load::<S, T, L, B>(simd, &along_x[x.start - 1..]);
+        Common { weights: splat(simd, rule.weights), shape, source: rule.source, at_z: along_z[z] }
+    }
+}
+
+/// What all rows of a plane have.
+struct Common<T, V, const B: usize> {
+    weights: Weights<V>,
+    /// Of the source along x.
+    shape: [V; B],
+    /// For each unit of its shape.
+    source: T,
+    /// Its shape along z.
+    at_z: T,
 }
 
 /// Of a row of `B` vectors: the cells, and the sums of those beside them along z; and both of the columns before the first and

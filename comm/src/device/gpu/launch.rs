@@ -54,11 +54,11 @@ pub(in crate::device) struct Grid {
 
 /// The most blocks along the fastest axis, and along the others (CUDA's guide, "Technical Specifications").
 const MOST_BLOCKS: [usize; 2] = [(1 << 31) - 1, 65_535];
-/// Groups that are scheduled together.
+/// Threads that are scheduled together.
 const WARP: usize = 32;
-/// Groups of a block.
+/// Threads of a block.
 pub(in crate::device) const BLOCK: usize = 256;
-/// Groups of the one block of kernels that have but one: as many as `GROUP_KERNEL` of the prelude promises.
+/// Threads of the one block of kernels that have but one: as many as `GROUP_KERNEL` of the prelude promises.
 pub(in crate::device) const ONE_BLOCK: usize = 512;
 
 impl Grid {
