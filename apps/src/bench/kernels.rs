@@ -53,25 +53,16 @@ struct Needs {
 }
 
 impl Needs {
-    /// Of `life`: rows of bytes, of which three side by side load least, divided by three; or a vector of cells becomes
-    /// bits, and comes of them, where the operations on the bits are not counted.
+    /// Of `life`: a vector of cells becomes bits, and comes of them, where what computes is the rule on bits, or to choose
+    /// the cells if that takes longer.
     fn of_life<T: Cell>() -> Self {
-        if size_of::<T>() == 1 {
-            return Self {
-                moving: "2.67 loads, 1 store",
-                moves: load_and_store::<T, 8, 3>,
-                computing: "5 additions, 2 cuts, 1 choice",
-                compute: compute::<T, 5, 0, 2, 1>,
-                computed_cells: lanes::<T>(),
-                steps: 1,
-            };
-        }
+        let is_bytes = size_of::<T>() == 1;
         Self {
             moving: "1 load, 1 store",
             moves: load_and_store::<T, 1, 1>,
-            computing: "1 choice",
-            compute: compute::<T, 0, 0, 0, 1>,
-            computed_cells: lanes::<T>(),
+            computing: if is_bytes { "the rule on bits" } else { "1 choice" },
+            compute: if is_bytes { rule_in_registers } else { compute::<T, 0, 0, 0, 1> },
+            computed_cells: if is_bytes { 1 } else { lanes::<T>() },
             steps: 1,
         }
     }

@@ -14,8 +14,8 @@ use crate::app::{LINE_BYTES, Vectors};
 /// Independent chains of instructions.
 const CHAINS: usize = 8;
 
-/// Cells of a row that loads and stores go through: a line of the caches or more.
-const ROW_CELLS: usize = 64;
+/// Of a row that loads and stores go through: several lines of the caches, so that little is left of what rows begin with.
+const ROW_BYTES: usize = 8 * LINE_BYTES;
 
 /// How far ahead a copy asks for lines.
 const AHEAD_BYTES: usize = 4096;
@@ -33,7 +33,7 @@ fn lanes_at<S: Simd, T: Vectors>(_simd: S) -> usize {
 /// Loads `LOADS` vectors for every `STORES` that it stores, from and to rows of which each begins with a line of the caches,
 /// as long ones of a grid do. Gives how many it has stored.
 pub(crate) fn load_and_store<T: Vectors, const LOADS: usize, const STORES: usize>(rounds: usize) -> usize {
-    let cells = (LOADS + STORES) * ROW_CELLS;
+    let cells = (LOADS + STORES) * ROW_BYTES / size_of::<T>();
     let mut memory = vec![T::default(); cells + LINE_BYTES];
     let start = memory.as_ptr().align_offset(LINE_BYTES);
     let rows = &mut memory[start..][..cells];
@@ -47,11 +47,11 @@ fn load_and_store_at<S: Simd, T: Vectors, const LOADS: usize, const STORES: usiz
     rows: &mut [T],
 ) -> usize {
     let lanes = T::Vector::<S>::LEN;
-    let width = ROW_CELLS;
+    let width = ROW_BYTES / size_of::<T>();
     let mut stores = 0;
     for _ in 0..rounds {
         let (from, to) = black_box(&mut *rows).split_at_mut(LOADS * width);
-        for x in (0..ROW_CELLS).step_by(lanes) {
+        for x in (0..width).step_by(lanes) {
             let mut sums = [T::Vector::<S>::from_slice(simd, &from[x..x + lanes]); STORES];
             for row in 1..LOADS {
                 sums[row % STORES] += T::Vector::<S>::from_slice(simd, &from[row * width + x..][..lanes]);

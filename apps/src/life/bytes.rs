@@ -1,4 +1,5 @@
-//! One generation of Life on rows of bytes, of which a vector holds as many as there are bits in a word.
+//! One generation of Life on rows of bytes that are too short to be cut into slices (`slices`), or would be cut into ones that
+//! overlap too much.
 //!
 //! Equation: `next = 1` if `n | here = 3`, else 0, where `n` is the number of live cells among the eight around it: three,
 //! or two and the cell itself.

@@ -3,13 +3,14 @@
 //! Equation: `next = 1` if `t = 3` or (`t = 4` and `here = 1`), else 0, where `t` is the number of live cells among
 //! the nine.
 //!
-//! Bytes are computed as they are (`bytes`), a generation at a time. Wider cells are a bit each while they are computed, and
-//! so are bytes where a sweep over the rows takes several generations (`wave`).
+//! Cells are a bit each while they are computed. One generation of long rows takes vectors side by side as one (`slices`);
+//! where a sweep over the rows takes several generations, or that does not suit, a word has 64 cells in order (`wave`). One
+//! generation of short rows of bytes is computed as they are (`bytes`).
 
 use fearless_simd::{Level, Simd};
 use streamhalo::comm::device::{Rows, RowsMut, Tile};
 
-use super::{bytes, wave, words};
+use super::{bytes, slices, wave, words};
 use crate::app::Vectors;
 
 /// What a cell is stored as: the number 0 or 1.
@@ -35,15 +36,20 @@ pub(crate) trait Cell: Vectors + From<u8> {
 }
 
 impl Cell for u8 {
-    /// A vector of them is one word of bits: it is computed as it is.
     fn step<'r>(task: Task<impl Iterator<Item = &'r [Self]>, impl Iterator<Item = &'r mut [Self]>>) {
-        bytes::step(task);
+        match slices::suit::<Self>(task.level, task.extents) {
+            true => slices::step(task),
+            false => bytes::step(task),
+        }
     }
 }
 
 impl Cell for f64 {
     fn step<'r>(task: Task<impl Iterator<Item = &'r [Self]>, impl Iterator<Item = &'r mut [Self]>>) {
-        wave::step(task);
+        match slices::suit::<Self>(task.level, task.extents) {
+            true => slices::step(task),
+            false => wave::step(task),
+        }
     }
 
     #[inline(always)]

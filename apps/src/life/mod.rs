@@ -23,6 +23,8 @@ pub(crate) mod pace;
 pub(crate) mod pattern;
 pub(crate) mod reference;
 pub mod rle;
+mod rule;
+mod slices;
 pub(crate) mod wave;
 mod words;
 

@@ -29,6 +29,7 @@ use fearless_simd::{Level, Simd, dispatch, prelude::*};
 use streamhalo::comm::device::{PastCaches, past_caches};
 
 use super::kernel::{Cell, Sweep, Task};
+use super::rule::{Known, Sums, alive_next};
 use super::words::{Past, Through, WORD, bits, pack, pack_and_spread, spread};
 use crate::app::LINE_BYTES;
 
@@ -127,7 +128,7 @@ fn sweep_words<'r, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
     let (ahead, memory) = memory[begins..].split_at_mut(AHEAD * words);
     let (changing, made) = memory.split_at_mut(words);
     mark_changing(sweep, columns, changing);
-    let mut known = vec![Known::nothing(simd); blocks * layers];
+    let mut known = vec![nothing_known(simd); blocks * layers];
 
     let is_far = 2 * rows * columns * size_of::<T>() > NEAR_BYTES;
     let ahead_bytes = if layers == 1 { PAST_AHEAD_BYTES } else { PAST_AHEAD_BYTES_OF_MANY };
@@ -221,8 +222,8 @@ fn make_rows<S: Simd>(
 ) {
     for block in 0..known.len() {
         let words = block * S::u64s::LEN..(block + 1) * S::u64s::LEN;
-        let (below, below_cells) = Sums::of(simd, &from[0][words.start..words.end + 2]);
-        let (furthest, furthest_cells) = Sums::of(simd, &from[1][words.start..words.end + 2]);
+        let (below, below_cells) = sums_of_words(simd, &from[0][words.start..words.end + 2]);
+        let (furthest, furthest_cells) = sums_of_words(simd, &from[1][words.start..words.end + 2]);
         let changing = S::u64s::from_slice(simd, &changing[words.clone()]);
         let Known { above, here, cells } = known[block];
         (alive_next(above, (here, cells), below) & changing).store_slice(&mut first[words.clone()]);
@@ -285,67 +286,28 @@ fn pack_ghosts<S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
     }
 }
 
-/// Of a vector of words, bit by bit: how many live of the cell itself and those beside it.
-#[derive(Clone, Copy)]
-struct Sums<S: Simd> {
-    ones: S::u64s,
-    twos: S::u64s,
-}
-
-/// What rows leave to those below: of a vector of words, the sums of the last row but one and of the last one, and its cells.
-#[derive(Clone, Copy)]
-struct Known<S: Simd> {
-    above: Sums<S>,
-    here: Sums<S>,
-    cells: S::u64s,
-}
-
-impl<S: Simd> Known<S> {
-    #[inline(always)]
-    fn nothing(simd: S) -> Self {
-        let cells = S::u64s::splat(simd, 0);
-        let sums = Sums { ones: cells, twos: cells };
-        Self { above: sums, here: sums, cells }
-    }
-}
-
-impl<S: Simd> Sums<S> {
-    /// From packed cells, with one word in front of theirs and one behind; and the cells.
-    #[inline(always)]
-    fn of(simd: S, words: &[u64]) -> (Self, S::u64s) {
-        // Not by a map over the three, which is inlined only where all crates are optimised together.
-        let before = S::u64s::from_slice(simd, &words[..S::u64s::LEN]);
-        let here = S::u64s::from_slice(simd, &words[1..1 + S::u64s::LEN]);
-        let behind = S::u64s::from_slice(simd, &words[2..2 + S::u64s::LEN]);
-        (Self::beside([before, here, behind]), here)
-    }
-
-    /// From the words in front of those that it is of, these, and those behind them.
-    #[inline(always)]
-    fn beside([before, here, behind]: [S::u64s; 3]) -> Self {
-        let (left, right) = (here << 1 | before >> 63, here >> 1 | behind << 63);
-        let (ones, twos) = added::<S>(left, right, here);
-        Self { ones, twos }
-    }
-}
-
-/// Which cells live next.
+/// The sums of packed cells, with one word in front of theirs and one behind; and the cells.
 #[inline(always)]
-fn alive_next<S: Simd>(above: Sums<S>, (here, cells): (Sums<S>, S::u64s), below: Sums<S>) -> S::u64s {
-    let (ones, carried) = added::<S>(above.ones, here.ones, below.ones);
-    // How often two live, 0 to 4 times: whether it is odd, and whether it is 2 or 3.
-    let (odd_rows, two_rows) = added::<S>(above.twos, here.twos, below.twos);
-    let odd = odd_rows ^ carried;
-    let many = two_rows ^ (odd_rows & carried);
-    // Of three, one and once two; of four, twice two and no more.
-    (ones ^ many) & (odd ^ many) & (cells | !many)
+fn sums_of_words<S: Simd>(simd: S, words: &[u64]) -> (Sums<S>, S::u64s) {
+    // Not by a map over the three, which is inlined only where all crates are optimised together.
+    let before = S::u64s::from_slice(simd, &words[..S::u64s::LEN]);
+    let here = S::u64s::from_slice(simd, &words[1..1 + S::u64s::LEN]);
+    let behind = S::u64s::from_slice(simd, &words[2..2 + S::u64s::LEN]);
+    (sums_beside([before, here, behind]), here)
 }
 
-/// Bits that an odd number of them have, and bits that two or three have.
+/// The same from the words in front of those that it is of, these, and those behind them.
 #[inline(always)]
-fn added<S: Simd>(one: S::u64s, two: S::u64s, three: S::u64s) -> (S::u64s, S::u64s) {
-    let differ = one ^ two;
-    (differ ^ three, (differ & (one ^ three)) ^ one)
+fn sums_beside<S: Simd>([before, here, behind]: [S::u64s; 3]) -> Sums<S> {
+    Sums::of([here << 1 | before >> 63, here, here >> 1 | behind << 63])
+}
+
+/// Nothing of rows above the first.
+#[inline(always)]
+fn nothing_known<S: Simd>(simd: S) -> Known<S> {
+    let cells = S::u64s::splat(simd, 0);
+    let sums = Sums::of([cells; 3]);
+    Known { above: sums, here: sums, cells }
 }
 
 /// Computes the rule on words that stay in registers, so many times: what a generation takes at least. Gives for how many
@@ -359,14 +321,14 @@ fn rule_in_registers_at<S: Simd>(simd: S, rounds: usize) -> usize {
     /// So many rows at once, each of which waits for its own last round, keep a processor busy; more take the same.
     const ROWS: usize = 4;
     let [one, two] = black_box([1, 2].map(|bits| S::u64s::splat(simd, bits)));
-    let sums = Sums { ones: one, twos: two };
+    let sums = Sums::<S>::of([one, two, one]);
     let mut rows = black_box([Known::<S> { above: sums, here: sums, cells: one }; ROWS]);
     for _ in 0..rounds {
         for known in &mut rows {
             let Known { above, here, cells } = *known;
-            let below = Sums::beside([above.ones, cells, above.twos]);
+            let below = sums_beside([above.ones, cells, above.twos]);
             let first = alive_next(above, (here, cells), below);
-            let furthest = Sums::beside([here.ones, first, here.twos]);
+            let furthest = sums_beside([here.ones, first, here.twos]);
             let second = alive_next(here, (below, first), furthest);
             *known = Known { above: below, here: furthest, cells: second };
         }

@@ -52,6 +52,17 @@ fn a_sweep_of_several_generations_agrees_with_the_reference() {
     }
 }
 
+/// Rows of one slice and of several, of which the last is moved back or not, with every instruction set that has them.
+#[test]
+fn slices_agree_with_the_reference() {
+    for width in [128, 240, 256, 500, 512, 1000, 1024, 2100] {
+        sweep_agrees_with_the_reference::<u8>(width, &[1]);
+    }
+    for width in [128, 250, 256, 600] {
+        sweep_agrees_with_the_reference::<f64>(width, &[1]);
+    }
+}
+
 /// As many as the bits of a word are ghosts in front of a row, and more behind it than there are cells.
 #[test]
 fn the_longest_sweeps_agree_with_the_reference() {
@@ -144,9 +155,9 @@ fn follows_the_rule_for_every_neighbourhood() {
 fn follows_the_rule<T: Cell>() {
     let cell = |state: usize, bit: usize| T::from((state >> bit & 1) as u8);
     for state in 0..512 {
-        let row = |first: usize| -> Vec<T> { (0..302).map(|x| cell(state, first + x % 3)).collect() };
+        let row = |first: usize| -> Vec<T> { (0..514).map(|x| cell(state, first + x % 3)).collect() };
         let (above, here, below) = (row(0), row(3), row(6));
-        let mut next = vec![T::from(7); 300];
+        let mut next = vec![T::from(7); 512];
         step_row(&above, &here, &below, &mut next);
         // The window at column x holds the same three columns, rotated: the same count.
         for (x, &found) in next.iter().enumerate() {
@@ -188,6 +199,12 @@ fn no_rows_are_no_work() {
 #[should_panic(expected = "one ghost cell on either side")]
 fn rows_without_ghosts_are_refused() {
     step_row(&[0_u8; 10], &[0; 8], &[0; 10], &mut [0; 8]);
+}
+
+#[test]
+#[should_panic(expected = "one ghost cell on either side")]
+fn long_rows_without_ghosts_are_refused() {
+    step_row(&[0_u8; 514], &[0; 512], &[0; 514], &mut [0; 512]);
 }
 
 #[test]

@@ -1,0 +1,250 @@
+//! One generation of Life with a bit for each cell, where vectors side by side become one: a slice.
+//!
+//! Bit `j` of each element of a slice says which cells live of the `j`-th vector, so that cells become bits, and come of them,
+//! without going from one element to another: a vector takes one or two operations there, and two back. What is beside a
+//! cell is in the element beside it or, at the end of a vector, in the next bit of the element at the other end. The
+//! rule takes as many operations for a slice, of 512 cells with AVX-512, as for a vector of words (`wave`).
+//!
+//! What is known of the rows above stays in registers where a row is one slice. The last slice of a row is moved back to
+//! end with it: some cells are computed twice, from inputs that have not changed.
+
+// Iterators need not be inlined into what `dispatch!` makes for an instruction set; loops that count are there.
+#![allow(clippy::needless_range_loop)]
+
+use fearless_simd::{Level, Simd, dispatch, prelude::*};
+use streamhalo::comm::device::{PastCaches, ask_for_line, past_caches};
+
+use super::kernel::{Cell, Task};
+use super::rule::{Known, Sums, alive_next};
+use crate::app::{LINE_BYTES, OutputRow, array, one_to_the_left, one_to_the_right};
+
+/// How far behind those that are read next lines are asked for where no cache holds both generations. Elsewhere nothing was
+/// gained.
+const PAST_AHEAD_BYTES: usize = 8 << 10;
+
+/// Slices of a row of which what is known is not allocated.
+const FEW: usize = 4;
+
+/// Cells of which vectors side by side can be one.
+pub(super) trait Sliced: Cell {
+    /// Vectors of a slice.
+    const VECTORS: usize;
+
+    /// Where slices have been measured to be the fastest way: of both generations so many bytes, and vectors so long.
+    const MOST_BYTES: usize;
+    const LEAST_VECTOR_BYTES: usize;
+
+    /// From the cells of a slice, with one more on either side: what is to the left of each, these, and what is to the right.
+    fn slice<S: Simd>(simd: S, row: &[Self]) -> [S::u64s; 3];
+
+    /// The cells of the `index`-th vector of a slice.
+    fn cells<S: Simd>(simd: S, slice: S::u64s, index: usize) -> Self::Vector<S>;
+}
+
+// Everything below is `inline(always)`: only code that lands inside the function that `dispatch!` makes for an
+// instruction set is compiled for it.
+impl Sliced for u8 {
+    const VECTORS: usize = 8;
+    const MOST_BYTES: usize = usize::MAX;
+    const LEAST_VECTOR_BYTES: usize = 0;
+
+    #[inline(always)]
+    fn slice<S: Simd>(simd: S, row: &[u8]) -> [S::u64s; 3] {
+        let mut here = S::u64s::splat(simd, 0);
+        for index in 0..Self::VECTORS {
+            let cells = S::u8s::from_slice(simd, &row[1 + index * S::u8s::LEN..][..S::u8s::LEN]);
+            here |= cells.bitcast::<S::u64s>() << index as u32;
+        }
+        let bytes = here.bitcast::<S::u8s>();
+        // Of these only the last and the first byte matter.
+        let before = (bytes + bytes) | S::u8s::splat(simd, row[0]);
+        let behind = (bytes >> 1) | S::u8s::splat(simd, row[row.len() - 1] << 7);
+        [one_to_the_left(before, bytes).bitcast(), here, one_to_the_right(bytes, behind).bitcast()]
+    }
+
+    #[inline(always)]
+    fn cells<S: Simd>(simd: S, slice: S::u64s, index: usize) -> S::u8s {
+        ((slice >> index as u32) & S::u64s::splat(simd, u64::from_ne_bytes([1; 8]))).bitcast()
+    }
+}
+
+/// Bits 52 to 61 of 1.0 are set. So of each half of the vectors eight take one of them each, and what is beside the first cell
+/// and the last one takes the bit in front and the one behind.
+impl Sliced for f64 {
+    const VECTORS: usize = 16;
+    const MOST_BYTES: usize = 1 << 20;
+    const LEAST_VECTOR_BYTES: usize = LINE_BYTES;
+
+    #[inline(always)]
+    fn slice<S: Simd>(simd: S, row: &[f64]) -> [S::u64s; 3] {
+        let half = Self::VECTORS / 2;
+        let one_of = |bit: usize| 1 << (52 + bit);
+        let mut low = S::f64s::splat(simd, row[0]).bitcast::<S::u64s>() & S::u64s::splat(simd, one_of(0));
+        let mut high = S::f64s::splat(simd, row[row.len() - 1]).bitcast::<S::u64s>()
+            & S::u64s::splat(simd, one_of(half + 1));
+        for index in 0..half {
+            let bit = S::u64s::splat(simd, one_of(1 + index));
+            let cells = S::f64s::from_slice(simd, &row[1 + index * S::f64s::LEN..][..S::f64s::LEN]);
+            low |= cells.bitcast::<S::u64s>() & bit;
+            let cells = S::f64s::from_slice(simd, &row[1 + (half + index) * S::f64s::LEN..][..S::f64s::LEN]);
+            high |= cells.bitcast::<S::u64s>() & bit;
+        }
+        let here = high | (low >> half as u32);
+        [one_to_the_left(here << 1, here), here, one_to_the_right(here, here >> 1)]
+    }
+
+    #[inline(always)]
+    fn cells<S: Simd>(simd: S, slice: S::u64s, index: usize) -> S::f64s {
+        let bit = S::u64s::splat(simd, 1 << (53 - Self::VECTORS / 2 + index));
+        let dead = (slice & bit).simd_eq(S::u64s::splat(simd, 0));
+        dead.select(S::f64s::splat(simd, 0.0), S::f64s::splat(simd, 1.0))
+    }
+}
+
+/// Whether so many rows and columns are better cut into slices, which overlap little.
+pub(super) fn suit<T: Sliced>(level: Level, [rows, columns]: [usize; 2]) -> bool {
+    let cells = dispatch!(level, simd => cells_of::<_, T>(simd));
+    cells <= columns
+        && columns.next_multiple_of(cells) - columns <= columns / 4
+        && 2 * rows * columns * size_of::<T>() <= T::MOST_BYTES
+        && cells * size_of::<T>() >= T::VECTORS * T::LEAST_VECTOR_BYTES
+}
+
+/// How many cells a slice has.
+#[inline(always)]
+fn cells_of<S: Simd, T: Sliced>(_: S) -> usize {
+    T::VECTORS * T::Vector::<S>::LEN
+}
+
+/// Computes one generation of rows that [`suit`] slices.
+pub(super) fn step<'r, T: Sliced>(
+    task: Task<impl Iterator<Item = &'r [T]>, impl Iterator<Item = &'r mut [T]>>,
+) {
+    let Task { level, is_past, extents, now, next } = task;
+    past_caches(|stores| {
+        let stores = is_past.then_some(stores);
+        dispatch!(level, simd => step_in_vectors(simd, stores, extents[1], now, next));
+    });
+}
+
+#[inline(always)]
+fn step_in_vectors<'r, S: Simd, T: Sliced>(
+    simd: S,
+    stores: Option<PastCaches<'_>>,
+    columns: usize,
+    now: impl Iterator<Item = &'r [T]>,
+    next: impl Iterator<Item = &'r mut [T]>,
+) {
+    match T::Vector::<S>::LEN {
+        8 => step_rows::<S, T, 8>(simd, stores, columns, now, next),
+        16 => step_rows::<S, T, 16>(simd, stores, columns, now, next),
+        32 => step_rows::<S, T, 32>(simd, stores, columns, now, next),
+        64 => step_rows::<S, T, 64>(simd, stores, columns, now, next),
+        _ => unreachable!("vectors of doubles have 8 cells, and those of bytes 16 to 64"),
+    }
+}
+
+/// In vectors of `L` cells.
+#[inline(always)]
+fn step_rows<'r, S: Simd, T: Sliced, const L: usize>(
+    simd: S,
+    stores: Option<PastCaches<'_>>,
+    columns: usize,
+    mut now: impl Iterator<Item = &'r [T]>,
+    next: impl Iterator<Item = &'r mut [T]>,
+) {
+    let (Some(above), Some(here)) = (now.next(), now.next()) else { return };
+    let slices = columns.div_ceil(T::VECTORS * L);
+    for row in [above, here] {
+        assert_eq!(row.len(), columns + 2, "a row to read has one ghost cell on either side");
+    }
+    let first = known_of::<S, T, L>(simd, [above, here], 0);
+    if slices == 1 {
+        return step_known::<S, T, L>(simd, stores, &mut [first], now, next);
+    }
+    let (mut few, mut many) = ([first; FEW], Vec::new());
+    let known = match slices {
+        ..=FEW => &mut few[..slices],
+        _ => {
+            many.resize(slices, first);
+            &mut many[..]
+        }
+    };
+    for slice in 1..slices {
+        known[slice] = known_of::<S, T, L>(simd, [above, here], slice);
+    }
+    step_known::<S, T, L>(simd, stores, known, now, next);
+}
+
+/// Where a slice of so many columns starts.
+#[inline(always)]
+fn start_of<T: Sliced, const L: usize>(slice: usize, columns: usize) -> usize {
+    let cells = T::VECTORS * L;
+    (slice * cells).min(columns - cells)
+}
+
+/// What a slice has of two rows.
+#[inline(always)]
+fn known_of<S: Simd, T: Sliced, const L: usize>(simd: S, [above, here]: [&[T]; 2], slice: usize) -> Known<S> {
+    let start = start_of::<T, L>(slice, above.len() - 2);
+    let above = T::slice(simd, &above[start..][..T::VECTORS * L + 2]);
+    let here = T::slice(simd, &here[start..][..T::VECTORS * L + 2]);
+    Known { above: Sums::of(above), here: Sums::of(here), cells: here[1] }
+}
+
+/// The rows behind those of which that is known.
+#[inline(always)]
+fn step_known<'r, S: Simd, T: Sliced, const L: usize>(
+    simd: S,
+    stores: Option<PastCaches<'_>>,
+    known: &mut [Known<S>],
+    mut now: impl Iterator<Item = &'r [T]>,
+    mut next: impl Iterator<Item = &'r mut [T]>,
+) {
+    // Not zipped, since what makes pairs is not inlined here.
+    while let (Some(below), Some(next)) = (now.next(), next.next()) {
+        let columns = next.len();
+        assert_eq!(below.len(), columns + 2, "a row to read has one ghost cell on either side");
+        for slice in 0..known.len() {
+            let start = start_of::<T, L>(slice, columns);
+            let below = &below[start..][..T::VECTORS * L + 2];
+            let next = &mut next[start..][..T::VECTORS * L];
+            let past = match stores {
+                Some(stores) => {
+                    ask_for_lines(below);
+                    stores.row(next, L)
+                }
+                None => Err(next),
+            };
+            match past {
+                Ok(next) => step_slice::<S, T, L>(simd, &mut known[slice], below, next),
+                Err(next) => step_slice::<S, T, L>(simd, &mut known[slice], below, next),
+            }
+        }
+    }
+}
+
+/// Asks for lines behind those of a slice.
+#[inline(always)]
+fn ask_for_lines<T>(cells: &[T]) {
+    for first in (1..cells.len() - 1).step_by(LINE_BYTES / size_of::<T>()) {
+        ask_for_line(&cells[first], PAST_AHEAD_BYTES);
+    }
+}
+
+#[inline(always)]
+fn step_slice<S: Simd, T: Sliced, const L: usize>(
+    simd: S,
+    known: &mut Known<S>,
+    below: &[T],
+    mut next: impl OutputRow<T, L>,
+) {
+    let slice = T::slice(simd, below);
+    let below = Sums::of(slice);
+    let Known { above, here, cells } = *known;
+    let alive = alive_next(above, (here, cells), below);
+    for index in 0..T::VECTORS {
+        next.store(index, &array(T::cells(simd, alive, index)));
+    }
+    *known = Known { above: here, here: below, cells: slice[1] };
+}
