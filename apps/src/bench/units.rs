@@ -120,9 +120,7 @@ fn compute_at<
             for step in 0..ADDITIONS.max(PRODUCTS).max(CUTS) {
                 let value = &mut pair[step % 2];
                 if step < ADDITIONS {
-                    // Nor of bytes, whose additions can: the greater of two takes as long as their sum.
-                    let is_max = size_of::<T>() == 1 && step % 4 >= 2;
-                    *value = if is_max { value.max(one) } else { *value + zero };
+                    *value += zero;
                 }
                 if step < PRODUCTS {
                     *value *= one;

@@ -1,5 +1,4 @@
-//! One generation of Life on rows of bytes that are too short to be cut into slices (`slices`), or would be cut into ones that
-//! overlap too much.
+//! One generation of Life on rows of bytes that slices do not suit (`slices`).
 //!
 //! Equation: `next = 1` if `n | here = 3`, else 0, where `n` is the number of live cells among the eight around it: three,
 //! or two and the cell itself.
@@ -9,8 +8,7 @@
 //! cut out of it and its neighbours: long rows begin with a line of the cache, and loads beside it would straddle two.
 //! What is to the left of a vector is cut out when that vector is found, as is what is to the right of the one before: the
 //! first step of both is the same with AVX2. A vector takes 3 loads, 2 to 4 instructions that cut, 7 that compute and one
-//! store, where the plain nine-point form has 9 loads. `cargo bench --bench kernels` compares with what the
-//! processor can do.
+//! store, where the plain nine-point form has 9 loads.
 //!
 //! Rows are computed one by one. Two or three side by side save loads, which cost little, and are slower where the
 //! first-level cache does not hold them: more rows are then written at a time, and fewer registers are left. Where no cache

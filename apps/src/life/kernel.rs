@@ -3,9 +3,9 @@
 //! Equation: `next = 1` if `t = 3` or (`t = 4` and `here = 1`), else 0, where `t` is the number of live cells among
 //! the nine.
 //!
-//! Cells are a bit each while they are computed. One generation of long rows takes vectors side by side as one (`slices`);
-//! where a sweep over the rows takes several generations, or that does not suit, a word has 64 cells in order (`wave`). One
-//! generation of short rows of bytes is computed as they are (`bytes`).
+//! Where a sweep over the rows takes several generations a word has a bit for each of 64 cells in order (`wave`). One generation
+//! takes vectors side by side as one, with a bit for each cell (`slices`), where rows are long enough and that is the fastest
+//! way; else doubles go as words, and bytes as they are (`bytes`).
 
 use fearless_simd::{Level, Simd};
 use streamhalo::comm::device::{Rows, RowsMut, Tile};

@@ -3,7 +3,8 @@
 //! Bit `j` of each element of a slice says which cells live of the `j`-th vector, so that cells become bits, and come of them,
 //! without going from one element to another: a vector takes one or two operations there, and two back. What is beside a
 //! cell is in the element beside it or, at the end of a vector, in the next bit of the element at the other end. The
-//! rule takes as many operations for a slice, of 512 cells with AVX-512, as for a vector of words (`wave`).
+//! rule takes as many operations for a slice as for a vector of words (`wave`): of as many cells if they are bytes, but of a
+//! quarter of them if they are doubles.
 //!
 //! What is known of the rows above stays in registers where a row is one slice. The last slice of a row is moved back to
 //! end with it: some cells are computed twice, from inputs that have not changed.
@@ -12,17 +13,19 @@
 #![allow(clippy::needless_range_loop)]
 
 use fearless_simd::{Level, Simd, dispatch, prelude::*};
-use streamhalo::comm::device::{PastCaches, ask_for_line, past_caches};
+use streamhalo::comm::device::{PastCaches, past_caches};
 
 use super::kernel::{Cell, Task};
 use super::rule::{Known, Sums, alive_next};
+use super::wave::NEAR_BYTES;
+use super::words::ask_for_lines;
 use crate::app::{LINE_BYTES, OutputRow, array, one_to_the_left, one_to_the_right};
 
-/// How far behind those that are read next lines are asked for where no cache holds both generations. Elsewhere nothing was
-/// gained.
+/// How far behind those that are read next lines are asked for where no cache holds both generations. Within the caches some
+/// sizes gain by it and others lose.
 const PAST_AHEAD_BYTES: usize = 8 << 10;
 
-/// Slices of a row of which what is known is not allocated.
+/// Slices of a row of which what is known is not allocated: that takes a part of the time of small grids only.
 const FEW: usize = 4;
 
 /// Cells of which vectors side by side can be one.
@@ -30,9 +33,8 @@ pub(super) trait Sliced: Cell {
     /// Vectors of a slice.
     const VECTORS: usize;
 
-    /// Where slices have been measured to be the fastest way: of both generations so many bytes, and vectors so long.
+    /// Of both generations, above which another way is as fast or faster.
     const MOST_BYTES: usize;
-    const LEAST_VECTOR_BYTES: usize;
 
     /// From the cells of a slice, with one more on either side: what is to the left of each, these, and what is to the right.
     fn slice<S: Simd>(simd: S, row: &[Self]) -> [S::u64s; 3];
@@ -46,7 +48,6 @@ pub(super) trait Sliced: Cell {
 impl Sliced for u8 {
     const VECTORS: usize = 8;
     const MOST_BYTES: usize = usize::MAX;
-    const LEAST_VECTOR_BYTES: usize = 0;
 
     #[inline(always)]
     fn slice<S: Simd>(simd: S, row: &[u8]) -> [S::u64s; 3] {
@@ -72,8 +73,7 @@ impl Sliced for u8 {
 /// and the last one takes the bit in front and the one behind.
 impl Sliced for f64 {
     const VECTORS: usize = 16;
-    const MOST_BYTES: usize = 1 << 20;
-    const LEAST_VECTOR_BYTES: usize = LINE_BYTES;
+    const MOST_BYTES: usize = NEAR_BYTES;
 
     #[inline(always)]
     fn slice<S: Simd>(simd: S, row: &[f64]) -> [S::u64s; 3] {
@@ -101,22 +101,23 @@ impl Sliced for f64 {
     }
 }
 
-/// Whether so many rows and columns are better cut into slices, which overlap little.
+/// Whether slices are the fastest way for so many rows and columns: of vectors as long as a line, if they overlap little.
+/// Shorter vectors take as long as the other ways, or longer.
 pub(super) fn suit<T: Sliced>(level: Level, [rows, columns]: [usize; 2]) -> bool {
     let cells = dispatch!(level, simd => cells_of::<_, T>(simd));
-    cells <= columns
+    cells * size_of::<T>() == T::VECTORS * LINE_BYTES
+        && cells <= columns
         && columns.next_multiple_of(cells) - columns <= columns / 4
         && 2 * rows * columns * size_of::<T>() <= T::MOST_BYTES
-        && cells * size_of::<T>() >= T::VECTORS * T::LEAST_VECTOR_BYTES
 }
 
 /// How many cells a slice has.
 #[inline(always)]
-fn cells_of<S: Simd, T: Sliced>(_: S) -> usize {
+pub(super) fn cells_of<S: Simd, T: Sliced>(_: S) -> usize {
     T::VECTORS * T::Vector::<S>::LEN
 }
 
-/// Computes one generation of rows that [`suit`] slices.
+/// Computes one generation of rows that have a slice at least.
 pub(super) fn step<'r, T: Sliced>(
     task: Task<impl Iterator<Item = &'r [T]>, impl Iterator<Item = &'r mut [T]>>,
 ) {
@@ -136,11 +137,13 @@ fn step_in_vectors<'r, S: Simd, T: Sliced>(
     next: impl Iterator<Item = &'r mut [T]>,
 ) {
     match T::Vector::<S>::LEN {
+        2 => step_rows::<S, T, 2>(simd, stores, columns, now, next),
+        4 => step_rows::<S, T, 4>(simd, stores, columns, now, next),
         8 => step_rows::<S, T, 8>(simd, stores, columns, now, next),
         16 => step_rows::<S, T, 16>(simd, stores, columns, now, next),
         32 => step_rows::<S, T, 32>(simd, stores, columns, now, next),
         64 => step_rows::<S, T, 64>(simd, stores, columns, now, next),
-        _ => unreachable!("vectors of doubles have 8 cells, and those of bytes 16 to 64"),
+        _ => unreachable!("vectors have 2 to 64 cells"),
     }
 }
 
@@ -160,7 +163,7 @@ fn step_rows<'r, S: Simd, T: Sliced, const L: usize>(
     }
     let first = known_of::<S, T, L>(simd, [above, here], 0);
     if slices == 1 {
-        return step_known::<S, T, L>(simd, stores, &mut [first], now, next);
+        return step_known::<S, T, L>(simd, stores, columns, &mut [first], now, next);
     }
     let (mut few, mut many) = ([first; FEW], Vec::new());
     let known = match slices {
@@ -173,7 +176,7 @@ fn step_rows<'r, S: Simd, T: Sliced, const L: usize>(
     for slice in 1..slices {
         known[slice] = known_of::<S, T, L>(simd, [above, here], slice);
     }
-    step_known::<S, T, L>(simd, stores, known, now, next);
+    step_known::<S, T, L>(simd, stores, columns, known, now, next);
 }
 
 /// Where a slice of so many columns starts.
@@ -197,13 +200,14 @@ fn known_of<S: Simd, T: Sliced, const L: usize>(simd: S, [above, here]: [&[T]; 2
 fn step_known<'r, S: Simd, T: Sliced, const L: usize>(
     simd: S,
     stores: Option<PastCaches<'_>>,
+    columns: usize,
     known: &mut [Known<S>],
     mut now: impl Iterator<Item = &'r [T]>,
     mut next: impl Iterator<Item = &'r mut [T]>,
 ) {
     // Not zipped, since what makes pairs is not inlined here.
     while let (Some(below), Some(next)) = (now.next(), next.next()) {
-        let columns = next.len();
+        assert_eq!(next.len(), columns, "rows of the next generation have one length");
         assert_eq!(below.len(), columns + 2, "a row to read has one ghost cell on either side");
         for slice in 0..known.len() {
             let start = start_of::<T, L>(slice, columns);
@@ -211,7 +215,7 @@ fn step_known<'r, S: Simd, T: Sliced, const L: usize>(
             let next = &mut next[start..][..T::VECTORS * L];
             let past = match stores {
                 Some(stores) => {
-                    ask_for_lines(below);
+                    ask_for_lines(&below[1..=T::VECTORS * L], PAST_AHEAD_BYTES);
                     stores.row(next, L)
                 }
                 None => Err(next),
@@ -221,14 +225,6 @@ fn step_known<'r, S: Simd, T: Sliced, const L: usize>(
                 Err(next) => step_slice::<S, T, L>(simd, &mut known[slice], below, next),
             }
         }
-    }
-}
-
-/// Asks for lines behind those of a slice.
-#[inline(always)]
-fn ask_for_lines<T>(cells: &[T]) {
-    for first in (1..cells.len() - 1).step_by(LINE_BYTES / size_of::<T>()) {
-        ask_for_line(&cells[first], PAST_AHEAD_BYTES);
     }
 }
 
@@ -247,4 +243,27 @@ fn step_slice<S: Simd, T: Sliced, const L: usize>(
         next.store(index, &array(T::cells(simd, alive, index)));
     }
     *known = Known { above: here, here: below, cells: slice[1] };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::levels;
+
+    #[test]
+    fn suit_vectors_as_long_as_a_line_that_overlap_little() {
+        for level in levels() {
+            let is_long = dispatch!(level, simd => cells_of::<_, u8>(simd)) == 8 * LINE_BYTES;
+            for (columns, are_few) in [(511, false), (512, true), (819, false), (820, true), (1024, true)] {
+                assert_eq!(suit::<u8>(level, [1 << 20, columns]), is_long && are_few, "{level:?}, {columns}");
+            }
+            for (rows, columns, are_few) in [(9, 127, false), (512, 128, true), (513, 128, false)] {
+                assert_eq!(
+                    suit::<f64>(level, [rows, columns]),
+                    is_long && are_few,
+                    "{level:?}, {rows}, {columns}"
+                );
+            }
+        }
+    }
 }

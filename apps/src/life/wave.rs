@@ -45,7 +45,7 @@ const AHEAD: usize = 2 * PAIR;
 
 /// Of both generations, what second-level caches hold: from there on lines are asked for ahead. Within it that costs up to
 /// a tenth and gains nothing.
-const NEAR_BYTES: usize = 1 << 20;
+pub(super) const NEAR_BYTES: usize = 1 << 20;
 
 /// How far ahead lines to pack are asked for where no cache holds both generations: of one generation, and of several, between
 /// whose rows more is computed.

@@ -111,10 +111,10 @@ impl<T: Cell> Words<T> for Past<'_, T> {
     }
 }
 
-/// Asks for the lines so many bytes behind those of a word's cells.
+/// Asks for the lines so many bytes behind those of some cells.
 #[inline(always)]
-fn ask_for_lines<T>(cells: &[T], bytes: usize) {
-    for line in (0..WORD).step_by(LINE_BYTES / size_of::<T>()) {
+pub(super) fn ask_for_lines<T>(cells: &[T], bytes: usize) {
+    for line in (0..cells.len()).step_by(LINE_BYTES / size_of::<T>()) {
         ask_for_line(&cells[line], bytes);
     }
 }
