@@ -25,7 +25,7 @@ use crate::app::{LINE_BYTES, OutputRow, array, one_to_the_left, one_to_the_right
 /// sizes gain by it and others lose.
 const PAST_AHEAD_BYTES: usize = 8 << 10;
 
-/// Slices of a row of which what is known is not allocated: that takes a part of the time of small grids only.
+/// Slices of a row of which what is known is not allocated, which takes a sixth of the time of 12 rows of 1024 bytes.
 const FEW: usize = 4;
 
 /// Cells of which vectors side by side can be one.
@@ -102,7 +102,7 @@ impl Sliced for f64 {
 }
 
 /// Whether slices are the fastest way for so many rows and columns: of vectors as long as a line, if they overlap little.
-/// Shorter vectors take as long as the other ways, or longer.
+/// With AVX2 bytes take as long in other ways, and doubles less.
 pub(super) fn suit<T: Sliced>(level: Level, [rows, columns]: [usize; 2]) -> bool {
     let cells = dispatch!(level, simd => cells_of::<_, T>(simd));
     cells * size_of::<T>() == T::VECTORS * LINE_BYTES
