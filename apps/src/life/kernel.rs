@@ -10,12 +10,12 @@
 use fearless_simd::{Level, Simd};
 use streamhalo::comm::device::{Rows, RowsMut, Tile};
 
-use super::{bytes, slices, wave, words};
-use crate::app::Vectors;
+use super::slices::{self, Sliced};
+use super::{bytes, wave, words};
 
 /// What a cell is stored as: the number 0 or 1.
-pub(crate) trait Cell: Vectors + From<u8> {
-    /// Computes one generation.
+pub(crate) trait Cell: Sliced + From<u8> {
+    /// Computes one generation of rows that slices do not suit.
     fn step<'r>(task: Task<impl Iterator<Item = &'r [Self]>, impl Iterator<Item = &'r mut [Self]>>);
 
     /// Spreads a word of 64 bits over as many cells.
@@ -37,19 +37,13 @@ pub(crate) trait Cell: Vectors + From<u8> {
 
 impl Cell for u8 {
     fn step<'r>(task: Task<impl Iterator<Item = &'r [Self]>, impl Iterator<Item = &'r mut [Self]>>) {
-        match slices::suit::<Self>(task.level, task.extents) {
-            true => slices::step(task),
-            false => bytes::step(task),
-        }
+        bytes::step(task);
     }
 }
 
 impl Cell for f64 {
     fn step<'r>(task: Task<impl Iterator<Item = &'r [Self]>, impl Iterator<Item = &'r mut [Self]>>) {
-        match slices::suit::<Self>(task.level, task.extents) {
-            true => slices::step(task),
-            false => wave::step(task),
-        }
+        wave::step(task);
     }
 
     #[inline(always)]
@@ -135,6 +129,7 @@ pub(super) fn sweep_rows<'r, T: Cell>(
     task: Task<impl Iterator<Item = &'r [T]>, impl Iterator<Item = &'r mut [T]>>,
 ) {
     match sweep.generations {
+        1 if slices::suit::<T>(task.level, task.extents) => slices::step(task),
         1 => T::step(task),
         _ => wave::sweep_rows(sweep, task),
     }

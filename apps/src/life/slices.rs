@@ -15,11 +15,11 @@
 use fearless_simd::{Level, Simd, dispatch, prelude::*};
 use streamhalo::comm::device::{PastCaches, past_caches};
 
-use super::kernel::{Cell, Task};
+use super::kernel::Task;
 use super::rule::{Known, Sums, alive_next};
 use super::wave::NEAR_BYTES;
 use super::words::ask_for_lines;
-use crate::app::{LINE_BYTES, OutputRow, array, one_to_the_left, one_to_the_right};
+use crate::app::{LINE_BYTES, OutputRow, Vectors, array, one_to_the_left, one_to_the_right};
 
 /// How far behind those that are read next lines are asked for where no cache holds both generations. Within the caches some
 /// sizes gain by it and others lose.
@@ -29,7 +29,7 @@ const PAST_AHEAD_BYTES: usize = 8 << 10;
 const FEW: usize = 4;
 
 /// Cells of which vectors side by side can be one.
-pub(super) trait Sliced: Cell {
+pub(crate) trait Sliced: Vectors {
     /// Vectors of a slice.
     const VECTORS: usize;
 

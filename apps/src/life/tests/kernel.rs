@@ -5,7 +5,7 @@ use std::slice::{ChunksExact, ChunksExactMut};
 use fearless_simd::dispatch;
 
 use super::super::reference::Reference;
-use super::super::slices::{self, Sliced};
+use super::super::slices;
 use super::*;
 
 /// Whether y and x are periodic.
@@ -64,7 +64,7 @@ fn slices_agree_with_the_reference() {
     slices_agree_at::<f64>([32, 33, 64, 100, 128, 250, 256, 600, 640]);
 }
 
-fn slices_agree_at<T: Cell + Sliced>(widths: [usize; 9]) {
+fn slices_agree_at<T: Cell>(widths: [usize; 9]) {
     for (height, width, periodic) in
         [1, 2, 5].into_iter().flat_map(|height| widths.map(|width| (height, width, [true, width % 2 == 0])))
     {
