@@ -20,6 +20,10 @@ pub(crate) trait OutputRow<T, const L: usize> {
     /// Asks for the line so many bytes behind the `index`-th vector, if it will be read before it is written.
     fn ask_for(&self, index: usize, ahead_bytes: usize);
 
+    /// Asks for the line so many bytes behind the last cell, if what ends the row is all that goes through the caches.
+    #[inline(always)]
+    fn ask_for_end(&self, _ahead_bytes: usize) {}
+
     /// Stores the last cells of the row, of which some may have been stored before.
     fn store_last(&mut self, values: &[T; L]);
 }
@@ -61,7 +65,15 @@ impl<T: Element, const L: usize> OutputRow<T, L> for PastRow<'_, T> {
     fn ask_for(&self, _: usize, _: usize) {}
 
     #[inline(always)]
+    fn ask_for_end(&self, ahead_bytes: usize) {
+        if let Some(last) = self.places().last() {
+            ask_for_line(last, ahead_bytes);
+        }
+    }
+
+    #[inline(always)]
     fn store_last(&mut self, values: &[T; L]) {
-        OutputRow::<T, L>::store_last(&mut self.places_mut(), values);
+        let rest = self.places().len() % L;
+        self.store_end(&values[L - rest..]);
     }
 }

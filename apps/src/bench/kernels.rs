@@ -158,16 +158,16 @@ pub fn measure_kernels(part: &str, rounds: usize, report: impl Fn(&Speed) + Sync
         let go =
             Measurement { world: &world, stream: &stream, part, rounds, spread: SPREAD, report: &report };
         for generations in [1, GENERATIONS] {
-            for extents in [[12, 1024], [512, 400], [512, 512], [2048, 2048], [8192, 8192]] {
+            for extents in [[12, 1024], [512, 400], [512, 512], [2048, 2048], [8192, 8192], [8200, 8200]] {
                 go.life::<u8>("life, u8", extents, generations)?;
             }
-            for extents in [[12, 128], [128, 128], [512, 512], [1024, 1024], [4096, 4096]] {
+            for extents in [[12, 128], [128, 128], [512, 512], [1024, 1024], [4096, 4096], [4100, 4100]] {
                 go.life::<f64>("life, f64", extents, generations)?;
             }
         }
         for is_full in [false, true] {
             let points = if is_full { 27 } else { 7 };
-            for extents in [[32; 3], [64; 3], [256; 3]] {
+            for extents in [[32; 3], [64; 3], [256; 3], [250; 3]] {
                 go.stencil::<f32>(&format!("stencil3d, {points} points, f32"), extents, is_full)?;
                 go.stencil::<f64>(&format!("stencil3d, {points} points, f64"), extents, is_full)?;
             }

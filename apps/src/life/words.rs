@@ -43,6 +43,9 @@ pub(super) trait Words<T> {
     /// They have been spread.
     fn store(&mut self, index: usize);
 
+    /// Spreads what of the row is less than a word.
+    fn spread_end<S: Simd, V: SimdBase<S, Element = T>>(&mut self, simd: S, words: &[u64]);
+
     /// The whole row.
     fn row(&mut self) -> &mut [T];
 }
@@ -67,6 +70,11 @@ impl<T: Cell, const IS_FAR: bool> Words<T> for Through<'_, T, IS_FAR> {
 
     #[inline(always)]
     fn store(&mut self, _: usize) {}
+
+    #[inline(always)]
+    fn spread_end<S: Simd, V: SimdBase<S, Element = T>>(&mut self, simd: S, words: &[u64]) {
+        spread_end::<S, T, V>(simd, words, self.0);
+    }
 
     #[inline(always)]
     fn row(&mut self) -> &mut [T] {
@@ -106,6 +114,15 @@ impl<T: Cell> Words<T> for Past<'_, T> {
     }
 
     #[inline(always)]
+    fn spread_end<S: Simd, V: SimdBase<S, Element = T>>(&mut self, simd: S, words: &[u64]) {
+        let cells = self.row.places().len();
+        if !cells.is_multiple_of(WORD) {
+            T::spread_word(simd, words[cells / WORD], &mut self.cells);
+            self.row.store_end(&self.cells[..cells % WORD]);
+        }
+    }
+
+    #[inline(always)]
     fn row(&mut self) -> &mut [T] {
         self.row.places_mut()
     }
@@ -136,7 +153,7 @@ pub(super) fn pack_and_spread<S: Simd, T: Cell, V: SimdBase<S, Element = T>, W: 
         to.store(word);
     }
     pack_from::<S, T, V>(simd, whole, from, packed);
-    spread_end::<S, T, V>(simd, words, to.row());
+    to.spread_end::<S, V>(simd, words);
 }
 
 /// Which cells of a vector live.

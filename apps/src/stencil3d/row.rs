@@ -62,7 +62,8 @@ pub(super) struct Row<'r, S, T, V, const L: usize, const IS_PAST: bool> {
     pub(super) shape: &'r [T],
     /// The row and those around it, by z, then y. Each has one cell more on either side.
     pub(super) planes: [[&'r [T]; 3]; 3],
-    /// How far behind those of the higher plane lines are asked for, if they are in no cache.
+    /// How far behind those of the higher plane, and of what is written through the caches, lines are asked for if they are
+    /// in no cache.
     pub(super) ahead_bytes: usize,
 }
 
@@ -115,6 +116,7 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
             for row in 0..7 {
                 values[row] = V::from_slice(self.simd, &rows[row][start..]);
             }
+            out.ask_for_end(self.ahead_bytes);
             out.store_last(&self.star(values, &shape[start..]));
         }
     }
@@ -168,6 +170,7 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
             let start = cells - L;
             let columns =
                 [self.columns(&rows, start), self.columns(&rows, start + 1), self.columns(&rows, start + 2)];
+            out.ask_for_end(self.ahead_bytes);
             out.store_last(&self.full(columns, &shape[start..]));
         }
     }

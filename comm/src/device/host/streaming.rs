@@ -6,9 +6,7 @@
 //! that rows have to begin with a line, as those of [`Pitched`](crate::device::Pitched) arrays do.
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-use std::arch::x86_64::{
-    __m128i, __m256i, _mm_loadu_si128, _mm_stream_si128, _mm256_loadu_si256, _mm256_stream_si256,
-};
+use std::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_stream_si256};
 use std::cell::Cell;
 use std::sync::OnceLock;
 
@@ -80,8 +78,8 @@ impl<'a> PastCaches<'a> {
     /// # Errors
     ///
     /// Hands the places back where vectors are stored as usual: the row does not begin on a multiple of their size, or the
-    /// processor has no such stores of that size. Only x86-64 has them, for vectors of 32 bytes and multiples: it has paid
-    /// with all of those that have been measured.
+    /// processor has no such stores of that size. Only x86-64 with AVX has them, for vectors of 32 bytes and multiples: it
+    /// has paid with all of those that have been measured.
     #[inline(always)]
     pub fn row<'r, T: Element>(
         self,
@@ -107,8 +105,7 @@ impl<'a> PastCaches<'a> {
 fn has_stores_of(bytes: usize) -> bool {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
-        let has_avx = || std::arch::is_x86_feature_detected!("avx");
-        bytes.is_multiple_of(size_of::<__m256i>()) && (bytes != size_of::<__m256i>() || has_avx())
+        bytes.is_multiple_of(size_of::<__m256i>()) && std::arch::is_x86_feature_detected!("avx")
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     {
@@ -140,30 +137,38 @@ impl<T: Element> PastRow<'_, T> {
         }
         let places = &mut self.places[first..first + values.len()];
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        for (from, to) in values.chunks_exact(elements).zip(places.chunks_exact_mut(elements)) {
-            let (bytes, from, to) = (size_of_val(from), from.as_ptr(), to.as_mut_ptr());
-            // In halves, vectors of 32 bytes make a kernel take a quarter longer on a Zen 3; those of 64 in one piece, an
-            // eighth on a Zen 5.
-            if bytes == size_of::<__m256i>() {
-                // SAFETY: as many bytes as a vector has, which may be any and need not be aligned; `row` has asked whether
-                // the processor has AVX.
-                let vector = unsafe { _mm256_loadu_si256(from.cast()) };
-                // SAFETY: of the same size, aligned as `row` has looked and by the check above. The intrinsic asks for a
-                // fence before the places are used otherwise: `past_caches` has it for other threads, and this one's own
-                // loads and stores, which come in its order, need none.
-                unsafe { _mm256_stream_si256(to.cast(), vector) };
-            } else {
-                for part in 0..bytes / size_of::<__m128i>() {
-                    // SAFETY: within the values, as `row` takes multiples of 32 bytes; any bits are such a vector, and it
-                    // need not be aligned.
-                    let vector = unsafe { _mm_loadu_si128(from.cast::<__m128i>().wrapping_add(part)) };
-                    // SAFETY: as above, but for AVX, which is not needed.
-                    unsafe { _mm_stream_si128(to.cast::<__m128i>().wrapping_add(part), vector) };
-                }
+        {
+            // Half a line at a time. By quarters a Zen 3 and a Zen 4 take up to 1.6 times as long, as more of what is on
+            // its way out has addresses that end as those of what is read next; by whole lines a Zen 5 an eighth.
+            let count = size_of_val(values) / size_of::<__m256i>();
+            let (from, to) = (values.as_ptr().cast::<__m256i>(), places.as_mut_ptr().cast::<__m256i>());
+            for part in 0..count {
+                // SAFETY: within the values, whose bytes may be any and need not be aligned; `row` has asked whether the
+                // processor has AVX.
+                let vector = unsafe { _mm256_loadu_si256(from.wrapping_add(part)) };
+                // SAFETY: within the places, which are as long, and aligned as `row` has looked and by the check above.
+                // The intrinsic asks for a fence before the places are used otherwise: `past_caches` has it for other
+                // threads, and this one's own loads and stores, which come in its order, need none.
+                unsafe { _mm256_stream_si256(to.wrapping_add(part), vector) };
             }
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         places.copy_from_slice(values);
+    }
+
+    /// Stores the last elements of the row: vectors past the caches, and through them what does not fill one more. For
+    /// a store to a line that is still on its way past them waits until it has left, and brings it back: whoever has
+    /// vectors that overlap stores each element once.
+    ///
+    /// # Panics
+    ///
+    /// If the first one is not where a vector of the row begins, or there are more than the row has places.
+    #[inline(always)]
+    pub fn store_end(&mut self, values: &[T]) {
+        let whole = values.len() - values.len() % self.elements;
+        let first = self.places.len() - values.len();
+        self.store(first, &values[..whole]);
+        self.places[first + whole..].copy_from_slice(&values[whole..]);
     }
 
     /// All places of the row.
@@ -205,8 +210,16 @@ mod tests {
                     let (one, others) = values[..rest].split_at(elements.min(rest));
                     row.store(0, one);
                     row.store(one.len(), others);
-                    row.places_mut()[rest..].copy_from_slice(&values[rest..]);
+                    row.store_end(&values[rest..]);
                     assert!(row.places() == values);
+                    // Anew, from its first vector on, from one in the middle, and behind the last.
+                    for vectors in [0, cells / elements / 2, cells / elements] {
+                        let end = &values[vectors * elements..];
+                        row.places_mut().fill(before);
+                        row.store_end(end);
+                        let (kept, stored) = row.places().split_at(cells - end.len());
+                        assert!(stored == end && kept.iter().all(|one| *one == before));
+                    }
                     assert!(found[..start].iter().chain(&found[start + cells..]).all(|one| *one == before));
                     past += 1;
                 }
