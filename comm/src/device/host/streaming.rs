@@ -156,9 +156,9 @@ impl<T: Element> PastRow<'_, T> {
         places.copy_from_slice(values);
     }
 
-    /// Stores the last elements of the row: vectors past the caches, and through them what does not fill one more. For
-    /// a store to a line that is still on its way past them waits until it has left, and brings it back: whoever has
-    /// vectors that overlap stores each element once.
+    /// Stores the last elements of the row: vectors past the caches, and through them what does not fill one more. They should
+    /// not have been stored before: a store through the caches to a line that is still on its way past them waits until it
+    /// has left, and brings it back.
     ///
     /// # Panics
     ///
