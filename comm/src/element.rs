@@ -1,5 +1,6 @@
 //! The element types that arrays and exchanges carry.
 
+use crate::named::named;
 use std::fmt;
 
 /// The type of an array's elements, as ranks tell it to each other at matching.
@@ -18,11 +19,9 @@ pub enum ElementType {
     F64,
 }
 
-impl ElementType {
-    /// Every element type.
-    pub const ALL: [ElementType; 5] =
-        [ElementType::U8, ElementType::I32, ElementType::I64, ElementType::F32, ElementType::F64];
+named!(ElementType { U8 = "u8", I32 = "i32", I64 = "i64", F32 = "f32", F64 = "f64" });
 
+impl ElementType {
     /// Size of one element in bytes.
     pub const fn bytes(self) -> usize {
         match self {
@@ -30,22 +29,6 @@ impl ElementType {
             ElementType::I32 | ElementType::F32 => 4,
             ElementType::I64 | ElementType::F64 => 8,
         }
-    }
-
-    /// The name in Rust and in configurations, such as `f64`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            ElementType::U8 => "u8",
-            ElementType::I32 => "i32",
-            ElementType::I64 => "i64",
-            ElementType::F32 => "f32",
-            ElementType::F64 => "f64",
-        }
-    }
-
-    /// The element type of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|element| element.name() == name)
     }
 }
 

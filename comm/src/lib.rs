@@ -115,6 +115,7 @@ mod error;
 pub mod fabric;
 mod locks;
 mod meeting;
+mod named;
 mod primitive;
 pub mod queue;
 mod source;

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use streamhalo::ElementType::U8;
 use streamhalo::comm::Staging;
 use streamhalo::comm::backend::backend_names;
+use streamhalo::comm::device::Count;
 use streamhalo::{
     Device, Entity, GlobalGrid, HaloError, MemoryMode, Pattern, Peers, Signals, StreamHalo, StreamKind,
     Waits, Wires, World,
@@ -99,8 +100,8 @@ pub fn try_routes(world: &World, mut report: impl FnMut(String)) -> Result<(), H
                 report(format!("route {rank}>{peer} {} {bytes} {path}: {}", way.backend, route.reason));
             }
         }
-        let (waits, merged) = (stream.kernel_waits(), stream.merged_sends());
-        let (overlaps, staged) = (stream.staged_overlaps(), stream.staged_moves());
+        let (waits, merged) = (stream.count(Count::KernelWaits), stream.count(Count::MergedSends));
+        let (overlaps, staged) = (stream.count(Count::StagedOverlaps), stream.count(Count::StagedMoves));
         let backend = way.backend;
         report(format!(
             "rank {rank} {backend} waits {waits} merged {merged} overlaps {overlaps} staged {staged}"

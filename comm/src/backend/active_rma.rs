@@ -4,29 +4,16 @@
 //! been unpacked. The access epoch starts when the whole group has exposed; then the puts, and
 //! complete: one signal a target, chained to all puts to it. Wait ends the exposure epoch.
 
-use super::protocol::{Completion, Protocol};
-use super::triggered::Triggered;
-use super::{BackendRow, Direct};
-use crate::fabric::{Role, clear_to_send};
+use super::protocol::Protocol;
+use super::{BackendRow, Carried};
+use crate::fabric::{Role, Terms};
 
 pub(super) const ROW: BackendRow = BackendRow {
     name: "active-rma",
     summary: "post, start, put, complete, wait, all on the stream",
     source: "2023 active RMA, sections 4 and 5",
-    by_host: false,
-    puts: true,
-    make: |site, spec| Triggered::matched(site, &spec, PROTOCOL),
-};
-
-const PROTOCOL: Protocol = Protocol {
-    backend: ROW.name,
-    readiness: Role::Exposure,
-    announces: |_| true,
-    awaits: |_| true,
-    announced: clear_to_send,
-    needed: clear_to_send,
-    waits_for_group: true,
-    buffers: 1,
-    direct: Direct::WhenClear,
-    completion: Completion::Flag,
+    carried: Carried::Triggered(Protocol {
+        terms: Terms { readiness: Role::Exposure, waits_for_group: true, ..Terms::CLEAR_TO_SEND },
+        ..Protocol::CLEARED
+    }),
 };

@@ -2,7 +2,7 @@
 
 use super::blocks::InBlocks;
 use super::matching::{Plan, PlannedRecv, PlannedSend, Target};
-use super::protocol::{Completion, Protocol};
+use super::protocol::Protocol;
 use super::reach::Site;
 use crate::error::Result;
 use crate::fabric::{FarExchange, FarRecv, FarSend, OpenExchange, Place, Terms, Wire};
@@ -49,15 +49,7 @@ pub(super) fn open(
         }
     });
     let exchange = FarExchange {
-        terms: Terms {
-            readiness: protocol.readiness,
-            announced: protocol.announced,
-            needed: protocol.needed,
-            waits_for_group: protocol.waits_for_group,
-            buffers: protocol.buffers,
-            counts: protocol.completion == Completion::Count,
-            last_epoch,
-        },
+        terms: Terms { last_epoch, ..protocol.terms },
         sends: sends.collect(),
         recvs: recvs.collect(),
         counts: plan.counts.clone(),

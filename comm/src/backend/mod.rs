@@ -24,9 +24,12 @@ use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::{Executor, Place, Region};
 use crate::world::World;
+use protocol::Protocol;
 use reach::{Reach, Site};
+use standard::Standard;
 use std::fmt;
 use std::sync::Arc;
+use triggered::Triggered;
 
 pub use auto::{AUTO, ExchangeShape, Measured};
 
@@ -167,8 +170,6 @@ pub trait Exchange: fmt::Debug {
     fn routes(&self) -> Vec<Route>;
 }
 
-type Make = fn(&Site<'_>, ExchangeSpec) -> Result<Box<dyn Exchange>>;
-
 /// One row of the registry of backends.
 #[derive(Clone, Copy)]
 pub struct BackendRow {
@@ -178,18 +179,30 @@ pub struct BackendRow {
     pub summary: &'static str,
     /// The paper that it is from.
     pub source: &'static str,
-    /// Whether the host starts and awaits messages, whatever the fabric can do.
-    by_host: bool,
-    /// Whether its payloads go into windows, over a wire that has some.
-    puts: bool,
-    make: Make,
+    carried: Carried,
+}
+
+/// Who carries exchanges out, and how.
+#[derive(Clone, Copy)]
+enum Carried {
+    /// The host starts and awaits messages, whatever the fabric can do.
+    ByHost,
+    Triggered(Protocol),
 }
 
 impl BackendRow {
     /// Who carries out what this backend starts, over a fabric whose triggered operations are
     /// executed by `fabric`.
     pub fn executor(&self, fabric: Executor) -> Executor {
-        if self.by_host { Executor::Host } else { fabric }
+        match self.carried {
+            Carried::ByHost => Executor::Host,
+            Carried::Triggered(_) => fabric,
+        }
+    }
+
+    /// Whether its payloads go into windows, over a wire that has some: what is put waits for a group.
+    fn puts(&self) -> bool {
+        matches!(self.carried, Carried::Triggered(protocol) if protocol.terms.waits_for_group)
     }
 }
 
@@ -235,8 +248,12 @@ impl Ground<'_> {
     fn make(&self, row: &'static BackendRow, spec: ExchangeSpec) -> Result<Box<dyn Exchange>> {
         let Self { world, stream, sharings } = self;
         let peers = spec.sends.iter().map(|message| message.peer);
-        let reach = Reach::agree(world, stream, sharings.clone(), (peers, row.puts))?;
-        (row.make)(&Site { world, stream, reach: &reach }, spec)
+        let reach = Reach::agree(world, stream, sharings.clone(), (peers, row.puts()))?;
+        let site = Site { world, stream, reach: &reach };
+        match row.carried {
+            Carried::ByHost => Ok(Box::new(Standard::matched(&site, &spec)?)),
+            Carried::Triggered(protocol) => Triggered::matched(&site, &spec, (row.name, protocol)),
+        }
     }
 }
 

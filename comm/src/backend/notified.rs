@@ -5,29 +5,16 @@
 //! phase: a fast neighbour may be one epoch ahead of a slow one. Buffers are free by the rules of
 //! ready sends.
 
-use super::protocol::{Completion, Protocol};
-use super::triggered::Triggered;
-use super::{BackendRow, Direct};
-use crate::fabric::{Role, credit_granted, credit_needed};
+use super::protocol::Protocol;
+use super::{BackendRow, Carried};
+use crate::fabric::Terms;
 
 pub(super) const ROW: BackendRow = BackendRow {
     name: "notified",
     summary: "put with notification; one counting request for all neighbours",
     source: "2015, sections III and IV",
-    by_host: false,
-    puts: false,
-    make: |site, spec| Triggered::matched(site, &spec, PROTOCOL),
-};
-
-const PROTOCOL: Protocol = Protocol {
-    backend: ROW.name,
-    readiness: Role::Credit,
-    announces: |recv| recv.one_way,
-    awaits: |send| send.one_way,
-    announced: credit_granted,
-    needed: credit_needed,
-    waits_for_group: false,
-    buffers: 2,
-    direct: Direct::Alternating,
-    completion: Completion::Count,
+    carried: Carried::Triggered(Protocol {
+        terms: Terms { counts: true, ..Terms::READY },
+        ..Protocol::READY
+    }),
 };

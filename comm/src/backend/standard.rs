@@ -9,7 +9,7 @@ use super::farewell::{Farewell, Listened};
 use super::matching::{Rules, Target, match_all};
 use super::reach::{Site, Way};
 use super::step::{BIND, START_RECVS, START_SENDS, WAIT};
-use super::{BackendRow, Exchange, ExchangeSpec, Route, Slot};
+use super::{BackendRow, Carried, Exchange, ExchangeSpec, Route, Slot};
 use crate::communicator::{AHEAD, Contents, Exchanges, Kind, Ticket};
 use crate::device::{MoveTable, Stage, Stream};
 use crate::error::{Error, Result};
@@ -28,9 +28,7 @@ pub(super) const ROW: BackendRow = BackendRow {
     name: "standard",
     summary: "two-sided messages, started and waited for by the host",
     source: "the baseline of every paper",
-    by_host: true,
-    puts: false,
-    make: |site, spec| Ok(Box::new(Standard::matched(site, &spec)?)),
+    carried: Carried::ByHost,
 };
 
 const RULES: Rules =
@@ -38,7 +36,8 @@ const RULES: Rules =
 
 /// Wires wake nobody.
 const NAP: Duration = Duration::from_micros(50);
-struct Standard {
+
+pub(super) struct Standard {
     world: World,
     epoch: u32,
     stage: Stage,
@@ -68,7 +67,7 @@ struct Side {
 }
 
 impl Standard {
-    fn matched(site: &Site<'_>, spec: &ExchangeSpec) -> Result<Self> {
+    pub(super) fn matched(site: &Site<'_>, spec: &ExchangeSpec) -> Result<Self> {
         let Site { world, stream, .. } = *site;
         let plan = match_all(site, spec, RULES)?;
         // A wire that has addresses of the device's memory is given those of the plan.

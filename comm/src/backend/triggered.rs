@@ -4,7 +4,7 @@ use super::blocks::InBlocks;
 use super::far;
 use super::farewell::Farewell;
 use super::matching::{Plan, PlannedSend, Rules, Target, match_all};
-use super::protocol::{Completion, Protocol};
+use super::protocol::Protocol;
 use super::reach::Site;
 use super::step::{BIND, START_RECVS, START_SENDS, Step, WAIT};
 use super::{Exchange, ExchangeSpec, Route, Slot};
@@ -21,6 +21,7 @@ use std::sync::Arc;
 /// A matched exchange under a protocol.
 #[derive(Debug)]
 pub(super) struct Triggered {
+    backend: &'static str,
     protocol: Protocol,
     plan: Plan,
     blocks: InBlocks,
@@ -49,14 +50,12 @@ impl Triggered {
     pub(super) fn matched(
         site: &Site<'_>,
         spec: &ExchangeSpec,
-        protocol: Protocol,
+        (backend, protocol): (&'static str, Protocol),
     ) -> Result<Box<dyn Exchange>> {
-        let arrival = match protocol.completion {
-            Completion::Flag => Role::Completion,
-            Completion::Count => Role::Notification,
-        };
+        let terms = protocol.terms;
+        let arrival = if terms.counts { Role::Notification } else { Role::Completion };
         let direct = Some(protocol.direct);
-        let rules = Rules { clear: protocol.readiness, arrival, direct, in_blocks: true };
+        let rules = Rules { clear: terms.readiness, arrival, direct, in_blocks: true };
         let plan = match_all(site, spec, rules)?;
         let blocks = InBlocks::new(site, &plan, arrival, spec.last_epoch);
         if far::wire(site.world).is_some() {
@@ -73,7 +72,7 @@ impl Triggered {
         let carried =
             guard.map(|guard| -> Arc<dyn Any + Send + Sync> { Arc::new((guard, plan.listening.clone())) });
         let waits = [0, 1].map(|phase| {
-            let buffer = phase % protocol.buffers;
+            let buffer = phase % terms.buffers;
             let of_blocks = blocks.recvs.iter().flatten().flat_map(|recv| recv.but_last(buffer));
             let arrivals = plan.recvs.iter().map(|recv| recv.arrivals[buffer].clone());
             let arrivals = arrivals.chain(of_blocks).collect();
@@ -81,19 +80,17 @@ impl Triggered {
             let signalled = plan.sends.iter().filter(|send| send.peer_sleeps);
             let signalled =
                 signalled.filter_map(|send| protocol.completion_word(&send.target, phase).cloned()).collect();
-            let (words, counted) = match protocol.completion {
-                Completion::Flag => (arrivals, None),
-                Completion::Count if plan.recvs.is_empty() => (Vec::new(), None),
-                Completion::Count => {
-                    let last_epoch = spec.last_epoch.wrapping_sub(phase as u32);
-                    (vec![plan.counts[phase].clone()], Some(Counted::new(arrivals, last_epoch)))
-                }
+            let (words, counted) = if !terms.counts || plan.recvs.is_empty() {
+                (arrivals, None)
+            } else {
+                let last_epoch = spec.last_epoch.wrapping_sub(phase as u32);
+                (vec![plan.counts[phase].clone()], Some(Counted::new(arrivals, last_epoch)))
             };
             let _carried = carried.clone();
             Arc::new(WaitSet { counted, _carried, ..WaitSet::new(words, signalled, group) })
         });
         let coming = [0, 1].map(|phase| {
-            let coming = blocks.coming(phase % protocol.buffers).into_iter().map(|([word, last], up)| {
+            let coming = blocks.coming(phase % terms.buffers).into_iter().map(|([word, last], up)| {
                 // Who lets go says so of the last one.
                 let behind = Some(Behind { words: vec![last], needed: |epoch| epoch });
                 let (alone, _carried) = (WaitSet::new(vec![word], Vec::new(), next_group()), carried.clone());
@@ -108,17 +105,18 @@ impl Triggered {
             // Receivers that are not ready are waited for by whoever carries the message, and one that has let go of an
             // epoch may take it or not. Of one that takes part in it they come to what it announces there, if it
             // announces anything.
-            behind: Some(Behind { words: receivers, needed: protocol.announced }),
+            behind: Some(Behind { words: receivers, needed: terms.announced }),
             _carried: carried,
             ..WaitSet::new(departures, Vec::new(), group)
         };
         let standing = Standing::new(spec.last_epoch);
-        let farewell = Farewell::new(site.world, &plan, protocol.buffers);
+        let farewell = Farewell::new(site.world, &plan, terms.buffers);
         standing.at_the_end(move |counts| {
             let waited = counts.stage.last_waited(counts.epoch);
-            farewell.tell((protocol.announced)(waited), waited);
+            farewell.tell((terms.announced)(waited), waited);
         });
         Ok(Box::new(Self {
+            backend,
             protocol,
             arrivals: (plan.recvs.len() + blocks.more_arrivals()) as u32,
             plan,
@@ -147,7 +145,7 @@ impl Triggered {
     }
 
     fn buffer(&self, phase: usize) -> usize {
-        phase % self.protocol.buffers
+        phase % self.protocol.terms.buffers
     }
 
     /// What is triggered in a phase.
@@ -164,13 +162,13 @@ impl Triggered {
         let triggered = |conditions, messages| {
             Arc::new(TriggeredSend {
                 conditions,
-                needed: self.protocol.needed,
+                needed: self.protocol.terms.needed,
                 messages,
                 group: self.group,
                 on_device: OnDevice::default(),
             })
         };
-        if !self.protocol.waits_for_group {
+        if !self.protocol.terms.waits_for_group {
             let far = far.into_iter().map(|messages| triggered(Vec::new(), messages));
             // Those that wait for nobody go together: a device can do that in one kernel.
             let (waiting, free): (Vec<_>, Vec<_>) = near.partition(|(conditions, _)| !conditions.is_empty());
@@ -195,10 +193,10 @@ impl Triggered {
     /// A message to memory that is mapped.
     fn near(&self, send: &PlannedSend, phase: usize, moves: Arc<MoveTable>) -> Message {
         let word = self.protocol.completion_word(&send.target, phase).cloned().expect("a near send");
-        match (&send.target, self.protocol.completion) {
+        match &send.target {
             // The source's own word is stamped with the epoch, as part of the payload: it is read
             // only to say which source is missing.
-            (Target::Near(near), Completion::Count) => {
+            Target::Near(near) if self.protocol.terms.counts => {
                 let stamp = Some(near.arrivals[self.buffer(phase)].clone());
                 Message { moves, stamp, completion: (word, Rule::Increment) }
             }
@@ -228,7 +226,7 @@ impl Triggered {
 
 impl Exchange for Triggered {
     fn backend(&self) -> &'static str {
-        self.protocol.backend
+        self.backend
     }
 
     fn epoch(&self) -> u32 {
@@ -283,7 +281,7 @@ impl Exchange for Triggered {
         stream.note(&self.standing);
         counts.epoch = counts.epoch.wrapping_add(1);
         self.standing.set(counts);
-        let announced = self.standing.of_epoch((self.protocol.announced)(counts.epoch));
+        let announced = self.standing.of_epoch((self.protocol.terms.announced)(counts.epoch));
         stream.write_values(&self.readiness, announced);
         Ok(())
     }
@@ -308,15 +306,14 @@ impl Exchange for Triggered {
             stream.wait_values(arrived, self.standing.of_epoch(epoch));
             stream.enqueue_move(up);
         }
-        let value = match self.protocol.completion {
-            Completion::Flag => self.standing.of_epoch(epoch),
-            Completion::Count => {
-                let mut counts = self.standing.get();
-                let expected = next_count(counts.expected[phase], self.arrivals);
-                counts.expected[phase] = expected;
-                self.standing.set(counts);
-                self.standing.of_count(phase, expected)
-            }
+        let value = if self.protocol.terms.counts {
+            let mut counts = self.standing.get();
+            let expected = next_count(counts.expected[phase], self.arrivals);
+            counts.expected[phase] = expected;
+            self.standing.set(counts);
+            self.standing.of_count(phase, expected)
+        } else {
+            self.standing.of_epoch(epoch)
         };
         stream.wait_values(&self.waits[phase], value);
         if !self.departures.words.is_empty() {

@@ -53,7 +53,7 @@ impl Communicator {
         self.lock().core.ledger.begin_record(steps)
     }
 
-    /// The steps that have been recorded, of which no more are; empty if none are.
+    /// Ends the record and gives its steps; none if nothing was being recorded.
     pub fn take_staging_record(&self) -> Vec<StagedStep> {
         self.lock().core.ledger.take()
     }

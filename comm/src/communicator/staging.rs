@@ -2,6 +2,7 @@
 
 use super::blocks::Blocks;
 use crate::error::{Error, Result};
+use crate::named::named;
 
 /// Which memory of the host messages are staged in (2023 paper on Intel GPUs, section IV-A).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
@@ -28,42 +29,9 @@ pub enum StagingScheme {
     Advanced,
 }
 
-impl StagingMemory {
-    /// All kinds.
-    pub const ALL: [Self; 2] = [StagingMemory::Pinned, StagingMemory::Pageable];
+named!(StagingMemory { Pinned = "pinned", Pageable = "pageable" });
 
-    /// The name in configurations.
-    pub const fn name(self) -> &'static str {
-        match self {
-            StagingMemory::Pinned => "pinned",
-            StagingMemory::Pageable => "pageable",
-        }
-    }
-
-    /// The one of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|memory| memory.name() == name)
-    }
-}
-
-impl StagingScheme {
-    /// All schemes.
-    pub const ALL: [Self; 3] = [StagingScheme::Naive, StagingScheme::Even, StagingScheme::Advanced];
-
-    /// The name in configurations.
-    pub const fn name(self) -> &'static str {
-        match self {
-            StagingScheme::Naive => "naive",
-            StagingScheme::Even => "even",
-            StagingScheme::Advanced => "advanced",
-        }
-    }
-
-    /// The one of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|scheme| scheme.name() == name)
-    }
-}
+named!(StagingScheme { Naive = "naive", Even = "even", Advanced = "advanced" });
 
 /// How messages from or to sections on a device go through the host's memory. The numbers of the default are those of
 /// the 2023 paper on Intel GPUs, section V-D.
@@ -161,19 +129,5 @@ mod tests {
         assert!(reason(Staging { blocks: 65, ..Staging::default() }).contains("65 blocks"));
         assert!(reason(Staging { first: 0.0, ..Staging::default() }).contains("first block 0 times"));
         assert!(reason(Staging { last: f64::NAN, ..Staging::default() }).contains("last block NaN times"));
-    }
-
-    #[test]
-    fn names_are_found_again() {
-        assert!(
-            StagingMemory::ALL
-                .into_iter()
-                .all(|memory| StagingMemory::from_name(memory.name()) == Some(memory))
-        );
-        assert!(
-            StagingScheme::ALL
-                .into_iter()
-                .all(|scheme| StagingScheme::from_name(scheme.name()) == Some(scheme))
-        );
     }
 }

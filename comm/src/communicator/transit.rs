@@ -25,7 +25,7 @@ impl Transit {
 }
 
 impl Core {
-    /// Begins a copy between memory of a device and the host's: of `bytes`, or of as many as these are.
+    /// Begins a copy between memory of a device and the host's: up, of `bytes`; down, of as many as these are.
     pub(super) fn begin_transit(
         &mut self,
         accelerator: &Arc<dyn Accelerator>,

@@ -11,6 +11,7 @@ mod capture;
 mod conformance;
 mod copier;
 mod copies;
+mod counts;
 mod crossing;
 mod cuda;
 mod driver;
@@ -40,6 +41,7 @@ mod stream_kind;
 mod text;
 mod tile;
 mod uses;
+mod ways;
 mod wires;
 
 pub(crate) use accelerator::Accelerator;
@@ -47,6 +49,7 @@ pub use accelerator::DeviceMemory;
 pub use buffer::{Buffer, Extents};
 pub use copier::{Copier, HostMemory};
 pub(crate) use copies::{Copies, CopyDirection, CopyMark};
+pub use counts::Count;
 pub use cuda::{
     Capability, FoundGpu, compile as compile_for_cuda, compiler as cuda_compiler, found as cuda_devices,
 };
@@ -77,6 +80,8 @@ pub use stream::Stream;
 pub use stream_kind::{StreamKind, StreamOptions};
 pub use text::{KernelText, Scalar};
 pub use tile::Tile;
+pub(crate) use ways::Ways;
+pub use ways::{MemoryMode, Peers, Signals, Waits};
 pub use wires::Wires;
 pub(crate) use wires::{Addresses, Takes, Vendor, Wiring};
 
@@ -90,164 +95,6 @@ pub struct Device {
     /// `None`: the host.
     accelerator: Option<Arc<dyn Accelerator>>,
     ways: Ways,
-}
-
-/// How the streams of a device besides the host signal and wait.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Ways {
-    pub(crate) waits: Waits,
-    pub(crate) signals: Signals,
-    pub(crate) peers: Peers,
-    pub(crate) wires: Wires,
-}
-
-impl Ways {
-    /// Whether kernels are to do what the thread can do as well.
-    pub(crate) fn need_kernels(self) -> bool {
-        self.waits == Waits::Kernel || matches!(self.signals, Signals::Merged | Signals::Memop)
-    }
-}
-
-impl From<Waits> for Ways {
-    fn from(waits: Waits) -> Self {
-        Self { waits, ..Self::default() }
-    }
-}
-
-/// How kernels of a device besides the host tell other ranks that a payload is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Signals {
-    /// As with `Merged` on a GPU, else as with `Kernel`.
-    #[default]
-    Auto,
-    /// A kernel of its own for it, behind those that move the payload.
-    Kernel,
-    /// The kernel that moves the payload, once all of it has been stored: one kernel for all messages that are sent
-    /// together. What it cannot do (payloads that are not stored at once, words of the host) goes as with `Kernel`. A kernel
-    /// that waits does the first table of moves that came right behind its wait, too, and a send that came behind these, if
-    /// either is little and only copies.
-    Merged,
-    /// The queue itself, by its vendor's operations on memory: a store behind what moves the payload, which cannot
-    /// count, so that counting signals stay kernels. With [`Waits::Auto`] the queue waits as well. What is behind a wait
-    /// that was stopped still signals; but its stream has failed before, and so has every stream of the world that
-    /// signals so once it synchronises.
-    Memop,
-}
-
-impl Signals {
-    /// Every way.
-    pub const ALL: [Self; 4] = [Signals::Auto, Signals::Kernel, Signals::Merged, Signals::Memop];
-
-    /// The name in configurations.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Signals::Auto => "auto",
-            Signals::Kernel => "kernel",
-            Signals::Merged => "merged",
-            Signals::Memop => "memop",
-        }
-    }
-
-    /// The one of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|signals| signals.name() == name)
-    }
-}
-
-/// How other ranks reach the arrays of a device besides the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Peers {
-    /// Straight, where fabric and devices allow it: as threads of one process (`local`), or by handles that the device
-    /// gives of its memory (`shm`); and else through the host's memory.
-    #[default]
-    Auto,
-    /// Through the host's memory.
-    Staged,
-}
-
-impl Peers {
-    /// Every way.
-    pub const ALL: [Self; 2] = [Peers::Auto, Peers::Staged];
-
-    /// The name in configurations.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Peers::Auto => "auto",
-            Peers::Staged => "staged",
-        }
-    }
-
-    /// The one of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|peers| peers.name() == name)
-    }
-}
-
-/// Who waits for other ranks in a stream of a device besides the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Waits {
-    /// Kernels on a GPU, and the stream's thread on the host's own cores, of which the ranks need all.
-    #[default]
-    Auto,
-    /// Kernels: the device goes on without the host. Where as many wait as the device has compute units but one,
-    /// or sends have to be served meanwhile, the stream's thread does.
-    Kernel,
-    /// The stream's thread.
-    Proxy,
-}
-
-impl Waits {
-    /// Every choice.
-    pub const ALL: [Self; 3] = [Waits::Auto, Waits::Kernel, Waits::Proxy];
-
-    /// The name in configurations.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Waits::Auto => "auto",
-            Waits::Kernel => "kernel",
-            Waits::Proxy => "proxy",
-        }
-    }
-
-    /// The one of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|waits| waits.name() == name)
-    }
-}
-
-/// Where the arrays of a device are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum MemoryMode {
-    /// Shared where the device can and its kernels run on the host's cores; else separate.
-    #[default]
-    Auto,
-    /// Where the host addresses them too, by the same pointers and at the same time.
-    Shared,
-    /// In memory that the host does not address: what it is shown are copies that the device's queues make.
-    Separate,
-}
-
-impl MemoryMode {
-    /// Every place.
-    pub const ALL: [Self; 3] = [MemoryMode::Auto, MemoryMode::Shared, MemoryMode::Separate];
-
-    /// The name in configurations.
-    pub const fn name(self) -> &'static str {
-        match self {
-            MemoryMode::Auto => "auto",
-            MemoryMode::Shared => "shared",
-            MemoryMode::Separate => "separate",
-        }
-    }
-
-    /// The one of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.name() == name)
-    }
 }
 
 impl Device {
@@ -325,7 +172,7 @@ impl Device {
         Ok(Self { accelerator: changed.or(self.accelerator), ..self })
     }
 
-    /// `host`, or the device as its vendor calls it, and whether its memory is separate.
+    /// `host`, or the name that its vendor gives the device, behind its kind.
     pub fn name(&self) -> &str {
         self.accelerator.as_ref().map_or("host", |accelerator| accelerator.name())
     }

@@ -1,35 +1,21 @@
 //! What the executor of a stream shares with its owner, and the points in streams that others wait for.
 
+use super::counts::{Count, Counts};
 use crate::error::{Error, Result};
 use crate::fabric::WaitContext;
 use crate::locks::lock;
 use crate::timeline::Recording;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What the executor of a stream shares with its owner.
 #[derive(Debug)]
 pub(crate) struct Status {
-    /// [`FAILED`] and [`RECORDED`]: one look says whether an operation is just to be carried out.
+    /// [`FAILED`], [`RECORDED`] and [`CAPTURED`]: one look says whether an operation is just to be carried out.
     state: AtomicU8,
     first_error: Mutex<Option<Error>>,
     recording: Mutex<Option<Recording>>,
-    /// Waits that kernels of a device did.
-    pub(crate) kernel_waits: AtomicU64,
-    /// Sends whose payloads and signals were one kernel.
-    pub(crate) merged_sends: AtomicU64,
-    /// Signals that the kernel of a send has posted first.
-    pub(crate) merged_signals: AtomicU64,
-    /// Waits whose kernel moved what had arrived.
-    pub(crate) merged_arrivals: AtomicU64,
-    /// Such waits whose kernel was that of a send, too.
-    pub(crate) relays: AtomicU64,
-    /// Moves between the device's memory and the host's.
-    pub(crate) staged_moves: AtomicU64,
-    /// Messages that were triggered while the device still copied later ones to the host.
-    pub(crate) staged_overlaps: AtomicU64,
-    /// Periods that a device has replayed by itself.
-    pub(crate) graphs: AtomicU64,
+    counts: Counts,
     pub(crate) context: Arc<WaitContext>,
 }
 
@@ -46,16 +32,19 @@ impl Status {
             state: AtomicU8::new(0),
             first_error: Mutex::new(None),
             recording: Mutex::new(None),
-            kernel_waits: AtomicU64::new(0),
-            merged_sends: AtomicU64::new(0),
-            merged_signals: AtomicU64::new(0),
-            merged_arrivals: AtomicU64::new(0),
-            relays: AtomicU64::new(0),
-            staged_moves: AtomicU64::new(0),
-            staged_overlaps: AtomicU64::new(0),
-            graphs: AtomicU64::new(0),
+            counts: Counts::default(),
             context,
         }
+    }
+
+    /// Counts `more` of that.
+    pub(crate) fn count(&self, what: Count, more: u64) {
+        self.counts.add(what, more);
+    }
+
+    /// How many of that have been counted.
+    pub(super) fn counted(&self, what: Count) -> u64 {
+        self.counts.of(what)
     }
 
     /// Whether operations are carried out, and nothing else.

@@ -2,6 +2,7 @@
 
 use super::accelerator::Accelerator;
 use super::capture::Capture;
+use super::counts::Count;
 use super::host::{lane, worker::Worker};
 use super::operation::{HostFunction, HostKernel, Operation, ReadySend, SignalSet, TriggeredSend, WaitSet};
 use super::panics::caught;
@@ -185,37 +186,9 @@ impl Stream {
         self.inner.executor
     }
 
-    /// How many waits for other ranks kernels of its device have done, or are doing: see [`super::Waits`].
-    pub fn kernel_waits(&self) -> u64 {
-        self.inner.status.kernel_waits.load(Ordering::Relaxed)
-    }
-
-    /// How many sends were one kernel of its device, payloads and signals: see [`super::Signals`].
-    pub fn merged_sends(&self) -> u64 {
-        self.inner.status.merged_sends.load(Ordering::Relaxed)
-    }
-
-    /// How many times one of these [kernels](Stream::merged_sends) has first told other ranks what was to be told before the
-    /// send: that this one is ready to receive, mostly.
-    pub fn merged_signals(&self) -> u64 {
-        self.inner.status.merged_signals.load(Ordering::Relaxed)
-    }
-
-    /// How many of its [kernel waits](Stream::kernel_waits) moved what had arrived to where it belongs: see
-    /// [`super::Signals`].
-    pub fn merged_arrivals(&self) -> u64 {
-        self.inner.status.merged_arrivals.load(Ordering::Relaxed)
-    }
-
-    /// How many of these kernels were that of the [send](Stream::merged_sends) behind them, too: what has come is moved and
-    /// passed on, or answered, by one launch.
-    pub fn relays(&self) -> u64 {
-        self.inner.status.relays.load(Ordering::Relaxed)
-    }
-
-    /// How often its device has replayed a period by itself: see [`super::Period::executor`].
-    pub fn graphs(&self) -> u64 {
-        self.inner.status.graphs.load(Ordering::Relaxed)
+    /// How often that has happened on it: how its device does what it is asked for, for those who want to be sure.
+    pub fn count(&self, what: Count) -> u64 {
+        self.inner.status.counted(what)
     }
 
     /// What is captured, while something is.
@@ -285,7 +258,7 @@ impl Stream {
         self.inner.status.result()
     }
 
-    /// How often it has come to rest for that.
+    /// How many calls of [`Stream::synchronize`] have brought it to rest.
     pub(crate) fn rests(&self) -> u64 {
         self.inner.rests.get()
     }
@@ -417,7 +390,7 @@ impl Stream {
         }
     }
 
-    /// Enqueues writing a value to a word, which peers may wait for.
+    /// Enqueues posting a value to all words of a set, which peers may wait for.
     #[inline]
     pub(crate) fn write_values<'a>(&self, signals: &Arc<SignalSet>, value: impl Into<Reading<'a>>) {
         if signals.words.is_empty() {
@@ -511,7 +484,7 @@ impl Stream {
         self.inner.status.result().expect_err("a failed stream has an error")
     }
 
-    /// Enqueues what the host runs, as often as it is enqueued.
+    /// Enqueues a kernel of the host; the same one may be enqueued many times.
     pub(crate) fn enqueue_kernel(&self, kernel: &Arc<HostKernel>) {
         self.put(Operation::Kernel(kernel.clone()));
     }

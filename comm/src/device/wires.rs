@@ -7,9 +7,9 @@ use super::driver::MemoryKind;
 use super::{Peers, Stream};
 use crate::error::{Error, Result};
 use crate::fabric::{Executor, Fabric, Region};
+use crate::named::named;
 use crate::world::World;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// What a wire is given of arrays on a device besides the host, where a rank's memory is not mapped: over `mpi` and
 /// `ofi`.
@@ -27,24 +27,7 @@ pub enum Wires {
     Staged,
 }
 
-impl Wires {
-    /// Every choice.
-    pub const ALL: [Self; 3] = [Wires::Auto, Wires::Direct, Wires::Staged];
-
-    /// The name in configurations.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Wires::Auto => "auto",
-            Wires::Direct => "direct",
-            Wires::Staged => "staged",
-        }
-    }
-
-    /// The one of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|wires| wires.name() == name)
-    }
-}
+named!(Wires { Auto = "auto", Direct = "direct", Staged = "staged" });
 
 /// Whose addresses those of a device's memory are: what a library has to know to use them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,17 +176,6 @@ impl Stream {
             }
             Wiring::Staged(because) => Some(format!("staged through the host's memory, because {because}")),
         }
-    }
-
-    /// How often it has moved payloads between its device's memory and the host's, for messages that are staged.
-    pub fn staged_moves(&self) -> u64 {
-        self.status().staged_moves.load(Ordering::Relaxed)
-    }
-
-    /// How often a message, or a block of one, has gone on its way while its device still copied later ones to the
-    /// host.
-    pub fn staged_overlaps(&self) -> u64 {
-        self.status().staged_overlaps.load(Ordering::Relaxed)
     }
 }
 

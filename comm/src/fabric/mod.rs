@@ -13,6 +13,7 @@ mod exported;
 mod flag;
 mod futex;
 mod grace;
+mod hook;
 mod keep;
 mod local;
 mod memory;
@@ -32,6 +33,7 @@ mod progress;
 mod protocol;
 mod region;
 pub mod rendezvous;
+mod role;
 pub mod shm;
 mod spanning;
 mod sync;
@@ -49,11 +51,12 @@ pub(crate) use exported::{export, import, register as register_for};
 pub use flag::FlagPair;
 pub(crate) use futex::Futex;
 pub(crate) use grace::Grace;
+pub(crate) use hook::Doorbell;
 pub(crate) use keep::Keep;
 pub use local::LocalFabric;
 pub(crate) use memory::Memory;
 pub use mpi::{FoundLibrary, Launched, installed as mpi_libraries, launched};
-pub use observer::{Event, Observer, Recording, RecordingFabric, Role};
+pub use observer::{Event, Observer, Recording, RecordingFabric};
 pub use ofi::{Provider, providers as libfabric_providers};
 pub use over_ofi::{
     COUNTER_START_VARIABLE, ENTRIES_VARIABLE, HMEM_VARIABLE, PROVIDER_VARIABLE, THROTTLING_VARIABLE,
@@ -65,16 +68,17 @@ pub(crate) use partings::{Listening, Parted, Partings};
 pub(crate) use per_message::{PerMessage, Sides, tell};
 pub(crate) use progress::{Engine as Progress, progress_all, register};
 pub use protocol::phase;
-pub(crate) use protocol::{clear_to_send, credit_granted, credit_needed, next_count};
+pub(crate) use protocol::{clear_to_send, next_count};
 pub(crate) use region::{LINE, shared_struct};
 pub use region::{Place, Region, Word};
+pub use role::Role;
 pub use throttling::Throttling;
 pub use wait::WaitPolicy;
 pub(crate) use wait::{GaveUp, WaitContext};
 pub use wire::Wire;
 pub(crate) use wire::{
-    Arm, Doorbell, Early, FarExchange, FarMessage, FarMessages, FarRecv, FarSend, HalfOpen, OpenExchange,
-    Persistent, Terms,
+    Arm, Early, FarExchange, FarMessage, FarMessages, FarRecv, FarSend, HalfOpen, OpenExchange, Persistent,
+    Terms,
 };
 pub(crate) use word::{has_reached, store_fence};
 

@@ -1,7 +1,8 @@
 //! Memory that peers can address, and places in it.
 
-use super::observer::{Observer, Role};
-use super::wire::{Doorbell, Hook};
+use super::hook::{Doorbell, Hook};
+use super::observer::Observer;
+use super::role::Role;
 use super::word::{Parting, WordCell};
 use crate::device::DeviceMemory;
 use crate::error::{Error, Result};

@@ -2,6 +2,7 @@
 //! network interfaces, and somebody has to make room (Namashivayam et al. 2023, section 5.2).
 
 use crate::error::Error;
+use crate::named::named;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Who makes room when all entries for triggered operations are in use, and how much.
@@ -56,24 +57,7 @@ pub enum Throttling {
     Adaptive,
 }
 
-impl Throttling {
-    /// Every policy.
-    pub const ALL: [Throttling; 3] = [Throttling::Application, Throttling::Static, Throttling::Adaptive];
-
-    /// The name in configurations.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Throttling::Application => "application",
-            Throttling::Static => "static",
-            Throttling::Adaptive => "adaptive",
-        }
-    }
-
-    /// The policy of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|policy| policy.name() == name)
-    }
-}
+named!(Throttling { Application = "application", Static = "static", Adaptive = "adaptive" });
 
 /// An account of triggered entries.
 #[derive(Debug)]

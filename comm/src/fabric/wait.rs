@@ -1,8 +1,8 @@
 //! Waiting on words: spin, then yield, then sleep; and stop when another rank has failed.
 
 use super::grace::Grace;
+use super::hook::Hook;
 use super::region::Word;
-use super::wire::Hook;
 use super::{Abort, Futex};
 use crate::error::{Error, Result};
 use std::time::{Duration, Instant};

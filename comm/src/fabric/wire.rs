@@ -6,6 +6,7 @@
 //! stream waits for. So a wire needs no operation of its own on the stream, and the protocols of the
 //! backends are the same as over mapped memory.
 
+use super::protocol::{clear_to_send, credit_granted, credit_needed};
 use super::region::{Place, Word};
 use super::{Executor, FarPackets, Role};
 use crate::device::{Accelerator, Takes, Vendor};
@@ -84,6 +85,29 @@ pub(crate) struct Terms {
     pub(crate) last_epoch: u32,
 }
 
+impl Terms {
+    /// Each message waits for its receiver's clear-to-send, which says that the buffer has been unpacked: one is enough.
+    pub(crate) const CLEAR_TO_SEND: Self = Self {
+        readiness: Role::ClearToSend,
+        announced: clear_to_send,
+        needed: clear_to_send,
+        waits_for_group: false,
+        buffers: 1,
+        counts: false,
+        last_epoch: 0,
+    };
+
+    /// Messages go into two buffers in turn, and at most one ahead of what their receiver has unpacked, as it says by
+    /// credits where nothing else does.
+    pub(crate) const READY: Self = Self {
+        readiness: Role::Credit,
+        announced: credit_granted,
+        needed: credit_needed,
+        buffers: 2,
+        ..Self::CLEAR_TO_SEND
+    };
+}
+
 /// The messages of an exchange that go over a wire, from one rank's side.
 #[derive(Debug)]
 pub struct FarExchange {
@@ -106,8 +130,9 @@ pub(crate) struct FarSend {
     pub(crate) bytes: usize,
     /// Where the stream packs it.
     pub(crate) staging: Place,
-    /// Whether it waits for the receiver's readiness, which the wire sets here.
+    /// Whether it waits until its receiver is ready.
     pub(crate) awaits: bool,
+    /// The word that the wire sets then.
     pub(crate) clear: Word,
 }
 
@@ -199,15 +224,6 @@ pub(crate) struct FarMessage {
     pub(crate) place: Place,
 }
 
-impl fmt::Debug for Hook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Hook::Observed(_) => "Observed",
-            Hook::Doorbell(_) => "Doorbell",
-        })
-    }
-}
-
 /// Persistent two-sided messages, which the host starts and tests.
 pub trait Persistent: fmt::Debug {
     /// Starts all receives, then all sends. The payloads must stay until all are complete.
@@ -224,19 +240,4 @@ pub trait Persistent: fmt::Debug {
     fn late(&self) -> Option<(usize, bool)>;
     /// How its messages travel, and why so.
     fn path(&self) -> (&'static str, &'static str);
-}
-
-/// Is told when a stream comes to a trigger that is not a plain word of memory.
-pub(crate) trait Doorbell: Send + Sync {
-    /// The value that the stream has posted.
-    fn ring(&self, value: u32);
-}
-
-/// What a word in memory does besides holding its value.
-#[derive(Clone)]
-pub(crate) enum Hook {
-    /// Tells an observer that it was written.
-    Observed(Arc<dyn super::Observer>),
-    /// Rings a bell in place of being written.
-    Doorbell(Arc<dyn Doorbell>),
 }

@@ -5,9 +5,7 @@ use super::record::{Direction, Record, Said, Side, check};
 use super::words::{End, Words};
 use crate::device::Mirror;
 use crate::error::{Error, Result};
-use crate::fabric::{
-    FarExchange, FarRecv, FarSend, HalfOpen, Listening, Place, Role, Terms, Word, clear_to_send,
-};
+use crate::fabric::{FarExchange, FarRecv, FarSend, HalfOpen, Listening, Place, Role, Terms, Word};
 use crate::world::World;
 use std::cell::RefCell;
 use std::collections::hash_map::Entry;
@@ -231,15 +229,7 @@ fn begin(
         operation: format!("the match of a {}", side.describe()),
         message: "nothing carries messages to that rank".into(),
     })?;
-    let terms = Terms {
-        readiness: Role::ClearToSend,
-        announced: clear_to_send,
-        needed: clear_to_send,
-        waits_for_group: false,
-        buffers: 1,
-        counts: false,
-        last_epoch: world.last_epoch(),
-    };
+    let terms = Terms { last_epoch: world.last_epoch(), ..Terms::CLEAR_TO_SEND };
     let with_clearance = send.direction != Direction::Send { ready: true };
     let (peer, bytes) = (side.peer, send.bytes());
     let (sends, recvs) = match side.direction {

@@ -309,10 +309,9 @@ impl Pair {
 }
 
 impl Drop for Pair {
-    /// Tells the peer how far this side comes: what has been waited for is still carried out, and what was started beyond
-    /// may come or not. A rank that panics has more to
-    /// say, and says it later. A peer may write at any time to what has been started and was never waited for: nobody
-    /// else ever uses it again.
+    /// Tells the peer the last epoch that this side completes; what was started beyond may come or not. A rank that panics
+    /// tells its failure instead, later. A section whose start was never waited for is held for ever, as the peer may still
+    /// write to it.
     fn drop(&mut self) {
         if !std::thread::panicking() {
             let waited = self.epoch.wrapping_sub(u32::from(self.stage != Stage::Idle));

@@ -4,6 +4,7 @@ use super::Done;
 use crate::{Scenario, stream_of};
 use std::time::Duration;
 use streamhalo::comm::Error;
+use streamhalo::comm::device::Count;
 use streamhalo::{
     Alternating, Entity, Event, GlobalGrid, HaloError, KernelText, Pattern, Period, Rows, RowsMut, Stream,
     StreamHalo, Tile, World,
@@ -202,5 +203,5 @@ pub fn without_the_host(
     }
     assert_eq!(stream.synchronizations(), before, "{way:?}");
     stepped.assert_after(100, &way)?;
-    Ok((period, stream.graphs()))
+    Ok((period, stream.count(Count::Graphs)))
 }

@@ -2,6 +2,7 @@
 
 use super::periods::Stepped;
 use crate::{Scenario, stream_of};
+use streamhalo::comm::device::Count;
 use streamhalo::comm::timeline::{Activity, Lane, Span, Timeline, now_ns};
 use streamhalo::{HaloError, Pattern, World};
 
@@ -33,7 +34,7 @@ pub fn timed(world: &World, way: Scenario) -> Result<(), HaloError> {
     };
     replay(&mut stepped, 1)?;
     stream.synchronize()?;
-    let graphs = stream.graphs();
+    let graphs = stream.count(Count::Graphs);
     world.barrier()?;
     let before = now_ns();
     stream.record_timeline(10_000)?;
@@ -43,7 +44,7 @@ pub fn timed(world: &World, way: Scenario) -> Result<(), HaloError> {
     stream.synchronize()?;
     let after = now_ns();
     let timeline = stream.take_timeline().expect("one is kept");
-    assert_eq!(stream.graphs(), graphs, "a graph would be one span");
+    assert_eq!(stream.count(Count::Graphs), graphs, "a graph would be one span");
     check(&timeline, [before, after], stepped.halo.bytes_per_exchange(), &way);
     // Without any timeline it goes on as before.
     stepped.steps(2)?;
@@ -51,7 +52,7 @@ pub fn timed(world: &World, way: Scenario) -> Result<(), HaloError> {
     stream.synchronize()?;
     // Where there is but one kernel that may wait, it may be another rank's.
     if world.size() == 1 {
-        assert_eq!(stream.graphs() > graphs, graphs > 0, "{way:?}");
+        assert_eq!(stream.count(Count::Graphs) > graphs, graphs > 0, "{way:?}");
     }
     stepped.assert_after(2 + STEPS + 6, &way)?;
     world.barrier()?;

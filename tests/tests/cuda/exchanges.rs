@@ -2,6 +2,7 @@
 
 use super::gpu;
 use std::time::Duration;
+use streamhalo::comm::device::Count;
 use streamhalo::{Event, GlobalGrid, Pattern, Signals, StreamHalo, StreamKind, Waits, World};
 use streamhalo_tests::cases::ALTERNATING;
 use streamhalo_tests::cases::leaving::each_exchange;
@@ -76,7 +77,7 @@ fn a_hundred_exchanges_without_the_host() {
             let mut fields = FieldSet::new(&grid, &stream, &[ALTERNATING], &Pattern::All, [1, 1])?;
             let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &mut fields)?;
             fields.fill(1)?;
-            let before = (stream.synchronizations(), stream.kernel_waits());
+            let before = (stream.synchronizations(), stream.count(Count::KernelWaits));
             for _ in 0..100 {
                 halo.enqueue_gather(&mut fields)?;
                 fields.swap();
@@ -89,7 +90,7 @@ fn a_hundred_exchanges_without_the_host() {
             }
             assert_eq!(stream.synchronizations(), before.0, "{way:?}, {ways:?}");
             stream.synchronize()?;
-            Ok(stream.kernel_waits() - before.1)
+            Ok(stream.count(Count::KernelWaits) - before.1)
         });
         assert!(counts.iter().all(|count| *count > 0), "{counts:?}: {way:?}, {ways:?}");
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use streamhalo::ElementType::{F64, U8};
+use streamhalo::comm::device::Count;
 use streamhalo::{
     Device, Entity, GlobalGrid, HaloError, MemoryMode, Pattern, Signals, StreamHalo, StreamKind, Waits, World,
 };
@@ -118,7 +119,7 @@ fn kernels_wait(waits: Waits, by: &str) {
         );
         fields.assert_right(&waits)?;
         assert_eq!(halo.routes()[0].executor.to_string(), by);
-        Ok(stream.kernel_waits())
+        Ok(stream.count(Count::KernelWaits))
     });
     let all: u64 = counts.iter().sum();
     // One compute unit always stays free, so that not every wait of both ranks can be a kernel's.
@@ -333,7 +334,7 @@ fn payloads_and_signals_are_one_kernel_where_they_can() {
                         "st-send" => each * sends,
                         _ => each,
                     };
-                    assert_eq!(stream.merged_sends(), kernels, "{way:?}, {sends} sends");
+                    assert_eq!(stream.count(Count::MergedSends), kernels, "{way:?}, {sends} sends");
                 }
                 Ok(())
             });

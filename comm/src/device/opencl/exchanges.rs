@@ -6,7 +6,7 @@ use super::tests::{TURNS, device_that_signals, device_with, stream_of, without_f
 use crate::backend::{BACKENDS, Direct, ExchangeSpec, MessageSpec, Slot, match_exchange};
 use crate::device::accelerator::Accelerator;
 use crate::device::queue::{Engine, OWN_KERNELS};
-use crate::device::{Buffer, Extents, KernelText, Move, MoveTable, Signals, Waits, Ways};
+use crate::device::{Buffer, Count, Extents, KernelText, Move, MoveTable, Signals, Waits, Ways};
 use crate::element::{ElementType, Op};
 use crate::error::Error;
 use crate::fabric::{Place, phase};
@@ -79,7 +79,7 @@ fn rank_main(
         exchange.wait(&stream)?;
         stream.enqueue_move(&unpacking[phase(exchange.epoch())]);
     }
-    Ok((sums.copy_out(ROW.whole())?, stream.merged_sends(), stream.merged_arrivals()))
+    Ok((sums.copy_out(ROW.whole())?, stream.count(Count::MergedSends), stream.count(Count::MergedArrivals)))
 }
 
 /// What has to arrive at a rank: of epochs 1 to 6, at the places behind those that were sent.

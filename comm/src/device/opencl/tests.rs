@@ -7,7 +7,7 @@ use crate::device::conformance::driver_tests;
 use crate::device::next_group;
 use crate::device::queue::Engine;
 use crate::device::{
-    Buffer, Device, Extents, MemoryMode, Move, MoveTable, Stream, StreamOptions, Waits, Ways,
+    Buffer, Count, Device, Extents, MemoryMode, Move, MoveTable, Stream, StreamOptions, Waits, Ways,
 };
 use crate::device::{Rule, SignalSet, WaitSet};
 use crate::element::{ElementType, Op};
@@ -91,7 +91,7 @@ fn behind_a_wait_that_is_stopped_nothing_is_stored_or_signalled() {
         stream.write_values(&signals(vec![told.clone()], Rule::Set), 7);
         let late = stream.synchronize();
         assert!(matches!(late, Err(Error::TimedOut { wanted: 1, found: 0, .. })), "{late:?}");
-        assert_eq!(stream.kernel_waits(), u64::from(waits == Waits::Kernel));
+        assert_eq!(stream.count(Count::KernelWaits), u64::from(waits == Waits::Kernel));
         assert_eq!(
             (told.cell().load(), zeros.read_bytes(0, 64)),
             (0, Ok(vec![0; 64])),
@@ -223,7 +223,7 @@ fn a_device_without_atomics_has_the_thread_signal_and_wait() {
         assert_eq!((told.cell().load(), zeros.read_bytes(0, 64)), (0, Ok(vec![0; 64])));
         awaited.set(5);
         stream.synchronize().expect("it has come");
-        assert_eq!((told.cell().load(), stream.kernel_waits()), (7, 0));
+        assert_eq!((told.cell().load(), stream.count(Count::KernelWaits)), (7, 0));
         assert_eq!(zeros.read_bytes(0, 64), Ok(vec![1; 64]));
         let refused = stream_of(&world, &device, Waits::Kernel);
         let Err(Error::DeviceUnavailable { reason, .. }) = refused else { panic!("{refused:?}") };

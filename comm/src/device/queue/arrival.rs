@@ -14,13 +14,13 @@ use super::moves::{Argument, Compiler, Moves, is_one_kernel};
 use super::ready::{Onto, words_of};
 use super::relay::Sent;
 use super::waits::{DeviceWaits, Launched};
+use crate::device::counts::Count;
 use crate::device::driver::{CommandQueue, Driver, Groups, Value};
 use crate::device::moves::MoveTable;
 use crate::device::operation::WaitSet;
 use crate::error::Result;
 use crate::fabric::Word;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Chunks of moves that the one group of threads takes one by one, at most, each of one box, and how many of these would be full:
 /// a kernel with more groups is faster then, by more than its launch takes.
@@ -215,9 +215,9 @@ impl<D: Driver> QueueExecutor<D> {
             self.wait_by_thread(waits, wanted)?;
             return Ok(launched);
         }
-        self.status.kernel_waits.fetch_add(1, Ordering::Relaxed);
+        self.status.count(Count::KernelWaits, 1);
         if launched != Launched::Wait {
-            self.status.merged_arrivals.fetch_add(1, Ordering::Relaxed);
+            self.status.count(Count::MergedArrivals, 1);
             unpack.iter().for_each(|unpack| unpack.observe());
         }
         Ok(launched)

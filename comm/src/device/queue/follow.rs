@@ -6,6 +6,7 @@
 use super::arrival::LastWait;
 use super::executor::QueueExecutor;
 use super::relay::Arrived;
+use crate::device::counts::Count;
 use crate::device::driver::Driver;
 use crate::device::operation::{SignalSet, TriggeredSend};
 use crate::error::Result;
@@ -114,7 +115,7 @@ impl<D: Driver> QueueExecutor<D> {
 
     /// The kernel of a send has been put on the queue that tells these signals first.
     pub(super) fn told_before(&mut self, signals: Arc<SignalSet>) -> Result<()> {
-        self.status.merged_signals.fetch_add(1, Ordering::Relaxed);
+        self.status.count(Count::MergedSignals, 1);
         signals.words.iter().for_each(|word| word.observe());
         self.hold(signals)
     }

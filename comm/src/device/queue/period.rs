@@ -15,6 +15,7 @@ use super::relay::{Arrived, Receivers, Sent, receivers};
 use super::sends::WORDS;
 use super::waits::Then;
 use crate::device::accelerator::DeviceMemory;
+use crate::device::counts::Count;
 use crate::device::driver::{CommandQueue, Driver, Groups, MemoryKind, Value};
 use crate::device::moves::MoveTable;
 use crate::device::operation::{Message, SignalSet, TriggeredSend, WaitSet};
@@ -25,7 +26,6 @@ use crate::fabric::Word;
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Graphs that may be on the queue before the thread waits for the first.
 const AHEAD: usize = 64;
@@ -452,7 +452,7 @@ impl<D: Driver> QueueExecutor<D> {
             }
             recorded.ahead.push_back(own.queue.mark()?);
             sequence.observe();
-            own.status.graphs.fetch_add(1, Ordering::Relaxed);
+            own.status.count(Count::Graphs, 1);
             Ok(true)
         })
     }

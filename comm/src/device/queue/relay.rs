@@ -15,6 +15,7 @@ use super::merged::{Before, MergedSend, nests_of};
 use super::moves::{Argument, Moves};
 use super::ready::words_of;
 use super::waits::Launched;
+use crate::device::counts::Count;
 use crate::device::driver::{CommandQueue, Driver, Groups, Value};
 use crate::device::moves::MoveTable;
 use crate::device::operation::{Message, SignalSet, TriggeredSend, WaitSet};
@@ -201,7 +202,7 @@ impl<D: Driver> QueueExecutor<D> {
         let sent = known.as_ref().map(|_| Sent { send, epoch: epoch.into(), before, receivers });
         let launched = self.put_arrival(sent).map(|launched| launched == Launched::Relay);
         let Some(last) = self.taken(launched, last)? else { return Ok(false) };
-        self.status.relays.fetch_add(1, Ordering::Relaxed);
+        self.status.count(Count::Relays, 1);
         if let Some(waits) = known.flatten() {
             self.hold(waits)?;
         }

@@ -9,12 +9,12 @@ use super::owed::Debt;
 use super::times::{about_merged, about_message};
 use super::waits::{Flags, address};
 use crate::device::accelerator::DeviceMemory;
+use crate::device::counts::Count;
 use crate::device::driver::{CommandQueue, Driver, Groups, Value};
 use crate::device::operation::{Message, Rule, TriggeredSend};
 use crate::error::Result;
 use crate::fabric::Word;
 use crate::timeline::Activity;
-use std::sync::atomic::Ordering;
 
 /// Words that one kernel signals.
 pub(super) const WORDS: usize = 4;
@@ -143,7 +143,7 @@ impl<D: Driver> QueueExecutor<D> {
 
     /// All of a send is on the queue as one kernel.
     pub(super) fn has_merged(&self, send: &TriggeredSend) {
-        self.status.merged_sends.fetch_add(1, Ordering::Relaxed);
+        self.status.count(Count::MergedSends, 1);
         for message in &send.messages {
             message.moves.observe();
             message.completion.0.observe();

@@ -8,13 +8,13 @@ use super::executor::QueueExecutor;
 use super::moves::DeviceTable;
 use super::owed::Debt;
 use super::pause::NAP;
+use crate::device::counts::Count;
 use crate::device::crossing::{Crossing, Split};
 use crate::device::driver::{CommandQueue, Driver, MemoryKind};
 use crate::device::moves::MoveTable;
 use crate::error::{Error, Result};
 use crate::fabric::Region;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// A table as a stream carries it out.
 struct Compiled<D: Driver> {
@@ -44,7 +44,7 @@ impl<D: Driver> QueueExecutor<D> {
     fn carry(&mut self, table: &MoveTable, compiled: &mut Compiled<D>) -> Result<()> {
         let Compiled { on_device, staging } = compiled;
         if staging.is_some() {
-            self.status.staged_moves.fetch_add(1, Ordering::Relaxed);
+            self.status.count(Count::StagedMoves, 1);
         }
         match staging {
             None => {
@@ -123,7 +123,7 @@ impl<D: Driver> QueueExecutor<D> {
         }
         let queue = &self.queue;
         let overlaps = self.owed.pay(|mark| queue.has_passed(mark));
-        self.status.staged_overlaps.fetch_add(overlaps, Ordering::Relaxed);
+        self.status.count(Count::StagedOverlaps, overlaps);
     }
 
     /// Blocks until the queue has room, or nothing on it waits: a call that waits for a device which waits for a rank could

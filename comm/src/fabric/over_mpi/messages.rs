@@ -227,6 +227,7 @@ impl Carried for Messages {
         Ok(self.recvs.iter().any(|recv| recv.arrived[buffer] != self.started)
             || self.sends.iter().any(|send| send.departed != self.started))
     }
+
     fn is_quiet(&self) -> bool {
         self.readiness.is_quiet() && self.sends.iter().all(|send| send.departed == send.sent)
     }

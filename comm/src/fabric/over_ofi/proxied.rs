@@ -315,18 +315,9 @@ impl Carried for Proxied {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::Role;
 
     fn terms(buffers: usize, last_epoch: u32) -> Terms {
-        Terms {
-            readiness: Role::Credit,
-            announced: |epoch| epoch,
-            needed: |epoch| epoch,
-            waits_for_group: false,
-            buffers,
-            counts: false,
-            last_epoch,
-        }
+        Terms { buffers, last_epoch, ..Terms::READY }
     }
 
     #[test]

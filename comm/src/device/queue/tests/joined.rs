@@ -32,26 +32,26 @@ fn a_wait_goes_with_the_moves_that_follow_it_or_without() {
         stream.enqueue_move(&unpack);
     }
     stream.synchronize().expect("all have come");
-    assert_eq!((stream.kernel_waits(), stream.merged_arrivals()), (2, 0));
+    assert_eq!((stream.count(Count::KernelWaits), stream.count(Count::MergedArrivals)), (2, 0));
     // A host that is stopped in between for long sees them go apart.
     let together = |value: &u32| {
-        let before = stream.merged_arrivals();
+        let before = stream.count(Count::MergedArrivals);
         wait(*value);
         stream.enqueue_move(&unpack);
         stream.synchronize().expect("it has come");
-        stream.merged_arrivals() == before + 1
+        stream.count(Count::MergedArrivals) == before + 1
     };
     assert!((3..50).any(|value| together(&value)), "never together");
-    let (waited, arrived) = (stream.kernel_waits(), stream.merged_arrivals());
+    let (waited, arrived) = (stream.count(Count::KernelWaits), stream.count(Count::MergedArrivals));
     // Others, something else, and nothing.
     wait(50);
     stream.enqueue_move(&other);
     wait(51);
     stream.wait_values(&wait_for(&[&told]), 0);
-    until("what is behind it", || stream.kernel_waits() == waited + 3);
+    until("what is behind it", || stream.count(Count::KernelWaits) == waited + 3);
     wait(52);
-    until("the last", || stream.kernel_waits() == waited + 4);
-    assert_eq!(stream.merged_arrivals(), arrived);
+    until("the last", || stream.count(Count::KernelWaits) == waited + 4);
+    assert_eq!(stream.count(Count::MergedArrivals), arrived);
     // One that is kept back is in time for its end.
     stream.wait_values(&waits, 53);
     let late = stream.synchronize();
@@ -82,15 +82,15 @@ fn signals_go_with_the_send_that_follows_them_or_without() {
     let signal = |value| stream.write_values(&signals, value);
     // A host that is stopped in between for long sees them go apart, and so does it the first time.
     let together = |value: &u32| {
-        let before = stream.merged_signals();
+        let before = stream.count(Count::MergedSignals);
         signal(*value);
         stream.enqueue_send(&send, *value);
         stream.synchronize().expect("nobody is waited for");
         assert_eq!([&ready, &told].map(|word| word.cell().load()), [*value; 2]);
-        stream.merged_signals() == before + 1
+        stream.count(Count::MergedSignals) == before + 1
     };
     assert!(!together(&1) && (2..50).any(|value| together(&value)), "the first time, or never together");
-    let (sent, merged) = (stream.merged_sends(), stream.merged_signals());
+    let (sent, merged) = (stream.count(Count::MergedSends), stream.count(Count::MergedSignals));
     // Nothing follows, something else, and a send that has to be put off.
     signal(50);
     until("the signal alone", || ready.cell().reached(50));
@@ -102,7 +102,7 @@ fn signals_go_with_the_send_that_follows_them_or_without() {
     signal(52);
     stream.enqueue_send(&send_of(&region, &[&clear], &told), 52);
     until("the signal beside a send that waits", || ready.cell().reached(52));
-    assert_eq!((told.cell().reached(52), stream.merged_sends()), (false, sent));
+    assert_eq!((told.cell().reached(52), stream.count(Count::MergedSends)), (false, sent));
     clear.set(52);
     until("the send", || told.cell().reached(52));
     // A send that moves nothing, which is no kernel of its own.
@@ -122,7 +122,7 @@ fn signals_go_with_the_send_that_follows_them_or_without() {
     // Signals that nothing has followed at the end.
     signal(54);
     stream.synchronize().expect("nobody is waited for");
-    assert_eq!((ready.cell().load(), stream.merged_signals()), (54, merged));
+    assert_eq!((ready.cell().load(), stream.count(Count::MergedSignals)), (54, merged));
 }
 
 /// While the device still waits for what was before, a send that was put off goes in time, and the device waits behind it
@@ -136,9 +136,11 @@ fn a_send_that_was_put_off_goes_while_the_device_waits() {
     stream.wait_values(&wait_for(&[&awaited]), 1);
     stream.enqueue_send(&send_of(&region, &[&clear], &told), 1);
     stream.wait_values(&wait_for(&[&awaited]), 2);
-    until("the first wait", || stream.kernel_waits() == 1);
+    until("the first wait", || stream.count(Count::KernelWaits) == 1);
     clear.set(1);
-    until("the send, and the wait behind it", || (stream.merged_sends(), stream.kernel_waits()) == (1, 2));
+    until("the send, and the wait behind it", || {
+        (stream.count(Count::MergedSends), stream.count(Count::KernelWaits)) == (1, 2)
+    });
     assert!(!told.cell().reached(1), "it is behind the first wait");
     awaited.set(2);
     stream.synchronize().expect("all have come");
@@ -163,7 +165,7 @@ fn signals_go_with_the_send_that_follows_them_in_a_graph() {
     stream.put(Operation::Prepare(period.clone()));
     stream.put(Operation::Replay(Box::new(Replay { sequence: period.clone(), moved: vec![0], times: 2 })));
     stream.synchronize().expect("nobody is waited for");
-    assert_eq!((period.is_recorded(), stream.graphs()), (true, 2));
+    assert_eq!((period.is_recorded(), stream.count(Count::Graphs)), (true, 2));
     assert_eq!([&first, &second, &told].map(|word| word.cell().load()), [110, 120, 121]);
     // What the graph reads stays, whatever else the send follows meanwhile.
     let other = set(&region.word(192, Role::Completion, 0, 0).expect("it is in the region"));
@@ -192,7 +194,7 @@ fn a_send_goes_with_what_has_arrived_before_it_or_without() {
     };
     // The first times they go apart, and so they do on a host that is stopped in between for long.
     let together = |value: &u32| {
-        let before = stream.relays();
+        let before = stream.count(Count::Relays);
         arrive(*value);
         stream.write_values(&signals, *value);
         stream.enqueue_send(&send, *value);
@@ -201,19 +203,20 @@ fn a_send_goes_with_what_has_arrived_before_it_or_without() {
         awaited.set(*value);
         stream.synchronize().expect("it has come");
         assert_eq!([&ready, &told].map(|word| word.cell().load()), [*value; 2]);
-        stream.relays() == before + 1
+        stream.count(Count::Relays) == before + 1
     };
     assert!(
         (1..4).all(|value| !together(&value)) && (4..50).any(|value| together(&value)),
         "at once, or never"
     );
     // A host that is stopped in between sees moves go apart from their wait, but not waits from each other.
-    let counts = || [stream.relays(), stream.kernel_waits(), stream.merged_sends()];
+    let counts =
+        || [stream.count(Count::Relays), stream.count(Count::KernelWaits), stream.count(Count::MergedSends)];
     let [relays, waited, sent] = counts();
     // Nothing behind it, another send without signals, a send that has to be put off, and signals alone.
     awaited.set(60);
     arrive(50);
-    until("the wait alone", || stream.kernel_waits() == waited + 1);
+    until("the wait alone", || stream.count(Count::KernelWaits) == waited + 1);
     arrive(51);
     stream.enqueue_send(&send_of(&region, &[], &told), 51);
     until("another send", || told.cell().reached(51));
@@ -221,7 +224,7 @@ fn a_send_goes_with_what_has_arrived_before_it_or_without() {
     let clear = region.word(192, Role::Completion, 0, 0).expect("it is in the region");
     clear.cell().store(0);
     stream.enqueue_send(&send_of(&region, &[&clear], &told), 52);
-    until("the wait before a send that waits", || stream.kernel_waits() == waited + 3);
+    until("the wait before a send that waits", || stream.count(Count::KernelWaits) == waited + 3);
     clear.set(52);
     until("that send", || told.cell().reached(52));
     arrive(53);
@@ -302,7 +305,7 @@ fn a_kernel_waits_for_the_receivers_of_what_it_sends() {
         stream.enqueue_send(&send, value);
     };
     let together = |value: &u32| {
-        let before = stream.relays();
+        let before = stream.count(Count::Relays);
         enqueue(*value);
         stream.wait_values(&of_group, *value);
         awaited.set(*value);
@@ -313,10 +316,10 @@ fn a_kernel_waits_for_the_receivers_of_what_it_sends() {
         clear.set(*value);
         stream.synchronize().expect("all have come");
         assert!(told.cell().reached(*value));
-        stream.relays() == before + 1
+        stream.count(Count::Relays) == before + 1
     };
     assert!((1..50).any(|value| together(&value)), "never together");
-    let relays = stream.relays();
+    let relays = stream.count(Count::Relays);
     let more = stream.allocate(&world, 64).expect("memory");
     let beside = more.word(0, Role::Completion, 0, 0).expect("it is in the region");
     // Another wait, which is not for this send: the stream goes on though the receiver is not ready.
@@ -335,14 +338,14 @@ fn a_kernel_waits_for_the_receivers_of_what_it_sends() {
     clear.set(51);
     until("the send", || told.cell().reached(51));
     stream.synchronize().expect("all have come");
-    assert_eq!(stream.relays(), relays);
+    assert_eq!(stream.count(Count::Relays), relays);
     // Whoever is never ready is named, by the word that is waited for behind what has arrived.
     let late = (52..90).find_map(|value| {
         enqueue(value);
         stream.wait_values(&of_group, value);
         awaited.set(value);
         until("its signals", || ready.cell().reached(value));
-        let relayed = stream.relays() - relays;
+        let relayed = stream.count(Count::Relays) - relays;
         // The first times they go apart, since nothing came behind it, and on a host that is stopped in between.
         if relayed == 0 {
             clear.set(value);
@@ -378,12 +381,12 @@ fn signals_behind_a_wait_in_vain_are_not_told() {
         stream.enqueue_send(&send, value);
         awaited.set(value);
         stream.synchronize().expect("it has come");
-        stream.relays() > 0
+        stream.count(Count::Relays) > 0
     };
     assert!((1..50).any(together), "never together");
     // Something on the other stream has the only unit.
     other.wait_values(&wait_for(&[&awaited]), 60);
-    until("the other wait", || other.kernel_waits() == 1);
+    until("the other wait", || other.count(Count::KernelWaits) == 1);
     arrive(60);
     stream.write_values(&set(&ready), 60);
     stream.synchronize().expect_err("nothing has come");

@@ -10,7 +10,7 @@ use crate::device::moves::OnDevice;
 use crate::device::operation::{Message, Operation, Rule, SignalSet, TriggeredSend, WaitSet, next_group};
 use crate::device::sequence::{Due, Replay, Sequence, Step};
 use crate::device::text::KernelText;
-use crate::device::{Buffer, Extents, Move, MoveTable, Signals, Stream, StreamOptions, Waits, Ways};
+use crate::device::{Buffer, Count, Extents, Move, MoveTable, Signals, Stream, StreamOptions, Waits, Ways};
 use crate::element::{ElementType, Op};
 use crate::error::{Error, Result};
 use crate::fabric::{Executor, LocalFabric, Region, Role, Word};
@@ -73,7 +73,7 @@ fn a_queue_waits_and_signals_in_its_order_without_a_kernel() {
     assert_eq!(told.cell().load(), 0, "one has not come");
     first.set(2);
     stream.synchronize().expect("all have come");
-    assert_eq!((told.cell().load(), stream.kernel_waits()), (7, 1));
+    assert_eq!((told.cell().load(), stream.count(Count::KernelWaits)), (7, 1));
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn tables_are_not_copied_in_the_order_of_a_queue() {
     words.iter().for_each(|word| word.set(1));
     stream.put(Operation::Replay(Box::new(Replay { sequence: period, moved: vec![0], times: 1 })));
     stream.synchronize().expect("they have come");
-    assert_eq!((stream.kernel_waits(), stream.graphs()), (1, 1));
+    assert_eq!((stream.count(Count::KernelWaits), stream.count(Count::Graphs)), (1, 1));
 }
 
 #[test]
@@ -316,12 +316,12 @@ fn a_graph_is_put_on_a_queue_only_where_there_is_room() {
     let period = period(&word);
     stream.put(Operation::Prepare(period.clone()));
     stream.put(Operation::Replay(Box::new(Replay { sequence: period, moved: vec![0], times: 20 })));
-    until("two replays, of two kernels each", || stream.graphs() == 2);
+    until("two replays, of two kernels each", || stream.count(Count::Graphs) == 2);
     std::thread::sleep(Duration::from_millis(20));
-    assert_eq!(stream.graphs(), 2, "there is no room for a third");
+    assert_eq!(stream.count(Count::Graphs), 2, "there is no room for a third");
     word.set(20);
     stream.synchronize().expect("it has come");
-    assert_eq!((stream.graphs(), crowded.load(Ordering::Relaxed)), (20, 0));
+    assert_eq!((stream.count(Count::Graphs), crowded.load(Ordering::Relaxed)), (20, 0));
 }
 
 #[test]
@@ -341,7 +341,7 @@ fn a_graph_has_no_more_kernels_than_a_queue_takes() {
         assert!(reason.is_none_or(|reason| reason.contains("256 kernels")));
         stream.put(Operation::Replay(Box::new(Replay { sequence: period, moved: vec![0], times: 2 })));
         stream.synchronize().expect("either carries it out");
-        assert_eq!(stream.graphs(), if is_graph { 2 } else { 0 });
+        assert_eq!(stream.count(Count::Graphs), if is_graph { 2 } else { 0 });
     }
 }
 
@@ -405,7 +405,7 @@ fn the_thread_waits_where_a_launch_lasts_until_its_kernel_has_ended() {
         word.set(1);
         stream.wait_values(&wait_for(&[&word]), 1);
         stream.synchronize().expect("it has come");
-        assert_eq!(stream.kernel_waits(), 0, "{signals:?}");
+        assert_eq!(stream.count(Count::KernelWaits), 0, "{signals:?}");
         let reason = period.prepared.get().cloned().expect("it was prepared").expect("nothing fails");
         assert!(reason.as_ref().is_some_and(|reason| reason.contains("a launch lasts")), "{reason:?}");
     }

@@ -3,7 +3,7 @@
 use super::cases::{Case, pattern, region, wait};
 use crate::World;
 use crate::error::Result;
-use crate::fabric::{FarExchange, FarRecv, FarSend, LINE, OpenExchange, Region, Role, Terms, clear_to_send};
+use crate::fabric::{FarExchange, FarRecv, FarSend, LINE, OpenExchange, Region, Role, Terms};
 use std::time::Duration;
 
 pub(super) const ALL: &[(&str, Case)] = &[
@@ -23,18 +23,6 @@ struct End {
     bytes: usize,
     peer: usize,
     opened: OpenExchange,
-}
-
-fn terms(last_epoch: u32) -> Terms {
-    Terms {
-        readiness: Role::ClearToSend,
-        announced: clear_to_send,
-        needed: clear_to_send,
-        waits_for_group: false,
-        buffers: 1,
-        counts: false,
-        last_epoch,
-    }
 }
 
 /// What to open, and the memory of it.
@@ -71,7 +59,8 @@ fn side(
     };
     let (sends, recvs) = if is_send { (vec![send], vec![]) } else { (vec![], vec![recv]) };
     let counts = [word(2, Role::Notification, peer)?, word(3, Role::Notification, peer)?];
-    Ok((FarExchange { terms: terms(last_epoch), sends, recvs, counts, device: None }, memory, words))
+    let terms = Terms { last_epoch, ..Terms::CLEAR_TO_SEND };
+    Ok((FarExchange { terms, sends, recvs, counts, device: None }, memory, words))
 }
 
 /// Opens a message to the next rank and one from the rank before.
