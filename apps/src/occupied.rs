@@ -34,22 +34,27 @@ pub(crate) fn finished(unfinished: &str) -> Option<&str> {
 ///
 /// [`AppError::NotWritable`] where something cannot be removed.
 pub(crate) fn remove_unfinished(folder: &Path) -> Result<(), AppError> {
-    let remove = || -> io::Result<()> {
-        for entry in fs::read_dir(folder)? {
-            let entry = entry?;
-            let is_unfinished = entry.file_name().to_str().is_some_and(|name| finished(name).is_some());
-            if is_unfinished && entry.file_type()?.is_file() {
-                fs::remove_file(entry.path())?;
-            }
-        }
-        Ok(())
-    };
-    match remove() {
+    match remove_such(folder, |name| finished(name).is_some()) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             Ok(())
         }
         removed => removed.map_err(|source| AppError::NotWritable { dir: folder.to_owned(), source }),
     }
+}
+
+/// Removes the files of a folder that have such names.
+///
+/// # Errors
+///
+/// What the system says, also where there is no such folder.
+pub(crate) fn remove_such(folder: &Path, is_such: impl Fn(&str) -> bool) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(&is_such) && entry.file_type()?.is_file() {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// A folder of results that nobody else writes into until this is dropped.

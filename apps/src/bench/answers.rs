@@ -68,10 +68,11 @@ pub(super) use tests::{given, spoil};
 #[cfg(test)]
 mod tests {
     use crate::bench::halo::HaloBench;
-    use crate::bench::micro::{MicroBench, What};
+    use crate::bench::micro::MicroBench;
     use crate::bench::moves::Boxes;
     use crate::bench::primitive::{OF_HOST, primitive_names};
     use crate::bench::streams::Streams;
+    use crate::bench::what::What;
     use crate::bench::{collectives, throttle};
     use crate::ranks::{Work, on_threads};
     use std::cell::Cell;
@@ -155,7 +156,7 @@ mod tests {
                 |name: &str| streams.device.is_none() || OF_HOST.iter().all(|(of_host, _)| *of_host != name);
             for (what, name) in cases.iter().filter(|(_, name)| is_there(name)) {
                 let bench = MicroBench { streams: streams.clone(), ..between_two(*what, name) };
-                assert_refused(&spoilt(&bench, 2, 1, 3), 0, what.name(), name, "3");
+                assert_refused(&spoilt(&bench, 2, 1, 3), 0, what.row().name, name, "3");
             }
         }
     }
@@ -173,7 +174,7 @@ mod tests {
             let operations = vec!["latency".to_owned()];
             let bench = MicroBench { operations, ..between_two(what, name) };
             let said = spoilt(&bench, 2, 0, usize::MAX);
-            assert!(said.contains(&format!("`{name}`")), "bench {}: {said}", what.name());
+            assert!(said.contains(&format!("`{name}`")), "bench {}: {said}", what.row().name);
         }
     }
 
@@ -215,7 +216,8 @@ mod tests {
             let streams = on_device.clone();
             let bench = MicroBench { ranks: 1, operations, streams, ..between_two(what, name) };
             let said = spoilt(&bench, 1, 0, before);
-            let start = format!("rank 0 failed: bench {}: a wrong answer of `{name}`: 0 is at ", what.name());
+            let start =
+                format!("rank 0 failed: bench {}: a wrong answer of `{name}`: 0 is at ", what.row().name);
             assert!(said.starts_with(&start), "{operation}: {said}");
         }
         let operations = vec!["latency".to_owned()];

@@ -2,15 +2,34 @@
 //! are there, or both ways at once.
 
 use super::figure::{Figure, gigabytes_per_second};
-use super::micro::{MicroBench, What};
+use super::micro::MicroBench;
 use super::primitive::{Link, WINDOW, checked};
 use super::turns::{Subject, in_turns};
+use super::what::{Row, Run, Value, What};
 use streamhalo::{HaloError, Stream, World};
 
 use crate::error::AppError;
 
+pub(super) const ROW: Row = Row {
+    name: "bandwidth",
+    title: "bandwidth of windows of 64 messages",
+    value: Value::MegabytesPerSecond,
+    note: "The receiver answers each window with one short message; 1 MB is 10^6 bytes.",
+    varies: None,
+    run: Run::Sizes(measure),
+};
+
+pub(super) const BOTH_WAYS: Row = Row {
+    name: "bibandwidth",
+    title: "bandwidth of windows of 64 messages, both ways at once",
+    value: Value::MegabytesPerSecond,
+    note: "Both ways together; 1 MB is 10^6 bytes.",
+    varies: None,
+    run: Run::Sizes(measure),
+};
+
 /// Measures all primitives at one size. Collective over two ranks.
-pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result<Vec<Figure>, AppError> {
+fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result<Vec<Figure>, AppError> {
     let both = bench.what == What::Bibandwidth;
     let (stream, mut windows) = (bench.stream(world)?, Vec::new());
     for name in &bench.contestants {

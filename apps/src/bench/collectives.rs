@@ -4,6 +4,7 @@ use super::answers::{Answers, given};
 use super::figure::Figure;
 use super::micro::MicroBench;
 use super::turns::{Subject, in_turns};
+use super::what::{Row, Run, Value};
 use ndarray::ArrayViewMut4;
 use std::time::{Duration, Instant};
 use streamhalo::comm::Communicator;
@@ -14,6 +15,15 @@ use streamhalo::{HaloError, Op, Stream, StreamKind, World};
 
 use crate::error::AppError;
 use crate::run::executors_of_all;
+
+pub(super) const ROW: Row = Row {
+    name: "collectives",
+    title: "collectives of the host and on streams",
+    value: Value::Time,
+    note: "Times are the slowest rank's. Those on a stream are enqueued one behind the other.",
+    varies: None,
+    run: Run::Operations(measure),
+};
 
 /// What can be measured.
 pub(crate) const OPERATIONS: [&str; 6] =
@@ -37,7 +47,7 @@ pub(crate) fn can_do(contestant: &str, operation: &str) -> bool {
 const LATE: Duration = Duration::from_millis(2);
 
 /// Measures an operation, of so many bytes a rank, or a neighbour, by the host and by backends. Collective.
-pub(super) fn measure(
+fn measure(
     bench: &MicroBench,
     world: &World,
     operation: &str,

@@ -4,11 +4,21 @@ use super::answers::{Answers, given, said};
 use super::figure::{Figure, gigabytes_per_second};
 use super::micro::MicroBench;
 use super::turns::{Subject, in_turns};
+use super::what::{Row, Run, Value};
 use streamhalo::comm::StagingMemory;
 use streamhalo::comm::device::{Buffer, Copier, Extents, HostMemory, Section};
 use streamhalo::{Device, HaloError, Stream, World};
 
 use crate::error::AppError;
+
+pub(super) const ROW: Row = Row {
+    name: "copies",
+    title: "copies between a device and memory of the host",
+    value: Value::Time,
+    note: "Times are per copy that is waited for (2023 on Intel GPUs, figure 4).",
+    varies: None,
+    run: Run::Operations(measure),
+};
 
 /// What can be measured.
 pub(crate) const OPERATIONS: [&str; 2] = ["to-host", "to-device"];
@@ -19,7 +29,7 @@ pub(crate) fn memory_names() -> Vec<&'static str> {
 }
 
 /// Measures all kinds at one size. Collective.
-pub(super) fn measure(
+fn measure(
     bench: &MicroBench,
     world: &World,
     operation: &str,

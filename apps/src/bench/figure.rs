@@ -104,7 +104,7 @@ impl Timing {
         bytes: usize,
     ) -> Figure {
         Figure {
-            bench: bench.what.name().to_owned(),
+            bench: bench.what.row().name.to_owned(),
             operation: None,
             backend: backend.to_owned(),
             chosen_backend: None,

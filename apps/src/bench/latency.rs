@@ -4,12 +4,22 @@ use super::figure::Figure;
 use super::micro::{MicroBench, divided};
 use super::primitive::{Link, checked};
 use super::turns::{Subject, in_turns};
+use super::what::{Row, Run, Value};
 use streamhalo::{HaloError, World};
 
 use crate::error::AppError;
 
+pub(super) const ROW: Row = Row {
+    name: "latency",
+    title: "latency of a message",
+    value: Value::Time,
+    note: "Times are half of a round trip.",
+    varies: None,
+    run: Run::Sizes(measure),
+};
+
 /// Measures all primitives at one size. Collective over two ranks.
-pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result<Vec<Figure>, AppError> {
+fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result<Vec<Figure>, AppError> {
     let (stream, mut trips) = (bench.stream(world)?, Vec::new());
     for name in &bench.contestants {
         let link = checked(bench, (world, &stream), name, bytes, false)?;

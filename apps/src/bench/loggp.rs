@@ -18,9 +18,20 @@ use super::micro::MicroBench;
 use super::overlap::{above_zero, overheads};
 use super::primitive::{WINDOW, checked};
 use super::turns::{Subject, in_turns};
+use super::what::{Report, Row, Run, Value};
 use streamhalo::World;
 
 use crate::error::AppError;
+
+pub(super) const ROW: Row = Row {
+    name: "loggp",
+    title: "latencies, and gaps between messages",
+    value: Value::Time,
+    note: "o: of a sender, beside computation; g: of small messages in a window;\n\
+           G: slope of the gaps from 4 KiB on; L: half a round trip less 2o.",
+    varies: None,
+    run: Run::All(measure),
+};
 
 /// Sizes from which on the slope is taken.
 const LARGE: f64 = 4096.0;
@@ -32,11 +43,7 @@ pub(crate) const FIT: &str = "fit";
 
 /// Measures all primitives at all sizes, and reports the figures of each size and then the fits. Collective over
 /// two ranks.
-pub(super) fn measure(
-    bench: &MicroBench,
-    world: &World,
-    report: &mut dyn FnMut(Vec<Figure>),
-) -> Result<(), AppError> {
+fn measure(bench: &MicroBench, world: &World, report: &mut Report<'_>) -> Result<(), AppError> {
     let mut all: Vec<Figure> = Vec::new();
     for bytes in &bench.sizes {
         let figures = at_size(bench, world, *bytes)?;

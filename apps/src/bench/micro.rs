@@ -5,59 +5,13 @@ use super::figure::Figure;
 use super::moves::Boxes;
 use super::streams::Streams;
 use super::turns::median;
-use super::{bandwidth, collectives, copies, latency, loggp, moves, overlap, pingpong, staging, throttle};
+use super::what::What;
 use serde::{Deserialize, Serialize};
 use streamhalo::comm::Error;
 use streamhalo::{HaloError, Stream, StreamKind, StreamOptions, World};
 
 use crate::error::AppError;
 use crate::ranks::Work;
-
-/// What is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum What {
-    /// Round trips of a packed message on a stream.
-    Pingpong,
-    /// Half of a round trip.
-    Latency,
-    /// Windows of messages, one way.
-    Bandwidth,
-    /// Windows of messages, both ways.
-    Bibandwidth,
-    /// Barriers and reductions on streams.
-    Collectives,
-    /// The share of the latency that computation can hide.
-    Overlap,
-    /// The parameters of the LogGP model.
-    Loggp,
-    /// Epochs over budgets of entries.
-    Throttle,
-    /// Copies between a device and the host.
-    Copies,
-    /// Messages of a device, staged in the host's memory.
-    Staging,
-    /// Moves between fields of a device and packed messages.
-    Moves,
-}
-
-impl What {
-    /// Its name on the command line and in figures.
-    pub const fn name(self) -> &'static str {
-        match self {
-            What::Pingpong => "pingpong",
-            What::Latency => "latency",
-            What::Bandwidth => "bandwidth",
-            What::Bibandwidth => "bibandwidth",
-            What::Collectives => "collectives",
-            What::Overlap => "overlap",
-            What::Loggp => "loggp",
-            What::Throttle => "throttle",
-            What::Copies => "copies",
-            What::Staging => "staging",
-            What::Moves => "moves",
-        }
-    }
-}
 
 /// A measurement over sizes, with all contestants in one interleaved run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -94,7 +48,7 @@ pub struct MicroBench {
 impl MicroBench {
     /// The answers of a contestant.
     pub(super) fn answers<'a>(&self, world: &'a World, contestant: &'a str) -> Answers<'a> {
-        Answers { world, bench: self.what.name(), contestant }
+        Answers { world, bench: self.what.row().name, contestant }
     }
 
     /// A stream as asked for, that contestants share: a device has few queues on which something waits.
@@ -108,7 +62,7 @@ impl MicroBench {
         contestant: &str,
         known: impl FnOnce(&str) -> Option<T>,
     ) -> Result<T, HaloError> {
-        let reason = || format!("`bench {}` has no contestant `{contestant}`", self.what.name());
+        let reason = || format!("`bench {}` has no contestant `{contestant}`", self.what.row().name);
         Ok(known(contestant).ok_or_else(|| Error::OutOfOrder { call: "bench", reason: reason() })?)
     }
 
@@ -130,46 +84,7 @@ impl Work for MicroBench {
         let report = &mut |figures: Vec<Figure>| {
             report(figures.into_iter().map(|figure| figure.on(&device)).collect());
         };
-        if self.what == What::Loggp {
-            return loggp::measure(self, world, report);
-        }
-        for (index, bytes) in self.sizes.iter().enumerate() {
-            match self.what {
-                What::Pingpong => report(pingpong::measure(self, world, *bytes)?),
-                What::Latency => report(latency::measure(self, world, *bytes)?),
-                What::Bandwidth | What::Bibandwidth => report(bandwidth::measure(self, world, *bytes)?),
-                What::Overlap => report(overlap::measure(self, world, *bytes)?),
-                What::Throttle => {
-                    for entries in &self.entries {
-                        report(throttle::measure(self, world, *bytes, *entries)?);
-                    }
-                }
-                What::Collectives => {
-                    // A barrier has no size.
-                    let now = self.operations.iter().filter(|name| index == 0 || *name != "barrier");
-                    for operation in now {
-                        report(collectives::measure(self, world, operation, *bytes)?);
-                    }
-                }
-                What::Copies => {
-                    for operation in &self.operations {
-                        report(copies::measure(self, world, operation, *bytes)?);
-                    }
-                }
-                What::Staging => {
-                    for operation in &self.operations {
-                        report(staging::measure(self, world, operation, *bytes)?);
-                    }
-                }
-                What::Moves => {
-                    for operation in &self.operations {
-                        report(moves::measure(self, world, operation, *bytes)?);
-                    }
-                }
-                What::Loggp => {}
-            }
-        }
-        Ok(())
+        self.what.row().run.report(self, world, report)
     }
 }
 

@@ -20,6 +20,7 @@ mod subject;
 pub(crate) mod throttle;
 mod turns;
 mod units;
+pub mod what;
 
 use crate::error::AppError;
 use crate::interrupt::Interrupt;

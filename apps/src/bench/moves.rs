@@ -5,6 +5,7 @@ use super::answers::{Answers, given};
 use super::figure::{Figure, gigabytes_per_second};
 use super::micro::{MicroBench, divided};
 use super::turns::{Subject, in_turns};
+use super::what::{Row, Run, Value};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use streamhalo::comm::device::{Buffer, Copier, Extents, Move, MoveTable, Section};
@@ -13,6 +14,16 @@ use streamhalo::{HaloError, Stream, Tile, World};
 
 use crate::app::mix;
 use crate::error::AppError;
+
+pub(super) const ROW: Row = Row {
+    name: "moves",
+    title: "moves between a cube with ghosts and packed messages, on a device",
+    value: Value::GigabytesPerSecond,
+    note: "`copy` is the device's own, of as many bytes; `fused` one kernel; `apart` one per neighbour.\n\
+           `pack` and `unpack` are of all 26. Payload bytes; 1 GB is 10^9 bytes.",
+    varies: Some("cells"),
+    run: Run::Operations(measure),
+};
 
 /// What can be measured: faces across one axis, and all 26 neighbours, packed and unpacked.
 pub(crate) const OPERATIONS: [&str; 5] = ["z-faces", "y-faces", "x-faces", "pack", "unpack"];
@@ -40,7 +51,7 @@ pub struct Boxes {
 }
 
 /// Measures all contestants at one size.
-pub(super) fn measure(
+fn measure(
     bench: &MicroBench,
     world: &World,
     operation: &str,

@@ -11,17 +11,27 @@ use super::latency::RoundTrip;
 use super::micro::MicroBench;
 use super::primitive::{Link, checked};
 use super::turns::{Subject, Timing, in_turns};
+use super::what::{Row, Run, Value};
 use std::hint::black_box;
 use std::time::Instant;
 use streamhalo::{HaloError, World};
 
 use crate::error::AppError;
 
+pub(super) const ROW: Row = Row {
+    name: "overlap",
+    title: "share of the latency that computation can hide",
+    value: Value::Percent,
+    note: "Computation is between the initiation and the local completion (2015, section V).",
+    varies: None,
+    run: Run::Sizes(measure),
+};
+
 /// By how much the computation exceeds the latency.
 const LONGER: f64 = 1.1;
 
 /// Measures all primitives at one size. Collective over two ranks.
-pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result<Vec<Figure>, AppError> {
+fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result<Vec<Figure>, AppError> {
     let begins = world.rank() == 0;
     let stream = bench.stream(world)?;
     let (mut names, mut trips) = (Vec::new(), Vec::new());

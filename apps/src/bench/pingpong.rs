@@ -9,6 +9,7 @@ use super::figure::{Figure, gigabytes_per_second};
 use super::micro::{MicroBench, divided};
 use super::streams::{Replayed, captured};
 use super::turns::{Subject, in_turns};
+use super::what::{Row, Run, Value};
 use std::sync::Arc;
 use streamhalo::comm::backend::{AUTO, Direct, Exchange, ExchangeSpec, MessageSpec, Slot, match_exchange};
 use streamhalo::comm::device::{Buffer, Extents, Move, MoveTable};
@@ -19,8 +20,17 @@ use streamhalo::{HaloError, Stream, World};
 use crate::error::AppError;
 use crate::run::executors_of_all;
 
+pub(super) const ROW: Row = Row {
+    name: "pingpong",
+    title: "round trips of a packed message on a stream",
+    value: Value::Time,
+    note: "Times are per round trip: pack, send, receive and unpack on both ranks.",
+    varies: None,
+    run: Run::Sizes(measure),
+};
+
 /// Measures all backends at one size. Collective over two ranks.
-pub(super) fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result<Vec<Figure>, AppError> {
+fn measure(bench: &MicroBench, world: &World, bytes: usize) -> Result<Vec<Figure>, AppError> {
     let opened = bench.streams.open(world, bench.options())?;
     let contestants = opened.contestants(&bench.contestants);
     let mut pairs = Vec::new();

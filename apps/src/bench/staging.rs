@@ -6,10 +6,21 @@ use super::latency::RoundTrip;
 use super::micro::{MicroBench, divided};
 use super::primitive::{Link, WINDOW, by_user, check, staged};
 use super::turns::{Subject, in_turns};
+use super::what::{Row, Run, Value};
 use streamhalo::World;
 use streamhalo::comm::{Staging, StagingMemory, StagingScheme};
 
 use crate::error::AppError;
+
+pub(super) const ROW: Row = Row {
+    name: "staging",
+    title: "messages of a device, staged in memory of the host",
+    value: Value::Time,
+    note: "Times are per message: half of a round trip, or of a window of 64, one way or both at once.\n\
+           `user` is a program that copies by itself; a number is how many blocks there are.",
+    varies: None,
+    run: Run::Operations(measure),
+};
 
 /// What can be measured.
 pub(crate) const OPERATIONS: [&str; 3] = ["latency", "bandwidth", "bibandwidth"];
@@ -53,7 +64,7 @@ fn staging_of(name: &str, threshold_bytes: usize) -> Option<Staging> {
 }
 
 /// Measures all contestants at one size. Collective over two ranks.
-pub(super) fn measure(
+fn measure(
     bench: &MicroBench,
     world: &World,
     operation: &str,

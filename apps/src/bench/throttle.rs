@@ -5,6 +5,7 @@ use super::answers::{Answers, given, said};
 use super::figure::Figure;
 use super::micro::MicroBench;
 use super::turns::{Subject, in_turns};
+use super::what::{Row, Run, Value};
 use streamhalo::comm::Error;
 use streamhalo::comm::device::{Buffer, Extents, Section};
 use streamhalo::comm::fabric::Throttling;
@@ -13,18 +14,22 @@ use streamhalo::{HaloError, Stream, World};
 
 use crate::error::AppError;
 
+pub(super) const ROW: Row = Row {
+    name: "throttle",
+    title: "epochs on a stream over entries for operations and signals",
+    value: Value::Time,
+    note: "Times are per epoch: post, start, put, complete, wait, enqueued as far ahead as there is room.",
+    varies: Some("entries"),
+    run: Run::Entries(measure),
+};
+
 /// The names of all policies.
 pub(crate) fn policy_names() -> Vec<&'static str> {
     Throttling::ALL.iter().map(|policy| policy.name()).collect()
 }
 
 /// Measures all policies with so many entries. Collective over two ranks.
-pub(super) fn measure(
-    bench: &MicroBench,
-    world: &World,
-    bytes: usize,
-    entries: usize,
-) -> Result<Vec<Figure>, AppError> {
+fn measure(bench: &MicroBench, world: &World, bytes: usize, entries: usize) -> Result<Vec<Figure>, AppError> {
     let (stream, mut epochs) = (bench.stream(world)?, Vec::new());
     for name in &bench.contestants {
         let throttling = bench.named(name, Throttling::from_name)?;

@@ -1,7 +1,5 @@
 //! `results.csv`: one row a run, for spreadsheets and data frames.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value};
 
 use super::results::{Results, RunRecord};
@@ -34,20 +32,14 @@ const COLUMNS: [&str; 20] = [
 /// The text of `results.csv`. An application's own results are flattened: `{"a": {"b": 1}}`
 /// becomes a column `result_a_b`. A run without a column that others have leaves it empty.
 pub fn csv(results: &Results) -> String {
-    let own: Vec<_> = results.runs.iter().map(|run| flatten(&run.result)).collect();
-    let mut own_columns: Vec<&String> = own.iter().flat_map(BTreeMap::keys).collect();
-    own_columns.sort();
-    own_columns.dedup();
-
-    let columns = COLUMNS.iter().map(|column| (*column).to_owned());
-    let header = columns.chain(own_columns.iter().map(|column| quoted(column)));
-    let mut text = line(header);
-    for (run, own) in results.runs.iter().zip(&own) {
-        let own =
-            own_columns.iter().map(|column| own.get(*column).map_or(String::new(), |cell| quoted(cell)));
-        text.push_str(&line(cells(run).into_iter().chain(own)));
+    if results.runs.is_empty() {
+        return line(COLUMNS.map(str::to_owned).into_iter());
     }
-    text
+    let rows = results.runs.iter().map(|run| {
+        let columns = COLUMNS.map(str::to_owned).into_iter().zip(cells(run).map(Value::String));
+        columns.chain(flatten(&run.result)).collect()
+    });
+    csv_of_rows(&COLUMNS, &rows.collect::<Vec<_>>())
 }
 
 /// Rows of any columns, each an object of plain values: the columns that any of them has, those of `first`
@@ -74,11 +66,11 @@ fn line(cells: impl Iterator<Item = String>) -> String {
 
 fn cells(run: &RunRecord) -> [String; COLUMNS.len()] {
     [
-        quoted(&run.app),
-        quoted(&run.backend),
-        quoted(&run.fabric),
-        quoted(&run.executor),
-        quoted(&run.device),
+        run.app.clone(),
+        run.backend.clone(),
+        run.fabric.clone(),
+        run.executor.clone(),
+        run.device.clone(),
         run.ranks.to_string(),
         by(&run.layout),
         by(&run.cells),
@@ -93,24 +85,22 @@ fn cells(run: &RunRecord) -> [String; COLUMNS.len()] {
         run.bytes_per_exchange.to_string(),
         run.messages_per_exchange.to_string(),
         run.verified.map_or(String::new(), |verified| verified.to_string()),
-        quoted(&run.checksum),
+        run.checksum.clone(),
     ]
 }
 
-fn flatten(result: &Map<String, Value>) -> BTreeMap<String, String> {
-    let mut columns = BTreeMap::new();
+fn flatten(result: &Map<String, Value>) -> Map<String, Value> {
+    let mut columns = Map::new();
     flatten_into(&mut columns, "result", result);
     columns
 }
 
-fn flatten_into(columns: &mut BTreeMap<String, String>, prefix: &str, result: &Map<String, Value>) {
+fn flatten_into(columns: &mut Map<String, Value>, prefix: &str, result: &Map<String, Value>) {
     for (key, value) in result {
         let column = format!("{prefix}_{key}");
         match value {
             Value::Object(inner) => flatten_into(columns, &column, inner),
-            Value::String(text) => _ = columns.insert(column, text.clone()),
-            Value::Null => _ = columns.insert(column, String::new()),
-            other => _ = columns.insert(column, other.to_string()),
+            plain => _ = columns.insert(column, plain.clone()),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::AppError;
-use crate::occupied::{finished, unfinished};
+use crate::occupied::{finished, remove_such, unfinished};
 
 /// A file to be put into the results folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,17 +47,8 @@ pub(crate) fn left_in_replacing(file: &str) -> Option<&str> {
 /// [`AppError::NotWritable`] where something of it cannot be removed.
 pub(super) fn remove_left_behind(dir: &Path, names: &[String]) -> Result<(), AppError> {
     let is_ours = |name: &str| name == PROBE || names.iter().any(|one| one == name);
-    let remove = || -> io::Result<()> {
-        for entry in fs::read_dir(dir)? {
-            let entry = entry?;
-            let file = entry.file_name();
-            if file.to_str().and_then(left_in_replacing).is_some_and(is_ours) {
-                fs::remove_file(entry.path())?;
-            }
-        }
-        Ok(())
-    };
-    remove().map_err(|source| AppError::NotWritable { dir: dir.to_owned(), source })
+    let removed = remove_such(dir, |name| left_in_replacing(name).is_some_and(is_ours));
+    removed.map_err(|source| AppError::NotWritable { dir: dir.to_owned(), source })
 }
 
 /// Makes the folder and tries to write into it, so that a run of an hour does not end in

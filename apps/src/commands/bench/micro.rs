@@ -9,12 +9,13 @@ use super::view::View;
 use super::{HOST, Planned, backends_of, chosen, chosen_of, meet, streams_on, streams_with};
 use crate::bench::collectives::{self, ON_STREAMS, OPERATIONS, can_do};
 use crate::bench::copies;
-use crate::bench::micro::{MicroBench, What};
+use crate::bench::micro::MicroBench;
 use crate::bench::moves::{self, Boxes};
 use crate::bench::primitive::{OF_HOST, primitive_names};
 use crate::bench::staging;
 use crate::bench::streams::Streams;
 use crate::bench::throttle::policy_names;
+use crate::bench::what::What;
 use crate::cli::{
     CollectivesArgs, CopiesArgs, FigureArgs, MovesArgs, PingpongArgs, PrimitiveArgs, SignalArgs, Sizes,
     StagingArgs, ThrottleArgs, TimedArgs,
@@ -283,7 +284,7 @@ fn measure(
     bench: Result<MicroBench, AppError>,
 ) -> Result<u8, AppError> {
     let planned = bench.and_then(|bench| {
-        let (name, ranks) = (bench.what.name(), bench.ranks);
+        let (name, ranks) = (bench.what.row().name, bench.ranks);
         Planned::new(bench, name, ("--ranks", ranks), args)
     });
     let (ranks, planned) = Ranks::gather(command, Some(&args.fabric), planned)?;

@@ -15,8 +15,9 @@ use streamhalo::{Signals, StreamKind, Waits};
 
 use self::files::names_of;
 use super::check_room_for;
-use crate::bench::micro::{What, split_device};
+use crate::bench::micro::split_device;
 use crate::bench::streams::Streams;
+use crate::bench::what::What;
 use crate::cli::{Bench, FigureArgs, SignalArgs, StreamArgs};
 use crate::commands::DEVICES;
 use crate::config::{known_backends, nearest};
@@ -115,7 +116,7 @@ fn chosen(flag: &str, asked: &[String], known: &[&str]) -> Result<Vec<String>, A
     Ok(asked.to_vec())
 }
 
-/// The same of what has names.
+/// As [`chosen`], but gives the values that have these names.
 fn chosen_of<T: Copy, const N: usize>(
     flag: &str,
     asked: &[String],

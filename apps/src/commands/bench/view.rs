@@ -5,7 +5,8 @@ use comfy_table::{Cell, ContentArrangement, Table};
 use super::NO_GPU;
 use crate::bench::figure::Figure;
 use crate::bench::loggp::FIT;
-use crate::bench::micro::{MicroBench, What};
+use crate::bench::micro::MicroBench;
+use crate::bench::what::{Row, Value};
 use crate::error::ranks_of;
 use crate::report::text::{significant, whole_bytes};
 use crate::report::wrap::{COLUMNS, filled};
@@ -28,113 +29,22 @@ const NO_SHARE: &str = "-: beside computation the message took no longer than th
 /// What to think of figures of a flag.
 const FLAG: &str = "`flag` is no message: one cache line, one way.\n";
 
-/// What the numbers of a measurement are.
-struct Shown {
-    /// What the measurement is about, and what a number is.
-    title: &'static str,
-    unit: &'static str,
-    /// What a reader has to know about them.
-    note: &'static str,
-}
-
 impl View<'_> {
     pub(super) fn new<'f>(bench: &'f MicroBench, figures: &'f [Figure]) -> View<'f> {
         View { bench, figures }
     }
 
-    fn shown(&self) -> Shown {
-        match self.bench.what {
-            What::Pingpong => Shown {
-                title: "round trips of a packed message on a stream",
-                unit: "us",
-                note: "Times are per round trip: pack, send, receive and unpack on both ranks.",
-            },
-            What::Latency => {
-                Shown { title: "latency of a message", unit: "us", note: "Times are half of a round trip." }
-            }
-            What::Bandwidth => Shown {
-                title: "bandwidth of windows of 64 messages",
-                unit: "MB/s",
-                note: "The receiver answers each window with one short message; 1 MB is 10^6 bytes.",
-            },
-            What::Bibandwidth => Shown {
-                title: "bandwidth of windows of 64 messages, both ways at once",
-                unit: "MB/s",
-                note: "Both ways together; 1 MB is 10^6 bytes.",
-            },
-            What::Collectives => Shown {
-                title: "collectives of the host and on streams",
-                unit: "us",
-                note: "Times are the slowest rank's. Those on a stream are enqueued one behind the other.",
-            },
-            What::Overlap => Shown {
-                title: "share of the latency that computation can hide",
-                unit: "%",
-                note: "Computation is between the initiation and the local completion (2015, section V).",
-            },
-            What::Loggp => Shown {
-                title: "latencies, and gaps between messages",
-                unit: "us",
-                note: "o: of a sender, beside computation; g: of small messages in a window;\n\
-                       G: slope of the gaps from 4 KiB on; L: half a round trip less 2o.",
-            },
-            What::Throttle => Shown {
-                title: "epochs on a stream over entries for operations and signals",
-                unit: "us",
-                note: "Times are per epoch: post, start, put, complete, wait, enqueued as far ahead as there is room.",
-            },
-            What::Copies => Shown {
-                title: "copies between a device and memory of the host",
-                unit: "us",
-                note: "Times are per copy that is waited for (2023 on Intel GPUs, figure 4).",
-            },
-            What::Staging => Shown {
-                title: "messages of a device, staged in memory of the host",
-                unit: "us",
-                note: "Times are per message: half of a round trip, or of a window of 64, one way or both at once.\n\
-                       `user` is a program that copies by itself; a number is how many blocks there are.",
-            },
-            What::Moves => Shown {
-                title: "moves between a cube with ghosts and packed messages, on a device",
-                unit: "GB/s",
-                note: "`copy` is the device's own, of as many bytes; `fused` one kernel; `apart` one per neighbour.\n\
-                       `pack` and `unpack` are of all 26. Payload bytes; 1 GB is 10^9 bytes.",
-            },
-        }
+    fn row(&self) -> &'static Row {
+        self.bench.what.row()
     }
 
     /// The median of a figure, and the values at both ends of its spread; `None` where it cannot be told.
     fn values(&self, figure: &Figure) -> Option<[f64; 3]> {
-        let number = |name| figure.number(name).expect("is measured for every figure");
-        let [median, best] = match self.bench.what {
-            What::Overlap => return figure.number("overlap_percent").map(|share| [share; 3]),
-            What::Pingpong
-            | What::Latency
-            | What::Collectives
-            | What::Loggp
-            | What::Throttle
-            | What::Copies
-            | What::Staging => [figure.median_us, figure.min_us],
-            What::Bandwidth | What::Bibandwidth => {
-                // As the OSU suite shows it.
-                ["gb_per_s", "best_gb_per_s"].map(|name| 1e3 * number(name))
-            }
-            What::Moves => ["gb_per_s", "best_gb_per_s"].map(number),
-        };
-        Some([median, best, median])
-    }
-
-    /// What is varied, if it is not bytes.
-    fn varies(&self) -> Option<&'static str> {
-        match self.bench.what {
-            What::Throttle => Some("entries"),
-            What::Moves => Some("cells"),
-            _ => None,
-        }
+        self.row().value.of(figure)
     }
 
     fn point(&self, figure: &Figure) -> usize {
-        let varied = self.varies().and_then(|name| figure.number(name));
+        let varied = self.row().varies.and_then(|name| figure.number(name));
         varied.map_or(figure.bytes, |number| number as usize)
     }
 
@@ -179,7 +89,7 @@ impl View<'_> {
 
     /// Sizes along one side and contestants along the other, with what they are of.
     pub(super) fn table(&self) -> String {
-        let Shown { title, unit, note } = self.shown();
+        let Row { title, value, note, .. } = self.row();
         let mut table = self.cells(" ").trim_fmt();
         if table.lines().any(|line| line.chars().count() > COLUMNS) {
             // The best stands below the median.
@@ -194,7 +104,10 @@ impl View<'_> {
             self.figures.iter().filter(|figure| figure.device.as_ref() != Some(&figure.executor));
         let device = others.find_map(|figure| figure.device.as_ref());
         let device = device.map_or(String::new(), |device| format!(", on {device}"));
-        let unit = if self.bench.what == What::Overlap { "%" } else { &format!("{unit}, median (best)") };
+        let unit = match value {
+            Value::Percent => value.unit().to_owned(),
+            _ => format!("{}, median (best)", value.unit()),
+        };
         let (fabric, ranks) = (&self.bench.fabric, ranks_of(self.bench.ranks));
         let head = format!("{title}: {unit}\nfabric {fabric}, {ranks}{device}, executed by {executors}");
         let is_known = self.varied().all(|figure| self.values(figure).is_some());
@@ -217,7 +130,7 @@ impl View<'_> {
         let ways =
             if self.figures.iter().all(|figure| figure.operation.is_none()) { "signal" } else { "operation" };
         let mut header = if has_operations { vec![Cell::new(ways)] } else { Vec::new() };
-        header.push(right(self.varies().unwrap_or("size")));
+        header.push(right(self.row().varies.unwrap_or("size")));
         // Where values are on two lines, names may be too: they would be broken anywhere else.
         header.extend(columns.iter().map(|name| {
             right(match between {
@@ -228,7 +141,7 @@ impl View<'_> {
         table.set_header(header);
         for (operation, point) in rows {
             let mut row = if has_operations { vec![Cell::new(operation.unwrap_or(""))] } else { Vec::new() };
-            row.push(right(match self.varies() {
+            row.push(right(match self.row().varies {
                 None => whole_bytes(point as u64),
                 Some(_) => point.to_string(),
             }));
@@ -237,8 +150,8 @@ impl View<'_> {
                     figure.backend == *name && self.point(figure) == point && self.way(figure) == operation
                 };
                 let values = self.figures.iter().find(of_cell).and_then(|figure| self.values(figure));
-                let text = values.map_or("-".to_owned(), |[median, best, _]| match self.bench.what {
-                    What::Overlap => format!("{median:.0}"),
+                let text = values.map_or("-".to_owned(), |[median, best, _]| match self.row().value {
+                    Value::Percent => format!("{median:.0}"),
                     _ => format!("{}{between}({})", significant(median), significant(best)),
                 });
                 row.push(right(text));
@@ -304,7 +217,7 @@ impl View<'_> {
     }
 
     pub(super) fn chart(&self) -> LineChart {
-        let Shown { title, unit, .. } = self.shown();
+        let Row { title, value, .. } = self.row();
         let mut lines: Vec<ChartLine> = Vec::new();
         // A barrier has no bytes, and so no place on their axis.
         let has_place = |figure: &&Figure| self.point(figure) > 0;
@@ -321,7 +234,7 @@ impl View<'_> {
             }
         }
         LineChart {
-            title: title.to_owned(),
+            title: (*title).to_owned(),
             below: format!(
                 "fabric {}, {}; medians, whiskers to the best{}{}",
                 self.bench.fabric,
@@ -329,11 +242,11 @@ impl View<'_> {
                 if self.of_no_gpu().is_empty() { "" } else { "; no GPU, but the host's cores" },
                 if is_complete { "" } else { "; barriers are in the table" }
             ),
-            x: self.varies().unwrap_or("bytes").to_owned(),
-            in_bytes: self.varies().is_none(),
+            x: self.row().varies.unwrap_or("bytes").to_owned(),
+            in_bytes: self.row().varies.is_none(),
             ticks: Vec::new(),
-            y: unit.to_owned(),
-            from_zero: self.bench.what == What::Overlap,
+            y: value.unit().to_owned(),
+            from_zero: matches!(value, Value::Percent),
             lines,
         }
     }
@@ -342,6 +255,7 @@ impl View<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::what::What;
     use serde_json::json;
 
     fn share(backend: &str, share: Option<f64>) -> Figure {
