@@ -39,16 +39,6 @@ impl Communicator {
         self.host().lock()
     }
 
-    /// Sends a record to a peer, in order, once there is room. Never blocks.
-    pub(crate) fn tell(&self, peer: usize, record: Vec<u8>) -> Result<()> {
-        self.lock().tell(peer, record)
-    }
-
-    /// Takes the records that have come, in order for each source.
-    pub(crate) fn take_told(&self) -> Vec<(usize, Vec<u8>)> {
-        self.lock().take_told()
-    }
-
     /// Looks once at what has come.
     pub(crate) fn progress(&self) -> Result<()> {
         self.lock().progress()

@@ -257,7 +257,7 @@ impl Engine {
         Some(Status { source: early.source, tag: early.tag, bytes: early.message.bytes() })
     }
 
-    /// Sends a record, in parts if it is long, once there is room.
+    /// Sends a record, in parts if it is long, in order, once there is room. Never blocks.
     pub(crate) fn tell(&mut self, peer: usize, record: Vec<u8>) -> Result<()> {
         let largest = self.core.peers[peer].largest;
         if record.len() <= largest {

@@ -65,7 +65,7 @@ impl Host {
     }
 
     #[inline]
-    fn try_lock(&self) -> Option<MutexGuard<'_, Engine>> {
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Engine>> {
         try_lock(&self.engine)
     }
 

@@ -90,8 +90,8 @@ pub(crate) use tickets::{Contents, Found};
 use crate::device::{Hold, Intent, Section};
 use crate::element::Element;
 use crate::error::Result;
-use crate::fabric::{bytes_of, bytes_of_mut};
-use crate::queue::Matcher;
+use crate::fabric::{Progress, bytes_of, bytes_of_mut, register};
+use crate::queue::{Matcher, go_on};
 use crate::source::{Source, Status, Tag};
 use crate::world::World;
 use pool::Pool;
@@ -133,6 +133,13 @@ struct Inner {
     abandoned: RefCell<Vec<(Ticket, Hold)>>,
 }
 
+/// Matches go on, as messages do.
+impl Progress for Inner {
+    fn progress(&self) -> bool {
+        go_on(&self.world, &self.host, &self.matcher)
+    }
+}
+
 impl Communicator {
     /// The largest tag of a message.
     pub const LARGEST_TAG: u32 = INTERNAL - 1;
@@ -145,8 +152,9 @@ impl Communicator {
         let host = Host::connect(world)?;
         let pool = RefCell::new(Pool::of_fabric(world.shared_fabric()));
         let (scratch, matcher, abandoned) = (RefCell::default(), RefCell::default(), RefCell::default());
-        let inner = Inner { world: world.clone(), host, pool, scratch, matcher, abandoned };
-        Ok(Self { inner: Rc::new(inner) })
+        let inner = Rc::new(Inner { world: world.clone(), host, pool, scratch, matcher, abandoned });
+        register(&inner);
+        Ok(Self { inner })
     }
 
     /// The world whose ranks it connects.

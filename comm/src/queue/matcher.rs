@@ -82,6 +82,8 @@ pub(crate) struct Matcher {
     opening: HashMap<Key, VecDeque<Opening>>,
     /// What is to be said, to whom.
     outbox: Vec<(usize, Vec<u8>)>,
+    /// What went wrong while the rank waited for something else.
+    failed: Option<Error>,
 }
 
 /// A half that its peer has been told of.
@@ -169,6 +171,21 @@ impl Matcher {
     /// What is to be said, to whom.
     pub(super) fn take_outbox(&mut self) -> Vec<(usize, Vec<u8>)> {
         std::mem::take(&mut self.outbox)
+    }
+
+    /// Whether peers have still to say something to halves of this rank.
+    pub(super) fn is_matching(&self) -> bool {
+        !self.ours.is_empty() || !self.opening.is_empty()
+    }
+
+    /// Keeps an error for the next call that can give it.
+    pub(super) fn keep(&mut self, error: Error) {
+        self.failed.get_or_insert(error);
+    }
+
+    /// Gives what was kept.
+    pub(super) fn failure(&mut self) -> Result<()> {
+        self.failed.take().map_or(Ok(()), Err)
     }
 
     /// Joins both halves, or has a wire begin to, and says so. A request that was dropped meanwhile has used up its

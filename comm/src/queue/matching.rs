@@ -1,8 +1,9 @@
 //! Matching persistent requests (2026, section III-C, table II).
 
-use super::matcher::MatchState;
-use crate::communicator::{Communicator, PersistentRequest};
+use super::matcher::{MatchState, Matcher};
+use crate::communicator::{Communicator, Host, PersistentRequest};
 use crate::error::{Error, Result};
+use crate::world::World;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::slice::from_mut;
@@ -33,8 +34,8 @@ pub fn match_all(requests: &mut [PersistentRequest]) -> Result<()> {
     begin("match_all", requests)?.wait()
 }
 
-/// Begins to match a request (`MPI_Imatch`). Does not block. It goes on, and is not taken back, if the result is
-/// dropped.
+/// Begins to match a request (`MPI_Imatch`). Does not block. It goes on in whatever blocks the rank's thread, and is not
+/// taken back if the result is dropped.
 ///
 /// ```
 /// use streamhalo_comm::device::{Buffer, Device, Extents};
@@ -121,9 +122,12 @@ fn begin(call: &'static str, requests: &mut [PersistentRequest]) -> Result<Match
     let mut matching = MatchRequest { waiting: Vec::with_capacity(requests.len()), failed: None };
     for (request, side) in requests.iter().zip(sides) {
         let communicator = request.communicator().clone();
-        let posted =
-            communicator.matcher().borrow_mut().post(communicator.world(), &side, request.match_state());
-        if let Err(error) = posted.and_then(|()| say(&communicator)) {
+        let mut matcher = communicator.matcher().borrow_mut();
+        let posted = matcher.post(communicator.world(), &side, request.match_state());
+        let said =
+            posted.and_then(|()| answer(communicator.world(), communicator.host(), &mut matcher, Vec::new()));
+        drop(matcher);
+        if let Err(error) = said {
             // Peers have been told of those before it, which somebody has to wait for.
             matching.failed.get_or_insert(error);
         }
@@ -253,14 +257,32 @@ fn hear_out(communicator: &Communicator) -> Result<()> {
 }
 
 fn take_in(communicator: &Communicator) -> Result<()> {
-    for (source, bytes) in communicator.take_told() {
-        communicator.matcher().borrow_mut().hear(communicator.world(), source, &bytes)?;
-    }
-    say(communicator)
+    let mut matcher = communicator.matcher().borrow_mut();
+    matcher.failure()?;
+    let told = communicator.host().lock().take_told();
+    answer(communicator.world(), communicator.host(), &mut matcher, told)
 }
 
-/// Tells the peers what the matcher has for them.
-fn say(communicator: &Communicator) -> Result<()> {
-    let said = communicator.matcher().borrow_mut().take_outbox();
-    said.into_iter().try_for_each(|(peer, bytes)| communicator.tell(peer, bytes))
+/// Goes on with what was begun, whatever the rank waits for: its peers' matches need its answers. Whether there is more to
+/// be heard.
+pub(crate) fn go_on(world: &World, host: &Host, matcher: &RefCell<Matcher>) -> bool {
+    // Whoever has it goes on.
+    let Ok(mut matcher) = matcher.try_borrow_mut() else { return false };
+    if !matcher.is_matching() {
+        return false;
+    }
+    let Some(told) = host.try_lock().map(|mut engine| engine.take_told()) else { return false };
+    if let Err(error) = answer(world, host, &mut matcher, told) {
+        matcher.keep(error);
+    }
+    true
+}
+
+/// Takes in what the peers have told, and tells them what the matcher has for them. Without the engine: what was matched may
+/// be the last use of a stream, whose thread needs it to come to its end.
+fn answer(world: &World, host: &Host, matcher: &mut Matcher, told: Vec<(usize, Vec<u8>)>) -> Result<()> {
+    for (source, bytes) in told {
+        matcher.hear(world, source, &bytes)?;
+    }
+    matcher.take_outbox().into_iter().try_for_each(|(peer, bytes)| host.lock().tell(peer, bytes))
 }

@@ -245,6 +245,7 @@ mod request;
 mod words;
 
 pub(crate) use matcher::{MatchState, Matcher};
+pub(crate) use matching::go_on;
 pub use matching::{MatchRequest, imatch_all, imatch_one, match_all, match_one};
 pub use operations::{EnqueuedOperation, OperationQueue};
 

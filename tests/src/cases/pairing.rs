@@ -282,3 +282,47 @@ pub fn freed_at_once(world: &World, way: Scenario) -> Result<Done, HaloError> {
     }
     Ok(Done::default())
 }
+
+/// Matches that were begun go on whatever the rank waits for meanwhile: collective calls, or those of another communicator,
+/// in another order than its peer.
+pub fn going_on_meanwhile(world: &World, way: Scenario) -> Result<Done, HaloError> {
+    let [next, previous] = neighbours(world);
+    let stream = stream_of(world, way.kind)?;
+    let communicators = [Communicator::new(world)?, Communicator::new(world)?];
+    let [out, arrived] = [Payload::new(world, &stream, 4)?, Payload::new(world, &stream, 4)?];
+    let requests = |communicator: &Communicator| {
+        let receive = communicator.recv_init(&arrived.section()?, previous, TAG)?;
+        Ok::<_, HaloError>([communicator.send_init(&out.section()?, next, TAG)?, receive])
+    };
+    let until_matched = |requests: &[PersistentRequest]| {
+        let since = Instant::now();
+        while !requests.iter().all(PersistentRequest::is_matched) {
+            assert!(since.elapsed() < PATIENCE, "all ranks have begun to match, {way:?}");
+            std::thread::yield_now();
+        }
+    };
+    // The others answer from within a barrier.
+    let waits = !world.rank().is_multiple_of(2);
+    for is_dropped in [false, true] {
+        let mut requests = requests(&communicators[0])?;
+        let mut matching = imatch_all(&mut requests)?;
+        match is_dropped {
+            true => drop(matching),
+            false if waits => matching.wait()?,
+            false => {}
+        }
+        if waits {
+            until_matched(&requests);
+        }
+        world.barrier()?;
+        communicators[1].barrier()?;
+        until_matched(&requests);
+    }
+    let [mut here, mut there] = [requests(&communicators[0])?, requests(&communicators[1])?];
+    let mut matching = [imatch_all(&mut here)?, imatch_all(&mut there)?];
+    if waits {
+        matching.reverse();
+    }
+    matching.iter_mut().try_for_each(MatchRequest::wait)?;
+    Ok(Done::default())
+}

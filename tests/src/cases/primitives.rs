@@ -185,6 +185,7 @@ fn requests(list: &mut List, ranks: usize, at_length: bool) {
     list.add("requests that are matched one by one", pairing::matched_one_by_one);
     list.add("requests that are known to be matched", pairing::known_to_be_matched);
     list.add("requests that are freed as soon as they are matched", pairing::freed_at_once);
+    list.add("requests that are matched while their rank waits", pairing::going_on_meanwhile);
     list.add("requests that are freed while they are enqueued", queues::freed_early);
     for elements in [3, 12_000] {
         list.add("ordinary messages beside matched requests", move |world, way| {

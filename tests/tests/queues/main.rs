@@ -9,7 +9,8 @@ mod told;
 
 use streamhalo::{HaloError, World};
 use streamhalo_tests::cases::pairing::{
-    beside_messages, enqueued_in_order, freed_at_once, known_to_be_matched, matched_one_by_one,
+    beside_messages, enqueued_in_order, freed_at_once, going_on_meanwhile, known_to_be_matched,
+    matched_one_by_one,
 };
 use streamhalo_tests::cases::queues::{
     SIZES, freed_early, halo, late_payload, many_messages, operations, opposite_orders,
@@ -54,6 +55,11 @@ fn messages_of_one_tag_match_in_order() {
 #[test]
 fn enqueued_operations_of_one_tag_match_in_order() {
     on_each(&[1, 2, 3], enqueued_in_order);
+}
+
+#[test]
+fn matches_go_on_while_their_rank_waits() {
+    on_each(&[1, 2, 3, 4], going_on_meanwhile);
 }
 
 #[test]
