@@ -1,7 +1,7 @@
 //! Boards: a meeting in memory that all ranks have from the start, one board per rank.
 
 use crate::error::{Error, Result};
-use crate::fabric::{Fabric, Region, Role, WaitContext, Word, has_reached};
+use crate::fabric::{Fabric, Region, Role, WaitContext, Word, has_reached, phase};
 use crate::meeting::{Meeting, left};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -27,14 +27,34 @@ struct Board {
     data_bytes: AtomicU64,
     /// Barriers that the rank has arrived at: read only to say who is missing.
     rounds: AtomicU32,
+    /// In which call, by the parity of the number of the barrier: a rank is at most one of them ahead of another.
+    calls: [AtomicU32; 2],
     /// Whether it has dropped its end, and comes to no more of them.
     has_left: AtomicU32,
+}
+
+/// What ranks come to a barrier for.
+#[derive(Debug, Clone, Copy)]
+enum Call {
+    Barrier = 1,
+    Gather,
+    /// They have read what the others had put up.
+    Gathered,
+}
+
+impl Call {
+    fn name(self) -> &'static str {
+        match self {
+            Call::Barrier => "barrier",
+            Call::Gather | Call::Gathered => "all_gather",
+        }
+    }
 }
 
 impl Boards {
     /// How much memory the boards of that many ranks need.
     pub(crate) const fn bytes(size: usize) -> usize {
-        (size + 1) * size_of::<Board>()
+        size.saturating_add(1).saturating_mul(size_of::<Board>())
     }
 
     /// The boards in zeroed memory that the first `size` ranks of the fabric share.
@@ -70,6 +90,30 @@ impl Boards {
         Some(left(rank))
     }
 
+    /// Blocks until all ranks have come to it in this call.
+    fn meet(&self, context: &WaitContext, call: Call) -> Result<()> {
+        self.rounds.set(self.rounds.get().wrapping_add(1));
+        let round = self.rounds.get();
+        let own = self.board(self.rank);
+        own.rounds.store(round, Ordering::Relaxed);
+        own.calls[phase(round)].store(call as u32, Ordering::Relaxed);
+        self.arrived.post_increment();
+        crate::fabric::store_fence();
+        self.arrived.wake();
+        let all = round.wrapping_mul(self.size as u32);
+        let waited = context.wait(&self.arrived, all, &|| self.gone(), &mut crate::device::progress);
+        waited.map_err(|error| self.name_the_late(error))?;
+        let call_of = |rank: usize| self.board(rank).calls[phase(round)].load(Ordering::Relaxed);
+        match (0..self.size).find(|rank| call_of(*rank) != call as u32) {
+            None => Ok(()),
+            Some(rank) => Err(Error::CollectiveFailed {
+                call: call.name(),
+                rank,
+                reason: "it made another call; do all ranks make the same calls?".into(),
+            }),
+        }
+    }
+
     fn read(&self, rank: usize) -> Result<Vec<u8>> {
         let board = self.board(rank);
         let region_bytes = board.region_bytes.load(Ordering::Relaxed) as usize;
@@ -93,14 +137,7 @@ impl Drop for Boards {
 
 impl Meeting for Boards {
     fn barrier(&self, context: &WaitContext) -> Result<()> {
-        self.rounds.set(self.rounds.get().wrapping_add(1));
-        self.board(self.rank).rounds.store(self.rounds.get(), Ordering::Relaxed);
-        self.arrived.post_increment();
-        crate::fabric::store_fence();
-        self.arrived.wake();
-        let all = self.rounds.get().wrapping_mul(self.size as u32);
-        let waited = context.wait(&self.arrived, all, &|| self.gone(), &mut crate::device::progress);
-        waited.map_err(|error| self.name_the_late(error))
+        self.meet(context, Call::Barrier)
     }
 
     fn all_gather(&self, context: &WaitContext, data: &[u8]) -> Result<Vec<Vec<u8>>> {
@@ -116,10 +153,10 @@ impl Meeting for Boards {
             own.data_bytes.store(data.len() as u64, Ordering::Relaxed);
         }
         own.region_bytes.store(region.as_ref().map_or(0, |region| region.bytes() as u64), Ordering::Relaxed);
-        self.barrier(context)?;
+        self.meet(context, Call::Gather)?;
         let gathered = (0..self.size).map(|rank| self.read(rank)).collect::<Result<Vec<_>>>();
         // The data must stay until all have read it.
-        self.barrier(context)?;
+        self.meet(context, Call::Gathered)?;
         drop(region);
         gathered
     }

@@ -152,7 +152,7 @@ impl World {
     ///
     /// # Errors
     /// [`Error::BadWorldSize`] if `ranks` is 0 or more than there are; [`Error::CollectiveFailed`], on
-    /// all ranks, if rank 0 has no memory for it; or that a rank failed meanwhile.
+    /// all ranks, if they ask for different numbers or rank 0 has no memory for it; or that a rank failed meanwhile.
     pub fn first(&self, ranks: usize) -> Result<Option<World>> {
         self.first_waiting(ranks, self.shared.wait.clone())
     }
@@ -170,6 +170,11 @@ impl World {
     }
 
     fn first_waiting(&self, ranks: usize, wait: Arc<WaitContext>) -> Result<Option<World>> {
+        let asked = self.all_gather(&ranks)?;
+        if let Some(rank) = asked.iter().position(|other| *other != asked[0]) {
+            let reason = format!("it asked for {} ranks, rank 0 for {}", asked[rank], asked[0]);
+            return Err(Error::CollectiveFailed { call: "World::first", rank, reason });
+        }
         if ranks == 0 || ranks > self.size() {
             return Err(Error::BadWorldSize {
                 asked: ranks,

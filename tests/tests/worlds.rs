@@ -302,6 +302,44 @@ fn a_value_that_cannot_be_told_fails_on_all_ranks() {
     }
 }
 
+/// Who waits in a barrier for one that tells something is no more served than who waits for it to tell something else.
+#[test]
+fn calls_that_differ_fail_on_all_ranks() {
+    for ranks in [2, 3] {
+        let results = outcomes(ranks, |world| match world.rank() {
+            0 => Ok(world.barrier()),
+            _ => Ok(world.all_gather(&20_u32).map(drop)),
+        });
+        for (rank, result) in results.into_iter().enumerate() {
+            let (own, other) = if rank == 0 { ("barrier", 1) } else { ("all_gather", 0) };
+            match result.expect("the world goes on") {
+                Err(Error::CollectiveFailed { call, rank, reason }) if (call, rank) == (own, other) => {
+                    assert!(reason.contains("another call"), "{reason}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn worlds_of_different_numbers_of_ranks_are_refused_on_all_ranks() {
+    let failed = Error::CollectiveFailed {
+        call: "World::first",
+        rank: 1,
+        reason: "it asked for 2 ranks, rank 0 for 1".into(),
+    };
+    for result in outcomes(3, |world| Ok(world.first(1 + usize::from(world.rank() > 0)).map(drop))) {
+        assert_eq!(result.expect("the world goes on"), Err(failed.clone()));
+    }
+}
+
+#[test]
+fn more_ranks_than_memory_can_count_are_refused() {
+    let results = World::threads(usize::MAX, SOON, |_| Ok::<_, Error>(()));
+    assert!(matches!(results, Err(Error::OutOfMemory { .. })), "{results:?}");
+}
+
 /// The kernel would give page after page, and end the process when there are none left.
 #[cfg(target_os = "linux")]
 #[test]

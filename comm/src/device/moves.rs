@@ -134,7 +134,7 @@ impl MoveTable {
                 table.check(one)?;
                 table.keep(one);
                 table.add(first, one);
-                table.bytes += one.bytes();
+                table.bytes = table.bytes.saturating_add(one.bytes());
             }
         }
         Ok(table)
@@ -172,7 +172,7 @@ impl MoveTable {
             let mut nest = Nest::of(one);
             nest.run = super::host::accumulate::accumulator(&nest);
             table.nests.push(nest);
-            table.bytes += one.bytes();
+            table.bytes = table.bytes.saturating_add(one.bytes());
         }
         Ok(table)
     }
