@@ -1,5 +1,7 @@
 //! Periods that are captured and replayed on the host's streams: the same cells as without, and what is refused.
 
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex};
 use streamhalo::comm::Error;
 use streamhalo::comm::collective::{AllReduce, Barrier};
 use streamhalo::comm::device::{Buffer, Extents};
@@ -335,4 +337,48 @@ fn a_panic_within_a_capture_leaves_the_stream_as_it_was() {
         stepped.assert_after(3, &way)
     });
     results.into_iter().for_each(|result| result.expect("the stream goes on"));
+}
+
+thread_local! {
+    /// What a kernel finds beside its arguments.
+    static BESIDE: RefCell<Option<Buffer<i64>>> = const { RefCell::new(None) };
+}
+
+/// A kernel that is launched has its arrays borrowed until it has run; one that is replayed here and now does not.
+#[test]
+fn a_kernel_of_a_period_that_is_replayed_cannot_use_arrays_beside_its_own() -> Result<(), HaloError> {
+    let world = World::alone()?;
+    let stream = Device::host().stream(&world)?;
+    let line = Extents { points: [1, 1, 4], components: 1 };
+    BESIDE.set(Some(Buffer::zeros(&world, &stream, line)?));
+    let refusals = Arc::new(Mutex::new(Vec::new()));
+    let period = BESIDE.with_borrow_mut(|beside| {
+        let beside = beside.as_mut().expect("it is there");
+        let refusals = refusals.clone();
+        stream.capture::<Error>(|stream| {
+            let writer = beside.writer(line.whole())?;
+            stream.launch("meddling", line.whole(), (writer,), move |_, (mut rows,)| {
+                rows.row(0, 0)[0] += 1;
+                BESIDE.with_borrow_mut(|beside| {
+                    let beside = beside.as_mut().expect("it is there");
+                    let view = beside.view(line.whole()).map(drop);
+                    let writer = beside.writer(line.whole()).map(drop);
+                    let copy = beside.copy_out(line.whole()).map(drop);
+                    refusals.lock().unwrap().extend([view, writer, copy]);
+                });
+            })
+        })
+    })?;
+    stream.replay(&period, 2)?;
+    let refusals = std::mem::take(&mut *refusals.lock().unwrap());
+    assert_eq!(refusals.len(), 6);
+    for refused in refusals {
+        assert!(
+            matches!(&refused, Err(Error::OutOfOrder { reason, .. }) if reason.contains("is being replayed")),
+            "{refused:?}"
+        );
+    }
+    let cells = BESIDE.take().expect("it is there").copy_out(line.whole())?;
+    assert_eq!(cells, [2, 0, 0, 0], "what was refused before is not afterwards");
+    Ok(())
 }

@@ -280,9 +280,11 @@ impl<T: Element> Buffer<T> {
             let region_bytes = self.region.bytes();
             return Err(Error::OutOfBounds { what: "a box of an array", start, end, region_bytes });
         }
+        const WHAT: &str = "a view of, or a kernel on, an array";
+        self.stream.refuse_within_replay(WHAT)?;
         if !self.access.uses().has_holds() || bounds.points() == 0 {
             return Ok(());
         }
-        self.access.check(&self.bytes(bounds), intent, "a view of, or a kernel on, an array")
+        self.access.check(&self.bytes(bounds), intent, WHAT)
     }
 }

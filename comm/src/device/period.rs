@@ -112,6 +112,7 @@ impl Stream {
             return Err(Error::WrongStream { what: "a period", owner: period.stream, used: self.id() });
         }
         self.refuse_capture("a replay", "a period has no others in it; capture its operations instead")?;
+        self.refuse_within_replay("replay")?;
         let out_of_order = |reason: &str| Err(Error::OutOfOrder { call: "replay", reason: reason.into() });
         // Of whatever array: what a period writes is not looked up for each replay.
         if self.views().get() > 0 {
@@ -150,7 +151,8 @@ impl Stream {
             uses.for_each(|(of, bytes, intent)| of.add(bytes, intent, next, passed));
         }
         let sequence = period.sequence.clone();
-        self.put(Operation::Replay(Box::new(Replay { sequence, moved, times })));
+        let replay = Operation::Replay(Box::new(Replay { sequence, moved, times }));
+        self.while_replaying(|| self.put(replay));
         for Captured { standing, strides, .. } in &period.exchanges {
             standing.move_on(*strides, times);
         }

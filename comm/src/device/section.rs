@@ -92,11 +92,13 @@ impl Access {
 
     /// Whether those bytes may be used so now, by `what`.
     pub(crate) fn check(&self, bytes: &Range<usize>, intent: Intent, what: &'static str) -> Result<()> {
+        self.stream.refuse_within_replay(what)?;
         self.uses.check(bytes, intent, what, |_| true)
     }
 
     /// Whether those bytes may be used so, as far as only views of the host are concerned.
     fn check_views(&self, bytes: &Range<usize>, intent: Intent, what: &'static str) -> Result<()> {
+        self.stream.refuse_within_replay(what)?;
         self.uses.check(bytes, intent, what, |held| held.is_view)
     }
 
@@ -287,6 +289,7 @@ impl Section {
 
     fn hold_if(&self, intent: Intent, by: &'static str, counts: impl Fn(&Held) -> bool) -> Result<Hold> {
         let bytes = self.range();
+        self.access.stream.refuse_within_replay(by)?;
         self.access.uses.check(&bytes, intent, by, counts)?;
         Ok(self.access.keep(Held { number: self.access.next.get(), bytes, intent, by, is_view: false }))
     }

@@ -51,6 +51,8 @@ struct Inner {
     captured: RefCell<Option<Capture>>,
     /// How many views the host has of its arrays.
     views: Rc<Cell<usize>>,
+    /// An inline stream runs a period now.
+    is_replaying: Cell<bool>,
     /// How many operations a device had been given when the host last saw it at rest.
     rested: Cell<u64>,
     status: Arc<Status>,
@@ -127,6 +129,7 @@ impl Stream {
                 rests: Cell::new(0),
                 captured: RefCell::default(),
                 views: Rc::default(),
+                is_replaying: Cell::new(false),
                 rested: Cell::default(),
                 status,
             }),
@@ -194,6 +197,25 @@ impl Stream {
     /// What is captured, while something is.
     pub(super) fn captured(&self) -> &RefCell<Option<Capture>> {
         &self.inner.captured
+    }
+
+    /// Does what replays a period. On an inline stream that is here and now, and no borrow keeps kernels of the period from
+    /// arrays that it uses, as one does with a kernel that is launched.
+    pub(super) fn while_replaying(&self, replay: impl FnOnce()) {
+        self.inner.is_replaying.set(self.inner.worker.is_none());
+        replay();
+        self.inner.is_replaying.set(false);
+    }
+
+    /// # Errors
+    /// [`Error::OutOfOrder`] for a call of what a period does that is being replayed.
+    #[inline]
+    pub(super) fn refuse_within_replay(&self, call: &'static str) -> Result<()> {
+        if !self.inner.is_replaying.get() {
+            return Ok(());
+        }
+        let reason = "a period is being replayed, whose kernels can use no other arrays of its stream than they were given";
+        Err(Error::OutOfOrder { call, reason: reason.into() })
     }
 
     pub(super) fn views(&self) -> &Rc<Cell<usize>> {
