@@ -375,6 +375,62 @@ fn collective_calls_with_other_arguments() {
     }
 }
 
+/// Of equal lengths, as far as anybody finds out by them: each is refused on all ranks, and nobody gets what was meant otherwise.
+#[test]
+fn collective_calls_that_are_not_the_same() {
+    type Call = fn(&Communicator, usize) -> Result<()>;
+    let calls: [(&str, usize, Call); 8] = [
+        // One in halves of all, the others in thirds of what is three times as much.
+        ("elements", 3, |communicator, rank| {
+            communicator.allreduce(&mut vec![0.0; if rank == 1 { 2_000 } else { 6_000 }], Op::Sum)
+        }),
+        ("f64 where rank", 2, |communicator, rank| match rank {
+            0 => communicator.allreduce(&mut [1_i64], Op::Sum),
+            _ => communicator.allreduce(&mut [1.0_f64], Op::Sum),
+        }),
+        ("i64 where rank", 2, |communicator, rank| match rank {
+            0 => communicator.broadcast(&mut [0_i64], 0),
+            _ => communicator.broadcast(&mut [0.0_f32; 2], 0),
+        }),
+        ("another operation", 2, |communicator, rank| {
+            communicator.allreduce(&mut [1.0], if rank == 0 { Op::Sum } else { Op::Max })
+        }),
+        ("another root", 2, |communicator, rank| communicator.reduce(&mut [0_u8], Op::Sum, rank)),
+        ("it called `barrier`", 2, |communicator, rank| match rank {
+            0 => communicator.barrier(),
+            _ => communicator.broadcast(&mut [0_u8; 0], 0),
+        }),
+        // Each has sent, and nobody has received: what comes next is of that call.
+        ("in a call before", 2, |communicator, rank| {
+            communicator.broadcast(&mut [0_u8], rank)?;
+            communicator.broadcast(&mut [0_u8], 0)
+        }),
+        ("it called `neighbour_alltoall`", 2, |communicator, rank| {
+            let destinations = [0; 2];
+            match rank {
+                0 => communicator.neighbour_alltoall(&[], &[], &[1], &mut [0_u8])?,
+                _ => communicator.neighbour_alltoall(&destinations, &[1_u8; 2], &[], &mut [])?,
+            }
+            communicator.allreduce(&mut [1_u8], Op::Sum)
+        }),
+    ];
+    for (what, ranks, call) in calls {
+        let results = world_of(ranks, SOON, |world, communicator| {
+            // Whoever is done without the others learns of it in the next call.
+            call(communicator, world.rank())?;
+            communicator.barrier()
+        });
+        let failures = results.iter().filter_map(|result| match result {
+            Err(Error::CollectiveFailed { reason, .. }) => Some(reason.clone()),
+            Err(Error::PeerFailed { operation, .. }) => Some(operation.clone()),
+            _ => None,
+        });
+        let failures: Vec<String> = failures.collect();
+        assert_eq!(failures.len(), ranks, "{what}: {results:?}");
+        assert!(failures.iter().any(|reason| reason.contains(what)), "{what}: {failures:?}");
+    }
+}
+
 /// Each rank is told by its own call.
 #[test]
 fn roots_and_neighbours_that_are_no_ranks() {

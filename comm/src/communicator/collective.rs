@@ -14,18 +14,11 @@
 //! allocates no more.
 
 use super::Communicator;
-use super::matching::INTERNAL;
+use super::call::{Call, Kind};
 use super::step::Parts;
 use crate::element::{Element, Op};
 use crate::error::{Error, Result};
 use std::ops::Range;
-
-// Calls are made in the same order by all ranks, so that one tag for each kind is enough.
-const BARRIER: u32 = INTERNAL;
-const BROADCAST: u32 = INTERNAL + 1;
-const REDUCE: u32 = INTERNAL + 2;
-const GATHER: u32 = INTERNAL + 3;
-const NEIGHBOURS: u32 = INTERNAL + 4;
 
 /// Vectors of that many bytes are reduced in parts, one by each rank, as each rank then sends them only twice.
 const LONG_BYTES: usize = 32 * 1024;
@@ -45,10 +38,11 @@ impl Communicator {
     /// [`Error::PeerFailed`] if a rank has failed, [`Error::TimedOut`] if one does not come.
     pub fn barrier(&self) -> Result<()> {
         let (rank, size) = (self.rank(), self.size());
+        let call = self.call(Kind::Barrier, Op::Replace, 0, 0);
         let mut step = 1;
         while step < size {
             let (to, from) = ((rank + step) % size, (rank + size - step) % size);
-            self.exchange_step::<u8>("barrier", BARRIER, (to, &[]), (from, &mut []))?;
+            self.exchange_step::<u8>(call, (to, &[]), (from, &mut []))?;
             step *= 2;
         }
         Ok(())
@@ -71,11 +65,13 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// [`Error::WrongRank`]; [`Error::CollectiveFailed`] if ranks give different numbers of elements, on all that find it or
-    /// wait for one that has, after which the world has failed; else as [`Communicator::barrier`].
+    /// [`Error::WrongRank`]; [`Error::CollectiveFailed`] if ranks make different calls, or give different roots, operations,
+    /// types or numbers of elements, on all that find it or wait for one that has, after which the world has failed; else as
+    /// [`Communicator::barrier`]. Who waits for nobody, as a root may, learns of it in a later call.
     pub fn broadcast<T: Element>(&self, elements: &mut [T], root: usize) -> Result<()> {
         const CALL: &str = "broadcast";
         self.or_fail(CALL, self.check_rank("Communicator::broadcast", root))?;
+        let call = self.call(Kind::Broadcast, Op::Replace, elements.len(), root);
         let (rank, size) = (self.rank(), self.size());
         // Counted from the root, rank r gets it from r without its lowest set bit, and gives it to those
         // that have one bit more below that.
@@ -83,12 +79,12 @@ impl Communicator {
         let of = |counted: usize| (counted + root) % size;
         let lowest = if own == 0 { size.next_power_of_two() } else { own & own.wrapping_neg() };
         if own != 0 {
-            self.receive_step(CALL, BROADCAST, of(own - lowest), elements)?;
+            self.receive_step(call, of(own - lowest), elements)?;
         }
         let mut bit = lowest / 2;
         while bit > 0 {
             if own + bit < size {
-                self.send_step(CALL, BROADCAST, of(own + bit), elements)?;
+                self.send_step(call, of(own + bit), elements)?;
             }
             bit /= 2;
         }
@@ -118,32 +114,33 @@ impl Communicator {
         const CALL: &str = "reduce";
         self.or_fail(CALL, self.check_rank("Communicator::reduce", root))?;
         self.check_op(CALL, op)?;
+        let call = self.call(Kind::Reduce, op, elements.len(), root);
         let (rank, size) = (self.rank(), self.size());
         let folded = largest_power(size);
         self.with_scratch(2 * elements.len(), |scratch| {
             let (own, others) = scratch.split_at_mut(elements.len());
             own.copy_from_slice(elements);
             if rank >= folded {
-                self.send_step(CALL, REDUCE, rank - folded, own)?;
+                self.send_step(call, rank - folded, own)?;
             } else {
                 if rank + folded < size {
-                    self.receive_and_combine(CALL, rank + folded, op, own, others)?;
+                    self.receive_and_combine(call, rank + folded, op, own, others)?;
                 }
                 let mut bit = 1;
                 while bit < folded {
                     if rank & bit != 0 {
-                        self.send_step(CALL, REDUCE, rank - bit, own)?;
+                        self.send_step(call, rank - bit, own)?;
                         break;
                     }
-                    self.receive_and_combine(CALL, rank + bit, op, own, others)?;
+                    self.receive_and_combine(call, rank + bit, op, own, others)?;
                     bit *= 2;
                 }
             }
             // Rank 0 has the result: the order must not depend on the root.
             match (rank == 0, rank == root) {
                 (true, true) => elements.copy_from_slice(own),
-                (true, false) => self.send_step(CALL, REDUCE, root, own)?,
-                (false, true) => self.receive_step(CALL, REDUCE, 0, elements)?,
+                (true, false) => self.send_step(call, root, own)?,
+                (false, true) => self.receive_step(call, 0, elements)?,
                 (false, false) => {}
             }
             Ok(())
@@ -175,30 +172,30 @@ impl Communicator {
     pub fn allreduce<T: Element>(&self, elements: &mut [T], op: Op) -> Result<()> {
         const CALL: &str = "allreduce";
         self.check_op(CALL, op)?;
+        let call = self.call(Kind::AllReduce, op, elements.len(), 0);
         if self.size() > 2 && size_of_val(elements) >= LONG_BYTES {
-            self.allreduce_parts(elements, op)
+            self.allreduce_parts(call, elements, op)
         } else {
-            self.allreduce_doubling(elements, op)
+            self.allreduce_doubling(call, elements, op)
         }
     }
 
     /// Every rank gets every value, two blocks after the other.
-    fn allreduce_doubling<T: Element>(&self, elements: &mut [T], op: Op) -> Result<()> {
-        const CALL: &str = "allreduce";
+    fn allreduce_doubling<T: Element>(&self, call: Call, elements: &mut [T], op: Op) -> Result<()> {
         let (rank, size) = (self.rank(), self.size());
         let folded = largest_power(size);
         if rank >= folded {
-            self.send_step(CALL, REDUCE, rank - folded, elements)?;
-            return self.receive_step(CALL, REDUCE, rank - folded, elements);
+            self.send_step(call, rank - folded, elements)?;
+            return self.receive_step(call, rank - folded, elements);
         }
         self.with_scratch(elements.len(), |others| {
             if rank + folded < size {
-                self.receive_and_combine(CALL, rank + folded, op, elements, others)?;
+                self.receive_and_combine(call, rank + folded, op, elements, others)?;
             }
             let mut bit = 1;
             while bit < folded {
                 let peer = rank ^ bit;
-                self.exchange_step(CALL, REDUCE, (peer, elements), (peer, others))?;
+                self.exchange_step(call, (peer, elements), (peer, others))?;
                 if rank & bit == 0 {
                     combine(op, elements, others)
                 } else {
@@ -207,7 +204,7 @@ impl Communicator {
                 bit *= 2;
             }
             if rank + folded < size {
-                self.send_step(CALL, REDUCE, rank + folded, elements)?;
+                self.send_step(call, rank + folded, elements)?;
             }
             Ok(())
         })
@@ -215,8 +212,7 @@ impl Communicator {
 
     /// Every rank gets all values of its part, combines them in the order that the doubling has, and tells the
     /// others what came out.
-    fn allreduce_parts<T: Element>(&self, elements: &mut [T], op: Op) -> Result<()> {
-        const CALL: &str = "allreduce";
+    fn allreduce_parts<T: Element>(&self, call: Call, elements: &mut [T], op: Op) -> Result<()> {
         let (rank, size) = (self.rank(), self.size());
         let all = elements.len();
         let part = |of: usize| part_of(all, size, of);
@@ -228,7 +224,7 @@ impl Communicator {
             let come = |index| (other(index), other(index) * own.len()..(other(index) + 1) * own.len());
             let (sends, receives) =
                 (Parts { count: size - 1, part: &sent }, Parts { count: size - 1, part: &come });
-            self.step(CALL, REDUCE, (elements, sends), (values, receives))?;
+            self.step(call, (elements, sends), (values, receives))?;
             values[rank * own.len()..][..own.len()].copy_from_slice(&elements[own.clone()]);
             let folded = largest_power(size);
             let (lower, upper) = values.split_at_mut(folded * own.len());
@@ -248,7 +244,7 @@ impl Communicator {
             elements[own.clone()].copy_from_slice(&lower[..own.len()]);
             Ok(())
         })?;
-        self.ring(CALL, elements, &part)
+        self.ring(call, elements, &part)
     }
 
     /// Gives every rank the elements of every rank, by rank: `gathered` has as many times the elements of `own`
@@ -278,9 +274,10 @@ impl Communicator {
                 format!("{size} ranks with {length} elements each do not make {} elements", gathered.len());
             return self.or_fail(CALL, Err(Error::CollectiveFailed { call: CALL, rank, reason }));
         }
+        let call = self.call(Kind::AllGather, Op::Replace, length, 0);
         if size_of_val(gathered) >= LONG_BYTES {
             gathered[rank * length..][..length].copy_from_slice(own);
-            return self.ring(CALL, gathered, &|of| of * length..(of + 1) * length);
+            return self.ring(call, gathered, &|of| of * length..(of + 1) * length);
         }
         // Counted from this rank on, twice as many values are there after every step.
         self.with_scratch(gathered.len(), |values| {
@@ -291,7 +288,7 @@ impl Communicator {
                 let (to, from) = ((rank + size - known) % size, (rank + known) % size);
                 let (there, coming) = values.split_at_mut(known * length);
                 let (there, coming) = (&there[..more * length], &mut coming[..more * length]);
-                self.exchange_step(CALL, GATHER, (to, there), (from, coming))?;
+                self.exchange_step(call, (to, there), (from, coming))?;
                 known += more;
             }
             let (upper, lower) = values.split_at((size - rank) * length);
@@ -304,7 +301,7 @@ impl Communicator {
     /// Every rank's part goes once round the ranks; this rank's is there, and so are the others' afterwards.
     fn ring<T: Element>(
         &self,
-        call: &'static str,
+        call: Call,
         elements: &mut [T],
         part: &dyn Fn(usize) -> Range<usize>,
     ) -> Result<()> {
@@ -313,7 +310,7 @@ impl Communicator {
         for step in 0..size - 1 {
             let (sent, coming) = ((rank + size - step) % size, (rank + 2 * size - step - 1) % size);
             let (sent, coming) = two_parts(elements, part(sent), part(coming));
-            self.exchange_step(call, GATHER, (to, sent), (from, coming))?;
+            self.exchange_step(call, (to, sent), (from, coming))?;
         }
         Ok(())
     }
@@ -365,24 +362,33 @@ impl Communicator {
         };
         let given = self.or_fail(CALL, block(sent.len(), destinations.len()))?;
         let taken = self.or_fail(CALL, block(received.len(), sources.len()))?;
+        // Nobody counts these calls, to which ranks without neighbours need not come; and blocks of others may have other lengths.
+        let call = Call::new(Kind::NeighbourAllToAll, 0, Op::Replace, 0, 0);
         let to = |index: usize| (destinations[index], index * given..(index + 1) * given);
         let from = |index: usize| (sources[index], index * taken..(index + 1) * taken);
         let sends = Parts { count: destinations.len(), part: &to };
         let receives = Parts { count: sources.len(), part: &from };
-        self.step(CALL, NEIGHBOURS, (sent, sends), (received, receives))
+        self.step(call, (sent, sends), (received, receives))
     }
 
     fn receive_and_combine<T: Element>(
         &self,
-        call: &'static str,
+        call: Call,
         from: usize,
         op: Op,
         own: &mut [T],
         others: &mut [T],
     ) -> Result<()> {
-        self.receive_step(call, REDUCE, from, others)?;
+        self.receive_step(call, from, others)?;
         combine(op, own, others);
         Ok(())
+    }
+
+    /// The next call of all ranks.
+    fn call(&self, kind: Kind, op: Op, elements: usize, root: usize) -> Call {
+        let calls = &self.inner.calls;
+        calls.set(calls.get().wrapping_add(1));
+        Call::new(kind, calls.get(), op, elements, root)
     }
 
     fn check_op(&self, call: &'static str, op: Op) -> Result<()> {

@@ -18,12 +18,13 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Whether it accepts a message from there with that tag. No wildcard accepts an internal tag.
+    /// Whether it accepts a message from there with that tag. No wildcard accepts an internal tag; those of collective calls
+    /// are taken in order, whichever call they say.
     #[inline]
     fn accepts(self, source: usize, tag: u32) -> bool {
         let tag_fits = match self.tag {
             Tag::Any => tag < INTERNAL,
-            Tag::Value(wanted) => wanted == tag,
+            Tag::Value(wanted) => wanted == tag || wanted.min(tag) >= INTERNAL,
         };
         tag_fits && self.source.matches(source)
     }

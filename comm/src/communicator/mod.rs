@@ -53,6 +53,7 @@
 
 mod arrivals;
 mod blocks;
+mod call;
 mod calls;
 mod collective;
 mod engine;
@@ -95,7 +96,7 @@ use crate::queue::{Matcher, go_on};
 use crate::source::{Source, Status, Tag};
 use crate::world::World;
 use pool::Pool;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use step::Scratch;
@@ -127,6 +128,8 @@ struct Inner {
     pool: RefCell<Pool>,
     /// Of collective calls.
     scratch: RefCell<Scratch>,
+    /// How many calls of all ranks there have been, wrapping.
+    calls: Cell<u32>,
     /// Pairs requests for queues.
     matcher: RefCell<Matcher>,
     /// Requests that were dropped while they could not be taken back.
@@ -152,7 +155,8 @@ impl Communicator {
         let host = Host::connect(world)?;
         let pool = RefCell::new(Pool::of_fabric(world.shared_fabric()));
         let (scratch, matcher, abandoned) = (RefCell::default(), RefCell::default(), RefCell::default());
-        let inner = Rc::new(Inner { world: world.clone(), host, pool, scratch, matcher, abandoned });
+        let (world, calls) = (world.clone(), Cell::new(0));
+        let inner = Rc::new(Inner { world, host, pool, scratch, calls, matcher, abandoned });
         register(&inner);
         Ok(Self { inner })
     }

@@ -1,6 +1,7 @@
 //! One step of a collective call: messages to and from some ranks, all at once.
 
 use super::Communicator;
+use super::call::Call;
 use super::request::Kind;
 use super::slots::Ticket;
 use super::tickets::Contents;
@@ -48,49 +49,35 @@ const AHEAD_OF_ALL: usize = 64;
 
 impl Communicator {
     /// Sends a vector to a rank, and blocks until that is done.
-    pub(super) fn send_step<T: Element>(
-        &self,
-        call: &'static str,
-        tag: u32,
-        to: usize,
-        sent: &[T],
-    ) -> Result<()> {
+    pub(super) fn send_step<T: Element>(&self, call: Call, to: usize, sent: &[T]) -> Result<()> {
         let whole = &|_| (to, 0..sent.len());
-        self.step::<T>(call, tag, (sent, Parts { count: 1, part: whole }), (&mut [], Parts::NONE))
+        self.step::<T>(call, (sent, Parts { count: 1, part: whole }), (&mut [], Parts::NONE))
     }
 
     /// Receives a vector from a rank, and blocks until it is there.
-    pub(super) fn receive_step<T: Element>(
-        &self,
-        call: &'static str,
-        tag: u32,
-        from: usize,
-        received: &mut [T],
-    ) -> Result<()> {
+    pub(super) fn receive_step<T: Element>(&self, call: Call, from: usize, received: &mut [T]) -> Result<()> {
         let elements = received.len();
         let whole = &|_| (from, 0..elements);
-        self.step::<T>(call, tag, (&[], Parts::NONE), (received, Parts { count: 1, part: whole }))
+        self.step::<T>(call, (&[], Parts::NONE), (received, Parts { count: 1, part: whole }))
     }
 
     /// Both at once.
     pub(super) fn exchange_step<T: Element>(
         &self,
-        call: &'static str,
-        tag: u32,
+        call: Call,
         (to, sent): (usize, &[T]),
         (from, received): (usize, &mut [T]),
     ) -> Result<()> {
         let elements = received.len();
         let sends = Parts { count: 1, part: &|_| (to, 0..sent.len()) };
         let receives = Parts { count: 1, part: &|_| (from, 0..elements) };
-        self.step(call, tag, (sent, sends), (received, receives))
+        self.step(call, (sent, sends), (received, receives))
     }
 
     /// Sends and receives at once, and blocks until all is done.
     pub(super) fn step<T: Element>(
         &self,
-        call: &'static str,
-        tag: u32,
+        call: Call,
         (sent, sends): (&[T], Parts<'_>),
         (received, receives): (&mut [T], Parts<'_>),
     ) -> Result<()> {
@@ -102,7 +89,7 @@ impl Communicator {
         }
         let mut tickets = std::mem::take(&mut scratch.borrow_mut().tickets);
         let done = self.try_step::<T>(
-            (call, tag),
+            call,
             (bytes_of(sent), sends),
             (bytes_of_mut(received), receives),
             &mut tickets,
@@ -118,7 +105,7 @@ impl Communicator {
         }
         tickets.clear();
         scratch.borrow_mut().tickets = tickets;
-        self.or_fail(call, done)
+        self.or_fail(call.name, done)
     }
 
     /// A rank that cannot make its part of a collective call tells the others, which would wait for it.
@@ -129,9 +116,9 @@ impl Communicator {
         })
     }
 
-    fn try_step<T>(
+    fn try_step<T: Element>(
         &self,
-        (call, tag): (&'static str, u32),
+        call: Call,
         (sent, sends): (&[u8], Parts<'_>),
         (received, receives): (&mut [u8], Parts<'_>),
         tickets: &mut Vec<Ticket>,
@@ -143,14 +130,14 @@ impl Communicator {
         let mut engine = self.lock();
         for (from, part) in receives.of::<T>() {
             let place = rest.take(part.len())?;
-            let kind = Kind::Recv { source: Source::Rank(from), tag: Tag::Value(tag) };
-            tickets.push(engine.begin(kind, Contents::Place(&place, part.len(), None))?);
+            let kind = Kind::Recv { source: Source::Rank(from), tag: Tag::Value(call.tag) };
+            tickets.push(engine.begin(kind, Contents::Place(&place, part.len(), Some(T::TYPE)))?);
         }
         for (to, part) in sends.of::<T>() {
             let place = rest.take(part.len())?;
             place.write(&sent[part.clone()])?;
-            let kind = Kind::Send { destination: to, tag };
-            tickets.push(engine.begin(kind, Contents::Place(&place, part.len(), None))?);
+            let kind = Kind::Send { destination: to, tag: call.tag };
+            tickets.push(engine.begin(kind, Contents::Place(&place, part.len(), Some(T::TYPE)))?);
         }
         drop(engine);
         let expected = receives.of::<T>().map(|(_, part)| Some(part.len()));
@@ -166,24 +153,31 @@ impl Communicator {
     }
 
     /// Waits for a message, of which it is known how long it is to be if it is received.
-    fn wait_for_part(&self, call: &'static str, ticket: Ticket, expected: Option<usize>) -> Result<()> {
-        let differs = |rank: usize, found: usize, expected: usize| Error::CollectiveFailed {
-            call,
-            rank,
-            reason: format!(
-                "it sent {found} bytes where rank {} expects {expected}; do all ranks give as many elements \
-                 of one type?",
-                self.rank()
-            ),
+    fn wait_for_part(&self, call: Call, ticket: Ticket, expected: Option<usize>) -> Result<()> {
+        let failed = |rank: usize, reason: String| Error::CollectiveFailed { call: call.name, rank, reason };
+        let differs = |rank: usize, tag: u32, what: String| {
+            let asks = "do all ranks give as many elements of one type?";
+            let other = call.differs_before_length(tag, self.rank());
+            failed(rank, other.unwrap_or_else(|| format!("it sent {what}; {asks}")))
+        };
+        let lengths = |found: usize, expected: usize| {
+            format!("{found} bytes where rank {} expects {expected}", self.rank())
         };
         let context = self.host().context();
         match (self.host().wait(ticket), expected) {
-            (Err(Error::Truncated { sender, message_bytes, room_bytes, .. }), _) => {
-                Err(differs(sender, message_bytes, room_bytes))
+            (Err(Error::Truncated { sender, tag, message_bytes, room_bytes }), _) => {
+                Err(differs(sender, tag, lengths(message_bytes, room_bytes)))
+            }
+            (Err(Error::MessageMismatch { sender, tag, asked, found }), _) => {
+                Err(differs(sender, tag, format!("{found} where rank {} expects {asked}", self.rank())))
             }
             (Ok(status), Some(expected)) if status.bytes != expected => {
-                Err(differs(status.source, status.bytes, expected))
+                Err(differs(status.source, status.tag, lengths(status.bytes, expected)))
             }
+            (Ok(status), Some(_)) => match call.differs(status.tag, self.rank()) {
+                Some(reason) => Err(failed(status.source, reason)),
+                None => Ok(()),
+            },
             // Whoever has failed may have dropped the memory that a message was to go to.
             (Err(Error::System { .. }), _) if context.abort.failure().is_some() => {
                 Err(context.peer_failure())
