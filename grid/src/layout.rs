@@ -2,25 +2,21 @@
 
 use crate::{GlobalGrid, GridError};
 
-/// The layout for [`Partition::automatic`](crate::Partition::automatic).
-pub(crate) fn least_surface<const D: usize>(
+/// The layouts for [`Partition::by_surface`](crate::Partition::by_surface).
+pub(crate) fn by_surface<const D: usize>(
     grid: &GlobalGrid<D>,
     ranks: usize,
-) -> Result<[usize; D], GridError> {
-    let mut best: Option<(u128, [usize; D])> = None;
-    for_each_layout(&grid.cells(), ranks, &mut |layout| {
-        let surface = cut_surface(grid, layout);
-        // Layouts come in the order of preference among equals, so only less surface replaces.
-        if best.is_none_or(|(least, _)| surface < least) {
-            best = Some((surface, *layout));
-        }
-    });
-    best.map(|(_, layout)| layout).ok_or_else(|| no_layout(grid, ranks))
+) -> Result<Vec<[usize; D]>, GridError> {
+    let mut layouts = Vec::new();
+    for_each_layout(&grid.cells(), ranks, &mut |layout| layouts.push(*layout));
+    // Layouts come in the order of preference among equals, which a stable sort keeps.
+    layouts.sort_by_key(|layout| cut_surface(grid, layout));
+    if layouts.is_empty() { Err(no_layout(grid, ranks)) } else { Ok(layouts) }
 }
 
 /// The area, in cells, of all planes that separate ranks. A periodic axis in one part is not cut:
 /// what wraps round there stays on its rank.
-fn cut_surface<const D: usize>(grid: &GlobalGrid<D>, layout: &[usize; D]) -> u128 {
+pub(crate) fn cut_surface<const D: usize>(grid: &GlobalGrid<D>, layout: &[usize; D]) -> u128 {
     let cells = grid.cells();
     let volume: u128 = cells.iter().map(|&count| count as u128).product();
     (0..D)

@@ -17,21 +17,29 @@ pub struct Partition<const D: usize> {
 }
 
 impl<const D: usize> Partition<D> {
-    /// The partition over `ranks` ranks whose cuts have the least surface, counted in cells: on each
-    /// axis the number of planes that separate ranks (one fewer than parts, or as many where the
-    /// axis is periodic and split) times the product of the other extents. Among layouts of equal
-    /// surface the one with more parts on the slower axis wins.
+    /// The partition over `ranks` ranks whose cuts have the least [surface](Self::surface). Among
+    /// layouts of equal surface the one with more parts on the slower axis wins.
     ///
     /// # Errors
     ///
     /// [`GridError::ZeroRanks`]; [`GridError::NoLayout`] where no layout gives every rank at
     /// least one cell on every axis, with the nearest numbers of ranks that would do.
     pub fn automatic(grid: &GlobalGrid<D>, ranks: usize) -> Result<Self, GridError> {
+        Ok(Self::by_surface(grid, ranks)?[0])
+    }
+
+    /// Every partition over `ranks` ranks, that of [`automatic`](Self::automatic) first and then in
+    /// the same order: for whoever needs more of a layout than that it cuts little.
+    ///
+    /// # Errors
+    ///
+    /// As [`automatic`](Self::automatic); there is at least one otherwise.
+    pub fn by_surface(grid: &GlobalGrid<D>, ranks: usize) -> Result<Vec<Self>, GridError> {
         if ranks == 0 {
             return Err(GridError::ZeroRanks);
         }
-        let layout = layout::least_surface(grid, ranks)?;
-        Ok(Self { grid: *grid, layout })
+        let layouts = layout::by_surface(grid, ranks)?;
+        Ok(layouts.into_iter().map(|layout| Self { grid: *grid, layout }).collect())
     }
 
     /// The partition over `ranks` ranks with `layout` parts on each axis, slowest axis first.
@@ -65,6 +73,13 @@ impl<const D: usize> Partition<D> {
     /// The number of parts on each axis.
     pub fn layout(&self) -> [usize; D] {
         self.layout
+    }
+
+    /// The surface of the cuts, counted in cells: on each axis the number of planes that separate
+    /// ranks (one fewer than parts, or as many where the axis is periodic and split) times the
+    /// product of the other extents.
+    pub fn surface(&self) -> u128 {
+        layout::cut_surface(&self.grid, &self.layout)
     }
 
     /// The number of ranks: the product of the layout.

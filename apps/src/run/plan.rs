@@ -1,5 +1,6 @@
 //! How the grid is split at each entry of `run.ranks`, checked before anything runs.
 
+use std::cmp::Reverse;
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 
@@ -90,6 +91,9 @@ pub(crate) struct Part {
     pub(crate) application: Rc<dyn Application>,
 }
 
+/// The last application that was opened, and its configuration.
+type Opened = Option<(RunConfig, Rc<dyn Application>)>;
+
 /// Every entry of `run.ranks` with the layout that the user or the program chooses.
 ///
 /// # Errors
@@ -105,60 +109,94 @@ pub(crate) fn plan(config: &RunConfig) -> Result<Vec<Part>, AppError> {
         check_threads(config.device.threads, here, cores)?;
     }
     let (axes, cut) = (config.grid.cells.len(), ApplicationRow::of(config).cut);
-    let entry = match axes {
-        1 => entry::<1>,
-        2 => entry::<2>,
-        3 => entry::<3>,
+    let entries = match axes {
+        1 => entries::<1>,
+        2 => entries::<2>,
+        3 => entries::<3>,
         axes => return Err(AppError::usage("grid.cells", format!("{axes} axes; a grid has 1, 2 or 3"))),
     };
-    let mut parts: Vec<Part> = Vec::new();
-    for (index, &ranks) in config.run.ranks.iter().enumerate() {
+    let mut opened = None;
+    let part = |(index, &ranks): (usize, &usize)| {
         let only =
             cut.map(|cut| (0..axes).map(|axis| if axis == cut { ranks } else { 1 }).collect::<Vec<_>>());
-        let entry = entry(config, config.run.layout.for_entry(index).or(only.as_deref()), ranks)
-            .map_err(|source| AppError::Split { ranks, source: Box::new(source) })?;
-        let mut config = config.clone();
-        config.grid.cells.clone_from(&entry.cells);
-        let known = parts.last().filter(|part| part.entry.cells == entry.cells);
-        let application = match known {
-            Some(part) => part.application.clone(),
-            None => {
-                let application: Rc<dyn Application> = Rc::from(ApplicationRow::open(&config)?);
-                device::check(&config, &*application)?;
-                application
-            }
-        };
-        application.check_layout(&entry.layout)?;
-        parts.push(Part { entry, config, application });
-    }
-    Ok(parts)
+        let split = |source| AppError::Split { ranks, source: Box::new(source) };
+        let entries = entries(config, config.run.layout.for_entry(index).or(only.as_deref()), ranks);
+        let entries = entries.map_err(split)?.into_iter().map(|entry| entry.map_err(split));
+        first_that_fits(config, entries, &mut opened)
+    };
+    config.run.ranks.iter().enumerate().map(part).collect()
 }
 
-/// The layout and the cells of all ranks, checked.
-fn entry<const D: usize>(
+/// The first of these entries that the halo and the application take, or why the very first is not taken.
+fn first_that_fits(
+    config: &RunConfig,
+    entries: impl Iterator<Item = Result<Entry, AppError>>,
+    opened: &mut Opened,
+) -> Result<Part, AppError> {
+    let mut refusal = None;
+    for entry in entries {
+        let refused = match entry {
+            Ok(entry) => {
+                let (config, application) = open(config, &entry.cells, opened)?;
+                match application.check_layout(&entry.layout) {
+                    Ok(()) => return Ok(Part { entry, config, application }),
+                    Err(refused) => refused,
+                }
+            }
+            Err(refused) => refused,
+        };
+        refusal.get_or_insert(refused);
+    }
+    Err(refusal.expect("a grid that cannot be split has been refused before"))
+}
+
+/// The application on so many cells, with its configuration: that of before if it has as many.
+fn open(
+    config: &RunConfig,
+    cells: &[usize],
+    opened: &mut Opened,
+) -> Result<(RunConfig, Rc<dyn Application>), AppError> {
+    if let Some(known) = opened.as_ref().filter(|(config, _)| config.grid.cells == cells) {
+        return Ok(known.clone());
+    }
+    let mut config = config.clone();
+    config.grid.cells = cells.to_vec();
+    let application: Rc<dyn Application> = Rc::from(ApplicationRow::open(&config)?);
+    device::check(&config, &*application)?;
+    Ok(opened.insert((config, application)).clone())
+}
+
+/// The layouts that may be taken with the cells of all ranks, the best first, and which of them the halo does not allow.
+fn entries<const D: usize>(
     config: &RunConfig,
     asked: Option<&[usize]>,
     ranks: usize,
-) -> Result<Entry, GridError> {
+) -> Result<Vec<Result<Entry, GridError>>, GridError> {
     let (cells, periodic) = (array(&config.grid.cells), array(&config.grid.periodic));
-    let times =
-        |factors: [usize; D]| std::array::from_fn(|axis| usize::saturating_mul(cells[axis], factors[axis]));
-    let partition = match (config.run.scaling, asked) {
-        (Scaling::Strong, Some(layout)) => {
-            Partition::with_layout(&GlobalGrid::<D>::new(cells, periodic)?, array(layout), ranks)?
-        }
-        (Scaling::Strong, None) => Partition::automatic(&GlobalGrid::new(cells, periodic)?, ranks)?,
-        (Scaling::Weak, asked) => {
-            let layout = match asked {
-                Some(layout) => array(layout),
-                // The layout that would cut this many times the cells along every axis best.
-                None => Partition::automatic(&GlobalGrid::new(times([ranks; D]), periodic)?, ranks)?.layout(),
-            };
-            Partition::with_layout(&GlobalGrid::new(times(layout), periodic)?, layout, ranks)?
+    let split =
+        |cells, layout| Partition::with_layout(&GlobalGrid::<D>::new(cells, periodic)?, layout, ranks);
+    let grown = |layout: [usize; D]| {
+        split(std::array::from_fn(|axis| usize::saturating_mul(cells[axis], layout[axis])), layout)
+    };
+    let partitions = match (config.run.scaling, asked) {
+        (Scaling::Strong, Some(layout)) => vec![split(cells, array(layout))?],
+        (Scaling::Strong, None) => Partition::by_surface(&GlobalGrid::new(cells, periodic)?, ranks)?,
+        (Scaling::Weak, Some(layout)) => vec![grown(array(layout))?],
+        (Scaling::Weak, None) => {
+            // Each layout makes a grid of its own, and this one can be split into all of them.
+            let all = Partition::by_surface(&GlobalGrid::new([ranks; D], periodic)?, ranks)?;
+            let all = all.iter().map(|partition| grown(partition.layout()));
+            let mut all = all.collect::<Result<Vec<_>, _>>()?;
+            all.sort_by_key(|partition| (partition.surface(), partition.layout().map(Reverse)));
+            all
         }
     };
-    partition.subdomain(0, array(&config.grid.halo))?;
-    Ok(Entry { ranks, layout: partition.layout().to_vec(), cells: partition.grid().cells().to_vec() })
+    let halo = array(&config.grid.halo);
+    let entry = |partition: &Partition<D>| {
+        partition.subdomain(0, halo)?;
+        Ok(Entry { ranks, layout: partition.layout().to_vec(), cells: partition.grid().cells().to_vec() })
+    };
+    Ok(partitions.iter().map(entry).collect())
 }
 
 /// A list of the configuration, one entry an axis.
@@ -169,6 +207,47 @@ fn array<T: Copy, const D: usize>(per_axis: &[T]) -> [T; D] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The layout that is chosen for so many ranks, or why none is.
+    fn chosen(ranks: usize, text: &str) -> Result<Vec<usize>, String> {
+        let parts = plan(&RunConfig::of(&format!("{text}\nrun.ranks = {ranks}")));
+        parts.map(|mut parts| parts.remove(0).entry.layout).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_layout_is_the_best_of_those_that_the_halo_and_the_application_take() {
+        let life = "app.pattern = 'random:1'\ngrid = { cells = [8, 8], halo = HALO }";
+        let stencil3d = "app.name = 'stencil3d'\ngrid = { cells = [8, 8, 8], halo = HALO }";
+        let faces = "app.name = 'faces'\ngrid.cells = [5, 4, 4]";
+        for (ranks, text, halo, expected) in [
+            (4, life, "2", [4, 1].as_slice()),
+            (4, life, "4", &[2, 2]),
+            (8, stencil3d, "2", &[4, 2, 1]),
+            (8, stencil3d, "4", &[2, 2, 2]),
+            (2, faces, "", &[1, 2, 1]),
+        ] {
+            assert_eq!(chosen(ranks, &text.replace("HALO", halo)).as_deref(), Ok(expected), "{text}");
+        }
+        // Where none fits, what is wrong with the best of all is said.
+        let refused = |ranks, text: &str| chosen(ranks, text).expect_err("does not fit");
+        let error = refused(4, &life.replace("HALO", "5"));
+        assert!(error.contains("thinnest subdomain of layout [4, 1]"), "{error}");
+        let error = refused(3, faces);
+        assert!(error.contains("the 3 ranks of the layout [3, 1, 1]"), "{error}");
+    }
+
+    #[test]
+    fn cells_of_each_rank_are_laid_out_by_the_surface_of_the_grid_that_they_make() {
+        let weak = "grid.cells = [3, 5, 2]\nrun.scaling = 'weak'";
+        for (ranks, text, expected) in [
+            (8, format!("app.name = 'faces'\n{weak}"), [1, 8, 1]),
+            (6, format!("app.name = 'stencil3d'\n{weak}\ngrid.periodic = true"), [1, 6, 1]),
+            // Equal surfaces split the slower axis.
+            (2, "app.name = 'faces'\ngrid.cells = [4, 4, 4]\nrun.scaling = 'weak'".to_owned(), [2, 1, 1]),
+        ] {
+            assert_eq!(chosen(ranks, &text).as_deref(), Ok(expected.as_slice()), "{text}");
+        }
+    }
 
     #[test]
     fn threads_that_would_only_wait_for_cores_are_refused() {

@@ -23,8 +23,8 @@ const WRONG: &[(&[&str], &[&str])] = &[
     (&["run.rank=2"], &["unknown key `rank`", "did you mean `ranks`?"]),
     (&["grid.cells=[2, 2]", "run.ranks=5"], &["at 5 ranks", "cannot be split over 5 ranks"]),
     (
-        &["grid.cells=[8, 8]", "grid.halo=3", "run.ranks=4"],
-        &["at 4 ranks", "halo width of 3", "thinnest subdomain"],
+        &["grid.cells=[8, 8]", "grid.halo=5", "run.ranks=4"],
+        &["at 4 ranks", "halo width of 5", "thinnest subdomain"],
     ),
     (&["run.ranks=4", "run.layout=[[4, 2]]"], &["run.layout", "product is 4"]),
     (&["grid.cells=[24, 2]", "run.ranks=4", "run.layout=[[1, 4]]"], &["at 4 ranks", "axis 1 into 4 parts"]),
@@ -156,7 +156,7 @@ fn what_does_not_fit_together_is_shown_at_its_line() {
             &["config.toml:5:10: at 4 ranks", "axis 1 into 4 parts"],
         ),
         (
-            "[grid]\ncells = [8, 8]\nhalo = 3\n[run]\nranks = 4\n",
+            "[grid]\ncells = [8, 8]\nhalo = 5\n[run]\nranks = 4\n",
             RANDOM,
             &["config.toml:3:8: at 4 ranks", "thinnest subdomain"],
         ),

@@ -52,12 +52,16 @@ fn automatic_layouts_have_least_surface<const D: usize>(
     (grid, ranks): (GlobalGrid<D>, usize),
 ) -> TestCaseResult {
     // The tie rule: more parts on the slowest axis on which two layouts differ.
-    let best = all_layouts(&grid, ranks).into_iter().min_by_key(|partition| {
-        let preference = partition.layout().map(std::cmp::Reverse);
-        (counted_surface(partition), preference)
-    });
-    match (best, Partition::automatic(&grid, ranks)) {
-        (Some(best), Ok(found)) => prop_assert_eq!(found, best),
+    let mut expected = all_layouts(&grid, ranks);
+    expected.sort_by_key(|partition| (counted_surface(partition), partition.layout().map(std::cmp::Reverse)));
+    match (expected.first(), Partition::by_surface(&grid, ranks)) {
+        (Some(best), Ok(found)) => {
+            prop_assert_eq!(&found, &expected);
+            prop_assert_eq!(&Partition::automatic(&grid, ranks).unwrap(), best);
+            for partition in found {
+                prop_assert_eq!(partition.surface(), counted_surface(&partition) as u128);
+            }
+        }
         (None, Err(error)) => {
             let works = |&count: &usize| !all_layouts(&grid, count).is_empty();
             let most = grid.cells().iter().product::<usize>();
