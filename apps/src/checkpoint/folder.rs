@@ -20,27 +20,50 @@ pub(super) fn name(app: &str, step: u64) -> String {
     format!("{app}_{step:06}{EXTENSION}")
 }
 
-/// The checkpoint that a user has asked for: a file, or the latest one of an application in a folder, or in that of the
-/// checkpoints of a folder of results.
+/// The checkpoint that a user has asked for, opened: a file, or of a folder, or of that of the checkpoints in a folder of
+/// results, the latest one of an application that the run can go on from; and the later ones that are passed over, which
+/// an earlier run with other settings or more steps has left there.
 ///
 /// # Errors
 ///
-/// Where there is none.
-pub(crate) fn resolve(path: &Path, app: &str) -> Result<PathBuf, CheckpointError> {
-    if !path.is_dir() {
-        return Ok(path.to_owned());
+/// Where there is none; if the run can go on from none that is there, why not from the latest.
+pub(crate) fn resolve<C>(
+    path: &Path,
+    app: &str,
+    open: impl Fn(&Path) -> Result<C, CheckpointError>,
+) -> Result<(C, Vec<PathBuf>), CheckpointError> {
+    let (mut passed_over, mut why) = (Vec::new(), None);
+    for path in latest_first(path, app)? {
+        match open(&path) {
+            Err(error @ (CheckpointError::OtherRun { .. } | CheckpointError::Beyond { .. })) => {
+                why.get_or_insert(error);
+                passed_over.push(path);
+            }
+            opened => return Ok((opened?, passed_over)),
+        }
     }
-    let step = |name: &str| name.strip_prefix(app)?.strip_prefix('_')?.strip_suffix(EXTENSION)?.parse().ok();
+    Err(why.unwrap_or(CheckpointError::NoneThere { path: path.to_owned(), app: app.to_owned() }))
+}
+
+/// The checkpoints that a user may mean.
+fn latest_first(path: &Path, app: &str) -> Result<Vec<PathBuf>, CheckpointError> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let step = |name: &str| -> Option<u64> {
+        name.strip_prefix(app)?.strip_prefix('_')?.strip_suffix(EXTENSION)?.parse().ok()
+    };
     for folder in [path.to_owned(), path.join(FOLDER)].into_iter().filter(|folder| folder.is_dir()) {
         let names =
             names(&folder).map_err(|source| CheckpointError::Unreadable { path: folder.clone(), source })?;
-        let latest: Option<(u64, String)> =
-            names.into_iter().filter_map(|name| Some((step(&name)?, name))).max();
-        if let Some((_, name)) = latest {
-            return Ok(folder.join(name));
+        let mut found: Vec<_> =
+            names.into_iter().filter_map(|name| Some((step(&name)?, folder.join(name)))).collect();
+        if !found.is_empty() {
+            found.sort_unstable();
+            return Ok(found.into_iter().rev().map(|(_, path)| path).collect());
         }
     }
-    Err(CheckpointError::NoneThere { path: path.to_owned(), app: app.to_owned() })
+    Ok(Vec::new())
 }
 
 /// Makes the folder in that of the results, which nobody else writes into, and removes what runs that were killed have left

@@ -4,6 +4,8 @@
 //! One process leads: the one that was called, or rank 0 of those that a launcher has started. It alone
 //! verifies, prints and writes. Other ranks of a launcher follow.
 
+use std::path::{Path, PathBuf};
+
 use serde_json::Value;
 use streamhalo::WorldOptions;
 
@@ -54,6 +56,8 @@ struct Planned {
     measured: MeasuredFile,
     /// What all trials go on from.
     from: Option<Checkpoint>,
+    /// Later checkpoints in its folder, from which this run cannot go on.
+    passed_over: Vec<PathBuf>,
     /// That nobody else writes into the folder of results, where this process leads.
     _occupied: Option<Occupied>,
 }
@@ -65,16 +69,23 @@ impl Planned {
             watch::check(&config, are_launched(COMMAND, &config.comm.fabric))?;
         }
         let timeline = args.timeline.map(|asked| TimelineWanted::of(asked, &config)).transpose()?;
-        if let Some(path) = &mut config.run.restart {
-            // Ranks must not look for the latest one each, while another run writes.
-            *path = checkpoint::resolve(path, &config.app.name)?;
+        let mut parts = plan(&config)?;
+        let (mut from, mut passed_over) = (None, Vec::new());
+        if let Some(path) = config.run.restart.take() {
+            let open = |path: &Path| {
+                let opened =
+                    parts.iter().map(|part| Checkpoint::open(path, &part.config, &*part.application));
+                Ok(opened.collect::<Result<Vec<_>, _>>()?.pop())
+            };
+            (from, passed_over) = checkpoint::resolve(&path, &config.app.name, open)?;
         }
-        let parts = plan(&config)?;
-        let opened = parts.iter().filter_map(|part| Checkpoint::asked_for(&part.config, &*part.application));
-        let from = opened.collect::<Result<Vec<_>, _>>()?.pop();
+        // Ranks must not look for the latest one each, while another run writes.
+        let restart = from.as_ref().map(|from| from.path().to_owned());
+        parts.iter_mut().for_each(|part| part.config.run.restart.clone_from(&restart));
+        config.run.restart = restart;
         let measured = MeasuredFile::open(&config)?;
         let (places, is_watched) = (Places::default(), args.watch);
-        Ok(Self { config, places, parts, timeline, is_watched, measured, from, _occupied: None })
+        Ok(Self { config, places, parts, timeline, is_watched, measured, from, passed_over, _occupied: None })
     }
 
     /// What the ranks of each entry do, and the terminal that shows it, if one does.
@@ -147,7 +158,7 @@ fn follow(ranks: &Ranks, planned: &Planned) -> Result<u8, AppError> {
 }
 
 fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
-    let Planned { config, parts, timeline, is_watched, measured, from, .. } = planned;
+    let Planned { config, parts, timeline, is_watched, measured, from, passed_over, .. } = planned;
     let watched = if *is_watched { Some(Size::of_terminal()?) } else { None };
     let machine = MachineInfo::detect();
     let interrupt = ranks.interrupt()?;
@@ -158,6 +169,12 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
                 "restart:  {}, after {}\n",
                 from.path().display(),
                 counted(from.step(), "step")
+            ));
+        }
+        for path in passed_over {
+            report::say(&format!(
+                "          and not {}, which is of another run, or beyond `app.steps`\n",
+                path.display()
             ));
         }
     }

@@ -139,6 +139,38 @@ fn flags_say_the_same_as_keys() {
     assert!(restart.ends_with("life_000010.halo"), "the file, and not only its folder: {restart}");
 }
 
+/// What an earlier run has left in the folder is neither gone on from nor removed.
+#[test]
+fn a_folder_stands_for_the_latest_checkpoint_that_the_run_can_go_on_from() {
+    let folder = Folder::new();
+    let one = ["run.ranks=1", "comm.backend=st-send", "output.checkpoints_kept=0"];
+    let every = |every: &str, set: &[&str]| {
+        folder.records(SMALL, &[&one[..], &[&format!("output.checkpoint_every={every}")], set].concat());
+    };
+    every("10", &["app.pattern=random:8"]);
+    every("5", &["app.steps=15"]);
+    let expected = ["05", "10", "15", "20"].map(|step| format!("life_0000{step}.halo"));
+    assert_eq!(folder.checkpoints(), expected);
+    let restart = |set: &[&str]| folder.run(SMALL, &[&one[..], &[folder.from("").as_str()], set].concat());
+    for (steps, step, not) in [(24, 15, &["20"][..]), (12, 10, &["20", "15"])] {
+        let output = restart(&[&format!("app.steps={steps}")]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert!(said.contains(&format!("life_0000{step}.halo, after {step} steps\n")), "{said}");
+        let passed: Vec<_> = said.lines().filter(|line| line.trim_start().starts_with("and not ")).collect();
+        assert_eq!(passed.len(), not.len(), "{said}");
+        for (line, step) in passed.iter().zip(not) {
+            assert!(line.contains(&format!("life_0000{step}.halo, which is of another run")), "{said}");
+        }
+        assert_verified(&folder.records_there());
+        assert_eq!(folder.records_there()[0]["result"]["restarted_at"], step);
+    }
+    assert_eq!(folder.checkpoints(), expected);
+    // Where it can go on from none, the latest is the one that is spoken of.
+    let parts = ["life_000020.halo is of another run", "`app.pattern` is \"random:8\" there"];
+    refused(&restart(&["app.pattern=random:9"]), 2, &parts);
+}
+
 /// A game that would take hours, with a checkpoint whenever one is done.
 const ENDLESS: [&str; 7] = [
     "app.steps=1000000000",

@@ -207,23 +207,27 @@ fn what_is_no_file_is_not_waited_for() {
     assert!(error.to_string().contains("/dev/null: it is no regular file"), "{error}");
 }
 
+fn found(path: &Path, app: &str) -> Result<PathBuf, CheckpointError> {
+    folder::resolve(path, app, |path| Ok(path.to_owned())).map(|(found, _)| found)
+}
+
 #[test]
 fn a_folder_stands_for_its_latest_checkpoint() {
     let folder = Folder::new();
-    let none = folder::resolve(folder.0.path(), "life").expect_err("is empty");
+    let none = found(folder.0.path(), "life").expect_err("is empty");
     assert!(none.to_string().contains("no checkpoint of `life`"), "{none}");
     let names = ["life_000100.halo", "life_999999.halo", "life_1000000.halo", "stencil3d_3000000.halo"];
     let others = ["life_x.halo", "life_4000000.halo.bak"];
     for name in names.iter().chain(&others) {
         fs::write(folder.0.path().join(name), "x").expect("can write");
     }
-    let latest = folder::resolve(folder.0.path(), "life").expect("has some");
+    let latest = found(folder.0.path(), "life").expect("has some");
     assert_eq!(latest, folder.0.path().join("life_1000000.halo"));
     let file = folder.0.path().join(names[0]);
-    assert_eq!(folder::resolve(&file, "life").expect("is one"), file);
+    assert_eq!(found(&file, "life").expect("is one"), file);
     // A folder of results has one of checkpoints; what is in itself comes first.
     fs::create_dir(folder.checkpoints()).expect("can write");
     fs::write(folder.checkpoint("faces", 7), "x").expect("can write");
-    let of_results = folder::resolve(folder.0.path(), "faces").expect("has some");
+    let of_results = found(folder.0.path(), "faces").expect("has some");
     assert_eq!(of_results, folder.checkpoint("faces", 7));
 }
