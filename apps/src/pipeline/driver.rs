@@ -19,9 +19,11 @@ use super::links::{self, Connect};
 use super::part::Part;
 use super::reference;
 use crate::app::values::{checksum_of_row, encode, shown};
-use crate::app::{Answer, Application, ApplicationRow, Outcome, Phase, Routes, Stopwatch, Trial};
+use crate::app::{
+    Answer, Application, ApplicationRow, Outcome, Phase, Routes, Stopwatch, Trial, size_of_all,
+};
 use crate::config::{AppSettings, RunConfig};
-use crate::error::AppError;
+use crate::error::{AppError, ranks_of};
 
 /// The row of the registry.
 pub(crate) const ROW: ApplicationRow = ApplicationRow {
@@ -71,6 +73,11 @@ impl Pipeline {
     /// The one before the clock starts too.
     pub(super) fn iterations(&self) -> u64 {
         self.steps + 1
+    }
+
+    /// Rows and columns of what a rank has in memory.
+    pub(super) fn extents(&self, own_columns: usize) -> [usize; 2] {
+        [self.grid.cells()[0], own_columns + 1]
     }
 
     /// Payload bytes and number of the messages that a rank sends in an iteration.
@@ -199,6 +206,18 @@ impl Application for Pipeline {
             let message = format!(
                 "{columns} columns are too few for {} ranks: `pipeline` gives each at least {LEAST_COLUMNS}",
                 layout[COLUMNS]
+            );
+            return Err(AppError::usage("grid.cells", message));
+        }
+        // Not by the rank alone: before it begins the reference is computed, which has one row at a time and takes long.
+        let values = size_of_all(self.extents(columns.div_ceil(layout[COLUMNS])));
+        if Vec::<f64>::new().try_reserve_exact(values).is_err() {
+            let bytes = values.saturating_mul(size_of::<f64>());
+            let message = format!(
+                "{:?} values over {} are {bytes} bytes for a rank, more than there is room for: use fewer, or more \
+                 ranks",
+                self.grid.cells(),
+                ranks_of(layout[COLUMNS])
             );
             return Err(AppError::usage("grid.cells", message));
         }

@@ -34,7 +34,7 @@ impl Part {
         let (rank, owned) = (trial.world.rank(), trial.owned_cells(&app.grid)?);
         let columns = owned.start[COLUMNS]..owned.end[COLUMNS];
         let (rows, is_first) = (app.grid.cells()[0], rank == 0);
-        let mut values = zeros([rows, columns.len() + 1])?;
+        let mut values = zeros(app.extents(columns.len()))?;
         for (column, value) in values[..=columns.len()].iter_mut().enumerate() {
             *value = (columns.start + column) as f64 - 1.0;
         }

@@ -152,4 +152,9 @@ fn layouts_that_do_not_fit_are_refused() {
     assert!(said(&[2, 1]).contains("splits columns only"), "{}", said(&[2, 1]));
     assert!(said(&[1, 5]).contains("8 columns are too few for 5 ranks"), "{}", said(&[1, 5]));
     pipeline.check_layout(&[1, 4]).expect("fits");
+    // No address space has room for it; the reference, row by row, would take years.
+    let large = self::pipeline("app.steps = 1\ngrid.cells = [268435456, 268435454]");
+    let said = large.check_layout(&[1, 2]).expect_err("does not fit").to_string();
+    let expected = "[268435456, 268435454] values over 2 ranks are 288230376151711744 bytes for a rank";
+    assert!(said.contains(expected), "{said}");
 }

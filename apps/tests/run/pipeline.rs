@@ -113,13 +113,16 @@ pub(super) fn needs_too_much(config: &str, set: &[&str]) {
 fn what_does_not_fit_is_refused() {
     refuses_what_needs_ghosts(PIPELINE, "pipeline");
     let folder = Folder::new();
-    needs_too_much(PIPELINE, &["grid.cells=[8, 1000000000000]"]);
-    let cases: [(&[&str], &[&str]); 7] = [
+    let cases: [(&[&str], &[&str]); 8] = [
         (&["app.block_rows=0"], &["`app.block_rows` is the integer 0", "at least 1"]),
         (&["app.blockrows=2"], &["unknown key `blockrows`", "did you mean `block_rows`?"]),
         (&["app.steps=300000000000000"], &["app.steps", "an f64 holds"]),
         (&["grid.cells=[2, 9007199254740993]"], &["app.steps", "an f64 holds those of at most 0"]),
         (&["grid.cells=[8, 8, 8]"], &["`pipeline` lives on 2 axes", "[rows, columns]"]),
+        (
+            &["grid.cells=[268435456, 268435456]"],
+            &["--set grid.cells", "bytes for a rank, more than there is"],
+        ),
         (&["grid.cells=[8, 15]"], &["15 columns are too few for 8 ranks"]),
         (&["run.ranks=4", "run.layout=[[2, 2]]"], &["`pipeline` splits columns only"]),
     ];
