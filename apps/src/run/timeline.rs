@@ -33,7 +33,7 @@ impl TimelineWanted {
     ///
     /// # Errors
     ///
-    /// [`AppError::Usage`] for an application without a stream, or without a step.
+    /// [`AppError::Usage`] for an application without a stream, or without as many steps.
     pub(crate) fn of(asked: TimelineAsked, config: &RunConfig) -> Result<Self, AppError> {
         let refused = |message| Err(AppError::usage("--timeline", message));
         let has_stream = |row: &&ApplicationRow| row.means() == Means::Exchanges;
@@ -47,6 +47,13 @@ impl TimelineWanted {
         }
         if config.app.steps == 0 {
             return refused("there is nothing to record in 0 steps; set `app.steps` to 1 or more".to_owned());
+        }
+        if let Some(asked) = asked.steps.filter(|asked| asked.get() > config.app.steps) {
+            let steps = counted(config.app.steps, "step");
+            return refused(format!(
+                "`steps={asked}` are more than the {steps} of the run; record {} or fewer, or set `app.steps` to {asked}",
+                config.app.steps
+            ));
         }
         let every = config.run.exchange_every as u64;
         Ok(Self { steps: asked.steps.map_or(EXCHANGES.saturating_mul(every), NonZeroU64::get) })
@@ -140,8 +147,8 @@ mod tests {
             ("", 2, 1, (2, 0)),
             ("steps=1", 1000, 1, (21, 20)),
             ("steps=5", 1000, 4, (25, 20)),
-            ("steps=5000", 1000, 1, (1000, 0)),
-            ("steps=18446744073709551615", 7, 3, (7, 0)),
+            ("steps=1000", 1000, 1, (1000, 0)),
+            ("steps=7", 7, 3, (7, 0)),
         ] {
             let text = life.replace("STEPS", &steps.to_string()).replace("EVERY", &every.to_string());
             let (short, first) = wanted(asked, &text).expect("can be had").shortened(&RunConfig::of(&text));
@@ -163,6 +170,11 @@ mod tests {
             ("steps=0", "", "expected `steps=K`"),
             ("configs/life.toml", "", "the configuration goes before the flag"),
             ("", "app = { pattern = 'random:1', steps = 0 }", "nothing to record in 0 steps"),
+            (
+                "steps=8",
+                "app = { pattern = 'random:1', steps = 7 }",
+                "`steps=8` are more than the 7 steps of the run",
+            ),
             ("", "app.name = 'pipeline'\ncomm.backend = 'standard'", "`pipeline` puts nothing on a stream"),
             ("", "app.name = 'tree'\ncomm.backend = 'standard'", "can be had of life, faces, stencil3d"),
         ] {
