@@ -188,11 +188,13 @@ impl Application for Pipeline {
         if size == 1 {
             return Ok(Routes::by_host(trial, []));
         }
-        let (bytes, messages) = self.traffic(trial);
+        let (all_bytes, messages) = self.traffic(trial);
         let reason = match right {
             0 => "the corner, at the end of an iteration".to_owned(),
             _ => format!("the last column, in {messages} messages an iteration"),
         };
+        // The last message of an iteration may be shorter than the others.
+        let bytes = all_bytes.min(self.block_rows.saturating_mul(size_of::<f64>()));
         Ok(Routes::by_host(trial, [(vec![0, 1], right, bytes, reason)]))
     }
 

@@ -71,6 +71,24 @@ fn weak_scaling_adds_columns() {
     assert_eq!(records[3]["layout"], serde_json::json!([1, 3]));
 }
 
+/// Beside "the last column, in 4 messages an iteration": what each of them has, as of every other application.
+#[test]
+fn explain_says_how_long_a_message_is() {
+    let folder = Folder::new();
+    let config = folder.write("config.toml", PIPELINE);
+    for (block_rows, bytes) in [(1, 8), (4, 32), (100, 14 * 8)] {
+        let rows = format!("app.block_rows={block_rows}");
+        let arguments = ["explain", config.to_str().expect("is text"), "--ranks", "3", "--set", &rows];
+        let said = text(&folder.streamhalo(&arguments).stdout);
+        let found: Vec<usize> = said
+            .lines()
+            .filter(|line| line.contains("[0,1]"))
+            .filter_map(|line| line.split_whitespace().nth(3)?.parse().ok())
+            .collect();
+        assert_eq!(found, [bytes, bytes, 8], "{said}");
+    }
+}
+
 /// What applications without ghosts refuse, by their name.
 pub(super) fn refuses_what_needs_ghosts(config: &str, app: &str) {
     let folder = Folder::new();
