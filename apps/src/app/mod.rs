@@ -74,6 +74,8 @@ pub struct ApplicationRow {
     pub source: &'static str,
     /// The numbers of axes that its grid can have.
     pub dimensions: &'static [usize],
+    /// What an entry of its `grid.cells` is, in words: a cell, but for those that have another name for it.
+    pub cell: &'static str,
     /// Whether each step computes each cell of the grid, so that a time for each cell and step says something. Not so
     /// where cells are leaves that are added up before, or rows of a matrix.
     pub steps_cells: bool,
@@ -175,6 +177,11 @@ impl ApplicationRow {
     pub(crate) fn means(&self) -> Means {
         Means::of(self.name)
     }
+}
+
+/// What an application calls an entry of its `grid.cells`; results may be of one that this program does not have.
+pub(crate) fn cell_of(app: &str) -> &'static str {
+    APPLICATIONS.iter().find(|row| row.name == app).map_or("cell", |row| row.cell)
 }
 
 /// The product of some sizes, or the largest number if that is larger: nobody has room for either.

@@ -36,6 +36,7 @@ pub(crate) const ROW: ApplicationRow = ApplicationRow {
     summary: "a factorisation in tiles, each broadcast along a tree; any tag from any source",
     source: "2015, section VI-C",
     dimensions: &[1],
+    cell: "cell",
     steps_cells: false,
     cut: None,
     open: |config| Ok(Box::new(Cholesky::open(config)?)),

@@ -42,6 +42,7 @@ pub(crate) const ROW: ApplicationRow = ApplicationRow {
     summary: "cycles of a halo exchange of several variables, each phase timed",
     source: "2023 on active RMA, section 6.9; LLNL's Comb",
     dimensions: &[3],
+    cell: "cell",
     steps_cells: true,
     cut: None,
     open: |config| {

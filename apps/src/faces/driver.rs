@@ -20,6 +20,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
+use streamhalo::grid::GridError;
 use streamhalo::prelude::{Alternating, Entity, GlobalGrid, LocalGrid, Pattern, StreamHalo, Tile};
 use streamhalo::{KernelText, Stream};
 
@@ -40,6 +41,7 @@ pub(crate) const ROW: ApplicationRow = ApplicationRow {
     summary: "sums over shared faces, edges and corners of spectral elements",
     source: "2022, section V-A; 2023 on active RMA, sections 6.2 and 6.7",
     dimensions: &[3],
+    cell: "element",
     steps_cells: true,
     cut: None,
     open: |config| Ok(Box::new(Faces::open(config)?)),
@@ -82,10 +84,21 @@ impl Faces {
         };
         let elements: [usize; 3] = of_axes(&config.grid.cells);
         let points = elements.map(|elements| elements.saturating_mul(settings.order + 1));
+        let grid = GlobalGrid::new(points, of_axes(&config.grid.periodic)).map_err(|error| match error {
+            GridError::TooManyEntries { limit, .. } => AppError::usage(
+                "grid.cells",
+                format!(
+                    "{elements:?} elements of {} points along each axis are more than {limit} points in all: use \
+                     fewer elements, or a lower `app.order`",
+                    settings.order + 1
+                ),
+            ),
+            other => other.into(),
+        })?;
         Ok(Self {
             settings: settings.clone(),
             elements,
-            grid: GlobalGrid::new(points, of_axes(&config.grid.periodic))?,
+            grid,
             steps: config.app.steps,
             replay: config.run.replay,
             pattern: Box::new(|_outer| Pattern::All),

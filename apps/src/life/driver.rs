@@ -40,6 +40,7 @@ pub(crate) const ROW: ApplicationRow = ApplicationRow {
     summary: "Conway's Game of Life, an 8-point stencil on bytes or `f64`",
     source: "2026, section VI-A3",
     dimensions: &[2],
+    cell: "cell",
     steps_cells: true,
     cut: None,
     open: |config| {

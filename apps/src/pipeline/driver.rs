@@ -31,6 +31,7 @@ pub(crate) const ROW: ApplicationRow = ApplicationRow {
     summary: "a stencil whose rows run through the ranks as a pipeline, one notification a row",
     source: "2015, section VI-A; Parallel Research Kernels, Sync_p2p",
     dimensions: &[2],
+    cell: "cell",
     steps_cells: true,
     cut: Some(COLUMNS),
     open: |config| Ok(Box::new(Pipeline::open(config)?)),

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::MachineInfo;
 use super::text::joined;
-use crate::app::APPLICATIONS;
+use crate::app::{APPLICATIONS, cell_of};
 use crate::config::RunConfig;
 use crate::error::AppError;
 
@@ -132,15 +132,15 @@ impl Results {
         self.config["run"]["scaling"] == "weak"
     }
 
-    /// "64 x 64 cells", or "64 x 64 cells a rank", of the first run.
+    /// "64 x 64 cells", or "64 x 64 cells a rank", of the first run; of `faces` elements.
     pub(crate) fn cells(&self, by: &str) -> String {
         let Some(first) = self.runs.first() else { return String::new() };
         if self.is_weak_scaling() {
             let own: Vec<usize> =
                 first.cells.iter().zip(&first.layout).map(|(cells, parts)| cells / parts).collect();
-            return format!("{} cells a rank", joined(&own, by));
+            return format!("{} {}s a rank", joined(&own, by), cell_of(&first.app));
         }
-        format!("{} cells", joined(&first.cells, by))
+        format!("{} {}s", joined(&first.cells, by), cell_of(&first.app))
     }
 
     /// The text of `results.json`.

@@ -6,7 +6,7 @@ use super::results::Results;
 use super::summary::{Group, Spread, Summary, Verification};
 use super::text::{bytes, significant, time, time_unit};
 use super::wrap::{COLUMNS, filled};
-use crate::app::REPLAYED_BY;
+use crate::app::{REPLAYED_BY, cell_of};
 
 /// Rules above, below and under the header; columns are separated by their padding.
 pub(crate) const RULED: TableStyle = TableStyle::new()
@@ -46,7 +46,7 @@ pub fn table(results: &Results) -> String {
     };
     let mut foot = format!("{}: {over}.", summary.word());
     if let Some(ns) = baseline.ns_per_cell_step {
-        foot.push_str(&format!("\nThat is {} for each cell and step.", time(ns * 1e-9)));
+        foot.push_str(&format!("\nThat is {} for each {} and step.", time(ns * 1e-9), cell_of(&first.app)));
     }
     let failed = results.runs.iter().filter(|run| run.verified == Some(false));
     let failed = failed.count();

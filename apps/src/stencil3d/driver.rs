@@ -39,6 +39,7 @@ pub(crate) const ROW: ApplicationRow = ApplicationRow {
     summary: "7 or 27 points in f32 or f64: the heat equation, or Jacobi's iteration",
     source: "2023 on Intel GPUs, section V-G",
     dimensions: &[3],
+    cell: "cell",
     steps_cells: true,
     cut: None,
     open: |config| {

@@ -35,6 +35,7 @@ pub(crate) const ROW: ApplicationRow = ApplicationRow {
     summary: "a reduction over a tree of ranks, one counting notification for all children",
     source: "2015, section VI-B",
     dimensions: &[1],
+    cell: "cell",
     steps_cells: false,
     cut: None,
     open: |config| Ok(Box::new(Tree::open(config)?)),

@@ -156,13 +156,19 @@ fn steps_that_are_timed_are_told_where_they_are_others() {
 
 #[test]
 fn a_time_for_each_cell_and_step_is_told_where_steps_compute_cells() {
-    for (app, is_told) in
-        [("life", true), ("faces", true), ("pipeline", true), ("tree", false), ("cholesky", false)]
-    {
+    for (app, cell, is_told) in [
+        ("life", "cell", true),
+        ("faces", "element", true),
+        ("pipeline", "cell", true),
+        ("tree", "cell", false),
+        ("cholesky", "cell", false),
+    ] {
         let mut run = run("standard", 1, 0, 1.0);
         run.app = app.to_owned();
         let results = results(vec![run]);
-        assert_eq!(table(&results).contains("for each cell and step"), is_told, "{app}");
+        let table = table(&results);
+        assert!(table.starts_with(&format!("{app}: 2048 x 1024 {cell}s, ")), "{table}");
+        assert_eq!(table.contains(&format!("for each {cell} and step")), is_told, "{app}");
         assert_eq!(results.runs[0].ns_per_cell_step().is_some(), is_told, "{app}");
     }
 }

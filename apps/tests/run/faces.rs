@@ -65,7 +65,11 @@ fn times_of_the_inner_loop_are_reported_over_ranks() {
     assert!(header.ends_with("result_inner_s_max,result_inner_s_mean,result_inner_s_min"), "{header}");
     let before = folder.read_out("speedup.svg");
     let report = folder.streamhalo(&["report", folder.out().to_str().expect("is text")]);
-    assert!(text(&report.stdout).starts_with("faces: 4 x 4 x 4 cells, 6 steps"), "{}", text(&report.stdout));
+    assert!(
+        text(&report.stdout).starts_with("faces: 4 x 4 x 4 elements, 6 steps"),
+        "{}",
+        text(&report.stdout)
+    );
     assert_eq!(folder.read_out("speedup.svg"), before);
 }
 
@@ -104,7 +108,7 @@ fn weak_scaling_grows_the_grid() {
     );
     let report = folder.streamhalo(&["report", folder.out().to_str().expect("is text")]);
     let table = text(&report.stdout);
-    assert!(table.starts_with("faces: 2 x 2 x 2 cells a rank, 6 steps"), "{table}");
+    assert!(table.starts_with("faces: 2 x 2 x 2 elements a rank, 6 steps"), "{table}");
     assert!(table.contains("Efficiency: over st-send at 1 rank"), "{table}");
     assert!(folder.read_out("speedup.svg").contains("efficiency over st-send at 1 rank"));
     // The program's own choice: along the axis that is not periodic, where a cut has one side only.
@@ -129,7 +133,10 @@ fn what_does_not_fit_is_refused() {
             &["grid.cells=[4, 4]", "grid.periodic=true"],
             &["`faces` lives on 3 axes, `grid.cells` has 2", "[z, y, x]"],
         ),
-        (&["grid.cells=[999999, 999999, 999999]"], &["--set grid.cells", "use fewer cells"]),
+        (
+            &["grid.cells=[999999, 999999, 999999]"],
+            &["--set grid.cells", "[999999, 999999, 999999] elements of ", "use fewer elements"],
+        ),
         (&["grid.halo=2"], &["one layer of points", "[2, 2, 2]"]),
         (
             &["grid.cells=[4, 3, 4]", "run.ranks=2", "run.layout=[[1, 2, 1]]"],

@@ -12,6 +12,7 @@ use svg::node::element::{Group, Line, Rectangle, Text, Title};
 
 use super::scale::{label, step_for};
 use super::style::{FAINT_INK, GRID, INK};
+use crate::app::cell_of;
 use crate::error::{AppError, ranks_of};
 use crate::report::text::joined;
 use crate::report::timeline::{ExchangeTimeline, Placed, lane_name, span_name};
@@ -110,7 +111,7 @@ fn text(content: impl Into<String>, x: f64, y: f64) -> Text {
 fn title(timeline: &ExchangeTimeline) -> Group {
     let ExchangeTimeline { app, backend, fabric, executor, stream, .. } = timeline;
     let ranks = ranks_of(timeline.ranks.len());
-    let cells = joined(&timeline.cells, " × ");
+    let (cells, cell) = (joined(&timeline.cells, " × "), cell_of(app));
     let head = format!("{app}, {backend}: one exchange, and the steps up to the next");
     let uncertain = timeline.ranks.iter().map(|rank| rank.clock.uncertainty_ns).max().unwrap_or(0);
     let clocks = match uncertain {
@@ -118,7 +119,7 @@ fn title(timeline: &ExchangeTimeline) -> Group {
         ns => format!("clocks of ranks to within {} µs", label(ns as f64 / 1e3)),
     };
     let below = format!(
-        "{ranks} over {fabric}, {cells} cells, {stream} stream, messages carried out by: {executor}; {clocks}. \
+        "{ranks} over {fabric}, {cells} {cell}s, {stream} stream, messages carried out by: {executor}; {clocks}. \
          Recording takes time of its own, most of all that of short spans."
     );
     Group::new()
