@@ -1,6 +1,5 @@
 //! How the grid is split at each entry of `run.ranks`, checked before anything runs.
 
-use std::cmp::Reverse;
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 
@@ -175,20 +174,18 @@ fn entries<const D: usize>(
     let (cells, periodic) = (array(&config.grid.cells), array(&config.grid.periodic));
     let split =
         |cells, layout| Partition::with_layout(&GlobalGrid::<D>::new(cells, periodic)?, layout, ranks);
-    let grown = |layout: [usize; D]| {
-        split(std::array::from_fn(|axis| usize::saturating_mul(cells[axis], layout[axis])), layout)
-    };
+    let times =
+        |factors: [usize; D]| std::array::from_fn(|axis| usize::saturating_mul(cells[axis], factors[axis]));
+    let grown = |layout: [usize; D]| split(times(layout), layout);
     let partitions = match (config.run.scaling, asked) {
         (Scaling::Strong, Some(layout)) => vec![split(cells, array(layout))?],
         (Scaling::Strong, None) => Partition::by_surface(&GlobalGrid::new(cells, periodic)?, ranks)?,
         (Scaling::Weak, Some(layout)) => vec![grown(array(layout))?],
         (Scaling::Weak, None) => {
-            // Each layout makes a grid of its own, and this one can be split into all of them.
-            let all = Partition::by_surface(&GlobalGrid::new([ranks; D], periodic)?, ranks)?;
-            let all = all.iter().map(|partition| grown(partition.layout()));
-            let mut all = all.collect::<Result<Vec<_>, _>>()?;
-            all.sort_by_key(|partition| (partition.surface(), partition.layout().map(Reverse)));
-            all
+            // Compact, as the layout that would cut this many times the cells along every axis best: the least surface of the
+            // grid that is made has a row of ranks, each with two neighbours however many there are.
+            let all = Partition::by_surface(&GlobalGrid::new(times([ranks; D]), periodic)?, ranks)?;
+            all.iter().map(|partition| grown(partition.layout())).collect::<Result<_, _>>()?
         }
     };
     let halo = array(&config.grid.halo);
@@ -237,13 +234,13 @@ mod tests {
     }
 
     #[test]
-    fn cells_of_each_rank_are_laid_out_by_the_surface_of_the_grid_that_they_make() {
-        let weak = "grid.cells = [3, 5, 2]\nrun.scaling = 'weak'";
+    fn cells_of_each_rank_are_laid_out_in_compact_blocks() {
+        let weak = "grid.cells = [4, 4, 4]\nrun.scaling = 'weak'";
         for (ranks, text, expected) in [
-            (8, format!("app.name = 'faces'\n{weak}"), [1, 8, 1]),
-            (6, format!("app.name = 'stencil3d'\n{weak}\ngrid.periodic = true"), [1, 6, 1]),
+            (8, format!("app.name = 'faces'\n{weak}\ngrid.periodic = false"), [2, 2, 2]),
+            (4, format!("app.name = 'stencil3d'\n{weak}\ngrid.periodic = false"), [2, 2, 1]),
             // Equal surfaces split the slower axis.
-            (2, "app.name = 'faces'\ngrid.cells = [4, 4, 4]\nrun.scaling = 'weak'".to_owned(), [2, 1, 1]),
+            (2, format!("app.name = 'faces'\n{weak}"), [2, 1, 1]),
         ] {
             assert_eq!(chosen(ranks, &text).as_deref(), Ok(expected.as_slice()), "{text}");
         }
