@@ -54,7 +54,18 @@ pub(super) struct Standard {
     _listening: Option<Arc<Listening>>,
 }
 
-/// One message and its place in the staging memory.
+/// A message before it has a place in the staging memory.
+struct Wanted<'p> {
+    peer: usize,
+    tag: u32,
+    number: u32,
+    bytes: usize,
+    is_far: bool,
+    /// Where it lies already.
+    place: Option<&'p Place>,
+}
+
+/// One message and its place.
 struct Side {
     peer: usize,
     tag: u32,
@@ -72,30 +83,38 @@ impl Standard {
         let plan = match_all(site, spec, RULES)?;
         // A wire that has addresses of the device's memory is given those of the plan.
         let is_direct = site.reach.direct_wire().is_some();
-        let sends = plan.sends.iter().map(|send| {
-            let place = match &send.target {
+        let sends = plan.sends.iter().map(|send| Wanted {
+            peer: send.peer,
+            tag: send.tag,
+            number: send.number,
+            bytes: send.bytes,
+            is_far: send.is_far(),
+            place: match &send.target {
                 Target::Far(place, _) if is_direct => Some(place),
                 _ => None,
-            };
-            (send.peer, (send.tag, send.number), send.bytes, send.is_far(), place)
+            },
         });
-        let recvs = plan.recvs.iter().map(|recv| {
-            let place = (is_direct && recv.is_far()).then_some(&recv.slots[0]);
-            (recv.peer, (recv.tag, recv.number), recv.bytes, recv.is_far(), place)
+        let recvs = plan.recvs.iter().map(|recv| Wanted {
+            peer: recv.peer,
+            tag: recv.tag,
+            number: recv.number,
+            bytes: recv.bytes,
+            is_far: recv.is_far(),
+            place: (is_direct && recv.is_far()).then_some(&recv.slots[0]),
         });
         // Staging: the sends, then the receives, each on lines of its own.
-        let all: Vec<_> = sends.chain(recvs).collect();
-        let staged = all.iter().filter(|(.., place)| place.is_none());
-        let staged: usize = staged.map(|(_, _, bytes, ..)| bytes.next_multiple_of(LINE)).sum();
+        let all: Vec<Wanted> = sends.chain(recvs).collect();
+        let staged = all.iter().filter(|one| one.place.is_none());
+        let staged: usize = staged.map(|one| one.bytes.next_multiple_of(LINE)).sum();
         // The host carries messages.
         let staging = stream.allocate_pinned(world, staged.max(LINE));
-        let own = staging.as_ref().map(|_| all.iter().any(|(_, _, _, is_far, _)| !is_far));
+        let own = staging.as_ref().map(|_| all.iter().any(|one| !one.is_far));
         let any_near = world.agree("match_exchange", own)?.contains(&true);
         let staging = staging?;
         let staged_near =
             site.reach.staged_stream().map_or(Way::Plain, |because| Way::Staged(because.into()));
         let mut next = 0;
-        let sides = all.into_iter().map(|(peer, (tag, number), bytes, is_far, place)| {
+        let sides = all.into_iter().map(|Wanted { peer, tag, number, bytes, is_far, place }| {
             let place = match place {
                 Some(place) => place.clone(),
                 None => {

@@ -6,7 +6,7 @@
 //! helps while it waits, or, where the library may be called by one thread only, the host in its waits
 //! alone ([`Executor::Host`]).
 
-use super::progress::Engine;
+use super::progress::Progress;
 use super::{Abort, Executor};
 use crate::error::{Error, Result};
 use crate::locks::lock;
@@ -215,7 +215,7 @@ impl Carrier {
 #[derive(Debug)]
 pub(crate) struct HostRounds(pub(crate) Vec<Arc<Carrier>>);
 
-impl Engine for HostRounds {
+impl Progress for HostRounds {
     fn progress(&self) -> bool {
         self.0.iter().fold(false, |more, carrier| carrier.round(carrier.executor == Executor::Proxy) | more)
     }

@@ -66,7 +66,7 @@ pub(crate) use packet::{
 };
 pub(crate) use partings::{Listening, Parted, Partings};
 pub(crate) use per_message::{PerMessage, Sides, tell};
-pub(crate) use progress::{Engine as Progress, progress_all, register};
+pub(crate) use progress::{Progress, progress_all, register};
 pub use protocol::phase;
 pub(crate) use protocol::{clear_to_send, next_count};
 pub(crate) use region::{LINE, shared_struct};

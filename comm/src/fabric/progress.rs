@@ -7,18 +7,18 @@ use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 
 /// Something that only moves when the thread that it lives on calls it.
-pub(crate) trait Engine {
+pub(crate) trait Progress {
     /// Does what can be done without blocking; whether more is left.
     fn progress(&self) -> bool;
 }
 
 thread_local! {
-    static ENGINES: RefCell<Vec<Weak<dyn Engine>>> = const { RefCell::new(Vec::new()) };
+    static ENGINES: RefCell<Vec<Weak<dyn Progress>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Has the calling thread's waits make progress on an engine while it lives.
-pub(crate) fn register<E: Engine + 'static>(engine: &Rc<E>) {
-    let engine: Rc<dyn Engine> = engine.clone();
+pub(crate) fn register<E: Progress + 'static>(engine: &Rc<E>) {
+    let engine: Rc<dyn Progress> = engine.clone();
     ENGINES.with_borrow_mut(|engines| {
         engines.retain(|other| other.strong_count() > 0);
         engines.push(Rc::downgrade(&engine));

@@ -72,7 +72,7 @@ pub(super) trait Link {
 type Make = fn(&World, &Stream, [usize; 2]) -> Result<Option<Box<dyn Link>>, HaloError>;
 
 /// One row of the registry of primitives.
-pub(crate) struct PrimitiveRow {
+pub(crate) struct LinkRow {
     /// The name on the command line.
     pub(crate) name: &'static str,
     /// `None` where the fabric has none, or messages of that many bytes are not for it.
@@ -80,25 +80,22 @@ pub(crate) struct PrimitiveRow {
 }
 
 /// Every primitive.
-pub(crate) const PRIMITIVES: &[PrimitiveRow] = &[
-    PrimitiveRow { name: "flag", make: flag::link },
-    PrimitiveRow { name: "two-sided", make: messages::link },
-    PrimitiveRow { name: "put-notify", make: notified::link },
-    PrimitiveRow {
-        name: "put-active",
-        make: |world, stream, size| active::link(world, stream, size, Mode::Host),
-    },
-    PrimitiveRow {
+pub(crate) const LINKS: &[LinkRow] = &[
+    LinkRow { name: "flag", make: flag::link },
+    LinkRow { name: "two-sided", make: messages::link },
+    LinkRow { name: "put-notify", make: notified::link },
+    LinkRow { name: "put-active", make: |world, stream, size| active::link(world, stream, size, Mode::Host) },
+    LinkRow {
         name: "put-stream",
         make: |world, stream, size| active::link(world, stream, size, Mode::Stream),
     },
-    PrimitiveRow { name: "enqueued", make: enqueued::link },
-    PrimitiveRow { name: "queue", make: queued::link },
+    LinkRow { name: "enqueued", make: enqueued::link },
+    LinkRow { name: "queue", make: queued::link },
 ];
 
 /// The names of all primitives.
 pub(crate) fn primitive_names() -> Vec<&'static str> {
-    PRIMITIVES.iter().map(|row| row.name).collect()
+    LINKS.iter().map(|row| row.name).collect()
 }
 
 /// Those of the host's memory alone, which a device has no part in, and why.
@@ -119,7 +116,7 @@ pub(super) fn checked(
     bytes: usize,
     in_windows: bool,
 ) -> Result<Option<Box<dyn Link>>, AppError> {
-    let row = PRIMITIVES.iter().find(|row| row.name == name);
+    let row = LINKS.iter().find(|row| row.name == name);
     let row =
         row.ok_or_else(|| Error::OutOfOrder { call: "bench", reason: format!("no primitive `{name}`") })?;
     // A part of a window that is on a device is copied whole for each message: then it is for no more than one.
