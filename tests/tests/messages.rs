@@ -294,7 +294,9 @@ fn ranks_that_fail_and_ranks_that_leave() {
             return communicator.send(&[1.0], 0, 3);
         }
         communicator.recv(&mut [0.0], 1, 3)?;
-        communicator.recv(&mut [0.0], 1, 3).map(|_| ())
+        let received = communicator.recv(&mut [0.0], 1, 3).map(|_| ());
+        assert_eq!(communicator.send(&[1.0], 1, 3), received, "nobody would ever receive it");
+        received
     });
     let Err(Error::PeerFailed { rank: 1, operation }) = &results[0] else { panic!("{results:?}") };
     assert!(operation.contains("dropped its end"), "{operation}");

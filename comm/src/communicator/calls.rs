@@ -99,6 +99,10 @@ impl Communicator {
     ) -> Result<()> {
         let mut engine = self.lock();
         if engine.is_eager(destination, bytes.len()) {
+            // It would be taken without a word, and lost.
+            if engine.has_left(destination) {
+                return Err(self.host().context().left(destination, COMMUNICATOR));
+            }
             if engine.try_send_bytes(bytes, element, destination, tag)? {
                 return Ok(());
             }

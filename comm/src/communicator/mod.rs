@@ -180,8 +180,8 @@ impl Communicator {
     /// this rank to receive still, and a longer one once a receive has matched it.
     ///
     /// # Errors
-    /// [`crate::Error::WrongRank`], [`crate::Error::WrongTag`]; [`crate::Error::PeerFailed`] if a rank has failed,
-    /// [`crate::Error::TimedOut`] if nobody receives it: a short message is then not sent, and a longer one is received by
+    /// [`crate::Error::WrongRank`], [`crate::Error::WrongTag`]; [`crate::Error::PeerFailed`] if a rank has failed, or the
+    /// destination has dropped its communicator before this is called; [`crate::Error::TimedOut`] if nobody receives it: a short message is then not sent, and a longer one is received by
     /// whoever receives it later.
     pub fn send<T: Element>(&self, elements: &[T], destination: usize, tag: u32) -> Result<()> {
         self.check_send("Communicator::send", destination, tag)?;
