@@ -6,27 +6,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 
-use serde::{Deserialize, Serialize};
 use streamhalo::World;
 use streamhalo::comm::fabric::FABRIC_VARIABLE;
-use streamhalo::comm::fabric::shm::{Exit, Job, SEGMENT_VARIABLE, end_with_launcher};
+use streamhalo::comm::fabric::shm::{Exit, Job, SEGMENT_VARIABLE, end_with_launcher, tell_launcher};
 
 use super::rendezvous::{self, Rendezvous};
 use super::{PAUSE, Work, cause, guarded, no_thread};
 use crate::error::AppError;
 use crate::interrupt::Interrupt;
-
-/// What rank 0 says on its standard output, a line each.
-#[derive(Serialize, Deserialize)]
-enum Line<R> {
-    Report(R),
-    /// Which rank failed, and how. Over `shm` the memory that all share says so too, also of a rank that
-    /// was killed.
-    Failed {
-        rank: usize,
-        message: String,
-    },
-}
 
 /// What rank 0 is told on its standard input, behind its work, when whoever leads is through with a report.
 const DONE: &[u8] = b".";
@@ -67,11 +54,11 @@ pub(super) fn carry_out<W: Work>(
     let pipe = job.ranks()[0].stdout.take().expect("rank 0 was started with a pipe");
     let reports = read_reports::<W>(pipe)?;
     // The job's wait looks at its processes between two calls, and this is what it calls.
-    let (receive, broken, told) = (RefCell::new(receive), Cell::new(None), Cell::new(None));
+    let (receive, broken) = (RefCell::new(receive), Cell::new(None));
     let answers = RefCell::new(pipes);
     let ended = Cell::new(false);
     let take = |line: Told<W>| match line {
-        Ok(Line::Report(report)) => {
+        Ok(report) => {
             let is_awaited = W::is_awaited(&report);
             (receive.borrow_mut())(report);
             if is_awaited {
@@ -79,7 +66,6 @@ pub(super) fn carry_out<W: Work>(
                 answers.borrow_mut().iter_mut().for_each(|rank| _ = rank.write_all(DONE));
             }
         }
-        Ok(Line::Failed { rank, message }) => told.set(Some((rank, message))),
         Err(message) => {
             broken.set(Some(message));
             // Nobody knows whether it waits: at the end of its input it does not.
@@ -101,15 +87,14 @@ pub(super) fn carry_out<W: Work>(
     // A terminal sends Ctrl-C to ranks too: that they ended by it is no failure of theirs.
     interrupt.check()?;
     reports.into_iter().for_each(&take);
-    if let Exit::Failed { rank, reason, .. } = exit {
-        let (rank, message) = told.take().filter(|_| rendezvous.is_some()).unwrap_or((rank, reason));
+    if let Exit::Failed { rank, reason: message, .. } = exit {
         return Err(AppError::Rank { rank, message });
     }
     broken.take().map_or(Ok(()), |message| Err(failed(message)))
 }
 
-/// A line of rank 0, or why it cannot be read.
-type Told<W> = Result<Line<<W as Work>::Report>, String>;
+/// A report of rank 0, a line of its standard output, or why it cannot be read.
+type Told<W> = Result<<W as Work>::Report, String>;
 
 /// Reads reports from a rank's pipe as they come, so that a long one does not fill it.
 fn read_reports<W: Work>(pipe: ChildStdout) -> Result<Receiver<Told<W>>, AppError> {
@@ -136,7 +121,7 @@ fn read_reports<W: Work>(pipe: ChildStdout) -> Result<Receiver<Told<W>>, AppErro
 /// # Errors
 ///
 /// Where the process was not started as a rank. What goes wrong later is told to the other ranks,
-/// and the process that started them prints it.
+/// and to the process that started them, which prints it.
 pub fn rank_main<W: Work>() -> Result<u8, AppError> {
     if std::env::var_os(SEGMENT_VARIABLE).is_none() {
         let message = "is what `streamhalo run` starts the processes of ranks with";
@@ -151,10 +136,10 @@ pub fn rank_main<W: Work>() -> Result<u8, AppError> {
         serde_json::from_str(&told).map_err(|error| failed(format!("its work is not one: {error}")))?;
     let fabric = std::env::var(FABRIC_VARIABLE).unwrap_or_else(|_| "shm".to_owned());
     let world = World::over(&fabric, work.options())?;
-    let say = |line: Line<W::Report>| {
+    let mut say = |report: W::Report| {
         if world.rank() == 0 {
-            let is_awaited = matches!(&line, Line::Report(report) if W::is_awaited(report));
-            let mut text = serde_json::to_vec(&line).expect("a report is plain data");
+            let is_awaited = W::is_awaited(&report);
+            let mut text = serde_json::to_vec(&report).expect("a report is plain data");
             text.push(b'\n');
             let mut output = std::io::stdout();
             // Nobody listens any more only where the program that started this one has ended, and
@@ -165,10 +150,11 @@ pub fn rank_main<W: Work>() -> Result<u8, AppError> {
             }
         }
     };
-    let result = guarded(&world, || work.on_rank(&world, &mut |report| say(Line::Report(report))));
+    let result = guarded(&world, || work.on_rank(&world, &mut say));
     let result = result.map_err(|error| cause(world.rank(), error));
+    // Any rank does: the one that the others wait for may be silent.
     if let Err(AppError::Rank { rank, message }) = &result {
-        say(Line::Failed { rank: *rank, message: message.clone() });
+        tell_launcher(*rank, message)?;
     }
     Ok(u8::from(result.is_err()))
 }

@@ -60,9 +60,10 @@ fn primitives_are_timed_between_own_processes() {
 }
 
 /// An endless game of two ranks over `ofi`, in which both are at work.
-fn under_way(folder: &Folder) -> Child {
+fn under_way(folder: &Folder, timeout_s: &str) -> Child {
     let set = ["app.steps=1000000000", "run.ranks=2", "run.verify=false", "comm.backend=['st-send']"];
-    let child = folder.start(SMALL, &[&set[..], &["comm.fabric=ofi", "comm.timeout_s=10"]].concat());
+    let timeout = format!("comm.timeout_s={timeout_s}");
+    let child = folder.start(SMALL, &[&set[..], &["comm.fabric=ofi", &timeout]].concat());
     let at_work = || folder.workers().into_iter().filter(|worker| ticks(*worker) > Some(20)).count() == 2;
     until("the ranks are at work", at_work);
     child
@@ -84,18 +85,42 @@ fn own_processes_end_together() {
         return;
     }
     let folder = Folder::new();
-    let child = under_way(&folder);
+    let child = under_way(&folder, "10");
     signal("-KILL", folder.workers()[1]);
     let said = ends(&folder, child, Some(1));
     assert!(said.contains("error: rank ") && said.contains("(st-send, 2 ranks, trial 0)"), "{said}");
 
-    let child = under_way(&folder);
+    let child = under_way(&folder, "10");
     signal("-INT", child.id());
     ends(&folder, child, Some(130));
 
-    let child = under_way(&folder);
+    let child = under_way(&folder, "10");
     signal("-KILL", child.id());
     ends(&folder, child, None);
+}
+
+/// Whichever it is, also the one that leads.
+#[test]
+fn a_silent_rank_is_named_by_those_that_wait_for_it() {
+    if !has_libfabric() {
+        return;
+    }
+    for silent in [0, 1] {
+        let folder = Folder::new();
+        let child = under_way(&folder, "1");
+        let rank = format!("STREAMHALO_RANK={silent}");
+        let is_silent = |worker: &u32| {
+            let environment = std::fs::read(format!("/proc/{worker}/environ")).expect("it runs");
+            environment.split(|byte| *byte == 0).any(|variable| variable == rank.as_bytes())
+        };
+        signal("-STOP", folder.workers().into_iter().find(is_silent).expect("it runs"));
+        let said = ends(&folder, child, Some(1));
+        assert!(
+            said.contains(&format!("error: rank {} failed: rank {0} waited 1 s for", 1 - silent)),
+            "{said}"
+        );
+        assert!(said.contains(&format!("of rank {silent}")), "{said}");
+    }
 }
 
 /// The process of one rank, as a person starts it, of a run.

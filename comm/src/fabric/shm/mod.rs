@@ -66,6 +66,19 @@ pub fn end_with_launcher() -> Result<()> {
     Ok(())
 }
 
+/// Tells the [`Job`] that has started this process why `rank` has failed, if one did: it knows of its processes only how
+/// they ended. [`World`](crate::World)s over `shm` tell it themselves; only the first word of any rank counts.
+///
+/// # Errors
+/// [`Error::BadEnvironment`](crate::Error::BadEnvironment) if this process cannot open what it has inherited.
+pub fn tell_launcher(_rank: usize, _reason: &str) -> Result<()> {
+    #[cfg(target_os = "linux")]
+    if let Ok(descriptor) = std::env::var(SEGMENT_VARIABLE) {
+        segment::Segment::inherited(&descriptor)?.0.abort().raise(_rank, _reason);
+    }
+    Ok(())
+}
+
 /// How a job ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exit {

@@ -130,7 +130,7 @@ impl Segment {
     }
 
     /// Opens the file that this process has inherited as descriptor `fd`.
-    fn inherited(fd: &str) -> Result<(Arc<Self>, usize)> {
+    pub(super) fn inherited(fd: &str) -> Result<(Arc<Self>, usize)> {
         let bad = |reason: String| Error::BadEnvironment {
             variable: SEGMENT_VARIABLE,
             value: fd.to_string(),
