@@ -1,13 +1,16 @@
 //! Signals. Ctrl-C is noted by a handler, and asked about wherever the program waits.
 //!
 //! Nothing is torn down in the handler itself. Whoever waits for ranks looks at the note, and the
-//! error that it becomes ends the processes of ranks and leaves earlier results as they are. A second
+//! error that it becomes ends the processes of ranks and leaves earlier results as they are. A later
 //! signal ends the program at once, wherever it is: the user does not want to wait for that either.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::iterator::Signals;
 
 use crate::error::AppError;
 
@@ -18,6 +21,10 @@ pub fn survive_file_size_limits() {
     _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 
+/// Signals that come so soon after the first one are the same wish: `timeout` sends one to the program and another one to
+/// its process group.
+const SAME: Duration = Duration::from_millis(500);
+
 /// Whether the user has asked the program to stop.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt {
@@ -26,23 +33,29 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
-    /// From now on the first SIGINT or SIGTERM does not end the program but is noted. The second one ends it with the
-    /// exit status that shells give for it.
+    /// From now on the first SIGINT or SIGTERM does not end the program but is noted. One that comes later than
+    /// half a second after it ends the program with the exit status that shells give for it.
     ///
     /// # Errors
     ///
-    /// [`AppError::Signals`] where the system refuses the handlers.
+    /// [`AppError::Signals`] where the system refuses the handlers, or the thread that tells signals apart by time.
     pub(crate) fn watch() -> Result<Self, AppError> {
         let signal = Arc::new(AtomicUsize::new(0));
-        let is_second = Arc::new(AtomicBool::new(false));
         for number in [SIGINT, SIGTERM] {
-            // Before the flag is set: handlers run in the order in which they were registered.
-            signal_hook::flag::register_conditional_shutdown(number, 128 + number, is_second.clone())
-                .map_err(AppError::Signals)?;
-            signal_hook::flag::register(number, is_second.clone()).map_err(AppError::Signals)?;
             signal_hook::flag::register_usize(number, signal.clone(), number as usize)
                 .map_err(AppError::Signals)?;
         }
+        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(AppError::Signals)?;
+        let end_at_once = move || {
+            let mut first = None;
+            for number in signals.forever() {
+                if first.get_or_insert_with(Instant::now).elapsed() > SAME {
+                    signal_hook::low_level::exit(128 + number);
+                }
+            }
+        };
+        let starting = thread::Builder::new().name("signals".to_owned());
+        starting.spawn(end_at_once).map_err(AppError::Signals)?;
         Ok(Self { signal })
     }
 

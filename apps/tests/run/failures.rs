@@ -2,7 +2,8 @@
 //! the message says who failed.
 
 use std::fs;
-use std::process::{Child, Output};
+use std::io::{Write, pipe};
+use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use super::errors::refused;
@@ -77,10 +78,10 @@ fn ctrl_c_from_a_terminal_reaches_ranks_too() {
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
 }
 
-/// Whatever the program was doing about the first one, and without a word.
+/// As `timeout` does it: to the program, and to its process group.
 #[test]
-fn a_second_signal_ends_the_program_at_once() {
-    let is_silent = |fabric| {
+fn two_signals_at_the_same_moment_are_one() {
+    for fabric in FABRICS {
         let (folder, child) = under_way(fabric, &[]);
         let earlier = results(&folder);
         // The program is stopped meanwhile, so that it has done nothing about the first one.
@@ -90,12 +91,32 @@ fn a_second_signal_ends_the_program_at_once() {
         let output = ends(&folder, child, &earlier, Duration::from_secs(10));
         let said = text(&output.stderr);
         assert!(matches!(output.status.code(), Some(130 | 143)), "{fabric}: {:?}: {said}", output.status);
-        !said.contains("interrupted")
-    };
-    for fabric in FABRICS {
-        // Two threads may be given one signal each, at the same moment: then neither is the second one.
-        assert!((0..5).any(|_| is_silent(fabric)), "{fabric}");
+        assert!(said.contains("interrupted; earlier results are untouched"), "{said}");
+        assert!(!folder.out().join(OCCUPIED).exists());
     }
+}
+
+/// Whatever the program was doing about the first one: here it cannot print that it was interrupted.
+#[test]
+fn a_later_signal_ends_the_program_at_once() {
+    let folder = Folder::new();
+    let config = folder.write("config.toml", SMALL);
+    let (_unread, mut full) = pipe().expect("the system has pipes");
+    let mut command = folder.command(env!("CARGO_BIN_EXE_streamhalo"));
+    command.arg("run").arg(config).arg("--out").arg(folder.out());
+    ENDLESS.iter().for_each(|set| _ = command.args(["--set", set]));
+    command.stdout(Stdio::null()).stderr(full.try_clone().expect("the system has pipes"));
+    let mut child = command.spawn().expect("the program starts");
+    until("the ranks are at work", || busy_ticks(&folder) > 20);
+    // It ends with the test.
+    std::thread::spawn(move || while full.write_all(&[b'.'; 4096]).is_ok() {});
+    std::thread::sleep(Duration::from_millis(100));
+    signal("-INT", child.id());
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(child.try_wait().expect("is our child").is_none(), "it has printed into a pipe that is full");
+    signal("-TERM", child.id());
+    until("it has ended", || child.try_wait().expect("is our child").is_some());
+    assert_eq!(child.wait().expect("is our child").code(), Some(143));
 }
 
 #[test]
