@@ -86,7 +86,7 @@ pub struct SignalArgs {
     /// Waits: auto (default), kernel or proxy
     #[arg(long, value_name = "NAME")]
     pub waits: Option<String>,
-    /// Exchanges to replay, an even number
+    /// Exchanges replayed: even, up to 1000
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = even)]
     pub replay: usize,
 }
@@ -378,7 +378,8 @@ fn named<T: Copy + Send + Sync + 'static, const N: usize>(
     parser.map(move |found| all.into_iter().find(|one| name(*one) == found).expect("clap has checked it"))
 }
 
-/// A number of exchanges that are replayed. What is odd is refused with its reason where the streams are chosen.
+/// A number of exchanges that are replayed. What is odd, or too many, is refused with its reason where the streams are
+/// chosen.
 fn even(text: &str) -> Result<usize, String> {
     text.parse().map_err(|error: ParseIntError| match error.kind() {
         IntErrorKind::PosOverflow => TOO_LARGE.to_owned(),

@@ -68,6 +68,7 @@ pub use pipeline::PipelineSettings;
 pub use places::Places;
 pub(crate) use primitives::Means;
 pub use primitives::Primitive;
+pub(crate) use run::check_replayed;
 pub use run::{Layout, RunSettings, Scaling};
 pub use stencil3d::{Equation, Precision, Stencil3dSettings};
 pub use tree::TreeSettings;

@@ -227,13 +227,24 @@ const MOST_REPLAYED: usize = 1000;
 /// Buffers and generations are used in turn, and a period begins where it has ended.
 fn read_replay(section: &Section<'_>) -> Result<usize, Fault> {
     let Some(Located { value, origin }) = section.integer("replay", 0)? else { return Ok(0) };
-    let found = match value {
-        _ if value % 2 != 0 => "an odd number of exchanges",
-        _ if value > MOST_REPLAYED => "more exchanges than a period may have",
-        _ => return Ok(value),
+    check_replayed(value).map_err(|(found, expected)| {
+        Fault::new(&origin, format!("`run.replay` is {value}, {found}")).expected(expected)
+    })?;
+    Ok(value)
+}
+
+/// That a period can have so many exchanges, as a key or as a flag.
+///
+/// # Errors
+///
+/// What they are, and what is expected.
+pub(crate) fn check_replayed(exchanges: usize) -> Result<(), (&'static str, String)> {
+    let found = match exchanges {
+        _ if exchanges % 2 != 0 => "an odd number of exchanges",
+        _ if exchanges > MOST_REPLAYED => "more exchanges than a period may have",
+        _ => return Ok(()),
     };
-    let expected = format!("an even number up to {MOST_REPLAYED}: exchanges use two buffers in turn");
-    Err(Fault::new(&origin, format!("`run.replay` is {value}, {found}")).expected(expected))
+    Err((found, format!("an even number up to {MOST_REPLAYED}: exchanges use two buffers in turn")))
 }
 
 /// Between two exchanges every step uses up one layer of the halo.

@@ -74,7 +74,7 @@ fn every_help_fits_a_screen_and_shows_an_example() {
         }
     }
     let help = String::from_utf8(streamhalo(&["bench", "halo", "--help"]).stdout).expect("is text");
-    assert!(help.contains("Exchanges to replay, an even number"), "{help}");
+    assert!(help.contains("Exchanges replayed: even, up to 1000"), "{help}");
 }
 
 #[test]
@@ -200,7 +200,18 @@ fn usage_errors_exit_with_2_and_name_the_flag() {
         ),
         (&["bench", "halo", "--replay", "x"], "must be an even integer of at least 0"),
         (&["bench", "halo", "--replay", "99999999999999999999"], "does not fit into 64 bits"),
-        (&["bench", "halo", "--replay", "3"], "--replay: messages take turns"),
+        (
+            &["bench", "halo", "--replay", "3"],
+            "--replay: 3 is an odd number of exchanges; give an even number up to 1000: exchanges use two buffers",
+        ),
+        (
+            &["bench", "halo", "--replay", "1002"],
+            "--replay: 1002 is more exchanges than a period may have; give",
+        ),
+        (
+            &["bench", "pingpong", "--replay", "100000000"],
+            "100000000 is more exchanges than a period may have",
+        ),
         (
             &["bench", "halo", "--cells", "-8,8,8"],
             "'-8' for '--cells <N,...>': must be an integer of at least 1",

@@ -20,7 +20,7 @@ use crate::bench::streams::Streams;
 use crate::bench::what::What;
 use crate::cli::{Bench, FigureArgs, SignalArgs, StreamArgs};
 use crate::commands::DEVICES;
-use crate::config::{known_backends, nearest};
+use crate::config::{check_replayed, known_backends, nearest};
 use crate::error::AppError;
 use crate::occupied::Occupied;
 use crate::ranks::{Prepared, adopt};
@@ -183,10 +183,9 @@ fn streams_with(args: &StreamArgs, signals: &SignalArgs) -> Result<Streams, AppE
 fn streams_of(device: &str, signals: &SignalArgs) -> Result<Streams, AppError> {
     let SignalArgs { signal, waits, replay } = signals;
     check_kind(device, &DEVICES)?;
-    if !replay.is_multiple_of(2) {
-        let message = "messages take turns between two buffers, and a period begins where it has ended: give an even number";
-        return Err(AppError::usage("--replay", message));
-    }
+    check_replayed(*replay).map_err(|(found, expected)| {
+        AppError::usage("--replay", format!("{replay} is {found}; give {expected}"))
+    })?;
     if device == HOST {
         let given = [("--signal", !signal.is_empty()), ("--waits", waits.is_some())];
         if let Some((flag, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
