@@ -108,8 +108,9 @@ fn read_measured(
 }
 
 fn read_backends(section: &Section<'_>, known: &[&str], fabric: &str) -> Result<Vec<String>, Fault> {
+    let names = [known, &[ALL]].concat();
     let found = section
-        .list("backend", &one_of(known), |subject, node| read_backend(subject, node, known, fabric))?;
+        .list("backend", &one_of(&names), |subject, node| read_backend(subject, node, &names, fabric))?;
     let found = found.filter(|found| !matches!(&found.values[..], [only] if only.value == ALL));
     let Some(found) = found else {
         let built_in = DEFAULT_BACKENDS.iter().filter(|name| known.contains(name));
@@ -134,7 +135,7 @@ fn read_backends(section: &Section<'_>, known: &[&str], fabric: &str) -> Result<
     Ok(backends)
 }
 
-/// One backend by its own name, or [`ALL`].
+/// One backend by its own name, or [`ALL`], which is among the known names here.
 fn read_backend(subject: &str, node: &Node, known: &[&str], fabric: &str) -> Result<Located<String>, Fault> {
     match &node.value {
         Value::String(text) if text == ALIAS && known.contains(&STANDARD) => {
@@ -147,7 +148,6 @@ fn read_backend(subject: &str, node: &Node, known: &[&str], fabric: &str) -> Res
                 .expected(one_of(known))
                 .hint(format!("write `{STANDARD}`, or choose the fabric `mpi` or `shm+mpi`")))
         }
-        Value::String(text) if text == ALL => Ok(Located::new(text.clone(), node.origin.clone())),
         _ => known_name(subject, node, known),
     }
 }

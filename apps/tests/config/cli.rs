@@ -178,6 +178,7 @@ fn usage_errors_exit_with_2_and_name_the_flag() {
         ),
         (&["bench", "halo", "--layout", "2"], "--layout: has 1 axis where"),
         (&["bench", "halo", "--backend", "all,st-send"], "--backend: `all` stands beside other names"),
+        (&["bench", "halo", "--backend", "al"], "notified, auto, all; did you mean `all`?"),
         (&["bench", "halo", "--element", "f16"], "[possible values: u8, i32, i64, f32, f64]"),
         (&["bench", "halo", "--json", "file"], "--json"),
         (&["bench", "pingpong", "--sizes", "8..4KB"], "`4KB` is no size"),

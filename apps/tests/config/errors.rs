@@ -20,7 +20,7 @@ fn errors_show_their_line() {
             "[comm]\n  backend = [\"standard\", \"st-sned\"]\n",
             "f.toml:2:26: `comm.backend` entry 2 is the string \"st-sned\"\n  |\n\
              2 |   backend = [\"standard\", \"st-sned\"]\n  |                          ^^^^^^^^^\n  \
-             = expected `standard`, `st-send`, `st-rsend`, `active-rma`, `notified` or `auto`\n\
+             = expected `standard`, `st-send`, `st-rsend`, `active-rma`, `notified`, `auto` or `all`\n\
              hint: did you mean `st-send`?",
         ),
         (
@@ -49,6 +49,13 @@ fn unknown_names() {
             "unknown section `comms`",
             "`app`, `grid`, `run`, `comm`, `device`, `staging` or `output`",
             Some("did you mean `comm`?"),
+        ),
+        (
+            "comm.backend = 'al'",
+            (1, 16),
+            "`comm.backend` is the string \"al\"",
+            "`notified`, `auto` or `all`",
+            Some("did you mean `all`?"),
         ),
         ("ranks = 2", (1, 1), "unknown section `ranks`", "`run`", Some("`ranks` belongs to [run]")),
         (
@@ -90,7 +97,7 @@ fn unknown_names() {
             "comm.backend = 'atuo'",
             (1, 16),
             "`comm.backend` is the string \"atuo\"",
-            "`notified` or `auto`",
+            "`notified`, `auto` or `all`",
             Some("did you mean `auto`?"),
         ),
         (

@@ -108,7 +108,7 @@ fn a_mistake_in_the_file_stays_one_of_the_file() {
 
 #[test]
 fn errors_name_the_flag() {
-    let backends = "expected `standard`, `st-send`, `st-rsend`, `active-rma`, `notified` or `auto`";
+    let backends = "expected `standard`, `st-send`, `st-rsend`, `active-rma`, `notified`, `auto` or `all`";
     for (flags, wanted) in [
         (
             set(&["run.trails=5"]),

@@ -107,7 +107,7 @@ fn chosen(flag: &str, asked: &[String], known: &[&str]) -> Result<Vec<String>, A
     }
     for (index, name) in asked.iter().enumerate() {
         if !known.contains(&name.as_str()) {
-            return Err(AppError::usage(flag, unknown(name, known)));
+            return Err(AppError::usage(flag, unknown(name, &[known, &["all"]].concat())));
         }
         if asked[..index].contains(name) {
             return Err(AppError::usage(flag, format!("`{name}` is there twice")));
