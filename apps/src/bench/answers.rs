@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use streamhalo::World;
+use streamhalo::comm::Error;
 
 use crate::error::AppError;
 
@@ -57,6 +58,22 @@ impl Answers<'_> {
 /// A byte that a rank sends in a round.
 pub(super) fn said(rank: usize, round: usize, index: usize) -> u8 {
     (index * 7 + rank * 31 + round * 13 + index / 251) as u8
+}
+
+/// So many zeros, if the host has memory for them.
+///
+/// # Errors
+///
+/// [`Error::OutOfMemory`].
+pub(super) fn zeros<T: Default + Clone>(count: usize) -> Result<Vec<T>, Error> {
+    let mut zeros = Vec::new();
+    zeros.try_reserve_exact(count).map_err(|_| Error::OutOfMemory {
+        bytes: count.saturating_mul(size_of::<T>()),
+        kind: "host",
+        reason: "free memory, or ask for smaller sizes".into(),
+    })?;
+    zeros.resize(count, T::default());
+    Ok(zeros)
 }
 
 /// A value as it is given to a contestant. Tests spoil one, so that what comes of it has to be refused.

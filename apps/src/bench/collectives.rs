@@ -1,11 +1,12 @@
 //! Collective calls of the host, and reductions and barriers that are enqueued on streams.
 
-use super::answers::{Answers, given};
+use super::answers::{self, Answers, given};
 use super::figure::Figure;
 use super::micro::MicroBench;
 use super::turns::{Subject, in_turns};
 use super::what::{Row, Run, Value};
 use ndarray::ArrayViewMut4;
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 use streamhalo::comm::Communicator;
 use streamhalo::comm::backend::Route;
@@ -150,7 +151,8 @@ impl Doubles {
     fn zeros(world: &World, stream: &Stream, elements: [usize; 2]) -> Result<Self, HaloError> {
         let [given, gathered] = elements;
         if stream.kind() != StreamKind::Device {
-            let [given, own, gathered] = [given, given, gathered].map(|elements| vec![0.0; elements]);
+            let (given, own, gathered) =
+                (answers::zeros(given)?, answers::zeros(given)?, answers::zeros(gathered)?);
             return Ok(Self::OfHost { given, own, gathered });
         }
         let buffers = [zeros(world, stream, given)?, zeros(world, stream, gathered)?];
@@ -168,12 +170,12 @@ impl Doubles {
         }
     }
 
-    fn left(&mut self, in_place: bool) -> Result<Vec<f64>, HaloError> {
+    fn left(&mut self, in_place: bool) -> Result<Cow<'_, [f64]>, HaloError> {
         match self {
-            Self::OfHost { own, gathered, .. } => Ok(if in_place { own } else { gathered }.clone()),
+            Self::OfHost { own, gathered, .. } => Ok(Cow::Borrowed(if in_place { own } else { gathered })),
             Self::OfDevice { buffers, .. } => {
                 let buffer = &mut buffers[usize::from(!in_place)];
-                Ok(buffer.copy_out(buffer.extents().whole())?)
+                Ok(buffer.copy_out(buffer.extents().whole())?.into())
             }
         }
     }
@@ -216,7 +218,7 @@ impl Calls {
             };
             // A reduction is of the root alone.
             let is_left = operation != "reduce" || rank == 0;
-            let left = if is_left { calls.doubles.left(in_place)? } else { Vec::new() };
+            let left = if is_left { calls.doubles.left(in_place)? } else { Cow::default() };
             answers.compare_all(&left, expected)?;
         }
         Ok(calls)

@@ -1,6 +1,6 @@
 //! Copies between a device and memory of the host, by the kind of that memory (2023 paper on Intel GPUs, figure 4).
 
-use super::answers::{Answers, given, said};
+use super::answers::{Answers, given, said, zeros};
 use super::figure::{Figure, gigabytes_per_second};
 use super::micro::MicroBench;
 use super::turns::{Subject, in_turns};
@@ -75,14 +75,15 @@ impl Copies {
         let mut host = copier.host_memory(bytes, memory)?;
         let (from, into) =
             (Buffer::<u8>::zeros(world, stream, line)?, Buffer::<u8>::zeros(world, stream, line)?);
+        let mut found = zeros(bytes)?;
         for round in 0..2 {
-            let there: Vec<u8> = (0..bytes).map(|index| given(said(0, round, index))).collect();
-            host.write(&there)?;
+            found.iter_mut().enumerate().for_each(|(index, byte)| *byte = given(said(0, round, index)));
+            host.write(&found)?;
             copier.up(&host, &from.section(0..bytes)?)?;
             answers.compare_all(&from.copy_out(line.whole())?, |index| said(0, round, index))?;
-            host.write(&vec![0_u8; bytes])?;
+            found.fill(0);
+            host.write(&found)?;
             copier.down(&from.section(0..bytes)?, &mut host)?;
-            let mut found = vec![0_u8; bytes];
             host.read(&mut found)?;
             answers.compare_all(&found, |index| said(0, round, index))?;
         }

@@ -1,8 +1,9 @@
 //! `streamhalo bench`: every measurement with few sizes and little time, its JSON and its files.
 
 use super::errors::refused;
-use super::{BACKENDS, FABRICS, Folder, text};
+use super::{BACKENDS, FABRICS, Folder, finish, text};
 use serde_json::Value;
+use std::process::Stdio;
 
 /// Runs a measurement with JSON lines on the standard output and files in a folder.
 pub(super) fn figures(fabric: &str, bench: &[&str]) -> Vec<Value> {
@@ -113,6 +114,30 @@ fn what_is_replayed_is_measured_in_whole_periods() {
     }
     let odd = Folder::new().streamhalo(&["bench", "pingpong", "--replay", "3"]);
     refused(&odd, 2, &["--replay", "even number"]);
+}
+
+/// Wherever memory ends: for the messages, what they are compared with, or what collective calls compute with.
+#[test]
+fn sizes_that_there_is_no_memory_for_are_errors() {
+    let benches =
+        ["latency --primitive two-sided,put-notify", "collectives --operation allreduce --backend host"];
+    for (bench, kibibytes) in
+        benches.into_iter().flat_map(|bench| [300, 350, 400, 450].map(|mib| (bench, mib << 10)))
+    {
+        let folder = Folder::new();
+        let program = env!("CARGO_BIN_EXE_streamhalo");
+        let script =
+            format!("ulimit -v {kibibytes}; exec {program} bench {bench} --sizes 32MiB --seconds 0.001");
+        let mut command = folder.command("sh");
+        command.args(["-c", &script]).stdout(Stdio::null()).stderr(Stdio::piped());
+        let output = finish(command.spawn());
+        let said = text(&output.stderr);
+        let is_said = said.contains(" bytes of host memory could not be allocated: ");
+        assert!(
+            output.status.success() || output.status.code() == Some(1) && is_said,
+            "{bench}, {kibibytes}: {said}"
+        );
+    }
 }
 
 const PRIMITIVES: [&str; 6] = ["two-sided", "put-notify", "put-active", "put-stream", "enqueued", "queue"];

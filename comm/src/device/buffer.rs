@@ -234,7 +234,13 @@ impl<T: Element> Buffer<T> {
         let shown = self.bring(bounds, Intent::Read)?;
         let [_, _, row_elements] = bounds.extents();
         let row_elements = row_elements * self.extents().components;
-        let mut out = Vec::with_capacity(bounds.points() * self.extents().components);
+        let elements = bounds.points() * self.extents().components;
+        let mut out = Vec::new();
+        out.try_reserve_exact(elements).map_err(|error| Error::OutOfMemory {
+            bytes: elements * size_of::<T>(),
+            kind: "host",
+            reason: format!("a copy of a buffer: {error}"),
+        })?;
         for (i, j) in bounds.rows() {
             let row = self.place_in((&shown.region, shown.first), [i, j, bounds.start[2]])?;
             let first = row.pointer().cast::<T>();

@@ -60,7 +60,7 @@ impl Link for Flag {
 
 /// Nothing: a flag that had not come would not have been waited for.
 impl Payload for Flag {
-    fn fill(&mut self, _bytes: &[u8]) -> Result<(), HaloError> {
+    fn fill(&mut self, _byte: &dyn Fn(usize) -> u8) -> Result<(), HaloError> {
         Ok(())
     }
 

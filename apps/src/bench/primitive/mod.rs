@@ -17,7 +17,7 @@ use streamhalo::comm::Error;
 use streamhalo::comm::window::Mode;
 use streamhalo::{HaloError, Stream, StreamKind, World};
 
-use super::answers::{Answers, given, said};
+use super::answers::{Answers, given, said, zeros};
 use super::micro::MicroBench;
 use crate::error::AppError;
 
@@ -135,8 +135,7 @@ fn places(bytes: usize) -> usize {
 pub(super) fn check(link: &mut dyn Link, answers: Answers<'_>, bytes: usize) -> Result<(), AppError> {
     let own = answers.world.rank();
     for round in 0..4 {
-        let own_bytes: Vec<u8> = (0..bytes).map(|index| given(said(own, round, index))).collect();
-        link.payload().fill(&own_bytes)?;
+        link.payload().fill(&|index| given(said(own, round, index)))?;
         let window = round == 2;
         match (round, own) {
             (1 | 3, _) => link.swap_windows()?,
@@ -146,10 +145,11 @@ pub(super) fn check(link: &mut dyn Link, answers: Answers<'_>, bytes: usize) -> 
         link.synchronize()?;
         // A single message comes to the first place only.
         let places = if round == 0 { 1 } else { WINDOW };
-        let expected: Vec<u8> = (0..bytes).map(|index| said(1 - own, round, index)).collect();
+        let expected = |index| said(1 - own, round, index);
+        let is_wrong = |place: &&[u8]| (0..).zip(*place).any(|(index, found)| *found != expected(index));
         let found = link.payload().received()?;
-        let wrong = found.chunks(bytes).take(places).find(|place| **place != expected);
-        answers.compare_all(wrong.unwrap_or_default(), |index| expected[index])?;
+        let wrong = found.chunks(bytes).take(places).find(is_wrong);
+        answers.compare_all(wrong.unwrap_or_default(), expected)?;
         answers.world.barrier()?;
     }
     Ok(())

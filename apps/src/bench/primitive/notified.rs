@@ -1,7 +1,7 @@
 //! `put-notify`: puts of which the target is notified (2015).
 
 use super::payload::Payload;
-use super::{Link, WINDOW};
+use super::{Link, WINDOW, zeros};
 use streamhalo::comm::window::{NotifyRequest, Window};
 use streamhalo::comm::{Source, Tag};
 use streamhalo::{HaloError, Stream, World};
@@ -15,7 +15,7 @@ pub(super) fn link(
     let peer = 1 - world.rank();
     let request = |count: usize| window.notify_init(Source::Rank(peer), Tag::Value(TAG), count as u32);
     let (one, all) = (request(1)?, request(WINDOW)?);
-    Ok(Some(Box::new(Notified { window, own: vec![0; bytes], places, peer, one, all })))
+    Ok(Some(Box::new(Notified { window, own: zeros(bytes)?, places, peer, one, all })))
 }
 
 struct Notified {
@@ -79,13 +79,13 @@ impl Link for Notified {
 }
 
 impl Payload for Notified {
-    fn fill(&mut self, bytes: &[u8]) -> Result<(), HaloError> {
-        self.own.copy_from_slice(bytes);
+    fn fill(&mut self, byte: &dyn Fn(usize) -> u8) -> Result<(), HaloError> {
+        self.own.iter_mut().enumerate().for_each(|(index, one)| *one = byte(index));
         Ok(())
     }
 
     fn received(&mut self) -> Result<Vec<u8>, HaloError> {
-        let mut bytes = vec![0; self.places * self.own.len()];
+        let mut bytes = zeros(self.places * self.own.len())?;
         self.window.read(0, &mut bytes)?;
         Ok(bytes)
     }

@@ -5,8 +5,8 @@ use streamhalo::{HaloError, Stream, World};
 
 /// What a link sends and has received, for those who check it.
 pub(in crate::bench) trait Payload {
-    /// Has the next messages say something else.
-    fn fill(&mut self, bytes: &[u8]) -> Result<(), HaloError>;
+    /// Has each byte of the next messages be the one for its index.
+    fn fill(&mut self, byte: &dyn Fn(usize) -> u8) -> Result<(), HaloError>;
     /// What was received last, once for each place that messages take turns in.
     fn received(&mut self) -> Result<Vec<u8>, HaloError>;
 }
@@ -46,11 +46,11 @@ impl Messages {
 }
 
 impl Payload for Messages {
-    fn fill(&mut self, bytes: &[u8]) -> Result<(), HaloError> {
-        let copy = |mut line: ndarray::ArrayViewMut4<'_, u8>| {
-            line.as_slice_mut().expect("a line has no gaps").copy_from_slice(bytes);
+    fn fill(&mut self, byte: &dyn Fn(usize) -> u8) -> Result<(), HaloError> {
+        let fill = |line: ndarray::ArrayViewMut4<'_, u8>| {
+            line.into_iter().enumerate().for_each(|(index, one)| *one = byte(index));
         };
-        Ok(self.own.with_host_mut(self.own.extents().whole(), copy)?)
+        Ok(self.own.with_host_mut(self.own.extents().whole(), fill)?)
     }
 
     fn received(&mut self) -> Result<Vec<u8>, HaloError> {
