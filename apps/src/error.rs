@@ -202,6 +202,13 @@ pub enum AppError {
         signal: usize,
     },
 
+    /// The user has asked what was launched to stop.
+    #[error("interrupted")]
+    LaunchInterrupted {
+        /// The signal's number.
+        signal: usize,
+    },
+
     /// Ctrl-C cannot be watched for.
     #[error("cannot watch for Ctrl-C: {0}")]
     Signals(io::Error),
@@ -403,7 +410,9 @@ impl AppError {
             Self::NoProgram { .. } => 127,
             Self::NotAProgram { .. } => 126,
             // As shells say that a signal ended a program.
-            Self::Interrupted { signal } => u8::try_from(128 + signal).unwrap_or(1),
+            Self::Interrupted { signal } | Self::LaunchInterrupted { signal } => {
+                u8::try_from(128 + signal).unwrap_or(1)
+            }
             _ => 1,
         }
     }

@@ -70,9 +70,14 @@ impl Interrupt {
         Self { signal: Arc::new(AtomicUsize::new(signal)) }
     }
 
+    /// The number of the signal that came last, if one has.
+    pub(crate) fn signal(&self) -> Option<usize> {
+        Some(self.signal.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
+    }
+
     /// Whether a signal has come.
     pub(crate) fn has_come(&self) -> bool {
-        self.signal.load(Ordering::Relaxed) != 0
+        self.signal().is_some()
     }
 
     /// Turns a signal into an error.
@@ -81,9 +86,6 @@ impl Interrupt {
     ///
     /// [`AppError::Interrupted`] once a signal has come.
     pub(crate) fn check(&self) -> Result<(), AppError> {
-        match self.signal.load(Ordering::Relaxed) {
-            0 => Ok(()),
-            signal => Err(AppError::Interrupted { signal }),
-        }
+        self.signal().map_or(Ok(()), |signal| Err(AppError::Interrupted { signal }))
     }
 }

@@ -73,7 +73,9 @@ pub(super) fn launch(args: &LaunchArgs) -> Result<u8, AppError> {
         std::thread::sleep(PAUSE);
         interrupt.has_come()
     })?;
-    interrupt.check()?;
+    if let Some(signal) = interrupt.signal() {
+        return Err(AppError::LaunchInterrupted { signal });
+    }
     match exit {
         Exit::Success => Ok(0),
         Exit::Failed { rank, reason, code } => Err(AppError::Launched {

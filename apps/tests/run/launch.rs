@@ -117,6 +117,6 @@ fn ctrl_c_ends_all_ranks() {
     std::thread::sleep(Duration::from_millis(50));
     signal("-INT", child.id());
     let output = finish(Ok(child));
-    assert_eq!(output.status.code(), Some(130));
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(130), "error: interrupted\n".to_owned()));
     until("all processes have ended", || folder.processes().is_empty());
 }
