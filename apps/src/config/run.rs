@@ -240,7 +240,7 @@ fn read_replay(section: &Section<'_>) -> Result<usize, Fault> {
 /// What they are, and what is expected.
 pub(crate) fn check_replayed(exchanges: usize) -> Result<(), (&'static str, String)> {
     let found = match exchanges {
-        _ if exchanges % 2 != 0 => "an odd number of exchanges",
+        _ if !exchanges.is_multiple_of(2) => "an odd number of exchanges",
         _ if exchanges > MOST_REPLAYED => "more exchanges than a period may have",
         _ => return Ok(()),
     };
