@@ -69,6 +69,7 @@ pub(super) fn launch(args: &LaunchArgs) -> Result<u8, AppError> {
         command
     })
     .map_err(|error| why(Path::new(program), error.into()))?;
+    job.own_descendants()?;
     let exit = job.wait(&|| {
         std::thread::sleep(PAUSE);
         interrupt.has_come()

@@ -2,7 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use streamhalo::World;
@@ -119,4 +119,40 @@ fn ctrl_c_ends_all_ranks() {
     let output = finish(Ok(child));
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(130), "error: interrupted\n".to_owned()));
     until("all processes have ended", || folder.processes().is_empty());
+}
+
+/// Two ranks that are scripts, each with a program that it waits for, and one that it does not.
+fn scripts(folder: &Folder) -> Child {
+    let mut command = folder.command(env!("CARGO_BIN_EXE_streamhalo"));
+    command.args(["launch", "-n", "2", "sh", "-c", "sleep 600 & sleep 600; echo done"]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts");
+    until("all run", || folder.processes().len() == 7);
+    std::thread::sleep(Duration::from_millis(50));
+    child
+}
+
+#[test]
+fn what_ranks_have_started_ends_with_them() {
+    let folder = Folder::new();
+    let child = scripts(&folder);
+    signal("-TERM", child.id());
+    assert_eq!(finish(Ok(child)).status.code(), Some(143));
+    until("all processes have ended", || folder.processes().is_empty());
+
+    let child = scripts(&folder);
+    let is_script = |process: &u32| {
+        fs::read_to_string(format!("/proc/{process}/cmdline")).is_ok_and(|line| line.starts_with("sh\0"))
+    };
+    signal("-KILL", folder.processes().into_iter().find(is_script).expect("it runs"));
+    assert_eq!(finish(Ok(child)).status.code(), Some(137));
+    until("all processes have ended", || folder.processes().is_empty());
+}
+
+#[test]
+fn what_ranks_that_succeed_leave_behind_is_their_business() {
+    let folder = Folder::new();
+    assert_eq!(shell(&folder, "2", "sleep 600 > /dev/null 2>&1 &").status.code(), Some(0));
+    let left = folder.processes();
+    assert_eq!(left.len(), 2);
+    left.into_iter().for_each(|process| signal("-KILL", process));
 }

@@ -23,6 +23,14 @@ impl Job {
         Err(unavailable("shm", super::unusable().unwrap_or_default()))
     }
 
+    /// There are none.
+    ///
+    /// # Errors
+    /// None.
+    pub fn own_descendants(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// The processes: none.
     pub fn ranks(&mut self) -> &mut [Child] {
         &mut self.ranks

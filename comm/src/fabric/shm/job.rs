@@ -3,9 +3,10 @@
 use super::segment::Segment;
 use super::{Exit, LAUNCHER_VARIABLE, RANK_VARIABLE, SEGMENT_VARIABLE, SIZE_VARIABLE};
 use crate::error::{Error, Result};
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, WaitOptions};
 use rustix::thread::CpuSet;
 use std::cell::Cell;
+use std::fs;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
@@ -20,6 +21,7 @@ const GRACE: Duration = Duration::from_secs(5);
 pub struct Job {
     segment: Arc<Segment>,
     ranks: Vec<Child>,
+    has_descendants: bool,
 }
 
 impl Job {
@@ -36,7 +38,7 @@ impl Job {
             return Err(Error::BadWorldSize { asked: 0, reason: "a job has at least one rank".into() });
         }
         let segment = Segment::create(size)?;
-        let mut job = Self { segment, ranks: Vec::with_capacity(size) };
+        let mut job = Self { segment, ranks: Vec::with_capacity(size), has_descendants: false };
         for rank in 0..size {
             let mut command = command(rank);
             command
@@ -51,6 +53,23 @@ impl Job {
             job.ranks.push(child);
         }
         Ok(job)
+    }
+
+    /// From now on what ranks have started ends with the job too, unless all ranks end with status 0: a rank may be a
+    /// script around a program. What a rank that has ended leaves behind becomes a child of this process, so that this is
+    /// for one whose only children are those of one job. Process groups would do without that, but the terminal's
+    /// Ctrl-C, Ctrl-Z and input are for one group only.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the system refuses.
+    pub fn own_descendants(&mut self) -> Result<()> {
+        let refused = |error: rustix::io::Errno| Error::System {
+            call: "prctl(PR_SET_CHILD_SUBREAPER)",
+            reason: error.to_string(),
+        };
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(refused)?;
+        self.has_descendants = true;
+        Ok(())
     }
 
     /// The processes, by rank, to take their pipes.
@@ -100,6 +119,7 @@ impl Job {
                     .raise(rank, "its process exited without making a world that others wait in");
             }
             if ended.iter().all(Option::is_some) {
+                self.has_descendants &= first_failure.is_some();
                 // The rank that raised the abort word first is the cause, whoever ended first.
                 return Ok(match (first_failure, self.segment.abort().failure()) {
                     (Some(Exit::Failed { code, .. }), Some((rank, reason))) => {
@@ -127,6 +147,8 @@ impl Job {
             let _ = child.kill();
             let _ = child.wait();
         }
+        // What they leave may leave something in its turn.
+        while self.has_descendants && end_children() {}
     }
 }
 
@@ -134,6 +156,20 @@ impl Drop for Job {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Ends the children of this process, and says whether there were any. Those of another user are left alone.
+fn end_children() -> bool {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let children = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let children: Vec<Pid> = children
+        .flat_map(|listed| listed.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>())
+        .filter_map(Pid::from_raw)
+        .filter(|child| rustix::process::kill_process(*child, Signal::KILL).is_ok())
+        .collect();
+    // Nobody else waits for them.
+    children.iter().for_each(|child| _ = rustix::process::waitpid(Some(*child), WaitOptions::empty()));
+    !children.is_empty()
 }
 
 fn describe(status: ExitStatus) -> (String, i32) {
