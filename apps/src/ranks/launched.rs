@@ -182,14 +182,15 @@ fn check_size(command: &str, prepared: &impl Prepared, size: usize) -> Result<()
     if ranks <= size {
         return Ok(());
     }
-    Err(AppError::usage(
-        flag,
-        format!(
-            "asks for {}, but the launcher has started {size}; start them with \
-             `mpiexec -n {ranks} {command} ...`, or ask for fewer",
-            ranks_of(ranks)
-        ),
-    ))
+    let (found, way) = match rendezvous::ranks() {
+        Some(_) => {
+            (format!("they were started with `--world-size {size}`"), format!("`--world-size {ranks}`"))
+        }
+        None => (format!("the launcher has started {size}"), format!("`mpiexec -n {ranks} {command} ...`")),
+    };
+    let message =
+        format!("asks for {}, but {found}; start them with {way}, or ask for fewer", ranks_of(ranks));
+    Err(AppError::usage(flag, message))
 }
 
 /// An error of a process that is no rank of a world. Where the launcher says that it is not the first of

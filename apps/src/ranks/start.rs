@@ -252,13 +252,16 @@ impl Launcher {
         }
         match self.ranks() {
             Some(ranks @ 2..) if !rendezvous::is_for(fabric) => {
-                let by = self.mpi.as_ref().map(|by| by.evidence.clone());
+                let (launcher, fabrics) = match &self.mpi {
+                    Some(by) => (format!("a launcher ({})", by.evidence), "`mpi` or `shm+mpi`"),
+                    None => ("a rendezvous".to_owned(), "`ofi` or `shm+ofi`"),
+                };
                 Err(AppError::Launcher {
                     command,
-                    launcher: by.map_or("a rendezvous".to_owned(), |by| format!("a launcher ({by})")),
+                    launcher,
                     reason: format!(
                         "over `{fabric}` each of the {ranks} processes would start ranks of its own and do \
-                         the same; choose `mpi` or `shm+mpi`, or start one process"
+                         the same; choose {fabrics}, or start one process"
                     ),
                 })
             }
@@ -305,7 +308,8 @@ mod tests {
     fn what_cannot_be_is_refused_with_what_to_do() {
         let message = starts(Some(4), None, "local").expect_err("would be done four times");
         assert!(message.contains("PMI_SIZE=4") && message.contains("choose `mpi`"), "{message}");
-        assert!(starts(None, Some(4), "shm").expect_err("the same").contains("a rendezvous"));
+        let message = starts(None, Some(4), "shm").expect_err("the same");
+        assert!(message.contains("a rendezvous") && message.contains("choose `ofi`"), "{message}");
         let message = starts(None, None, "shm+mpi").expect_err("nobody has started ranks");
         assert!(message.contains("no MPI launcher has started this process"), "{message}");
     }

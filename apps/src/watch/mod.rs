@@ -57,8 +57,8 @@ pub(crate) fn check(config: &RunConfig, is_launched: bool) -> Result<(), AppErro
     }
     if is_launched {
         return Err(refused(
-            "a launcher has the terminal of the ranks that it has started; `--fabric shm` without a launcher \
-             starts processes on this machine",
+            "is for ranks that `streamhalo run` starts itself, not for those that others have started; with \
+             `--fabric shm`, and called directly, it starts processes on this machine",
         ));
     }
     Ok(())

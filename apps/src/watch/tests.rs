@@ -145,7 +145,7 @@ fn what_cannot_be_shown_is_refused() {
     let life = RunConfig::of("app.pattern = 'random:1'");
     assert!(check(&life, false).is_ok());
     let error = check(&life, true).expect_err("another one has the terminal").to_string();
-    assert!(error.starts_with("--watch: a launcher has the terminal"), "{error}");
+    assert!(error.starts_with("--watch: is for ranks that `streamhalo run` starts itself"), "{error}");
     let error = check(&RunConfig::of("app.name = 'faces'"), false).expect_err("is not life").to_string();
     assert_eq!(error, "--watch: shows `life`, and this configuration is of `faces`");
 }

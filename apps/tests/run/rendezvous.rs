@@ -175,6 +175,13 @@ fn processes_that_were_started_one_by_one_are_ranks() {
     assert!(text(&first.stdout).contains("fabric ofi"), "{}", text(&first.stdout));
     assert_eq!(text(&second.stdout), "");
 
+    // What is for more of them says how these were started.
+    let second = start(1, &["--ranks", "3"]);
+    let first = finish(start(0, &["--ranks", "3"]));
+    assert_eq!((first.status.code(), finish(second).status.code()), (Some(2), Some(2)));
+    let said = "run.ranks: asks for 3 ranks, but they were started with `--world-size 2`; start them with `--world-size 3`, or";
+    assert!(text(&first.stderr).contains(said), "{}", text(&first.stderr));
+
     // Those that differ end together here too, and rank 0 says why.
     let second = start(1, &["--ranks", "2"]);
     let first = finish(start(0, &["--ranks", "1,2"]));
