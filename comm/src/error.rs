@@ -505,11 +505,12 @@ pub enum Error {
     },
 }
 
-/// As a number of seconds, which is not 0 for a part of one.
+/// As a number of seconds, which is not 0 for a part of one, nor a tenth for what is shorter.
 pub(crate) fn in_seconds(waited: &Duration) -> String {
-    match waited.as_secs() {
-        0 => format!("{:.1}", waited.as_secs_f64().max(0.1)),
-        seconds => seconds.to_string(),
+    match (waited.as_secs(), waited.as_millis()) {
+        (0, ..100) => "less than 0.1".to_owned(),
+        (0, _) => format!("{:.1}", waited.as_secs_f64()),
+        (seconds, _) => seconds.to_string(),
     }
 }
 
@@ -523,7 +524,15 @@ mod tests {
 
     #[test]
     fn a_part_of_a_second_is_no_zero() {
-        for (milliseconds, said) in [(3, "0.1"), (230, "0.2"), (999, "1.0"), (1_001, "1"), (60_012, "60")] {
+        for (milliseconds, said) in [
+            (3, "less than 0.1"),
+            (99, "less than 0.1"),
+            (100, "0.1"),
+            (230, "0.2"),
+            (999, "1.0"),
+            (1_001, "1"),
+            (60_012, "60"),
+        ] {
             assert_eq!(in_seconds(&Duration::from_millis(milliseconds)), said);
         }
     }
