@@ -56,7 +56,7 @@
 //!         exchange.start_recvs(&stream)?;
 //!         exchange.start_sends(&stream)?; // packs and sends, as soon as the receiver is ready
 //!         exchange.wait(&stream)?;
-//!         stream.enqueue_move(&unpacking[phase(exchange.epoch())]);
+//!         stream.enqueue_move(&unpacking[phase(exchange.epoch())])?;
 //!     }
 //!     theirs.copy_out(four.whole()) // waits for the stream
 //! }

@@ -114,9 +114,9 @@ impl Compiled {
     /// Packing, sends, and what the rank copies by itself meanwhile, of an exchange that has begun with that phase.
     #[inline]
     pub(crate) fn post_sends(&mut self, stream: &Stream, phase: usize) -> Result<()> {
-        stream.enqueue_move(&self.tables.before[phase]);
+        stream.enqueue_move(&self.tables.before[phase])?;
         self.exchange.start_sends(stream)?;
-        stream.enqueue_move(&self.tables.meanwhile[phase]);
+        stream.enqueue_move(&self.tables.meanwhile[phase])?;
         Ok(())
     }
 
@@ -135,7 +135,7 @@ impl Compiled {
     ) -> Result<()> {
         self.exchange.wait(stream)?;
         behind(GatherStep::Wait);
-        stream.enqueue_move(&self.tables.after[phase]);
+        stream.enqueue_move(&self.tables.after[phase])?;
         behind(GatherStep::Unpack);
         Ok(())
     }

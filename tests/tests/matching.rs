@@ -263,7 +263,7 @@ fn messages_on_their_way_are_none_of_a_rehearsal_with_their_tags() {
                 begin(&mut ring)?;
             }
             ring.exchange.wait(&stream)?;
-            stream.enqueue_move(&ring.unpacks[phase(1)]);
+            stream.enqueue_move(&ring.unpacks[phase(1)])?;
             Ok(ring.check(1, 1 - world.rank())?)
         });
     }
@@ -287,7 +287,7 @@ fn exchanges_of_the_same_tags_are_told_apart() {
             };
             let end = |ring: &mut Ring, epoch| {
                 ring.exchange.wait(&stream)?;
-                stream.enqueue_move(&ring.unpacks[phase(1)]);
+                stream.enqueue_move(&ring.unpacks[phase(1)])?;
                 ring.check(epoch, 1 - rank)
             };
             let mut rings = [new()?, new()?];
@@ -328,7 +328,7 @@ fn an_exchange_made_by_hand_goes_round_a_ring() {
                     assert_eq!(ring.exchange.epoch(), epoch);
                     ring.exchange.start_sends(&stream)?;
                     ring.exchange.wait(&stream)?;
-                    stream.enqueue_move(&ring.unpacks[phase(epoch)]);
+                    stream.enqueue_move(&ring.unpacks[phase(epoch)])?;
                     delay(&stream, &mut random);
                     ring.check(epoch, (world.rank() + world.size() - 1) % world.size())?;
                 }
@@ -367,7 +367,7 @@ fn calls_out_of_order_are_refused_and_do_nothing() {
                 out_of_order(ring.exchange.start_recvs(&stream), "start_recvs");
                 ring.exchange.wait(&stream)?;
                 out_of_order(ring.exchange.wait(&stream), "wait");
-                stream.enqueue_move(&ring.unpacks[phase(epoch)]);
+                stream.enqueue_move(&ring.unpacks[phase(epoch)])?;
                 ring.check(epoch, 1 - world.rank())?;
             }
         }
@@ -396,7 +396,7 @@ fn an_exchange_that_was_begun_before_a_capture_is_as_it_was_behind_it() {
                 ring.exchange.start_sends(&stream)?;
                 refused(stream.capture(|stream| ring.exchange.wait(stream)));
                 ring.exchange.wait(&stream)?;
-                stream.enqueue_move(&ring.unpacks[phase(epoch)]);
+                stream.enqueue_move(&ring.unpacks[phase(epoch)])?;
                 ring.check(epoch, 1 - world.rank())?;
             }
         }

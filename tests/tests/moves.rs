@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use streamhalo::comm::Error;
 use streamhalo::comm::device::{Buffer, Extents, Move, MoveTable};
-use streamhalo::{Element, HaloError, Op, Stream, World};
+use streamhalo::{Element, ElementType, HaloError, Op, Stream, Tile, World};
 use streamhalo_tests::{KINDS, Random, Sample, on_ranks, stream_of};
 
 const BYTES: usize = 48 * 1024;
@@ -235,7 +235,7 @@ fn check<T: Sample>(world: &World, stream: &Stream, seed: u64) -> Result<(), Hal
     assert_eq!(table.bytes(), stages.iter().flatten().map(bytes).sum::<usize>());
     assert!(table.nests() <= stages.iter().map(Vec::len).sum());
     for run in 0..2 {
-        stream.enqueue_move(&table);
+        stream.enqueue_move(&table).expect("nobody looks");
         stages.iter().flatten().for_each(|plan| plan.run::<T>(&mut memory));
         for (number, (buffer, expected)) in buffers.iter().zip(&memory).enumerate() {
             let found = buffer.copy_out(EXTENTS.whole())?;
@@ -292,7 +292,7 @@ fn runs_of_every_length() {
                 let table = Arc::new(MoveTable::new(&[vec![plan.compile::<u8>(&buffers)?]])?);
                 let mut expected = [contents(0)?, contents(1)?];
                 plan.run::<u8>(&mut expected);
-                stream.enqueue_move(&table);
+                stream.enqueue_move(&table).expect("nobody looks");
                 assert!(contents(1)? == expected[1], "{plan:?}");
             }
         }
@@ -346,4 +346,42 @@ fn moves_that_leave_their_region_are_refused() {
         }
         Ok(())
     });
+}
+
+/// What a view shows is not written meanwhile, by a table of moves either; what lies beside it is.
+#[test]
+fn what_the_host_looks_at_is_not_moved_to() -> Result<(), HaloError> {
+    let world = World::alone()?;
+    let line = Extents { points: [1, 1, 8], components: 1 };
+    for kind in KINDS {
+        let stream = stream_of(&world, kind)?;
+        let mut ones = Buffer::<i64>::zeros(&world, &stream, line)?;
+        ones.view_mut(line.whole())?.fill(1);
+        let cells = Buffer::<i64>::zeros(&world, &stream, line)?;
+        let table = |first: usize| {
+            let one = Move {
+                source: ones.place([0; 3])?,
+                source_strides: [0; 2],
+                destination: cells.place([0, 0, first])?,
+                destination_strides: [0; 2],
+                counts: [1, 1],
+                run_bytes: 16,
+                element: ElementType::I64,
+                op: Op::Replace,
+            };
+            Ok::<_, Error>(Arc::new(MoveTable::new(&[vec![one]])?))
+        };
+        let tables = [table(0)?, table(1)?, table(2)?, table(4)?];
+        let part = Tile { start: [0, 0, 2], end: [1, 1, 4] };
+        let view = cells.view(part)?;
+        let moved = tables.each_ref().map(|table| stream.enqueue_move(table).is_ok());
+        assert_eq!(moved, [true, false, false, true], "cells 2 and 3 are viewed");
+        let refused = stream.enqueue_move(&tables[2]).expect_err("as before");
+        assert_eq!(refused, Error::InUse { what: "a move", start: 16, end: 32, by: "a view of an array" });
+        assert_eq!(view.iter().copied().collect::<Vec<_>>(), [0, 0]);
+        drop(view);
+        stream.enqueue_move(&tables[2])?;
+        assert_eq!(cells.copy_out(line.whole())?, [1, 1, 1, 1, 1, 1, 0, 0]);
+    }
+    Ok(())
 }

@@ -232,7 +232,7 @@ struct Tables {
 impl Subject for Tables {
     fn repeat(&mut self, times: usize) -> Result<(), HaloError> {
         for _ in 0..times {
-            self.tables.iter().for_each(|table| self.stream.enqueue_move(table));
+            self.tables.iter().try_for_each(|table| self.stream.enqueue_move(table))?;
         }
         Ok(self.stream.synchronize()?)
     }

@@ -173,7 +173,7 @@ impl OneWay {
         self.exchange.start_sends(stream)?;
         self.exchange.wait(stream)?;
         if let Some(unpack) = &self.unpack {
-            stream.enqueue_move(&unpack[phase(self.exchange.epoch())]);
+            stream.enqueue_move(&unpack[phase(self.exchange.epoch())])?;
         }
         Ok(())
     }

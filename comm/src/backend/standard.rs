@@ -281,7 +281,7 @@ impl Exchange for Standard {
         refuse_capture(stream)?;
         self.stage.take(&START_SENDS)?;
         for moves in &self.moves {
-            stream.enqueue_move(&moves[phase(self.epoch)]);
+            stream.put_move(&moves[phase(self.epoch)]);
         }
         stream.synchronize()?;
         // Only now has the stream unpacked the last messages: before, any progress of the host could

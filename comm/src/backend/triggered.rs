@@ -288,7 +288,7 @@ impl Exchange for Triggered {
 
     fn start_sends(&mut self, stream: &Stream) -> Result<()> {
         let epoch = self.step(stream, &START_SENDS)?;
-        self.packs[phase(epoch)].iter().for_each(|pack| stream.enqueue_move(pack));
+        self.packs[phase(epoch)].iter().for_each(|pack| stream.put_move(pack));
         for send in &self.sends[phase(epoch)] {
             stream.enqueue_send(send, self.standing.of_epoch(epoch));
         }
@@ -304,7 +304,7 @@ impl Exchange for Triggered {
         let phase = phase(epoch);
         for (arrived, up) in &self.coming[phase] {
             stream.wait_values(arrived, self.standing.of_epoch(epoch));
-            stream.enqueue_move(up);
+            stream.put_move(up);
         }
         let value = if self.protocol.terms.counts {
             let mut counts = self.standing.get();

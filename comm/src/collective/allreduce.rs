@@ -123,7 +123,7 @@ impl AllReduce {
         }
         let phase = self.rounds.enqueue(&self.stream)?;
         if self.closing[phase].nests() > 0 {
-            self.stream.enqueue_move(&self.closing[phase]);
+            self.stream.put_move(&self.closing[phase]);
         }
         self.input.leave(Intent::Read);
         self.output.leave(Intent::Write);

@@ -99,7 +99,7 @@ impl Rounds {
             round.exchange.start_sends(stream)?;
             round.exchange.wait(stream)?;
             if round.then[phase].nests() > 0 {
-                stream.enqueue_move(&round.then[phase]);
+                stream.put_move(&round.then[phase]);
             }
         }
         Ok(phase)

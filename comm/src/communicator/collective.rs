@@ -117,7 +117,7 @@ impl Communicator {
         let call = self.call(Kind::Reduce, op, elements.len(), root);
         let (rank, size) = (self.rank(), self.size());
         let folded = largest_power(size);
-        self.with_scratch(2 * elements.len(), |scratch| {
+        self.with_scratch(call, 2 * elements.len(), |scratch| {
             let (own, others) = scratch.split_at_mut(elements.len());
             own.copy_from_slice(elements);
             if rank >= folded {
@@ -188,7 +188,7 @@ impl Communicator {
             self.send_step(call, rank - folded, elements)?;
             return self.receive_step(call, rank - folded, elements);
         }
-        self.with_scratch(elements.len(), |others| {
+        self.with_scratch(call, elements.len(), |others| {
             if rank + folded < size {
                 self.receive_and_combine(call, rank + folded, op, elements, others)?;
             }
@@ -217,7 +217,7 @@ impl Communicator {
         let all = elements.len();
         let part = |of: usize| part_of(all, size, of);
         let own = part(rank);
-        self.with_scratch(own.len() * size, |values| {
+        self.with_scratch(call, own.len() * size, |values| {
             // All but this one.
             let other = |index: usize| index + usize::from(index >= rank);
             let sent = |index| (other(index), part(other(index)));
@@ -280,7 +280,7 @@ impl Communicator {
             return self.ring(call, gathered, &|of| of * length..(of + 1) * length);
         }
         // Counted from this rank on, twice as many values are there after every step.
-        self.with_scratch(gathered.len(), |values| {
+        self.with_scratch(call, gathered.len(), |values| {
             values[..length].copy_from_slice(own);
             let mut known = 1;
             while known < size {

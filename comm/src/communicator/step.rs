@@ -189,17 +189,19 @@ impl Communicator {
     /// Lends memory for that many elements, of which nothing is known.
     pub(super) fn with_scratch<T: Element, R>(
         &self,
+        call: Call,
         elements: usize,
         work: impl FnOnce(&mut [T]) -> Result<R>,
     ) -> Result<R> {
         let mut words = std::mem::take(&mut self.inner.scratch.borrow_mut().words);
         let needed = (elements * size_of::<T>()).div_ceil(size_of::<u64>());
         if let Some(missing) = needed.checked_sub(words.len()) {
-            words.try_reserve_exact(missing).map_err(|error| Error::OutOfMemory {
+            let reserved = words.try_reserve_exact(missing).map_err(|error| Error::OutOfMemory {
                 bytes: elements * size_of::<T>(),
                 kind: "host",
                 reason: format!("values of a collective call: {error}"),
-            })?;
+            });
+            self.or_fail(call.name, reserved)?;
             words.resize(needed, 0);
         }
         let result = work(&mut elements_of_mut(&mut words)[..elements]);

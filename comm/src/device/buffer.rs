@@ -69,7 +69,7 @@ impl<T: Element> Buffer<T> {
         stream.check_world(world, "a buffer")?;
         stream.check_element(T::TYPE)?;
         let region = stream.allocate(world, bytes)?;
-        let access = Rc::new(Access::new(stream));
+        let access = Rc::new(Access::new(stream, &region));
         Ok(Self { region, rows, stream: stream.clone(), access, element: PhantomData })
     }
 
@@ -178,7 +178,7 @@ impl<T: Element> Buffer<T> {
         if !shown.region.is_same(&self.region) {
             let points = self.points(bounds);
             let memory = points.memory(T::TYPE, Intent::Write);
-            self.stream.enqueue_move(&copy_of(&memory, bounds, &shown, &(&self.region).into())?);
+            self.stream.put_move(&copy_of(&memory, bounds, &shown, &(&self.region).into())?);
             self.access.leave(self.bytes(bounds), Intent::Write);
         }
         Ok(result)

@@ -105,14 +105,14 @@ impl Mirror {
     /// Enqueues the copy from the device. Does not block.
     pub(crate) fn enqueue_down(&self) {
         if let Some(Copies { down, .. }) = &self.copies {
-            self.stream().enqueue_move(down);
+            self.stream().put_move(down);
         }
     }
 
     /// Enqueues the copy to the device. Does not block.
     pub(crate) fn enqueue_up(&self) {
         if let Some(Copies { up, .. }) = &self.copies {
-            self.stream().enqueue_move(up);
+            self.stream().put_move(up);
         }
     }
 

@@ -6,6 +6,7 @@ use crate::fabric::{Observer, Place, Region};
 use crate::locks::lock;
 use std::any::Any;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 /// A strided copy or reduction from one box of elements to another of the same shape: up to two
@@ -195,6 +196,17 @@ impl MoveTable {
     /// Whether it moves something, and no memory of a device.
     pub(crate) fn is_of_host(&self) -> bool {
         self.bytes > 0 && self.regions.iter().all(|region| region.on_device().is_none())
+    }
+
+    /// Addresses between which it writes.
+    pub(super) fn written(&self) -> impl Iterator<Item = Range<usize>> {
+        self.nests.iter().flat_map(|nest| {
+            let steps = |axis: usize| (nest.counts[axis] - 1) * nest.destination_strides[axis];
+            let bytes = steps(0) + steps(1) + nest.run_bytes;
+            nest.pairs
+                .iter()
+                .map(move |(_, destination)| *destination as usize..*destination as usize + bytes)
+        })
     }
 
     /// How many loop nests a run of the table goes through: moves of one shape and stage are one.

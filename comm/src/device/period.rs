@@ -115,7 +115,7 @@ impl Stream {
         self.refuse_within_replay("replay")?;
         let out_of_order = |reason: &str| Err(Error::OutOfOrder { call: "replay", reason: reason.into() });
         // Of whatever array: what a period writes is not looked up for each replay.
-        if self.views().get() > 0 {
+        if !self.views().borrow().is_empty() {
             return out_of_order("the host looks at an array of the stream: drop the view first");
         }
         let mut moved = Vec::with_capacity(COUNTS * period.exchanges.len());

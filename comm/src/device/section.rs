@@ -6,7 +6,7 @@ use super::stream::Stream;
 use super::uses::{BufferUses, Held, Uses};
 use crate::element::{Element, ElementType};
 use crate::error::{Error, Result};
-use crate::fabric::Place;
+use crate::fabric::{Place, Region};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
@@ -47,9 +47,20 @@ impl Intent {
 pub(crate) struct Access {
     next: Cell<u64>,
     stream: Stream,
+    /// Where the buffer begins.
+    address: usize,
     uses: Arc<BufferUses>,
     /// What else is on the stream, and holds nothing any more.
     left: RefCell<Uses>,
+}
+
+/// What the host looks at of a buffer.
+#[derive(Debug)]
+pub(super) struct View {
+    /// The buffer, by where it begins, and which of its holds it is.
+    pub(super) of: usize,
+    number: u64,
+    pub(super) addresses: Range<usize>,
 }
 
 /// Keeps others from a section until it is dropped.
@@ -62,8 +73,14 @@ pub(crate) struct Hold {
 
 impl Access {
     /// Of a buffer of that stream, which nothing uses yet.
-    pub(super) fn new(stream: &Stream) -> Self {
-        Self { next: Cell::default(), stream: stream.clone(), uses: Arc::default(), left: RefCell::default() }
+    pub(super) fn new(stream: &Stream, memory: &Region) -> Self {
+        Self {
+            next: Cell::default(),
+            stream: stream.clone(),
+            address: memory.address() as usize,
+            uses: Arc::default(),
+            left: RefCell::default(),
+        }
     }
 
     /// What is done with it now, which kernels look at and add to.
@@ -112,8 +129,11 @@ impl Access {
     fn keep(self: &Rc<Self>, held: Held) -> Hold {
         let Held { number, is_view, .. } = held;
         self.next.set(number + 1);
-        let views = self.stream.views();
-        views.set(views.get() + usize::from(is_view));
+        if is_view {
+            let addresses = self.address + held.bytes.start..self.address + held.bytes.end;
+            let view = View { of: self.address, number, addresses };
+            self.stream.views().borrow_mut().push(view);
+        }
         self.uses.hold(held);
         Hold { access: self.clone(), number, is_view }
     }
@@ -148,8 +168,10 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         self.access.uses.release(self.number);
-        let views = self.access.stream.views();
-        views.set(views.get() - usize::from(self.is_view));
+        if self.is_view {
+            let (of, number) = (self.access.address, self.number);
+            self.access.stream.views().borrow_mut().retain(|view| (view.of, view.number) != (of, number));
+        }
     }
 }
 

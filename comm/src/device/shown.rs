@@ -43,7 +43,7 @@ impl Stream {
         let copy = accelerator.allocate(part.len(), MemoryKind::Pinned)?;
         let region = Region::private(Arc::new(copy), self.status().context.rank);
         let copy = Shown { region, first: part.start };
-        self.enqueue_move(&copy_of(memory, points, &memory.region.into(), &copy)?);
+        self.put_move(&copy_of(memory, points, &memory.region.into(), &copy)?);
         Ok(Some(copy))
     }
 }

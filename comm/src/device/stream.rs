@@ -7,6 +7,7 @@ use super::host::{lane, worker::Worker};
 use super::operation::{HostFunction, HostKernel, Operation, ReadySend, SignalSet, TriggeredSend, WaitSet};
 use super::panics::caught;
 use super::peers::Sharing;
+use super::section::View;
 use super::standing::Reading;
 use super::status::{Event, Status};
 use super::stream_kind::{StreamKind, StreamOptions};
@@ -49,8 +50,8 @@ struct Inner {
     rests: Cell<u64>,
     /// What is captured, while something is.
     captured: RefCell<Option<Capture>>,
-    /// How many views the host has of its arrays.
-    views: Rc<Cell<usize>>,
+    /// What the host looks at of its arrays.
+    views: Rc<RefCell<Vec<View>>>,
     /// An inline stream runs a period now.
     is_replaying: Cell<bool>,
     /// How many operations a device had been given when the host last saw it at rest.
@@ -218,7 +219,7 @@ impl Stream {
         Err(Error::OutOfOrder { call, reason: reason.into() })
     }
 
-    pub(super) fn views(&self) -> &Rc<Cell<usize>> {
+    pub(super) fn views(&self) -> &Rc<RefCell<Vec<View>>> {
         &self.inner.views
     }
 
@@ -402,10 +403,31 @@ impl Stream {
         self.put(Operation::Clock(Box::new(tell)));
     }
 
-    /// Enqueues a table of moves. Nothing keeps track of what tables touch, unlike sections: whoever enqueues one sees to it
-    /// that what it writes is not viewed, and not moved by others, until the stream has come past it.
+    /// Enqueues a table of moves. Nothing keeps track of what tables touch, unlike sections, but for what the host looks at:
+    /// whoever enqueues one sees to it that what it writes is not moved by others until the stream has come past it.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] if it writes between the first and the last byte that a view of an array of this stream shows.
     #[inline]
-    pub fn enqueue_move(&self, moves: &Arc<MoveTable>) {
+    pub fn enqueue_move(&self, moves: &Arc<MoveTable>) -> Result<()> {
+        let views = self.views().borrow();
+        if !views.is_empty() {
+            moves.written().try_for_each(|written| {
+                let meets =
+                    |view: &&View| written.start < view.addresses.end && view.addresses.start < written.end;
+                let Some(view) = views.iter().find(meets) else { return Ok(()) };
+                let (start, end) = (view.addresses.start - view.of, view.addresses.end - view.of);
+                Err(Error::InUse { what: "a move", start, end, by: "a view of an array" })
+            })?;
+        }
+        drop(views);
+        self.put_move(moves);
+        Ok(())
+    }
+
+    /// As [`Stream::enqueue_move`], of what is not viewed as far as its caller knows.
+    #[inline]
+    pub(crate) fn put_move(&self, moves: &Arc<MoveTable>) {
         match &self.inner.worker {
             None if self.inner.status.is_plain() => moves.run(),
             _ => self.put_aside(|| Operation::Move(moves.clone())),

@@ -113,12 +113,12 @@
 //!         // Enqueue starting the receives.
 //!         self.queue.enqueue_start_all(receives)?;
 //!         // Enqueue packing the data to send.
-//!         self.stream.enqueue_move(&self.pack);
+//!         self.stream.enqueue_move(&self.pack)?;
 //!         // Enqueue sends and waiting for communication to complete.
 //!         self.queue.enqueue_start_all(sends)?;
 //!         self.queue.enqueue_wait_all(&mut self.requests)?;
 //!         // Enqueue unpacking receive buffers.
-//!         self.stream.enqueue_move(&self.unpack);
+//!         self.stream.enqueue_move(&self.unpack)?;
 //!         Ok(())
 //!     }
 //! }

@@ -67,7 +67,7 @@ fn result<T: Sample>(
     let moves = |stage: &Vec<Plan>| stage.iter().map(|plan| plan.of(&from, &to, op)).collect();
     let table = MoveTable::new(&stages.iter().map(moves).collect::<Result<Vec<Vec<Move>>, _>>()?)?;
     let table = Arc::new(table);
-    (0..2).for_each(|_| stream.enqueue_move(&table));
+    (0..2).for_each(|_| stream.enqueue_move(&table).expect("nobody looks"));
     stream.synchronize()?;
     Ok(to.copy_out(extents.whole())?.into_iter().map(Sample::bits).collect())
 }
@@ -156,7 +156,7 @@ fn reductions_of_a_stage_are_in_their_order() {
             plan.of(&given, &taken, op).expect("it fits")
         };
         let stage = vec![one(0, Op::Sum), one(1, Op::Min), one(2, Op::Sum)];
-        stream.enqueue_move(&Arc::new(MoveTable::new(&[stage]).expect("it fits")));
+        stream.enqueue_move(&Arc::new(MoveTable::new(&[stage]).expect("it fits"))).expect("nobody looks");
         assert_eq!(taken.copy_out(extents.whole()).expect("it ran")[0], 9, "{stream:?}");
     }
 }
@@ -173,7 +173,7 @@ fn a_reduction_that_is_not_aligned_is_refused_by_its_place() {
     let plan = Plan { source: 0, destination: 2, strides: [[1, 1]; 2], counts: [1, 1], run: 1 };
     let mut one = plan.of(&from, &to, Op::Sum).expect("it fits");
     one.destination = to.region().place(6, 0, "a place").expect("it fits");
-    stream.enqueue_move(&Arc::new(MoveTable::new(&[vec![one]]).expect("it fits")));
+    stream.enqueue_move(&Arc::new(MoveTable::new(&[vec![one]]).expect("it fits"))).expect("nobody looks");
     let expected = Error::Misaligned { what: "a reduction", offset: 6, element: ElementType::I32 };
     assert_eq!(stream.synchronize(), Err(expected));
 }
@@ -231,11 +231,11 @@ fn moves_across_are_in_the_order_of_the_stream() {
         let out = table(&now, 0, &sum, Op::Sum);
         let (replaced, back) = (table(&now, 0, &last, Op::Replace), table(&last, 0, &sum_of_last, Op::Sum));
         for index in 0..TIMES {
-            device.enqueue_move(&table(&numbers, index, &now, Op::Replace));
-            device.enqueue_move(&out);
+            device.enqueue_move(&table(&numbers, index, &now, Op::Replace)).expect("nobody looks");
+            device.enqueue_move(&out).expect("nobody looks");
             if index % 3 == 0 {
-                device.enqueue_move(&replaced);
-                device.enqueue_move(&back);
+                device.enqueue_move(&replaced).expect("nobody looks");
+                device.enqueue_move(&back).expect("nobody looks");
             }
         }
         device.synchronize().expect("nothing fails");
@@ -264,7 +264,7 @@ fn moves_that_a_device_has_no_part_in_or_both_ways_at_once_are_refused() {
         } else {
             vec![one(&here, &other)]
         };
-        device.enqueue_move(&Arc::new(MoveTable::new(&stages).expect("it fits")));
+        device.enqueue_move(&Arc::new(MoveTable::new(&stages).expect("it fits"))).expect("nobody looks");
         let expected =
             Error::WrongDevice { what: "the memory of a move", device: device.device_name().into() };
         assert_eq!(device.synchronize(), Err(expected));

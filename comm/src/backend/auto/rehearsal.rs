@@ -145,7 +145,7 @@ impl Rehearsal {
             }
             exchange.start_sends(stream)?;
             exchange.wait(stream)?;
-            stream.enqueue_move(&unpacks[phase(exchange.epoch())]);
+            stream.put_move(&unpacks[phase(exchange.epoch())]);
         }
         stream.synchronize()
     }

@@ -286,7 +286,7 @@ impl Stream {
         let failed = name.clone();
         let run = move || run(threads.as_ref(), (&failed, rank), tile, &arguments, &body);
         self.put(Operation::Kernel(Arc::new(HostKernel { name, run })));
-        written.iter().for_each(|back| self.enqueue_move(back));
+        written.iter().for_each(|back| self.put_move(back));
         Ok(())
     }
 

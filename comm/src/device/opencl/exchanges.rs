@@ -77,7 +77,7 @@ fn rank_main(
         exchange.start_recvs(&stream)?;
         exchange.start_sends(&stream)?;
         exchange.wait(&stream)?;
-        stream.enqueue_move(&unpacking[phase(exchange.epoch())]);
+        stream.put_move(&unpacking[phase(exchange.epoch())]);
     }
     Ok((sums.copy_out(ROW.whole())?, stream.count(Count::MergedSends), stream.count(Count::MergedArrivals)))
 }
@@ -172,7 +172,7 @@ fn moves_to_the_memory_of_another_device_are_refused() {
         [(); 2].map(|()| stream_of(&world, &device_of(&OWN_KERNELS), Waits::Proxy).expect("a queue"));
     let [own, other] = [0, 1].map(|of| Buffer::<i64>::zeros(&world, &streams[of], ROW).expect("memory"));
     let [here, there] = [&own, &other].map(|buffer| buffer.place([0; 3]).expect("it is not empty"));
-    streams[0].enqueue_move(&every_second(here, [16, 8], there, Op::Replace).expect("it fits"));
+    streams[0].put_move(&every_second(here, [16, 8], there, Op::Replace).expect("it fits"));
     let refused = streams[0].synchronize();
     assert!(matches!(refused, Err(Error::WrongDevice { what: "the memory of a move", .. })), "{refused:?}");
 }

@@ -87,7 +87,7 @@ fn behind_a_wait_that_is_stopped_nothing_is_stored_or_signalled() {
         let (ones, zeros) = buffers(&world, &stream);
         let [never, told] = [0, 1].map(|line| word(&region, line));
         stream.wait_values(&wait_set(vec![never]), 1);
-        stream.enqueue_move(&copy(ones.region(), &zeros));
+        stream.put_move(&copy(ones.region(), &zeros));
         stream.write_values(&signals(vec![told.clone()], Rule::Set), 7);
         let late = stream.synchronize();
         assert!(matches!(late, Err(Error::TimedOut { wanted: 1, found: 0, .. })), "{late:?}");
@@ -112,7 +112,7 @@ fn a_wait_of_many_words_is_for_all_of_them() {
             words.iter().for_each(|word| word.cell().store(u32::MAX));
             let (ones, zeros) = buffers(&world, &stream);
             stream.wait_values(&wait_set(words.clone()), 2);
-            stream.enqueue_move(&copy(ones.region(), &zeros));
+            stream.put_move(&copy(ones.region(), &zeros));
             let others = words.iter().enumerate().filter(|(line, _)| *line != last);
             others.for_each(|(_, word)| word.set(3));
             std::thread::sleep(Duration::from_millis(20));
@@ -134,7 +134,7 @@ fn words_are_posted_behind_the_moves_wherever_they_are() {
         let words: Vec<Word> =
             [&here, &on_host].into_iter().flat_map(|region| (0..6).map(|line| word(region, line))).collect();
         let (ones, zeros) = buffers(&world, &stream);
-        stream.enqueue_move(&copy(ones.region(), &zeros));
+        stream.put_move(&copy(ones.region(), &zeros));
         stream.write_values(&signals(words.clone(), Rule::Set), 7);
         for _ in 0..3 {
             stream.write_values(&signals(words.clone(), Rule::Increment), 0);
@@ -217,7 +217,7 @@ fn a_device_without_atomics_has_the_thread_signal_and_wait() {
         let [awaited, told] = [0, 1].map(|line| word(&region, line));
         let (ones, zeros) = buffers(&world, &stream);
         stream.wait_values(&wait_set(vec![awaited.clone()]), 5);
-        stream.enqueue_move(&copy(ones.region(), &zeros));
+        stream.put_move(&copy(ones.region(), &zeros));
         stream.write_values(&signals(vec![told.clone()], Rule::Set), 7);
         std::thread::sleep(Duration::from_millis(10));
         assert_eq!((told.cell().load(), zeros.read_bytes(0, 64)), (0, Ok(vec![0; 64])));

@@ -153,6 +153,6 @@ fn copy(stream: &Stream, region: &Region, own: &Buffer<u8>) -> Result<(), Box<dy
         element: ElementType::U8,
         op: Op::Replace,
     };
-    stream.enqueue_move(&std::sync::Arc::new(MoveTable::new(&[vec![one]])?));
+    stream.enqueue_move(&std::sync::Arc::new(MoveTable::new(&[vec![one]])?))?;
     Ok(stream.synchronize()?)
 }

@@ -181,10 +181,10 @@ pub fn halo(
         queue.enqueue_start_all(&mut phases[next].requests[..sends])?;
         let phase = &mut phases[if ready { 1 - next } else { 0 }];
         field.fill(epoch)?;
-        stream.enqueue_move(&phase.pack);
+        stream.enqueue_move(&phase.pack)?;
         queue.enqueue_start_all(&mut phase.requests[sends..])?;
         queue.enqueue_wait_all(&mut phase.requests)?;
-        stream.enqueue_move(&phase.unpack);
+        stream.enqueue_move(&phase.unpack)?;
         field.check(&checks, epoch)?;
     }
     queue.wait()?;

@@ -29,7 +29,7 @@ fn a_wait_goes_with_the_moves_that_follow_it_or_without() {
     // They come twice before they are expected.
     for value in 1..=2 {
         wait(value);
-        stream.enqueue_move(&unpack);
+        stream.put_move(&unpack);
     }
     stream.synchronize().expect("all have come");
     assert_eq!((stream.count(Count::KernelWaits), stream.count(Count::MergedArrivals)), (2, 0));
@@ -37,7 +37,7 @@ fn a_wait_goes_with_the_moves_that_follow_it_or_without() {
     let together = |value: &u32| {
         let before = stream.count(Count::MergedArrivals);
         wait(*value);
-        stream.enqueue_move(&unpack);
+        stream.put_move(&unpack);
         stream.synchronize().expect("it has come");
         stream.count(Count::MergedArrivals) == before + 1
     };
@@ -45,7 +45,7 @@ fn a_wait_goes_with_the_moves_that_follow_it_or_without() {
     let (waited, arrived) = (stream.count(Count::KernelWaits), stream.count(Count::MergedArrivals));
     // Others, something else, and nothing.
     wait(50);
-    stream.enqueue_move(&other);
+    stream.put_move(&other);
     wait(51);
     stream.wait_values(&wait_for(&[&told]), 0);
     until("what is behind it", || stream.count(Count::KernelWaits) == waited + 3);
@@ -190,7 +190,7 @@ fn a_send_goes_with_what_has_arrived_before_it_or_without() {
     let (waits, signals, send) = (wait_for(&[&awaited]), set(&ready), send_of(&region, &[], &told));
     let arrive = |value| {
         stream.wait_values(&waits, value);
-        stream.enqueue_move(&unpack);
+        stream.put_move(&unpack);
     };
     // The first times they go apart, and so they do on a host that is stopped in between for long.
     let together = |value: &u32| {
@@ -300,7 +300,7 @@ fn a_kernel_waits_for_the_receivers_of_what_it_sends() {
     let of_group = Arc::new(WaitSet::new(Vec::new(), Vec::new(), send.group));
     let enqueue = |value| {
         stream.wait_values(&waits, value);
-        stream.enqueue_move(&unpack);
+        stream.put_move(&unpack);
         stream.write_values(&signals, value);
         stream.enqueue_send(&send, value);
     };
@@ -374,7 +374,7 @@ fn signals_behind_a_wait_in_vain_are_not_told() {
     let (waits, send) = (wait_for(&[&awaited]), send_of(&region, &[], &told));
     let arrive = |value| {
         stream.wait_values(&waits, value);
-        stream.enqueue_move(&unpack);
+        stream.put_move(&unpack);
     };
     let together = |value: u32| {
         arrive(value);
