@@ -2,7 +2,7 @@
 //! together.
 
 use super::{Direct, MessageSpec};
-use crate::communicator::Blocks;
+use crate::communicator::{Blocks, INTERNAL};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::LINE;
@@ -103,7 +103,8 @@ pub(super) fn tell_send(message: &MessageSpec, layout: &mut Layout) -> Told {
 pub(super) fn tell_recv(message: &MessageSpec, layout: &mut Layout, staged: bool) -> Told {
     let [first, second] = [0, 1].map(|_| layout.take_slot(message.bytes, staged));
     let told = tell(message, [first.0, second.0], [first.1, second.1]);
-    Told { number: NEXT.fetch_add(1, Ordering::Relaxed), ..told }
+    // Among the tags that are compared: those above are taken in order.
+    Told { number: NEXT.fetch_add(1, Ordering::Relaxed) % INTERNAL, ..told }
 }
 
 fn tell(message: &MessageSpec, words: [usize; 2], slots: [usize; 2]) -> Told {
