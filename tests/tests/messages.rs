@@ -381,7 +381,7 @@ fn collective_calls_with_other_arguments() {
 #[test]
 fn collective_calls_that_are_not_the_same() {
     type Call = fn(&Communicator, usize) -> Result<()>;
-    let calls: [(&str, usize, Call); 8] = [
+    let calls: [(&str, usize, Call); 9] = [
         // One in halves of all, the others in thirds of what is three times as much.
         ("elements", 3, |communicator, rank| {
             communicator.allreduce(&mut vec![0.0; if rank == 1 { 2_000 } else { 6_000 }], Op::Sum)
@@ -406,6 +406,15 @@ fn collective_calls_that_are_not_the_same() {
         ("in a call before", 2, |communicator, rank| {
             communicator.broadcast(&mut [0_u8], rank)?;
             communicator.broadcast(&mut [0_u8], 0)
+        }),
+        ("in a call before", 2, |communicator, rank| {
+            // Of rank 1 one more than rank 0 knows of, and then as many.
+            for blocks in [1 + rank, 1] {
+                let other = vec![1 - rank; blocks];
+                let mut received = [0_u8];
+                communicator.neighbour_alltoall(&other, &vec![7_u8; blocks], &other[..1], &mut received)?;
+            }
+            Ok(())
         }),
         ("it called `neighbour_alltoall`", 2, |communicator, rank| {
             let destinations = [0; 2];

@@ -57,13 +57,19 @@ impl Call {
     pub(super) fn new(kind: Kind, number: u32, op: Op, elements: usize, root: usize) -> Self {
         // Of different roots, and of lengths that are less than 2¹⁸ apart, it is another.
         let agreed = elements.wrapping_add(root.wrapping_mul(0x1F3D5)) as u32 % (1 << NUMBER_SHIFT);
-        let number = number % (1 << (OP_SHIFT - NUMBER_SHIFT));
-        let tag = INTERNAL
-            | (kind as u32) << KIND_SHIFT
-            | (op as u32) << OP_SHIFT
-            | number << NUMBER_SHIFT
-            | agreed;
-        Self { name: kind.name(), tag }
+        let tag = INTERNAL | (kind as u32) << KIND_SHIFT | (op as u32) << OP_SHIFT | agreed;
+        Self { name: kind.name(), tag }.numbered(number)
+    }
+
+    /// Whether it is counted for each pair of ranks, since not all ranks make it.
+    pub(super) fn is_of_pairs(self) -> bool {
+        (self.tag & !INTERNAL) >> KIND_SHIFT == Kind::NeighbourAllToAll as u32
+    }
+
+    /// The same call, which is the `number`-th one.
+    pub(super) fn numbered(self, number: u32) -> Self {
+        let most = (1 << OP_SHIFT) - (1 << NUMBER_SHIFT);
+        Self { tag: self.tag & !most | (number << NUMBER_SHIFT) & most, ..self }
     }
 
     /// What a rank has done that sends a message of another call to `rank`; `None` if it is of this one.
@@ -117,6 +123,8 @@ mod tests {
             (Call::new(Kind::AllReduce, 300, Op::Sum, 5, 0), "another number of elements"),
             (Call::new(Kind::AllReduce, 300, Op::Sum, 4, 1), "another root"),
         ];
+        assert_eq!(own.numbered(44).tag, own.tag, "of 256 numbers");
+        assert!(!own.is_of_pairs() && cases[0].0.is_of_pairs());
         for (other, what) in cases {
             assert!(said(other).contains(what), "{}", said(other));
         }

@@ -362,7 +362,8 @@ impl Communicator {
         };
         let given = self.or_fail(CALL, block(sent.len(), destinations.len()))?;
         let taken = self.or_fail(CALL, block(received.len(), sources.len()))?;
-        // Nobody counts these calls, to which ranks without neighbours need not come; and blocks of others may have other lengths.
+        self.count_pairs(destinations.iter().chain(sources).copied());
+        // Blocks of others may have other lengths.
         let call = Call::new(Kind::NeighbourAllToAll, 0, Op::Replace, 0, 0);
         let to = |index: usize| (destinations[index], index * given..(index + 1) * given);
         let from = |index: usize| (sources[index], index * taken..(index + 1) * taken);

@@ -39,6 +39,9 @@ pub(super) struct Scratch {
     tickets: Vec<Ticket>,
     /// Whether there is memory for messages of ranks that are ahead.
     is_prepared: bool,
+    /// Calls that only neighbours make: how many there were, and by rank, the last one with it and how many with it.
+    calls_of_pairs: u32,
+    pairs: Vec<[u32; 2]>,
 }
 
 /// How many messages another rank may be ahead in calls that depend on each other: it gets no further than to what
@@ -116,6 +119,25 @@ impl Communicator {
         })
     }
 
+    /// Counts a call that only neighbours make, for each of them: with others they may have made more, or fewer.
+    pub(super) fn count_pairs(&self, neighbours: impl Iterator<Item = usize>) {
+        let mut scratch = self.inner.scratch.borrow_mut();
+        let Scratch { calls_of_pairs, pairs, .. } = &mut *scratch;
+        pairs.resize(self.size(), [0; 2]);
+        *calls_of_pairs = calls_of_pairs.wrapping_add(1);
+        for rank in neighbours {
+            let [last, calls] = &mut pairs[rank];
+            if *last != *calls_of_pairs {
+                (*last, *calls) = (*calls_of_pairs, calls.wrapping_add(1));
+            }
+        }
+    }
+
+    /// The call, as messages between this rank and that one say it.
+    fn with(&self, call: Call, rank: usize) -> Call {
+        if call.is_of_pairs() { call.numbered(self.inner.scratch.borrow().pairs[rank][1]) } else { call }
+    }
+
     fn try_step<T: Element>(
         &self,
         call: Call,
@@ -130,13 +152,13 @@ impl Communicator {
         let mut engine = self.lock();
         for (from, part) in receives.of::<T>() {
             let place = rest.take(part.len())?;
-            let kind = Kind::Recv { source: Source::Rank(from), tag: Tag::Value(call.tag) };
+            let kind = Kind::Recv { source: Source::Rank(from), tag: Tag::Value(self.with(call, from).tag) };
             tickets.push(engine.begin(kind, Contents::Place(&place, part.len(), Some(T::TYPE)))?);
         }
         for (to, part) in sends.of::<T>() {
             let place = rest.take(part.len())?;
             place.write(&sent[part.clone()])?;
-            let kind = Kind::Send { destination: to, tag: call.tag };
+            let kind = Kind::Send { destination: to, tag: self.with(call, to).tag };
             tickets.push(engine.begin(kind, Contents::Place(&place, part.len(), Some(T::TYPE)))?);
         }
         drop(engine);
@@ -157,7 +179,7 @@ impl Communicator {
         let failed = |rank: usize, reason: String| Error::CollectiveFailed { call: call.name, rank, reason };
         let differs = |rank: usize, tag: u32, what: String| {
             let asks = "do all ranks give as many elements of one type?";
-            let other = call.differs_before_length(tag, self.rank());
+            let other = self.with(call, rank).differs_before_length(tag, self.rank());
             failed(rank, other.unwrap_or_else(|| format!("it sent {what}; {asks}")))
         };
         let lengths = |found: usize, expected: usize| {
@@ -174,7 +196,7 @@ impl Communicator {
             (Ok(status), Some(expected)) if status.bytes != expected => {
                 Err(differs(status.source, status.tag, lengths(status.bytes, expected)))
             }
-            (Ok(status), Some(_)) => match call.differs(status.tag, self.rank()) {
+            (Ok(status), Some(_)) => match self.with(call, status.source).differs(status.tag, self.rank()) {
                 Some(reason) => Err(failed(status.source, reason)),
                 None => Ok(()),
             },
