@@ -42,7 +42,7 @@ pub(crate) fn remove_unfinished(folder: &Path) -> Result<(), AppError> {
     }
 }
 
-/// Removes the files of a folder that have such names.
+/// Removes what has such a name in a folder, and is no folder itself; of links, the links.
 ///
 /// # Errors
 ///
@@ -50,7 +50,7 @@ pub(crate) fn remove_unfinished(folder: &Path) -> Result<(), AppError> {
 pub(crate) fn remove_such(folder: &Path, is_such: impl Fn(&str) -> bool) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        if entry.file_name().to_str().is_some_and(&is_such) && entry.file_type()?.is_file() {
+        if entry.file_name().to_str().is_some_and(&is_such) && !entry.file_type()?.is_dir() {
             fs::remove_file(entry.path())?;
         }
     }

@@ -1,6 +1,7 @@
 //! Tables of strided moves against a model that goes element by element.
 
-use std::sync::Arc;
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex};
 use streamhalo::comm::Error;
 use streamhalo::comm::device::{Buffer, Extents, Move, MoveTable};
 use streamhalo::{Element, ElementType, HaloError, Op, Stream, Tile, World};
@@ -383,5 +384,46 @@ fn what_the_host_looks_at_is_not_moved_to() -> Result<(), HaloError> {
         stream.enqueue_move(&tables[2])?;
         assert_eq!(cells.copy_out(line.whole())?, [1, 1, 1, 1, 1, 1, 0, 0]);
     }
+    Ok(())
+}
+
+thread_local! {
+    /// What a kernel finds beside its arguments.
+    static BESIDE: RefCell<Option<(Stream, Arc<MoveTable>)>> = const { RefCell::new(None) };
+}
+
+/// It would write what the kernel has, and a table has no borrow of it.
+#[test]
+fn a_kernel_that_runs_here_and_now_cannot_enqueue_moves_behind_itself() -> Result<(), HaloError> {
+    let world = World::alone()?;
+    let stream = stream_of(&world, KINDS[0])?;
+    let line = Extents { points: [1, 1, 8], components: 1 };
+    let mut cells = Buffer::<i64>::zeros(&world, &stream, line)?;
+    let one = Move {
+        source: cells.place([0, 0, 4])?,
+        source_strides: [0; 2],
+        destination: cells.place([0; 3])?,
+        destination_strides: [0; 2],
+        counts: [1, 1],
+        run_bytes: 16,
+        element: ElementType::I64,
+        op: Op::Replace,
+    };
+    let table = Arc::new(MoveTable::new(&[vec![one]])?);
+    BESIDE.set(Some((stream.clone(), table.clone())));
+    let found = Arc::new(Mutex::new(None));
+    let told = found.clone();
+    let writer = cells.writer(line.whole())?;
+    stream.launch("meddling", line.whole(), (writer,), move |_, (mut rows,)| {
+        rows.row(0, 0).fill(3);
+        let moved =
+            BESIDE.with_borrow(|beside| beside.as_ref().map(|(stream, table)| stream.enqueue_move(table)));
+        *told.lock().unwrap() = moved;
+    })?;
+    let found = found.lock().unwrap().take();
+    assert!(matches!(found, Some(Err(Error::OutOfOrder { call: "enqueue_move", .. }))), "{found:?}");
+    stream.enqueue_move(&table)?;
+    BESIDE.take();
+    assert_eq!(cells.copy_out(line.whole())?, [3; 8]);
     Ok(())
 }

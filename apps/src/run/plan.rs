@@ -178,22 +178,26 @@ fn entries<const D: usize>(
         |factors: [usize; D]| std::array::from_fn(|axis| usize::saturating_mul(cells[axis], factors[axis]));
     let grown = |layout: [usize; D]| split(times(layout), layout);
     let partitions = match (config.run.scaling, asked) {
-        (Scaling::Strong, Some(layout)) => vec![split(cells, array(layout))?],
-        (Scaling::Strong, None) => Partition::by_surface(&GlobalGrid::new(cells, periodic)?, ranks)?,
-        (Scaling::Weak, Some(layout)) => vec![grown(array(layout))?],
+        (Scaling::Strong, Some(layout)) => vec![split(cells, array(layout))],
+        (Scaling::Strong, None) => {
+            let all = Partition::by_surface(&GlobalGrid::new(cells, periodic)?, ranks)?;
+            all.into_iter().map(Ok).collect()
+        }
+        (Scaling::Weak, Some(layout)) => vec![grown(array(layout))],
         (Scaling::Weak, None) => {
             // Compact, as the layout that would cut this many times the cells along every axis best: the least surface of the
             // grid that is made has a row of ranks, each with two neighbours however many there are.
             let all = Partition::by_surface(&GlobalGrid::new(times([ranks; D]), periodic)?, ranks)?;
-            all.iter().map(|partition| grown(partition.layout())).collect::<Result<_, _>>()?
+            all.iter().map(|partition| grown(partition.layout())).collect()
         }
     };
     let halo = array(&config.grid.halo);
-    let entry = |partition: &Partition<D>| {
+    let entry = |partition: Result<Partition<D>, GridError>| {
+        let partition = partition?;
         partition.subdomain(0, halo)?;
         Ok(Entry { ranks, layout: partition.layout().to_vec(), cells: partition.grid().cells().to_vec() })
     };
-    Ok(partitions.iter().map(entry).collect())
+    Ok(partitions.into_iter().map(entry).collect())
 }
 
 /// A list of the configuration, one entry an axis.

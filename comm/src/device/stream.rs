@@ -52,11 +52,32 @@ struct Inner {
     captured: RefCell<Option<Capture>>,
     /// What the host looks at of its arrays.
     views: Rc<RefCell<Vec<View>>>,
-    /// An inline stream runs a period now.
+    /// An inline stream runs an operation now, or a period.
+    is_running: Cell<bool>,
     is_replaying: Cell<bool>,
     /// How many operations a device had been given when the host last saw it at rest.
     rested: Cell<u64>,
     status: Arc<Status>,
+}
+
+/// Sets a flag until it is dropped.
+struct Raised<'f> {
+    flag: &'f Cell<bool>,
+    before: bool,
+}
+
+impl<'f> Raised<'f> {
+    #[inline]
+    fn new(flag: &'f Cell<bool>, value: bool) -> Self {
+        Self { flag, before: flag.replace(value) }
+    }
+}
+
+impl Drop for Raised<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.flag.set(self.before);
+    }
 }
 
 impl Stream {
@@ -130,6 +151,7 @@ impl Stream {
                 rests: Cell::new(0),
                 captured: RefCell::default(),
                 views: Rc::default(),
+                is_running: Cell::new(false),
                 is_replaying: Cell::new(false),
                 rested: Cell::default(),
                 status,
@@ -203,9 +225,15 @@ impl Stream {
     /// Does what replays a period. On an inline stream that is here and now, and no borrow keeps kernels of the period from
     /// arrays that it uses, as one does with a kernel that is launched.
     pub(super) fn while_replaying(&self, replay: impl FnOnce()) {
-        self.inner.is_replaying.set(self.inner.worker.is_none());
+        let _raised = Raised::new(&self.inner.is_replaying, self.inner.worker.is_none());
         replay();
-        self.inner.is_replaying.set(false);
+    }
+
+    /// Does what runs an operation on an inline stream.
+    #[inline]
+    pub(super) fn while_running<R>(&self, run: impl FnOnce() -> R) -> R {
+        let _raised = Raised::new(&self.inner.is_running, true);
+        run()
     }
 
     /// # Errors
@@ -407,9 +435,14 @@ impl Stream {
     /// whoever enqueues one sees to it that what it writes is not moved by others until the stream has come past it.
     ///
     /// # Errors
-    /// [`Error::InUse`] if it writes between the first and the last byte that a view of an array of this stream shows.
+    /// [`Error::InUse`] if it writes between the first and the last byte that a view of an array of this stream shows;
+    /// [`Error::OutOfOrder`] from within an operation that an inline stream runs, which may be a kernel on the same array.
     #[inline]
     pub fn enqueue_move(&self, moves: &Arc<MoveTable>) -> Result<()> {
+        if self.inner.is_running.get() {
+            let reason = "an operation of the stream is running; enqueue it behind that".into();
+            return Err(Error::OutOfOrder { call: "enqueue_move", reason });
+        }
         let views = self.views().borrow();
         if !views.is_empty() {
             moves.written().try_for_each(|written| {
@@ -508,7 +541,7 @@ impl Stream {
         match &self.inner.worker {
             _ if status.is_captured() => self.put_captured(operation, 0.into()),
             _ if status.is_recorded() => recorded::put(self, operation),
-            None => lane::run(status, operation),
+            None => self.while_running(|| lane::run(status, operation)),
             Some(worker) => worker.push(operation),
         }
     }
@@ -516,7 +549,7 @@ impl Stream {
     /// As [`Stream::put`], for a timeline that is kept.
     pub(super) fn put_recorded(&self, operation: Operation) {
         match &self.inner.worker {
-            None => recorded::run(&self.inner.status, operation),
+            None => self.while_running(|| recorded::run(&self.inner.status, operation)),
             Some(worker) => worker.push(operation),
         }
     }

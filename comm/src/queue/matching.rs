@@ -117,6 +117,8 @@ fn begin(call: &'static str, requests: &mut [PersistentRequest]) -> Result<Match
         if let Some(reason) = refused {
             return Err(Error::OutOfOrder { call, reason: format!("the {} {reason}", side.describe()) });
         }
+        // Of what was begun before, and is nobody's any more: not behind what this call says to peers.
+        request.communicator().matcher().borrow_mut().failure()?;
         sides.push(side);
     }
     let mut matching = MatchRequest { waiting: Vec::with_capacity(requests.len()), failed: None };
@@ -263,8 +265,8 @@ fn take_in(communicator: &Communicator) -> Result<()> {
     answer(communicator.world(), communicator.host(), &mut matcher, told)
 }
 
-/// Goes on with what was begun, whatever the rank waits for: its peers' matches need its answers. Whether there is more to
-/// be heard.
+/// Goes on with what was begun, whatever the rank waits for: its peers' matches need its answers. Whether peers still have
+/// to say something, for which nothing wakes whoever waits for something else.
 pub(crate) fn go_on(world: &World, host: &Host, matcher: &RefCell<Matcher>) -> bool {
     // Whoever has it goes on.
     let Ok(mut matcher) = matcher.try_borrow_mut() else { return false };

@@ -257,7 +257,8 @@ impl Stream {
         let rank = self.status().context.rank;
         if self.is_plain_inline() {
             // Here and now: nothing of it has to be kept.
-            if let Err(error) = run(self.threads(), (kernel, rank), tile, &arguments, &body) {
+            let ran = self.while_running(|| run(self.threads(), (kernel, rank), tile, &arguments, &body));
+            if let Err(error) = ran {
                 self.status().fail(error);
             }
             return Ok(());
