@@ -3,7 +3,7 @@
 //! Who writes into a folder has the lock of a file in it, which the system takes back however the process ends. So
 //! whatever is unfinished in the folder is what nobody will finish, on whichever machine that was begun.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, FileType, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub(crate) fn finished(unfinished: &str) -> Option<&str> {
 ///
 /// [`AppError::NotWritable`] where something cannot be removed.
 pub(crate) fn remove_unfinished(folder: &Path) -> Result<(), AppError> {
-    match remove_such(folder, |name| finished(name).is_some()) {
+    match remove_such(folder, |name, kind| finished(name).is_some() && kind.is_file()) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             Ok(())
         }
@@ -42,15 +42,16 @@ pub(crate) fn remove_unfinished(folder: &Path) -> Result<(), AppError> {
     }
 }
 
-/// Removes what has such a name in a folder, and is no folder itself; of links, the links.
+/// Removes what has such a name in a folder, and is of such a kind; of links, the links.
 ///
 /// # Errors
 ///
 /// What the system says, also where there is no such folder.
-pub(crate) fn remove_such(folder: &Path, is_such: impl Fn(&str) -> bool) -> io::Result<()> {
+pub(crate) fn remove_such(folder: &Path, is_such: impl Fn(&str, FileType) -> bool) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        if entry.file_name().to_str().is_some_and(&is_such) && !entry.file_type()?.is_dir() {
+        let kind = entry.file_type()?;
+        if entry.file_name().to_str().is_some_and(|name| is_such(name, kind)) {
             fs::remove_file(entry.path())?;
         }
     }

@@ -382,7 +382,6 @@ fn collective_calls_with_other_arguments() {
 fn collective_calls_that_are_not_the_same() {
     type Call = fn(&Communicator, usize) -> Result<()>;
     let calls: [(&str, usize, Call); 9] = [
-        // One in halves of all, the others in thirds of what is three times as much.
         ("elements", 3, |communicator, rank| {
             communicator.allreduce(&mut vec![0.0; if rank == 1 { 2_000 } else { 6_000 }], Op::Sum)
         }),
@@ -402,13 +401,11 @@ fn collective_calls_that_are_not_the_same() {
             0 => communicator.barrier(),
             _ => communicator.broadcast(&mut [0_u8; 0], 0),
         }),
-        // Each has sent, and nobody has received: what comes next is of that call.
         ("in a call before", 2, |communicator, rank| {
             communicator.broadcast(&mut [0_u8], rank)?;
             communicator.broadcast(&mut [0_u8], 0)
         }),
         ("in a call before", 2, |communicator, rank| {
-            // Of rank 1 one more than rank 0 knows of, and then as many.
             for blocks in [1 + rank, 1] {
                 let other = vec![1 - rank; blocks];
                 let mut received = [0_u8];
@@ -417,17 +414,15 @@ fn collective_calls_that_are_not_the_same() {
             Ok(())
         }),
         ("it called `neighbour_alltoall`", 2, |communicator, rank| {
-            let destinations = [0; 2];
             match rank {
                 0 => communicator.neighbour_alltoall(&[], &[], &[1], &mut [0_u8])?,
-                _ => communicator.neighbour_alltoall(&destinations, &[1_u8; 2], &[], &mut [])?,
+                _ => communicator.neighbour_alltoall(&[0; 2], &[1_u8; 2], &[], &mut [])?,
             }
             communicator.allreduce(&mut [1_u8], Op::Sum)
         }),
     ];
     for (what, ranks, call) in calls {
         let results = world_of(ranks, SOON, |world, communicator| {
-            // Whoever is done without the others learns of it in the next call.
             call(communicator, world.rank())?;
             communicator.barrier()
         });

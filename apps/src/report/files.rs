@@ -47,7 +47,7 @@ pub(crate) fn left_in_replacing(file: &str) -> Option<&str> {
 /// [`AppError::NotWritable`] where something of it cannot be removed.
 pub(super) fn remove_left_behind(dir: &Path, names: &[String]) -> Result<(), AppError> {
     let is_ours = |name: &str| name == PROBE || names.iter().any(|one| one == name);
-    let removed = remove_such(dir, |name| left_in_replacing(name).is_some_and(is_ours));
+    let removed = remove_such(dir, |name, _| left_in_replacing(name).is_some_and(is_ours));
     removed.map_err(|source| AppError::NotWritable { dir: dir.to_owned(), source })
 }
 
