@@ -85,7 +85,10 @@ fn a_time_out_says_who_waits_for_whom() {
         let began = Instant::now();
         let said = waiter.alone().expect_err("nothing comes").to_string();
         let expected = format!(" s for {} of rank 5 (wants 2, has 1); ", Role::Exposure);
-        assert!(said.starts_with("rank 3 waited ") && said.contains(&expected), "{said}");
+        // As long as it took, which may be more than was asked for.
+        let waited = said.strip_prefix("rank 3 waited ").expect("it says who");
+        assert!(waited.starts_with("0.") || waited.starts_with("less than 0.1 s"), "{said}");
+        assert!(said.contains(&expected), "{said}");
         assert!(began.elapsed() >= BRIEF);
     }
 }
