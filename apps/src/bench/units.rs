@@ -7,7 +7,7 @@
 use std::hint::black_box;
 
 use fearless_simd::{Level, Simd, dispatch, prelude::*};
-use streamhalo::comm::device::ask_for_line;
+use streamhalo::comm::device::{PastCaches, ask_for_line};
 
 use crate::app::{LINE_BYTES, Vectors};
 
@@ -81,6 +81,28 @@ fn copy_row_at<S: Simd, T: Vectors>(simd: S, from: &[T], to: &mut [T]) {
         T::Vector::<S>::from_slice(simd, &from[x..x + lanes]).store_slice(&mut to[x..x + lanes]);
     }
     to[whole..].copy_from_slice(&from[whole..]);
+}
+
+/// The same, but what is written goes past the caches if the row begins with a vector; otherwise as the C library copies.
+pub(crate) fn copy_row_past<T: Vectors>(stores: PastCaches<'_>, from: &[T], to: &mut [T]) {
+    dispatch!(Level::new(), simd => copy_row_past_at::<_, T>(simd, stores, from, to));
+}
+
+#[inline(always)]
+fn copy_row_past_at<S: Simd, T: Vectors>(_simd: S, stores: PastCaches<'_>, from: &[T], to: &mut [T]) {
+    let lanes = T::Vector::<S>::LEN;
+    let from = &from[..to.len()];
+    let whole = to.len() - to.len() % lanes;
+    match stores.row(to, lanes) {
+        Ok(mut to) => {
+            for x in (0..whole).step_by(lanes) {
+                ask_for_line(&from[x], AHEAD_BYTES);
+                to.store(x, &from[x..x + lanes]);
+            }
+            to.store_end(&from[whole..]);
+        }
+        Err(to) => to.copy_from_slice(from),
+    }
 }
 
 /// Computes as for so many vectors of cells: `ADDITIONS`, `PRODUCTS`, `CUTS` of one vector out of two, and

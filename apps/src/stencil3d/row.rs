@@ -7,7 +7,7 @@
 use std::ops::{Add, Mul};
 
 use fearless_simd::{Simd, prelude::*};
-use streamhalo::comm::device::ask_for_line;
+use streamhalo::comm::device::ask_for_later_line;
 
 use super::problem::Weights;
 use crate::app::values::Real;
@@ -75,6 +75,7 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
     #[inline(always)]
     pub(super) fn compute_star(self, mut out: impl OutputRow<T, L>) {
         let cells = out.cells();
+        self.ask_for_rest_ahead(cells);
         let [[_, low, _], [before, own, behind], [_, high, _]] = self.planes;
         let shape = &self.shape[..cells];
         let mut rows = [own, &own[1..], &own[2..], &before[1..], &behind[1..], &low[1..], &high[1..]];
@@ -146,6 +147,7 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
     #[inline(always)]
     pub(super) fn compute_full(self, mut out: impl OutputRow<T, L>) {
         let cells = out.cells();
+        self.ask_for_rest_ahead(cells);
         let last = cells / L - 1;
         let shape = &self.shape[..cells];
         let shapes = &shape.as_chunks::<L>().0[..last + 1];
@@ -223,7 +225,19 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
     #[inline(always)]
     fn ask_ahead(&self, high: &[T; L]) {
         if IS_PAST {
-            ask_for_line(high, self.ahead_bytes);
+            ask_for_later_line(high, self.ahead_bytes);
+        }
+    }
+
+    /// Asks likewise for the lines behind: of the last vector, which no other follows, and of the ghost at the end, where what
+    /// is no whole vector is too, and the ghost that begins the next row. One line that is late for each row costs as much as
+    /// half of the row.
+    #[inline(always)]
+    fn ask_for_rest_ahead(&self, cells: usize) {
+        if IS_PAST {
+            let high = &self.planes[2][1][..cells + 2];
+            ask_for_later_line(&high[cells / L * L], self.ahead_bytes);
+            ask_for_later_line(&high[cells + 1], self.ahead_bytes);
         }
     }
 }

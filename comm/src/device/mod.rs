@@ -55,7 +55,7 @@ pub use cuda::{
 };
 pub(crate) use driver::MemoryKind;
 pub use hip::{FoundHipDevice, compile as compile_for_hip, found as hip_devices};
-pub use host::ahead::ask_for_line;
+pub use host::ahead::{ask_for_later_line, ask_for_line};
 pub use host::kernel::{Argument, Arguments, Memory, Reader, Writer};
 pub(crate) use host::lane::progress;
 pub use host::rows::{Each, Plane, PlaneMut, Rows, RowsMut, Windows};
