@@ -12,8 +12,8 @@ pub fn ask_for_line<T>(element: &T, bytes: usize) {
     ask::<0, T>(element, bytes);
 }
 
-/// The same for what is needed rows later: the line comes to the second-level cache, since the first-level one would have
-/// dropped it by then, and with it what is in use meanwhile.
+/// The same for what is needed rows later: the line comes to the second-level cache, since the first-level one would drop it
+/// before that, or what is in use meanwhile.
 #[inline(always)]
 pub fn ask_for_later_line<T>(element: &T, bytes: usize) {
     ask::<1, T>(element, bytes);
