@@ -159,3 +159,30 @@ fn compute_at<
     black_box(chains);
     CHAINS * rounds
 }
+
+#[cfg(test)]
+mod tests {
+    use streamhalo::comm::device::past_caches;
+
+    use super::*;
+
+    /// A limit is no limit if something is left out: rows of every length around those of vectors, that begin with a line and
+    /// behind one.
+    #[test]
+    fn every_way_copies_the_whole_row() {
+        for (start, cells) in (0..2).flat_map(|start| (0..70).map(move |cells| (start, cells))) {
+            let from: Vec<f32> = (1..=cells as u16).map(f32::from).collect();
+            for is_past in [false, true] {
+                let mut memory = [0.0_f32; 100];
+                let start = memory.as_ptr().align_offset(LINE_BYTES) + start;
+                let to = &mut memory[start..][..cells];
+                match is_past {
+                    true => past_caches(|stores| copy_row_past(stores, &from, to)),
+                    false => copy_row(&from, to),
+                }
+                assert_eq!(to, from, "{cells} cells from {start} on, {is_past}");
+                assert_eq!(memory.iter().filter(|cell| **cell != 0.0).count(), cells);
+            }
+        }
+    }
+}

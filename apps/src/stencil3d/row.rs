@@ -230,8 +230,8 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
     }
 
     /// Asks likewise for the lines behind: of the last vector, which no other follows, and of the ghost at the end, where what
-    /// is no whole vector is too, and the ghost that begins the next row. One line that is late for each row costs as much as
-    /// half of the row.
+    /// is no whole vector is too, and the ghost that begins the next row. One or two lines of each row that are late take back what
+    /// all others gain.
     #[inline(always)]
     fn ask_for_rest_ahead(&self, cells: usize) {
         if IS_PAST {
