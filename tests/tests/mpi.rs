@@ -218,6 +218,16 @@ fn a_file_that_is_no_mpi_is_refused() {
 
 #[test]
 fn an_application_brings_its_own_communicator() {
+    application_with("multiple", "proxy");
+}
+
+#[test]
+fn an_application_of_one_thread_brings_its_own_communicator() {
+    application_with("single", "host");
+}
+
+/// Ranks that have initialised MPI with that level of thread support: who then carries messages.
+fn application_with(level: &str, executor: &str) {
     let expected: Vec<Cell> = on_ranks(2, |world| {
         let mut cells = Vec::new();
         try_cells(world, false, |cell| cells.push(cell))?;
@@ -229,18 +239,16 @@ fn an_application_brings_its_own_communicator() {
             println!("skipped for {}: its library is not in its own folder", launcher.library);
             return;
         };
-        for (level, executor) in [("multiple", "proxy"), ("single", "host")] {
-            let ended = run(vec![application(launcher, &library, level)], LIMIT);
-            assert!(ended.is_success(), "{}: {ended:#?}", launcher.library);
-            let cells = ended.said.lines().filter(|line| line.starts_with("cell "));
-            let cells: Vec<Cell> = cells.map(|line| line.parse().expect("it is a cell")).collect();
-            assert_eq!(cells.len(), expected.len(), "{ended:#?}");
-            for (cell, expected) in cells.iter().zip(&expected) {
-                assert_eq!(cell.outcome, expected.outcome, "{cell}");
-                assert!(matches!(cell.outcome, Outcome::Passed { .. }));
-                let by = if expected.executor == "host" { "host" } else { executor };
-                assert_eq!(cell.executor, by, "{cell}");
-            }
+        let ended = run(vec![application(launcher, &library, level)], LIMIT);
+        assert!(ended.is_success(), "{}: {ended:#?}", launcher.library);
+        let cells = ended.said.lines().filter(|line| line.starts_with("cell "));
+        let cells: Vec<Cell> = cells.map(|line| line.parse().expect("it is a cell")).collect();
+        assert_eq!(cells.len(), expected.len(), "{ended:#?}");
+        for (cell, expected) in cells.iter().zip(&expected) {
+            assert_eq!(cell.outcome, expected.outcome, "{cell}");
+            assert!(matches!(cell.outcome, Outcome::Passed { .. }));
+            let by = if expected.executor == "host" { "host" } else { executor };
+            assert_eq!(cell.executor, by, "{cell}");
         }
     });
 }

@@ -77,7 +77,7 @@ fn two_sided(list: &mut List, at_length: bool) {
     list.add("persistent two-sided messages", messages::persistent);
     list.add_of_any_stream("collective reductions", collectives::reductions);
     list.add_of_any_stream("collective moves", collectives::moves);
-    list.add("a rank that drops its communicator", leaving::communicators);
+    list.add_of_any_stream("a rank that drops its communicator", leaving::communicators);
     list.add_of_any_stream("messages of devices at random", |world, way| staged::at_random(world, way, 31));
     list.add_of_any_stream("collective calls of devices", staged::collectives);
     list.add_of_any_stream("messages from any rank", messages::from_any);

@@ -118,6 +118,11 @@ fn can_split() -> Result<(), String> {
 }
 
 impl Start {
+    /// Whether ranks that wait keep their cores: those of Open MPI give way, as they are told to by the environment.
+    pub fn polls(&self) -> bool {
+        matches!(self, Start::Mpi { launcher, .. } if launcher.library != "Open MPI")
+    }
+
     /// The processes for that many ranks of a program; none for threads and jobs, which are started
     /// otherwise.
     pub fn commands(&self, ranks: usize, program: &Path, arguments: &[&str]) -> Vec<Command> {

@@ -100,6 +100,6 @@ fn who_waits_for_a_rank_that_has_let_go_is_told() {
             leave(one);
         }
     };
-    in_turn(|| std::thread::scope(|scope| (0..AT_A_TIME).for_each(|_| drop(scope.spawn(work)))));
+    in_turn(true, || std::thread::scope(|scope| (0..AT_A_TIME).for_each(|_| drop(scope.spawn(work)))));
     println!("ranks that leave over {fabrics:?}");
 }

@@ -11,7 +11,7 @@ mod table;
 mod wires;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 use streamhalo::comm::backend::backend_names;
 use streamhalo_tests::start::{Engine, Start, carried, engines, job, run};
@@ -21,13 +21,19 @@ use table::{Row, Table};
 /// After how long a start is given up.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Starts of this suite take turns: ranks that poll a library for messages take several times as long beside others that
-/// do.
-static TURN: Mutex<()> = Mutex::new(());
+/// Starts of this suite share the cores with one another, each of which waits for half of its time; those whose ranks
+/// never give way are alone, for beside others they would take several times as long.
+static CORES: RwLock<()> = RwLock::new(());
 
-fn in_turn<T>(run: impl FnOnce() -> T) -> T {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    run()
+/// Runs what starts ranks, once it has the cores that they need.
+fn in_turn<T>(is_alone: bool, run: impl FnOnce() -> T) -> T {
+    if is_alone {
+        let _all = CORES.write().unwrap_or_else(PoisonError::into_inner);
+        run()
+    } else {
+        let _some = CORES.read().unwrap_or_else(PoisonError::into_inner);
+        run()
+    }
 }
 
 /// How many ranks, and whether all cases are tried.
@@ -57,7 +63,7 @@ fn sizes(engine: &Engine, start: &Start) -> Vec<Size> {
 
 /// The cells of a world of threads.
 fn of_threads((ranks, at_length): Size) -> Vec<Cell> {
-    let mut of_ranks = in_turn(|| {
+    let mut of_ranks = in_turn(false, || {
         on_ranks(ranks, |world| {
             let mut cells = Vec::new();
             try_cells(world, at_length, |cell| cells.push(cell))?;
@@ -72,7 +78,7 @@ fn of_processes(engine: &Engine, start: &Start, ranks: usize, words: &[&str]) ->
     let program = &*carried(env!("CARGO_BIN_EXE_conformance_rank"));
     let arguments: Vec<&str> = [engine.fabric].into_iter().chain(words.iter().copied()).collect();
     let arguments = arguments.as_slice();
-    let ended = in_turn(|| match start {
+    let ended = in_turn(start.polls(), || match start {
         Start::Job => job(ranks, program, arguments, LIMIT),
         start => run(start.commands(ranks, program, arguments), LIMIT),
     });

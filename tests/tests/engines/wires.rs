@@ -51,7 +51,7 @@ fn ended_with(
     let arguments: Vec<&str> = [engine.fabric, "routes"].into_iter().chain(words.iter().copied()).collect();
     let mut commands = start.commands(ranks, program, &arguments);
     commands.iter_mut().for_each(prepare);
-    let ended = in_turn(|| run(commands, LIMIT));
+    let ended = in_turn(start.polls(), || run(commands, LIMIT));
     let took = ended.took.as_secs_f64();
     println!("{} by {}: {ranks} ranks of {words:?} in {took:.1} s", engine.fabric, engine.by);
     ended

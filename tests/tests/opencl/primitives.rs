@@ -6,11 +6,15 @@ use streamhalo::{StreamKind, World};
 use streamhalo_tests::cases::Subject;
 use streamhalo_tests::{in_both_memories, on_ranks, on_walled_ranks, other_device};
 
-/// All cases of a primitive, on ranks whose streams are of that kind, by rank.
-fn cases(world: &World, primitive: &str, at_length: bool, kind: fn(usize) -> StreamKind) {
+/// All cases of a primitive on ranks whose streams are the device's, and then those for which that makes a difference on
+/// ranks of which every other one has a stream of the host.
+fn cases(world: &World, primitive: &str, at_length: bool) {
     let row = PRIMITIVES.iter().find(|row| row.name == primitive).expect("there is one of that name");
-    let subject = Subject::Primitive(row, kind(world.rank()));
-    for case in subject.cases(world.size(), at_length) {
+    let mixed = if world.rank().is_multiple_of(2) { StreamKind::Device } else { StreamKind::Threaded };
+    let [on_device, mixed] = [StreamKind::Device, mixed].map(|kind| Subject::Primitive(row, kind));
+    let all = on_device.cases(world.size(), at_length).into_iter().map(|case| (on_device, case));
+    let some = mixed.cases(world.size(), false).into_iter().map(|case| (mixed, case));
+    for (subject, case) in all.chain(some.filter(|(_, case)| !case.is_of_any_stream)) {
         let ran = case.run(world, subject.way());
         assert!(ran.is_ok(), "`{}` on rank {}: {ran:?}", case.name, world.rank());
     }
@@ -20,12 +24,10 @@ fn all_cases(primitive: &str, at_length: bool) {
     if other_device().is_none() {
         return;
     }
-    let mixed = |rank| if rank % 2 == 0 { StreamKind::Device } else { StreamKind::Threaded };
     in_both_memories(|| {
         for ranks in 1..=4 {
             let run = |world: &World| {
-                cases(world, primitive, at_length && ranks < 4, |_| StreamKind::Device);
-                cases(world, primitive, false, mixed);
+                cases(world, primitive, at_length && ranks < 4);
                 Ok(())
             };
             on_ranks(ranks, run);
