@@ -558,7 +558,7 @@ fn who_waits_for_a_rank_that_fails_is_told_why() {
             }
             _ => {
                 drop(communicator);
-                std::thread::sleep(Duration::from_millis(30));
+                std::thread::sleep(Duration::from_millis(10));
                 buffer.section(0..4001).map(drop)
             }
         }

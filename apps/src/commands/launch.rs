@@ -63,13 +63,12 @@ pub(super) fn launch(args: &LaunchArgs) -> Result<u8, AppError> {
     check_ranks_here("-n", (Some(args.processes.get()), "processes"), ways)?;
     let (program, arguments) = args.program();
     let interrupt = Interrupt::watch()?;
-    let mut job = Job::start(args.processes.get(), &mut |_rank| {
+    let mut job = Job::start_with_descendants(args.processes.get(), &mut |_rank| {
         let mut command = Command::new(program);
         command.args(arguments);
         command
     })
     .map_err(|error| why(Path::new(program), error.into()))?;
-    job.own_descendants()?;
     let exit = job.wait(&|| {
         std::thread::sleep(PAUSE);
         interrupt.has_come()

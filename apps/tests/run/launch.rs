@@ -148,6 +148,17 @@ fn what_ranks_have_started_ends_with_them() {
     until("all processes have ended", || folder.processes().is_empty());
 }
 
+/// A script that fails leaves two programs: one that still says something, and one that would never end.
+#[test]
+fn what_ranks_that_fail_leave_behind_has_the_time_of_ranks_to_end() {
+    let folder = Folder::new();
+    let output =
+        shell(&folder, "2", "(sleep 1; echo told) & sleep 600 > /dev/null & exit $((5 + STREAMHALO_RANK))");
+    assert!(matches!(output.status.code(), Some(5 | 6)), "{output:?}");
+    assert_eq!(text(&output.stdout), "told\ntold\n");
+    until("all processes have ended", || folder.processes().is_empty());
+}
+
 #[test]
 fn what_ranks_that_succeed_leave_behind_is_their_business() {
     let folder = Folder::new();

@@ -23,12 +23,12 @@ impl Job {
         Err(unavailable("shm", super::unusable().unwrap_or_default()))
     }
 
-    /// There are none.
+    /// As [`Job::start`].
     ///
     /// # Errors
-    /// None.
-    pub fn own_descendants(&mut self) -> Result<()> {
-        Ok(())
+    /// Always.
+    pub fn start_with_descendants(size: usize, command: &mut dyn FnMut(usize) -> Command) -> Result<Self> {
+        Self::start(size, command)
     }
 
     /// The processes: none.

@@ -34,11 +34,33 @@ impl Job {
     /// [`Error::BadWorldSize`] for no processes; [`Error::OutOfMemory`] or [`Error::System`] if the
     /// memory file or a process cannot be made. Those already started are ended.
     pub fn start(size: usize, command: &mut dyn FnMut(usize) -> Command) -> Result<Self> {
+        Self::start_as(size, command, false)
+    }
+
+    /// As [`Job::start`], where what ranks have started ends with the job too, unless all ranks end with status 0: a rank
+    /// may be a script around a program. What a rank that has ended leaves behind becomes a child of this process, so
+    /// that this is for one whose only children are those of one job. Process groups would do without that, but the
+    /// terminal's Ctrl-C, Ctrl-Z and input are for one group only.
+    ///
+    /// # Errors
+    /// As [`Job::start`], and [`Error::System`] if the system refuses.
+    pub fn start_with_descendants(size: usize, command: &mut dyn FnMut(usize) -> Command) -> Result<Self> {
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(|error| {
+            Error::System { call: "prctl(PR_SET_CHILD_SUBREAPER)", reason: error.to_string() }
+        })?;
+        Self::start_as(size, command, true)
+    }
+
+    fn start_as(
+        size: usize,
+        command: &mut dyn FnMut(usize) -> Command,
+        has_descendants: bool,
+    ) -> Result<Self> {
         if size == 0 {
             return Err(Error::BadWorldSize { asked: 0, reason: "a job has at least one rank".into() });
         }
         let segment = Segment::create(size)?;
-        let mut job = Self { segment, ranks: Vec::with_capacity(size), has_descendants: false };
+        let mut job = Self { segment, ranks: Vec::with_capacity(size), has_descendants };
         for rank in 0..size {
             let mut command = command(rank);
             command
@@ -55,31 +77,14 @@ impl Job {
         Ok(job)
     }
 
-    /// From now on what ranks have started ends with the job too, unless all ranks end with status 0: a rank may be a
-    /// script around a program. What a rank that has ended leaves behind becomes a child of this process, so that this is
-    /// for one whose only children are those of one job. Process groups would do without that, but the terminal's
-    /// Ctrl-C, Ctrl-Z and input are for one group only.
-    ///
-    /// # Errors
-    /// [`Error::System`] if the system refuses.
-    pub fn own_descendants(&mut self) -> Result<()> {
-        let refused = |error: rustix::io::Errno| Error::System {
-            call: "prctl(PR_SET_CHILD_SUBREAPER)",
-            reason: error.to_string(),
-        };
-        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(refused)?;
-        self.has_descendants = true;
-        Ok(())
-    }
-
     /// The processes, by rank, to take their pipes.
     pub fn ranks(&mut self) -> &mut [Child] {
         &mut self.ranks
     }
 
     /// Blocks until all ranks have ended, or `interrupted` says true. Once a rank has failed the
-    /// others are told, which ends their waits, and after five seconds they are killed. They are told as well of a
-    /// rank whose process has ended with status 0 and without dropping its world, or without ever making one that they
+    /// others are told, which ends their waits, and after five seconds they are killed, with what else ends with the job.
+    /// They are told as well of a rank whose process has ended with status 0 and without dropping its world, or without ever making one that they
     /// have made.
     ///
     /// # Errors
@@ -118,7 +123,11 @@ impl Job {
                     .abort()
                     .raise(rank, "its process exited without making a world that others wait in");
             }
-            if ended.iter().all(Option::is_some) {
+            let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            let have_ended = ended.iter().all(Option::is_some);
+            // A script may have ended before the program that it has started, which is told what has failed as well.
+            let is_failing = self.has_descendants && first_failure.is_some() && !is_late;
+            if have_ended && !(is_failing && has_children()) {
                 self.has_descendants &= first_failure.is_some();
                 // The rank that raised the abort word first is the cause, whoever ended first.
                 return Ok(match (first_failure, self.segment.abort().failure()) {
@@ -133,7 +142,7 @@ impl Job {
                 self.kill();
                 return Ok(Exit::Failed { rank: 0, reason: "interrupted".into(), code: 130 });
             }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if is_late {
                 self.kill();
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -156,6 +165,16 @@ impl Drop for Job {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Whether children of this process still run. Nobody else waits for those that do not: ranks are waited for before.
+fn has_children() -> bool {
+    while let Ok(ended) = rustix::process::wait(WaitOptions::NOHANG) {
+        if ended.is_none() {
+            return true;
+        }
+    }
+    false
 }
 
 /// Ends the children of this process, and says whether there were any. Those of another user are left alone.
