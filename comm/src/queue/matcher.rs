@@ -178,6 +178,13 @@ impl Matcher {
         !self.ours.is_empty() || !self.opening.is_empty()
     }
 
+    /// Lets go of what a peer would still have to say something to, which has left: of all of this rank's halves for it.
+    pub(super) fn forget(&mut self, peer: usize) {
+        self.ours.retain(|(of, ..), _| *of != peer);
+        self.theirs.retain(|(of, ..), _| *of != peer);
+        self.opening.retain(|(of, ..), _| *of != peer);
+    }
+
     /// Keeps an error for the next call that can give it.
     pub(super) fn keep(&mut self, error: Error) {
         self.failed.get_or_insert(error);

@@ -204,6 +204,7 @@ impl MatchRequest {
             hear_out(&self.waiting[index].communicator)?;
             if self.waiting[index].match_state.is_posted() {
                 let gone = self.waiting.remove(index);
+                gone.communicator.matcher().borrow_mut().forget(gone.peer);
                 self.failed.get_or_insert(gone.left());
             }
         }
@@ -287,4 +288,44 @@ fn answer(world: &World, host: &Host, matcher: &mut Matcher, told: Vec<(usize, V
         matcher.hear(world, source, &bytes)?;
     }
     matcher.take_outbox().into_iter().try_for_each(|(peer, bytes)| host.lock().tell(peer, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Buffer, Device, Extents};
+    use crate::queue::match_one;
+    use crate::world::WorldOptions;
+
+    /// Otherwise all later waits of this rank would look for it, and never sleep for long.
+    #[test]
+    fn nothing_more_is_expected_of_a_peer_that_has_left() {
+        let results = World::threads(3, WorldOptions::default(), |world| -> Result<bool> {
+            let communicator = Communicator::new(&world)?;
+            if world.rank() == 2 {
+                drop(communicator);
+                world.barrier()?;
+                return Ok(false);
+            }
+            let stream = Device::host().stream(&world)?;
+            let buffer = Buffer::<f64>::zeros(&world, &stream, Extents { points: [1, 1, 9], components: 1 })?;
+            // In opposite directions between those that stay.
+            let (other, section) = (1 - world.rank(), buffer.section(0..3)?);
+            let to_other = match world.rank() {
+                0 => communicator.send_init(&section, other, 1)?,
+                _ => communicator.recv_init(&section, other, 1)?,
+            };
+            let mut requests = [to_other, communicator.send_init(&section, 2, 1)?];
+            let mut matching = imatch_all(&mut requests)?;
+            assert!(communicator.matcher().borrow().is_matching());
+            let told = matching.wait();
+            assert!(matches!(told, Err(Error::PeerFailed { rank: 2, .. })), "{told:?}");
+            assert!(requests[0].is_matched() && match_one(&mut requests[0]).is_err());
+            world.barrier()?;
+            Ok(communicator.matcher().borrow().is_matching())
+        });
+        for result in results.expect("threads start") {
+            assert_eq!(result, Ok(false));
+        }
+    }
 }
