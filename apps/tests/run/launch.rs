@@ -159,6 +159,20 @@ fn what_ranks_that_fail_leave_behind_has_the_time_of_ranks_to_end() {
     until("all processes have ended", || folder.processes().is_empty());
 }
 
+/// A shell that has become the launcher leaves it its own children.
+#[test]
+fn what_ran_before_the_ranks_is_left_alone() {
+    let folder = Folder::new();
+    let program = env!("CARGO_BIN_EXE_streamhalo");
+    let script = format!("sleep 600 > /dev/null 2>&1 & exec {program} launch -n 2 sh -c 'exit 5'");
+    let mut command = folder.command("sh");
+    let output = finish(command.args(["-c", &script]).stderr(Stdio::piped()).spawn());
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    let left = folder.processes();
+    assert_eq!(left.len(), 1);
+    signal("-KILL", left[0]);
+}
+
 #[test]
 fn what_ranks_that_succeed_leave_behind_is_their_business() {
     let folder = Folder::new();

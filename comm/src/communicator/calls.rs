@@ -44,11 +44,6 @@ impl Communicator {
         self.lock().progress()
     }
 
-    /// Takes in all that a rank had sent that has left.
-    pub(crate) fn hear_out(&self) -> Result<()> {
-        self.lock().hear_out()
-    }
-
     /// The outcome of a request if it is complete; makes progress.
     pub(super) fn test_ticket(&self, ticket: Ticket) -> Result<Option<Result<Status>>> {
         let found = self.lock().look_for(ticket)?;

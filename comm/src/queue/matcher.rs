@@ -178,11 +178,22 @@ impl Matcher {
         !self.ours.is_empty() || !self.opening.is_empty()
     }
 
-    /// Lets go of what a peer would still have to say something to, which has left: of all of this rank's halves for it.
-    pub(super) fn forget(&mut self, peer: usize) {
-        self.ours.retain(|(of, ..), _| *of != peer);
-        self.theirs.retain(|(of, ..), _| *of != peer);
-        self.opening.retain(|(of, ..), _| *of != peer);
+    /// A peer for which that is true, if one has still to say something to halves of this rank.
+    pub(super) fn awaited(&self, is_wanted: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut peers = self.ours.keys().chain(self.opening.keys()).map(|(peer, ..)| *peer);
+        peers.find(|peer| is_wanted(*peer))
+    }
+
+    /// Drops all halves for a peer that has left, which will say nothing more; they fail with what `left` makes of them.
+    pub(super) fn forget(&mut self, peer: usize, left: impl Fn(&Side) -> Error) {
+        let is_of_peer = |key: &Key| key.0 == peer;
+        self.theirs.retain(|key, _| !is_of_peer(key));
+        let posted = self.ours.extract_if(|key, _| is_of_peer(key)).flat_map(|(_, posted)| posted);
+        let posted = posted.map(|posted| (posted.half, posted.side));
+        let opening = self.opening.extract_if(|key, _| is_of_peer(key)).flat_map(|(_, opening)| opening);
+        for (half, side) in posted.chain(opening.map(|opening| (opening.half, opening.side))) {
+            half.upgrade().inspect(|half| half.decide(Err(left(&side))));
+        }
     }
 
     /// Keeps an error for the next call that can give it.

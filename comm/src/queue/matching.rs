@@ -1,8 +1,10 @@
 //! Matching persistent requests (2026, section III-C, table II).
 
 use super::matcher::{MatchState, Matcher};
+use super::record::Side;
 use crate::communicator::{Communicator, Host, PersistentRequest};
 use crate::error::{Error, Result};
+use crate::fabric::WaitContext;
 use crate::world::World;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -166,16 +168,6 @@ impl Waiting {
     fn is_untold(&self) -> bool {
         self.communicator.host().lock().has_untold(self.peer)
     }
-
-    /// The error if the peer has dropped its communicator.
-    fn left(self) -> Error {
-        let context = self.communicator.world().wait_context();
-        if context.abort.failure().is_some() {
-            return context.peer_failure();
-        }
-        let operation = format!("it has dropped its communicator without a match for a {}", self.what);
-        Error::PeerFailed { rank: self.peer, operation }
-    }
 }
 
 impl MatchRequest {
@@ -198,16 +190,6 @@ impl MatchRequest {
             }
             one.match_state.is_posted() || one.is_untold()
         });
-        // A peer that has left has said before whatever it had to say.
-        let has_left = |one: &Waiting| one.communicator.host().lock().has_left(one.peer);
-        if let Some(index) = self.waiting.iter().position(has_left) {
-            hear_out(&self.waiting[index].communicator)?;
-            if self.waiting[index].match_state.is_posted() {
-                let gone = self.waiting.remove(index);
-                gone.communicator.matcher().borrow_mut().forget(gone.peer);
-                self.failed.get_or_insert(gone.left());
-            }
-        }
         match &self.failed {
             // Whoever asks again is told again.
             Some(error) if self.waiting.is_empty() => Err(error.clone()),
@@ -250,20 +232,10 @@ impl MatchRequest {
 /// Takes in what the peers have told.
 pub(super) fn hear(communicator: &Communicator) -> Result<()> {
     communicator.progress()?;
-    take_in(communicator)
-}
-
-/// As [`hear`], with all that a peer had told that has left.
-fn hear_out(communicator: &Communicator) -> Result<()> {
-    communicator.hear_out()?;
-    take_in(communicator)
-}
-
-fn take_in(communicator: &Communicator) -> Result<()> {
     let mut matcher = communicator.matcher().borrow_mut();
     matcher.failure()?;
     let told = communicator.host().lock().take_told();
-    answer(communicator.world(), communicator.host(), &mut matcher, told)
+    go_further(communicator.world(), communicator.host(), &mut matcher, told)
 }
 
 /// Goes on with what was begun, whatever the rank waits for: its peers' matches need its answers. Whether peers still have
@@ -275,10 +247,35 @@ pub(crate) fn go_on(world: &World, host: &Host, matcher: &RefCell<Matcher>) -> b
         return false;
     }
     let Some(told) = host.try_lock().map(|mut engine| engine.take_told()) else { return false };
-    if let Err(error) = answer(world, host, &mut matcher, told) {
+    if let Err(error) = go_further(world, host, &mut matcher, told) {
         matcher.keep(error);
     }
     true
+}
+
+/// Answers what the peers have told, and gives up what is expected of those that have left: otherwise all later waits of
+/// this rank would look for it, and never sleep for long.
+fn go_further(world: &World, host: &Host, matcher: &mut Matcher, told: Vec<(usize, Vec<u8>)>) -> Result<()> {
+    answer(world, host, matcher, told)?;
+    while let Some(peer) = matcher.awaited(|peer| host.lock().has_left(peer)) {
+        // It has said before whatever it had to say.
+        let mut engine = host.lock();
+        engine.hear_out()?;
+        let told = engine.take_told();
+        drop(engine);
+        answer(world, host, matcher, told)?;
+        matcher.forget(peer, |side| left(world.wait_context(), side));
+    }
+    Ok(())
+}
+
+/// The error of a half whose peer has dropped its communicator.
+fn left(context: &WaitContext, side: &Side) -> Error {
+    if context.abort.failure().is_some() {
+        return context.peer_failure();
+    }
+    let operation = format!("it has dropped its communicator without a match for a {}", side.describe());
+    Error::PeerFailed { rank: side.peer, operation }
 }
 
 /// Takes in what the peers have told, and tells them what the matcher has for them. Without the engine: what was matched may
@@ -297,31 +294,41 @@ mod tests {
     use crate::queue::match_one;
     use crate::world::WorldOptions;
 
-    /// Otherwise all later waits of this rank would look for it, and never sleep for long.
+    /// Whether somebody waits for the match or has dropped it, and also where the peer has told of its own half.
     #[test]
     fn nothing_more_is_expected_of_a_peer_that_has_left() {
         let results = World::threads(3, WorldOptions::default(), |world| -> Result<bool> {
             let communicator = Communicator::new(&world)?;
+            let stream = Device::host().stream(&world)?;
+            let buffer = Buffer::<f64>::zeros(&world, &stream, Extents { points: [1, 1, 9], components: 1 })?;
+            let section = buffer.section(0..3)?;
+            let mut unheard = communicator.recv_init(&section, 0, 2)?;
             if world.rank() == 2 {
-                drop(communicator);
+                drop(imatch_all(std::slice::from_mut(&mut unheard))?);
+                drop((unheard, communicator));
                 world.barrier()?;
                 return Ok(false);
             }
-            let stream = Device::host().stream(&world)?;
-            let buffer = Buffer::<f64>::zeros(&world, &stream, Extents { points: [1, 1, 9], components: 1 })?;
-            // In opposite directions between those that stay.
-            let (other, section) = (1 - world.rank(), buffer.section(0..3)?);
+            let other = 1 - world.rank();
             let to_other = match world.rank() {
                 0 => communicator.send_init(&section, other, 1)?,
                 _ => communicator.recv_init(&section, other, 1)?,
             };
-            let mut requests = [to_other, communicator.send_init(&section, 2, 1)?];
+            let to_leaver = |tag| communicator.send_init(&section, 2, tag);
+            let mut dropped = to_leaver(4)?;
+            drop(imatch_all(std::slice::from_mut(&mut dropped))?);
+            let mut requests = [to_other, to_leaver(1)?, to_leaver(2)?];
             let mut matching = imatch_all(&mut requests)?;
             assert!(communicator.matcher().borrow().is_matching());
             let told = matching.wait();
             assert!(matches!(told, Err(Error::PeerFailed { rank: 2, .. })), "{told:?}");
-            assert!(requests[0].is_matched() && match_one(&mut requests[0]).is_err());
+            assert!(requests[0].is_matched());
+            let again = match_one(&mut requests[1]);
+            assert!(matches!(again, Err(Error::PeerFailed { rank: 2, .. })), "{again:?}");
             world.barrier()?;
+            // The same while this rank waits for something else.
+            drop(imatch_all(&mut requests[2..])?);
+            go_on(&world, communicator.host(), communicator.matcher());
             Ok(communicator.matcher().borrow().is_matching())
         });
         for result in results.expect("threads start") {

@@ -20,7 +20,7 @@ type Run = dyn Fn(&World, Scenario) -> Result<Done, HaloError> + Send + Sync;
 pub struct Case {
     /// What a failure is reported as.
     pub name: &'static str,
-    /// Whether it is the same on all streams of the host, and tried enough with those of one kind.
+    /// Whether it is the same on all streams of the host, and tried enough with those of one kind: the host's or a device's.
     pub is_of_any_stream: bool,
     run: Box<Run>,
 }

@@ -208,6 +208,7 @@ fn operations(list: &mut List, at_length: bool) {
     }
     list.add("enqueued operations that are misused", misused::operations);
     list.add("enqueued operations of one tag", pairing::enqueued_in_order);
+    list.add("an enqueued operation whose peer leaves", leaving::enqueued);
     list.add("a payload that a kernel writes late", queues::late_payload);
 }
 

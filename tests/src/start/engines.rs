@@ -118,7 +118,7 @@ fn can_split() -> Result<(), String> {
 }
 
 impl Start {
-    /// Whether ranks that wait keep their cores: those of Open MPI give way, as they are told to by the environment.
+    /// Whether ranks that wait keep their cores: those of Open MPI are told to give way.
     pub fn polls(&self) -> bool {
         matches!(self, Start::Mpi { launcher, .. } if launcher.library != "Open MPI")
     }

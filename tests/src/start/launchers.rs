@@ -63,7 +63,7 @@ impl Launcher {
     pub fn command(&self) -> Command {
         let mut command = self.bare();
         if self.library == "Open MPI" {
-            command.arg("--oversubscribe");
+            command.arg("--oversubscribe").env("OMPI_MCA_mpi_yield_when_idle", "1");
         }
         command
     }

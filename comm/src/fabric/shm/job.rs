@@ -21,7 +21,8 @@ const GRACE: Duration = Duration::from_secs(5);
 pub struct Job {
     segment: Arc<Segment>,
     ranks: Vec<Child>,
-    has_descendants: bool,
+    /// Where what ranks have started ends with the job, the children that this process had before.
+    others: Option<Vec<Pid>>,
 }
 
 impl Job {
@@ -34,13 +35,13 @@ impl Job {
     /// [`Error::BadWorldSize`] for no processes; [`Error::OutOfMemory`] or [`Error::System`] if the
     /// memory file or a process cannot be made. Those already started are ended.
     pub fn start(size: usize, command: &mut dyn FnMut(usize) -> Command) -> Result<Self> {
-        Self::start_as(size, command, false)
+        Self::start_as(size, command, None)
     }
 
     /// As [`Job::start`], where what ranks have started ends with the job too, unless all ranks end with status 0: a rank
     /// may be a script around a program. What a rank that has ended leaves behind becomes a child of this process, so
-    /// that this is for one whose only children are those of one job. Process groups would do without that, but the
-    /// terminal's Ctrl-C, Ctrl-Z and input are for one group only.
+    /// that this is for one that starts no others meanwhile. Process groups would do without that, but the terminal's
+    /// Ctrl-C, Ctrl-Z and input are for one group only.
     ///
     /// # Errors
     /// As [`Job::start`], and [`Error::System`] if the system refuses.
@@ -48,19 +49,19 @@ impl Job {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(|error| {
             Error::System { call: "prctl(PR_SET_CHILD_SUBREAPER)", reason: error.to_string() }
         })?;
-        Self::start_as(size, command, true)
+        Self::start_as(size, command, Some(children()))
     }
 
     fn start_as(
         size: usize,
         command: &mut dyn FnMut(usize) -> Command,
-        has_descendants: bool,
+        others: Option<Vec<Pid>>,
     ) -> Result<Self> {
         if size == 0 {
             return Err(Error::BadWorldSize { asked: 0, reason: "a job has at least one rank".into() });
         }
         let segment = Segment::create(size)?;
-        let mut job = Self { segment, ranks: Vec::with_capacity(size), has_descendants };
+        let mut job = Self { segment, ranks: Vec::with_capacity(size), others };
         for rank in 0..size {
             let mut command = command(rank);
             command
@@ -82,10 +83,10 @@ impl Job {
         &mut self.ranks
     }
 
-    /// Blocks until all ranks have ended, or `interrupted` says true. Once a rank has failed the
-    /// others are told, which ends their waits, and after five seconds they are killed, with what else ends with the job.
-    /// They are told as well of a rank whose process has ended with status 0 and without dropping its world, or without ever making one that they
-    /// have made.
+    /// Blocks until all ranks have ended, or `interrupted` says true. Once a rank has failed the others are told, which ends
+    /// their waits, and after five seconds they are killed. They are told as well of a rank whose process has ended with
+    /// status 0 and without dropping its world, or without ever making one that they have made. If one has failed, what else
+    /// ends with the job is waited for as long.
     ///
     /// # Errors
     /// [`Error::System`] if the system cannot say how a process is. That a rank failed is an [`Exit`].
@@ -125,10 +126,11 @@ impl Job {
             }
             let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             let have_ended = ended.iter().all(Option::is_some);
-            // A script may have ended before the program that it has started, which is told what has failed as well.
-            let is_failing = self.has_descendants && first_failure.is_some() && !is_late;
-            if have_ended && !(is_failing && has_children()) {
-                self.has_descendants &= first_failure.is_some();
+            if have_ended && first_failure.is_none() {
+                self.others = None;
+            }
+            // Scripts may have left something behind that still has something to say.
+            if have_ended && (is_late || !self.others.as_deref().is_some_and(has_left_children)) {
                 // The rank that raised the abort word first is the cause, whoever ended first.
                 return Ok(match (first_failure, self.segment.abort().failure()) {
                     (Some(Exit::Failed { code, .. }), Some((rank, reason))) => {
@@ -157,7 +159,7 @@ impl Job {
             let _ = child.wait();
         }
         // What they leave may leave something in its turn.
-        while self.has_descendants && end_children() {}
+        while self.others.as_deref().is_some_and(end_children) {}
     }
 }
 
@@ -167,28 +169,31 @@ impl Drop for Job {
     }
 }
 
-/// Whether children of this process still run. Nobody else waits for those that do not: ranks are waited for before.
-fn has_children() -> bool {
-    while let Ok(ended) = rustix::process::wait(WaitOptions::NOHANG) {
-        if ended.is_none() {
-            return true;
-        }
-    }
-    false
+/// Whether children of this process still run, apart from `others`. Those that do not are waited for: nobody else does,
+/// once the ranks have been.
+fn has_left_children(others: &[Pid]) -> bool {
+    while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
+    children().iter().any(|child| !others.contains(child))
 }
 
-/// Ends the children of this process, and says whether there were any. Those of another user are left alone.
-fn end_children() -> bool {
-    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let children = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-    let children: Vec<Pid> = children
-        .flat_map(|listed| listed.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>())
-        .filter_map(Pid::from_raw)
-        .filter(|child| rustix::process::kill_process(*child, Signal::KILL).is_ok())
-        .collect();
+/// Ends the children of this process, apart from `others` and those of another user, and says whether there were any.
+fn end_children(others: &[Pid]) -> bool {
+    let mut children = children();
+    children.retain(|child| !others.contains(child));
+    children.retain(|child| rustix::process::kill_process(*child, Signal::KILL).is_ok());
     // Nobody else waits for them.
     children.iter().for_each(|child| _ = rustix::process::waitpid(Some(*child), WaitOptions::empty()));
     !children.is_empty()
+}
+
+/// The children of this process.
+fn children() -> Vec<Pid> {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let listed = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let numbers = listed.flat_map(|listed| {
+        listed.split_whitespace().filter_map(|number| number.parse().ok()).collect::<Vec<_>>()
+    });
+    numbers.filter_map(Pid::from_raw).collect()
 }
 
 fn describe(status: ExitStatus) -> (String, i32) {

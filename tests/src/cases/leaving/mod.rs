@@ -10,7 +10,7 @@ mod requests;
 pub use collective::met;
 pub use epochs::{epochs, streamed};
 pub use exchanges::{each_exchange, exchanged, exchanged_in_part, exchanged_one_way, reduced};
-pub use messages::{at_once, communicators, windows};
+pub use messages::{at_once, communicators, enqueued, windows};
 pub use requests::requested;
 
 use streamhalo::comm::Error;

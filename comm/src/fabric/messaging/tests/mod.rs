@@ -88,7 +88,13 @@ fn packets_of_strangers_are_refused() {
     }
 }
 
+/// One test, for one job at a time: ranks outnumber the cores as it is, and tests that wait can run beside it.
 #[test]
+fn over_every_library() {
+    over_every_mpi();
+    over_every_provider();
+}
+
 fn over_every_mpi() {
     let Some(list) = std::env::var_os(LAUNCHERS).filter(|list| !list.is_empty()) else {
         eprintln!("skipped: {LAUNCHERS} names no mpiexec");
@@ -119,7 +125,6 @@ fn over_every_mpi() {
     }
 }
 
-#[test]
 fn over_every_provider() {
     let known = match providers() {
         Ok(known) => known,
