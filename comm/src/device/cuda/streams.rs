@@ -1,10 +1,11 @@
 //! The driver's streams, which are kept for those who come later, on two sides.
 //!
-//! A GPU has several units that read what hosts have put on its queues, and a driver gives streams to them in turn, in the
-//! order in which they are used first. Streams that wait for each other are slower where one unit reads both: a launch takes
-//! 1 µs longer and more (see `docs/measurements.md`). So streams are made and used in pairs, the first of each for ranks of one
-//! kind, and the second for those of the other, and kept. More than have a queue of the hardware each, which streams may be on
-//! that wait for nobody, are not: of two that share one a kernel that waits on the one would hold up the other.
+//! A GPU has several units that read what hosts have put on its queues, and a driver gives streams to them in turn, in
+//! the order in which they are used first. Streams that wait for each other are slower where one unit reads both: a
+//! launch takes 1 µs longer and more (see `docs/measurements/gpu.md`). So streams are made and used in pairs, the first
+//! of each for ranks of one kind, and the second for those of the other, and kept. More than have a queue of the
+//! hardware each, which streams may be on that wait for nobody, are not: of two that share one a kernel that waits on
+//! the one would hold up the other.
 
 /// Streams that nobody has at present, by their side, and how many there are in all.
 #[derive(Debug)]
