@@ -65,6 +65,7 @@ impl<T: Element, const D: usize> Alternating<T, D> {
     ///
     /// # Errors
     /// As [`Array::reader`].
+    #[inline(always)]
     pub fn now_and_next(&mut self) -> Result<(Reader<'_, T>, Writer<'_, T>), GridError> {
         let index = self.index();
         let [first, second] = &mut self.generations;

@@ -23,15 +23,35 @@ impl<const D: usize> Subdomain<D> {
     }
 }
 
-/// The owned entries, with the ghosts beside them beyond boundaries of the grid, which no exchange fills.
-fn undisturbed<const D: usize>(grid: &LocalGrid<D>, entity: Entity) -> IndexBox<D> {
-    let mut own = grid.owned(entity);
-    for axis in 0..D {
-        let beyond = |side| grid.beyond(entity, axis, side);
-        own.start[axis] = beyond(Side::Low).map_or(own.start[axis], |ghosts| ghosts.start[axis]);
-        own.end[axis] = beyond(Side::High).map_or(own.end[axis], |ghosts| ghosts.end[axis]);
+/// What kernels may touch of an array, by what exchanges do with its ghosts. Every launch asks for one of them.
+#[derive(Debug)]
+struct Tiles {
+    /// The owned entries, with the ghosts beside them beyond boundaries of the grid, which no exchange fills.
+    undisturbed: Tile,
+    /// The same with the ghosts along axes that the rank has to itself.
+    with_own: Tile,
+    whole: Tile,
+}
+
+impl Tiles {
+    fn of<const D: usize>(grid: &LocalGrid<D>, entity: Entity) -> Self {
+        let whole = IndexBox::new([0; D], grid.extents(entity));
+        let mut undisturbed = grid.owned(entity);
+        for axis in 0..D {
+            let beyond = |side| grid.beyond(entity, axis, side);
+            let start = beyond(Side::Low).map(|ghosts| ghosts.start[axis]);
+            let end = beyond(Side::High).map(|ghosts| ghosts.end[axis]);
+            undisturbed.start[axis] = start.unwrap_or(undisturbed.start[axis]);
+            undisturbed.end[axis] = end.unwrap_or(undisturbed.end[axis]);
+        }
+        let mut with_own = undisturbed;
+        for (axis, ranks) in grid.subdomain().partition().layout().into_iter().enumerate() {
+            if ranks == 1 {
+                (with_own.start[axis], with_own.end[axis]) = (whole.start[axis], whole.end[axis]);
+            }
+        }
+        Self { undisturbed: undisturbed.tile(), with_own: with_own.tile(), whole: whole.tile() }
     }
-    own
 }
 
 /// A field's values on one rank, ghosts included: row-major `[axis 0, .., x]`, the components of
@@ -42,8 +62,8 @@ pub struct Array<T, const D: usize> {
     entity: Entity,
     buffer: Buffer<T>,
     ghosts: Ghosts,
-    /// What [`undisturbed`] gives: every launch asks for it.
-    undisturbed: IndexBox<D>,
+    /// Apart, so that an array is small.
+    tiles: Box<Tiles>,
 }
 
 impl<T: Element, const D: usize> Array<T, D> {
@@ -71,8 +91,8 @@ impl<T: Element, const D: usize> Array<T, D> {
         }
         let rows = grid.subdomain().rows(entity, components, T::TYPE);
         let buffer = Buffer::zeros(grid.world(), stream, rows)?;
-        let undisturbed = undisturbed(grid, entity);
-        Ok(Self { grid: grid.clone(), entity, buffer, ghosts: Ghosts::new(), undisturbed })
+        let tiles = Box::new(Tiles::of(grid, entity));
+        Ok(Self { grid: grid.clone(), entity, buffer, ghosts: Ghosts::new(), tiles })
     }
 
     /// The grid that it is on.
@@ -95,25 +115,14 @@ impl<T: Element, const D: usize> Array<T, D> {
         self.grid.owned(self.entity)
     }
 
-    fn whole_box(&self) -> IndexBox<D> {
-        let points = self.buffer.extents().points;
-        IndexBox::new([0; D], std::array::from_fn(|axis| points[3 - D + axis]))
-    }
-
     /// What may be read at the moment: all, or without the ghosts that an exchange may be filling.
-    fn readable_box(&self) -> IndexBox<D> {
-        let (mut readable, whole) = (self.undisturbed, self.whole_box());
+    #[inline]
+    fn readable(&self) -> Tile {
         match self.ghosts.readable(self.stream()) {
-            ReadableGhosts::All => return whole,
-            ReadableGhosts::None => return readable,
-            ReadableGhosts::Own => {}
+            ReadableGhosts::All => self.tiles.whole,
+            ReadableGhosts::Own => self.tiles.with_own,
+            ReadableGhosts::None => self.tiles.undisturbed,
         }
-        for (axis, ranks) in self.grid.subdomain().partition().layout().into_iter().enumerate() {
-            if ranks == 1 {
-                (readable.start[axis], readable.end[axis]) = (whole.start[axis], whole.end[axis]);
-            }
-        }
-        readable
     }
 
     /// Read access for a kernel: to all entries, or to less while an exchange may be filling the ghosts.
@@ -124,8 +133,9 @@ impl<T: Element, const D: usize> Array<T, D> {
     ///
     /// # Errors
     /// None that an array of this type can cause; kept for those of the communication layer.
+    #[inline(always)]
     pub fn reader(&self) -> Result<Reader<'_, T>, GridError> {
-        Ok(self.buffer.reader(self.readable_box().tile())?)
+        Ok(self.buffer.reader(self.readable())?)
     }
 
     /// Write access for a kernel: to all entries, or where peers may be filling ghosts to the owned ones, with the ghosts
@@ -133,10 +143,10 @@ impl<T: Element, const D: usize> Array<T, D> {
     ///
     /// # Errors
     /// As [`Array::reader`].
+    #[inline(always)]
     pub fn writer(&mut self) -> Result<Writer<'_, T>, GridError> {
-        let bounds =
-            if self.ghosts.are_writable(self.stream()) { self.whole_box() } else { self.undisturbed };
-        Ok(self.buffer.writer(bounds.tile())?)
+        let all = self.ghosts.are_writable(self.stream());
+        Ok(self.buffer.writer(if all { self.tiles.whole } else { self.tiles.undisturbed })?)
     }
 
     /// Write access for a kernel to the ghosts beyond a boundary of the grid, [`Subdomain::beyond`], with the corners: for
@@ -221,9 +231,9 @@ impl<T: Element, const D: usize> Array<T, D> {
         mut value: impl FnMut([usize; D], usize) -> T,
     ) -> Result<(), GridError> {
         self.check_ghosts("fill_with_ghosts")?;
-        let whole = self.whole_box();
+        let whole = IndexBox::new([0; D], self.grid.extents(self.entity));
         let components = self.components();
-        self.set_each(whole.tile(), components, whole.indices(), &mut value)
+        self.set_each(self.tiles.whole, components, whole.indices(), &mut value)
     }
 
     /// Sets the entries of a box, which have those indices in order.
@@ -251,7 +261,7 @@ impl<T: Element, const D: usize> Array<T, D> {
     /// stream's, if it has failed.
     pub fn copy_with_ghosts(&self) -> Result<ArrayD<T>, GridError> {
         self.check_ghosts("copy_with_ghosts")?;
-        let elements = self.buffer.copy_out(self.whole_box().tile())?;
+        let elements = self.buffer.copy_out(self.tiles.whole)?;
         let mut shape = self.grid.extents(self.entity).to_vec();
         if self.components() > 1 {
             shape.push(self.components());

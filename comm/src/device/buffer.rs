@@ -1,6 +1,6 @@
 //! Typed memory that lives where its stream lives.
 
-use super::host::kernel::{Points, Reader, Writer};
+use super::host::kernel::{Points, Reader, Whole, Writer};
 use super::lent::Lent;
 use super::pitched::Pitched;
 use super::section::{Access, Hold, Intent};
@@ -16,6 +16,7 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The shape of a buffer, slowest axis first: up to three axes (fewer are filled up with leading
 /// ones) of points, each with a number of components that lie next to each other.
@@ -46,8 +47,7 @@ impl Extents {
 /// copied.
 #[derive(Debug)]
 pub struct Buffer<T> {
-    region: Region,
-    rows: Pitched,
+    whole: Arc<Whole>,
     stream: Stream,
     access: Rc<Access>,
     element: PhantomData<T>,
@@ -70,22 +70,23 @@ impl<T: Element> Buffer<T> {
         stream.check_element(T::TYPE)?;
         let region = stream.allocate(world, bytes)?;
         let access = Rc::new(Access::new(stream, &region));
-        Ok(Self { region, rows, stream: stream.clone(), access, element: PhantomData })
+        let whole = Arc::new(Whole { region, rows, stream: stream.id(), uses: access.uses().clone() });
+        Ok(Self { whole, stream: stream.clone(), access, element: PhantomData })
     }
 
     /// Its shape.
     pub fn extents(&self) -> Extents {
-        self.rows.extents()
+        self.whole.rows.extents()
     }
 
     /// Its shape, and where its rows lie in its memory.
     pub fn pitched(&self) -> Pitched {
-        self.rows
+        self.whole.rows
     }
 
     /// Its memory.
     pub fn region(&self) -> &Region {
-        &self.region
+        &self.whole.region
     }
 
     /// The stream that works on it.
@@ -102,18 +103,19 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// [`Error::OutOfBounds`] if it lies behind the end of the array.
     pub fn place(&self, point: [usize; 3]) -> Result<Place> {
-        self.place_in((&self.region, 0), point)
+        self.place_in((&self.whole.region, 0), point)
     }
 
     /// Of a point in memory that begins so many bytes into the array's.
     fn place_in(&self, (region, first): (&Region, usize), point: [usize; 3]) -> Result<Place> {
-        region.place(self.rows.offset(point) * size_of::<T>() - first, 0, "a point of an array")
+        region.place(self.whole.rows.offset(point) * size_of::<T>() - first, 0, "a point of an array")
     }
 
     /// Read access for a kernel, to the points of `bounds`.
     ///
     /// # Errors
     /// If `bounds` leaves the array.
+    #[inline(always)]
     pub fn reader(&self, bounds: Tile) -> Result<Reader<'_, T>> {
         self.check(bounds, Intent::Read)?;
         Ok(Reader::new(self.points(bounds)))
@@ -123,6 +125,7 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     /// If `bounds` leaves the array.
+    #[inline(always)]
     pub fn writer(&mut self, bounds: Tile) -> Result<Writer<'_, T>> {
         self.check(bounds, Intent::Write)?;
         Ok(Writer::new(self.points(bounds)))
@@ -138,7 +141,7 @@ impl<T: Element> Buffer<T> {
         self.check_on_host("a view of an array")?;
         let hold = self.hold(bounds, Intent::Read)?;
         self.stream.synchronize()?;
-        Ok(Lent::new(self.mapped((&self.region, 0), bounds)?, hold))
+        Ok(Lent::new(self.mapped((&self.whole.region, 0), bounds)?, hold))
     }
 
     /// As [`Buffer::view`], to write.
@@ -149,7 +152,7 @@ impl<T: Element> Buffer<T> {
         self.check_on_host("a view of an array")?;
         let hold = self.hold(bounds, Intent::Write)?;
         self.stream.synchronize()?;
-        Ok(Lent::new(self.mapped_mut((&self.region, 0), bounds)?, hold))
+        Ok(Lent::new(self.mapped_mut((&self.whole.region, 0), bounds)?, hold))
     }
 
     /// Synchronises the stream, brings the points of `bounds` to the host and hands them to `read` as
@@ -175,10 +178,10 @@ impl<T: Element> Buffer<T> {
         let _hold = self.hold(bounds, Intent::Write)?;
         let shown = self.bring(bounds, Intent::Write)?;
         let result = write(self.mapped_mut((&shown.region, shown.first), bounds)?);
-        if !shown.region.is_same(&self.region) {
+        if !shown.region.is_same(&self.whole.region) {
             let points = self.points(bounds);
             let memory = points.memory(T::TYPE, Intent::Write);
-            self.stream.put_move(&copy_of(&memory, bounds, &shown, &(&self.region).into())?);
+            self.stream.put_move(&copy_of(&memory, bounds, &shown, &(&self.whole.region).into())?);
             self.access.leave(self.bytes(bounds), Intent::Write);
         }
         Ok(result)
@@ -197,13 +200,12 @@ impl<T: Element> Buffer<T> {
         let part = if bounds.points() == 0 { 0..0 } else { self.bytes(bounds) };
         let copy = self.stream.bring(&self.points(bounds).memory(T::TYPE, intent), bounds, part)?;
         self.stream.synchronize()?;
-        Ok(copy.unwrap_or_else(|| (&self.region).into()))
+        Ok(copy.unwrap_or_else(|| (&self.whole.region).into()))
     }
 
+    #[inline(always)]
     fn points(&self, bounds: Tile) -> Points<'_> {
-        let (region, uses) = (Cow::Borrowed(&self.region), Cow::Borrowed(self.access.uses()));
-        let (rows, stream, capture) = (self.rows, self.stream.id(), self.stream.capture_number());
-        Points { region, rows, stream, bounds, capture, uses }
+        Points { array: Cow::Borrowed(&self.whole), bounds, capture: self.stream.capture_number() }
     }
 
     /// Points that the caller has checked, of the array or a copy of it, with nothing on the stream.
@@ -259,7 +261,7 @@ impl<T: Element> Buffer<T> {
         // A box without points lies everywhere, and may be of any size.
         let lengths = bounds.extents();
         let [nz, ny, nx] = std::array::from_fn(|axis| lengths[axis].min(points[axis]));
-        let [sz, sy, sx] = self.rows.strides();
+        let [sz, sy, sx] = self.whole.rows.strides();
         let pointer = match bounds.points() {
             0 => std::ptr::NonNull::dangling().as_ptr(),
             _ => self.place_in(memory, bounds.start)?.pointer().cast(),
@@ -268,7 +270,7 @@ impl<T: Element> Buffer<T> {
     }
 
     fn bytes(&self, bounds: Tile) -> Range<usize> {
-        self.rows.bytes(bounds, size_of::<T>())
+        self.whole.rows.bytes(bounds, size_of::<T>())
     }
 
     /// Keeps others from the points of a view.
@@ -280,17 +282,25 @@ impl<T: Element> Buffer<T> {
         self.access.lend(self.bytes(bounds), intent).map(Some)
     }
 
+    // Every launch does this for each of its arrays. In line, the box stays in registers: one that goes through memory is
+    // read before it has come there, which waits for all that kernels have stored before.
+    #[inline(always)]
     fn check(&self, bounds: Tile, intent: Intent) -> Result<()> {
         if !bounds.is_within(self.extents().whole()) {
-            let Range { start, end } = self.bytes(bounds);
-            let region_bytes = self.region.bytes();
-            return Err(Error::OutOfBounds { what: "a box of an array", start, end, region_bytes });
+            return Err(self.out_of_bounds(bounds));
         }
         const WHAT: &str = "a view of, or a kernel on, an array";
         self.stream.refuse_within_replay(WHAT)?;
-        if !self.access.uses().has_holds() || bounds.points() == 0 {
+        if !self.whole.uses.has_holds() || bounds.points() == 0 {
             return Ok(());
         }
         self.access.check(&self.bytes(bounds), intent, WHAT)
+    }
+
+    #[cold]
+    fn out_of_bounds(&self, bounds: Tile) -> Error {
+        let Range { start, end } = self.bytes(bounds);
+        let region_bytes = self.whole.region.bytes();
+        Error::OutOfBounds { what: "a box of an array", start, end, region_bytes }
     }
 }

@@ -37,13 +37,13 @@ impl Stream {
         points: Tile,
         part: Range<usize>,
     ) -> Result<Option<Shown>> {
-        let Some(accelerator) = self.accelerator().filter(|_| !memory.region.host_reaches()) else {
+        let Some(accelerator) = self.accelerator().filter(|_| !memory.array.region.host_reaches()) else {
             return Ok(None);
         };
         let copy = accelerator.allocate(part.len(), MemoryKind::Pinned)?;
         let region = Region::private(Arc::new(copy), self.status().context.rank);
         let copy = Shown { region, first: part.start };
-        self.put_move(&copy_of(memory, points, &memory.region.into(), &copy)?);
+        self.put_move(&copy_of(memory, points, &(&memory.array.region).into(), &copy)?);
         Ok(Some(copy))
     }
 }
@@ -54,11 +54,14 @@ impl Stream {
 /// [`crate::Error::OutOfBounds`].
 pub(crate) fn copy_of(memory: &Memory<'_>, points: Tile, from: &Shown, to: &Shown) -> Result<Arc<MoveTable>> {
     let bytes = memory.element.bytes();
-    let strides = memory.rows.strides().map(|stride| stride * bytes);
+    let strides = memory.array.rows.strides().map(|stride| stride * bytes);
     let [planes, rows, length] = points.extents();
     let place = |shown: &Shown| {
-        let start =
-            if points.points() == 0 { 0 } else { memory.rows.offset(points.start) * bytes - shown.first };
+        let start = if points.points() == 0 {
+            0
+        } else {
+            memory.array.rows.offset(points.start) * bytes - shown.first
+        };
         shown.region.place(start, 0, "a copy for the host")
     };
     let one = Move {
@@ -67,7 +70,7 @@ pub(crate) fn copy_of(memory: &Memory<'_>, points: Tile, from: &Shown, to: &Show
         destination: place(to)?,
         destination_strides: [strides[0], strides[1]],
         counts: [planes, rows],
-        run_bytes: length * memory.rows.extents().components * bytes,
+        run_bytes: length * memory.array.rows.extents().components * bytes,
         element: memory.element,
         op: Op::Replace,
     };

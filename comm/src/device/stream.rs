@@ -240,11 +240,7 @@ impl Stream {
     /// [`Error::OutOfOrder`] for a call of what a period does that is being replayed.
     #[inline]
     pub(super) fn refuse_within_replay(&self, call: &'static str) -> Result<()> {
-        if !self.inner.is_replaying.get() {
-            return Ok(());
-        }
-        let reason = "a period is being replayed, whose kernels can use no other arrays of its stream than they were given";
-        Err(Error::OutOfOrder { call, reason: reason.into() })
+        if self.inner.is_replaying.get() { Err(within_replay(call)) } else { Ok(()) }
     }
 
     pub(super) fn views(&self) -> &Rc<RefCell<Vec<View>>> {
@@ -575,4 +571,10 @@ impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Stream({}, {})", self.id(), self.kind().name())
     }
+}
+
+#[cold]
+fn within_replay(call: &'static str) -> Error {
+    let reason = "a period is being replayed, whose kernels can use no other arrays of its stream than they were given";
+    Error::OutOfOrder { call, reason: reason.into() }
 }

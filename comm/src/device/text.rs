@@ -1,5 +1,6 @@
 //! Kernels as source text, for devices that compile them at run time.
 
+use super::accelerator::Accelerator;
 use super::host::kernel::{Arguments, Memory};
 use super::operation::Operation;
 use super::stream::Stream;
@@ -196,6 +197,7 @@ impl Stream {
     ///
     /// # Errors
     /// As [`Stream::launch_either`].
+    #[inline]
     pub fn launch_either_with<A: Arguments>(
         &self,
         text: &'static KernelText,
@@ -204,10 +206,21 @@ impl Stream {
         scalars: &[Scalar],
         body: impl Fn(Tile, <A::Detached as Arguments>::Views<'_>) + Send + Sync + 'static,
     ) -> Result<()> {
-        let Some(accelerator) = self.accelerator() else {
-            return self.launch(text.name, tile, arguments, body);
-        };
-        self.check_arguments(text.name, tile, &arguments)?;
+        match self.accelerator() {
+            None => self.enqueue_closure(text.name, tile, &arguments, body),
+            Some(accelerator) => self.launch_text(accelerator, text, tile, &arguments, scalars),
+        }
+    }
+
+    fn launch_text<A: Arguments>(
+        &self,
+        accelerator: &Arc<dyn Accelerator>,
+        text: &'static KernelText,
+        tile: Tile,
+        arguments: &A,
+        scalars: &[Scalar],
+    ) -> Result<()> {
+        self.check_arguments(text.name, tile, arguments)?;
         text.check(arguments.memories(), scalars)?;
         scalars.iter().try_for_each(|scalar| accelerator.check_element(scalar.element))?;
         if tile.points() == 0 {
@@ -216,7 +229,7 @@ impl Stream {
         for (memory, (name, _)) in arguments.memories().zip(text.parameters()) {
             let readable = match (memory.intent, name) {
                 (Intent::Write, _) => continue,
-                (Intent::Read, TABLE) => memory.rows.extents().whole(),
+                (Intent::Read, TABLE) => memory.array.rows.extents().whole(),
                 // A point before the first would be a huge number: behind the end.
                 (Intent::Read, _) => Tile {
                     start: std::array::from_fn(|axis| tile.start[axis].wrapping_sub(text.reach[axis])),
@@ -229,7 +242,7 @@ impl Stream {
                     && readable.end[axis] <= memory.bounds.end[axis]
             });
             if !is_readable {
-                let (tile, bounds) = (Box::new(readable), Box::new(memory.bounds));
+                let (tile, bounds) = (Box::new(readable), Box::new(*memory.bounds));
                 return Err(Error::ReadOutOfBounds { kernel: text.name, tile, bounds });
             }
         }
@@ -238,7 +251,8 @@ impl Stream {
             Error::KernelDidNotCompile { kernel: text.name.into(), device, log }
         })?;
         accelerator.compile(text)?;
-        let arrays = arguments.memories().map(|memory| (memory.region.clone(), memory.rows)).collect();
+        let arrays =
+            arguments.memories().map(|Memory { array, .. }| (array.region.clone(), array.rows)).collect();
         self.note_kernel(tile, arguments.memories());
         self.put(Operation::Launch(Arc::new(Launch {
             text,
@@ -257,6 +271,7 @@ impl Stream {
     ///
     /// # Errors
     /// As [`Stream::launch`]; [`Error::OutOfMemory`].
+    #[inline]
     pub fn launch_on_host<A: Arguments>(
         &self,
         kernel: &str,
@@ -264,11 +279,7 @@ impl Stream {
         arguments: A,
         body: impl Fn(Tile, <A::Detached as Arguments>::Views<'_>) + Send + Sync + 'static,
     ) -> Result<()> {
-        self.check_arguments(kernel, tile, &arguments)?;
-        if tile.points() == 0 {
-            return Ok(());
-        }
-        self.enqueue_closure(kernel, tile, arguments, body)
+        self.enqueue_closure(kernel, tile, &arguments, body)
     }
 
     /// Whether its operations run on the host.

@@ -13,19 +13,22 @@ pub struct Tile {
 
 impl Tile {
     /// Points along each axis; 0 where the end is not past the start.
+    #[inline]
     pub fn extents(self) -> [usize; 3] {
         std::array::from_fn(|axis| self.end[axis].saturating_sub(self.start[axis]))
     }
 
     /// Points in all; `usize::MAX` where there are more.
+    #[inline]
     pub fn points(self) -> usize {
         self.extents().into_iter().fold(1, usize::saturating_mul)
     }
 
     /// Whether every point lies in `other`. An empty tile lies everywhere.
+    #[inline]
     pub fn is_within(self, other: Tile) -> bool {
-        self.points() == 0
-            || (0..3).all(|axis| self.start[axis] >= other.start[axis] && self.end[axis] <= other.end[axis])
+        (0..3).all(|axis| self.start[axis] >= other.start[axis] && self.end[axis] <= other.end[axis])
+            || self.points() == 0
     }
 
     /// The two outer indices of every row, in order.

@@ -15,18 +15,26 @@ use crate::fabric::Region;
 use sealed::Token;
 use std::borrow::Cow;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::Arc;
 
-/// Points of an array that a kernel is given: of the array's own, or kept by a stream.
+/// What a kernel has to know of an array.
 #[derive(Debug, Clone)]
-pub(crate) struct Points<'a> {
-    pub(crate) region: Cow<'a, Region>,
+pub(crate) struct Whole {
+    pub(crate) region: Region,
     pub(crate) rows: Pitched,
     pub(crate) stream: u64,
+    pub(crate) uses: Arc<BufferUses>,
+}
+
+/// Points of an array that a kernel is given: of the array's own, or kept by a stream. Small, since a launch hands it on
+/// several times.
+#[derive(Debug, Clone)]
+pub(crate) struct Points<'a> {
+    pub(crate) array: Cow<'a, Arc<Whole>>,
     pub(crate) bounds: Tile,
     /// The capture that it was made in, which knows what the bounds depend on.
     pub(crate) capture: u64,
-    pub(crate) uses: Cow<'a, Arc<BufferUses>>,
 }
 
 /// Read access to some points of an array, to be given to a kernel.
@@ -45,16 +53,18 @@ pub struct Writer<'a, T> {
 
 impl Points<'_> {
     /// The same without the borrow.
-    fn detach(self) -> Points<'static> {
-        let (region, uses) = (Cow::Owned(self.region.into_owned()), Cow::Owned(self.uses.into_owned()));
-        Points { region, uses, ..self }
+    fn detach(&self) -> Points<'static> {
+        Points { array: Cow::Owned(Arc::clone(&self.array)), ..*self }
+    }
+
+    /// The same points of a copy.
+    fn show(&mut self, copy: Region) {
+        self.array = Cow::Owned(Arc::new(Whole { region: copy, ..Whole::clone(&self.array) }));
     }
 
     /// The memory behind them.
     pub(crate) fn memory(&self, element: ElementType, intent: Intent) -> Memory<'_> {
-        let Self { region, rows, stream, bounds, capture, uses } = self;
-        let (rows, stream, bounds, capture) = (*rows, *stream, *bounds, *capture);
-        Memory { region, rows, element, stream, bounds, capture, intent, uses }
+        Memory { array: &self.array, bounds: &self.bounds, capture: self.capture, element, intent }
     }
 }
 
@@ -80,16 +90,25 @@ mod sealed {
 
 /// The memory behind an argument, and what may be done with it.
 #[doc(hidden)]
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Memory<'a> {
-    pub(crate) region: &'a Region,
-    pub(crate) rows: Pitched,
-    pub(crate) element: ElementType,
-    pub(crate) stream: u64,
-    pub(crate) bounds: Tile,
+    pub(crate) array: &'a Whole,
+    pub(crate) bounds: &'a Tile,
     pub(crate) capture: u64,
+    pub(crate) element: ElementType,
     pub(crate) intent: Intent,
-    pub(crate) uses: &'a Arc<BufferUses>,
+}
+
+impl Memory<'_> {
+    /// The points that a kernel over `tile` may touch.
+    fn touched(&self, tile: Tile) -> Tile {
+        if self.intent == Intent::Write { tile } else { *self.bounds }
+    }
+
+    /// The bytes from the first of those points to behind the last.
+    fn bytes(&self, points: Tile) -> Range<usize> {
+        self.array.rows.bytes(points, self.element.bytes())
+    }
 }
 
 /// Something that a kernel can be given: a [`Reader`] or a [`Writer`].
@@ -104,7 +123,7 @@ pub trait Argument: sealed::Sealed + Send + Sync {
     where
         Self: 'a;
     #[doc(hidden)]
-    fn detach(self, token: Token) -> Self::Detached;
+    fn detach(&self, token: Token) -> Self::Detached;
     #[doc(hidden)]
     fn show(&mut self, copy: Region, token: Token);
     #[doc(hidden)]
@@ -123,12 +142,12 @@ impl<T: Element> Argument for Reader<'_, T> {
     where
         Self: 'a;
 
-    fn detach(self, _: Token) -> Reader<'static, T> {
+    fn detach(&self, _: Token) -> Reader<'static, T> {
         Reader::new(self.points.detach())
     }
 
     fn show(&mut self, copy: Region, _: Token) {
-        self.points.region = Cow::Owned(copy);
+        self.points.show(copy);
     }
 
     fn memory(&self) -> Memory<'_> {
@@ -136,10 +155,10 @@ impl<T: Element> Argument for Reader<'_, T> {
     }
 
     fn view<'a>(&'a self, _tile: Tile, _: Token) -> Rows<'a, T> {
-        let Points { region, rows, bounds, .. } = &self.points;
+        let Whole { region, rows, .. } = &**self.points.array;
         // SAFETY: the bounds lie within the array; the launch has checked that the kernel does not write it, the stream
         // orders other kernels, and peers write only ghosts, outside of the bounds then.
-        unsafe { Rows::new(region.base().cast_const().cast(), *rows, *bounds) }
+        unsafe { Rows::new(region.base().cast_const().cast(), *rows, self.points.bounds) }
     }
 }
 
@@ -150,12 +169,12 @@ impl<T: Element> Argument for Writer<'_, T> {
     where
         Self: 'a;
 
-    fn detach(self, _: Token) -> Writer<'static, T> {
+    fn detach(&self, _: Token) -> Writer<'static, T> {
         Writer::new(self.points.detach())
     }
 
     fn show(&mut self, copy: Region, _: Token) {
-        self.points.region = Cow::Owned(copy);
+        self.points.show(copy);
     }
 
     fn memory(&self) -> Memory<'_> {
@@ -163,9 +182,10 @@ impl<T: Element> Argument for Writer<'_, T> {
     }
 
     fn view<'a>(&'a self, tile: Tile, _: Token) -> RowsMut<'a, T> {
+        let Whole { region, rows, .. } = &**self.points.array;
         // SAFETY: the launch has checked that the tile lies within what may be written; its parts do not overlap, and no
         // other argument is the same array.
-        unsafe { RowsMut::new(self.points.region.base().cast(), self.points.rows, tile) }
+        unsafe { RowsMut::new(region.base().cast(), *rows, tile) }
     }
 }
 
@@ -178,7 +198,7 @@ pub trait Arguments: sealed::Sealed + Send + Sync {
     where
         Self: 'a;
     #[doc(hidden)]
-    fn detach(self, token: Token) -> Self::Detached;
+    fn detach(&self, token: Token) -> Self::Detached;
     #[doc(hidden)]
     fn show(&mut self, copies: &mut dyn Iterator<Item = Region>, token: Token);
     #[doc(hidden)]
@@ -196,7 +216,7 @@ macro_rules! arguments {
                 = ($($argument::View<'a>,)+)
             where
                 Self: 'a;
-            fn detach(self, token: Token) -> Self::Detached {
+            fn detach(&self, token: Token) -> Self::Detached {
                 ($(self.$index.detach(token),)+)
             }
             fn show(&mut self, copies: &mut dyn Iterator<Item = Region>, token: Token) {
@@ -230,6 +250,7 @@ impl Stream {
     /// At once, with nothing enqueued: if an array belongs to another stream, is given both to
     /// read and to write, or `tile` leaves what a writer may write; [`Error::NoDeviceKernel`] on a stream of
     /// another device than the host, which takes [`Stream::launch_either`].
+    #[inline]
     pub fn launch<A: Arguments>(
         &self,
         kernel: &str,
@@ -243,45 +264,62 @@ impl Stream {
                 device: self.device_name().into(),
             });
         }
-        self.launch_on_host(kernel, tile, arguments, body)
+        self.enqueue_closure(kernel, tile, &arguments, body)
     }
 
-    /// Enqueues a kernel of the host whose arguments have been checked.
+    /// Enqueues a kernel that the host runs, with arguments that stay where they are: each time that they are handed on by
+    /// value costs a short launch a good part of its time.
+    #[inline]
     pub(crate) fn enqueue_closure<A: Arguments>(
         &self,
         kernel: &str,
         tile: Tile,
-        arguments: A,
+        arguments: &A,
         body: impl Fn(Tile, <A::Detached as Arguments>::Views<'_>) + Send + Sync + 'static,
     ) -> Result<()> {
+        self.check_arguments(kernel, tile, arguments)?;
+        if tile.points() == 0 {
+            return Ok(());
+        }
         let rank = self.status().context.rank;
         if self.is_plain_inline() {
             // Here and now: nothing of it has to be kept.
-            let ran = self.while_running(|| run(self.threads(), (kernel, rank), tile, &arguments, &body));
+            let ran = self.while_running(|| run(self.threads(), (kernel, rank), tile, arguments, &body));
             if let Err(error) = ran {
                 self.status().fail(error);
             }
             return Ok(());
         }
 
-        let mut arguments = arguments.detach(Token);
+        self.enqueue_detached(kernel, tile, arguments.detach(Token), body)
+    }
+
+    /// Enqueues such a kernel for later.
+    fn enqueue_detached<A: Arguments<Detached = A> + 'static>(
+        &self,
+        kernel: &str,
+        tile: Tile,
+        mut arguments: A,
+        body: impl Fn(Tile, A::Views<'_>) + Send + Sync + 'static,
+    ) -> Result<()> {
         let mut written = Vec::new();
         if !self.host_reaches() {
             let mut copies = Vec::new();
             for memory in arguments.memories() {
-                let is_written = memory.intent == Intent::Write;
-                let shown = if is_written { tile } else { memory.bounds };
+                let region = &memory.array.region;
+                let shown = memory.touched(tile);
                 // Of all of it: kernels count from where the array's memory begins.
-                let copy = self.bring(&memory, shown, 0..memory.region.bytes())?;
-                let copy = copy.unwrap_or_else(|| memory.region.into());
-                if is_written {
-                    written.push(copy_of(&memory, tile, &copy, &memory.region.into())?);
+                let copy = self.bring(&memory, shown, 0..region.bytes())?;
+                let copy = copy.unwrap_or_else(|| region.into());
+                if memory.intent == Intent::Write {
+                    written.push(copy_of(&memory, tile, &copy, &region.into())?);
                 }
                 copies.push(copy.region);
             }
             arguments.show(&mut copies.into_iter(), Token);
         }
         self.note_kernel(tile, arguments.memories());
+        let rank = self.status().context.rank;
         let threads = self.threads().cloned();
         let name = kernel.to_string();
         let failed = name.clone();
@@ -293,10 +331,10 @@ impl Stream {
 
     /// Notes what the kernel that is put on it next does with arrays.
     pub(crate) fn note_kernel<'a>(&self, tile: Tile, memories: impl Iterator<Item = Memory<'a>>) {
-        for Memory { rows, element, bounds, intent, uses, .. } in memories {
-            let points = if intent == Intent::Write { tile } else { bounds };
+        for memory in memories {
+            let points = memory.touched(tile);
             if points.points() > 0 {
-                self.note_use(uses, rows.bytes(points, element.bytes()), intent);
+                self.note_use(&memory.array.uses, memory.bytes(points), memory.intent);
             }
         }
     }
@@ -308,36 +346,35 @@ impl Stream {
         arguments: &A,
     ) -> Result<()> {
         let current = self.capture_number();
-        for (index, Memory { region, stream, bounds, capture, intent, rows, element, uses }) in
-            arguments.memories().enumerate()
-        {
-            if stream != self.id() {
+        for (index, memory) in arguments.memories().enumerate() {
+            let Memory { array: Whole { region, stream, uses, .. }, bounds, capture, intent, .. } = memory;
+            if *stream != self.id() {
                 return Err(Error::WrongStream {
                     what: "an argument of a kernel",
-                    owner: stream,
+                    owner: *stream,
                     used: self.id(),
                 });
             }
             if capture != current {
                 return Err(self.made_elsewhere(kernel));
             }
-            let points = if intent == Intent::Write { tile } else { bounds };
-            if uses.has_holds() && points.points() > 0 {
+            if uses.has_holds() && memory.touched(tile).points() > 0 {
                 // What has begun since the argument was made.
-                uses.check(&rows.bytes(points, element.bytes()), intent, "a kernel on an array", |_| true)?;
+                let bytes = memory.bytes(memory.touched(tile));
+                uses.check(&bytes, intent, "a kernel on an array", |_| true)?;
             }
             if intent == Intent::Read {
                 continue;
             }
-            if !tile.is_within(bounds) {
+            if !tile.is_within(*bounds) {
                 return Err(Error::TileOutOfBounds {
                     kernel: kernel.to_string(),
                     tile: Box::new(tile),
-                    bounds: Box::new(bounds),
+                    bounds: Box::new(*bounds),
                 });
             }
             let others = arguments.memories().enumerate().filter(|(other, _)| *other != index);
-            if others.map(|(_, other)| other.region).any(|other| other.is_same(region)) {
+            if others.map(|(_, other)| &other.array.region).any(|other| other.is_same(region)) {
                 return Err(Error::AliasedArguments { kernel: kernel.to_string() });
             }
         }
@@ -370,6 +407,13 @@ mod tests {
     use super::*;
     use crate::device::{Buffer, Device, Extents};
     use crate::world::World;
+
+    /// A launch of few points takes as long as handing on what it is given.
+    #[test]
+    fn arguments_are_small() {
+        assert!(size_of::<Reader<'_, f64>>() <= 72, "{}", size_of::<Reader<'_, f64>>());
+        assert!(size_of::<Memory<'_>>() <= 32, "{}", size_of::<Memory<'_>>());
+    }
 
     /// Borrows keep callers from it, unless something of this crate lends an array twice.
     #[test]
