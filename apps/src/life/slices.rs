@@ -17,7 +17,7 @@ use streamhalo::comm::device::{PastCaches, past_caches};
 
 use super::kernel::Task;
 use super::rule::{Known, Sums, alive_next};
-use super::wave::NEAR_BYTES;
+use super::wave::{NEAR_BYTES, room};
 use super::words::ask_for_lines;
 use crate::app::{LINE_BYTES, OutputRow, Vectors, array, one_to_the_left, one_to_the_right};
 
@@ -169,13 +169,7 @@ fn step_rows<'r, S: Simd, T: Sliced, const L: usize>(
         return step_known::<S, T, L>(simd, stores, columns, &mut [first], now, next);
     }
     let (mut few, mut many) = ([first; FEW], Vec::new());
-    let known = match slices {
-        ..=FEW => &mut few[..slices],
-        _ => {
-            many.resize(slices, first);
-            &mut many[..]
-        }
-    };
+    let known = room(slices, &mut few, &mut many, first);
     for slice in 1..slices {
         known[slice] = known_of::<S, T, L>(simd, [above, here], slice);
     }

@@ -52,6 +52,11 @@ pub(super) const NEAR_BYTES: usize = 1 << 20;
 const PAST_AHEAD_BYTES: usize = 2 << 10;
 const PAST_AHEAD_BYTES_OF_MANY: usize = 8 << 10;
 
+/// Words and what is known of blocks, of which those of one generation of a row of 1024 cells need no allocation: that took as
+/// long as computing a few such rows.
+const FEW_WORDS: usize = 192;
+const FEW_BLOCKS: usize = 2;
+
 /// Where the cells of a row are among its words: a dead one, the one that ends with the ghosts in front, and then what is
 /// owned.
 const OWNED: usize = 2;
@@ -123,12 +128,16 @@ fn sweep_words<'r, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
     let blocks = (OWNED - first + cells.div_ceil(WORD)).div_ceil(S::u64s::LEN);
     // Of each row, the first word that is made begins with a line.
     let words = (first + blocks * S::u64s::LEN + 1).next_multiple_of(LINE);
-    let mut memory = vec![0; (AHEAD + 1 + PAIR * layers) * words + LINE];
+    let needed = (AHEAD + 1 + PAIR * layers) * words + LINE;
+    let (mut few, mut many) = ([0; FEW_WORDS], Vec::new());
+    let memory = room(needed, &mut few, &mut many, 0);
     let begins = memory[first..].as_ptr().align_offset(LINE_BYTES);
     let (ahead, memory) = memory[begins..].split_at_mut(AHEAD * words);
     let (changing, made) = memory.split_at_mut(words);
     mark_changing(sweep, columns, changing);
-    let mut known = vec![nothing_known(simd); blocks * layers];
+    let nothing = nothing_known(simd);
+    let (mut few, mut many) = ([nothing; FEW_BLOCKS], Vec::new());
+    let known = room(blocks * layers, &mut few, &mut many, nothing);
 
     let is_far = 2 * rows * columns * size_of::<T>() > NEAR_BYTES;
     let ahead_bytes = if layers == 1 { PAST_AHEAD_BYTES } else { PAST_AHEAD_BYTES_OF_MANY };
@@ -200,6 +209,23 @@ fn sweep_words<'r, S: Simd, T: Cell, V: SimdBase<S, Element = T>>(
                 (None, Some(next)) => spread::<S, T, V>(simd, alive, next),
                 (None, None) => {}
             }
+        }
+    }
+}
+
+/// So many of the same: `few` of them, or if these are too few `many`, which is empty.
+#[inline(always)]
+pub(super) fn room<'r, T: Clone>(
+    needed: usize,
+    few: &'r mut [T],
+    many: &'r mut Vec<T>,
+    value: T,
+) -> &'r mut [T] {
+    match needed <= few.len() {
+        true => &mut few[..needed],
+        false => {
+            many.resize(needed, value);
+            many
         }
     }
 }

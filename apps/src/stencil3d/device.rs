@@ -40,8 +40,9 @@ pub(super) fn residual_text<T: Real>(is_full: bool) -> &'static KernelText {
 
 impl<T: Real> Rule<T> {
     /// Its numbers, as the texts have them.
-    pub(super) fn scalars(&self) -> impl Iterator<Item = Scalar> {
-        self.weights.into_iter().chain([self.source]).map(Scalar::from)
+    pub(super) fn scalars(&self) -> [Scalar; 9] {
+        let [w000, w001, w010, w011, w100, w101, w110, w111] = self.weights;
+        [w000, w001, w010, w011, w100, w101, w110, w111, self.source].map(Scalar::from)
     }
 }
 
@@ -77,7 +78,7 @@ pub(crate) fn launch<T: Real>(
     tile: Tile,
     cells: &mut Alternating<T, 3>,
 ) -> Result<(), HaloError> {
-    let scalars: Vec<_> = rule.scalars().collect();
+    let scalars = rule.scalars();
     let shape = factors.shape.clone();
     let [along_z, along_y, along_x] = factors.readers()?;
     let (now, next) = cells.now_and_next()?;

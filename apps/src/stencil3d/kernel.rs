@@ -66,34 +66,14 @@ pub(crate) fn step<T: Real>(
     is_past: bool,
     rule: &Rule<T>,
     shape: &Shape<T>,
-    Tile { start, end }: Tile,
+    tile: Tile,
     now: Rows<'_, T>,
     mut next: RowsMut<'_, T>,
 ) {
-    let row_bytes = (end[2] - start[2]) * size_of::<T>();
     past_caches(|stores| {
-        let task = Task { rule, shape, now, x: start[2]..end[2], stores };
-        dispatch!(level, simd => {
-            let rows_of = |bytes: usize| bytes / (3 * row_bytes).max(1);
-            let is_near = !rule.is_full && !is_past && has_vectors_of_lines::<_, T>(simd);
-            let strip = match rows_of(NEAR_STRIP_BYTES) {
-                rows if is_near && rows >= LEAST_NEAR_ROWS => rows,
-                _ => rows_of(STRIP_BYTES).max(1),
-            };
-            for first in (start[1]..end[1]).step_by(strip) {
-                let ys = first..end[1].min(first + strip);
-                for z in start[0]..end[0] {
-                    task.plane(simd, is_past, z, ys.clone(), next.plane(z, ys.clone()));
-                }
-            }
-        });
+        let task = Task::new(rule, shape, now, tile, stores);
+        dispatch!(level, simd => task.compute(simd, is_past, &mut next));
     });
-}
-
-/// Whether a vector is as long as a line of the caches.
-#[inline(always)]
-fn has_vectors_of_lines<S: Simd, T: Real>(_: S) -> bool {
-    T::Vector::<S>::LEN * size_of::<T>() == LINE_BYTES
 }
 
 /// Calls `sink` with pieces of what the rule gives at the cells of `tile`, row by row.
@@ -110,8 +90,9 @@ pub(crate) fn evaluate<T: Real>(
             for (z, y) in tile.rows() {
                 for x in (tile.start[2]..tile.end[2]).step_by(PIECE) {
                     let piece = &mut values[..PIECE.min(tile.end[2] - x)];
-                    let task = Task { rule, shape, now, x: x..x + piece.len(), stores };
-                    task.plane(simd, false, z, y..y + 1, std::iter::once(&mut *piece));
+                    let tile = Tile { start: [z, y, x], end: [z + 1, y + 1, x + piece.len()] };
+                    let task = Task::new(rule, shape, now, tile, stores);
+                    task.compute(simd, false, &mut Piece(piece));
                     sink(piece);
                 }
             }
@@ -119,73 +100,155 @@ pub(crate) fn evaluate<T: Real>(
     });
 }
 
-/// What is computed, of the columns `x`.
+/// Where values go.
+pub(super) trait Output<T: 'static> {
+    /// The rows `ys` of plane `z`.
+    fn rows(&mut self, z: usize, ys: Range<usize>) -> impl Iterator<Item = &mut [T]>;
+}
+
+impl<T: Real> Output<T> for RowsMut<'_, T> {
+    #[inline(always)]
+    fn rows(&mut self, z: usize, ys: Range<usize>) -> impl Iterator<Item = &mut [T]> {
+        self.plane(z, ys)
+    }
+}
+
+/// The only row that is computed.
+struct Piece<'a, T>(&'a mut [T]);
+
+impl<T: Real> Output<T> for Piece<'_, T> {
+    #[inline(always)]
+    fn rows(&mut self, _z: usize, _ys: Range<usize>) -> impl Iterator<Item = &mut [T]> {
+        std::iter::once(&mut *self.0)
+    }
+}
+
+/// What is computed.
 pub(super) struct Task<'a, T> {
     pub(super) rule: &'a Rule<T>,
     pub(super) shape: &'a Shape<T>,
     now: Rows<'a, T>,
+    zs: Range<usize>,
+    ys: Range<usize>,
     pub(super) x: Range<usize>,
     stores: PastCaches<'a>,
 }
 
 // Everything below is `inline(always)`: only code that lands inside the function that `dispatch!` makes for an
-// instruction set is compiled for it.
-impl<T: Real> Task<'_, T> {
-    /// Computes the rows `ys` of plane `z` to `out`.
+// instruction set, or `vectorize`, is compiled for it.
+impl<'a, T: Real> Task<'a, T> {
     #[inline(always)]
-    fn plane<'o, S: Simd>(
+    fn new(
+        rule: &'a Rule<T>,
+        shape: &'a Shape<T>,
+        now: Rows<'a, T>,
+        Tile { start, end }: Tile,
+        stores: PastCaches<'a>,
+    ) -> Self {
+        Self { rule, shape, now, zs: start[0]..end[0], ys: start[1]..end[1], x: start[2]..end[2], stores }
+    }
+
+    /// Computes all to `out`.
+    #[inline(always)]
+    fn compute<S: Simd>(&self, simd: S, is_past: bool, out: &mut impl Output<T>) {
+        if self.x.len() >= T::Vector::<S>::LEN {
+            return self.compute_in::<S, T::Vector<S>>(simd, is_past, out);
+        }
+        // Narrower ones than the processor has, for the rows of strong scaling.
+        if self.x.len() >= T::Half::<S>::LEN && T::Half::<S>::LEN < T::Vector::<S>::LEN {
+            return self.compute_in::<S, T::Half<S>>(simd, is_past, out);
+        }
+        if self.x.len() >= T::Quarter::<S>::LEN && T::Quarter::<S>::LEN < T::Vector::<S>::LEN {
+            return self.compute_in::<S, T::Quarter<S>>(simd, is_past, out);
+        }
+        for z in self.zs.clone() {
+            self.narrow(z, self.ys.clone(), out.rows(z, self.ys.clone()));
+        }
+    }
+
+    /// The same, in those vectors.
+    #[inline(always)]
+    fn compute_in<S: Simd, V: SimdBase<S, Element = T>>(
         &self,
         simd: S,
         is_past: bool,
-        z: usize,
-        ys: Range<usize>,
-        out: impl Iterator<Item = &'o mut [T]>,
+        out: &mut impl Output<T>,
     ) {
-        if self.x.len() < T::Vector::<S>::LEN {
-            return self.narrow(z, ys, out);
-        }
-        match T::Vector::<S>::LEN {
-            2 => self.plane_of::<S, 2>(simd, is_past, z, ys, out),
-            4 => self.plane_of::<S, 4>(simd, is_past, z, ys, out),
-            8 => self.plane_of::<S, 8>(simd, is_past, z, ys, out),
-            16 => self.plane_of::<S, 16>(simd, is_past, z, ys, out),
+        match V::LEN {
+            2 => self.compute_of::<S, V, 2>(simd, is_past, out),
+            4 => self.compute_of::<S, V, 4>(simd, is_past, out),
+            8 => self.compute_of::<S, V, 8>(simd, is_past, out),
+            16 => self.compute_of::<S, V, 16>(simd, is_past, out),
             _ => unreachable!("vectors have 2 to 16 numbers"),
         }
     }
 
-    /// The same, in vectors of `L` cells.
+    /// Rows of a strip.
+    fn strip(&self, is_near: bool) -> usize {
+        let rows_of = |bytes: usize| bytes / (3 * self.x.len() * size_of::<T>()).max(1);
+        match rows_of(NEAR_STRIP_BYTES) {
+            rows if is_near && rows >= LEAST_NEAR_ROWS => rows,
+            _ => rows_of(STRIP_BYTES).max(1),
+        }
+    }
+
+    /// The same; they have `L` cells.
     #[inline(always)]
-    fn plane_of<'o, S: Simd, const L: usize>(
+    fn compute_of<S: Simd, V: SimdBase<S, Element = T>, const L: usize>(
         &self,
         simd: S,
         is_past: bool,
-        z: usize,
-        ys: Range<usize>,
-        out: impl Iterator<Item = &'o mut [T]>,
+        out: &mut impl Output<T>,
     ) {
-        if const { L * size_of::<T>() == LINE_BYTES } && !is_past && self.x.len().is_multiple_of(L) {
+        let are_lines = const { L * size_of::<T>() == LINE_BYTES };
+        let strip = self.strip(are_lines && !is_past && !self.rule.is_full);
+        // In strips, by a function of its own for the instruction set of `simd`: one of all kernels would need a large stack.
+        macro_rules! apart {
+            ($kernel:ident::<$($parameter:tt),+>) => {
+                simd.vectorize(
+                    #[inline(always)]
+                    || {
+                        for first in self.ys.clone().step_by(strip) {
+                            let ys = first..self.ys.end.min(first + strip);
+                            for z in self.zs.clone() {
+                                let out = out.rows(z, ys.clone());
+                                self.$kernel::<$($parameter),+>(simd, z, ys.clone(), out);
+                            }
+                        }
+                    },
+                )
+            };
+        }
+        if are_lines && !is_past && self.x.len().is_multiple_of(L) {
             // Of more vectors there are not registers enough.
             match (self.rule.is_full, self.x.len() / L) {
-                (false, 1) => return self.short_star::<S, L, 1>(simd, z, ys, out),
-                (false, 2) => return self.short_star::<S, L, 2>(simd, z, ys, out),
-                (false, 3) => return self.short_star::<S, L, 3>(simd, z, ys, out),
-                (false, 4) => return self.short_star::<S, L, 4>(simd, z, ys, out),
-                (true, 1) => return self.short_full::<S, L, 1>(simd, z, ys, out),
-                (true, 2) => return self.short_full::<S, L, 2>(simd, z, ys, out),
+                (false, 1) => return apart!(short_star::<S, L, 1>),
+                (false, 2) => return apart!(short_star::<S, L, 2>),
+                (false, 3) => return apart!(short_star::<S, L, 3>),
+                (false, 4) => return apart!(short_star::<S, L, 4>),
+                (true, 1) => return apart!(short_full::<S, L, 1>),
+                (true, 2) => return apart!(short_full::<S, L, 2>),
                 _ => {}
             }
         }
         // Vectors of 16 bytes, which nobody has measured, are not stored past the caches, and ask for nothing.
         match (self.rule.is_full, is_past && const { L * size_of::<T>() > 16 }) {
-            (false, true) => self.rows::<S, L, false, true>(simd, z, ys, out),
-            (false, false) => self.rows::<S, L, false, false>(simd, z, ys, out),
-            (true, true) => self.rows::<S, L, true, true>(simd, z, ys, out),
-            (true, false) => self.rows::<S, L, true, false>(simd, z, ys, out),
+            (false, true) => apart!(rows::<S, V, L, false, true>),
+            (false, false) => apart!(rows::<S, V, L, false, false>),
+            (true, true) => apart!(rows::<S, V, L, true, true>),
+            (true, false) => apart!(rows::<S, V, L, true, false>),
         }
     }
 
     #[inline(always)]
-    fn rows<'o, S: Simd, const L: usize, const IS_FULL: bool, const IS_PAST: bool>(
+    fn rows<
+        'o,
+        S: Simd,
+        V: SimdBase<S, Element = T>,
+        const L: usize,
+        const IS_FULL: bool,
+        const IS_PAST: bool,
+    >(
         &self,
         simd: S,
         z: usize,
@@ -200,7 +263,7 @@ impl<T: Real> Task<'_, T> {
         let to_next_plane = place(&high, 0) - place(&here, 0) - ys.len() * row_bytes;
 
         // What does not change from row to row: the compiler cannot know that rows are not written to it.
-        let weights = splat::<S, T::Vector<S>, 8>(simd, rule.weights);
+        let weights = splat::<S, V, 8>(simd, rule.weights);
         let (source, at_z, shape) = (rule.source, along_z[z], &along_x[x.clone()]);
         let planes = low.windows(0).zip(here.windows(0)).zip(high.windows(0));
         let mut left = ys.len();
@@ -210,7 +273,7 @@ impl<T: Real> Task<'_, T> {
             let row = Row::<S, T, _, L, IS_PAST> {
                 simd,
                 weights: &weights,
-                source: T::Vector::<S>::splat(simd, source * (at_z * *along_y)),
+                source: V::splat(simd, source * (at_z * *along_y)),
                 shape,
                 planes: [low, here, high],
                 ahead_bytes: ROWS_AHEAD * row_bytes + if is_last { to_next_plane } else { 0 },
@@ -267,12 +330,12 @@ mod tests {
     use super::*;
     use crate::app::levels;
 
-    /// Rows of every length around those of vectors and lines, short ones and those that begin with a line, in one strip and
+    /// Rows of every length around those of vectors, narrower ones and lines, short ones and those that begin with a line, in one strip and
     /// more, with every instruction set, through the caches and past them: as cell by cell.
     #[test]
     fn the_same_bits_at_every_distance() {
-        compare::<f64>(&[7, 8, 9, 16, 24, 31, 32, 64, 67]);
-        compare::<f32>(&[15, 16, 17, 32, 48, 63, 64, 70, 128]);
+        compare::<f64>(&[1, 2, 3, 4, 6, 7, 8, 9, 16, 24, 31, 32, 64, 67]);
+        compare::<f32>(&[3, 4, 7, 8, 12, 15, 16, 17, 32, 48, 63, 64, 70, 128]);
     }
 
     fn compare<T: Real>(widths: &[usize]) {
@@ -295,16 +358,9 @@ mod tests {
                     stream.launch("stencil", tile, arrays, move |tile, (now, mut next)| match way {
                         Some((level, is_past)) => step(level, is_past, &rule, &shape, tile, now, next),
                         None => past_caches(|stores| {
-                            let task = Task {
-                                rule: &rule,
-                                shape: &shape,
-                                now,
-                                x: tile.start[2]..tile.end[2],
-                                stores,
-                            };
-                            let ys = tile.start[1]..tile.end[1];
-                            for z in tile.start[0]..tile.end[0] {
-                                task.narrow(z, ys.clone(), next.plane(z, ys.clone()));
+                            let task = Task::new(&rule, &shape, now, tile, stores);
+                            for z in task.zs.clone() {
+                                task.narrow(z, task.ys.clone(), next.plane(z, task.ys.clone()));
                             }
                         }),
                     })?;

@@ -99,7 +99,7 @@ impl<T: Real> Norm<T> {
         let [_, rows, columns] = cells.extents();
         let numbers = [first_z, first_y, first_x, rows, columns, STRIP, LANES];
         let numbers = numbers.map(|number| Scalar::from(number as i64));
-        let scalars: Vec<Scalar> = rule.scalars().chain(numbers).collect();
+        let scalars: Vec<Scalar> = rule.scalars().into_iter().chain(numbers).collect();
         let [along_z, along_y, along_x] = factors.readers()?;
         let whole = strips.extents().whole();
         let arguments = (field.now().reader()?, along_z, along_y, along_x, strips.writer(whole)?);

@@ -76,14 +76,18 @@ impl<T: Real> Task<'_, T> {
         for ((row, mut out), along_y) in rows.zip(out).zip(&self.shape.0[1][ys]) {
             let behind = Sums::<_, B>::of::<S, T, L>(simd, row);
             let source = T::Vector::<S>::splat(simd, source * (at_z * *along_y));
-            let mut left = values::<S, _>(&weights, [before.ends[0], own.ends[0], behind.ends[0]]);
+            let ends = values::<S, _>(&weights, [before.ends, own.ends, behind.ends]);
+            let mut left = ends;
             let mut here = values::<S, _>(&weights, [before.vectors[0], own.vectors[0], behind.vectors[0]]);
             for index in 0..B {
-                let columns = match index + 1 < B {
-                    true => [before.vectors[index + 1], own.vectors[index + 1], behind.vectors[index + 1]],
-                    false => [before.ends[1], own.ends[1], behind.ends[1]],
+                let right = match index + 1 < B {
+                    true => {
+                        let next = index + 1;
+                        let columns = [before.vectors[next], own.vectors[next], behind.vectors[next]];
+                        values::<S, _>(&weights, columns)
+                    }
+                    false => ends,
                 };
-                let right = values::<S, _>(&weights, columns);
                 let value = full(around(left, here, right), source * shape[index]);
                 OutputRow::<T, L>::store(&mut out, index, &array(value));
                 (left, here) = (here, right);
@@ -116,12 +120,12 @@ struct Common<T, V, const B: usize> {
     at_z: T,
 }
 
-/// Of a row of `B` vectors: the cells, and the sums of those beside them along z; and both of the columns before the first and
-/// behind the last, in every element.
+/// Of a row of `B` vectors: the cells, and the sums of those beside them along z; and both of the columns around the row, in
+/// one vector, so that they are computed together.
 #[derive(Clone, Copy)]
 struct Sums<V, const B: usize> {
     vectors: [[V; 2]; B],
-    ends: [[V; 2]; 2],
+    ends: [V; 2],
 }
 
 impl<V: Copy, const B: usize> Sums<V, B> {
@@ -133,16 +137,19 @@ impl<V: Copy, const B: usize> Sums<V, B> {
         let lows = load::<S, T, L, B>(simd, low);
         let cells = load::<S, T, L, B>(simd, here);
         let highs = load::<S, T, L, B>(simd, high);
-        let mut sums = Self { vectors: [[cells[0]; 2]; B], ends: [[cells[0]; 2]; 2] };
+        let along_z = ends::<S, T, L, B>(simd, low) + ends::<S, T, L, B>(simd, high);
+        let mut sums = Self { vectors: [[cells[0]; 2]; B], ends: [ends::<S, T, L, B>(simd, here), along_z] };
         for index in 0..B {
             sums.vectors[index] = [cells[index], lows[index] + highs[index]];
         }
-        for end in 0..2 {
-            let x = end * (B * L + 1);
-            sums.ends[end] = [V::splat(simd, here[x]), V::splat(simd, low[x]) + V::splat(simd, high[x])];
-        }
         sums
     }
+}
+
+/// The cells around a row where vectors beside its own have them: that behind it first, and that before it last.
+#[inline(always)]
+fn ends<S: Simd, T: Real, const L: usize, const B: usize>(simd: S, row: &[T]) -> T::Vector<S> {
+    one_to_the_left(T::Vector::<S>::splat(simd, row[B * L + 1]), T::Vector::<S>::splat(simd, row[0]))
 }
 
 /// `P` and `Q` of columns, by y.

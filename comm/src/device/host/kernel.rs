@@ -201,8 +201,17 @@ pub trait Arguments: sealed::Sealed + Send + Sync {
     fn detach(&self, token: Token) -> Self::Detached;
     #[doc(hidden)]
     fn show(&mut self, copies: &mut dyn Iterator<Item = Region>, token: Token);
+    /// How many there are.
     #[doc(hidden)]
-    fn memories(&self) -> impl Iterator<Item = Memory<'_>>;
+    const COUNT: usize;
+    #[doc(hidden)]
+    fn memory(&self, index: usize) -> Memory<'_>;
+    // One by one: an array of them would be written and read again.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn memories(&self) -> impl Iterator<Item = Memory<'_>> {
+        (0..Self::COUNT).map(|index| self.memory(index))
+    }
     #[doc(hidden)]
     fn views(&self, tile: Tile, token: Token) -> <Self::Detached as Arguments>::Views<'_>;
 }
@@ -222,8 +231,13 @@ macro_rules! arguments {
             fn show(&mut self, copies: &mut dyn Iterator<Item = Region>, token: Token) {
                 $(self.$index.show(copies.next().expect("one for each argument"), token);)+
             }
-            fn memories(&self) -> impl Iterator<Item = Memory<'_>> {
-                [$(self.$index.memory()),+].into_iter()
+            const COUNT: usize = [$($index),+].len();
+            #[inline(always)]
+            fn memory(&self, index: usize) -> Memory<'_> {
+                match index {
+                    $($index => self.$index.memory(),)+
+                    _ => unreachable!("there are {} arguments", Self::COUNT),
+                }
             }
             fn views(&self, tile: Tile, token: Token) -> <Self::Detached as Arguments>::Views<'_> {
                 ($(self.$index.view(tile, token),)+)
