@@ -3,6 +3,7 @@
 
 use std::ops::{Add, Mul};
 
+use fearless_simd::{Simd, SimdBase, f32x8, f64x4};
 use streamhalo::comm::Error;
 use streamhalo::{Array, Entity, LocalGrid};
 
@@ -11,13 +12,18 @@ use crate::error::AppError;
 
 /// `f32` or `f64`.
 pub(crate) trait Real: Stored + Vectors + Default + Add<Output = Self> + Mul<Output = Self> {
+    /// As many of them as 32 bytes hold: half of the widest vectors that any processor has.
+    type Half<S: Simd>: SimdBase<S, Element = Self>;
+
     /// Its bits.
     fn bits(self) -> u64;
 }
 
 macro_rules! real {
-    ($real:ty) => {
+    ($real:ty, $half:ident) => {
         impl Real for $real {
+            type Half<S: Simd> = $half<S>;
+
             fn bits(self) -> u64 {
                 self.to_bits().into()
             }
@@ -25,8 +31,8 @@ macro_rules! real {
     };
 }
 
-real!(f32);
-real!(f64);
+real!(f32, f32x8);
+real!(f64, f64x4);
 
 /// As many zeros as the product of these, if the host has memory for them.
 ///

@@ -2,7 +2,7 @@
 
 #[cfg(test)]
 use fearless_simd::Level;
-use fearless_simd::{Simd, f32x4, f32x8, f64x2, f64x4, prelude::*, u8x16, u8x32};
+use fearless_simd::{Simd, prelude::*};
 use streamhalo::Element;
 
 /// Bytes of a line of the caches.
@@ -12,27 +12,18 @@ pub(crate) const LINE_BYTES: usize = 64;
 pub trait Vectors: Element {
     /// As many of them as an instruction set computes at once.
     type Vector<S: Simd>: SimdBase<S, Element = Self>;
-    /// As many as 32 bytes hold, and 16, for rows that are narrower than that.
-    type Half<S: Simd>: SimdBase<S, Element = Self>;
-    type Quarter<S: Simd>: SimdBase<S, Element = Self>;
 }
 
 impl Vectors for u8 {
     type Vector<S: Simd> = S::u8s;
-    type Half<S: Simd> = u8x32<S>;
-    type Quarter<S: Simd> = u8x16<S>;
 }
 
 impl Vectors for f32 {
     type Vector<S: Simd> = S::f32s;
-    type Half<S: Simd> = f32x8<S>;
-    type Quarter<S: Simd> = f32x4<S>;
 }
 
 impl Vectors for f64 {
     type Vector<S: Simd> = S::f64s;
-    type Half<S: Simd> = f64x4<S>;
-    type Quarter<S: Simd> = f64x2<S>;
 }
 
 /// What is one element to the left of `own`, whose neighbour there is the last of `before`.

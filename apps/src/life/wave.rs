@@ -52,8 +52,8 @@ pub(super) const NEAR_BYTES: usize = 1 << 20;
 const PAST_AHEAD_BYTES: usize = 2 << 10;
 const PAST_AHEAD_BYTES_OF_MANY: usize = 8 << 10;
 
-/// Words and what is known of blocks, of which those of one generation of a row of 1024 cells need no allocation: that took as
-/// long as computing a few such rows.
+/// Words, and blocks of which something is known, that are not allocated, which takes as long as computing a few short rows.
+/// They do for one generation of rows of 1024 cells in vectors of 64 bytes, and of 256 in those of 16.
 const FEW_WORDS: usize = 192;
 const FEW_BLOCKS: usize = 2;
 

@@ -1,4 +1,4 @@
-//! Rows of a stencil of 7 or 27 points, in vectors as wide as the processor has.
+//! Rows of a stencil of 7 or 27 points, in vectors as wide as the processor has, or as the rows are.
 //!
 //! With `w` the weights by distance along z, y and x, `C` the row itself, `Y` the sum of the rows beside it
 //! along y, `Z` of those along z, `E` of the four along both, and `+-` the sum of the values on either side
@@ -25,8 +25,8 @@ use streamhalo::{Rows, RowsMut, Tile};
 
 use super::problem::Weights;
 use super::row::{Row, full, full_values, splat, star};
-use crate::app::LINE_BYTES;
 use crate::app::values::Real;
+use crate::app::{LINE_BYTES, Vectors};
 
 /// Cells of a piece of a row whose values are not stored in a field.
 pub(super) const PIECE: usize = 256;
@@ -101,14 +101,14 @@ pub(crate) fn evaluate<T: Real>(
 }
 
 /// Where values go.
-pub(super) trait Output<T: 'static> {
+trait Output<T: 'static> {
     /// The rows `ys` of plane `z`.
-    fn rows(&mut self, z: usize, ys: Range<usize>) -> impl Iterator<Item = &mut [T]>;
+    fn rows_of_plane(&mut self, z: usize, ys: Range<usize>) -> impl Iterator<Item = &mut [T]>;
 }
 
 impl<T: Real> Output<T> for RowsMut<'_, T> {
     #[inline(always)]
-    fn rows(&mut self, z: usize, ys: Range<usize>) -> impl Iterator<Item = &mut [T]> {
+    fn rows_of_plane(&mut self, z: usize, ys: Range<usize>) -> impl Iterator<Item = &mut [T]> {
         self.plane(z, ys)
     }
 }
@@ -118,7 +118,7 @@ struct Piece<'a, T>(&'a mut [T]);
 
 impl<T: Real> Output<T> for Piece<'_, T> {
     #[inline(always)]
-    fn rows(&mut self, _z: usize, _ys: Range<usize>) -> impl Iterator<Item = &mut [T]> {
+    fn rows_of_plane(&mut self, _z: usize, _ys: Range<usize>) -> impl Iterator<Item = &mut [T]> {
         std::iter::once(&mut *self.0)
     }
 }
@@ -134,7 +134,10 @@ pub(super) struct Task<'a, T> {
     stores: PastCaches<'a>,
 }
 
-// Everything below is `inline(always)`: only code that lands inside the function that `dispatch!` makes for an
+/// The narrowest vectors of any processor.
+type Block<S, T> = <<T as Vectors>::Vector<S> as SimdBase<S>>::Block;
+
+// What computes vectors is `inline(always)`: only code that lands inside the function that `dispatch!` makes for an
 // instruction set, or `vectorize`, is compiled for it.
 impl<'a, T: Real> Task<'a, T> {
     #[inline(always)]
@@ -148,21 +151,31 @@ impl<'a, T: Real> Task<'a, T> {
         Self { rule, shape, now, zs: start[0]..end[0], ys: start[1]..end[1], x: start[2]..end[2], stores }
     }
 
+    /// How many rows a strip has: of a few, near to the core, or of more.
+    fn strip(&self, is_near: bool) -> usize {
+        let rows_of = |bytes: usize| bytes / (3 * self.x.len() * size_of::<T>()).max(1);
+        match rows_of(NEAR_STRIP_BYTES) {
+            rows if is_near && rows >= LEAST_NEAR_ROWS => rows,
+            _ => rows_of(STRIP_BYTES).max(1),
+        }
+    }
+
     /// Computes all to `out`.
     #[inline(always)]
     fn compute<S: Simd>(&self, simd: S, is_past: bool, out: &mut impl Output<T>) {
         if self.x.len() >= T::Vector::<S>::LEN {
             return self.compute_in::<S, T::Vector<S>>(simd, is_past, out);
         }
-        // Narrower ones than the processor has, for the rows of strong scaling.
-        if self.x.len() >= T::Half::<S>::LEN && T::Half::<S>::LEN < T::Vector::<S>::LEN {
-            return self.compute_in::<S, T::Half<S>>(simd, is_past, out);
+        // Rows of strong scaling, and what others compute before their ghosts have come. No line of them is written whole, as
+        // it would have to be to go past the caches.
+        if const { T::Half::<S>::LEN < T::Vector::<S>::LEN } && self.x.len() >= T::Half::<S>::LEN {
+            return self.compute_in::<S, T::Half<S>>(simd, false, out);
         }
-        if self.x.len() >= T::Quarter::<S>::LEN && T::Quarter::<S>::LEN < T::Vector::<S>::LEN {
-            return self.compute_in::<S, T::Quarter<S>>(simd, is_past, out);
+        if const { Block::<S, T>::LEN < T::Vector::<S>::LEN } && self.x.len() >= Block::<S, T>::LEN {
+            return self.compute_in::<S, Block<S, T>>(simd, false, out);
         }
         for z in self.zs.clone() {
-            self.narrow(z, self.ys.clone(), out.rows(z, self.ys.clone()));
+            self.narrow(z, self.ys.clone(), out.rows_of_plane(z, self.ys.clone()));
         }
     }
 
@@ -183,15 +196,6 @@ impl<'a, T: Real> Task<'a, T> {
         }
     }
 
-    /// Rows of a strip.
-    fn strip(&self, is_near: bool) -> usize {
-        let rows_of = |bytes: usize| bytes / (3 * self.x.len() * size_of::<T>()).max(1);
-        match rows_of(NEAR_STRIP_BYTES) {
-            rows if is_near && rows >= LEAST_NEAR_ROWS => rows,
-            _ => rows_of(STRIP_BYTES).max(1),
-        }
-    }
-
     /// The same; they have `L` cells.
     #[inline(always)]
     fn compute_of<S: Simd, V: SimdBase<S, Element = T>, const L: usize>(
@@ -200,9 +204,9 @@ impl<'a, T: Real> Task<'a, T> {
         is_past: bool,
         out: &mut impl Output<T>,
     ) {
-        let are_lines = const { L * size_of::<T>() == LINE_BYTES };
-        let strip = self.strip(are_lines && !is_past && !self.rule.is_full);
-        // In strips, by a function of its own for the instruction set of `simd`: one of all kernels would need a large stack.
+        let strip = self.strip(const { L * size_of::<T>() == LINE_BYTES } && !is_past && !self.rule.is_full);
+        // In strips. Each kernel is a function of its own for the instruction set of `simd`: one of all of them would need a
+        // large stack in builds that are not optimised.
         macro_rules! apart {
             ($kernel:ident::<$($parameter:tt),+>) => {
                 simd.vectorize(
@@ -211,7 +215,7 @@ impl<'a, T: Real> Task<'a, T> {
                         for first in self.ys.clone().step_by(strip) {
                             let ys = first..self.ys.end.min(first + strip);
                             for z in self.zs.clone() {
-                                let out = out.rows(z, ys.clone());
+                                let out = out.rows_of_plane(z, ys.clone());
                                 self.$kernel::<$($parameter),+>(simd, z, ys.clone(), out);
                             }
                         }
@@ -219,7 +223,8 @@ impl<'a, T: Real> Task<'a, T> {
                 )
             };
         }
-        if are_lines && !is_past && self.x.len().is_multiple_of(L) {
+        // Only the widest vectors are as long as a line.
+        if const { L * size_of::<T>() == LINE_BYTES } && !is_past && self.x.len().is_multiple_of(L) {
             // Of more vectors there are not registers enough.
             match (self.rule.is_full, self.x.len() / L) {
                 (false, 1) => return apart!(short_star::<S, L, 1>),
@@ -231,7 +236,7 @@ impl<'a, T: Real> Task<'a, T> {
                 _ => {}
             }
         }
-        // Vectors of 16 bytes, which nobody has measured, are not stored past the caches, and ask for nothing.
+        // Vectors of 16 bytes, where they are the widest, have not been measured: they go through the caches.
         match (self.rule.is_full, is_past && const { L * size_of::<T>() > 16 }) {
             (false, true) => apart!(rows::<S, V, L, false, true>),
             (false, false) => apart!(rows::<S, V, L, false, false>),
@@ -296,7 +301,7 @@ impl<'a, T: Real> Task<'a, T> {
         [plane(z - 1), plane(z), plane(z + 1)]
     }
 
-    /// The rows `ys` of plane `z`, narrower than a vector.
+    /// The rows `ys` of plane `z`, narrower than any vector.
     #[inline(never)]
     fn narrow<'o>(&self, z: usize, ys: Range<usize>, out: impl Iterator<Item = &'o mut [T]>) {
         let Self { rule, shape: Shape([along_z, along_y, along_x]), now, x, .. } = self;
@@ -330,18 +335,26 @@ mod tests {
     use super::*;
     use crate::app::levels;
 
-    /// Rows of every length around those of vectors, narrower ones and lines, short ones and those that begin with a line, in one strip and
-    /// more, with every instruction set, through the caches and past them: as cell by cell.
+    /// Rows of every length around those of vectors, narrower ones and lines, short ones and those that begin with a line, in
+    /// one strip and more, with every instruction set, through the caches and past them; and narrow parts of wide rows, as are
+    /// computed before ghosts have come: as cell by cell.
     #[test]
     fn the_same_bits_at_every_distance() {
-        compare::<f64>(&[1, 2, 3, 4, 6, 7, 8, 9, 16, 24, 31, 32, 64, 67]);
-        compare::<f32>(&[3, 4, 7, 8, 12, 15, 16, 17, 32, 48, 63, 64, 70, 128]);
+        let whole = |width: usize| (width, width);
+        let narrow = || [1, 2, 3, 4, 6, 7, 8, 12, 15].map(|part| (64, part));
+        compare::<f64>(
+            [1, 2, 3, 4, 6, 7, 8, 9, 16, 24, 31, 32, 64, 67].map(whole).into_iter().chain(narrow()),
+        );
+        compare::<f32>(
+            [3, 4, 7, 8, 12, 15, 16, 17, 32, 48, 63, 64, 70, 128].map(whole).into_iter().chain(narrow()),
+        );
     }
 
-    fn compare<T: Real>(widths: &[usize]) {
+    /// Of rows, by how many cells they have, and how many of those are computed.
+    fn compare<T: Real>(rows: impl Iterator<Item = (usize, usize)> + Clone + Sync) {
         let results = World::threads(1, WorldOptions::default(), |world| -> Result<(), HaloError> {
             let stream = Device::host().stream(&world)?;
-            for (is_full, &width) in widths.iter().flat_map(|x| [(false, x), (true, x)]) {
+            for (is_full, (width, part)) in rows.clone().flat_map(|row| [(false, row), (true, row)]) {
                 let grid = GlobalGrid::new([2, 20, width], [true; 3])?;
                 let grid = grid.partition(&world)?.local(1)?;
                 let mut cells = Alternating::<T, 3>::zeros(&grid, Entity::Cell, &stream)?;
@@ -350,10 +363,14 @@ mod tests {
                 let weights = [0.4, 0.1, 0.09, 0.01, 0.11, 0.02, 0.03, 0.04].map(T::from_f64);
                 let rule = Rule { is_full, weights, source: T::from_f64(0.3) };
                 let factors = |cells| (0..cells).map(|x| T::from_f64(x as f64)).collect();
-                let (shape, tile) =
-                    (Arc::new(Shape([4, 22, width + 2].map(factors))), grid.owned(Entity::Cell).tile());
+                let shape = Arc::new(Shape([4, 22, width + 2].map(factors)));
+                let mut tile = grid.owned(Entity::Cell).tile();
+                tile.end[2] = tile.start[2] + part;
                 let mut bits = |way: Option<(Level, bool)>| -> Result<Vec<u64>, HaloError> {
                     let shape = shape.clone();
+                    cells.swap();
+                    cells.now_mut().owned_mut()?.fill(T::from_f64(-1.0));
+                    cells.swap();
                     let arrays = cells.now_and_next()?;
                     stream.launch("stencil", tile, arrays, move |tile, (now, mut next)| match way {
                         Some((level, is_past)) => step(level, is_past, &rule, &shape, tile, now, next),
@@ -366,7 +383,6 @@ mod tests {
                     })?;
                     cells.swap();
                     let bits = cells.now().owned()?.iter().map(|cell| cell.bits()).collect();
-                    cells.now_mut().owned_mut()?.fill(T::from_f64(-1.0));
                     cells.swap();
                     Ok(bits)
                 };
@@ -374,7 +390,7 @@ mod tests {
                 for (level, is_past) in levels().into_iter().flat_map(|level| [(level, false), (level, true)])
                 {
                     let found = bits(Some((level, is_past)))?;
-                    assert_eq!(found, expected, "{is_full}, {width}, {level:?}, {is_past}");
+                    assert_eq!(found, expected, "{is_full}, {part} of {width}, {level:?}, {is_past}");
                 }
             }
             Ok(())

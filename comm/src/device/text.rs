@@ -183,6 +183,7 @@ impl Stream {
     /// # Errors
     /// At once, with nothing enqueued: as [`Stream::launch`]; and on a device [`Error::KernelDidNotCompile`],
     /// [`Error::KernelArguments`], or that the text would read points that may not be read now.
+    #[inline]
     pub fn launch_either<A: Arguments>(
         &self,
         text: &'static KernelText,
