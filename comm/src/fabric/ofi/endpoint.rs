@@ -9,10 +9,11 @@ use super::turns::Turns;
 use crate::error::Result;
 use crate::locks::lock;
 use std::collections::HashMap;
-use std::ffi::c_void;
+use std::ffi::{CStr, CString, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Completions that wait to be polled, at most.
 const COMPLETIONS: usize = 4096;
@@ -157,6 +158,15 @@ impl std::fmt::Debug for Endpoint {
     }
 }
 
+/// An address for the provider `shm`. By itself it takes one of the process's number, under which a former process may have left
+/// its memory when it was killed: whose owner would seem to be alive.
+fn unique_name() -> CString {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    CString::new(format!("fi_shm://streamhalo-{process}-{since:x}-{count}")).expect("it has no zero")
+}
+
 impl Inner {
     fn open_parts(&mut self) -> Result<()> {
         let library = self.library;
@@ -196,8 +206,22 @@ impl Inner {
         check(library, "fi_endpoint", code, "when making the endpoint")?;
         bind(library, self.endpoint.cast(), self.peers.cast(), 0)?;
         bind(library, self.endpoint.cast(), self.queue.cast(), sys::FI_SEND | sys::FI_RECV)?;
+        if self.offer.provider == "shm" {
+            self.set_name(&unique_name())?;
+        }
         control(library, self.endpoint.cast(), sys::FI_ENABLE, null_mut())
             .and_then(|code| check(library, "fi_enable", code, "for the endpoint"))
+    }
+
+    /// Chooses the endpoint's address, before it is enabled.
+    fn set_name(&self, name: &CStr) -> Result<()> {
+        // SAFETY: an open endpoint.
+        let table = unsafe { (*self.endpoint).cm };
+        let set = function!("fi_setname", table, sys::FiOpsCm, setname)?;
+        let bytes = name.to_bytes_with_nul();
+        // SAFETY: the provider copies so many bytes, which end with a zero.
+        let code = unsafe { set(self.endpoint.cast(), bytes.as_ptr().cast_mut().cast(), bytes.len()) };
+        check(self.library, "fi_setname", code, "for this endpoint's own address")
     }
 
     /// The endpoint's own address.

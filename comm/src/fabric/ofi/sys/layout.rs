@@ -37,7 +37,7 @@ layouts! {
     FidMr, 40, { fid: 0, mem_desc: 24, key: 32 };
     FidEp, 80, { fid: 0, ops: 24, cm: 32, msg: 40, rma: 48, tagged: 56, atomic: 64, collective: 72 };
     FiOpsEp, 64, { size: 0, cancel: 8 };
-    FiOpsCm, 80, { size: 0, getname: 16 };
+    FiOpsCm, 80, { size: 0, setname: 8, getname: 16 };
     FiOpsRma, 80, { size: 0, write: 32, writemsg: 48, inject: 56, writedata: 64 };
     FiOpsTagged, 80, { size: 0, recv: 8, send: 32 };
     FiOpsAtomic, 112, { size: 0, write: 8, writemsg: 24 };

@@ -135,7 +135,8 @@ pub(crate) struct FiOpsEp {
 #[repr(C)]
 pub(crate) struct FiOpsCm {
     pub(crate) size: usize,
-    pub(crate) setname: Unused,
+    /// Endpoint, the address and its length.
+    pub(crate) setname: Option<unsafe extern "C" fn(*mut Fid, *mut c_void, usize) -> c_int>,
     pub(crate) getname: Option<unsafe extern "C" fn(*mut Fid, *mut c_void, *mut usize) -> c_int>,
     pub(crate) others: [Unused; 7],
 }

@@ -4,6 +4,7 @@
 //! The ranks exchange addresses through files. Whatever takes too long is ended, and says so.
 
 mod immediate;
+mod leftover;
 mod sockets;
 mod threads;
 mod throttling;
