@@ -4,7 +4,6 @@ use super::{Launcher, launchers};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicU16, Ordering};
 use streamhalo::comm::fabric::FABRICS;
 use streamhalo::comm::fabric::shm::{RANK_VARIABLE, SIZE_VARIABLE};
 
@@ -180,13 +179,10 @@ pub fn at_rendezvous(command: &mut Command, address: &str, rank: usize, ranks: u
         .env("STREAMHALO_OFI_PROVIDER", provider);
 }
 
-/// A port that nobody listens on, for now. It is below those that connections are given, of which one could have it before
-/// rank 0 does.
+/// A port that nobody listens on, for now.
 fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = 20_000 + (std::process::id() % 10_000) as u16;
-    let mut ports = (0..1_000).map(|_| first + NEXT.fetch_add(1, Ordering::Relaxed));
-    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a port is free")
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    listener.local_addr().expect("it is bound").port()
 }
 
 /// The first two ranks on one node, and each of the others on its own.

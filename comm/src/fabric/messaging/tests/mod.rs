@@ -15,7 +15,7 @@ use crate::{Error, World, WorldOptions};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Colon-separated paths of `mpiexec` programs.
@@ -140,7 +140,8 @@ fn over_every_provider() {
             continue;
         }
         let commands = || {
-            let port = free_port();
+            let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+            let port = free.expect("a port is free").port();
             let rank = |rank: usize| {
                 let mut command = Command::new(this_program());
                 command.args(ARGUMENTS).env("STREAMHALO_RENDEZVOUS", format!("127.0.0.1:{port}"));
@@ -155,15 +156,6 @@ fn over_every_provider() {
         run(&what, commands());
         run_failing(&what, ranks, commands());
     }
-}
-
-/// A port that nobody listens on, for now. It is below those that connections are given, of which one could have it before
-/// rank 0 does.
-fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = 20_000 + (std::process::id() % 10_000) as u16;
-    let mut ports = (0..1_000).map(|_| first + NEXT.fetch_add(1, Ordering::Relaxed));
-    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a port is free")
 }
 
 #[test]
