@@ -49,7 +49,7 @@ pub(crate) use initial::Initial;
 pub(crate) use line::Line;
 pub(crate) use marks::{END_MARK, step_mark, step_of_mark};
 pub(crate) use mix::mix;
-pub(crate) use output_row::{OutputRow, exceed_caches};
+pub(crate) use output_row::OutputRow;
 pub(crate) use replays::{REPLAYED_BY, Replays, captured};
 pub(crate) use steps::Steps;
 pub(crate) use stopwatch::Laps;

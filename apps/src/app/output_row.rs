@@ -1,13 +1,7 @@
 //! Rows that kernels write a vector at a time, through the caches or past them.
 
-use streamhalo::comm::device::{PastRow, ask_for_line, exceeds_caches};
-use streamhalo::{Element, Tile};
-
-/// Whether no cache holds the points of a launch's tile in two generations. Of the whole tile: threads that take parts of it
-/// share the largest cache.
-pub(crate) fn exceed_caches<T>(tile: Tile) -> bool {
-    exceeds_caches(2 * tile.points() * size_of::<T>())
-}
+use streamhalo::Element;
+use streamhalo::comm::device::{PastRow, ask_for_line};
 
 /// Where the cells of a row go, in vectors of `L`.
 // Only what lands inside the function that `dispatch!` makes for an instruction set is compiled for it.

@@ -9,7 +9,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use streamhalo::comm::device::past_caches;
+use streamhalo::comm::device::{StoreWay, past_caches};
 use streamhalo::prelude::{Alternating, Entity, GlobalGrid};
 use streamhalo::{Device, HaloError, Stream, Tile, World, WorldOptions};
 
@@ -208,7 +208,7 @@ impl Measurement<'_> {
             extents,
             Needs::of_sweep::<T>(generations),
             (first, 0.0),
-            |stream, tile, cells| launch_sweep(stream, sweep, tile, cells),
+            |stream, store_way, tile, cells| launch_sweep(stream, sweep, store_way, tile, cells),
         )
     }
 
@@ -226,8 +226,8 @@ impl Measurement<'_> {
         let shape = Shape(extents.map(|cells| vec![T::default(); cells + 2]));
         let factors = Factors::new(self.world, self.stream, shape)?;
         let needs = if is_full { Needs::of_27_points::<T>() } else { Needs::of_7_points::<T>() };
-        self.measure::<T, 3>(name, extents, needs, (|_| T::from(1), 1.0), |stream, tile, cells| {
-            launch(stream, rule, &factors, tile, cells)
+        self.measure::<T, 3>(name, extents, needs, (|_| T::from(1), 1.0), |stream, store_way, tile, cells| {
+            launch(stream, rule, &factors, store_way, tile, cells)
         })
     }
 
@@ -238,7 +238,7 @@ impl Measurement<'_> {
         extents: [usize; D],
         needs: Needs,
         (first, last): (impl Fn(usize) -> T, f64),
-        sweep: impl Fn(&Stream, Tile, &mut Alternating<T, D>) -> Result<(), HaloError>,
+        sweep: impl Fn(&Stream, &StoreWay, Tile, &mut Alternating<T, D>) -> Result<(), HaloError>,
     ) -> Result<(), AppError> {
         if !name.contains(self.part) {
             return Ok(());
@@ -251,7 +251,8 @@ impl Measurement<'_> {
             field.swap();
         }
         let tile = grid.owned(Entity::Cell).tile();
-        sweep(stream, tile, &mut field)?;
+        let store_way = StoreWay::new::<T>(tile);
+        sweep(stream, &store_way, tile, &mut field)?;
         field.swap();
         let answers = Answers { world: self.world, bench: "kernels", contestant: name };
         // Sums of rounded weights are about one.
@@ -271,7 +272,7 @@ impl Measurement<'_> {
         while round < self.rounds || begun.elapsed() < self.spread {
             round += 1;
             least(&mut kernel_ns, || {
-                (0..times).try_for_each(|_| sweep(stream, tile, &mut field))?;
+                (0..times).try_for_each(|_| sweep(stream, &store_way, tile, &mut field))?;
                 Ok(times * cells)
             })?;
             for way in [Way::Library, Way::Vectors, Way::Past] {

@@ -17,6 +17,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use serde_json::{Map, Value};
+use streamhalo::comm::device::StoreWay;
 use streamhalo::prelude::{Alternating, Entity, GlobalGrid, LocalGrid, Pattern, StreamHalo};
 use streamhalo::{KernelText, Stream};
 
@@ -72,6 +73,7 @@ struct Field<T> {
     halo: StreamHalo,
     stream: Stream,
     pace: Pace,
+    store_way: StoreWay,
     replays: Replays,
 }
 
@@ -81,12 +83,12 @@ impl<T: Cell + Stored> Steps<T, 2> for Field<T> {
     }
 
     fn take(&mut self, steps: Range<u64>, stopwatch: &Stopwatch) -> Result<(), AppError> {
-        let Self { cells, halo, stream, pace, .. } = self;
+        let Self { cells, halo, stream, pace, store_way, .. } = self;
         if pace.needs_exchange() {
             halo.enqueue_gather(cells)?;
             stopwatch.lap(Phase::Halo);
         }
-        pace.launch(stream, steps, cells)?;
+        pace.launch(stream, steps, store_way, cells)?;
         cells.swap();
         stopwatch.lap(Phase::Compute);
         Ok(())
@@ -141,8 +143,9 @@ impl<T: Cell + Stored> Life<T> {
             .pattern(Pattern::All)
             .swaps_per_exchange(pace.swaps_per_exchange())
             .build(self.halo_width, &mut cells)?;
+        let store_way = StoreWay::new::<T>(grid.owned(Entity::Cell).tile());
         let replays = Replays::new(self.replay, self.exchange_every);
-        Ok(Field { grid, cells, halo, stream: trial.stream.clone(), pace, replays })
+        Ok(Field { grid, cells, halo, stream: trial.stream.clone(), pace, store_way, replays })
     }
 }
 

@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use streamhalo::comm::Error;
-use streamhalo::comm::device::{Reader, Tile, Writer};
+use streamhalo::comm::device::{Reader, StoreWay, Tile, Writer};
 use streamhalo::prelude::{Alternating, Entity, LocalGrid, Rows, RowsMut};
 use streamhalo::{ElementType, HaloError, KernelText, Stream};
 
 use super::kernel::{Cell, Sweep, sweep_tile};
-use crate::app::{exceed_caches, with_ghosts};
+use crate::app::with_ghosts;
 
 /// How a rank comes from one exchange to the next.
 pub(super) enum Pace {
@@ -61,15 +61,16 @@ impl Pace {
         &mut self,
         stream: &Stream,
         steps: Range<u64>,
+        store_way: &StoreWay,
         cells: &mut Alternating<T, 2>,
     ) -> Result<(), HaloError> {
         match self {
             Self::Sweep { tile, most } => {
                 let generations = (steps.end - steps.start) as usize;
-                launch_sweep(stream, Sweep { generations, ..*most }, *tile, cells)
+                launch_sweep(stream, Sweep { generations, ..*most }, store_way, *tile, cells)
             }
             Self::Steps { tiles, since_exchange } => {
-                launch_life(stream, tiles[*since_exchange], cells)?;
+                launch_life(stream, store_way, tiles[*since_exchange], cells)?;
                 *since_exchange = (*since_exchange + 1) % tiles.len();
                 Ok(())
             }
@@ -91,21 +92,23 @@ pub(super) fn text<T: Cell>() -> &'static KernelText {
 /// Enqueues one generation of the cells of `tile`.
 pub(crate) fn launch_life<T: Cell>(
     stream: &Stream,
+    store_way: &StoreWay,
     tile: Tile,
     cells: &mut Alternating<T, 2>,
 ) -> Result<(), HaloError> {
-    Ok(launch(stream, tile, cells.now_and_next()?)?)
+    Ok(launch(stream, store_way, tile, cells.now_and_next()?)?)
 }
 
 /// The same, of any arrays.
 pub(super) fn launch<T: Cell>(
     stream: &Stream,
+    store_way: &StoreWay,
     tile: Tile,
     now_and_next: (Reader<'_, T>, Writer<'_, T>),
 ) -> Result<(), Error> {
-    let is_past = exceed_caches::<T>(tile);
+    let store_way = store_way.clone();
     let body = move |part: Tile, (now, next): (Rows<'_, T>, RowsMut<'_, T>)| {
-        sweep_tile(is_past, Sweep::ONE, part, now, next);
+        store_way.store(tile, part, |is_past| sweep_tile(is_past, Sweep::ONE, part, now, next));
     };
     stream.launch_either(text::<T>(), tile, now_and_next, body)
 }
@@ -114,12 +117,14 @@ pub(super) fn launch<T: Cell>(
 pub(crate) fn launch_sweep<T: Cell>(
     stream: &Stream,
     sweep: Sweep,
+    store_way: &StoreWay,
     tile: Tile,
     cells: &mut Alternating<T, 2>,
 ) -> Result<(), HaloError> {
-    let is_past = exceed_caches::<T>(tile);
+    let store_way = store_way.clone();
     let body = move |part: Tile, (now, next): (Rows<'_, T>, RowsMut<'_, T>)| {
-        sweep_tile(is_past, sweep.of_part(tile, part), part, now, next);
+        let sweep = sweep.of_part(tile, part);
+        store_way.store(tile, part, |is_past| sweep_tile(is_past, sweep, part, now, next));
     };
     Ok(stream.launch(text::<T>().name, tile, cells.now_and_next()?, body)?)
 }

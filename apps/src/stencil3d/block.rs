@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use streamhalo::Stream;
+use streamhalo::comm::device::StoreWay;
 use streamhalo::prelude::{Alternating, Entity, LocalGrid, Pattern, StreamHalo, Tile};
 
 use super::device::Factors;
@@ -24,6 +25,7 @@ pub(super) struct Block<'a, T> {
     pub(super) cells: Alternating<T, 3>,
     pub(super) halo: StreamHalo,
     pub(super) factors: Rc<Factors<T>>,
+    pub(super) store_way: StoreWay,
     pub(super) rule: Rule<T>,
     /// Steps since the last exchange: at 0 it is due.
     pub(super) since_exchange: usize,
@@ -64,6 +66,7 @@ impl<'a, T: Real> Block<'a, T> {
                 weights: stencil.problem.step_weights(),
                 source: T::default(),
             },
+            store_way: StoreWay::new::<T>(boxes[0].tile()),
             since_exchange: 0,
             tiles: boxes.iter().map(|cells| cells.tile()).collect(),
             inner: inner.tile(),

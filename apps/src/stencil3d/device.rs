@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use fearless_simd::Level;
 use streamhalo::comm::Error;
-use streamhalo::comm::device::{Reader, Scalar};
+use streamhalo::comm::device::{Reader, Scalar, StoreWay};
 use streamhalo::prelude::{Alternating, Tile};
 use streamhalo::{HaloError, KernelText, Stream, World};
 
 use super::kernel::{Rule, Shape, step};
 use crate::app::values::Real;
-use crate::app::{Tables, exceed_caches, of_real, real_texts};
+use crate::app::{Tables, of_real, real_texts};
 
 /// A step of the cells of a tile, by 7 points and by 27.
 static STEPS: [[KernelText; 2]; 2] = [
@@ -75,6 +75,7 @@ pub(crate) fn launch<T: Real>(
     stream: &Stream,
     rule: Rule<T>,
     factors: &Factors<T>,
+    store_way: &StoreWay,
     tile: Tile,
     cells: &mut Alternating<T, 3>,
 ) -> Result<(), HaloError> {
@@ -83,9 +84,11 @@ pub(crate) fn launch<T: Real>(
     let [along_z, along_y, along_x] = factors.readers()?;
     let (now, next) = cells.now_and_next()?;
     let (text, arguments) = (step_text::<T>(rule.is_full), (now, along_z, along_y, along_x, next));
-    let is_past = exceed_caches::<T>(tile);
+    let store_way = store_way.clone();
     stream.launch_either_with(text, tile, arguments, &scalars, move |part, (now, _, _, _, next)| {
-        step(Level::new(), is_past, &rule, &shape, part, now, next);
+        store_way.store(tile, part, |is_past| {
+            step(Level::new(), is_past, &rule, &shape, part, now, next);
+        });
     })?;
     Ok(())
 }

@@ -95,24 +95,24 @@ impl<T: Real> Stencil3d<T> {
 
 impl<T: Real> Block<'_, T> {
     fn step(&mut self, stopwatch: &Stopwatch) -> Result<(), AppError> {
-        let Self { stencil, stream, cells, halo, factors, rule, .. } = self;
+        let Self { stencil, stream, cells, halo, factors, store_way, rule, .. } = self;
         let since = self.since_exchange;
         if since == 0 && stencil.settings.overlap {
             let mut in_flight = halo.begin_gather(cells)?;
             stopwatch.lap(Phase::Halo);
-            launch(stream, *rule, factors, self.inner, &mut in_flight)?;
+            launch(stream, *rule, factors, store_way, self.inner, &mut in_flight)?;
             stopwatch.lap(Phase::Compute);
             in_flight.finish()?;
             stopwatch.lap(Phase::Halo);
             for tile in &self.outer {
-                launch(stream, *rule, factors, *tile, cells)?;
+                launch(stream, *rule, factors, store_way, *tile, cells)?;
             }
         } else {
             if since == 0 {
                 halo.enqueue_gather(cells)?;
                 stopwatch.lap(Phase::Halo);
             }
-            launch(stream, *rule, factors, self.tiles[since], cells)?;
+            launch(stream, *rule, factors, store_way, self.tiles[since], cells)?;
         }
         self.since_exchange = (since + 1) % self.tiles.len();
         stopwatch.lap(Phase::Compute);

@@ -1,6 +1,6 @@
 //! The kernels for devices, against the host's.
 
-use streamhalo::comm::device::{Buffer, Extents, Pitched};
+use streamhalo::comm::device::{Buffer, Extents, Pitched, StoreWay};
 use streamhalo::{Stream, Tile, World};
 
 use super::super::kernel::Cell;
@@ -23,7 +23,7 @@ fn next_of<T: Cell>(world: &World, stream: &Stream, rows: Pitched, tile: Tile) -
     .expect("it is there");
     next.with_host_mut(whole, |mut cells| cells.fill(T::from(UNTOUCHED))).expect("it is there");
     let (reader, writer) = (now.reader(whole).expect("all of it"), next.writer(whole).expect("all of it"));
-    launch(stream, tile, (reader, writer)).expect("it fits");
+    launch(stream, &StoreWay::new::<T>(tile), tile, (reader, writer)).expect("it fits");
     next.copy_out(whole).expect("nothing fails")
 }
 

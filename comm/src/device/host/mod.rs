@@ -6,5 +6,6 @@ pub(super) mod copy;
 pub(super) mod kernel;
 pub(super) mod lane;
 pub(super) mod rows;
+pub(super) mod store_way;
 pub(super) mod streaming;
 pub(super) mod worker;

@@ -2,45 +2,14 @@
 //!
 //! An ordinary store reads the line that it changes, although a kernel overwrites all of it: 24 bytes move for a cell of
 //! 8 that is read and written once, 16 with stores that go around. They pay only for what would have left the caches
-//! before it is read again, so a kernel asks [`exceeds_caches`] first; and only for lines that are written whole, so
-//! that rows have to begin with a line, as those of [`Pitched`](crate::device::Pitched) arrays do.
+//! before it is read again, so a kernel asks a [`StoreWay`](crate::device::StoreWay) first; and only for lines that are
+//! written whole, so that rows have to begin with a line, as those of [`Pitched`](crate::device::Pitched) arrays do.
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use std::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_stream_si256};
 use std::cell::Cell;
-use std::sync::OnceLock;
 
 use crate::element::Element;
-
-/// What a machine is taken to have that does not say how large its caches are.
-const USUAL_BYTES: usize = 32 << 20;
-
-/// Whether so many bytes, read and written again and again, do not fit into the largest cache of this machine.
-///
-/// The size is what the system says of the first core, and read once.
-pub fn exceeds_caches(bytes: usize) -> bool {
-    static LARGEST_BYTES: OnceLock<usize> = OnceLock::new();
-    bytes
-        > *LARGEST_BYTES.get_or_init(|| {
-            let caches =
-                std::fs::read_dir("/sys/devices/system/cpu/cpu0/cache").into_iter().flatten().flatten();
-            let sizes = caches.filter_map(|cache| std::fs::read_to_string(cache.path().join("size")).ok());
-            sizes.filter_map(|size| bytes_of(size.trim())).max().unwrap_or(USUAL_BYTES)
-        })
-}
-
-/// As the system writes the sizes of caches: `32768K`.
-fn bytes_of(size: &str) -> Option<usize> {
-    let digits = size.trim_end_matches(['K', 'M', 'G']);
-    let unit = match &size[digits.len()..] {
-        "" => 1,
-        "K" => 1 << 10,
-        "M" => 1 << 20,
-        "G" => 1 << 30,
-        _ => return None,
-    };
-    digits.parse::<usize>().ok()?.checked_mul(unit)
-}
 
 /// The right to store past the caches, which [`past_caches`] lends.
 #[derive(Debug, Clone, Copy)]
@@ -277,12 +246,5 @@ mod tests {
     #[should_panic(expected = "vectors of 64 elements are stored whole, not 64 from 32 on")]
     fn what_is_no_vector_of_the_row_is_refused() {
         store_line(128, 32);
-    }
-
-    #[test]
-    fn sizes_as_the_system_writes_them() {
-        assert_eq!(["32K", "1024K", "32M", "7"].map(bytes_of), [32 << 10, 1 << 20, 32 << 20, 7].map(Some));
-        assert_eq!(["", "K", "3T"].map(bytes_of), [None; 3]);
-        assert!(exceeds_caches(usize::MAX) && !exceeds_caches(1));
     }
 }
