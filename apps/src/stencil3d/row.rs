@@ -229,15 +229,16 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
         }
     }
 
-    /// Asks likewise for the lines behind: of the last vector, which no other follows, and of the ghost at the end, where what
-    /// is no whole vector is too, and the ghost that begins the next row. One or two lines of each row that are late take back what
-    /// all others gain.
+    /// Asks likewise for the lines around: of the last vector, which no other follows, of the ghost at the end, where what is
+    /// no whole vector is too, and of the one that begins the row. One or two lines of each row that are late take back
+    /// what all others gain.
     #[inline(always)]
     fn ask_for_rest_ahead(&self, cells: usize) {
         if IS_PAST {
             let high = &self.planes[2][1][..cells + 2];
             ask_for_later_line(&high[cells / L * L], self.ahead_bytes);
             ask_for_later_line(&high[cells + 1], self.ahead_bytes);
+            ask_for_later_line(&high[0], self.ahead_bytes);
         }
     }
 }

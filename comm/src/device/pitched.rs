@@ -7,6 +7,10 @@ use std::ops::Range;
 /// Rows of at least so many bytes begin with a line: it lengthens them by a line at most.
 const LONG_BYTES: usize = 4 * LINE;
 
+/// Rows are no multiple of so many bytes apart: those that a kernel reads side by side would share few places of the
+/// first-level cache, which looks for a line by where it lies within 4 KiB.
+const CROWDED_BYTES: usize = 16 * LINE;
+
 /// The extents of an array, and where its rows lie in memory: one behind the other along axis 1, then axis 0, each
 /// `pitch` elements behind the one before.
 ///
@@ -29,7 +33,8 @@ impl From<Extents> for Pitched {
 impl Pitched {
     /// Rows of which point `x` begins with a line of the caches, where rows have 4 lines or more: loads and stores of
     /// kernels that start there do not straddle two lines, and what is around the rows from `x` on, as ghosts are, has
-    /// lines of its own. Shorter rows have nothing in between. `element_bytes` divide a line.
+    /// lines of its own. Shorter rows have nothing in between. Those that would be a multiple of 16 lines apart have one
+    /// more. `element_bytes` divide a line.
     pub fn aligned(extents: Extents, element_bytes: usize, x: usize) -> Self {
         let dense = Self::from(extents);
         let line = LINE / element_bytes;
@@ -38,7 +43,10 @@ impl Pitched {
         }
         let before = x.saturating_mul(extents.components);
         let first = (line - before % line) % line;
-        Self { first, pitch: dense.pitch.checked_next_multiple_of(line).unwrap_or(usize::MAX), ..dense }
+        let whole_lines = dense.pitch.checked_next_multiple_of(line).unwrap_or(usize::MAX);
+        let is_crowded = whole_lines.is_multiple_of(CROWDED_BYTES / element_bytes);
+        let pitch = if is_crowded { whole_lines.saturating_add(line) } else { whole_lines };
+        Self { first, pitch, ..dense }
     }
 
     /// Points and components, without what lies between rows.
@@ -90,6 +98,18 @@ mod tests {
             assert!(rows.offset([i, j, 1]).is_multiple_of(8));
             assert!(rows.offset([i, j, 65]) < rows.elements().expect("they are few"));
         }
+    }
+
+    #[test]
+    fn rows_do_not_crowd_in_the_first_level_cache() {
+        let pitch = |x, element_bytes| {
+            let extents = Extents { points: [3, 4, x], components: 1 };
+            Pitched::aligned(extents, element_bytes, 1).pitch * element_bytes / LINE
+        };
+        assert_eq!([120, 121, 128, 129].map(|x| pitch(x, 8)), [15, 17, 17, 17]);
+        assert_eq!([248, 252, 256, 257].map(|x| pitch(x, 8)), [31, 33, 33, 33]);
+        assert_eq!([252, 257].map(|x| pitch(x, 4)), [17, 17]);
+        assert_eq!([1022, 1025].map(|x| pitch(x, 1)), [17, 17]);
     }
 
     #[test]
