@@ -3,10 +3,11 @@
 //!
 //! At least, that is the longest of: moving every cell in once and out once, measured as the fastest of four copies;
 //! its loads and stores, in the first-level cache; and what computes, on registers. They are measured in turns with
-//! the kernel. Each begins its turn with a round that does not count, so that it finds in the caches what its own last
-//! round left there, as in a run.
+//! the kernel. Each begins its turn with a round that does not count, and generations change places after each round, so
+//! that it finds in the caches what its own last round left there, as in a run.
 
 use std::hint::black_box;
+use std::mem::swap;
 use std::time::{Duration, Instant};
 
 use streamhalo::comm::device::{StoreWay, past_caches};
@@ -267,25 +268,33 @@ impl Measurement<'_> {
         // A round goes through several vectors of a row.
         let rounds = VECTORS_OF_A_TURN / 8;
         let mut pieces = vec![T::from(1); 2 * cells + SKEW];
+        let (mut from, others) = pieces.split_at_mut(cells);
+        let mut to = &mut others[SKEW..];
         let [mut kernel_ns, mut copy_ns, mut move_ns, mut compute_ns] = [f64::INFINITY; 4];
         let (begun, mut round) = (Instant::now(), 0);
         while round < self.rounds || begun.elapsed() < self.spread {
             round += 1;
             least(&mut kernel_ns, || {
-                (0..times).try_for_each(|_| sweep(stream, &store_way, tile, &mut field))?;
+                for _ in 0..times {
+                    sweep(stream, &store_way, tile, &mut field)?;
+                    field.swap();
+                }
                 Ok(times * cells)
             })?;
             for way in [Way::Library, Way::Vectors, Way::Past] {
                 least(&mut copy_ns, || {
-                    (0..times).try_for_each(|_| copy(stream, tile, &mut field, way))?;
+                    for _ in 0..times {
+                        copy(stream, tile, &mut field, way)?;
+                        field.swap();
+                    }
                     Ok(times * cells)
                 })?;
             }
             // In one piece, which the C library copies around the caches if it is large.
             least(&mut copy_ns, || {
-                let (from, to) = pieces.split_at_mut(cells);
                 for _ in 0..times {
-                    black_box(&mut to[SKEW..]).copy_from_slice(black_box(&*from));
+                    black_box(&mut *to).copy_from_slice(black_box(&*from));
+                    swap(&mut from, &mut to);
                 }
                 Ok(times * cells)
             })?;

@@ -143,7 +143,7 @@ impl<T: Cell + Stored> Life<T> {
             .pattern(Pattern::All)
             .swaps_per_exchange(pace.swaps_per_exchange())
             .build(self.halo_width, &mut cells)?;
-        let store_way = StoreWay::new::<T>(grid.owned(Entity::Cell).tile());
+        let store_way = StoreWay::new::<T>(pace.largest_tile());
         let replays = Replays::new(self.replay, self.exchange_every);
         Ok(Field { grid, cells, halo, stream: trial.stream.clone(), pace, store_way, replays })
     }

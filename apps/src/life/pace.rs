@@ -35,6 +35,14 @@ impl Pace {
         }
     }
 
+    /// The cells of a launch, or of the one that has most.
+    pub(super) fn largest_tile(&self) -> Tile {
+        match self {
+            Self::Sweep { tile, .. } => *tile,
+            Self::Steps { tiles, .. } => tiles[0],
+        }
+    }
+
     /// Generations from one exchange to the next.
     pub(super) fn swaps_per_exchange(&self) -> usize {
         match self {
