@@ -171,7 +171,7 @@ pub fn measure_kernels(part: &str, rounds: usize, report: impl Fn(&Speed) + Sync
         }
         for is_full in [false, true] {
             let points = if is_full { 27 } else { 7 };
-            for extents in [[8; 3], [16; 3], [32; 3], [64; 3], [256; 3], [250; 3]] {
+            for extents in [[8; 3], [16; 3], [32; 3], [64; 3], [112; 3], [256; 3], [250; 3]] {
                 go.stencil::<f32>(&format!("stencil3d, {points} points, f32"), extents, is_full)?;
                 go.stencil::<f64>(&format!("stencil3d, {points} points, f64"), extents, is_full)?;
             }
