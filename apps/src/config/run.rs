@@ -175,6 +175,13 @@ fn read_layout(section: &Section<'_>, ranks: &[usize], axes: usize) -> Result<La
         Value::Array(items) => items,
         _ => return Err(wrong(&subject, node, LAYOUT_EXPECTED)),
     };
+    let one: Option<Vec<usize>> = items.iter().map(|item| as_integer(&item.value, 1)).collect();
+    if let Some(layout) = one.filter(|layout| layout.len() == axes) {
+        let message = format!("{subject} is one layout, {layout:?}, and no list of them");
+        return Err(Fault::new(&node.origin, message)
+            .expected(LAYOUT_EXPECTED)
+            .hint(format!("for one entry of `run.ranks` it is `[{layout:?}]`")));
+    }
     if items.len() != ranks.len() {
         let message = format!(
             "{subject} has {} for {} of `run.ranks`, {ranks:?}",

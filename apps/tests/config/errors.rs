@@ -30,6 +30,12 @@ fn errors_show_their_line() {
              = expected a list of 2 integers, at least 1 each, whose product is 4",
         ),
         (
+            "[run]\nranks = [2]\nlayout = [2, 1]",
+            "f.toml:3:10: `run.layout` is one layout, [2, 1], and no list of them\n  |\n3 | layout = [2, 1]\n  \
+             |          ^^^^^^\n  = expected `\"auto\"`, or a list with one layout for each entry of `run.ranks`, \
+             as in `[[1, 1], [2, 1]]`\nhint: for one entry of `run.ranks` it is `[[2, 1]]`",
+        ),
+        (
             "[grid]\ncells = [1024, 1024\n",
             "f.toml:2:20: not TOML: unclosed array, expected `]`\n  |\n2 | cells = [1024, 1024\n  \
              |                    ^",
