@@ -7,7 +7,7 @@
 use streamhalo_apps::bench::kernels::{Speed, measure_kernels};
 
 /// Turns of each contestant, of which the fastest counts.
-const ROUNDS: usize = 200;
+const ROUNDS: usize = 100;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -1,7 +1,7 @@
 //! Rows that kernels write a vector at a time, through the caches or past them.
 
 use streamhalo::Element;
-use streamhalo::comm::device::{PastRow, ask_for_line};
+use streamhalo::comm::device::{PastRow, ask_for_later_line, ask_for_line};
 
 /// Where the cells of a row go, in vectors of `L`.
 // Only what lands inside the function that `dispatch!` makes for an instruction set is compiled for it.
@@ -14,9 +14,11 @@ pub(crate) trait OutputRow<T, const L: usize> {
     /// Asks for the line so many bytes behind the `index`-th vector, if it will be read before it is written.
     fn ask_for(&self, index: usize, ahead_bytes: usize);
 
-    /// Asks for the line so many bytes behind the last cell, if what ends the row is all that goes through the caches.
-    #[inline(always)]
-    fn ask_for_end(&self, _ahead_bytes: usize) {}
+    /// Asks likewise for a line that will be needed rows later.
+    fn ask_for_later(&self, index: usize, ahead_bytes: usize);
+
+    /// Asks for the line so many bytes behind the last cell, for what is no whole vector goes through the caches on all rows.
+    fn ask_for_end(&self, ahead_bytes: usize);
 
     /// Stores the last cells of the row, of which some may have been stored before.
     fn store_last(&mut self, values: &[T; L]);
@@ -36,6 +38,16 @@ impl<T: Element, const L: usize> OutputRow<T, L> for &mut [T] {
     #[inline(always)]
     fn ask_for(&self, index: usize, ahead_bytes: usize) {
         ask_for_line(&self.as_chunks::<L>().0[index], ahead_bytes);
+    }
+
+    #[inline(always)]
+    fn ask_for_later(&self, index: usize, ahead_bytes: usize) {
+        ask_for_later_line(&self.as_chunks::<L>().0[index], ahead_bytes);
+    }
+
+    #[inline(always)]
+    fn ask_for_end(&self, ahead_bytes: usize) {
+        ask_for_end(self, ahead_bytes);
     }
 
     #[inline(always)]
@@ -59,15 +71,23 @@ impl<T: Element, const L: usize> OutputRow<T, L> for PastRow<'_, T> {
     fn ask_for(&self, _: usize, _: usize) {}
 
     #[inline(always)]
+    fn ask_for_later(&self, _: usize, _: usize) {}
+
+    #[inline(always)]
     fn ask_for_end(&self, ahead_bytes: usize) {
-        if let Some(last) = self.places().last() {
-            ask_for_line(last, ahead_bytes);
-        }
+        ask_for_end(self.places(), ahead_bytes);
     }
 
     #[inline(always)]
     fn store_last(&mut self, values: &[T; L]) {
         let rest = self.places().len() % L;
         self.store_end(&values[L - rest..]);
+    }
+}
+
+#[inline(always)]
+fn ask_for_end<T>(places: &[T], ahead_bytes: usize) {
+    if let Some(last) = places.last() {
+        ask_for_line(last, ahead_bytes);
     }
 }

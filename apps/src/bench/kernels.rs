@@ -3,8 +3,8 @@
 //!
 //! At least, that is the longest of: moving every cell in once and out once, measured as the fastest of four copies;
 //! its loads and stores, in the first-level cache; and what computes, on registers. They are measured in turns with
-//! the kernel. Each begins its turn with a round that does not count, and generations change places after each round, so
-//! that it finds in the caches what its own last round left there, as in a run.
+//! the kernel. Each begins its turn with two rounds that do not count, and generations change places after each round, so
+//! that it finds in the caches what its own last rounds left there, as in a run.
 
 use std::hint::black_box;
 use std::mem::swap;
@@ -320,9 +320,10 @@ impl Measurement<'_> {
     }
 }
 
-/// Takes the time of something that says how often it has been done, the second time that it is called; keeps the
-/// least time for one.
+/// Takes the time of something that says how often it has been done, the third time that it is called, as each of two
+/// generations has been written by then; keeps the least time for one.
 fn least(least_ns: &mut f64, mut turn: impl FnMut() -> Result<usize, HaloError>) -> Result<(), AppError> {
+    turn()?;
     turn()?;
     let started = Instant::now();
     let times = turn()?;

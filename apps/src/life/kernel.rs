@@ -8,7 +8,7 @@
 //! way; else doubles go as words, and bytes as they are (`bytes`).
 
 use fearless_simd::{Level, Simd};
-use streamhalo::comm::device::{Rows, RowsMut, Tile};
+use streamhalo::comm::device::{Rows, RowsMut, Tile, Way};
 
 use super::slices::{self, Sliced};
 use super::{bytes, wave, words};
@@ -100,9 +100,9 @@ impl Sweep {
     }
 }
 
-/// Computes the cells of a tile of an array that many generations on; if `is_past`, of a field that no cache holds.
+/// Computes the cells of a tile of an array that many generations on. Lines are asked for ahead on every `way`.
 pub(super) fn sweep_tile<T: Cell>(
-    is_past: bool,
+    way: Way,
     sweep: Sweep,
     tile: Tile,
     now: Rows<'_, T>,
@@ -116,7 +116,8 @@ pub(super) fn sweep_tile<T: Cell>(
     let layers = sweep.generations;
     let now = now.plane(0, y - layers..y_end + layers, x - layers..x_end + layers);
     let (now, next) = (now.each(), next.plane(0, y..y_end));
-    sweep_rows(sweep, Task { level: Level::new(), is_past, extents: [rows, columns], now, next });
+    let (level, is_past) = (Level::new(), way == Way::Past);
+    sweep_rows(sweep, Task { level, is_past, extents: [rows, columns], now, next });
 }
 
 /// Computes rows that many generations on.

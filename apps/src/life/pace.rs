@@ -116,7 +116,7 @@ pub(super) fn launch<T: Cell>(
 ) -> Result<(), Error> {
     let store_way = store_way.clone();
     let body = move |part: Tile, (now, next): (Rows<'_, T>, RowsMut<'_, T>)| {
-        store_way.store(tile, part, |is_past| sweep_tile(is_past, Sweep::ONE, part, now, next));
+        store_way.store(tile, part, |way| sweep_tile(way, Sweep::ONE, part, now, next));
     };
     stream.launch_either(text::<T>(), tile, now_and_next, body)
 }
@@ -132,7 +132,7 @@ pub(crate) fn launch_sweep<T: Cell>(
     let store_way = store_way.clone();
     let body = move |part: Tile, (now, next): (Rows<'_, T>, RowsMut<'_, T>)| {
         let sweep = sweep.of_part(tile, part);
-        store_way.store(tile, part, |is_past| sweep_tile(is_past, sweep, part, now, next));
+        store_way.store(tile, part, |way| sweep_tile(way, sweep, part, now, next));
     };
     Ok(stream.launch(text::<T>().name, tile, cells.now_and_next()?, body)?)
 }

@@ -86,8 +86,8 @@ pub(crate) fn launch<T: Real>(
     let (text, arguments) = (step_text::<T>(rule.is_full), (now, along_z, along_y, along_x, next));
     let store_way = store_way.clone();
     stream.launch_either_with(text, tile, arguments, &scalars, move |part, (now, _, _, _, next)| {
-        store_way.store(tile, part, |is_past| {
-            step(Level::new(), is_past, &rule, &shape, part, now, next);
+        store_way.store(tile, part, |way| {
+            step(Level::new(), way, &rule, &shape, part, now, next);
         });
     })?;
     Ok(())

@@ -20,7 +20,7 @@
 use std::ops::Range;
 
 use fearless_simd::{Level, Simd, dispatch, prelude::*};
-use streamhalo::comm::device::{PastCaches, Plane, past_caches};
+use streamhalo::comm::device::{PastCaches, Plane, Way, past_caches};
 use streamhalo::{Rows, RowsMut, Tile};
 
 use super::problem::Weights;
@@ -35,14 +35,14 @@ pub(super) const PIECE: usize = 256;
 /// they are the higher plane to where they are the lower one.
 const STRIP_BYTES: usize = 384 << 10;
 
-/// The same of 7 points that some cache holds, in vectors as long as a line: they stay in the first-level one. All else that
+/// The same of 7 points near to the core, in vectors as long as a line: they stay in the first-level one. All else that
 /// has been measured takes so many operations, or loads, that it does not matter where they are.
 const NEAR_STRIP_BYTES: usize = 24 << 10;
 
 /// Rows that such a strip has at least: two more are read beside them.
 const LEAST_NEAR_ROWS: usize = 8;
 
-/// Rows that lines are asked for ahead where no cache holds the cells.
+/// Rows that lines are asked for ahead where the cells are far from the core.
 const ROWS_AHEAD: usize = 6;
 
 /// A stencil, and what is added to it.
@@ -59,11 +59,11 @@ pub(crate) struct Rule<T> {
 #[derive(Debug)]
 pub(crate) struct Shape<T>(pub(crate) [Vec<T>; 3]);
 
-/// Computes the cells of a tile, in strips of rows that go through all planes; if `is_past`, of a field that no cache holds.
-/// The instruction set is of the caller's choice, so that tests reach all.
+/// Computes the cells of a tile, in strips of rows that go through all planes. The instruction set is of the caller's choice,
+/// so that tests reach all.
 pub(crate) fn step<T: Real>(
     level: Level,
-    is_past: bool,
+    way: Way,
     rule: &Rule<T>,
     shape: &Shape<T>,
     tile: Tile,
@@ -71,8 +71,8 @@ pub(crate) fn step<T: Real>(
     mut next: RowsMut<'_, T>,
 ) {
     past_caches(|stores| {
-        let task = Task::new(rule, shape, now, tile, stores);
-        dispatch!(level, simd => task.compute(simd, is_past, &mut next));
+        let task = Task::new(rule, shape, now, tile, (way == Way::Past).then_some(stores));
+        dispatch!(level, simd => task.compute(simd, way, &mut next));
     });
 }
 
@@ -85,18 +85,16 @@ pub(crate) fn evaluate<T: Real>(
     mut sink: impl FnMut(&[T]),
 ) {
     let mut values = [T::default(); PIECE];
-    past_caches(|stores| {
-        dispatch!(Level::new(), simd => {
-            for (z, y) in tile.rows() {
-                for x in (tile.start[2]..tile.end[2]).step_by(PIECE) {
-                    let piece = &mut values[..PIECE.min(tile.end[2] - x)];
-                    let tile = Tile { start: [z, y, x], end: [z + 1, y + 1, x + piece.len()] };
-                    let task = Task::new(rule, shape, now, tile, stores);
-                    task.compute(simd, false, &mut Piece(piece));
-                    sink(piece);
-                }
+    dispatch!(Level::new(), simd => {
+        for (z, y) in tile.rows() {
+            for x in (tile.start[2]..tile.end[2]).step_by(PIECE) {
+                let piece = &mut values[..PIECE.min(tile.end[2] - x)];
+                let tile = Tile { start: [z, y, x], end: [z + 1, y + 1, x + piece.len()] };
+                let task = Task::new(rule, shape, now, tile, None);
+                task.compute(simd, Way::Through, &mut Piece(piece));
+                sink(piece);
             }
-        });
+        }
     });
 }
 
@@ -131,7 +129,8 @@ pub(super) struct Task<'a, T> {
     zs: Range<usize>,
     ys: Range<usize>,
     pub(super) x: Range<usize>,
-    stores: PastCaches<'a>,
+    /// If the way is past the caches.
+    stores: Option<PastCaches<'a>>,
 }
 
 /// The narrowest vectors of any processor.
@@ -146,7 +145,7 @@ impl<'a, T: Real> Task<'a, T> {
         shape: &'a Shape<T>,
         now: Rows<'a, T>,
         Tile { start, end }: Tile,
-        stores: PastCaches<'a>,
+        stores: Option<PastCaches<'a>>,
     ) -> Self {
         Self { rule, shape, now, zs: start[0]..end[0], ys: start[1]..end[1], x: start[2]..end[2], stores }
     }
@@ -162,17 +161,17 @@ impl<'a, T: Real> Task<'a, T> {
 
     /// Computes all to `out`.
     #[inline(always)]
-    fn compute<S: Simd>(&self, simd: S, is_past: bool, out: &mut impl Output<T>) {
+    fn compute<S: Simd>(&self, simd: S, way: Way, out: &mut impl Output<T>) {
         if self.x.len() >= T::Vector::<S>::LEN {
-            return self.compute_in::<S, T::Vector<S>>(simd, is_past, out);
+            return self.compute_in::<S, T::Vector<S>>(simd, way, out);
         }
         // Rows of strong scaling, and what others compute before their ghosts have come. No line of them is written whole, as
         // it would have to be to go past the caches.
         if const { T::Half::<S>::LEN < T::Vector::<S>::LEN } && self.x.len() >= T::Half::<S>::LEN {
-            return self.compute_in::<S, T::Half<S>>(simd, false, out);
+            return self.compute_in::<S, T::Half<S>>(simd, Way::Through, out);
         }
         if const { Block::<S, T>::LEN < T::Vector::<S>::LEN } && self.x.len() >= Block::<S, T>::LEN {
-            return self.compute_in::<S, Block<S, T>>(simd, false, out);
+            return self.compute_in::<S, Block<S, T>>(simd, Way::Through, out);
         }
         for z in self.zs.clone() {
             self.narrow(z, self.ys.clone(), out.rows_of_plane(z, self.ys.clone()));
@@ -181,17 +180,12 @@ impl<'a, T: Real> Task<'a, T> {
 
     /// The same, in those vectors.
     #[inline(always)]
-    fn compute_in<S: Simd, V: SimdBase<S, Element = T>>(
-        &self,
-        simd: S,
-        is_past: bool,
-        out: &mut impl Output<T>,
-    ) {
+    fn compute_in<S: Simd, V: SimdBase<S, Element = T>>(&self, simd: S, way: Way, out: &mut impl Output<T>) {
         match V::LEN {
-            2 => self.compute_of::<S, V, 2>(simd, is_past, out),
-            4 => self.compute_of::<S, V, 4>(simd, is_past, out),
-            8 => self.compute_of::<S, V, 8>(simd, is_past, out),
-            16 => self.compute_of::<S, V, 16>(simd, is_past, out),
+            2 => self.compute_of::<S, V, 2>(simd, way, out),
+            4 => self.compute_of::<S, V, 4>(simd, way, out),
+            8 => self.compute_of::<S, V, 8>(simd, way, out),
+            16 => self.compute_of::<S, V, 16>(simd, way, out),
             _ => unreachable!("vectors have 2 to 16 numbers"),
         }
     }
@@ -201,10 +195,11 @@ impl<'a, T: Real> Task<'a, T> {
     fn compute_of<S: Simd, V: SimdBase<S, Element = T>, const L: usize>(
         &self,
         simd: S,
-        is_past: bool,
+        way: Way,
         out: &mut impl Output<T>,
     ) {
-        let strip = self.strip(const { L * size_of::<T>() == LINE_BYTES } && !is_past && !self.rule.is_full);
+        let strip = self
+            .strip(const { L * size_of::<T>() == LINE_BYTES } && way == Way::Through && !self.rule.is_full);
         // In strips. Each kernel is a function of its own for the instruction set of `simd`: one of all of them would need a
         // large stack in builds that are not optimised.
         macro_rules! apart {
@@ -224,7 +219,8 @@ impl<'a, T: Real> Task<'a, T> {
             };
         }
         // Only the widest vectors are as long as a line.
-        if const { L * size_of::<T>() == LINE_BYTES } && !is_past && self.x.len().is_multiple_of(L) {
+        if const { L * size_of::<T>() == LINE_BYTES } && way == Way::Through && self.x.len().is_multiple_of(L)
+        {
             // Of more vectors there are not registers enough.
             match (self.rule.is_full, self.x.len() / L) {
                 (false, 1) => return apart!(short_star::<S, L, 1>),
@@ -237,7 +233,7 @@ impl<'a, T: Real> Task<'a, T> {
             }
         }
         // Vectors of 16 bytes, where they are the widest, have not been measured: they go through the caches.
-        match (self.rule.is_full, is_past && const { L * size_of::<T>() > 16 }) {
+        match (self.rule.is_full, way != Way::Through && const { L * size_of::<T>() > 16 }) {
             (false, true) => apart!(rows::<S, V, L, false, true>),
             (false, false) => apart!(rows::<S, V, L, false, false>),
             (true, true) => apart!(rows::<S, V, L, true, true>),
@@ -252,7 +248,7 @@ impl<'a, T: Real> Task<'a, T> {
         V: SimdBase<S, Element = T>,
         const L: usize,
         const IS_FULL: bool,
-        const IS_PAST: bool,
+        const IS_AHEAD: bool,
     >(
         &self,
         simd: S,
@@ -275,7 +271,7 @@ impl<'a, T: Real> Task<'a, T> {
         for ((((low, here), high), out), along_y) in planes.zip(out).zip(&along_y[ys]) {
             let is_last = left <= ROWS_AHEAD;
             left -= 1;
-            let row = Row::<S, T, _, L, IS_PAST> {
+            let row = Row::<S, T, _, L, IS_AHEAD> {
                 simd,
                 weights: &weights,
                 source: V::splat(simd, source * (at_z * *along_y)),
@@ -283,7 +279,10 @@ impl<'a, T: Real> Task<'a, T> {
                 planes: [low, here, high],
                 ahead_bytes: ROWS_AHEAD * row_bytes + if is_last { to_next_plane } else { 0 },
             };
-            let past = if IS_PAST { stores.row(out, L) } else { Err(out) };
+            let past = match stores {
+                Some(stores) if IS_AHEAD => stores.row(out, L),
+                _ => Err(out),
+            };
             match (IS_FULL, past) {
                 (true, Ok(out)) => row.compute_full(out),
                 (true, Err(out)) => row.compute_full(out),
@@ -366,20 +365,20 @@ mod tests {
                 let shape = Arc::new(Shape([4, 22, width + 2].map(factors)));
                 let mut tile = grid.owned(Entity::Cell).tile();
                 tile.end[2] = tile.start[2] + part;
-                let mut bits = |way: Option<(Level, bool)>| -> Result<Vec<u64>, HaloError> {
+                let mut bits = |how: Option<(Level, Way)>| -> Result<Vec<u64>, HaloError> {
                     let shape = shape.clone();
                     cells.swap();
                     cells.now_mut().owned_mut()?.fill(T::from_f64(-1.0));
                     cells.swap();
                     let arrays = cells.now_and_next()?;
-                    stream.launch("stencil", tile, arrays, move |tile, (now, mut next)| match way {
-                        Some((level, is_past)) => step(level, is_past, &rule, &shape, tile, now, next),
-                        None => past_caches(|stores| {
-                            let task = Task::new(&rule, &shape, now, tile, stores);
+                    stream.launch("stencil", tile, arrays, move |tile, (now, mut next)| match how {
+                        Some((level, way)) => step(level, way, &rule, &shape, tile, now, next),
+                        None => {
+                            let task = Task::new(&rule, &shape, now, tile, None);
                             for z in task.zs.clone() {
                                 task.narrow(z, task.ys.clone(), next.plane(z, task.ys.clone()));
                             }
-                        }),
+                        }
                     })?;
                     cells.swap();
                     let bits = cells.now().owned()?.iter().map(|cell| cell.bits()).collect();
@@ -387,10 +386,9 @@ mod tests {
                     Ok(bits)
                 };
                 let expected = bits(None)?;
-                for (level, is_past) in levels().into_iter().flat_map(|level| [(level, false), (level, true)])
-                {
-                    let found = bits(Some((level, is_past)))?;
-                    assert_eq!(found, expected, "{is_full}, {part} of {width}, {level:?}, {is_past}");
+                for (level, way) in levels().into_iter().flat_map(|level| Way::ALL.map(|way| (level, way))) {
+                    let found = bits(Some((level, way)))?;
+                    assert_eq!(found, expected, "{is_full}, {part} of {width}, {level:?}, {way:?}");
                 }
             }
             Ok(())

@@ -53,8 +53,8 @@ pub(super) fn full<A: Copy + Add<Output = A>>([left, here, right]: [[A; 2]; 3], 
     here[0] + (left[1] + right[1]) + added
 }
 
-/// A row to compute, in vectors of `L` cells; if `IS_PAST`, of a field that no cache holds.
-pub(super) struct Row<'r, S, T, V, const L: usize, const IS_PAST: bool> {
+/// A row to compute, in vectors of `L` cells; if `IS_AHEAD`, of a field far from the core, so that lines are asked for.
+pub(super) struct Row<'r, S, T, V, const L: usize, const IS_AHEAD: bool> {
     pub(super) simd: S,
     pub(super) weights: &'r Weights<V>,
     /// What the source is for each unit of its shape.
@@ -62,20 +62,19 @@ pub(super) struct Row<'r, S, T, V, const L: usize, const IS_PAST: bool> {
     pub(super) shape: &'r [T],
     /// The row and those around it, by z, then y. Each has one cell more on either side.
     pub(super) planes: [[&'r [T]; 3]; 3],
-    /// How far behind those of the higher plane, and of what is written through the caches, lines are asked for if they are
-    /// in no cache.
+    /// How far behind those of the higher plane, and of what is written through the caches, lines are asked for.
     pub(super) ahead_bytes: usize,
 }
 
-impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAST: bool>
-    Row<'_, S, T, V, L, IS_PAST>
+impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_AHEAD: bool>
+    Row<'_, S, T, V, L, IS_AHEAD>
 {
     /// Computes 7 points. Neighbours along x are cut out of what is loaded anyway if vectors are as long as a line, since loads
     /// where they are would all straddle two; shorter ones are loaded, which takes less than cutting them.
     #[inline(always)]
     pub(super) fn compute_star(self, mut out: impl OutputRow<T, L>) {
         let cells = out.cells();
-        self.ask_for_rest_ahead(cells);
+        self.ask_for_rest_ahead(&out, cells);
         let [[_, low, _], [before, own, behind], [_, high, _]] = self.planes;
         let shape = &self.shape[..cells];
         let mut rows = [own, &own[1..], &own[2..], &before[1..], &behind[1..], &low[1..], &high[1..]];
@@ -90,7 +89,7 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
             let mut before = V::splat(self.simd, own[0]);
             let mut here = V::from_slice(self.simd, &vectors[1][0]);
             for index in 0..last {
-                self.ask_ahead(&vectors[6][index]);
+                self.ask_ahead(&out, &vectors[6][index], index);
                 let behind = V::from_slice(self.simd, &vectors[1][index + 1]);
                 let values = self.cut([before, here, behind], &vectors, index);
                 out.store(index, &self.star(values, &shapes[index]));
@@ -105,7 +104,7 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
                 for row in 0..7 {
                     values[row] = V::from_slice(self.simd, &vectors[row][index]);
                 }
-                self.ask_ahead(&vectors[6][index]);
+                self.ask_ahead(&out, &vectors[6][index], index);
                 out.store(index, &self.star(values, &shapes[index]));
             }
         }
@@ -117,7 +116,6 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
             for row in 0..7 {
                 values[row] = V::from_slice(self.simd, &rows[row][start..]);
             }
-            out.ask_for_end(self.ahead_bytes);
             out.store_last(&self.star(values, &shape[start..]));
         }
     }
@@ -147,7 +145,7 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
     #[inline(always)]
     pub(super) fn compute_full(self, mut out: impl OutputRow<T, L>) {
         let cells = out.cells();
-        self.ask_for_rest_ahead(cells);
+        self.ask_for_rest_ahead(&out, cells);
         let last = cells / L - 1;
         let shape = &self.shape[..cells];
         let shapes = &shape.as_chunks::<L>().0[..last + 1];
@@ -161,7 +159,7 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
         let mut before = self.column(&rows, 0);
         let mut own = self.vector(&vectors, 0);
         for index in 0..last {
-            self.ask_ahead(&vectors[2][1][index]);
+            self.ask_ahead(&out, &vectors[2][1][index], index);
             let behind = self.vector(&vectors, index + 1);
             out.store(index, &self.full(around(before, own, behind), &shapes[index]));
             (before, own) = (own, behind);
@@ -172,7 +170,6 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
             let start = cells - L;
             let columns =
                 [self.columns(&rows, start), self.columns(&rows, start + 1), self.columns(&rows, start + 2)];
-            out.ask_for_end(self.ahead_bytes);
             out.store_last(&self.full(columns, &shape[start..]));
         }
     }
@@ -220,12 +217,13 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
         full_values(self.weights, values)
     }
 
-    /// Asks for a line of the higher plane that others will need: the lower planes are in the caches since they were the
-    /// higher one, and what is written past the caches is never read.
+    /// Asks for lines that others will need, of the higher plane and of what is written: the lower planes are in the caches
+    /// since they were the higher one, and what is written past the caches is never read.
     #[inline(always)]
-    fn ask_ahead(&self, high: &[T; L]) {
-        if IS_PAST {
+    fn ask_ahead(&self, out: &impl OutputRow<T, L>, high: &[T; L], index: usize) {
+        if IS_AHEAD {
             ask_for_later_line(high, self.ahead_bytes);
+            out.ask_for_later(index, self.ahead_bytes);
         }
     }
 
@@ -233,8 +231,12 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_PAS
     /// no whole vector is too, and of the one that begins the row. One or two lines of each row that are late take back
     /// what all others gain.
     #[inline(always)]
-    fn ask_for_rest_ahead(&self, cells: usize) {
-        if IS_PAST {
+    fn ask_for_rest_ahead(&self, out: &impl OutputRow<T, L>, cells: usize) {
+        if IS_AHEAD {
+            out.ask_for_later(cells / L - 1, self.ahead_bytes);
+            if !cells.is_multiple_of(L) {
+                out.ask_for_end(self.ahead_bytes);
+            }
             let high = &self.planes[2][1][..cells + 2];
             ask_for_later_line(&high[cells / L * L], self.ahead_bytes);
             ask_for_later_line(&high[cells + 1], self.ahead_bytes);

@@ -59,7 +59,7 @@ pub use host::ahead::{ask_for_later_line, ask_for_line};
 pub use host::kernel::{Argument, Arguments, Memory, Reader, Writer};
 pub(crate) use host::lane::progress;
 pub use host::rows::{Each, Plane, PlaneMut, Rows, RowsMut, Windows};
-pub use host::store_way::StoreWay;
+pub use host::store_way::{StoreWay, Way};
 pub use host::streaming::{PastCaches, PastRow, past_caches};
 pub use host_state::{HostState, WeakHostState};
 pub use lent::{Lent, of_dimensions};

@@ -2,8 +2,8 @@
 //!
 //! A field that fits the largest cache by its size may still not stay there, since other ranks, and whoever else has
 //! the machine's cores, use it too; no system says how much is left. What a field then loses is as much as one in a
-//! free cache would lose past it. So launches take turns, and those that follow go past the caches if that took
-//! less by a tenth.
+//! free cache would lose past it. Nor does any say how far away that cache is: asking for lines ahead gains a third on one
+//! machine and nothing on another. So launches take turns, and those that follow go the way that took least.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -25,36 +25,51 @@ const PERIOD: u64 = 256;
 /// not measured, and who is disturbed by others should not lose for as little.
 const WORTHWHILE: f64 = 0.9;
 
-/// How launches of one kernel on one field store: through the caches or past them. Clones learn together.
+/// How a launch goes about the caches. A kernel may do the same for two of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// For what is near to the core: it stores through the caches, and asks for nothing.
+    Through,
+    /// It stores through the caches, and asks for lines ahead, of what it reads and of what it writes.
+    Ahead,
+    /// It stores past the caches, and asks for lines ahead of what it reads.
+    Past,
+}
+
+impl Way {
+    /// In the order of the sizes of fields that they are for.
+    pub const ALL: [Self; 3] = [Self::Through, Self::Ahead, Self::Past];
+}
+
+/// Which [`Way`] launches of one kernel on one field go. Clones learn together.
 ///
 /// ```
-/// use streamhalo_comm::device::{StoreWay, Tile, past_caches};
+/// use streamhalo_comm::device::{StoreWay, Tile, Way, past_caches};
 ///
 /// let tile = Tile { start: [0; 3], end: [1, 64, 64] };
 /// let way = StoreWay::new::<f64>(tile);
 /// // In the body of a kernel, which is given `part` of the tile:
 /// let part = tile;
-/// let took_rows_past = way.store(tile, part, |is_past| past_caches(|_stores| is_past));
-/// assert!(!took_rows_past, "two generations of 32 KiB stay in a cache");
+/// let went = way.store(tile, part, |way| past_caches(|_stores| way));
+/// assert_eq!(went, Way::Through, "two generations of 32 KiB stay in a cache");
 /// ```
 #[derive(Debug, Clone)]
 pub struct StoreWay {
-    /// Launches of fewer points store through the caches.
+    /// Launches of fewer points go through the caches.
     least_points: usize,
     found: Found,
 }
 
 #[derive(Debug, Clone)]
 enum Found {
-    Through,
-    Past,
+    BySize(Way),
     ByMeasuring(Arc<Measurement>),
 }
 
 impl StoreWay {
     /// For a kernel that reads one generation of elements `T` and writes another, of which `tile` is what a launch
-    /// computes, or the largest that one does. Fields that the caches of each core hold are stored through them; those
-    /// that not even the largest cache of this machine holds go past them; for all between both ways are measured. The
+    /// computes, or the largest that one does. Launches go through the caches of each core if these hold the field, and
+    /// past the caches if not even the largest one of this machine does; for all between, every way is measured. The
     /// sizes are those that the system says the first core has.
     pub fn new<T: Element>(tile: Tile) -> Self {
         Self::with(Caches::of_this_machine(), tile.points(), 2 * size_of::<T>())
@@ -63,33 +78,35 @@ impl StoreWay {
     fn with(caches: Caches, points: usize, bytes_of_point: usize) -> Self {
         let bytes = points.saturating_mul(bytes_of_point);
         let found = if bytes > caches.largest {
-            Found::Past
+            Found::BySize(Way::Past)
         } else if bytes <= caches.own {
-            Found::Through
+            Found::BySize(Way::Through)
         } else {
             Found::ByMeasuring(Arc::new(Measurement::of(points, bytes)))
         };
         Self { least_points: caches.own / bytes_of_point, found }
     }
 
-    /// Calls `body` with whether it is to store past the caches, to compute `part` of the `tile` of a launch. Any thread
-    /// may, with other parts at the same time.
+    /// Calls `body` with the way that it is to go, to compute `part` of the `tile` of a launch. Any thread may, with other
+    /// parts at the same time.
     #[inline]
-    pub fn store<R>(&self, tile: Tile, part: Tile, body: impl FnOnce(bool) -> R) -> R {
-        let is_large = tile.points() > self.least_points;
-        let turn = match &self.found {
-            Found::ByMeasuring(measurement) if is_large => {
-                Some((measurement, measurement.turn(part.points())))
-            }
-            _ => None,
-        };
-        let is_past = turn.map_or(is_large && matches!(self.found, Found::Past), |(_, turn)| turn.is_past);
-        let begun = turn.is_some_and(|(_, turn)| turn.counts).then(Instant::now);
-        let result = body(is_past);
-        if let (Some((measurement, _)), Some(begun)) = (turn, begun) {
-            measurement.took(is_past, begun.elapsed().as_secs_f64() / part.points() as f64);
+    pub fn store<R>(&self, tile: Tile, part: Tile, body: impl FnOnce(Way) -> R) -> R {
+        let Turn { way, counts } = self.turn(tile, part);
+        let begun = counts.then(Instant::now);
+        let result = body(way);
+        if let (Some(begun), Found::ByMeasuring(measurement)) = (begun, &self.found) {
+            measurement.took(way, begun.elapsed().as_secs_f64() / part.points() as f64);
         }
         result
+    }
+
+    fn turn(&self, tile: Tile, part: Tile) -> Turn {
+        let by_size = |way| Turn { way, counts: false };
+        match &self.found {
+            _ if tile.points() <= self.least_points => by_size(Way::Through),
+            Found::BySize(way) => by_size(*way),
+            Found::ByMeasuring(measurement) => measurement.turn(part.points()),
+        }
     }
 }
 
@@ -103,14 +120,14 @@ struct Measurement {
     measured: u64,
     /// Points that have been computed, or are being: how many launches there were, however they are cut into parts.
     begun: AtomicU64,
-    /// The least time for a point through the caches and past them, as the bits of what has the same order.
-    least: [AtomicU64; 2],
+    /// The least time for a point by each way, as the bits of what has the same order.
+    least: [AtomicU64; Way::ALL.len()],
 }
 
 /// How some points are computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Turn {
-    is_past: bool,
+    way: Way,
     /// Whether the time that it takes counts.
     counts: bool,
 }
@@ -122,7 +139,7 @@ impl Measurement {
             points: points as u64,
             measured: (MEASURED_BYTES / bytes).max(LEAST_MEASURED) as u64,
             begun: AtomicU64::new(0),
-            least: [never(), never()],
+            least: Way::ALL.map(|_| never()),
         }
     }
 
@@ -130,20 +147,32 @@ impl Measurement {
     fn turn(&self, points: usize) -> Turn {
         let one_way = self.measured + 1;
         let launch = self.begun.fetch_add(points as u64, Relaxed) / self.points % (one_way * PERIOD);
-        if launch < 2 * one_way {
-            let (is_past, launch) = (launch >= one_way, launch % one_way);
-            if launch == 0 {
-                self.least[usize::from(is_past)].store(f64::INFINITY.to_bits(), Relaxed);
-            }
-            return Turn { is_past, counts: launch > 0 };
+        let measured = usize::try_from(launch / one_way).ok().and_then(|index| Way::ALL.get(index));
+        let Some(way) = measured.copied() else {
+            return Turn { way: self.best(), counts: false };
+        };
+        let is_first = launch.is_multiple_of(one_way);
+        if is_first {
+            self.least[way as usize].store(f64::INFINITY.to_bits(), Relaxed);
         }
-        let [through, past] = self.least.each_ref().map(|least| f64::from_bits(least.load(Relaxed)));
-        Turn { is_past: past < WORTHWHILE * through, counts: false }
+        Turn { way, counts: !is_first }
+    }
+
+    /// The way that has been found to take least.
+    fn best(&self) -> Way {
+        let [through, ahead, past] = self.least.each_ref().map(|least| f64::from_bits(least.load(Relaxed)));
+        if past < WORTHWHILE * through.min(ahead) {
+            Way::Past
+        } else if ahead < through {
+            Way::Ahead
+        } else {
+            Way::Through
+        }
     }
 
     /// Points that count took so long each.
-    fn took(&self, is_past: bool, of_point: f64) {
-        self.least[usize::from(is_past)].fetch_min(of_point.to_bits(), Relaxed);
+    fn took(&self, way: Way, of_point: f64) {
+        self.least[way as usize].fetch_min(of_point.to_bits(), Relaxed);
     }
 }
 
@@ -201,17 +230,17 @@ mod tests {
 
     #[test]
     fn sizes_decide_where_they_can() {
-        for (points, of_tile, is_past) in [
-            (500, 500, false),
-            (16_001, 16_001, true),
+        for (points, of_tile, expected) in [
+            (500, 500, Way::Through),
+            (16_001, 16_001, Way::Past),
             // What computes the border of a large field.
-            (16_001, 500, false),
-            (16_001, 501, true),
+            (16_001, 500, Way::Through),
+            (16_001, 501, Way::Past),
         ] {
             let way = StoreWay::with(CACHES, points, 2);
             for _launch in 0..3 {
-                let given = way.store(tile(of_tile), tile(of_tile), |is_past| is_past);
-                assert_eq!(given, is_past, "{of_tile} of {points} points");
+                let given = way.store(tile(of_tile), tile(of_tile), |way| way);
+                assert_eq!(given, expected, "{of_tile} of {points} points");
             }
             assert!(!matches!(way.found, Found::ByMeasuring(_)));
         }
@@ -220,33 +249,39 @@ mod tests {
         }
     }
 
-    /// Launches of 12 points, each cut into two parts, with what a point takes through the caches and past them; how many
-    /// of them went past, and how many through.
-    fn launch(measurement: &Measurement, launches: u64, [through, past]: [f64; 2]) -> [u64; 2] {
-        let mut counts = [0, 0];
+    /// Launches of 12 points, each cut into two parts, with what a point takes by each way; how many of them went each.
+    fn launch(measurement: &Measurement, launches: u64, takes: [f64; 3]) -> [u64; 3] {
+        let mut counts = [0; 3];
         for launch in 0..launches {
             let parts = [5, 7].map(|points| measurement.turn(points));
             assert_eq!(parts[0], parts[1], "the parts of a launch");
-            let Turn { is_past, counts: is_counted } = parts[0];
-            counts[usize::from(!is_past)] += 1;
+            let Turn { way, counts: is_counted } = parts[0];
+            counts[way as usize] += 1;
             if is_counted {
                 // Some launches are disturbed.
                 let disturbed = if launch % 3 == 0 { 10.0 } else { 1.0 };
-                measurement.took(is_past, disturbed * if is_past { past } else { through });
+                measurement.took(way, disturbed * takes[way as usize]);
             }
         }
         counts
     }
 
     #[test]
-    fn most_launches_go_past_the_caches_where_that_pays_and_all_follow_when_that_changes() {
+    fn most_launches_go_the_way_that_takes_least_and_all_follow_when_that_changes() {
         let measurement = Measurement::of(12, MEASURED_BYTES / 4);
         let period = 5 * PERIOD;
-        let [fast, slow] = [period - 5, 5];
-        assert_eq!(launch(&measurement, period, [2.0, 1.0]), [fast, slow]);
-        assert_eq!(launch(&measurement, period, [1.0, 2.0]), [slow, fast]);
-        assert_eq!(launch(&measurement, period, [3.0, 2.0]), [fast, slow]);
-        assert_eq!(launch(&measurement, period, [1.0, 0.91]), [slow, fast], "too little is gained");
+        let [fast, slow] = [period - 10, 5];
+        for (takes, expected) in [
+            ([2.0, 2.0, 1.0], [slow, slow, fast]),
+            ([1.0, 2.0, 2.0], [fast, slow, slow]),
+            ([3.0, 1.9, 2.0], [slow, fast, slow]),
+            ([3.0, 3.0, 2.0], [slow, slow, fast]),
+            // Too little is gained past the caches.
+            ([1.0, 1.1, 0.91], [fast, slow, slow]),
+            ([1.1, 1.0, 0.91], [slow, fast, slow]),
+        ] {
+            assert_eq!(launch(&measurement, period, takes), expected, "{takes:?}");
+        }
     }
 
     #[test]
@@ -260,16 +295,16 @@ mod tests {
         // So many bytes that few launches are measured.
         let way = StoreWay::with(Caches { own: 1, largest: usize::MAX }, 64, MEASURED_BYTES);
         let launch = |way: &StoreWay| {
-            way.store(tile(64), tile(64), |is_past| {
+            way.store(tile(64), tile(64), |way| {
                 let begun = Instant::now();
-                while !is_past && begun.elapsed().as_micros() < 500 {}
-                is_past
+                while way != Way::Ahead && begun.elapsed().as_micros() < 500 {}
+                way
             })
         };
-        let measured = 2 * (LEAST_MEASURED + 1);
+        let measured = 3 * (LEAST_MEASURED + 1);
         let given: Vec<_> = (0..measured).map(|_| launch(&way)).collect();
-        assert_eq!(given, [[false; 4], [true; 4]].concat());
-        assert!(launch(&way.clone()) && launch(&way), "clones learn together");
+        assert_eq!(given, Way::ALL.map(|way| [way; 4]).concat());
+        assert_eq!([launch(&way.clone()), launch(&way)], [Way::Ahead; 2], "clones learn together");
     }
 
     #[test]
