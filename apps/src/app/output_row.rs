@@ -17,7 +17,7 @@ pub(crate) trait OutputRow<T, const L: usize> {
     /// Asks likewise for a line that will be needed rows later.
     fn ask_for_later(&self, index: usize, ahead_bytes: usize);
 
-    /// Asks for the line so many bytes behind the last cell, for what is no whole vector goes through the caches on all rows.
+    /// Asks for the line so many bytes behind the last cell, where what fills no vector goes, through the caches always.
     fn ask_for_end(&self, ahead_bytes: usize);
 
     /// Stores the last cells of the row, of which some may have been stored before.
