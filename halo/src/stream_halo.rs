@@ -236,7 +236,12 @@ impl StreamHalo {
         let (exchange, phase) = (self.exchange.get(&self.stream), phase(self.gather.epoch()));
         let is_left =
             |field: &Registered| field.ghosts(phase, self.swaps).in_flight(&self.stream) == exchange;
-        if self.fields.iter().any(is_left) { self.end(phase, &mut |_| {}) } else { Ok(()) }
+        if self.fields.iter().any(is_left) {
+            // One that failed has no second half any more, which is not what there is to say.
+            self.stream.check()?;
+            self.end(phase, &mut |_| {})?;
+        }
+        Ok(())
     }
 
     /// Whether an exchange of these fields may begin with that epoch, of which it gives the phase.

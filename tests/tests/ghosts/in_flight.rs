@@ -196,3 +196,34 @@ fn an_exchange_that_has_failed_is_refused_with_its_error() {
         });
     }
 }
+
+/// Also the second half of a gather, whether its caller saw it fail or not, and whatever comes next.
+#[test]
+fn a_gather_in_halves_that_has_failed_is_refused_with_its_error() {
+    for way in each_way() {
+        for is_dropped in [false, true] {
+            on_ranks(2, |world| {
+                let rank = Rank::new(world, way)?;
+                let mut cells = rank.array()?;
+                let mut halo = rank.builder().scatter(Op::Sum).build(1, &mut cells)?;
+                if world.rank() == 1 {
+                    // Without its part of the gather.
+                    return Ok(());
+                }
+                let in_flight = halo.begin_gather(&mut cells)?;
+                let finished = if is_dropped { Ok(drop(in_flight)) } else { in_flight.finish() };
+                let failed = rank.stream.synchronize();
+                assert!(matches!(failed, Err(Error::PeerFailed { rank: 1, .. })), "{failed:?}, {rank:?}");
+                let expected = failed.map_err(HaloError::Communication);
+                assert!(finished.is_ok() || finished == expected, "{finished:?}, {rank:?}");
+                for _ in 0..2 {
+                    let begun = halo.begin_gather(&mut cells).map(drop);
+                    assert!(begun.is_ok() || begun == expected, "{begun:?}, {rank:?}");
+                    assert_eq!(halo.gather(&mut cells), expected, "{rank:?}");
+                    assert_eq!(halo.scatter(&mut cells), expected, "{rank:?}");
+                }
+                Ok(())
+            });
+        }
+    }
+}
