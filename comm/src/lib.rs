@@ -116,6 +116,8 @@ pub mod fabric;
 mod locks;
 mod meeting;
 mod named;
+#[cfg_attr(not(target_os = "linux"), path = "pinning/absent.rs")]
+mod pinning;
 mod primitive;
 pub mod queue;
 mod source;
@@ -129,6 +131,7 @@ pub use communicator::{
 };
 pub use element::{Element, ElementType, Op};
 pub use error::{Error, Result};
+pub use pinning::Pinned;
 pub use primitive::{By, PRIMITIVES, PrimitiveRow};
 pub use source::{Source, Status, Tag};
 pub use world::{World, WorldOptions};

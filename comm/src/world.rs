@@ -9,6 +9,7 @@ use crate::fabric::{
     self, Abort, Fabric, HostRounds, LocalFabric, WaitContext, WaitPolicy, register, to_blame,
 };
 use crate::meeting::Meeting;
+use crate::pinning::{self, Pinned};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::rc::Rc;
@@ -316,17 +317,14 @@ impl World {
         self.fabric().tell_failure(rank, operation);
     }
 
-    /// Pins the calling thread to core `rank mod cores`, among those that the process may use.
-    /// Gives false where the system cannot. Threads that it starts afterwards inherit that, but for those that feed streams
+    /// Pins the calling thread to core `rank mod cores`, among those that the process may use, until what this gives is
+    /// dropped; `None` where the system cannot. Threads that it starts meanwhile inherit that, but for those that feed streams
     /// of a GPU.
     ///
     /// # Errors
     /// [`Error::System`] if the system refuses.
-    pub fn pin(&self) -> Result<bool> {
-        #[cfg(target_os = "linux")]
-        return crate::fabric::shm::pin_to_core(self.rank()).map(|()| true);
-        #[cfg(not(target_os = "linux"))]
-        Ok(false)
+    pub fn pin(&self) -> Result<Option<Pinned>> {
+        pinning::pin(self)
     }
 
     pub(crate) fn shared_fabric(&self) -> &Arc<dyn Fabric> {

@@ -107,7 +107,7 @@ impl Work for HaloBench {
     type Report = Vec<HaloFigures>;
 
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(Vec<HaloFigures>)) -> Result<(), AppError> {
-        world.pin()?;
+        let _pinned = world.pin()?;
         let opened = self.streams.open(world, StreamOptions::default())?;
         let contestants = opened.contestants(&self.backends);
         let mut subjects = Vec::new();
@@ -140,7 +140,7 @@ impl Work for TimedExchanges {
     type Report = Duration;
 
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(Duration)) -> Result<(), AppError> {
-        world.pin()?;
+        let _pinned = world.pin()?;
         let opened = self.bench.streams.open(world, StreamOptions::default())?;
         let contestants = opened.contestants(&self.bench.backends);
         let mut subject = subject(&self.bench, world, (contestants[0].backend, contestants[0].stream))?;

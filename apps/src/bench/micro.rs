@@ -79,7 +79,7 @@ impl Work for MicroBench {
     type Report = Vec<Figure>;
 
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(Vec<Figure>)) -> Result<(), AppError> {
-        world.pin()?;
+        let _pinned = world.pin()?;
         let device = self.streams.device()?;
         let report = &mut |figures: Vec<Figure>| {
             report(figures.into_iter().map(|figure| figure.on(&device)).collect());

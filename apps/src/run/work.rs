@@ -110,10 +110,9 @@ impl Work for RunWork {
         let report = RefCell::new(report);
         let report = |said: RunReport| (report.borrow_mut())(said);
         report(RunReport::Uses(Uses::of(world, &stream, &self.config)));
-        // After the stream, whose own threads would be bound to this rank's core too.
-        if self.config.run.pin {
-            world.pin()?;
-        }
+        // After the stream: threads that a device's library starts would be bound to this rank's core too. Until the end only,
+        // as under a launcher the next entry is another work of this thread.
+        let _pinned = if self.config.run.pin { world.pin()? } else { None };
         let from = Checkpoint::asked_for(&self.config, &*application);
         let from = from.map(|opened| Checkpoint::agree(world, opened)).transpose()?;
         let (application, from) = (&*application, from.as_ref());
@@ -247,5 +246,35 @@ mod tests {
             |trial| [format!("{trial} begins"), format!("{trial} begins"), format!("{trial} is judged")];
         let expected = ["trial 0", "trial 1"].map(of_trial).concat();
         assert_eq!(events.into_inner().expect("nobody panics"), expected);
+    }
+
+    /// As under a launcher, where the ranks of all entries are the same threads.
+    #[test]
+    fn entries_on_one_thread_find_the_same_cores() {
+        let config = RunConfig::of(
+            "app = { steps = 1, pattern = 'random:1' }\ngrid.cells = [4, 6]\ncomm.backend = 'st-send'\n\
+             run = { ranks = 1, trials = 1, warmup = 0, pin = true }\n",
+        );
+        let (layout, states) = (vec![1, 1], StatesWanted::All);
+        let (timeline, watched, measured) = (None, None, Vec::new());
+        let work = RunWork { config, layout, states, timeline, draws: false, watched, measured };
+        let cores = || std::thread::available_parallelism().expect("it is known").get();
+        let found = Mutex::new(Vec::new());
+        let done = on_threads(1, work.options(), |world| {
+            for _ in 0..2 {
+                let mut found = found.lock().expect("nobody panics");
+                found.push(cores());
+                let entry = world.first_with(1, work.options())?.expect("there is a rank");
+                work.on_rank(&entry, &mut |report| {
+                    if matches!(report, RunReport::Finished { .. }) {
+                        assert_eq!(cores(), 1, "it is pinned");
+                    }
+                })?;
+            }
+            Ok(())
+        });
+        done.expect("it is done");
+        let found = found.into_inner().expect("nobody panics");
+        assert_eq!(found[0], found[1]);
     }
 }

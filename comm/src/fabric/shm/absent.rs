@@ -61,16 +61,3 @@ pub(in super::super) fn within_nodes(
 ) -> Result<Arc<dyn Fabric>> {
     Err(unavailable(name, super::unusable().unwrap_or_default()))
 }
-
-/// Threads are not pinned here.
-pub(crate) fn unpinned() -> impl FnOnce() + Send {
-    || ()
-}
-
-/// Threads are not pinned here.
-///
-/// # Errors
-/// None.
-pub fn pin_to_core(_index: usize) -> Result<()> {
-    Ok(())
-}

@@ -4,8 +4,6 @@ use super::segment::Segment;
 use super::{Exit, LAUNCHER_VARIABLE, RANK_VARIABLE, SEGMENT_VARIABLE, SIZE_VARIABLE};
 use crate::error::{Error, Result};
 use rustix::process::{Pid, Signal, WaitOptions};
-use rustix::thread::CpuSet;
-use std::cell::Cell;
 use std::fs;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
@@ -218,62 +216,4 @@ pub(super) fn end_with_parent() -> Result<()> {
         return Err(Error::System { call: "finding the launcher", reason: "it has ended already".into() });
     }
     Ok(())
-}
-
-thread_local! {
-    /// What the thread could use before it was pinned.
-    static BEFORE: Cell<Option<CpuSet>> = const { Cell::new(None) };
-}
-
-/// Lets the thread that calls it use the cores that this one could before it was pinned: of threads that a pinned one
-/// starts, those that are not to share its core.
-pub(crate) fn unpinned() -> impl FnOnce() + Send {
-    let before = BEFORE.get();
-    move || {
-        if let Some(before) = before {
-            // A thread that stays where it is works too.
-            let _ = rustix::thread::sched_setaffinity(None, &before);
-        }
-    }
-}
-
-/// Pins the calling thread to a core, counted among those that the process may use, wrapping round.
-///
-/// # Errors
-/// [`Error::System`] if the system refuses.
-pub fn pin_to_core(index: usize) -> Result<()> {
-    let failed = |call: &'static str| {
-        move |error: rustix::io::Errno| Error::System { call, reason: error.to_string() }
-    };
-    let allowed = rustix::thread::sched_getaffinity(None).map_err(failed("sched_getaffinity"))?;
-    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
-    let mut one = CpuSet::new();
-    one.set(cores[index % cores.len()]);
-    rustix::thread::sched_setaffinity(None, &one).map_err(failed("sched_setaffinity"))?;
-    BEFORE.set(BEFORE.get().or(Some(allowed)));
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::thread::{available_parallelism, spawn};
-
-    #[test]
-    fn a_thread_need_not_share_the_core_that_its_starter_is_pinned_to() {
-        let cores = || available_parallelism().expect("it is known").get();
-        let pinned = spawn(move || {
-            let all = cores();
-            pin_to_core(1).expect("it may");
-            let unpinned = unpinned();
-            let started = spawn(move || {
-                let inherited = cores();
-                unpinned();
-                (inherited, cores())
-            });
-            (all, cores(), started.join().expect("it does not panic"))
-        });
-        let (all, own, started) = pinned.join().expect("it does not panic");
-        assert_eq!((own, started), (1, (1, all)));
-    }
 }

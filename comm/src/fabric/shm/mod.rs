@@ -15,15 +15,11 @@ mod node;
 mod segment;
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) use absent::unpinned;
-#[cfg(not(target_os = "linux"))]
-pub use absent::{Job, pin_to_core};
+pub use absent::Job;
 #[cfg(not(target_os = "linux"))]
 pub(super) use absent::{join, within_nodes};
 #[cfg(target_os = "linux")]
-pub(crate) use job::unpinned;
-#[cfg(target_os = "linux")]
-pub use job::{Job, pin_to_core};
+pub use job::Job;
 #[cfg(target_os = "linux")]
 pub(crate) use mapping::{Mapping, reserve, whole_pages};
 #[cfg(target_os = "linux")]

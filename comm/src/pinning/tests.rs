@@ -1,0 +1,69 @@
+//! Which cores threads of ranks may use, pinned and not.
+
+use super::*;
+use crate::fabric::WaitPolicy;
+use crate::world::WorldOptions;
+use std::thread::{available_parallelism, spawn};
+
+fn cores() -> usize {
+    available_parallelism().expect("it is known").get()
+}
+
+/// Of a thread of its own, so that those of other tests are not pinned.
+fn aside<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
+    spawn(body).join().expect("it does not panic")
+}
+
+fn own_cores() -> Vec<usize> {
+    super::cores().expect("they are told")
+}
+
+#[test]
+fn a_thread_need_not_share_the_core_that_its_starter_is_pinned_to() {
+    let (all, own, started) = aside(|| {
+        let all = cores();
+        let _pinned = Pinned::to_core(own_cores()[0]).expect("it may");
+        let unpinned = unpinned();
+        let started = aside(move || {
+            let inherited = cores();
+            unpinned();
+            (inherited, cores())
+        });
+        (all, cores(), started)
+    });
+    assert_eq!((own, started), (1, (1, all)));
+}
+
+/// Under a launcher works of several worlds follow each other on one thread.
+#[test]
+fn worlds_on_one_thread_find_the_same_cores_and_wait_alike() {
+    aside(|| {
+        let all = own_cores();
+        let mut found = Vec::new();
+        for _ in 0..2 {
+            let world = World::alone().expect("it can be made");
+            let first = world.first_with(1, WorldOptions::default());
+            let world = first.expect("there is a rank").expect("it is this one");
+            found.push((cores(), world.wait_context().policy, WaitPolicy::for_ranks(2)));
+            let pinned = world.pin().expect("it may").expect("this system can");
+            // Also within each other, whose cores are those of the thread all the same.
+            drop(world.pin().expect("it may"));
+            assert_eq!((cores(), own_cores()), (1, all.clone()));
+            drop(pinned);
+        }
+        assert_eq!(found[0].0, all.len());
+        assert_eq!(found[0], found[1]);
+    });
+}
+
+#[test]
+fn ranks_of_one_process_take_one_core_after_the_other() {
+    let all = own_cores();
+    let pinned = World::threads(3, WorldOptions::default(), |world| {
+        let _pinned = world.pin()?;
+        let allowed = sched_getaffinity(None).map_err(failed("sched_getaffinity"))?;
+        Ok::<_, Error>((0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect::<Vec<_>>())
+    });
+    let pinned: Result<Vec<_>> = pinned.expect("threads can be started").into_iter().collect();
+    assert_eq!(pinned, Ok((0..3).map(|rank| vec![all[rank % all.len()]]).collect()));
+}
