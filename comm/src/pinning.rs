@@ -3,7 +3,9 @@
 use crate::error::{Error, Result};
 use crate::world::World;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::{Deserialize, Serialize};
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::marker::PhantomData;
 
@@ -51,8 +53,11 @@ impl Drop for Pinned {
 
 /// As [`World::pin`].
 pub(crate) fn pin(world: &World) -> Result<Option<Pinned>> {
-    let cores = cores()?;
-    Pinned::to_core(cores[world.rank() % cores.len()]).map(Some)
+    const CALL: &str = "World::pin";
+    let all = world.agree(CALL, Cores::of_thread())?;
+    let pinned = Pinned::to_core(Cores::of_rank(world.rank(), &all));
+    world.agree(CALL, pinned.as_ref().map(|_| ()))?;
+    pinned.map(Some)
 }
 
 /// Lets the thread that calls it use the cores that this one could before it was pinned: of threads that a pinned one
@@ -67,13 +72,40 @@ pub(crate) fn unpinned() -> impl Fn() + Send + Sync {
     }
 }
 
-/// The cores that the calling thread may use if it is not pinned.
-fn cores() -> Result<Vec<usize>> {
-    let allowed = match BEFORE.get() {
-        Some(before) => before,
-        None => sched_getaffinity(None).map_err(failed("sched_getaffinity"))?,
-    };
-    Ok((0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect())
+/// Where a thread may run if it is not pinned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Cores {
+    /// The running system, if it can be told from others.
+    node: Option<String>,
+    cores: Vec<usize>,
+}
+
+impl Cores {
+    /// Of the calling thread.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the system refuses.
+    fn of_thread() -> Result<Self> {
+        let allowed = match BEFORE.get() {
+            Some(before) => before,
+            None => sched_getaffinity(None).map_err(failed("sched_getaffinity"))?,
+        };
+        let cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
+        Ok(Self { node: std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok(), cores })
+    }
+
+    /// The core that a rank takes, where all ranks may run as `all` says: of its cores the first of those that the fewest
+    /// ranks before it on its node have taken. Launchers give ranks the same cores, some each, or one each, and deal them
+    /// out over nodes one by one or in blocks.
+    fn of_rank(rank: usize, all: &[Self]) -> usize {
+        let mut taken = BTreeMap::new();
+        let mut own = 0;
+        for Self { cores, .. } in all[..=rank].iter().filter(|other| other.node == all[rank].node) {
+            own = *cores.iter().min_by_key(|core| taken.get(*core).unwrap_or(&0)).expect("it runs somewhere");
+            *taken.entry(own).or_insert(0) += 1;
+        }
+        own
+    }
 }
 
 fn failed<E: Display>(call: &'static str) -> impl Fn(E) -> Error {

@@ -317,12 +317,13 @@ impl World {
         self.fabric().tell_failure(rank, operation);
     }
 
-    /// Pins the calling thread to core `rank mod cores`, among those that the process may use, until what this gives is
-    /// dropped; `None` where the system cannot. Threads that it starts meanwhile inherit that, but for those that feed streams
-    /// of a GPU.
+    /// Pins the calling thread to a core until what this gives is dropped; `None` where the system cannot. Of the cores that
+    /// its process may use it takes the first of those that the fewest ranks before it on its node have: with the same cores
+    /// for all, rank *r* of a node gets core *r* mod cores. Threads that it starts meanwhile inherit that, but for those that
+    /// feed streams of a GPU. Collective; blocks.
     ///
     /// # Errors
-    /// [`Error::System`] if the system refuses.
+    /// [`Error::CollectiveFailed`] if the system refuses it to a rank; else as [`World::barrier`].
     pub fn pin(&self) -> Result<Option<Pinned>> {
         pinning::pin(self)
     }

@@ -52,7 +52,7 @@ pub struct RunSettings {
     /// Exchanges of the period of steps that streams replay, an even number; 0 where they replay nothing.
     #[serde(default)]
     pub replay: usize,
-    /// Bind rank r to core r mod cores.
+    /// Bind each rank to a core, as [`World::pin`](streamhalo::World::pin) does.
     pub pin: bool,
     /// The checkpoint, or a folder with some, that every trial goes on from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
