@@ -319,8 +319,8 @@ impl World {
 
     /// Pins the calling thread to a core until what this gives is dropped; `None` where the system cannot. Of the cores that
     /// its process may use it takes the first of those that the fewest ranks before it on its node have: with the same cores
-    /// for all, rank *r* of a node gets core *r* mod cores. Threads that it starts meanwhile inherit that, but for those that
-    /// feed streams of a GPU. Collective; blocks.
+    /// for all, rank *r* of a node gets core *r* mod cores. Threads that it starts meanwhile inherit that, but for those of
+    /// streams and of fabrics. Collective; blocks.
     ///
     /// # Errors
     /// [`Error::CollectiveFailed`] if the system refuses it to a rank; else as [`World::barrier`].

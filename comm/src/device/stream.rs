@@ -16,6 +16,7 @@ use super::{MoveTable, Waits, Ways, recorded};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::fabric::Executor;
+use crate::pinning::unpinned;
 use crate::timeline::Activity;
 use crate::world::World;
 use std::cell::{Cell, RefCell};
@@ -119,9 +120,10 @@ impl Stream {
         let threads = match options.threads {
             0 | 1 => None,
             threads => {
-                let name = format!("rank {} kernel", world.rank());
+                let (name, unpinned) = (format!("rank {} kernel", world.rank()), unpinned());
                 let pool = rayon::ThreadPoolBuilder::new()
                     .num_threads(threads)
+                    .start_handler(move |_| unpinned())
                     .thread_name(move |i| format!("{name} {i}"))
                     .build();
                 Some(Arc::new(pool.map_err(|error| Error::System {

@@ -10,6 +10,7 @@ use super::progress::Progress;
 use super::{Abort, Executor};
 use crate::error::{Error, Result};
 use crate::locks::lock;
+use crate::pinning::unpinned;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -95,9 +96,12 @@ impl Carrier {
         let number = self.push(load, true);
         let mut thread = lock(&self.thread);
         if self.executor == Executor::Proxy && thread.is_none() {
-            let carrier = self.clone();
+            let (carrier, unpinned) = (self.clone(), unpinned());
             let name = format!("rank {} proxy", self.rank);
-            let started = std::thread::Builder::new().name(name).spawn(move || carrier.work());
+            let started = std::thread::Builder::new().name(name).spawn(move || {
+                unpinned();
+                carrier.work();
+            });
             let started = started.map_err(|error| Error::System {
                 call: "starting the progress thread",
                 reason: error.to_string(),
@@ -244,5 +248,46 @@ impl Drop for Load {
 impl fmt::Debug for Carrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Carrier(rank {}, {})", self.rank, self.executor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::World;
+    use std::sync::mpsc::{Sender, channel};
+    use std::thread::{available_parallelism, spawn};
+
+    fn cores() -> usize {
+        available_parallelism().expect("it is known").get()
+    }
+
+    struct Counting(Sender<usize>);
+
+    impl Carried for Counting {
+        fn progress(&mut self) -> Result<bool> {
+            // Nobody listens after the first time.
+            let _ = self.0.send(cores());
+            Ok(false)
+        }
+
+        fn is_quiet(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn its_thread_does_not_share_the_core_that_the_rank_is_pinned_to() {
+        let pinned = spawn(|| {
+            let all = cores();
+            let world = World::alone().expect("it can be made");
+            let _pinned = world.pin().expect("it may");
+            let carrier = Carrier::new(0, Executor::Proxy, world.wait_context().abort.clone());
+            let (tell, told) = channel();
+            let _load = carrier.carry(Box::new(Counting(tell))).expect("it can be started");
+            assert_eq!(told.recv(), Ok(all));
+            carrier.stop();
+        });
+        pinned.join().expect("it does not panic");
     }
 }

@@ -1,8 +1,10 @@
 //! Which cores threads of ranks may use, pinned and not.
 
 use super::*;
+use crate::device::{Device, StreamKind, StreamOptions};
 use crate::fabric::WaitPolicy;
 use crate::world::WorldOptions;
+use std::sync::mpsc::channel;
 use std::thread::{available_parallelism, spawn};
 
 fn cores() -> usize {
@@ -89,4 +91,26 @@ fn ranks_share_a_core_only_where_they_outnumber_those_that_they_may_use() {
     assert_eq!(taken(&[("a", low), ("a", node), ("a", &[1, 2]), ("a", node)]), [0, 1, 2, 3]);
     // Fewer than there are ranks: in turn.
     assert_eq!(taken(&[("a", low), ("a", low), ("a", low), ("a", low)]), [0, 1, 0, 1]);
+}
+
+/// So that they neither hold it up nor are measured under other conditions than those of streams that were made before.
+#[test]
+fn the_threads_of_a_stream_do_not_share_the_core_that_its_rank_is_pinned_to() {
+    aside(|| {
+        let all = cores();
+        let world = World::alone().expect("it can be made");
+        let _pinned = world.pin().expect("it may");
+        let options = StreamOptions { kind: StreamKind::Threaded, threads: 2 };
+        let stream = Device::host().stream_with(&world, options).expect("it can be opened");
+        let another = stream.another(&world).expect("it can be opened");
+        for stream in [&stream, &another] {
+            let (tell, told) = channel();
+            stream.enqueue_host("counting cores", move || {
+                tell.send(cores()).map_err(|error| error.to_string())
+            });
+            assert_eq!(told.recv(), Ok(all), "{stream:?}");
+        }
+        let pool = stream.threads().expect("it has two");
+        assert_eq!(pool.broadcast(|_| cores()), [all; 2]);
+    });
 }

@@ -55,9 +55,7 @@ impl Worker {
             .name(format!("rank {} stream", status.context.rank))
             .spawn(move || {
                 lane::prepare();
-                if feeds_a_gpu {
-                    unpinned();
-                }
+                unpinned();
                 // Of one core a thread that looks keeps the other from what it looks for.
                 let has_core = feeds_a_gpu && available_parallelism().is_ok_and(|cores| cores.get() > 1);
                 let looks = if has_core { GPU_LOOKS } else { LOOKS };
