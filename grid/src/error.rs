@@ -116,7 +116,8 @@ pub enum GridError {
     /// The thinnest subdomain on an axis has fewer cells than the halo is wide, so that ghosts would
     /// come from beyond the direct neighbour.
     #[error(
-        "a halo width of {halo_width} on axis {axis} is more than the {thinnest_cells} cells of the thinnest subdomain of layout {layout:?}: use a halo width of at most {thinnest_cells}, fewer ranks on axis {axis}, or more cells"
+        "a halo width of {halo_width} on axis {axis} is more than the {thinnest_cells} cells of the thinnest subdomain of layout {layout:?}: use a halo width of at most {thinnest_cells}, or {}",
+        thicker_parts(*.axis, .layout)
     )]
     SubdomainTooThin {
         /// The axis on which the subdomain is too thin.
@@ -145,7 +146,8 @@ pub enum GridError {
     /// A rank owns fewer node-like entries than its neighbour's ghosts need (one more than the
     /// exchange is wide), so that the rest would come from beyond the direct neighbour.
     #[error(
-        "an exchange of {width} layers ({entity}) on axis {axis} takes {needed} owned entries from each rank, but the thinnest subdomain of layout {layout:?} owns {thinnest}: exchange fewer layers, use fewer ranks on axis {axis}, or more cells"
+        "an exchange of {width} layers ({entity}) on axis {axis} takes {needed} owned entries from each rank, but the thinnest subdomain of layout {layout:?} owns {thinnest}: exchange fewer layers, or use {}",
+        thicker_parts(*.axis, .layout)
     )]
     TooFewOwned {
         /// The entity to be exchanged.
@@ -188,6 +190,14 @@ pub enum GridError {
     /// The communication layer failed: no memory, or a stream that has failed.
     #[error(transparent)]
     Communication(#[from] streamhalo_comm::Error),
+}
+
+/// What makes the parts on an axis thicker: one part cannot be fewer.
+fn thicker_parts(axis: usize, layout: &[usize]) -> String {
+    match layout.get(axis) {
+        Some(1) => format!("more cells on axis {axis}"),
+        _ => format!("fewer parts on axis {axis} (by `partition_as` or fewer ranks) or more cells there"),
+    }
 }
 
 fn usable_rank_counts(below: usize, above: Option<usize>) -> String {

@@ -155,14 +155,15 @@ fn subdomain_too_thin_on_every_rank() {
         assert_error(
             partition_2d([3, 1], false).subdomain(rank, [3, 1]),
             GridError::SubdomainTooThin { axis: 0, thinnest_cells: 2, halo_width: 3, layout: vec![3, 1] },
-            "a halo width of 3 on axis 0 is more than the 2 cells of the thinnest subdomain of layout [3, 1]: use a halo width of at most 2, fewer ranks on axis 0, or more cells",
+            "a halo width of 3 on axis 0 is more than the 2 cells of the thinnest subdomain of layout [3, 1]: use a halo width of at most 2, or fewer parts on axis 0 (by `partition_as` or fewer ranks) or more cells there",
         );
         assert!(partition_2d([3, 1], false).subdomain(rank, [2, 9]).is_ok());
     }
     // One part on a periodic axis is its own neighbour, and counts.
-    assert_eq!(
-        partition_2d([3, 1], true).subdomain(0, [2, 9]).unwrap_err(),
-        GridError::SubdomainTooThin { axis: 1, thinnest_cells: 8, halo_width: 9, layout: vec![3, 1] }
+    assert_error(
+        partition_2d([3, 1], true).subdomain(0, [2, 9]),
+        GridError::SubdomainTooThin { axis: 1, thinnest_cells: 8, halo_width: 9, layout: vec![3, 1] },
+        "a halo width of 9 on axis 1 is more than the 8 cells of the thinnest subdomain of layout [3, 1]: use a halo width of at most 8, or more cells on axis 1",
     );
 }
 
@@ -191,9 +192,22 @@ fn too_few_owned_on_every_rank() {
                 needed: 3,
                 layout: vec![3, 1],
             },
-            "an exchange of 2 layers (face normal to axis 0) on axis 0 takes 3 owned entries from each rank, but the thinnest subdomain of layout [3, 1] owns 2: exchange fewer layers, use fewer ranks on axis 0, or more cells",
+            "an exchange of 2 layers (face normal to axis 0) on axis 0 takes 3 owned entries from each rank, but the thinnest subdomain of layout [3, 1] owns 2: exchange fewer layers, or use fewer parts on axis 0 (by `partition_as` or fewer ranks) or more cells there",
         );
     }
+    // One part has no ranks to do without.
+    assert_error(
+        partition_2d([3, 1], true).subdomain(0, [2, 8]).unwrap().check_exchange(Entity::Node, [1, 8]),
+        GridError::TooFewOwned {
+            entity: Entity::Node,
+            axis: 1,
+            width: 8,
+            thinnest: 8,
+            needed: 9,
+            layout: vec![3, 1],
+        },
+        "an exchange of 8 layers (node) on axis 1 takes 9 owned entries from each rank, but the thinnest subdomain of layout [3, 1] owns 8: exchange fewer layers, or use more cells on axis 1",
+    );
 }
 
 #[test]
