@@ -144,9 +144,11 @@ impl StreamHalo {
     }
 
     /// Enqueues combining the ghosts of `fields` with what their owners have, by the operation that
-    /// the exchange was made with. Contributions to an entry are taken in a fixed order, that of
-    /// their offsets (those along axes that the rank has to itself come last, axis by axis), so that a
-    /// sum has one value on every backend and fabric at a given layout.
+    /// the exchange was made with. Contributions to an entry are taken in a fixed order, so that a
+    /// sum has one value on every backend and fabric at a given layout: in that of their offsets, whichever
+    /// rank they are from. Only those along periodic axes in one part come last, axis by axis from the fastest to the
+    /// slowest, if the pattern has each of its offsets with all three components there (as [`Pattern::All`] has) and the
+    /// operation does not replace.
     /// Afterwards the ghosts are undefined. Blocks as [`StreamHalo::enqueue_gather`] does.
     ///
     /// # Errors
