@@ -40,13 +40,15 @@ enum Call {
     Gather,
     /// They have read what the others had put up.
     Gathered,
+    /// They could not, which is the verdict of all.
+    Unread,
 }
 
 impl Call {
     fn name(self) -> &'static str {
         match self {
             Call::Barrier => "barrier",
-            Call::Gather | Call::Gathered => "all_gather",
+            Call::Gather | Call::Gathered | Call::Unread => "all_gather",
         }
     }
 }
@@ -104,14 +106,15 @@ impl Boards {
         let waited = context.wait(&self.arrived, all, &|| self.gone(), &mut crate::device::progress);
         waited.map_err(|error| self.name_the_late(error))?;
         let call_of = |rank: usize| self.board(rank).calls[phase(round)].load(Ordering::Relaxed);
-        match (0..self.size).find(|rank| call_of(*rank) != call as u32) {
-            None => Ok(()),
-            Some(rank) => Err(Error::CollectiveFailed {
-                call: call.name(),
-                rank,
-                reason: "it made another call; do all ranks make the same calls?".into(),
-            }),
-        }
+        let first = |is_meant: &dyn Fn(u32) -> bool| (0..self.size).find(|rank| is_meant(call_of(*rank)));
+        let (rank, reason) = if let Some(rank) = first(&|other| other == Call::Unread as u32) {
+            (rank, "it could not map what the others had put up; has it run out of memory?")
+        } else if let Some(rank) = first(&|other| other != call as u32) {
+            (rank, "it made another call; do all ranks make the same calls?")
+        } else {
+            return Ok(());
+        };
+        Err(Error::CollectiveFailed { call: call.name(), rank, reason: reason.into() })
     }
 
     fn read(&self, rank: usize) -> Result<Vec<u8>> {
@@ -155,8 +158,13 @@ impl Meeting for Boards {
         own.region_bytes.store(region.as_ref().map_or(0, |region| region.bytes() as u64), Ordering::Relaxed);
         self.meet(context, Call::Gather)?;
         let gathered = (0..self.size).map(|rank| self.read(rank)).collect::<Result<Vec<_>>>();
+        // What was not put up all see alike.
+        let call = match &gathered {
+            Ok(_) | Err(Error::CollectiveFailed { .. }) => Call::Gathered,
+            Err(_) => Call::Unread,
+        };
         // The data must stay until all have read it.
-        self.meet(context, Call::Gathered)?;
+        self.meet(context, call)?;
         drop(region);
         gathered
     }
@@ -197,5 +205,85 @@ impl Meeting for Boards {
                 Err(Error::CollectiveFailed { call: "World::first", rank, reason })
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::{Executor, LocalFabric};
+    use crate::world::{World, WorldOptions};
+    use std::time::Duration;
+
+    /// An end of `local` which lacks memory for what others have put up.
+    #[derive(Debug)]
+    struct Narrow {
+        inner: Arc<LocalFabric>,
+        boards: Region,
+        is_full: bool,
+    }
+
+    impl Fabric for Narrow {
+        fn name(&self) -> &'static str {
+            self.inner.name()
+        }
+
+        fn executor(&self) -> Executor {
+            self.inner.executor()
+        }
+
+        fn rank(&self) -> usize {
+            self.inner.rank()
+        }
+
+        fn size(&self) -> usize {
+            self.inner.size()
+        }
+
+        fn allocate(&self, bytes: usize) -> Result<Region> {
+            self.inner.allocate(bytes)
+        }
+
+        fn map(&self, owner: usize, key: u64, bytes: usize) -> Result<Region> {
+            match self.is_full {
+                true => Err(Error::System { call: "mmap", reason: "it is full".into() }),
+                false => self.inner.map(owner, key, bytes),
+            }
+        }
+
+        fn abort(&self) -> Region {
+            self.inner.abort()
+        }
+
+        fn meeting(self: Arc<Self>) -> Result<Box<dyn Meeting>> {
+            let (boards, size) = (self.boards.clone(), self.size());
+            Ok(Box::new(Boards::new(self, boards, size)?))
+        }
+    }
+
+    #[test]
+    fn what_one_rank_cannot_read_fails_on_all() {
+        let ends = LocalFabric::ends(3).expect("there is memory");
+        let boards = ends[0].allocate(Boards::bytes(3)).expect("there is memory");
+        let options = WorldOptions { timeout: Some(Duration::from_secs(20)), ..WorldOptions::default() };
+        std::thread::scope(|scope| {
+            for inner in ends {
+                let (boards, is_full) = (boards.clone(), inner.rank() == 1);
+                scope.spawn(move || {
+                    let world = World::new(Arc::new(Narrow { inner, boards, is_full }), options)
+                        .expect("it communicates with nobody");
+                    let gathered = world.all_gather(&world.rank());
+                    let expected = Error::CollectiveFailed {
+                        call: "all_gather",
+                        rank: 1,
+                        reason: "it could not map what the others had put up; has it run out of memory?"
+                            .into(),
+                    };
+                    assert_eq!(gathered, Err(expected), "rank {}", world.rank());
+                    // The next call is one of all ranks again.
+                    world.barrier().expect("all come to it");
+                });
+            }
+        });
     }
 }

@@ -234,7 +234,7 @@ impl World {
     /// results: it allocates, and copies every value to every rank.
     ///
     /// # Errors
-    /// [`Error::CollectiveFailed`] if a rank has no memory for its value, or makes another call; else
+    /// [`Error::CollectiveFailed`] if a rank has no memory for its value or for those of others, or makes another call; else
     /// as [`World::barrier`].
     pub fn all_gather<T: serde::Serialize + serde::de::DeserializeOwned>(&self, value: &T) -> Result<Vec<T>> {
         self.check()?;
