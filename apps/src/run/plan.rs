@@ -186,8 +186,11 @@ fn entries<const D: usize>(
         (Scaling::Weak, Some(layout)) => vec![grown(array(layout))],
         (Scaling::Weak, None) => {
             // Compact, as the layout that would cut this many times the cells along every axis best: the least surface of the
-            // grid that is made has a row of ranks, each with two neighbours however many there are.
-            let all = Partition::by_surface(&GlobalGrid::new(times([ranks; D]), periodic)?, ranks)?;
+            // grid that is made has a row of ranks, each with two neighbours however many there are. Which of them is best is
+            // the same for any such number; with this one the shortest axis has a cell for each rank, and no more than that,
+            // as cells are counted that nobody makes.
+            let factor = ranks.div_ceil(cells.into_iter().min().unwrap_or(1).max(1));
+            let all = Partition::by_surface(&GlobalGrid::new(times([factor; D]), periodic)?, ranks)?;
             all.iter().map(|partition| grown(partition.layout())).collect()
         }
     };
@@ -248,6 +251,13 @@ mod tests {
         ] {
             assert_eq!(chosen(ranks, &text).as_deref(), Ok(expected.as_slice()), "{text}");
         }
+        // A grid that could not be counted if each axis had as many times its cells as there are ranks.
+        let large =
+            "app.name = 'stencil3d'\ngrid.cells = [512, 512, 512]\nrun.scaling = 'weak'\nrun.verify = false";
+        assert_eq!(chosen(4096, large).as_deref(), Ok([16, 16, 16].as_slice()));
+        // More ranks in a row than one of them has cells there.
+        let few = "app.pattern = 'random:1'\ngrid.cells = [2, 2]\nrun.scaling = 'weak'";
+        assert_eq!(chosen(7, few).as_deref(), Ok([7, 1].as_slice()));
     }
 
     #[test]
