@@ -158,8 +158,7 @@ pub(crate) fn are_launched(command: &'static str, fabric: &str) -> bool {
 
 /// Whether something else than this program starts ranks: a launcher, or whoever starts them one by one.
 pub(crate) fn are_started_by_others() -> bool {
-    let Launcher { mpi, rendezvous } = Launcher::of_this_process();
-    mpi.is_some() || rendezvous.is_some()
+    Launcher::of_this_process().has_started_ranks()
 }
 
 /// Refuses a fabric that cannot be used here.
@@ -240,6 +239,12 @@ impl Launcher {
         self.rendezvous.or_else(|| self.mpi.as_ref()?.ranks)
     }
 
+    /// Whether this process is one of the ranks that were asked for. One process alone, as a shell in an interactive step of
+    /// Slurm is, starts them itself where it can; one that is told of a rendezvous is a rank even so.
+    fn has_started_ranks(&self) -> bool {
+        self.rendezvous.is_some() || self.mpi.as_ref().is_some_and(|by| by.ranks != Some(1))
+    }
+
     fn starts(&self, command: &'static str, fabric: &str) -> Result<Starts, AppError> {
         if fabric.ends_with("mpi") {
             return match self.mpi {
@@ -247,7 +252,7 @@ impl Launcher {
                 None => Err(AppError::NotLaunched { command, fabric: fabric.to_owned() }),
             };
         }
-        if rendezvous::is_for(fabric) && (self.mpi.is_some() || self.rendezvous.is_some()) {
+        if rendezvous::is_for(fabric) && self.has_started_ranks() {
             return Ok(Starts::Launcher);
         }
         match self.ranks() {
@@ -301,6 +306,10 @@ mod tests {
             assert_eq!(starts(None, None, fabric), Ok(Starts::Command));
             assert_eq!(starts(Some(4), None, fabric), Ok(Starts::Launcher));
             assert_eq!(starts(None, Some(4), fabric), Ok(Starts::Launcher));
+            // An interactive step of Slurm is one task, which has started nothing yet.
+            assert_eq!(starts(Some(1), None, fabric), Ok(Starts::Command));
+            assert_eq!(starts(Some(1), Some(4), fabric), Ok(Starts::Launcher));
+            assert_eq!(starts(Some(1), Some(1), fabric), Ok(Starts::Launcher));
         }
     }
 

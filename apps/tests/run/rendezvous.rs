@@ -46,6 +46,24 @@ fn own_processes_give_the_answer_of_threads() {
     }
 }
 
+/// An interactive shell under Slurm, which is a step of one task.
+#[test]
+fn the_only_process_of_a_launcher_starts_ranks() {
+    if !has_libfabric() {
+        return;
+    }
+    for fabric in ["ofi", "shm+ofi"] {
+        let folder = Folder::new();
+        let mut command = folder.command(env!("CARGO_BIN_EXE_streamhalo"));
+        command.arg("run").arg(folder.write("config.toml", SMALL)).arg("--out").arg(folder.out());
+        command.args(["--fabric", fabric, "--ranks", "2", "--backend", "st-send"]);
+        command.envs([("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "1")]);
+        let output = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert_verified(&folder.records_there());
+    }
+}
+
 #[test]
 fn primitives_are_timed_between_own_processes() {
     if !has_libfabric() {
