@@ -16,6 +16,9 @@ pub(crate) struct Between<'a> {
     pub(crate) lookers: &'a [&'a dyn Looker],
     /// What it goes on from, in place of the application's initial state. All ranks have the same.
     pub(crate) from: Option<&'a Checkpoint>,
+    /// The trial's ranks in a world in which they wait as long as it takes for one that reads or writes a file; `None` for
+    /// the trial's own.
+    pub(crate) patient: Option<&'a World>,
 }
 
 /// Somebody who looks at a field between steps, such as one who writes pictures.
@@ -41,7 +44,7 @@ impl fmt::Debug for dyn Looker + '_ {
 /// A field of cells after a number of steps, as one rank sees it. Grids have three axes here, the slowest
 /// first; those of fewer have 1 cell along the first of them.
 pub(crate) struct Look<'a> {
-    /// The trial, for its ranks.
+    /// The trial, for its ranks, which wait for each other as [`Between::patient`] says.
     pub(crate) trial: &'a Trial<'a>,
     /// Steps that are finished.
     pub(crate) step: u64,
@@ -137,7 +140,8 @@ impl Between<'_> {
         self.lookers.iter().filter_map(|looker| looker.next(from)).min().unwrap_or(u64::MAX)
     }
 
-    /// Has those look that want to after `step` steps. Collective; waits for the stream and for all ranks.
+    /// Has those look that want to after `step` steps, at a trial whose ranks wait for each other meanwhile as its world
+    /// says. Collective; waits for the stream and for all ranks.
     pub(crate) fn look<T: Stored, const D: usize>(
         &self,
         trial: &Trial<'_>,

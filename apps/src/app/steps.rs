@@ -129,7 +129,13 @@ impl Trial<'_> {
         field: &mut impl Steps<T, D>,
     ) -> Result<(), AppError> {
         let (geometry, carried) = (field.geometry(), field.carried()?);
-        self.between.look(self, step, geometry, field.cells().now(), carried)
+        self.between.look(&self.patient(), step, geometry, field.cells().now(), carried)?;
+        self.go_on_together()
+    }
+
+    /// The same trial, whose ranks wait for each other as long as it takes to read or write a file.
+    fn patient(&self) -> Trial<'_> {
+        Trial { world: self.between.patient.unwrap_or(self.world), ..*self }
     }
 
     /// Gives the field what a checkpoint has, where there is one, and says how many steps are finished. Collective;
@@ -140,7 +146,13 @@ impl Trial<'_> {
         };
         checkpoint.restore(field.cells().now_mut())?;
         field.carry(checkpoint.carried());
-        self.world.barrier()?;
+        self.patient().world.barrier()?;
+        self.go_on_together()?;
         Ok(checkpoint.step())
+    }
+
+    /// Ranks that were patient have slept, and do not wake at the same time, which steps would count. Collective; blocks.
+    fn go_on_together(&self) -> Result<(), AppError> {
+        Ok(self.world.barrier()?)
     }
 }

@@ -114,16 +114,17 @@ impl Work for RunWork {
         // as under a launcher the next entry is another work of this thread.
         let _pinned = if self.config.run.pin { world.pin()? } else { None };
         let from = Checkpoint::asked_for(&self.config, &*application);
-        let from = from.map(|opened| Checkpoint::agree(world, opened)).transpose()?;
+        let patient = patient(world)?;
+        let from = from.map(|opened| Checkpoint::agree(&patient, opened)).transpose()?;
         let (application, from) = (&*application, from.as_ref());
-        let rank = OnRank { work: self, application, from, world, stream: &stream, report: &report };
+        let (stream, patient) = (&stream, &patient);
+        let rank = OnRank { work: self, application, from, world, patient, stream, report: &report };
         for _ in 0..self.config.run.warmup {
             for backend in &self.config.comm.backend {
                 rank.trial(backend, None, false)?;
                 report(RunReport::Warm);
             }
         }
-        let until_judged = patient(world)?;
         // Trial by trial, not backend by backend: a machine that slows down slows all alike.
         let last_trial = self.config.run.trials.saturating_sub(1);
         for number in 0..self.config.run.trials {
@@ -136,11 +137,11 @@ impl Work for RunWork {
                 };
                 let outcome = Box::new(rank.trial(backend, Some(number), wants_state)?);
                 report(RunReport::Finished { backend: backend.clone(), trial: number, outcome });
-                until_judged.barrier()?;
+                patient.barrier()?; // until it is judged
             }
         }
         match self.timeline {
-            Some(wanted) => self.record(wanted, world, &stream, &report),
+            Some(wanted) => self.record(wanted, world, stream, &report),
             None => Ok(()),
         }
     }
@@ -153,6 +154,8 @@ struct OnRank<'a> {
     /// What it goes on from.
     from: Option<&'a Checkpoint>,
     world: &'a World,
+    /// Its ranks, for what no trial times: they wait as long as it takes.
+    patient: &'a World,
     stream: &'a Stream,
     report: &'a dyn Fn(RunReport),
 }
@@ -160,7 +163,7 @@ struct OnRank<'a> {
 impl OnRank<'_> {
     /// Runs a trial, or a warm-up where it has no number, and lets those look at it who were asked for.
     fn trial(&self, backend: &str, number: Option<u32>, wants_state: bool) -> Result<Outcome, AppError> {
-        let Self { work, application, from, world, stream, report } = *self;
+        let Self { work, application, from, world, patient, stream, report } = *self;
         let RunWork { config, layout, draws, watched, .. } = work;
         report(RunReport::Begin { backend: backend.to_owned(), trial: number });
         let says = |sentence| report(RunReport::Says(sentence));
@@ -179,7 +182,7 @@ impl OnRank<'_> {
         lookers.extend(snapshots.as_ref().map(|snapshots| snapshots as &dyn Looker));
         lookers.extend(watcher.as_ref().map(|watcher| watcher as &dyn Looker));
         lookers.extend(checkpoints.as_ref().map(|checkpoints| checkpoints as &dyn Looker));
-        let between = Between { lookers: &lookers, from };
+        let between = Between { lookers: &lookers, from, patient: Some(patient) };
         let trial = Trial { world, stream, backend, layout, wants_state, between };
         let known = world.measured().len();
         let mut outcome = application.run_trial(&trial)?;
@@ -216,25 +219,68 @@ pub(crate) fn stream(config: &RunConfig, world: &World) -> Result<Stream, AppErr
 mod tests {
     use super::*;
     use crate::ranks::on_threads;
+    use std::process::Command;
     use std::sync::Mutex;
     use std::time::Duration;
+
+    /// What two ranks play, which wait for each other for half a second.
+    const TEXT: &str = "app = { steps = 2, pattern = 'random:1' }\ngrid.cells = [4, 6]\n\
+                        comm = { backend = 'st-send', timeout_s = 0.5 }\n";
+
+    /// Longer than that.
+    const LONGER: Duration = Duration::from_millis(800);
+
+    fn work(trials: u32, rest: &str) -> RunWork {
+        let run = format!("run = {{ ranks = 2, trials = {trials}, warmup = 0, pin = false }}\n");
+        let config = RunConfig::of(&format!("{TEXT}{run}{rest}"));
+        let (layout, states) = (vec![1, 2], StatesWanted::All);
+        let (timeline, watched, measured) = (None, None, Vec::new());
+        RunWork { config, layout, states, timeline, draws: !rest.is_empty(), watched, measured }
+    }
+
+    /// A rank writes into a pipe, which nobody opens for longer than ranks may wait for each other in a trial.
+    #[test]
+    fn ranks_wait_for_one_that_is_at_its_file() {
+        for (key, file, said) in [
+            (
+                "snapshot_every",
+                "snapshots/.life_000002_1.vti.unfinished",
+                "rank 1 failed: cannot write the picture",
+            ),
+            (
+                "checkpoint_every",
+                "checkpoints/.life_000002.halo.unfinished",
+                "rank 0 failed: cannot write the checkpoint",
+            ),
+        ] {
+            let folder = tempfile::tempdir().expect("can be made");
+            let pipe = folder.path().join(file);
+            std::fs::create_dir(pipe.parent().expect("has one")).expect("can be made");
+            assert!(Command::new("mkfifo").arg(&pipe).status().expect("`mkfifo` is there").success());
+            // Not joined: it would hang where nobody writes into the pipe.
+            std::thread::spawn(move || {
+                std::thread::sleep(LONGER);
+                let mut pipe = std::fs::File::open(pipe).expect("is there");
+                std::io::copy(&mut pipe, &mut std::io::sink()).expect("can be read");
+            });
+            let work = work(1, &format!("output = {{ dir = {:?}, {key} = 2 }}\n", folder.path()));
+            let done = on_threads(2, work.options(), |world| work.on_rank(world, &mut |_| {}));
+            let error = done.expect_err("a pipe is no disk").to_string();
+            assert!(error.starts_with(said), "{error}");
+        }
+    }
 
     /// Rank 0 judges where it is, as under a launcher, for longer than ranks may wait for each other in a trial.
     #[test]
     fn no_rank_begins_a_trial_before_the_one_before_it_is_judged() {
-        let text = "app = { steps = 2, pattern = 'random:1' }\ngrid.cells = [4, 6]\ncomm = { backend = 'st-send', timeout_s = 0.5 }\n\
-                    run = { ranks = 2, trials = 2, warmup = 0, pin = false }\n";
-        let config = RunConfig::of(text);
-        let (layout, states) = (vec![1, 2], StatesWanted::All);
-        let (timeline, watched, measured) = (None, None, Vec::new());
-        let work = RunWork { config, layout, states, timeline, draws: false, watched, measured };
+        let work = work(2, "");
         let events = Mutex::new(Vec::new());
         let note = |event: String| events.lock().expect("nobody panics").push(event);
         let done = on_threads(2, work.options(), |world| {
             let mut report = |report| match report {
                 RunReport::Begin { trial, .. } => note(format!("{} begins", trial_name(trial))),
                 RunReport::Finished { trial, .. } if world.rank() == 0 => {
-                    std::thread::sleep(Duration::from_millis(800));
+                    std::thread::sleep(LONGER);
                     note(format!("{} is judged", trial_name(Some(trial))));
                 }
                 _ => {}

@@ -63,7 +63,7 @@ fn play(
         let first = from.as_ref().map_or(0, Checkpoint::step);
         let checkpoints = Checkpoints::of(config, application, first, &|_| {});
         let lookers: Vec<&dyn Looker> = checkpoints.iter().map(|one| one as &dyn Looker).collect();
-        let between = Between { lookers: &lookers, from: from.as_ref() };
+        let between = Between { lookers: &lookers, from: from.as_ref(), ..Between::default() };
         let trial = Trial { world, stream: &stream, backend, layout, wants_state: true, between };
         Ok(application.run_trial(&trial)?.answer)
     });

@@ -1,8 +1,15 @@
 //! Runs that go on from a checkpoint end as if they had never been interrupted.
 
+use std::ops::Range;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use streamhalo::prelude::Alternating;
 use streamhalo::{Array, Entity, GlobalGrid, World};
 
 use super::*;
+use crate::app::{Steps, Stopwatch};
+use crate::ranks::patient;
 
 /// One way to compute the same.
 type Way<'w> = (&'w [usize], &'w str, &'w str);
@@ -155,4 +162,46 @@ fn values_are_the_same_numbers_in_another_type() {
     let mut other = Array::<u8, 2>::zeros(&grid([7, 5]), Entity::Cell, &stream).expect("is small");
     let error = checkpoint.restore(&mut other).expect_err("has another shape").to_string();
     assert!(error.ends_with("it has [1, 5, 7] cells, the grid has [1, 7, 5]"), "{error}");
+}
+
+/// A field that takes a rank long to go on from a checkpoint.
+struct Slow {
+    cells: Alternating<u8, 2>,
+    takes: Duration,
+}
+
+impl Steps<u8, 2> for Slow {
+    fn take(&mut self, _: Range<u64>, _: &Stopwatch) -> Result<(), AppError> {
+        unreachable!("the checkpoint is of the last step")
+    }
+
+    fn cells(&mut self) -> &mut Alternating<u8, 2> {
+        &mut self.cells
+    }
+
+    fn carry(&mut self, _: &Map<String, Value>) {
+        std::thread::sleep(self.takes);
+    }
+}
+
+/// A disk may keep one of them longer than ranks wait for each other in a trial.
+#[test]
+fn ranks_wait_for_one_that_reads() {
+    let folder = Folder::new();
+    let config =
+        folder.config("pattern = 'random:1', steps = 4", "grid.cells = [8, 6]\noutput.checkpoint_every = 4");
+    play(&config, &[1, 1], "standard", None).expect("nothing fails");
+    let from = Checkpoint::read(&folder.checkpoint("life", 4)).expect("is whole");
+    let options = WorldOptions { timeout: Some(Duration::from_millis(500)), ..WorldOptions::default() };
+    let done = on_threads(2, options, |world| {
+        let (stream, patient) = (Device::host().stream(world)?, patient(world)?);
+        let between = Between { from: Some(&from), patient: Some(&patient), ..Between::default() };
+        let (backend, layout) = ("standard", &[2, 1]);
+        let trial = Trial { world, stream: &stream, backend, layout, wants_state: false, between };
+        let grid = trial.local_grid(&GlobalGrid::new([8, 6], [true; 2])?, [1, 1])?;
+        let cells = Alternating::zeros(&grid, Entity::Cell, &stream)?;
+        let takes = Duration::from_millis([0, 800][world.rank()]);
+        trial.carry_out(4, &mut Slow { cells, takes }).map(|_| ())
+    });
+    done.expect("nobody gives up");
 }
