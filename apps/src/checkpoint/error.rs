@@ -41,6 +41,8 @@ pub enum CheckpointError {
     OtherRun { path: PathBuf, key: String, found: Option<Value>, asked: Option<Value> },
     #[error("the checkpoint {} is of step {found}, but `app.steps` is {asked}", path.display())]
     Beyond { path: PathBuf, found: u64, asked: u64 },
+    #[error("{why}; this run would write its own over it")]
+    InTheWay { why: Box<CheckpointError> },
 }
 
 impl CheckpointError {
@@ -65,6 +67,9 @@ impl CheckpointError {
                     .to_owned()
             }
             Self::Beyond { found, .. } => format!("set `app.steps` to {found} or more"),
+            Self::InTheWay { .. } => {
+                "choose another folder with `--out DIR`, or remove the file if nobody needs it".to_owned()
+            }
         }
     }
 }

@@ -4,7 +4,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::CheckpointError;
+use super::looker::next;
+use super::{Checkpoint, CheckpointError};
+use crate::app::Application;
+use crate::config::RunConfig;
 use crate::error::AppError;
 use crate::occupied::remove_unfinished;
 use crate::report;
@@ -18,6 +21,11 @@ const EXTENSION: &str = ".halo";
 /// The name of a checkpoint.
 pub(super) fn name(app: &str, step: u64) -> String {
     format!("{app}_{step:06}{EXTENSION}")
+}
+
+/// The step of a checkpoint of an application, by its name.
+fn step_of(name: &str, app: &str) -> Option<u64> {
+    name.strip_prefix(app)?.strip_prefix('_')?.strip_suffix(EXTENSION)?.parse().ok()
 }
 
 /// The checkpoint that a user has asked for, opened: a file, or of a folder, or of that of the checkpoints in a folder of
@@ -50,14 +58,11 @@ fn latest_first(path: &Path, app: &str) -> Result<Vec<PathBuf>, CheckpointError>
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let step = |name: &str| -> Option<u64> {
-        name.strip_prefix(app)?.strip_prefix('_')?.strip_suffix(EXTENSION)?.parse().ok()
-    };
     for folder in [path.to_owned(), path.join(FOLDER)].into_iter().filter(|folder| folder.is_dir()) {
         let names =
             names(&folder).map_err(|source| CheckpointError::Unreadable { path: folder.clone(), source })?;
         let mut found: Vec<_> =
-            names.into_iter().filter_map(|name| Some((step(&name)?, folder.join(name)))).collect();
+            names.into_iter().filter_map(|name| Some((step_of(&name, app)?, folder.join(name)))).collect();
         if !found.is_empty() {
             found.sort_unstable();
             return Ok(found.into_iter().rev().map(|(_, path)| path).collect());
@@ -66,16 +71,40 @@ fn latest_first(path: &Path, app: &str) -> Result<Vec<PathBuf>, CheckpointError>
     Ok(Vec::new())
 }
 
-/// Makes the folder in that of the results, which nobody else writes into, and removes what runs that were killed have left
-/// unfinished there.
+/// Makes the folder in that of the results, which nobody else writes into, for a run from step `first` on, and removes what
+/// runs that were killed have left unfinished there.
 ///
 /// # Errors
 ///
-/// Where nothing can be written there.
-pub(crate) fn prepare(results: &Path) -> Result<(), AppError> {
-    let folder = results.join(FOLDER);
+/// Where nothing can be written there; [`CheckpointError::InTheWay`] where the run would write over something that it
+/// would not leave there itself.
+pub(crate) fn prepare(config: &RunConfig, application: &dyn Application, first: u64) -> Result<(), AppError> {
+    let folder = config.output.dir.join(FOLDER);
     report::check_writable(&folder)?;
+    check_names(&folder, config, application, first)?;
     remove_unfinished(&folder)
+}
+
+/// That each file whose name the run needs is a checkpoint with the cells of the one that gets it.
+fn check_names(
+    folder: &Path,
+    config: &RunConfig,
+    application: &dyn Application,
+    first: u64,
+) -> Result<(), CheckpointError> {
+    let (app, steps) = (&config.app.name, config.app.steps);
+    let is_needed = |found: &String| {
+        let step = step_of(found, app).filter(|step| *step <= steps && *found == name(app, *step));
+        step.is_some_and(|step| next(config.output.checkpoint_every, first, step) == Some(step))
+    };
+    let found =
+        names(folder).map_err(|source| CheckpointError::Unreadable { path: folder.to_owned(), source })?;
+    let mut needed: Vec<_> = found.into_iter().filter(is_needed).collect();
+    needed.sort_unstable();
+    needed.iter().try_for_each(|name| {
+        let opened = Checkpoint::open(&folder.join(name), config, application);
+        opened.map(|_| ()).map_err(|why| CheckpointError::InTheWay { why: Box::new(why) })
+    })
 }
 
 /// What is in a folder, but for names that are no text, which are none of ours.

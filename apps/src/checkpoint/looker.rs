@@ -1,6 +1,7 @@
 //! Who writes checkpoints between steps.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::fs;
 use std::path::PathBuf;
 
@@ -11,7 +12,7 @@ use crate::app::{Application, Look, Looker};
 use crate::config::{OnFullDisk, RunConfig};
 use crate::error::{AppError, counted};
 
-/// Writes a checkpoint every so many steps, and removes those before the last ones that it has written itself.
+/// Writes a checkpoint every so many steps, and removes those before the last ones whose names were not there before.
 pub(crate) struct Checkpoints<'a> {
     every: u64,
     /// How many stay; 0 for all.
@@ -27,7 +28,14 @@ pub(crate) struct Checkpoints<'a> {
     /// Whether the user has been told that there is no room.
     is_told: Cell<bool>,
     /// Those that this trial has written and not removed, the oldest first.
-    written: RefCell<Vec<PathBuf>>,
+    written: RefCell<VecDeque<Written>>,
+}
+
+/// A checkpoint that was written.
+struct Written {
+    path: PathBuf,
+    /// Whether an earlier run has left one of that name, which is kept for it.
+    was_there: bool,
 }
 
 impl<'a> Checkpoints<'a> {
@@ -53,18 +61,20 @@ impl<'a> Checkpoints<'a> {
     }
 
     /// Keeps a new one, and removes what is older than the last ones.
-    fn keep(&self, path: PathBuf) {
+    fn keep(&self, new: Written) {
         let mut written = self.written.borrow_mut();
-        written.push(path);
+        written.push_back(new);
         while self.kept > 0 && written.len() > self.kept {
-            // One that is gone already, or cannot be removed, does no harm to the run.
-            _ = fs::remove_file(written.remove(0));
+            if let Some(Written { path, was_there: false }) = written.pop_front() {
+                // One that is gone already, or cannot be removed, does no harm to the run.
+                _ = fs::remove_file(path);
+            }
         }
     }
 }
 
 /// The first step from `from` on with a checkpoint, of a trial that begins with step `first`.
-fn next(every: u64, first: u64, from: u64) -> Option<u64> {
+pub(super) fn next(every: u64, first: u64, from: u64) -> Option<u64> {
     // What a trial begins with needs no checkpoint.
     from.max(first + 1).checked_next_multiple_of(every)
 }
@@ -87,8 +97,9 @@ impl Looker for Checkpoints<'_> {
     fn look(&self, look: &Look<'_>) -> Result<(), AppError> {
         let name = folder::name(self.app, look.step);
         let is_first = look.world().rank() == 0;
+        let was_there = fs::symlink_metadata(self.folder.join(&name)).is_ok();
         match write::write(&self.folder, &name, &self.settings, look) {
-            Ok(path) if is_first => self.keep(path),
+            Ok(path) if is_first => self.keep(Written { path, was_there }),
             Ok(_) => {}
             Err(failed) => {
                 let thing = format!("the checkpoint after {} steps", look.step);

@@ -138,7 +138,10 @@ impl Prepared for Planned {
         let files = [&[report::RESULTS_FILE], &report::DERIVED[..]].concat().into_iter().map(str::to_owned);
         self._occupied = Some(check_room_for(dir, &files.chain(report::of_some_runs()).collect::<Vec<_>>())?);
         if self.config.output.checkpoint_every > 0 {
-            checkpoint::prepare(dir)?;
+            // Those that its first ranks write.
+            let Part { config, application, .. } = &self.parts[0];
+            let first = self.from.as_ref().map_or(0, Checkpoint::step);
+            checkpoint::prepare(config, &**application, first).map_err(|error| self.places.locate(error))?;
         }
         // Whether this run writes there or not: it may be as large as the grid, and nobody will finish it.
         [checkpoint::FOLDER, pictures::FOLDER]

@@ -2,6 +2,7 @@
 
 use super::fault::{ConfigError, Fault, Place};
 use super::value::{Table, Value};
+use crate::checkpoint::CheckpointError;
 use crate::error::AppError;
 use crate::life::pattern::InitialError;
 use streamhalo::HaloError;
@@ -34,7 +35,10 @@ impl Places {
                 &["app.origin", "app.pattern"]
             }
             AppError::Pattern(_) => &["app.pattern"],
-            AppError::Checkpoint(_) => &["run.restart"],
+            AppError::Checkpoint(source) => match **source {
+                CheckpointError::InTheWay { .. } => &["output.dir", "output.checkpoint_every"],
+                _ => &["run.restart"],
+            },
             AppError::Measured { .. } => &["comm.measured"],
             AppError::NoRoomToVerify { .. } => &["grid.cells", "app.elements", "app.order", "app.variables"],
             AppError::Halo(source) => match **source {

@@ -147,7 +147,7 @@ fn a_folder_stands_for_the_latest_checkpoint_that_the_run_can_go_on_from() {
     let every = |every: &str, set: &[&str]| {
         folder.records(SMALL, &[&one[..], &[&format!("output.checkpoint_every={every}")], set].concat());
     };
-    every("10", &["app.pattern=random:8"]);
+    every("20", &["app.pattern=random:8"]);
     every("5", &["app.steps=15"]);
     let expected = ["05", "10", "15", "20"].map(|step| format!("life_0000{step}.halo"));
     assert_eq!(folder.checkpoints(), expected);
@@ -169,6 +169,26 @@ fn a_folder_stands_for_the_latest_checkpoint_that_the_run_can_go_on_from() {
     // Where it can go on from none, the latest is the one that is spoken of.
     let parts = ["life_000020.halo is of another run", "`app.pattern` is \"random:8\" there"];
     refused(&restart(&["app.pattern=random:9"]), 2, &parts);
+}
+
+/// At the flag that says where checkpoints go.
+#[test]
+fn a_checkpoint_that_another_run_needs_is_not_written_over() {
+    let folder = Folder::new();
+    folder.records(SMALL, &["output.checkpoint_every=10", "run.ranks=1", "comm.backend=st-send"]);
+    let before = folder.checkpoints();
+    let config = format!("{SMALL}output.checkpoint_every = 4\n").replace("random:7", "random:8");
+    let parts = [
+        "error: --out /",
+        "life_000020.halo is of another run: `app.pattern` is \"random:7\" there, and \"random:8\" in this",
+        "; this run would write its own over it",
+        "hint: choose another folder with `--out DIR`, or remove the file if nobody needs it",
+    ];
+    refused(&folder.run(&config, &[]), 2, &parts);
+    assert_eq!(folder.checkpoints(), before);
+    // Others that it needs are not there, and those that are there it does not need.
+    folder.records(&config, &["app.steps=19", "run.ranks=1", "comm.backend=st-send"]);
+    assert_eq!(folder.checkpoints(), ["10", "12", "16", "20"].map(|step| format!("life_0000{step}.halo")));
 }
 
 /// A game that would take hours, with a checkpoint whenever one is done.

@@ -8,12 +8,13 @@ const APP: &str = "pattern = 'random:1', steps = 9";
 
 #[test]
 fn the_last_ones_are_kept() {
-    for (kept, expected) in [("", &[6, 8][..]), ("1", &[8]), ("3", &[4, 6, 8]), ("0", &[2, 4, 6, 8])] {
+    for (kept, expected) in [("", &[2, 6, 8][..]), ("1", &[2, 8]), ("3", &[2, 4, 6, 8]), ("0", &[2, 4, 6, 8])]
+    {
         let folder = Folder::new();
         let kept = if kept.is_empty() { String::new() } else { format!("output.checkpoints_kept = {kept}") };
         let config = folder.config(APP, &format!("{GRID}{kept}"));
         fs::create_dir(folder.checkpoints()).expect("can write");
-        // That of an earlier run is none of ours, unless it has the same name.
+        // Those of an earlier run are its own, also where one has the name of one of ours.
         for step in [2, 100] {
             fs::write(folder.checkpoint("life", step), "earlier").expect("can write");
         }
@@ -22,6 +23,58 @@ fn the_last_ones_are_kept() {
         expected.push("life_000100.halo".to_owned());
         assert_eq!(folder.names(), expected);
     }
+}
+
+/// A run that is started again in its folder, with fewer to be kept, and in the end with as many.
+#[test]
+fn those_of_an_earlier_run_stay() {
+    let folder = Folder::new();
+    let kept = |kept: u32| folder.config(APP, &format!("{GRID}output.checkpoints_kept = {kept}"));
+    let all = |steps: &[u64]| steps.iter().map(|step| format!("life_{step:06}.halo")).collect::<Vec<_>>();
+    play(&kept(2), &[1, 1], "standard", None).expect("nothing fails");
+    for (number, left) in [(2, &[6, 8][..]), (0, &[2, 4, 6, 8]), (1, &[2, 4, 6, 8])] {
+        play(&kept(number), &[1, 1], "standard", None).expect("nothing fails");
+        assert_eq!(folder.names(), all(left), "{number}");
+    }
+}
+
+#[test]
+fn a_run_that_would_write_over_what_is_not_its_own_is_refused() {
+    let folder = Folder::new();
+    let config = folder.config(APP, GRID);
+    play(&config, &[1, 1], "standard", None).expect("nothing fails");
+    let prepare = |config: &RunConfig, first| {
+        let application = ApplicationRow::open(config).expect("is right");
+        super::super::prepare(config, &*application, first).map_err(|error| error.to_string())
+    };
+    let (six, eight) = (folder.checkpoint("life", 6), folder.checkpoint("life", 8));
+    let own = (fs::read(&six).expect("is there"), fs::read(&eight).expect("is there"));
+    // The same again, however it is computed, and on from somewhere.
+    for (first, rest) in [(0, ""), (4, "run.ranks = 3"), (6, "grid.halo = 2")] {
+        prepare(&folder.config(APP, &format!("{GRID}{rest}")), first).expect("leaves the same");
+    }
+    let other = |steps: u64, every: u64| {
+        let app = format!("pattern = 'random:2', steps = {steps}");
+        folder.config(&app, &format!("grid.cells = [12, 12]\noutput.checkpoint_every = {every}"))
+    };
+    for (steps, every, first) in [(9, 5, 0), (5, 2, 0), (9, 2, 8)] {
+        prepare(&other(steps, every), first).expect("needs none of these names");
+    }
+    for (steps, every, first, path) in
+        [(9, 2, 0, &six), (6, 3, 0, &six), (9, 2, 6, &eight), (8, 8, 0, &eight)]
+    {
+        let error = prepare(&other(steps, every), first).expect_err("would lose one");
+        assert!(
+            error.starts_with(&format!("the checkpoint {} is of another run: ", path.display())),
+            "{error}"
+        );
+        assert!(error.ends_with("; this run would write its own over it"), "{error}");
+    }
+    assert_eq!((fs::read(&six).expect("is there"), fs::read(&eight).expect("is there")), own);
+    // What is no checkpoint at all may be dear to somebody too.
+    fs::write(&six, "mine").expect("can write");
+    let error = prepare(&config, 0).expect_err("is no checkpoint");
+    assert!(error.contains("life_000006.halo is no checkpoint of streamhalo"), "{error}");
 }
 
 #[test]
@@ -81,7 +134,8 @@ fn unfinished_files_are_no_checkpoints() {
         super::super::resolve(&folder.checkpoints(), "life", |path| Ok(path.to_owned())).expect("has some");
     assert_eq!(latest, folder.checkpoint("life", 8));
     let whole = folder.names().into_iter().filter(|name| !name.starts_with('.')).collect::<Vec<_>>();
-    super::super::prepare(folder.0.path()).expect("can remove");
+    let application = ApplicationRow::open(&config).expect("is right");
+    super::super::prepare(&config, &*application, 0).expect("can remove");
     assert_eq!(folder.names(), whole, "and nothing else");
     play(&config, &[1, 2], "notified", Some(&latest)).expect("is whole");
 }
