@@ -90,7 +90,9 @@ fn suggest_command(error: &mut clap::Error) {
         return;
     }
     let mut known = Cli::command();
-    for argument in std::env::args().skip(1).take_while(|argument| argument != wrong) {
+    // What is no text names no command, and is shown as clap has it here.
+    let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    for argument in arguments.take_while(|argument| argument != wrong) {
         known = known.find_subcommand(argument).cloned().unwrap_or(known);
     }
     let visible = known.get_subcommands().filter(|command| !command.is_hide_set());

@@ -272,3 +272,21 @@ fn usage_errors_exit_with_2_and_name_the_flag() {
         assert!(text.contains(part), "{arguments:?}: {text}");
     }
 }
+
+/// Where clap has found no command, and looks for one that was meant among arguments that are no text.
+#[cfg(unix)]
+#[test]
+fn arguments_that_are_no_text_are_errors() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let odd = OsStr::from_bytes(b"r\xffn");
+    for arguments in [&[odd][..], &[OsStr::new("bench"), odd], &[OsStr::new("run"), OsStr::new("--set"), odd]]
+    {
+        let mut command = Process::new(env!("CARGO_BIN_EXE_streamhalo"));
+        let output = command.args(arguments).output().expect("the program starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.starts_with("error: "), "{said}");
+    }
+}
