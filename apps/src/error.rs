@@ -249,6 +249,13 @@ pub enum AppError {
         source: io::Error,
     },
 
+    /// What follows from results that are there could not be written.
+    #[error("{source}")]
+    NotMadeAgain {
+        /// Why.
+        source: Box<AppError>,
+    },
+
     /// There is no `results.json` to report on.
     #[error("cannot read {}: {source}", path.display())]
     ResultsUnreadable {
@@ -317,6 +324,12 @@ impl AppError {
             Self::Config(error) => return error.hint.clone(),
             Self::Checkpoint(error) => return Some(error.hint()),
             Self::Refused { hint, .. } => return hint.clone(),
+            Self::NotMadeAgain { source } => match **source {
+                Self::NotWritable { .. } | Self::Replace { .. } => {
+                    "the table is all there; for the files have the folder take them, or report on a copy of it"
+                }
+                _ => return source.hint(),
+            },
             Self::NotLaunched { command, fabric } => {
                 return Some(format!(
                     "start it as in `mpiexec -n 4 {command} ... --fabric {fabric}` (with Slurm \
