@@ -114,8 +114,8 @@ impl Prepared for Planned {
         asked
     }
 
-    fn most_ranks(&self) -> (&'static str, usize) {
-        ("run.ranks", self.parts.iter().map(|part| part.entry.ranks).max().unwrap_or(1))
+    fn most_ranks(&self) -> (Option<&'static str>, usize) {
+        (Some("run.ranks"), self.parts.iter().map(|part| part.entry.ranks).max().unwrap_or(1))
     }
 
     fn options(&self) -> WorldOptions {

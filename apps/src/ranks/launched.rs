@@ -188,9 +188,11 @@ fn check_size(command: &str, prepared: &impl Prepared, size: usize) -> Result<()
         }
         None => (format!("the launcher has started {size}"), format!("`mpiexec -n {ranks} {command} ...`")),
     };
-    let message =
-        format!("asks for {}, but {found}; start them with {way}, or ask for fewer", ranks_of(ranks));
-    Err(AppError::usage(flag, message))
+    let few = format!("{}, but {found}; start them with {way}", ranks_of(ranks));
+    Err(match flag {
+        Some(flag) => AppError::usage(flag, format!("asks for {few}, or ask for fewer")),
+        None => AppError::CommandLine { message: format!("`{command}` takes {few}") },
+    })
 }
 
 /// An error of a process that is no rank of a world. Where the launcher says that it is not the first of
@@ -203,5 +205,39 @@ pub(super) fn without_a_world(error: AppError, same_on_all: bool) -> AppError {
             std::thread::sleep(BEFORE);
             error
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    /// What is for two ranks, by a flag or because there is nothing else.
+    struct ForTwo(Option<&'static str>);
+
+    impl Prepared for ForTwo {
+        fn asked(&self) -> Value {
+            Value::Null
+        }
+
+        fn most_ranks(&self) -> (Option<&'static str>, usize) {
+            (self.0, 2)
+        }
+    }
+
+    #[test]
+    fn who_is_too_few_is_told_how_more_are_started() {
+        check_size("streamhalo bench pingpong", &ForTwo(None), 2).expect("are enough");
+        let refused = |flag| {
+            let error = check_size("streamhalo bench it", &ForTwo(flag), 1).expect_err("are too few");
+            (error.exit_status(), error.to_string())
+        };
+        let by_flag = "--ranks: asks for 2 ranks, but the launcher has started 1; start them with `mpiexec -n 2 streamhalo \
+                       bench it ...`, or ask for fewer";
+        assert_eq!(refused(Some("--ranks")), (2, by_flag.to_owned()));
+        let alone = "`streamhalo bench it` takes 2 ranks, but the launcher has started 1; start them with `mpiexec -n 2 \
+                     streamhalo bench it ...`";
+        assert_eq!(refused(None), (2, alone.to_owned()));
     }
 }

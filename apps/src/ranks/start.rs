@@ -20,8 +20,8 @@ pub(crate) const LOOK: &str = "look";
 pub(crate) trait Prepared {
     /// What it was asked to do. All ranks of a launcher must be asked the same.
     fn asked(&self) -> Value;
-    /// The most ranks that it needs, behind the flag or key that says so.
-    fn most_ranks(&self) -> (&'static str, usize);
+    /// The most ranks that it needs, behind the flag or key that says so, if one can.
+    fn most_ranks(&self) -> (Option<&'static str>, usize);
     /// How ranks of a launcher wait for each other until they have agreed on what they were asked.
     fn options(&self) -> WorldOptions {
         WorldOptions::default()
@@ -208,7 +208,7 @@ impl Prepared for Nothing {
         match *self {}
     }
 
-    fn most_ranks(&self) -> (&'static str, usize) {
+    fn most_ranks(&self) -> (Option<&'static str>, usize) {
         match *self {}
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn bench_halo(args: &BenchHaloArgs) -> Result<u8, AppError> {
     let figures = &args.figures;
     let planned = meet(figures).and_then(|()| bench_of(args)).and_then(|bench| {
         let ranks = bench.ranks();
-        Planned::new(bench, NAME, ("--layout", ranks), figures)
+        Planned::new(bench, NAME, (Some("--layout"), ranks), figures)
     });
     let (ranks, planned) = Ranks::gather(COMMAND, Some(&figures.fabric), planned)?;
     ranks.conclude(measure(&ranks, &planned, figures.prints_json()))

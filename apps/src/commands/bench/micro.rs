@@ -285,7 +285,9 @@ fn measure(
 ) -> Result<u8, AppError> {
     let planned = bench.and_then(|bench| {
         let (name, ranks) = (bench.what.row().name, bench.ranks);
-        Planned::new(bench, name, ("--ranks", ranks), args)
+        // All others are for as many as they are for.
+        let flag = (bench.what == What::Collectives).then_some("--ranks");
+        Planned::new(bench, name, (flag, ranks), args)
     });
     let (ranks, planned) = Ranks::gather(command, Some(&args.fabric), planned)?;
     ranks.conclude(carry_out(&ranks, &planned, args.prints_json()))

@@ -51,8 +51,8 @@ struct Planned<B> {
     bench: B,
     /// What its files are called after.
     name: &'static str,
-    /// How many it needs, behind the flag that says so.
-    ranks: (&'static str, usize),
+    /// How many it needs, behind the flag that says so, if it has one.
+    ranks: (Option<&'static str>, usize),
     out: Option<PathBuf>,
     /// That nobody else writes there.
     _occupied: Option<Occupied>,
@@ -62,7 +62,7 @@ impl<B> Planned<B> {
     fn new(
         bench: B,
         name: &'static str,
-        ranks: (&'static str, usize),
+        ranks: (Option<&'static str>, usize),
         args: &FigureArgs,
     ) -> Result<Self, AppError> {
         meet(args)?;
@@ -81,7 +81,7 @@ impl<B: Serialize> Prepared for Planned<B> {
         serde_json::to_value(&self.bench).expect("a bench is plain data")
     }
 
-    fn most_ranks(&self) -> (&'static str, usize) {
+    fn most_ranks(&self) -> (Option<&'static str>, usize) {
         self.ranks
     }
 
