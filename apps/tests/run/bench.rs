@@ -285,6 +285,23 @@ fn what_is_one_size_is_refused_as_a_list_and_a_flag_is_no_message() {
 }
 
 #[test]
+fn files_are_written_also_where_nobody_listens() {
+    let folder = Folder::new();
+    let out = folder.out().display().to_string();
+    for bench in [
+        &["latency", "--sizes", "8", "--primitive", "two-sided"][..],
+        &["halo", "--layout", "2", "--cells", "8"],
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("there is one");
+        let mut command = folder.command(env!("CARGO_BIN_EXE_streamhalo"));
+        command.arg("bench").args(bench).args(["--seconds", "0.01", "--json", "-", "--out", &out]);
+        let output = command.stdout(full).output().expect("the program starts");
+        refused(&output, 1, &["cannot print: No space left"]);
+        assert!(folder.read_out(&format!("bench-{}.json", bench[0])).contains("median_us"));
+    }
+}
+
+#[test]
 fn tables_say_what_was_measured_and_that_it_was_checked() {
     let folder = Folder::new();
     for (arguments, parts) in [

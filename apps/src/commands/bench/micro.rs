@@ -306,7 +306,6 @@ fn carry_out(ranks: &Ranks, planned: &Planned<MicroBench>, prints_json: bool) ->
     if !ranks.lead_here() {
         return Ok(0);
     }
-    printed?;
     let view = View::new(bench, &figures);
     let written = out.as_deref().map_or(Ok(()), |dir| {
         let mut files = files_of(name, &figures);
@@ -314,9 +313,10 @@ fn carry_out(ranks: &Ranks, planned: &Planned<MicroBench>, prints_json: bool) ->
         files.push(OutputFile::new(plot, lines_svg(&view.chart())?));
         report::replace_files(dir, &files)
     });
-    // What was measured is shown also where there is no room for its files.
+    // What was measured is shown also where there is no room for its files, and written where nobody can be shown it.
     if !prints_json {
-        report::print(&view.table())?;
+        printed = report::print(&view.table());
     }
+    printed?;
     written.map(|()| 0)
 }
