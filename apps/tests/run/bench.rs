@@ -301,6 +301,35 @@ fn files_are_written_also_where_nobody_listens() {
     }
 }
 
+/// It would be missing from the table without a word, or be the only one there.
+#[test]
+fn a_primitive_that_was_asked_for_and_cannot_be_measured_is_an_error() {
+    let folder = Folder::new();
+    let out = folder.out().display().to_string();
+    let measured = |bench: &str, primitives: &str, sizes: &str| {
+        let asked = ["--primitive", primitives, "--sizes", sizes, "--seconds", "0.01", "--out", &out];
+        folder.streamhalo(&[&["bench", bench], &asked[..]].concat())
+    };
+    let files = || std::fs::read_dir(folder.out()).map_or(0, Iterator::count);
+    for bench in ["latency", "bandwidth", "bibandwidth"] {
+        for (primitives, others) in [("flag", 0), ("flag,two-sided", 1)] {
+            let output = measured(bench, primitives, "33,64KiB");
+            let said = "--primitive: `flag` is not measured: it is a cache line with room for 32 bytes";
+            refused(&output, 2, &[said, "leave it out"]);
+            let table = text(&output.stdout);
+            assert_eq!(table.contains("two-sided"), others > 0, "{table}");
+            assert_eq!((table.is_empty(), files()), (others == 0, 0), "{table}");
+        }
+    }
+    // One size is enough, and who asks for all takes what there is.
+    for (primitives, sizes) in [("flag", "8,64KiB"), ("all", "64KiB")] {
+        let output = measured("latency", primitives, sizes);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert_eq!(files(), 3);
+        std::fs::remove_dir_all(folder.out()).expect("is there");
+    }
+}
+
 #[test]
 fn tables_say_what_was_measured_and_that_it_was_checked() {
     let folder = Folder::new();

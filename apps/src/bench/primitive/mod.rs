@@ -107,6 +107,12 @@ pub(crate) const OF_HOST: [(&str, &str); 2] = [
     ),
 ];
 
+/// Those that are for some messages and fabrics only, and which these are.
+pub(crate) const OF_SOME: [(&str, &str); 1] = [(
+    "flag",
+    "it is a cache line with room for 32 bytes, in memory that both ranks map: give such `--sizes`, over `local` or `shm`",
+)];
+
 /// A primitive between the two ranks, if it can be used for messages of that many bytes, which come in windows or one by
 /// one. It has been tried. Collective.
 pub(super) fn checked(

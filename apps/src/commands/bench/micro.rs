@@ -9,9 +9,10 @@ use super::view::View;
 use super::{HOST, Planned, backends_of, chosen, chosen_of, meet, streams_on, streams_with};
 use crate::bench::collectives::{self, ON_STREAMS, OPERATIONS, can_do};
 use crate::bench::copies;
+use crate::bench::figure::Figure;
 use crate::bench::micro::MicroBench;
 use crate::bench::moves::{self, Boxes};
-use crate::bench::primitive::{OF_HOST, primitive_names};
+use crate::bench::primitive::{OF_HOST, OF_SOME, primitive_names};
 use crate::bench::staging;
 use crate::bench::streams::Streams;
 use crate::bench::throttle::policy_names;
@@ -32,7 +33,7 @@ pub(super) fn pingpong(args: &PingpongArgs) -> Result<u8, AppError> {
         streams,
         ..between_two(What::Pingpong, &args.timed, &args.sizes, args.stream.stream, contestants)
     });
-    measure("streamhalo bench pingpong", &args.timed.figures, bench)
+    measure("streamhalo bench pingpong", &args.timed.figures, bench, &[])
 }
 
 /// `streamhalo bench latency` and its like.
@@ -59,7 +60,7 @@ pub(super) fn primitives(command: &'static str, what: What, args: &PrimitiveArgs
         streams,
         ..between_two(what, &args.timed, &args.sizes, args.stream.stream, contestants)
     });
-    measure(command, &args.timed.figures, bench)
+    measure(command, &args.timed.figures, bench, &args.primitive)
 }
 
 /// `streamhalo bench collectives`
@@ -84,7 +85,7 @@ pub(super) fn collectives(args: &CollectivesArgs) -> Result<u8, AppError> {
         streams,
         ..between_two(What::Collectives, &args.timed, &args.sizes, args.stream.stream, contestants)
     });
-    measure("streamhalo bench collectives", &args.timed.figures, bench)
+    measure("streamhalo bench collectives", &args.timed.figures, bench, &[])
 }
 
 /// That every operation that was asked for by name is done by somebody, and that every contestant that was asked for by
@@ -133,7 +134,7 @@ pub(super) fn throttle(args: &ThrottleArgs) -> Result<u8, AppError> {
         streams,
         ..between_two(What::Throttle, &args.timed, &args.size, args.stream.stream, contestants)
     });
-    measure("streamhalo bench throttle", &args.timed.figures, bench)
+    measure("streamhalo bench throttle", &args.timed.figures, bench, &[])
 }
 
 /// The size of a flag that takes no list.
@@ -166,7 +167,7 @@ pub(super) fn copies(args: &CopiesArgs) -> Result<u8, AppError> {
         streams,
         ..between_two(What::Copies, &args.timed, &args.sizes, StreamKind::Inline, contestants)
     });
-    measure("streamhalo bench copies", &args.timed.figures, bench)
+    measure("streamhalo bench copies", &args.timed.figures, bench, &[])
 }
 
 /// `streamhalo bench staging`
@@ -204,7 +205,7 @@ pub(super) fn staging(args: &StagingArgs) -> Result<u8, AppError> {
         threshold_bytes,
         ..between_two(What::Staging, &args.timed, &args.sizes, StreamKind::Inline, contestants)
     });
-    measure("streamhalo bench staging", &args.timed.figures, bench)
+    measure("streamhalo bench staging", &args.timed.figures, bench, &[])
 }
 
 /// That every flag says something of one of the schemes: it would be ignored.
@@ -251,7 +252,7 @@ pub(super) fn moves(args: &MovesArgs) -> Result<u8, AppError> {
             ..between_two(What::Moves, &args.timed, &args.cells, StreamKind::Inline, contestants)
         }
     });
-    measure("streamhalo bench moves", &args.timed.figures, bench)
+    measure("streamhalo bench moves", &args.timed.figures, bench, &[])
 }
 
 /// A measurement between two ranks, of one thing, without budgets.
@@ -278,10 +279,12 @@ fn between_two(
     }
 }
 
+/// Measures, prints, and writes. Each of the `primitives` that were asked for by name has to be measured.
 fn measure(
     command: &'static str,
     args: &FigureArgs,
     bench: Result<MicroBench, AppError>,
+    primitives: &[String],
 ) -> Result<u8, AppError> {
     let planned = bench.and_then(|bench| {
         let (name, ranks) = (bench.what.row().name, bench.ranks);
@@ -290,10 +293,15 @@ fn measure(
         Planned::new(bench, name, (flag, ranks), args)
     });
     let (ranks, planned) = Ranks::gather(command, Some(&args.fabric), planned)?;
-    ranks.conclude(carry_out(&ranks, &planned, args.prints_json()))
+    ranks.conclude(carry_out(&ranks, &planned, args.prints_json(), primitives))
 }
 
-fn carry_out(ranks: &Ranks, planned: &Planned<MicroBench>, prints_json: bool) -> Result<u8, AppError> {
+fn carry_out(
+    ranks: &Ranks,
+    planned: &Planned<MicroBench>,
+    prints_json: bool,
+    primitives: &[String],
+) -> Result<u8, AppError> {
     let Planned { bench, name, out, .. } = planned;
     let mut figures = Vec::new();
     let mut printed = Ok(());
@@ -307,16 +315,29 @@ fn carry_out(ranks: &Ranks, planned: &Planned<MicroBench>, prints_json: bool) ->
         return Ok(0);
     }
     let view = View::new(bench, &figures);
-    let written = out.as_deref().map_or(Ok(()), |dir| {
+    let complete = check_measured(primitives, &figures);
+    let written = out.as_deref().filter(|_| complete.is_ok()).map_or(Ok(()), |dir| {
         let mut files = files_of(name, &figures);
         let [_, _, plot] = names_of(name);
         files.push(OutputFile::new(plot, lines_svg(&view.chart())?));
         report::replace_files(dir, &files)
     });
     // What was measured is shown also where there is no room for its files, and written where nobody can be shown it.
-    if !prints_json {
+    if !prints_json && !figures.is_empty() {
         printed = report::print(&view.table());
     }
     printed?;
-    written.map(|()| 0)
+    complete.and(written).map(|()| 0)
+}
+
+/// That every primitive that was asked for by name has a figure: it would be missing from the table without a word. Which
+/// of them have is known only where the ranks are.
+fn check_measured(asked: &[String], figures: &[Figure]) -> Result<(), AppError> {
+    let is_missing = |(name, _): &&(&str, &str)| {
+        asked.iter().any(|asked| asked == name) && figures.iter().all(|figure| figure.backend != *name)
+    };
+    OF_SOME.iter().find(is_missing).map_or(Ok(()), |(name, reason)| {
+        let message = format!("`{name}` is not measured: {reason}, or leave it out");
+        Err(AppError::usage("--primitive", message))
+    })
 }
