@@ -131,11 +131,27 @@ pub enum Origin<const D: usize> {
     Untouched,
 }
 
+/// What is the same for all entries along one axis.
+#[derive(Debug, Clone, Copy)]
+struct Axis {
+    /// Of the global indices, what the rank owns.
+    owned: [i64; 2],
+    /// Entries of the whole grid.
+    all: i64,
+    /// Layers in front of what the rank owns, filled or not.
+    halo: i64,
+    /// Whether there are neighbours below and above.
+    has_neighbor: [bool; 2],
+    /// How many layers are filled below and above.
+    filled: [i64; 2],
+}
+
 /// What an exchange of `width` layers at `offsets` means for the array of one rank.
 #[derive(Debug, Clone)]
 pub struct Oracle<const D: usize> {
     subdomain: Subdomain<D>,
     entity: Entity,
+    axes: [Axis; D],
     offsets: Vec<[i32; D]>,
     width: [usize; D],
 }
@@ -143,14 +159,36 @@ pub struct Oracle<const D: usize> {
 impl<const D: usize> Oracle<D> {
     /// For the entries of `entity` on the rank of `subdomain`.
     pub fn new(subdomain: &Subdomain<D>, entity: Entity, pattern: &Pattern, width: [usize; D]) -> Self {
-        Self { subdomain: *subdomain, entity, offsets: offsets_of(pattern), width }
+        Self::at(subdomain, entity, offsets_of(pattern), width)
+    }
+
+    fn at(subdomain: &Subdomain<D>, entity: Entity, offsets: Vec<[i32; D]>, width: [usize; D]) -> Self {
+        let partition = subdomain.partition();
+        let (grid, layout) = (partition.grid(), partition.layout());
+        let (cells, parts) =
+            (partition.owned_cells(subdomain.rank()), partition.coordinates(subdomain.rank()));
+        let axes = from_fn(|axis| {
+            let (periodic, node_like) = (grid.periodic()[axis], entity.is_node_like(axis));
+            let last = parts[axis] + 1 == layout[axis];
+            let boundary = usize::from(node_like && last && !periodic);
+            // The node that the neighbour owns on the far side of this rank's last cell.
+            let shared = usize::from(node_like && width[axis] > 0);
+            Axis {
+                owned: [cells.start[axis] as i64, (cells.end[axis] + boundary) as i64],
+                all: grid.entity_extents(entity)[axis] as i64,
+                halo: subdomain.halo_width()[axis] as i64,
+                has_neighbor: [periodic || parts[axis] > 0, periodic || !last],
+                filled: [width[axis] as i64, (width[axis] + shared) as i64],
+            }
+        });
+        Self { subdomain: *subdomain, entity, axes, offsets, width }
     }
 
     /// The same for another rank.
     pub fn of_rank(&self, rank: usize) -> Self {
         let halo = self.subdomain.halo_width();
         let subdomain = self.subdomain.partition().subdomain(rank, halo).expect("the rank exists");
-        Self { subdomain, ..self.clone() }
+        Self::at(&subdomain, self.entity, self.offsets.clone(), self.width)
     }
 
     /// Entries on each axis, ghosts included.
@@ -165,30 +203,20 @@ impl<const D: usize> Oracle<D> {
 
     /// What the entry at a local index is.
     pub fn origin(&self, local: [usize; D]) -> Origin<D> {
-        let partition = self.subdomain.partition();
-        let (grid, layout) = (partition.grid(), partition.layout());
-        let cells = partition.owned_cells(self.subdomain.rank());
         let mut offset = [0; D];
         let mut global = [0; D];
         let mut filled = true;
-        for axis in 0..D {
-            let part = partition.coordinates(self.subdomain.rank())[axis];
-            let (periodic, node_like) = (grid.periodic()[axis], self.entity.is_node_like(axis));
-            let last = part + 1 == layout[axis];
-            let boundary = usize::from(node_like && last && !periodic);
-            let owned = cells.start[axis] as i64..(cells.end[axis] + boundary) as i64;
-            let width = self.width[axis] as i64;
-            let position = owned.start + local[axis] as i64 - self.subdomain.halo_width()[axis] as i64;
-            if position < owned.start {
-                offset[axis] = -1;
-                filled &= owned.start - position <= width && (periodic || part > 0);
-            } else if position >= owned.end {
-                offset[axis] = 1;
-                // The node that the neighbour owns on the far side of this rank's last cell.
-                let shared = i64::from(node_like && width > 0);
-                filled &= position - owned.end < width + shared && (periodic || !last);
+        for (index, axis) in self.axes.iter().enumerate() {
+            let [start, end] = axis.owned;
+            let position = start + local[index] as i64 - axis.halo;
+            if position < start {
+                offset[index] = -1;
+                filled &= start - position <= axis.filled[0] && axis.has_neighbor[0];
+            } else if position >= end {
+                offset[index] = 1;
+                filled &= position - end < axis.filled[1] && axis.has_neighbor[1];
             }
-            global[axis] = position.rem_euclid(grid.entity_extents(self.entity)[axis] as i64) as usize;
+            global[index] = position.rem_euclid(axis.all) as usize;
         }
         if offset == [0; D] {
             Origin::Owned { global }

@@ -7,8 +7,6 @@
 
 mod answer;
 mod between;
-#[cfg(test)]
-mod compiled;
 mod grids;
 mod initial;
 mod line;

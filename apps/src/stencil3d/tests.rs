@@ -175,6 +175,7 @@ fn the_heat_equation_is_solved_with_second_order() {
 }
 
 #[test]
+#[cfg_attr(debug_assertions, ignore = "takes long where nothing is optimised: run it with --release")]
 fn jacobis_iteration_comes_to_the_solution() {
     for points in [7, 27] {
         let settings = format!("equation = 'jacobi', points = {points}");

@@ -84,6 +84,7 @@ fn slices_agree_at<T: Cell>(widths: [usize; 9]) {
 
 /// As many as the bits of a word are ghosts in front of a row, and more behind it than there are cells.
 #[test]
+#[cfg_attr(debug_assertions, ignore = "takes long where nothing is optimised: run it with --release")]
 fn the_longest_sweeps_agree_with_the_reference() {
     for width in [3, 131] {
         sweep_agrees_with_the_reference::<u8>(width, &[31, 63, Sweep::MOST]);

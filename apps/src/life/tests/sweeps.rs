@@ -37,6 +37,7 @@ fn sweeps_end_at_boundaries_on_either_side() {
 
 /// Sixty-five steps are not one sweep: they go one by one.
 #[test]
+#[cfg_attr(debug_assertions, ignore = "takes long where nothing is optimised: run it with --release")]
 fn as_many_steps_as_ghosts_fill_a_word_and_one_more() {
     let grid = "cells = [130, 140], periodic = [true, false]";
     are_verified(grid, 64, "u8", &[[2, 2]]);

@@ -6,9 +6,8 @@ use std::path::Path;
 use streamhalo::KernelText;
 use streamhalo::comm::Error;
 use streamhalo::comm::device::{Capability, compile_for_cuda};
-
-use super::ApplicationRow;
-use crate::config::RunConfig;
+use streamhalo_apps::app::ApplicationRow;
+use streamhalo_apps::config::{KnownNames, Overrides, RunConfig};
 
 /// Settings that make an application launch each of its kernels.
 const SETTINGS: [&str; 9] = [
@@ -25,10 +24,13 @@ const SETTINGS: [&str; 9] = [
 
 /// The kernels of all applications, each once.
 fn kernels() -> Vec<&'static KernelText> {
+    let names = KnownNames { backends: &["st-send"], fabrics: &["local"], devices: &["host"] };
     let mut seen = BTreeSet::new();
     let kernels = SETTINGS.iter().flat_map(|settings| {
-        let config = RunConfig::of(&format!("[app]\n{settings}\n"));
-        ApplicationRow::open(&config).unwrap_or_else(|error| panic!("{error}")).device_kernels()
+        let text = format!("[app]\n{settings}\n");
+        let config = RunConfig::parse("f.toml", &text, &Overrides::default(), &names);
+        let application = ApplicationRow::open(&config.unwrap_or_else(|error| panic!("{error}")));
+        application.unwrap_or_else(|error| panic!("{error}")).device_kernels()
     });
     kernels.filter(|kernel| seen.insert((kernel.name, kernel.source))).collect()
 }
