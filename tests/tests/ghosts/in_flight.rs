@@ -211,7 +211,12 @@ fn a_gather_in_halves_that_has_failed_is_refused_with_its_error() {
                     return Ok(());
                 }
                 let in_flight = halo.begin_gather(&mut cells)?;
-                let finished = if is_dropped { Ok(drop(in_flight)) } else { in_flight.finish() };
+                let finished = if is_dropped {
+                    drop(in_flight);
+                    Ok(())
+                } else {
+                    in_flight.finish()
+                };
                 let failed = rank.stream.synchronize();
                 assert!(matches!(failed, Err(Error::PeerFailed { rank: 1, .. })), "{failed:?}, {rank:?}");
                 let expected = failed.map_err(HaloError::Communication);
