@@ -72,6 +72,18 @@ pub(crate) fn unpinned() -> impl Fn() + Send + Sync {
     }
 }
 
+/// The cores on which the calling thread may run if it is not pinned.
+///
+/// # Errors
+/// [`Error::System`] if the system refuses.
+pub(crate) fn allowed() -> Result<Vec<usize>> {
+    let allowed = match BEFORE.get() {
+        Some(before) => before,
+        None => sched_getaffinity(None).map_err(failed("sched_getaffinity"))?,
+    };
+    Ok((0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect())
+}
+
 /// Where a thread may run if it is not pinned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Cores {
@@ -86,12 +98,7 @@ impl Cores {
     /// # Errors
     /// [`Error::System`] if the system refuses.
     fn of_thread() -> Result<Self> {
-        let allowed = match BEFORE.get() {
-            Some(before) => before,
-            None => sched_getaffinity(None).map_err(failed("sched_getaffinity"))?,
-        };
-        let cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
-        Ok(Self { node: std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok(), cores })
+        Ok(Self { node: std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok(), cores: allowed()? })
     }
 
     /// The core that a rank takes, where all ranks may run as `all` says: of its cores the first of those that the fewest

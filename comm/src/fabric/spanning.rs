@@ -9,6 +9,7 @@ use crate::meeting::Meeting;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 /// What ranks of any machines start from: they know each other, meet, and hear of failures.
@@ -98,6 +99,8 @@ pub(crate) struct Spanning {
     pub(crate) memory: Arc<dyn Fabric>,
     /// Which ranks those are, by rank; this one is.
     pub(crate) mapped: Vec<bool>,
+    /// How many cores those may use together, each of which a launcher may have bound to its own.
+    pub(crate) cores: usize,
     /// Before the wire goes, all ranks have to be done with it.
     pub(crate) farewell: Option<Arc<Farewell>>,
     /// None on the way to one.
@@ -115,6 +118,7 @@ impl Spanning {
             engine: None,
             memory: LocalFabric::alone(rank)?,
             mapped: (0..size).map(|peer| peer == rank).collect(),
+            cores: available_parallelism().map_or(1, usize::from),
             farewell: None,
             wire: None,
             executor: Executor::Host,
@@ -170,7 +174,7 @@ impl Fabric for Spanning {
     fn wait_policy(&self) -> WaitPolicy {
         let here = self.mapped.iter().filter(|mapped| **mapped).count();
         let threads = if self.executor == Executor::Proxy { 2 * here } else { here };
-        let policy = WaitPolicy::for_ranks(threads);
+        let policy = WaitPolicy::for_threads(threads, self.cores);
         // Nobody wakes a host that has to carry its own messages.
         WaitPolicy { sleeps: policy.sleeps && self.executor == Executor::Proxy, ..policy }
     }

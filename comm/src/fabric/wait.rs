@@ -5,6 +5,7 @@ use super::hook::Hook;
 use super::region::Word;
 use super::{Abort, Futex};
 use crate::error::{Error, Result};
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 #[cfg(test)]
@@ -27,8 +28,12 @@ impl WaitPolicy {
     /// For that many ranks on this machine: one rank per core spins about a microsecond, more
     /// ranks than cores give way soon.
     pub fn for_ranks(ranks: usize) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        if ranks <= cores {
+        Self::for_threads(ranks, available_parallelism().map_or(1, usize::from))
+    }
+
+    /// For that many threads that wait on that many cores.
+    pub(crate) fn for_threads(threads: usize, cores: usize) -> Self {
+        if threads <= cores {
             Self { spins: 1000, yields: 200, sleeps: false }
         } else {
             Self { spins: 64, yields: 64, sleeps: true }

@@ -7,9 +7,12 @@ use super::super::spanning::Spanning;
 use super::super::{Executor, Fabric, unavailable};
 use super::segment::{Segment, ShmFabric};
 use crate::error::Result;
+use crate::pinning::allowed;
 use crate::world::{World, WorldOptions};
+use std::collections::BTreeSet;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 /// The fabric `name`: that of a wire between nodes, with mapped memory within them. Collective.
 pub(in super::super) fn within_nodes(
@@ -21,6 +24,8 @@ pub(in super::super) fn within_nodes(
     let world = World::new(wire.clone(), *options)?;
     let (rank, size) = (world.rank(), world.size());
     let nodes = world.agree(CALL, node())?;
+    let mapped: Vec<bool> = nodes.iter().map(|node| *node == nodes[rank]).collect();
+    let allowed = world.agree(CALL, allowed())?;
     let leader = nodes.iter().position(|node| *node == nodes[rank]).expect("this rank is on its node");
     let made = if leader == rank { Some(Segment::create(size)) } else { None };
     let path = match &made {
@@ -46,18 +51,28 @@ pub(in super::super) fn within_nodes(
     let memory = opened.and_then(|segment| ShmFabric::of_segment(segment, rank, size));
     // Rank `leader` keeps the file open until all have it.
     world.agree(CALL, memory.as_ref().map(|_| ()))?;
-    let mapped: Vec<bool> = nodes.iter().map(|node| *node == nodes[rank]).collect();
     let executor = if mapped.iter().all(|mapped| *mapped) { Executor::Stream } else { wire.executor };
     Ok(Arc::new(Spanning {
         name,
         bootstrap: wire.bootstrap.clone(),
         engine: wire.engine.clone(),
         memory: Arc::new(memory?),
+        cores: cores_of(rank, &mapped, &allowed, available_parallelism().map_or(1, usize::from)),
         mapped,
         farewell: wire.farewell.clone(),
         wire: wire.wire.clone().filter(|_| executor != Executor::Stream),
         executor,
     }))
+}
+
+/// How many cores the ranks of the node of `rank` may use together, which are those that each of them may, unless the system
+/// gives this one, by `usable`, the time of fewer.
+fn cores_of(rank: usize, mapped: &[bool], allowed: &[Vec<usize>], usable: usize) -> usize {
+    if usable < allowed[rank].len() {
+        return usable;
+    }
+    let here = allowed.iter().zip(mapped).filter(|(_, mapped)| **mapped).flat_map(|(cores, _)| cores);
+    here.collect::<BTreeSet<_>>().len()
 }
 
 /// Names the node of a rank, where ranks of one system are to keep their memory apart.
@@ -72,4 +87,23 @@ fn node() -> std::io::Result<(String, String)> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     let processes = std::fs::read_link("/proc/self/ns/pid")?;
     Ok((boot, processes.to_string_lossy().into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_that_are_bound_have_the_cores_of_all_of_their_node() {
+        let one_each: Vec<_> = (0..4).map(|rank| vec![rank]).collect();
+        assert_eq!(cores_of(1, &[true; 4], &one_each, 1), 4);
+        assert_eq!(cores_of(1, &[false, true, true, false], &one_each, 1), 2);
+        let some_each = [vec![0, 1], vec![0, 1], vec![2, 3], vec![2, 3]];
+        assert_eq!(cores_of(0, &[true; 4], &some_each, 2), 4);
+        let the_same = vec![vec![0, 1]; 4];
+        assert_eq!(cores_of(3, &[true; 4], &the_same, 2), 2);
+        // A container that has the time of two of them.
+        let many = vec![(0..64).collect(); 4];
+        assert_eq!(cores_of(3, &[true; 4], &many, 2), 2);
+    }
 }
