@@ -52,12 +52,12 @@ impl Drop for Pinned {
 }
 
 /// As [`World::pin`].
-pub(crate) fn pin(world: &World) -> Result<Option<Pinned>> {
+pub(crate) fn pin(world: &World) -> Result<Pinned> {
     const CALL: &str = "World::pin";
     let all = world.agree(CALL, Cores::of_thread())?;
     let pinned = Pinned::to_core(Cores::of_rank(world.rank(), &all));
     world.agree(CALL, pinned.as_ref().map(|_| ()))?;
-    pinned.map(Some)
+    pinned
 }
 
 /// Lets the thread that calls it use the cores that this one could before it was pinned: of threads that a pinned one

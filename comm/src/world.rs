@@ -317,14 +317,14 @@ impl World {
         self.fabric().tell_failure(rank, operation);
     }
 
-    /// Pins the calling thread to a core until what this gives is dropped; `None` where the system cannot. Of the cores that
-    /// its process may use it takes the first of those that the fewest ranks before it on its node have: with the same cores
-    /// for all, rank *r* of a node gets core *r* mod cores. Threads that it starts meanwhile inherit that, but for those of
-    /// streams and of fabrics. Collective; blocks.
+    /// Pins the calling thread to a core until what this gives is dropped; does nothing on systems other than Linux. Of the
+    /// cores that its process may use it takes the first of those that the fewest ranks before it on its node have: with the
+    /// same cores for all, rank *r* of a node gets core *r* mod cores. Threads that it starts meanwhile inherit that, but for
+    /// those of streams and of fabrics. Collective; blocks.
     ///
     /// # Errors
     /// [`Error::CollectiveFailed`] if the system refuses it to a rank; else as [`World::barrier`].
-    pub fn pin(&self) -> Result<Option<Pinned>> {
+    pub fn pin(&self) -> Result<Pinned> {
         pinning::pin(self)
     }
 

@@ -112,7 +112,7 @@ impl Work for RunWork {
         report(RunReport::Uses(Uses::of(world, &stream, &self.config)));
         // After the stream: threads that a device's library starts would be bound to this rank's core too. Until the end only,
         // as under a launcher the next entry is another work of this thread.
-        let _pinned = if self.config.run.pin { world.pin()? } else { None };
+        let _pinned = self.config.run.pin.then(|| world.pin()).transpose()?;
         let from = Checkpoint::asked_for(&self.config, &*application);
         let patient = patient(world)?;
         let from = from.map(|opened| Checkpoint::agree(&patient, opened)).transpose()?;

@@ -3,13 +3,16 @@
 use crate::error::Result;
 use crate::world::World;
 
-/// Keeps a thread on one core. None does here.
+/// Would keep the thread that has made it on one core.
 #[derive(Debug)]
-pub enum Pinned {}
+#[must_use = "the thread is pinned until this is dropped"]
+pub struct Pinned {
+    _private: (),
+}
 
 /// Threads are not pinned here.
-pub(crate) fn pin(_world: &World) -> Result<Option<Pinned>> {
-    Ok(None)
+pub(crate) fn pin(_world: &World) -> Result<Pinned> {
+    Ok(Pinned { _private: () })
 }
 
 /// Threads are not pinned here.

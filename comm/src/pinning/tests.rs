@@ -47,7 +47,7 @@ fn worlds_on_one_thread_find_the_same_cores_and_wait_alike() {
             let first = world.first_with(1, WorldOptions::default());
             let world = first.expect("there is a rank").expect("it is this one");
             found.push((cores(), world.wait_context().policy, WaitPolicy::for_ranks(2)));
-            let pinned = world.pin().expect("it may").expect("this system can");
+            let pinned = world.pin().expect("it may");
             // Also within each other, whose cores are those of the thread all the same.
             drop(world.pin().expect("it may"));
             assert_eq!((cores(), own_cores()), (1, all.clone()));
