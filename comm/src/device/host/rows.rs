@@ -69,8 +69,8 @@ impl<'a, T: Element> Rows<'a, T> {
             self.bounds
         );
         let elements = (x.end - x.start) * self.rows.extents().components;
-        // SAFETY: the points lie within the array by the assertion, since the bounds do.
-        let first = unsafe { self.base.add(self.rows.offset([i, js.start, x.start])) };
+        // Of no rows at the array's end there may be nothing, but it is not read either.
+        let first = self.base.wrapping_add(self.rows.offset([i, js.start, x.start]));
         Plane { first, pitch: self.rows.pitch, rows: js.end - js.start, elements, lifetime: PhantomData }
     }
 
@@ -103,12 +103,11 @@ impl<'a, T: Element> Plane<'a, T> {
             "{N} rows from {from} on are not among {}",
             self.rows
         );
-        // SAFETY: there is such a row by the assertion.
-        let first = unsafe { self.first.add(from * self.pitch) };
+        // Behind the last row there may be nothing, but then none is asked for.
+        let first = self.first.wrapping_add(from * self.pitch);
         std::array::from_fn(|row| {
-            // SAFETY: as above.
-            let first = unsafe { first.add(row * self.pitch) };
-            // SAFETY: `Rows::plane` has checked that the points may be read; the launch that the kernel does not write
+            let first = first.wrapping_add(row * self.pitch);
+            // SAFETY: there is such a row by the assertion; `Rows::plane` has checked that the points may be read; the launch that the kernel does not write
             // the array, the stream orders other kernels, and peers write only ghosts, outside of the bounds then.
             unsafe { std::slice::from_raw_parts(first, self.elements) }
         })
@@ -228,8 +227,8 @@ impl<T: Element> RowsMut<'_, T> {
             js.start
         );
         let elements = (tile.end[2] - tile.start[2]) * self.rows.extents().components;
-        // SAFETY: the rows are in the tile by the assertion, which lies within the array.
-        let first = unsafe { self.base.add(self.rows.offset([i, js.start, tile.start[2]])) };
+        // Of no rows at the array's end there may be nothing, but it is not written either.
+        let first = self.base.wrapping_add(self.rows.offset([i, js.start, tile.start[2]]));
         PlaneMut { first, pitch: self.rows.pitch, rows: js.end - js.start, elements, lifetime: PhantomData }
     }
 
