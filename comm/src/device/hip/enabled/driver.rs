@@ -5,7 +5,7 @@ use super::devices;
 use super::library::{GraphFunctions, Library, MemoryOperations, Runtime, SUCCESS};
 use super::memory::{self, Memory};
 use super::processes;
-use super::queue::{LAUNCH_BLOCKING, Queue};
+use super::queue::{Queue, blocks_launches};
 use super::words;
 use crate::device::accelerator::DeviceMemory;
 use crate::device::driver::{Driver, MemoryKind, Traits, next_id};
@@ -150,7 +150,7 @@ impl HipDriver {
             // Each has a queue of the hardware to itself.
             queues: u32::MAX,
             has_graphs: library.graphs.is_some(),
-            launches_block: gpu::launches_block(LAUNCH_BLOCKING),
+            launches_block: blocks_launches(),
             keeps_times: true,
         };
         Ok(Self { context, traits })

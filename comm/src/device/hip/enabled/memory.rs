@@ -64,7 +64,14 @@ pub(super) fn allocate(context: &Arc<Context>, bytes: usize, kind: MemoryKind) -
         MemoryKind::Device | MemoryKind::Exportable => "device",
         MemoryKind::Pinned => "locked host",
     };
-    let failed = |code| Error::OutOfMemory { bytes, kind: what, reason: context.why_no_memory(code) };
+    let failed = |code| match code {
+        OUT_OF_MEMORY => Error::OutOfMemory { bytes, kind: what, reason: context.why_no_memory(code) },
+        // What has failed before is told by every call.
+        _ => Error::DeviceUnavailable {
+            device: context.name().into(),
+            reason: format!("an allocation failed: {}", context.describe(code)),
+        },
+    };
     context.enter()?;
     let (address, size) = match kind {
         // What `hipMalloc` gives has handles for other processes.

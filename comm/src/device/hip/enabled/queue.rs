@@ -16,8 +16,10 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What has the runtime end each kernel within its launch.
-pub(super) const LAUNCH_BLOCKING: &str = "HIP_LAUNCH_BLOCKING";
+/// Whether the runtime ends each kernel within its launch.
+pub(super) fn blocks_launches() -> bool {
+    ["HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL"].into_iter().any(launches_block)
+}
 
 /// Keys of a launch's list (`HIP_LAUNCH_PARAM_BUFFER_POINTER` and those after it, which the bindings do not have).
 const BUFFER_POINTER: usize = 1;
@@ -85,7 +87,7 @@ impl Queue {
         // kernel that waits would keep from running what it waits for. Units that there are not are ignored.
         let all_units = vec![u32::MAX; context.found().compute_units.div_ceil(32).max(1) as usize];
         let mut stream = std::ptr::null_mut();
-        let running = Running::new(launches_block(LAUNCH_BLOCKING));
+        let running = Running::new(blocks_launches());
         context.enter()?;
         let create = context.runtime().hipExtStreamCreateWithCUMask;
         // SAFETY: a place for the answer, and as many words as the call is told.
