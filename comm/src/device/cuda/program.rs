@@ -1,7 +1,9 @@
 //! Programs: code as a driver has loaded it.
 
 use super::context::Context;
-use super::sys::{self, CUfunction, CUjit_option::*, CUresult, Failure, check};
+use super::sys::{
+    self, CUfunction, CUfunction_attribute, CUjit_option::*, CUlimit, CUresult, Failure, check,
+};
 use crate::error::{Error, Result};
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
@@ -65,6 +67,7 @@ impl Program {
             })?;
             kernels.insert((*name).to_owned(), function);
         }
+        reserve_stack(kernels.values()).map_err(|failure| context.failed(failure))?;
         Ok(Self { kernels })
     }
 
@@ -72,6 +75,27 @@ impl Program {
     pub(super) fn kernel(&self, name: &str) -> Option<Kernel> {
         self.kernels.get(name).copied().map(Kernel)
     }
+}
+
+/// Makes room for what each thread of these keeps in memory of its own, in the context that is entered. A driver makes it as a
+/// kernel that needs more is launched first, and may let the whole device come to rest for it ("cuCtxSetLimit"), as it does
+/// for code.
+fn reserve_stack<'k>(kernels: impl Iterator<Item = &'k CUfunction>) -> Result<(), Failure> {
+    let mut most = 0;
+    for kernel in kernels {
+        let (mut bytes, local) = (0, CUfunction_attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES);
+        // SAFETY: a kernel that is loaded, and a place for the answer.
+        check("cuFuncGetAttribute", unsafe { sys::cuFuncGetAttribute(&mut bytes, local, *kernel) })?;
+        most = most.max(usize::try_from(bytes).unwrap_or(0));
+    }
+    let mut reserved = 0;
+    // SAFETY: a place for the answer.
+    check("cuCtxGetLimit", unsafe { sys::cuCtxGetLimit(&mut reserved, CUlimit::CU_LIMIT_STACK_SIZE) })?;
+    if most <= reserved {
+        return Ok(());
+    }
+    // SAFETY: the call has no more than two numbers.
+    check("cuCtxSetLimit", unsafe { sys::cuCtxSetLimit(CUlimit::CU_LIMIT_STACK_SIZE, most) })
 }
 
 /// Why a driver of that version does not take code, and what to do.
