@@ -227,7 +227,9 @@ fn next<E: Execute>(
 impl Drop for Worker {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // With progress on what this thread has begun elsewhere: other ranks may wait for that, and this one for them.
+            // With progress on what this thread has begun elsewhere: other ranks may wait for that, and this one for them. A
+            // device's queue may be behind what has been put on it.
+            self.push(Operation::Finish);
             self.drain();
         }
         drop(self.queue.take());

@@ -169,8 +169,18 @@ impl CommandQueue for Queue {
 
     fn finish(&mut self) -> Result<()> {
         self.is_dirty = false;
-        self.last = None;
-        self.queue.finish().map_err(|error| failed(&self.device, "what was on the queue", &error))
+        let last = self.last.take();
+        self.queue.finish().map_err(|error| failed(&self.device, "what was on the queue", &error))?;
+        // How a command has ended is known of its event only: that of the last says whether any has failed.
+        let status =
+            last.map_or(Ok(CL_COMPLETE), |last| last.command_execution_status().map(|status| status.0));
+        match status {
+            Ok(status) if status < CL_COMPLETE => {
+                Err(failed(&self.device, "a command on the queue", &ClError(status)))
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(failed(&self.device, "asking how what was on the queue has ended", &error)),
+        }
     }
 }
 

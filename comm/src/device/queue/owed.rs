@@ -52,6 +52,11 @@ impl<M> Owed<M> {
         self.0.push_back((mark, debt));
     }
 
+    /// Whether the device has come to the first of it.
+    pub(super) fn is_due(&self, has_passed: impl Fn(&M) -> bool) -> bool {
+        self.0.front().is_some_and(|(mark, _)| has_passed(mark))
+    }
+
     /// Pays what the device has come to. Gives how many words it has posted with moves still owed that the device has
     /// not come to.
     pub(super) fn pay(&mut self, has_passed: impl Fn(&M) -> bool) -> u64 {

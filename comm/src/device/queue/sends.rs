@@ -23,6 +23,16 @@ impl<D: Driver> QueueExecutor<D> {
     /// Posts to words, behind what is on the queue and what the thread owes: by kernels where they can, and else by
     /// the thread once the device has come there. The caller holds the words.
     pub(super) fn signal(&mut self, words: &[&Word], rule: Rule, value: u32) -> Result<()> {
+        // Where kernels add to a word the thread may not: additions of theirs and of the host's are not one operation.
+        if rule == Rule::Increment
+            && !self.owed.is_empty()
+            && words.iter().any(|word| self.can_post(word, rule))
+        {
+            self.pay_all()?;
+            if self.status.has_failed() {
+                return Ok(());
+            }
+        }
         let (here, elsewhere): (Vec<&Word>, Vec<&Word>) =
             words.iter().copied().partition(|word| self.is_posted_by_kernels(word, rule));
         here.iter().for_each(|word| word.observe());

@@ -12,6 +12,7 @@ use crate::device::counts::Count;
 use crate::device::crossing::{Crossing, Split};
 use crate::device::driver::{CommandQueue, Driver, MemoryKind};
 use crate::device::moves::MoveTable;
+use crate::device::operation::Rule;
 use crate::error::{Error, Result};
 use crate::fabric::Region;
 use std::sync::Arc;
@@ -110,6 +111,10 @@ impl<D: Driver> QueueExecutor<D> {
 
     /// Has the thread do something behind what is on the queue and what it owes already.
     pub(super) fn owe(&mut self, debt: Debt) -> Result<()> {
+        debug_assert!(
+            !matches!(&debt, Debt::Post(word, rule @ Rule::Increment, _) if self.can_post(word, *rule)),
+            "kernels add to the word"
+        );
         let mark = self.queue.mark()?;
         self.owed.push(mark, debt);
         self.pay();
@@ -118,12 +123,28 @@ impl<D: Driver> QueueExecutor<D> {
 
     /// Does what is owed as far as the device has come. Does not wait.
     pub(super) fn pay(&mut self) {
+        let queue = &mut self.queue;
+        // Behind a command that has failed all others count as passed, though they have moved nothing.
+        if self.owed.is_due(|mark| queue.has_passed(mark)) && queue.has_failed() {
+            queue.finish().unwrap_or_else(|error| self.status.fail(error));
+        }
         if self.status.has_failed() {
             self.owed.clear();
         }
-        let queue = &self.queue;
         let overlaps = self.owed.pay(|mark| queue.has_passed(mark));
         self.status.count(Count::StagedOverlaps, overlaps);
+    }
+
+    /// Blocks until nothing is owed, or the stream has failed. What the device waits for may depend on sends that wait for
+    /// their receivers, which go meanwhile.
+    pub(super) fn pay_all(&mut self) -> Result<()> {
+        self.queue.flush()?;
+        let mut pause = self.pause();
+        while !self.owed.is_empty() && !self.status.has_failed() {
+            self.serve();
+            pause.next();
+        }
+        Ok(())
     }
 
     /// Blocks until the queue has room, or nothing on it waits: a call that waits for a device which waits for a rank could

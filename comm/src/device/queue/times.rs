@@ -107,6 +107,8 @@ impl<D: Driver> QueueExecutor<D> {
             return Ok(());
         }
         self.end_times()?;
+        // A send that was put off may have gone since the stream was at rest.
+        self.queue.finish()?;
         self.queue.keep_times(true)?;
         let (recording, clock) = (recording.clone(), DeviceClock::new(&mut self.queue)?);
         self.times = Some(Times { recording, clock, pending: VecDeque::new(), number: None });

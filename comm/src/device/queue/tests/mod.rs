@@ -13,9 +13,10 @@ use crate::device::text::KernelText;
 use crate::device::{Buffer, Count, Extents, Move, MoveTable, Signals, Stream, StreamOptions, Waits, Ways};
 use crate::element::{ElementType, Op};
 use crate::error::{Error, Result};
-use crate::fabric::{Executor, LocalFabric, Region, Role, Word};
+use crate::fabric::{Executor, LocalFabric, Progress, Region, Role, Word, register};
 use crate::timeline::now_ns;
 use crate::world::{World, WorldOptions};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -210,6 +211,31 @@ fn kernels_that_move_signal_on_a_gpu_unless_told_otherwise() {
     assert!(!merges(true, false)[0]);
 }
 
+/// Sets a word if the thread that it lives on waits for something else by then, as a message does that goes on meanwhile.
+struct Peer(Word, Instant);
+
+impl Progress for Peer {
+    fn progress(&self) -> bool {
+        if self.1 <= Instant::now() {
+            self.0.set(1);
+        }
+        true
+    }
+}
+
+#[test]
+fn a_dropped_stream_goes_on_with_what_its_rank_has_begun() {
+    let world = world();
+    let stream = open(&world, &device(|_| ()), Waits::Auto).expect("a queue");
+    let region = stream.allocate(&world, 192).expect("memory");
+    let [awaited, ..] = words(&region);
+    let peer = Rc::new(Peer(awaited.clone(), Instant::now() + Duration::from_millis(30)));
+    register(&peer);
+    stream.wait_values(&wait_for(&[&awaited]), 1);
+    drop(stream);
+    assert_eq!(world.barrier(), Ok(()), "it has not waited in vain");
+}
+
 static FAULTY: KernelText = KernelText {
     name: "faulty",
     source: "KERNEL(faulty)(TILE, WRITES(u8, out)) {\n    POINT(i, j, k);\n    AT(out, i, j, k + 99) = 7;\n}\n",
@@ -240,6 +266,23 @@ fn a_kernel_that_faults_is_named_by_the_streams_next_call_and_nothing_runs_behin
     other.write_values(&set(&by_other), 7);
     let deceived = other.synchronize();
     assert!(matches!(deceived, Err(Error::PeerFailed { rank: 0, .. })), "{deceived:?}");
+}
+
+#[test]
+fn what_the_thread_owes_behind_a_kernel_that_faults_is_told_to_nobody() {
+    let (world, device) = (world(), device(|_| ()));
+    let stream = open(&world, &device, Waits::Auto).expect("a queue");
+    // Words that no kernel reaches.
+    let region = world.fabric().allocate(192).expect("memory");
+    let [told, ..] = words(&region);
+    let line = Extents { points: [1, 1, 8], components: 1 };
+    let mut buffer = Buffer::<u8>::zeros(&world, &stream, line).expect("memory");
+    let writer = buffer.writer(line.whole()).expect("it is ours");
+    stream.launch_either(&FAULTY, line.whole(), (writer,), |_, _| ()).expect("it compiles");
+    stream.write_values(&set(&told), 7);
+    let faulted = stream.synchronize();
+    assert!(matches!(&faulted, Err(Error::KernelFaulted { .. })), "{faulted:?}");
+    assert_eq!(told.cell().load(), 0, "what it stands for has not been done");
 }
 
 #[test]
