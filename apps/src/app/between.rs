@@ -16,8 +16,8 @@ pub(crate) struct Between<'a> {
     pub(crate) lookers: &'a [&'a dyn Looker],
     /// What it goes on from, in place of the application's initial state. All ranks have the same.
     pub(crate) from: Option<&'a Checkpoint>,
-    /// The trial's ranks in a world in which they wait as long as it takes for one that reads or writes a file; `None` for
-    /// the trial's own.
+    /// The trial's ranks in a world in which they wait as long as it takes for one that reads or writes a file, or
+    /// puts a whole state together; `None` for the trial's own.
     pub(crate) patient: Option<&'a World>,
 }
 

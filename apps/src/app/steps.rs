@@ -133,8 +133,9 @@ impl Trial<'_> {
         self.go_on_together()
     }
 
-    /// The same trial, whose ranks wait for each other as long as it takes to read or write a file.
-    fn patient(&self) -> Trial<'_> {
+    /// The same trial, whose ranks wait for each other as long as it takes to read or write a file, or for one of them to put a
+    /// whole state together.
+    pub(crate) fn patient(&self) -> Trial<'_> {
         Trial { world: self.between.patient.unwrap_or(self.world), ..*self }
     }
 

@@ -197,12 +197,31 @@ impl Trial<'_> {
         }
         Ok(gathered)
     }
+
+    /// The whole of something on rank 0, which it puts together from every rank's bytes, by rank; the others get nothing, and
+    /// wait for it as long as it takes. Collective; blocks.
+    ///
+    /// # Errors
+    ///
+    /// Which rank failed.
+    pub fn whole(
+        &self,
+        own: &[u8],
+        put_together: impl FnOnce(Vec<Vec<u8>>) -> Vec<u8>,
+    ) -> Result<Option<Vec<u8>>, AppError> {
+        let patient = self.patient();
+        let parts = patient.gather(own)?;
+        let whole = (self.world.rank() == 0).then(|| put_together(parts));
+        patient.world.barrier()?;
+        Ok(whole)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ranks::on_threads;
+    use crate::ranks::{on_threads, patient};
+    use std::time::Duration;
     use streamhalo::{Device, WorldOptions};
 
     /// Each key with what it is of these ranks' values.
@@ -224,18 +243,24 @@ mod tests {
     }
 
     #[test]
-    fn gathers_whatever_the_ranks_have() {
+    fn gathers_whatever_the_ranks_have_and_waits_for_rank_0_to_put_it_together() {
         let of_rank = |rank: usize| vec![rank as u8 + 1; [0, 2 * PIECE_BYTES, PIECE_BYTES + 3][rank]];
-        let gathered = on_threads(3, WorldOptions::default(), |world| {
+        let impatient = WorldOptions { timeout: Some(Duration::from_millis(300)), ..WorldOptions::default() };
+        let wholes = on_threads(3, impatient, |world| {
             let stream = Device::host().stream(world)?;
-            let between = Between::default();
+            let patient = patient(world)?;
+            let between = Between { patient: Some(&patient), ..Between::default() };
             let (backend, layout) = ("standard", &[3]);
             let trial = Trial { world, stream: &stream, backend, layout, wants_state: false, between };
+            let whole = trial.whole(&of_rank(world.rank()), |parts| {
+                std::thread::sleep(Duration::from_millis(500));
+                parts.concat()
+            })?;
             assert_eq!(trial.all_sum(u64::MAX)?, u64::MAX.wrapping_mul(3));
-            trial.gather(&of_rank(world.rank()))
+            Ok(whole)
         });
-        let gathered = gathered.expect("nothing fails");
-        assert!(gathered[0] == [0, 1, 2].map(of_rank), "rank 0 has all");
-        assert_eq!(gathered[1..], [Vec::<Vec<u8>>::new(), Vec::new()]);
+        let wholes = wholes.expect("nothing fails");
+        assert!(wholes[0] == Some([0, 1, 2].map(of_rank).concat()), "rank 0 has all");
+        assert_eq!(wholes[1..], [None, None]);
     }
 }

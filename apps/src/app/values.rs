@@ -103,21 +103,21 @@ pub(crate) fn whole_of<T: Real>(
     grid: &LocalGrid<3>,
     own: &[u8],
 ) -> Result<Option<Vec<u8>>, AppError> {
-    let parts = trial.gather(own)?;
     let partition = grid.subdomain().partition();
     let [depth, height, width] = partition.grid().cells();
-    let is_kept = trial.world.rank() == 0;
-    let mut state = vec![0; if is_kept { depth * height * width * T::BYTES } else { 0 }];
-    for (rank, part) in parts.iter().enumerate() {
-        let owned = partition.owned_cells(rank);
-        let [_, rows, columns] = owned.extents();
-        for (row, bytes) in part.chunks_exact(columns * T::BYTES).enumerate() {
-            let (z, y) = (owned.start[0] + row / rows, owned.start[1] + row % rows);
-            let start = ((z * height + y) * width + owned.start[2]) * T::BYTES;
-            state[start..start + bytes.len()].copy_from_slice(bytes);
+    trial.whole(own, |parts| {
+        let mut state = vec![0; depth * height * width * T::BYTES];
+        for (rank, part) in parts.iter().enumerate() {
+            let owned = partition.owned_cells(rank);
+            let [_, rows, columns] = owned.extents();
+            for (row, bytes) in part.chunks_exact(columns * T::BYTES).enumerate() {
+                let (z, y) = (owned.start[0] + row / rows, owned.start[1] + row % rows);
+                let start = ((z * height + y) * width + owned.start[2]) * T::BYTES;
+                state[start..start + bytes.len()].copy_from_slice(bytes);
+            }
         }
-    }
-    Ok(is_kept.then_some(state))
+        state
+    })
 }
 
 /// A whole field as [`whole_state`] gives it.

@@ -144,6 +144,7 @@ impl Application for Cholesky {
             if trial.wants_state && self.is_looked_at(step) {
                 factor = process.whole(trial)?;
                 samples.extend(factor.iter().flat_map(|factor| self.sample(step, factor)));
+                trial.patient().world.barrier()?; // others wait for rank 0 as long as it takes
             }
         }
 

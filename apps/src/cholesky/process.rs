@@ -146,21 +146,19 @@ impl Process {
         let (schedule, size) = (self.schedule, self.size);
         let rows = schedule.side * size;
         let own: Vec<u8> = self.own().flat_map(|(_, _, values)| encode(values)).collect();
-        let parts = trial.gather(&own)?;
-        if parts.is_empty() {
-            return Ok(None);
-        }
-        let mut state = vec![0; rows * rows * size_of::<f64>()];
-        let mut rests: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-        for tile @ [row, column] in schedule.all() {
-            let rest = &mut rests[schedule.owner(tile)];
-            let (values, behind) = rest.split_at(size * size * size_of::<f64>());
-            *rest = behind;
-            for (index, values) in values.chunks_exact(size * size_of::<f64>()).enumerate() {
-                let start = ((row * size + index) * rows + column * size) * size_of::<f64>();
-                state[start..start + values.len()].copy_from_slice(values);
+        trial.whole(&own, |parts| {
+            let mut state = vec![0; rows * rows * size_of::<f64>()];
+            let mut rests: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+            for tile @ [row, column] in schedule.all() {
+                let rest = &mut rests[schedule.owner(tile)];
+                let (values, behind) = rest.split_at(size * size * size_of::<f64>());
+                *rest = behind;
+                for (index, values) in values.chunks_exact(size * size_of::<f64>()).enumerate() {
+                    let start = ((row * size + index) * rows + column * size) * size_of::<f64>();
+                    state[start..start + values.len()].copy_from_slice(values);
+                }
             }
-        }
-        Ok(Some(state))
+            state
+        })
     }
 }

@@ -195,6 +195,7 @@ impl<T: Real> Application for Comb<T> {
             }
         }
         let state = (trial.wants_state && trial.world.rank() == 0).then(|| state.concat());
+        trial.patient().world.barrier()?; // others wait for rank 0 as long as it takes
         let answer = Answer { checksum: shown(checksum), result: result(wrong), state };
         let mut outcome = trial.outcome(setup_s, times(solve_s, spent_s), &block.halo, answer)?;
         outcome.measured.extend(phases(trial, (block.halo.backend(), self.cycles), spent_s)?);

@@ -78,19 +78,20 @@ pub(super) fn answer<T: Cell>(
 
 /// The state of the whole grid on rank 0, from the owned cells of every rank. Collective.
 fn whole_state(trial: &Trial<'_>, grid: &LocalGrid<2>, own: Vec<u8>) -> Result<Option<Vec<u8>>, AppError> {
-    let parts = trial.gather(&own)?;
     let partition = grid.subdomain().partition();
     let [height, width] = partition.grid().cells();
-    let mut state = bits::none(height * width);
-    for (rank, part) in parts.iter().enumerate() {
-        let owned = partition.owned_cells(rank);
-        let row_cells = owned.extents()[1];
-        for cell in bits::live(part) {
-            let (y, x) = (owned.start[0] + cell / row_cells, owned.start[1] + cell % row_cells);
-            bits::set(&mut state, y * width + x);
+    trial.whole(&own, |parts| {
+        let mut state = bits::none(height * width);
+        for (rank, part) in parts.iter().enumerate() {
+            let owned = partition.owned_cells(rank);
+            let row_cells = owned.extents()[1];
+            for cell in bits::live(part) {
+                let (y, x) = (owned.start[0] + cell / row_cells, owned.start[1] + cell % row_cells);
+                bits::set(&mut state, y * width + x);
+            }
         }
-    }
-    Ok((trial.world.rank() == 0).then_some(state))
+        state
+    })
 }
 
 /// What is told of a state besides.
