@@ -3,7 +3,7 @@
 //! A message of k bytes takes L + 2o + (k - 1)G in this model, and a rank begins one every g + (k - 1)G.
 //! - o is what a sender spends on a small message itself, beside computation that hides the rest
 //!   (as in `overlap`); that of the receiver is taken to be the same.
-//! - g is the time of a small message in a window of many.
+//! - g is the time of the smallest message in a window of many, without what G says of its bytes.
 //! - G is the slope of that time over the sizes from 4 KiB on, by least squares.
 //! - L is half of the round trip of a small message without 2o.
 //!
@@ -122,7 +122,9 @@ impl Fit {
         let latency_us = slope
             .zip(overhead_us)
             .and_then(|(slope, overhead_us)| above_zero(half_us - 2.0 * overhead_us - (small - 1.0) * slope));
-        let gap_us = gaps.iter().find(|(bytes, _)| *bytes == small).and_then(|(_, gap)| above_zero(*gap));
+        let of_bytes = (small - 1.0) * slope.unwrap_or(0.0);
+        let gap_us = gaps.iter().find(|(bytes, _)| *bytes == small);
+        let gap_us = gap_us.and_then(|(_, gap)| above_zero(gap - of_bytes));
         Self { latency_us, overhead_us, gap_us, gap_ns_per_byte: slope.map(|slope| slope * 1e3) }
     }
 }
@@ -153,6 +155,14 @@ mod tests {
         };
         assert!(close(fit.latency_us, l) && close(fit.gap_us, g), "{fit:?}");
         assert!(fit.overhead_us == Some(o) && close(fit.gap_ns_per_byte, per_byte * 1e3), "{fit:?}");
+    }
+
+    /// A message of its size would take that gap and its bytes.
+    #[test]
+    fn the_gap_is_the_same_however_long_the_smallest_message_is() {
+        let gaps = [65_536.0, 1_048_576.0].map(|bytes| (bytes, 0.4 + (bytes - 1.0) * 2e-4));
+        let found = Fit::of((65_536.0, 20.0), Some(0.25), &gaps).gap_us;
+        assert!(found.is_some_and(|found| (found - 0.4).abs() < 1e-6), "{found:?}");
     }
 
     /// The time of a byte is that of long messages: short ones have other protocols.

@@ -56,7 +56,28 @@ impl View<'_> {
 
     /// What a line of the chart is of.
     fn label(&self, figure: &Figure) -> String {
-        self.bench.streams.label(&figure.backend, figure.signal.as_deref())
+        let label = self.bench.streams.label(&figure.backend, figure.signal.as_deref());
+        if self.is_left_out_of_replays(figure) { format!("{label} (enqueued)") } else { label }
+    }
+
+    /// Whether it was to be replayed, and cannot be.
+    fn is_left_out_of_replays(&self, figure: &Figure) -> bool {
+        self.bench.streams.replay > 0 && figure.replayed.is_none()
+    }
+
+    /// Who was enqueued each time where the others are replayed.
+    fn enqueued(&self) -> String {
+        let mut names: Vec<String> = Vec::new();
+        for figure in self.varied().filter(|figure| self.is_left_out_of_replays(figure)) {
+            let name = format!("`{}`", self.bench.streams.label(&figure.backend, figure.signal.as_deref()));
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        if names.is_empty() {
+            return String::new();
+        }
+        format!("Enqueued each time, as it cannot be captured for a replay: {}.\n", names.join(", "))
     }
 
     /// The figures over what is varied.
@@ -112,10 +133,11 @@ impl View<'_> {
         let head = format!("{title}: {unit}\nfabric {fabric}, {ranks}{device}, executed by {executors}");
         let is_known = self.varied().all(|figure| self.values(figure).is_some());
         let end = format!(
-            "{}{note}\n{}{}All answers were checked before they were timed.\n{}",
+            "{}{note}\n{}{}{}All answers were checked before they were timed.\n{}",
             if is_known { "" } else { NO_SHARE },
             if self.columns().contains(&"flag") { FLAG } else { "" },
             self.chosen(),
+            self.enqueued(),
             self.of_no_gpu()
         );
         format!("{}{table}\n{}{}", filled(&head), self.fits(), filled(&end))
@@ -315,5 +337,21 @@ mod tests {
         let [third, last] = [2048, 4096].map(|bytes| figure("auto", bytes, Some("notified")));
         let all = "`auto` is `st-send` from 8 B, `notified` from 2 KiB.\n";
         assert_eq!(told(&[first, second, third, last]), all);
+    }
+    #[test]
+    fn what_is_enqueued_beside_replays_is_named() {
+        let mut bench = MicroBench::of(What::Pingpong, &["standard", "st-send"]);
+        let mut replayed = share("st-send", None);
+        replayed.replayed = Some(4);
+        let figures = [share("standard", None), replayed];
+        assert_eq!(View::new(&bench, &figures).enqueued(), "", "nothing was to be replayed");
+        bench.streams.replay = 4;
+        let view = View::new(&bench, &figures);
+        assert_eq!(
+            view.enqueued(),
+            "Enqueued each time, as it cannot be captured for a replay: `standard`.\n"
+        );
+        assert!(view.table().contains("Enqueued each time"), "{}", view.table());
+        assert_eq!(figures.each_ref().map(|figure| view.label(figure)), ["standard (enqueued)", "st-send"]);
     }
 }
