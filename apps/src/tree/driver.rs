@@ -26,7 +26,7 @@ use super::place::Place;
 use super::reference::{MOST, value, weight};
 use crate::app::values::{checksum_of_row, encode, shown};
 use crate::app::{Answer, Application, ApplicationRow, Initial, Outcome, Routes, Times, Trial};
-use crate::config::{AppSettings, Primitive, RunConfig, TreeSettings};
+use crate::config::{AppSettings, Primitive, RunConfig, TreeSettings, Values};
 use crate::error::AppError;
 
 /// The row of the registry.
@@ -72,9 +72,12 @@ impl Tree {
             unreachable!("the configuration of `tree` has the settings of `tree`")
         };
         let (leaves, steps) = (config.grid.cells[0], config.app.steps);
-        if (leaves as u64).saturating_mul(steps) > MOST {
+        // Sums of reals are rounded, and compared with what that allows.
+        let is_exact = settings.values == Values::Integers;
+        if is_exact && (leaves as u64).saturating_mul(steps) > MOST {
             let message = format!(
-                "{steps} reductions of {leaves} leaves: an f64 holds the sums of at most {MOST} leaves in all"
+                "{steps} reductions of {leaves} leaves: an f64 holds the sums of at most {MOST} integers in all; let \
+                 `app.values` be \"reals\""
             );
             return Err(AppError::usage("app.steps", message));
         }

@@ -34,6 +34,18 @@ fn integers_are_summed_exactly_by_every_primitive_at_every_arity() {
 }
 
 #[test]
+fn only_sums_that_are_to_be_exact_have_a_limit() {
+    let open = |values: &str| {
+        let text =
+            format!("app = {{ name = 'tree', steps = 100_000_000, values = '{values}' }}\ngrid.cells = 21\n");
+        Tree::open(&RunConfig::of(&text)).map(|_| ())
+    };
+    let refused = open("integers").expect_err("they are not").to_string();
+    assert!(refused.contains("let `app.values` be \"reals\""), "{refused}");
+    open("reals").expect("they are rounded anyway");
+}
+
+#[test]
 fn every_primitive_gives_the_same_bits_of_rounded_sums() {
     let tree = tree("arity = 2, elements = 4, steps = 12, values = 'reals'");
     let reference = reference(&tree);
