@@ -36,10 +36,13 @@ pub(crate) enum Intent {
 impl Intent {
     /// Whether the two cannot be at the same time.
     pub(super) fn meets(self, bytes: &Range<usize>, other: Intent, of_other: &Range<usize>) -> bool {
-        (self == Intent::Write || other == Intent::Write)
-            && bytes.start < of_other.end
-            && of_other.start < bytes.end
+        (self == Intent::Write || other == Intent::Write) && have_common(bytes, of_other)
     }
+}
+
+/// Whether a byte is in both: none is in an empty range, wherever that is.
+fn have_common(one: &Range<usize>, other: &Range<usize>) -> bool {
+    one.start.max(other.start) < one.end.min(other.end)
 }
 
 /// Which bytes of a buffer operations that have begun still read or write.
@@ -253,10 +256,7 @@ impl Section {
 
     /// Whether they have elements in common.
     pub(crate) fn meets(&self, other: &Section) -> bool {
-        let (start, first) = (self.place.offset(), other.place.offset());
-        self.place.region().is_same(other.place.region())
-            && start < first + other.bytes()
-            && first < start + self.bytes()
+        self.place.region().is_same(other.place.region()) && have_common(&self.range(), &other.range())
     }
 
     /// That the host does not look at some of its bytes in a way that forbids `what`, which the host does. Blocks as
@@ -320,8 +320,25 @@ impl Section {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Buffer, Extents, StreamKind, StreamOptions, Ways};
+    use crate::device::{Buffer, Device, Extents, StreamKind, StreamOptions, Ways};
     use crate::world::World;
+
+    #[test]
+    fn a_section_without_elements_is_in_nobodys_way() {
+        let world = World::alone().expect("a world of one rank");
+        let stream = Device::host().stream(&world).expect("a stream");
+        let line = Extents { points: [1, 1, 8], components: 1 };
+        let buffer = Buffer::<f64>::zeros(&world, &stream, line).expect("memory");
+        let [some, empty] = [2..6, 4..4].map(|range| buffer.section(range).expect("it is in the buffer"));
+        for (first, second) in [(&some, &empty), (&empty, &some)] {
+            assert!(!first.meets(second));
+            let _first = first.hold(Intent::Write, "a receive").expect("nobody has it");
+            assert!(second.hold(Intent::Write, "a receive").is_ok(), "they have no element in common");
+        }
+        let _some = some.hold(Intent::Write, "a receive").expect("it was given back");
+        let ends = buffer.section(5..7).expect("it is in the buffer");
+        assert!(ends.meets(&some) && ends.hold(Intent::Read, "a send").is_err());
+    }
 
     #[test]
     fn what_is_kept_for_ever_keeps_no_stream() {
