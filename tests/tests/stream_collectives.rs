@@ -75,6 +75,45 @@ fn what_does_not_fit_is_refused_on_all_ranks() {
     }
 }
 
+/// Also where nothing is sent.
+#[test]
+fn backends_that_there_are_not_and_that_differ() {
+    for ranks in [1, 2, 3] {
+        on_ranks(ranks, |world| {
+            let stream = stream_of(world, StreamKind::Inline)?;
+            let line = Extents { points: [1, 1, 8], components: 1 };
+            let array = Buffer::<f64>::zeros(world, &stream, line)?;
+            let made = |backend: &str| -> Result<[Result<(), Error>; 3], Error> {
+                let all = [0, 8].map(|elements| {
+                    let section = array.section(0..elements)?;
+                    let sections = (&section, &section);
+                    AllReduce::with_backend(world, &stream, backend, sections, Op::Sum).map(drop)
+                });
+                let [empty, some] = all;
+                Ok([Barrier::with_backend(world, &stream, backend).map(drop), empty, some])
+            };
+            for made in made("telepathy")? {
+                assert!(
+                    matches!(&made, Err(Error::UnknownBackend { name, .. }) if name == "telepathy"),
+                    "{made:?}"
+                );
+            }
+            if ranks > 1 {
+                let own = if world.rank() == 1 { "notified" } else { "st-send" };
+                for made in made(own)? {
+                    assert!(matches!(&made, Err(Error::BadExchange { rank: 1, .. })), "{made:?}");
+                }
+            }
+            assert_eq!(made("notified")?, [Ok(()), Ok(()), Ok(())]);
+            // One of another world is refused by whoever gives it, and by all others with it.
+            let elsewhere = stream_of(&World::alone()?, StreamKind::Inline)?;
+            let made = Barrier::new(world, &elsewhere).map(drop);
+            assert!(matches!(&made, Err(Error::CollectiveFailed { call: "Barrier::new", .. })), "{made:?}");
+            Ok(())
+        });
+    }
+}
+
 #[test]
 fn the_host_waits_for_nothing() {
     on_ranks(3, |world| {

@@ -236,6 +236,19 @@ fn find(name: &str) -> Result<&'static BackendRow> {
     })
 }
 
+/// That there is a backend of the name that rank 0 has told, and that all others have told the same one.
+///
+/// # Errors
+/// [`Error::BadExchange`], [`Error::UnknownBackend`], [`Error::BackendRefused`].
+pub(crate) fn check_named<'n>(told: impl Iterator<Item = &'n str> + Clone) -> Result<()> {
+    let Some(first) = told.clone().next() else { return Ok(()) };
+    if let Some((rank, name)) = told.enumerate().find(|(_, name)| *name != first) {
+        let reason = format!("it asked for backend `{name}`, rank 0 for `{first}`");
+        return Err(Error::BadExchange { rank, reason });
+    }
+    if first == AUTO { Ok(()) } else { find(first).map(drop) }
+}
+
 /// Where exchanges are matched, and what all ranks have told of their devices.
 struct Ground<'a> {
     world: &'a World,
@@ -279,15 +292,12 @@ pub fn match_exchange(
     let asked = stream.check_world(world, "an exchange");
     let own = asked.map(|()| (backend.to_string(), spec.uncountable(), stream.sharing().clone()));
     let told: Vec<(String, Option<String>, Sharing)> = world.agree("match_exchange", own)?;
-    for (rank, (name, uncountable, _)) in told.iter().enumerate() {
+    for (rank, (_, uncountable, _)) in told.iter().enumerate() {
         if let Some(reason) = uncountable {
             return Err(Error::BadExchange { rank, reason: reason.clone() });
         }
-        if *name != told[0].0 {
-            let reason = format!("it asked for backend `{name}`, rank 0 for `{}`", told[0].0);
-            return Err(Error::BadExchange { rank, reason });
-        }
     }
+    check_named(told.iter().map(|(name, ..)| name.as_str()))?;
     let sharings = told.into_iter().map(|(.., sharing)| sharing).collect();
     let ground = Ground { world, stream, sharings };
     let row = if backend == AUTO { auto::choose(&ground, &spec)? } else { find(backend)? };

@@ -3,7 +3,7 @@
 use super::rounds::{RoundMoves, Rounds};
 use super::turns::{self, Turn};
 use super::{AT_ONCE_BYTES, BACKEND};
-use crate::backend::{Exchange, Route, Slot};
+use crate::backend::{Exchange, Route, Slot, check_named};
 use crate::device::{Buffer, DeviceMemory, Extents, Intent, Move, MoveTable, Section, Stream};
 use crate::element::{ElementType, Op};
 use crate::error::{Error, Result};
@@ -93,12 +93,16 @@ impl AllReduce {
         op: Op,
     ) -> Result<Self> {
         const CALL: &str = "AllReduce::new";
-        let asked = world.agree(CALL, ask(world, stream, (input, output), op))?;
-        if let Some(rank) = asked.iter().position(|other| *other != asked[0]) {
-            let reason = format!("it asked for {}, rank 0 for {}", asked[rank], asked[0]);
+        let own = ask(world, stream, (input, output), op).map(|asked| (asked, backend.to_string()));
+        let told: Vec<(Asked, String)> = world.agree(CALL, own)?;
+        let asked = told[0].0;
+        if let Some((rank, (other, _))) = told.iter().enumerate().find(|(_, (other, _))| *other != asked) {
+            let reason = format!("it asked for {other}, rank 0 for {asked}");
             return Err(Error::CollectiveFailed { call: CALL, rank, reason });
         }
-        let mut build = Build { world, stream, backend, asked: asked[0], rounds: Rounds::none() };
+        // Before any round: sections without elements have none.
+        check_named(told.iter().map(|(_, name)| name.as_str()))?;
+        let mut build = Build { world, stream, backend, asked, rounds: Rounds::none() };
         let closing = build.all(input.place(), output.place())?;
         let rounds = build.rounds;
         Ok(Self { stream: stream.clone(), input: input.clone(), output: output.clone(), rounds, closing })

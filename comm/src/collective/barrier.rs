@@ -2,7 +2,7 @@
 
 use super::rounds::{RoundMoves, Rounds};
 use super::{BACKEND, turns};
-use crate::backend::Route;
+use crate::backend::{Route, check_named};
 use crate::device::{MoveTable, Stream};
 use crate::element::ElementType;
 use crate::error::Result;
@@ -68,6 +68,10 @@ impl Barrier {
         let signal = (ElementType::U8, 1);
         let nothing = Arc::new(MoveTable::new(&[])?);
         let nothing = [nothing.clone(), nothing];
+        // Before any round: one rank alone has none.
+        let own = stream.check_world(world, "a barrier").map(|()| backend.to_string());
+        let told: Vec<String> = world.agree("Barrier::new", own)?;
+        check_named(told.iter().map(String::as_str))?;
         let mut rounds = Rounds::none();
         for (to, from) in turns::barrier(world.rank(), world.size()) {
             let exchange = Rounds::matched(world, stream, backend, signal, (&to, &from))?;
