@@ -217,7 +217,8 @@ pub(super) fn match_all(site: &Site<'_>, spec: &ExchangeSpec, rules: Rules) -> R
         words: told(&memory.words),
         partings: partings.map_or(0, |partings| partings.number()),
         last_epoch: spec.last_epoch,
-        sleeps: world.wait_context().policy.sleeps,
+        // By the world that it was made with, whose policy may be another one.
+        sleeps: stream.status().context.policy.sleeps,
         device: stream.device_name().into(),
     });
     let all = world.agree("match_exchange", own)?;
@@ -372,4 +373,48 @@ fn stage(site: &Site<'_>, sends: &[Told]) -> Result<Vec<Option<Place>>> {
         region.place(offset, send.bytes, "a staged send").map(Some)
     };
     sends.iter().map(place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reach::Reach;
+    use super::*;
+    use crate::device::Device;
+    use crate::element::ElementType;
+    use crate::error::Error;
+    use crate::fabric::WaitPolicy;
+    use crate::world::{World, WorldOptions};
+
+    const SLEEPS: WaitPolicy = WaitPolicy { spins: 1, yields: 0, sleeps: true };
+    const NAPS: WaitPolicy = WaitPolicy { sleeps: false, ..SLEEPS };
+    const RULES: Rules =
+        Rules { clear: Role::ClearToSend, arrival: Role::Completion, direct: None, in_blocks: false };
+
+    #[test]
+    fn peers_are_told_how_the_stream_waits_and_not_the_world_that_matches() {
+        let options = |policy| WorldOptions { policy: Some(policy), ..WorldOptions::default() };
+        for (of_stream, of_exchange) in [(SLEEPS, NAPS), (NAPS, SLEEPS)] {
+            let ranks = World::threads(2, options(of_stream), |world| {
+                let stream = Device::host().stream(&world)?;
+                let world = world.first_with(2, options(of_exchange))?.expect("both ranks are in it");
+                let peer = 1 - world.rank();
+                let message = MessageSpec {
+                    peer,
+                    tag: 0,
+                    elements: vec![(ElementType::F64, 1)],
+                    bytes: 8,
+                    run_bytes: 8,
+                    direct: Direct::Never,
+                    ghosts: Vec::new(),
+                };
+                let spec = ExchangeSpec { sends: vec![message.clone()], recvs: vec![message], last_epoch: 0 };
+                let sharings = world.all_gather(stream.sharing())?;
+                let reach = Reach::agree(&world, &stream, sharings, (std::iter::once(peer), false))?;
+                let site = Site { world: &world, stream: &stream, reach: &reach };
+                let plan = match_all(&site, &spec, RULES)?;
+                Ok::<_, Error>([plan.sends[0].peer_sleeps, plan.recvs[0].peer_sleeps])
+            });
+            assert_eq!(ranks.expect("threads start"), vec![Ok([of_stream.sleeps; 2]); 2]);
+        }
+    }
 }

@@ -131,7 +131,7 @@ impl Matcher {
             (number, partings.listen(number, vec![word.clone()]))
         });
         let (number, listening) = listening.unzip();
-        let told = Record::new(world, side, mirror.place(), (spot, number.unwrap_or(0)));
+        let told = Record::new(side, mirror.place(), (spot, number.unwrap_or(0)));
         self.outbox.push((side.peer, Said::Side(told.clone()).encode()?));
         *half.0.borrow_mut() = State::Posted;
         let posted = Posted { half: Rc::downgrade(half), side: side.clone(), mirror, word, listening, told };

@@ -106,7 +106,7 @@ impl Said {
 }
 
 impl Record {
-    pub(super) fn new(world: &World, side: &Side, place: &Place, (word, partings): (Spot, u64)) -> Self {
+    pub(super) fn new(side: &Side, place: &Place, (word, partings): (Spot, u64)) -> Self {
         Self {
             direction: side.direction,
             tag: side.tag,
@@ -115,7 +115,8 @@ impl Record {
             word,
             partings,
             section: Spot::of(place),
-            sleeps: world.wait_context().policy.sleeps,
+            // By the world that it was made with, whose policy may be another one.
+            sleeps: side.section.stream().status().context.policy.sleeps,
         }
     }
 
@@ -149,10 +150,29 @@ pub(super) fn check(sender: usize, send: &Record, receiver: usize, receive: &Rec
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::{Buffer, Device, Extents};
+    use crate::fabric::WaitPolicy;
+    use crate::world::WorldOptions;
 
     fn record(direction: Direction, element: ElementType, elements: usize) -> Record {
         let spot = Spot { key: 7, region_bytes: 4096, offset: 64 };
         Record { direction, tag: 3, element, elements, word: spot, partings: 0, section: spot, sleeps: true }
+    }
+
+    #[test]
+    fn peers_are_told_how_the_stream_waits() {
+        for sleeps in [true, false] {
+            let policy = Some(WaitPolicy { spins: 1, yields: 0, sleeps });
+            let ranks = World::threads(1, WorldOptions { policy, ..WorldOptions::default() }, |world| {
+                let stream = Device::host().stream(&world)?;
+                let line = Extents { points: [1, 1, 8], components: 1 };
+                let section = Buffer::<f64>::zeros(&world, &stream, line)?.section(0..8)?;
+                let side = Side { direction: Direction::Receive, peer: 0, tag: 3, section };
+                let spot = Spot { key: 7, region_bytes: 4096, offset: 64 };
+                Ok::<_, Error>(Record::new(&side, side.section.place(), (spot, 0)).sleeps)
+            });
+            assert_eq!(ranks, Ok(vec![Ok(sleeps)]));
+        }
     }
 
     #[test]

@@ -324,7 +324,7 @@ impl Window {
         let mut window = Self::create(world, CALL, Ok(section.clone()), false)?;
         let targets = &window.inner().targets;
         let parts = targets.iter().map(|target| target.memory.as_ref().map(|memory| memory.place()));
-        let signals = Signals::connect(world, CALL)?;
+        let signals = Signals::connect(world, section.stream(), CALL)?;
         let active = Active {
             parts: parts.collect(),
             far: Far::connect(world, &window.inner().own, &signals)?,

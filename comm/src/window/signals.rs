@@ -5,7 +5,7 @@
 //! the k-th epoch come to k on both sides, whatever the groups of the other epochs. Ranks that have come to
 //! the same count are told by one merged signal (2023, section 5.4).
 
-use crate::device::{SignalSet, WaitSet, next_group};
+use crate::device::{SignalSet, Stream, WaitSet, next_group};
 use crate::error::Result;
 use crate::fabric::{LINE, Region, Role, Word};
 use crate::world::World;
@@ -79,14 +79,16 @@ impl Pair {
 }
 
 impl Signals {
-    /// Makes the words between all ranks. Collective; blocks. Fails on all ranks or on none.
-    pub(super) fn connect(world: &World, call: &'static str) -> Result<Self> {
+    /// Makes the words between all ranks, for which the host of this one waits, and that stream. Collective; blocks. Fails
+    /// on all ranks or on none.
+    pub(super) fn connect(world: &World, stream: &Stream, call: &'static str) -> Result<Self> {
         let (rank, fabric, last) = (world.rank(), world.fabric(), world.last_epoch());
         let own = fabric.allocate(world.size() * PAIR_BYTES);
         let told = own.as_ref().map(|own| WordRegion {
             key: own.key(),
             bytes: own.bytes(),
-            sleeps: world.wait_context().policy.sleeps,
+            // The stream may be of another world, with another policy.
+            sleeps: world.wait_context().policy.sleeps || stream.status().context.policy.sleeps,
         });
         let told = world.agree(call, told)?;
         let peers = own.and_then(|own| {
@@ -268,5 +270,31 @@ impl<T> Batch<T> {
             batches.len() - 1
         });
         &batches[index].made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::error::Error;
+    use crate::fabric::WaitPolicy;
+    use crate::world::WorldOptions;
+
+    #[test]
+    fn peers_are_told_if_the_host_or_the_stream_sleeps() {
+        let options = |sleeps| WorldOptions {
+            policy: Some(WaitPolicy { spins: 1, yields: 0, sleeps }),
+            ..WorldOptions::default()
+        };
+        for (stream_sleeps, host_sleeps) in [(true, false), (false, true), (false, false)] {
+            let ranks = World::threads(2, options(stream_sleeps), |world| {
+                let stream = Device::host().stream(&world)?;
+                let world = world.first_with(2, options(host_sleeps))?.expect("both ranks are in it");
+                let signals = Signals::connect(&world, &stream, "a test")?;
+                Ok::<_, Error>(signals.sleeps(1 - world.rank()))
+            });
+            assert_eq!(ranks.expect("threads start"), vec![Ok(stream_sleeps || host_sleeps); 2]);
+        }
     }
 }
