@@ -10,7 +10,7 @@ use super::matching::{Rules, Target, match_all};
 use super::reach::{Site, Way};
 use super::step::{BIND, START_RECVS, START_SENDS, WAIT};
 use super::{BackendRow, Carried, Exchange, ExchangeSpec, Route, Slot};
-use crate::communicator::{AHEAD, Contents, Exchanges, Kind, Ticket};
+use crate::communicator::{Contents, Exchanges, Kind, MOST_AHEAD, Ticket};
 use crate::device::{MoveTable, Stage, Stream};
 use crate::error::{Error, Result};
 use crate::fabric::{
@@ -175,7 +175,7 @@ impl Near {
             // A sender that gets messages of this rank is at most one epoch ahead; any other one until its
             // messages are announced.
             let is_two_way = sends.iter().any(|send| send.peer == recv.peer);
-            let early = if is_two_way { 2 } else { AHEAD as usize + 1 };
+            let early = if is_two_way { 2 } else { MOST_AHEAD as usize + 1 };
             let kept = if engine.is_eager(recv.peer, recv.bytes) { recv.bytes } else { 0 };
             engine.reserve(early, kept);
             reserved += early;

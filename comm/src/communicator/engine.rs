@@ -7,7 +7,7 @@
 //!
 //! Early messages, which came before their receives, are kept by the receiver. How many of one sender there
 //! may be is bounded: who is that far ahead announces short messages too. Receivers say how many they have
-//! taken with what they send anyway, or with a packet of its own if that is long ago.
+//! taken with what they send anyway, or with a packet of its own if those are many.
 
 use super::blocks::Blocks;
 use super::ledger::Ledger;
@@ -29,8 +29,13 @@ use std::time::Duration;
 
 /// The longest message that is sent at once, if packets can be that long.
 pub(crate) const EAGER_BYTES: usize = 8160;
-/// How many early messages of one sender are kept.
-pub(crate) const AHEAD: u32 = 64;
+/// How many early messages of one sender are kept at least.
+pub(super) const AHEAD: u32 = 64;
+/// After how many that it has taken a receiver says so, though it sends nothing else.
+pub(super) const UNTOLD: u32 = AHEAD / 2;
+/// How many messages a sender sends at once before it hears that any was taken, and how many are kept at most: of all but
+/// [`AHEAD`] of them the receiver may have taken each, and not have said so.
+pub(crate) const MOST_AHEAD: u32 = AHEAD + UNTOLD - 1;
 /// Packets that are looked at in a row: a peer that never stops keeps nobody here. Fewer in tests, whose few ranks are to
 /// have more than that.
 const PACKETS: usize = if cfg!(test) { 8 } else { 256 };
@@ -150,7 +155,7 @@ impl Core {
     pub(super) fn took(&mut self, source: usize) {
         let peer = &mut self.peers[source];
         peer.taken += 1;
-        if peer.taken == AHEAD / 2 {
+        if peer.taken == UNTOLD {
             self.post(source, Post::Taken);
         }
     }

@@ -77,7 +77,7 @@ mod tickets;
 mod transit;
 
 pub(crate) use blocks::Blocks;
-pub(crate) use engine::{AHEAD, COMMUNICATOR, Engine};
+pub(crate) use engine::{COMMUNICATOR, Engine, MOST_AHEAD};
 pub(crate) use exchanges::Exchanges;
 pub(crate) use host::Host;
 pub use ledger::{StagedAction, StagedStep};
@@ -109,7 +109,7 @@ use step::Scratch;
 /// bytes, less in worlds of more than 16 ranks) go through memory that the communicator keeps. What goes from
 /// [`Section`] to [`Section`] is not copied on the way.
 ///
-/// A rank whose messages nobody receives is stopped at some point: 64 short messages of it are kept by their
+/// A rank whose messages nobody receives is stopped at some point: at least 64 short messages of it are kept by their
 /// receiver, and those behind them wait with it until they are received.
 ///
 /// Dropping the last clone on a rank waits for nobody, but for the senders of messages that were coming to requests which

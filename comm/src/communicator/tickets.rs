@@ -1,6 +1,6 @@
 //! Requests of an engine, from their making to their end.
 
-use super::engine::{AHEAD, Engine};
+use super::engine::{Engine, MOST_AHEAD};
 use super::pipeline::Pipeline;
 use super::record::{EAGER, Post, message_header};
 use super::request::Kind;
@@ -92,7 +92,7 @@ impl Engine {
         let peer = &mut self.core.peers[destination];
         // What comes from a device is announced at once, in order, and follows when it is on the host.
         let is_there = !is_staged || bytes == 0;
-        let post = if is_there && bytes <= peer.eager_bytes && peer.ahead < AHEAD {
+        let post = if is_there && bytes <= peer.eager_bytes && peer.ahead < MOST_AHEAD {
             peer.ahead += 1;
             Post::Eager(index)
         } else {
@@ -118,7 +118,7 @@ impl Engine {
     ) -> Result<bool> {
         self.flush_peer(destination)?;
         let peer = &mut self.core.peers[destination];
-        if peer.ahead >= AHEAD || !peer.outbox.is_empty() {
+        if peer.ahead >= MOST_AHEAD || !peer.outbox.is_empty() {
             return Ok(false);
         }
         let header = message_header(EAGER, element, tag, payload.len(), peer.taken);
