@@ -105,7 +105,7 @@ impl Communicator {
             let mut done = |engine: &mut Engine| engine.try_send_bytes(bytes, element, destination, tag);
             let what = || format!("the acceptance of the message with tag {tag} ({} bytes)", bytes.len());
             let late = |waited| self.host().context().late(destination, what(), waited);
-            return self.host().wait_for_rank(Some(destination), &mut done, &late);
+            return self.host().wait_for_room(destination, &mut done, &late);
         }
         drop(engine);
         let staged = self.inner.pool.borrow_mut().take(bytes.len())?;

@@ -39,7 +39,10 @@ pub(crate) const MOST_AHEAD: u32 = AHEAD + UNTOLD - 1;
 /// Packets that are looked at in a row: a peer that never stops keeps nobody here. Fewer in tests, whose few ranks are to
 /// have more than that.
 const PACKETS: usize = if cfg!(test) { 8 } else { 256 };
-/// How late an idle rank may see that a copy of a device has passed.
+/// How late an idle rank may see what wakes nobody: that other ranks than the one it waits for need it to go on, or that
+/// there is room for what is to be sent.
+const NAP: Duration = Duration::from_micros(500);
+/// How late it may see that a copy of a device has passed.
 const COPY_NAP: Duration = Duration::from_micros(20);
 /// Requests, and messages without a receive, before lists have to grow.
 const CAPACITY: usize = 64;
@@ -341,16 +344,11 @@ impl Engine {
         }
     }
 
-    /// Sleeps until a packet may have come from that rank, or from any; at most for a nap.
+    /// Sleeps until a packet may have come from that rank, or from any; at most for a nap, and never for long.
     pub(crate) fn sleep(&self, source: Option<usize>, nap: Duration) {
-        let is_idle = self.core.copying.is_empty() && self.core.transits == 0;
-        let nap = match (is_idle, self.core.backlog) {
-            // No device wakes anybody.
-            (false, _) => nap.min(COPY_NAP),
-            (true, 0) => nap,
-            (true, _) => nap.min(Duration::from_micros(500)),
-        };
-        self.packets.sleep(source, nap);
+        let is_copying = !self.core.copying.is_empty() || self.core.transits > 0;
+        let longest = if is_copying { COPY_NAP } else { NAP };
+        self.packets.sleep(source, nap.min(longest));
     }
 
     /// Whether a peer has let go of its end.

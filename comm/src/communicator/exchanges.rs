@@ -11,7 +11,6 @@ use crate::world::World;
 use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The messages of a world's exchanges between ranks whose memory is mapped.
 #[derive(Debug)]
@@ -97,8 +96,6 @@ impl Exchanges {
         let mut sleep = |nap| {
             let engine = self.engine.borrow();
             let late = first_late(&engine);
-            // News for other requests wakes nobody here: a short sleep finds them soon enough.
-            let nap = Duration::from_micros(500).min(nap);
             engine.sleep(late.and_then(|(late, _)| engine.describe_peer(*late)), nap);
         };
         let describe = |waited| {

@@ -88,6 +88,16 @@ impl Host {
         self.wait_for(rank, done, &|engine| engine.gone(rank), late)
     }
 
+    /// As [`Host::wait_for_rank`], until there is room for what goes to that rank: whoever makes it wakes nobody.
+    pub(crate) fn wait_for_room(
+        &self,
+        rank: usize,
+        done: &mut dyn FnMut(&mut Engine) -> Result<bool>,
+        late: &dyn Fn(Duration) -> Error,
+    ) -> Result<()> {
+        self.wait_for(None, done, &|engine| engine.gone(Some(rank)), late)
+    }
+
     /// As [`Host::wait_until`], which fails once `gone` names a rank.
     fn wait_for(
         &self,

@@ -6,13 +6,14 @@ use super::slots::Ticket;
 use super::tickets::{Contents, Found};
 use crate::element::ElementType::{self, F64, I32};
 use crate::error::{Error, Result};
-use crate::fabric::Place;
+use crate::fabric::{Place, WaitPolicy};
 use crate::locks::lock;
 use crate::source::{Source, Status, Tag};
 use crate::world::{World, WorldOptions};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The engines of all ranks, with some memory of each.
 struct Ranks {
@@ -49,7 +50,11 @@ const SLOTS: usize = 80;
 
 impl Ranks {
     fn new(size: usize) -> Self {
-        let ranks = World::threads(size, WorldOptions::default(), |world| {
+        Self::waiting(size, WorldOptions::default())
+    }
+
+    fn waiting(size: usize, options: WorldOptions) -> Self {
+        let ranks = World::threads(size, options, |world| {
             let engine = Engine::connect(&world)?;
             let region = world.fabric().allocate(SLOT_BYTES * SLOTS)?;
             Ok::<_, Error>((engine, region.place(0, SLOT_BYTES * SLOTS, "memory of a test")?))
@@ -319,6 +324,21 @@ fn as_many_early_messages_are_kept_as_is_promised() {
         let kept = (0..2 * AHEAD).take_while(|_| send(&mut ranks, 2)).count() as u32;
         assert!((AHEAD..=MOST_AHEAD).contains(&kept), "{kept} are kept where {taken} had been taken");
     }
+}
+
+/// Other ranks may need one that waits, and packets of theirs do not wake it.
+#[test]
+fn who_waits_for_one_rank_does_not_sleep_for_long() {
+    let policy = Some(WaitPolicy { spins: 1, yields: 0, sleeps: true });
+    let ranks = Ranks::waiting(3, WorldOptions { policy, ..WorldOptions::default() });
+    let nap = Duration::from_millis(300);
+    let slept = (0..3).map(|_| {
+        let begun = Instant::now();
+        ranks.engines[0].sleep(Some(1), nap);
+        begun.elapsed()
+    });
+    let shortest = slept.min().expect("there are some");
+    assert!(shortest < nap, "nobody has woken it, and it has slept for {shortest:?}");
 }
 
 /// Records of any length arrive whole and in order, and before the messages behind them.
