@@ -341,6 +341,17 @@ fn who_waits_for_one_rank_does_not_sleep_for_long() {
     assert!(shortest < nap, "nobody has woken it, and it has slept for {shortest:?}");
 }
 
+/// As a longer one: it would be complete otherwise, and lost.
+#[test]
+fn a_short_message_to_a_rank_that_has_left_is_never_complete() {
+    let mut ranks = Ranks::new(2);
+    let small = ranks.slot(0, 0);
+    ranks.engines.remove(1);
+    let engine = &mut ranks.engines[0];
+    let send = engine.isend_place(&small, 8, None, 1, 4).expect("it begins");
+    assert_eq!(engine.look_for(send), Ok(Found::Leaver(1)));
+}
+
 /// Records of any length arrive whole and in order, and before the messages behind them.
 #[test]
 fn records_come_in_order() {

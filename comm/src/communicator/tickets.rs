@@ -89,9 +89,11 @@ impl Engine {
             unreachable!("a send has one destination")
         };
         self.core.slots.begin(index, State::Queued);
+        let has_left = self.has_left(destination);
         let peer = &mut self.core.peers[destination];
-        // What comes from a device is announced at once, in order, and follows when it is on the host.
-        let is_there = !is_staged || bytes == 0;
+        // What comes from a device is announced at once, in order, and follows when it is on the host. What nobody takes
+        // any more is announced too, as it would be complete otherwise, and lost.
+        let is_there = (!is_staged || bytes == 0) && !has_left;
         let post = if is_there && bytes <= peer.eager_bytes && peer.ahead < MOST_AHEAD {
             peer.ahead += 1;
             Post::Eager(index)

@@ -50,6 +50,13 @@ pub fn communicators(world: &World, way: Scenario) -> Result<Done, HaloError> {
     // Nor do loops that ask again and again go on for ever.
     said(leaver, communicator.irecv(&receive.section(0..9)?, leaver, 5)?.test());
     said(leaver, communicator.send(&long, leaver, 4));
+    // However short it is.
+    let sent = Buffer::<f64>::zeros(world, &stream, whole)?;
+    said(leaver, communicator.isend(&sent.section(0..2)?, leaver, 4)?.wait());
+    let mut again = communicator.send_init(&sent.section(0..2)?, leaver, 4)?;
+    again.start()?;
+    said(leaver, again.wait());
+    drop(again);
     if size == 2 {
         said(leaver, communicator.recv(&mut short, Source::Any, Tag::Any));
         said(leaver, communicator.probe(Source::Any, Tag::Any));
