@@ -440,7 +440,7 @@ impl Drop for Inner {
         // As when they are swept.
         drop(engine);
         // Somebody may still write those: they are never lent again.
-        written.into_iter().for_each(std::mem::forget);
+        written.into_iter().for_each(|(_, hold)| hold.keep());
         drop(ended);
     }
 }

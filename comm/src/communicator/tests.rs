@@ -1,9 +1,11 @@
 //! The engines of some ranks against a sequential model, one step after the other in one thread.
 
+use super::Communicator;
 use super::engine::{AHEAD, EAGER_BYTES, Engine, MOST_AHEAD, UNTOLD};
 use super::request::Kind;
 use super::slots::Ticket;
 use super::tickets::{Contents, Found};
+use crate::device::{Buffer, Device, Extents, Intent};
 use crate::element::ElementType::{self, F64, I32};
 use crate::error::{Error, Result};
 use crate::fabric::{Place, WaitPolicy};
@@ -12,7 +14,7 @@ use crate::source::{Source, Status, Tag};
 use crate::world::{World, WorldOptions};
 use proptest::prelude::*;
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The engines of all ranks, with some memory of each.
@@ -350,6 +352,39 @@ fn a_short_message_to_a_rank_that_has_left_is_never_complete() {
     let engine = &mut ranks.engines[0];
     let send = engine.isend_place(&small, 8, None, 1, 4).expect("it begins");
     assert_eq!(engine.look_for(send), Ok(Found::Leaver(1)));
+}
+
+/// What a peer may still write is not lent again; the stream that works on it ends all the same.
+#[test]
+#[cfg_attr(miri, ignore = "it waits until it is late")]
+fn a_communicator_that_gives_a_receive_up_keeps_no_stream() {
+    const LONG: usize = 20_000;
+    let options = WorldOptions { timeout: Some(Duration::from_millis(200)), ..WorldOptions::default() };
+    // While the sender waits for it, it does not answer.
+    let is_over = Barrier::new(2);
+    let ranks = World::threads(2, options, |world| {
+        let communicator = Communicator::new(&world)?;
+        let stream = Device::host().stream(&world)?;
+        let line = Extents { points: [1, 1, LONG], components: 1 };
+        let buffer = Buffer::<u8>::zeros(&world, &stream, line)?;
+        let section = buffer.section(0..LONG)?;
+        if world.rank() == 0 {
+            let _send = communicator.isend(&section, 1, 4)?;
+            is_over.wait();
+            return Ok(None);
+        }
+        communicator.probe(0, 4)?;
+        drop(communicator.irecv(&section, 0, 4)?);
+        drop(communicator);
+        let lent = section.hold_in_order(Intent::Read, "a send").map(drop);
+        let status = Arc::downgrade(stream.status());
+        drop((section, buffer, stream));
+        let is_kept = status.upgrade().is_some();
+        is_over.wait();
+        Ok::<_, Error>(Some((lent, is_kept)))
+    });
+    let told = ranks.expect("threads start").remove(1).expect("a message");
+    assert!(matches!(told, Some((Err(Error::InUse { .. }), false))), "{told:?}");
 }
 
 /// Records of any length arrive whole and in order, and before the messages behind them.

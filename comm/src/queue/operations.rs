@@ -329,7 +329,7 @@ impl Drop for Entry {
     /// A peer may write at any time to what has been started and was never waited for.
     fn drop(&mut self) {
         if !matches!(*self.operation.stage(), Stage::Complete(_)) {
-            std::mem::forget(self.hold.take());
+            self.hold.take().into_iter().for_each(Hold::keep);
         }
     }
 }
@@ -400,5 +400,32 @@ impl fmt::Debug for OperationQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [enqueued, started] = [&self.enqueued, &self.started].map(|list| list.borrow().len());
         write!(f, "OperationQueue({enqueued} enqueued, {started} started, on {:?})", self.stream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Buffer, Device, Extents};
+    use crate::world::World;
+
+    /// What a peer may still write is not lent again; the stream that works on it ends all the same.
+    #[test]
+    fn a_receive_that_is_never_waited_for_keeps_no_stream() {
+        let world = World::alone().expect("a world of one rank");
+        let communicator = Communicator::new(&world).expect("a communicator");
+        let stream = Device::host().stream(&world).expect("a stream");
+        let line = Extents { points: [1, 1, 8], components: 1 };
+        let buffer = Buffer::<f64>::zeros(&world, &stream, line).expect("memory");
+        let section = buffer.section(0..8).expect("it is in the buffer");
+        let queue = OperationQueue::new(&stream, &communicator).expect("one world");
+        queue.enqueue_recv(&section, 0, 7).expect("there is such a rank");
+        queue.enqueue_start().expect("nobody uses the section");
+        drop(queue);
+        let lent = section.hold_in_order(Intent::Read, "a send").map(drop);
+        assert!(matches!(lent, Err(Error::InUse { .. })), "{lent:?}");
+        let status = Arc::downgrade(stream.status());
+        drop((section, buffer, stream));
+        assert!(status.upgrade().is_none(), "the stream has gone");
     }
 }

@@ -176,7 +176,7 @@ impl Active {
             !word.cell().reached(epoch) && !has_left
         };
         if group.ranks().iter().any(may_write) {
-            std::mem::forget(hold);
+            hold.keep();
         }
     }
 
@@ -236,7 +236,7 @@ impl Active {
     /// Ends an access epoch that has failed. What a wire may still use is never lent again.
     pub(super) fn give_up_access(&mut self) {
         if self.far.is_some() {
-            self.operations.iter_mut().for_each(|one| std::mem::forget(one.hold.take()));
+            self.operations.iter_mut().filter_map(|one| one.hold.take()).for_each(Hold::keep);
         }
         self.end_access();
     }
@@ -387,5 +387,39 @@ impl Window {
         } else {
             Err(Error::WrongStream { what: "memory of an epoch", owner, used })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Buffer, Device, Extents};
+    use crate::world::WorldOptions;
+    use std::sync::Barrier;
+
+    /// What an origin may still write is not lent again; the stream that works on it ends all the same.
+    #[test]
+    fn an_exposure_that_is_given_up_keeps_no_stream() {
+        let is_over = Barrier::new(2);
+        let ranks = World::threads(2, WorldOptions::default(), |world| {
+            let stream = Device::host().stream(&world)?;
+            let line = Extents { points: [1, 1, 8], components: 1 };
+            let buffer = Buffer::<f64>::zeros(&world, &stream, line)?;
+            let section = buffer.section(0..8)?;
+            let window = Window::active(&world, &section, ActiveOptions::default())?;
+            if world.rank() == 0 {
+                is_over.wait();
+                return Ok(None);
+            }
+            window.post(&Group::new(&world, &[0])?)?;
+            drop(window);
+            is_over.wait();
+            let lent = section.hold_in_order(Intent::Read, "a send").map(drop);
+            let status = Arc::downgrade(stream.status());
+            drop((section, buffer, stream));
+            Ok::<_, Error>(Some((lent, status.upgrade().is_some())))
+        });
+        let told = ranks.expect("threads start").remove(1).expect("an epoch");
+        assert!(matches!(told, Some((Err(Error::InUse { .. }), false))), "{told:?}");
     }
 }
