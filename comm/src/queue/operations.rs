@@ -264,7 +264,7 @@ impl EnqueuedOperation {
         }
         let found = operation.look(self.communicator.engine())?;
         match &found {
-            Found::Outcome(_) => drop(self.entry.end()),
+            Found::Outcome(_) => self.entry.end_by_host(),
             _ => self.stream.check()?,
         }
         Ok(found)
@@ -322,6 +322,14 @@ impl Entry {
             self.mirror.enqueue_up();
         }
         self.hold.take()
+    }
+
+    /// The same, for a host that knows that it is complete: all that is left is what has come and goes to a device.
+    fn end_by_host(&self) {
+        let hold = self.end();
+        if self.mirror.is_copy() && !self.operation.is_send {
+            hold.into_iter().for_each(Hold::leave);
+        }
     }
 }
 

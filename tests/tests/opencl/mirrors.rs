@@ -124,6 +124,45 @@ fn notified_accesses_go_to_the_device_with_the_window() {
     });
 }
 
+/// How often the host waits for the stream in a call that must succeed.
+fn waits<T>(stream: &Stream, call: impl FnOnce() -> Result<T, Error>) -> Result<(T, u64), Error> {
+    let before = stream.synchronizations();
+    Ok((call()?, stream.synchronizations() - before))
+}
+
+/// Whoever sends the section next would have it of before.
+#[test]
+fn what_is_on_its_way_to_the_device_is_waited_for() {
+    on_devices(1, |world, stream| {
+        let communicator = Communicator::new(world)?;
+        let part = counting(world, stream, 4, 0)?;
+        let section = part.section(0..4)?;
+        let sent = || -> Result<_, Error> {
+            let (mut send, waits) = waits(stream, || communicator.isend(&section, 0, 1))?;
+            let mut found = [0; 4];
+            communicator.recv(&mut found, 0, 1)?;
+            send.wait()?;
+            Ok((found, waits))
+        };
+        stream.synchronize()?;
+        let window = Window::over(world, &section)?;
+        window.put_notify(&[7], 0, 1, 1)?;
+        window.notify_init(Source::Any, Tag::Any, 1).and_then(|mut one| one.start().and(one.wait()))?;
+        drop(window);
+        assert_eq!(sent()?, ([0, 7, 2, 3], 1));
+
+        let out = counting(world, stream, 2, 50)?;
+        let operations = OperationQueue::new(stream, &communicator)?;
+        let receive = operations.enqueue_recv(&section, 0, 2)?;
+        operations.enqueue_send(&out.section(0..2)?, 0, 2)?;
+        operations.enqueue_start()?;
+        receive.wait()?;
+        assert_eq!(sent()?, ([50, 51, 2, 3], 1));
+        assert_eq!(sent()?, ([50, 51, 2, 3], 0));
+        Ok(operations.enqueue_wait()?)
+    });
+}
+
 /// What is behind a message that is shorter than its section stays.
 #[test]
 fn messages_that_are_shorter_than_their_receives() {

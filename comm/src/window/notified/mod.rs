@@ -64,6 +64,10 @@ impl Drop for Lent {
         let mut are_over = || reaches.are_over();
         if are_over() || context.wait_until(&mut are_over, &mut progress, &mut nap).is_ok() {
             own.enqueue_up();
+            if own.is_copy() {
+                // Whoever uses the section next comes behind that.
+                hold.take().into_iter().for_each(Hold::leave);
+            }
         } else {
             // What a peer may still write is never lent again.
             std::mem::forget(hold.take());
