@@ -164,6 +164,8 @@ impl OperationQueue {
         }
         let operations: Vec<_> = batch.iter().map(|entry| entry.operation.clone()).collect();
         let mut started = self.started.borrow_mut();
+        // What the host has waited for needs no wait of the stream, which may never be enqueued.
+        started.retain(|entry| !entry.is_over());
         let first = started.len();
         started.append(&mut batch);
         if operations.is_empty() {
@@ -330,6 +332,11 @@ impl Entry {
         if self.mirror.is_copy() && !self.operation.is_send {
             hold.into_iter().for_each(Hold::leave);
         }
+    }
+
+    /// Whether nothing is left to do for it, and nobody has to be told of an error.
+    fn is_over(&self) -> bool {
+        self.hold.borrow().is_none() && matches!(*self.operation.stage(), Stage::Complete(Ok(_)))
     }
 }
 

@@ -3,6 +3,7 @@
 mod counts;
 #[cfg(target_os = "linux")]
 mod early;
+mod kept;
 mod misuse;
 mod misused_operations;
 mod told;
