@@ -327,6 +327,62 @@ fn a_window_that_is_dropped_between_epochs_ends_the_waits_for_it() {
     }
 }
 
+/// The same exposure, whether the sends to both were to go together or not.
+#[test]
+fn a_target_that_an_epoch_has_failed_for_is_accessed_in_the_next_one() {
+    for is_together in [true, false] {
+        let left = World::threads(3, watchdog(), |world| {
+            let alone = Alone::new(&world, StreamKind::Inline, 4)?;
+            let Alone { part, mut source, window, .. } = alone;
+            let of = |ranks| Group::new(&world, ranks);
+            let put = |source: &Buffer<i32>, target| window.put(&source.section(0..4)?, target, 0);
+            let whole = source.extents().whole();
+            match world.rank() {
+                0 => {
+                    if !is_together {
+                        // Who leaves has come to another count.
+                        window.start(&of(&[1])?, Mode::Host)?;
+                        window.complete()?;
+                    }
+                    world.barrier()?;
+                    window.start(&of(&[1, 2])?, Mode::Host)?;
+                    put(&source, 1)?;
+                    let failed = window.complete();
+                    assert!(matches!(failed, Err(Error::PeerFailed { rank: 2, .. })), "{failed:?}");
+                    world.barrier()?;
+                    source.view_mut(whole)?.fill(7);
+                    window.start(&of(&[1])?, Mode::Host)?;
+                    put(&source, 1)?;
+                    window.complete()?;
+                }
+                1 => {
+                    if !is_together {
+                        window.post(&of(&[0])?)?;
+                        window.wait()?;
+                    }
+                    window.post(&of(&[0])?)?;
+                    world.barrier()?;
+                    if !is_together {
+                        // The epoch that fails comes to this rank.
+                        window.wait()?;
+                        window.post(&of(&[0])?)?;
+                    }
+                    world.barrier()?;
+                    window.wait()?;
+                    assert_eq!(part.copy_out(whole)?, [7; 4]);
+                }
+                _ => {
+                    drop(window);
+                    world.barrier()?;
+                    world.barrier()?;
+                }
+            }
+            Ok::<(), HaloError>(())
+        });
+        expect_all(left.expect("threads can be started"));
+    }
+}
+
 #[test]
 fn more_than_there_is_room_for() {
     on_ranks(2, |world| {

@@ -192,7 +192,7 @@ impl Active {
         }
     }
 
-    /// Counts the accesses of the epoch and makes its sends to targets whose memory is mapped.
+    /// Counts the accesses of the epoch and makes its sends to targets whose memory is mapped, or does nothing.
     pub(super) fn plan(&mut self, group: &Group) -> Result<()> {
         let Active { signals, plans, parts, operations, planned, .. } = self;
         signals.access(group.ranks());
@@ -205,7 +205,18 @@ impl Active {
                 Err(error) => result = Err(error),
             }
         });
+        if result.is_err() {
+            planned.clear();
+            signals.take_back(group.ranks().iter().copied());
+        }
         result
+    }
+
+    /// Takes back the accesses to targets whose sends have not been carried out: they still wait for them.
+    pub(super) fn take_back_planned(&mut self) {
+        for Planned { send, .. } in self.planned.drain(..) {
+            self.signals.take_back(send.conditions.iter().map(|exposure| exposure.from));
+        }
     }
 
     /// The targets of the access epoch whose memory is not mapped, with the number of the epoch and what it is

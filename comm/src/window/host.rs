@@ -45,7 +45,8 @@ impl Window {
     /// [`crate::Error::OutOfOrder`] if no epoch of [`Mode::Host`] has begun; [`crate::Error::TimedOut`], which names
     /// a target that has not exposed its part; [`crate::Error::PeerFailed`] if a rank has failed, or a target has
     /// dropped its end of the window. Then some of the operations may have been carried out, the epoch has ended, and
-    /// sections that a wire may still use are not lent again.
+    /// sections that a wire may still use are not lent again. Targets whose memory is mapped, and to which nothing was done,
+    /// are still exposed to the next epoch.
     pub fn complete(&self) -> Result<()> {
         let active = &mut *self.epochs("complete")?;
         let group = active.accessed("complete", Mode::Host)?;
@@ -61,7 +62,10 @@ impl Window {
                 active.signals.complete(group.ranks());
                 active.end_access();
             }
-            Err(_) => active.give_up_access(),
+            Err(_) => {
+                active.take_back_planned();
+                active.give_up_access();
+            }
         }
         carried
     }

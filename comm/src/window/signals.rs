@@ -149,6 +149,14 @@ impl Signals {
         }
     }
 
+    /// Takes back the last access to those ranks' windows, which have been told nothing of it: the next one is that one.
+    pub(super) fn take_back(&mut self, ranks: impl IntoIterator<Item = usize>) {
+        for rank in ranks {
+            let count = &mut self.peers[rank].accesses;
+            *count = count.wrapping_sub(1);
+        }
+    }
+
     /// Takes note that nothing can keep the accesses to those ranks from being completed, except a stream that fails.
     pub(super) fn complete(&mut self, ranks: &[usize]) {
         for rank in ranks {
