@@ -158,6 +158,11 @@ impl Active {
         self.exposure.is_some()
     }
 
+    /// Whether that is where a stream comes to it, which may not have done so.
+    pub(super) fn is_exposed_by_stream(&self) -> bool {
+        matches!(self.exposure, Some(Exposure { mode: Mode::Stream, .. }))
+    }
+
     /// Ends the exposure epoch; what has kept this rank from its part goes to whoever goes on with that.
     pub(super) fn end_exposure(&mut self) -> Option<Hold> {
         self.exposure.take().map(|exposure| exposure.hold)

@@ -333,7 +333,12 @@ impl Inner {
 
     /// Has the host find in its part what is there.
     fn refresh(&self) -> Result<()> {
-        if self.is_apart() { self.own.bring_down() } else { Ok(()) }
+        if self.is_apart() {
+            return self.own.bring_down();
+        }
+        // The copy that peers access may still be on its way down.
+        let by_stream = |active: &RefCell<active::Active>| active.borrow().is_exposed_by_stream();
+        if self.active.as_ref().is_some_and(by_stream) { self.own.settle() } else { Ok(()) }
     }
 }
 

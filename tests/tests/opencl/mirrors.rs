@@ -163,6 +163,27 @@ fn what_is_on_its_way_to_the_device_is_waited_for() {
     });
 }
 
+/// It is read and written behind the copy that peers are to access, which is on the stream, and before they do.
+#[test]
+fn a_part_that_a_stream_exposes_is_that_of_the_device() {
+    on_devices(1, |world, stream| {
+        let part = counting(world, stream, 4, 0)?;
+        let window = Window::active(world, &part.section(0..4)?, ActiveOptions::default())?;
+        let alone = Group::new(world, &[0])?;
+        stream.synchronize()?;
+        window.post_stream(&alone, stream)?;
+        let mut found = [0; 4];
+        assert_eq!(waits(stream, || window.read(0, &mut found))?.1, 1);
+        assert_eq!(found, [0, 1, 2, 3]);
+        window.write(1, &[70])?;
+        window.start(&alone, Mode::Stream)?;
+        window.complete_stream(stream)?;
+        window.wait_stream(stream)?;
+        assert_eq!(all(&part)?, [0, 70, 2, 3]);
+        Ok(())
+    });
+}
+
 /// What is behind a message that is shorter than its section stays.
 #[test]
 fn messages_that_are_shorter_than_their_receives() {
