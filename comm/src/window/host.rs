@@ -39,7 +39,9 @@ impl Window {
     /// Carries out the operations of the access epoch and ends it: the sections may be used again, and gets have
     /// arrived. Blocks until all targets of the group have exposed their parts, and access epochs of the window that are
     /// still on a stream are complete; and exposure epochs if an operation uses the part, recorded while that was not
-    /// exposed; and until what a stream still has to do with the sections has run. `MPI_Win_complete`.
+    /// exposed; and until what a stream still has to do with the sections has run. Where one is on a device, that is all that
+    /// is on its stream: if a [`Window::wait_stream`] is there whose origins wait for this epoch, neither ends.
+    /// `MPI_Win_complete`.
     ///
     /// # Errors
     /// [`crate::Error::OutOfOrder`] if no epoch of [`Mode::Host`] has begun; [`crate::Error::TimedOut`], which names
