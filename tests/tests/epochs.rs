@@ -4,10 +4,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 use streamhalo::comm::Error;
 use streamhalo::comm::device::Buffer;
-use streamhalo::comm::fabric::{Event, Role, Throttling};
+use streamhalo::comm::fabric::{Event, Role, Throttling, WaitPolicy};
 use streamhalo::comm::timeline::{Activity, Lane, Span};
 use streamhalo::comm::window::{ActiveOptions, Group, Mode, Window};
-use streamhalo::{HaloError, StreamKind, World};
+use streamhalo::{HaloError, StreamKind, World, WorldOptions};
 use streamhalo_tests::cases::active::{self, Ring};
 use streamhalo_tests::cases::misused::Alone;
 use streamhalo_tests::{KINDS, Scenario, TIMEOUT, expect_all, on_ranks, stream_of, watchdog};
@@ -50,6 +50,37 @@ fn groups_of_any_kind() {
                 on_ranks(ranks, |world| active::at_random(world, way, seed));
             }
         }
+    }
+}
+
+/// Its targets have come to different counts, so that there is a send for each and a wait for either.
+#[test]
+fn whoever_sleeps_for_a_send_is_woken_before_another_is_waited_for() {
+    let policy = WaitPolicy { spins: 1, yields: 1, sleeps: true };
+    for kind in KINDS {
+        let options = WorldOptions { policy: Some(policy), ..watchdog() };
+        let ranks = World::threads(2, options, |world| {
+            let alone = Alone::new(&world, kind, 1)?;
+            let Alone { stream, window, all, .. } = &alone;
+            let own = Group::new(&world, &[world.rank()])?;
+            let mut kept = Vec::new();
+            for group in [&own, all] {
+                window.post_stream(group, stream)?;
+                window.start(group, Mode::Stream)?;
+                stream.record_timeline(100)?;
+                window.complete_stream(stream)?;
+                stream.synchronize()?;
+                kept.push(stream.take_timeline().expect("one is kept"));
+                window.wait_stream(stream)?;
+            }
+            stream.synchronize()?;
+            let is_one = |span: &&Span| span.name == "wake-up" || span.activity == Activity::Wait;
+            let spans = kept[1].spans.iter().filter(|span| span.lane == Lane::Stream(0)).filter(is_one);
+            let found: Vec<_> = spans.map(|span| span.activity).collect();
+            assert_eq!(found, [Activity::Signal, Activity::Wait, Activity::Wait], "{:?}", kept[1].spans);
+            Ok::<(), HaloError>(())
+        });
+        expect_all(ranks.expect("threads can be started"));
     }
 }
 

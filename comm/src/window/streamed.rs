@@ -2,7 +2,7 @@
 //! `MPIX_Win_wait_stream` of the paper (2023, section 4.4).
 
 use super::account::Side;
-use super::active::Mode;
+use super::active::{Mode, Planned};
 use super::epoch::Recorded;
 use super::{Group, Window};
 use crate::device::{Hold, Stream};
@@ -47,7 +47,8 @@ impl Window {
     /// # Errors
     /// [`crate::Error::OutOfOrder`] if no epoch of [`Mode::Stream`] has begun; [`crate::Error::WrongStream`] if an
     /// operation has a section of another stream, and [`crate::Error::Throttled`]: the epoch is still open then,
-    /// and may be completed by another call. What goes wrong on the stream surfaces at [`Stream::synchronize`].
+    /// and may be completed by another call.
+    /// What goes wrong on the stream surfaces at [`Stream::synchronize`].
     pub fn complete_stream(&self, stream: &Stream) -> Result<()> {
         stream.refuse_capture_of("`complete_stream` of a window")?;
         const CALL: &str = "complete_stream";
@@ -75,6 +76,12 @@ impl Window {
         }
         for planned in &active.planned {
             stream.enqueue_send(&planned.send, planned.epoch);
+        }
+        // A wait wakes whoever sleeps for its own sends; those of the others need not sleep as long as the first lasts.
+        for Planned { departure, .. } in active.planned.iter().skip(1) {
+            if !departure.signalled.is_empty() {
+                stream.wake_signalled(departure);
+            }
         }
         for planned in &active.planned {
             stream.wait_values(&planned.departure, planned.epoch);
