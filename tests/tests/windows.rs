@@ -206,6 +206,31 @@ fn who_executes() {
     });
 }
 
+/// Neither sections nor streams, which a window of their own world then takes.
+#[test]
+fn what_is_of_another_world_is_refused() {
+    on_ranks(2, |world| {
+        let other = Alone::new(&World::alone()?, StreamKind::Inline, 4)?;
+        let alone = Alone::new(world, StreamKind::Inline, 4)?;
+        let Alone { stream, window, all, .. } = &alone;
+        let refused = |what| Err(Error::OtherWorld { what });
+        let section = other.source.section(0..4)?;
+        window.post_stream(all, stream)?;
+        window.start(all, Mode::Stream)?;
+        for refusal in [
+            window.put(&section, 0, 0),
+            window.get(&section, 0, 0),
+            window.accumulate(&section, 0, 0, Op::Sum),
+        ] {
+            assert_eq!(refusal, refused("an operation of a window"));
+        }
+        assert_eq!(window.complete_stream(&other.stream), refused("an epoch of a window"));
+        window.complete_stream(stream)?;
+        window.wait_stream(stream)?;
+        Ok(other.epoch(Mode::Stream)?)
+    });
+}
+
 /// What the ranks get if waits end soon.
 fn impatient<T: Send>(
     ranks: usize,

@@ -354,7 +354,8 @@ impl Communicator {
     /// A persistent send of a section. Does not start it, and does not communicate.
     ///
     /// # Errors
-    /// [`crate::Error::WrongRank`], [`crate::Error::WrongTag`].
+    /// [`crate::Error::WrongRank`], [`crate::Error::WrongTag`]; [`crate::Error::OtherWorld`] if the section is of another
+    /// world than the communicator.
     pub fn send_init(&self, section: &Section, destination: usize, tag: u32) -> Result<PersistentRequest> {
         self.check_send("Communicator::send_init", destination, tag)?;
         PersistentRequest::new(self, Kind::Send { destination, tag }, section)

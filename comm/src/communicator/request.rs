@@ -193,6 +193,7 @@ pub(crate) struct Persistent {
 
 impl PersistentRequest {
     pub(super) fn new(communicator: &Communicator, kind: Kind, section: &Section) -> Result<Self> {
+        section.stream().check_world(communicator.world(), "a request")?;
         let ticket = communicator.host().lock().init(kind, Contents::Section(section))?;
         Ok(Self {
             inner: Rc::new(Persistent {

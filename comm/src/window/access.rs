@@ -31,9 +31,9 @@ impl Window {
     /// afterwards is undefined. A section on a device is copied to the host where the epoch is completed. `MPI_Put`.
     ///
     /// # Errors
-    /// [`Error::OutOfOrder`] without an access epoch, [`Error::NotInGroup`], [`Error::ElementMismatch`],
-    /// [`Error::OutOfBounds`] if the part of the target is too small, which counts bytes, and [`Error::InUse`];
-    /// [`Error::OutOfMemory`] for the copy of a section on a device.
+    /// [`Error::OutOfOrder`] without an access epoch, [`Error::NotInGroup`], [`Error::OtherWorld`] if the section is of
+    /// another world than the window, [`Error::ElementMismatch`], [`Error::OutOfBounds`] if the part of the target is too
+    /// small, which counts bytes, and [`Error::InUse`]; [`Error::OutOfMemory`] for the copy of a section on a device.
     pub fn put(&self, section: &Section, target: usize, offset: usize) -> Result<()> {
         self.record("put", Kind::Put, section, target, offset)
     }
@@ -130,6 +130,7 @@ impl Window {
         if !group.contains(target) {
             return Err(Error::NotInGroup { call, target, group: group.ranks().to_vec() });
         }
+        section.stream().check_world(&self.inner().world, "an operation of a window")?;
         let (asked, found) = (section.element_type(), self.element_type());
         if asked != found {
             return Err(Error::ElementMismatch { what: "a window", asked, found });

@@ -45,15 +45,16 @@ impl Window {
     /// ([`ActiveOptions`](super::ActiveOptions)); on an inline stream it blocks as [`Window::complete`] does.
     ///
     /// # Errors
-    /// [`crate::Error::OutOfOrder`] if no epoch of [`Mode::Stream`] has begun; [`crate::Error::WrongStream`] if an
-    /// operation has a section of another stream, and [`crate::Error::Throttled`]: the epoch is still open then,
-    /// and may be completed by another call.
+    /// [`crate::Error::OutOfOrder`] if no epoch of [`Mode::Stream`] has begun; [`crate::Error::OtherWorld`] if the stream is
+    /// of another world than the window, [`crate::Error::WrongStream`] if an operation has a section of another stream,
+    /// and [`crate::Error::Throttled`]: the epoch is still open then, and may be completed by another call.
     /// What goes wrong on the stream surfaces at [`Stream::synchronize`].
     pub fn complete_stream(&self, stream: &Stream) -> Result<()> {
         stream.refuse_capture_of("`complete_stream` of a window")?;
         const CALL: &str = "complete_stream";
         let active = &mut *self.epochs(CALL)?;
         let group = active.accessed(CALL, Mode::Stream)?;
+        stream.check_world(&self.inner().world, "an epoch of a window")?;
         for operation in &active.operations {
             self.check_stream(operation.mirror.section(), stream)?;
         }

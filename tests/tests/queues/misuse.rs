@@ -6,11 +6,11 @@ use std::sync::Mutex;
 use std::time::Duration;
 use streamhalo::comm::device::{Buffer, Section};
 use streamhalo::comm::queue::{imatch_all, match_all, match_one};
-use streamhalo::comm::{Error, PersistentRequest, wait_all};
+use streamhalo::comm::{Communicator, Error, PersistentRequest, wait_all};
 use streamhalo::{ElementType, HaloError, Stream, StreamKind, World, WorldOptions};
 use streamhalo_tests::cases::leaving::requested;
 use streamhalo_tests::cases::misused::{Rank, line, refused, requests};
-use streamhalo_tests::{KINDS, Scenario, on_ranks, outcomes};
+use streamhalo_tests::{KINDS, Scenario, on_ranks, outcomes, stream_of};
 
 const INLINE: StreamKind = StreamKind::Inline;
 
@@ -280,6 +280,25 @@ fn a_receive_whose_send_is_not_started_ends_with_the_time_out() {
         };
         assert_eq!(what, "the completion");
     }
+}
+
+#[test]
+fn sections_of_another_world_are_refused() {
+    on_ranks(2, |world| {
+        let other = World::alone()?;
+        let stream = stream_of(&other, KINDS[0])?;
+        let cells = Buffer::<f64>::zeros(&other, &stream, line(8))?;
+        let (section, communicator) = (cells.section(0..8)?, Communicator::new(world)?);
+        let requests = [
+            communicator.send_init(&section, 0, 1),
+            communicator.rsend_init(&section, 0, 1),
+            communicator.recv_init(&section, 0, 1),
+        ];
+        for request in requests {
+            assert_eq!(request.map(drop), Err(Error::OtherWorld { what: "a request" }));
+        }
+        Ok(())
+    });
 }
 
 #[test]
