@@ -326,6 +326,14 @@ mod tests {
             let again = match_one(&mut requests[1]);
             assert!(matches!(again, Err(Error::PeerFailed { rank: 2, .. })), "{again:?}");
             world.barrier()?;
+            // An error of before, which a question that has none leaves to the next call.
+            communicator
+                .matcher()
+                .borrow_mut()
+                .keep(Error::Unmatched { call: "none", request: "none".into() });
+            assert!(requests[0].is_matched());
+            let kept = imatch_all(&mut requests[2..]).map(drop);
+            assert!(matches!(kept, Err(Error::Unmatched { call: "none", .. })), "{kept:?}");
             // The same while this rank waits for something else.
             drop(imatch_all(&mut requests[2..])?);
             go_on(&world, communicator.host(), communicator.matcher());

@@ -14,8 +14,10 @@ impl PersistentRequest {
     /// Makes progress, and does not block. It is not before the peer matches its own request, and becomes so whether or not
     /// the [`MatchRequest`](super::MatchRequest) is tested, which still has to be tested or waited for.
     pub fn is_matched(&self) -> bool {
-        // An error is kept for the call that can give it.
-        let _ = hear(self.communicator());
+        if let Err(error) = hear(self.communicator()) {
+            // For the call that can give it.
+            self.communicator().matcher().borrow_mut().keep(error);
+        }
         self.match_state().is_matched()
     }
 
