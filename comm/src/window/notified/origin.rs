@@ -379,8 +379,8 @@ impl Notified {
         let header = Header { kind: FLUSH, ..Header::default() };
         match self.call(state, (target, header, &[]), "a flush of accesses to its window", &mut []) {
             Err(_) if state.packets.has_left(target) => {
-                // It may have taken all but that.
-                state.unread_flushes[target] = 1;
+                // It may have taken all but that, which is the last: or that as well, and was not there to answer.
+                state.unread_flushes[target] = state.packets.unread(target)?.min(1);
                 self.check_read(state, target)
             }
             answered => answered,

@@ -70,6 +70,33 @@ fn who_waits_for_something_else_takes_a_limited_number_of_notifications() {
     assert!(state.packets.far_has_left());
 }
 
+/// Of a flush too that it had taken, and had not answered.
+#[test]
+fn what_is_put_to_a_rank_that_has_left_is_no_flush_of_before() {
+    let ranks = World::threads(2, WorldOptions::default(), |world| {
+        let window = window(&world);
+        if world.rank() == 1 {
+            let notified = window.inner().notified.as_ref().unwrap();
+            let mut taken = 0;
+            // The accumulate and the flush.
+            while taken < 2 {
+                taken += u32::from(notified.state.borrow_mut().packets.take_next(|_| {}));
+                std::thread::yield_now();
+            }
+            drop(window);
+            return world.barrier();
+        }
+        window.accumulate_values(&[1_u8], 1, 0, Op::Sum)?;
+        window.flush(1)?;
+        for _ in 0..2 {
+            let put = window.put_notify(&[7_u8], 1, 0, 1);
+            assert!(matches!(put, Err(Error::PeerFailed { rank: 1, .. })), "{put:?}");
+        }
+        world.barrier()
+    });
+    ranks.expect("threads start").into_iter().for_each(|rank| rank.expect("it goes well"));
+}
+
 /// Here it is an access of this rank's to itself that has to be served.
 #[test]
 fn who_always_finds_what_it_waits_for_serves_others_by_and_by() {
