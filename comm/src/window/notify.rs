@@ -58,8 +58,9 @@ impl Window {
     /// Gets elements of the target's part, from element `offset` on, and notifies the target, which may overwrite
     /// them then. Blocks until they are here. `MPI_Get_notify` (2015, section III-B).
     ///
-    /// Where the target's memory is mapped they are read at once; otherwise the target answers, in its own calls
-    /// on the window or while it waits for something else.
+    /// Where the target's memory is mapped they are read at once, unless something of this rank's may be on its way there, in a
+    /// packet that the target has not taken: a flush waits for none that notifies. Otherwise the target answers, in its own
+    /// calls on the window or while it waits for something else.
     ///
     /// ```
     /// use streamhalo_comm::device::Device;

@@ -54,7 +54,8 @@ impl Window {
     }
 
     /// Gets elements of the target's part, from its element `offset` on, without a notification: blocks until they are here.
-    /// Where the target's memory is mapped they are read at once, unless something that is not flushed may be on its way there.
+    /// Where the target's memory is mapped they are read at once, unless something of this rank's may be on its way there, in a
+    /// packet that the target has not taken: then it answers, as in [`Window::get_notify`].
     /// `MPI_Get` and `MPI_Win_flush`, on a window for passive targets (2015, section V).
     ///
     /// # Errors
