@@ -211,7 +211,7 @@ impl Meeting for Boards {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::{Executor, LocalFabric};
+    use crate::fabric::{Abort, Executor, LocalFabric};
     use crate::world::{World, WorldOptions};
     use std::time::Duration;
 
@@ -251,7 +251,7 @@ mod tests {
             }
         }
 
-        fn abort(&self) -> Region {
+        fn abort(&self) -> Abort {
             self.inner.abort()
         }
 

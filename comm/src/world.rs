@@ -5,9 +5,7 @@ mod threads;
 use crate::backend::Measured;
 use crate::communicator::{Exchanges, Staging};
 use crate::error::{Error, Result};
-use crate::fabric::{
-    self, Abort, Fabric, HostRounds, LocalFabric, WaitContext, WaitPolicy, register, to_blame,
-};
+use crate::fabric::{self, Fabric, HostRounds, LocalFabric, WaitContext, WaitPolicy, register, to_blame};
 use crate::meeting::Meeting;
 use crate::pinning::{self, Pinned};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -109,7 +107,7 @@ impl World {
             rank,
             policy: options.policy.unwrap_or_else(|| fabric.wait_policy()),
             timeout: options.timeout,
-            abort: Abort::new(fabric.abort()),
+            abort: fabric.abort(),
             calls: fabric.wire().is_some() || !fabric.carriers().is_empty(),
         });
         let meeting = fabric.clone().meeting()?;

@@ -2,13 +2,19 @@
 
 use super::region::Region;
 use super::shared_struct;
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 /// The abort word of a job: the first failure of any rank, for all the others to see.
-#[derive(Debug, Clone)]
-pub(crate) struct Abort {
+#[derive(Clone)]
+pub struct Abort {
     region: Region,
+    tell: Option<Arc<Tell>>,
 }
+
+/// Tells ranks that do not see the word of the failure that has been raised: which rank, and what it did.
+type Tell = dyn Fn(usize, &str) + Send + Sync;
 
 /// In shared memory; zeroed means that nobody has failed.
 #[repr(C)]
@@ -27,7 +33,13 @@ impl Abort {
     /// The abort word in zeroed memory that all ranks share.
     pub(crate) fn new(region: Region) -> Self {
         assert!(region.bytes() >= Self::BYTES, "the abort word needs {} bytes", Self::BYTES);
-        Self { region }
+        Self { region, tell: None }
+    }
+
+    /// The same word, for those of this rank that raise it: `tell` is called with the failure, by the thread that was the
+    /// first to raise one, and must not block.
+    pub(crate) fn telling(&self, tell: impl Fn(usize, &str) + Send + Sync + 'static) -> Self {
+        Self { region: self.region.clone(), tell: Some(Arc::new(tell)) }
     }
 
     fn cell(&self) -> &AbortCell {
@@ -56,6 +68,9 @@ impl Abort {
         cell.rank.store(rank as u32, Ordering::Relaxed);
         cell.length.store(length as u32, Ordering::Relaxed);
         cell.state.store(2, Ordering::Release);
+        if let Some(tell) = &self.tell {
+            tell(rank, operation);
+        }
     }
 
     /// The first failure, if there was one.
@@ -67,6 +82,12 @@ impl Abort {
         let length = (cell.length.load(Ordering::Relaxed) as usize).min(Self::TEXT_BYTES);
         let text: Vec<u8> = cell.text.iter().take(length).map(|byte| byte.load(Ordering::Relaxed)).collect();
         Some((cell.rank.load(Ordering::Relaxed) as usize, String::from_utf8_lossy(&text).into_owned()))
+    }
+}
+
+impl fmt::Debug for Abort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Abort({:?})", self.failure())
     }
 }
 

@@ -157,8 +157,8 @@ impl Fabric for LocalFabric {
         }
     }
 
-    fn abort(&self) -> Region {
-        self.hub.roots[0].region(0, u64::MAX)
+    fn abort(&self) -> Abort {
+        Abort::new(self.hub.roots[0].region(0, u64::MAX))
     }
 
     fn meeting(self: Arc<Self>) -> Result<Box<dyn Meeting>> {

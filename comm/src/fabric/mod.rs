@@ -158,8 +158,8 @@ pub trait Fabric: Send + Sync + fmt::Debug {
     fn wire(&self) -> Option<Arc<dyn Wire>> {
         None
     }
-    /// The memory of the abort word, from the start.
-    fn abort(&self) -> Region;
+    /// The abort word, from the start.
+    fn abort(&self) -> Abort;
     /// Where all ranks meet. Once; does not communicate.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Watching what goes over a fabric: which signals and payloads, from whom to whom, in which order.
 
-use super::{Carrier, Executor, Fabric, Parted, Partings, Region, Role, WaitPolicy, Wire};
+use super::{Abort, Carrier, Executor, Fabric, Parted, Partings, Region, Role, WaitPolicy, Wire};
 use crate::device::DeviceMemory;
 use crate::error::Result;
 use crate::locks::lock;
@@ -128,7 +128,7 @@ impl Fabric for RecordingFabric {
         self.inner.wire()
     }
 
-    fn abort(&self) -> Region {
+    fn abort(&self) -> Abort {
         self.inner.abort()
     }
 

@@ -27,7 +27,7 @@ pub(crate) trait Bootstrap: Send + Sync {
         None
     }
     /// This rank's abort word, which failures of others come to as well.
-    fn abort(&self) -> Region;
+    fn abort(&self) -> Abort;
     /// Tells all ranks of a failure.
     fn tell_failure(&self, rank: usize, operation: &str);
     /// What partings of other ranks come to.
@@ -68,7 +68,7 @@ impl Farewell {
 
     /// How this rank waits for the others, unless it has failed.
     fn context(&self) -> Option<WaitContext> {
-        let abort = Abort::new(self.bootstrap.abort());
+        let abort = self.bootstrap.abort();
         if std::thread::panicking() || abort.failure().is_some() {
             return None;
         }
@@ -163,7 +163,7 @@ impl Fabric for Spanning {
         self.wire.clone()
     }
 
-    fn abort(&self) -> Region {
+    fn abort(&self) -> Abort {
         self.bootstrap.abort()
     }
 
@@ -189,7 +189,7 @@ impl Fabric for Spanning {
 
     fn tell_parting(&self, peer: usize, parted: &Parted) {
         // Why a rank fails is told before what it drops.
-        match Abort::new(self.bootstrap.abort()).failure() {
+        match self.bootstrap.abort().failure() {
             Some((rank, operation)) => self.bootstrap.tell_failure(rank, &operation),
             None => self.bootstrap.tell_parting(peer, parted),
         }

@@ -2,7 +2,7 @@
 
 use super::{World, WorldOptions};
 use crate::error::{Error, Result};
-use crate::fabric::{Abort, Fabric, LocalFabric, Recording, RecordingFabric};
+use crate::fabric::{Fabric, LocalFabric, Recording, RecordingFabric};
 use std::fmt;
 use std::sync::Arc;
 
@@ -60,14 +60,14 @@ impl World {
             let threads: Vec<_> = ends
                 .into_iter()
                 .map(|end| {
-                    let (abort, rank) = (Abort::new(end.abort()), end.rank());
+                    let (abort, rank) = (end.abort(), end.rank());
                     // Ranks that run already wait for this one.
                     let tell =
                         |error: &std::io::Error| abort.raise(rank, &format!("it has no thread: {error}"));
                     std::thread::Builder::new()
                         .name(format!("rank {rank}"))
                         .spawn_scoped(scope, move || {
-                            let (abort, rank) = (Abort::new(end.abort()), end.rank());
+                            let (abort, rank) = (end.abort(), end.rank());
                             let world = World::new(end, options)
                                 .inspect_err(|error| abort.raise(rank, &error.to_string()))?;
                             let result = rank_main(world.clone());

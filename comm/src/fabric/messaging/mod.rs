@@ -171,7 +171,7 @@ impl<M: Messaging + 'static> Mail<M> {
             shared,
             only: by_host.then(|| std::thread::current().id()),
             rank: world.rank(),
-            abort: Abort::new(world.fabric().abort()),
+            abort: world.fabric().abort(),
             asked: 0,
             is_held: false,
             left: vec![false; world.size()],

@@ -7,7 +7,7 @@ use super::news::{News, NewsCheck};
 use crate::error::{Error, Result};
 use crate::fabric::mpi::{Communicator, Mpi, ThreadLevel};
 use crate::fabric::spanning::Bootstrap;
-use crate::fabric::{Abort, Carrier, Executor, Fabric, LocalFabric, Parted, Partings, Region, WaitContext};
+use crate::fabric::{Abort, Carrier, Executor, Fabric, LocalFabric, Parted, Partings, WaitContext};
 use crate::meeting::{Meeting, all_gather};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,7 +32,7 @@ impl MpiBootstrap {
         let (rank, size) = (theirs.rank()?, theirs.size()?);
         let communicators = Communicators::new(theirs)?;
         let memory = LocalFabric::alone(rank)?;
-        let abort = Abort::new(memory.abort());
+        let abort = memory.abort();
         let news = News::new(communicators.duplicate()?, size, abort.clone());
         // A library that lets one thread at a time call it, or the main thread only, is called by the host.
         let executor = if level == ThreadLevel::Multiple { Executor::Proxy } else { Executor::Host };
@@ -96,7 +96,7 @@ impl Bootstrap for MpiBootstrap {
         Ok(Box::new(MpiMeeting::new(all.clone(), all.duplicate()?, None)?))
     }
 
-    fn abort(&self) -> Region {
+    fn abort(&self) -> Abort {
         self.memory.abort()
     }
 
@@ -143,6 +143,6 @@ impl Bootstrap for MpiBootstrap {
 impl Drop for MpiBootstrap {
     fn drop(&mut self) {
         self.carrier.stop();
-        self.mpi.leave(&Abort::new(self.memory.abort()));
+        self.mpi.leave(&self.memory.abort());
     }
 }

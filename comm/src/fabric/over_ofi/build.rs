@@ -190,7 +190,7 @@ impl TriggeredHalf {
             sets: (0..SETS).map(|_| Vec::new()).collect(),
             arrivals: Vec::new(),
         };
-        let foundry = Foundry { abort: Abort::new(world.fabric().abort()), rank: world.rank() };
+        let foundry = Foundry { abort: world.fabric().abort(), rank: world.rank() };
         let triggers = make_triggers(&mut builder, &sends, &mut bells, &foundry)?;
         let mut heard = Vec::new();
         for (send, triggers) in sends.iter().zip(&triggers) {

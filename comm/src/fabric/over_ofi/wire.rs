@@ -12,8 +12,8 @@ use crate::error::Result;
 use crate::fabric::messaging::{Mail, State};
 use crate::fabric::ofi::{Endpoint, Library, MemoryRegion, PeerAddress, Posted};
 use crate::fabric::{
-    Abort, Carrier, Executor, FarExchange, FarMessages, FarPackets, HalfOpen, Keep, OpenExchange, Persistent,
-    Sides, Wire, tell,
+    Carrier, Executor, FarExchange, FarMessages, FarPackets, HalfOpen, Keep, OpenExchange, Persistent, Sides,
+    Wire, tell,
 };
 use crate::locks::lock;
 use crate::world::World;
@@ -85,8 +85,7 @@ impl OfiWire {
         };
         world.agree(CALL, peers.as_ref().map(|_| ()))?;
         let executor = if endpoint.has_triggered() { Executor::Nic } else { Executor::Proxy };
-        let abort = Abort::new(world.fabric().abort());
-        let carrier = Carrier::new(world.rank(), Executor::Proxy, abort);
+        let carrier = Carrier::new(world.rank(), Executor::Proxy, world.fabric().abort());
         let connected = Mutex::new(vec![false; world.size()]);
         let scratches = all.into_iter().map(|(.., scratch)| scratch).collect();
         let (hub, peers) = (Hub::new(endpoint), peers?);

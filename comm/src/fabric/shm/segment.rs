@@ -75,7 +75,7 @@ pub struct ShmFabric {
     segment: Arc<Segment>,
     rank: usize,
     size: usize,
-    abort: Region,
+    abort: Abort,
     boards: Region,
 }
 
@@ -174,7 +174,7 @@ impl Segment {
         &self.file
     }
 
-    /// The job's abort word, for the launcher, which is not a rank.
+    /// The job's abort word.
     pub(super) fn abort(self: &Arc<Self>) -> Abort {
         Abort::new(self.root(ABORT_OFFSET, Abort::BYTES))
     }
@@ -303,7 +303,7 @@ impl ShmFabric {
     pub(super) fn of_segment(segment: Arc<Segment>, rank: usize, size: usize) -> Result<Self> {
         // No other process has this rank.
         let number = segment.with_member(rank, |member| member.worlds.load(Ordering::Acquire));
-        let (abort, boards) = (segment.root(ABORT_OFFSET, Abort::BYTES), segment.boards(number, size)?);
+        let (abort, boards) = (segment.abort(), segment.boards(number, size)?);
         segment.with_member(rank, |member| {
             member.ends.fetch_add(1, Ordering::AcqRel);
             member.worlds.fetch_add(1, Ordering::AcqRel);
@@ -374,7 +374,7 @@ impl Fabric for ShmFabric {
         Ok(self.segment.region(owner, mapping, key, bytes))
     }
 
-    fn abort(&self) -> Region {
+    fn abort(&self) -> Abort {
         self.abort.clone()
     }
 

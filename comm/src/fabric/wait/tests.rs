@@ -25,7 +25,7 @@ struct Waiter {
 
 fn waiter(policy: WaitPolicy, timeout: Duration) -> Waiter {
     let end = LocalFabric::ends(1).expect("there is memory").remove(0);
-    let abort = Abort::new(end.abort());
+    let abort = end.abort();
     let memory = end.allocate(64).expect("there is memory");
     let word = memory.word_with_parting(0, Role::Exposure, 5, 3).expect("it fits");
     Waiter { context: WaitContext { rank: 3, policy, timeout: Some(timeout), abort, calls: false }, word }

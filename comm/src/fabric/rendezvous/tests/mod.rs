@@ -7,7 +7,6 @@ mod joining;
 mod strangers;
 
 use super::*;
-use crate::fabric::Abort;
 use crate::fabric::{Fabric, LocalFabric, WaitContext, WaitPolicy};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::channel;
@@ -49,7 +48,7 @@ fn options(address: SocketAddr, rank: usize, size: usize, timeout: Duration) -> 
 
 fn context(rank: usize, timeout: Duration) -> WaitContext {
     let end = LocalFabric::ends(1).expect("there is memory").remove(0);
-    let abort = Abort::new(end.abort());
+    let abort = end.abort();
     WaitContext { rank, policy: WaitPolicy::for_ranks(64), timeout: Some(timeout), abort, calls: false }
 }
 
