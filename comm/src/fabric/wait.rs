@@ -141,7 +141,8 @@ impl WaitContext {
                 std::hint::spin_loop();
             }
             if self.abort.failure().is_some() {
-                return Err(GaveUp::Failed(self.peer_failure()));
+                // A verdict of all ranks that came before the failure is that of this one too.
+                return if done() { Ok(()) } else { Err(GaveUp::Failed(self.peer_failure())) };
             }
             if let Some(error) = gone() {
                 // What it did before it left is there now.

@@ -106,6 +106,21 @@ fn a_rank_that_has_failed_ends_it() {
 }
 
 #[test]
+fn what_was_there_before_a_rank_failed_counts() {
+    for policy in POLICIES {
+        let waiter = waiter(policy, AMPLE);
+        // Both come behind the last look of a round, where that is one look.
+        let mut done = || {
+            let is_there = waiter.context.abort.failure().is_some();
+            waiter.context.abort.raise(7, "a test");
+            is_there
+        };
+        let waited = waiter.context.wait_until(&mut done, &mut || false, &mut |_| ());
+        assert!(waited.is_ok(), "{waited:?}, {policy:?}");
+    }
+}
+
+#[test]
 fn a_rank_that_has_left_ends_it() {
     for policy in POLICIES {
         let waiter = waiter(policy, AMPLE);
