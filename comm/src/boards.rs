@@ -1,11 +1,15 @@
 //! Boards: a meeting in memory that all ranks have from the start, one board per rank.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, in_seconds};
 use crate::fabric::{Fabric, Region, Role, WaitContext, Word, has_reached, phase};
 use crate::meeting::{Meeting, left};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+#[cfg(test)]
+mod tests;
 
 /// The boards of one world: where ranks meet that map each other's memory.
 #[derive(Debug)]
@@ -18,6 +22,19 @@ pub(crate) struct Boards {
     /// Barriers passed; the word counts arrivals, `size` for each.
     rounds: Cell<u32>,
 }
+
+/// In front of the boards, in zeroed shared memory.
+#[repr(C, align(64))]
+struct Head {
+    /// The word that counts arrivals.
+    _arrived: AtomicU64,
+    /// How long a rank has waited that then gave up.
+    waited_ms: AtomicU64,
+    /// Behind that: for which one, counted from 1. Zero as long as none has.
+    late: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Head>() == size_of::<Board>());
 
 /// What a rank has put up for the others: a region with its data. In zeroed shared memory.
 #[repr(C, align(64))]
@@ -63,7 +80,7 @@ impl Boards {
     pub(crate) fn new(fabric: Arc<dyn Fabric>, region: Region, size: usize) -> Result<Self> {
         let rank = fabric.rank();
         region.place(0, Self::bytes(size), "the boards of a world")?;
-        // Any rank can be the last to arrive; `name_the_late` says which.
+        // Any rank can be the last to arrive; `missing` says which.
         let arrived = region.word(0, Role::Barrier, rank, rank)?;
         Ok(Self { fabric, region, arrived, rank, size, rounds: Cell::new(0) })
     }
@@ -72,17 +89,52 @@ impl Boards {
         crate::fabric::shared_struct(&self.region, (rank + 1) * size_of::<Board>())
     }
 
-    /// Says which rank a barrier waits for: its word only counts them.
-    fn name_the_late(&self, mut error: Error) -> Error {
-        if let Error::TimedOut { peer, .. } = &mut error {
-            let rounds = |rank: usize| self.board(rank).rounds.load(Ordering::Relaxed);
-            *peer = (0..self.size).find(|rank| rounds(*rank) != self.rounds.get()).unwrap_or(*peer);
-        }
-        error
+    fn head(&self) -> &Head {
+        crate::fabric::shared_struct(&self.region, 0)
     }
 
-    /// The error that says which rank has left, and will not come to this barrier.
-    fn gone(&self) -> Option<Error> {
+    /// A rank that a barrier waits for: its word only counts them.
+    fn missing(&self) -> usize {
+        let rounds = |rank: usize| self.board(rank).rounds.load(Ordering::Relaxed);
+        (0..self.size).find(|rank| rounds(*rank) != self.rounds.get()).unwrap_or(self.rank)
+    }
+
+    /// Ends this barrier, and all that would follow, for every rank: a rank that came to it later would take the count of
+    /// the one for that of another. The rank that it was for; `None` if all have come meanwhile.
+    fn give_up(&self, all: u32, waited: Duration) -> Option<usize> {
+        let missing = self.missing();
+        if self.arrived.cell().take_back(all.wrapping_sub(self.size as u32), all) {
+            self.head().waited_ms.store(waited.as_millis() as u64, Ordering::Relaxed);
+            self.head().late.store(missing as u32 + 1, Ordering::Release);
+            crate::fabric::store_fence();
+            self.arrived.wake();
+        }
+        (!self.arrived.cell().reached(all)).then_some(missing)
+    }
+
+    /// For which rank others have waited so long that they gave up, if they have.
+    #[inline]
+    fn late(&self) -> Option<(usize, Duration)> {
+        let late = self.head().late.load(Ordering::Acquire).checked_sub(1)?;
+        Some((late as usize, Duration::from_millis(self.head().waited_ms.load(Ordering::Relaxed))))
+    }
+
+    /// The error of a call that a rank comes to after others have given up.
+    #[cold]
+    fn is_over(call: Call, rank: usize, waited: Duration) -> Error {
+        let reason = format!(
+            "others had waited {} s for it, and given up, which ends all calls of this world; their time-out is \
+             `WorldOptions::timeout`, `comm.timeout_s` of a configuration",
+            in_seconds(&waited)
+        );
+        Error::CollectiveFailed { call: call.name(), rank, reason }
+    }
+
+    /// Why a rank will not come to this barrier: others have given up, or it has left.
+    fn gone(&self, call: Call) -> Option<Error> {
+        if let Some((rank, waited)) = self.late() {
+            return Some(Self::is_over(call, rank, waited));
+        }
         let rank = (0..self.size).find(|rank| {
             let board = self.board(*rank);
             // In this order: whoever has left has said before how far it came.
@@ -102,9 +154,19 @@ impl Boards {
         self.arrived.post_increment();
         crate::fabric::store_fence();
         self.arrived.wake();
+        // Behind the count, whose line it shares: this rank has it now.
+        if let Some((rank, waited)) = self.late() {
+            return Err(Self::is_over(call, rank, waited));
+        }
         let all = round.wrapping_mul(self.size as u32);
-        let waited = context.wait(&self.arrived, all, &|| self.gone(), &mut crate::device::progress);
-        waited.map_err(|error| self.name_the_late(error))?;
+        match context.wait(&self.arrived, all, &|| self.gone(call), &mut crate::device::progress) {
+            Err(Error::TimedOut { rank, what, wanted, found, waited, .. }) => {
+                if let Some(peer) = self.give_up(all, waited) {
+                    return Err(Error::TimedOut { rank, peer, what, wanted, found, waited });
+                }
+            }
+            met => met?,
+        }
         let call_of = |rank: usize| self.board(rank).calls[phase(round)].load(Ordering::Relaxed);
         let first = |is_meant: &dyn Fn(u32) -> bool| (0..self.size).find(|rank| is_meant(call_of(*rank)));
         let (rank, reason) = if let Some(rank) = first(&|other| other == Call::Unread as u32) {
@@ -205,85 +267,5 @@ impl Meeting for Boards {
                 Err(Error::CollectiveFailed { call: "World::first", rank, reason })
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fabric::{Abort, Executor, LocalFabric};
-    use crate::world::{World, WorldOptions};
-    use std::time::Duration;
-
-    /// An end of `local` which lacks memory for what others have put up.
-    #[derive(Debug)]
-    struct Narrow {
-        inner: Arc<LocalFabric>,
-        boards: Region,
-        is_full: bool,
-    }
-
-    impl Fabric for Narrow {
-        fn name(&self) -> &'static str {
-            self.inner.name()
-        }
-
-        fn executor(&self) -> Executor {
-            self.inner.executor()
-        }
-
-        fn rank(&self) -> usize {
-            self.inner.rank()
-        }
-
-        fn size(&self) -> usize {
-            self.inner.size()
-        }
-
-        fn allocate(&self, bytes: usize) -> Result<Region> {
-            self.inner.allocate(bytes)
-        }
-
-        fn map(&self, owner: usize, key: u64, bytes: usize) -> Result<Region> {
-            match self.is_full {
-                true => Err(Error::System { call: "mmap", reason: "it is full".into() }),
-                false => self.inner.map(owner, key, bytes),
-            }
-        }
-
-        fn abort(&self) -> Abort {
-            self.inner.abort()
-        }
-
-        fn meeting(self: Arc<Self>) -> Result<Box<dyn Meeting>> {
-            let (boards, size) = (self.boards.clone(), self.size());
-            Ok(Box::new(Boards::new(self, boards, size)?))
-        }
-    }
-
-    #[test]
-    fn what_one_rank_cannot_read_fails_on_all() {
-        let ends = LocalFabric::ends(3).expect("there is memory");
-        let boards = ends[0].allocate(Boards::bytes(3)).expect("there is memory");
-        let options = WorldOptions { timeout: Some(Duration::from_secs(20)), ..WorldOptions::default() };
-        std::thread::scope(|scope| {
-            for inner in ends {
-                let (boards, is_full) = (boards.clone(), inner.rank() == 1);
-                scope.spawn(move || {
-                    let world = World::new(Arc::new(Narrow { inner, boards, is_full }), options)
-                        .expect("it communicates with nobody");
-                    let gathered = world.all_gather(&world.rank());
-                    let expected = Error::CollectiveFailed {
-                        call: "all_gather",
-                        rank: 1,
-                        reason: "it could not map what the others had put up; has it run out of memory?"
-                            .into(),
-                    };
-                    assert_eq!(gathered, Err(expected), "rank {}", world.rank());
-                    // The next call is one of all ranks again.
-                    world.barrier().expect("all come to it");
-                });
-            }
-        });
     }
 }

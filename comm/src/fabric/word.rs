@@ -64,6 +64,16 @@ impl WordCell {
         self.value.fetch_add(1, Ordering::Release);
     }
 
+    /// Takes the value back to where no further additions bring it to `wanted`, unless it is there, or is not even at
+    /// `before` and so was taken back already; whether it did. For who waits no longer for additions that may yet come.
+    pub(crate) fn take_back(&self, before: u32, wanted: u32) -> bool {
+        let back = |found: u32| {
+            let is_awaited = has_reached(found, before) && !has_reached(found, wanted);
+            is_awaited.then(|| found.wrapping_sub(1 << 30))
+        };
+        self.value.fetch_update(Ordering::AcqRel, Ordering::Acquire, back).is_ok()
+    }
+
     /// Wakes whoever sleeps on the word. The caller has put a sequentially consistent fence
     /// between its store and this look (see [`store_fence`]).
     #[inline(always)]
