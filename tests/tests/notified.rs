@@ -1,6 +1,8 @@
 //! Notified access over threads: the cases of every fabric at length, receivers that never read, peers that
 //! leave, memory that is in use, and what is told to an observer.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use streamhalo::comm::device::{Buffer, Extents};
@@ -281,6 +283,59 @@ fn a_window_that_is_dropped_is_written_by_nobody() {
         Ok(())
     };
     on_ranks(2, |world| (1..=4).try_for_each(|number| trial(world, number)));
+}
+
+/// Takes its time to be dropped.
+struct Slow(Duration);
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        std::thread::sleep(self.0);
+    }
+}
+
+/// What rank 0 is told as it waits for a notification or an answer of rank 1, which ends in some way, and drops other things
+/// slowly before it can say so.
+fn told(gets: bool, slow: Duration, end: impl Fn() -> Result<(), Error> + Sync) -> Error {
+    let told = Mutex::new(None);
+    let ranks = || {
+        World::threads(2, watchdog(), |world| {
+            let _slow = (world.rank() == 1).then(|| Slow(slow));
+            let window = bytes(&world)?;
+            if world.rank() == 1 {
+                // The other one waits by then.
+                std::thread::sleep(Duration::from_millis(50));
+                return end();
+            }
+            let ended = if gets {
+                window.fetch_and_op_notify(1_u8, 1, 0, Op::Sum, 0).map(drop)
+            } else {
+                let mut request = window.notify_init(Source::Rank(1), Tag::Any, 1)?;
+                request.start()?;
+                request.wait().map(drop)
+            };
+            *told.lock().expect("nobody panics with it") = ended.clone().err();
+            ended
+        })
+    };
+    _ = catch_unwind(AssertUnwindSafe(ranks));
+    told.into_inner().expect("nobody panics with it").expect("rank 1 does nothing")
+}
+
+#[test]
+fn why_a_rank_fails_is_told_before_what_it_drops() {
+    for gets in [false, true] {
+        let returned = || Err(Error::System { call: "this test", reason: "the tide is out".into() });
+        let returned = told(gets, Duration::from_millis(30), returned);
+        // Longer than anybody listens for it.
+        let panicked = told(gets, Duration::from_millis(200), || panic!("it is unwell"));
+        for (error, expected) in [(returned, "the tide is out"), (panicked, "panicked")] {
+            assert!(
+                matches!(&error, Error::PeerFailed { rank: 1, operation } if operation.contains(expected)),
+                "{error:?}"
+            );
+        }
+    }
 }
 
 #[test]

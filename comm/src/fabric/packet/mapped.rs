@@ -16,10 +16,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The lines behind the area, with what the peer says of the ring that goes the other way: how many packets it is done
-/// with, and 1 once it has let go of its end, which is looked at for each packet and therefore not beside the former.
+/// with, and [`LEFT`] once it has let go of its end, which is looked at for each packet and therefore not beside the former.
 /// Beside that is what this rank says to the peer: 1 while it reaches the peer's memory by itself.
 const ANSWERS_BYTES: usize = 128;
 const LEFT_OFFSET: usize = 64;
+/// What is said there: a rank that panics says no more than that nobody is to reach its memory, as its failure is told.
+const LEFT: u32 = 1;
+const OUT_OF_REACH: u32 = 2;
 const REACHING_OFFSET: usize = 72;
 
 /// The size of the payload area of a ring in a world of that many ranks: less where there are many rings.
@@ -180,7 +183,7 @@ impl Outgoing {
     /// Whether the peer has let go of its end.
     #[inline(always)]
     pub(super) fn peer_has_left(&self) -> bool {
-        self.answers.left.cell().load() != 0
+        self.answers.left.cell().load() == LEFT
     }
 
     /// As [`super::Packets::reach`].
@@ -355,7 +358,8 @@ impl Drop for Incoming {
     fn drop(&mut self) {
         // Whether what was sent has been read is exact from now on.
         self.receiving.tell(self.answers.done.cell());
+        let left = if std::thread::panicking() { OUT_OF_REACH } else { LEFT };
         // With the fence that `ring::is_out_of_reach` relies on.
-        self.answers.left.set(1);
+        self.answers.left.set(left);
     }
 }

@@ -178,6 +178,21 @@ fn who_has_left_is_known_and_what_it_sent_is_there() {
     assert_eq!(came, Some((5, payload(5, 100))));
 }
 
+/// Its failure is told by others; but nobody reaches its memory any more.
+#[test]
+fn who_panics_does_not_say_that_it_has_left() {
+    let mut ends = ends(2, 0);
+    let left = ends.pop().unwrap();
+    assert_eq!(ends[0].reach(1, || 7), Some(7));
+    let panicking = std::panic::AssertUnwindSafe(move || {
+        let _left = left;
+        panic!("on purpose");
+    });
+    assert!(std::panic::catch_unwind(panicking).is_err());
+    assert!(!ends[0].has_left(1));
+    assert_eq!(ends[0].reach(1, || 7), None);
+}
+
 #[test]
 fn a_sleeper_is_woken_by_its_packet() {
     let options = WorldOptions {

@@ -26,7 +26,7 @@ use crate::source::{Source, Tag};
 use crate::world::World;
 use arrivals::Aside;
 use origin::OnTheWay;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -197,23 +197,28 @@ impl Notified {
         what: &dyn Fn() -> String,
         done: &mut dyn FnMut(&mut State) -> Result<bool>,
     ) -> Result<()> {
-        let state = RefCell::new(state);
+        let (state, is_in_vain) = (RefCell::new(state), Cell::new(false));
         let mut look = || {
             let state = &mut **state.borrow_mut();
+            is_in_vain.set(false);
             if done(state)? {
                 return Ok(true);
             }
-            if self.have_left(&state.packets, peer) {
-                // What they sent before they left is there now.
-                return if done(state)? { Ok(true) } else { Err(self.left(peer)) };
+            if !self.have_left(&state.packets, peer) {
+                return Ok(false);
             }
-            Ok(false)
+            // What they sent before they left is there now.
+            let is_done = done(state)?;
+            is_in_vain.set(!is_done);
+            Ok(is_done)
         };
+        // Why they have left may be told yet.
+        let gone = || is_in_vain.get().then(|| self.left(peer));
         // Nothing wakes it for the others.
         let awaited = if sleeps { peer } else { None };
         let mut sleep = |nap: Duration| state.borrow().packets.sleep(awaited, nap.min(NAP));
         let late = |waited| self.context.late(self.somebody(peer), what(), waited);
-        self.context.poll_sleeping(&mut look, &|| None, &mut sleep, &late)
+        self.context.poll_sleeping(&mut look, &gone, &mut sleep, &late)
     }
 
     /// Whether the peer that is waited for, or every other rank, has let go of the window.

@@ -200,9 +200,6 @@ impl NotifyRequest {
         if self.matched == INACTIVE {
             return Err(out_of_order("NotifyRequest::wait", "start the request first"));
         }
-        if let Some(notification) = self.test()? {
-            return Ok(notification);
-        }
         let Self { notified, wanted, expected, matched, last } = self;
         let (wanted, expected) = (*wanted, *expected);
         let source = wanted.from();
