@@ -173,10 +173,7 @@ impl Fabric for Spanning {
 
     fn wait_policy(&self) -> WaitPolicy {
         let here = self.mapped.iter().filter(|mapped| **mapped).count();
-        let threads = if self.executor == Executor::Proxy { 2 * here } else { here };
-        let policy = WaitPolicy::for_threads(threads, self.cores);
-        // Nobody wakes a host that has to carry its own messages.
-        WaitPolicy { sleeps: policy.sleeps && self.executor == Executor::Proxy, ..policy }
+        policy(self.executor, here, self.cores)
     }
 
     fn tell_failure(&self, rank: usize, operation: &str) {
@@ -205,8 +202,32 @@ impl Fabric for Spanning {
     }
 }
 
+/// How the ranks of a node wait that may use so many cores together.
+fn policy(executor: Executor, here: usize, cores: usize) -> WaitPolicy {
+    let threads = if executor == Executor::Proxy { 2 * here } else { here };
+    let policy = WaitPolicy::for_threads(threads, cores);
+    // Nobody wakes a host that has to carry its own messages, or that waits for what a network interface writes.
+    let is_woken = matches!(executor, Executor::Proxy | Executor::Stream);
+    WaitPolicy { sleeps: policy.sleeps && is_woken, ..policy }
+}
+
 impl fmt::Debug for Spanning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (rank {} of {})", self.name(), self.rank(), self.size())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_that_outnumber_their_cores_sleep_where_somebody_wakes_them() {
+        let sleep = |executor, here, cores| policy(executor, here, cores).sleeps;
+        let executors = [Executor::Stream, Executor::Proxy, Executor::Nic, Executor::Host];
+        assert_eq!(executors.map(|executor| sleep(executor, 4, 2)), [true, true, false, false]);
+        assert_eq!(executors.map(|executor| sleep(executor, 4, 8)), [false; 4]);
+        // Progress threads want cores too.
+        assert_eq!(executors.map(|executor| sleep(executor, 4, 4)), [false, true, false, false]);
     }
 }
