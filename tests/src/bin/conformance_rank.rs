@@ -60,11 +60,29 @@ fn routes(fabric: &str, words: &[&str]) -> Result<(), HaloError> {
     Ok(world.barrier()?)
 }
 
+/// What a rank starts may outlive the job, and is not to keep its memory: the descriptor of a memory file ends with `exec`.
+fn check_descriptors() {
+    // Other systems have no such files.
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
+    for descriptor in open.flatten() {
+        let leads_to = std::fs::read_link(descriptor.path()).unwrap_or_default();
+        if !leads_to.to_string_lossy().contains("memfd:streamhalo") {
+            continue;
+        }
+        let number = descriptor.file_name().to_string_lossy().into_owned();
+        let said = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).expect("it is open");
+        let flags = said.lines().find_map(|line| line.strip_prefix("flags:")).expect("the system says so");
+        let flags = u32::from_str_radix(flags.trim(), 8).expect("an octal number");
+        assert!(flags & 0o2_000_000 != 0, "descriptor {number} is inherited by what this rank starts");
+    }
+}
+
 fn run(
     fabric: &str,
     try_all: impl Fn(&World, &mut dyn FnMut(Cell)) -> Result<(), HaloError>,
 ) -> Result<(), HaloError> {
     let world = World::over(fabric, watchdog())?;
+    check_descriptors();
     let is_first = world.rank() == 0;
     try_all(&world, &mut |cell| {
         if is_first {

@@ -3,6 +3,7 @@
 use super::segment::Segment;
 use super::{Exit, LAUNCHER_VARIABLE, RANK_VARIABLE, SEGMENT_VARIABLE, SIZE_VARIABLE};
 use crate::error::{Error, Result};
+use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -58,7 +59,7 @@ impl Job {
         if size == 0 {
             return Err(Error::BadWorldSize { asked: 0, reason: "a job has at least one rank".into() });
         }
-        let segment = Segment::create(size)?;
+        let segment = Segment::create(size, MemfdFlags::empty())?;
         let mut job = Self { segment, ranks: Vec::with_capacity(size), others };
         for rank in 0..size {
             let mut command = command(rank);

@@ -9,6 +9,7 @@ use super::segment::{Segment, ShmFabric};
 use crate::error::Result;
 use crate::pinning::allowed;
 use crate::world::{World, WorldOptions};
+use rustix::fs::MemfdFlags;
 use std::collections::BTreeSet;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -27,7 +28,8 @@ pub(in super::super) fn within_nodes(
     let mapped: Vec<bool> = nodes.iter().map(|node| *node == nodes[rank]).collect();
     let allowed = world.agree(CALL, allowed())?;
     let leader = nodes.iter().position(|node| *node == nodes[rank]).expect("this rank is on its node");
-    let made = if leader == rank { Some(Segment::create(size)) } else { None };
+    // What a rank starts may outlive the job, and is not to keep its memory.
+    let made = (leader == rank).then(|| Segment::create(size, MemfdFlags::CLOEXEC));
     let path = match &made {
         None => Ok(String::new()),
         Some(Ok(segment)) => {

@@ -111,14 +111,13 @@ fn root_bytes(size: usize) -> usize {
 }
 
 impl Segment {
-    /// Makes the file for a job of `size` ranks. It stays open across `exec`, for the ranks to
-    /// inherit.
-    pub(super) fn create(size: usize) -> Result<Arc<Self>> {
+    /// Makes the file for a job of `size` ranks: as `flags` say, it stays open across `exec`, for the ranks to inherit, or
+    /// does not.
+    pub(super) fn create(size: usize, flags: MemfdFlags) -> Result<Arc<Self>> {
         let failed = |call: &'static str| {
             move |error: rustix::io::Errno| Error::System { call, reason: error.to_string() }
         };
-        let file =
-            rustix::fs::memfd_create(c"streamhalo", MemfdFlags::empty()).map_err(failed("memfd_create"))?;
+        let file = rustix::fs::memfd_create(c"streamhalo", flags).map_err(failed("memfd_create"))?;
         let bytes = root_bytes(size);
         reserve(&file, 0, bytes, &Claims::none())?;
         let header = Mapping::new(&file, 0, bytes)?;
