@@ -62,7 +62,8 @@ impl Default for WorldOptions {
 impl World {
     /// The world that this process was started in: a rank of `streamhalo launch` or `streamhalo run`, of
     /// `mpiexec` or `srun`, or else a world of one rank. Collective over the ranks that were started;
-    /// blocks. A process may make several, at once or one after the other, if all ranks make them in one order.
+    /// blocks. A process may make several, at once or one after the other, if all ranks make them in one order. Over `shm` a
+    /// failure is one of the job: it ends the waits of all its worlds, also of those that are made afterwards.
     ///
     /// # Errors
     /// If a launcher's environment is there but cannot be used. A process that was started as one of
