@@ -69,8 +69,11 @@ pub(super) fn as_rank(
     let started = Instant::now();
     let deadline = deadline(options);
     let link = find_centre(options, deadline)?;
-    let own = link.stream().local_addr().map_err(|error| error.to_string())?.ip().to_canonical();
-    read_in_background(&link, inbox).map_err(|error| format!("no thread could be started: {error}"))?;
+    let own = begin(&link, inbox).inspect_err(|reason| {
+        // Rank 0 has let it in, and would start the job with it.
+        link.send(frame::encode(&Head::Failed { rank: options.rank as u32, text: reason.clone() }, &[]));
+        link.say_goodbye();
+    })?;
 
     let mut asked: Option<Instant> = None;
     let verdict = loop {
@@ -130,6 +133,13 @@ fn attempt(options: &RendezvousOptions, deadline: Option<Instant>) -> Result<Arc
     handshake::introduce(&stream, &options.key, options.rank, options.size, end)?;
     Link::start(Arc::new(stream))
         .map_err(|error| Refusal::Final(format!("no thread could be started: {error}")))
+}
+
+/// Begins to hear what rank 0 says, and gives the own address.
+fn begin(link: &Arc<Link>, inbox: &Arc<Inbox>) -> Result<IpAddr, String> {
+    let own = link.stream().local_addr().map_err(|error| error.to_string())?;
+    read_in_background(link, inbox).map_err(|error| format!("no thread could be started: {error}"))?;
+    Ok(own.ip().to_canonical())
 }
 
 fn read_in_background(link: &Arc<Link>, inbox: &Arc<Inbox>) -> std::io::Result<()> {
