@@ -25,9 +25,42 @@ pub(crate) fn register<E: Progress + 'static>(engine: &Rc<E>) {
     });
 }
 
-/// Makes progress on the engines of the calling thread; whether any has more to do.
+/// Makes progress on the engines of the calling thread; whether any has more to do. One that ends has none any more while
+/// it drops what it has kept in places of its own, be it a world.
 pub(crate) fn progress_all() -> bool {
-    ENGINES.with_borrow(|engines| {
+    let more = ENGINES.try_with(|engines| {
+        let engines = engines.borrow();
         engines.iter().filter_map(Weak::upgrade).fold(false, |more, engine| engine.progress() | more)
-    })
+    });
+    more.unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::device::progress;
+    use crate::world::World;
+    use std::cell::RefCell;
+
+    /// Makes progress when it is dropped, as whatever blocks then does.
+    struct Ending;
+
+    impl Drop for Ending {
+        fn drop(&mut self) {
+            progress();
+        }
+    }
+
+    #[test]
+    fn a_thread_may_block_while_it_ends() {
+        thread_local! {
+            static KEPT: RefCell<Option<Ending>> = const { RefCell::new(None) };
+        }
+        let ended = std::thread::spawn(|| {
+            // Looked at before what this module keeps for the thread, and so dropped after it.
+            KEPT.set(Some(Ending));
+            progress();
+            drop(World::alone().expect("it can be made"));
+        });
+        ended.join().expect("it does not panic");
+    }
 }

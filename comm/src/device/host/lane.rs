@@ -9,7 +9,7 @@ use crate::device::accelerator::Execute;
 use crate::device::operation::{Counted, Operation, ReadySend, TriggeredSend, WaitSet};
 use crate::device::recorded;
 use crate::device::status::{Event, Status};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fabric::{GaveUp, progress_all};
 use crate::timeline::now_ns;
 use std::cell::RefCell;
@@ -99,9 +99,18 @@ pub(crate) fn send(status: &Arc<Status>, send: &Arc<TriggeredSend>, epoch: u32) 
 
 /// Leaves a send to the waits of this thread.
 pub(crate) fn defer(status: &Arc<Status>, send: &Arc<TriggeredSend>, epoch: u32, number: Option<u64>) {
-    PENDING.with_borrow_mut(|pending| {
-        pending.push(Pending { send: send.clone(), epoch, status: status.clone(), number });
-    });
+    let one = Pending { send: send.clone(), epoch, status: status.clone(), number };
+    if with_pending(|pending| pending.push(one)).is_none() {
+        let message = "its receiver is not ready, and the thread that would wait for that is at its end; drop \
+                       exchanges before their thread ends";
+        status.fail(Error::OperationFailed { operation: "a send".into(), message: message.into() });
+    }
+}
+
+/// What `look` finds at the sends of this thread. One that ends has none any more while it drops what it has kept in places
+/// of its own, be it a world.
+fn with_pending<R>(look: impl FnOnce(&mut Vec<Pending>) -> R) -> Option<R> {
+    PENDING.try_with(|pending| look(&mut pending.borrow_mut())).ok()
 }
 
 /// Sends at once, or fails if a receiver has not been started.
@@ -188,7 +197,7 @@ fn fail_on_error(status: &Status, result: Result<()>) {
 
 /// Carries out the pending sends whose receivers have become ready; how many are left.
 pub(crate) fn serve() -> usize {
-    PENDING.with_borrow_mut(|pending| {
+    let left = with_pending(|pending| {
         let mut i = 0;
         while i < pending.len() {
             let one = &pending[i];
@@ -206,7 +215,8 @@ pub(crate) fn serve() -> usize {
             }
         }
         pending.len()
-    })
+    });
+    left.unwrap_or(0)
 }
 
 /// Makes progress on all that this thread has begun, for whatever blocks it; whether more is left.
@@ -215,11 +225,11 @@ pub(crate) fn progress() -> bool {
 }
 
 fn has_pending(group: u64) -> bool {
-    PENDING.with_borrow(|pending| pending.iter().any(|one| one.send.group == group))
+    with_pending(|pending| pending.iter().any(|one| one.send.group == group)).unwrap_or(false)
 }
 
 fn first_pending(group: u64) -> Option<(Arc<TriggeredSend>, u32)> {
-    PENDING.with_borrow(|pending| {
+    with_pending(|pending| {
         pending.iter().find(|one| one.send.group == group).map(|one| (one.send.clone(), one.epoch))
-    })
+    })?
 }
