@@ -9,7 +9,7 @@ use super::launcher::{Launcher, first_line};
 use super::library::{Library, VARIABLE};
 use super::search::{Place, candidates};
 use super::table::{NAMES, Table};
-use super::{gpus, has_partitioned, too_old};
+use super::{gpus, has_partitioned, unfit};
 use serde::{Deserialize, Serialize};
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
@@ -132,8 +132,8 @@ fn describe(library: &Library) -> Report {
     match asked {
         Ok((version, standard)) => {
             report.gpus = gpus::told(library, &version);
+            report.unusable = unfit(library.abi, (standard, &version), &library.path);
             report.version = version;
-            report.unusable = too_old(standard, &library.path);
         }
         Err(error) => report.unusable = Some(error.to_string()),
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// Launchers and libraries that belong together: a library asks its own family's launcher for its rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// MPICH, Intel MPI, Cray MPICH, MVAPICH.
+    /// MPICH, Intel MPI, Cray MPICH, MVAPICH, ParaStation MPI.
     Mpich,
     /// Open MPI, and what is built on its run-time system.
     OpenMpi,
@@ -25,7 +25,7 @@ impl Family {
         let version = version.to_ascii_lowercase();
         if version.contains("open mpi") {
             Some(Family::OpenMpi)
-        } else if ["mpich", "intel", "mvapich"].iter().any(|name| version.contains(name)) {
+        } else if ["mpich", "intel", "mvapich", "parastation"].iter().any(|name| version.contains(name)) {
             Some(Family::Mpich)
         } else {
             None

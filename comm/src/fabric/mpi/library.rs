@@ -4,7 +4,7 @@ use super::abi::Abi;
 use super::launcher::{Launcher, first_line};
 use super::search::{Candidate, Place, SONAMES, candidates};
 use super::table::Table;
-use super::unavailable;
+use super::{unavailable, unfit};
 use crate::error::Result;
 use libloading::os::unix::{Library as Opened, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, c_int, c_void};
@@ -84,8 +84,10 @@ impl Library {
             // SAFETY: `open` has made sure that these are the functions of an MPI library.
             let table = unsafe { Table::load(library.abi, |name| library.symbol(name)) }
                 .map_err(|error| error.to_string())?;
-            let version = table.library_version().map_err(|error| error.to_string())?;
-            if let Some(reason) = launcher.mismatch(&library.path, &version) {
+            let asked = table.version().and_then(|standard| Ok((standard, table.library_version()?)));
+            let (standard, said) = asked.map_err(|error| error.to_string())?;
+            let unfit = unfit(library.abi, (standard, &said), &library.path);
+            if let Some(reason) = unfit.or_else(|| launcher.mismatch(&library.path, &said)) {
                 return Err(reason);
             }
         }

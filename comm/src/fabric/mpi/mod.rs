@@ -45,7 +45,7 @@ pub(crate) use window::{Group, Window};
 
 use crate::error::{Error, Result};
 use abi::Constants;
-use launcher::Launcher;
+use launcher::{Family, Launcher, first_line};
 use library::Library;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -85,7 +85,8 @@ impl Mpi {
         #[cfg(not(feature = "mpi"))]
         // SAFETY: the symbols are those of a library that has `MPI_Init_thread`.
         let table = unsafe { Table::load(library.abi, |name| library.symbol(name)) }?;
-        if let Some(reason) = too_old(table.version()?, &library.path) {
+        let said = (table.version()?, &*table.library_version()?);
+        if let Some(reason) = unfit(library.abi, said, &library.path) {
             return Err(unavailable(reason));
         }
         let constants = library.abi.constants(|name| library.symbol(name))?;
@@ -119,14 +120,27 @@ fn has_partitioned(library: &Library) -> bool {
         .all(|name| library.symbol(name).is_some())
 }
 
-/// Why a library of that version of the standard will not do, if so.
-fn too_old(version: (i32, i32), path: &Path) -> Option<String> {
-    let (major, minor) = version;
-    (major < 3).then(|| {
+/// Why a library that seems to have that interface will not do, if so, by the version of the standard and what it says of
+/// itself.
+fn unfit(abi: Abi, ((major, minor), said): ((i32, i32), &str), path: &Path) -> Option<String> {
+    let (path, variable) = (path.display(), library::VARIABLE);
+    if major < 3 {
+        return Some(format!(
+            "the library {path} implements MPI {major}.{minor}, but 3.0 or newer is needed; set {variable} to another one"
+        ));
+    }
+    let is_known = match abi {
+        // Libraries that had it before the standard did have other values of some constants.
+        Abi::Standard => major >= 5,
+        // Nothing else tells it from that of a library that nobody knows here.
+        Abi::Mpich => Family::of_library(said) == Some(Family::Mpich),
+        Abi::OpenMpi => true,
+    };
+    (!is_known).then(|| {
         format!(
-            "the library {} implements MPI {major}.{minor}, but 3.0 or newer is needed; set {} to another one",
-            path.display(),
-            library::VARIABLE
+            "the library {path} (`{}`, MPI {major}.{minor}) has none of the three binary interfaces that are known: the \
+             standard one of MPI 5, MPICH's and Open MPI's; set {variable} to a library that has one",
+            first_line(said)
         )
     })
 }
@@ -154,4 +168,34 @@ fn count(call: &'static str, bytes: usize) -> Result<std::ffi::c_int> {
 fn rank_number(rank: usize) -> std::ffi::c_int {
     // One that cannot be is left to MPI to refuse.
     std::ffi::c_int::try_from(rank).unwrap_or(std::ffi::c_int::MAX)
+}
+
+#[cfg(test)]
+mod of_libraries {
+    use super::*;
+
+    #[test]
+    fn what_is_known_of_none_of_the_interfaces_is_refused() {
+        let refused = |abi, standard, said| unfit(abi, (standard, said), Path::new("/x/libmpi.so"));
+        for said in
+            ["MPICH Version:      4.1", "Intel(R) MPI Library 2021.19", "CRAY MPICH version 8.1.28.15"]
+        {
+            assert_eq!(refused(Abi::Mpich, (3, 1), said), None);
+        }
+        for said in ["MVAPICH2 Version: 2.3.7", "ParaStation MPI 5.9.2-1"] {
+            assert_eq!(refused(Abi::Mpich, (3, 1), said), None);
+        }
+        assert_eq!(refused(Abi::Standard, (5, 0), "a library that nobody knows"), None);
+        assert_eq!(refused(Abi::OpenMpi, (3, 1), "IBM Spectrum MPI"), None);
+        for (abi, standard, said) in
+            [(Abi::Mpich, (3, 1), "HPE MPT 2.28"), (Abi::Standard, (4, 1), "MPICH Version: 4.3.0")]
+        {
+            let reason = refused(abi, standard, said).expect("nobody knows its constants");
+            for part in ["/x/libmpi.so", said, "none of the three", "STREAMHALO_MPI"] {
+                assert!(reason.contains(part), "{reason}");
+            }
+        }
+        let reason = refused(Abi::OpenMpi, (2, 2), "Open MPI v1.6").expect("is too old");
+        assert!(reason.contains("MPI 2.2, but 3.0"), "{reason}");
+    }
 }
