@@ -147,6 +147,8 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Error::Mpi`].
+        // That of all ranks has it. Communicators that are made of others need not, as Open MPI's do not.
+        let world = self.mpi.constants.comm_world;
     pub(crate) fn iprobe(&self, tag: i32) -> Result<Option<Status>> {
         let mut status = RawStatus::default();
         let mut flag = 0;

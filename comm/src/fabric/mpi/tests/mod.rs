@@ -150,6 +150,7 @@ fn two_ranks() {
 
     pair::gpus(mpi);
     pair::first_ranks(&comm);
+    pair::tags(mpi, &comm);
     pair::messages(&comm);
     pair::collectives(&comm);
     pair::persistent(mpi, &comm);

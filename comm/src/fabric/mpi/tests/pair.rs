@@ -3,8 +3,10 @@
 use super::{barrier, until, wait};
 use crate::device::{Takes, Vendor};
 use crate::error::Error;
+use crate::fabric::mpi::abi::Handle;
 use crate::fabric::mpi::request::Status;
 use crate::fabric::mpi::{Communicator, Group, Mpi, RequestSet, Window};
+use std::ffi::{c_int, c_void};
 use std::path::Path;
 
 /// What the library says of addresses of GPUs, on a machine that may have none.
@@ -41,6 +43,21 @@ pub(super) fn first_ranks(comm: &Communicator) {
     both.free().expect("can be freed");
     open.cancel().expect("can be cancelled");
     until("the end of a cancelled receive", || open.test());
+}
+
+/// A communicator that an application has split off has the tags of all others.
+pub(super) fn tags(mpi: &'static Mpi, comm: &Communicator) {
+    type Split = unsafe extern "C" fn(Handle, c_int, c_int, *mut Handle) -> c_int;
+    let split = mpi.library.symbol(c"MPI_Comm_split").expect("all libraries have it");
+    // SAFETY: the function of this name has this type, with handles widened to a register.
+    let split = unsafe { std::mem::transmute::<*const c_void, Split>(split) };
+    let mut handle = 0;
+    // SAFETY: the handle is a communicator's; the place lives through the call; both ranks make it.
+    assert_eq!(unsafe { split(comm.handle, 0, 0, &raw mut handle) }, 0);
+    // SAFETY: the call has made it.
+    let part = unsafe { Communicator::from_raw(mpi, handle) }.expect("both are in it");
+    assert_eq!(part.tag_upper_bound(), comm.tag_upper_bound());
+    part.free().expect("can be freed");
 }
 
 pub(super) fn messages(comm: &Communicator) {
