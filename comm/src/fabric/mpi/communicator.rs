@@ -236,6 +236,28 @@ impl Communicator {
         bytes: usize,
         to: usize,
         tag: i32,
+    /// Gives `bytes` bytes to each rank, by rank, and takes as many of each. Collective.
+    ///
+    /// # Safety
+    /// Both hold that for all ranks, and must stay until the request has completed: the one unchanged, the other left alone.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) unsafe fn ialltoall(
+        &self,
+        sent: *const u8,
+        received: *mut u8,
+        bytes: usize,
+    ) -> Result<Request> {
+        let (bytes, byte) = (count("MPI_Ialltoall", bytes)?, self.mpi.constants.byte);
+        let mut request = Request::new(self.mpi, Kind::Collective);
+        let (table, place) = (&self.mpi.table, request.place());
+        let (sent, received) = (sent.cast(), received.cast());
+        // SAFETY: the caller keeps both; the handles are valid.
+        unsafe { table.ialltoall(sent, bytes, byte, received, bytes, byte, self.handle, place) }?;
+        Ok(request)
+    }
+
     ) -> Result<Request> {
         let (bytes, to, byte) = (count("MPI_Send_init", bytes)?, rank_number(to), self.mpi.constants.byte);
         let mut request = Request::new(self.mpi, Kind::Send);

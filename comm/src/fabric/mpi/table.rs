@@ -134,6 +134,7 @@ functions! {
     isend = MPI_Isend(data: *const c_void, count: c_int, datatype: Handle, to: c_int, tag: c_int, comm: Handle, request: *mut Handle);
     irecv = MPI_Irecv(data: *mut c_void, count: c_int, datatype: Handle, from: c_int, tag: c_int, comm: Handle, request: *mut Handle);
     ibcast = MPI_Ibcast(data: *mut c_void, count: c_int, datatype: Handle, root: c_int, comm: Handle, request: *mut Handle);
+    ialltoall = MPI_Ialltoall(sent: *const c_void, count: c_int, datatype: Handle, received: *mut c_void, received_count: c_int, received_datatype: Handle, comm: Handle, request: *mut Handle);
 
     send_init = MPI_Send_init(data: *const c_void, count: c_int, datatype: Handle, to: c_int, tag: c_int, comm: Handle, request: *mut Handle);
     rsend_init = MPI_Rsend_init(data: *const c_void, count: c_int, datatype: Handle, to: c_int, tag: c_int, comm: Handle, request: *mut Handle);

@@ -49,9 +49,8 @@ impl MpiBootstrap {
     }
 
     /// Hears all that any rank has told this one. Collective.
-    fn hear_the_last(&self, meeting: &dyn Meeting, context: &WaitContext) -> Result<()> {
-        let told = all_gather(meeting, context, &self.news.told())?;
-        let to_this: Vec<u32> = told.iter().map(|told| told[self.rank]).collect();
+    fn hear_the_last(&self, context: &WaitContext) -> Result<()> {
+        let to_this = self.news.told_to_this(context)?;
         let late = |source: usize, waited| Error::TimedOut {
             rank: self.rank,
             peer: source,
@@ -132,7 +131,7 @@ impl Bootstrap for MpiBootstrap {
     fn end(&self, meeting: &dyn Meeting, context: &WaitContext) {
         // From here on this thread alone hears.
         self.carrier.stop();
-        let heard = self.hear_the_last(meeting, context);
+        let heard = self.hear_the_last(context);
         let all = all_gather(meeting, context, &heard.is_ok());
         if all.is_ok_and(|all| !all.contains(&false)) {
             self.communicators.free_all();

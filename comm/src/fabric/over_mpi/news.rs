@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::fabric::carrier::Carried;
 use crate::fabric::mpi::{Communicator, Request};
-use crate::fabric::{Abort, Parted, Partings};
+use crate::fabric::{Abort, Parted, Partings, WaitContext};
 use crate::locks::lock;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -51,9 +51,20 @@ impl News {
         Arc::new(Self { communicator, abort, partings, was_told, told, heard, sent })
     }
 
-    /// How many messages this rank has sent to each other one.
-    pub(super) fn told(&self) -> Vec<u32> {
-        self.told.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+    /// How many messages each rank has sent to this one. Collective, when nobody tells anything any more; blocks.
+    pub(super) fn told_to_this(&self, context: &WaitContext) -> Result<Vec<u32>> {
+        let told: Vec<u32> = self.told.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+        let mut to_this = vec![0_u32; told.len()];
+        let (from, to) = (told.as_ptr().cast(), to_this.as_mut_ptr().cast());
+        // SAFETY: both have a count for each rank, and are kept until the request is complete, or, after a failure, for ever.
+        let mut request = unsafe { self.communicator.ialltoall(from, to, size_of::<u32>()) }?;
+        let mut done = || Ok(request.test()?.is_some());
+        let late = |waited| context.late(None, "how much each rank has told before it left", waited);
+        let waited = context.poll(&mut done, &late);
+        if waited.is_err() {
+            std::mem::forget((told, std::mem::take(&mut to_this)));
+        }
+        waited.map(|()| to_this)
     }
 
     /// How many it has heard of each.

@@ -88,6 +88,12 @@ pub(super) fn collectives(comm: &Communicator) {
     // SAFETY: waited for at once.
     wait("a broadcast", unsafe { comm.ibcast(data.as_mut_ptr(), 9, 1) }.expect("is started"));
     assert_eq!(data, [5; 9]);
+
+    let (sent, mut received) = ([10 * rank as u8, 10 * rank as u8 + 1], [0u8; 2]);
+    // SAFETY: waited for at once; both have a byte for each of two ranks.
+    let given = unsafe { comm.ialltoall(sent.as_ptr(), received.as_mut_ptr(), 1) };
+    wait("what each gives each", given.expect("is started"));
+    assert_eq!(received, [rank as u8, 10 + rank as u8]);
 }
 
 /// Several persistent messages each way, more than once, with set and single starts; the second round is
