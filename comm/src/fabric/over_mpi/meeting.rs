@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::fabric::WaitContext;
 use crate::fabric::mpi::{Communicator, Request};
 use crate::meeting::Meeting;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +27,9 @@ pub(super) struct MpiMeeting {
     rank: usize,
     size: usize,
     calls: Cell<u32>,
+    /// Of a call that this rank has given up. Others may have come to its end: what they have told would be taken for the
+    /// answer to the next one.
+    failed: OnceCell<Error>,
     /// None where ranks may stay away: a call that fails does not end the job, and nobody is told who leaves.
     attendance: Option<Attendance>,
 }
@@ -39,24 +42,28 @@ impl MpiMeeting {
         attendance: Option<Attendance>,
     ) -> Result<Self> {
         let (rank, size) = (communicator.rank()?, communicator.size()?);
-        Ok(Self { all, communicator, rank, size, calls: Cell::new(0), attendance })
+        Ok(Self { all, communicator, rank, size, calls: Cell::new(0), failed: OnceCell::new(), attendance })
     }
 
     /// Every rank's data, by rank, on all of them.
     fn meet(&self, context: &WaitContext, kind: u32, data: &[u8]) -> Result<Vec<Vec<u8>>> {
+        if let Some(error) = self.failed.get() {
+            return Err(error.clone());
+        }
         self.calls.set(self.calls.get().wrapping_add(1));
-        let mut message = Vec::with_capacity(HEADER_BYTES + data.len());
-        message.extend(self.calls.get().to_le_bytes());
-        message.extend(kind.to_le_bytes());
-        message.extend(data);
+        let header = header(self.calls.get(), kind);
+        let message = [&header, data].concat();
         let gathered =
             if self.rank == 0 { self.gather(context, message) } else { self.send(context, message) };
         let all = gathered.and_then(|mut all| self.broadcast(context, &mut all).map(|()| all));
-        if all.is_err() && self.attendance.is_some() {
-            // Whoever did not come to this call will not come to the end either, which waits for all.
-            self.communicator.mpi().poison();
+        if let Err(error) = &all {
+            let _ = self.failed.set(error.clone());
+            if self.attendance.is_some() {
+                // Whoever did not come to this call will not come to the end either, which waits for all.
+                self.communicator.mpi().poison();
+            }
         }
-        decode(&all?)
+        decode(&all?, header)
     }
 
     /// Rank 0: takes every rank's message, and puts them in one.
@@ -194,22 +201,35 @@ fn encode(messages: &[Vec<u8>]) -> Vec<u8> {
     all
 }
 
-/// The data of each rank, if all have made the same call.
-fn decode(mut all: &[u8]) -> Result<Vec<Vec<u8>>> {
+/// What goes before the data of a rank.
+fn header(call: u32, kind: u32) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[..4].copy_from_slice(&call.to_le_bytes());
+    header[4..].copy_from_slice(&kind.to_le_bytes());
+    header
+}
+
+/// The data of each rank, if all have made the same call, which is this rank's.
+fn decode(mut all: &[u8], own: [u8; HEADER_BYTES]) -> Result<Vec<Vec<u8>>> {
+    let another = |rank, reason: &str| Error::CollectiveFailed {
+        call: "a collective call",
+        rank,
+        reason: format!("{reason}; do all ranks make the same calls?"),
+    };
     let mut data = Vec::new();
     let mut first_header = None;
     while let Some((length, rest)) = all.split_first_chunk::<8>() {
         let (message, rest) = rest.split_at(u64::from_le_bytes(*length) as usize);
         let (header, payload) = message.split_at(HEADER_BYTES);
         if *first_header.get_or_insert(header) != header {
-            return Err(Error::CollectiveFailed {
-                call: "a collective call",
-                rank: data.len(),
-                reason: "it made another call than rank 0; do all ranks make the same calls?".into(),
-            });
+            return Err(another(data.len(), "it made another call than rank 0"));
         }
         data.push(payload.to_vec());
         all = rest;
+    }
+    // This rank's own is among those of its call.
+    if first_header != Some(&own) {
+        return Err(another(0, "what it has told is of another call than this rank's"));
     }
     Ok(data)
 }
@@ -219,20 +239,28 @@ mod tests {
     use super::*;
 
     fn message(call: u32, kind: u32, data: &[u8]) -> Vec<u8> {
-        [&call.to_le_bytes(), &kind.to_le_bytes(), data].concat()
+        [&header(call, kind), data].concat()
     }
 
     #[test]
     fn data_comes_back_by_rank() {
         let all = encode(&[message(7, 2, b"one"), message(7, 2, b""), message(7, 2, &[0; 99])]);
-        assert_eq!(decode(&all), Ok(vec![b"one".to_vec(), vec![], vec![0; 99]]));
+        assert_eq!(decode(&all, header(7, 2)), Ok(vec![b"one".to_vec(), vec![], vec![0; 99]]));
     }
 
     #[test]
     fn another_call_is_named_with_its_rank() {
         for other in [message(7, 1, b"one"), message(8, 2, b"one")] {
             let all = encode(&[message(7, 2, b"one"), message(7, 2, b"one"), other]);
-            assert!(matches!(decode(&all), Err(Error::CollectiveFailed { rank: 2, .. })));
+            let decoded = decode(&all, header(7, 2));
+            assert!(matches!(decoded, Err(Error::CollectiveFailed { rank: 2, .. })));
         }
+    }
+
+    #[test]
+    fn what_was_told_in_an_earlier_call_is_no_answer() {
+        let all = encode(&[message(7, 2, b"one"), message(7, 2, b"two")]);
+        let decoded = decode(&all, header(8, 2));
+        assert!(matches!(decoded, Err(Error::CollectiveFailed { rank: 0, .. })), "{decoded:?}");
     }
 }
