@@ -110,6 +110,15 @@ impl ActiveTarget {
         })
     }
 
+    /// Whether peers may write to this rank's part of the window.
+    fn is_exposed(&self) -> bool {
+        !self.arrivals.is_empty() && self.arrived != self.started
+    }
+
+    fn is_in_epoch(&self) -> bool {
+        self.is_open || self.is_exposed()
+    }
+
     /// The access epoch, once all have exposed: puts what has been packed, and completes with the last.
     fn access(&mut self, epoch: u32) -> Result<()> {
         let packed = self.puts[self.put..].iter().take_while(|put| put.trigger.cell().reached(epoch));
@@ -135,6 +144,17 @@ impl ActiveTarget {
     }
 }
 
+impl Drop for ActiveTarget {
+    /// An epoch whose other side does not come is never closed: the library may still read what was put, peers may write to
+    /// the window, and a window in an epoch cannot be freed.
+    fn drop(&mut self) {
+        if self.is_in_epoch() {
+            std::mem::forget(std::mem::take(&mut self.puts));
+            std::mem::forget(self.window.clone());
+        }
+    }
+}
+
 impl Carried for ActiveTarget {
     fn progress(&mut self) -> Result<bool> {
         let next = self.started.wrapping_add(1);
@@ -152,8 +172,7 @@ impl Carried for ActiveTarget {
         if !self.puts.is_empty() && self.group.iter().all(|word| word.cell().reached(needed)) {
             self.access(epoch)?;
         }
-        let is_exposed = !self.arrivals.is_empty() && self.arrived != self.started;
-        if is_exposed && self.window.window.test()? {
+        if self.is_exposed() && self.window.window.test()? {
             self.arrived = self.started;
             self.arrivals.iter().for_each(|word| word.set(self.arrived));
         }
@@ -163,12 +182,11 @@ impl Carried for ActiveTarget {
             self.readiness.note(self.meanings[index], &mut self.set)?;
         }
         self.completed = completed;
-        let is_open = |exists: bool, epoch: u32| exists && epoch != self.started;
-        Ok(is_open(!self.arrivals.is_empty(), self.arrived) || is_open(!self.puts.is_empty(), self.sent))
+        Ok(self.is_exposed() || (!self.puts.is_empty() && self.sent != self.started))
     }
 
     fn is_quiet(&self) -> bool {
-        self.readiness.is_quiet()
+        self.readiness.is_quiet() && !self.is_in_epoch()
     }
 
     fn may_block(&self) -> bool {

@@ -15,6 +15,9 @@ pub(super) struct OwnWindow {
     _memory: Option<Region>,
 }
 
+/// By how many of the first ranks are in it, the windows that a rank is done with.
+pub(super) type Done = (usize, Vec<u32>);
+
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Windows {
@@ -50,9 +53,24 @@ impl Windows {
         self.keep.done(size)
     }
 
-    /// Frees all. Collective over all ranks that have made any, when none is used any more.
-    pub(super) fn free_all(&self) -> Result<()> {
-        self.keep.take_all().into_iter().try_for_each(|one| one.window.free())
+    /// Frees all that all of their ranks are done with, which leaves those that were let go of in an epoch. Collective over
+    /// all ranks, when no exchange is left.
+    pub(super) fn free_all(
+        &self,
+        all_gather: impl FnOnce(&Vec<Done>) -> Result<Vec<Vec<Done>>>,
+    ) -> Result<()> {
+        let mut sizes: Vec<usize> = lock(&self.communicators).keys().copied().collect();
+        // In an order that is the same on all ranks.
+        sizes.sort_unstable();
+        let own: Vec<Done> = sizes.into_iter().map(|size| (size, self.done(size))).collect();
+        let all = all_gather(&own)?;
+        let said = |rank: usize, size: usize| {
+            let said = all[rank].iter().find(|(other, _)| *other == size);
+            said.map_or(&[][..], |(_, done)| done)
+        };
+        own.iter().try_for_each(|(size, _)| {
+            self.free(*size, &(0..*size).map(|rank| said(rank, *size)).collect::<Vec<_>>())
+        })
     }
 
     /// Frees those that all ranks are done with. Collective over the first `size` ranks.

@@ -65,7 +65,7 @@ impl MpiWire {
     pub(super) fn end(&self, size: usize, meeting: &dyn Meeting, context: &WaitContext) {
         self.carrier.stop();
         // What cannot be freed goes with the process.
-        let _ = self.windows.free_all();
+        let _ = self.windows.free_all(|done| all_gather(meeting, context, done));
         let _ = self.free_packets(size, |said| all_gather(meeting, context, said));
         self.packets.take_all();
     }
