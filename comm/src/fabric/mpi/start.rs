@@ -213,7 +213,11 @@ impl Mpi {
         self.initialized().unwrap_or(false) && !self.finalized().unwrap_or(true)
     }
 
-    fn initialized(&self) -> Result<bool> {
+    /// Whether MPI was initialised, by the application or here.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) fn initialized(&self) -> Result<bool> {
         let mut flag = 0;
         // SAFETY: the place lives through the call, which is allowed at any time.
         unsafe { self.table.initialized(&raw mut flag) }?;

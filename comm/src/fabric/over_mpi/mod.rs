@@ -65,8 +65,8 @@ impl World {
     /// It must be a communicator of the MPI library that this process uses, and this rank must be in it.
     ///
     /// # Errors
-    /// [`Error::FabricUnavailable`] if the library is not one of the three ABIs, too old, or was not
-    /// initialised; [`Error::Mpi`].
+    /// [`Error::FabricUnavailable`] if the library has none of the three ABIs, is too old, was not
+    /// initialised, or may not be called by this thread; [`Error::Mpi`].
     pub unsafe fn from_mpi_comm(communicator: usize, options: WorldOptions) -> Result<Self> {
         // SAFETY: passed on to the caller.
         let fabric = unsafe { of_communicator(communicator, &options) }?;
@@ -87,9 +87,15 @@ pub(super) fn bootstrap() -> Result<Arc<dyn Bootstrap>> {
 /// `handle` must be a communicator of the MPI library of this process.
 ///
 /// # Errors
-/// As [`launched`].
+/// [`Error::FabricUnavailable`] if MPI was not initialised; else as [`launched`].
 unsafe fn of_communicator(handle: usize, options: &WorldOptions) -> Result<Arc<Spanning>> {
     let mpi = Mpi::get()?;
+    if !mpi.initialized()? {
+        return Err(unavailable(
+            "mpi",
+            "the application has not initialised MPI, so that it has no communicator yet; call MPI_Init_thread first",
+        ));
+    }
     let level = mpi.start()?;
     // SAFETY: passed on to the caller.
     let theirs = unsafe { Communicator::from_raw(mpi, handle) }?;
