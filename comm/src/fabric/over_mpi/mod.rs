@@ -108,13 +108,6 @@ fn over(
     theirs: &Communicator,
     timeout: Option<Duration>,
 ) -> Result<Arc<Spanning>> {
-    if level < ThreadLevel::Serialized && !mpi.is_main_thread()? {
-        return Err(unavailable(
-            "mpi",
-            "this MPI may be called by the thread that initialised it only, and this is another; \
-             make the world there, or initialise MPI with MPI_THREAD_MULTIPLE",
-        ));
-    }
     let bootstrap = MpiBootstrap::new(mpi, level, theirs)?;
     let (size, carrier) = (bootstrap.size(), bootstrap.proxy().clone());
     let wire = MpiWire::new(bootstrap.communicators().clone(), carrier.clone())?;
