@@ -3,7 +3,7 @@
 use super::abi::{Handle, RawStatus};
 use super::request::{Kind, Request, Status};
 use super::window::Group;
-use super::{Mpi, count, rank_number};
+use super::{Mpi, count, rank_number, unavailable};
 use crate::error::{Error, Result};
 use std::ffi::{c_int, c_void};
 
@@ -21,6 +21,19 @@ impl Mpi {
     /// [`Error::OutOfOrder`] if MPI is not running.
     pub(crate) fn world(&'static self) -> Result<Communicator> {
         self.communicator(self.constants.comm_world)
+    }
+
+    /// All processes that the launcher has started, whoever has initialised MPI: under the launcher of another library each
+    /// would be alone.
+    ///
+    /// # Errors
+    /// [`Error::FabricUnavailable`] if those of [`Mpi::world`] are more or fewer; as there.
+    pub(crate) fn launched_world(&'static self) -> Result<Communicator> {
+        let world = self.world()?;
+        match self.launcher.wrong_size(self.path(), world.size()?) {
+            Some(reason) => Err(unavailable(reason)),
+            None => Ok(world),
+        }
     }
 
     fn communicator(&'static self, handle: Handle) -> Result<Communicator> {
@@ -134,8 +147,10 @@ impl Communicator {
         let mut value: *const c_int = std::ptr::null();
         let mut found = 0;
         let place = (&raw mut value).cast::<c_void>();
+        // That of all ranks has it. Communicators that are made of others need not, as Open MPI's do not.
+        let world = self.mpi.constants.comm_world;
         // SAFETY: both places live through the call, which stores the address of an integer.
-        unsafe { self.mpi.table.comm_get_attr(self.handle, key, place, &raw mut found) }?;
+        unsafe { self.mpi.table.comm_get_attr(world, key, place, &raw mut found) }?;
         if found == 0 || value.is_null() {
             return Ok(32767); // what every library has at least
         }
@@ -147,8 +162,6 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Error::Mpi`].
-        // That of all ranks has it. Communicators that are made of others need not, as Open MPI's do not.
-        let world = self.mpi.constants.comm_world;
     pub(crate) fn iprobe(&self, tag: i32) -> Result<Option<Status>> {
         let mut status = RawStatus::default();
         let mut flag = 0;
@@ -223,19 +236,6 @@ impl Communicator {
         Ok(request)
     }
 
-    /// A persistent send: started any number of times.
-    ///
-    /// # Safety
-    /// The bytes must stay for as long as the request, and unchanged while it is active.
-    ///
-    /// # Errors
-    /// [`Error::Mpi`].
-    pub(crate) unsafe fn send_init(
-        &self,
-        data: *const u8,
-        bytes: usize,
-        to: usize,
-        tag: i32,
     /// Gives `bytes` bytes to each rank, by rank, and takes as many of each. Collective.
     ///
     /// # Safety
@@ -258,6 +258,19 @@ impl Communicator {
         Ok(request)
     }
 
+    /// A persistent send: started any number of times.
+    ///
+    /// # Safety
+    /// The bytes must stay for as long as the request, and unchanged while it is active.
+    ///
+    /// # Errors
+    /// [`Error::Mpi`].
+    pub(crate) unsafe fn send_init(
+        &self,
+        data: *const u8,
+        bytes: usize,
+        to: usize,
+        tag: i32,
     ) -> Result<Request> {
         let (bytes, to, byte) = (count("MPI_Send_init", bytes)?, rank_number(to), self.mpi.constants.byte);
         let mut request = Request::new(self.mpi, Kind::Send);

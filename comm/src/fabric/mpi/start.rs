@@ -157,11 +157,7 @@ impl Mpi {
         // The predefined communicators end the job on an error, unless they are told not to.
         self.handle_errors(self.constants.comm_world)?;
         self.handle_errors(self.constants.comm_self)?;
-        let size = self.world()?.size()?;
-        match self.launcher.wrong_size(self.path(), size) {
-            Some(reason) => Err(unavailable(reason)),
-            None => Ok(ThreadLevel::of(level, &self.constants)),
-        }
+        Ok(ThreadLevel::of(level, &self.constants))
     }
 
     fn make_handlers(&self) -> Result<()> {

@@ -49,7 +49,7 @@ pub(super) fn join(options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
 pub(super) fn launched(options: &WorldOptions) -> Result<Arc<Spanning>> {
     let mpi = Mpi::get()?;
     let level = mpi.start()?;
-    over(mpi, level, &mpi.world()?, options.timeout)
+    over(mpi, level, &mpi.launched_world()?, options.timeout)
 }
 
 impl World {
@@ -78,7 +78,7 @@ impl World {
 pub(super) fn bootstrap() -> Result<Arc<dyn Bootstrap>> {
     let mpi = Mpi::get()?;
     let level = mpi.start()?;
-    Ok(MpiBootstrap::new(mpi, level, &mpi.world()?)?)
+    Ok(MpiBootstrap::new(mpi, level, &mpi.launched_world()?)?)
 }
 
 /// The fabric of the ranks of an application's communicator. Collective over them.
