@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use streamhalo::comm::fabric::{FABRICS, FabricRow};
 use streamhalo_tests::start::{Ended, Launcher, launchers, run};
 use streamhalo_tests::{Cell, Outcome, on_ranks, try_cells};
 
@@ -164,6 +165,46 @@ fn a_rank_that_never_comes_to_a_collective_call_is_named() {
     });
 }
 
+#[test]
+fn an_exchange_may_be_dropped_when_it_has_begun() {
+    with_all_launchers_at_once(|launcher| succeeds(launcher, 3, "begun"));
+}
+
+#[test]
+fn a_world_may_be_dropped_by_the_end_of_its_thread() {
+    with_all_launchers_at_once(|launcher| succeeds(launcher, 2, "at-thread-end"));
+}
+
+/// With a progress thread, and without one.
+fn succeeds(launcher: &Launcher, ranks: usize, mode: &str) {
+    for is_funneled in [false, true] {
+        let mut command = command(launcher, ranks, &[mode]);
+        if is_funneled {
+            command.env("STREAMHALO_MPI_THREADS", "funneled");
+        }
+        let ended = run(vec![command], LIMIT);
+        assert!(ended.is_success() && ended.left_behind == 0, "{}: {ended:#?}", launcher.library);
+    }
+}
+
+/// Whatever fabric is over MPI, or has its ranks meet over it.
+#[test]
+fn another_thread_than_the_only_one_that_may_call_is_refused() {
+    // What there is of MPI is the launchers'.
+    let is_here = |row: &&FabricRow| row.name == "mpi" || (row.name == "ofi" && (row.unusable)().is_none());
+    with_all_launchers_at_once(|launcher| {
+        for fabric in FABRICS.iter().filter(is_here).map(|row| row.name) {
+            let mut command = command(launcher, 2, &["other-thread"]);
+            command.env("STREAMHALO_FABRIC", fabric).env("STREAMHALO_OFI_PROVIDER", "tcp");
+            command.env("STREAMHALO_MPI_THREADS", "funneled");
+            let ended = run(vec![command], LIMIT);
+            assert!(ended.is_success(), "{fabric}, {}: {ended:#?}", launcher.library);
+            let refused = count(&ended.all(), "may be called by the thread that initialised it only");
+            assert_eq!(refused, 2, "{fabric}, {}: {ended:#?}", launcher.library);
+        }
+    });
+}
+
 /// The library of an installation.
 fn library(launcher: &Launcher) -> Option<PathBuf> {
     let prefix = launcher.prefix();
@@ -250,6 +291,38 @@ fn application_with(level: &str, executor: &str) {
             let by = if expected.executor == "host" { "host" } else { executor };
             assert_eq!(cell.executor, by, "{cell}");
         }
+    });
+}
+
+/// Open MPI makes each process a world of its own under a launcher that it does not know. Others end the job.
+#[test]
+fn an_application_that_has_initialised_mpi_is_not_alone_unnoticed() {
+    with_each_launcher(|launcher| {
+        let others = launchers().expect("there are some");
+        let open_mpi = others.iter().find(|other| other.library == "Open MPI" && !other.is_like(launcher));
+        let Some(library) = open_mpi.and_then(library) else {
+            println!(
+                "skipped for {}: it needs another's launcher, and the library of Open MPI",
+                launcher.library
+            );
+            return;
+        };
+        let ended = run(vec![application(launcher, &library, "launched")], LIMIT);
+        assert_says(&ended, &["the launcher started 2 ranks", "sees 1"]);
+        assert!(!ended.is_success(), "{}: {ended:#?}", launcher.library);
+    });
+}
+
+#[test]
+fn a_communicator_of_an_mpi_that_is_not_initialised_is_refused() {
+    with_all_launchers_at_once(|launcher| {
+        let Some(library) = library(launcher) else {
+            println!("skipped for {}: its library is not in its own folder", launcher.library);
+            return;
+        };
+        let ended = run(vec![application(launcher, &library, "none")], LIMIT);
+        assert_says(&ended, &["has not initialised MPI"]);
+        assert!(!ended.is_success(), "{}: {ended:#?}", launcher.library);
     });
 }
 

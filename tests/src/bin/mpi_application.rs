@@ -2,13 +2,14 @@
 //!
 //! `mpi_application LIBRARY LEVEL` opens that library, initialises it with the level of thread support
 //! `single` or `multiple`, turns the ranks round, exchanges with every backend, drops the world and
-//! finalises.
+//! finalises. `mpi_application LIBRARY none` hands its communicator without having initialised MPI, and
+//! `mpi_application LIBRARY launched` asks for the world of the launcher, with MPI initialised.
 
 #[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let result = match arguments.as_slice() {
-        [library, level] => application::run(library, level == "multiple"),
+        [library, level] => application::run(library, level),
         other => Err(format!("usage: mpi_application LIBRARY LEVEL, not {other:?}").into()),
     };
     match result {
@@ -58,7 +59,7 @@ mod application {
         if code == 0 { Ok(()) } else { Err(format!("{call}: {code}").into()) }
     }
 
-    pub(super) fn run(name: &str, is_multiple: bool) -> Result<(), Box<dyn Error>> {
+    pub(super) fn run(name: &str, level: &str) -> Result<(), Box<dyn Error>> {
         // SAFETY: an MPI library may be opened; its plugins want its symbols to be seen by all.
         let library = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) }?;
         let Constants { comm_world, levels } = constants(&library, name)?;
@@ -72,11 +73,18 @@ mod application {
         // SAFETY: as above.
         let finalize: Symbol<Finalize> = unsafe { library.get(b"MPI_Finalize\0") }?;
 
+        if level == "none" {
+            // SAFETY: it is a communicator of this process's library, as soon as that is initialised.
+            return Ok(unsafe { World::from_mpi_comm(comm_world, watchdog()) }.map(drop)?);
+        }
         let none = std::ptr::null_mut();
-        let (mut level, mut rank, mut turned) = (0, 0, 0);
+        let (mut provided, mut rank, mut turned) = (0, 0, 0);
         // SAFETY: MPI is not initialised; the place lives through the call.
-        let code = unsafe { init(none, none, levels[usize::from(is_multiple)], &raw mut level) };
+        let code = unsafe { init(none, none, levels[usize::from(level != "single")], &raw mut provided) };
         checked("MPI_Init_thread", code)?;
+        if level == "launched" {
+            return Ok(World::from_env_with(watchdog())?.barrier()?);
+        }
         // SAFETY: the communicator is the predefined one; the place lives through the call.
         checked("MPI_Comm_rank", unsafe { rank_of(comm_world, &raw mut rank) })?;
         // SAFETY: as above; all ranks call it.

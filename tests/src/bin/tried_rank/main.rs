@@ -5,6 +5,8 @@
 //! [NAME=VALUE | NAME]... MODE` is a rank whose environment was changed: set, or taken away.
 
 #[cfg(target_os = "linux")]
+mod ending;
+#[cfg(target_os = "linux")]
 mod launching;
 #[cfg(target_os = "linux")]
 mod memory;

@@ -16,7 +16,7 @@ use streamhalo::{ElementType, StreamKind, WorldOptions};
 use streamhalo_tests::cases::{leaving, ready};
 use streamhalo_tests::{FieldSet, FieldSpec, Random, Scenario, set_ways, stream_of};
 
-type Outcome = Result<(), Box<dyn Error>>;
+pub(super) type Outcome = Result<(), Box<dyn Error>>;
 
 /// - `world`: joins the others and leaves.
 /// - `exchange SEED EPOCHS`: all backends with arrays and alternating fields on either kind of stream,
@@ -41,7 +41,11 @@ type Outcome = Result<(), Box<dyn Error>>;
 ///   which may not be finished, and of which there may be a period, or a reduction; of a world, or of the first ranks of a world, which are all of them.
 ///   Prints that all were told so.
 /// - `leave KIND world [first]`: it drops its world, to whose calls the others come, or the first ranks of one, likewise.
-/// - `missing`: the last rank never comes to a barrier, for which the others wait as long.
+/// - `missing`: the last rank never comes to a barrier, for which the others wait as long, and which fails at once if rank 0
+///   tries again.
+/// - `begun`: rank 0 begins to receive in an exchange of `active-rma`, which all then drop.
+/// - `at-thread-end`: a world with an exchange, which the end of its thread drops.
+/// - `other-thread`: a world that is made in another thread than the first. Prints why it is refused.
 pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
     match (mode, arguments) {
         ("device", words) => {
@@ -107,6 +111,9 @@ pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
         }
         ("early", []) => Ok(ready::too_early_for_the_stream(&World::from_env()?, StreamKind::Threaded)?),
         ("missing", []) => without_the_last(&World::from_env_with(SOON)?, None),
+        ("begun", []) => super::ending::begun(&World::from_env()?),
+        ("at-thread-end", []) => super::ending::at_thread_end(),
+        ("other-thread", []) => super::ending::in_other_thread(),
         _ => Err(format!("there is no mode {mode} {arguments:?}").into()),
     }
 }
@@ -185,7 +192,13 @@ fn without_the_last(world: &World, backend: Option<&str>) -> Outcome {
     }
     match &mut halo {
         Some(halo) => gather(halo, &mut cells),
-        None => Ok(world.barrier()?),
+        None => {
+            let missed = world.barrier();
+            if world.rank() == 0 {
+                assert_eq!(world.barrier(), missed, "it is tried again");
+            }
+            Ok(missed?)
+        }
     }
 }
 
@@ -253,7 +266,7 @@ fn exchange(world: &World, seed: u64, epochs: u32) -> Outcome {
     Ok(())
 }
 
-fn small_grid(world: &World, kind: StreamKind) -> Result<(Stream, LocalGrid<2>), HaloError> {
+pub(super) fn small_grid(world: &World, kind: StreamKind) -> Result<(Stream, LocalGrid<2>), HaloError> {
     let stream = stream_of(world, kind)?;
     // So that every rank has neighbours, and small as well as large messages are sent.
     let grid = GlobalGrid::new([8 * world.size(), 40], [true, true])?.partition(world)?.local(1)?;

@@ -1,0 +1,96 @@
+//! Exchanges and worlds that end at odd moments, and in odd threads.
+
+use super::modes::{Outcome, small_grid};
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+use streamhalo::comm::Error;
+use streamhalo::comm::backend::{Direct, ExchangeSpec, MessageSpec, Slot, match_exchange};
+use streamhalo::comm::device::{Buffer, Extents, Move, MoveTable};
+use streamhalo::prelude::*;
+use streamhalo::{ElementType, StreamKind};
+use streamhalo_tests::stream_of;
+
+const BYTES: usize = 64;
+
+fn message(peer: usize) -> MessageSpec {
+    MessageSpec {
+        peer,
+        tag: 1,
+        elements: vec![(ElementType::U8, BYTES)],
+        bytes: BYTES,
+        run_bytes: BYTES,
+        direct: Direct::Never,
+        ghosts: Vec::new(),
+    }
+}
+
+/// Rank 0 exposes its memory to the last rank, which never puts anything there.
+pub(crate) fn begun(world: &World) -> Outcome {
+    let stream = stream_of(world, StreamKind::Inline)?;
+    let (rank, last) = (world.rank(), world.size() - 1);
+    let to = |is_there: bool, peer| if is_there { vec![message(peer)] } else { Vec::new() };
+    let spec = ExchangeSpec { sends: to(rank == last, 0), recvs: to(rank == 0, last), last_epoch: 0 };
+    let mut exchange = match_exchange(world, &stream, "active-rma", spec)?;
+    let extents = Extents { points: [1, 1, BYTES], components: 1 };
+    let sent = Buffer::<u8>::zeros(world, &stream, extents)?;
+    let copy = |phase| -> Result<Arc<MoveTable>, Error> {
+        let Slot::Packed(place) = exchange.send_slot(0, phase) else { panic!("there are no ghosts") };
+        let one = Move {
+            source: sent.place([0; 3])?,
+            source_strides: [0; 2],
+            destination: place,
+            destination_strides: [0; 2],
+            counts: [1; 2],
+            run_bytes: BYTES,
+            element: ElementType::U8,
+            op: Op::Replace,
+        };
+        Ok(Arc::new(MoveTable::new(&[vec![one]])?))
+    };
+    let moves = if rank == last { vec![[copy(0)?, copy(1)?]] } else { Vec::new() };
+    exchange.bind(moves)?;
+    if rank == 0 {
+        exchange.start_recvs(&stream)?;
+    }
+    // Whoever carries it goes round meanwhile.
+    std::thread::sleep(Duration::from_millis(20));
+    world.barrier()?;
+    drop(exchange);
+    // Others are made, and freed, all the same.
+    let (stream, grid) = small_grid(world, StreamKind::Inline)?;
+    let mut cells = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
+    for _ in 0..2 {
+        StreamHalo::new(world, &stream, "active-rma", Pattern::All, 1, &mut cells)?.gather(&mut cells)?;
+    }
+    Ok(())
+}
+
+/// What a thread drops as it ends, in this order.
+type Kept = Option<(StreamHalo, Array<f64, 2>, World)>;
+
+pub(crate) fn at_thread_end() -> Outcome {
+    thread_local! {
+        static KEPT: RefCell<Kept> = const { RefCell::new(None) };
+    }
+    // What is first looked at lives longest: longer than what the library keeps for the thread.
+    KEPT.with_borrow_mut(|kept| {
+        let world = World::from_env()?;
+        let (stream, grid) = small_grid(&world, StreamKind::Inline)?;
+        let mut cells = Array::<f64, 2>::zeros(&grid, Entity::Cell, &stream)?;
+        let mut halo = StreamHalo::new(&world, &stream, "st-send", Pattern::All, 1, &mut cells)?;
+        halo.gather(&mut cells)?;
+        *kept = Some((halo, cells, world));
+        Ok(())
+    })
+}
+
+pub(crate) fn in_other_thread() -> Outcome {
+    drop(World::from_env()?);
+    let made = std::thread::spawn(|| World::from_env().map(drop)).join().expect("it does not panic");
+    match made {
+        Err(Error::FabricUnavailable { reason, .. }) => println!("refused: {reason}"),
+        other => return Err(format!("another thread makes a world: {other:?}").into()),
+    }
+    Ok(())
+}
