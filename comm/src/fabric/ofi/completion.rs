@@ -134,7 +134,7 @@ impl Endpoint {
             return Ok(token);
         }
         let what = match token {
-            Some(token) => format!("{} peer {}", kind(entry.flags), token.peer().0),
+            Some(token) => format!("{} {}", kind(entry.flags), token.peer()),
             None => {
                 let known = opened.deferred().get(&entry.op_context.addr()).cloned();
                 known.unwrap_or_else(|| "an operation of a peer, or one that is unknown here".into())
@@ -220,6 +220,8 @@ mod tests {
         let token = Token::new(PeerAddress(0x1234_5678), 0xffff_fff0);
         assert_eq!((token.peer().0, token.number()), (0x1234_5678, 0xffff_fff0));
         assert_eq!(Token::of(token.context()), Some(token));
+        assert_eq!(Token::new(PeerAddress::ANYBODY, 7).peer().to_string(), "any rank");
+        assert_eq!(Token::new(PeerAddress(7), 3).peer().to_string(), "rank 7");
         let on_the_heap = Box::new(0u64);
         assert_eq!(Token::of((&raw const *on_the_heap).cast_mut().cast()), None);
     }

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::locks::lock;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_void};
+use std::fmt;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -34,9 +35,20 @@ pub(crate) struct EndpointOptions {
     pub(crate) needs_hmem: bool,
 }
 
-/// A peer, as this endpoint knows it.
+/// A peer, as this endpoint knows it: its place in the order in which peers were inserted, which is that of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct PeerAddress(pub(crate) u64);
+
+impl PeerAddress {
+    /// Of a receive for whoever sends, in errors.
+    pub(crate) const ANYBODY: Self = Self(0x7fff_ffff);
+}
+
+impl fmt::Display for PeerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::ANYBODY { write!(f, "any rank") } else { write!(f, "rank {}", self.0) }
+    }
+}
 
 /// Where messages go out and come in. Cloning is cheap; what is opened on it keeps it open.
 #[derive(Clone)]
@@ -55,7 +67,6 @@ pub(super) struct Inner {
     pub(super) domain: *mut FidDomain,
     fabric: *mut FidFabric,
     address: Vec<u8>,
-    own: PeerAddress,
     next_key: AtomicU64,
     /// What the entries of the queue of deferred work are for, by the address of their context:
     /// they complete into counters, but fail into the completion queue.
@@ -91,14 +102,11 @@ impl Endpoint {
             domain: null_mut(),
             fabric: null_mut(),
             address: Vec::new(),
-            own: PeerAddress(0),
             next_key: AtomicU64::new(FIRST_KEY),
             deferred: Mutex::default(),
         };
         inner.open_parts()?;
         inner.address = inner.name()?;
-        // For operations on memory of its own, which go through the network interface like all others.
-        inner.own = inner.insert(&inner.address)?;
         Ok(Endpoint { inner: Arc::new(inner) })
     }
 
@@ -107,12 +115,8 @@ impl Endpoint {
         self.inner.address.clone()
     }
 
-    /// This endpoint as its own peer.
-    pub(crate) fn own(&self) -> PeerAddress {
-        self.inner.own
-    }
-
-    /// Makes the endpoint of that address a peer.
+    /// Makes the endpoint of that address a peer. Peers are inserted in the order of ranks, by which errors name them,
+    /// and this endpoint is one: operations on memory of its own go through the network interface like all others.
     ///
     /// # Errors
     /// [`Error::Libfabric`](crate::Error::Libfabric).
@@ -152,8 +156,8 @@ impl Endpoint {
     }
 }
 
-impl std::fmt::Debug for Endpoint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Endpoint({} on {})", self.provider(), self.domain())
     }
 }

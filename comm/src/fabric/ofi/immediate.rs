@@ -160,7 +160,7 @@ impl Endpoint {
                 context,
             )
         };
-        posted(self.inner.library, "fi_trecv", code as i64, &format!("when receiving from peer {}", peer.0))
+        posted(self.inner.library, "fi_trecv", code as i64, &format!("when receiving from {peer}"))
     }
 }
 
@@ -180,5 +180,5 @@ impl Endpoint {
 }
 
 fn to(peer: PeerAddress) -> String {
-    format!("towards peer {}", peer.0)
+    format!("towards {peer}")
 }

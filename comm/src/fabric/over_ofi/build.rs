@@ -56,6 +56,8 @@ impl Foundry {
 #[derive(Debug)]
 struct Builder {
     endpoint: Endpoint,
+    /// This rank as its own peer.
+    own: PeerAddress,
     terms: Terms,
     start: u64,
     counters: Vec<(Counter, Count)>,
@@ -77,7 +79,7 @@ impl Builder {
     /// A word of this rank as the target of the interface's own operations.
     fn own_word(&mut self, word: &Word) -> Result<RemotePlace> {
         let region = register_word(&self.endpoint, word, None)?;
-        let place = region.remote(self.endpoint.own(), 0);
+        let place = region.remote(self.own, 0);
         self.regions.push(region);
         Ok(place)
     }
@@ -175,7 +177,7 @@ impl TriggeredHalf {
     /// Makes the counters, which begin at `start`, and the entries of what comes in. Does not communicate.
     pub(super) fn new(
         world: &World,
-        endpoint: &Endpoint,
+        (endpoint, own): (&Endpoint, PeerAddress),
         exchange: FarExchange,
         mut bells: Bells,
         start: u64,
@@ -183,6 +185,7 @@ impl TriggeredHalf {
         let FarExchange { terms, sends, recvs, counts, .. } = exchange;
         let mut builder = Builder {
             endpoint: endpoint.clone(),
+            own,
             terms,
             start,
             counters: Vec::new(),

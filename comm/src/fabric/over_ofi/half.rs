@@ -32,7 +32,8 @@ impl Half {
         Ok(match core.executor {
             Executor::Nic => {
                 let start = core.allowance.counter_start;
-                let half = build::TriggeredHalf::new(world, hub.endpoint(), exchange, bells, start)?;
+                let ends = (hub.endpoint(), core.peers[world.rank()]);
+                let half = build::TriggeredHalf::new(world, ends, exchange, bells, start)?;
                 Half::Triggered(terms, Box::new(half))
             }
             _ => Half::Proxied(Box::new(proxied::ProxiedHalf::new(hub, exchange, bells)?)),

@@ -26,8 +26,6 @@ const TRIES: usize = 1000;
 #[derive(Debug)]
 pub(super) struct Office {
     hub: Arc<Hub>,
-    /// Whom errors name of whom nothing is known yet.
-    anybody: PeerAddress,
     memory: Arc<LocalFabric>,
     desks: Mutex<[Desk; 2]>,
     /// Channels that nobody reads any more, for who is at the desks next to throw away; and whether there may be any.
@@ -68,7 +66,7 @@ fn desk(label: Label) -> usize {
 }
 
 impl Office {
-    pub(super) fn new(hub: &Arc<Hub>, rank: usize, anybody: PeerAddress) -> Result<Arc<Self>> {
+    pub(super) fn new(hub: &Arc<Hub>, rank: usize) -> Result<Arc<Self>> {
         let desk = |label, bytes| Desk {
             tag: tag(label),
             bytes,
@@ -80,7 +78,7 @@ impl Office {
         let desks = [desk(Label::Packet, PACKET_BYTES), desk(Label::Credit, CREDIT_BYTES)];
         let memory = LocalFabric::alone(rank)?;
         let (desks, closed, has_closed) = (Mutex::new(desks), Mutex::default(), AtomicBool::new(false));
-        Ok(Arc::new(Self { hub: hub.clone(), anybody, memory, desks, closed, has_closed }))
+        Ok(Arc::new(Self { hub: hub.clone(), memory, desks, closed, has_closed }))
     }
 
     /// The desks, unless another thread is at them.
@@ -149,7 +147,8 @@ impl Office {
             };
             // SAFETY: the tray is kept until the receive has completed, and not read before.
             let posted = unsafe {
-                self.hub.endpoint().receive_tagged(&tray.slice, self.anybody, desk.tag, tray.done.number)
+                let endpoint = self.hub.endpoint();
+                endpoint.receive_tagged(&tray.slice, PeerAddress::ANYBODY, desk.tag, tray.done.number)
             }?;
             if posted == Posted::NoRoom {
                 desk.free.push(tray);
@@ -192,7 +191,7 @@ impl Drop for Office {
     fn drop(&mut self) {
         let desks = self.desks.get_mut().unwrap_or_else(PoisonError::into_inner);
         let trays = || desks.iter().flat_map(|desk| &desk.posted);
-        trays().for_each(|tray| self.hub.endpoint().cancel(self.anybody, tray.done.number));
+        trays().for_each(|tray| self.hub.endpoint().cancel(PeerAddress::ANYBODY, tray.done.number));
         let has_ended = |tray: &Tray| tray.done.count() == tray.uses;
         for _ in 0..TRIES {
             if trays().all(has_ended) || self.hub.poll().is_err() {
@@ -217,22 +216,22 @@ mod tests {
     const CHANNEL: u16 = 3;
 
     /// One endpoint that sends itself packets.
-    fn office() -> Option<(Arc<Hub>, Arc<Office>)> {
+    fn office() -> Option<(Arc<Hub>, Arc<Office>, PeerAddress)> {
         let source = Some("127.0.0.1".into());
         let options = |provider: &str| EndpointOptions {
             provider: Some(provider.into()),
             source: source.clone(),
-            needs_triggered: false,
-            needs_hmem: false,
+            ..EndpointOptions::default()
         };
         let opened = ["tcp", "sockets"].iter().find_map(|provider| Endpoint::open(&options(provider)).ok());
         let Some(endpoint) = opened else {
             println!("skipped: no provider of libfabric can be opened");
             return None;
         };
-        let (own, hub) = (endpoint.own(), Hub::new(endpoint));
-        let office = Office::new(&hub, 0, own).expect("there is memory");
-        Some((hub, office))
+        let own = endpoint.insert(&endpoint.address()).expect("its own address is good");
+        let hub = Hub::new(endpoint);
+        let office = Office::new(&hub, 0).expect("there is memory");
+        Some((hub, office, own))
     }
 
     fn kept(office: &Office) -> Option<usize> {
@@ -241,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_channel_that_is_closed_while_another_thread_is_at_the_desks_keeps_nothing() {
-        let Some((hub, office)) = office() else { return };
+        let Some((hub, office, own)) = office() else { return };
         office.open(CHANNEL).expect("receives can be posted");
         let tray = office.tray(PACKET_BYTES).expect("there is memory");
         let envelope = Envelope { source: 0, length: 0, channel: CHANNEL };
@@ -252,7 +251,7 @@ mod tests {
         while kept(&office) != Some(1) {
             assert!(Instant::now() < end, "it does not come");
             if !is_sent {
-                let (own, number) = (office.anybody, tray.done.number);
+                let number = tray.done.number;
                 // SAFETY: the tray lives until the test ends, and nobody writes to it.
                 let sent =
                     unsafe { hub.endpoint().send_tagged(&tray.slice, own, tag(Label::Packet), number) };

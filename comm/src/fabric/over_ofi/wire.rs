@@ -150,7 +150,7 @@ impl Core {
         let mut office = lock(&self.office);
         match &*office {
             Some(office) => Ok(office.clone()),
-            None => Ok(office.insert(Office::new(&self.hub, rank, self.peers[rank])?).clone()),
+            None => Ok(office.insert(Office::new(&self.hub, rank)?).clone()),
         }
     }
 

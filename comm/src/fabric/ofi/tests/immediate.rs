@@ -80,8 +80,7 @@ fn both_ways(provider: &str, source: Option<&str>) {
     let options = EndpointOptions {
         provider: Some(provider.into()),
         source: source.map(Into::into),
-        needs_triggered: false,
-        needs_hmem: false,
+        ..EndpointOptions::default()
     };
     let (endpoint, peer) = connected(&meeting, &options);
     let ghost = Words::new(&endpoint, WORDS, None);

@@ -88,12 +88,16 @@ fn at(place: RemotePlace, words: usize) -> RemotePlace {
 fn connected(meeting: &Meeting, options: &EndpointOptions) -> (Endpoint, PeerAddress) {
     let endpoint = Endpoint::open(options).expect("the endpoint opens");
     meeting.tell("address", &endpoint.address());
-    let peer = endpoint.insert(&meeting.hear("address")).expect("the peer's address is good");
+    let mut addresses = [endpoint.address(), meeting.hear("address")];
+    addresses.rotate_left(meeting.rank);
+    let peers = addresses.map(|address| endpoint.insert(&address).expect("an address is good"));
+    assert_eq!(peers, [PeerAddress(0), PeerAddress(1)], "errors name ranks");
+    let (own, peer) = (peers[meeting.rank], peers[1 - meeting.rank]);
 
     let scratch = Words::new(&endpoint, 2, None);
     scratch.tell(meeting, "scratch");
     let there = hear(meeting, "scratch", peer);
-    let own = scratch.region.remote(endpoint.own(), 0);
+    let own = scratch.region.remote(own, 0);
     for (number, target) in [(0, there), (1, own)] {
         let source = scratch.region.slice(8, 8, "warming up").expect("in bounds");
         post(&endpoint, || {
@@ -148,6 +152,6 @@ fn sockets() -> EndpointOptions {
         provider: Some("sockets".into()),
         source: Some("127.0.0.1".into()),
         needs_triggered: true,
-        needs_hmem: false,
+        ..EndpointOptions::default()
     }
 }

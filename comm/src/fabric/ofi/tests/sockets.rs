@@ -32,7 +32,7 @@ struct Exchange {
 impl Exchange {
     fn new(meeting: &Meeting, endpoint: &Endpoint, peer: PeerAddress) -> Exchange {
         let counter = || Counter::open(endpoint).expect("a counter can be made");
-        let own = endpoint.own();
+        let own = PeerAddress(meeting.rank as u64);
         let word = |region: &Words| region.region.remote(own, 0);
 
         // The sender's: its trigger counts the stream's additions and, through the region bound to
@@ -220,7 +220,7 @@ fn ready_sends() {
             DeferredWrite::new(&source, at(there, word), &trigger, &sent).expect("an entry")
         })
         .collect();
-    let own = |word: usize| flags.region.remote(endpoint.own(), 8 * word);
+    let own = |word: usize| flags.region.remote(PeerAddress(meeting.rank as u64), 8 * word);
     let mut flag_sent = DeferredAtomic::new(Change::Add, 1, own(0), &sent, &flagged).expect("an entry");
     let mut flag_received =
         DeferredAtomic::new(Change::Set, 0, own(1), &arrived, &noticed).expect("an entry");

@@ -19,12 +19,7 @@ fn shm() {
     const MESSAGES: usize = 4;
     const WORDS: usize = 2048;
     let Some(meeting) = Meeting::join() else { return };
-    let options = EndpointOptions {
-        provider: Some("shm".into()),
-        source: None,
-        needs_triggered: false,
-        needs_hmem: false,
-    };
+    let options = EndpointOptions { provider: Some("shm".into()), ..EndpointOptions::default() };
     let (endpoint, peer) = connected(&meeting, &options);
     let memory = Words::new(&endpoint, (1 + MESSAGES) * WORDS, None);
     let (completed, is_over) = (AtomicU64::new(0), AtomicBool::new(false));

@@ -131,7 +131,7 @@ fn failure() {
             found.is_some()
         });
         let Some(Error::Libfabric { call: "fi_cq_read", reason }) = found else { panic!("{found:?}") };
-        assert!(reason.contains("a triggered write of 8 bytes to peer"), "{reason}");
+        assert!(reason.contains("a triggered write of 8 bytes to rank 1 failed"), "{reason}");
         println!("{reason}");
         assert_eq!((sent.read(), write.is_done()), (0, false), "it is not counted as complete");
     }

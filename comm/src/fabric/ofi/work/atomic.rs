@@ -88,7 +88,7 @@ impl DeferredAtomic {
         };
         let mut entry = Entry::new(trigger, completion, sys::FI_OP_ATOMIC, parts, finish);
         entry.work().completion_cntr = completion.raw();
-        let what = format!("a triggered atomic operation on a word of peer {}", target.peer.0);
+        let what = format!("a triggered atomic operation on a word of {}", target.peer);
         Ok(Self { entry: entry.named(what) })
     }
 

@@ -61,7 +61,7 @@ impl DeferredWrite {
         };
         let mut entry = Entry::new(trigger, completion, sys::FI_OP_WRITE, parts, finish);
         entry.work().completion_cntr = completion.raw();
-        let what = format!("a triggered write of {} bytes to peer {}", source.bytes(), target.peer.0);
+        let what = format!("a triggered write of {} bytes to {}", source.bytes(), target.peer);
         Ok(Self { entry: entry.named(what) })
     }
 
