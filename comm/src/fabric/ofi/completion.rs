@@ -12,7 +12,7 @@ use std::ffi::c_void;
 ///
 /// The word that libfabric carries for its user holds both, so that nothing needs to be looked up.
 /// Its first bit tells it from the addresses that entries of deferred work are known by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Token(u64);
 
 const TOKEN: u64 = 1 << 63;
@@ -128,8 +128,10 @@ impl Endpoint {
             return Err(failed(opened.library, "fi_cq_readerr", code, "when asking what has failed"));
         }
         let token = Token::of(entry.op_context);
+        // So fails also what was queued on a connection that has broken, and has not been sent.
         if let Some(token) = token
             && entry.err == sys::FI_ECANCELED
+            && opened.cancelled().remove(&token)
         {
             return Ok(token);
         }

@@ -2,13 +2,14 @@
 
 use super::call::{check, failed, function};
 use super::choice::chosen;
+use super::completion::Token;
 use super::library::{Library, Offers};
 use super::provider::Offer;
 use super::sys::{self, Fid, FidAv, FidCq, FidDomain, FidEp, FidFabric, Zeroed};
 use super::turns::Turns;
 use crate::error::Result;
 use crate::locks::lock;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, c_void};
 use std::fmt;
 use std::ptr::null_mut;
@@ -71,6 +72,8 @@ pub(super) struct Inner {
     /// What the entries of the queue of deferred work are for, by the address of their context:
     /// they complete into counters, but fail into the completion queue.
     deferred: Mutex<HashMap<usize, String>>,
+    /// Receives that were asked to end and have not said so yet.
+    cancelled: Mutex<HashSet<Token>>,
     /// Of threads that post receives and that poll.
     pub(super) turns: Turns,
 }
@@ -104,6 +107,7 @@ impl Endpoint {
             address: Vec::new(),
             next_key: AtomicU64::new(FIRST_KEY),
             deferred: Mutex::default(),
+            cancelled: Mutex::default(),
         };
         inner.open_parts()?;
         inner.address = inner.name()?;
@@ -280,6 +284,10 @@ impl Inner {
 
     pub(super) fn deferred(&self) -> MutexGuard<'_, HashMap<usize, String>> {
         lock(&self.deferred)
+    }
+
+    pub(super) fn cancelled(&self) -> MutexGuard<'_, HashSet<Token>> {
+        lock(&self.cancelled)
     }
 }
 

@@ -165,16 +165,18 @@ impl Endpoint {
 }
 
 impl Endpoint {
-    /// Asks for the end of a receive that was posted with that peer and number. Unless a message has come for
-    /// it, it completes as [`Completion::Cancelled`](super::Completion::Cancelled).
+    /// Asks for the end of a receive that was posted with that peer and number, which nothing is posted with again.
+    /// Unless a message has come for it, it completes as [`Completion::Cancelled`](super::Completion::Cancelled).
     pub(crate) fn cancel(&self, peer: PeerAddress, number: u32) {
         let endpoint = self.inner.endpoint;
         // SAFETY: open until the last clone is dropped.
         let table = unsafe { (*endpoint).ops };
+        let token = Token::new(peer, number);
         // One that is not cancelled just goes on.
         if let Ok(cancel) = function!("fi_cancel", table, sys::FiOpsEp, cancel) {
+            self.inner.cancelled().insert(token);
             // SAFETY: the context is a number, which the provider compares only.
-            unsafe { cancel(endpoint.cast(), Token::new(peer, number).context()) };
+            unsafe { cancel(endpoint.cast(), token.context()) };
         }
     }
 }
