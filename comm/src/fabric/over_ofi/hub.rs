@@ -2,7 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::fabric::ofi::{Completion, Endpoint};
+use crate::fabric::{Progress, register};
 use crate::locks::lock;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -91,12 +93,32 @@ impl Hub {
     }
 }
 
+/// Polls while the thread that has made it waits for whatever it may be.
+#[derive(Debug)]
+pub(super) struct Polled(Arc<Hub>);
+
+impl Polled {
+    pub(super) fn while_waiting(hub: &Arc<Hub>) -> Rc<Self> {
+        let polled = Rc::new(Self(hub.clone()));
+        register(&polled);
+        polled
+    }
+}
+
+impl Progress for Polled {
+    fn progress(&self) -> bool {
+        // The hub tells what has failed again.
+        let _ = self.0.poll();
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fabric::ofi::{EndpointOptions, LocalSlice, MemoryRegion, PeerAddress, Posted, RemotePlace};
     use crate::fabric::over_ofi::target::{Target, register};
-    use crate::fabric::{Fabric, LocalFabric};
+    use crate::fabric::{Fabric, LocalFabric, progress_all};
     use std::time::{Duration, Instant};
 
     /// More than a connection takes while nobody reads.
@@ -152,6 +174,19 @@ mod tests {
         while !so() {
             assert!(Instant::now() < end, "waited too long for {what}");
         }
+    }
+
+    #[test]
+    fn a_peer_comes_through_while_this_thread_waits_for_something_else() {
+        let Some(ends) = Ends::of("tcp") else { return println!("skipped: no provider `tcp`") };
+        let (target, done) = (ends.target(), ends.hub.number());
+        let _polled = Polled::while_waiting(&ends.other);
+        let waits = || {
+            ends.poll();
+            progress_all();
+        };
+        until("a connection", || (waits(), ends.write(target, &done)).1);
+        until("the write", || (waits(), done.count() == 1).1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The wire of the fabric `ofi`: one endpoint, and every rank a peer of it.
 
 use super::half::{Half, Pair};
-use super::hub::Hub;
+use super::hub::{Hub, Polled};
 use super::office::Office;
 use super::packets::{self, OfiMessaging};
 use super::tagged::Tagged;
@@ -118,7 +118,8 @@ impl Core {
     }
 
     /// Writes to ranks that nothing was written to before: providers connect with the first operation,
-    /// which may take a while. Ranks write to themselves as well.
+    /// which may take a while. Ranks write to themselves as well. Those of peers may need this rank's answers for as
+    /// long, so that whoever then waits for them goes on polling.
     pub(super) fn connect(&self, world: &World, ranks: impl Iterator<Item = usize>) -> Result<()> {
         let mut connected = lock(&self.connected);
         let mut new: Vec<usize> = ranks.chain([world.rank()]).filter(|rank| !connected[*rank]).collect();
@@ -193,6 +194,7 @@ impl Wire for OfiWire {
         const CALL: &str = "opening an exchange over libfabric";
         let core = &self.core;
         let sides = Sides::of(&exchange);
+        let _polled = Polled::while_waiting(&core.hub);
         let sends = exchange.sends.iter().map(|send| send.peer);
         let connected = core.connect(world, sends.chain(exchange.recvs.iter().map(|recv| recv.peer)));
         let done = core.keep.done(world.size());
@@ -218,6 +220,7 @@ impl Wire for OfiWire {
         const CALL: &str = "connecting ranks for packets over libfabric";
         let core = &self.core;
         let far = (0..world.size()).filter(|peer| !world.fabric().is_mapped(*peer));
+        let _polled = Polled::while_waiting(&core.hub);
         let connected = core.connect(world, far).and_then(|()| core.office(world.rank()));
         let told = connected.as_ref().map(|_| core.next_channel.load(Ordering::Relaxed));
         // The same on all ranks, whichever worlds they have been in.
@@ -232,6 +235,7 @@ impl Wire for OfiWire {
     fn open_two_sided(&self, world: &World, messages: FarMessages) -> Result<Box<dyn Persistent>> {
         let core = &self.core;
         let ranks = messages.sends.iter().chain(&messages.recvs).map(|message| message.peer);
+        let _polled = Polled::while_waiting(&core.hub);
         let connected = core.connect(world, ranks);
         world.agree("connecting libfabric's endpoints", connected)?;
         let made = Tagged::open(world, &core.hub, &core.peers, &messages);
