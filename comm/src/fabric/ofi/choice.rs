@@ -14,49 +14,52 @@ fn rank(provider: &str) -> usize {
     match (place(&GOOD), place(&ANYWHERE)) {
         (Some(place), _) => place,
         (_, Some(place)) => 10 + place,
-        // It does not leave the machine.
-        _ if provider == "shm" => usize::MAX,
+        // They do not leave the machine.
+        _ if ["shm", "sm2"].contains(&provider) => usize::MAX,
         // One for a network that is not known here.
         _ => 9,
     }
 }
 
+/// What every endpoint can do.
+const NEEDED: u64 = sys::FI_MSG | sys::FI_TAGGED | sys::FI_RMA;
+
 /// The one offer that an endpoint is opened by.
 pub(super) fn chosen(library: &'static Library, options: &EndpointOptions) -> Result<Offers> {
-    let needed = sys::FI_MSG | sys::FI_TAGGED | sys::FI_RMA;
-    if options.needs_triggered {
-        let caps = needed | sys::FI_ATOMIC | sys::FI_TRIGGER | sys::FI_RMA_EVENT;
-        return best(library, options, caps)?.map_or_else(|| Err(refusal(library, options)), Ok);
-    }
-    let best_known;
-    let options = match &options.provider {
-        Some(_) => options,
-        // Which provider is the best does not depend on what can be done without.
-        None => {
-            let found = best(library, options, needed)?;
-            let name = found.and_then(|found| found.iter().next().map(|offer| Offer::of(offer).provider));
-            best_known = EndpointOptions { provider: name, ..options.clone() };
-            &best_known
-        }
-    };
-    // `ofi_rxm` has atomic operations only for those who can do without order, which nobody here can.
-    for caps in [needed | sys::FI_ATOMIC, needed] {
-        if let Some(best) = best(library, options, caps)? {
-            return Ok(best);
-        }
-    }
-    Err(refusal(library, options))
+    best(library, options)?.map_or_else(|| Err(refusal(library, options)), Ok)
 }
 
-/// The best offer with these capabilities.
-fn best(library: &'static Library, options: &EndpointOptions, caps: u64) -> Result<Option<Offers>> {
+/// The names of the providers that an endpoint can be had of, without triggered operations.
+pub(super) fn fitting(library: &'static Library) -> Result<Vec<String>> {
+    let offers = offers(library, &EndpointOptions::default())?;
+    Ok(offers.iter().map(|offer| Offer::of(offer).provider).collect())
+}
+
+/// The best offer.
+fn best(library: &'static Library, options: &EndpointOptions) -> Result<Option<Offers>> {
+    let offers = offers(library, options)?;
+    let best = match &options.provider {
+        Some(_) => offers.iter().next(),
+        None => offers.iter().min_by_key(|offer| rank(&Offer::of(offer).provider)),
+    };
+    best.map(|best| library.copy(best)).transpose()
+}
+
+/// All offers that will do.
+fn offers(library: &'static Library, options: &EndpointOptions) -> Result<Offers> {
     let mut hints = library.hints()?;
     let info = hints.info();
     let (caps_of_memory, modes_of_memory) = match options.needs_hmem {
         true => (sys::FI_HMEM, sys::FI_MR_HMEM),
         false => (0, 0),
     };
-    info.caps = caps | caps_of_memory;
+    // Messages of one peer are received in order; what arrives otherwise is counted. Words that the network interface
+    // itself sets come to their last value only if it writes them in order.
+    let (more_caps, order) = match options.needs_triggered {
+        true => (sys::FI_ATOMIC | sys::FI_TRIGGER | sys::FI_RMA_EVENT, sys::FI_ORDER_SAS | sys::FI_ORDER_WAW),
+        false => (0, sys::FI_ORDER_SAS),
+    };
+    info.caps = NEEDED | more_caps | caps_of_memory;
     let (endpoint, domain) = (info.ep_attr, info.domain_attr);
     let (sending, receiving) = (info.tx_attr, info.rx_attr);
     // SAFETY: hints have all their parts.
@@ -67,20 +70,14 @@ fn best(library: &'static Library, options: &EndpointOptions, caps: u64) -> Resu
     unsafe { (*domain).threading = sys::FI_THREAD_SAFE };
     // SAFETY: as above.
     unsafe { (*domain).av_type = sys::FI_AV_TABLE };
-    // What is written to one peer arrives in order, so that a flag follows its payload.
     // SAFETY: as above.
-    unsafe { (*sending).msg_order = sys::FI_ORDER_WAW | sys::FI_ORDER_SAS };
+    unsafe { (*sending).msg_order = order };
     // SAFETY: as above.
-    unsafe { (*receiving).msg_order = sys::FI_ORDER_WAW | sys::FI_ORDER_SAS };
+    unsafe { (*receiving).msg_order = order };
     if let Some(provider) = &options.provider {
         hints.set_provider(provider)?;
     }
-    let offers = library.offers(&hints, options.source.as_deref())?;
-    let best = match &options.provider {
-        Some(_) => offers.iter().next(),
-        None => offers.iter().min_by_key(|offer| rank(&Offer::of(offer).provider)),
-    };
-    best.map(|best| library.copy(best)).transpose()
+    library.offers(&hints, options.source.as_deref())
 }
 
 /// Why there is no such endpoint, and which there are.
@@ -90,10 +87,8 @@ fn refusal(library: &'static Library, options: &EndpointOptions) -> crate::Error
         Err(error) => return error,
     };
     let usable: Vec<_> = known.iter().filter(|one| one.unusable.is_none()).collect();
-    if options.needs_hmem
-        && let Ok(Some(_)) =
-            best(library, &EndpointOptions { needs_hmem: false, ..options.clone() }, sys::FI_RMA)
-    {
+    let is_had = |options: EndpointOptions| matches!(best(library, &options), Ok(Some(_)));
+    if options.needs_hmem && is_had(EndpointOptions { needs_hmem: false, ..options.clone() }) {
         let asked =
             options.provider.as_ref().map_or("no provider".into(), |name| format!("provider `{name}`"));
         let verb = if options.provider.is_some() { "does not offer" } else { "offers" };
@@ -114,8 +109,6 @@ fn refusal(library: &'static Library, options: &EndpointOptions) -> crate::Error
     };
     let of = format!("libfabric {}", library.version());
     let at = options.source.as_ref().map_or(String::new(), |source| format!(" at address `{source}`"));
-    // `tcp` also names `tcp;ofi_rxm`.
-    let is = |name: &str, asked: &str| name == asked || name.split(';').any(|part| part == asked);
     let Some(asked) = &options.provider else {
         return unavailable(format!(
             "no provider of {of}{at} has what is needed{}; those that have it elsewhere: {}",
@@ -127,7 +120,7 @@ fn refusal(library: &'static Library, options: &EndpointOptions) -> crate::Error
             names(options.needs_triggered)
         ));
     };
-    match known.iter().find(|one| is(&one.name, asked)) {
+    match known.iter().find(|one| is_provider(&one.name, asked)) {
         None => {
             unavailable(format!("{of} has no provider `{asked}` on this machine; it has {}", names(false)))
         }
@@ -142,6 +135,11 @@ fn refusal(library: &'static Library, options: &EndpointOptions) -> crate::Error
             None => format!("provider `{asked}` has no endpoint{at}; it has {}", found.domains.join(", ")),
         }),
     }
+}
+
+/// Whether a provider is the one that is asked for: `tcp` also names `tcp;ofi_rxm`.
+fn is_provider(name: &str, asked: &str) -> bool {
+    name == asked || name.split(';').any(|part| part == asked)
 }
 
 #[cfg(test)]
@@ -177,7 +175,21 @@ mod tests {
         assert_eq!(best(["shm", "tcp;ofi_rxm", "cxi"]), Some("cxi"));
         assert_eq!(best(["shm", "sockets", "tcp"]), Some("tcp"));
         assert_eq!(best(["udp;ofi_rxd", "psm3", "net"]), Some("psm3"));
+        assert_eq!(best(["sm2", "tcp", "efa"]), Some("efa"));
+        assert_eq!(best(["sm2", "sockets", "shm"]), Some("sockets"));
         assert_eq!(best(["shm", "sockets", "shm"]), Some("sockets"));
+    }
+
+    #[test]
+    fn what_is_said_to_be_usable_opens() {
+        let known = match providers() {
+            Ok(known) => known,
+            Err(error) => return println!("skipped: {error}"),
+        };
+        let fitting = Library::load().and_then(fitting).expect("it was asked before");
+        for one in known {
+            assert_eq!(one.unusable.is_none(), fitting.contains(&one.name), "{one:?}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What libfabric's providers are and can do here.
 
+use super::choice::fitting;
 use super::library::{Library, text, written};
 use super::sys::{self, FiInfo};
 use crate::error::Result;
@@ -109,7 +110,17 @@ pub fn providers() -> Result<Vec<Provider>> {
     // SAFETY: as above.
     unsafe { (*info.domain_attr).mr_mode = sys::MR_MODES };
     let offers = library.offers(&hints, None)?;
-    Ok(gathered(offers.iter().map(Offer::of)))
+    let mut providers = gathered(offers.iter().map(Offer::of));
+    refuse_all_but(&fitting(library)?, &mut providers);
+    Ok(providers)
+}
+
+/// Says why providers that seem to be usable have no endpoint as they are asked for.
+fn refuse_all_but(fitting: &[String], providers: &mut [Provider]) {
+    for one in providers.iter_mut().filter(|one| one.unusable.is_none() && !fitting.contains(&one.name)) {
+        one.unusable =
+            Some("none of its endpoints keeps messages in order and takes calls of any thread".into());
+    }
 }
 
 /// Offers by provider: what any of its offers can do, unusable if all are.
@@ -180,6 +191,16 @@ mod tests {
         assert_eq!(found[1].capabilities, ["messages", "tagged", "RMA", TRIGGERED]);
         assert_eq!(found[2].unusable.as_deref(), Some("it lacks RMA and tagged"));
     }
+
+    #[test]
+    fn a_provider_of_which_no_endpoint_fits_is_not_usable() {
+        let basic = sys::FI_MSG | sys::FI_TAGGED | sys::FI_RMA;
+        let mut found = gathered([offer("a", "one", basic, 0), offer("b", "one", basic, 0)].into_iter());
+        refuse_all_but(&["b".into()], &mut found);
+        assert!(found[0].unusable.as_ref().is_some_and(|reason| reason.contains("in order")), "{found:?}");
+        assert_eq!(found[1].unusable, None);
+    }
+
     #[test]
     fn only_some_of_the_providers_here_are_triggered() {
         let known = match providers() {
