@@ -59,7 +59,8 @@ pub use mpi::{FoundLibrary, Launched, installed as mpi_libraries, launched};
 pub use observer::{Event, Observer, Recording, RecordingFabric};
 pub use ofi::{Provider, providers as libfabric_providers};
 pub use over_ofi::{
-    COUNTER_START_VARIABLE, ENTRIES_VARIABLE, HMEM_VARIABLE, PROVIDER_VARIABLE, THROTTLING_VARIABLE,
+    COUNTER_START_VARIABLE, DOMAIN_VARIABLE, ENTRIES_VARIABLE, HMEM_VARIABLE, PROVIDER_VARIABLE,
+    THROTTLING_VARIABLE,
 };
 pub(crate) use packet::{
     Arrived, Bulk, FarPackets, Header, INLINE_BYTES, Opening, Packets, Payload, Reaches,

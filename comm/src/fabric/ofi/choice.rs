@@ -2,9 +2,10 @@
 
 use super::endpoint::EndpointOptions;
 use super::library::{Library, Offers, unavailable};
-use super::provider::{Offer, TRIGGERED, providers};
+use super::provider::{Offer, Provider, TRIGGERED, providers};
 use super::sys;
 use crate::error::Result;
+use std::collections::BTreeSet;
 
 /// How good a provider is where none was named, lower being better.
 fn rank(provider: &str) -> usize {
@@ -38,11 +39,42 @@ pub(super) fn fitting(library: &'static Library) -> Result<Vec<String>> {
 /// The best offer.
 fn best(library: &'static Library, options: &EndpointOptions) -> Result<Option<Offers>> {
     let offers = offers(library, options)?;
-    let best = match &options.provider {
-        Some(_) => offers.iter().next(),
-        None => offers.iter().min_by_key(|offer| rank(&Offer::of(offer).provider)),
+    let mut offers: Vec<_> = offers.iter().map(|info| (info, Offer::of(info))).collect();
+    if let Some(domain) = &options.domain {
+        offers.retain(|(_, offer)| is_domain(&offer.domain, domain));
+    }
+    if options.provider.is_none() {
+        offers.sort_by_key(|(_, offer)| rank(&offer.provider));
+    }
+    let Some((first, best)) = offers.first() else { return Ok(None) };
+    let of_the_best = offers.iter().map(|(_, offer)| offer).filter(|offer| offer.provider == best.provider);
+    let domain = match options.domain {
+        None if SPREAD.contains(&best.provider.as_str()) => spread(of_the_best, options.share),
+        _ => &best.domain,
     };
-    best.map(|best| library.copy(best)).transpose()
+    let is_it = |offer: &Offer| offer.provider == best.provider && offer.domain == *domain;
+    let found = offers.iter().find(|(_, offer)| is_it(offer)).map_or(*first, |(info, _)| info);
+    library.copy(found).map(Some)
+}
+
+/// Whether an offer's domain, `fabric/domain`, is the one that is asked for, by either name.
+fn is_domain(offered: &str, asked: &str) -> bool {
+    offered == asked || offered.rsplit('/').next() == Some(asked)
+}
+
+/// Providers of which all interfaces that a machine has are of one network, so that any of them reaches all peers.
+const SPREAD: [&str; 2] = ["cxi", "efa"];
+
+/// The domain of these offers, which are of one provider, that a rank takes: ranks of a machine share them out in
+/// blocks, as launchers do with its cores.
+fn spread<'a>(offers: impl Iterator<Item = &'a Offer>, (before, ranks): (usize, usize)) -> &'a str {
+    let mut domains: Vec<&str> = Vec::new();
+    for offer in offers {
+        if !domains.contains(&offer.domain.as_str()) {
+            domains.push(&offer.domain);
+        }
+    }
+    domains[before * domains.len() / ranks.max(1)]
 }
 
 /// All offers that will do.
@@ -88,6 +120,18 @@ fn refusal(library: &'static Library, options: &EndpointOptions) -> crate::Error
     };
     let usable: Vec<_> = known.iter().filter(|one| one.unusable.is_none()).collect();
     let is_had = |options: EndpointOptions| matches!(best(library, &options), Ok(Some(_)));
+    if let Some(domain) = &options.domain
+        && is_had(EndpointOptions { domain: None, ..options.clone() })
+    {
+        let of =
+            |one: &&Provider| options.provider.as_ref().is_none_or(|asked| is_provider(&one.name, asked));
+        let domains: BTreeSet<_> = usable.iter().copied().filter(of).flat_map(|one| &one.domains).collect();
+        return unavailable(format!(
+            "no network interface of {} is called `{domain}`; there are {}",
+            options.provider.as_ref().map_or("libfabric".into(), |name| format!("provider `{name}`")),
+            domains.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+        ));
+    }
     if options.needs_hmem && is_had(EndpointOptions { needs_hmem: false, ..options.clone() }) {
         let asked =
             options.provider.as_ref().map_or("no provider".into(), |name| format!("provider `{name}`"));
@@ -178,6 +222,44 @@ mod tests {
         assert_eq!(best(["sm2", "tcp", "efa"]), Some("efa"));
         assert_eq!(best(["sm2", "sockets", "shm"]), Some("sockets"));
         assert_eq!(best(["shm", "sockets", "shm"]), Some("sockets"));
+    }
+
+    #[test]
+    fn ranks_of_a_machine_share_out_its_interfaces() {
+        let offers = ["cxi/cxi0", "cxi/cxi1", "cxi/cxi1", "cxi/cxi2", "cxi/cxi3"].map(Offer::on);
+        let taken = |ranks| (0..ranks).map(|rank| spread(offers.iter(), (rank, ranks))).collect::<Vec<_>>();
+        assert_eq!(taken(1), ["cxi/cxi0"]);
+        assert_eq!(taken(2), ["cxi/cxi0", "cxi/cxi2"]);
+        assert_eq!(taken(4), ["cxi/cxi0", "cxi/cxi1", "cxi/cxi2", "cxi/cxi3"]);
+        let six = ["cxi/cxi0", "cxi/cxi0", "cxi/cxi1", "cxi/cxi2", "cxi/cxi2", "cxi/cxi3"];
+        assert_eq!(taken(6), six);
+        assert_eq!(spread(offers.iter(), EndpointOptions::default().share), "cxi/cxi0");
+    }
+
+    #[test]
+    fn an_interface_is_known_by_its_name_or_with_that_of_its_network() {
+        assert!(is_domain("127.0.0.0/8/lo", "lo") && is_domain("127.0.0.0/8/lo", "127.0.0.0/8/lo"));
+        assert!(!is_domain("cxi/cxi0", "cxi") && !is_domain("cxi/cxi10", "cxi1"));
+    }
+
+    #[test]
+    fn an_interface_is_chosen_by_its_name() {
+        let on = |domain: &str| {
+            let (provider, domain) = (Some("tcp".into()), Some(domain.into()));
+            Endpoint::open(&EndpointOptions { provider, domain, ..Default::default() })
+        };
+        if !providers().is_ok_and(|known| known.iter().any(|one| is_provider(&one.name, "tcp"))) {
+            return println!("skipped: no provider `tcp`");
+        }
+        let found = on("lo").expect("every machine has it");
+        assert!(found.domain().ends_with("/lo"), "{}", found.domain());
+        match on("wet-string") {
+            Err(Error::FabricUnavailable { reason, .. }) => {
+                assert!(reason.contains("provider `tcp` is called `wet-string`; there are "), "{reason}");
+                assert!(reason.contains("/lo"), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

@@ -28,6 +28,10 @@ const FIRST_KEY: u64 = 4096;
 pub(crate) struct EndpointOptions {
     /// The provider's name; otherwise the best one that can leave the machine.
     pub(crate) provider: Option<String>,
+    /// The interface's name; otherwise one of those that are as good.
+    pub(crate) domain: Option<String>,
+    /// How many ranks of this machine come before this one, and how many there are: they share out the interfaces.
+    pub(crate) share: (usize, usize),
     /// An address of this machine, which chooses the interface.
     pub(crate) source: Option<String>,
     /// Whether operations are to wait for counters.

@@ -66,6 +66,21 @@ impl Offer {
         }
     }
 
+    /// An offer of that domain.
+    #[cfg(test)]
+    pub(super) fn on(domain: &str) -> Self {
+        Self {
+            provider: domain.split('/').next().unwrap_or_default().into(),
+            version: sys::version(117, 0),
+            domain: domain.into(),
+            caps: 0,
+            mode: 0,
+            mr_mode: 0,
+            remote_data_bytes: 0,
+            longest_message: 1 << 30,
+        }
+    }
+
     /// The capabilities, in the words of [`Provider`].
     fn capabilities(&self) -> Vec<&'static str> {
         let has = |(bits, name): &(u64, &'static str)| (self.caps & bits == *bits).then_some(*name);
@@ -161,16 +176,7 @@ mod tests {
     use super::*;
 
     fn offer(provider: &str, domain: &str, caps: u64, mode: u64) -> Offer {
-        Offer {
-            provider: provider.into(),
-            version: sys::version(117, 0),
-            domain: domain.into(),
-            caps,
-            mode,
-            mr_mode: 0,
-            remote_data_bytes: 0,
-            longest_message: 1 << 30,
-        }
+        Offer { provider: provider.into(), caps, mode, ..Offer::on(domain) }
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod build;
 mod entries;
 mod half;
 mod hub;
+mod machine;
 mod office;
 mod packets;
 mod proxied;
@@ -25,11 +26,16 @@ use super::spanning::{Bootstrap, Farewell, Spanning};
 use super::{Fabric, over_mpi};
 use crate::error::{Error, Result};
 use crate::world::{World, WorldOptions};
+use machine::Machine;
 use std::sync::Arc;
 use wire::OfiWire;
 
 /// Names libfabric's provider; without it the best one is taken that reaches other machines.
 pub const PROVIDER_VARIABLE: &str = "STREAMHALO_OFI_PROVIDER";
+
+/// Names the network interface of this rank, as libfabric's domain; without it the provider chooses, or ranks of a machine
+/// share out those of a network.
+pub const DOMAIN_VARIABLE: &str = "STREAMHALO_OFI_DOMAIN";
 
 /// Has the provider asked to register memory of GPUs: `1`.
 pub const HMEM_VARIABLE: &str = "STREAMHALO_OFI_HMEM";
@@ -71,9 +77,16 @@ pub(super) fn launched(options: &WorldOptions) -> Result<Arc<Spanning>> {
     };
     let strangers = Arc::new(Spanning::of_strangers(bootstrap.clone())?);
     let world = World::new(strangers, *options)?;
-    let provider = std::env::var(PROVIDER_VARIABLE).ok();
-    let source = bootstrap.local_address().map(|address| address.to_string());
-    let endpoint = needs_hmem().and_then(|hmem| open(provider.as_deref(), source.as_deref(), hmem));
+    let machine = Machine::of(&world)?;
+    let wanted = |needs_hmem| EndpointOptions {
+        provider: std::env::var(PROVIDER_VARIABLE).ok(),
+        domain: std::env::var(DOMAIN_VARIABLE).ok(),
+        share: machine.share(),
+        source: bootstrap.local_address().map(|address| address.to_string()),
+        needs_triggered: false,
+        needs_hmem,
+    };
+    let endpoint = needs_hmem().and_then(|needs_hmem| open(&wanted(needs_hmem)));
     let wire = OfiWire::new(&world, endpoint)?;
     let executor = wire.executor();
     Ok(Arc::new(Spanning {
@@ -86,21 +99,21 @@ pub(super) fn launched(options: &WorldOptions) -> Result<Arc<Spanning>> {
     }))
 }
 
-/// An endpoint, with triggered operations where the provider has them, at this rank's address on the
-/// network that ranks have met over if that is one of the provider's.
-fn open(provider: Option<&str>, source: Option<&str>, needs_hmem: bool) -> Result<Endpoint> {
-    let options = |provider: Option<&str>, source: Option<&str>| EndpointOptions {
-        provider: provider.map(str::to_owned),
-        source: source.filter(|_| provider.is_some_and(is_of_addresses)).map(str::to_owned),
-        needs_triggered: provider.is_some_and(|name| ["cxi", "sockets"].contains(&name)),
-        needs_hmem,
+/// An endpoint, with triggered operations where the provider has them, and without an interface of that name at this
+/// rank's address on the network that ranks have met over if that is one of the provider's.
+fn open(wanted: &EndpointOptions) -> Result<Endpoint> {
+    let of = |provider: &str| EndpointOptions {
+        provider: Some(provider.to_owned()),
+        source: wanted.source.clone().filter(|_| wanted.domain.is_none() && is_of_addresses(provider)),
+        needs_triggered: ["cxi", "sockets"].contains(&provider),
+        ..wanted.clone()
     };
-    if provider.is_some() {
-        return Endpoint::open(&options(provider, source));
+    if let Some(provider) = &wanted.provider {
+        return Endpoint::open(&of(provider));
     }
     // The best one, which need not be of such addresses, or have such operations.
-    let found = Endpoint::open(&options(None, None))?;
-    let named = options(Some(found.provider()), source);
+    let found = Endpoint::open(&EndpointOptions { source: None, ..wanted.clone() })?;
+    let named = of(found.provider());
     if named.source.is_some() || named.needs_triggered { Endpoint::open(&named) } else { Ok(found) }
 }
 
