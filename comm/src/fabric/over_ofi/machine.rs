@@ -32,6 +32,11 @@ impl Machine {
     pub(super) fn share(&self) -> (usize, usize) {
         (self.ranks.iter().filter(|other| **other < self.rank).count(), self.ranks.len())
     }
+
+    /// How many of them have the same of something as this rank has.
+    pub(super) fn sharing<T: PartialEq>(&self, of: impl Fn(usize) -> T) -> usize {
+        self.ranks.iter().filter(|other| of(**other) == of(self.rank)).count()
+    }
 }
 
 #[cfg(test)]
@@ -39,9 +44,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_of_a_machine_are_counted() {
+    fn ranks_of_a_machine_share_what_they_have_the_same_of() {
         let names = ["a", "b", "a", "a", "b"].map(str::to_owned);
         let shares = [0, 1, 2, 3, 4].map(|rank| Machine::among(rank, &names).share());
         assert_eq!(shares, [(0, 3), (0, 2), (1, 3), (2, 3), (1, 2)]);
+        let interfaces = ["cxi0", "cxi0", "cxi0", "cxi1", "cxi1"];
+        let sharing =
+            [0, 1, 2, 3, 4].map(|rank| Machine::among(rank, &names).sharing(|other| interfaces[other]));
+        assert_eq!(sharing, [2, 1, 2, 1, 1]);
     }
 }

@@ -87,7 +87,7 @@ pub(super) fn launched(options: &WorldOptions) -> Result<Arc<Spanning>> {
         needs_hmem,
     };
     let endpoint = needs_hmem().and_then(|needs_hmem| open(&wanted(needs_hmem)));
-    let wire = OfiWire::new(&world, endpoint)?;
+    let wire = OfiWire::new(&world, &machine, endpoint)?;
     let executor = wire.executor();
     Ok(Arc::new(Spanning {
         name: "ofi",

@@ -21,8 +21,8 @@ pub(super) struct Allowance {
 }
 
 impl Allowance {
-    /// As the environment says, for that provider.
-    pub(super) fn from_env(provider: &str) -> Result<Self> {
+    /// As the environment says, for that provider, whose interface `sharing` ranks have together.
+    pub(super) fn from_env(provider: &str, sharing: usize) -> Result<Self> {
         let throttling = match std::env::var(THROTTLING_VARIABLE) {
             Err(_) => Throttling::default(),
             Ok(value) => Throttling::from_name(&value).ok_or_else(|| Error::BadEnvironment {
@@ -33,14 +33,21 @@ impl Allowance {
         };
         let entries = match number(ENTRIES_VARIABLE)? {
             Some(entries) => entries as usize,
-            // For the whole process, with a few left for the provider's own use. `sockets` keeps its
-            // entries in a list; the number keeps it short, because each change of a counter walks over
-            // all entries that wait for that counter.
-            None if provider == "cxi" => 480,
-            None => 4096,
+            None => usual_entries(provider, sharing),
         };
         let counter_start = number(COUNTER_START_VARIABLE)?.unwrap_or(0);
         Ok(Self { throttling, budget: Arc::new(Budget::new(entries)), counter_start })
+    }
+}
+
+/// How many entries a rank may have, where nobody says.
+fn usual_entries(provider: &str, sharing: usize) -> usize {
+    match provider {
+        // An interface has some 500 for all processes of a job step. A few are left for the provider's own use.
+        "cxi" => (480 / sharing).max(1),
+        // `sockets` keeps its entries in a list; the number keeps it short, because each change of a counter walks
+        // over all entries that wait for that counter.
+        _ => 4096,
     }
 }
 
@@ -52,4 +59,15 @@ fn number(variable: &'static str) -> Result<Option<u64>> {
         reason: "it must be a whole number".into(),
     })?;
     Ok(Some(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_that_share_an_interface_share_its_entries() {
+        assert_eq!([1, 4, 64, 1000].map(|sharing| usual_entries("cxi", sharing)), [480, 120, 7, 1]);
+        assert_eq!(usual_entries("sockets", 64), 4096);
+    }
 }

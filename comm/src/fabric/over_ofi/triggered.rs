@@ -71,8 +71,10 @@ impl Triggered {
         if entries > allowance.budget.limit() {
             return Err(super::unavailable(format!(
                 "an epoch of this exchange takes {entries} triggered operations, and {} may be outstanding; \
-                 use fewer neighbours for a rank, or a provider without triggered operations",
-                allowance.budget.limit()
+                 use fewer neighbours for a rank, fewer ranks for a network interface, or a provider without triggered \
+                 operations ({} says how many there may be)",
+                allowance.budget.limit(),
+                super::ENTRIES_VARIABLE
             )));
         }
         let regions = Arc::new(regions);

@@ -2,6 +2,7 @@
 
 use super::half::{Half, Pair};
 use super::hub::{Hub, Polled};
+use super::machine::Machine;
 use super::office::Office;
 use super::packets::{self, OfiMessaging};
 use super::tagged::Tagged;
@@ -60,19 +61,19 @@ impl OfiWire {
     }
 
     /// Makes all ranks each other's peers. Collective.
-    pub(super) fn new(world: &World, endpoint: Result<Endpoint>) -> Result<Arc<Self>> {
+    pub(super) fn new(world: &World, machine: &Machine, endpoint: Result<Endpoint>) -> Result<Arc<Self>> {
         const CALL: &str = "connecting libfabric's endpoints";
         let own = endpoint.and_then(|endpoint| {
             let place = world.fabric().allocate(SCRATCH_BYTES)?.place(0, SCRATCH_BYTES, "a scratch")?;
             let scratch = register(&endpoint, &place, SCRATCH_BYTES, None)?;
-            let allowance = Allowance::from_env(endpoint.provider())?;
-            Ok((endpoint, scratch, allowance))
+            Ok((endpoint, scratch))
         });
-        let told = own.as_ref().map(|(endpoint, scratch, _)| {
-            (endpoint.provider().to_owned(), endpoint.address(), Target::of(scratch, 0))
+        let told = own.as_ref().map(|(endpoint, scratch)| {
+            let [provider, domain] = [endpoint.provider(), endpoint.domain()].map(str::to_owned);
+            (provider, domain, endpoint.address(), Target::of(scratch, 0))
         });
         let all = world.agree(CALL, told)?;
-        let (endpoint, scratch, allowance) = own?;
+        let (endpoint, scratch) = own?;
         let other = all.iter().position(|(provider, ..)| *provider != all[0].0);
         let peers: Result<Vec<PeerAddress>> = match other {
             Some(rank) => Err(super::unavailable(format!(
@@ -81,14 +82,17 @@ impl OfiWire {
                 all[0].0,
                 super::PROVIDER_VARIABLE
             ))),
-            None => all.iter().map(|(_, address, _)| endpoint.insert(address)).collect(),
+            None => all.iter().map(|(.., address, _)| endpoint.insert(address)).collect(),
         };
-        world.agree(CALL, peers.as_ref().map(|_| ()))?;
+        let sharing = machine.sharing(|rank| &all[rank].1);
+        let made = peers.and_then(|peers| Ok((peers, Allowance::from_env(endpoint.provider(), sharing)?)));
+        world.agree(CALL, made.as_ref().map(|_| ()))?;
+        let (peers, allowance) = made?;
         let executor = if endpoint.has_triggered() { Executor::Nic } else { Executor::Proxy };
         let carrier = Carrier::new(world.rank(), Executor::Proxy, world.fabric().abort());
         let connected = Mutex::new(vec![false; world.size()]);
         let scratches = all.into_iter().map(|(.., scratch)| scratch).collect();
-        let (hub, peers) = (Hub::new(endpoint), peers?);
+        let hub = Hub::new(endpoint);
         let core = Core {
             hub,
             peers,

@@ -74,6 +74,7 @@ pub(crate) const FI_ADDR_UNSPEC: u64 = u64::MAX;
 
 // Errors that mean something other than failure.
 pub(crate) const FI_EAGAIN: i32 = 11;
+pub(crate) const FI_ENOSPC: i32 = 28;
 pub(crate) const FI_ENODATA: i32 = 61;
 pub(crate) const FI_ECANCELED: i32 = 125;
 pub(crate) const FI_ETOOSMALL: i32 = 257;

@@ -21,6 +21,7 @@ pub(crate) use write::DeferredWrite;
 use super::call::{Posted, posted};
 use super::counter::Counter;
 use super::endpoint::{Endpoint, control};
+use super::library::Library;
 use super::sys::{self, FiDeferredWork, Zeroed};
 use crate::error::{Error, Result};
 use std::ffi::c_void;
@@ -109,7 +110,7 @@ impl<P> Entry<P> {
         let opened = &self.endpoint().inner;
         let (library, domain) = (opened.library, opened.domain);
         let code = control(library, domain.cast(), sys::FI_QUEUE_WORK, self.context())?;
-        let posted = posted(library, "fi_control(FI_QUEUE_WORK)", code.into(), "when queueing an entry")?;
+        let posted = taken(library, code)?;
         if posted == Posted::Yes {
             self.awaited = done;
         }
@@ -162,6 +163,14 @@ impl<P> std::fmt::Debug for Entry<P> {
     }
 }
 
+/// What the provider says when an entry is queued. On Slingshot all ranks that share an interface share its entries.
+fn taken(library: &Library, code: i32) -> Result<Posted> {
+    if code == -sys::FI_ENOSPC {
+        return Ok(Posted::NoRoom);
+    }
+    posted(library, "fi_control(FI_QUEUE_WORK)", code.into(), "when queueing an entry")
+}
+
 fn supported(endpoint: &Endpoint) -> Result<()> {
     if endpoint.has_triggered() {
         return Ok(());
@@ -173,3 +182,20 @@ fn supported(endpoint: &Endpoint) -> Result<()> {
 }
 
 const _: () = assert!(std::mem::offset_of!(FiDeferredWork, context) == 0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_without_room_is_asked_again() {
+        let library = match Library::load() {
+            Ok(library) => library,
+            Err(error) => return println!("skipped: {error}"),
+        };
+        assert_eq!(taken(library, 0), Ok(Posted::Yes));
+        assert_eq!(taken(library, -sys::FI_ENOSPC), Ok(Posted::NoRoom));
+        assert_eq!(taken(library, -sys::FI_EAGAIN), Ok(Posted::NoRoom));
+        assert!(taken(library, -sys::FI_ENODATA).is_err());
+    }
+}
