@@ -76,71 +76,61 @@ fn what_one_rank_cannot_read_fails_on_all() {
     });
 }
 
-/// The ends of a world, rank 0 of which waits for a moment only.
-fn ends(size: usize) -> Vec<(Arc<LocalFabric>, WorldOptions)> {
-    let options = |rank| {
-        let timeout = Some(Duration::from_millis(if rank == 0 { 50 } else { 20_000 }));
-        WorldOptions { timeout, ..WorldOptions::default() }
-    };
-    let ends = LocalFabric::ends(size).expect("there is memory");
-    ends.into_iter().map(|end| (end.clone(), options(end.rank()))).collect()
+/// What each rank of a world is told, by rank. Rank 0 waits for a moment only.
+fn told(size: usize, rank_main: impl Fn(&World) -> Vec<Result<()>> + Sync) -> Vec<Vec<Result<()>>> {
+    let (stays, rank_main) = (Barrier::new(size), &rank_main);
+    std::thread::scope(|scope| {
+        let start = |end: Arc<LocalFabric>| {
+            let timeout = Some(Duration::from_millis(if end.rank() == 0 { 50 } else { 2_000 }));
+            let (options, stays) = (WorldOptions { timeout, ..WorldOptions::default() }, &stays);
+            scope.spawn(move || {
+                let world = World::new(end, options).expect("it communicates with nobody");
+                let told = rank_main(&world);
+                // One that leaves is told of at once.
+                stays.wait();
+                told
+            })
+        };
+        let ends = LocalFabric::ends(size).expect("there is memory");
+        let ranks: Vec<_> = ends.into_iter().map(start).collect();
+        ranks.into_iter().map(|rank| rank.join().expect("no rank panics")).collect()
+    })
 }
 
-fn is_over(result: Result<()>, late: usize) {
-    let error = result.expect_err("others have given up");
-    let Error::CollectiveFailed { rank, reason, .. } = &error else { panic!("{error}") };
-    assert_eq!(*rank, late, "{error}");
-    assert!(reason.contains("for it, and given up"), "{error}");
+/// That others have given up waiting for that rank.
+fn is_over(result: &Result<()>, late: usize) -> bool {
+    matches!(result, Err(Error::CollectiveFailed { rank, reason, .. }) if *rank == late && reason.contains("given up"))
+}
+
+fn is_late(result: &Result<()>) -> bool {
+    matches!(result, Err(Error::TimedOut { rank: 0, .. }))
 }
 
 #[test]
 fn a_rank_that_comes_when_others_have_given_up_is_told_so() {
     let given_up = Barrier::new(2);
-    std::thread::scope(|scope| {
-        for (end, options) in ends(2) {
-            let given_up = &given_up;
-            scope.spawn(move || {
-                let world = World::new(end, options).expect("it communicates with nobody");
-                for _ in 0..3 {
-                    world.barrier().expect("all come to it");
-                }
-                if world.rank() == 0 {
-                    let late = world.barrier();
-                    assert!(matches!(late, Err(Error::TimedOut { rank: 0, peer: 1, .. })), "{late:?}");
-                    given_up.wait();
-                } else {
-                    given_up.wait();
-                    is_over(world.barrier(), 1);
-                }
-                is_over(world.barrier(), 1);
-                is_over(world.all_gather(&7).map(drop), 1);
-            });
+    let told = told(2, |world| {
+        if world.rank() == 1 {
+            given_up.wait();
         }
+        let first = world.barrier();
+        if world.rank() == 0 {
+            given_up.wait();
+        }
+        vec![first, world.barrier(), world.all_gather(&7).map(drop)]
     });
+    assert!(is_late(&told[0][0]), "{told:?}");
+    assert!(told[0][1..].iter().chain(&told[1]).all(|result| is_over(result, 1)), "{told:?}");
 }
 
-/// Rank 2 comes to none of the barriers that follow: the one that rank 0 tries again is not taken for its arrival.
+/// Rank 2 comes to none of the barriers: the one that rank 0 tries again is not taken for its arrival.
 #[test]
 fn a_barrier_that_was_given_up_is_not_made_up_for_by_trying_again() {
-    let over = Barrier::new(3);
-    std::thread::scope(|scope| {
-        for (end, options) in ends(3) {
-            let over = &over;
-            scope.spawn(move || {
-                let world = World::new(end, options).expect("it communicates with nobody");
-                world.barrier().expect("all come to it");
-                match world.rank() {
-                    0 => {
-                        let late = world.barrier();
-                        assert!(matches!(late, Err(Error::TimedOut { rank: 0, .. })), "{late:?}");
-                        is_over(world.barrier(), 2);
-                    }
-                    // It waits with rank 0.
-                    1 => (0..2).for_each(|_| is_over(world.barrier(), 2)),
-                    _ => {}
-                }
-                over.wait();
-            });
-        }
+    let told = told(3, |world| match world.rank() {
+        // It mostly waits with rank 0.
+        0 | 1 => vec![world.barrier(), world.barrier()],
+        _ => Vec::new(),
     });
+    assert!(is_late(&told[0][0]) && told[0][1].is_err(), "{told:?}");
+    assert!(told[1].iter().all(Result::is_err), "{told:?}");
 }
