@@ -246,12 +246,13 @@ impl Communicator {
     /// still on the section's stream that writes it, such as a kernel: that is waited for.
     ///
     /// # Errors
-    /// [`crate::Error::WrongRank`], [`crate::Error::WrongTag`]; [`crate::Error::InUse`] if something that has
-    /// begun writes a part of the section; what the fabric says, or a stream that was waited for.
+    /// [`crate::Error::WrongRank`], [`crate::Error::WrongTag`]; [`crate::Error::OtherWorld`] if the section is of another
+    /// world; [`crate::Error::InUse`] if something that has begun writes a part of it; what the fabric says, or a stream that
+    /// was waited for.
     pub fn isend(&self, section: &Section, destination: usize, tag: u32) -> Result<Request> {
         self.check_send("Communicator::isend", destination, tag)?;
         self.sweep();
-        let hold = section.hold(Intent::Read, "a send")?;
+        let hold = self.hold(section, Intent::Read, "a send")?;
         let ticket = self.lock().begin(Kind::Send { destination, tag }, Contents::Section(section))?;
         Ok(Request::new(self, ticket, hold))
     }
@@ -270,9 +271,15 @@ impl Communicator {
         let (source, tag) = (source.into(), tag.into());
         self.check_recv("Communicator::irecv", source, tag)?;
         self.sweep();
-        let hold = section.hold(Intent::Write, "a receive")?;
+        let hold = self.hold(section, Intent::Write, "a receive")?;
         let ticket = self.lock().begin(Kind::Recv { source, tag }, Contents::Section(section))?;
         Ok(Request::new(self, ticket, hold))
+    }
+
+    /// Holds a section of this world.
+    fn hold(&self, section: &Section, intent: Intent, what: &'static str) -> Result<Hold> {
+        section.stream().check_world(self.world(), "a message")?;
+        section.hold(intent, what)
     }
 
     /// The message that a receive would get if it began now: nothing of it is received. Does not block. That there is none

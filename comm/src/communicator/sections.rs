@@ -148,7 +148,7 @@ impl Communicator {
         self.or_fail(CALL, self.check_rank("Communicator::broadcast_section", root))?;
         let is_root = self.rank() == root;
         let intent = if is_root { Intent::Read } else { Intent::Write };
-        let _hold = self.or_fail(CALL, section.hold(intent, CALL))?;
+        let _hold = self.or_fail(CALL, self.hold(section, intent, CALL))?;
         with_type!(section.element_type(), T => {
             let mut elements = self.bring::<T>(CALL, section, is_root)?;
             self.broadcast(&mut elements, root)?;
@@ -167,7 +167,7 @@ impl Communicator {
         self.or_fail(CALL, self.check_rank("Communicator::reduce_section", root))?;
         let is_root = self.rank() == root;
         let intent = if is_root { Intent::Write } else { Intent::Read };
-        let _hold = self.or_fail(CALL, section.hold(intent, CALL))?;
+        let _hold = self.or_fail(CALL, self.hold(section, intent, CALL))?;
         with_type!(section.element_type(), T => {
             let mut elements = self.bring::<T>(CALL, section, true)?;
             self.reduce(&mut elements, op, root)?;
@@ -199,7 +199,7 @@ impl Communicator {
     /// ```
     pub fn allreduce_section(&self, section: &Section, op: Op) -> Result<()> {
         const CALL: &str = "allreduce";
-        let _hold = self.or_fail(CALL, section.hold(Intent::Write, CALL))?;
+        let _hold = self.or_fail(CALL, self.hold(section, Intent::Write, CALL))?;
         with_type!(section.element_type(), T => {
             let mut elements = self.bring::<T>(CALL, section, true)?;
             self.allreduce(&mut elements, op)?;
@@ -288,7 +288,7 @@ impl Communicator {
             if asked != found {
                 return Err(Error::ElementMismatch { what: result, asked, found });
             }
-            Ok((read.hold(Intent::Read, call)?, written.hold(Intent::Write, call)?))
+            Ok((self.hold(read, Intent::Read, call)?, self.hold(written, Intent::Write, call)?))
         };
         self.or_fail(call, hold_both())
     }

@@ -297,6 +297,10 @@ fn sections_of_another_world_are_refused() {
         for request in requests {
             assert_eq!(request.map(drop), Err(Error::OtherWorld { what: "a request" }));
         }
+        let messages = [communicator.isend(&section, 0, 1), communicator.irecv(&section, 0, 1)];
+        for message in messages {
+            assert_eq!(message.map(drop), Err(Error::OtherWorld { what: "a message" }));
+        }
         Ok(())
     });
 }
