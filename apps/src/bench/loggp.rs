@@ -181,7 +181,8 @@ mod tests {
     fn what_is_not_above_zero_cannot_be_told() {
         let gaps = [(8.0, 0.4), (4096.0, 2.0), (8192.0, 3.0)];
         let fit = Fit::of((8.0, 0.3), Some(0.2), &gaps);
-        assert_eq!((fit.latency_us, fit.overhead_us, fit.gap_us), (None, Some(0.2), Some(0.4)));
+        let gap_us = 0.4 - 7.0 / 4096.0;
+        assert_eq!((fit.latency_us, fit.overhead_us, fit.gap_us), (None, Some(0.2), Some(gap_us)));
         let hidden = Fit::of((8.0, 0.3), None, &gaps);
         assert_eq!((hidden.latency_us, hidden.overhead_us), (None, None));
         let falling = Fit::of((8.0, 9.0), Some(0.2), &[(8.0, 0.4), (4096.0, 3.0), (8192.0, 2.0)]);
