@@ -6,6 +6,8 @@
 //! `primitives` the primitives; with
 //! `routes` all ranks write how messages of a device went (`try_routes`).
 
+use std::collections::BTreeSet;
+use std::fs::DirEntry;
 use std::process::ExitCode;
 use streamhalo::comm::Staging;
 use streamhalo::{HaloError, StreamKind, World};
@@ -60,16 +62,21 @@ fn routes(fabric: &str, words: &[&str]) -> Result<(), HaloError> {
     Ok(world.barrier()?)
 }
 
-/// What a rank starts may outlive the job, and is not to keep its memory: the descriptor of a memory file ends with `exec`.
-fn check_descriptors() {
-    // Other systems have no such files.
-    let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
-    for descriptor in open.flatten() {
-        let leads_to = std::fs::read_link(descriptor.path()).unwrap_or_default();
-        if !leads_to.to_string_lossy().contains("memfd:streamhalo") {
-            continue;
-        }
-        let number = descriptor.file_name().to_string_lossy().into_owned();
+/// The descriptors of memory files that are open.
+fn memory_files() -> BTreeSet<String> {
+    // Other systems have none.
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return BTreeSet::new() };
+    let is_memory = |entry: &DirEntry| {
+        let leads_to = std::fs::read_link(entry.path()).unwrap_or_default();
+        leads_to.to_string_lossy().contains("memfd:streamhalo")
+    };
+    open.flatten().filter(is_memory).map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// What a rank starts may outlive the job, and is not to keep its memory: the descriptors of memory files that it has opened
+/// end with `exec`.
+fn check_descriptors(opened: impl Iterator<Item = String>) {
+    for number in opened {
         let said = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).expect("it is open");
         let flags = said.lines().find_map(|line| line.strip_prefix("flags:")).expect("the system says so");
         let flags = u32::from_str_radix(flags.trim(), 8).expect("an octal number");
@@ -81,8 +88,9 @@ fn run(
     fabric: &str,
     try_all: impl Fn(&World, &mut dyn FnMut(Cell)) -> Result<(), HaloError>,
 ) -> Result<(), HaloError> {
+    let inherited = memory_files();
     let world = World::over(fabric, watchdog())?;
-    check_descriptors();
+    check_descriptors(memory_files().into_iter().filter(|number| !inherited.contains(number)));
     let is_first = world.rank() == 0;
     try_all(&world, &mut |cell| {
         if is_first {
