@@ -3,7 +3,7 @@
 use crate::error::{Error, Result, in_seconds};
 use crate::fabric::{Fabric, Region, Role, WaitContext, Word, has_reached, phase};
 use crate::meeting::{Meeting, left};
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,6 +21,9 @@ pub(crate) struct Boards {
     size: usize,
     /// Barriers passed; the word counts arrivals, `size` for each.
     rounds: Cell<u32>,
+    /// Why this rank has given up a barrier. It arrives at no other one: its arrivals would be taken for those of a rank that
+    /// has left.
+    failed: OnceCell<Error>,
 }
 
 /// In front of the boards, in zeroed shared memory.
@@ -82,7 +85,7 @@ impl Boards {
         region.place(0, Self::bytes(size), "the boards of a world")?;
         // Any rank can be the last to arrive; `missing` says which.
         let arrived = region.word(0, Role::Barrier, rank, rank)?;
-        Ok(Self { fabric, region, arrived, rank, size, rounds: Cell::new(0) })
+        Ok(Self { fabric, region, arrived, rank, size, rounds: Cell::new(0), failed: OnceCell::new() })
     }
 
     fn board(&self, rank: usize) -> &Board {
@@ -146,6 +149,9 @@ impl Boards {
 
     /// Blocks until all ranks have come to it in this call.
     fn meet(&self, context: &WaitContext, call: Call) -> Result<()> {
+        if let Some(error) = self.failed.get() {
+            return Err(error.clone());
+        }
         self.rounds.set(self.rounds.get().wrapping_add(1));
         let round = self.rounds.get();
         let own = self.board(self.rank);
@@ -165,7 +171,8 @@ impl Boards {
                     return Err(Error::TimedOut { rank, peer, what, wanted, found, waited });
                 }
             }
-            met => met?,
+            Err(error) => return Err(self.failed.get_or_init(|| error).clone()),
+            Ok(()) => {}
         }
         let call_of = |rank: usize| self.board(rank).calls[phase(round)].load(Ordering::Relaxed);
         let first = |is_meant: &dyn Fn(u32) -> bool| (0..self.size).find(|rank| is_meant(call_of(*rank)));

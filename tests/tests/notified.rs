@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use streamhalo::comm::device::{Buffer, Extents};
 use streamhalo::comm::fabric::{Event, Role, WaitPolicy};
@@ -297,16 +297,19 @@ impl Drop for Slow {
 /// What rank 0 is told as it waits for a notification or an answer of rank 1, which ends in some way, and drops other things
 /// slowly before it can say so.
 fn told(gets: bool, slow: Duration, end: impl Fn() -> Result<(), Error> + Sync) -> Error {
-    let told = Mutex::new(None);
+    let (told, waits) = (Mutex::new(None), AtomicBool::new(false));
     let ranks = || {
         World::threads(2, watchdog(), |world| {
             let _slow = (world.rank() == 1).then(|| Slow(slow));
             let window = bytes(&world)?;
             if world.rank() == 1 {
-                // The other one waits by then.
+                while !waits.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
                 std::thread::sleep(Duration::from_millis(50));
                 return end();
             }
+            waits.store(true, Ordering::Relaxed);
             let ended = if gets {
                 window.fetch_and_op_notify(1_u8, 1, 0, Op::Sum, 0).map(drop)
             } else {
@@ -326,7 +329,7 @@ fn told(gets: bool, slow: Duration, end: impl Fn() -> Result<(), Error> + Sync) 
 fn why_a_rank_fails_is_told_before_what_it_drops() {
     for gets in [false, true] {
         let returned = || Err(Error::System { call: "this test", reason: "the tide is out".into() });
-        let returned = told(gets, Duration::from_millis(30), returned);
+        let returned = told(gets, Duration::from_millis(5), returned);
         // Longer than anybody listens for it.
         let panicked = told(gets, Duration::from_millis(200), || panic!("it is unwell"));
         for (error, expected) in [(returned, "the tide is out"), (panicked, "panicked")] {

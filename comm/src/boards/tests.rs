@@ -134,3 +134,33 @@ fn a_barrier_that_was_given_up_is_not_made_up_for_by_trying_again() {
     assert!(is_late(&told[0][0]) && told[0][1].is_err(), "{told:?}");
     assert!(told[1].iter().all(Result::is_err), "{told:?}");
 }
+
+/// Nor where that rank has left.
+#[test]
+fn a_barrier_that_a_rank_has_left_is_not_made_up_for_by_trying_again() {
+    let has_tried = Barrier::new(2);
+    let rank_main = |end: Arc<LocalFabric>| {
+        let world = World::new(end, WorldOptions::default()).expect("it communicates with nobody");
+        // What is on the boards of the one that leaves.
+        let mut told = vec![world.barrier(), world.barrier()];
+        match world.rank() {
+            0 => {
+                told.extend([world.barrier(), world.barrier()]);
+                has_tried.wait();
+            }
+            1 => {
+                has_tried.wait();
+                told.push(world.barrier());
+            }
+            _ => {}
+        }
+        told.split_off(2)
+    };
+    let told: Vec<_> = std::thread::scope(|scope| {
+        let ends = LocalFabric::ends(3).expect("there is memory");
+        let ranks: Vec<_> = ends.into_iter().map(|end| scope.spawn(|| rank_main(end))).collect();
+        ranks.into_iter().map(|rank| rank.join().expect("no rank panics")).collect()
+    });
+    let left = |result: &Result<()>| matches!(result, Err(Error::PeerFailed { .. }));
+    assert!(told[0].iter().chain(&told[1]).all(left), "{told:?}");
+}

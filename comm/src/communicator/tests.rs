@@ -359,29 +359,31 @@ fn a_short_message_to_a_rank_that_has_left_is_never_complete() {
 #[cfg_attr(miri, ignore = "it waits until it is late")]
 fn a_communicator_that_gives_a_receive_up_keeps_no_stream() {
     const LONG: usize = 20_000;
-    let options = WorldOptions { timeout: Some(Duration::from_millis(200)), ..WorldOptions::default() };
+    let options = WorldOptions { timeout: Some(Duration::from_millis(600)), ..WorldOptions::default() };
     // While the sender waits for it, it does not answer.
     let is_over = Barrier::new(2);
     let ranks = World::threads(2, options, |world| {
-        let communicator = Communicator::new(&world)?;
-        let stream = Device::host().stream(&world)?;
-        let line = Extents { points: [1, 1, LONG], components: 1 };
-        let buffer = Buffer::<u8>::zeros(&world, &stream, line)?;
-        let section = buffer.section(0..LONG)?;
-        if world.rank() == 0 {
-            let _send = communicator.isend(&section, 1, 4)?;
-            is_over.wait();
-            return Ok(None);
-        }
-        communicator.probe(0, 4)?;
-        drop(communicator.irecv(&section, 0, 4)?);
-        drop(communicator);
-        let lent = section.hold_in_order(Intent::Read, "a send").map(drop);
-        let status = Arc::downgrade(stream.status());
-        drop((section, buffer, stream));
-        let is_kept = status.upgrade().is_some();
+        let give_up = || {
+            let communicator = Communicator::new(&world)?;
+            let stream = Device::host().stream(&world)?;
+            let line = Extents { points: [1, 1, LONG], components: 1 };
+            let buffer = Buffer::<u8>::zeros(&world, &stream, line)?;
+            let section = buffer.section(0..LONG)?;
+            if world.rank() == 0 {
+                return Ok((None, Some(communicator.isend(&section, 1, 4)?)));
+            }
+            communicator.probe(0, 4)?;
+            drop(communicator.irecv(&section, 0, 4)?);
+            drop(communicator);
+            let lent = section.hold_in_order(Intent::Read, "a send").map(drop);
+            let status = Arc::downgrade(stream.status());
+            drop((section, buffer, stream));
+            Ok::<_, Error>((Some((lent, status.upgrade().is_some())), None))
+        };
+        let told = give_up();
+        // The sender has its end until then.
         is_over.wait();
-        Ok::<_, Error>(Some((lent, is_kept)))
+        told.map(|(told, _)| told)
     });
     let told = ranks.expect("threads start").remove(1).expect("a message");
     assert!(matches!(told, Some((Err(Error::InUse { .. }), false))), "{told:?}");

@@ -145,12 +145,15 @@ impl Carrier {
         }
         let mut does_all = true;
         for carriage in loads.iter_mut() {
+            // For what was dropped nobody waits: it goes on as often as an idle thread looks.
+            let is_awaited = !carriage.is_leaving;
             if is_helper && carriage.load.may_block() {
-                (does_all, under_way) = (false, true);
+                does_all &= !is_awaited;
+                under_way |= is_awaited;
                 continue;
             }
             match carriage.load.progress() {
-                Ok(more) => under_way |= more,
+                Ok(more) => under_way |= more && is_awaited,
                 Err(error) => {
                     self.abort.raise(self.rank, &error.to_string());
                     self.stop.store(true, Ordering::Release);

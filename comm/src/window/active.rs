@@ -418,22 +418,26 @@ mod tests {
     fn an_exposure_that_is_given_up_keeps_no_stream() {
         let is_over = Barrier::new(2);
         let ranks = World::threads(2, WorldOptions::default(), |world| {
-            let stream = Device::host().stream(&world)?;
-            let line = Extents { points: [1, 1, 8], components: 1 };
-            let buffer = Buffer::<f64>::zeros(&world, &stream, line)?;
-            let section = buffer.section(0..8)?;
-            let window = Window::active(&world, &section, ActiveOptions::default())?;
-            if world.rank() == 0 {
-                is_over.wait();
-                return Ok(None);
-            }
-            window.post(&Group::new(&world, &[0])?)?;
-            drop(window);
+            let give_up = || {
+                let stream = Device::host().stream(&world)?;
+                let line = Extents { points: [1, 1, 8], components: 1 };
+                let buffer = Buffer::<f64>::zeros(&world, &stream, line)?;
+                let section = buffer.section(0..8)?;
+                let window = Window::active(&world, &section, ActiveOptions::default())?;
+                if world.rank() == 0 {
+                    return Ok((None, Some(window)));
+                }
+                window.post(&Group::new(&world, &[0])?)?;
+                drop(window);
+                let lent = section.hold_in_order(Intent::Read, "a send").map(drop);
+                let status = Arc::downgrade(stream.status());
+                drop((section, buffer, stream));
+                Ok::<_, Error>((Some((lent, status.upgrade().is_some())), None))
+            };
+            let told = give_up();
+            // The origin has its end until then.
             is_over.wait();
-            let lent = section.hold_in_order(Intent::Read, "a send").map(drop);
-            let status = Arc::downgrade(stream.status());
-            drop((section, buffer, stream));
-            Ok::<_, Error>(Some((lent, status.upgrade().is_some())))
+            told.map(|(told, _)| told)
         });
         let told = ranks.expect("threads start").remove(1).expect("an epoch");
         assert!(matches!(told, Some((Err(Error::InUse { .. }), false))), "{told:?}");

@@ -78,9 +78,10 @@ impl Window {
         for planned in &active.planned {
             stream.enqueue_send(&planned.send, planned.epoch);
         }
-        // A wait wakes whoever sleeps for its own sends; those of the others need not sleep as long as the first lasts.
+        // A wait wakes whoever sleeps for its own sends; those of the others need not sleep as long as the first lasts. On a
+        // device that would only end what is kept back for the wait.
         for Planned { departure, .. } in active.planned.iter().skip(1) {
-            if !departure.signalled.is_empty() {
+            if stream.is_on_host() && !departure.signalled.is_empty() {
                 stream.wake_signalled(departure);
             }
         }

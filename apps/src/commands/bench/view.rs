@@ -338,6 +338,7 @@ mod tests {
         let all = "`auto` is `st-send` from 8 B, `notified` from 2 KiB.\n";
         assert_eq!(told(&[first, second, third, last]), all);
     }
+
     #[test]
     fn what_is_enqueued_beside_replays_is_named() {
         let mut bench = MicroBench::of(What::Pingpong, &["standard", "st-send"]);

@@ -5,9 +5,11 @@ use super::sys::{
     self, CUfunction, CUfunction_attribute, CUjit_option::*, CUlimit, CUresult, Failure, check,
 };
 use crate::error::{Error, Result};
+use crate::locks::lock;
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::ptr::null_mut;
+use std::sync::Mutex;
 
 /// Room for what the driver says of code that it does not take.
 const LOG_BYTES: usize = 4096;
@@ -81,6 +83,8 @@ impl Program {
 /// kernel that needs more is launched first, and may let the whole device come to rest for it ("cuCtxSetLimit"), as it does
 /// for code.
 fn reserve_stack<'k>(kernels: impl Iterator<Item = &'k CUfunction>) -> Result<(), Failure> {
+    // Of several threads that ask for the room and set it, one could lower what another has set.
+    static RESERVING: Mutex<()> = Mutex::new(());
     let mut most = 0;
     for kernel in kernels {
         let (mut bytes, local) = (0, CUfunction_attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES);
@@ -88,6 +92,7 @@ fn reserve_stack<'k>(kernels: impl Iterator<Item = &'k CUfunction>) -> Result<()
         check("cuFuncGetAttribute", unsafe { sys::cuFuncGetAttribute(&mut bytes, local, *kernel) })?;
         most = most.max(usize::try_from(bytes).unwrap_or(0));
     }
+    let _reserving = lock(&RESERVING);
     let mut reserved = 0;
     // SAFETY: a place for the answer.
     check("cuCtxGetLimit", unsafe { sys::cuCtxGetLimit(&mut reserved, CUlimit::CU_LIMIT_STACK_SIZE) })?;

@@ -107,8 +107,9 @@ impl<'a, T: Element> Plane<'a, T> {
         let first = self.first.wrapping_add(from * self.pitch);
         std::array::from_fn(|row| {
             let first = first.wrapping_add(row * self.pitch);
-            // SAFETY: there is such a row by the assertion; `Rows::plane` has checked that the points may be read; the launch that the kernel does not write
-            // the array, the stream orders other kernels, and peers write only ghosts, outside of the bounds then.
+            // SAFETY: there is such a row by the assertion, and `Rows::plane` has checked that the points may be read; the
+            // launch that the kernel does not write the array, the stream orders other kernels, and peers write only ghosts,
+            // outside of the bounds then.
             unsafe { std::slice::from_raw_parts(first, self.elements) }
         })
     }

@@ -271,8 +271,8 @@ impl<D: Driver> Accelerator for Engine<D> {
             if traits.launches_block {
                 return Err(self.refused(
                     "kernels cannot wait on it while a launch lasts until its kernel has ended, as the environment asks \
-                     for (CUDA_LAUNCH_BLOCKING, HIP_LAUNCH_BLOCKING or AMD_SERIALIZE_KERNEL): nobody could stop one; unset that, or let the \
-                     thread wait",
+                     for (CUDA_LAUNCH_BLOCKING, HIP_LAUNCH_BLOCKING or AMD_SERIALIZE_KERNEL): nobody could stop one; \
+                     unset that, or let the thread wait",
                 ));
             }
             return Err(self.refused(

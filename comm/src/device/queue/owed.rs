@@ -52,16 +52,16 @@ impl<M> Owed<M> {
         self.0.push_back((mark, debt));
     }
 
-    /// Whether the device has come to the first of it.
-    pub(super) fn is_due(&self, has_passed: impl Fn(&M) -> bool) -> bool {
-        self.0.front().is_some_and(|(mark, _)| has_passed(mark))
+    /// How many of the first the device has come to.
+    pub(super) fn due(&self, has_passed: impl Fn(&M) -> bool) -> usize {
+        self.0.iter().take_while(|(mark, _)| has_passed(mark)).count()
     }
 
-    /// Pays what the device has come to. Gives how many words it has posted with moves still owed that the device has
-    /// not come to.
-    pub(super) fn pay(&mut self, has_passed: impl Fn(&M) -> bool) -> u64 {
+    /// Pays so many of the first, to which the device has come. Gives how many words it has posted with moves still owed that
+    /// the device has not come to.
+    pub(super) fn pay(&mut self, due: usize, has_passed: impl Fn(&M) -> bool) -> u64 {
         let mut overlaps = 0;
-        while self.0.front().is_some_and(|(mark, _)| has_passed(mark)) {
+        for _ in 0..due {
             let (_, debt) = self.0.pop_front().expect("there is a first");
             let next = self.0.iter().find(|(_, debt)| matches!(debt, Debt::Moves(_)));
             overlaps +=
@@ -95,9 +95,14 @@ mod tests {
             owed.push(2 * block + 1, Debt::Post(trigger.clone(), Rule::Set, 7));
         }
         let posted = || triggers.each_ref().map(|trigger| trigger.cell().reached(7));
-        assert_eq!((owed.pay(|mark| *mark < 1), posted()), (0, [false; 2]), "the first is on the host only");
-        assert_eq!((owed.pay(|mark| *mark < 2), posted()), (1, [true, false]));
-        assert_eq!((owed.pay(|_| true), posted()), (0, [true; 2]), "nothing was left to be copied");
+        let mut pay = |come: usize| {
+            let has_passed = |mark: &usize| *mark < come;
+            let due = owed.due(has_passed);
+            owed.pay(due, has_passed)
+        };
+        assert_eq!((pay(1), posted()), (0, [false; 2]), "the first is on the host only");
+        assert_eq!((pay(2), posted()), (1, [true, false]));
+        assert_eq!((pay(4), posted()), (0, [true; 2]), "nothing was left to be copied");
         assert!(owed.is_empty());
     }
 }

@@ -124,14 +124,16 @@ impl<D: Driver> QueueExecutor<D> {
     /// Does what is owed as far as the device has come. Does not wait.
     pub(super) fn pay(&mut self) {
         let queue = &mut self.queue;
-        // Behind a command that has failed all others count as passed, though they have moved nothing.
-        if self.owed.is_due(|mark| queue.has_passed(mark)) && queue.has_failed() {
+        let due = self.owed.due(|mark| queue.has_passed(mark));
+        // Behind a command that has failed all others count as passed, though they have moved nothing. What fails from here
+        // on is behind those that are due.
+        if due > 0 && queue.has_failed() {
             queue.finish().unwrap_or_else(|error| self.status.fail(error));
         }
         if self.status.has_failed() {
-            self.owed.clear();
+            return self.owed.clear();
         }
-        let overlaps = self.owed.pay(|mark| queue.has_passed(mark));
+        let overlaps = self.owed.pay(due, |mark| queue.has_passed(mark));
         self.status.count(Count::StagedOverlaps, overlaps);
     }
 

@@ -7,9 +7,7 @@ use super::news::{News, NewsCheck};
 use crate::error::{Error, Result};
 use crate::fabric::mpi::{Communicator, Mpi, ThreadLevel};
 use crate::fabric::spanning::Bootstrap;
-use crate::fabric::{
-    Abort, Carrier, Executor, Fabric, LocalFabric, Parted, Partings, WaitContext, unavailable,
-};
+use crate::fabric::{Abort, Carrier, Executor, Fabric, LocalFabric, Parted, Partings, WaitContext};
 use crate::meeting::{Meeting, all_gather};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,15 +30,8 @@ impl MpiBootstrap {
     /// Over the ranks of a communicator. Collective over it.
     ///
     /// # Errors
-    /// [`Error::FabricUnavailable`] if this thread may not call the library; what the library says.
+    /// What the library says.
     pub(super) fn new(mpi: &'static Mpi, level: ThreadLevel, theirs: &Communicator) -> Result<Arc<Self>> {
-        if level < ThreadLevel::Serialized && !mpi.is_main_thread()? {
-            return Err(unavailable(
-                "mpi",
-                "this MPI may be called by the thread that initialised it only, and this is another; \
-                 make the world there, or initialise MPI with MPI_THREAD_MULTIPLE",
-            ));
-        }
         let (rank, size) = (theirs.rank()?, theirs.size()?);
         let communicators = Communicators::new(theirs)?;
         let memory = LocalFabric::alone(rank)?;

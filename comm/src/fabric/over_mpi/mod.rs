@@ -48,7 +48,7 @@ pub(super) fn join(options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
 /// [`Error::FabricUnavailable`] if there is no library, or none for this launcher; what the library says.
 pub(super) fn launched(options: &WorldOptions) -> Result<Arc<Spanning>> {
     let mpi = Mpi::get()?;
-    let level = mpi.start()?;
+    let level = start(mpi)?;
     over(mpi, level, &mpi.launched_world()?, options.timeout)
 }
 
@@ -74,10 +74,26 @@ impl World {
     }
 }
 
+/// Starts MPI, if nobody has, and says in how many threads it may be called.
+///
+/// # Errors
+/// [`Error::FabricUnavailable`] if this thread may not call it; what the library says.
+fn start(mpi: &'static Mpi) -> Result<ThreadLevel> {
+    let level = mpi.start()?;
+    if level < ThreadLevel::Serialized && !mpi.is_main_thread()? {
+        return Err(unavailable(
+            "mpi",
+            "this MPI may be called by the thread that initialised it only, and this is another; \
+             make the world there, or initialise MPI with MPI_THREAD_MULTIPLE",
+        ));
+    }
+    Ok(level)
+}
+
 /// The ranks that an MPI launcher has started, for other fabrics. Collective over them.
 pub(super) fn bootstrap() -> Result<Arc<dyn Bootstrap>> {
     let mpi = Mpi::get()?;
-    let level = mpi.start()?;
+    let level = start(mpi)?;
     Ok(MpiBootstrap::new(mpi, level, &mpi.launched_world()?)?)
 }
 
@@ -96,7 +112,7 @@ unsafe fn of_communicator(handle: usize, options: &WorldOptions) -> Result<Arc<S
             "the application has not initialised MPI, so that it has no communicator yet; call MPI_Init_thread first",
         ));
     }
-    let level = mpi.start()?;
+    let level = start(mpi)?;
     // SAFETY: passed on to the caller.
     let theirs = unsafe { Communicator::from_raw(mpi, handle) }?;
     over(mpi, level, &theirs, options.timeout)

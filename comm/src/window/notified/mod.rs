@@ -70,7 +70,7 @@ impl Drop for Lent {
             }
         } else {
             // What a peer may still write is never lent again.
-            std::mem::forget(hold.take());
+            hold.take().into_iter().for_each(Hold::keep);
         }
     }
 }
