@@ -5,7 +5,7 @@ use super::engine::{AHEAD, EAGER_BYTES, Engine, MOST_AHEAD, UNTOLD};
 use super::request::Kind;
 use super::slots::Ticket;
 use super::tickets::{Contents, Found};
-use crate::device::{Buffer, Device, Extents, Intent};
+use crate::device::{Buffer, Device, Extents, left_of};
 use crate::element::ElementType::{self, F64, I32};
 use crate::error::{Error, Result};
 use crate::fabric::{Place, WaitPolicy};
@@ -14,7 +14,7 @@ use crate::source::{Source, Status, Tag};
 use crate::world::{World, WorldOptions};
 use proptest::prelude::*;
 use std::collections::VecDeque;
-use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The engines of all ranks, with some memory of each.
@@ -375,10 +375,7 @@ fn a_communicator_that_gives_a_receive_up_keeps_no_stream() {
             communicator.probe(0, 4)?;
             drop(communicator.irecv(&section, 0, 4)?);
             drop(communicator);
-            let lent = section.hold_in_order(Intent::Read, "a send").map(drop);
-            let status = Arc::downgrade(stream.status());
-            drop((section, buffer, stream));
-            Ok::<_, Error>((Some((lent, status.upgrade().is_some())), None))
+            Ok::<_, Error>((Some(left_of(stream, buffer, section)), None))
         };
         let told = give_up();
         // The sender has its end until then.

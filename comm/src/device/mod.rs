@@ -74,6 +74,8 @@ pub(crate) use peers::Sharing;
 pub use period::Period;
 pub use pitched::Pitched;
 pub use section::Section;
+#[cfg(test)]
+pub(crate) use section::left_of;
 pub(crate) use section::{Hold, Intent};
 pub(crate) use standing::{Stage, Standing};
 pub use status::Event;

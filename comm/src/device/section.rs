@@ -317,6 +317,16 @@ impl Section {
     }
 }
 
+/// Of a section that something may hold for ever: whether it can be read, and whether its stream is there once all others
+/// have let go of it.
+#[cfg(test)]
+pub(crate) fn left_of<T: Element>(stream: Stream, buffer: Buffer<T>, section: Section) -> (Result<()>, bool) {
+    let lent = section.hold_in_order(Intent::Read, "a send").map(drop);
+    let of_stream = Rc::downgrade(stream.views());
+    drop((section, buffer, stream));
+    (lent, of_stream.upgrade().is_some())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -349,10 +359,7 @@ mod tests {
         let buffer = Buffer::<u8>::zeros(&world, &stream, line).expect("memory");
         let section = buffer.section(2..4).expect("it is in the buffer");
         section.hold_in_order(Intent::Write, "a receive").expect("nobody has it").keep();
-        let refused = section.hold_in_order(Intent::Read, "a send").map(drop);
-        assert!(matches!(refused, Err(Error::InUse { by: "a receive", .. })), "{refused:?}");
-        let of_stream = Rc::downgrade(stream.views());
-        drop((section, buffer, stream));
-        assert!(of_stream.upgrade().is_none(), "the stream has gone");
+        let left = left_of(stream, buffer, section);
+        assert!(matches!(left, (Err(Error::InUse { by: "a receive", .. }), false)), "{left:?}");
     }
 }

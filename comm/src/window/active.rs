@@ -409,7 +409,7 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Buffer, Device, Extents};
+    use crate::device::{Buffer, Device, Extents, left_of};
     use crate::world::WorldOptions;
     use std::sync::Barrier;
 
@@ -429,10 +429,7 @@ mod tests {
                 }
                 window.post(&Group::new(&world, &[0])?)?;
                 drop(window);
-                let lent = section.hold_in_order(Intent::Read, "a send").map(drop);
-                let status = Arc::downgrade(stream.status());
-                drop((section, buffer, stream));
-                Ok::<_, Error>((Some((lent, status.upgrade().is_some())), None))
+                Ok::<_, Error>((Some(left_of(stream, buffer, section)), None))
             };
             let told = give_up();
             // The origin has its end until then.
