@@ -120,6 +120,7 @@ mod named;
 mod pinning;
 mod primitive;
 pub mod queue;
+mod shares;
 mod source;
 pub mod timeline;
 pub mod window;

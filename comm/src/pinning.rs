@@ -1,11 +1,10 @@
 //! Threads that stay on one core each.
 
 use crate::error::{Error, Result};
+use crate::shares::Share;
 use crate::world::World;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use serde::{Deserialize, Serialize};
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::marker::PhantomData;
 
@@ -54,8 +53,10 @@ impl Drop for Pinned {
 /// As [`World::pin`].
 pub(crate) fn pin(world: &World) -> Result<Pinned> {
     const CALL: &str = "World::pin";
-    let all = world.agree(CALL, Cores::of_thread())?;
-    let pinned = Pinned::to_core(Cores::of_rank(world.rank(), &all));
+    let own = allowed();
+    let all = world.agree(CALL, own.clone().map(Share::new))?;
+    let place = Share::of_rank(world.rank(), &all).expect("it runs somewhere");
+    let pinned = own.and_then(|cores| Pinned::to_core(cores[place]));
     world.agree(CALL, pinned.as_ref().map(|_| ()))?;
     pinned
 }
@@ -82,37 +83,6 @@ pub(crate) fn allowed() -> Result<Vec<usize>> {
         None => sched_getaffinity(None).map_err(failed("sched_getaffinity"))?,
     };
     Ok((0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect())
-}
-
-/// Where a thread may run if it is not pinned.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Cores {
-    /// The running system, if it can be told from others.
-    node: Option<String>,
-    cores: Vec<usize>,
-}
-
-impl Cores {
-    /// Of the calling thread.
-    ///
-    /// # Errors
-    /// [`Error::System`] if the system refuses.
-    fn of_thread() -> Result<Self> {
-        Ok(Self { node: std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok(), cores: allowed()? })
-    }
-
-    /// The core that a rank takes, where all ranks may run as `all` says: of its cores the first of those that the fewest
-    /// ranks before it on its node have taken. Launchers give ranks the same cores, some each, or one each, and deal them
-    /// out over nodes one by one or in blocks.
-    fn of_rank(rank: usize, all: &[Self]) -> usize {
-        let mut taken = BTreeMap::new();
-        let mut own = 0;
-        for Self { cores, .. } in all[..=rank].iter().filter(|other| other.node == all[rank].node) {
-            own = *cores.iter().min_by_key(|core| taken.get(*core).unwrap_or(&0)).expect("it runs somewhere");
-            *taken.entry(own).or_insert(0) += 1;
-        }
-        own
-    }
 }
 
 fn failed<E: Display>(call: &'static str) -> impl Fn(E) -> Error {

@@ -7,7 +7,6 @@ use streamhalo::{Device, HaloError, Signals, Stream, StreamOptions, Waits, World
 use super::micro::split_device;
 use crate::app;
 use crate::error::AppError;
-use crate::run::open_device;
 
 /// Where the streams of a measurement are. By default on the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +61,7 @@ impl Streams {
     /// The device, opened.
     pub(crate) fn device(&self) -> Result<Device, AppError> {
         let (kind, select) = split_device(self.device.as_deref().unwrap_or("host"));
-        Ok(open_device(kind, select)?.with_waits(self.waits))
+        Ok(Device::open(kind, select)?.with_waits(self.waits))
     }
 
     /// The streams of a rank. The options are for the host.

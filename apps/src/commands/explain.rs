@@ -106,7 +106,7 @@ impl Work for Explanation {
 
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(Vec<Routes>)) -> Result<(), AppError> {
         let application = ApplicationRow::open(&self.config)?;
-        let stream = stream(&self.config, world)?;
+        let (_, stream) = stream(&self.config, world)?;
         world.set_measured(self.measured.clone());
         for backend in &self.config.comm.backend {
             let layout = &self.layout;

@@ -13,6 +13,7 @@ use std::path::Path;
 
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue};
+use streamhalo::Device;
 use streamhalo::comm::fabric::{self, FABRICS};
 
 use crate::cli::{Cli, Command, ConfigArgs};
@@ -22,7 +23,7 @@ use crate::occupied::Occupied;
 use crate::ranks;
 
 /// The devices that this version has.
-const DEVICES: [&str; 4] = ["host", "opencl", "cuda", "hip"];
+const DEVICES: [&str; 4] = Device::KINDS;
 
 /// Carries out a command and answers with the exit status: 0, or 1 where a run failed its
 /// verification.

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use streamhalo::comm::backend::{AUTO, BACKENDS};
 use streamhalo::comm::fabric::{Executor, FABRICS};
-use streamhalo::{Stream, World};
+use streamhalo::{Device, Stream, World};
 
 use super::device::{has_wire, unreached_because};
 use super::{device, executors_of};
@@ -34,7 +34,7 @@ impl fmt::Display for Banner<'_> {
         let row = FABRICS.iter().find(|row| row.name == config.comm.fabric);
         let row = row.expect("a configuration names a registered fabric");
         let kind = &config.device.kind;
-        match device(config) {
+        match device(config, None) {
             // That it can be opened has been checked.
             Ok(device) if kind != "host" => {
                 // What a wire takes is said by the ranks.
@@ -60,6 +60,8 @@ impl fmt::Display for Banner<'_> {
 /// What only ranks know: who carries out what they start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Uses {
+    /// Those that the ranks of a node take in turn, where there is a choice.
+    devices: Vec<String>,
     /// The library of the machine that carries messages, if one does.
     engine: Option<String>,
     /// How it takes the arrays of a device, if there is one.
@@ -69,8 +71,8 @@ pub(crate) struct Uses {
 }
 
 impl Uses {
-    /// What this rank's fabric says.
-    pub(crate) fn of(world: &World, stream: &Stream, config: &RunConfig) -> Self {
+    /// What this rank's fabric and device say.
+    pub(crate) fn of(world: &World, device: &Device, stream: &Stream, config: &RunConfig) -> Self {
         let fabric = world.fabric();
         let peers = (0..fabric.size()).filter(|peer| *peer != fabric.rank());
         let of_peer = |peer| if fabric.is_mapped(peer) { stream.executor() } else { fabric.executor() };
@@ -83,13 +85,17 @@ impl Uses {
         }
         let executor = |backend: &String| (backend.clone(), executor(backend, &of_messages));
         let wires = stream.told_of_wires();
-        Self { engine: fabric.engine(), wires, executors: config.comm.backend.iter().map(executor).collect() }
+        let executors = config.comm.backend.iter().map(executor).collect();
+        Self { devices: device.shared_out().to_vec(), engine: fabric.engine(), wires, executors }
     }
 }
 
 /// Some lines, each with its end.
 impl fmt::Display for Uses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.devices.is_empty() {
+            writeln!(f, "devices:  {}; the ranks of a node take them in turn", self.devices.join(", "))?;
+        }
         if let Some(engine) = &self.engine {
             writeln!(f, "library:  {}", in_short(engine))?;
         }

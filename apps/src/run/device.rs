@@ -1,20 +1,23 @@
 //! The device that a configuration names.
 
 use streamhalo::comm::fabric::{Executor, FABRICS, FabricRow};
-use streamhalo::{Device, Peers, Signals, Waits, Wires};
+use streamhalo::{Device, Peers, Signals, Waits, Wires, World};
 
 use crate::app::Application;
 use crate::config::{DeviceConfig, RunConfig};
 use crate::error::AppError;
 
-/// The device, opened.
+/// The device, opened: of a world's rank its own. Collective if there is a world.
 ///
 /// # Errors
 ///
 /// That there is no such device on this machine, or that it lacks what streams need.
-pub(crate) fn device(config: &RunConfig) -> Result<Device, AppError> {
+pub(crate) fn device(config: &RunConfig, world: Option<&World>) -> Result<Device, AppError> {
     let DeviceConfig { kind, select, memory, peers, wires, waits, .. } = &config.device;
-    let device = open_device(kind, select.as_deref().unwrap_or_default())?
+    let select = select.as_deref().unwrap_or_default();
+    let opened =
+        world.map_or_else(|| Device::open(kind, select), |world| Device::of_rank(world, kind, select));
+    let device = opened?
         .with_waits(waits.unwrap_or_default())
         .with_signals(config.comm.signal.unwrap_or_default())
         .with_peers(peers.unwrap_or_default())
@@ -38,27 +41,13 @@ pub(super) fn unreached_because(config: &RunConfig) -> Option<String> {
         return Some(unreached);
     }
     // One that cannot be opened is an error elsewhere.
-    device(config).ok()?.unreached_by_processes().map(|reason| format!("{unreached}: {reason}"))
+    device(config, None).ok()?.unreached_by_processes().map(|reason| format!("{unreached}: {reason}"))
 }
 
 /// Whether messages between some ranks go over a wire, which takes the device's memory or not: only ranks know.
 pub(super) fn has_wire(config: &RunConfig) -> bool {
     let row = FABRICS.iter().find(|row: &&FabricRow| row.name == config.comm.fabric);
     row.is_some_and(|row| row.executor != Executor::Stream)
-}
-
-/// The device of that kind and name, opened.
-///
-/// # Errors
-///
-/// As [`device`].
-pub(crate) fn open_device(kind: &str, select: &str) -> Result<Device, AppError> {
-    Ok(match kind {
-        "opencl" => Device::opencl(select)?,
-        "cuda" => Device::cuda(select)?,
-        "hip" => Device::hip(select)?,
-        _ => Device::host(),
-    })
 }
 
 /// That no stream of a kind of device signals by memory operations, if so, and what to choose instead.
@@ -113,5 +102,5 @@ pub(super) fn check(config: &RunConfig, application: &dyn Application) -> Result
     {
         return refused("comm.signal", message);
     }
-    device(config).map(|_| ())
+    device(config, None).map(|_| ())
 }

@@ -11,7 +11,7 @@ mod timeline;
 mod work;
 
 pub(crate) use banner::{Banner, Uses, in_short};
-pub(crate) use device::{device, no_memory_operations, open_device};
+pub(crate) use device::{device, no_memory_operations};
 pub(crate) use executors::{executors_of, executors_of_all, executors_or};
 pub(crate) use journal::{Journal, Kept};
 pub(crate) use measured::MeasuredFile;

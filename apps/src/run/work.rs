@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use serde::{Deserialize, Serialize};
 use streamhalo::comm::backend::Measured;
-use streamhalo::{Stream, StreamOptions, World, WorldOptions};
+use streamhalo::{Device, Stream, StreamOptions, World, WorldOptions};
 
 use crate::app::{Application, ApplicationRow, Between, Looker, Outcome, Trial};
 use crate::checkpoint::{Checkpoint, Checkpoints};
@@ -102,14 +102,14 @@ impl Work for RunWork {
 
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(RunReport)) -> Result<(), AppError> {
         let application = ApplicationRow::open(&self.config)?;
-        let stream = stream(&self.config, world)?;
+        let (device, stream) = stream(&self.config, world)?;
         world.set_measured(self.measured.clone());
         // Before anything waits on the device for another rank.
         application.device_kernels().into_iter().try_for_each(|text| stream.compile(text))?;
         // Those who look at a trial report too, while it runs.
         let report = RefCell::new(report);
         let report = |said: RunReport| (report.borrow_mut())(said);
-        report(RunReport::Uses(Uses::of(world, &stream, &self.config)));
+        report(RunReport::Uses(Uses::of(world, &device, &stream, &self.config)));
         // After the stream: threads that a device's library starts would be bound to this rank's core too. Until the end only,
         // as under a launcher the next entry is another work of this thread.
         let _pinned = self.config.run.pin.then(|| world.pin()).transpose()?;
@@ -206,13 +206,15 @@ pub(crate) fn world_options(config: &RunConfig) -> WorldOptions {
 }
 
 /// A rank's stream, whose messages are staged, as a configuration says.
-pub(crate) fn stream(config: &RunConfig, world: &World) -> Result<Stream, AppError> {
+pub(crate) fn stream(config: &RunConfig, world: &World) -> Result<(Device, Stream), AppError> {
     if let Some(staging) = &config.staging {
         world.set_staging(*staging)?;
     }
     let options =
         StreamOptions { kind: config.device.stream.unwrap_or_default(), threads: config.device.threads };
-    Ok(device(config)?.stream_with(world, options)?)
+    let device = device(config, Some(world))?;
+    let stream = device.stream_with(world, options)?;
+    Ok((device, stream))
 }
 
 #[cfg(test)]

@@ -198,6 +198,32 @@ fn runs_and_info_say_that_messages_are_staged() {
     }
 }
 
+/// PoCL shows the host's cores as often as it is told, by the name that its devices' names begin with.
+#[test]
+fn ranks_compute_on_a_device_each_where_several_are_alike() {
+    let Ok(pocl) = Device::opencl("portable computing language") else {
+        return println!("skipped: several devices of OpenCL: there is no PoCL that would show them");
+    };
+    let (_, name) = pocl.name().split_once(", ").expect("its kind comes first");
+    let driver = name.split('-').next().expect("there is a first part");
+    for fabric in ["local", "shm"] {
+        let folder = Folder::new();
+        let config = folder.write("config.toml", SMALL);
+        let mut command = folder.command(env!("CARGO_BIN_EXE_streamhalo"));
+        command
+            .env("POCL_DEVICES", format!("{driver} {driver}"))
+            .args(["run", "--fabric", fabric])
+            .arg(config);
+        command.args(["--set", DEVICE, "--set", "device.select=portable", "--out"]).arg(folder.out());
+        let output = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert!(said.contains("devices:  0, 1; the ranks of a node take them in turn"), "{said}");
+        let records = folder.records_there();
+        assert!(records.iter().all(|record| record["verified"] == true), "{records:?}");
+    }
+}
+
 #[test]
 fn what_a_device_cannot_do_is_refused_before_anything_runs() {
     if !is_there() {

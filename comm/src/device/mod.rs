@@ -22,6 +22,7 @@ mod host_state;
 mod lent;
 mod mirror;
 mod moves;
+mod of_rank;
 mod opencl;
 mod operation;
 mod panics;
@@ -98,12 +99,18 @@ pub struct Device {
     /// `None`: the host.
     accelerator: Option<Arc<dyn Accelerator>>,
     ways: Ways,
+    /// See [`Device::shared_out`].
+    shared_out: Arc<[String]>,
 }
 
 impl Device {
+    fn of(accelerator: Option<Arc<dyn Accelerator>>) -> Self {
+        Self { accelerator, ways: Ways::default(), shared_out: Arc::default() }
+    }
+
     /// The host.
     pub fn host() -> Self {
-        Self { accelerator: None, ways: Ways::default() }
+        Self::of(None)
     }
 
     /// A device of OpenCL: the one with that number in [`opencl_devices`], or the first whose name, platform or
@@ -114,7 +121,7 @@ impl Device {
     /// [`crate::Error::DeviceUnavailable`] if there is no OpenCL here, if no device is meant, or if the one that
     /// is meant lacks what streams need.
     pub fn opencl(select: &str) -> Result<Self> {
-        Ok(Self { accelerator: Some(opencl::open(select, MemoryMode::Auto)?), ways: Ways::default() })
+        Ok(Self::of(Some(opencl::open(select, MemoryMode::Auto)?)))
     }
 
     /// A GPU of NVIDIA: the one with that number in [`cuda_devices`], or the first whose name, or address on the bus,
@@ -125,7 +132,7 @@ impl Device {
     /// [`crate::Error::DeviceUnavailable`] if there is no driver here, one older than CUDA 12.0 (525), or no GPU; if no
     /// device is meant; or if the one that is meant lacks what streams need.
     pub fn cuda(select: &str) -> Result<Self> {
-        Ok(Self { accelerator: Some(cuda::open(select)?), ways: Ways::default() })
+        Ok(Self::of(Some(cuda::open(select)?)))
     }
 
     /// A GPU of AMD's, in builds with the feature `hip`: the one with that number in [`hip_devices`], or the first
@@ -136,7 +143,7 @@ impl Device {
     /// [`crate::Error::DeviceUnavailable`] if the program was built without HIP, if there is no runtime of it or no
     /// GPU, or if none is meant.
     pub fn hip(select: &str) -> Result<Self> {
-        Ok(Self { accelerator: Some(hip::open(select)?), ways: Ways::default() })
+        Ok(Self::of(Some(hip::open(select)?)))
     }
 
     /// The same device, whose streams wait so. On the host it changes nothing.
@@ -178,6 +185,12 @@ impl Device {
     /// `host`, or the name that its vendor gives the device, behind its kind.
     pub fn name(&self) -> &str {
         self.accelerator.as_ref().map_or("host", |accelerator| accelerator.name())
+    }
+
+    /// The devices, this one among them, of which [`Device::of_rank`] gives each rank of a node one: their addresses on the
+    /// bus, or their numbers where those are not known. Empty if there was no choice.
+    pub fn shared_out(&self) -> &[String] {
+        &self.shared_out
     }
 
     /// Whether it computes on cores of its own, not on the host's.

@@ -17,7 +17,7 @@ fn aside<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
 }
 
 fn own_cores() -> Vec<usize> {
-    Cores::of_thread().expect("it is told").cores
+    allowed().expect("it is told")
 }
 
 #[test]
@@ -68,29 +68,6 @@ fn ranks_of_one_process_take_one_core_after_the_other() {
     });
     let pinned: Result<Vec<_>> = pinned.expect("threads can be started").into_iter().collect();
     assert_eq!(pinned, Ok((0..3).map(|rank| vec![all[rank % all.len()]]).collect()));
-}
-
-#[test]
-fn ranks_share_a_core_only_where_they_outnumber_those_that_they_may_use() {
-    let taken = |ranks: &[(&str, &[usize])]| -> Vec<usize> {
-        let of =
-            |(node, cores): &(&str, &[usize])| Cores { node: Some((*node).into()), cores: cores.to_vec() };
-        let all: Vec<_> = ranks.iter().map(of).collect();
-        (0..all.len()).map(|rank| Cores::of_rank(rank, &all)).collect()
-    };
-    let (low, high): (&[usize], &[usize]) = (&[0, 1], &[2, 3]);
-    let node = &[low, high].concat()[..];
-    // The whole node for all, by ranks that are dealt out in blocks and one by one.
-    assert_eq!(taken(&[("a", node), ("a", node), ("b", node), ("b", node)]), [0, 1, 0, 1]);
-    assert_eq!(taken(&[("a", node), ("b", node), ("a", node), ("b", node)]), [0, 0, 1, 1]);
-    // A socket each, in turn, as `--map-by socket --bind-to socket` does.
-    assert_eq!(taken(&[("a", low), ("a", high), ("a", low), ("a", high)]), [0, 2, 1, 3]);
-    // A core each.
-    assert_eq!(taken(&[("a", &[3]), ("a", &[1]), ("a", &[2])]), [3, 1, 2]);
-    // Some that all may use, and more for some.
-    assert_eq!(taken(&[("a", low), ("a", node), ("a", &[1, 2]), ("a", node)]), [0, 1, 2, 3]);
-    // Fewer than there are ranks: in turn.
-    assert_eq!(taken(&[("a", low), ("a", low), ("a", low), ("a", low)]), [0, 1, 0, 1]);
 }
 
 /// So that they neither hold it up nor are measured under other conditions than those of streams that were made before.

@@ -102,6 +102,14 @@ impl Choosable for FoundGpu {
         vec![&self.name, &self.bus]
     }
 
+    fn model(&self) -> String {
+        self.name.clone()
+    }
+
+    fn address(&self) -> Option<&str> {
+        Some(&self.bus)
+    }
+
     fn unusable(&self) -> Option<String> {
         self.unusable()
     }

@@ -24,6 +24,10 @@ impl Choosable for FoundHipDevice {
         vec![&self.name, &self.architecture]
     }
 
+    fn model(&self) -> String {
+        self.label()
+    }
+
     fn unusable(&self) -> Option<String> {
         None
     }

@@ -18,7 +18,7 @@ use std::sync::Mutex;
 const NO_PLATFORM: i32 = -1001;
 
 /// The platform of PoCL.
-const POCL: &str = "Portable Computing Language";
+pub(super) const POCL: &str = "Portable Computing Language";
 
 /// A device of OpenCL, as [`found`] lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,6 +121,10 @@ impl Choosable for FoundDevice {
 
     fn names(&self) -> Vec<&str> {
         vec![&self.name, &self.platform, &self.vendor]
+    }
+
+    fn model(&self) -> String {
+        self.label()
     }
 
     fn unusable(&self) -> Option<String> {

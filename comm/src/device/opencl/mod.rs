@@ -16,6 +16,8 @@ mod exported;
 mod graph;
 mod queue;
 #[cfg(test)]
+mod several;
+#[cfg(test)]
 mod tests;
 
 pub use choice::{FoundDevice, found};
