@@ -18,7 +18,7 @@ mod ranks;
 pub mod start;
 mod walled;
 
-pub use cells::{Cell, Outcome, try_backend_cells, try_cells, try_primitive_cells};
+pub use cells::{Amount, Cell, Outcome, try_backend_cells, try_cells, try_primitive_cells};
 pub use clock::assert_tells_the_time;
 pub use devices::{LONG_BYTES, LONG_EPOCHS, cells_on_host, check_cells, set_ways, try_routes};
 pub use fields::{FieldSet, FieldSpec};

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 use streamhalo::comm::fabric::{FABRICS, FabricRow};
 use streamhalo_tests::start::{Ended, Launcher, launchers, run};
-use streamhalo_tests::{Cell, Outcome, on_ranks, try_cells};
+use streamhalo_tests::{Amount, Cell, Outcome, on_ranks, try_cells};
 
 /// After how long a start is given up.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -250,19 +250,19 @@ fn a_file_that_is_no_mpi_is_refused() {
 
 #[test]
 fn an_application_brings_its_own_communicator() {
-    application_with("multiple", "proxy");
+    application_with("multiple", Amount::Few, "proxy");
 }
 
 #[test]
 fn an_application_of_one_thread_brings_its_own_communicator() {
-    application_with("single", "host");
+    application_with("single", Amount::First, "host");
 }
 
-/// Ranks that have initialised MPI with that level of thread support: who then carries messages.
-fn application_with(level: &str, executor: &str) {
+/// Ranks that have initialised MPI with that level of thread support, and try so much: who then carries messages.
+fn application_with(level: &str, amount: Amount, executor: &str) {
     let expected: Vec<Cell> = on_ranks(2, |world| {
         let mut cells = Vec::new();
-        try_cells(world, false, |cell| cells.push(cell))?;
+        try_cells(world, amount, |cell| cells.push(cell))?;
         Ok(cells)
     })
     .swap_remove(0);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::bench::{assert_timed, each_bench};
-use super::launchers::{Launcher, each_launcher, each_launcher_at_once};
+use super::launchers::{Launcher, each_launcher, each_launcher_at_once, in_turn};
 use super::rendezvous::has_libfabric;
 use super::{BACKENDS, Folder, OCCUPIED, SMALL, assert_verified, checksums, signal, text, until};
 
@@ -112,14 +112,12 @@ const REFUSED: &[(&[&str], &str)] = &[
 
 #[test]
 fn what_is_wrong_on_all_ranks_is_said_once() {
-    each_launcher(|launcher| {
-        for (set, part) in REFUSED {
-            let folder = Folder::new();
-            let run = Ranks::wrapped(&folder, "", &run_of(&folder, set));
-            let output = launcher.finish(run.command(launcher, 2));
-            run.refused(&output.stderr, 2, part);
-            assert!(!folder.out().exists(), "{set:?}");
-        }
+    in_turn(REFUSED, |launcher, (set, part)| {
+        let folder = Folder::new();
+        let run = Ranks::wrapped(&folder, "", &run_of(&folder, set));
+        let output = launcher.finish(run.command(launcher, 2));
+        run.refused(&output.stderr, 2, part);
+        assert!(!folder.out().exists(), "{set:?}");
     });
 }
 
@@ -142,14 +140,12 @@ const DIFFERENT: &[(&str, &str)] = &[
 #[test]
 fn ranks_that_were_started_differently_end_together() {
     let over_mpi = format!("{SMALL}comm.fabric = 'mpi'\n");
-    each_launcher(|launcher| {
-        for (odd, part) in DIFFERENT {
-            let folder = Folder::new();
-            let run = Ranks::wrapped(&folder, odd, &arguments_of(&folder, &over_mpi, &[]));
-            let output = launcher.finish(run.command(launcher, 4));
-            run.refused(&output.stderr, 4, part);
-            assert!(!folder.out().exists(), "{odd}");
-        }
+    in_turn(DIFFERENT, |launcher, (odd, part)| {
+        let folder = Folder::new();
+        let run = Ranks::wrapped(&folder, odd, &arguments_of(&folder, &over_mpi, &[]));
+        let output = launcher.finish(run.command(launcher, 4));
+        run.refused(&output.stderr, 4, part);
+        assert!(!folder.out().exists(), "{odd}");
     });
 }
 
@@ -263,13 +259,10 @@ fn ctrl_c_and_the_death_of_a_rank_end_all_and_leave_earlier_results() {
 
 #[test]
 fn primitives_are_timed_over_the_launchers_ranks() {
-    each_launcher(|launcher| {
-        let folder = Folder::new();
-        for (bench, arguments) in each_bench("mpi") {
-            let output = launcher.streamhalo(&folder, 2, &arguments);
-            assert_eq!(output.status.code(), Some(0), "{bench}: {}", text(&output.stderr));
-            assert_timed(bench, "mpi", &text(&output.stdout));
-        }
+    in_turn(each_bench("mpi"), |launcher, (bench, arguments)| {
+        let output = launcher.streamhalo(&Folder::new(), 2, arguments);
+        assert_eq!(output.status.code(), Some(0), "{bench}: {}", text(&output.stderr));
+        assert_timed(bench, "mpi", &text(&output.stdout));
     });
 }
 

@@ -26,6 +26,18 @@ pub(crate) fn each_launcher(test: impl Fn(&Launcher)) {
     launchers().iter().for_each(test);
 }
 
+/// Does a test of each case, with every launcher the first, and each of the others with one launcher, in turn: for cases that
+/// do not depend on the library, of which one shows that none is in their way.
+pub(crate) fn in_turn<T>(cases: impl IntoIterator<Item = T>, test: impl Fn(&Launcher, &T)) {
+    let launchers = launchers();
+    let mut cases = cases.into_iter();
+    if let Some(first) = cases.next() {
+        launchers.iter().for_each(|launcher| test(launcher, &first));
+    }
+    // Where there is no launcher nothing is left to be said.
+    cases.zip(launchers.iter().cycle()).for_each(|(case, launcher)| test(launcher, &case));
+}
+
 /// As [`each_launcher`], all at once: for tests in which ranks wait for longer than they compute.
 pub(crate) fn each_launcher_at_once(test: impl Fn(&Launcher) + Sync) {
     let (launchers, test) = (launchers(), &test);

@@ -1,9 +1,9 @@
 //! A rank that tries every case in every way over the fabric that it was started for.
 //!
-//! `conformance_rank FABRIC [few | device WORDS... | primitives WORDS... | routes WORDS...]` takes its place among the others from the
-//! environment. Rank 0 writes a line for each cell of the table. With `few` the cases that only differ in geometry are
-//! left out, and with `device` it is the backends with arrays on a device, used as the words say (`set`), and with
-//! `primitives` the primitives; with
+//! `conformance_rank FABRIC [few | first | device WORDS... | primitives WORDS... | both WORDS... | routes WORDS...]` takes
+//! its place among the others from the environment. Rank 0 writes a line for each cell of the table. With `few` the cases
+//! that only differ in geometry are left out, and with `first` all but one. With `device` it is the backends with arrays on a
+//! device, used as the words say (`set`), with `primitives` the primitives, and with `both` one after the other; with
 //! `routes` all ranks write how messages of a device went (`try_routes`).
 
 use std::collections::BTreeSet;
@@ -12,17 +12,23 @@ use std::process::ExitCode;
 use streamhalo::comm::Staging;
 use streamhalo::{HaloError, StreamKind, World};
 use streamhalo_tests::{
-    Cell, set_ways, try_backend_cells, try_cells, try_primitive_cells, try_routes, watchdog,
+    Amount, Cell, set_ways, try_backend_cells, try_cells, try_primitive_cells, try_routes, watchdog,
 };
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        [fabric] => run(fabric, |world, report| try_cells(world, true, report)),
-        [fabric, "few"] => run(fabric, |world, report| try_cells(world, false, report)),
+        [fabric] => run(fabric, |world, report| try_cells(world, Amount::All, report)),
+        [fabric, "few"] => run(fabric, |world, report| try_cells(world, Amount::Few, report)),
+        [fabric, "first"] => run(fabric, |world, report| try_cells(world, Amount::First, report)),
         [fabric, "device", words @ ..] => run(fabric, |world, report| {
             set(words, world)?;
             try_backend_cells(world, StreamKind::Device, report)
+        }),
+        [fabric, "both", words @ ..] => run(fabric, |world, report| {
+            set(words, world)?;
+            try_backend_cells(world, StreamKind::Device, &mut *report)?;
+            try_primitive_cells(world, report)
         }),
         [fabric, "primitives", words @ ..] => run(fabric, |world, report| {
             set(words, world)?;
@@ -31,7 +37,7 @@ fn main() -> ExitCode {
         [fabric, "routes", words @ ..] => routes(fabric, words),
         other => {
             eprintln!(
-                "usage: conformance_rank FABRIC [few | device WORDS... | primitives WORDS... | routes WORDS...], not {other:?}"
+                "usage: conformance_rank FABRIC [few | first | device WORDS... | primitives WORDS... | both WORDS... | routes WORDS...], not {other:?}"
             );
             return ExitCode::FAILURE;
         }

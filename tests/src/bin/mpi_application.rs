@@ -30,7 +30,7 @@ mod application {
     use std::error::Error;
     use std::ffi::{c_int, c_void};
     use streamhalo::World;
-    use streamhalo_tests::{try_cells, watchdog};
+    use streamhalo_tests::{Amount, try_cells, watchdog};
 
     /// A handle of any library: an `int` or a pointer.
     type Handle = usize;
@@ -96,7 +96,9 @@ mod application {
                 return Err(format!("rank {rank} became rank {} of {}", world.rank(), world.size()).into());
             }
             let is_first = world.rank() == 0;
-            try_cells(&world, false, |cell| {
+            // What is called by one thread is tried at more length with communicators of the library's own.
+            let amount = if level == "single" { Amount::First } else { Amount::Few };
+            try_cells(&world, amount, |cell| {
                 if is_first {
                     println!("{cell}");
                 }

@@ -7,7 +7,7 @@ use streamhalo::{Event, GlobalGrid, Pattern, Signals, StreamHalo, StreamKind, Wa
 use streamhalo_tests::cases::ALTERNATING;
 use streamhalo_tests::cases::leaving::each_exchange;
 use streamhalo_tests::cases::on_device::{
-    IMPATIENT, all_as_on_the_host, check_failures, check_lateness, with_a_rank_that_fails,
+    IMPATIENT, Lateness, all_as_on_the_host, check_failures, check_lateness, with_a_rank_that_fails,
     with_a_rank_that_is_late,
 };
 use streamhalo_tests::cases::timed::timed;
@@ -131,9 +131,10 @@ fn an_exchange_that_a_peer_has_dropped_ends_at_once() {
 fn a_wait_ends_with_the_time_out() {
     let Some((_, _turn)) = gpu() else { return };
     for (way, ways) in in_all_ways() {
+        let lateness = Lateness::default();
         let results = World::threads(2, IMPATIENT, |world| {
             set(ways);
-            with_a_rank_that_is_late(&world, way)
+            with_a_rank_that_is_late(&world, way, &lateness)
         });
         check_lateness(results.expect("threads can be started"), &(way, ways));
     }

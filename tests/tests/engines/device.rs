@@ -5,6 +5,7 @@ use super::{of_processes, of_threads};
 use std::collections::{BTreeMap, BTreeSet};
 use streamhalo::Device;
 use streamhalo::comm::backend::backend_names;
+use streamhalo_tests::Amount::Few;
 use streamhalo_tests::cases::Subject;
 use streamhalo_tests::start::{Engine, Start, engines};
 use streamhalo_tests::{Cell, OpenDevice, Outcome};
@@ -57,19 +58,16 @@ fn on_every_engine(kind: &str, of_kind: &[&str], open: OpenDevice) {
             }
         };
         let Some(ranks) = ranks(start, kind) else { continue };
-        let on_host: &Vec<Cell> = on_host.entry(ranks).or_insert_with(|| of_threads((ranks, false)));
-        for (what, expected) in [("device", &backends), ("primitives", &primitives)] {
-            // What goes straight over a wire is tried with every library beside this (`wires.rs`).
-            let how: &[&str] = match start {
-                Start::Job => &[],
-                _ => &["wires-staged", "blocks"],
-            };
-            let words = [&[what], of_kind, how].concat();
-            let cells = of_processes(engine, start, ranks, &words);
-            let names: Vec<&str> = cells.iter().map(|cell| cell.backend.as_str()).collect();
-            assert_eq!(names, *expected, "{engine:?}");
-            cells.iter().for_each(|cell| check(kind, engine, cell, on_host));
-        }
+        let on_host: &Vec<Cell> = on_host.entry(ranks).or_insert_with(|| of_threads((ranks, Few)));
+        // What goes straight over a wire is tried with every library beside this (`wires.rs`).
+        let how: &[&str] = match start {
+            Start::Job => &[],
+            _ => &["wires-staged", "blocks"],
+        };
+        let cells = of_processes(engine, start, ranks, &[&["both"], of_kind, how].concat());
+        let names = cells.iter().map(|cell| cell.backend.as_str());
+        assert!(names.eq(backends.iter().chain(&primitives).copied()), "{engine:?}: {cells:?}");
+        cells.iter().for_each(|cell| check(kind, engine, cell, on_host));
         tried.insert(engine.fabric);
     }
     println!("{kind} over {tried:?}");

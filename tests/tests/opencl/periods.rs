@@ -9,7 +9,7 @@ use streamhalo::comm::fabric::Executor;
 use streamhalo::{HaloError, Pattern, StreamKind, Waits, World};
 use streamhalo_tests::cases::offsets;
 use streamhalo_tests::cases::on_device::{
-    IMPATIENT, check_failures, check_lateness, replays_as_steps, replays_with_a_rank_that_fails,
+    IMPATIENT, Lateness, check_failures, check_lateness, replays_as_steps, replays_with_a_rank_that_fails,
     replays_with_a_rank_that_is_late,
 };
 use streamhalo_tests::cases::periods::{Stepped, without_the_host};
@@ -112,9 +112,10 @@ fn a_rank_that_fails_or_is_late_ends_the_replays_of_the_others() {
             replays_with_a_rank_that_fails(world, way)
         });
         check_failures(results, &(way, waits));
+        let lateness = Lateness::default();
         let results = World::threads(2, IMPATIENT, |world| {
             set_waits(waits);
-            replays_with_a_rank_that_is_late(&world, way)
+            replays_with_a_rank_that_is_late(&world, way, &lateness)
         });
         check_lateness(results.expect("threads can be started"), &(way, waits));
     }

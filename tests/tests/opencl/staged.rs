@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use streamhalo::comm::Error;
 use streamhalo::{HaloError, Signals, StreamKind, Waits};
 use streamhalo_tests::cases::on_device::{
-    IMPATIENT, all_as_on_the_host, check_failures, check_lateness, with_a_rank_that_fails,
+    IMPATIENT, Lateness, all_as_on_the_host, check_failures, check_lateness, with_a_rank_that_fails,
     with_a_rank_that_is_late,
 };
 use streamhalo_tests::cases::{ALTERNATING, CELLS, GatherCase};
@@ -90,7 +90,10 @@ fn a_wait_ends_with_the_time_out() {
         return;
     }
     for way in ways_of(StreamKind::Device) {
-        check_lateness(walled_outcomes(2, IMPATIENT, |world, _| with_a_rank_that_is_late(world, way)), &way);
+        let lateness = Lateness::default();
+        let results =
+            walled_outcomes(2, IMPATIENT, |world, _| with_a_rank_that_is_late(world, way, &lateness));
+        check_lateness(results, &way);
     }
 }
 
