@@ -2,7 +2,7 @@
 
 use super::abi::Abi;
 use super::launcher::{Launcher, first_line};
-use super::search::{Candidate, Place, SONAMES, candidates};
+use super::search::{CRAY_SONAMES, Candidate, Place, SONAMES, candidates};
 use super::table::Table;
 use super::{unavailable, unfit};
 use crate::error::Result;
@@ -113,7 +113,7 @@ impl Library {
         if let Some(linked) = Self::recognise(Opened::this(), Path::new("the program")) {
             return Some(linked);
         }
-        SONAMES.iter().find_map(|name| {
+        SONAMES.iter().chain(&CRAY_SONAMES).find_map(|name| {
             // SAFETY: finds a library that is loaded, and runs nothing.
             let opened = unsafe { Opened::open(Some(*name), RTLD_NOW | RTLD_LOCAL | libc::RTLD_NOLOAD) };
             Self::recognise(opened.ok()?, Path::new(name))

@@ -8,6 +8,19 @@ use std::path::{Path, PathBuf};
 /// that is promised to stay.
 pub(crate) const SONAMES: [&str; 4] = ["libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12", "libmpi.so.40"];
 
+/// What Cray MPICH is called, which has a name for each compiler. The last is in the folder of each.
+pub(crate) const CRAY_SONAMES: [&str; 9] = [
+    "libmpi_cray.so.12",
+    "libmpi_gnu.so.12",
+    "libmpi_gnu_123.so.12",
+    "libmpi_gnu_112.so.12",
+    "libmpi_gnu_91.so.12",
+    "libmpi_amd.so.12",
+    "libmpi_intel.so.12",
+    "libmpi_nvidia.so.12",
+    "libmpich.so",
+];
+
 /// A library that may be there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Candidate {
@@ -61,6 +74,12 @@ fn names(family: Option<Family>) -> Vec<&'static str> {
     }
 }
 
+/// As [`names`], of what is looked for in folders.
+fn files(family: Option<Family>) -> Vec<&'static str> {
+    let cray = if family == Some(Family::OpenMpi) { &[] } else { CRAY_SONAMES.as_slice() };
+    [&names(family), cray].concat()
+}
+
 /// The folder of libraries that a distribution has for several architectures.
 fn multiarch() -> String {
     format!("{}-linux-gnu", std::env::consts::ARCH)
@@ -83,9 +102,9 @@ pub(crate) fn candidates(asked: Option<&Path>, launcher: &Launcher) -> Vec<Candi
         // A folder; what is not there is named as one too, so that the message says what would have done.
         if asked.is_dir() || (asked.is_absolute() && !asked.exists() && !is_library(asked)) {
             let folders = std::iter::once(asked.to_owned()).chain(folders(asked)).collect::<Vec<_>>();
-            add(&mut found, &folders, &names(launcher.family), because);
+            add(&mut found, &folders, &files(launcher.family), because);
             // An installation of the other family is found as well: the launcher is then the one to change.
-            add(&mut found, &folders, &SONAMES, because);
+            add(&mut found, &folders, &files(None), because);
         } else if asked.components().count() > 1 || asked.exists() {
             // Absolute, as the loader looks for a name without a slash elsewhere.
             let path = std::path::absolute(asked).unwrap_or_else(|_| asked.to_owned());
@@ -96,23 +115,26 @@ pub(crate) fn candidates(asked: Option<&Path>, launcher: &Launcher) -> Vec<Candi
         }
         return found;
     }
-    let names = names(launcher.family);
+    let files = files(launcher.family);
     for program in &launcher.programs {
         if let Some(prefix) = program.parent().and_then(Path::parent) {
-            add(&mut found, &folders(prefix), &names, &format!("beside {}", program.display()));
+            add(&mut found, &folders(prefix), &files, &format!("beside {}", program.display()));
         }
     }
-    let roots: [(&str, Option<Family>); 2] =
-        [("I_MPI_ROOT", Some(Family::Mpich)), ("OPAL_PREFIX", Some(Family::OpenMpi))];
+    let roots: [(&str, Option<Family>); 3] = [
+        ("I_MPI_ROOT", Some(Family::Mpich)),
+        ("CRAY_MPICH_DIR", Some(Family::Mpich)),
+        ("OPAL_PREFIX", Some(Family::OpenMpi)),
+    ];
     for (variable, family) in roots {
         if let Some(prefix) = std::env::var_os(variable)
             && (launcher.family.is_none() || launcher.family == family)
         {
-            add(&mut found, &folders(Path::new(&prefix)), &names, variable);
+            add(&mut found, &folders(Path::new(&prefix)), &files, variable);
         }
     }
-    for name in &names {
-        let place = Place::Name((*name).to_owned());
+    for name in names(launcher.family) {
+        let place = Place::Name(name.to_owned());
         found.push(Candidate { place, because: "the loader's path".to_owned() });
     }
     let system = [
@@ -120,12 +142,13 @@ pub(crate) fn candidates(asked: Option<&Path>, launcher: &Launcher) -> Vec<Candi
         "/usr/lib64".into(),
         "/usr/lib".into(),
         "/usr/local/lib".into(),
+        "/opt/cray/pe/lib64".into(),
     ];
-    add(&mut found, &system, &names, "a folder of the system");
+    add(&mut found, &system, &files, "a folder of the system");
     if launcher.evidence.is_none() {
         for program in installed_launchers() {
             if let Some(prefix) = program.parent().and_then(Path::parent) {
-                add(&mut found, &folders(prefix), &names, &format!("beside {}", program.display()));
+                add(&mut found, &folders(prefix), &files, &format!("beside {}", program.display()));
             }
         }
     }
@@ -194,6 +217,19 @@ mod tests {
         assert_eq!(found[0].place, Place::File("/usr/lib/libmpi.so.40".into()));
         position(&found, &Place::File(Path::new("/usr/lib").join(multiarch()).join("libmpi.so.40")));
         assert!(!found.iter().any(|one| one.place.name().ends_with("libmpich.so.12")));
+        assert!(!found.iter().any(|one| one.place.name().ends_with("libmpich.so")));
+    }
+
+    #[test]
+    fn a_cray_has_its_own_names_behind_those_of_all() {
+        let found = candidates(None, &Launcher::default());
+        let folder = Path::new("/opt/cray/pe/lib64");
+        let [common, own] =
+            ["libmpi.so.12", "libmpi_cray.so.12"].map(|name| position(&found, &Place::File(folder.join(name))));
+        assert!(common < own);
+        let installation = candidates(Some(Path::new("/opt/cray/mpich")), &Launcher::default());
+        position(&installation, &Place::File("/opt/cray/mpich/lib/libmpi_gnu_123.so.12".into()));
+        position(&installation, &Place::File("/opt/cray/mpich/lib/libmpich.so".into()));
     }
 
     #[test]
