@@ -224,8 +224,8 @@ mod tests {
     fn a_cray_has_its_own_names_behind_those_of_all() {
         let found = candidates(None, &Launcher::default());
         let folder = Path::new("/opt/cray/pe/lib64");
-        let [common, own] =
-            ["libmpi.so.12", "libmpi_cray.so.12"].map(|name| position(&found, &Place::File(folder.join(name))));
+        let [common, own] = ["libmpi.so.12", "libmpi_cray.so.12"]
+            .map(|name| position(&found, &Place::File(folder.join(name))));
         assert!(common < own);
         let installation = candidates(Some(Path::new("/opt/cray/mpich")), &Launcher::default());
         position(&installation, &Place::File("/opt/cray/mpich/lib/libmpi_gnu_123.so.12".into()));
