@@ -49,10 +49,12 @@ struct Shared {
 pub struct WorldOptions {
     /// How to wait; chosen by the number of ranks and cores if `None`.
     pub policy: Option<WaitPolicy>,
-    /// After how long any wait fails; never if `None`.
+    /// After how long any wait for other ranks fails; never if `None`. By default 60 s, which has to be longer than ranks
+    /// compute, read or write between exchanges: others wait for them meanwhile.
     pub timeout: Option<Duration>,
 }
 
+/// Waits that suit the number of ranks and cores, and fail after 60 s.
 impl Default for WorldOptions {
     fn default() -> Self {
         Self { policy: None, timeout: Some(Duration::from_secs(60)) }
@@ -61,8 +63,15 @@ impl Default for WorldOptions {
 
 impl World {
     /// The world that this process was started in: a rank of `streamhalo launch` or `streamhalo run`, of
-    /// `mpiexec` or `srun`, or else a world of one rank. Collective over the ranks that were started;
-    /// blocks. A process may make several, at once or one after the other, if all ranks make them in one order. Over `shm` a
+    /// `mpiexec` or `srun`, of those that meet at an address, or else a world of one rank. Waits that last longer than 60 s
+    /// fail; [`World::from_env_with`] has it otherwise. Collective over the ranks that were started; blocks.
+    ///
+    /// The fabric is the first of these that applies: `shm` under `streamhalo launch`; what the variable
+    /// `STREAMHALO_FABRIC` names; `ofi` where one of `STREAMHALO_RENDEZVOUS` (rank 0's address as `HOST:PORT`),
+    /// `STREAMHALO_RANK` and `STREAMHALO_SIZE` is set, which are all needed then, with the key that all ranks share in
+    /// `STREAMHALO_JOB_KEY` or `STREAMHALO_JOB_KEY_FILE`; `mpi` under an MPI launcher; `local`.
+    ///
+    /// A process may make several, at once or one after the other, if all ranks make them in one order. Over `shm` a
     /// failure is one of the job: it ends the waits of all its worlds, also of those that are made afterwards.
     ///
     /// # Errors
@@ -72,7 +81,14 @@ impl World {
         Self::from_env_with(WorldOptions::default())
     }
 
-    /// As [`World::from_env`], with options.
+    /// As [`World::from_env`], with options. Ranks that may compute for as long as they like between exchanges:
+    ///
+    /// ```
+    /// use streamhalo_comm::{World, WorldOptions};
+    ///
+    /// let world = World::from_env_with(WorldOptions { timeout: None, ..WorldOptions::default() })?;
+    /// # Ok::<(), streamhalo_comm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`World::from_env`].
