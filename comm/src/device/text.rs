@@ -30,6 +30,16 @@ use std::sync::Arc;
 /// | `u8`, `i32`, `i64`, `f32`, `f64` | the element types; `f64` only where the device has it, and `HAS_F64` is defined |
 /// | `u32`, `u64`, `u128` | words, the last a structure of two, `x` and `y`, that is loaded and stored at once. The memory of an array begins on a multiple of 64 bytes, and what it ends in can be read to a multiple of 16 |
 ///
+/// A whole kernel, which gives each point of a line twice its own value and that of its neighbour before it
+/// ([`Stream::launch_either`] launches it, beside the closure that computes the same):
+///
+/// ```c
+/// KERNEL(mix)(TILE, READS(i64, now), WRITES(i64, next)) {
+///     POINT(i, j, k);
+///     AT(next, i, j, k) = 2 * AT(now, i, j, k) + AT(now, i, j, k - 1);
+/// }
+/// ```
+///
 /// A line such as `typedef f32 real;` lets one text have several types. Products and sums are not contracted, so that a kernel gives the bits that the host gives. Names are no words of
 /// OpenCL C or CUDA C++ (`half` is one).
 #[derive(Debug)]
@@ -179,6 +189,43 @@ impl Stream {
     /// Enqueues a kernel over the points of `tile` that is there in two forms: as a closure, which host streams
     /// run as [`Stream::launch`] does, and as a text, which the streams of other devices run. Does not block,
     /// except that a text is compiled the first time unless [`Stream::compile`] has; both must compute the same bits.
+    ///
+    /// ```
+    /// use streamhalo_comm::device::{Buffer, Device, Extents, KernelText, Rows, RowsMut, Tile};
+    /// use streamhalo_comm::{Error, World};
+    ///
+    /// static MIX: KernelText = KernelText {
+    ///     name: "mix",
+    ///     source: "KERNEL(mix)(TILE, READS(i64, now), WRITES(i64, next)) {
+    ///         POINT(i, j, k);
+    ///         AT(next, i, j, k) = 2 * AT(now, i, j, k) + AT(now, i, j, k - 1);
+    ///     }",
+    ///     reach: [0, 0, 1],
+    /// };
+    ///
+    /// fn mix(tile: Tile, (now, mut next): (Rows<'_, i64>, RowsMut<'_, i64>)) {
+    ///     for (i, j) in tile.rows() {
+    ///         let pairs = now.span(i, j, tile.start[2] - 1..tile.end[2]).windows(2);
+    ///         next.row(i, j).iter_mut().zip(pairs).for_each(|(next, pair)| *next = 2 * pair[1] + pair[0]);
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<(), Error> {
+    /// let world = World::alone()?;
+    /// let stream = Device::host().stream(&world)?; // or that of a `Device::cuda("")?`
+    /// stream.compile(&MIX)?; // all texts, before ranks exchange anything
+    /// let line = Extents { points: [1, 1, 6], components: 1 };
+    /// let mut now = Buffer::<i64>::zeros(&world, &stream, line)?;
+    /// let mut next = Buffer::<i64>::zeros(&world, &stream, line)?;
+    /// stream.launch_on_host("count", line.whole(), (now.writer(line.whole())?,), |tile, (mut now,)| {
+    ///     now.row(0, 0).iter_mut().zip(tile.start[2]..).for_each(|(cell, x)| *cell = x as i64);
+    /// })?;
+    /// let inner = Tile { start: [0, 0, 1], end: [1, 1, 5] }; // the text reaches for one point on both sides
+    /// stream.launch_either(&MIX, inner, (now.reader(line.whole())?, next.writer(inner)?), mix)?;
+    /// assert_eq!(next.copy_out(line.whole())?, [0, 2, 5, 8, 11, 0]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// At once, with nothing enqueued: as [`Stream::launch`]; and on a device [`Error::KernelDidNotCompile`],
