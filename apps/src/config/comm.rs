@@ -33,6 +33,20 @@ fn is_over_mpi(fabric: &str) -> bool {
     fabric.ends_with("mpi")
 }
 
+/// A backend's own name, where it may be called [`ALIAS`] too.
+///
+/// # Errors
+/// That it may not over this fabric.
+pub(crate) fn own_name<'n>(backend: &'n str, fabric: &str) -> Result<&'n str, String> {
+    match backend {
+        ALIAS if is_over_mpi(fabric) => Ok(STANDARD),
+        ALIAS => {
+            Err(format!("`{ALIAS}` is a name of `{STANDARD}` on fabrics over MPI; here it is `{fabric}`"))
+        }
+        _ => Ok(backend),
+    }
+}
+
 /// What stands for [`DEFAULT_BACKENDS`].
 const ALL: &str = "all";
 
@@ -139,14 +153,12 @@ fn read_backends(section: &Section<'_>, known: &[&str], fabric: &str) -> Result<
 fn read_backend(subject: &str, node: &Node, known: &[&str], fabric: &str) -> Result<Located<String>, Fault> {
     match &node.value {
         Value::String(text) if text == ALIAS && known.contains(&STANDARD) => {
-            if is_over_mpi(fabric) {
-                return Ok(Located::new(STANDARD.to_owned(), node.origin.clone()));
-            }
-            let message =
-                format!("`{ALIAS}` is a name of `{STANDARD}` on fabrics over MPI; here it is `{fabric}`");
-            Err(Fault::new(&node.origin, message)
-                .expected(one_of(known))
-                .hint(format!("write `{STANDARD}`, or choose the fabric `mpi` or `shm+mpi`")))
+            let own = own_name(text, fabric).map_err(|message| {
+                Fault::new(&node.origin, message)
+                    .expected(one_of(known))
+                    .hint(format!("write `{STANDARD}`, or choose the fabric `mpi` or `shm+mpi`"))
+            })?;
+            Ok(Located::new(own.to_owned(), node.origin.clone()))
         }
         _ => known_name(subject, node, known),
     }

@@ -225,9 +225,8 @@ fn find(name: &str) -> Result<&'static BackendRow> {
     if name == "cray-mpich" {
         return Err(Error::BackendRefused {
             backend: "cray-mpich",
-            reason:
-                "it is another name of `standard` in configurations with a fabric over MPI; say `standard`"
-                    .into(),
+            reason: "the program `streamhalo` has it as another name of `standard` over MPI; say `standard`"
+                .into(),
         });
     }
     BACKENDS.iter().find(|row| row.name == name).ok_or_else(|| Error::UnknownBackend {

@@ -49,7 +49,7 @@ fn bench_of(args: &BenchHaloArgs) -> Result<HaloBench, AppError> {
         let message = format!("has {axes} where --cells has {cells}; give one number per axis to both");
         return Err(AppError::usage("--layout", message));
     }
-    let backends = backends_of(&args.backend)?;
+    let backends = backends_of(&args.backend, &args.figures.fabric)?;
     if cells.len() > 3 {
         return Err(AppError::usage("--cells", format!("has {} axes; there are 1 to 3", cells.len())));
     }

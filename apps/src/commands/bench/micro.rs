@@ -6,7 +6,7 @@ use streamhalo::comm::{Staging, StagingMemory, StagingScheme};
 
 use super::files::{files_of, lines, names_of};
 use super::view::View;
-use super::{HOST, Planned, backends_of, chosen, chosen_of, meet, streams_on, streams_with};
+use super::{HOST, Planned, backends_of, chosen, chosen_of, meet, own_names, streams_on, streams_with};
 use crate::bench::collectives::{self, ON_STREAMS, OPERATIONS, can_do};
 use crate::bench::copies;
 use crate::bench::figure::Figure;
@@ -28,7 +28,8 @@ use crate::run::check_ranks;
 
 /// `streamhalo bench pingpong`
 pub(super) fn pingpong(args: &PingpongArgs) -> Result<u8, AppError> {
-    let checked = || Ok((streams_with(&args.stream, &args.signals)?, backends_of(&args.backend)?));
+    let fabric = &args.timed.figures.fabric;
+    let checked = || Ok((streams_with(&args.stream, &args.signals)?, backends_of(&args.backend, fabric)?));
     let bench = checked().map(|(streams, contestants)| MicroBench {
         streams,
         ..between_two(What::Pingpong, &args.timed, &args.sizes, args.stream.stream, contestants)
@@ -75,7 +76,8 @@ pub(super) fn collectives(args: &CollectivesArgs) -> Result<u8, AppError> {
         check_ranks("--ranks", Some(args.ranks.get()))?;
         let operations = chosen("--operation", &args.operation, &OPERATIONS)?;
         let contestants: Vec<&str> = std::iter::once(collectives::HOST).chain(backend_names()).collect();
-        let contestants = chosen("--backend", &args.backend, &contestants)?;
+        let asked = own_names(&args.backend, &args.timed.figures.fabric)?;
+        let contestants = chosen("--backend", &asked, &contestants)?;
         check_pairs(args, &operations, &contestants)?;
         Ok((operations, contestants, streams_with(&args.stream, &SignalArgs::default())?))
     };

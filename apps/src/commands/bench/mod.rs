@@ -20,7 +20,7 @@ use crate::bench::streams::Streams;
 use crate::bench::what::What;
 use crate::cli::{Bench, FigureArgs, SignalArgs, StreamArgs};
 use crate::commands::DEVICES;
-use crate::config::{check_replayed, known_backends, nearest};
+use crate::config::{check_replayed, known_backends, nearest, own_name};
 use crate::error::AppError;
 use crate::occupied::Occupied;
 use crate::ranks::{Prepared, adopt};
@@ -134,12 +134,18 @@ fn unknown(name: &str, known: &[&str]) -> String {
 }
 
 /// The backends that `--backend` asks for.
-fn backends_of(asked: &[String]) -> Result<Vec<String>, AppError> {
+fn backends_of(asked: &[String], fabric: &str) -> Result<Vec<String>, AppError> {
     // `all` are those to compare: `auto` is one of them.
     match asked {
         [all] if all == "all" => Ok(backend_names().map(str::to_owned).collect()),
-        _ => chosen("--backend", asked, &known_backends()),
+        _ => chosen("--backend", &own_names(asked, fabric)?, &known_backends()),
     }
+}
+
+/// What `--backend` names, each as it calls itself.
+fn own_names(asked: &[String], fabric: &str) -> Result<Vec<String>, AppError> {
+    let own = |name: &String| own_name(name, fabric).map(str::to_owned);
+    asked.iter().map(own).collect::<Result<_, _>>().map_err(|message| AppError::usage("--backend", message))
 }
 
 /// What to think of figures of a device that computes on the host's cores.
