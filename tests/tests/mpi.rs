@@ -216,11 +216,11 @@ fn a_launcher_and_the_library_of_another_are_refused() {
     with_each_launcher(|launcher| {
         let others = launchers().expect("there are some");
         let Some(other) = others.iter().find(|other| !other.is_like(launcher)) else {
-            println!("skipped for {}: there is no launcher of another family", launcher.library);
+            println!("skipped: {}: there is no launcher of another family", launcher.library);
             return;
         };
         let Some(file) = library(other) else {
-            println!("skipped for {}: {} has no library of its own", launcher.library, other.library);
+            println!("skipped: {}: {} has no library of its own", launcher.library, other.library);
             return;
         };
         let mut command = patient_command(launcher, 2, &["world"]);
@@ -268,7 +268,7 @@ fn application_with(level: &str, amount: Amount, executor: &str) {
     .swap_remove(0);
     with_each_launcher(|launcher| {
         let Some(library) = library(launcher) else {
-            println!("skipped for {}: its library is not in its own folder", launcher.library);
+            println!("skipped: {}: its library is not in its own folder", launcher.library);
             return;
         };
         let ended = run(vec![application(launcher, &library, level)], LIMIT);
@@ -293,7 +293,7 @@ fn an_application_that_has_initialised_mpi_is_not_alone_unnoticed() {
         let open_mpi = others.iter().find(|other| other.library == "Open MPI" && !other.is_like(launcher));
         let Some(library) = open_mpi.and_then(library) else {
             println!(
-                "skipped for {}: it needs another's launcher, and the library of Open MPI",
+                "skipped: {}: it needs another's launcher, and the library of Open MPI",
                 launcher.library
             );
             return;
@@ -308,7 +308,7 @@ fn an_application_that_has_initialised_mpi_is_not_alone_unnoticed() {
 fn a_communicator_of_an_mpi_that_is_not_initialised_is_refused() {
     with_all_launchers_at_once(|launcher| {
         let Some(library) = library(launcher) else {
-            println!("skipped for {}: its library is not in its own folder", launcher.library);
+            println!("skipped: {}: its library is not in its own folder", launcher.library);
             return;
         };
         let ended = run(vec![application(launcher, &library, "none")], LIMIT);
