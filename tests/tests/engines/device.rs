@@ -8,7 +8,7 @@ use streamhalo::comm::backend::backend_names;
 use streamhalo_tests::Amount::Few;
 use streamhalo_tests::cases::Subject;
 use streamhalo_tests::start::{Engine, Start, engines};
-use streamhalo_tests::{Cell, OpenDevice, Outcome};
+use streamhalo_tests::{Cell, OpenDevice};
 
 /// How many ranks an engine is tried with; `None` where another library has the same way.
 fn ranks(start: &Start, kind: &str) -> Option<usize> {
@@ -78,11 +78,7 @@ fn check(kind: &str, engine: &Engine, cell: &Cell, on_host: &[Cell]) {
     assert_eq!((cell.stream.as_str(), cell.fabric.as_str()), ("device", engine.fabric));
     let expected = on_host.iter().find(|other| other.backend == cell.backend);
     let expected = expected.expect("the same backends and primitives on the host");
-    match &cell.outcome {
-        // As on the host: what a library cannot do is no matter of devices.
-        Outcome::Refused { reason } => println!("{cell} by {}: {reason}", engine.by),
-        outcome => assert_eq!(*outcome, expected.outcome, "{cell} by {}", engine.by),
-    }
+    assert_eq!(cell.outcome, expected.outcome, "{cell} by {}", engine.by);
     let by: BTreeSet<&str> = cell.executor.split('+').collect();
     let is_of_host = ["standard", "notified-access"].contains(&cell.backend.as_str());
     let allowed: &[&str] = match (is_of_host, kind) {
