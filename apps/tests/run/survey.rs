@@ -51,8 +51,14 @@ fn every_message_is_listed_with_its_offsets_and_bytes() {
 
 #[test]
 fn a_wide_halo_takes_another_path() {
-    let narrow = explain(&["run.ranks=2", "comm.backend=st-rsend"]);
-    let wide = explain(&["run.ranks=2", "comm.backend=st-rsend", "grid.halo=2", "run.exchange_every=2"]);
-    assert!(wide.contains("exchange every 2 steps"), "{wide}");
-    assert_ne!(narrow.lines().nth(4), wide.lines().nth(4));
+    let path = |set: &[&str]| {
+        let said = explain(&[&["run.ranks=2", "comm.backend=st-rsend", "grid.cells=[64, 64]"], set].concat());
+        let [header, row] = [2, 4].map(|line| said.lines().nth(line).expect("is a table"));
+        let [begin, end] = [" path ", " by "].map(|name| header.find(name).expect("is a column"));
+        (row[begin..end].trim().to_owned(), said)
+    };
+    let (narrow, _) = path(&["grid.halo=1"]);
+    let (wide, said) = path(&["grid.halo=2", "run.exchange_every=2"]);
+    assert!(said.contains("exchange every 2 steps"), "{said}");
+    assert_eq!([narrow.as_str(), wide.as_str()], ["packed, with its", "straight into ghosts"], "{said}");
 }
