@@ -34,14 +34,14 @@ use std::sync::Arc;
 /// ([`Stream::launch_either`] launches it, beside the closure that computes the same):
 ///
 /// ```c
-/// KERNEL(mix)(TILE, READS(i64, now), WRITES(i64, next)) {
+/// KERNEL(blend)(TILE, READS(i64, now), WRITES(i64, next)) {
 ///     POINT(i, j, k);
 ///     AT(next, i, j, k) = 2 * AT(now, i, j, k) + AT(now, i, j, k - 1);
 /// }
 /// ```
 ///
 /// A line such as `typedef f32 real;` lets one text have several types. Products and sums are not contracted, so that a kernel gives the bits that the host gives. Names are no words of
-/// OpenCL C or CUDA C++ (`half` is one).
+/// OpenCL C or CUDA C++ (`half` is one), nor functions of theirs (`mix`).
 #[derive(Debug)]
 pub struct KernelText {
     /// The name after `KERNEL`; a source may have several.
@@ -194,16 +194,16 @@ impl Stream {
     /// use streamhalo_comm::device::{Buffer, Device, Extents, KernelText, Rows, RowsMut, Tile};
     /// use streamhalo_comm::{Error, World};
     ///
-    /// static MIX: KernelText = KernelText {
-    ///     name: "mix",
-    ///     source: "KERNEL(mix)(TILE, READS(i64, now), WRITES(i64, next)) {
+    /// static BLEND: KernelText = KernelText {
+    ///     name: "blend",
+    ///     source: "KERNEL(blend)(TILE, READS(i64, now), WRITES(i64, next)) {
     ///         POINT(i, j, k);
     ///         AT(next, i, j, k) = 2 * AT(now, i, j, k) + AT(now, i, j, k - 1);
     ///     }",
     ///     reach: [0, 0, 1],
     /// };
     ///
-    /// fn mix(tile: Tile, (now, mut next): (Rows<'_, i64>, RowsMut<'_, i64>)) {
+    /// fn blend(tile: Tile, (now, mut next): (Rows<'_, i64>, RowsMut<'_, i64>)) {
     ///     for (i, j) in tile.rows() {
     ///         let pairs = now.span(i, j, tile.start[2] - 1..tile.end[2]).windows(2);
     ///         next.row(i, j).iter_mut().zip(pairs).for_each(|(next, pair)| *next = 2 * pair[1] + pair[0]);
@@ -213,7 +213,7 @@ impl Stream {
     /// # fn main() -> Result<(), Error> {
     /// let world = World::alone()?;
     /// let stream = Device::host().stream(&world)?; // or that of a `Device::cuda("")?`
-    /// stream.compile(&MIX)?; // all texts, before ranks exchange anything
+    /// stream.compile(&BLEND)?; // all texts, before ranks exchange anything
     /// let line = Extents { points: [1, 1, 6], components: 1 };
     /// let mut now = Buffer::<i64>::zeros(&world, &stream, line)?;
     /// let mut next = Buffer::<i64>::zeros(&world, &stream, line)?;
@@ -221,7 +221,7 @@ impl Stream {
     ///     now.row(0, 0).iter_mut().zip(tile.start[2]..).for_each(|(cell, x)| *cell = x as i64);
     /// })?;
     /// let inner = Tile { start: [0, 0, 1], end: [1, 1, 5] }; // the text reaches for one point on both sides
-    /// stream.launch_either(&MIX, inner, (now.reader(line.whole())?, next.writer(inner)?), mix)?;
+    /// stream.launch_either(&BLEND, inner, (now.reader(line.whole())?, next.writer(inner)?), blend)?;
     /// assert_eq!(next.copy_out(line.whole())?, [0, 2, 5, 8, 11, 0]);
     /// # Ok(())
     /// # }
