@@ -76,10 +76,14 @@ impl Ghosts {
         self.0.state.set(stream, state_of(exchange, ReadableGhosts::Own));
     }
 
-    /// The exchange that was in flight has filled them.
+    /// The exchange that was in flight has filled them, for kernels to read unless they have been spoiled since it began.
     #[inline]
     pub fn finish(&self, stream: &Stream) {
-        self.0.state.set(stream, state_of(0, ReadableGhosts::All));
+        let readable = match self.readable(stream) {
+            ReadableGhosts::None => ReadableGhosts::None,
+            ReadableGhosts::Own | ReadableGhosts::All => ReadableGhosts::All,
+        };
+        self.0.state.set(stream, state_of(0, readable));
     }
 
     /// Peers may be filling them, or what they hold is of no use.
@@ -115,7 +119,7 @@ impl Ghosts {
         if number != 0 {
             self.spoil(stream);
         } else if was != 0 {
-            self.finish(stream);
+            self.0.state.set(stream, state_of(0, ReadableGhosts::All));
         }
     }
 }

@@ -257,13 +257,19 @@ impl StreamHalo {
         let (stream, own, phase) = (&self.stream, self.exchange.get(&self.stream), phase(epoch));
         for (index, field) in self.fields.iter().enumerate() {
             let ghosts = field.ghosts(phase, self.swaps);
-            if ghosts.in_flight(stream) != 0 {
+            let filled_ahead = ghosts.filled_ahead(stream);
+            let is_in_flight = if filled_ahead == own {
+                // Peers come to the generation that it leaves, too.
+                field.all_ghosts().any(|ghosts| ghosts.in_flight(stream) != 0)
+            } else {
+                ghosts.in_flight(stream) != 0
+            };
+            if is_in_flight {
                 // One that failed is never finished.
                 stream.check()?;
                 return Err(HaloError::FieldInFlight { call, index });
             }
             // Of a generation that the one which fills ahead has come to since the last swap, peers leave the ghosts alone.
-            let filled_ahead = ghosts.filled_ahead(stream);
             if filled_ahead != 0 && filled_ahead != own && ghosts.readable(stream) != ReadableGhosts::All {
                 return Err(HaloError::GhostsFilledAhead { call, index });
             }

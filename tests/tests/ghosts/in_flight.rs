@@ -76,6 +76,38 @@ fn what_is_forgotten_in_flight_is_finished_before_the_next_gather() {
     });
 }
 
+/// Peers that have come on with it write the ghosts of the generation that it leaves, whatever is in flight there.
+#[test]
+fn the_exchange_that_fills_ahead_comes_behind_what_is_in_flight() {
+    on_each_number(|rank| {
+        let mut field = rank.field()?;
+        let mut ahead = rank.halo(&mut field)?;
+        let mut other = rank.builder().swaps_per_exchange(0).build(1, &mut field)?;
+        field.now_mut().fill(|_, _| rank.number())?;
+        let refused = Err(HaloError::FieldInFlight { call: "enqueue_gather", index: 0 });
+        ahead.enqueue_gather(&mut field)?;
+        let mut in_flight = other.begin_gather(&mut field)?;
+        in_flight.swap();
+        assert_eq!(ahead.enqueue_gather(&mut *in_flight), refused, "{rank:?}");
+        in_flight.swap();
+        in_flight.finish()?;
+        let copied = field.now().copy_with_ghosts().map(drop);
+        assert_eq!(copied, Err(ghosts_in_flight()), "swapped since it began: {rank:?}");
+        for _ in 0..2 {
+            field.swap();
+            field.now_mut().fill(|_, _| rank.number())?;
+            ahead.gather(&mut field)?;
+            rank.assert_filled(field.now())?;
+        }
+        std::mem::forget(other.begin_gather(&mut field)?);
+        field.swap();
+        assert_eq!(ahead.enqueue_gather(&mut field), refused, "{rank:?}");
+        drop(other);
+        ahead.gather(&mut field)?;
+        rank.assert_filled(field.now())
+    });
+}
+
 /// Callers see the steps of a gather, and may look at fields that they share.
 #[test]
 fn ghosts_are_in_flight_within_a_gather() {
