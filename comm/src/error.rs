@@ -223,7 +223,7 @@ pub enum Error {
     },
     /// A kernel was to write points that it may not write.
     #[error(
-        "kernel `{kernel}` was launched over the points {tile}, but may write {bounds} only; peers may be filling the ghosts around them"
+        "kernel `{kernel}` was launched over the points {tile}, but may write {bounds} only; peers may be filling what is around them, or be sent it by an exchange that has begun"
     )]
     TileOutOfBounds {
         /// The kernel's name.

@@ -139,14 +139,36 @@ impl<T: Element, const D: usize> Array<T, D> {
     }
 
     /// Write access for a kernel: to all entries, or where peers may be filling ghosts to the owned ones, with the ghosts
-    /// beside them beyond boundaries of the grid; for all of those see [`Array::boundary_writer`]. Does not block.
+    /// beside them beyond boundaries of the grid; for all of those see [`Array::boundary_writer`]. Between `begin_gather` and
+    /// `finish` it is to a box of those that other ranks are not sent: without the layers on each side in which sent ones
+    /// lie. Does not block.
     ///
     /// # Errors
     /// As [`Array::reader`].
     #[inline(always)]
     pub fn writer(&mut self) -> Result<Writer<'_, T>, GridError> {
-        let all = self.ghosts.are_writable(self.stream());
-        Ok(self.buffer.writer(if all { self.tiles.whole } else { self.tiles.undisturbed })?)
+        let bounds = match self.ghosts.in_flight(self.stream()) {
+            0 if self.ghosts.are_writable(self.stream()) => self.tiles.whole,
+            0 => self.tiles.undisturbed,
+            exchange => self.unsent(exchange),
+        };
+        Ok(self.buffer.writer(bounds)?)
+    }
+
+    /// What kernels may write while an exchange is in flight.
+    fn unsent(&self, exchange: u32) -> Tile {
+        let Tile { mut start, mut end } = self.tiles.undisturbed;
+        match self.ghosts.sent(exchange) {
+            Some(sent) => {
+                for (axis, [low, high]) in sent.into_iter().enumerate() {
+                    start[axis] += low;
+                    end[axis] = (end[axis] - high).max(start[axis]);
+                }
+            }
+            // It may be anything.
+            None => end = start,
+        }
+        Tile { start, end }
     }
 
     /// Write access for a kernel to the ghosts beyond a boundary of the grid, [`Subdomain::beyond`], with the corners: for

@@ -180,7 +180,7 @@ pub enum GridError {
 
     /// Owned entries were to be changed by the host while an exchange may still be sending them.
     #[error(
-        "`{call}` would change what an exchange that has begun may still be sending: finish it first, or change it by a kernel"
+        "`{call}` would change what an exchange that has begun may still be sending: finish it first, or change what it does not send by a kernel"
     )]
     OwnedInFlight {
         /// The call.

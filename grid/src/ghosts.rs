@@ -1,6 +1,6 @@
 //! Who may use the ghosts of an array.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use streamhalo_comm::device::{HostState, Stream, WeakHostState};
 
@@ -26,10 +26,15 @@ pub struct Ghosts(Rc<Inner>);
 struct Inner {
     /// Which ghosts kernels may read, and above that the exchange that is in flight: whoever asks asks for both.
     state: HostState,
+    /// The exchange that has begun last, and what it sends.
+    sent: Cell<(u32, SentLayers)>,
     filled_ahead: HostState,
     /// The exchange that fills ahead, and its number among those of the world.
     ahead: RefCell<Option<(WeakHostState, u32)>>,
 }
+
+/// Layers of owned entries on the `[low, high]` side of each axis of a tile, in which all lie that other ranks are sent.
+pub type SentLayers = [[usize; 2]; 3];
 
 /// Where the number of the exchange that is in flight begins.
 const IN_FLIGHT_BIT: u32 = 2;
@@ -44,6 +49,7 @@ impl Ghosts {
         let state = state_of(0, ReadableGhosts::All);
         Self(Rc::new(Inner {
             state: HostState::new("which ghosts of a field may be read", state),
+            sent: Cell::default(),
             filled_ahead: HostState::new("which exchange fills ghosts of a field ahead", 0),
             ahead: RefCell::default(),
         }))
@@ -70,9 +76,16 @@ impl Ghosts {
         self.0.state.get(stream) >> IN_FLIGHT_BIT
     }
 
-    /// An exchange has begun with them, and none is in flight.
+    /// What that exchange may still be sending; `None` where another has begun since, in a capture that has been taken back.
+    pub(crate) fn sent(&self, exchange: u32) -> Option<SentLayers> {
+        let (last, sent) = self.0.sent.get();
+        (last == exchange).then_some(sent)
+    }
+
+    /// An exchange has begun with them which sends those layers, and none is in flight.
     #[inline]
-    pub fn begin(&self, stream: &Stream, exchange: u32) {
+    pub fn begin(&self, stream: &Stream, exchange: u32, sent: SentLayers) {
+        self.0.sent.set((exchange, sent));
         self.0.state.set(stream, state_of(exchange, ReadableGhosts::Own));
     }
 

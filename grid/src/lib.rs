@@ -90,7 +90,7 @@ pub use field::{Field, FieldInfo, Fields};
 #[doc(hidden)]
 pub use field::{Generation, Sealed};
 #[doc(hidden)]
-pub use ghosts::{Ghosts, ReadableGhosts};
+pub use ghosts::{Ghosts, ReadableGhosts, SentLayers};
 pub use global_grid::GlobalGrid;
 pub use index_box::{IndexBox, Indices, Side};
 pub use local_grid::{Decomposition, HaloWidth, LocalGrid};

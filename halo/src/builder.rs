@@ -266,6 +266,7 @@ impl<'a> StreamHaloBuilder<'a> {
             return Err(HaloError::FieldInFlight { call: "StreamHalo::new", index });
         }
         let legs = Legs::new(&subdomain, &offsets, width);
+        registered.iter_mut().for_each(|field| field.sent = legs.sent_layers(field.entity));
         let scatter_legs = match self.scatter {
             Some(Op::Replace) => Legs::unfolded(&subdomain, &offsets, width),
             _ => legs.clone(),

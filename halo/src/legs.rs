@@ -6,7 +6,7 @@
 //! one that replaces is not folded, or else the last offset would not win.
 
 use std::ops::Range;
-use streamhalo_grid::{Entity, IndexBox, Subdomain};
+use streamhalo_grid::{Entity, IndexBox, SentLayers, Subdomain};
 
 /// The geometry of an exchange on one rank.
 #[derive(Debug, Clone)]
@@ -116,16 +116,8 @@ impl<const D: usize> Legs<D> {
         let mut shell = Vec::new();
         for axis in 0..D {
             for side in [-1, 1] {
-                // What goes to the neighbours whose ghosts these are.
-                let sent = self
-                    .offsets
-                    .iter()
-                    .filter(|offset| offset[axis] == -side && self.target(**offset).is_some());
-                let sent = sent.map(|offset| self.owned(entity, *offset)).filter(|sent| !sent.is_empty());
                 let mut slab = rest;
-                let Some(edge) =
-                    sent.map(|sent| if side < 0 { sent.end[axis] } else { sent.start[axis] }).next()
-                else {
+                let Some(edge) = self.edge(entity, axis, side, |_| true) else {
                     continue;
                 };
                 if side < 0 {
@@ -141,6 +133,31 @@ impl<const D: usize> Legs<D> {
             }
         }
         (shell, rest)
+    }
+
+    /// The layers of owned entries in which all lie that other ranks are sent.
+    pub(crate) fn sent_layers(&self, entity: Entity) -> SentLayers {
+        let (own, owned) = (self.subdomain.rank(), self.all_owned(entity));
+        let mut layers = SentLayers::default();
+        for axis in 0..D {
+            let edge = |side| self.edge(entity, axis, side, |rank| rank != own);
+            let low = edge(-1).map_or(0, |edge| edge - owned.start[axis]);
+            let high = edge(1).map_or(0, |edge| owned.end[axis] - edge);
+            // Tiles of fewer axes lack the first ones.
+            layers[3 - D + axis] = [low, high];
+        }
+        layers
+    }
+
+    /// Where on a side of an axis what goes to such ranks ends, if anything does.
+    fn edge(&self, entity: Entity, axis: usize, side: i32, goes_to: impl Fn(usize) -> bool) -> Option<usize> {
+        // To the neighbours whose ghosts these are.
+        let offsets = self
+            .offsets
+            .iter()
+            .filter(|offset| offset[axis] == -side && self.target(**offset).is_some_and(&goes_to));
+        let mut sent = offsets.map(|offset| self.owned(entity, *offset)).filter(|sent| !sent.is_empty());
+        sent.next().map(|sent| if side < 0 { sent.end[axis] } else { sent.start[axis] })
     }
 
     /// All owned entries, in local indices.
@@ -201,5 +218,8 @@ mod tests {
         let (shell, rest) = legs.shell_and_rest(Entity::Cell);
         assert_eq!(shell, [IndexBox::new([1, 1, 1], [2, 7, 6]), IndexBox::new([4, 1, 1], [5, 7, 6])]);
         assert_eq!(rest, IndexBox::new([2, 1, 1], [4, 7, 6]));
+        assert_eq!(legs.sent_layers(Entity::Cell), [[1, 1], [0, 0], [0, 0]]);
+        // The low ones fill a node more.
+        assert_eq!(legs.sent_layers(Entity::Node), [[2, 1], [0, 0], [0, 0]]);
     }
 }

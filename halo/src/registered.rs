@@ -3,7 +3,7 @@
 use streamhalo_comm::ElementType;
 use streamhalo_comm::device::Pitched;
 use streamhalo_comm::fabric::Region;
-use streamhalo_grid::{Entity, Field, Generation, Ghosts};
+use streamhalo_grid::{Entity, Field, Generation, Ghosts, SentLayers};
 
 /// A field as it was registered.
 #[derive(Debug, Clone)]
@@ -13,6 +13,8 @@ pub(crate) struct Registered {
     pub(crate) rows: Pitched,
     generations: [(Region, Ghosts); 2],
     pub(crate) generation: Option<usize>,
+    /// Of the gather, once its geometry is known.
+    pub(crate) sent: SentLayers,
 }
 
 impl Registered {
@@ -24,6 +26,7 @@ impl Registered {
             rows: info.rows,
             generations: generations.map(|Generation { region, ghosts }| (region.clone(), ghosts.clone())),
             generation,
+            sent: SentLayers::default(),
         }
     }
 

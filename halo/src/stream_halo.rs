@@ -211,7 +211,7 @@ impl StreamHalo {
         // From here on peers may write, whatever happens next.
         let exchange = self.exchange.get(&self.stream);
         for field in &self.fields {
-            field.ghosts(phase, self.swaps).begin(&self.stream, exchange);
+            field.ghosts(phase, self.swaps).begin(&self.stream, exchange, field.sent);
         }
         behind(GatherStep::PostReceives);
         self.gather.post_sends(&self.stream, phase)?;

@@ -161,10 +161,11 @@ fn generations_of_two_streams_are_kept_apart() {
     });
 }
 
-/// A send whose receiver is late reads them when that is ready, and not in turn with the host.
+/// A send whose receiver is late reads them when that is ready, and not in turn with the host or with kernels.
 #[test]
 fn owned_entries_are_not_lent_for_writing_while_they_may_be_sent() {
     on_each_number(|rank| {
+        let rank = &Rank::with_rows(rank.world, rank.way, 4)?;
         let mut cells = rank.array()?;
         let mut halo = rank.halo(&mut cells)?;
         cells.fill(|_, _| rank.number())?;
@@ -174,10 +175,24 @@ fn owned_entries_are_not_lent_for_writing_while_they_may_be_sent() {
         assert_eq!(in_flight.with_owned_mut(|_| ()), refused("with_owned_mut"), "{rank:?}");
         assert_eq!(in_flight.fill(|_, _| -1.0), refused("fill"), "{rank:?}");
         assert!(in_flight.owned()?.iter().all(|cell| *cell == rank.number()), "{rank:?}");
-        // Kernels take turns with sends.
-        let inner = Tile { start: [0, 1, 2], end: [1, 1, COLUMNS] };
+        let sent_rows = usize::from(rank.world.size() > 1);
+        let mut inner = rank.owned();
+        (inner.start[1], inner.end[1]) = (inner.start[1] + sent_rows, inner.end[1] - sent_rows);
+        for side in [0, 1].into_iter().take(2 * sent_rows) {
+            let mut tile = inner;
+            (tile.start[1], tile.end[1]) = (tile.start[1] - side, tile.end[1] + 1 - side);
+            let expected = Error::TileOutOfBounds {
+                kernel: "fill".into(),
+                tile: Box::new(tile),
+                bounds: Box::new(inner),
+            };
+            let filled = rank.fill(&mut in_flight, tile, -1.0, false);
+            assert_eq!(filled, Err(HaloError::Communication(expected)), "{rank:?}");
+        }
         rank.fill(&mut in_flight, inner, -1.0, false)?;
         std::mem::forget(in_flight);
+        assert!(rank.fill(&mut cells, rank.whole(), -1.0, false).is_err(), "{rank:?}");
+        rank.fill(&mut cells, inner, -1.0, false)?;
         assert_eq!(cells.fill(|_, _| -1.0), refused("fill"), "{rank:?}");
         drop(halo);
         cells.fill(|_, _| -1.0)?;

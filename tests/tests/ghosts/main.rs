@@ -21,7 +21,7 @@ const COLUMNS: usize = 60;
 /// How long a kernel takes that peers are to overtake.
 const SLOW: Duration = Duration::from_millis(30);
 
-/// A rank with two rows of a grid that is periodic.
+/// A rank with two rows of a grid that is periodic, unless told otherwise.
 struct Rank<'w> {
     world: &'w World,
     way: Scenario,
@@ -31,7 +31,11 @@ struct Rank<'w> {
 
 impl<'w> Rank<'w> {
     fn new(world: &'w World, way: Scenario) -> Result<Self, HaloError> {
-        let grid = GlobalGrid::new([2 * world.size(), COLUMNS], [true; 2])?;
+        Self::with_rows(world, way, 2)
+    }
+
+    fn with_rows(world: &'w World, way: Scenario, rows: usize) -> Result<Self, HaloError> {
+        let grid = GlobalGrid::new([rows * world.size(), COLUMNS], [true; 2])?;
         let grid = grid.partition_as(world, [world.size(), 1])?.local(1)?;
         Ok(Self { world, way, stream: stream_of(world, way.kind)?, grid })
     }
