@@ -72,7 +72,8 @@
 //!
 //! **Ghosts.** Between [`StreamHalo::begin_gather`] and [`InFlight::finish`] those that other ranks fill, and in a
 //! generation of an [`Alternating`] field that has not been exchanged yet all ghosts, are undefined, and kernels cannot
-//! read them (the latter where the field is swapped once between two exchanges). Ghosts beyond a boundary
+//! read them. The latter is so where an exchange is of alternating fields alone, without a scatter, that are swapped once
+//! between two exchanges; of others ghosts that have not been exchanged hold what they held. Ghosts beyond a boundary
 //! that is not periodic are never touched: what they hold is the application's boundary condition, which kernels may
 //! write at any time, by [`Array::boundary_writer`], and read.
 //!
