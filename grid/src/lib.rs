@@ -67,6 +67,9 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+/// Whose views arrays lend to the host: who names their types needs the version that they are of.
+pub use ndarray;
+
 mod alternating;
 mod array;
 mod blocks;

@@ -99,6 +99,7 @@ pub use pattern::Pattern;
 pub use stream_halo::{InFlight, StreamHalo};
 pub use streamhalo_comm as comm;
 pub use streamhalo_grid as grid;
+pub use streamhalo_grid::ndarray;
 
 pub use streamhalo_comm::device::{
     Device, Event, KernelText, MemoryMode, Peers, Period, Rows, RowsMut, Signals, Stream, StreamKind,
