@@ -117,7 +117,7 @@ pub enum GridError {
     /// come from beyond the direct neighbour.
     #[error(
         "a halo width of {halo_width} on axis {axis} is more than the {thinnest_cells} cells of the thinnest subdomain of layout {layout:?}: use a halo width of at most {thinnest_cells}, or {}",
-        thicker_parts(*.axis, .layout)
+        .fitting.as_ref().map_or_else(|| thicker_parts(*.axis, .layout), |fitting| format!("layout {fitting:?} (by `partition_as`)"))
     )]
     SubdomainTooThin {
         /// The axis on which the subdomain is too thin.
@@ -128,6 +128,9 @@ pub enum GridError {
         halo_width: usize,
         /// The layout of the ranks.
         layout: Vec<usize>,
+        /// The layout of least surface that the halo fits, where a [`Decomposition`](crate::Decomposition) has looked
+        /// for one and there is one.
+        fitting: Option<Vec<usize>>,
     },
 
     /// More layers were to be exchanged than there are ghosts.

@@ -61,10 +61,17 @@ impl<const D: usize> Decomposition<D> {
     /// This rank's part, with a halo of that many cells.
     ///
     /// # Errors
-    /// On all ranks, if some rank's part is thinner than the halo on an axis with neighbours.
+    /// On all ranks, if some rank's part is thinner than the halo on an axis with neighbours; with a layout that the halo
+    /// fits, if there is one.
     pub fn local(&self, halo_width: impl HaloWidth<D>) -> Result<LocalGrid<D>, GridError> {
-        let subdomain = self.partition.subdomain(self.world.rank(), halo_width.widths())?;
-        Ok(LocalGrid { subdomain, world: self.world.clone() })
+        let halo_width = halo_width.widths();
+        let mut subdomain = self.partition.subdomain(self.world.rank(), halo_width);
+        if let Err(GridError::SubdomainTooThin { fitting, .. }) = &mut subdomain {
+            let others = Partition::by_surface(self.partition.grid(), self.partition.ranks())?;
+            let fits = others.into_iter().find(|other| other.subdomain(0, halo_width).is_ok());
+            *fitting = fits.map(|other| other.layout().to_vec());
+        }
+        Ok(LocalGrid { subdomain: subdomain?, world: self.world.clone() })
     }
 }
 

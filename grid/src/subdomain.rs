@@ -40,6 +40,7 @@ impl<const D: usize> Partition<D> {
                     thinnest_cells,
                     halo_width: width,
                     layout: layout.to_vec(),
+                    fitting: None,
                 });
             }
         }

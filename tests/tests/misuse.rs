@@ -162,9 +162,26 @@ fn widths_that_the_grid_does_not_have() {
 fn subdomains_that_are_too_thin_name_the_axis() {
     let cut = |world: &World, cells| GlobalGrid::new(cells, [true; 2])?.partition_as(world, [1, 2]);
     let thin = same_on_all(on_ranks(2, |world| Ok(cut(world, [9, 5])?.local(3).expect_err("2 cells"))));
-    let expected =
-        GridError::SubdomainTooThin { axis: 1, thinnest_cells: 2, halo_width: 3, layout: vec![1, 2] };
+    let expected = GridError::SubdomainTooThin {
+        axis: 1,
+        thinnest_cells: 2,
+        halo_width: 3,
+        layout: vec![1, 2],
+        fitting: Some(vec![2, 1]),
+    };
     assert_eq!(thin, expected);
+    // Whoever let the layout be chosen hears of one that fits, if there is one.
+    for (width, fits) in [(3, Some(vec![3, 2])), (4, None)] {
+        let error = same_on_all(on_ranks(6, |world| {
+            let chosen = GlobalGrid::new([4, 6], [true; 2])?.partition(world)?;
+            Ok(chosen.local([1, width]).expect_err("2 cells"))
+        }));
+        let GridError::SubdomainTooThin { axis: 1, thinnest_cells: 2, layout, fitting, .. } = &error else {
+            panic!("{error}")
+        };
+        assert_eq!((layout, fitting), (&vec![2, 3], &fits));
+        assert_eq!(error.to_string().contains("[3, 2]"), fits.is_some(), "{error}");
+    }
     // As thin as the halo will do for cells, but nodes need one entry more from the neighbour.
     let nodes = same_on_all(on_ranks(2, |world| {
         let stream = stream_of(world, INLINE)?;

@@ -154,7 +154,13 @@ fn subdomain_too_thin_on_every_rank() {
     for rank in 0..3 {
         assert_error(
             partition_2d([3, 1], false).subdomain(rank, [3, 1]),
-            GridError::SubdomainTooThin { axis: 0, thinnest_cells: 2, halo_width: 3, layout: vec![3, 1] },
+            GridError::SubdomainTooThin {
+                axis: 0,
+                thinnest_cells: 2,
+                halo_width: 3,
+                layout: vec![3, 1],
+                fitting: None,
+            },
             "a halo width of 3 on axis 0 is more than the 2 cells of the thinnest subdomain of layout [3, 1]: use a halo width of at most 2, or fewer parts on axis 0 (by `partition_as` or fewer ranks) or more cells there",
         );
         assert!(partition_2d([3, 1], false).subdomain(rank, [2, 9]).is_ok());
@@ -162,7 +168,13 @@ fn subdomain_too_thin_on_every_rank() {
     // One part on a periodic axis is its own neighbour, and counts.
     assert_error(
         partition_2d([3, 1], true).subdomain(0, [2, 9]),
-        GridError::SubdomainTooThin { axis: 1, thinnest_cells: 8, halo_width: 9, layout: vec![3, 1] },
+        GridError::SubdomainTooThin {
+            axis: 1,
+            thinnest_cells: 8,
+            halo_width: 9,
+            layout: vec![3, 1],
+            fitting: None,
+        },
         "a halo width of 9 on axis 1 is more than the 8 cells of the thinnest subdomain of layout [3, 1]: use a halo width of at most 8, or more cells on axis 1",
     );
 }
