@@ -255,6 +255,9 @@ impl<'a> StreamHaloBuilder<'a> {
         });
         result?;
         let subdomain = first.ok_or(HaloError::NoFields)?;
+        if width == [0; D] {
+            return Err(HaloError::NoLayers { width: width.to_vec() });
+        }
         let alternating = registered.iter().all(|field| field.generation.is_some());
         // What is scattered has been written into ghosts by this rank's kernels.
         let is_ahead = alternating && self.swaps == 1 && self.scatter.is_none();

@@ -24,6 +24,15 @@ pub enum HaloError {
     /// No field was given.
     #[error("an exchange needs at least one field")]
     NoFields,
+    /// An exchange was to have no layers along any axis.
+    #[error(
+        "an exchange of width {width:?} fills no ghosts, nor nodes that ranks share: give it a width of 1 or more on the axes \
+         along which it is to fill any"
+    )]
+    NoLayers {
+        /// The width asked for on each axis.
+        width: Vec<usize>,
+    },
     /// A field does not fit the others.
     #[error("field {index} cannot be exchanged with field 0: {reason}")]
     MixedFields {

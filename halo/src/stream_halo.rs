@@ -34,7 +34,8 @@ pub struct StreamHalo {
 
 impl StreamHalo {
     /// Matches a gather of `width` layers (one number, or one for each axis, slowest first) of all
-    /// `fields`, carried out on `stream` by `backend`. Collective over `world`; blocks.
+    /// `fields`, carried out on `stream` by `backend`. Collective over `world`; blocks. An axis of width 0 is left out, with
+    /// the nodes along it that ranks share; a pattern of no offsets is an exchange that moves nothing.
     ///
     /// `fields` are an [`Array`](crate::Array) or an [`Alternating`](crate::Alternating) field, or a
     /// tuple of them; their element types may differ. An alternating field is swapped once between
@@ -43,7 +44,8 @@ impl StreamHalo {
     /// may fill their ghosts from then on.
     ///
     /// # Errors
-    /// The same on every rank: no such backend, a subdomain or the fields' own halo thinner than the width, no fields, fields
+    /// The same on every rank: no such backend, a subdomain or the fields' own halo thinner than the width, a width of 0 along
+    /// all axes ([`HaloError::NoLayers`]), no fields, fields
     /// on different grids or streams, one whose two generations differ or that is in flight, offsets of a pattern that are wrong or there twice, ranks that ask for different
     /// exchanges, or what [`match_exchange`](streamhalo_comm::backend::match_exchange) refuses.
     pub fn new<const D: usize>(

@@ -159,6 +159,22 @@ fn widths_that_the_grid_does_not_have() {
 }
 
 #[test]
+fn an_exchange_of_no_layers_is_refused() {
+    let none = same_on_all(on_ranks(2, |world| {
+        let stream = stream_of(world, INLINE)?;
+        let grid = GlobalGrid::new([8, 8], [true; 2])?.partition(world)?.local(1)?;
+        let mut nodes = Array::<f64, 2>::zeros(&grid, Entity::Node, &stream)?;
+        let refused = StreamHalo::new(world, &stream, "st-send", Pattern::All, 0, &mut nodes).map(drop);
+        // Along one axis there may be none, and a pattern may be without neighbours.
+        StreamHalo::new(world, &stream, "st-send", Pattern::All, [1, 0], &mut nodes)?;
+        StreamHalo::new(world, &stream, "st-send", Pattern::Offsets(Vec::new()), 1, &mut nodes)?;
+        Ok(refused.expect_err("nodes that ranks share would stay as they are"))
+    }));
+    assert_eq!(none, HaloError::NoLayers { width: vec![0, 0] });
+    assert!(none.to_string().contains("width [0, 0]"), "{none}");
+}
+
+#[test]
 fn subdomains_that_are_too_thin_name_the_axis() {
     let cut = |world: &World, cells| GlobalGrid::new(cells, [true; 2])?.partition_as(world, [1, 2]);
     let thin = same_on_all(on_ranks(2, |world| Ok(cut(world, [9, 5])?.local(3).expect_err("2 cells"))));

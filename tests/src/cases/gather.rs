@@ -103,7 +103,10 @@ pub fn random_gather<const D: usize>(seed: u64, ranks: usize) -> GatherCase<D> {
         layout[random.below(D)] *= prime;
         rest /= prime;
     }
-    let width = layout.map(|_| random.pick(&[0, 1, 1, 2, 3]));
+    let mut width = layout.map(|_| random.pick(&[0, 1, 1, 2, 3]));
+    if width == [0; D] {
+        width[random.below(D)] = 1;
+    }
     let halo = width.map(|width| width + random.pick(&[0, 0, 1]));
     let mut cells: [usize; D] = std::array::from_fn(|axis| layout[axis] * (halo[axis] + 1) + random.below(4));
     // Long rows begin with a line of the caches.
