@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         stream.launch("life", grid.owned(Entity::Cell).tile(), cells.now_and_next()?, life)?;
         cells.swap();
     }
-    stream.synchronize()?; // a threaded stream makes the host wait nowhere else
+    stream.synchronize()?; // a threaded stream that has room makes the host wait nowhere else
 
     let owned = cells.now().owned()?;
     let entries = grid.owned_global(Entity::Cell).indices().zip(owned.iter());

@@ -21,7 +21,7 @@
 //!         stream.launch("cool", grid.owned(Entity::Cell).tile(), heat.now_and_next()?, step)?;
 //!         heat.swap();
 //!     }
-//!     stream.synchronize()?; // a threaded stream makes the host wait nowhere else
+//!     stream.synchronize()?; // a threaded stream that has room makes the host wait nowhere else
 //!     let owned: Vec<f64> = heat.now().owned()?.iter().copied().collect();
 //!     Ok(world.all_gather(&owned)?.concat())
 //! }
@@ -65,7 +65,9 @@
 //! `standard`, which waits for the stream, at the call).
 //! Bare verbs ([`StreamHalo::gather`], [`StreamHalo::scatter`]) wait. On an *inline* stream, which is
 //! the default, operations run as they are enqueued, and so the wait of an exchange blocks its
-//! caller; on a *threaded* one it does not.
+//! caller; on a *threaded* one it does not, and enqueueing waits only for room, once 4096 operations are on it. All ranks
+//! enqueue the exchanges of a stream in the same order, and on inline streams those of all their streams; only
+//! [`StreamHalo::begin_gather`] waits for no other rank, so that gathers may be begun in any order.
 //!
 //! **Axes.** Axis 0 is the slowest in memory and the last axis (x) the fastest, everywhere. Kernels
 //! see three axes: fields of fewer have leading axes of one point.

@@ -66,8 +66,8 @@ impl StreamHalo {
     }
 
     /// Enqueues filling the ghosts of `fields`, which must be those that the exchange was made for.
-    /// Blocks only on an inline stream, with `standard`, and while a network interface that carries exchanges out has no
-    /// room for another one.
+    /// Blocks only on an inline stream, with `standard`, and while there is no room for another one: on a
+    /// [threaded stream or a device](crate::StreamKind::Threaded), or in a network interface that carries exchanges out.
     ///
     /// # Errors
     /// At once, with nothing enqueued, if the fields are others, in another generation or in another exchange that has begun
@@ -131,7 +131,52 @@ impl StreamHalo {
     /// Enqueues the first half of a gather: receives start, and what is clear to be sent is sent.
     /// Until [`InFlight::finish`] the ghosts that other ranks fill are undefined, and kernels may not read
     /// them; those along axes that the rank has to itself are filled already, beside its own entries.
-    /// Kernels write owned entries only, and none that are sent.
+    /// Kernels write owned entries only, and none that are sent: those of the pattern's
+    /// [send boxes](streamhalo_grid::Subdomain::send_box) to other ranks, which are packed only when these are ready.
+    ///
+    /// Of two generations the next one is in no exchange, and a step can write all of it. It computes what needs no ghosts
+    /// meanwhile, and the rest afterwards:
+    ///
+    /// ```
+    /// use streamhalo::WorldOptions;
+    /// use streamhalo::prelude::*;
+    ///
+    /// /// u(x) becomes u(x - 1) + u(x + 1).
+    /// fn add(tile: Tile, (now, mut next): (Rows<'_, i64>, RowsMut<'_, i64>)) {
+    ///     let around = now.span(0, 0, tile.start[2] - 1..tile.end[2] + 1);
+    ///     for (cell, near) in next.row(0, 0).iter_mut().zip(around.windows(3)) {
+    ///         *cell = near[0] + near[2];
+    ///     }
+    /// }
+    ///
+    /// let ranks = World::threads(2, WorldOptions::default(), |world| -> Result<Vec<i64>, HaloError> {
+    ///     let stream = Device::host().stream(&world)?;
+    ///     let grid = GlobalGrid::new([8], [true])?.partition(&world)?.local(1)?;
+    ///     let mut cells = Alternating::<i64, 1>::zeros(&grid, Entity::Cell, &stream)?;
+    ///     cells.now_mut().fill(|[x], _| x as i64)?;
+    ///     let mut halo = StreamHalo::new(&world, &stream, "st-send", Pattern::Faces, 1, &mut cells)?;
+    ///     let owned = grid.owned(Entity::Cell);
+    ///     let inner = owned.shrink([1]);
+    ///
+    ///     let mut in_flight = halo.begin_gather(&mut cells)?;
+    ///     stream.launch("add", inner.tile(), in_flight.now_and_next()?, add)?;
+    ///     in_flight.finish()?;
+    ///     for rim in [IndexBox::new(owned.start, inner.start), IndexBox::new(inner.end, owned.end)] {
+    ///         stream.launch("add", rim.tile(), cells.now_and_next()?, add)?;
+    ///     }
+    ///     cells.swap();
+    ///     Ok(cells.now().owned()?.iter().copied().collect())
+    /// })?;
+    /// let ranks = ranks.into_iter().collect::<Result<Vec<_>, _>>()?;
+    /// assert_eq!(ranks, [[8, 2, 4, 6], [8, 10, 12, 6]]);
+    /// # Ok::<(), HaloError>(())
+    /// ```
+    ///
+    /// What leaves these bounds is detected: a launch that would write outside of them is refused
+    /// ([`TileOutOfBounds`](streamhalo_comm::Error::TileOutOfBounds)), a kernel that reads ghosts fails as it runs (a
+    /// kernel's text by what it says that it reads, as it is launched), and the host is refused both. The bound for writing
+    /// is one box, without the outermost layers in which anything is sent: a pattern that sends less than whole sides keeps
+    /// kernels from the rest of these sides too.
     ///
     /// # Errors
     /// As [`StreamHalo::enqueue_gather`].
@@ -170,7 +215,24 @@ impl StreamHalo {
         Ok(())
     }
 
-    /// As [`StreamHalo::enqueue_scatter`], and waits for the stream.
+    /// As [`StreamHalo::enqueue_scatter`], and waits for the stream. The ghosts are those that a gather fills, and go where
+    /// it has them from:
+    ///
+    /// ```
+    /// use streamhalo::prelude::*;
+    ///
+    /// let world = World::alone()?;
+    /// let stream = Device::host().stream(&world)?;
+    /// let grid = GlobalGrid::new([4], [true])?.partition(&world)?.local(1)?;
+    /// let mut charge = Array::<f64, 1>::zeros(&grid, Entity::Cell, &stream)?;
+    /// let mut halo = StreamHalo::builder(&world, &stream).scatter(Op::Sum).build(1, &mut charge)?;
+    /// // A kernel would do so: 0 and 5 are ghosts, of the last cell and of the first.
+    /// charge.fill_with_ghosts(|[x], _| x as f64)?;
+    /// halo.scatter(&mut charge)?;
+    /// let owned: Vec<f64> = charge.owned()?.iter().copied().collect();
+    /// assert_eq!(owned, [1.0 + 5.0, 2.0, 3.0, 4.0 + 0.0]);
+    /// # Ok::<(), HaloError>(())
+    /// ```
     ///
     /// # Errors
     /// As [`StreamHalo::enqueue_scatter`], and what went wrong on the stream.

@@ -111,7 +111,7 @@ impl AllReduce {
     /// Enqueues the reduction (`enqueue_allreduce`): what precedes it on the stream may write the input, and
     /// what follows may read the output and write both. All ranks enqueue it equally often, and in the same
     /// order among the collectives of their world. Does not block, except that an inline stream carries it out
-    /// at once.
+    /// at once and another one may first have to [make room](crate::device::StreamKind::Threaded).
     ///
     /// # Errors
     /// [`Error::InUse`] if an operation that has begun outside of the stream still uses a section; the stream's

@@ -83,7 +83,8 @@ impl Barrier {
 
     /// Enqueues the barrier (`enqueue_barrier`): what follows on the stream runs once the streams of all ranks
     /// have come to it. All ranks enqueue it equally often, and in the same order among the collectives of
-    /// their world. Does not block, except that an inline stream carries it out at once.
+    /// their world. Does not block, except that an inline stream carries it out at once and another one may first have to
+    /// [make room](crate::device::StreamKind::Threaded).
     ///
     /// # Errors
     /// The stream's error if it has failed already; that the network interface has no room, where the

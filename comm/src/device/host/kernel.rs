@@ -256,7 +256,8 @@ arguments!(A 0, B 1, C 2, D 3, E 4, F 5);
 impl Stream {
     /// Enqueues a kernel over the points of `tile`. The body is called once for each part of the
     /// tile, from the stream's threads; parts do not overlap. A tile without points is nothing to do, here as on a device.
-    /// Does not block on a threaded stream.
+    /// Blocks only on an inline stream, which runs it, and where a threaded one has to
+    /// [make room](StreamKind::Threaded).
     ///
     /// A panic of the body is an error of the stream, which names the kernel.
     ///
