@@ -3,7 +3,8 @@
 //! A message of k bytes takes L + 2o + (k - 1)G in this model, and a rank begins one every g + (k - 1)G.
 //! - o is what a sender spends on a small message itself, beside computation that hides the rest
 //!   (as in `overlap`); that of the receiver is taken to be the same.
-//! - g is the time of the smallest message in a window of many, without what G says of its bytes.
+//! - g is the time from one message to the next in a window of many of the smallest, without what G says of their
+//!   bytes, and without the ways of the last one and of the answer.
 //! - G is the slope of that time over the sizes from 4 KiB on, by least squares.
 //! - L is half of the round trip of a small message without 2o.
 //!
@@ -27,7 +28,7 @@ pub(super) const ROW: Row = Row {
     name: "loggp",
     title: "latencies, and gaps between messages",
     value: Value::Time,
-    note: "o: of a sender, beside computation; g: of small messages in a window;\n\
+    note: "o: of a sender, beside computation; g: between small messages of a window;\n\
            G: slope of the gaps from 4 KiB on; L: half a round trip less 2o.",
     varies: None,
     run: Run::All(measure),
@@ -124,7 +125,10 @@ impl Fit {
             .and_then(|(slope, overhead_us)| above_zero(half_us - 2.0 * overhead_us - (small - 1.0) * slope));
         let of_bytes = (small - 1.0) * slope.unwrap_or(0.0);
         let gap_us = gaps.iter().find(|(bytes, _)| *bytes == small);
-        let gap_us = gap_us.and_then(|(_, gap)| above_zero(gap - of_bytes));
+        // A window takes so many bytes, a gap less, and two ways: of its last message, and of the answer.
+        let (window, ways_us) = (WINDOW as f64, 2.0 * (half_us - of_bytes));
+        let gap_us = gap_us
+            .and_then(|(_, each_us)| above_zero((window * (each_us - of_bytes) - ways_us) / (window - 1.0)));
         Self { latency_us, overhead_us, gap_us, gap_ns_per_byte: slope.map(|slope| slope * 1e3) }
     }
 }
@@ -147,21 +151,28 @@ mod tests {
     fn a_machine_that_is_as_the_model_says_is_found_again() {
         let (l, o, g, per_byte) = (1.5, 0.25, 0.4, 2e-4);
         let sizes = [8.0, 64.0, 4096.0, 65_536.0, 1_048_576.0];
-        let gaps = sizes.map(|bytes| (bytes, g + (bytes - 1.0) * per_byte));
-        let half = l + 2.0 * o + 7.0 * per_byte;
+        let way = |bytes: f64| l + 2.0 * o + (bytes - 1.0) * per_byte;
+        let half = way(8.0);
+        let window = |bytes: f64| 63.0 * (g + (bytes - 1.0) * per_byte) + way(bytes) + half;
+        let gaps = sizes.map(|bytes| (bytes, window(bytes) / 64.0));
         let fit = Fit::of((8.0, half), Some(o), &gaps);
         let close = |found: Option<f64>, expected: f64| {
             found.is_some_and(|found| (found - expected).abs() < 1e-2 * expected)
         };
         assert!(close(fit.latency_us, l) && close(fit.gap_us, g), "{fit:?}");
+        let slow =
+            Fit::of((8.0, half + 100.0), Some(o), &gaps.map(|(bytes, each)| (bytes, each + 200.0 / 64.0)));
+        assert!(close(slow.gap_us, g), "however long messages are under way: {slow:?}");
         assert!(fit.overhead_us == Some(o) && close(fit.gap_ns_per_byte, per_byte * 1e3), "{fit:?}");
     }
 
     /// A message of its size would take that gap and its bytes.
     #[test]
     fn the_gap_is_the_same_however_long_the_smallest_message_is() {
-        let gaps = [65_536.0, 1_048_576.0].map(|bytes| (bytes, 0.4 + (bytes - 1.0) * 2e-4));
-        let found = Fit::of((65_536.0, 20.0), Some(0.25), &gaps).gap_us;
+        let of_bytes = |bytes: f64| (bytes - 1.0) * 2e-4;
+        let gaps =
+            [65_536.0, 1_048_576.0].map(|bytes| (bytes, (63.0 * 0.4 + 2.0 * 6.0) / 64.0 + of_bytes(bytes)));
+        let found = Fit::of((65_536.0, 6.0 + of_bytes(65_536.0)), Some(0.25), &gaps).gap_us;
         assert!(found.is_some_and(|found| (found - 0.4).abs() < 1e-6), "{found:?}");
     }
 
@@ -181,8 +192,9 @@ mod tests {
     fn what_is_not_above_zero_cannot_be_told() {
         let gaps = [(8.0, 0.4), (4096.0, 2.0), (8192.0, 3.0)];
         let fit = Fit::of((8.0, 0.3), Some(0.2), &gaps);
-        let gap_us = 0.4 - 7.0 / 4096.0;
-        assert_eq!((fit.latency_us, fit.overhead_us, fit.gap_us), (None, Some(0.2), Some(gap_us)));
+        assert_eq!((fit.latency_us, fit.overhead_us, fit.gap_us.is_some()), (None, Some(0.2), true));
+        let slow = Fit::of((8.0, 13.0), Some(0.2), &gaps);
+        assert_eq!(slow.gap_us, None, "the window takes no longer than two ways");
         let hidden = Fit::of((8.0, 0.3), None, &gaps);
         assert_eq!((hidden.latency_us, hidden.overhead_us), (None, None));
         let falling = Fit::of((8.0, 9.0), Some(0.2), &[(8.0, 0.4), (4096.0, 3.0), (8192.0, 2.0)]);
