@@ -138,11 +138,11 @@ struct Calls {
     neighbours: [usize; 2],
 }
 
-/// What calls are given, and what they leave.
+/// What calls are given, and what they leave. Those that work in place do so on the first.
 enum Doubles {
-    /// Slices; those that work in place do so on `own`.
-    OfHost { given: Vec<f64>, own: Vec<f64>, gathered: Vec<f64> },
-    /// Memory of a device and sections of it; those that work in place do so on the first.
+    /// Slices.
+    OfHost { given: Vec<f64>, gathered: Vec<f64> },
+    /// Memory of a device and sections of it.
     OfDevice { buffers: [Buffer<f64>; 2], sections: [Section; 2] },
 }
 
@@ -151,9 +151,7 @@ impl Doubles {
     fn zeros(world: &World, stream: &Stream, elements: [usize; 2]) -> Result<Self, HaloError> {
         let [given, gathered] = elements;
         if stream.kind() != StreamKind::Device {
-            let (given, own, gathered) =
-                (answers::zeros(given)?, answers::zeros(given)?, answers::zeros(gathered)?);
-            return Ok(Self::OfHost { given, own, gathered });
+            return Ok(Self::OfHost { given: answers::zeros(given)?, gathered: answers::zeros(gathered)? });
         }
         let buffers = [zeros(world, stream, given)?, zeros(world, stream, gathered)?];
         let sections = [buffers[0].section(0..given)?, buffers[1].section(0..gathered)?];
@@ -172,7 +170,7 @@ impl Doubles {
 
     fn left(&mut self, in_place: bool) -> Result<Cow<'_, [f64]>, HaloError> {
         match self {
-            Self::OfHost { own, gathered, .. } => Ok(Cow::Borrowed(if in_place { own } else { gathered })),
+            Self::OfHost { given, gathered } => Ok(Cow::Borrowed(if in_place { given } else { gathered })),
             Self::OfDevice { buffers, .. } => {
                 let buffer = &mut buffers[usize::from(!in_place)];
                 Ok(buffer.copy_out(buffer.extents().whole())?.into())
@@ -232,25 +230,21 @@ impl Subject for Calls {
         for _ in 0..times {
             match (operation.as_str(), &mut *doubles) {
                 ("barrier", _) => communicator.barrier()?,
-                ("allgather", Doubles::OfHost { given, gathered, .. }) => {
+                ("allgather", Doubles::OfHost { given, gathered }) => {
                     communicator.allgather(given, gathered)?;
                 }
-                (NEIGHBOURS, Doubles::OfHost { given, gathered, .. }) => {
+                (NEIGHBOURS, Doubles::OfHost { given, gathered }) => {
                     communicator.neighbour_alltoall(&to, given, &from, gathered)?;
                 }
-                (operation, Doubles::OfHost { given, own, .. }) => {
-                    // These work in place.
-                    own.copy_from_slice(given);
-                    match operation {
-                        "broadcast" => communicator.broadcast(own, 0)?,
-                        "reduce" => communicator.reduce(own, Op::Sum, 0)?,
-                        _ => communicator.allreduce(own, Op::Sum)?,
-                    }
-                }
+                // These work in place. A copy before each would be timed with it: sums grow instead.
+                (operation, Doubles::OfHost { given, .. }) => match operation {
+                    "broadcast" => communicator.broadcast(given, 0)?,
+                    "reduce" => communicator.reduce(given, Op::Sum, 0)?,
+                    _ => communicator.allreduce(given, Op::Sum)?,
+                },
                 (operation, Doubles::OfDevice { sections: [given, gathered], .. }) => match operation {
                     "allgather" => communicator.allgather_section(given, gathered)?,
                     NEIGHBOURS => communicator.neighbour_alltoall_section(&to, given, &from, gathered)?,
-                    // A copy on the device before each would be timed with it: sums grow instead.
                     "broadcast" => communicator.broadcast_section(given, 0)?,
                     "reduce" => communicator.reduce_section(given, Op::Sum, 0)?,
                     _ => communicator.allreduce_section(given, Op::Sum)?,
