@@ -206,6 +206,9 @@ impl Epochs {
 
 impl Links for Epochs {
     fn send(&mut self, _tile: usize, values: &[f64], ranks: &[usize]) -> Result<()> {
+        if ranks.is_empty() {
+            return Ok(());
+        }
         let values = self.outgoing.lay_out(0, values)?;
         ranks.iter().try_for_each(|rank| {
             self.window.start(&self.groups[*rank], Mode::Host)?;
