@@ -209,6 +209,36 @@ fn processes_that_were_started_one_by_one_are_ranks() {
     assert_eq!(text(&second.stderr), "");
 }
 
+/// Rank 0 would wait for the other one as long as ranks may wait for each other.
+#[test]
+fn a_rank_of_a_bench_with_a_mistake_tells_the_others() {
+    if !has_libfabric() {
+        return;
+    }
+    let folder = Folder::new();
+    for (bench, wrong) in [
+        ("pingpong", ["--backend", "none"]),
+        ("latency", ["--primitive", "none"]),
+        ("throttle", ["--policy", "none"]),
+        ("collectives", ["--sizes", "9"]),
+    ] {
+        let port = ReservedPort::on([127, 0, 0, 1].into()).expect("there is a port");
+        let (address, key) = (port.address().to_string(), JobKey::generate().expect("is random").to_hex());
+        let start = |number: &str, more: &[&str]| {
+            let mut command = folder.command(env!("CARGO_BIN_EXE_streamhalo"));
+            command.args(["bench", bench, "--fabric", "ofi", "--rank-zero", &address, "--world-size", "2"]);
+            command.args(["--rank", number]).args(more).env("STREAMHALO_JOB_KEY", &key);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+        };
+        let since = Instant::now();
+        let second = start("1", &wrong);
+        let first = finish(start("0", &[]));
+        let said = [&first, &finish(second)].map(|output| text(&output.stderr)).concat();
+        assert_eq!(first.status.code(), Some(2), "{bench}: {said}");
+        assert!(said.contains(wrong[0]) && since.elapsed() < Duration::from_secs(30), "{bench}: {said}");
+    }
+}
+
 /// Whoever comes first, and whoever finds nobody.
 #[test]
 fn ranks_are_looked_for_as_long_as_the_configuration_says() {

@@ -18,7 +18,7 @@ const NAME: &str = "halo";
 /// Measures and prints.
 pub(super) fn bench_halo(args: &BenchHaloArgs) -> Result<u8, AppError> {
     let figures = &args.figures;
-    let planned = meet(figures).and_then(|()| bench_of(args)).and_then(|bench| {
+    let planned = meet(figures).and_then(|()| bench_of(args)).map(|bench| {
         let ranks = bench.ranks();
         Planned::new(bench, NAME, (Some("--layout"), ranks), figures)
     });

@@ -30,10 +30,12 @@ use crate::run::check_ranks;
 pub(super) fn pingpong(args: &PingpongArgs) -> Result<u8, AppError> {
     let fabric = &args.timed.figures.fabric;
     let checked = || Ok((streams_with(&args.stream, &args.signals)?, backends_of(&args.backend, fabric)?));
-    let bench = checked().map(|(streams, contestants)| MicroBench {
-        streams,
-        ..between_two(What::Pingpong, &args.timed, &args.sizes, args.stream.stream, contestants)
-    });
+    let bench = || {
+        checked().map(|(streams, contestants)| MicroBench {
+            streams,
+            ..between_two(What::Pingpong, &args.timed, &args.sizes, args.stream.stream, contestants)
+        })
+    };
     measure("streamhalo bench pingpong", &args.timed.figures, bench, &[])
 }
 
@@ -57,10 +59,12 @@ pub(super) fn primitives(command: &'static str, what: What, args: &PrimitiveArgs
         }
         Ok((chosen("--primitive", &args.primitive, &names)?, streams))
     };
-    let bench = checked().map(|(contestants, streams)| MicroBench {
-        streams,
-        ..between_two(what, &args.timed, &args.sizes, args.stream.stream, contestants)
-    });
+    let bench = || {
+        checked().map(|(contestants, streams)| MicroBench {
+            streams,
+            ..between_two(what, &args.timed, &args.sizes, args.stream.stream, contestants)
+        })
+    };
     measure(command, &args.timed.figures, bench, &args.primitive)
 }
 
@@ -72,7 +76,6 @@ pub(super) fn collectives(args: &CollectivesArgs) -> Result<u8, AppError> {
                 format!("{} cannot be divided into doubles; give multiples of 8", counted(*odd, "byte"));
             return Err(AppError::usage("--sizes", message));
         }
-        meet(&args.timed.figures)?;
         check_ranks("--ranks", Some(args.ranks.get()))?;
         let operations = chosen("--operation", &args.operation, &OPERATIONS)?;
         let contestants: Vec<&str> = std::iter::once(collectives::HOST).chain(backend_names()).collect();
@@ -81,12 +84,14 @@ pub(super) fn collectives(args: &CollectivesArgs) -> Result<u8, AppError> {
         check_pairs(args, &operations, &contestants)?;
         Ok((operations, contestants, streams_with(&args.stream, &SignalArgs::default())?))
     };
-    let bench = checked().map(|(operations, contestants, streams)| MicroBench {
-        ranks: args.ranks.get(),
-        operations,
-        streams,
-        ..between_two(What::Collectives, &args.timed, &args.sizes, args.stream.stream, contestants)
-    });
+    let bench = || {
+        checked().map(|(operations, contestants, streams)| MicroBench {
+            ranks: args.ranks.get(),
+            operations,
+            streams,
+            ..between_two(What::Collectives, &args.timed, &args.sizes, args.stream.stream, contestants)
+        })
+    };
     measure("streamhalo bench collectives", &args.timed.figures, bench, &[])
 }
 
@@ -131,11 +136,13 @@ pub(super) fn throttle(args: &ThrottleArgs) -> Result<u8, AppError> {
         let contestants = chosen("--policy", &args.policy, &policy_names())?;
         Ok((contestants, streams_with(&args.stream, &SignalArgs::default())?))
     };
-    let bench = checked().map(|(contestants, streams)| MicroBench {
-        entries: args.entries.0.clone(),
-        streams,
-        ..between_two(What::Throttle, &args.timed, &args.size, args.stream.stream, contestants)
-    });
+    let bench = || {
+        checked().map(|(contestants, streams)| MicroBench {
+            entries: args.entries.0.clone(),
+            streams,
+            ..between_two(What::Throttle, &args.timed, &args.size, args.stream.stream, contestants)
+        })
+    };
     measure("streamhalo bench throttle", &args.timed.figures, bench, &[])
 }
 
@@ -163,12 +170,14 @@ pub(super) fn copies(args: &CopiesArgs) -> Result<u8, AppError> {
         let contestants = chosen("--memory", &args.memory, &copies::memory_names())?;
         Ok((operations, contestants, streams_on(&args.device)?))
     };
-    let bench = checked().map(|(operations, contestants, streams)| MicroBench {
-        ranks: 1,
-        operations,
-        streams,
-        ..between_two(What::Copies, &args.timed, &args.sizes, StreamKind::Inline, contestants)
-    });
+    let bench = || {
+        checked().map(|(operations, contestants, streams)| MicroBench {
+            ranks: 1,
+            operations,
+            streams,
+            ..between_two(What::Copies, &args.timed, &args.sizes, StreamKind::Inline, contestants)
+        })
+    };
     measure("streamhalo bench copies", &args.timed.figures, bench, &[])
 }
 
@@ -201,12 +210,14 @@ pub(super) fn staging(args: &StagingArgs) -> Result<u8, AppError> {
         }
         Ok((operations, contestants, threshold_bytes, streams_on(&args.device)?))
     };
-    let bench = checked().map(|(operations, contestants, threshold_bytes, streams)| MicroBench {
-        operations,
-        streams,
-        threshold_bytes,
-        ..between_two(What::Staging, &args.timed, &args.sizes, StreamKind::Inline, contestants)
-    });
+    let bench = || {
+        checked().map(|(operations, contestants, threshold_bytes, streams)| MicroBench {
+            operations,
+            streams,
+            threshold_bytes,
+            ..between_two(What::Staging, &args.timed, &args.sizes, StreamKind::Inline, contestants)
+        })
+    };
     measure("streamhalo bench staging", &args.timed.figures, bench, &[])
 }
 
@@ -243,17 +254,19 @@ pub(super) fn moves(args: &MovesArgs) -> Result<u8, AppError> {
         }
         Ok((chosen("--operation", &args.operation, &moves::OPERATIONS)?, streams_on(&args.device)?))
     };
-    let bench = checked().map(|(operations, streams)| {
-        let cell_bytes = args.element.bytes();
-        let contestants = moves::CONTESTANTS.map(str::to_owned).to_vec();
-        MicroBench {
-            ranks: 1,
-            operations,
-            streams,
-            boxes: Some(Boxes { width: args.width.get(), cell_bytes }),
-            ..between_two(What::Moves, &args.timed, &args.cells, StreamKind::Inline, contestants)
-        }
-    });
+    let bench = || {
+        checked().map(|(operations, streams)| {
+            let cell_bytes = args.element.bytes();
+            let contestants = moves::CONTESTANTS.map(str::to_owned).to_vec();
+            MicroBench {
+                ranks: 1,
+                operations,
+                streams,
+                boxes: Some(Boxes { width: args.width.get(), cell_bytes }),
+                ..between_two(What::Moves, &args.timed, &args.cells, StreamKind::Inline, contestants)
+            }
+        })
+    };
     measure("streamhalo bench moves", &args.timed.figures, bench, &[])
 }
 
@@ -281,14 +294,15 @@ fn between_two(
     }
 }
 
-/// Measures, prints, and writes. Each of the `primitives` that were asked for by name has to be measured.
+/// Measures, prints, and writes what is planned once this process is a rank: it is told then if another one has made a mistake.
+/// Each of the `primitives` that were asked for by name has to be measured.
 fn measure(
     command: &'static str,
     args: &FigureArgs,
-    bench: Result<MicroBench, AppError>,
+    bench: impl FnOnce() -> Result<MicroBench, AppError>,
     primitives: &[String],
 ) -> Result<u8, AppError> {
-    let planned = bench.and_then(|bench| {
+    let planned = meet(args).and_then(|()| bench()).map(|bench| {
         let (name, ranks) = (bench.what.row().name, bench.ranks);
         // All others are for as many as they are for.
         let flag = (bench.what == What::Collectives).then_some("--ranks");

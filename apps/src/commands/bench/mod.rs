@@ -59,14 +59,8 @@ struct Planned<B> {
 }
 
 impl<B> Planned<B> {
-    fn new(
-        bench: B,
-        name: &'static str,
-        ranks: (Option<&'static str>, usize),
-        args: &FigureArgs,
-    ) -> Result<Self, AppError> {
-        meet(args)?;
-        Ok(Self { bench, name, ranks, out: args.out.clone(), _occupied: None })
+    fn new(bench: B, name: &'static str, ranks: (Option<&'static str>, usize), args: &FigureArgs) -> Self {
+        Self { bench, name, ranks, out: args.out.clone(), _occupied: None }
     }
 }
 
