@@ -131,7 +131,7 @@ pub struct TimedArgs {
 #[command(after_help = "Each round trip packs, sends, receives and unpacks on both ranks (2026, VI-A).\n\
                         Example:\n  streamhalo bench pingpong --sizes 8..1MiB,4MiB --fabric shm --json -")]
 pub struct PingpongArgs {
-    /// Bytes: a range or a list
+    /// Bytes: N,M or N..M doubling
     #[arg(long, value_name = "N..M", default_value = "8..4MiB", allow_hyphen_values = true)]
     pub sizes: Sizes,
     /// Backends to compare, or all
@@ -151,7 +151,7 @@ pub struct PingpongArgs {
 /// `streamhalo bench latency` and its like
 #[derive(Args, Clone, Debug)]
 pub struct PrimitiveArgs {
-    /// Bytes: a range or a list
+    /// Bytes: N,M or N..M doubling
     #[arg(long, value_name = "N..M", default_value = "8..4MiB", allow_hyphen_values = true)]
     pub sizes: Sizes,
     /// Primitives to compare, or all
@@ -174,7 +174,7 @@ pub struct CollectivesArgs {
     /// Ranks that take part
     #[arg(long, value_name = "N", default_value = "2", value_parser = count)]
     pub ranks: NonZeroUsize,
-    /// Bytes of a rank, by 8
+    /// Bytes, by 8; N..M doubling
     #[arg(long, value_name = "N..M", default_value = "8..64KiB", allow_hyphen_values = true)]
     pub sizes: Sizes,
     /// Operations, or all
@@ -202,7 +202,7 @@ pub struct CollectivesArgs {
     on_host.default_value_if("device", ArgPredicate::IsPresent, "inline")
 }))]
 pub struct ThrottleArgs {
-    /// Entries: a range or a list
+    /// Entries: N,M or N..M doubling
     #[arg(long, value_name = "N..M", default_value = "2..256", value_parser = Sizes::of_counts, allow_hyphen_values = true)]
     pub entries: Sizes,
     /// Bytes of a put
@@ -227,7 +227,7 @@ pub struct CopiesArgs {
     /// Kind, and which of them
     #[arg(long, value_name = "KIND[:NAME]", default_value = "opencl")]
     pub device: String,
-    /// Bytes: a range or a list
+    /// Bytes: N,M or N..M doubling
     #[arg(long, value_name = "N..M", default_value = "16..4MiB", allow_hyphen_values = true)]
     pub sizes: Sizes,
     /// Memory: pinned, pageable or all
@@ -249,7 +249,7 @@ pub struct StagingArgs {
     /// Kind, and which of them
     #[arg(long, value_name = "KIND[:NAME]", default_value = "opencl")]
     pub device: String,
-    /// Bytes: a range or a list
+    /// Bytes: N,M or N..M doubling
     #[arg(long, value_name = "N..M", default_value = "16..4MiB", allow_hyphen_values = true)]
     pub sizes: Sizes,
     /// Schemes to compare, or all
@@ -288,7 +288,7 @@ pub struct MovesArgs {
     /// Kind, and which of them
     #[arg(long, value_name = "KIND[:NAME]", default_value = "opencl")]
     pub device: String,
-    /// Cells along each axis
+    /// Cells per axis; N..M doubling
     #[arg(long, value_name = "N..M", default_value = "16..128", value_parser = Sizes::of_counts, allow_hyphen_values = true)]
     pub cells: Sizes,
     /// Layers of cells that are packed

@@ -43,7 +43,11 @@ fn parse(text: &str, read: fn(&str) -> Result<usize, String>) -> Result<Sizes, S
             }
         }
     }
-    Ok(Sizes(sizes))
+    let twice = sizes.iter().enumerate().find(|(index, size)| sizes[..*index].contains(size));
+    match twice {
+        Some((_, size)) => Err(format!("{size} is there twice; give it once")),
+        None => Ok(Sizes(sizes)),
+    }
 }
 
 fn size(text: &str) -> Result<usize, String> {
@@ -83,5 +87,8 @@ mod tests {
             assert!(error.contains("is none of 1 to 1073741824") && !error.contains("bytes"), "{error}");
         }
         assert!(sizes("9..8").expect_err("it goes down").contains("goes down"));
+        for twice in ["1024,1KiB", "8,256..2KiB,1KiB"] {
+            assert_eq!(sizes(twice), Err("1024 is there twice; give it once".to_owned()), "{twice}");
+        }
     }
 }

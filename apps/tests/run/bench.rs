@@ -252,6 +252,8 @@ fn what_is_one_size_is_refused_as_a_list_and_a_flag_is_no_message() {
         ("loggp --primitive flag", "`flag`"),
         (
             "collectives --operation broadcast --backend st-send",
+        ("throttle --stream inline", "--stream: `inline` carries each operation out in the call"),
+        ("pingpong --sizes 8..64,32", "32 is there twice"),
             "--operation: `broadcast` is done by `host` only; st-send can do barrier and allreduce",
         ),
         (

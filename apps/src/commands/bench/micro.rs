@@ -128,6 +128,11 @@ fn check_pairs(
 /// `streamhalo bench throttle`
 pub(super) fn throttle(args: &ThrottleArgs) -> Result<u8, AppError> {
     let checked = || {
+        if args.stream.device == HOST && args.stream.stream == StreamKind::Inline {
+            let message = "`inline` carries each operation out in the call that enqueues it, so that no entries are ever in \
+                           use; give `threaded`";
+            return Err(AppError::usage("--stream", message));
+        }
         // A put and the signal behind it.
         if args.entries.0.contains(&1) {
             return Err(AppError::usage("--entries", "1 entry is too few: an epoch takes 2 at a time"));
