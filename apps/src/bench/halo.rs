@@ -107,11 +107,12 @@ impl Work for HaloBench {
     type Report = Vec<HaloFigures>;
 
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(Vec<HaloFigures>)) -> Result<(), AppError> {
-        let _pinned = world.pin()?;
         let opened = self.streams.open(world, StreamOptions::default())?;
         let contestants = opened.contestants(&self.backends);
         let mut subjects = Vec::new();
         for one in &contestants {
+        // Behind it: threads that a device's library starts would be bound to this rank's core too.
+        let _pinned = world.pin()?;
             subjects.push(subject(self, world, (one.backend, one.stream))?);
         }
         let timings = in_turns(world, self.seconds, subjects.iter_mut().map(|subject| &mut **subject))?;
@@ -140,11 +141,12 @@ impl Work for TimedExchanges {
     type Report = Duration;
 
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(Duration)) -> Result<(), AppError> {
-        let _pinned = world.pin()?;
         let opened = self.bench.streams.open(world, StreamOptions::default())?;
         let contestants = opened.contestants(&self.bench.backends);
         let mut subject = subject(&self.bench, world, (contestants[0].backend, contestants[0].stream))?;
         turns::time(world, &mut *subject, 10)?;
+        // Behind it: threads that a device's library starts would be bound to this rank's core too.
+        let _pinned = world.pin()?;
         let time = turns::time(world, &mut *subject, self.exchanges as usize)?;
         report(Duration::from_secs_f64(world.all_max(time.as_secs_f64())?));
         Ok(())

@@ -79,13 +79,15 @@ impl Work for MicroBench {
     type Report = Vec<Figure>;
 
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(Vec<Figure>)) -> Result<(), AppError> {
-        let _pinned = world.pin()?;
         let device = self.streams.device()?;
         let report = &mut |figures: Vec<Figure>| {
             report(figures.into_iter().map(|figure| figure.on(&device)).collect());
         };
         self.what.row().run.report(self, world, report)
     }
+        // Opened before: threads that a device's library starts would be bound to this rank's core too.
+        let _opened = self.streams.device.is_some().then(|| self.stream(world)).transpose()?;
+        let _pinned = world.pin()?;
 }
 
 /// The kind of a device, and which one of that kind: `opencl:pocl`, or the first that can be used.
