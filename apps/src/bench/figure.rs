@@ -29,6 +29,12 @@ pub struct Figure {
     /// The device of the streams, unless it is the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
+    /// The kind of the streams, on the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<String>,
+    /// Who was to wait in the streams, on a device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
     /// Who carried out the messages, as in `stream+proxy`.
     pub executor: String,
     /// How many ranks took part.
@@ -112,6 +118,8 @@ impl Timing {
             signal: None,
             fabric: bench.fabric.clone(),
             device: None,
+            stream: bench.stream_name().map(str::to_owned),
+            waits: bench.streams.waits_name().map(str::to_owned),
             executor,
             ranks: bench.ranks,
             bytes,

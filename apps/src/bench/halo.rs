@@ -60,6 +60,9 @@ pub struct HaloFigures {
     /// Whether that computes on cores of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_gpu: Option<bool>,
+    /// Who was to wait in the streams, on a device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
     /// Who carries out the messages, as in `stream+proxy`.
     pub executor: String,
     /// How the first message travels.
@@ -108,11 +111,11 @@ impl Work for HaloBench {
 
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(Vec<HaloFigures>)) -> Result<(), AppError> {
         let opened = self.streams.open(world, StreamOptions::default())?;
+        // Behind it: threads that a device's library starts would be bound to this rank's core too.
+        let _pinned = world.pin()?;
         let contestants = opened.contestants(&self.backends);
         let mut subjects = Vec::new();
         for one in &contestants {
-        // Behind it: threads that a device's library starts would be bound to this rank's core too.
-        let _pinned = world.pin()?;
             subjects.push(subject(self, world, (one.backend, one.stream))?);
         }
         let timings = in_turns(world, self.seconds, subjects.iter_mut().map(|subject| &mut **subject))?;
@@ -142,11 +145,11 @@ impl Work for TimedExchanges {
 
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(Duration)) -> Result<(), AppError> {
         let opened = self.bench.streams.open(world, StreamOptions::default())?;
+        // Behind it: threads that a device's library starts would be bound to this rank's core too.
+        let _pinned = world.pin()?;
         let contestants = opened.contestants(&self.bench.backends);
         let mut subject = subject(&self.bench, world, (contestants[0].backend, contestants[0].stream))?;
         turns::time(world, &mut *subject, 10)?;
-        // Behind it: threads that a device's library starts would be bound to this rank's core too.
-        let _pinned = world.pin()?;
         let time = turns::time(world, &mut *subject, self.exchanges as usize)?;
         report(Duration::from_secs_f64(world.all_max(time.as_secs_f64())?));
         Ok(())
@@ -171,6 +174,7 @@ impl HaloBench {
             fabric: self.fabric.clone(),
             device: opened.device_name(),
             is_gpu: opened.is_gpu(),
+            waits: self.streams.waits_name().map(str::to_owned),
             executor,
             path: first.map_or("own-rank copies", |route| route.path).to_owned(),
             layout: self.layout.clone(),

@@ -66,6 +66,11 @@ impl MicroBench {
         Ok(known(contestant).ok_or_else(|| Error::OutOfOrder { call: "bench", reason: reason() })?)
     }
 
+    /// The kind of the streams, on the host.
+    pub(crate) fn stream_name(&self) -> Option<&'static str> {
+        self.streams.device.is_none().then(|| self.stream.name())
+    }
+
     /// How streams of the host run.
     pub(super) fn options(&self) -> StreamOptions {
         StreamOptions { kind: self.stream, threads: 1 }
@@ -80,14 +85,14 @@ impl Work for MicroBench {
 
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(Vec<Figure>)) -> Result<(), AppError> {
         let device = self.streams.device()?;
+        // Opened before: threads that a device's library starts would be bound to this rank's core too.
+        let _opened = self.streams.device.is_some().then(|| self.stream(world)).transpose()?;
+        let _pinned = world.pin()?;
         let report = &mut |figures: Vec<Figure>| {
             report(figures.into_iter().map(|figure| figure.on(&device)).collect());
         };
         self.what.row().run.report(self, world, report)
     }
-        // Opened before: threads that a device's library starts would be bound to this rank's core too.
-        let _opened = self.streams.device.is_some().then(|| self.stream(world)).transpose()?;
-        let _pinned = world.pin()?;
 }
 
 /// The kind of a device, and which one of that kind: `opencl:pocl`, or the first that can be used.

@@ -77,6 +77,11 @@ impl Streams {
         Ok(Opened { device, streams })
     }
 
+    /// Who is to wait in them, where they signal in ways of a device.
+    pub(crate) fn waits_name(&self) -> Option<&'static str> {
+        (!self.signals.is_empty()).then(|| self.waits.name())
+    }
+
     /// What figures of a backend are called that was measured so.
     pub(crate) fn label(&self, backend: &str, signal: Option<&str>) -> String {
         match signal {

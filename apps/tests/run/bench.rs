@@ -22,7 +22,10 @@ pub(super) fn figures(fabric: &str, bench: &[&str]) -> Vec<Value> {
         let [median, best] = ["median_us", "min_us"].map(|name| figure[name].as_f64().expect("is a number"));
         assert!(best > 0.0 && median >= best, "{figure}");
         assert!(
-            figure["bytes"].is_u64() && figure["ranks"].is_u64() && figure["backend"].is_string(),
+            figure["bytes"].is_u64()
+                && figure["ranks"].is_u64()
+                && figure["backend"].is_string()
+                && figure["stream"].is_string() == figure["device"].is_null(),
             "{figure}"
         );
     }
@@ -87,6 +90,7 @@ fn ping_pongs_of_all_backends() {
     let found =
         figures("local", &["pingpong", "--sizes", "8", "--stream", "threaded", "--backend", "st-send"]);
     assert_all(&found, &["st-send"], &[8]);
+    assert_eq!(found[0]["stream"], "threaded");
 }
 
 #[test]
@@ -248,12 +252,12 @@ fn what_is_one_size_is_refused_as_a_list_and_a_flag_is_no_message() {
     let folder = Folder::new();
     for (arguments, said) in [
         ("throttle --size 1KiB,2KiB", "--size: is one size"),
+        ("throttle --stream inline", "--stream: `inline` carries each operation out in the call"),
+        ("pingpong --sizes 8..64,32", "32 is there twice"),
         ("overlap --primitive flag", "`flag`"),
         ("loggp --primitive flag", "`flag`"),
         (
             "collectives --operation broadcast --backend st-send",
-        ("throttle --stream inline", "--stream: `inline` carries each operation out in the call"),
-        ("pingpong --sizes 8..64,32", "32 is there twice"),
             "--operation: `broadcast` is done by `host` only; st-send can do barrier and allreduce",
         ),
         (
@@ -358,7 +362,10 @@ fn tables_say_what_was_measured_and_that_it_was_checked() {
                 "G needs two sizes from 4 KiB on",
             ],
         ),
-        ("throttle --entries 4 --policy static", &["entries", "static", "per epoch"]),
+        (
+            "throttle --entries 4 --policy static",
+            &["entries", "static", "per epoch", "threaded streams, puts of 1 KiB"],
+        ),
     ] {
         let line = format!("bench {arguments} --seconds 0.01");
         let output = folder.streamhalo(&line.split(' ').collect::<Vec<_>>());

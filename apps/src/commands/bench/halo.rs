@@ -117,7 +117,7 @@ fn table(bench: &HaloBench, figures: &[HaloFigures]) -> String {
     let first = figures.first();
     let device = first.and_then(|one| one.device.as_ref()).map(|device| format!(", on {device}"));
     let head = format!(
-        "halo exchange: {:?} cells of {} a rank, width {}, layout {:?}, {}, fabric {}{}{}",
+        "halo exchange: {:?} cells of {} a rank, width {}, layout {:?}, {}, fabric {}{}{}{}",
         bench.cells,
         bench.element.name(),
         bench.width,
@@ -126,6 +126,7 @@ fn table(bench: &HaloBench, figures: &[HaloFigures]) -> String {
         bench.fabric,
         if bench.alternating { ", two generations" } else { "" },
         device.unwrap_or_default(),
+        bench.streams.waits_name().map_or(String::new(), |waits| format!(", waits {waits}")),
     );
     let end = "Times are per exchange, the slowest rank's; bytes and messages are what rank 0 sends.";
     let no_gpu = if first.is_some_and(|one| one.is_gpu == Some(false)) { NO_GPU } else { "" };

@@ -6,7 +6,7 @@ use super::NO_GPU;
 use crate::bench::figure::Figure;
 use crate::bench::loggp::FIT;
 use crate::bench::micro::MicroBench;
-use crate::bench::what::{Row, Value};
+use crate::bench::what::{Row, Value, What};
 use crate::error::ranks_of;
 use crate::report::text::{significant, whole_bytes};
 use crate::report::wrap::{COLUMNS, filled};
@@ -80,6 +80,22 @@ impl View<'_> {
         format!("Enqueued each time, as it cannot be captured for a replay: {}.\n", names.join(", "))
     }
 
+    /// Where and how it was measured, as far as no column and no line says so.
+    fn setting(&self) -> String {
+        let MicroBench { what, fabric, ranks, sizes, streams, .. } = self.bench;
+        let mut setting = format!("fabric {fabric}, {}", ranks_of(*ranks));
+        if let Some(kind) = self.bench.stream_name() {
+            setting += &format!(", {kind} streams");
+        }
+        if let Some(waits) = streams.waits_name() {
+            setting += &format!(", waits {waits}");
+        }
+        if *what == What::Throttle {
+            setting += &format!(", puts of {}", whole_bytes(sizes[0] as u64));
+        }
+        setting
+    }
+
     /// The figures over what is varied.
     fn varied(&self) -> impl Iterator<Item = &Figure> {
         self.figures.iter().filter(|figure| figure.operation.as_deref() != Some(FIT))
@@ -129,8 +145,8 @@ impl View<'_> {
             Value::Percent => value.unit().to_owned(),
             _ => format!("{}, median (best)", value.unit()),
         };
-        let (fabric, ranks) = (&self.bench.fabric, ranks_of(self.bench.ranks));
-        let head = format!("{title}: {unit}\nfabric {fabric}, {ranks}{device}, executed by {executors}");
+        let setting = self.setting();
+        let head = format!("{title}: {unit}\n{setting}{device}, executed by {executors}");
         let is_known = self.varied().all(|figure| self.values(figure).is_some());
         let end = format!(
             "{}{note}\n{}{}{}All answers were checked before they were timed.\n{}",
@@ -198,6 +214,7 @@ impl View<'_> {
             }
         }
         let told = |(name, mut backends): (String, Vec<(&str, usize)>)| {
+            backends.sort_by_key(|(_, bytes)| *bytes);
             backends.dedup_by_key(|(backend, _)| *backend);
             let each: Vec<String> = match backends[..] {
                 [(backend, _)] => vec![format!("`{backend}`")],
@@ -255,12 +272,17 @@ impl View<'_> {
                 None => lines.push(ChartLine { name, points: Vec::from_iter(point) }),
             }
         }
+        // Sizes may have been asked for in any order.
+        lines.iter_mut().for_each(|line| line.points.sort_by(|one, other| one.0.total_cmp(&other.0)));
         LineChart {
             title: (*title).to_owned(),
             below: format!(
-                "fabric {}, {}; medians, whiskers to the best{}{}",
-                self.bench.fabric,
-                ranks_of(self.bench.ranks),
+                "{}; {}{}{}",
+                self.setting(),
+                match value {
+                    Value::Percent => "by minima",
+                    _ => "medians, whiskers to the best",
+                },
                 if self.of_no_gpu().is_empty() { "" } else { "; no GPU, but the host's cores" },
                 if is_complete { "" } else { "; barriers are in the table" }
             ),
@@ -277,7 +299,6 @@ impl View<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::what::What;
     use serde_json::json;
 
     fn share(backend: &str, share: Option<f64>) -> Figure {
@@ -295,6 +316,7 @@ mod tests {
         let view = View::new(&bench, &known);
         assert!(!view.table().contains("-:"), "{}", view.table());
         assert_eq!(view.chart().lines.iter().map(|line| line.points.len()).sum::<usize>(), 2);
+        assert_eq!(view.chart().below, "fabric local, 2 ranks, inline streams; by minima");
         let unknown = [share("queue", None), share("put-notify", Some(40.0))];
         let view = View::new(&bench, &unknown);
         let table = view.table();
@@ -336,7 +358,28 @@ mod tests {
         assert_eq!(told(&[first.clone(), standard, second.clone()]), "`auto` is `st-send`.\n");
         let [third, last] = [2048, 4096].map(|bytes| figure("auto", bytes, Some("notified")));
         let all = "`auto` is `st-send` from 8 B, `notified` from 2 KiB.\n";
-        assert_eq!(told(&[first, second, third, last]), all);
+        let figures = [first, second, third, last];
+        assert_eq!(told(&figures), all);
+        let reversed: Vec<Figure> = figures.iter().rev().cloned().collect();
+        assert_eq!(told(&reversed), all, "in whichever order");
+        let chart = View::new(&bench, &reversed).chart();
+        assert_eq!(
+            chart.lines[0].points.iter().map(|point| point.0).collect::<Vec<_>>(),
+            [8.0, 32.0, 2048.0, 4096.0]
+        );
+    }
+
+    #[test]
+    fn what_is_the_same_of_all_figures_is_said_of_all() {
+        let mut bench = MicroBench::of(What::Throttle, &["static"]);
+        bench.stream = streamhalo::StreamKind::Threaded;
+        let said = |bench: &MicroBench| View::new(bench, &[]).setting();
+        assert_eq!(said(&bench), "fabric local, 2 ranks, threaded streams, puts of 8 B");
+        bench.what = What::Pingpong;
+        bench.streams.device = Some("opencl".to_owned());
+        bench.streams.signals = vec![streamhalo::Signals::Kernel];
+        bench.streams.waits = streamhalo::Waits::Proxy;
+        assert_eq!(said(&bench), "fabric local, 2 ranks, waits proxy");
     }
 
     #[test]
