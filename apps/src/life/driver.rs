@@ -108,11 +108,11 @@ impl<T: Cell + Stored> Steps<T, 2> for Field<T> {
 }
 
 impl<T: Cell + Stored> Life<T> {
-    fn open(config: &RunConfig, settings: &LifeSettings) -> Result<Self, AppError> {
-        let pattern = Initial::open(&settings.pattern)?;
+    pub(super) fn open(config: &RunConfig, settings: &LifeSettings) -> Result<Self, AppError> {
         let grid = global_grid(config)?;
         Ok(Self {
-            initial: pattern.place(grid.cells(), grid.periodic(), settings.origin)?,
+            initial: initial.place(grid.cells(), grid.periodic(), settings.origin)?,
+        let initial = Initial::open(&settings.pattern, grid.cells())?;
             grid,
             halo_width: of_axes(&config.grid.halo),
             exchange_every: config.run.exchange_every,

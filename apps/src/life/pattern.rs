@@ -1,8 +1,8 @@
 //! Generation 0 as a function of global coordinates, so that every rank fills only its own cells
 //! and the decomposition changes none of them.
 //!
-//! An [`Initial`] is what the configuration names; [`Initial::place`] checks it against the grid
-//! and gives the [`Generation`] that fills rows and boxes.
+//! An [`Initial`] is what the configuration names, and no larger than the grid; [`Initial::place`] checks
+//! where it lies there and gives the [`Generation`] that fills rows and boxes.
 
 use crate::config;
 
@@ -44,11 +44,6 @@ pub enum InitialError {
     #[error(transparent)]
     File(#[from] ReadError),
     #[error(
-        "the pattern has {} x {} cells (y x x) and does not fit the grid of {} x {}",
-        pattern[0], pattern[1], grid[0], grid[1]
-    )]
-    TooLarge { pattern: [usize; 2], grid: [usize; 2] },
-    #[error(
         "glider-field needs multiples of {GLIDER_BLOCK_CELLS} cells on both axes, \
          the grid has {} x {}",
         grid[0], grid[1]
@@ -67,20 +62,20 @@ pub enum InitialError {
 }
 
 impl Initial {
-    /// What the configuration names, read from its file if it has one.
+    /// What the configuration names for a grid of `cells` (y, x), read from its file if it has one.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read or is not a pattern.
-    pub(crate) fn open(named: &config::Pattern) -> Result<Initial, InitialError> {
+    /// If the file cannot be read, is not a pattern, or has one that does not fit the grid.
+    pub(crate) fn open(named: &config::Pattern, cells: [usize; 2]) -> Result<Initial, InitialError> {
         Ok(match named {
-            config::Pattern::File(path) => Initial::File(Pattern::read(path)?),
+            config::Pattern::File(path) => Initial::File(Pattern::read(path, cells)?),
             config::Pattern::GliderField => Initial::GliderField,
             config::Pattern::Random(seed) => Initial::Random { seed: *seed },
         })
     }
 
-    /// Puts this state on a grid of `cells` (y, x).
+    /// Puts this state on the grid of `cells` (y, x) that it was opened for.
     ///
     /// A pattern's box has its low corner at `origin` (y, x) and wraps around periodic axes;
     /// without an origin its middle is the middle of the grid, so that it straddles the boundaries
@@ -88,7 +83,7 @@ impl Initial {
     ///
     /// # Errors
     ///
-    /// If it does not fit the grid.
+    /// If it cannot lie there.
     pub(crate) fn place(
         self,
         cells: [usize; 2],
@@ -127,9 +122,6 @@ fn placed(
     origin: Option<[usize; 2]>,
 ) -> Result<Vec<(usize, usize)>, InitialError> {
     let extents = [pattern.height, pattern.width];
-    if extents[0] > cells[0] || extents[1] > cells[1] {
-        return Err(InitialError::TooLarge { pattern: extents, grid: cells });
-    }
     let origin = origin.unwrap_or_else(|| [0, 1].map(|axis| (cells[axis] - extents[axis]) / 2));
     for axis in [0, 1] {
         // A pattern without cells fits a grid without cells.

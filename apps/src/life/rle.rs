@@ -52,6 +52,11 @@ pub enum RleError {
     OutsideBox { line: usize, column: usize, y: usize, x: usize, height: usize, width: usize },
     #[error("line {line}, column {column}: expected ! at the end of the pattern, found the end of the text")]
     MissingEnd { line: usize, column: usize },
+    #[error(
+        "has {} x {} cells (y x x) and does not fit the grid of {} x {}",
+        extents[0], extents[1], most[0], most[1]
+    )]
+    TooLarge { extents: [usize; 2], most: [usize; 2] },
 }
 
 /// Why a pattern file could not be read.
@@ -63,6 +68,8 @@ pub enum ReadError {
     Unreadable { path: PathBuf, source: std::io::Error },
     #[error("the pattern file {} is not valid: {source}", path.display())]
     Invalid { path: PathBuf, source: RleError },
+    #[error("the pattern of {} {source}", path.display())]
+    TooLarge { path: PathBuf, source: RleError },
 }
 
 impl Pattern {
@@ -73,20 +80,22 @@ impl Pattern {
     /// The first place at which the text departs from the format. Dead cells beyond the box are not
     /// one: nothing is lost by dropping them.
     pub fn parse(text: &str) -> Result<Pattern, RleError> {
-        parser::parse(text)
+        parser::parse(text, [usize::MAX; 2])
     }
 
-    /// Reads a pattern from a file.
+    /// Reads a pattern for a grid of `cells` (y, x) from a file.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read or is not a pattern; both name its path.
-    pub fn read(path: &Path) -> Result<Pattern, ReadError> {
+    /// If the file cannot be read, is not a pattern, or has one that does not fit the grid; all name its path.
+    pub fn read(path: &Path, cells: [usize; 2]) -> Result<Pattern, ReadError> {
         let bytes =
             std::fs::read(path).map_err(|source| ReadError::Unreadable { path: path.into(), source })?;
         // Names and comments of old files are in old encodings.
-        Self::parse(&String::from_utf8_lossy(&bytes))
-            .map_err(|source| ReadError::Invalid { path: path.into(), source })
+        parser::parse(&String::from_utf8_lossy(&bytes), cells).map_err(|source| match source {
+            RleError::TooLarge { .. } => ReadError::TooLarge { path: path.into(), source },
+            _ => ReadError::Invalid { path: path.into(), source },
+        })
     }
 }
 

@@ -205,10 +205,11 @@ fn a_standard_error_that_takes_nothing_is_no_error() {
 #[test]
 fn patterns_that_are_none() {
     let folder = Folder::new();
-    let cases: [(&str, &[&str]); 3] = [
+    let cases: [(&str, &[&str]); 4] = [
         ("x = 3, y = 3\nbob$2bq$3o!\n", &["line 2, column 7", "'q'"]),
         ("x = 3, y = 3\nbob$2bo$3o\n", &["expected ! at the end of the pattern"]),
-        ("x = 50, y = 2\n50o$50o!\n", &["2 x 50 cells", "does not fit the grid of 24 x 40"]),
+        ("x = 50, y = 2\n50o$50o!\n", &["wrong.rle has 2 x 50 cells", "does not fit the grid of 24 x 40"]),
+        ("x = 4294967295, y = 1\n4294967295o!\n", &["wrong.rle has 1 x 4294967295 cells"]),
     ];
     for (content, parts) in cases {
         let path = folder.write("wrong.rle", content);

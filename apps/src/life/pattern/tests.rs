@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::tests::initial;
+use super::super::tests::{config_dir, initial};
 use super::*;
 
 const TORUS: [bool; 2] = [true; 2];
@@ -31,7 +31,7 @@ fn opens_whatever_the_configuration_names() {
     assert!(matches!(glider(), Initial::File(pattern) if pattern.cells.len() == 5));
     assert_eq!(initial("glider-field"), Initial::GliderField);
     assert_eq!(initial("random:42"), Initial::Random { seed: 42 });
-    let absent = Initial::open(&config::Pattern::File("nowhere/a.rle".into())).unwrap_err();
+    let absent = Initial::open(&config::Pattern::File("nowhere/a.rle".into()), [9; 2]).unwrap_err();
     assert!(absent.to_string().starts_with("cannot read the pattern file nowhere/a.rle: "), "{absent}");
 }
 
@@ -56,12 +56,14 @@ fn a_pattern_wraps_around_periodic_axes_only() {
 
 #[test]
 fn a_pattern_that_does_not_fit_is_refused() {
-    let refused = |cells, origin| glider().place(cells, TORUS, origin).unwrap_err().to_string();
-    assert_eq!(
-        refused([2, 8], None),
-        "the pattern has 3 x 3 cells (y x x) and does not fit the grid of 2 x 8"
-    );
-    assert_eq!(refused([8, 8], Some([0, 8])), "the origin [0, 8] is outside of the grid of 8 x 8 cells");
+    let path = config_dir().join("patterns/glider.rle");
+    for cells in [[2, 8], [8, 2]] {
+        let refused = Initial::open(&config::Pattern::File(path.clone()), cells).unwrap_err().to_string();
+        let expected = format!("does not fit the grid of {} x {}", cells[0], cells[1]);
+        assert!(refused.ends_with(&expected), "{refused}");
+    }
+    let refused = glider().place([8, 8], TORUS, Some([0, 8])).unwrap_err().to_string();
+    assert_eq!(refused, "the origin [0, 8] is outside of the grid of 8 x 8 cells");
     assert!(glider().place([3, 3], [false; 2], None).is_ok(), "it may fill the grid");
     let random = Initial::Random { seed: 1 }.place([8, 8], TORUS, Some([0, 0])).unwrap_err();
     assert_eq!(random.to_string(), "an origin is for patterns from a file: random has none");

@@ -2,8 +2,9 @@
 
 use super::{Pattern, RleError};
 
-/// Reads a whole pattern.
-pub(super) fn parse(text: &str) -> Result<Pattern, RleError> {
+/// Reads a whole pattern, whose box may have up to `most` cells (y, x): few letters can stand for more than there is memory
+/// for.
+pub(super) fn parse(text: &str, most: [usize; 2]) -> Result<Pattern, RleError> {
     let text = text.replace("\r\n", "\n");
     let mut cursor = Cursor { rest: &text, line: 1, column: 1 };
     let mut pattern = Pattern::default();
@@ -15,6 +16,10 @@ pub(super) fn parse(text: &str) -> Result<Pattern, RleError> {
         cursor.skip_line();
     }
     header(&mut cursor, &mut pattern)?;
+    let extents = [pattern.height, pattern.width];
+    if extents[0] > most[0] || extents[1] > most[1] {
+        return Err(RleError::TooLarge { extents, most });
+    }
     body(&mut cursor, &mut pattern)?;
     Ok(pattern)
 }

@@ -132,7 +132,7 @@ fn live_cells_outside_of_the_box_have_their_place() {
 
 #[test]
 fn an_absent_file_is_named() {
-    let error = Pattern::read(Path::new("nowhere/glider.rle")).unwrap_err();
+    let error = Pattern::read(Path::new("nowhere/glider.rle"), [1; 2]).unwrap_err();
     assert!(matches!(error, ReadError::Unreadable { .. }));
     assert!(error.to_string().starts_with("cannot read the pattern file nowhere/glider.rle: "));
 }
@@ -142,7 +142,25 @@ fn names_and_comments_may_be_in_any_encoding() {
     let folder = tempfile::tempdir().expect("can write");
     let path = folder.path().join("latin-1.rle");
     std::fs::write(&path, b"#N Gl\xe4nzer\nx = 1, y = 1\no!\n").expect("can write");
-    assert_eq!(Pattern::read(&path).expect("is a pattern").cells, [(0, 0)]);
+    assert_eq!(Pattern::read(&path, [1; 2]).expect("is a pattern").cells, [(0, 0)]);
+}
+
+/// A few letters, and more cells than there is memory for.
+#[test]
+fn what_does_not_fit_is_refused_before_it_is_expanded() {
+    let folder = tempfile::tempdir().expect("can write");
+    let path = folder.path().join("long.rle");
+    for (text, cells) in
+        [("x = 4294967295, y = 1\n4294967295o!", "1 x 4294967295"), ("x = 16, y = 17\n!", "17 x 16")]
+    {
+        std::fs::write(&path, text).expect("can write");
+        let error = Pattern::read(&path, [16; 2]).expect_err("it does not fit").to_string();
+        let expected = format!(
+            "the pattern of {} has {cells} cells (y x x) and does not fit the grid of 16 x 16",
+            path.display()
+        );
+        assert_eq!(error, expected);
+    }
 }
 
 fn write(pattern: &Pattern) -> String {

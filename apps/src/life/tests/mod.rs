@@ -105,7 +105,7 @@ pub(super) fn initial(asked: &str) -> Initial {
         config::Pattern::File(path) => config::Pattern::File(config_dir().join(path)),
         generated => generated,
     };
-    Initial::open(&named).unwrap()
+    Initial::open(&named, [usize::MAX; 2]).unwrap()
 }
 
 /// The cells of an initial state on a torus, row by row.
