@@ -63,6 +63,8 @@ pub(super) struct Life<T> {
     exchange_every: usize,
     replay: usize,
     pub(super) steps: u64,
+    /// With whom to exchange: tests leave some out, to show that they are needed.
+    pub(super) pattern: Pattern,
     cell: PhantomData<T>,
 }
 
@@ -110,14 +112,15 @@ impl<T: Cell + Stored> Steps<T, 2> for Field<T> {
 impl<T: Cell + Stored> Life<T> {
     pub(super) fn open(config: &RunConfig, settings: &LifeSettings) -> Result<Self, AppError> {
         let grid = global_grid(config)?;
+        let initial = Initial::open(&settings.pattern, grid.cells())?;
         Ok(Self {
             initial: initial.place(grid.cells(), grid.periodic(), settings.origin)?,
-        let initial = Initial::open(&settings.pattern, grid.cells())?;
             grid,
             halo_width: of_axes(&config.grid.halo),
             exchange_every: config.run.exchange_every,
             replay: config.run.replay,
             steps: config.app.steps,
+            pattern: Pattern::All,
             cell: PhantomData,
         })
     }
@@ -140,7 +143,7 @@ impl<T: Cell + Stored> Life<T> {
         let pace = Pace::new(trial.stream, &grid, self.exchange_every);
         let halo = StreamHalo::builder(trial.world, trial.stream)
             .backend(trial.backend)
-            .pattern(Pattern::All)
+            .pattern(self.pattern.clone())
             .swaps_per_exchange(pace.swaps_per_exchange())
             .build(self.halo_width, &mut cells)?;
         let store_way = StoreWay::new::<T>(pace.largest_tile());

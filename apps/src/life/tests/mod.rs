@@ -11,6 +11,7 @@ use crate::app::levels;
 use crate::config;
 
 mod device;
+mod exchange;
 mod histories;
 mod kernel;
 mod sweeps;
