@@ -47,9 +47,16 @@ impl<T: Real> Verified for Comb<T> {
         });
         differences.next().or_else(|| {
             if found.result != reference.result {
-                return Some(format!("the cells do not, but ghosts did: {:?}", found.result));
+                return Some(format!("no value differs, but ghosts did: {:?}", found.result));
             }
-            (found.checksum != reference.checksum).then(|| "its cells do not, but their bits do".to_owned())
+            // As those of 0 and -0.
+            let differs = found.checksum != reference.checksum;
+            differs.then(|| {
+                format!(
+                    "no value differs, but the checksum of their bits is {}, not {}",
+                    found.checksum, reference.checksum
+                )
+            })
         })
     }
 }

@@ -92,7 +92,7 @@ fn a_neighbour_that_is_dropped_is_found() {
         for layout in [[2, 1, 1], [2, 2, 2]] {
             let answer = play(&comb, &layout, "st-rsend").answer;
             let said = comb.difference(&answer, &reference).unwrap_or_else(|| panic!("{lost:?} {layout:?}"));
-            assert!(said.starts_with("the cells do not, but ghosts did"), "{said}");
+            assert!(said.starts_with("no value differs, but ghosts did"), "{said}");
         }
     }
 }
@@ -114,5 +114,5 @@ fn a_value_that_is_off_is_found() {
     assert!(said.contains("of variable 1 there are 0 of 60 values"), "{said}");
     let mut wrong = right;
     wrong.checksum.replace_range(0..1, "x");
-    assert!(comb.difference(&wrong, &reference).expect("differs").contains("their bits do"));
+    assert!(comb.difference(&wrong, &reference).expect("differs").contains("the checksum of their bits is"));
 }

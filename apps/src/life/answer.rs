@@ -50,7 +50,13 @@ impl<T: Cell + Stored> Verified for Life<T> {
                 first / width,
                 first % width
             ),
-            None => "its cells do not, but some are neither 0 nor 1".to_owned(),
+            None if found.checksum != reference.checksum => {
+                format!("no cell differs, but the checksum is {}, not {}", found.checksum, reference.checksum)
+            }
+            None => {
+                let [found, right] = [found, reference].map(|answer| &answer.result["population"]);
+                format!("no cell differs, but the population is {found}, not {right}")
+            }
         })
     }
 }

@@ -200,8 +200,11 @@ mod tests {
         let cases: [(Change<'_>, &str); 5] = [
             (&flip(0), "1 of 20 cells differ, the first at [0, 0]"),
             (&flip(13), "1 of 20 cells differ, the first at [2, 3]"),
-            (&|answer| answer.checksum.push('0'), "its cells do not, but"),
-            (&|answer| _ = answer.result.insert("population".to_owned(), 0.into()), "its cells do not, but"),
+            (&|answer| answer.checksum = "abc".to_owned(), "no cell differs, but the checksum is abc, not "),
+            (
+                &|answer| _ = answer.result.insert("population".to_owned(), 0.into()),
+                "no cell differs, but the population is 0, not ",
+            ),
             (&|answer| answer.state = None, "its final state did not arrive"),
         ];
         for (change, difference) in cases {

@@ -46,7 +46,11 @@ impl<T: Real> Verified for Stencil3d<T> {
         let differs = values::difference(self.grid.cells(), decode(state), decode(right), |_| 0.0);
         differs.or_else(|| {
             if found.checksum != reference.checksum {
-                return Some("its cells do not, but their bits do".to_owned());
+                // As those of 0 and -0.
+                return Some(format!(
+                    "no value differs, but the checksum of their bits is {}, not {}",
+                    found.checksum, reference.checksum
+                ));
             }
             ["first", "last"].into_iter().find_map(|which| {
                 let norm = |answer: &Answer| answer.result.get("residual")?.get(which)?.as_f64();
@@ -54,7 +58,10 @@ impl<T: Real> Verified for Stencil3d<T> {
                     (None, None) => None,
                     (Some(found), Some(right)) if (found - right).abs() <= NORM_TOLERANCE * right => None,
                     (found, right) => {
-                        Some(format!("the {which} norm of the residual is {found:?}, not {right:?}"))
+                        let shown =
+                            |norm: Option<f64>| norm.map_or("none".to_owned(), |norm| norm.to_string());
+                        let [found, right] = [found, right].map(shown);
+                        Some(format!("the {which} norm of the residual is {found}, not {right}"))
                     }
                 }
             })
