@@ -17,6 +17,8 @@ use crate::error::AppError;
 #[derive(Debug)]
 pub(crate) struct Checkpoint {
     path: PathBuf,
+    /// Read from as long as trials begin with it, whatever has its path by then.
+    file: File,
     head: Head,
     payload_start: u64,
     /// Tells it from others.
@@ -81,7 +83,7 @@ impl Checkpoint {
             found_bytes if found_bytes > needed_bytes => {
                 Err(CheckpointError::TooLong { path, found_bytes, needed_bytes })
             }
-            _ => Ok(Self { path, head, payload_start, checksum }),
+            _ => Ok(Self { path, file, head, payload_start, checksum }),
         }
     }
 
@@ -92,11 +94,10 @@ impl Checkpoint {
     /// Which bytes are not those that were written.
     pub(crate) fn verify(&self) -> Result<(), CheckpointError> {
         let unreadable = |source| CheckpointError::Unreadable { path: self.path.clone(), source };
-        let mut file = File::open(&self.path).map_err(unreadable)?;
         for (index, written) in self.head.blocks.iter().enumerate() {
             let (start, bytes) = self.head.block(index);
             let start = self.payload_start + start;
-            if checksum(&mut file, start, bytes).map_err(unreadable)? != *written {
+            if checksum(&self.file, start, bytes).map_err(unreadable)? != *written {
                 let what = format!(
                     "bytes {start} to {} (block {} of {}) are not what was written",
                     start + bytes,
@@ -153,9 +154,9 @@ impl Checkpoint {
         let own = field.grid().owned_global(Entity::Cell).tile();
         let element = ElementType::from_name(&self.head.element).expect("was checked when it was read");
         let runs = Runs::new(self.payload_start, cells, own, element.bytes());
-        let read = || -> io::Result<Vec<u8>> { runs.read(&mut File::open(&self.path)?) };
-        let bytes =
-            read().map_err(|source| CheckpointError::Unreadable { path: self.path.clone(), source })?;
+        let bytes = runs
+            .read(&self.file)
+            .map_err(|source| CheckpointError::Unreadable { path: self.path.clone(), source })?;
         let number: fn(&[u8]) -> f64 = match element {
             ElementType::U8 => |bytes| u8::read(bytes).to_f64(),
             ElementType::F32 => |bytes| f32::read(bytes).to_f64(),

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 
 use streamhalo::Tile;
 
@@ -55,13 +56,11 @@ impl Runs {
     }
 
     /// Reads the bytes of the box.
-    pub(super) fn read(&self, file: &mut File) -> io::Result<Vec<u8>> {
+    pub(super) fn read(&self, file: &File) -> io::Result<Vec<u8>> {
         let cells: usize = extents(self.own).iter().product();
         let mut bytes = vec![0; cells * self.element_bytes];
-        self.starts().zip(bytes.chunks_exact_mut(self.run_bytes())).try_for_each(|(start, run)| {
-            file.seek(SeekFrom::Start(start))?;
-            file.read_exact(run)
-        })?;
+        let mut runs = self.starts().zip(bytes.chunks_exact_mut(self.run_bytes()));
+        runs.try_for_each(|(start, run)| file.read_exact_at(run, start))?;
         Ok(bytes)
     }
 }
@@ -71,7 +70,7 @@ fn extents(tile: Tile) -> [usize; 3] {
 }
 
 /// The checksum of some bytes of a file, in hexadecimal.
-pub(super) fn checksum(file: &mut File, start: u64, bytes: u64) -> io::Result<String> {
+pub(super) fn checksum(mut file: &File, start: u64, bytes: u64) -> io::Result<String> {
     file.seek(SeekFrom::Start(start))?;
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(Read::take(file, bytes))?;

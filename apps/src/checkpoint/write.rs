@@ -64,11 +64,11 @@ fn fill(unfinished: &Path, place: &Path, mut head: Head, look: &Look<'_>) -> Res
     // A block can be of several ranks. What these have written is seen by all from here on, also over a network
     // file system: each has synchronised it, and the file is opened anew.
     let check = || -> io::Result<Vec<(usize, String)>> {
-        let mut file = File::open(unfinished)?;
+        let file = File::open(unfinished)?;
         let own = (world.rank()..head.blocks.len()).step_by(world.size());
         own.map(|index| {
             let (start, bytes) = head.block(index);
-            Ok((index, checksum(&mut file, payload_start + start, bytes)?))
+            Ok((index, checksum(&file, payload_start + start, bytes)?))
         })
         .collect()
     };

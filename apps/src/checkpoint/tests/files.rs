@@ -207,6 +207,25 @@ fn what_is_no_file_is_not_waited_for() {
     assert!(error.to_string().contains("/dev/null: it is no regular file"), "{error}");
 }
 
+/// Trials read what was opened, whatever becomes of its name.
+#[test]
+fn a_checkpoint_that_was_opened_may_be_removed() {
+    let (_folder, config, path) = written();
+    let whole = play(&config, &[1, 1], "standard", None).expect("nothing fails");
+    let application = ApplicationRow::open(&config).expect("is right");
+    let opened = Checkpoint::open(&path, &config, &*application).expect("is right");
+    fs::remove_file(&path).expect("is there");
+    opened.verify().expect("is whole");
+    let again = on_threads(1, WorldOptions::default(), |world| {
+        let stream = Device::host().stream(world)?;
+        let between = Between { from: Some(&opened), ..Between::default() };
+        let (backend, layout) = ("standard", &[1, 1]);
+        let trial = Trial { world, stream: &stream, backend, layout, wants_state: true, between };
+        Ok(application.run_trial(&trial)?.answer)
+    });
+    assert_eq!(again.expect("nothing fails"), [whole]);
+}
+
 fn found(path: &Path, app: &str) -> Result<PathBuf, CheckpointError> {
     folder::resolve(path, app, |path| Ok(path.to_owned())).map(|(found, _)| found)
 }
