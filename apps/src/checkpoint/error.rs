@@ -1,9 +1,12 @@
 //! Why there is nothing to go on from.
 
 use std::io;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use serde_json::Value;
+
+use crate::error::ranks_of;
 
 /// Why a run cannot go on from what it was given.
 #[derive(Debug, thiserror::Error)]
@@ -35,10 +38,20 @@ pub enum CheckpointError {
     #[error("the checkpoint {} is damaged: {what}", path.display())]
     Damaged { path: PathBuf, what: String },
     #[error(
-        "the checkpoint {} is of another run: `{key}` is {} there, and {} in this configuration",
-        path.display(), shown(found), shown(asked)
+        "the checkpoint {} is of another run: `{key}` is {} there, and {} in this configuration{}",
+        path.display(), shown(found), shown(asked),
+        weak.map_or(String::new(), |ranks| format!(" at {}, as `run.scaling` is weak", ranks_of(ranks.get())))
     )]
-    OtherRun { path: PathBuf, key: String, found: Option<Value>, asked: Option<Value> },
+    OtherRun {
+        path: PathBuf,
+        key: String,
+        found: Option<Value>,
+        asked: Option<Value>,
+        /// At how many ranks, where each number has other cells.
+        weak: Option<NonZeroUsize>,
+    },
+    #[error("the checkpoint {} holds step {found}, not {named} as its name says", path.display())]
+    Misnamed { path: PathBuf, found: u64, named: u64 },
     #[error("the checkpoint {} is of step {found}, but `app.steps` is {asked}", path.display())]
     Beyond { path: PathBuf, found: u64, asked: u64 },
     #[error("{why}; this run would write its own over it")]
@@ -46,6 +59,17 @@ pub enum CheckpointError {
 }
 
 impl CheckpointError {
+    /// The same of an entry of `run.ranks` whose cells are as many as its ranks make them.
+    #[must_use]
+    pub(crate) fn at_weak(mut self, ranks: usize) -> Self {
+        if let Self::OtherRun { key, weak, .. } = &mut self
+            && key == "grid.cells"
+        {
+            *weak = NonZeroUsize::new(ranks);
+        }
+        self
+    }
+
     /// What to do about it.
     pub(crate) fn hint(&self) -> String {
         match self {
@@ -61,10 +85,18 @@ impl CheckpointError {
             Self::Truncated { .. } | Self::TooLong { .. } | Self::Damaged { .. } => {
                 "copy it again, or go on from an earlier one".to_owned()
             }
+            Self::OtherRun { weak: Some(_), .. } => {
+                "each entry of `run.ranks` has other cells: go on with the one that wrote the checkpoint, by \
+                 `--ranks N`"
+                    .to_owned()
+            }
             Self::OtherRun { .. } => {
                 "ranks, layouts, backends, fabrics, halos and the frequency of exchanges may be others; what \
                  determines the answer may not"
                     .to_owned()
+            }
+            Self::Misnamed { .. } => {
+                "give it the name that it was written with, or go on from it by its path".to_owned()
             }
             Self::Beyond { found, .. } => format!("set `app.steps` to {found} or more"),
             Self::InTheWay { .. } => {

@@ -30,7 +30,8 @@ fn step_of(name: &str, app: &str) -> Option<u64> {
 
 /// The checkpoint that a user has asked for, opened: a file, or of a folder, or of that of the checkpoints in a folder of
 /// results, the latest one of an application that the run can go on from; and the later ones that are passed over, which
-/// an earlier run with other settings or more steps has left there.
+/// an earlier run with other settings or more steps has left there. What is of a folder is opened with the step that its name
+/// says, by which it is one of the latest.
 ///
 /// # Errors
 ///
@@ -38,11 +39,11 @@ fn step_of(name: &str, app: &str) -> Option<u64> {
 pub(crate) fn resolve<C>(
     path: &Path,
     app: &str,
-    open: impl Fn(&Path) -> Result<C, CheckpointError>,
+    open: impl Fn(&Path, Option<u64>) -> Result<C, CheckpointError>,
 ) -> Result<(C, Vec<PathBuf>), CheckpointError> {
     let (mut passed_over, mut why) = (Vec::new(), None);
-    for path in latest_first(path, app)? {
-        match open(&path) {
+    for (named, path) in latest_first(path, app)? {
+        match open(&path, named) {
             Err(error @ (CheckpointError::OtherRun { .. } | CheckpointError::Beyond { .. })) => {
                 why.get_or_insert(error);
                 passed_over.push(path);
@@ -53,19 +54,22 @@ pub(crate) fn resolve<C>(
     Err(why.unwrap_or(CheckpointError::NoneThere { path: path.to_owned(), app: app.to_owned() }))
 }
 
-/// The checkpoints that a user may mean.
-fn latest_first(path: &Path, app: &str) -> Result<Vec<PathBuf>, CheckpointError> {
+/// The checkpoints that a user may mean; those of a folder with the steps in their names.
+fn latest_first(path: &Path, app: &str) -> Result<Vec<(Option<u64>, PathBuf)>, CheckpointError> {
     if !path.is_dir() {
-        return Ok(vec![path.to_owned()]);
+        return Ok(vec![(None, path.to_owned())]);
     }
     for folder in [path.to_owned(), path.join(FOLDER)].into_iter().filter(|folder| folder.is_dir()) {
         let names =
             names(&folder).map_err(|source| CheckpointError::Unreadable { path: folder.clone(), source })?;
-        let mut found: Vec<_> =
-            names.into_iter().filter_map(|name| Some((step_of(&name, app)?, folder.join(name)))).collect();
+        let mut found: Vec<_> = names
+            .into_iter()
+            .filter_map(|name| Some((Some(step_of(&name, app)?), folder.join(name))))
+            .collect();
         if !found.is_empty() {
             found.sort_unstable();
-            return Ok(found.into_iter().rev().map(|(_, path)| path).collect());
+            found.reverse();
+            return Ok(found);
         }
     }
     Ok(Vec::new())
@@ -103,6 +107,7 @@ fn check_names(
     needed.sort_unstable();
     needed.iter().try_for_each(|name| {
         let opened = Checkpoint::open(&folder.join(name), config, application);
+        let opened = opened.and_then(|opened| opened.named(step_of(name, app)));
         opened.map(|_| ()).map_err(|why| CheckpointError::InTheWay { why: Box::new(why) })
     })
 }

@@ -52,7 +52,7 @@ impl Checkpoint {
         let path = || path.to_owned();
         let difference = settings::difference(&opened.head.settings, &settings::of(config, application));
         if let Some((key, found, asked)) = difference {
-            return Err(CheckpointError::OtherRun { path: path(), key, found, asked });
+            return Err(CheckpointError::OtherRun { path: path(), key, found, asked, weak: None });
         }
         if opened.step() > config.app.steps {
             let (found, asked) = (opened.step(), config.app.steps);
@@ -122,6 +122,20 @@ impl Checkpoint {
         let same = if opened.checksum == all[0] { Ok(()) } else { Err("it finds another file than rank 0") };
         world.agree(CALL, same)?;
         Ok(opened)
+    }
+
+    /// The same, if it holds the step that its name says, where that counts.
+    ///
+    /// # Errors
+    ///
+    /// Both steps.
+    pub(crate) fn named(self, step: Option<u64>) -> Result<Self, CheckpointError> {
+        match step {
+            Some(named) if named != self.step() => {
+                Err(CheckpointError::Misnamed { found: self.step(), path: self.path, named })
+            }
+            _ => Ok(self),
+        }
     }
 
     /// Where it is.

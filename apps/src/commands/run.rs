@@ -12,7 +12,7 @@ use streamhalo::WorldOptions;
 use super::{check_room_for, load};
 use crate::checkpoint::{self, Checkpoint};
 use crate::cli::RunArgs;
-use crate::config::{Places, RunConfig};
+use crate::config::{Places, RunConfig, Scaling};
 use crate::error::{AppError, counted, ranks_of};
 use crate::occupied::{Occupied, remove_unfinished};
 use crate::pictures;
@@ -72,9 +72,13 @@ impl Planned {
         let mut parts = plan(&config)?;
         let (mut from, mut passed_over) = (None, Vec::new());
         if let Some(path) = config.run.restart.take() {
-            let open = |path: &Path| {
-                let opened =
-                    parts.iter().map(|part| Checkpoint::open(path, &part.config, &*part.application));
+            let is_weak = config.run.scaling == Scaling::Weak;
+            let open = |path: &Path, named: Option<u64>| {
+                let opened = parts.iter().map(|part| {
+                    let opened = Checkpoint::open(path, &part.config, &*part.application);
+                    let opened = opened.and_then(|opened| opened.named(named));
+                    opened.map_err(|error| if is_weak { error.at_weak(part.entry.ranks) } else { error })
+                });
                 Ok(opened.collect::<Result<Vec<_>, _>>()?.pop())
             };
             (from, passed_over) = checkpoint::resolve(&path, &config.app.name, open)?;

@@ -406,7 +406,18 @@ fn what_cannot_be_gone_on_from_is_refused_before_anything_runs() {
         &["app.steps=9"],
         &["is of step 10, but `app.steps` is 9", "hint: set `app.steps` to 10 or more"],
     );
-    refuses(&["run.scaling=weak"], &["`grid.cells` is [24,40] there, and [24,80]"]);
+    refuses(
+        &["run.scaling=weak", "run.ranks=[1, 2]"],
+        &[
+            "`grid.cells` is [24,40] there, and [24,80] in this configuration at 2 ranks, as `run.scaling` is weak",
+            "hint: each entry of `run.ranks` has other cells: go on with the one that wrote the checkpoint, by `--ranks N`",
+        ],
+    );
+    // A folder stands for the latest by their names.
+    fs::copy(&path, elsewhere.path().join("life_000030.halo")).expect("can write");
+    let misnamed = format!("run.restart={:?}", elsewhere.path());
+    let parts = ["life_000030.halo holds step 10, not 30 as its name says", "hint: "];
+    refused(&elsewhere.run(SMALL, &[&misnamed]), 2, &parts);
     // What follows from another grid, as where a pattern lies in it, is not to blame.
     refuses(
         &["grid.cells=[40, 24]", "app.pattern=random:8"],

@@ -227,7 +227,7 @@ fn a_checkpoint_that_was_opened_may_be_removed() {
 }
 
 fn found(path: &Path, app: &str) -> Result<PathBuf, CheckpointError> {
-    folder::resolve(path, app, |path| Ok(path.to_owned())).map(|(found, _)| found)
+    folder::resolve(path, app, |path, _| Ok(path.to_owned())).map(|(found, _)| found)
 }
 
 #[test]

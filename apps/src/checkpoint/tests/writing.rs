@@ -71,6 +71,10 @@ fn a_run_that_would_write_over_what_is_not_its_own_is_refused() {
         assert!(error.ends_with("; this run would write its own over it"), "{error}");
     }
     assert_eq!((fs::read(&six).expect("is there"), fs::read(&eight).expect("is there")), own);
+    // Nor is what has been given the name of another step.
+    fs::copy(&eight, &six).expect("can write");
+    let error = prepare(&config, 0).expect_err("is of another step");
+    assert!(error.contains("life_000006.halo holds step 8, not 6 as its name says; this run"), "{error}");
     // What is no checkpoint at all may be dear to somebody too.
     fs::write(&six, "mine").expect("can write");
     let error = prepare(&config, 0).expect_err("is no checkpoint");
@@ -130,8 +134,8 @@ fn unfinished_files_are_no_checkpoints() {
     let half = fs::read(folder.checkpoint("life", 8)).expect("is there");
     let left = folder.checkpoints().join(unfinished("life_000010.halo"));
     fs::write(&left, &half[..half.len() / 2]).expect("can write");
-    let (latest, _) =
-        super::super::resolve(&folder.checkpoints(), "life", |path| Ok(path.to_owned())).expect("has some");
+    let (latest, _) = super::super::resolve(&folder.checkpoints(), "life", |path, _| Ok(path.to_owned()))
+        .expect("has some");
     assert_eq!(latest, folder.checkpoint("life", 8));
     let whole = folder.names().into_iter().filter(|name| !name.starts_with('.')).collect::<Vec<_>>();
     let application = ApplicationRow::open(&config).expect("is right");
