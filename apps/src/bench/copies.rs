@@ -37,7 +37,7 @@ fn measure(
 ) -> Result<Vec<Figure>, AppError> {
     let memories = bench.contestants.iter().map(|name| bench.named(name, StagingMemory::from_name));
     let memories = memories.collect::<Result<Vec<_>, _>>()?;
-    let device = bench.streams.device()?;
+    let device = bench.streams.of_rank(world)?;
     let stream = device.stream(world)?;
     let mut copies = Vec::new();
     for (name, memory) in bench.contestants.iter().zip(memories) {

@@ -51,9 +51,9 @@ impl MicroBench {
         Answers { world, bench: self.what.row().name, contestant }
     }
 
-    /// A stream as asked for, that contestants share: a device has few queues on which something waits.
+    /// A stream as asked for, that contestants share: a device has few queues on which something waits. Collective.
     pub(super) fn stream(&self, world: &World) -> Result<Stream, AppError> {
-        Ok(self.streams.device()?.stream_with(world, self.options())?)
+        Ok(self.streams.of_rank(world)?.stream_with(world, self.options())?)
     }
 
     /// What a contestant is called after. The command line has checked the names; what else makes a bench may not have.
@@ -84,9 +84,11 @@ impl Work for MicroBench {
     type Report = Vec<Figure>;
 
     fn on_rank(&self, world: &World, report: &mut dyn FnMut(Vec<Figure>)) -> Result<(), AppError> {
-        let device = self.streams.device()?;
-        // Opened before: threads that a device's library starts would be bound to this rank's core too.
-        let _opened = self.streams.device.is_some().then(|| self.stream(world)).transpose()?;
+        let device = self.streams.of_rank(world)?;
+        // A first stream comes before: threads that a device's library starts would be bound to this rank's core too.
+        if self.streams.device.is_some() {
+            drop(device.stream_with(world, self.options())?);
+        }
         let _pinned = world.pin()?;
         let report = &mut |figures: Vec<Figure>| {
             report(figures.into_iter().map(|figure| figure.on(&device)).collect());

@@ -58,7 +58,7 @@ fn measure(
     cells: usize,
 ) -> Result<Vec<Figure>, AppError> {
     let boxes = bench.boxes.as_ref().expect("the command gives them");
-    let device = bench.streams.device()?;
+    let device = bench.streams.of_rank(world)?;
     let stream = device.stream(world)?;
     let mut ends = Ends::new(world, &stream, boxes, operation, cells)?;
     let mut subjects: Vec<Box<dyn Subject>> = Vec::new();

@@ -75,7 +75,7 @@ fn measure(
         name => bench.named(name, |name| staging_of(name, bench.threshold_bytes)).map(Some),
     };
     let stagings = bench.contestants.iter().map(named).collect::<Result<Vec<_>, _>>()?;
-    let device = bench.streams.device()?;
+    let device = bench.streams.of_rank(world)?;
     let at_a_time = (STAGED_BYTES / bytes).clamp(1, WINDOW);
     let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
     for (name, staging) in bench.contestants.iter().zip(stagings) {

@@ -64,9 +64,15 @@ impl Streams {
         Ok(Device::open(kind, select)?.with_waits(self.waits))
     }
 
-    /// The streams of a rank. The options are for the host.
+    /// The device of a rank. Collective.
+    pub(super) fn of_rank(&self, world: &World) -> Result<Device, AppError> {
+        let (kind, select) = split_device(self.device.as_deref().unwrap_or("host"));
+        Ok(Device::of_rank(world, kind, select)?.with_waits(self.waits))
+    }
+
+    /// The streams of a rank. The options are for the host. Collective.
     pub(super) fn open(&self, world: &World, options: StreamOptions) -> Result<Opened, AppError> {
-        let device = self.device()?;
+        let device = self.of_rank(world)?;
         let mut streams = Vec::new();
         for signals in self.signals.iter().copied() {
             streams.push((Some(signals), device.clone().with_signals(signals).stream_with(world, options)?));
