@@ -184,7 +184,7 @@ impl<'a> StreamHaloBuilder<'a> {
             let [found, expected] = requests[rank].beside(requests[0]);
             return Err(HaloError::RanksDisagree { rank, found, expected });
         }
-        let Checked { legs, scatter_legs, subdomain, registered, direct, .. } = checked?;
+        let Checked { request, legs, scatter_legs, subdomain, registered, direct, .. } = checked?;
         // Peers of one exchange only may fill ghosts ahead, for whoever carries another one out knows nothing of theirs; and
         // no rank may have another any more that did.
         let is_free = told.iter().flatten().all(|(_, is_filled_ahead)| !is_filled_ahead);
@@ -217,6 +217,7 @@ impl<'a> StreamHaloBuilder<'a> {
             stream: self.stream.clone(),
             fields: registered,
             swaps: self.swaps,
+            offsets: request.offsets,
             gather,
             scatter,
             comes_in_halves: false,

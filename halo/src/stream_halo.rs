@@ -24,6 +24,7 @@ pub struct StreamHalo {
     pub(crate) stream: Stream,
     pub(crate) fields: Vec<Registered>,
     pub(crate) swaps: usize,
+    pub(crate) offsets: Vec<Vec<i32>>,
     pub(crate) gather: Compiled,
     pub(crate) scatter: Option<Compiled>,
     /// Whether a gather has ever been begun by itself, so that it may be left without being finished.
@@ -255,6 +256,12 @@ impl StreamHalo {
     /// Bytes that this rank sends in a gather, with those between fields of other element types that begin behind them.
     pub fn bytes_per_exchange(&self) -> usize {
         self.gather.bytes()
+    }
+
+    /// The offsets of its pattern, from which a gather fills ghosts: one component an axis, slowest first. In the order of
+    /// their components.
+    pub fn offsets(&self) -> &[Vec<i32>] {
+        &self.offsets
     }
 
     /// How each message of a gather travels, one for each rank that this one sends to.

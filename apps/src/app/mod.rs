@@ -192,7 +192,7 @@ pub(crate) fn size_of_all(factors: impl IntoIterator<Item = usize>) -> usize {
 pub struct Routes {
     /// The backend that carries them.
     pub backend: String,
-    /// Each offset at which this rank has a neighbour, slowest axis first, and that neighbour's rank,
+    /// Each offset at which this rank has a neighbour that it sends to, slowest axis first, and that neighbour's rank,
     /// which may be its own.
     pub neighbors: Vec<(Vec<i32>, usize)>,
     /// One for each rank that it sends to.
@@ -236,14 +236,15 @@ impl Routes {
         Self { backend: trial.backend.to_owned(), neighbors, ways }
     }
 
-    /// Those of an exchange with all neighbours of a grid.
+    /// Those of an exchange on a grid.
     pub fn of<const D: usize>(grid: &LocalGrid<D>, halo: &StreamHalo) -> Self {
-        let offsets = (0..3_usize.pow(D as u32)).map(|code| {
-            let digit = |axis: usize| (code / 3_usize.pow((D - 1 - axis) as u32) % 3) as i32 - 1;
-            std::array::from_fn::<i32, D, _>(digit)
-        });
-        let neighbor = |offset: [i32; D]| Some((offset.to_vec(), grid.neighbor(offset)?));
-        let neighbors = offsets.filter(|offset| *offset != [0; D]).filter_map(neighbor).collect();
+        // What fills ghosts from one side goes to the other.
+        let neighbor = |from: &Vec<i32>| {
+            let offset: [i32; D] = std::array::from_fn(|axis| -from[axis]);
+            Some((offset.to_vec(), grid.neighbor(offset)?))
+        };
+        let mut neighbors: Vec<_> = halo.offsets().iter().filter_map(neighbor).collect();
+        neighbors.sort_unstable();
         let ways = halo.routes().into_iter().map(Way::from).collect();
         Self { backend: halo.backend().to_owned(), neighbors, ways }
     }

@@ -151,7 +151,7 @@ fn section(config: &RunConfig, entry: &Entry, routes: &[Vec<Routes>]) -> String 
                 table.add_row([
                     right(only_first(rank.to_string())),
                     right(only_first(to.to_string())),
-                    Cell::new(only_first(offsets(&routes[0][rank], to, entry))),
+                    Cell::new(only_first(offsets(&routes[0][rank], to))),
                     right(only_first(route.bytes.to_string())),
                     Cell::new(backends.join(" ")),
                     Cell::new(&route.path),
@@ -195,21 +195,26 @@ fn messages<'r>(names: &'r [String], rank: usize, routes: &'r [Vec<Routes>]) -> 
     by_peer
 }
 
-/// The offsets at which a rank has that neighbour, a star for all three on an axis that one rank
-/// holds alone.
-fn offsets(routes: &Routes, to: usize, entry: &Entry) -> String {
-    let mut shown: Vec<String> = Vec::new();
-    for (offset, _) in routes.neighbors.iter().filter(|(_, peer)| *peer == to) {
-        let components = offset.iter().enumerate().map(|(axis, component)| {
-            let mut along = vec![0; offset.len()];
-            along[axis] = 1;
-            let wraps = routes.neighbors.iter().any(|(at, _)| *at == along);
-            if entry.layout[axis] == 1 && wraps { "*".to_owned() } else { component.to_string() }
-        });
-        let text = format!("[{}]", components.collect::<Vec<_>>().join(","));
-        if !shown.contains(&text) {
-            shown.push(text);
+/// The offsets at which a rank sends to that neighbour, a star for all three on an axis.
+fn offsets(routes: &Routes, to: usize) -> String {
+    let here = routes.neighbors.iter().filter(|(_, peer)| *peer == to);
+    let mut shown: Vec<Vec<String>> =
+        here.map(|(offset, _)| offset.iter().map(ToString::to_string).collect()).collect();
+    for axis in 0..shown.first().map_or(0, Vec::len) {
+        let at = |offset: &[String], component: &str| {
+            let mut offset = offset.to_vec();
+            component.clone_into(&mut offset[axis]);
+            offset
+        };
+        let mut starred: Vec<Vec<String>> = Vec::new();
+        for offset in &shown {
+            let are_all = ["-1", "0", "1"].iter().all(|component| shown.contains(&at(offset, component)));
+            let offset = if are_all { at(offset, "*") } else { offset.clone() };
+            if !starred.contains(&offset) {
+                starred.push(offset);
+            }
         }
+        shown = starred;
     }
-    shown.join(" ")
+    shown.iter().map(|offset| format!("[{}]", offset.join(","))).collect::<Vec<_>>().join(" ")
 }

@@ -16,8 +16,12 @@ fn info_lists_every_registry_and_says_what_is_missing() {
 }
 
 fn explain(set: &[&str]) -> String {
+    explain_config(SMALL, set)
+}
+
+fn explain_config(config: &str, set: &[&str]) -> String {
     let folder = Folder::new();
-    let config = folder.write("config.toml", SMALL);
+    let config = folder.write("config.toml", config);
     let set = set.iter().flat_map(|one| ["--set", one]);
     let arguments = ["explain", config.to_str().expect("is text")].into_iter().chain(set);
     let output = folder.streamhalo(&arguments.collect::<Vec<_>>());
@@ -61,4 +65,26 @@ fn a_wide_halo_takes_another_path() {
     let (wide, said) = path(&["grid.halo=2", "run.exchange_every=2"]);
     assert!(said.contains("exchange every 2 steps"), "{said}");
     assert_eq!([narrow.as_str(), wide.as_str()], ["packed, with its", "straight into ghosts"], "{said}");
+}
+
+/// Of a stencil of seven points only faces travel, whatever lies at edges and corners; of one of 27 all that does.
+#[test]
+fn only_offsets_that_are_sent_are_listed() {
+    let config = "
+app.name = 'stencil3d'
+grid.cells = [8, 8, 8]
+run = { ranks = 2, layout = [[2, 1, 1]] }
+comm = { backend = 'st-send', timeout_s = 60 }
+";
+    for (set, expected) in [
+        (&["app.points=7"][..], "[-1,0,0] [1,0,0]"),
+        (&["app.points=27"], "[-1,*,*] [1,*,*]"),
+        (&["app.points=27", "grid.periodic=[false, true, false]"], "[1,*,0]"),
+    ] {
+        let said = explain_config(config, set);
+        let row = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let row = row.into_iter().find(|row| row.starts_with(&["0", "1"])).expect("rank 0 sends to rank 1");
+        let offsets = row[2..].iter().take_while(|word| word.starts_with('[')).copied().collect::<Vec<_>>();
+        assert_eq!(offsets.join(" "), expected, "{said}");
+    }
 }
