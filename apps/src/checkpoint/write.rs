@@ -11,6 +11,7 @@ use super::Head;
 use super::runs::{Runs, checksum};
 use crate::app::Look;
 use crate::occupied::unfinished;
+use crate::report::sync_folder;
 use crate::unwritten::{Failed, Unwritten, verdict};
 
 /// Writes the field that a look shows as `name` in `folder`, and gives its path. Until it is complete, what had
@@ -95,7 +96,7 @@ fn finish(folder: &Path, unfinished: &Path, place: &Path, head: &Head) -> io::Re
     file.sync_all()?;
     fs::rename(unfinished, place)?;
     // The name is on the disk only when the folder is.
-    File::open(folder)?.sync_all()
+    sync_folder(folder)
 }
 
 /// What rank 0 alone does for the file at `place`; the others have nothing to add.

@@ -9,6 +9,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 use crate::error::AppError;
 use crate::occupied::{finished, remove_such, unfinished};
 
@@ -86,10 +88,29 @@ pub fn replace_files(dir: &Path, files: &[OutputFile]) -> Result<(), AppError> {
         file.put_in_place()?;
     }
     // The names are on the disk only when the folder is.
-    let synced = File::open(dir).and_then(|folder| folder.sync_all());
-    synced.map_err(|source| AppError::Replace { path: dir.to_owned(), source })?;
+    sync_folder(dir).map_err(|source| AppError::Replace { path: dir.to_owned(), source })?;
     pending.iter_mut().for_each(Pending::keep);
     Ok(())
+}
+
+/// Has the names in a folder on the disk, where the file system does that.
+///
+/// # Errors
+///
+/// What the system says of a folder that it does so for.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    where_offered(File::open(folder)?.sync_all())
+}
+
+/// Some file systems synchronise files only, each with another error for a folder.
+fn where_offered(synced: io::Result<()>) -> io::Result<()> {
+    const NOT_OFFERED: [Errno; 3] = [Errno::INVAL, Errno::NOTSUP, Errno::BADF];
+    match synced {
+        Err(error) if NOT_OFFERED.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error())) => {
+            Ok(())
+        }
+        synced => synced,
+    }
 }
 
 /// Removes those files of a folder that are there.
@@ -171,10 +192,17 @@ impl Pending {
             }
             Ok(_) => {}
         }
-        // Some file systems have no hard links.
-        fs::hard_link(&self.place, &self.earlier)
-            .or_else(|_| fs::copy(&self.place, &self.earlier).map(|_| ()))?;
-        Ok(true)
+        // A process that was killed may have left it behind, as a second name of the very file: a copy would empty both.
+        match fs::remove_file(&self.earlier) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        match fs::hard_link(&self.place, &self.earlier) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
+            // Some file systems have no hard links.
+            Err(_) => fs::copy(&self.place, &self.earlier).map(|_| true),
+            Ok(()) => Ok(true),
+        }
     }
 
     fn keep(&mut self) {
@@ -198,6 +226,22 @@ impl Drop for Pending {
         }
         if self.had_earlier {
             _ = fs::remove_file(&self.earlier);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_file_system_does_not_offer_is_no_error() {
+        let synced = |errno: Errno| where_offered(Err(io::Error::from_raw_os_error(errno.raw_os_error())));
+        for errno in [Errno::INVAL, Errno::NOTSUP, Errno::BADF] {
+            synced(errno).expect("folders are not synchronised there");
+        }
+        for errno in [Errno::IO, Errno::NOSPC, Errno::DQUOT] {
+            synced(errno).expect_err("the names may not be on the disk");
         }
     }
 }

@@ -29,8 +29,8 @@ pub use table::table;
 pub(crate) use table::{RULED, by_executor, right};
 pub use timeline::{ExchangeTimeline, RankTimeline, chrome_trace};
 
-pub(crate) use files::left_in_replacing;
 use files::remove_files;
+pub(crate) use files::{left_in_replacing, sync_folder};
 use timeline::timeline_names;
 
 use crate::config::known_backends;

@@ -38,6 +38,20 @@ fn a_file_that_cannot_be_replaced_undoes_those_before_it() {
     assert_eq!(folder.read("a"), "old a");
 }
 
+/// What a process leaves behind that is killed between two renames is a second name of the file itself.
+#[test]
+fn what_was_left_in_replacing_does_not_come_back_empty() {
+    let folder = Folder::new();
+    folder.write("a", "old a");
+    let [file, left] = ["a", ".a.earlier.unfinished"].map(|name| folder.0.path().join(name));
+    fs::hard_link(file, left).expect("can link");
+    fs::create_dir(folder.0.path().join("b")).expect("can write");
+    let files = [("a", "new a"), ("b", "new b")].map(|(name, content)| OutputFile::new(name, content));
+    replace_files(folder.as_ref(), &files).expect_err("b is a folder");
+    assert_eq!(folder.names(), ["a", "b"]);
+    assert_eq!(folder.read("a"), "old a");
+}
+
 #[test]
 fn a_file_that_cannot_be_written_touches_nothing() {
     let folder = Folder::new();
