@@ -198,7 +198,9 @@ impl<'a> Snapshots<'a> {
         let series = vti::series(wholes.map(|(step, name)| (*step, &**name)));
         let series = OutputFile::new(self.series(), series);
         replace_files(&self.folder, &[series]).map_err(|error| match error {
-            AppError::Replace { path, source } => Unwritten::new(&path, &source),
+            AppError::Replace { path, source } | AppError::NotWritable { dir: path, source } => {
+                Unwritten::new(&path, &source)
+            }
             other => Unwritten::because(&self.folder, other.to_string()),
         })
     }

@@ -239,6 +239,28 @@ fn a_small_disk_fills_up() {
     }
 }
 
+/// A disk without room for one more file has none for the file by which the folder is tried either.
+#[test]
+fn a_disk_that_takes_no_more_files_is_full() {
+    let folder = Folder::new();
+    let out = folder.out();
+    let snapshots = out.join("snapshots");
+    fs::create_dir_all(&snapshots).expect("can write");
+    let config = folder.write("config.toml", SMALL);
+    // Its root, and of a picture one piece, the image and what refers to the piece.
+    let script = format!(
+        "mount -t tmpfs -o nr_inodes=4 none {snapshots:?} || exit 77\n\
+         exec {program:?} run {config:?} --out {out:?} --ranks 1 --quiet --snapshot every=1 \"$@\"\n",
+        program = env!("CARGO_BIN_EXE_streamhalo"),
+    );
+    let full = ["--set", "output.on_full_disk=go-on", "--backend", "st-send"];
+    let Some(output) = folder.with_mounts(&script, &full) else { return };
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("No space left on device") && said.contains("without further pictures"), "{said}");
+    folder.records_there();
+}
+
 /// Whether a program can be started.
 fn exists(program: &str) -> bool {
     let asked = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
