@@ -32,9 +32,15 @@ impl MeasuredFile {
     ///
     /// # Errors
     ///
-    /// [`AppError::Measured`] where it cannot be read, or is something else.
+    /// [`AppError::Measured`] where it cannot be read, or is something else, or a link leads to a name that cannot be kept.
     pub(crate) fn open(config: &RunConfig) -> Result<Self, AppError> {
         let path = config.comm.measured.clone().map(behind_links);
+        if let Some(path) =
+            path.as_ref().filter(|path| path.file_name().is_some_and(|name| name.to_str().is_none()))
+        {
+            let reason = "its name is not Unicode; a link leads there".to_owned();
+            return Err(AppError::Measured { path: path.clone(), reason });
+        }
         let known = path.as_deref().map(read).transpose()?.unwrap_or_default();
         Ok(Self { path, known })
     }

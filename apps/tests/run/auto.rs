@@ -1,9 +1,12 @@
 //! The backend `auto`: what a run says of it, keeps of it, and takes from what was kept.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 
+use super::errors::refused;
 use super::opencl::is_there;
 use super::{BACKENDS, FABRICS, Folder, SMALL, assert_verified, checksums, finish, signal, text};
 use serde_json::Value;
@@ -109,6 +112,16 @@ fn a_link_to_a_file_that_is_not_there_yet_stays_one() {
     folder.records(SMALL, &[AUTO, &kept_in(&folder, "first.json"), "run.ranks=2"]);
     assert!(first.is_symlink() && second.is_symlink());
     assert!(folder.path().join("kept/measured.json").is_file());
+}
+
+/// It would be written to another file than it is read from.
+#[test]
+fn a_link_to_a_name_that_is_not_unicode_is_refused() {
+    let folder = Folder::new();
+    symlink(OsStr::from_bytes(b"m\xff.json"), folder.path().join("first.json")).expect("can make");
+    let output = folder.run(SMALL, &[AUTO, &kept_in(&folder, "first.json"), "run.ranks=2"]);
+    refused(&output, 2, &["--set comm.measured=", "its name is not Unicode", "name another file"]);
+    assert!(!folder.out().exists());
 }
 
 #[test]
