@@ -59,10 +59,11 @@ impl Canvas {
     /// Which dots are lit. Of a block those with at least as many live cells as blocks have on average: a lonely
     /// glider is seen on a large grid, and so is where a dense one is denser.
     fn lit(&self, live: &[f64]) -> Vec<bool> {
-        let cells: usize = self.mosaic.cells_of_blocks().sum();
-        let share = live.iter().sum::<f64>() / cells as f64;
+        let all_cells = self.mosaic.cells_of_blocks().sum::<usize>() as f64;
+        let all_live = live.iter().sum::<f64>();
         let blocks = live.iter().zip(self.mosaic.cells_of_blocks());
-        blocks.map(|(live, cells)| *live > 0.0 && *live >= share * cells as f64).collect()
+        // Two products that are equal are rounded alike, as a quotient and what it is of are not.
+        blocks.map(|(live, cells)| *live > 0.0 && *live * all_cells >= all_live * cells as f64).collect()
     }
 }
 

@@ -92,6 +92,17 @@ fn blocks_are_lit_where_more_live_than_on_average() {
     assert_eq!(canvas.frame(&[0.0; 64], "none"), "⠀⠀⠀⠀\n⠀⠀⠀⠀\nnone");
 }
 
+/// None has fewer than on average, whichever part of a block is alive.
+#[test]
+fn blocks_that_are_alike_are_all_lit() {
+    let canvas = Canvas::new([1, 40, 40], Size { rows: 3, columns: 4 });
+    assert_eq!((canvas.mosaic.side, canvas.mosaic.extents()), (5, [8, 8]));
+    for live in 1..=25 {
+        let frame = canvas.frame(&[f64::from(live); 64], "all");
+        assert_eq!(frame, "⣿⣿⣿⣿\n⣿⣿⣿⣿\nall", "{live} of 25");
+    }
+}
+
 #[test]
 fn frames_are_no_more_than_20_a_second_but_for_the_last() {
     let millis = Duration::from_millis;
