@@ -12,7 +12,7 @@ use streamhalo::comm::fabric;
 use streamhalo::{World, WorldOptions};
 
 use super::agreement::{Said, verdict};
-use super::{Prepared, Work, cause, guarded, message_of, patient, rendezvous};
+use super::{Prepared, Work, cause, communication, guarded, message_of, patient, rendezvous};
 use crate::error::{AppError, ranks_of};
 
 /// One of the ranks.
@@ -147,6 +147,10 @@ impl Launched {
     fn failed(&self, error: AppError) -> AppError {
         let own = self.world.rank();
         self.world.fail(&message_of(own, &error));
+        // What rank 0 alone has done, such as to write files, is told as where it has started the ranks itself.
+        if self.leads() && communication(&error).is_none() {
+            return error;
+        }
         let error = cause(own, error);
         if own != 0 {
             let is_cause = matches!(&error, AppError::Rank { rank, .. } if *rank == own);

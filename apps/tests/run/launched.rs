@@ -122,6 +122,21 @@ fn what_is_wrong_on_all_ranks_is_said_once() {
 }
 
 /// What rank 1 alone is given besides, and what must be said of it.
+/// What rank 0 does at the end by itself.
+#[test]
+fn results_that_cannot_be_written_are_said_once_with_what_to_do() {
+    each_launcher(|launcher| {
+        let folder = Folder::new();
+        fs::create_dir_all(folder.out().join("results.csv")).expect("can write");
+        let set = ["comm.fabric=mpi", "run.ranks=2", "comm.backend=st-send"];
+        let output = launcher.streamhalo(&folder, 2, &run_of(&folder, &set));
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(count(&said, "error: cannot replace "), 1, "{said}");
+        assert_eq!(count(&said, "hint: a folder has the name of the file"), 1, "{said}");
+    });
+}
+
 const DIFFERENT: &[(&str, &str)] = &[
     (
         "--set run.trials=3",
