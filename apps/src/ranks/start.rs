@@ -68,6 +68,7 @@ impl Ranks {
         }
         let launcher = Launcher::of_this_process();
         // Where nobody knows which fabric is meant, ranks of a launcher still have to meet.
+        let fabric = fabric.filter(|name| FABRICS.iter().any(|row| row.name == *name));
         let fabric = fabric.unwrap_or(if launcher.mpi.is_some() { "mpi" } else { "local" });
         match launcher.starts(command, fabric) {
             Ok(Starts::Launcher) => Self::gather_launched(command, fabric, prepared),

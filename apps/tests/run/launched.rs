@@ -106,6 +106,7 @@ const REFUSED: &[(&[&str], &str)] = &[
     (&["comm.fabric=local"], "each of the 2 processes would start ranks of its own"),
     (&["comm.fabric=shm"], "each of the 2 processes would start ranks of its own"),
     (&["comm.fabric=mpi", "run.rank=2"], "unknown key `rank`"),
+    (&["comm.fabric=shm-mpi"], "did you mean `shm+mpi`?"),
     (&["comm.fabric=mpi", "app.pattern=absent.rle"], "there is no file absent.rle"),
     (&["comm.fabric=mpi", "run.ranks=2", "grid.cells=[1, 1]"], "at 2 ranks: "),
 ];
@@ -121,7 +122,6 @@ fn what_is_wrong_on_all_ranks_is_said_once() {
     });
 }
 
-/// What rank 1 alone is given besides, and what must be said of it.
 /// What rank 0 does at the end by itself.
 #[test]
 fn results_that_cannot_be_written_are_said_once_with_what_to_do() {
@@ -137,6 +137,7 @@ fn results_that_cannot_be_written_are_said_once_with_what_to_do() {
     });
 }
 
+/// What rank 1 alone is given besides, and what must be said of it.
 const DIFFERENT: &[(&str, &str)] = &[
     (
         "--set run.trials=3",
