@@ -6,13 +6,15 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use streamhalo::World;
+use streamhalo::comm::Error;
 use streamhalo::comm::fabric::FABRIC_VARIABLE;
 use streamhalo::comm::fabric::shm::{Exit, Job, SEGMENT_VARIABLE, end_with_launcher, tell_launcher};
 
 use super::rendezvous::{self, Rendezvous};
 use super::{PAUSE, Work, cause, guarded, no_thread};
-use crate::error::AppError;
+use crate::error::{AppError, ranks_of};
 use crate::interrupt::Interrupt;
 
 /// What rank 0 is told on its standard input, behind its work, when whoever leads is through with a report.
@@ -32,6 +34,7 @@ pub(super) fn carry_out<W: Work>(
         std::env::current_exe().map_err(|error| failed(format!("its program cannot be found: {error}")))?;
     let mut told = serde_json::to_vec(work).expect("a work is plain data");
     told.push(b'\n');
+    make_room_for_pipes(ranks)?;
     let rendezvous = rendezvous::is_for(fabric).then(Rendezvous::on_this_machine).transpose()?;
     let mut job = Job::start(ranks, &mut |rank| {
         let mut command = Command::new(&program);
@@ -91,6 +94,27 @@ pub(super) fn carry_out<W: Work>(
         return Err(AppError::Rank { rank, message });
     }
     broken.take().map_or(Ok(()), |message| Err(failed(message)))
+}
+
+/// Has the system allow this process a descriptor for each rank, whose pipe it has until all are started. They inherit that.
+fn make_room_for_pipes(ranks: usize) -> Result<(), AppError> {
+    // What this process has open beside them is a few files.
+    const OTHERS: usize = 64;
+    let needed = (ranks + OTHERS) as u64;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|most| most >= needed) {
+        return Ok(());
+    }
+    if let Some(most) = limit.maximum.filter(|most| *most < needed) {
+        let ranks = ranks_of(ranks);
+        let message = format!(
+            "{ranks} that are processes take {needed} open files of the one that starts them, and the system allows it \
+             {most}: ask for fewer, or raise its limit (`ulimit -n`)"
+        );
+        return Err(AppError::CommandLine { message });
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), ..limit })
+        .map_err(|error| Error::System { call: "setrlimit", reason: error.to_string() }.into())
 }
 
 /// A report of rank 0, a line of its standard output, or why it cannot be read.

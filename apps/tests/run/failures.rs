@@ -50,6 +50,30 @@ fn results(folder: &Folder) -> Vec<String> {
     files
 }
 
+/// A process that starts ranks has a pipe to each of them. What it may have open is raised as far as the system lets it.
+#[test]
+fn many_ranks_take_more_open_files_than_a_process_has_by_itself() {
+    let folder = Folder::new();
+    let config = folder.write("config.toml", SMALL);
+    let run = |limits: &str| {
+        let script = format!(
+            "{limits} && exec {:?} run {config:?} --out {:?} --ranks 24 --fabric shm --backend st-send",
+            env!("CARGO_BIN_EXE_streamhalo"),
+            folder.out()
+        );
+        let mut command = folder.command("sh");
+        finish(command.args(["-c", &script]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn())
+    };
+    let output = run("ulimit -Sn 24");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let output = run("ulimit -n 24");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let expected = "error: 24 ranks that are processes take 88 open files of the one that starts them, and the system allows it \
+                    24: ask for fewer, or raise its limit (`ulimit -n`)";
+    assert!(said.contains(expected), "{said}");
+}
+
 #[test]
 fn ctrl_c_ends_everything() {
     for fabric in FABRICS {
