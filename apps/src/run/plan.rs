@@ -1,5 +1,6 @@
 //! How the grid is split at each entry of `run.ranks`, checked before anything runs.
 
+use std::cmp::Reverse;
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 
@@ -185,13 +186,12 @@ fn entries<const D: usize>(
         }
         (Scaling::Weak, Some(layout)) => vec![grown(array(layout))],
         (Scaling::Weak, None) => {
-            // Compact, as the layout that would cut this many times the cells along every axis best: the least surface of the
-            // grid that is made has a row of ranks, each with two neighbours however many there are. Which of them is best is
-            // the same for any such number; with this one the shortest axis has a cell for each rank, and no more than that,
-            // as cells are counted that nobody makes.
-            let factor = ranks.div_ceil(cells.into_iter().min().unwrap_or(1).max(1));
-            let all = Partition::by_surface(&GlobalGrid::new(times([factor; D]), periodic)?, ranks)?;
-            all.iter().map(|partition| grown(partition.layout())).collect()
+            // Compact, as the layout that would cut the cells of one rank best, were they fine enough for it: the least
+            // surface of the grid that is made has a row of ranks, each with two neighbours however many there are.
+            let all = Partition::by_surface(&GlobalGrid::<D>::new([ranks; D], periodic)?, ranks)?;
+            let mut layouts: Vec<_> = all.iter().map(Partition::layout).collect();
+            layouts.sort_by_key(|layout| (cut_surface(cells, periodic, *layout), Reverse(*layout)));
+            layouts.into_iter().map(grown).collect()
         }
     };
     let halo = array(&config.grid.halo);
@@ -201,6 +201,16 @@ fn entries<const D: usize>(
         Ok(Entry { ranks, layout: partition.layout().to_vec(), cells: partition.grid().cells().to_vec() })
     };
     Ok(partitions.into_iter().map(entry).collect())
+}
+
+/// The area of the planes that separate ranks, as [`Partition::surface`] has it, also where there are more parts than cells.
+fn cut_surface<const D: usize>(cells: [usize; D], periodic: [bool; D], layout: [usize; D]) -> u128 {
+    let volume: u128 = cells.iter().map(|cells| *cells as u128).product();
+    let of_axis = |axis: usize| {
+        let planes = if periodic[axis] && layout[axis] > 1 { layout[axis] } else { layout[axis] - 1 };
+        planes as u128 * (volume / cells[axis] as u128)
+    };
+    (0..D).map(of_axis).sum()
 }
 
 /// A list of the configuration, one entry an axis.
@@ -255,6 +265,10 @@ mod tests {
         let large =
             "app.name = 'stencil3d'\ngrid.cells = [512, 512, 512]\nrun.scaling = 'weak'\nrun.verify = false";
         assert_eq!(chosen(4096, large).as_deref(), Ok([16, 16, 16].as_slice()));
+        // The shortest axis of a rank says nothing of how many cells there are.
+        let flat =
+            "app.name = 'stencil3d'\ngrid.cells = [1, 6000, 6000]\nrun.scaling = 'weak'\nrun.verify = false";
+        assert_eq!(chosen(4096, flat).as_deref(), Ok([1, 64, 64].as_slice()));
         // More ranks in a row than one of them has cells there.
         let few = "app.pattern = 'random:1'\ngrid.cells = [2, 2]\nrun.scaling = 'weak'";
         assert_eq!(chosen(7, few).as_deref(), Ok([7, 1].as_slice()));
