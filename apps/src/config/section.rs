@@ -146,10 +146,13 @@ impl<'t> Section<'t> {
         Ok(found.map(|found| found.value))
     }
 
-    /// A string that is not empty.
+    /// A string that is not empty. Behind `--set`, where a shell eats quotation marks, what reads as a number or a date is
+    /// one too.
     pub(crate) fn string(&self, key: &str, expected: &str) -> Result<Option<Located<String>>, Fault> {
+        let typed = self.node(key).and_then(|node| typed(&node.origin));
         self.read(key, expected, |value| match value {
             Value::String(text) if !text.is_empty() => Some(text.clone()),
+            Value::Integer(_) | Value::Float(_) | Value::Datetime => typed.map(str::to_owned),
             _ => None,
         })
     }
@@ -227,19 +230,45 @@ impl<'t> Section<'t> {
             return Ok(None);
         };
         let dotted = self.dotted(key);
+        let or_list = format!("{expected}, or a list of such in brackets");
         let (values, single) = match &node.value {
-            Value::Array(items) if items.is_empty() => {
-                let expected = format!("{expected}, or a list of such");
-                return Err(wrong(&dotted, node, &expected));
-            }
+            Value::Array(items) if items.is_empty() => return Err(wrong(&dotted, node, &or_list)),
             Value::Array(items) => {
                 let entries = items.iter().enumerate();
                 let read_entry = |(index, item)| read(&format!("{dotted} entry {}", index + 1), item);
                 (entries.map(read_entry).collect::<Result<_, _>>()?, false)
             }
-            _ => (vec![read(&dotted, node)?], true),
+            _ => {
+                let in_brackets = |fault: Fault| match fault.expected.as_deref() {
+                    Some(one) if one == expected => self.suggest_list(key, node, fault.expected(or_list)),
+                    _ => fault,
+                };
+                (vec![read(&dotted, node).map_err(in_brackets)?], true)
+            }
         };
         Ok(Some(List { values, origin: node.origin.clone(), single }))
+    }
+
+    /// How a list is written whose entries somebody has typed without brackets.
+    fn suggest_list(&self, key: &str, node: &Node, fault: Fault) -> Fault {
+        let (Value::String(text), Some(_)) = (&node.value, typed(&node.origin)) else { return fault };
+        if !text.contains(',') {
+            return fault;
+        }
+        let is_word = |item: &str| item.parse::<i64>().is_err() && item.parse::<bool>().is_err();
+        let items = text.split(',').map(str::trim);
+        let quoted = items.map(|item| if is_word(item) { format!("\"{item}\"") } else { item.to_owned() });
+        let set = format!("{}.{key}=[{}]", self.name, quoted.collect::<Vec<_>>().join(","));
+        // A shell would eat the quotation marks.
+        fault.hint(if set.contains('"') { format!("`--set '{set}'`") } else { format!("`--set {set}`") })
+    }
+}
+
+/// What was typed behind the `=` of a `--set`, where that is the origin.
+fn typed(origin: &Origin) -> Option<&str> {
+    match origin {
+        Origin::Flag(flag) => Some(flag.strip_prefix("--set ")?.split_once('=')?.1.trim()),
+        Origin::File(_) | Origin::Default => None,
     }
 }
 

@@ -30,6 +30,11 @@ fn set_takes_toml_and_bare_words() {
             "grid.periodic=false",
         ],
     );
+    // A shell eats the quotation marks that would make texts of these.
+    for dir in ["2026-11-29", "2026-11-29T21:42:00Z", "7", "1.50", "0x10"] {
+        let config = with_set("", &[&format!("output.dir={dir}")]);
+        assert_eq!(config.output.dir.to_str(), Some(dir));
+    }
     assert_eq!(config.run.trials, 3);
     assert_eq!(config.run.ranks, [1, 2]);
     assert_eq!(
@@ -186,6 +191,20 @@ fn errors_name_the_flag() {
                  here it is `shm+ofi`\n  = {backends}\n\
                  hint: write `standard`, or choose the fabric `mpi` or `shm+mpi`"
             ),
+        (
+            set(&["run.ranks=1,2"]),
+            "--set run.ranks=1,2: `run.ranks` is the string \"1,2\"\n  = expected an integer of at least 1, or a list \
+             of such in brackets\nhint: `--set run.ranks=[1,2]`"
+                .to_owned(),
+        ),
+        (
+            set(&["comm.backend=standard, st-send"]),
+            format!(
+                "--set comm.backend=standard, st-send: `comm.backend` is the string \"standard, st-send\"\n  \
+                 = {backends}, or a list of such in brackets\n\
+                 hint: `--set 'comm.backend=[\"standard\",\"st-send\"]'`"
+            ),
+        ),
         ),
         (
             Overrides { snapshot: Some("100".to_owned()), ..Overrides::default() },
