@@ -78,7 +78,7 @@ pub struct ConfigArgs {
     /// The run configuration, a TOML file
     #[arg(value_name = "CONFIG.toml")]
     pub config: PathBuf,
-    /// Replace a value, as in run.trials=3 (repeatable)
+    /// Set run.trials=3, unset run.trials= (repeatable)
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// Rank counts, as in 1,2,4

@@ -32,8 +32,9 @@ pub struct Overrides {
 
 /// Lays the flags over the file.
 pub(super) fn apply(root: &mut Table, overrides: &Overrides, all: &[Shape<'_>]) -> Result<(), Fault> {
+    let mut unset = Vec::new();
     for text in &overrides.set {
-        set(root, text, all)?;
+        unset.extend(set(root, text, all)?);
     }
     let lists =
         [("--ranks", "run", "ranks", &overrides.ranks), ("--backend", "comm", "backend", &overrides.backend)];
@@ -71,7 +72,21 @@ pub(super) fn apply(root: &mut Table, overrides: &Overrides, all: &[Shape<'_>]) 
         };
         lay(root, "output", key, bare(every.trim(), &origin)?)?;
     }
+    // Not before: a key that one flag takes away and another one sets would have it that either is dropped.
+    for (section, key) in unset {
+        if let Some(keys) = keys_of(root, section) {
+            keys.entries.retain(|entry| entry.key != key);
+        }
+    }
     Ok(())
+}
+
+fn keys_of<'t>(root: &'t mut Table, section: &str) -> Option<&'t mut Table> {
+    let found = root.entries.iter_mut().find(|entry| entry.key == section)?;
+    match &mut found.node.value {
+        Value::Table(keys) => Some(keys),
+        _ => None,
+    }
 }
 
 /// Replaces the value of a key by that of a flag, unless another flag has replaced it: one of the two would be dropped.
@@ -99,7 +114,8 @@ fn bare(item: &str, origin: &Origin) -> Result<Node, Fault> {
     Ok(Node { value, origin: origin.clone() })
 }
 
-fn set(root: &mut Table, text: &str, all: &[Shape<'_>]) -> Result<(), Fault> {
+/// Lays one value over the file. The section and key, if it takes away what the file says, which stays for now.
+fn set<'s>(root: &mut Table, text: &'s str, all: &[Shape<'_>]) -> Result<Option<(&'s str, &'s str)>, Fault> {
     let origin = Origin::Flag(format!("--set {text}"));
     let form = |message: String| {
         Fault::new(&origin, message).expected("`section.key=value`, as in `--set run.trials=3`")
@@ -120,14 +136,20 @@ fn set(root: &mut Table, text: &str, all: &[Shape<'_>]) -> Result<(), Fault> {
         let names: Vec<&str> = all.iter().map(|shape| shape.name).collect();
         return Err(super::unknown_section(&origin, section, &names).nearest(nearest(section, &names)));
     }
-    lay(root, section, key, value_of(value.trim(), &origin)?)
+    let value = value.trim();
+    if !value.is_empty() {
+        lay(root, section, key, value_of(value, &origin)?)?;
+        return Ok(None);
+    }
+    if keys_of(root, section).is_none_or(|keys| keys.find(key).is_none()) {
+        return Err(no_value(&origin));
+    }
+    lay(root, section, key, Node { value: Value::String(String::new()), origin })?;
+    Ok(Some((section, key)))
 }
 
 /// A TOML value; a word that is none is a string, since a shell eats the quotation marks.
 fn value_of(text: &str, origin: &Origin) -> Result<Node, Fault> {
-    if text.is_empty() {
-        return Err(no_value(origin));
-    }
     match parse_value(text, origin) {
         Err(fault) if text.starts_with(['[', '{', '"', '\'']) || is_integer(text) => Err(fault),
         Err(_) => Ok(Node { value: Value::String(text.to_owned()), origin: origin.clone() }),
