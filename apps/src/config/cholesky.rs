@@ -21,6 +21,9 @@ pub(super) const OWN: Own = Own {
     read: |section, grid, _| Ok(AppSettings::Cholesky(read(section, grid)?)),
 };
 
+/// Tiles of 128 MiB.
+const MOST_TILE: usize = 4096;
+
 /// What only `cholesky` has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CholeskySettings {
@@ -35,6 +38,11 @@ pub struct CholeskySettings {
 fn read(section: &Section<'_>, grid: &Grid) -> Result<CholeskySettings, Fault> {
     check_grid(grid, NAME, "[rows]", 1)?;
     let tile = section.integer("tile", 1)?.unwrap_or(Located::default(32));
+    if tile.value > MOST_TILE {
+        let message = format!("`app.tile` is {}", tile.value);
+        return Err(Fault::new(&tile.origin, message)
+            .expected(format!("an integer from 1 to {MOST_TILE}: a tile is a message")));
+    }
     let rows = grid.config.cells[0];
     if !rows.is_multiple_of(tile.value) {
         let message = format!(

@@ -275,5 +275,14 @@ fn check_width(found: Option<Located<usize>>, grid: &Grid) -> Result<usize, Faul
                 every.value
             )));
     }
+    let mut axes = grid.config.halo.iter().zip(&grid.config.cells).enumerate();
+    if let Some((axis, (width, cells))) = axes.find(|(_, (width, cells))| **width > every.value.max(**cells))
+    {
+        let message = format!(
+            "`grid.halo` is {width} wide along axis {axis}, where `grid.cells` has {cells}: ghosts are copies of cells"
+        );
+        let expected = format!("a halo of at most {} there", every.value.max(*cells));
+        return Err(Fault::new(&grid.halo_origin, message).expected(expected));
+    }
     Ok(every.value)
 }

@@ -104,6 +104,20 @@ fn values_that_do_not_fit_each_other() {
         ),
         ("grid.halo = [1]", (1, 13), "`grid.halo` has 1 entry, `grid.cells` has 2", per_axis, None),
         (
+            "grid.cells = [16, 8]\ngrid.periodic = false\ngrid.halo = 9",
+            (3, 13),
+            "`grid.halo` is 9 wide along axis 1, where `grid.cells` has 8: ghosts are copies of cells",
+            "a halo of at most 8 there",
+            None,
+        ),
+        (
+            "app.name = 'cholesky'\napp.tile = 4097\ngrid.cells = [4097]",
+            (2, 12),
+            "`app.tile` is 4097",
+            "an integer from 1 to 4096",
+            None,
+        ),
+        (
             "grid.periodic = [true, true, true]",
             (1, 17),
             "`grid.periodic` has 3 entries, `grid.cells` has 2",
@@ -308,4 +322,13 @@ fn patterns_and_origins() {
         let (key, _) = mistake.split_once(" =").expect("is a pair");
         assert!(error.contains(key) && !error.contains("app.pattern"), "{error}");
     }
+}
+
+/// Steps between two exchanges use up the halo layer by layer, also where the grid is one cell thick.
+#[test]
+fn a_halo_for_several_steps_may_be_wider_than_the_grid() {
+    let thin =
+        "grid = { cells = [1, 64], periodic = false, halo = HALO }\nrun = { ranks = 1, exchange_every = 3 }";
+    parse(&thin.replace("HALO", "3")).expect("each step takes a layer");
+    parse(&thin.replace("HALO", "4")).expect_err("and no step takes the fourth");
 }
