@@ -198,7 +198,7 @@ impl Pending {
             _ => {}
         }
         match fs::hard_link(&self.place, &self.earlier) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
             // Some file systems have no hard links.
             Err(_) => fs::copy(&self.place, &self.earlier).map(|_| true),
             Ok(()) => Ok(true),
