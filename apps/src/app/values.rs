@@ -163,6 +163,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_has_no_room_says_how_much_and_what_to_do() {
+        let bytes = 8_000_000_000_000_000_usize;
+        assert_eq!(zeros([2, 3]).expect("there is room"), [0.0; 6]);
+        for (factors, bytes) in [([bytes / 8, 1], bytes), ([usize::MAX, 2], usize::MAX)] {
+            let error = zeros(factors).expect_err("no machine has as much").to_string();
+            let expected = format!(
+                "{bytes} bytes of host memory could not be allocated: use fewer cells, or more ranks"
+            );
+            assert_eq!(error, expected);
+        }
+    }
+
+    #[test]
     fn checksums_see_place_and_bits() {
         let whole = checksum_of_whole([2, 2, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
         let parts = [([0, 0, 0], [1.0, 2.0]), ([1, 1, 0], [7.0, 8.0]), ([0, 1, 0], [3.0, 4.0])];

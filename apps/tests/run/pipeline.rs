@@ -117,16 +117,6 @@ pub(super) fn refuses_what_needs_ghosts(config: &str, app: &str) {
     }
 }
 
-/// Whether one rank ends with an error, and not the process.
-pub(super) fn needs_too_much(config: &str, set: &[&str]) {
-    let output = Folder::new().run(config, &[set, &["run.ranks=1", "run.verify=false"]].concat());
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    let expected =
-        "bytes of host memory could not be allocated: use fewer cells, or more ranks (standard, 1 rank";
-    assert!(said.contains("error: rank 0 failed: ") && said.contains(expected), "{said}");
-}
-
 #[test]
 fn what_does_not_fit_is_refused() {
     refuses_what_needs_ghosts(PIPELINE, "pipeline");
