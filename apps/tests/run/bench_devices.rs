@@ -97,7 +97,7 @@ fn primitives_between_ranks_on_a_device() {
     }
     let line = "bench latency --device opencl --sizes 8 --primitive queue --seconds 0.001";
     let said = text(&Folder::new().streamhalo(&line.split(' ').collect::<Vec<_>>()).stdout);
-    for part in ["2 ranks, on opencl, ", " proxy", "say nothing about a GPU"] {
+    for part in ["2 ranks, waits auto, on opencl, ", " proxy", "say nothing about a GPU"] {
         assert!(said.replace('\n', " ").contains(part) && !said.contains("`flag`"), "no {part:?} in {said}");
     }
 }
