@@ -69,7 +69,7 @@ impl World {
     /// The fabric is the first of these that applies: `shm` under `streamhalo launch`; what the variable
     /// `STREAMHALO_FABRIC` names; `ofi` where one of `STREAMHALO_RENDEZVOUS` (rank 0's address as `HOST:PORT`),
     /// `STREAMHALO_RANK` and `STREAMHALO_SIZE` is set, which are all needed then, with the key that all ranks share in
-    /// `STREAMHALO_JOB_KEY` or `STREAMHALO_JOB_KEY_FILE`; `mpi` under an MPI launcher; `local`.
+    /// `STREAMHALO_JOB_KEY` or `STREAMHALO_JOB_KEY_FILE`; `mpi` under an MPI launcher of several ranks; `local`.
     ///
     /// A process may make several, at once or one after the other, if all ranks make them in one order. Over `shm` a
     /// failure is one of the job: it ends the waits of all its worlds, also of those that are made afterwards.

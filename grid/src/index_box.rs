@@ -53,6 +53,11 @@ impl<const D: usize> IndexBox<D> {
         (0..D).any(|axis| self.start[axis] >= self.end[axis])
     }
 
+    /// Whether an index is in both boxes.
+    pub fn meets(&self, other: &Self) -> bool {
+        (0..D).all(|axis| self.start[axis].max(other.start[axis]) < self.end[axis].min(other.end[axis]))
+    }
+
     /// Whether `index` is in the box.
     pub fn contains(&self, index: [usize; D]) -> bool {
         (0..D).all(|axis| (self.start[axis]..self.end[axis]).contains(&index[axis]))

@@ -117,7 +117,7 @@ impl<const D: usize> Legs<D> {
         for axis in 0..D {
             for side in [-1, 1] {
                 let mut slab = rest;
-                let Some(edge) = self.edge(entity, axis, side, |_| true) else {
+                let Some(edge) = self.edge(entity, axis, side, |_, _| true) else {
                     continue;
                 };
                 if side < 0 {
@@ -139,24 +139,33 @@ impl<const D: usize> Legs<D> {
     pub(crate) fn sent_layers(&self, entity: Entity) -> SentLayers {
         let (own, owned) = (self.subdomain.rank(), self.all_owned(entity));
         let mut layers = SentLayers::default();
+        let mut rest = owned;
         for axis in 0..D {
-            let edge = |side| self.edge(entity, axis, side, |rank| rank != own);
+            // What lies in the layers of earlier axes needs none here.
+            let edge = |side| self.edge(entity, axis, side, |rank, sent| rank != own && sent.meets(&rest));
             let low = edge(-1).map_or(0, |edge| edge - owned.start[axis]);
             let high = edge(1).map_or(0, |edge| owned.end[axis] - edge);
             // Tiles of fewer axes lack the first ones.
             layers[3 - D + axis] = [low, high];
+            rest.start[axis] += low;
+            rest.end[axis] = (rest.end[axis] - high).max(rest.start[axis]);
         }
         layers
     }
 
-    /// Where on a side of an axis what goes to such ranks ends, if anything does.
-    fn edge(&self, entity: Entity, axis: usize, side: i32, goes_to: impl Fn(usize) -> bool) -> Option<usize> {
+    /// Where on a side of an axis what goes to such ranks, of such entries, ends, if anything does.
+    fn edge(
+        &self,
+        entity: Entity,
+        axis: usize,
+        side: i32,
+        counts: impl Fn(usize, &IndexBox<D>) -> bool,
+    ) -> Option<usize> {
         // To the neighbours whose ghosts these are.
-        let offsets = self
-            .offsets
-            .iter()
-            .filter(|offset| offset[axis] == -side && self.target(**offset).is_some_and(&goes_to));
-        let mut sent = offsets.map(|offset| self.owned(entity, *offset)).filter(|sent| !sent.is_empty());
+        let offsets = self.offsets.iter().filter(|offset| offset[axis] == -side);
+        let sent = offsets.filter_map(|offset| Some((self.target(*offset)?, self.owned(entity, *offset))));
+        let mut sent =
+            sent.filter(|(rank, sent)| !sent.is_empty() && counts(*rank, sent)).map(|(_, sent)| sent);
         sent.next().map(|sent| if side < 0 { sent.end[axis] } else { sent.start[axis] })
     }
 
@@ -221,5 +230,13 @@ mod tests {
         assert_eq!(legs.sent_layers(Entity::Cell), [[1, 1], [0, 0], [0, 0]]);
         // The low ones fill a node more.
         assert_eq!(legs.sent_layers(Entity::Node), [[2, 1], [0, 0], [0, 0]]);
+    }
+
+    #[test]
+    fn an_axis_of_the_rank_alone_has_no_layers_for_what_lies_in_those_of_another_one() {
+        let grid = GlobalGrid::new([8, 6], [true; 2]).unwrap();
+        let here = Partition::with_layout(&grid, [2, 1], 2).unwrap().subdomain(0, [1; 2]).unwrap();
+        let legs = Legs::new(&here, &[[0, 1], [1, 0], [-1, -1]], [1; 2]);
+        assert_eq!(legs.sent_layers(Entity::Cell), [[0, 0], [1, 1], [0, 0]]);
     }
 }

@@ -67,7 +67,8 @@
 //! the default, operations run as they are enqueued, and so the wait of an exchange blocks its
 //! caller; on a *threaded* one it does not, and enqueueing waits only for room, once 4096 operations are on it. All ranks
 //! enqueue the exchanges of a stream in the same order, and on inline streams those of all their streams; only
-//! [`StreamHalo::begin_gather`] waits for no other rank, so that gathers may be begun in any order.
+//! [`StreamHalo::begin_gather`] waits for no other rank, so that gathers may be begun in any order, as long as network
+//! interfaces have room and no earlier gather was left unfinished.
 //!
 //! **Axes.** Axis 0 is the slowest in memory and the last axis (x) the fastest, everywhere. Kernels
 //! see three axes: fields of fewer have leading axes of one point.

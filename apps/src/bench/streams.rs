@@ -58,12 +58,6 @@ pub(super) struct Opened {
 }
 
 impl Streams {
-    /// The device, opened.
-    pub(crate) fn device(&self) -> Result<Device, AppError> {
-        let (kind, select) = split_device(self.device.as_deref().unwrap_or("host"));
-        Ok(Device::open(kind, select)?.with_waits(self.waits))
-    }
-
     /// The device of a rank. Collective.
     pub(super) fn of_rank(&self, world: &World) -> Result<Device, AppError> {
         let (kind, select) = split_device(self.device.as_deref().unwrap_or("host"));

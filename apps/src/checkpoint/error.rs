@@ -87,7 +87,7 @@ impl CheckpointError {
             }
             Self::OtherRun { weak: Some(_), .. } => {
                 "each entry of `run.ranks` has other cells: go on with the one that wrote the checkpoint, by \
-                 `--ranks N`"
+                 `--ranks N`, and with `grid.cells` as they were"
                     .to_owned()
             }
             Self::OtherRun { .. } => {

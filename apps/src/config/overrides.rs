@@ -142,7 +142,9 @@ fn set<'s>(root: &mut Table, text: &'s str, all: &[Shape<'_>]) -> Result<Option<
         return Ok(None);
     }
     if keys_of(root, section).is_none_or(|keys| keys.find(key).is_none()) {
-        return Err(no_value(&origin));
+        return Err(
+            no_value(&origin).hint(format!("no file sets `{section}.{key}`, which this would take away"))
+        );
     }
     lay(root, section, key, Node { value: Value::String(String::new()), origin })?;
     Ok(Some((section, key)))

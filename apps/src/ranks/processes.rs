@@ -34,7 +34,7 @@ pub(super) fn carry_out<W: Work>(
         std::env::current_exe().map_err(|error| failed(format!("its program cannot be found: {error}")))?;
     let mut told = serde_json::to_vec(work).expect("a work is plain data");
     told.push(b'\n');
-    make_room_for_pipes(ranks)?;
+    make_room_for_files(ranks)?;
     let rendezvous = rendezvous::is_for(fabric).then(Rendezvous::on_this_machine).transpose()?;
     let mut job = Job::start(ranks, &mut |rank| {
         let mut command = Command::new(&program);
@@ -97,12 +97,14 @@ pub(super) fn carry_out<W: Work>(
 }
 
 /// Has the system allow this process a descriptor for each rank, whose pipe it has until all are started. They inherit that.
-fn make_room_for_pipes(ranks: usize) -> Result<(), AppError> {
-    // What this process has open beside them is a few files.
-    const OTHERS: usize = 64;
+pub(super) fn make_room_for_files(ranks: usize) -> Result<(), AppError> {
+    // What this process has open beside them is a few files; there is to be room for some more.
+    const OTHERS: usize = 16;
+    const SPARE: usize = 64;
     let needed = (ranks + OTHERS) as u64;
+    let wanted = (ranks + SPARE) as u64;
     let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|most| most >= needed) {
+    if limit.current.is_none_or(|most| most >= wanted) {
         return Ok(());
     }
     if let Some(most) = limit.maximum.filter(|most| *most < needed) {
@@ -113,7 +115,8 @@ fn make_room_for_pipes(ranks: usize) -> Result<(), AppError> {
         );
         return Err(AppError::CommandLine { message });
     }
-    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), ..limit })
+    let current = Some(limit.maximum.map_or(wanted, |most| most.min(wanted)));
+    setrlimit(Resource::Nofile, Rlimit { current, ..limit })
         .map_err(|error| Error::System { call: "setrlimit", reason: error.to_string() }.into())
 }
 

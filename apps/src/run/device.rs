@@ -6,6 +6,7 @@ use streamhalo::{Device, Peers, Signals, Waits, Wires, World};
 use crate::app::Application;
 use crate::config::{DeviceConfig, RunConfig};
 use crate::error::AppError;
+use crate::ranks::are_started_by_others;
 
 /// The device, opened: of a world's rank its own. Collective if there is a world.
 ///
@@ -25,6 +26,21 @@ pub(crate) fn device(config: &RunConfig, world: Option<&World>) -> Result<Device
     Ok(device.with_memory(memory.unwrap_or_default())?)
 }
 
+/// The device before there are ranks. `None` of GPUs on ranks that a launcher has started: each starts the one that it
+/// takes, and no other.
+///
+/// # Errors
+///
+/// As [`device`].
+fn ahead(config: &RunConfig) -> Result<Option<Device>, AppError> {
+    let DeviceConfig { kind, select, .. } = &config.device;
+    if are_started_by_others() && ["cuda", "hip"].contains(&kind.as_str()) {
+        Device::check(kind, select.as_deref().unwrap_or_default())?;
+        return Ok(None);
+    }
+    device(config, None).map(Some)
+}
+
 /// Why ranks tell each other of messages of the configured device in the host's memory, whoever the peer is, if they do.
 /// Payloads go through it too, unless a wire takes them: see [`has_wire`].
 pub(super) fn unreached_because(config: &RunConfig) -> Option<String> {
@@ -41,7 +57,7 @@ pub(super) fn unreached_because(config: &RunConfig) -> Option<String> {
         return Some(unreached);
     }
     // One that cannot be opened is an error elsewhere.
-    device(config, None).ok()?.unreached_by_processes().map(|reason| format!("{unreached}: {reason}"))
+    ahead(config).ok()??.unreached_by_processes().map(|reason| format!("{unreached}: {reason}"))
 }
 
 /// Whether messages between some ranks go over a wire, which takes the device's memory or not: only ranks know.
@@ -102,5 +118,5 @@ pub(super) fn check(config: &RunConfig, application: &dyn Application) -> Result
     {
         return refused("comm.signal", message);
     }
-    device(config, None).map(|_| ())
+    ahead(config).map(|_| ())
 }

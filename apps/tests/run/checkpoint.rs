@@ -410,7 +410,7 @@ fn what_cannot_be_gone_on_from_is_refused_before_anything_runs() {
         &["run.scaling=weak", "run.ranks=[1, 2]"],
         &[
             "`grid.cells` is [24,40] there, and [24,80] in this configuration at 2 ranks, as `run.scaling` is weak",
-            "hint: each entry of `run.ranks` has other cells: go on with the one that wrote the checkpoint, by `--ranks N`",
+            "hint: each entry of `run.ranks` has other cells: go on with the one that wrote the checkpoint, by `--ranks N`, and with `grid.cells` as they were",
         ],
     );
     // A folder stands for the latest by their names.

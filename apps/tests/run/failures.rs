@@ -69,7 +69,7 @@ fn many_ranks_take_more_open_files_than_a_process_has_by_itself() {
     let output = run("ulimit -n 24");
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    let expected = "error: 24 ranks that are processes take 88 open files of the one that starts them, and the system allows it \
+    let expected = "error: 24 ranks that are processes take 40 open files of the one that starts them, and the system allows it \
                     24: ask for fewer, or raise its limit (`ulimit -n`)";
     assert!(said.contains(expected), "{said}");
 }

@@ -25,6 +25,14 @@ impl Device {
         }
     }
 
+    /// That there is such a device, without starting it.
+    ///
+    /// # Errors
+    /// As [`Device::open`].
+    pub fn check(kind: &str, select: &str) -> Result<()> {
+        alike(kind, select).map(|_| ())
+    }
+
     /// As [`Device::open`], the one that is this rank's: of several that `select` means, can be used and are of the same
     /// model each rank takes the first that the fewest ranks before it on its node have. With as many GPUs as ranks each
     /// has its own; with fewer they are shared in turn. What a process does not see (`CUDA_VISIBLE_DEVICES`) it does not

@@ -212,7 +212,7 @@ impl Stream {
     ///
     /// # fn main() -> Result<(), Error> {
     /// let world = World::alone()?;
-    /// let stream = Device::host().stream(&world)?; // or that of a `Device::cuda("")?`
+    /// let stream = Device::host().stream(&world)?; // or that of `Device::of_rank(&world, "cuda", "")?`
     /// stream.compile(&BLEND)?; // all texts, before ranks exchange anything
     /// let line = Extents { points: [1, 1, 6], components: 1 };
     /// let mut now = Buffer::<i64>::zeros(&world, &stream, line)?;

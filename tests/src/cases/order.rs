@@ -281,6 +281,9 @@ pub fn wrap(
         let before = before.replace(per_epoch);
         assert!(before.is_none_or(|before| before == per_epoch), "{before:?}, then {per_epoch}, {way:?}");
     }
+    // No rank's ghosts have been left out each time.
+    let all = world.all_gather(&before)?;
+    assert!(all.iter().all(|one| *one == before), "{all:?}, {way:?}");
     fields.assert_right(&(way, row, pattern))?;
     Ok(Done::new(fields.checksum(), &halo))
 }

@@ -40,9 +40,8 @@ fn all_cases(ranks: usize, waits: Waits, at_length: bool) {
         return;
     }
     let _turn = (waits == Waits::Kernel).then(turn);
-    // Which entries are exchanged does not depend on the memory.
     for (memory, signals, at_length) in [
-        (MemoryMode::Shared, Signals::Kernel, at_length && ranks != 2),
+        (MemoryMode::Shared, Signals::Kernel, at_length),
         (MemoryMode::Separate, Signals::Kernel, at_length && ranks == 2),
         (MemoryMode::Separate, Signals::Merged, false),
     ] {

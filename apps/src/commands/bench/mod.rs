@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 use streamhalo::comm::backend::backend_names;
 use streamhalo::comm::fabric::FABRICS;
-use streamhalo::{Signals, StreamKind, Waits};
+use streamhalo::{Device, Signals, StreamKind, Waits};
 
 use self::files::names_of;
 use super::check_room_for;
@@ -150,10 +150,10 @@ const HOST: &str = "host";
 /// The streams of a device that is no host.
 fn streams_on(device: &str) -> Result<Streams, AppError> {
     check_kind(device, &DEVICES.iter().copied().filter(|kind| *kind != HOST).collect::<Vec<_>>())?;
-    let streams = Streams { device: Some(device.to_owned()), ..Streams::default() };
-    // Where it cannot be opened ranks need not begin.
-    streams.device().map_err(|error| AppError::usage("--device", error.to_string()))?;
-    Ok(streams)
+    // Where there is none ranks need not begin.
+    let (kind, select) = split_device(device);
+    Device::check(kind, select).map_err(|error| AppError::usage("--device", error.to_string()))?;
+    Ok(Streams { device: Some(device.to_owned()), ..Streams::default() })
 }
 
 fn check_kind(device: &str, kinds: &[&str]) -> Result<(), AppError> {
