@@ -52,6 +52,8 @@ pub enum CheckpointError {
     },
     #[error("the checkpoint {} holds step {found}, not {named} as its name says", path.display())]
     Misnamed { path: PathBuf, found: u64, named: u64 },
+    #[error("the checkpoint {} is another one than as the run began", path.display())]
+    Replaced { path: PathBuf },
     #[error("the checkpoint {} is of step {found}, but `app.steps` is {asked}", path.display())]
     Beyond { path: PathBuf, found: u64, asked: u64 },
     #[error("{why}; this run would write its own over it")]
@@ -94,6 +96,9 @@ impl CheckpointError {
                 "ranks, layouts, backends, fabrics, halos and the frequency of exchanges may be others; what \
                  determines the answer may not"
                     .to_owned()
+            }
+            Self::Replaced { .. } => {
+                "go on from one that no other run replaces meanwhile, as in a folder of its own".to_owned()
             }
             Self::Misnamed { .. } => {
                 "give it the name that it was written with, or go on from it by its path".to_owned()

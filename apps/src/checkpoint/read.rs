@@ -21,21 +21,32 @@ pub(crate) struct Checkpoint {
     file: File,
     head: Head,
     payload_start: u64,
-    /// Tells it from others.
     checksum: String,
 }
 
 impl Checkpoint {
-    /// Opens the one that a configuration asks for, if it does.
+    /// Opens the one that a configuration asks for, if it does, which has been found to have that checksum.
     ///
     /// # Errors
     ///
-    /// As [`Checkpoint::open`].
+    /// As [`Checkpoint::open`]; or another file has its path by now.
     pub(crate) fn asked_for(
         config: &RunConfig,
         application: &dyn Application,
+        found: Option<&str>,
     ) -> Option<Result<Self, CheckpointError>> {
-        config.run.restart.as_ref().map(|path| Self::open(path, config, application))
+        let path = config.run.restart.as_ref()?;
+        let opened = Self::open(path, config, application);
+        let is_another = |opened: &Self| found.is_some_and(|found| found != opened.checksum);
+        Some(opened.and_then(|opened| match is_another(&opened) {
+            true => Err(CheckpointError::Replaced { path: path.clone() }),
+            false => Ok(opened),
+        }))
+    }
+
+    /// What tells it from others.
+    pub(crate) fn checksum(&self) -> &str {
+        &self.checksum
     }
 
     /// Opens a checkpoint for a run that is to go on from it.

@@ -106,7 +106,8 @@ impl Planned {
             let timeline = self.timeline.filter(|_| recorded == Some(index));
             let (config, layout) = (part.config.clone(), part.entry.layout.clone());
             let measured = self.measured.known().to_vec();
-            (part, RunWork { config, layout, states, timeline, draws: index == 0, watched, measured })
+            let from = self.from.as_ref().map(|from| from.checksum().to_owned());
+            (part, RunWork { config, layout, states, timeline, draws: index == 0, watched, measured, from })
         })
     }
 }

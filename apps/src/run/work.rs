@@ -46,6 +46,8 @@ pub(crate) struct RunWork {
     pub(crate) watched: Option<Size>,
     /// What the backend `auto` need not measure.
     pub(crate) measured: Vec<Measured>,
+    /// The checksum of the checkpoint that it goes on from, if it does.
+    pub(crate) from: Option<String>,
 }
 
 /// What rank 0 tells of them.
@@ -113,7 +115,7 @@ impl Work for RunWork {
         // After the stream: threads that a device's library starts would be bound to this rank's core too. Until the end only,
         // as under a launcher the next entry is another work of this thread.
         let _pinned = self.config.run.pin.then(|| world.pin()).transpose()?;
-        let from = Checkpoint::asked_for(&self.config, &*application);
+        let from = Checkpoint::asked_for(&self.config, &*application, self.from.as_deref());
         let patient = patient(world)?;
         let from = from.map(|opened| Checkpoint::agree(&patient, opened)).transpose()?;
         let (application, from) = (&*application, from.as_ref());
@@ -236,8 +238,8 @@ mod tests {
         let run = format!("run = {{ ranks = 2, trials = {trials}, warmup = 0, pin = false }}\n");
         let config = RunConfig::of(&format!("{TEXT}{run}{rest}"));
         let (layout, states) = (vec![1, 2], StatesWanted::All);
-        let (timeline, watched, measured) = (None, None, Vec::new());
-        RunWork { config, layout, states, timeline, draws: !rest.is_empty(), watched, measured }
+        let (timeline, watched, measured, from) = (None, None, Vec::new(), None);
+        RunWork { config, layout, states, timeline, draws: !rest.is_empty(), watched, measured, from }
     }
 
     /// A rank writes into a pipe, which nobody opens for longer than ranks may wait for each other in a trial.
@@ -304,8 +306,8 @@ mod tests {
              run = { ranks = 1, trials = 1, warmup = 0, pin = true }\n",
         );
         let (layout, states) = (vec![1, 1], StatesWanted::All);
-        let (timeline, watched, measured) = (None, None, Vec::new());
-        let work = RunWork { config, layout, states, timeline, draws: false, watched, measured };
+        let (timeline, watched, measured, from) = (None, None, Vec::new(), None);
+        let work = RunWork { config, layout, states, timeline, draws: false, watched, measured, from };
         let cores = || std::thread::available_parallelism().expect("it is known").get();
         let found = Mutex::new(Vec::new());
         let done = on_threads(1, work.options(), |world| {

@@ -226,6 +226,20 @@ fn a_checkpoint_that_was_opened_may_be_removed() {
     assert_eq!(again.expect("nothing fails"), [whole]);
 }
 
+/// Ranks of later entries go on from the file that was looked at, or not at all.
+#[test]
+fn a_checkpoint_that_was_replaced_since_is_refused() {
+    let (_folder, mut config, path) = written();
+    config.run.restart = Some(path.clone());
+    let application = ApplicationRow::open(&config).expect("is right");
+    let found =
+        |found: &str| Checkpoint::asked_for(&config, &*application, Some(found)).expect("one is asked for");
+    let known = Checkpoint::open(&path, &config, &*application).expect("is right").checksum().to_owned();
+    assert_eq!(found(&known).expect("is the same").checksum(), known);
+    let error = found("of another file").expect_err("is another one");
+    assert!(matches!(error, CheckpointError::Replaced { .. }), "{error}");
+}
+
 fn found(path: &Path, app: &str) -> Result<PathBuf, CheckpointError> {
     folder::resolve(path, app, |path, _| Ok(path.to_owned())).map(|(found, _)| found)
 }
