@@ -140,8 +140,9 @@ impl<'a> StreamHaloBuilder<'a> {
     /// How often alternating fields are swapped between two exchanges: 1 unless told. With 1, if all fields
     /// alternate and there is no scatter, kernels write owned entries only, and read ghosts only of what has been exchanged;
     /// and backends may let peers write straight into the ghosts of the other generation, ahead of this rank. A halo of
-    /// width k that is exchanged every k steps says k here: its kernels write ghosts too. Gathers are counted apart from scatters, both from the generation that was
-    /// current when the exchange was made; one that comes after another number of swaps is refused.
+    /// width k that is exchanged every k steps says k here: its kernels write ghosts too. Gathers are counted apart from
+    /// scatters, both from the generation that was current when the exchange was made; one that comes after another number
+    /// of swaps is refused.
     ///
     /// Of several exchanges of a field the first such one alone writes ahead. It fills the ghosts
     /// first after each swap; the others are refused before that ([`HaloError::GhostsFilledAhead`]). That holds until an

@@ -107,7 +107,8 @@ impl<const D: usize> ScatterCase<D> {
         result
     }
 
-    /// Checks an operation in some ways on entries made by `before(rank, local, component)`.
+    /// Checks an operation in some ways, twice each, on entries made by `before(rank, local, component)`, and on those of the
+    /// next rank: what an earlier scatter has left in a buffer is wrong.
     pub fn check_op<T: Sample>(
         &self,
         world: &World,
@@ -116,18 +117,24 @@ impl<const D: usize> ScatterCase<D> {
         before: impl Fn(usize, [usize; D], usize) -> T,
     ) -> Result<Done, HaloError> {
         let grid = self.grid(world)?;
-        let expected = self.expected(&self.oracle(&grid), world, op, &before);
+        let oracle = self.oracle(&grid);
+        let before = |round: usize, rank: usize, local, component| {
+            before((rank + round) % world.size(), local, component)
+        };
+        let expected = [0, 1].map(|round| {
+            self.expected(&oracle, world, op, |rank, local, component| before(round, rank, local, component))
+        });
         let mut done = Done::default();
         for way in ways {
             let stream = stream_of(world, way.kind)?;
             let mut field = Array::<T, D>::with_components(&grid, self.entity, self.components, &stream)?;
             let mut halo = self.halo(world, &mut field, way, op)?;
             let mut checksum = 0_u64;
-            for _ in 0..2 {
-                field.fill_with_ghosts(|local, component| before(world.rank(), local, component))?;
+            for (round, expected) in expected.iter().enumerate() {
+                field.fill_with_ghosts(|local, component| before(round, world.rank(), local, component))?;
                 halo.scatter(&mut field)?;
                 field.with_owned(|owned| {
-                    for (found, (key, expected)) in owned.iter().zip(&expected) {
+                    for (found, (key, expected)) in owned.iter().zip(expected) {
                         assert_eq!(
                             found.bits(),
                             expected.bits(),
