@@ -47,7 +47,8 @@ impl StreamHalo {
     /// # Errors
     /// The same on every rank: no such backend, a subdomain or the fields' own halo thinner than the width, a width of 0 along
     /// all axes ([`HaloError::NoLayers`]), no fields, fields on different grids or streams, one whose two generations differ or
-    /// that is in flight, offsets of a pattern that are wrong or there twice, ranks that ask for different exchanges, or what [`match_exchange`](streamhalo_comm::backend::match_exchange) refuses.
+    /// that is in flight, offsets of a pattern that are wrong or there twice, ranks that ask for different exchanges, or what
+    /// [`match_exchange`](streamhalo_comm::backend::match_exchange) refuses.
     pub fn new<const D: usize>(
         world: &World,
         stream: &Stream,
