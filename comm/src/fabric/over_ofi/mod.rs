@@ -79,8 +79,8 @@ pub(super) fn launched(options: &WorldOptions) -> Result<Arc<Spanning>> {
     let world = World::new(strangers, *options)?;
     let machine = Machine::of(&world)?;
     let wanted = |needs_hmem| EndpointOptions {
-        provider: std::env::var(PROVIDER_VARIABLE).ok(),
-        domain: std::env::var(DOMAIN_VARIABLE).ok(),
+        provider: said(PROVIDER_VARIABLE),
+        domain: said(DOMAIN_VARIABLE),
         share: machine.share(),
         source: bootstrap.local_address().map(|address| address.to_string()),
         needs_triggered: false,
@@ -97,6 +97,11 @@ pub(super) fn launched(options: &WorldOptions) -> Result<Arc<Spanning>> {
         executor,
         ..Spanning::of_strangers(bootstrap)?
     }))
+}
+
+/// What a variable names; one that is empty names nothing.
+fn said(variable: &str) -> Option<String> {
+    std::env::var(variable).ok().filter(|said| !said.is_empty())
 }
 
 /// An endpoint, with triggered operations where the provider has them, and without an interface of that name at this
