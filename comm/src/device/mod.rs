@@ -5,6 +5,7 @@
 //! streams, and [`KernelText`] for kernels.
 
 mod accelerator;
+mod at_home;
 mod buffer;
 mod capture;
 #[cfg(test)]

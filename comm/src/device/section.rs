@@ -71,6 +71,8 @@ pub(super) struct View {
 pub(crate) struct Hold {
     access: Rc<Access>,
     number: u64,
+    bytes: Range<usize>,
+    intent: Intent,
     is_view: bool,
 }
 
@@ -130,23 +132,23 @@ impl Access {
     }
 
     fn keep(self: &Rc<Self>, held: Held) -> Hold {
-        let Held { number, is_view, .. } = held;
+        let Held { number, intent, is_view, .. } = held;
+        let bytes = held.bytes.clone();
         self.next.set(number + 1);
         if is_view {
-            let addresses = self.address + held.bytes.start..self.address + held.bytes.end;
+            let addresses = self.address + bytes.start..self.address + bytes.end;
             let view = View { of: self.address, number, addresses };
             self.stream.views().borrow_mut().push(view);
         }
         self.uses.hold(held);
-        Hold { access: self.clone(), number, is_view }
+        Hold { access: self.clone(), number, bytes, intent, is_view }
     }
 }
 
 impl Hold {
     /// Leaves the part to what is on the stream, which ends the operation.
     pub(crate) fn leave(self) {
-        let (bytes, intent) = self.held();
-        self.access.leave(bytes, intent);
+        self.access.leave(self.bytes.clone(), self.intent);
     }
 
     /// Keeps others from the part as long as there is the buffer. The stream may go.
@@ -159,12 +161,7 @@ impl Hold {
     /// # Errors
     /// The stream's.
     pub(crate) fn wait_for_stream(&self) -> Result<()> {
-        let (bytes, intent) = self.held();
-        self.access.wait_for_stream(&bytes, intent)
-    }
-
-    fn held(&self) -> (Range<usize>, Intent) {
-        self.access.uses.held(self.number)
+        self.access.wait_for_stream(&self.bytes, self.intent)
     }
 }
 

@@ -1,11 +1,10 @@
 //! What a stream still does with a buffer whose operations hold nothing back: those are in order with each other, and
 //! whoever uses the buffer outside of the stream waits for them first.
 
+use super::at_home::AtHome;
 use super::section::Intent;
 use crate::error::{Error, Result};
-use crate::locks::lock;
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// How many are kept, also of those that count no more: what is done again and again finds its own, and allocates
@@ -58,57 +57,56 @@ pub(super) struct Held {
     pub(super) is_view: bool,
 }
 
-/// What is done with a buffer now, and by kernels. Their arguments carry it to where they are launched, which may be another
-/// thread for all that types say.
+/// What is done with a buffer now, and by kernels. Their arguments carry it to where they are launched, which types allow to
+/// be another thread, and streams do not.
 #[derive(Debug, Default)]
 pub(crate) struct BufferUses {
     /// The last position of a kernel: who waits for nothing does not look further.
     last: AtomicU64,
-    kernels: Mutex<Uses>,
+    kernels: AtHome<Uses>,
     /// How many parts are held: who finds none does not look further.
     holds: AtomicUsize,
-    held: Mutex<Vec<Held>>,
+    held: AtHome<Vec<Held>>,
 }
 
 impl BufferUses {
     /// Notes that a kernel at that position does that with those bytes, as [`Uses::add`].
     pub(super) fn add(&self, bytes: Range<usize>, intent: Intent, position: u64, passed: u64) {
         self.last.store(position, Ordering::Relaxed);
-        lock(&self.kernels).add(bytes, intent, position, passed);
+        self.kernels.with(|kernels| kernels.add(bytes, intent, position, passed));
     }
 
     /// As [`Uses::last_against`], if it is behind `passed`.
     pub(super) fn last_against(&self, bytes: &Range<usize>, intent: Intent, passed: u64) -> u64 {
         match self.last.load(Ordering::Relaxed) > passed {
-            true => lock(&self.kernels).last_against(bytes, intent),
+            true => self.kernels.with(|kernels| kernels.last_against(bytes, intent)),
             false => 0,
         }
     }
 
     /// Keeps others from a part, until [`BufferUses::release`].
     pub(super) fn hold(&self, held: Held) {
-        let mut all = lock(&self.held);
-        all.push(held);
-        self.holds.store(all.len(), Ordering::Relaxed);
+        self.change(|all| all.push(held));
     }
 
     pub(super) fn release(&self, number: u64) {
-        let mut all = lock(&self.held);
-        all.retain(|held| held.number != number);
-        self.holds.store(all.len(), Ordering::Relaxed);
+        self.change(|all| all.retain(|held| held.number != number));
     }
 
     /// Keeps others from what a hold does for ever: it is never released.
     pub(super) fn keep(&self, number: u64) {
-        let mut all = lock(&self.held);
-        all.iter_mut().filter(|held| held.number == number).for_each(|held| held.number = FOR_EVER);
+        self.change(|all| {
+            all.iter_mut().filter(|held| held.number == number).for_each(|held| held.number = FOR_EVER);
+        });
     }
 
-    /// What a hold that has not been released keeps others from.
-    pub(super) fn held(&self, number: u64) -> (Range<usize>, Intent) {
-        let all = lock(&self.held);
-        let held = all.iter().find(|held| held.number == number).expect("it is there until it is released");
-        (held.bytes.clone(), held.intent)
+    #[inline]
+    fn change(&self, change: impl FnOnce(&mut Vec<Held>)) {
+        let left = self.held.with(|all| {
+            change(all);
+            all.len()
+        });
+        self.holds.store(left, Ordering::Relaxed);
     }
 
     /// Whether any part is held.
@@ -130,10 +128,10 @@ impl BufferUses {
         if !self.has_holds() {
             return Ok(());
         }
-        let all = lock(&self.held);
-        match all.iter().find(|held| which(held) && intent.meets(bytes, held.intent, &held.bytes)) {
+        let meets = |held: &&Held| which(held) && intent.meets(bytes, held.intent, &held.bytes);
+        match self.held.with(|all| all.iter().find(meets).map(|held| held.by)) {
             None => Ok(()),
-            Some(held) => Err(Error::InUse { what, start: bytes.start, end: bytes.end, by: held.by }),
+            Some(by) => Err(Error::InUse { what, start: bytes.start, end: bytes.end, by }),
         }
     }
 }
