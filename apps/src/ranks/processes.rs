@@ -34,7 +34,7 @@ pub(super) fn carry_out<W: Work>(
         std::env::current_exe().map_err(|error| failed(format!("its program cannot be found: {error}")))?;
     let mut told = serde_json::to_vec(work).expect("a work is plain data");
     told.push(b'\n');
-    make_room_for_files(ranks)?;
+    make_room_for_pipes(ranks)?;
     let rendezvous = rendezvous::is_for(fabric).then(Rendezvous::on_this_machine).transpose()?;
     let mut job = Job::start(ranks, &mut |rank| {
         let mut command = Command::new(&program);
@@ -97,17 +97,11 @@ pub(super) fn carry_out<W: Work>(
 }
 
 /// Has the system allow this process a descriptor for each rank, whose pipe it has until all are started. They inherit that.
-pub(super) fn make_room_for_files(ranks: usize) -> Result<(), AppError> {
-    // What this process has open beside them is a few files; there is to be room for some more.
+fn make_room_for_pipes(ranks: usize) -> Result<(), AppError> {
+    // What this process has open beside them is a few files.
     const OTHERS: usize = 16;
-    const SPARE: usize = 64;
     let needed = (ranks + OTHERS) as u64;
-    let wanted = (ranks + SPARE) as u64;
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|most| most >= wanted) {
-        return Ok(());
-    }
-    if let Some(most) = limit.maximum.filter(|most| *most < needed) {
+    if let Some(most) = getrlimit(Resource::Nofile).maximum.filter(|most| *most < needed) {
         let ranks = ranks_of(ranks);
         let message = format!(
             "{ranks} that are processes take {needed} open files of the one that starts them, and the system allows it \
@@ -115,8 +109,18 @@ pub(super) fn make_room_for_files(ranks: usize) -> Result<(), AppError> {
         );
         return Err(AppError::CommandLine { message });
     }
-    let current = Some(limit.maximum.map_or(wanted, |most| most.min(wanted)));
-    setrlimit(Resource::Nofile, Rlimit { current, ..limit })
+    allow_files_of(ranks)
+}
+
+/// Has the system allow this process a file for each rank and some more, or as many as it may.
+pub(super) fn allow_files_of(ranks: usize) -> Result<(), AppError> {
+    const MORE: usize = 64;
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.unwrap_or(u64::MAX).min((ranks + MORE) as u64);
+    if limit.current.is_none_or(|most| most >= wanted) {
+        return Ok(());
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit })
         .map_err(|error| Error::System { call: "setrlimit", reason: error.to_string() }.into())
 }
 

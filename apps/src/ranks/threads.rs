@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 
 use streamhalo::{World, WorldOptions};
 
-use super::processes::make_room_for_files;
+use super::processes::allow_files_of;
 use super::{PAUSE, Work, first_cause, guarded, no_thread};
 use crate::error::AppError;
 use crate::interrupt::Interrupt;
@@ -18,7 +18,7 @@ pub(super) fn carry_out<W: Work>(
     receive: &mut dyn FnMut(W::Report),
 ) -> Result<(), AppError> {
     // Each has a checkpoint open that it goes on from. What the system does not allow is told by the rank that lacks it.
-    _ = make_room_for_files(ranks);
+    _ = allow_files_of(ranks);
     let (sender, reports) = mpsc::channel();
     let (say_done, done) = mpsc::channel();
     let done = Mutex::new(done);

@@ -107,8 +107,8 @@ impl<const D: usize> ScatterCase<D> {
         result
     }
 
-    /// Checks an operation in some ways, twice each, on entries made by `before(rank, local, component)`, and on those of the
-    /// next rank: what an earlier scatter has left in a buffer is wrong.
+    /// Checks an operation in some ways, twice each, on entries made by `before(rank, local, component)`, and on those of
+    /// components that arrays do not have: what an earlier scatter has left in a buffer is wrong.
     pub fn check_op<T: Sample>(
         &self,
         world: &World,
@@ -119,7 +119,7 @@ impl<const D: usize> ScatterCase<D> {
         let grid = self.grid(world)?;
         let oracle = self.oracle(&grid);
         let before = |round: usize, rank: usize, local, component| {
-            before((rank + round) % world.size(), local, component)
+            before(rank, local, component + round * self.components)
         };
         let expected = [0, 1].map(|round| {
             self.expected(&oracle, world, op, |rank, local, component| before(round, rank, local, component))

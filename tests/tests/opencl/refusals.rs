@@ -80,25 +80,6 @@ fn a_text_that_does_not_compile() {
     stream.synchronize().expect("nothing fails");
 }
 
-/// It compiles, and is one more function of that name.
-#[test]
-fn a_text_with_the_name_of_a_function_of_the_language() {
-    static MIX: KernelText = KernelText {
-        name: "mix",
-        source: "KERNEL(mix)(TILE, WRITES(u8, out)) {\n    POINT(i, j, k);\n    AT(out, i, j, k) = 1;\n}\n",
-        reach: [0; 3],
-    };
-    let Some((_world, stream)) = set_up() else { return };
-    match stream.compile(&MIX) {
-        Err(Error::KernelDidNotCompile { kernel, log, .. }) => {
-            assert_eq!(kernel, "mix");
-            assert!(!log.is_empty());
-        }
-        // Not every compiler minds.
-        other => assert_eq!(other, Ok(())),
-    }
-}
-
 #[test]
 fn a_kernel_that_is_a_closure() {
     in_both_memories(closures);

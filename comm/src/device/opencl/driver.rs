@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::fabric::Region;
 use opencl3::command_queue::CommandQueue;
 use opencl3::device::Device;
-use opencl3::error_codes::{CL_INVALID_KERNEL_NAME, ClError};
+use opencl3::error_codes::ClError;
 use opencl3::kernel::{CL_KERNEL_EXEC_INFO_SVM_PTRS, Kernel, set_kernel_exec_info};
 use opencl3::memory::{
     CL_MEM_READ_WRITE, CL_MEM_SVM_ATOMICS, CL_MEM_SVM_FINE_GRAIN_BUFFER, svm_alloc, svm_free,
@@ -271,14 +271,8 @@ impl Driver for OpenclDriver {
     }
 
     fn kernel(&self, program: &Program, name: &str, reaches: &[*const c_void]) -> Result<Kernel> {
-        let kernel = Kernel::create(program, name).map_err(|error| match error {
-            ClError(CL_INVALID_KERNEL_NAME) => Error::KernelDidNotCompile {
-                kernel: name.into(),
-                device: self.name.clone(),
-                log: format!("there is no kernel `{name}` in what was compiled: is it called as a function of OpenCL C is?"),
-            },
-            error => self.failed("clCreateKernel", &error),
-        })?;
+        let kernel = Kernel::create(program, name);
+        let kernel = kernel.map_err(|error| self.failed("clCreateKernel", &error))?;
         if !reaches.is_empty() {
             let (size, first) = (size_of_val(reaches), reaches.as_ptr().cast());
             // SAFETY: the list has that size and is copied by the call.
