@@ -40,7 +40,8 @@ impl Device {
     /// is started. Collective; blocks.
     ///
     /// ```
-    /// use streamhalo_comm::{Device, Error, World, WorldOptions};
+    /// use streamhalo_comm::device::Device;
+    /// use streamhalo_comm::{Error, World, WorldOptions};
     ///
     /// # fn main() -> Result<(), Error> {
     /// let names = World::threads(2, WorldOptions::default(), |world| {
