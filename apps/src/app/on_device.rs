@@ -8,11 +8,6 @@ use streamhalo::{Device, MemoryMode, Stream, StreamOptions, World};
 use super::Application;
 use super::played::{play_on, reference};
 
-type Open = fn(&str) -> Result<Device, Error>;
-
-/// The kinds of devices, by the names that `device.kind` has for them.
-const KINDS: [(&str, Open); 3] = [("opencl", Device::opencl), ("cuda", Device::cuda), ("hip", Device::hip)];
-
 /// A device of each kind for each place where its arrays may be. What there is not is named as left out, with the reason.
 fn devices() -> Vec<Device> {
     let there = |what: String, found: Result<Device, Error>| match found {
@@ -24,8 +19,9 @@ fn devices() -> Vec<Device> {
         Err(error) => panic!("there is a device, but {error}"),
     };
     let mut devices = Vec::new();
-    for (kind, open) in KINDS {
-        let Some(device) = there(format!("kernels of applications on `{kind}`"), open("")) else { continue };
+    for kind in Device::KINDS.into_iter().filter(|kind| *kind != "host") {
+        let opened = Device::open(kind, "");
+        let Some(device) = there(format!("kernels of applications on `{kind}`"), opened) else { continue };
         for mode in [MemoryMode::Shared, MemoryMode::Separate] {
             let what = format!("kernels of applications on `{kind}` in {} memory", mode.name());
             devices.extend(there(what, device.clone().with_memory(mode)));
