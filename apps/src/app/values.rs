@@ -3,7 +3,7 @@
 
 use std::ops::{Add, Mul};
 
-use fearless_simd::{Simd, SimdBase, f32x8, f64x4};
+use fearless_simd::{Simd, SimdFloat, SimdFloatElement, f32x4, f32x8, f64x2, f64x4};
 use streamhalo::comm::Error;
 use streamhalo::{Array, Entity, LocalGrid};
 
@@ -11,18 +11,35 @@ use super::{Stored, Trial, Vectors, mix};
 use crate::error::AppError;
 
 /// `f32` or `f64`.
-pub(crate) trait Real: Stored + Vectors + Default + Add<Output = Self> + Mul<Output = Self> {
-    /// As many of them as 32 bytes hold: half of the widest vectors that any processor has.
-    type Half<S: Simd>: SimdBase<S, Element = Self>;
+pub(crate) trait Real:
+    Stored + Vectors + SimdFloatElement + Default + Add<Output = Self> + Mul<Output = Self>
+{
+    /// As many of them as an instruction set computes at once.
+    type Widest<S: Simd>: SimdFloat<S, Element = Self>;
+
+    /// As many as 32 bytes hold: half of the widest vectors that any processor has.
+    type Half<S: Simd>: SimdFloat<S, Element = Self>;
+
+    /// As many as 16 bytes hold: the narrowest vectors of any processor.
+    type Block<S: Simd>: SimdFloat<S, Element = Self>;
+
+    /// `self * factor + added`, rounded once.
+    fn mul_add(self, factor: Self, added: Self) -> Self;
 
     /// Its bits.
     fn bits(self) -> u64;
 }
 
 macro_rules! real {
-    ($real:ty, $half:ident) => {
+    ($real:ident, $widest:ident, $half:ident, $block:ident) => {
         impl Real for $real {
+            type Widest<S: Simd> = S::$widest;
             type Half<S: Simd> = $half<S>;
+            type Block<S: Simd> = $block<S>;
+
+            fn mul_add(self, factor: Self, added: Self) -> Self {
+                $real::mul_add(self, factor, added)
+            }
 
             fn bits(self) -> u64 {
                 self.to_bits().into()
@@ -31,8 +48,8 @@ macro_rules! real {
     };
 }
 
-real!(f32, f32x8);
-real!(f64, f64x4);
+real!(f32, f32s, f32x8, f32x4);
+real!(f64, f64s, f64x4, f64x2);
 
 /// As many zeros as the product of these, if the host has memory for them.
 ///

@@ -15,7 +15,7 @@ use streamhalo::prelude::{Alternating, Entity, GlobalGrid};
 use streamhalo::{Device, HaloError, Stream, Tile, World, WorldOptions};
 
 use super::answers::{Answers, given};
-use super::units::{compute, copy_row, copy_row_past, lanes, load_and_store};
+use super::units::{choose, compute, copy_row, copy_row_past, lanes, load_and_store};
 use crate::app::values::Real;
 use crate::app::{LINE_BYTES, Stored, Vectors};
 use crate::error::AppError;
@@ -63,7 +63,7 @@ impl Needs {
             moving: "1 load, 1 store",
             moves: load_and_store::<T, 1, 1>,
             computing: if is_bytes { "the rule on bits" } else { "1 choice" },
-            compute: if is_bytes { rule_in_registers } else { compute::<T, 0, 0, 0, 1> },
+            compute: if is_bytes { rule_in_registers } else { choose::<T> },
             computed_cells: if is_bytes { 1 } else { lanes::<T>() },
             steps: 1,
         }
@@ -83,28 +83,32 @@ impl Needs {
 
     /// Of rows, of which four side by side load least: those four, three times or once and cut twice, the two beside them,
     /// four on either side along z, and the source, divided by four.
-    fn of_7_points<T: Real + From<u8>>() -> Self {
+    fn of_7_points<T: Real>() -> Self {
         let is_cut = lanes::<T>() * size_of::<T>() == LINE_BYTES;
         Self {
             moving: if is_cut { "3.75 loads, 1 store" } else { "5.75 loads, 1 store" },
             moves: if is_cut { load_and_store::<T, 15, 4> } else { load_and_store::<T, 23, 4> },
-            computing: if is_cut { "7 additions, 5 products, 2 cuts" } else { "7 additions, 5 products" },
-            compute: if is_cut { compute::<T, 7, 5, 2, 0> } else { compute::<T, 7, 5, 0, 0> },
+            computing: if is_cut {
+                "3 sums, 1 product, 4 fused, 2 cuts"
+            } else {
+                "3 sums, 1 product, 4 fused"
+            },
+            compute: if is_cut { compute::<T, 3, 1, 4, 2> } else { compute::<T, 3, 1, 4, 0> },
             computed_cells: lanes::<T>(),
             steps: 1,
         }
     }
 
     /// Likewise, of which three load five rows in each of three planes, and the source; and sums along z can be shared.
-    fn of_27_points<T: Real + From<u8>>() -> Self {
+    fn of_27_points<T: Real>() -> Self {
         Self {
             moving: "5.33 loads, 1 store",
             moves: load_and_store::<T, 16, 3>,
-            computing: "12 additions, 9 products, 2 cuts",
+            computing: "5 sums, 2 products, 7 fused, 2 cuts",
             // In two loops, which have registers enough.
             compute: |rounds| {
-                compute::<T, 6, 5, 1, 0>(rounds);
-                compute::<T, 6, 4, 1, 0>(rounds)
+                compute::<T, 3, 1, 4, 1>(rounds);
+                compute::<T, 2, 1, 3, 1>(rounds)
             },
             computed_cells: lanes::<T>(),
             steps: 1,
@@ -213,12 +217,7 @@ impl Measurement<'_> {
         )
     }
 
-    fn stencil<T: Real + From<u8>>(
-        &self,
-        name: &str,
-        extents: [usize; 3],
-        is_full: bool,
-    ) -> Result<(), AppError> {
+    fn stencil<T: Real>(&self, name: &str, extents: [usize; 3], is_full: bool) -> Result<(), AppError> {
         let weights = match is_full {
             true => [1.0 / 27.0; 8],
             false => [0.4, 0.1, 0.1, 0.0, 0.1, 0.0, 0.0, 0.0],
@@ -227,9 +226,13 @@ impl Measurement<'_> {
         let shape = Shape(extents.map(|cells| vec![T::default(); cells + 2]));
         let factors = Factors::new(self.world, self.stream, shape)?;
         let needs = if is_full { Needs::of_27_points::<T>() } else { Needs::of_7_points::<T>() };
-        self.measure::<T, 3>(name, extents, needs, (|_| T::from(1), 1.0), |stream, store_way, tile, cells| {
-            launch(stream, rule, &factors, store_way, tile, cells)
-        })
+        self.measure::<T, 3>(
+            name,
+            extents,
+            needs,
+            (|_| T::from(1_u8), 1.0),
+            |stream, store_way, tile, cells| launch(stream, rule, &factors, store_way, tile, cells),
+        )
     }
 
     /// A kernel that makes of what stands in each row at first one number in all cells.

@@ -9,6 +9,7 @@ use std::hint::black_box;
 use fearless_simd::{Level, Simd, dispatch, prelude::*};
 use streamhalo::comm::device::{PastCaches, ask_for_line};
 
+use crate::app::values::Real;
 use crate::app::{LINE_BYTES, Vectors};
 
 /// Independent chains of instructions.
@@ -105,55 +106,71 @@ fn copy_row_past_at<S: Simd, T: Vectors>(_simd: S, stores: PastCaches<'_>, from:
     }
 }
 
-/// Computes as for so many vectors of cells: `ADDITIONS`, `PRODUCTS`, `CUTS` of one vector out of two, and
-/// `CHOICES`, each of which is a comparison and what it selects. Gives for how many.
+/// Computes as for so many vectors of cells: `ADDITIONS`, `PRODUCTS`, `FUSED` of one with the other, and `CUTS` of one
+/// vector out of two. Gives for how many.
 pub(crate) fn compute<
-    T,
+    T: Real,
     const ADDITIONS: usize,
     const PRODUCTS: usize,
+    const FUSED: usize,
     const CUTS: usize,
-    const CHOICES: usize,
 >(
     rounds: usize,
-) -> usize
-where
-    T: Vectors + From<u8>,
-{
-    dispatch!(Level::new(), simd => compute_at::<_, T, ADDITIONS, PRODUCTS, CUTS, CHOICES>(simd, rounds))
+) -> usize {
+    dispatch!(Level::new(), simd => compute_at::<_, T, ADDITIONS, PRODUCTS, FUSED, CUTS>(simd, rounds))
 }
 
 #[inline(always)]
 fn compute_at<
     S: Simd,
-    T: Vectors + From<u8>,
+    T: Real,
     const ADDITIONS: usize,
     const PRODUCTS: usize,
+    const FUSED: usize,
     const CUTS: usize,
-    const CHOICES: usize,
 >(
     simd: S,
     rounds: usize,
 ) -> usize {
-    let [zero, one] = black_box([0, 1].map(|value| T::Vector::<S>::splat(simd, T::from(value))));
+    let [zero, one] = black_box([0, 1].map(|value: u8| T::Widest::<S>::splat(simd, T::from(value))));
     let mut chains = black_box([[one; 2]; CHAINS]);
     for _ in 0..rounds {
-        for pair in &mut chains {
-            // One kind after the other, so that no two of a kind can be taken together.
-            for step in 0..ADDITIONS.max(PRODUCTS).max(CUTS) {
-                let value = &mut pair[step % 2];
+        // One kind after the other, so that no two of a kind can be taken together; and those of a kind of all chains, so that
+        // none waits for what it has just computed.
+        for step in 0..ADDITIONS.max(PRODUCTS).max(FUSED).max(CUTS) {
+            for pair in &mut chains {
+                let [value, other] = [step % 2, 1 - step % 2];
                 if step < ADDITIONS {
-                    *value += zero;
+                    pair[value] += zero;
+                }
+                if step < FUSED {
+                    pair[other] = pair[other].mul_add_precise(one, zero);
                 }
                 if step < PRODUCTS {
-                    *value *= one;
+                    pair[value] *= one;
                 }
                 if step < CUTS {
-                    *value = value.slide::<1>(one);
+                    pair[other] = pair[other].slide::<1>(one);
                 }
             }
-            for _ in 0..CHOICES {
-                pair[0] = pair[1].simd_eq(one).select(one, pair[0]);
-            }
+        }
+    }
+    black_box(chains);
+    CHAINS * rounds
+}
+
+/// Chooses as for so many vectors of cells, each by a comparison and what it selects. Gives for how many.
+pub(crate) fn choose<T: Vectors + From<u8>>(rounds: usize) -> usize {
+    dispatch!(Level::new(), simd => choose_at::<_, T>(simd, rounds))
+}
+
+#[inline(always)]
+fn choose_at<S: Simd, T: Vectors + From<u8>>(simd: S, rounds: usize) -> usize {
+    let one = black_box(T::Vector::<S>::splat(simd, T::from(1)));
+    let mut chains = black_box([[one; 2]; CHAINS]);
+    for _ in 0..rounds {
+        for [chosen, from] in &mut chains {
+            *chosen = from.simd_eq(one).select(one, *chosen);
         }
     }
     black_box(chains);

@@ -5,16 +5,17 @@
 //! along x, the value of a cell is, added up from left to right,
 //!
 //! ```text
-//!  7:  w000 C + w001 C+- + w010 Y + w100 Z + q s
-//! 27:  P + Q+- + q s      P = w000 C + w010 Y + w100 Z + w110 E      Q = w001 C + w011 Y + w101 Z + w111 E
+//!  7:  q s + w000 C + w001 C+- + w010 Y + w100 Z
+//! 27:  P + q s + Q+-      P = w000 C + w010 Y + w100 Z + w110 E      Q = w001 C + w011 Y + w101 Z + w111 E
 //! ```
 //!
-//! where `q s` is the source. `E` is the sum of the `Z` of the rows beside along y, and all that is known of a column
-//! is `P` and `Q`, which are computed once for a vector of columns and used at three places: 14 additions and 9
-//! products a cell instead of 27 and 9. Rows are computed one by one: several side by side would load less, but need more
+//! where `q s` is the source. Each product is rounded with the sum that it is added to, once: all processors and devices of
+//! today have that in one operation, which takes as long as one of the two. `E` is the sum of the `Z` of the rows beside
+//! along y, and all that is known of a column is `P` and `Q`, which are computed once for a vector of columns and used at
+//! three places. Rows are computed one by one: several side by side would load less, but need more
 //! registers than many processors have, and so many streams of memory that lines are late; short ones are kept in registers
 //! instead, where these are many (`short`). The instruction set is chosen
-//! where a tile begins. Nothing is contracted to fused operations, so that all of them give the same bits; and each cell's
+//! where a tile begins. What is fused is written, and nothing else is, so that all of them give the same bits; and each cell's
 //! operations are the same however tiles and vectors are cut.
 
 use std::ops::Range;
@@ -24,9 +25,9 @@ use streamhalo::comm::device::{PastCaches, Plane, Way, past_caches};
 use streamhalo::{Rows, RowsMut, Tile};
 
 use super::problem::Weights;
-use super::row::{Row, full, full_values, splat, star};
+use super::row::{Row, splat};
+use crate::app::LINE_BYTES;
 use crate::app::values::Real;
-use crate::app::{LINE_BYTES, Vectors};
 
 /// Cells of a piece of a row whose values are not stored in a field.
 pub(super) const PIECE: usize = 256;
@@ -41,6 +42,9 @@ const NEAR_STRIP_BYTES: usize = 24 << 10;
 
 /// Rows that such a strip has at least: two more are read beside them.
 const LEAST_NEAR_ROWS: usize = 8;
+
+/// Of the narrowest vectors of any processor.
+const BLOCK_BYTES: usize = 16;
 
 /// Rows that lines are asked for ahead where the cells are far from the core.
 const ROWS_AHEAD: usize = 6;
@@ -133,9 +137,6 @@ pub(super) struct Task<'a, T> {
     stores: Option<PastCaches<'a>>,
 }
 
-/// The narrowest vectors of any processor.
-type Block<S, T> = <<T as Vectors>::Vector<S> as SimdBase<S>>::Block;
-
 // What computes vectors is `inline(always)`: only code that lands inside the function that `dispatch!` makes for an
 // instruction set, or `vectorize`, is compiled for it.
 impl<'a, T: Real> Task<'a, T> {
@@ -162,25 +163,20 @@ impl<'a, T: Real> Task<'a, T> {
     /// Computes all to `out`.
     #[inline(always)]
     fn compute<S: Simd>(&self, simd: S, way: Way, out: &mut impl Output<T>) {
-        if self.x.len() >= T::Vector::<S>::LEN {
-            return self.compute_in::<S, T::Vector<S>>(simd, way, out);
+        if self.x.len() >= T::Widest::<S>::LEN {
+            return self.compute_in::<S, T::Widest<S>>(simd, way, out);
         }
         // Rows of strong scaling, and what others compute before their ghosts have come. No line of them is written whole, as
         // it would have to be to go past the caches.
-        if const { T::Half::<S>::LEN < T::Vector::<S>::LEN } && self.x.len() >= T::Half::<S>::LEN {
+        if const { T::Half::<S>::LEN < T::Widest::<S>::LEN } && self.x.len() >= T::Half::<S>::LEN {
             return self.compute_in::<S, T::Half<S>>(simd, Way::Through, out);
         }
-        if const { Block::<S, T>::LEN < T::Vector::<S>::LEN } && self.x.len() >= Block::<S, T>::LEN {
-            return self.compute_in::<S, Block<S, T>>(simd, Way::Through, out);
-        }
-        for z in self.zs.clone() {
-            self.narrow(z, self.ys.clone(), out.rows_of_plane(z, self.ys.clone()));
-        }
+        self.compute_in::<S, T::Block<S>>(simd, Way::Through, out);
     }
 
     /// The same, in those vectors.
     #[inline(always)]
-    fn compute_in<S: Simd, V: SimdBase<S, Element = T>>(&self, simd: S, way: Way, out: &mut impl Output<T>) {
+    fn compute_in<S: Simd, V: SimdFloat<S, Element = T>>(&self, simd: S, way: Way, out: &mut impl Output<T>) {
         match V::LEN {
             2 => self.compute_of::<S, V, 2>(simd, way, out),
             4 => self.compute_of::<S, V, 4>(simd, way, out),
@@ -192,7 +188,7 @@ impl<'a, T: Real> Task<'a, T> {
 
     /// The same; they have `L` cells.
     #[inline(always)]
-    fn compute_of<S: Simd, V: SimdBase<S, Element = T>, const L: usize>(
+    fn compute_of<S: Simd, V: SimdFloat<S, Element = T>, const L: usize>(
         &self,
         simd: S,
         way: Way,
@@ -232,8 +228,8 @@ impl<'a, T: Real> Task<'a, T> {
                 _ => {}
             }
         }
-        // Vectors of 16 bytes, where they are the widest, have not been measured: they go through the caches.
-        match (self.rule.is_full, way != Way::Through && const { L * size_of::<T>() > 16 }) {
+        // Vectors of a block, where they are the widest, have not been measured: they go through the caches.
+        match (self.rule.is_full, way != Way::Through && const { L * size_of::<T>() > BLOCK_BYTES }) {
             (false, true) => apart!(rows::<S, V, L, false, true>),
             (false, false) => apart!(rows::<S, V, L, false, false>),
             (true, true) => apart!(rows::<S, V, L, true, true>),
@@ -245,7 +241,7 @@ impl<'a, T: Real> Task<'a, T> {
     fn rows<
         'o,
         S: Simd,
-        V: SimdBase<S, Element = T>,
+        V: SimdFloat<S, Element = T>,
         const L: usize,
         const IS_FULL: bool,
         const IS_AHEAD: bool,
@@ -279,6 +275,10 @@ impl<'a, T: Real> Task<'a, T> {
                 planes: [low, here, high],
                 ahead_bytes: ROWS_AHEAD * row_bytes + if is_last { to_next_plane } else { 0 },
             };
+            if const { L * size_of::<T>() == BLOCK_BYTES } && out.len() < L {
+                row.compute_narrow(IS_FULL, out);
+                continue;
+            }
             let past = match stores {
                 Some(stores) if IS_AHEAD => stores.row(out, L),
                 _ => Err(out),
@@ -298,29 +298,6 @@ impl<'a, T: Real> Task<'a, T> {
         let (ys, x) = (ys.start - 1..ys.end + 1, self.x.start - 1..self.x.end + 1);
         let plane = |z: usize| self.now.plane(z, ys.clone(), x.clone());
         [plane(z - 1), plane(z), plane(z + 1)]
-    }
-
-    /// The rows `ys` of plane `z`, narrower than any vector.
-    #[inline(never)]
-    fn narrow<'o>(&self, z: usize, ys: Range<usize>, out: impl Iterator<Item = &'o mut [T]>) {
-        let Self { rule, shape: Shape([along_z, along_y, along_x]), now, x, .. } = self;
-        for (y, out) in ys.zip(out) {
-            let planes: [[&[T]; 3]; 3] =
-                [z - 1, z, z + 1].map(|z| now.spans(z, y - 1, x.start - 1..x.end + 1));
-            let source = rule.source * (along_z[z] * along_y[y]);
-            for (index, cell) in out.iter_mut().enumerate() {
-                let column = |x: usize| planes.map(|plane| plane.map(|row| row[x]));
-                let columns = [column(index), column(index + 1), column(index + 2)];
-                let added = source * along_x[x.start + index];
-                *cell = if rule.is_full {
-                    full(columns.map(|column| full_values(&rule.weights, column)), added)
-                } else {
-                    let [low, here, high] = columns[1];
-                    let along_x = [columns[0][1][1], here[1], columns[2][1][1]];
-                    star(&rule.weights, along_x, [here[0] + here[2], low[1] + high[1]], added)
-                };
-            }
-        }
     }
 }
 
@@ -349,6 +326,26 @@ mod tests {
         );
     }
 
+    /// What the rule gives at a cell, as the equations at the top are written.
+    fn cell<T: Real>(rule: &Rule<T>, shape: &Shape<T>, now: &Rows<'_, T>, [z, y, x]: [usize; 3]) -> T {
+        let [w000, w001, w010, w011, w100, w101, w110, w111] = rule.weights;
+        let at = |dz: usize, dy: usize, dx: usize| now.span(z + dz - 1, y + dy - 1, x + dx - 1..x + dx)[0];
+        let along_y = |dx| at(1, 0, dx) + at(1, 2, dx);
+        let along_z = |dy, dx| at(0, dy, dx) + at(2, dy, dx);
+        let (source, shape) = (rule.source * (shape.0[0][z] * shape.0[1][y]), shape.0[2][x]);
+        if !rule.is_full {
+            let value = w000.mul_add(at(1, 1, 1), source * shape);
+            let value = w001.mul_add(at(1, 1, 0) + at(1, 1, 2), value);
+            return w100.mul_add(along_z(1, 1), w010.mul_add(along_y(1), value));
+        }
+        let weigh = |own: T, by_y: T, by_z: T, by_both: T, dx| {
+            let value = by_z.mul_add(along_z(1, dx), by_y.mul_add(along_y(dx), own * at(1, 1, dx)));
+            by_both.mul_add(along_z(0, dx) + along_z(2, dx), value)
+        };
+        let [left, right] = [0, 2].map(|dx| weigh(w001, w011, w101, w111, dx));
+        source.mul_add(shape, weigh(w000, w010, w100, w110, 1)) + (left + right)
+    }
+
     /// Of rows, by how many cells they have, and how many of those are computed.
     fn compare<T: Real>(rows: impl Iterator<Item = (usize, usize)> + Clone + Sync) {
         let results = World::threads(1, WorldOptions::default(), |world| -> Result<(), HaloError> {
@@ -374,9 +371,10 @@ mod tests {
                     stream.launch("stencil", tile, arrays, move |tile, (now, mut next)| match how {
                         Some((level, way)) => step(level, way, &rule, &shape, tile, now, next),
                         None => {
-                            let task = Task::new(&rule, &shape, now, tile, None);
-                            for z in task.zs.clone() {
-                                task.narrow(z, task.ys.clone(), next.plane(z, task.ys.clone()));
+                            for (out, (z, y)) in next.rows().zip(tile.rows()) {
+                                for (out, x) in out.iter_mut().zip(tile.start[2]..) {
+                                    *out = cell(&rule, &shape, &now, [z, y, x]);
+                                }
                             }
                         }
                     })?;

@@ -1,8 +1,8 @@
 //! The same steps on the whole grid, cell by cell, to verify against.
 //!
 //! It has no ghosts, no rows and no tiles: every neighbour of a cell is looked up by its global index, around
-//! periodic axes, and is 0 beyond the ends of others. Only the order of the additions is that of the kernel,
-//! so that answers can be compared bit by bit; that they solve the equation is another test.
+//! periodic axes, and is 0 beyond the ends of others. Only the order of the additions, and which products are rounded with them,
+//! is that of the kernel, so that answers can be compared bit by bit; that they solve the equation is another test.
 
 use super::problem::{Problem, Weights};
 use crate::app::values::Real;
@@ -49,14 +49,15 @@ impl<T: Real> Reference<T> {
         let z = |dx| at(-1, 0, dx) + at(1, 0, dx);
         let e = |dx| (at(-1, -1, dx) + at(1, -1, dx)) + (at(-1, 1, dx) + at(1, 1, dx));
         let [shape_z, shape_y, shape_x] = [0, 1, 2].map(|axis| self.shape[axis][cell[axis]]);
-        let added = source * (shape_z * shape_y) * shape_x;
+        let source = source * (shape_z * shape_y);
         if self.is_full {
             // All that has the same weight along x.
-            let p = |dx| w[0] * c(dx) + w[2] * y(dx) + w[4] * z(dx) + w[6] * e(dx);
-            let q = |dx| w[1] * c(dx) + w[3] * y(dx) + w[5] * z(dx) + w[7] * e(dx);
-            p(0) + (q(-1) + q(1)) + added
+            let p = |dx| w[6].mul_add(e(dx), w[4].mul_add(z(dx), w[2].mul_add(y(dx), w[0] * c(dx))));
+            let q = |dx| w[7].mul_add(e(dx), w[5].mul_add(z(dx), w[3].mul_add(y(dx), w[1] * c(dx))));
+            source.mul_add(shape_x, p(0)) + (q(-1) + q(1))
         } else {
-            w[0] * c(0) + w[1] * (c(-1) + c(1)) + w[2] * y(0) + w[4] * z(0) + added
+            let along_x = w[1].mul_add(c(-1) + c(1), w[0].mul_add(c(0), source * shape_x));
+            w[4].mul_add(z(0), w[2].mul_add(y(0), along_x))
         }
     }
 

@@ -4,8 +4,6 @@
 // is `inline(always)`, as only code that lands inside of that is compiled for it.
 #![allow(clippy::needless_range_loop)]
 
-use std::ops::{Add, Mul};
-
 use fearless_simd::{Simd, prelude::*};
 use streamhalo::comm::device::ask_for_later_line;
 
@@ -16,41 +14,47 @@ use crate::app::{LINE_BYTES, OutputRow, array, one_to_the_left, one_to_the_right
 /// 7 points. `here` are the cells to the left, in the middle and to the right, the others the sums of those beside along y
 /// and z.
 #[inline(always)]
-pub(super) fn star<A>(weights: &Weights<A>, here: [A; 3], [along_y, along_z]: [A; 2], added: A) -> A
-where
-    A: Copy + Add<Output = A> + Mul<Output = A>,
-{
+pub(super) fn star<S: Simd, V: SimdFloat<S>>(
+    weights: &Weights<V>,
+    here: [V; 3],
+    [along_y, along_z]: [V; 2],
+    added: V,
+) -> V {
     let [w000, w001, w010, _, w100, ..] = *weights;
-    w000 * here[1] + w001 * (here[0] + here[2]) + w010 * along_y + w100 * along_z + added
+    let value = w000.mul_add_precise(here[1], added);
+    let value = w001.mul_add_precise(here[0] + here[2], value);
+    w100.mul_add_precise(along_z, w010.mul_add_precise(along_y, value))
 }
 
 /// `P` and `Q` of a column of 27 points, whose cells are by z, then y.
 #[inline(always)]
-pub(super) fn full_values<A>(weights: &Weights<A>, [low, here, high]: [[A; 3]; 3]) -> [A; 2]
-where
-    A: Copy + Add<Output = A> + Mul<Output = A>,
-{
+pub(super) fn full_values<S: Simd, V: SimdFloat<S>>(
+    weights: &Weights<V>,
+    [low, here, high]: [[V; 3]; 3],
+) -> [V; 2] {
     full_values_of_sums(weights, here, [low[0] + high[0], low[1] + high[1], low[2] + high[2]])
 }
 
 /// The same, from the cells of the plane itself and the sums of those beside along z, both by y.
 #[inline(always)]
-pub(super) fn full_values_of_sums<A>(weights: &Weights<A>, here: [A; 3], along_z: [A; 3]) -> [A; 2]
-where
-    A: Copy + Add<Output = A> + Mul<Output = A>,
-{
+pub(super) fn full_values_of_sums<S: Simd, V: SimdFloat<S>>(
+    weights: &Weights<V>,
+    here: [V; 3],
+    along_z: [V; 3],
+) -> [V; 2] {
     let [w000, w001, w010, w011, w100, w101, w110, w111] = *weights;
     let (along_y, along_both) = (here[0] + here[2], along_z[0] + along_z[2]);
-    [
-        w000 * here[1] + w010 * along_y + w100 * along_z[1] + w110 * along_both,
-        w001 * here[1] + w011 * along_y + w101 * along_z[1] + w111 * along_both,
-    ]
+    let p = w010.mul_add_precise(along_y, w000 * here[1]);
+    let p = w110.mul_add_precise(along_both, w100.mul_add_precise(along_z[1], p));
+    let q = w011.mul_add_precise(along_y, w001 * here[1]);
+    let q = w111.mul_add_precise(along_both, w101.mul_add_precise(along_z[1], q));
+    [p, q]
 }
 
-/// 27 points, from the values to the left, in the middle and to the right.
+/// 27 points, from the values to the left, in the middle and to the right, and what the source adds.
 #[inline(always)]
-pub(super) fn full<A: Copy + Add<Output = A>>([left, here, right]: [[A; 2]; 3], added: A) -> A {
-    here[0] + (left[1] + right[1]) + added
+pub(super) fn full<S: Simd, V: SimdFloat<S>>([left, here, right]: [[V; 2]; 3], source: V, shape: V) -> V {
+    source.mul_add_precise(shape, here[0]) + (left[1] + right[1])
 }
 
 /// A row to compute, in vectors of `L` cells; if `IS_AHEAD`, of a field far from the core, so that lines are asked for.
@@ -66,7 +70,7 @@ pub(super) struct Row<'r, S, T, V, const L: usize, const IS_AHEAD: bool> {
     pub(super) ahead_bytes: usize,
 }
 
-impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_AHEAD: bool>
+impl<S: Simd, T: Real, V: SimdFloat<S, Element = T>, const L: usize, const IS_AHEAD: bool>
     Row<'_, S, T, V, L, IS_AHEAD>
 {
     /// Computes 7 points. Neighbours along x are cut out of what is loaded anyway if vectors are as long as a line, since loads
@@ -174,11 +178,32 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_AHE
         }
     }
 
+    /// Computes a row that is narrower than any vector: of each one element counts.
+    #[inline(always)]
+    pub(super) fn compute_narrow(self, is_full: bool, out: &mut [T]) {
+        let [[_, low, _], [before, own, behind], [_, high, _]] = self.planes;
+        for index in 0..out.len() {
+            let shape = V::splat(self.simd, self.shape[index]);
+            let value = if is_full {
+                let rows = &self.planes;
+                let columns =
+                    [self.column(rows, index), self.column(rows, index + 1), self.column(rows, index + 2)];
+                full(columns, self.source, shape)
+            } else {
+                let values =
+                    [own[index], own[index + 1], own[index + 2], before[index + 1], behind[index + 1]];
+                let [left, here, right, before, behind] = splat::<S, V, 5>(self.simd, values);
+                let [low, high] = splat::<S, V, 2>(self.simd, [low[index + 1], high[index + 1]]);
+                star(self.weights, [left, here, right], [before + behind, low + high], self.source * shape)
+            };
+            out[index] = value[0];
+        }
+    }
+
     /// A vector of cells, from `P` and `Q` to their left, at their places and to their right.
     #[inline(always)]
     fn full(&self, columns: [[V; 2]; 3], shape: &[T]) -> [T; L] {
-        let added = self.source * V::from_slice(self.simd, shape);
-        array(full(columns, added))
+        array(full(columns, self.source, V::from_slice(self.simd, shape)))
     }
 
     /// `P` and `Q` of the `index`-th vector of the cells' own columns.
@@ -247,13 +272,13 @@ impl<S: Simd, T: Real, V: SimdBase<S, Element = T>, const L: usize, const IS_AHE
 
 /// `P` and `Q` to the left of a vector of columns, of its own and to the right.
 #[inline(always)]
-pub(super) fn around<S: Simd, V: SimdBase<S>>(before: [V; 2], own: [V; 2], behind: [V; 2]) -> [[V; 2]; 3] {
+pub(super) fn around<S: Simd, V: SimdFloat<S>>(before: [V; 2], own: [V; 2], behind: [V; 2]) -> [[V; 2]; 3] {
     let left = [before[0], one_to_the_left(before[1], own[1])];
     [left, own, [behind[0], one_to_the_right(own[1], behind[1])]]
 }
 
 #[inline(always)]
-pub(super) fn splat<S: Simd, V: SimdBase<S>, const N: usize>(simd: S, values: [V::Element; N]) -> [V; N] {
+pub(super) fn splat<S: Simd, V: SimdFloat<S>, const N: usize>(simd: S, values: [V::Element; N]) -> [V; N] {
     let mut vectors = [V::splat(simd, values[0]); N];
     for (vector, value) in vectors.iter_mut().zip(values) {
         *vector = V::splat(simd, value);

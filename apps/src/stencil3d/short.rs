@@ -41,13 +41,13 @@ impl<T: Real> Task<'_, T> {
             let behind = load::<S, T, L, B>(simd, next_rows.0.1);
             // Not kept: there are too few registers.
             let (low, high) = (load::<S, T, L, B>(simd, low), load::<S, T, L, B>(simd, high));
-            let source = T::Vector::<S>::splat(simd, source * (at_z * *along_y));
-            let mut left = T::Vector::<S>::splat(simd, here[0]);
+            let source = T::Widest::<S>::splat(simd, source * (at_z * *along_y));
+            let mut left = T::Widest::<S>::splat(simd, here[0]);
             for index in 0..B {
                 let cells = own[index];
                 let right = match index + 1 < B {
                     true => own[index + 1],
-                    false => T::Vector::<S>::splat(simd, here[B * L + 1]),
+                    false => T::Widest::<S>::splat(simd, here[B * L + 1]),
                 };
                 let along_x = [one_to_the_left(left, cells), cells, one_to_the_right(cells, right)];
                 let beside = [before[index] + behind[index], low[index] + high[index]];
@@ -75,7 +75,7 @@ impl<T: Real> Task<'_, T> {
         let (mut before, mut own) = (Sums::of::<S, T, L>(simd, first), Sums::of::<S, T, L>(simd, second));
         for ((row, mut out), along_y) in rows.zip(out).zip(&self.shape.0[1][ys]) {
             let behind = Sums::<_, B>::of::<S, T, L>(simd, row);
-            let source = T::Vector::<S>::splat(simd, source * (at_z * *along_y));
+            let source = T::Widest::<S>::splat(simd, source * (at_z * *along_y));
             let ends = values::<S, _>(&weights, [before.ends, own.ends, behind.ends]);
             let mut left = ends;
             let mut here = values::<S, _>(&weights, [before.vectors[0], own.vectors[0], behind.vectors[0]]);
@@ -88,7 +88,7 @@ impl<T: Real> Task<'_, T> {
                     }
                     false => ends,
                 };
-                let value = full(around(left, here, right), source * shape[index]);
+                let value = full(around(left, here, right), source, shape[index]);
                 OutputRow::<T, L>::store(&mut out, index, &array(value));
                 (left, here) = (here, right);
             }
@@ -102,7 +102,7 @@ impl<T: Real> Task<'_, T> {
         &self,
         simd: S,
         z: usize,
-    ) -> Common<T, T::Vector<S>, B> {
+    ) -> Common<T, T::Widest<S>, B> {
         let Self { rule, shape: Shape([along_z, _, along_x]), x, .. } = self;
         let shape = load::<S, T, L, B>(simd, &along_x[x.start - 1..]);
         Common { weights: splat(simd, rule.weights), shape, source: rule.source, at_z: along_z[z] }
@@ -130,9 +130,9 @@ struct Sums<V, const B: usize> {
 
 impl<V: Copy, const B: usize> Sums<V, B> {
     #[inline(always)]
-    fn of<S: Simd, T: Real<Vector<S> = V>, const L: usize>(simd: S, ((low, here), high): Rows3<'_, T>) -> Self
+    fn of<S: Simd, T: Real<Widest<S> = V>, const L: usize>(simd: S, ((low, here), high): Rows3<'_, T>) -> Self
     where
-        V: SimdBase<S, Element = T>,
+        V: SimdFloat<S, Element = T>,
     {
         let lows = load::<S, T, L, B>(simd, low);
         let cells = load::<S, T, L, B>(simd, here);
@@ -148,23 +148,23 @@ impl<V: Copy, const B: usize> Sums<V, B> {
 
 /// The cells around a row where vectors beside its own have them: that behind it first, and that before it last.
 #[inline(always)]
-fn ends<S: Simd, T: Real, const L: usize, const B: usize>(simd: S, row: &[T]) -> T::Vector<S> {
-    one_to_the_left(T::Vector::<S>::splat(simd, row[B * L + 1]), T::Vector::<S>::splat(simd, row[0]))
+fn ends<S: Simd, T: Real, const L: usize, const B: usize>(simd: S, row: &[T]) -> T::Widest<S> {
+    one_to_the_left(T::Widest::<S>::splat(simd, row[B * L + 1]), T::Widest::<S>::splat(simd, row[0]))
 }
 
 /// `P` and `Q` of columns, by y.
 #[inline(always)]
-fn values<S: Simd, V: SimdBase<S>>(weights: &Weights<V>, [before, own, behind]: [[V; 2]; 3]) -> [V; 2] {
+fn values<S: Simd, V: SimdFloat<S>>(weights: &Weights<V>, [before, own, behind]: [[V; 2]; 3]) -> [V; 2] {
     full_values_of_sums(weights, [before[0], own[0], behind[0]], [before[1], own[1], behind[1]])
 }
 
 /// The vectors of a row that has one cell more on either side.
 #[inline(always)]
-fn load<S: Simd, T: Real, const L: usize, const B: usize>(simd: S, row: &[T]) -> [T::Vector<S>; B] {
+fn load<S: Simd, T: Real, const L: usize, const B: usize>(simd: S, row: &[T]) -> [T::Widest<S>; B] {
     let chunks = &row[1..].as_chunks::<L>().0[..B];
-    let mut vectors = [T::Vector::<S>::splat(simd, row[0]); B];
+    let mut vectors = [T::Widest::<S>::splat(simd, row[0]); B];
     for index in 0..B {
-        vectors[index] = T::Vector::<S>::from_slice(simd, &chunks[index]);
+        vectors[index] = T::Widest::<S>::from_slice(simd, &chunks[index]);
     }
     vectors
 }

@@ -1,5 +1,5 @@
-// Stencils of 7 points, or of 27 where `FULL` is defined, of cells that are `real`. Terms are added up in the order that
-// `kernel.rs` tells.
+// Stencils of 7 points, or of 27 where `FULL` is defined, of cells that are `real`. Terms are added up in the order, and rounded
+// with their products, as `kernel.rs` tells.
 
 #ifdef FULL
 // P, or Q, of a column of 9 cells: by weights at its own place, beside along y, along z, and along both.
@@ -10,22 +10,23 @@ FUNCTION real weigh(
     const real low = *(here - plane - row) + *(here + plane - row);
     const real middle = *(here - plane) + *(here + plane);
     const real high = *(here - plane + row) + *(here + plane + row);
-    return own * *here + along_y * (*(here - row) + *(here + row)) + along_z * middle + along_both * (low + high);
+    const real beside = fma(along_y, *(here - row) + *(here + row), own * *here);
+    return fma(along_both, low + high, fma(along_z, middle, beside));
 }
 #endif
 
 // What the stencil gives at a cell. `row` and `plane` are how far the next cells along y and z are.
 FUNCTION real value(
     ARRAY const real *here, const u64 row, const u64 plane, const real w000, const real w001, const real w010,
-    const real w011, const real w100, const real w101, const real w110, const real w111, const real added
+    const real w011, const real w100, const real w101, const real w110, const real w111, const real source, const real shape
 ) {
 #ifdef FULL
     const real left = weigh(here - 1, row, plane, w001, w011, w101, w111);
     const real right = weigh(here + 1, row, plane, w001, w011, w101, w111);
-    return weigh(here, row, plane, w000, w010, w100, w110) + (left + right) + added;
+    return fma(source, shape, weigh(here, row, plane, w000, w010, w100, w110)) + (left + right);
 #else
-    return w000 * *here + w001 * (*(here - 1) + *(here + 1)) + w010 * (*(here - row) + *(here + row))
-        + w100 * (*(here - plane) + *(here + plane)) + added;
+    const real along_x = fma(w001, *(here - 1) + *(here + 1), fma(w000, *here, source * shape));
+    return fma(w100, *(here - plane) + *(here + plane), fma(w010, *(here - row) + *(here + row), along_x));
 #endif
 }
 
@@ -39,7 +40,7 @@ KERNEL(stencil)(
     const u64 row = now_rows.strides[1], plane = now_rows.strides[0];
     const real factor = source * (along_z[z] * along_y[y]);
     AT(next, z, y, x) = value(
-        &AT(now, z, y, x), row, plane, w000, w001, w010, w011, w100, w101, w110, w111, factor * along_x[x]
+        &AT(now, z, y, x), row, plane, w000, w001, w010, w011, w100, w101, w110, w111, factor, along_x[x]
     );
 }
 
@@ -64,7 +65,7 @@ KERNEL(residual)(
         for (i64 cell = (i64)lane; cell < cells; cell += lanes) {
             const i64 x = first_x + cell;
             const f64 found = value(
-                &AT(now, z, y, x), row, plane, w000, w001, w010, w011, w100, w101, w110, w111, factor * along_x[x]
+                &AT(now, z, y, x), row, plane, w000, w001, w010, w011, w100, w101, w110, w111, factor, along_x[x]
             );
             sum += found * found;
         }

@@ -40,8 +40,9 @@ use std::sync::Arc;
 /// }
 /// ```
 ///
-/// A line such as `typedef f32 real;` lets one text have several types. Products and sums are not contracted, so that a kernel gives the bits that the host gives. Names are no words of
-/// OpenCL C or CUDA C++ (`half` is one), nor functions of theirs (`mix`).
+/// A line such as `typedef f32 real;` lets one text have several types. Products and sums are not contracted, so that a kernel
+/// gives the bits that the host gives; one that is to be rounded once with a sum is written `fma(a, b, c)`, of either type, as
+/// `mul_add` is on the host. Names are no words of OpenCL C or CUDA C++ (`half` is one), nor functions of theirs (`mix`).
 #[derive(Debug)]
 pub struct KernelText {
     /// The name after `KERNEL`; a source may have several.

@@ -140,6 +140,26 @@ fn products_and_sums_are_not_contracted() {
     assert!(has("mul.rn.f64") && has("add.rn.f64") && has("div.rn.f64") && !has("fma"), "{ptx}");
 }
 
+#[test]
+fn fused_products_are_those_of_their_type() {
+    let Some(compiler) = compiler() else { return };
+    let text = |real: &str| KernelText {
+        name: "it",
+        source: format!(
+            "typedef {real} real;\nKERNEL(it)(TILE, READS(real, in), WRITES(real, out)) {{\nPOINT(i, j, k);\n\
+             AT(out, i, j, k) = fma(AT(in, i, j, k), AT(in, i, j, k), AT(out, i, j, k));\n}}\n"
+        )
+        .leak(),
+        reach: [0; 3],
+    };
+    for (real, other) in [("f32", "f64"), ("f64", "f32")] {
+        let target = Target::Ptx(oldest(compiler));
+        let ptx = nvrtc::build(compiler, "any GPU", &text(real), target).expect("it compiles");
+        let ptx = String::from_utf8(ptx).expect("a text");
+        assert!(ptx.contains(&format!("fma.rn.{real}")) && !ptx.contains(other), "{ptx}");
+    }
+}
+
 /// The body of a kernel in the PTX that comes with the library, its parameters first.
 fn entry(name: &str) -> &'static str {
     let start = OWN_PTX.find(&format!(".entry {name}(")).expect("it is there");

@@ -91,13 +91,32 @@ fn multiplies(line: &str) -> String {
     )
 }
 
+fn code_of(library: &Library, source: String) -> Vec<u8> {
+    compile(library, "gfx90a", &text("it", source.leak())).expect("it is right")
+}
+
+#[test]
+fn fused_products_are_those_of_their_type() {
+    let Some(library) = library() else { return };
+    let code_with = |real: &str, function: &str| {
+        let source = format!(
+            "typedef {real} real;\nKERNEL(it)(TILE, READS(real, a), WRITES(real, b)) {{\nPOINT(i, j, k);\n\
+             AT(b, i, j, k) = {function}(AT(a, i, j, k), AT(a, i, j, k), AT(b, i, j, k));\n}}\n"
+        );
+        code_of(library, source)
+    };
+    for (real, function, other) in
+        [("f32", "__builtin_fmaf", "__builtin_fma"), ("f64", "__builtin_fma", "__builtin_fmaf")]
+    {
+        assert_eq!(code_with(real, "fma"), code_with(real, function), "{real}");
+        assert_ne!(code_with(real, "fma"), code_with(real, other), "{real}");
+    }
+}
+
 #[test]
 fn products_and_sums_are_not_contracted() {
     let Some(library) = library() else { return };
-    let code_with = |line: &str| {
-        let source: &'static str = multiplies(line).leak();
-        compile(library, "gfx90a", &text("it", source)).expect("it is right")
-    };
+    let code_with = |line: &str| code_of(library, multiplies(line));
     let plain = code_with("");
     assert_eq!(plain, code_with("#pragma clang fp contract(off)"));
     assert_ne!(plain, code_with("#pragma clang fp contract(fast)"));
