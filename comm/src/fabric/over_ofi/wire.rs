@@ -125,8 +125,9 @@ impl Core {
     /// which may take a while. Ranks write to themselves as well. Those of peers may need this rank's answers for as
     /// long, so that whoever then waits for them goes on polling.
     pub(super) fn connect(&self, world: &World, ranks: impl Iterator<Item = usize>) -> Result<()> {
-        let mut connected = lock(&self.connected);
-        let mut new: Vec<usize> = ranks.chain([world.rank()]).filter(|rank| !connected[*rank]).collect();
+        // Not locked while this waits: what the thread goes on with meanwhile may connect as well.
+        let is_new = |rank: &usize| !lock(&self.connected)[*rank];
+        let mut new: Vec<usize> = ranks.chain([world.rank()]).filter(is_new).collect();
         new.sort_unstable();
         new.dedup();
         for rank in new {
@@ -145,7 +146,7 @@ impl Core {
             };
             let context = world.wait_context();
             context.poll(&mut written, &|waited| context.late(rank, "a connection", waited))?;
-            connected[rank] = true;
+            lock(&self.connected)[rank] = true;
         }
         Ok(())
     }
@@ -258,5 +259,60 @@ impl std::fmt::Debug for Core {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let endpoint = self.hub.endpoint();
         write!(f, "Core({}, {})", endpoint.provider(), self.executor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::ofi::EndpointOptions;
+    use crate::fabric::{Progress, register as go_on_with};
+    use std::cell::Cell;
+    use std::rc::Rc;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    /// Connects once more whenever its thread waits, as a message does whose other side has just been told.
+    struct Connects {
+        world: World,
+        core: Arc<Core>,
+        is_at_it: Cell<bool>,
+        connected: Cell<u32>,
+    }
+
+    impl Progress for Connects {
+        fn progress(&self) -> bool {
+            if !self.is_at_it.replace(true) {
+                let connected = self.core.connect(&self.world, std::iter::once(0));
+                assert_eq!(connected, Ok(()));
+                self.connected.set(self.connected.get() + 1);
+                self.is_at_it.set(false);
+            }
+            false
+        }
+    }
+
+    #[test]
+    fn what_goes_on_while_a_rank_is_connected_may_connect_too() {
+        let (tell, told) = channel();
+        // A thread that hangs is left behind.
+        std::thread::spawn(move || {
+            let world = World::alone().expect("it can be made");
+            let (provider, source) = (Some("tcp".into()), Some("127.0.0.1".into()));
+            let options = EndpointOptions { provider, source, ..EndpointOptions::default() };
+            let Ok(endpoint) = Endpoint::open(&options) else { return tell.send(None) };
+            let machine = Machine::of(&world).expect("it is its own");
+            let wire = OfiWire::new(&world, &machine, Ok(endpoint)).expect("it is alone");
+            let (core, own) = (wire.core.clone(), world.clone());
+            let (is_at_it, connected) = (Cell::new(false), Cell::new(0));
+            let connects = Rc::new(Connects { world: own, core, is_at_it, connected });
+            go_on_with(&connects);
+            assert_eq!(wire.core.connect(&world, std::iter::once(0)), Ok(()));
+            tell.send(Some(connects.connected.get()))
+        });
+        match told.recv_timeout(Duration::from_secs(20)).expect("it comes back") {
+            Some(connected) => assert!(connected > 0),
+            None => println!("skipped: no provider `tcp`"),
+        }
     }
 }
