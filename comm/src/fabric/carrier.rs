@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::locks::lock;
 use crate::pinning::unpinned;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread::JoinHandle;
@@ -100,7 +101,11 @@ impl Carrier {
             let name = format!("rank {} proxy", self.rank);
             let started = std::thread::Builder::new().name(name).spawn(move || {
                 unpinned();
-                carrier.work();
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| carrier.work())) {
+                    // Finds that what is carried is not as it should be, and says so.
+                    carrier.round(false);
+                    resume_unwind(panic);
+                }
             });
             let started = started.map_err(|error| Error::System {
                 call: "starting the progress thread",
@@ -133,10 +138,15 @@ impl Carrier {
         let mut loads = match self.loads.try_lock() {
             Ok(loads) => loads,
             Err(TryLockError::WouldBlock) => return true,
-            Err(TryLockError::Poisoned(_)) => {
-                // By one of our own bugs: who waits for what is carried would wait in vain.
-                self.abort.raise(self.rank, "what carries its messages has panicked");
-                self.stop.store(true, Ordering::Release);
+            Err(TryLockError::Poisoned(poisoned)) => {
+                if !self.stop.load(Ordering::Acquire) {
+                    // By one of our own bugs: who waits for what is carried would wait in vain.
+                    self.fail(
+                        &mut poisoned.into_inner(),
+                        "what carries its messages has panicked",
+                        is_helper,
+                    );
+                }
                 return false;
             }
         };
@@ -155,8 +165,7 @@ impl Carrier {
             match carriage.load.progress() {
                 Ok(more) => under_way |= more && is_awaited,
                 Err(error) => {
-                    self.abort.raise(self.rank, &error.to_string());
-                    self.stop.store(true, Ordering::Release);
+                    self.fail(&mut loads, &error.to_string(), is_helper);
                     return false;
                 }
             }
@@ -167,6 +176,19 @@ impl Carrier {
         }
         // Nobody tells the host when another thread's stream posts: it has to come back soon.
         under_way || (self.executor == Executor::Host && loads.iter().any(|carriage| carriage.is_exchange))
+    }
+
+    /// Ends the job. There are no more rounds: what is carried besides exchanges tells the others now, as the host may not
+    /// come to it for long.
+    fn fail(&self, loads: &mut [Carriage], operation: &str, is_helper: bool) {
+        self.abort.raise(self.rank, operation);
+        self.stop.store(true, Ordering::Release);
+        for carriage in loads.iter_mut().filter(|carriage| !carriage.is_exchange) {
+            if !(is_helper && carriage.load.may_block()) {
+                // Nobody else can be told of a failure to tell.
+                let _ = carriage.load.progress();
+            }
+        }
     }
 
     fn work(&self) {
@@ -276,6 +298,53 @@ mod tests {
 
         fn is_quiet(&self) -> bool {
             true
+        }
+    }
+
+    /// Fails, or panics, as it is first looked at.
+    struct Failing {
+        panics: bool,
+    }
+
+    impl Carried for Failing {
+        fn progress(&mut self) -> Result<bool> {
+            assert!(!self.panics, "on purpose");
+            Err(Error::System { call: "a test", reason: "on purpose".into() })
+        }
+
+        fn is_quiet(&self) -> bool {
+            false
+        }
+    }
+
+    /// Says what has failed, once it sees that.
+    struct News(Abort, Sender<String>);
+
+    impl Carried for News {
+        fn progress(&mut self) -> Result<bool> {
+            if let Some((_, operation)) = self.0.failure() {
+                // Nobody listens after the first time.
+                let _ = self.1.send(operation);
+            }
+            Ok(false)
+        }
+
+        fn is_quiet(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_failure_of_what_is_carried_is_told_though_the_host_does_nothing() {
+        for (panics, said) in [(false, "on purpose"), (true, "has panicked")] {
+            let world = World::alone().expect("it can be made");
+            let abort = world.wait_context().abort.clone();
+            let carrier = Carrier::new(0, Executor::Proxy, abort.clone());
+            let (tell, told) = channel();
+            carrier.add(Box::new(News(abort, tell)));
+            let _load = carrier.carry(Box::new(Failing { panics })).expect("it can be started");
+            let operation = told.recv_timeout(Duration::from_secs(10)).expect("it is told");
+            assert!(operation.contains(said), "{operation}");
         }
     }
 
