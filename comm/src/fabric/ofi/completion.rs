@@ -131,7 +131,7 @@ impl Endpoint {
         // So fails also what was queued on a connection that has broken, and has not been sent.
         if let Some(token) = token
             && entry.err == sys::FI_ECANCELED
-            && opened.cancelled().remove(&token)
+            && opened.take_cancelled(token)
         {
             return Ok(token);
         }

@@ -9,7 +9,7 @@ use super::sys::{self, Fid, FidAv, FidCq, FidDomain, FidEp, FidFabric, Zeroed};
 use super::turns::Turns;
 use crate::error::Result;
 use crate::locks::lock;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_void};
 use std::fmt;
 use std::ptr::null_mut;
@@ -76,8 +76,8 @@ pub(super) struct Inner {
     /// What the entries of the queue of deferred work are for, by the address of their context:
     /// they complete into counters, but fail into the completion queue.
     deferred: Mutex<HashMap<usize, String>>,
-    /// Receives that were asked to end and have not said so yet.
-    cancelled: Mutex<HashSet<Token>>,
+    /// How many receives were asked to end and have not said so yet: several may have one token.
+    cancelled: Mutex<HashMap<Token, usize>>,
     /// Of threads that post receives and that poll.
     pub(super) turns: Turns,
 }
@@ -290,8 +290,20 @@ impl Inner {
         lock(&self.deferred)
     }
 
-    pub(super) fn cancelled(&self) -> MutexGuard<'_, HashSet<Token>> {
-        lock(&self.cancelled)
+    /// Notes that a receive is asked to end.
+    pub(super) fn note_cancelled(&self, token: Token) {
+        *lock(&self.cancelled).entry(token).or_default() += 1;
+    }
+
+    /// Whether a receive was asked to end that has not said so before.
+    pub(super) fn take_cancelled(&self, token: Token) -> bool {
+        let mut cancelled = lock(&self.cancelled);
+        let Some(count) = cancelled.get_mut(&token) else { return false };
+        *count -= 1;
+        if *count == 0 {
+            cancelled.remove(&token);
+        }
+        true
     }
 }
 

@@ -165,8 +165,8 @@ impl Endpoint {
 }
 
 impl Endpoint {
-    /// Asks for the end of a receive that was posted with that peer and number, which nothing is posted with again.
-    /// Unless a message has come for it, it completes as [`Completion::Cancelled`](super::Completion::Cancelled).
+    /// Asks for the end of one receive of those that were posted with that peer and number, which nothing is posted with
+    /// again. Unless a message has come for it, it completes as [`Completion::Cancelled`](super::Completion::Cancelled).
     pub(crate) fn cancel(&self, peer: PeerAddress, number: u32) {
         let endpoint = self.inner.endpoint;
         // SAFETY: open until the last clone is dropped.
@@ -174,7 +174,7 @@ impl Endpoint {
         let token = Token::new(peer, number);
         // One that is not cancelled just goes on.
         if let Ok(cancel) = function!("fi_cancel", table, sys::FiOpsEp, cancel) {
-            self.inner.cancelled().insert(token);
+            self.inner.note_cancelled(token);
             // SAFETY: the context is a number, which the provider compares only.
             unsafe { cancel(endpoint.cast(), token.context()) };
         }

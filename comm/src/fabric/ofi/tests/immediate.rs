@@ -42,6 +42,29 @@ fn plain_sockets() {
     both_ways("sockets", Some("127.0.0.1"));
 }
 
+/// As the parts of a message have.
+#[test]
+fn receives_of_one_number_all_end_when_each_is_cancelled() {
+    if !has("tcp", false) {
+        return;
+    }
+    let (provider, source) = (Some("tcp".into()), Some("127.0.0.1".into()));
+    let options = EndpointOptions { provider, source, ..EndpointOptions::default() };
+    let endpoint = Endpoint::open(&options).expect("the endpoint opens");
+    let own = endpoint.insert(&endpoint.address()).expect("an address is good");
+    let words = Words::new(&endpoint, 2, None);
+    for word in 0..2 {
+        let part = words.region.slice(8 * word, 8, "a part").expect("in bounds");
+        // SAFETY: the words live as long as the endpoint, and nobody reads them.
+        post(&endpoint, || unsafe { endpoint.receive_tagged(&part, own, 5, 7) });
+    }
+    for _ in 0..2 {
+        endpoint.cancel(own, 7);
+    }
+    let ended = Completion::Cancelled(Token::new(own, 7));
+    Awaited { endpoint: &endpoint, seen: Vec::new() }.all(vec![ended, ended]);
+}
+
 /// Collects completions until all of some have come, in whatever order.
 struct Awaited<'a> {
     endpoint: &'a Endpoint,
