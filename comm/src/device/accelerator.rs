@@ -234,9 +234,84 @@ impl fmt::Debug for DeviceMemory {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::fabric::Place;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// A device that makes calls within it, and nothing else.
+    #[derive(Debug, Default)]
+    pub(crate) struct AnyCalls(AtomicBool);
+
+    impl AnyCalls {
+        /// Whether one is being made.
+        pub(crate) fn is_in_call(&self) -> bool {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    impl Accelerator for AnyCalls {
+        fn within(&self, call: &mut dyn FnMut()) -> Result<()> {
+            self.0.store(true, Ordering::Relaxed);
+            call();
+            self.0.store(false, Ordering::Relaxed);
+            Ok(())
+        }
+        fn name(&self) -> &str {
+            "a device that makes calls"
+        }
+        fn id(&self) -> u64 {
+            unreachable!()
+        }
+        fn is_gpu(&self) -> bool {
+            unreachable!()
+        }
+        fn executor(&self, _: Ways) -> Executor {
+            unreachable!()
+        }
+        fn host_reaches(&self) -> bool {
+            unreachable!()
+        }
+        fn kernels_signal(&self) -> bool {
+            unreachable!()
+        }
+        fn with_memory(&self, _: MemoryMode) -> Result<Option<Arc<dyn Accelerator>>> {
+            unreachable!()
+        }
+        fn allocate(&self, _: usize, _: MemoryKind) -> Result<DeviceMemory> {
+            unreachable!()
+        }
+        fn identity(&self) -> std::result::Result<String, String> {
+            unreachable!()
+        }
+        fn reaches(&self, _: &str) -> std::result::Result<(), String> {
+            unreachable!()
+        }
+        fn register(&self, _: &Region) -> Result<DeviceMemory> {
+            unreachable!()
+        }
+        fn export(&self, _: &DeviceMemory) -> Result<Vec<u8>> {
+            unreachable!()
+        }
+        fn import(&self, _: &[u8]) -> Result<DeviceMemory> {
+            unreachable!()
+        }
+        fn addresses(&self) -> Addresses {
+            unreachable!()
+        }
+        fn open_lane(self: Arc<Self>) -> Result<Box<dyn Lane>> {
+            unreachable!()
+        }
+        fn check_element(&self, _: ElementType) -> Result<()> {
+            unreachable!()
+        }
+        fn compile(&self, _: &'static KernelText) -> Result<()> {
+            unreachable!()
+        }
+        fn open_queue(self: Arc<Self>, _: Arc<Status>, _: Ways) -> Result<Box<dyn Execute>> {
+            unreachable!()
+        }
+    }
 
     /// Messages of no bytes have places, too, which may be in a device's memory.
     #[test]

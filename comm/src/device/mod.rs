@@ -48,6 +48,8 @@ mod wires;
 
 pub(crate) use accelerator::Accelerator;
 pub use accelerator::DeviceMemory;
+#[cfg(test)]
+pub(crate) use accelerator::tests::AnyCalls;
 pub use buffer::{Buffer, Extents};
 pub use copier::{Copier, HostMemory};
 pub(crate) use copies::{Copies, CopyDirection, CopyMark};

@@ -1,6 +1,8 @@
 //! The windows of a rank. Making and freeing one is collective.
 
 use super::communicators::Communicators;
+use super::of_device::within;
+use crate::device::Accelerator;
 use crate::error::Result;
 use crate::fabric::mpi::{Communicator, Window};
 use crate::fabric::{Keep, Region};
@@ -13,6 +15,19 @@ use std::sync::{Arc, Mutex};
 pub(super) struct OwnWindow {
     pub(super) window: Window,
     _memory: Option<Region>,
+    /// Whose memory it is, if not the host's.
+    device: Option<Arc<dyn Accelerator>>,
+}
+
+impl OwnWindow {
+    /// Frees it. Collective over its ranks.
+    fn free(self) -> Result<()> {
+        let Self { window, _memory, device } = self;
+        let mut window = Some(window);
+        let freed = within(device.as_ref(), || window.take().map_or(Ok(()), Window::free));
+        // The others wait for it, whatever has become of this rank's device.
+        window.map_or(freed, Window::free)
+    }
 }
 
 /// By how many of the first ranks are in it, the windows that a rank is done with.
@@ -32,8 +47,14 @@ impl Windows {
         Self { all, communicators: Mutex::default(), keep: Keep::new() }
     }
 
-    /// A window over the first `size` ranks, of this rank's `memory`. Collective over them.
-    pub(super) fn open(&self, size: usize, memory: Option<Region>) -> Result<Arc<OwnWindow>> {
+    /// A window over the first `size` ranks, of this rank's `memory`, which is that of `device` if not the host's.
+    /// Collective over them.
+    pub(super) fn open(
+        &self,
+        size: usize,
+        memory: Option<Region>,
+        device: Option<&Arc<dyn Accelerator>>,
+    ) -> Result<Arc<OwnWindow>> {
         let mut communicators = lock(&self.communicators);
         let communicator = match communicators.get(&size) {
             Some(communicator) => communicator.clone(),
@@ -42,8 +63,9 @@ impl Windows {
         let (base, bytes) =
             memory.as_ref().map_or((std::ptr::null_mut(), 0), |memory| (memory.address(), memory.bytes()));
         // SAFETY: the memory is kept beside the window.
-        let window = unsafe { Window::create(base, bytes, &communicator) }?;
-        let window = Arc::new(OwnWindow { window, _memory: memory });
+        let create = || unsafe { Window::create(base, bytes, &communicator) };
+        let window = within(device, create)?;
+        let window = Arc::new(OwnWindow { window, _memory: memory, device: device.cloned() });
         self.keep.add(size, window.clone());
         Ok(window)
     }
@@ -75,6 +97,6 @@ impl Windows {
 
     /// Frees those that all ranks are done with. Collective over the first `size` ranks.
     pub(super) fn free(&self, size: usize, done: &[&[u32]]) -> Result<()> {
-        self.keep.take(size, done).into_iter().try_for_each(|one| one.window.free())
+        self.keep.take(size, done).into_iter().try_for_each(OwnWindow::free)
     }
 }

@@ -150,7 +150,7 @@ impl Wire for MpiWire {
         let half = half?;
         let window = half.is_active().then(|| {
             let region = half.exchange.recvs.first().map(|recv| recv.slots[0].region().clone());
-            within(half.exchange.device.as_ref(), || self.windows.open(world.size(), region.clone()))
+            self.windows.open(world.size(), region, half.exchange.device.as_ref())
         });
         let opened = window.transpose().and_then(|window| half.complete(&theirs, window));
         // Nobody sends before all have posted what they can.
