@@ -37,8 +37,9 @@ pub(crate) enum Operation {
     Finish,
 }
 
-/// A host function on a stream.
-pub(crate) type HostFunction = Box<dyn FnOnce() -> Result<()> + Send>;
+/// A host function on a stream. One that waits for other ranks calls what it is given, again and again: that carries out
+/// the stream's sends whose receivers have become ready meanwhile, for which those ranks may wait.
+pub(crate) type HostFunction = Box<dyn FnOnce(&mut dyn FnMut() -> bool) -> Result<()> + Send>;
 
 /// Is told a time, in nanoseconds of [`crate::timeline::now_ns`].
 pub(crate) type TellTime = Box<dyn FnOnce(u64) + Send>;

@@ -62,7 +62,7 @@ impl Stream {
     /// is kept. Does not block.
     pub fn mark(&self, name: &str) {
         if self.is_recorded() {
-            self.put(Operation::Host(Activity::Mark, name.to_owned(), Box::new(|| Ok(()))));
+            self.put(Operation::Host(Activity::Mark, name.to_owned(), Box::new(|_| Ok(()))));
         }
     }
 

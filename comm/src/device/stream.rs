@@ -392,7 +392,7 @@ impl Stream {
             let returned = caught(function).unwrap_or_else(|message| Err(format!("it panicked: {message}")));
             returned.map_err(|message| Error::OperationFailed { operation: failed, message })
         };
-        self.enqueue_boxed(Activity::Function, operation, Box::new(function));
+        self.enqueue_boxed(Activity::Function, operation, Box::new(|_| function()));
     }
 
     /// Enqueues a reading of the clock: `tell` is given when the stream came to it, in nanoseconds of

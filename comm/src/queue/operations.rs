@@ -177,7 +177,7 @@ impl OperationQueue {
         let engine = self.communicator.engine().clone();
         let begin = move || operations.iter().try_for_each(|operation| operation.begin(&engine));
         let name = "the start of enqueued operations".into();
-        self.stream.enqueue_boxed(Activity::Trigger, name, Box::new(begin));
+        self.stream.enqueue_boxed(Activity::Trigger, name, Box::new(move |_| begin()));
         Ok(())
     }
 
@@ -197,9 +197,14 @@ impl OperationQueue {
         let operations: Vec<_> = batch.iter().map(|entry| entry.operation.clone()).collect();
         let engine = self.communicator.engine().clone();
         let context = self.stream.status().context.clone();
-        let wait = move || {
-            let one = |operation: &Arc<Operation>| wait_for(operation, &|| operation.look(&engine), &context);
-            operations.iter().try_for_each(|operation| one(operation).map(drop))
+        let wait = move |serve: &mut dyn FnMut() -> bool| {
+            operations.iter().try_for_each(|operation| {
+                let mut look = || {
+                    serve();
+                    operation.look(&engine)
+                };
+                wait_for(operation, &mut look, &context).map(drop)
+            })
         };
         let name = "the wait for enqueued operations".into();
         self.stream.enqueue_boxed(Activity::Wait, name, Box::new(wait));
@@ -303,8 +308,8 @@ impl EnqueuedOperation {
     /// # Errors
     /// As [`EnqueuedOperation::test`], and [`Error::TimedOut`].
     pub fn wait(&self) -> Result<Status> {
-        let look = || self.look("EnqueuedOperation::wait");
-        wait_for(&self.entry.operation, &look, &self.stream.status().context)
+        let mut look = || self.look("EnqueuedOperation::wait");
+        wait_for(&self.entry.operation, &mut look, &self.stream.status().context)
     }
 }
 
@@ -392,7 +397,7 @@ impl Operation {
 /// Blocks until `look` finds the outcome of an operation.
 fn wait_for(
     operation: &Operation,
-    look: &dyn Fn() -> Result<Found>,
+    look: &mut dyn FnMut() -> Result<Found>,
     context: &WaitContext,
 ) -> Result<Status> {
     let (leaver, mut ended) = (Cell::new(None), None);

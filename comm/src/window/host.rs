@@ -169,7 +169,7 @@ impl Active {
         let signals = &self.signals;
         let leaver = || signals.left_origin(group.ranks());
         if let Some(far) = &self.far {
-            far.completed(&self.far_exposures(group), &leaver)?;
+            far.completed(&self.far_exposures(group), &leaver, &mut || false)?;
         }
         group.ranks().iter().try_for_each(|origin| {
             let (word, epoch) = (signals.completed_by(*origin), signals.exposures(*origin));
@@ -210,7 +210,7 @@ impl Active {
             }
             carry_out_ready(planned);
         }
-        self.far.as_ref().map_or(Ok(()), |far| far.finish(&begun))
+        self.far.as_ref().map_or(Ok(()), |far| far.finish(&begun, &mut || false))
     }
 }
 

@@ -32,7 +32,7 @@ impl Window {
         if let Some(far) = active.far.clone() {
             let exposures = active.far_exposures(group);
             let is_needed = !exposures.is_empty();
-            let expose = move || far.expose(&exposures);
+            let expose = move |_: &mut dyn FnMut() -> bool| far.expose(&exposures);
             enqueue(stream, Activity::Signal, "post_stream of a window", is_needed, expose);
         }
         active.account.queued(stream, &[Side::Exposure], reserved);
@@ -72,7 +72,7 @@ impl Window {
         };
         let begun: Vec<_> = accesses.iter().map(|(target, epoch, _)| (*target, *epoch)).collect();
         if let Some(far) = active.far.clone() {
-            let begin = move || far.begin(accesses).map(|_| ());
+            let begin = move |_: &mut dyn FnMut() -> bool| far.begin(accesses).map(drop);
             enqueue(stream, Activity::Trigger, "complete_stream of a window", !begun.is_empty(), begin);
         }
         for planned in &active.planned {
@@ -90,7 +90,7 @@ impl Window {
         }
         if let Some(far) = active.far.clone() {
             let is_needed = !begun.is_empty();
-            let finish = move || far.finish(&begun);
+            let finish = move |serve: &mut dyn FnMut() -> bool| far.finish(&begun, serve);
             enqueue(stream, Activity::Wait, "complete_stream of a window", is_needed, finish);
         }
         active.operations.iter().for_each(Recorded::enqueue_behind);
@@ -120,7 +120,7 @@ impl Window {
         if let Some(far) = active.far.clone() {
             let exposures = active.far_exposures(&group);
             let is_needed = !exposures.is_empty();
-            let wait = move || far.completed(&exposures, &|| None);
+            let wait = move |serve: &mut dyn FnMut() -> bool| far.completed(&exposures, &|| None, serve);
             enqueue(stream, Activity::Wait, "wait_stream of a window", is_needed, wait);
         }
         active.signals.each_completion(group.ranks(), |waits, epoch| stream.wait_values(waits, epoch));
@@ -137,7 +137,7 @@ fn enqueue(
     activity: Activity,
     name: &str,
     is_needed: bool,
-    function: impl FnOnce() -> Result<()> + Send + 'static,
+    function: impl FnOnce(&mut dyn FnMut() -> bool) -> Result<()> + Send + 'static,
 ) {
     if is_needed {
         stream.enqueue_boxed(activity, name.into(), Box::new(function));

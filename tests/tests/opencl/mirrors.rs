@@ -2,7 +2,7 @@
 //! and written between epochs, and misuse has the errors of the host.
 
 use streamhalo::comm::device::Buffer;
-use streamhalo::comm::queue::{OperationQueue, Queue, match_all};
+use streamhalo::comm::queue::{OperationQueue, Queue, match_all, match_one};
 use streamhalo::comm::window::{ActiveOptions, Group, Mode, Window};
 use streamhalo::comm::{Communicator, Error, Source, Tag};
 use streamhalo::{HaloError, Op, RowsMut, Stream, StreamKind, World};
@@ -230,6 +230,40 @@ fn messages_that_are_shorter_than_their_receives() {
             let tail = if epoch == 6 { epoch + 2 } else { epoch };
             assert_eq!(all(&arrived)?, expected(epoch, tail));
         }
+        Ok(())
+    });
+}
+
+/// What a peer waits for goes out while the stream waits for what that peer does then.
+#[test]
+fn sends_go_out_while_enqueued_operations_are_waited_for() {
+    on_devices(2, |world, stream| {
+        let rank = world.rank();
+        let communicator = Communicator::new(world)?;
+        let part = counting(world, stream, 4, 10 * rank as i32)?;
+        let [first, second] = [part.section(0..2)?, part.section(2..4)?];
+        let mut request = match rank {
+            0 => communicator.send_init(&first, 1, 1)?,
+            _ => communicator.recv_init(&first, 0, 1)?,
+        };
+        match_one(&mut request)?;
+        let (queue, operations) = (Queue::new(stream), OperationQueue::new(stream, &communicator)?);
+        if rank == 0 {
+            queue.enqueue_start(&mut request)?;
+            operations.enqueue_recv(&second, 1, 2)?;
+            operations.enqueue_start()?;
+            operations.enqueue_wait()?;
+            queue.enqueue_wait(&mut request)?;
+        } else {
+            // It is not ready as the stream of the sender comes to the start.
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            queue.enqueue_start(&mut request)?;
+            queue.enqueue_wait(&mut request)?;
+            operations.enqueue_send(&first, 0, 2)?;
+            operations.enqueue_start()?;
+            operations.enqueue_wait()?;
+        }
+        assert_eq!(all(&part)?, [[0, 1, 0, 1], [0, 1, 12, 13]][rank]);
         Ok(())
     });
 }

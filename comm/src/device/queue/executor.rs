@@ -186,7 +186,7 @@ impl<D: Driver> QueueExecutor<D> {
             Operation::Wait(waits, value) => self.wait(&waits, value),
             Operation::Host(_, _name, function) => {
                 self.finish()?;
-                function()
+                function(&mut || self.serve())
             }
             Operation::Kernel(kernel) => {
                 self.finish()?;

@@ -200,8 +200,8 @@ impl Far {
         Ok(begun)
     }
 
-    /// Blocks until the access epochs to those targets are done.
-    pub(super) fn finish(&self, accesses: &[(usize, u32)]) -> Result<()> {
+    /// Blocks until the access epochs to those targets are done, and calls `serve` meanwhile.
+    pub(super) fn finish(&self, accesses: &[(usize, u32)], serve: &mut dyn FnMut() -> bool) -> Result<()> {
         self.wait(
             &mut |desk, has_left| {
                 let late = desk.accesses.iter().filter(|one| accesses.contains(&(one.target, one.epoch)));
@@ -223,6 +223,7 @@ impl Far {
                 })
             },
             &|| None,
+            serve,
         )
     }
 
@@ -238,14 +239,15 @@ impl Far {
         late.find(|one| packets.has_left(one.target) && desk.needs_target(one)).map(|one| one.target)
     }
 
-    /// Blocks until those origins have completed their access epochs; `leaver` is whoever of those that are not far has
-    /// left.
+    /// Blocks until those origins have completed their access epochs, and calls `serve` meanwhile; `leaver` is whoever of
+    /// those that are not far has left.
     pub(super) fn completed(
         &self,
         exposures: &[(usize, u32)],
         leaver: &dyn Fn() -> Option<usize>,
+        serve: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
-        self.wait(&mut |desk, has_left| desk.late_origin(exposures, has_left), leaver)
+        self.wait(&mut |desk, has_left| desk.late_origin(exposures, has_left), leaver, serve)
     }
 
     /// Makes progress towards that.
@@ -269,11 +271,17 @@ impl Far {
     }
 
     /// Blocks until nobody is late.
-    fn wait(&self, late: LookForLate<'_>, leaver: &dyn Fn() -> Option<usize>) -> Result<()> {
+    fn wait(
+        &self,
+        late: LookForLate<'_>,
+        leaver: &dyn Fn() -> Option<usize>,
+        serve: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
         self.serve_here();
         let last = RefCell::new(None);
         self.context.poll(
             &mut || {
+                serve();
                 let is_late = self.look(late)?;
                 let is_over = is_late.is_none();
                 if let (false, Some(rank)) = (is_over, leaver()) {
