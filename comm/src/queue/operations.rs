@@ -99,7 +99,8 @@ impl OperationQueue {
     ///
     /// # Errors
     /// [`Error::WrongRank`], [`Error::WrongTag`], [`Error::WrongStream`] if the section is of another stream's
-    /// buffer, or [`Error::OutOfMemory`] for the copy of a section on a device.
+    /// buffer, [`Error::InUse`] if an operation that would start with it may not use the section at the same time, or
+    /// [`Error::OutOfMemory`] for the copy of a section on a device.
     pub fn enqueue_send(&self, section: &Section, destination: usize, tag: u32) -> Result<EnqueuedOperation> {
         self.communicator.check_send("enqueue_send", destination, tag)?;
         self.enqueue(section, destination, tag, true)
@@ -129,6 +130,17 @@ impl OperationQueue {
             let (owner, used) = (section.stream().id(), self.stream.id());
             return Err(Error::WrongStream { what: "the section of an operation", owner, used });
         }
+        // Together they could never start.
+        let of_batch = self.enqueued.borrow();
+        let against = |other: &&Rc<Entry>| {
+            !(is_send && other.operation.is_send) && other.mirror.section().meets(section)
+        };
+        if let Some(other) = of_batch.iter().find(against) {
+            let (what, by) = (purpose(is_send).1, purpose(other.operation.is_send).1);
+            let start = section.place().offset();
+            return Err(Error::InUse { what, start, end: start + section.bytes(), by });
+        }
+        drop(of_batch);
         let make = || Mirror::new(self.communicator.world(), section);
         let mirror = self.mirrors.borrow_mut().of(section, make)?;
         let operation = Operation {
@@ -315,10 +327,7 @@ impl EnqueuedOperation {
 
 impl Entry {
     fn take_hold(&self) -> Result<()> {
-        let (intent, by) = match self.operation.is_send {
-            true => (Intent::Read, "an enqueued send"),
-            false => (Intent::Write, "an enqueued receive"),
-        };
+        let (intent, by) = purpose(self.operation.is_send);
         *self.hold.borrow_mut() = Some(self.mirror.section().hold_in_order(intent, by)?);
         Ok(())
     }
@@ -351,6 +360,14 @@ impl Drop for Entry {
         if !matches!(*self.operation.stage(), Stage::Complete(_)) {
             self.hold.take().into_iter().for_each(Hold::keep);
         }
+    }
+}
+
+/// What an operation does with its section, and its name.
+fn purpose(is_send: bool) -> (Intent, &'static str) {
+    match is_send {
+        true => (Intent::Read, "an enqueued send"),
+        false => (Intent::Write, "an enqueued receive"),
     }
 }
 

@@ -67,17 +67,38 @@ fn untimely(world: &World, queue: &OperationQueue) -> Result<(), HaloError> {
     Ok(queue.wait()?)
 }
 
-/// Sections that are in use are refused together. The queue then has what cannot be started.
+/// Sections that are in use are refused together, and one that another operation of the same start uses as it is enqueued.
 fn sections_in_use(world: &World, queue: &OperationQueue) -> Result<(), HaloError> {
     let me = world.rank();
     let mut buffer = Buffer::<u8>::zeros(world, queue.stream(), line(4))?;
-    let first = queue.enqueue_send(&buffer.section(0..3)?, me, 1)?;
+    let first = queue.enqueue_send(&buffer.section(0..2)?, me, 1)?;
+    let in_use = |what, start, end, by| Error::InUse { what, start, end, by };
+    let error = queue.enqueue_recv(&buffer.section(1..4)?, me, 1).unwrap_err();
+    assert_eq!(error, in_use("an enqueued receive", 1, 4, "an enqueued send"));
     let second = queue.enqueue_recv(&buffer.section(2..4)?, me, 1)?;
-    let error = queue.enqueue_start().unwrap_err();
-    assert!(matches!(error, Error::InUse { by: "an enqueued send", .. }), "{error}");
-    buffer.with_host_mut(line(4).whole(), |_| ())?;
-    for operation in [first, second] {
+    let error = queue.enqueue_send(&buffer.section(3..4)?, me, 2).unwrap_err();
+    assert_eq!(error, in_use("an enqueued send", 3, 4, "an enqueued receive"));
+    let error = queue.enqueue_recv(&buffer.section(3..4)?, me, 2).unwrap_err();
+    assert_eq!(error, in_use("an enqueued receive", 3, 4, "an enqueued receive"));
+    // Two sends may read the same.
+    let also = queue.enqueue_send(&buffer.section(1..2)?, me, 2)?;
+    let view = buffer.view_mut(line(4).whole());
+    // Arrays of a device have none.
+    if view.is_ok() {
+        let error = queue.enqueue_start().unwrap_err();
+        assert_eq!(error, in_use("an enqueued send", 0, 2, "a view of an array"));
+    }
+    drop(view);
+    for operation in [&first, &second, &also] {
         refused(operation.test(), "EnqueuedOperation::test", "has not been started");
     }
-    Ok(())
+    let other = Buffer::<u8>::zeros(world, queue.stream(), line(1))?;
+    let third = queue.enqueue_recv(&other.section(0..1)?, me, 2)?;
+    queue.enqueue_start()?;
+    assert_eq!(
+        [first, second, also, third].map(|one| one.wait().map(|status| status.bytes)),
+        [2, 2, 1, 1].map(Ok)
+    );
+    queue.enqueue_wait()?;
+    Ok(queue.wait()?)
 }
