@@ -55,6 +55,11 @@ fn accesses_that_notify_nobody_are_there_once_they_are_flushed() {
     on_some_ranks(notify::silent);
 }
 
+#[test]
+fn accesses_that_notify_are_there_behind_a_fence() {
+    on_some_ranks(notify::fenced);
+}
+
 /// Whenever the target goes: it has had all that is flushed.
 #[test]
 fn a_flush_of_a_target_that_has_taken_all_and_left_is_no_error() {

@@ -234,7 +234,7 @@ impl Window {
     pub fn flush(&self, target: usize) -> Result<()> {
         let what = "Window::flush";
         self.check_rank(what, target)?;
-        self.notified(what)?.flush(target)
+        self.notified(what)?.flush(target, false)
     }
 
     /// A persistent request that is complete once `expected_count` accesses with that tag, made by that rank, have
@@ -349,7 +349,7 @@ impl Window {
     }
 
     #[inline]
-    fn notified(&self, call: &'static str) -> Result<&Rc<Notified>> {
+    pub(super) fn notified(&self, call: &'static str) -> Result<&Rc<Notified>> {
         self.inner().notified.as_ref().ok_or_else(|| not_notified(call))
     }
 

@@ -104,7 +104,8 @@ impl Window {
         swap(self.silent::<T>("Window::compare_and_swap", target, offset, 1)?, [expected, new])
     }
 
-    /// [`Window::flush`] of all targets, one after the other. With a barrier behind it, it is what `MPI_Win_fence` is.
+    /// [`Window::flush`] of all targets, one after the other, and of accesses that notify too: all have come to their targets'
+    /// parts. With a barrier behind it, it is what `MPI_Win_fence` is. Notifications stay until they are asked for.
     ///
     /// ```
     /// use streamhalo_comm::device::Device;
@@ -129,7 +130,8 @@ impl Window {
     /// # Errors
     /// As [`Window::flush`]; those behind the first have not been flushed.
     pub fn flush_all(&self) -> Result<()> {
-        (0..self.size()).try_for_each(|target| self.flush(target))
+        let notified = self.notified("Window::flush_all")?;
+        (0..self.size()).try_for_each(|target| notified.flush(target, true))
     }
 
     fn silent<T: Element>(

@@ -311,6 +311,38 @@ pub fn silent(world: &World, way: Scenario) -> Result<Done, HaloError> {
     done(world)
 }
 
+/// Once all has been flushed and all ranks have met, accesses that notify have come as well, whoever reads what they have
+/// made and whoever was late; their notifications are there still.
+pub fn fenced(world: &World, way: Scenario) -> Result<Done, HaloError> {
+    let (rank, size) = (world.rank(), world.size());
+    let window = window::<f64>(world, way, 2 * size)?;
+    let fence = || window.flush_all().and_then(|()| world.barrier());
+    for round in 1..=6 {
+        if (rank + round).is_multiple_of(2) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for target in 0..size {
+            window.put_notify(&[element::<f64>(rank, target, round as u32)], target, rank, 7)?;
+            window.accumulate_notify(&[1.0], target, size + rank, Op::Sum, 7)?;
+        }
+        fence()?;
+        let expected = |target: usize| {
+            let put = (0..size).map(move |origin| element(origin, target, round as u32));
+            put.chain((0..size).map(move |_| round as f64)).collect::<Vec<f64>>()
+        };
+        let mut found = vec![0.0; 2 * size];
+        window.read(0, &mut found)?;
+        assert_eq!(found, expected(rank), "rank {rank} in round {round}");
+        for target in 0..size {
+            window.get_values(&mut found, target, 0)?;
+            assert_eq!(found, expected(target), "the part of rank {target} in round {round}");
+        }
+        fence()?;
+        await_count(&window, Source::Any, Tag::Value(7), 2 * size as u32)?;
+    }
+    done(world)
+}
+
 /// Every rank sends more than any ring holds to a slow rank and to the next one, before it reads anything.
 pub fn more_than_rings_hold(world: &World, way: Scenario) -> Result<Done, HaloError> {
     const PUTS: usize = 300;

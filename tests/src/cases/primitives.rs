@@ -109,6 +109,7 @@ fn notified(list: &mut List, at_length: bool) {
     list.add("notified accumulates of bytes", |world, way| notify::accumulates::<u8>(world, way, 40_000));
     list.add("notified fetches and swaps", notify::atomics);
     list.add("accesses that notify nobody", notify::silent);
+    list.add("notified accesses behind a fence", notify::fenced);
     list.add("more notifications than rings hold", notify::more_than_rings_hold);
     list.add("notified accesses that are refused", notify::refusals);
     list.add_of_any_stream("a receiver that never reads", misused::full_ring);

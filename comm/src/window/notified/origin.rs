@@ -34,11 +34,15 @@ impl OnTheWay {
         if self.end == 0 || start + bytes <= self.start || self.end <= start {
             return false;
         }
-        if packets.has_read(peer, self.sent) {
+        self.are_any(peer, packets)
+    }
+
+    /// Whether there may be some.
+    fn are_any(&mut self, peer: usize, packets: &mut Packets) -> bool {
+        if self.end > 0 && packets.has_read(peer, self.sent) {
             *self = Self::default();
-            return false;
         }
-        true
+        self.end > 0
     }
 }
 
@@ -362,8 +366,8 @@ impl Notified {
     }
 
     /// Blocks until nothing of this rank's accesses to a target is left to do here, and until the target has taken those that
-    /// do not notify it.
-    pub(crate) fn flush(&self, target: usize) -> Result<()> {
+    /// do not notify it, or `all`.
+    pub(crate) fn flush(&self, target: usize, all: bool) -> Result<()> {
         let state = &mut *self.state.borrow_mut();
         state.failure()?;
         if !state.packets.is_mapped(target) {
@@ -373,6 +377,9 @@ impl Notified {
         if std::mem::take(&mut state.stored[target]) {
             // What this rank reads next is read behind what it has stored there.
             store_fence();
+        }
+        if all && state.on_the_way[target].are_any(target, &mut state.packets) {
+            state.unflushed[target] = true;
         }
         if !state.unflushed[target] || state.packets.has_left(target) {
             return if state.packets.has_left(target) { self.check_read(state, target) } else { Ok(()) };
