@@ -24,7 +24,11 @@ enum State {
     /// The peer has been told, and has not answered.
     Posted,
     Matched(Box<Pair>),
-    Failed(Error),
+    Failed {
+        error: Error,
+        /// Whether somebody knows.
+        is_told: bool,
+    },
 }
 
 impl MatchState {
@@ -38,15 +42,19 @@ impl MatchState {
         matches!(*self.0.borrow(), State::Posted)
     }
 
-    /// Takes the error of a match that has failed, after which it may be tried again.
-    pub(super) fn take_error(&self) -> Option<Error> {
-        let mut state = self.0.borrow_mut();
-        if !matches!(*state, State::Failed(_)) {
-            return None;
-        }
-        match std::mem::take(&mut *state) {
-            State::Failed(error) => Some(error),
-            _ => unreachable!("it was looked at"),
+    /// Whether a match was begun that nobody knows the end of.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(*self.0.borrow(), State::Posted | State::Failed { is_told: false, .. })
+    }
+
+    /// Tells the error of a match that has failed, after which it may be tried again.
+    pub(super) fn tell_error(&self) -> Option<Error> {
+        match &mut *self.0.borrow_mut() {
+            State::Failed { error, is_told } => {
+                *is_told = true;
+                Some(error.clone())
+            }
+            _ => None,
         }
     }
 
@@ -61,7 +69,7 @@ impl MatchState {
     fn decide(&self, result: Result<Pair>) {
         *self.0.borrow_mut() = match result {
             Ok(pair) => State::Matched(Box::new(pair)),
-            Err(error) => State::Failed(error),
+            Err(error) => State::Failed { error, is_told: false },
         };
     }
 }

@@ -16,14 +16,19 @@ use std::time::Duration;
 /// both are freed. Which side calls first does not matter. Between queues the pair then needs no more matching;
 /// the host may still start the request, which meets ordinary messages then, as before.
 ///
+/// A request that is being matched already, since a call before has timed out or [`imatch_one`] has begun it, is not
+/// matched anew: that match is waited for. A match that was begun is not taken back, also if the request is freed: the
+/// peer's request that comes next for it then has a partner that is gone, and what is started of it fails with
+/// [`Error::PeerFailed`].
+///
 /// # Errors
 /// [`Error::WildcardRefused`] for a receive from any source or with any tag, and [`Error::OutOfOrder`] for a
 /// request that is active, or matched already. Else, on both ranks, [`Error::Mismatch`] if the element types
 /// differ or more is sent than there is room for; the requests are then unmatched, and may be freed.
-/// [`Error::TimedOut`] if the peer does not match its own, or [`Error::PeerFailed`]; [`Error::OutOfMemory`] for the copy
-/// of a section on a device.
+/// [`Error::TimedOut`] if the peer does not match its own, after which the match goes on, or [`Error::PeerFailed`];
+/// [`Error::OutOfMemory`] for the copy of a section on a device.
 pub fn match_one(request: &mut PersistentRequest) -> Result<()> {
-    begin("match_one", from_mut(request))?.wait()
+    begin("match_one", from_mut(request), true)?.wait()
 }
 
 /// As [`match_one`], for several requests (`MPI_Matchall`), which may be of one's own and of any number of
@@ -33,7 +38,7 @@ pub fn match_one(request: &mut PersistentRequest) -> Result<()> {
 /// As [`match_one`]; those that are refused at once leave all of them as they were. The others are the first
 /// that is found once it is known for all requests whether they match.
 pub fn match_all(requests: &mut [PersistentRequest]) -> Result<()> {
-    begin("match_all", requests)?.wait()
+    begin("match_all", requests, true)?.wait()
 }
 
 /// Begins to match a request (`MPI_Imatch`). Does not block. It goes on in whatever blocks the rank's thread, and is not
@@ -66,9 +71,9 @@ pub fn match_all(requests: &mut [PersistentRequest]) -> Result<()> {
 /// ```
 ///
 /// # Errors
-/// As [`match_one`], for what is refused at once.
+/// As [`match_one`], for what is refused at once, and [`Error::OutOfOrder`] for a request that is being matched.
 pub fn imatch_one(request: &mut PersistentRequest) -> Result<MatchRequest> {
-    begin("imatch_one", from_mut(request))
+    begin("imatch_one", from_mut(request), false)
 }
 
 /// Begins to match several requests, with one request to wait for them all (`MPI_Imatchall`). Does not block.
@@ -98,18 +103,19 @@ pub fn imatch_one(request: &mut PersistentRequest) -> Result<MatchRequest> {
 /// ```
 ///
 /// # Errors
-/// As [`match_all`], for what is refused at once.
+/// As [`imatch_one`].
 pub fn imatch_all(requests: &mut [PersistentRequest]) -> Result<MatchRequest> {
-    begin("imatch_all", requests)
+    begin("imatch_all", requests, false)
 }
 
-fn begin(call: &'static str, requests: &mut [PersistentRequest]) -> Result<MatchRequest> {
+/// Begins what has not begun; with `joins` others are waited for too.
+fn begin(call: &'static str, requests: &mut [PersistentRequest], joins: bool) -> Result<MatchRequest> {
     let mut sides = Vec::with_capacity(requests.len());
     for request in requests.iter() {
         let side = request.side().ok_or(Error::WildcardRefused { call })?;
         let refused = if request.match_state().is_matched() {
             Some("is matched already, which lasts until it is freed")
-        } else if request.match_state().is_posted() {
+        } else if request.match_state().is_posted() && !joins {
             Some("is being matched")
         } else if request.is_active() {
             Some("has been started; wait for it first")
@@ -126,12 +132,9 @@ fn begin(call: &'static str, requests: &mut [PersistentRequest]) -> Result<Match
     let mut matching = MatchRequest { waiting: Vec::with_capacity(requests.len()), failed: None };
     for (request, side) in requests.iter().zip(sides) {
         let communicator = request.communicator().clone();
-        let mut matcher = communicator.matcher().borrow_mut();
-        let posted = matcher.post(communicator.world(), &side, request.match_state());
-        let said =
-            posted.and_then(|()| answer(communicator.world(), communicator.host(), &mut matcher, Vec::new()));
-        drop(matcher);
-        if let Err(error) = said {
+        if !(joins && request.match_state().is_open())
+            && let Err(error) = post(&communicator, &side, request.match_state())
+        {
             // Peers have been told of those before it, which somebody has to wait for.
             matching.failed.get_or_insert(error);
         }
@@ -144,6 +147,13 @@ fn begin(call: &'static str, requests: &mut [PersistentRequest]) -> Result<Match
         });
     }
     Ok(matching)
+}
+
+/// Tells the peer of a half.
+fn post(communicator: &Communicator, side: &Side, half: &Rc<MatchState>) -> Result<()> {
+    let (world, matcher) = (communicator.world(), &mut communicator.matcher().borrow_mut());
+    matcher.post(world, side, half)?;
+    answer(world, communicator.host(), matcher, Vec::new())
 }
 
 /// Requests that are being matched. Neither persistent nor to be cancelled.
@@ -185,7 +195,7 @@ impl MatchRequest {
         }
         let failed = &mut self.failed;
         self.waiting.retain(|one| {
-            if let Some(error) = one.match_state.take_error() {
+            if let Some(error) = one.match_state.tell_error() {
                 failed.get_or_insert(error);
             }
             one.match_state.is_posted() || one.is_untold()

@@ -2,15 +2,16 @@
 //! partners that are late, have left or have failed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
+use std::slice::from_mut;
+use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 use streamhalo::comm::device::{Buffer, Section};
-use streamhalo::comm::queue::{imatch_all, match_all, match_one};
+use streamhalo::comm::queue::{imatch_all, imatch_one, match_all, match_one};
 use streamhalo::comm::{Communicator, Error, PersistentRequest, wait_all};
 use streamhalo::{ElementType, HaloError, Stream, StreamKind, World, WorldOptions};
 use streamhalo_tests::cases::leaving::requested;
 use streamhalo_tests::cases::misused::{Rank, line, refused, requests};
-use streamhalo_tests::{KINDS, Scenario, on_ranks, outcomes, stream_of};
+use streamhalo_tests::{KINDS, Scenario, expect_all, on_ranks, outcomes, stream_of};
 
 const INLINE: StreamKind = StreamKind::Inline;
 
@@ -21,6 +22,82 @@ fn what_is_against_the_rules_is_refused_and_the_right_call_still_works() {
             on_ranks(ranks, |world| requests(world, Scenario { backend: "none", kind }));
         }
     }
+}
+
+/// Two ranks, of which rank 0 sends 4 elements and rank 1 receives so many, with few seconds for a wait.
+fn late_pair<T: Send>(
+    room: usize,
+    run: impl Fn(&Communicator, &Section, &mut PersistentRequest) -> Result<T, HaloError> + Sync,
+) -> Vec<T> {
+    let options = WorldOptions { timeout: Some(Duration::from_secs(2)), ..WorldOptions::default() };
+    let results = World::threads(2, options, |world| {
+        let (stream, communicator) = (stream_of(&world, INLINE)?, Communicator::new(&world)?);
+        let cells = Buffer::<f64>::zeros(&world, &stream, line(8))?;
+        let more = cells.section(0..8)?;
+        let mut request = match world.rank() {
+            0 => communicator.send_init(&cells.section(0..4)?, 1, 3)?,
+            _ => communicator.recv_init(&cells.section(0..room)?, 0, 3)?,
+        };
+        run(&communicator, &more, &mut request)
+    });
+    expect_all(results.expect("threads can be started"))
+}
+
+/// Again, as often as it takes too long.
+fn again(call: &mut dyn FnMut() -> Result<(), Error>) -> Result<(), Error> {
+    loop {
+        match call() {
+            Err(Error::TimedOut { .. }) => {}
+            ended => return ended,
+        }
+    }
+}
+
+#[test]
+fn a_match_that_was_late_is_waited_for_again() {
+    let (told, gate) = (Barrier::new(2), Barrier::new(2));
+    let bytes = late_pair(4, |communicator, more, request| {
+        let mut next = match communicator.rank() {
+            0 => communicator.send_init(more, 1, 3)?,
+            _ => communicator.recv_init(more, 0, 3)?,
+        };
+        if communicator.rank() == 0 {
+            let late = match_one(request).expect_err("rank 1 does not match");
+            assert!(matches!(late, Error::TimedOut { rank: 0, peer: 1, .. }), "{late}");
+            told.wait();
+        } else {
+            told.wait();
+        }
+        again(&mut || match_one(request))?;
+        // Of the same tag, behind it: there is no other of before.
+        again(&mut || match_all(from_mut(&mut next)))?;
+        gate.wait();
+        Ok([&*request, &next].map(|one| one.route().map(|route| route.bytes)))
+    });
+    assert_eq!(bytes, [[Some(32), Some(64)]; 2]);
+}
+
+#[test]
+fn what_became_of_a_late_match_meanwhile_is_told() {
+    let (told, gate) = (Barrier::new(2), Barrier::new(2));
+    let errors = late_pair(3, |communicator, _, request| {
+        if communicator.rank() == 1 {
+            told.wait();
+            let ended = again(&mut || match_one(request));
+            gate.wait();
+            return Ok(ended);
+        }
+        let mut matching = imatch_one(request)?;
+        assert!(matches!(match_one(request), Err(Error::TimedOut { .. })));
+        told.wait();
+        gate.wait();
+        assert!(!request.is_matched());
+        let ended = match_one(request);
+        assert_eq!(matching.wait(), ended, "whoever has begun it is told too");
+        Ok(ended)
+    });
+    assert!(matches!(errors[0], Err(Error::Mismatch { sender: 0, receiver: 1, tag: 3, .. })), "{errors:?}");
+    assert_eq!(errors[0], errors[1]);
 }
 
 /// Tries something on one and on two ranks, on both kinds of stream.
