@@ -53,6 +53,15 @@ fn groups_of_any_kind() {
     }
 }
 
+#[test]
+fn kernels_use_sections_until_a_stream_completes_their_epoch() {
+    for ranks in [1, 2, 3] {
+        for way in ways() {
+            on_ranks(ranks, |world| active::kernels_ahead(world, way));
+        }
+    }
+}
+
 /// Its targets have come to different counts, so that there is a send for each and a wait for either.
 #[test]
 fn whoever_sleeps_for_a_send_is_woken_before_another_is_waited_for() {

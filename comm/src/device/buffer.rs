@@ -233,6 +233,7 @@ impl<T: Element> Buffer<T> {
         if bounds.points() == 0 {
             return self.stream.synchronize().map(|()| Vec::new());
         }
+        self.access.check(&self.bytes(bounds), Intent::Read, "a copy of an array")?;
         let shown = self.bring(bounds, Intent::Read)?;
         let [_, _, row_elements] = bounds.extents();
         let row_elements = row_elements * self.extents().components;
@@ -294,7 +295,7 @@ impl<T: Element> Buffer<T> {
         if !self.whole.uses.has_holds() || bounds.points() == 0 {
             return Ok(());
         }
-        self.access.check(&self.bytes(bounds), intent, WHAT)
+        self.access.check_for_kernel(&self.bytes(bounds), intent, WHAT)
     }
 
     #[cold]

@@ -141,7 +141,7 @@ impl Stream {
             ));
         }
         for (of, bytes, intent) in &period.uses {
-            of.check(bytes, *intent, "a replay", |_| true)?;
+            of.check(bytes, *intent, "a replay", |held| !held.is_ahead)?;
         }
         if times == 0 {
             return Ok(());

@@ -118,6 +118,16 @@ impl Access {
         self.uses.check(bytes, intent, what, |_| true)
     }
 
+    /// Whether a kernel that goes on the stream next may use those bytes so, for `what`.
+    pub(super) fn check_for_kernel(
+        &self,
+        bytes: &Range<usize>,
+        intent: Intent,
+        what: &'static str,
+    ) -> Result<()> {
+        self.uses.check(bytes, intent, what, |held| !held.is_ahead)
+    }
+
     /// Whether those bytes may be used so, as far as only views of the host are concerned.
     fn check_views(&self, bytes: &Range<usize>, intent: Intent, what: &'static str) -> Result<()> {
         self.stream.refuse_within_replay(what)?;
@@ -128,7 +138,7 @@ impl Access {
     pub(super) fn lend(self: &Rc<Self>, bytes: Range<usize>, intent: Intent) -> Result<Hold> {
         let by = "a view of an array";
         self.check(&bytes, intent, by)?;
-        Ok(self.keep(Held { number: self.next.get(), bytes, intent, by, is_view: true }))
+        Ok(self.keep(Held { number: self.next.get(), bytes, intent, by, is_view: true, is_ahead: false }))
     }
 
     fn keep(self: &Rc<Self>, held: Held) -> Hold {
@@ -154,6 +164,11 @@ impl Hold {
     /// Keeps others from the part as long as there is the buffer. The stream may go.
     pub(crate) fn keep(self) {
         self.access.uses.keep(self.number);
+    }
+
+    /// Lets kernels of the stream use the part, since the operation goes on it behind them.
+    pub(crate) fn let_kernels(&self) {
+        self.access.uses.let_kernels(self.number);
     }
 
     /// For an operation that begins outside of the stream after all: blocks as [`Section::hold`] does.
@@ -310,7 +325,8 @@ impl Section {
         let bytes = self.range();
         self.access.stream.refuse_within_replay(by)?;
         self.access.uses.check(&bytes, intent, by, counts)?;
-        Ok(self.access.keep(Held { number: self.access.next.get(), bytes, intent, by, is_view: false }))
+        let number = self.access.next.get();
+        Ok(self.access.keep(Held { number, bytes, intent, by, is_view: false, is_ahead: false }))
     }
 }
 

@@ -55,6 +55,8 @@ pub(super) struct Held {
     pub(super) by: &'static str,
     /// Whether the host looks at it, rather than that an operation has begun.
     pub(super) is_view: bool,
+    /// Whether what is to use it is yet to be put on the stream: kernels that go there before it may use it too.
+    pub(super) is_ahead: bool,
 }
 
 /// What is done with a buffer now, and by kernels. Their arguments carry it to where they are launched, which types allow to
@@ -95,9 +97,16 @@ impl BufferUses {
 
     /// Keeps others from what a hold does for ever: it is never released.
     pub(super) fn keep(&self, number: u64) {
-        self.change(|all| {
-            all.iter_mut().filter(|held| held.number == number).for_each(|held| held.number = FOR_EVER);
-        });
+        self.change_one(number, |held| held.number = FOR_EVER);
+    }
+
+    /// Lets kernels use what a hold keeps others from.
+    pub(super) fn let_kernels(&self, number: u64) {
+        self.change_one(number, |held| held.is_ahead = true);
+    }
+
+    fn change_one(&self, number: u64, change: impl FnMut(&mut Held)) {
+        self.change(|all| all.iter_mut().filter(|held| held.number == number).for_each(change));
     }
 
     #[inline]

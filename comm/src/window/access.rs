@@ -26,8 +26,9 @@ impl Window {
     }
 
     /// Puts a section into the part of `target`, from its element `offset` on, in this access epoch. Nothing may
-    /// write the section until the epoch is completed. Does not block: it is recorded, and carried out where
-    /// the epoch is completed, in no order with the epoch's other operations. Where puts overlap, what is there
+    /// write the section until the epoch is completed, but that in an epoch of [`Mode::Stream`] kernels of the section's
+    /// stream may up to there (2023, section 4.4): what they have written is put. Does not block: it is recorded, and carried
+    /// out where the epoch is completed, in no order with the epoch's other operations. Where puts overlap, what is there
     /// afterwards is undefined. A section on a device is copied to the host where the epoch is completed. `MPI_Put`.
     ///
     /// # Errors
@@ -39,8 +40,8 @@ impl Window {
     }
 
     /// Gets a section from the part of `target`, from its element `offset` on, in this access epoch; as
-    /// [`Window::put`]. It is there once the epoch is completed; until then nothing may use the section.
-    /// `MPI_Get`.
+    /// [`Window::put`]. It is there once the epoch is completed; until then nothing may use the section, but that kernels
+    /// may as there. `MPI_Get`.
     ///
     /// ```
     /// use streamhalo_comm::device::{Buffer, Device, Extents};
@@ -124,9 +125,10 @@ impl Window {
         offset: usize,
     ) -> Result<()> {
         let active = &mut *self.epochs(call)?;
-        let Some((group, _)) = &active.access else {
+        let Some((group, mode)) = &active.access else {
             return Err(out_of_order(call, "start an access epoch first"));
         };
+        let is_on_stream = *mode == Mode::Stream;
         if !group.contains(target) {
             return Err(Error::NotInGroup { call, target, group: group.ranks().to_vec() });
         }
@@ -148,6 +150,9 @@ impl Window {
         };
         let own = &self.inner().own;
         let (hold, is_exposed) = active.hold(own.section(), section, purpose)?;
+        if is_on_stream {
+            hold.let_kernels();
+        }
         if section.bytes() > 0 {
             let (mirror, hold) = (active.mirror(own, section)?, Some(hold));
             active.operations.push(Recorded { kind, target, offset, mirror, is_exposed, hold });

@@ -130,6 +130,7 @@ fn windows(list: &mut List, at_length: bool) {
     list.add("a ring of windows, long", |world, way| active::ring(world, way, 9_000));
     list.add("windows in opposite orders", active::opposite_orders);
     list.add("epochs of any groups", |world, way| near_the_wrap(world, || active::at_random(world, way, 1)));
+    list.add("epochs whose sections kernels write until they are completed", active::kernels_ahead);
     list.add("accumulates of floats", |world, way| active::accumulates::<f64>(world, way, 40));
     list.add("epochs with little room", active::throttled);
     list.add("epochs that are misused", misused::epochs);

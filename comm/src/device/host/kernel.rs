@@ -376,7 +376,7 @@ impl Stream {
             if uses.has_holds() && memory.touched(tile).points() > 0 {
                 // What has begun since the argument was made.
                 let bytes = memory.bytes(memory.touched(tile));
-                uses.check(&bytes, intent, "a kernel on an array", |_| true)?;
+                uses.check(&bytes, intent, "a kernel on an array", |held| !held.is_ahead)?;
             }
             if intent == Intent::Read {
                 continue;

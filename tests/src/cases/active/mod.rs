@@ -265,6 +265,49 @@ pub fn at_random(world: &World, way: Scenario, seed: u64) -> Result<Done, HaloEr
     Ok(Done::default())
 }
 
+/// Kernels may use the sections of an epoch on their stream until it is completed (2023, section 4.4): what they have written
+/// by then is put. The host may not.
+pub fn kernels_ahead(world: &World, way: Scenario) -> Result<Done, HaloError> {
+    const SLOT: usize = 4;
+    let (rank, ranks) = (world.rank(), world.size());
+    let (next, previous) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
+    let neighbours = if next == previous { vec![next] } else { vec![next, previous] };
+    let neighbours = Group::new(world, &neighbours)?;
+    let stream = stream_of(world, way.kind)?;
+    let mut part = Buffer::<i64>::zeros(world, &stream, row(2 * SLOT))?;
+    let mut source = Buffer::<i64>::zeros(world, &stream, row(SLOT))?;
+    let mut got = Buffer::<i64>::zeros(world, &stream, row(SLOT))?;
+    let window = Window::active(world, &part.section(0..2 * SLOT)?, ActiveOptions::default())?;
+    let faults = Faults::default();
+    for epoch in 1..=3 {
+        fill(&stream, &mut part, move |i| sample(ranks + rank, epoch, i))?;
+        fill(&stream, &mut got, |_| 7)?;
+        window.post_stream(&neighbours, &stream)?;
+        window.start(&neighbours, Mode::Stream)?;
+        window.put(&source.section(0..SLOT)?, next, 0)?;
+        window.get(&got.section(0..SLOT)?, next, SLOT)?;
+        let refused = source.with_host_mut(row(SLOT).whole(), |_| ());
+        assert!(matches!(refused, Err(Error::InUse { by: "a put", .. })), "{refused:?}");
+        let refused = got.copy_out(row(SLOT).whole());
+        assert!(matches!(refused, Err(Error::InUse { by: "a get", .. })), "{refused:?}");
+        fill(&stream, &mut source, move |i| sample(rank, epoch, i))?;
+        faults.check(&stream, &got, 0..SLOT, format!("not got yet in epoch {epoch}"), |_| 7)?;
+        fill(&stream, &mut got, |_| 8)?;
+        window.complete_stream(&stream)?;
+        window.wait_stream(&stream)?;
+        faults.check(&stream, &part, 0..2 * SLOT, format!("part in epoch {epoch}"), move |i| match i {
+            ..SLOT => sample(previous, epoch, i),
+            _ => sample(ranks + rank, epoch, i),
+        })?;
+        faults.check(&stream, &got, 0..SLOT, format!("got in epoch {epoch}"), move |i| {
+            sample(ranks + next, epoch, SLOT + i)
+        })?;
+    }
+    stream.synchronize()?;
+    faults.assert_none(&(rank, &window));
+    Ok(Done::default())
+}
+
 /// A host that runs far ahead of its stream, with room for one epoch and a bit.
 pub fn throttled(world: &World, way: Scenario) -> Result<Done, HaloError> {
     for throttling in Throttling::ALL {

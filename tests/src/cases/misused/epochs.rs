@@ -155,6 +155,7 @@ fn in_use(world: &World, alone: &Alone) -> Result<(), HaloError> {
     in_use(window.get(&source.section(3..5)?, me, 4), "a put");
     window.get(&source.section(6..8)?, me, 6)?;
     in_use(source.copy_out(whole).map(|_| ()), "a get");
+    in_use(source.reader(whole).map(|_| ()), "a get");
     in_use(window.accumulate(&source.section(7..8)?, me, 5, Op::Sum), "a get");
     // From what is exposed, where nobody puts.
     window.put(&part.section(7..8)?, me, 5)?;
