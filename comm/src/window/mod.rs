@@ -15,6 +15,8 @@
 //! | accesses without a notification: `MPI_Put`, `MPI_Get`, `MPI_Accumulate`, `MPI_Fetch_and_op`, `MPI_Compare_and_swap` | [`Window::put_values`], [`Window::get_values`], [`Window::accumulate_values`], [`Window::fetch_and_op`], [`Window::compare_and_swap`] |
 //! | `MPI_Win_flush_all`, `MPI_Win_fence` | [`Window::flush_all`], and [`World::barrier`] behind it |
 //! | the notified get-accumulate, of several elements | none: [`Window::fetch_and_op_notify`] takes one |
+//! | requests for notified accesses, as `MPI_Rput` and `MPI_Rget` have them | none: what is put may be written again at once |
+//! | an `MPI_Get_notify` that returns before the data are here | none: [`Window::get_notify`] blocks until they are |
 //!
 //! Notifications of one rank come in the order of its accesses. Those of several ranks come in any order, even where one has
 //! waited for the other before its access: a request that takes any source may match the later one first.
