@@ -1,9 +1,9 @@
 //! Collectives on a stream, on threads: any number of ranks, all types and operations, and what becomes of
 //! them when a rank fails.
 
-use streamhalo::comm::Error;
 use streamhalo::comm::collective::{AllReduce, Barrier};
 use streamhalo::comm::device::{Buffer, Extents};
+use streamhalo::comm::{Communicator, Error};
 use streamhalo::{HaloError, Op, StreamKind, World};
 use streamhalo_tests::cases::Done;
 use streamhalo_tests::cases::leaving::reduced;
@@ -41,6 +41,38 @@ fn any_number_of_ranks_reduces_alike() {
                 late_ranks(world, way, ranks)?;
                 reductions::<f64>(world, way, &[1, 300]).map(|_| ())
             })
+        });
+    }
+}
+
+/// Collectives of the host and of streams combine the values of all ranks in one order.
+#[test]
+fn hosts_and_streams_reduce_to_the_same_bits() {
+    const LONG: usize = 33_000;
+    for ranks in [3, 5, 6, 7] {
+        on_ranks(ranks, |world| {
+            let stream = stream_of(world, StreamKind::Inline)?;
+            let communicator = Communicator::new(world)?;
+            for elements in [30, LONG] {
+                let line = Extents { points: [1, 1, elements], components: 1 };
+                let mut cells = Buffer::<f64>::zeros(world, &stream, line)?;
+                let own = |index: usize| ((7 * index + 1) as f64).sqrt() / (world.rank() + 1) as f64;
+                cells
+                    .view_mut(line.whole())?
+                    .iter_mut()
+                    .zip(0..)
+                    .for_each(|(cell, index)| *cell = own(index));
+                let (mut reduced, mut for_one) =
+                    (cells.copy_out(line.whole())?, cells.copy_out(line.whole())?);
+                let section = cells.section(0..elements)?;
+                AllReduce::new(world, &stream, &section, &section, Op::Sum)?.enqueue()?;
+                let expected = cells.copy_out(line.whole())?;
+                communicator.allreduce(&mut reduced, Op::Sum)?;
+                communicator.reduce(&mut for_one, Op::Sum, 0)?;
+                assert!(reduced == expected, "{elements} elements on {ranks} ranks");
+                assert!(world.rank() > 0 || for_one == expected, "{elements} elements on {ranks} ranks");
+            }
+            Ok(())
         });
     }
 }

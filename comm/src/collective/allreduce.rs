@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Values are combined in an order that depends on the number of ranks only, as a tree over neighbouring ranks:
 /// neighbours first, then pairs of neighbours, and so on. Where there are 2ⁿ + k ranks, ranks 2i and 2i + 1 with
 /// i < k are combined first and then count as one. So the result has the same bits on every rank, backend, fabric
-/// and device, whatever is added.
+/// and device, whatever is added: those that [`Communicator::allreduce`](crate::Communicator::allreduce) gives.
 /// With [`Op::Replace`] it is the section of the last rank.
 ///
 /// Small sections of up to four ranks go from all to all in one round. Otherwise it takes log₂ of the ranks

@@ -16,6 +16,7 @@ mod turns;
 
 pub use allreduce::AllReduce;
 pub use barrier::Barrier;
+pub(crate) use turns::{Parts, order};
 
 /// What carries the messages unless the caller says otherwise: nothing goes before a payload.
 const BACKEND: &str = "st-rsend";

@@ -1,7 +1,5 @@
 //! Who talks to whom in which round: plain arithmetic, the same on every rank.
 
-use std::ops::Range;
-
 /// What a rank does in a round of an allreduce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
@@ -24,33 +22,35 @@ pub(super) enum Turn {
 /// The ranks that take part in the rounds behind the folding: a power of two of them. The first
 /// `paired` of them stand for two ranks each, neighbours, and the others for themselves.
 #[derive(Debug, Clone, Copy)]
-struct Parts {
+pub(crate) struct Parts {
     number: usize,
     paired: usize,
 }
 
 impl Parts {
-    fn of(ranks: usize) -> Self {
+    pub(crate) fn of(ranks: usize) -> Self {
         let number = 1 << ranks.ilog2();
         Self { number, paired: ranks - number }
     }
 
-    fn rank(self, part: usize) -> usize {
+    /// The rank that takes part.
+    pub(crate) fn rank(self, part: usize) -> usize {
         if part < self.paired { 2 * part } else { part + self.paired }
     }
 
     /// The part that a rank belongs to.
-    fn part(self, rank: usize) -> usize {
+    pub(crate) fn part(self, rank: usize) -> usize {
         if rank < 2 * self.paired { rank / 2 } else { rank - self.paired }
     }
 
     /// The rank with which this one shares a part.
-    fn pair(self, rank: usize) -> Option<usize> {
+    pub(crate) fn pair(self, rank: usize) -> Option<usize> {
         (rank < 2 * self.paired).then_some(rank ^ 1)
     }
 
-    fn rounds(self) -> Range<u32> {
-        0..self.number.ilog2()
+    /// How far apart the parts of a round are that combine their values, from the first round on.
+    pub(crate) fn distances(self) -> impl Iterator<Item = usize> {
+        (0..self.number.ilog2()).map(|round| 1 << round)
     }
 }
 
@@ -72,8 +72,8 @@ pub(super) fn allreduce(rank: usize, ranks: usize, at_once: bool) -> Vec<Turn> {
     }
     let part = parts.part(rank);
     let takes_part = parts.rank(part) == rank;
-    for round in parts.rounds() {
-        turns.push(if takes_part { Turn::Swap(parts.rank(part ^ (1 << round))) } else { Turn::Rest });
+    for distance in parts.distances() {
+        turns.push(if takes_part { Turn::Swap(parts.rank(part ^ distance)) } else { Turn::Rest });
     }
     if parts.paired > 0 {
         turns.push(match pair {
@@ -87,15 +87,13 @@ pub(super) fn allreduce(rank: usize, ranks: usize, at_once: bool) -> Vec<Turn> {
 
 /// The order in which an allreduce combines the values of all ranks: for each pair the value of the
 /// second, higher rank is combined into that of the first. The result is the value of rank 0.
-pub(super) fn order(ranks: usize) -> Vec<(usize, usize)> {
+pub(crate) fn order(ranks: usize) -> impl Iterator<Item = (usize, usize)> {
     let parts = Parts::of(ranks);
-    let mut order: Vec<_> = (0..parts.paired).map(|part| (2 * part, 2 * part + 1)).collect();
-    for round in parts.rounds() {
-        let distance = 1 << round;
+    let pairs = (0..parts.paired).map(|part| (2 * part, 2 * part + 1));
+    pairs.chain(parts.distances().flat_map(move |distance| {
         let firsts = (0..parts.number).step_by(2 * distance);
-        order.extend(firsts.map(|part| (parts.rank(part), parts.rank(part + distance))));
-    }
-    order
+        firsts.map(move |part| (parts.rank(part), parts.rank(part + distance)))
+    }))
 }
 
 /// Whom a rank signals, and who signals it, in each round of a barrier.

@@ -1,9 +1,9 @@
 //! Collective calls of a communicator, by the host.
 //!
-//! Values are combined in one order that depends on the number of ranks alone: of two neighbouring blocks of
-//! 2ᵏ ranks, the lower one's is the left operand, after each rank from the largest power of two P on has
-//! given its value to the rank P below. So every rank gets the same bits, on every fabric, from `reduce` as
-//! from `allreduce`, and however long the vector is.
+//! Values are combined in one order that depends on the number of ranks alone, that of
+//! [`AllReduce`](crate::collective::AllReduce): as a tree over neighbouring ranks, of whose values that of the lower one is
+//! the left operand, after ranks 2i and 2i + 1 with i < k have become one where there are 2ⁿ + k. So every rank gets the same
+//! bits, on every fabric, from `reduce` as from `allreduce`, and however long the vector is.
 //!
 //! All ranks fail or none: one that cannot make its part of a call, whatever the reason, fails the world
 //! ([`crate::World::fail`]), as the others would wait for it. If it finds that ranks do not agree, which is
@@ -16,6 +16,7 @@
 use super::Communicator;
 use super::call::{Call, Kind};
 use super::step::Parts;
+use crate::collective::{self, order};
 use crate::element::{Element, Op};
 use crate::error::{Error, Result};
 use std::ops::Range;
@@ -116,24 +117,23 @@ impl Communicator {
         self.check_op(CALL, op)?;
         let call = self.call(Kind::Reduce, op, elements.len(), root);
         let (rank, size) = (self.rank(), self.size());
-        let folded = largest_power(size);
+        let parts = collective::Parts::of(size);
+        let (part, pair) = (parts.part(rank), parts.pair(rank));
         self.with_scratch(call, 2 * elements.len(), |scratch| {
             let (own, others) = scratch.split_at_mut(elements.len());
             own.copy_from_slice(elements);
-            if rank >= folded {
-                self.send_step(call, rank - folded, own)?;
+            if let Some(lower) = pair.filter(|pair| *pair < rank) {
+                self.send_step(call, lower, own)?;
             } else {
-                if rank + folded < size {
-                    self.receive_and_combine(call, rank + folded, op, own, others)?;
+                if let Some(higher) = pair {
+                    self.receive_and_combine(call, higher, op, own, others)?;
                 }
-                let mut bit = 1;
-                while bit < folded {
-                    if rank & bit != 0 {
-                        self.send_step(call, rank - bit, own)?;
+                for distance in parts.distances() {
+                    if part & distance != 0 {
+                        self.send_step(call, parts.rank(part - distance), own)?;
                         break;
                     }
-                    self.receive_and_combine(call, rank + bit, op, own, others)?;
-                    bit *= 2;
+                    self.receive_and_combine(call, parts.rank(part + distance), op, own, others)?;
                 }
             }
             // Rank 0 has the result: the order must not depend on the root.
@@ -182,31 +182,26 @@ impl Communicator {
 
     /// Every rank gets every value, two blocks after the other.
     fn allreduce_doubling<T: Element>(&self, call: Call, elements: &mut [T], op: Op) -> Result<()> {
-        let (rank, size) = (self.rank(), self.size());
-        let folded = largest_power(size);
-        if rank >= folded {
-            self.send_step(call, rank - folded, elements)?;
-            return self.receive_step(call, rank - folded, elements);
+        let rank = self.rank();
+        let parts = collective::Parts::of(self.size());
+        let (part, pair) = (parts.part(rank), parts.pair(rank));
+        if let Some(lower) = pair.filter(|pair| *pair < rank) {
+            self.send_step(call, lower, elements)?;
+            return self.receive_step(call, lower, elements);
         }
         self.with_scratch(call, elements.len(), |others| {
-            if rank + folded < size {
-                self.receive_and_combine(call, rank + folded, op, elements, others)?;
+            if let Some(higher) = pair {
+                self.receive_and_combine(call, higher, op, elements, others)?;
             }
-            let mut bit = 1;
-            while bit < folded {
-                let peer = rank ^ bit;
+            for distance in parts.distances() {
+                let peer = parts.rank(part ^ distance);
                 self.exchange_step(call, (peer, elements), (peer, others))?;
-                if rank & bit == 0 {
-                    combine(op, elements, others)
-                } else {
-                    combine_left(op, others, elements)
-                }
-                bit *= 2;
+                if rank < peer { combine(op, elements, others) } else { combine_left(op, others, elements) }
             }
-            if rank + folded < size {
-                self.send_step(call, rank + folded, elements)?;
+            match pair {
+                Some(higher) => self.send_step(call, higher, elements),
+                None => Ok(()),
             }
-            Ok(())
         })
     }
 
@@ -226,22 +221,11 @@ impl Communicator {
                 (Parts { count: size - 1, part: &sent }, Parts { count: size - 1, part: &come });
             self.step(call, (elements, sends), (values, receives))?;
             values[rank * own.len()..][..own.len()].copy_from_slice(&elements[own.clone()]);
-            let folded = largest_power(size);
-            let (lower, upper) = values.split_at_mut(folded * own.len());
-            for (lower, upper) in
-                lower.chunks_exact_mut(own.len().max(1)).zip(upper.chunks_exact(own.len().max(1)))
-            {
-                combine(op, lower, upper);
+            for (low, high) in order(size) {
+                let (lower, upper) = values.split_at_mut(high * own.len());
+                combine(op, &mut lower[low * own.len()..][..own.len()], &upper[..own.len()]);
             }
-            let mut block = own.len();
-            while block > 0 && block < lower.len() {
-                for pair in lower.chunks_exact_mut(2 * block) {
-                    let (left, right) = pair.split_at_mut(block);
-                    combine(op, &mut left[..own.len()], &right[..own.len()]);
-                }
-                block *= 2;
-            }
-            elements[own.clone()].copy_from_slice(&lower[..own.len()]);
+            elements[own.clone()].copy_from_slice(&values[..own.len()]);
             Ok(())
         })?;
         self.ring(call, elements, &part)
@@ -399,10 +383,6 @@ impl Communicator {
         let reason = "`Op::Replace` combines nothing; use broadcast".into();
         self.or_fail(call, Err(Error::CollectiveFailed { call, rank: self.rank(), reason }))
     }
-}
-
-fn largest_power(size: usize) -> usize {
-    1 << size.ilog2()
 }
 
 /// The part of a vector that a rank reduces.

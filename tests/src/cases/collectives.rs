@@ -23,19 +23,19 @@ fn uneven(rank: usize, elements: usize) -> Vec<f64> {
     (0..elements).map(scaled).collect()
 }
 
-/// The order that is promised: ranks from the largest power of two on go to the one that far below, and then
-/// neighbouring blocks are combined.
+/// The order that is promised: where there are 2ⁿ + k ranks k pairs of neighbours are combined first, and then all neighbours,
+/// and the neighbours of what comes of it.
 fn expected<T: Element>(op: Op, mut values: Vec<Vec<T>>) -> Vec<T> {
     let combined = |left: &[T], right: &[T]| -> Vec<T> {
         left.iter().zip(right).map(|(left, right)| T::combine(op, *left, *right)).collect()
     };
-    let folded = 1 << values.len().ilog2();
-    let upper = values.split_off(folded);
-    for (lower, upper) in values.iter_mut().zip(&upper) {
-        *lower = combined(lower, upper);
-    }
+    let unite = |values: &[Vec<T>]| values.chunks(2).map(|pair| combined(&pair[0], &pair[1])).collect();
+    let pairs = values.len() - (1 << values.len().ilog2());
+    let single = values.split_off(2 * pairs);
+    values = unite(&values);
+    values.extend(single);
     while values.len() > 1 {
-        values = values.chunks(2).map(|pair| combined(&pair[0], &pair[1])).collect();
+        values = unite(&values);
     }
     values.remove(0)
 }
