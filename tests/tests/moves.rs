@@ -1,14 +1,20 @@
 //! Tables of strided moves against a model that goes element by element.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use streamhalo::comm::Error;
+use streamhalo::comm::backend::{Direct, Exchange, ExchangeSpec, MessageSpec, Slot, match_exchange};
+use streamhalo::comm::collective::AllReduce;
 use streamhalo::comm::device::{Buffer, Extents, Move, MoveTable};
+use streamhalo::comm::fabric::Place;
+use streamhalo::comm::window::{ActiveOptions, Window};
+use streamhalo::comm::{Communicator, Error};
 use streamhalo::{Element, ElementType, HaloError, Op, Stream, Tile, World};
 use streamhalo_tests::{KINDS, Random, Sample, on_ranks, stream_of};
 
 const BYTES: usize = 48 * 1024;
 const EXTENTS: Extents = Extents { points: [1, 1, BYTES], components: 1 };
+const EIGHT: Extents = Extents { points: [1, 1, 8], components: 1 };
 
 /// A move between two of the buffers, by number.
 #[derive(Debug, Clone)]
@@ -349,29 +355,38 @@ fn moves_that_leave_their_region_are_refused() {
     });
 }
 
-/// What a view shows is not written meanwhile, by a table of moves either; what lies beside it is.
+/// Two elements.
+fn two(source: Place, destination: Place) -> Result<Arc<MoveTable>, Error> {
+    let one = Move {
+        source,
+        source_strides: [0; 2],
+        destination,
+        destination_strides: [0; 2],
+        counts: [1, 1],
+        run_bytes: 16,
+        element: ElementType::I64,
+        op: Op::Replace,
+    };
+    Ok(Arc::new(MoveTable::new(&[vec![one]])?))
+}
+
+/// What a view shows is not written meanwhile, by a table of moves either, nor what it lends for writing read; what lies
+/// beside it is.
 #[test]
 fn what_the_host_looks_at_is_not_moved_to() -> Result<(), HaloError> {
     let world = World::alone()?;
-    let line = Extents { points: [1, 1, 8], components: 1 };
     for kind in KINDS {
         let stream = stream_of(&world, kind)?;
-        let mut ones = Buffer::<i64>::zeros(&world, &stream, line)?;
-        ones.view_mut(line.whole())?.fill(1);
-        let cells = Buffer::<i64>::zeros(&world, &stream, line)?;
-        let table = |first: usize| {
-            let one = Move {
-                source: ones.place([0; 3])?,
-                source_strides: [0; 2],
-                destination: cells.place([0, 0, first])?,
-                destination_strides: [0; 2],
-                counts: [1, 1],
-                run_bytes: 16,
-                element: ElementType::I64,
-                op: Op::Replace,
-            };
-            Ok::<_, Error>(Arc::new(MoveTable::new(&[vec![one]])?))
+        let mut ones = Buffer::<i64>::zeros(&world, &stream, EIGHT)?;
+        ones.view_mut(EIGHT.whole())?.fill(1);
+        let cells = Buffer::<i64>::zeros(&world, &stream, EIGHT)?;
+        let places = [0, 1, 2, 4, 6].map(|first| ones.place([0, 0, first]));
+        let places = places.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let from = |source: usize, first: usize| {
+            let source = places.iter().find(|place| place.offset() == 8 * source).expect("one of them");
+            two(source.clone(), cells.place([0, 0, first])?)
         };
+        let table = |first| from(0, first);
         let tables = [table(0)?, table(1)?, table(2)?, table(4)?];
         let part = Tile { start: [0, 0, 2], end: [1, 1, 4] };
         let view = cells.view(part)?;
@@ -382,48 +397,152 @@ fn what_the_host_looks_at_is_not_moved_to() -> Result<(), HaloError> {
         assert_eq!(view.iter().copied().collect::<Vec<_>>(), [0, 0]);
         drop(view);
         stream.enqueue_move(&tables[2])?;
-        assert_eq!(cells.copy_out(line.whole())?, [1, 1, 1, 1, 1, 1, 0, 0]);
+        assert_eq!(cells.copy_out(EIGHT.whole())?, [1, 1, 1, 1, 1, 1, 0, 0]);
+
+        let seen = ones.view(part)?;
+        stream.enqueue_move(&from(0, 2)?)?;
+        drop(seen);
+        let firsts = [0, 1, 2, 4].map(|first| from(first, 6)).into_iter().collect::<Result<Vec<_>, _>>()?;
+        let mut lent = ones.view_mut(part)?;
+        let moved: Vec<_> = firsts.iter().map(|table| stream.enqueue_move(table).is_ok()).collect();
+        assert_eq!(moved, [true, false, false, true], "cells 2 and 3 are written by the host");
+        lent.fill(2);
+        drop(lent);
+        stream.enqueue_move(&firsts[1])?;
+        assert_eq!(cells.copy_out(EIGHT.whole())?, [1, 1, 1, 1, 1, 1, 1, 2]);
     }
     Ok(())
 }
 
 thread_local! {
     /// What a kernel finds beside its arguments.
-    static BESIDE: RefCell<Option<(Stream, Arc<MoveTable>)>> = const { RefCell::new(None) };
+    static BESIDE: RefCell<Option<Box<dyn FnMut() -> Result<(), Error>>>> = const { RefCell::new(None) };
 }
 
-/// It would write what the kernel has, and a table has no borrow of it.
+/// What it gives from within a kernel that writes all of an array, on an inline stream. The array keeps what that has written.
+fn from_within(
+    stream: &Stream,
+    cells: &mut Buffer<i64>,
+    call: impl FnMut() -> Result<(), Error> + 'static,
+) -> Result<Result<(), Error>, HaloError> {
+    BESIDE.set(Some(Box::new(call)));
+    let found = Arc::new(Mutex::new(None));
+    let (told, tile) = (found.clone(), cells.extents().whole());
+    stream.launch("meddling", tile, (cells.writer(tile)?,), move |_, (mut rows,)| {
+        rows.row(0, 0).fill(3);
+        let called = BESIDE.with_borrow_mut(|call| call.as_mut().map(|call| call()));
+        *told.lock().unwrap() = called;
+    })?;
+    BESIDE.take();
+    assert_eq!(cells.copy_out(tile)?, [3; 8]);
+    Ok(found.lock().unwrap().take().expect("it was called"))
+}
+
+/// They would write what the kernel has, and neither tables nor sections have a borrow of it.
 #[test]
-fn a_kernel_that_runs_here_and_now_cannot_enqueue_moves_behind_itself() -> Result<(), HaloError> {
+fn a_kernel_that_runs_here_and_now_cannot_use_its_array_otherwise() -> Result<(), HaloError> {
     let world = World::alone()?;
     let stream = stream_of(&world, KINDS[0])?;
-    let line = Extents { points: [1, 1, 8], components: 1 };
-    let mut cells = Buffer::<i64>::zeros(&world, &stream, line)?;
-    let one = Move {
-        source: cells.place([0, 0, 4])?,
-        source_strides: [0; 2],
-        destination: cells.place([0; 3])?,
-        destination_strides: [0; 2],
-        counts: [1, 1],
-        run_bytes: 16,
-        element: ElementType::I64,
-        op: Op::Replace,
+    let mut cells = Buffer::<i64>::zeros(&world, &stream, EIGHT)?;
+    let twos = Buffer::<i64>::zeros(&world, &stream, EIGHT)?;
+    let table = two(cells.place([0, 0, 4])?, cells.place([0; 3])?)?;
+    let meddles = |found: Result<(), Error>, name| {
+        assert!(matches!(&found, Err(Error::OutOfOrder { call, .. }) if *call == name), "{name}: {found:?}");
     };
-    let table = Arc::new(MoveTable::new(&[vec![one]])?);
-    BESIDE.set(Some((stream.clone(), table.clone())));
-    let found = Arc::new(Mutex::new(None));
-    let told = found.clone();
-    let writer = cells.writer(line.whole())?;
-    stream.launch("meddling", line.whole(), (writer,), move |_, (mut rows,)| {
-        rows.row(0, 0).fill(3);
-        let moved =
-            BESIDE.with_borrow(|beside| beside.as_ref().map(|(stream, table)| stream.enqueue_move(table)));
-        *told.lock().unwrap() = moved;
-    })?;
-    let found = found.lock().unwrap().take();
-    assert!(matches!(found, Some(Err(Error::OutOfOrder { call: "enqueue_move", .. }))), "{found:?}");
+
+    let (own, moves) = (stream.clone(), table.clone());
+    let found = from_within(&stream, &mut cells, move || own.enqueue_move(&moves))?;
+    meddles(found, "enqueue_move");
     stream.enqueue_move(&table)?;
-    BESIDE.take();
-    assert_eq!(cells.copy_out(line.whole())?, [3; 8]);
+
+    let period =
+        stream.capture(|stream| stream.enqueue_move(&two(twos.place([0; 3])?, cells.place([0; 3])?)?))?;
+    let own = stream.clone();
+    let found = from_within(&stream, &mut cells, move || own.replay(&period, 1))?;
+    meddles(found, "replay");
+
+    let communicator = Communicator::new(&world)?;
+    communicator.send(&[7_i64; 2], 0, 5)?;
+    let section = cells.section(0..2)?;
+    let receive = section.clone();
+    let by = communicator.clone();
+    let found = from_within(&stream, &mut cells, move || by.irecv(&receive, 0, 5)?.wait().map(|_| ()))?;
+    meddles(found, "a receive");
+    communicator.irecv(&section, 0, 5)?.wait()?;
+    assert_eq!(cells.copy_out(EIGHT.whole())?, [7, 7, 3, 3, 3, 3, 3, 3]);
+
+    let window = Window::active(&world, &section, ActiveOptions::default())?;
+    let found = from_within(&stream, &mut cells, move || window.write(0, &[8_i64; 2]))?;
+    meddles(found, "writing one's part of a window");
+
+    let mut sum = AllReduce::new(&world, &stream, &twos.section(0..2)?, &section, Op::Sum)?;
+    let found = from_within(&stream, &mut cells, move || sum.enqueue())?;
+    meddles(found, "an allreduce");
     Ok(())
+}
+
+/// An exchange of two cells with the other of two ranks: those from 4 on go there.
+fn exchange_of(
+    world: &World,
+    stream: &Stream,
+    backend: &str,
+    cells: &Buffer<i64>,
+) -> Result<Box<dyn Exchange>, Error> {
+    let message = MessageSpec {
+        peer: 1 - world.rank(),
+        tag: 0,
+        elements: vec![(ElementType::I64, 2)],
+        bytes: 16,
+        run_bytes: 16,
+        direct: Direct::Never,
+        ghosts: Vec::new(),
+    };
+    let spec = ExchangeSpec { sends: vec![message.clone()], recvs: vec![message], last_epoch: 0 };
+    let mut exchange = match_exchange(world, stream, backend, spec)?;
+    let pack = |phase| match exchange.send_slot(0, phase) {
+        Slot::Packed(place) => two(cells.place([0, 0, 4])?, place),
+        Slot::Ghosts(_) => unreachable!("it is never direct"),
+    };
+    let packs = [pack(0)?, pack(1)?];
+    exchange.bind(vec![packs])?;
+    Ok(exchange)
+}
+
+#[test]
+fn exchanges_pack_neither_what_a_kernel_writes_nor_what_is_lent_to_be_written() {
+    for backend in ["standard", "st-send"] {
+        on_ranks(2, |world| {
+            let stream = stream_of(world, KINDS[0])?;
+            let mut cells = Buffer::<i64>::zeros(world, &stream, EIGHT)?;
+            let exchange = Rc::new(RefCell::new(exchange_of(world, &stream, backend, &cells)?));
+            let is_refused = |cells: &mut Buffer<i64>, call, step: fn(&mut dyn Exchange, &Stream) -> _| {
+                let (own, meant) = (stream.clone(), exchange.clone());
+                let found = from_within(&stream, cells, move || step(&mut **meant.borrow_mut(), &own))?;
+                let is_that = matches!(&found, Err(Error::OutOfOrder { call: refused, reason })
+                    if *refused == call && reason.contains("running"));
+                assert!(is_that, "{backend}: {found:?}");
+                Ok::<(), HaloError>(())
+            };
+            is_refused(&mut cells, "start_recvs", |exchange, stream| exchange.start_recvs(stream))?;
+            exchange.borrow_mut().start_recvs(&stream)?;
+            is_refused(&mut cells, "start_sends", |exchange, stream| exchange.start_sends(stream))?;
+            let part = |first| Tile { start: [0, 0, first], end: [1, 1, first + 2] };
+            let lent = cells.view_mut(part(5))?;
+            let refused = exchange.borrow_mut().start_sends(&stream);
+            assert!(
+                matches!(refused, Err(Error::InUse { start: 40, end: 56, .. })),
+                "{backend}: {refused:?}"
+            );
+            drop(lent);
+            let _beside = cells.view_mut(part(2))?;
+            exchange.borrow_mut().start_sends(&stream)?;
+            drop(_beside);
+            is_refused(&mut cells, "wait", |exchange, stream| exchange.wait(stream))?;
+            exchange.borrow_mut().wait(&stream)?;
+            let arrived = exchange.borrow().recv_slot(0, 1).expect("it is packed");
+            stream.enqueue_move(&two(arrived, cells.place([0; 3])?)?)?;
+            assert_eq!(cells.copy_out(EIGHT.whole())?, [3; 8]);
+            Ok(())
+        });
+    }
 }

@@ -128,7 +128,8 @@ pub struct Route {
 
 /// A matched exchange. Starts and waits alternate; one exchange is in flight at a time.
 ///
-/// After matching no call allocates, and none but those of `standard` waits for the stream.
+/// After matching no call allocates, and none but those of `standard` waits for the stream. From within an operation that
+/// an inline stream runs, starts and waits are out of order.
 pub trait Exchange: fmt::Debug {
     /// The name of the backend: of the one that was chosen, where `auto` was asked for.
     fn backend(&self) -> &'static str;
@@ -155,7 +156,8 @@ pub trait Exchange: fmt::Debug {
     /// with `standard`, which waits for the stream.
     ///
     /// # Errors
-    /// [`Error::OutOfOrder`]; with `standard` the stream's error.
+    /// [`Error::OutOfOrder`]; [`Error::InUse`] if a view lends the host what is sent for writing; with `standard` the
+    /// stream's error.
     fn start_sends(&mut self, stream: &Stream) -> Result<()>;
     /// Enqueues waking receivers that sleep: for sends whose wait does not follow soon, as the
     /// wait does it too.

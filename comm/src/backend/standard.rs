@@ -272,6 +272,7 @@ impl Exchange for Standard {
 
     fn start_recvs(&mut self, stream: &Stream) -> Result<()> {
         refuse_capture(stream)?;
+        stream.refuse_within_operation(START_RECVS.call)?;
         self.stage.take(&START_RECVS)?;
         self.epoch = self.epoch.wrapping_add(1);
         Ok(())
@@ -279,6 +280,8 @@ impl Exchange for Standard {
 
     fn start_sends(&mut self, stream: &Stream) -> Result<()> {
         refuse_capture(stream)?;
+        stream.refuse_within_operation(START_SENDS.call)?;
+        stream.check_views(self.moves.iter().map(|moves| &moves[phase(self.epoch)]))?;
         self.stage.take(&START_SENDS)?;
         for moves in &self.moves {
             stream.put_move(&moves[phase(self.epoch)]);
@@ -297,6 +300,7 @@ impl Exchange for Standard {
 
     fn wait(&mut self, stream: &Stream) -> Result<()> {
         refuse_capture(stream)?;
+        stream.refuse_within_operation(WAIT.call)?;
         self.stage.take(&WAIT)?;
         let context = self.world.wait_context();
         let waited = stream.by_host(Activity::Wait, "wait for messages", || {

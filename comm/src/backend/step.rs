@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 /// A call and where it belongs.
 #[derive(Debug)]
 pub(super) struct Step {
-    call: &'static str,
+    pub(super) call: &'static str,
     needed: Stage,
     next: Stage,
     reason: &'static str,

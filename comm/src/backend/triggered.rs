@@ -139,6 +139,7 @@ impl Triggered {
     fn step(&self, stream: &Stream, step: &'static Step) -> Result<u32> {
         let mut counts = self.standing.get();
         counts.stage.take(step)?;
+        stream.refuse_within_operation(step.call)?;
         stream.note(&self.standing);
         self.standing.set(counts);
         Ok(counts.epoch)
@@ -273,6 +274,7 @@ impl Exchange for Triggered {
     fn start_recvs(&mut self, stream: &Stream) -> Result<()> {
         let mut counts = self.standing.get();
         counts.stage.take(&START_RECVS)?;
+        stream.refuse_within_operation(START_RECVS.call)?;
         if let Some(arm) = self.far.as_mut().and_then(|far| far.arm.as_mut()) {
             let reason = "the host queues the operations of each epoch with the network interface";
             stream.refuse_capture("an exchange over this fabric", reason)?;
@@ -287,6 +289,9 @@ impl Exchange for Triggered {
     }
 
     fn start_sends(&mut self, stream: &Stream) -> Result<()> {
+        let sends = &self.sends[phase(self.epoch())];
+        stream
+            .check_views(sends.iter().flat_map(|send| send.messages.iter().map(|message| &message.moves)))?;
         let epoch = self.step(stream, &START_SENDS)?;
         self.packs[phase(epoch)].iter().for_each(|pack| stream.put_move(pack));
         for send in &self.sends[phase(epoch)] {

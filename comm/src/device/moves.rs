@@ -1,5 +1,6 @@
 //! Strided moves, and tables of them that are built once and run many times.
 
+use super::section::{Intent, View};
 use crate::element::{ElementType, Op};
 use crate::error::{Error, Result};
 use crate::fabric::{Observer, Place, Region};
@@ -198,14 +199,30 @@ impl MoveTable {
         self.bytes > 0 && self.regions.iter().all(|region| region.on_device().is_none())
     }
 
-    /// Addresses between which it writes.
-    pub(super) fn written(&self) -> impl Iterator<Item = Range<usize>> {
+    /// That it does nothing to what those views show that they forbid.
+    ///
+    /// # Errors
+    /// [`Error::InUse`].
+    pub(super) fn check_views(&self, views: &[View]) -> Result<()> {
+        let meets = |(intent, addresses): (Intent, Range<usize>)| {
+            views.iter().find(|view| intent.meets(&addresses, view.intent, &view.addresses))
+        };
+        let Some(view) = self.touched().find_map(meets) else { return Ok(()) };
+        let (start, end) = (view.addresses.start - view.of, view.addresses.end - view.of);
+        Err(Error::InUse { what: "a move", start, end, by: "a view of an array" })
+    }
+
+    /// Addresses between which it reads and writes.
+    fn touched(&self) -> impl Iterator<Item = (Intent, Range<usize>)> {
         self.nests.iter().flat_map(|nest| {
-            let steps = |axis: usize| (nest.counts[axis] - 1) * nest.destination_strides[axis];
-            let bytes = steps(0) + steps(1) + nest.run_bytes;
-            nest.pairs
-                .iter()
-                .map(move |(_, destination)| *destination as usize..*destination as usize + bytes)
+            let reach = |strides: [usize; 2]| {
+                (nest.counts[0] - 1) * strides[0] + (nest.counts[1] - 1) * strides[1] + nest.run_bytes
+            };
+            let (read, written) = (reach(nest.source_strides), reach(nest.destination_strides));
+            nest.pairs.iter().flat_map(move |(source, destination)| {
+                let (source, destination) = (*source as usize, *destination as usize);
+                [(Intent::Read, source..source + read), (Intent::Write, destination..destination + written)]
+            })
         })
     }
 

@@ -106,13 +106,14 @@ impl Stream {
     /// other generation, as after an odd number of exchanges in between, if a field of it is in another generation or has
     /// other ghosts to read than at the capture, or if there is a view of any array of the stream; [`Error::InUse`] if an
     /// operation has begun that uses a part of a buffer in a way that forbids what the period does with it;
-    /// [`Error::NotCapturable`] within a capture. Nothing is enqueued then.
+    /// [`Error::NotCapturable`] within a capture; [`Error::OutOfOrder`] from within an operation that an inline stream runs.
+    /// Nothing is enqueued then.
     pub fn replay(&self, period: &Period, times: u64) -> Result<()> {
         if period.stream != self.id() {
             return Err(Error::WrongStream { what: "a period", owner: period.stream, used: self.id() });
         }
         self.refuse_capture("a replay", "a period has no others in it; capture its operations instead")?;
-        self.refuse_within_replay("replay")?;
+        self.refuse_within_operation("replay")?;
         let out_of_order = |reason: &str| Err(Error::OutOfOrder { call: "replay", reason: reason.into() });
         // Of whatever array: what a period writes is not looked up for each replay.
         if !self.views().borrow().is_empty() {

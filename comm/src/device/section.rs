@@ -17,7 +17,8 @@ use std::sync::Arc;
 /// While an operation has begun that writes a section, nothing else of this rank may read or write it, and
 /// while one has begun that reads it nothing may write it: views, kernels and operations that would are
 /// refused with [`Error::InUse`]. What is on the stream already, such as a kernel that writes it, is waited for instead, by
-/// whatever does not go on the stream itself.
+/// whatever does not go on the stream itself. From within an operation that its stream runs inline, none begins on it
+/// ([`Error::OutOfOrder`]).
 #[derive(Debug, Clone)]
 pub struct Section {
     place: Place,
@@ -64,6 +65,7 @@ pub(super) struct View {
     pub(super) of: usize,
     number: u64,
     pub(super) addresses: Range<usize>,
+    pub(super) intent: Intent,
 }
 
 /// Keeps others from a section until it is dropped.
@@ -130,7 +132,7 @@ impl Access {
 
     /// Whether those bytes may be used so, as far as only views of the host are concerned.
     fn check_views(&self, bytes: &Range<usize>, intent: Intent, what: &'static str) -> Result<()> {
-        self.stream.refuse_within_replay(what)?;
+        self.stream.refuse_within_operation(what)?;
         self.uses.check(bytes, intent, what, |held| held.is_view)
     }
 
@@ -147,7 +149,7 @@ impl Access {
         self.next.set(number + 1);
         if is_view {
             let addresses = self.address + bytes.start..self.address + bytes.end;
-            let view = View { of: self.address, number, addresses };
+            let view = View { of: self.address, number, addresses, intent };
             self.stream.views().borrow_mut().push(view);
         }
         self.uses.hold(held);
@@ -323,7 +325,7 @@ impl Section {
 
     fn hold_if(&self, intent: Intent, by: &'static str, counts: impl Fn(&Held) -> bool) -> Result<Hold> {
         let bytes = self.range();
-        self.access.stream.refuse_within_replay(by)?;
+        self.access.stream.refuse_within_operation(by)?;
         self.access.uses.check(&bytes, intent, by, counts)?;
         let number = self.access.next.get();
         Ok(self.access.keep(Held { number, bytes, intent, by, is_view: false, is_ahead: false }))

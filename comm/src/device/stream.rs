@@ -242,7 +242,26 @@ impl Stream {
     /// [`Error::OutOfOrder`] for a call of what a period does that is being replayed.
     #[inline]
     pub(super) fn refuse_within_replay(&self, call: &'static str) -> Result<()> {
-        if self.inner.is_replaying.get() { Err(within_replay(call)) } else { Ok(()) }
+        if self.inner.is_replaying.get() { Err(self.within_operation(call)) } else { Ok(()) }
+    }
+
+    /// # Errors
+    /// [`Error::OutOfOrder`] for a call from within what an inline stream runs: it may be a kernel, and what the call does to
+    /// the same array no borrow of that forbids.
+    #[inline]
+    pub(crate) fn refuse_within_operation(&self, call: &'static str) -> Result<()> {
+        if self.inner.is_running.get() { Err(self.within_operation(call)) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn within_operation(&self, call: &'static str) -> Error {
+        let reason = match self.inner.is_replaying.get() {
+            true => {
+                "a period is being replayed, whose kernels can use no other arrays of its stream than they were given"
+            }
+            false => "an operation of the stream is running; do it before or behind that",
+        };
+        Error::OutOfOrder { call, reason: reason.into() }
     }
 
     pub(super) fn views(&self) -> &Rc<RefCell<Vec<View>>> {
@@ -433,27 +452,28 @@ impl Stream {
     /// whoever enqueues one sees to it that what it writes is not moved by others until the stream has come past it.
     ///
     /// # Errors
-    /// [`Error::InUse`] if it writes between the first and the last byte that a view of an array of this stream shows;
-    /// [`Error::OutOfOrder`] from within an operation that an inline stream runs, which may be a kernel on the same array.
+    /// [`Error::InUse`] if it writes between the first and the last byte that a view of an array of this stream shows, or
+    /// reads between those that a view lends for writing; [`Error::OutOfOrder`] from within an operation that an inline
+    /// stream runs, which may be a kernel on the same array.
     #[inline]
     pub fn enqueue_move(&self, moves: &Arc<MoveTable>) -> Result<()> {
-        if self.inner.is_running.get() {
-            let reason = "an operation of the stream is running; enqueue it behind that".into();
-            return Err(Error::OutOfOrder { call: "enqueue_move", reason });
-        }
-        let views = self.views().borrow();
-        if !views.is_empty() {
-            moves.written().try_for_each(|written| {
-                let meets =
-                    |view: &&View| written.start < view.addresses.end && view.addresses.start < written.end;
-                let Some(view) = views.iter().find(meets) else { return Ok(()) };
-                let (start, end) = (view.addresses.start - view.of, view.addresses.end - view.of);
-                Err(Error::InUse { what: "a move", start, end, by: "a view of an array" })
-            })?;
-        }
-        drop(views);
+        self.refuse_within_operation("enqueue_move")?;
+        self.check_views([moves])?;
         self.put_move(moves);
         Ok(())
+    }
+
+    /// That those tables do nothing to what the host looks at that a view of it forbids.
+    ///
+    /// # Errors
+    /// [`Error::InUse`].
+    #[inline]
+    pub(crate) fn check_views<'t>(&self, tables: impl IntoIterator<Item = &'t Arc<MoveTable>>) -> Result<()> {
+        let views = self.views().borrow();
+        if views.is_empty() {
+            return Ok(());
+        }
+        tables.into_iter().try_for_each(|moves| moves.check_views(&views))
     }
 
     /// As [`Stream::enqueue_move`], of what is not viewed as far as its caller knows.
@@ -573,10 +593,4 @@ impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Stream({}, {})", self.id(), self.kind().name())
     }
-}
-
-#[cold]
-fn within_replay(call: &'static str) -> Error {
-    let reason = "a period is being replayed, whose kernels can use no other arrays of its stream than they were given";
-    Error::OutOfOrder { call, reason: reason.into() }
 }
