@@ -546,3 +546,18 @@ fn exchanges_pack_neither_what_a_kernel_writes_nor_what_is_lent_to_be_written() 
         });
     }
 }
+
+#[test]
+fn places_beyond_what_can_be_counted_are_out_of_bounds() -> Result<(), HaloError> {
+    let world = World::alone()?;
+    let stream = stream_of(&world, KINDS[0])?;
+    let line = Buffer::<f64>::zeros(&world, &stream, EIGHT)?;
+    for far in [8, 1 << 58, 1 << 60, 1 << 61, 1 << 63, usize::MAX] {
+        for point in [[far, 0, 0], [0, far, 0], [0, 0, far], [far; 3]] {
+            let refused = line.place(point);
+            // A place may be at the end.
+            assert!(point == [0, 0, 8] || matches!(refused, Err(Error::OutOfBounds { .. })), "{point:?}");
+        }
+    }
+    Ok(())
+}

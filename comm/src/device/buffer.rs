@@ -108,7 +108,8 @@ impl<T: Element> Buffer<T> {
 
     /// Of a point in memory that begins so many bytes into the array's.
     fn place_in(&self, (region, first): (&Region, usize), point: [usize; 3]) -> Result<Place> {
-        region.place(self.whole.rows.offset(point) * size_of::<T>() - first, 0, "a point of an array")
+        let start = self.bytes(Tile { start: point, end: point }).start;
+        region.place(start - first, 0, "a point of an array")
     }
 
     /// Read access for a kernel, to the points of `bounds`.
