@@ -19,6 +19,11 @@ use streamhalo_grid::{Fields, HaloWidth, ReadableGhosts};
 /// Every step is enqueued on the stream: receives start, boxes are packed (or go straight into the
 /// peers' ghosts), sends start, and the stream waits and unpacks. The host waits for none of it,
 /// except with backend `standard` (2026, section IV, figures 2 and 3).
+///
+/// Views and kernels wait for what is enqueued, or are behind it. Messages and the like, which use a
+/// [section](streamhalo_comm::device::Section) of a field outside of the stream, do not know of exchanges: with an exchange
+/// enqueued `Stream::synchronize` has to come before one of them begins, or it may send ghosts that are not filled yet and
+/// receive into entries that are not packed yet; and it is waited for before the next exchange is enqueued.
 #[derive(Debug)]
 pub struct StreamHalo {
     pub(crate) stream: Stream,

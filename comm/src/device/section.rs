@@ -19,6 +19,10 @@ use std::sync::Arc;
 /// refused with [`Error::InUse`]. What is on the stream already, such as a kernel that writes it, is waited for instead, by
 /// whatever does not go on the stream itself. From within an operation that its stream runs inline, none begins on it
 /// ([`Error::OutOfOrder`]).
+///
+/// Tables of moves ([`Stream::enqueue_move`]) and exchanges, those of `StreamHalo` too, are in none of this: nothing keeps
+/// track of what they pack and fill. Whoever begins an operation on a section of that synchronises the stream first, and waits
+/// for the operation before the next one is enqueued.
 #[derive(Debug, Clone)]
 pub struct Section {
     place: Place,
