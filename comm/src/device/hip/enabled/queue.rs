@@ -21,6 +21,12 @@ pub(super) fn blocks_launches() -> bool {
     ["HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL"].into_iter().any(launches_block)
 }
 
+/// A mask of all compute units, where the runtime counts so many: on GPUs whose units work in pairs it counts the pairs, and
+/// masks have a bit for each unit. Bits of units that there are not are ignored.
+fn all_units(counted: u32) -> Vec<u32> {
+    vec![u32::MAX; counted.saturating_mul(2).div_ceil(32).max(1) as usize]
+}
+
 /// Keys of a launch's list (`HIP_LAUNCH_PARAM_BUFFER_POINTER` and those after it, which the bindings do not have).
 const BUFFER_POINTER: usize = 1;
 const BUFFER_SIZE: usize = 2;
@@ -84,8 +90,8 @@ impl Drop for Mark {
 impl Queue {
     pub(super) fn new(context: Arc<Context>) -> Result<Self> {
         // A stream for some of the compute units has a queue of the hardware to itself. Others share four, where a
-        // kernel that waits would keep from running what it waits for. Units that there are not are ignored.
-        let all_units = vec![u32::MAX; context.found().compute_units.div_ceil(32).max(1) as usize];
+        // kernel that waits would keep from running what it waits for.
+        let all_units = all_units(context.found().compute_units);
         let mut stream = std::ptr::null_mut();
         let running = Running::new(blocks_launches());
         context.enter()?;
@@ -362,6 +368,19 @@ impl Drop for Queue {
         for event in events.iter_mut().flat_map(|events| events.drain(..)) {
             // SAFETY: no mark has it.
             let _ = unsafe { (self.context.runtime().hipEventDestroy)(event.0) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_has_both_units_of_each_pair() {
+        for counted in [0, 1, 16, 17, 40, 48, 104, 304] {
+            let bits: u32 = all_units(counted).iter().map(|word| word.count_ones()).sum();
+            assert!(bits >= 2 * counted && (32..2 * counted + 33).contains(&bits), "{counted}: {bits}");
         }
     }
 }
