@@ -4,11 +4,16 @@
 //! counts itself in. The process that has exported the memory keeps it until all have closed it again, as drivers want,
 //! without waiting for anybody: what it has let go of itself is looked at when it next exports, or lets go of, something.
 //! What a peer that has died had open is kept until the process ends.
+//!
+//! A driver may come to a rest of all kernels before it closes memory of others, or unlocks the host's. A thread that watches
+//! kernels which wait would then wait for what nobody watches, without end: what it lets go of is closed later.
 
 use super::{Fabric, Region, shared_struct};
 use crate::device::{Accelerator, DeviceMemory, MemoryKind};
 use crate::error::{Error, Result};
 use crate::locks::lock;
+use std::any::Any;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -91,11 +96,44 @@ impl Drop for Imported {
     }
 }
 
+/// What was let go of within [`closing_later`], and is closed by who next sets something up.
+static UNUSED: Mutex<Vec<Box<dyn Any + Send + Sync>>> = Mutex::new(Vec::new());
+
+thread_local! {
+    static CLOSES_LATER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Lets go of things on a thread that watches kernels.
+pub(crate) fn closing_later(let_go: impl FnOnce()) {
+    CLOSES_LATER.set(true);
+    let_go();
+    CLOSES_LATER.set(false);
+}
+
+/// Closes what was to be closed later. May come to a rest of all kernels of this process.
+pub(crate) fn close_unused() {
+    // Outside of the lock, which those who watch these kernels take.
+    let unused = std::mem::take(&mut *lock(&UNUSED));
+    drop(unused);
+}
+
+/// Keeps what a driver has opened or locked.
+struct Open(Option<Box<dyn Any + Send + Sync>>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let (Some(open), true) = (self.0.take(), CLOSES_LATER.get()) {
+            lock(&UNUSED).push(open);
+        }
+    }
+}
+
 /// Zeroed memory of a device, where kernels are fastest, which peers map by [`import`]. Not collective.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`], what the device says.
 pub(crate) fn export(fabric: &dyn Fabric, device: &dyn Accelerator, bytes: usize) -> Result<Region> {
+    close_unused();
     free_retired();
     let memory = device.allocate(bytes, MemoryKind::Exportable)?;
     let handle = device.export(&memory)?;
@@ -117,6 +155,7 @@ pub(crate) fn import(
     device: &dyn Accelerator,
     (owner, key, bytes): (usize, u64, usize),
 ) -> Result<Region> {
+    close_unused();
     let told = fabric.map(owner, key, BYTES)?;
     let gone = || Error::System {
         call: "mapping the memory of a peer's device",
@@ -134,7 +173,7 @@ pub(crate) fn import(
     }
     let memory = memory.kept_by(|memory| {
         imported.memory = Some(memory);
-        Box::new(imported)
+        Box::new(Open(Some(Box::new(imported))))
     });
     Ok(Region::on_a_device(Arc::new(memory), owner, key))
 }
@@ -144,7 +183,38 @@ pub(crate) fn import(
 /// # Errors
 /// What the device says.
 pub(crate) fn register(device: &dyn Accelerator, region: &Region, adds: bool) -> Result<Region> {
-    let memory = device.register(region)?;
+    close_unused();
+    let memory = device.register(region)?.kept_by(|memory| Box::new(Open(Some(Box::new(memory)))));
     let memory = if adds { memory } else { memory.without_additions() };
     Ok(Region::on_a_device(Arc::new(memory), region.owner(), region.key()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    struct Closes(Arc<AtomicBool>);
+
+    impl Drop for Closes {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn what_is_let_go_of_where_kernels_are_watched_is_closed_later() {
+        let closed = [(); 3].map(|()| Arc::new(AtomicBool::new(false)));
+        let is_closed = || closed.each_ref().map(|one| one.load(Ordering::Relaxed));
+        let [first, second, third] =
+            closed.each_ref().map(|closed| Open(Some(Box::new(Closes(closed.clone())))));
+        drop(first);
+        assert_eq!(is_closed(), [true, false, false]);
+        closing_later(|| drop(second));
+        assert_eq!(is_closed(), [true, false, false]);
+        drop(third);
+        assert_eq!(is_closed(), [true, false, true]);
+        close_unused();
+        assert_eq!(is_closed(), [true; 3]);
+    }
 }

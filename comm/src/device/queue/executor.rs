@@ -20,7 +20,7 @@ use crate::device::operation::{Operation, TriggeredSend, WaitSet};
 use crate::device::status::Status;
 use crate::device::text::Launch;
 use crate::error::{Error, Result};
-use crate::fabric::{WaitContext, Word, progress_all};
+use crate::fabric::{WaitContext, Word, close_unused, closing_later, progress_all};
 use std::any::Any;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -388,7 +388,7 @@ impl<D: Driver> QueueExecutor<D> {
             return Ok(());
         }
         let mut room = self.passing.pop_front().map(|(_, passed)| passed).unwrap_or_default();
-        room.clear();
+        closing_later(|| room.clear());
         let used = std::mem::replace(&mut self.held, room);
         self.passing.push_back((self.queue.mark()?, used));
         Ok(())
@@ -513,6 +513,8 @@ impl<D: Driver> Drop for QueueExecutor<D> {
     fn drop(&mut self) {
         // Before what is held: the device may still use it. Other ranks are to hear of an error.
         self.finish().unwrap_or_else(|error| self.status.fail(error));
+        // Nothing on this queue waits any more.
+        close_unused();
         // Marks go before the queue.
         self.passing.clear();
         (self.times, self.readings) = (None, None);
