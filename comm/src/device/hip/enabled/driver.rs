@@ -19,8 +19,28 @@ use crate::fabric::Region;
 use hip_sys::hiprt;
 use std::ffi::{CString, c_int, c_void};
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+
+/// While it lives, calls of this thread are for a device; then for the one before again.
+#[must_use]
+pub(super) struct Current {
+    library: &'static Library,
+    /// `None` if it is the same.
+    before: Option<c_int>,
+    /// Not `Send`.
+    of_thread: PhantomData<*const ()>,
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            // SAFETY: a device that the runtime has told. There is nobody to tell of a failure.
+            let _ = unsafe { (self.library.runtime.hipSetDevice)(before) };
+        }
+    }
+}
 
 /// What all that belongs to a device needs of it.
 pub(super) struct Context {
@@ -60,10 +80,33 @@ impl Context {
         &self.library.runtime
     }
 
-    /// Makes it the device that this thread's calls are for.
-    pub(super) fn enter(&self) -> Result<()> {
+    /// Makes it the device that this thread's calls are for, until what this gives is dropped: the application may have
+    /// another one.
+    pub(super) fn enter(&self) -> Result<Current> {
+        let mut before: c_int = 0;
+        // SAFETY: a number is written.
+        self.check("hipGetDevice", unsafe { (self.runtime().hipGetDevice)(&mut before) })?;
+        let before = (before != self.index).then_some(before);
+        if before.is_some() {
+            self.stay()?;
+        }
+        Ok(Current { library: self.library, before, of_thread: PhantomData })
+    }
+
+    /// Makes it the device that this thread's calls are for, on the thread of a stream.
+    pub(super) fn stay(&self) -> Result<()> {
         // SAFETY: the device is one of those that were counted.
         self.check("hipSetDevice", unsafe { (self.runtime().hipSetDevice)(self.index) })
+    }
+
+    /// A stream in the order of no other one, not even of the one that HIP has by itself.
+    pub(super) fn new_stream(&self) -> Result<hiprt::hipStream_t> {
+        let _current = self.enter()?;
+        let mut stream = std::ptr::null_mut();
+        let create = self.runtime().hipStreamCreateWithFlags;
+        // SAFETY: a place for the answer.
+        self.check("a queue", unsafe { create(&mut stream, hiprt::hipStreamNonBlocking) })?;
+        Ok(stream)
     }
 
     pub(super) fn unshared(&self) -> Option<&str> {
@@ -123,12 +166,7 @@ impl HipDriver {
             imports: Imports::default(),
             unshared: None,
         };
-        context.enter()?;
-        // SAFETY: a place for the answer.
-        let code = unsafe {
-            (library.runtime.hipStreamCreateWithFlags)(&mut context.set_up, hiprt::hipStreamNonBlocking)
-        };
-        context.check("a queue", code)?;
+        context.set_up = context.new_stream()?;
         context.unshared = processes::try_locking(&context).err();
         let context = Arc::new(context);
         let tried = memory::allocate(&context, 128, MemoryKind::Pinned)?;
@@ -208,7 +246,7 @@ impl Driver for HipDriver {
     }
 
     fn within(&self, call: &mut dyn FnMut()) -> Result<()> {
-        self.context.enter()?;
+        let _current = self.context.enter()?;
         call();
         Ok(())
     }
@@ -248,7 +286,7 @@ impl Module {
     pub(super) fn build(context: &Arc<Context>, text: &KernelText) -> Result<Arc<Self>> {
         let code = compiler::compile(context.library, &context.found.architecture, text)?;
         let mut module = Self { context: context.clone(), raw: std::ptr::null_mut() };
-        context.enter()?;
+        let _current = context.enter()?;
         // SAFETY: a place for the answer, and a whole code object, of which the call makes a copy.
         let loaded = unsafe { (context.runtime().hipModuleLoadData)(&mut module.raw, code.as_ptr().cast()) };
         context.check(&format!("loading `{}`", text.name), loaded)?;

@@ -71,6 +71,7 @@ runtime! {
     hipDeviceGetName(*mut c_char, c_int, hiprt::hipDevice_t);
     hipDeviceTotalMem(*mut usize, hiprt::hipDevice_t);
     hipDeviceGetAttribute(*mut c_int, hiprt::hipDeviceAttribute_t, c_int);
+    hipGetDevice(*mut c_int);
     hipSetDevice(c_int);
     hipMemGetInfo(*mut usize, *mut usize);
     hipMalloc(*mut *mut c_void, usize);

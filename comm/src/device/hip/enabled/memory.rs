@@ -72,7 +72,7 @@ pub(super) fn allocate(context: &Arc<Context>, bytes: usize, kind: MemoryKind) -
             reason: format!("an allocation failed: {}", context.describe(code)),
         },
     };
-    context.enter()?;
+    let _current = context.enter()?;
     let (address, size) = match kind {
         // What `hipMalloc` gives has handles for other processes.
         MemoryKind::Device | MemoryKind::Exportable => {
@@ -182,7 +182,7 @@ impl Context {
     ) -> Result<()> {
         let kind = hiprt::hipMemcpyKind::hipMemcpyDefault;
         let copy = self.runtime().hipMemcpyAsync;
-        self.enter()?;
+        let _current = self.enter()?;
         // SAFETY: by the caller, who has both until the stream has come to rest below.
         let code = unsafe { copy(destination.cast(), source.cast(), bytes, kind, self.set_up) };
         self.check("a copy", code)?;

@@ -75,7 +75,7 @@ pub(super) fn reaches(context: &Context, other: &str) -> Result<(), String> {
 
 /// What other processes open the memory by.
 pub(super) fn export(context: &Context, memory: &DeviceMemory) -> Result<Vec<u8>> {
-    context.enter()?;
+    let _current = context.enter()?;
     let address = memory.base().as_ptr();
     let mut handle = hiprt::hipIpcMemHandle_st { reserved: [0; HANDLE_BYTES] };
     // SAFETY: what `hipMalloc` has given, from its beginning on; a handle is written.
@@ -97,7 +97,7 @@ impl Opener for Context {
     }
 
     fn open(&self, handle: [u8; HANDLE_BYTES]) -> Result<usize, String> {
-        self.enter().map_err(|error| error.to_string())?;
+        let _current = self.enter().map_err(|error| error.to_string())?;
         let mut start: *mut c_void = std::ptr::null_mut();
         let handle = hiprt::hipIpcMemHandle_st { reserved: handle.map(|byte| byte as c_char) };
         let lazily = hiprt::hipIpcMemLazyEnablePeerAccess;
@@ -109,14 +109,14 @@ impl Opener for Context {
     }
 
     unsafe fn close(&self, start: usize) {
-        if self.enter().is_ok() {
+        if let Ok(_current) = self.enter() {
             // SAFETY: as the caller promises. There is nobody to tell of a failure.
             let _ = unsafe { (self.runtime().hipIpcCloseMemHandle)(start as *mut c_void) };
         }
     }
 
     unsafe fn lock(&self, start: usize, bytes: usize) -> Result<()> {
-        self.enter()?;
+        let _current = self.enter()?;
         let (pages, flags) =
             (start as *mut c_void, hiprt::hipHostRegisterPortable | hiprt::hipHostRegisterMapped);
         // SAFETY: as the caller promises.
@@ -128,7 +128,7 @@ impl Opener for Context {
     }
 
     unsafe fn unlock(&self, start: usize) {
-        if self.enter().is_ok() {
+        if let Ok(_current) = self.enter() {
             // SAFETY: as the caller promises. There is nobody to tell of a failure.
             let _ = unsafe { (self.runtime().hipHostUnregister)(start as *mut c_void) };
         }

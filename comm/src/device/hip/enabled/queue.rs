@@ -94,7 +94,7 @@ impl Queue {
         let all_units = all_units(context.found().compute_units);
         let mut stream = std::ptr::null_mut();
         let running = Running::new(blocks_launches());
-        context.enter()?;
+        let _current = context.enter()?;
         let create = context.runtime().hipExtStreamCreateWithCUMask;
         // SAFETY: a place for the answer, and as many words as the call is told.
         let code = unsafe { create(&mut stream, all_units.len() as u32, all_units.as_ptr()) };
@@ -118,7 +118,7 @@ impl Queue {
         drop(events);
         let flags = if is_timed { hiprt::hipEventDefault } else { hiprt::hipEventDisableTiming };
         let mut event = std::ptr::null_mut();
-        self.context.enter()?;
+        self.context.stay()?;
         // SAFETY: a place for the answer.
         let code = unsafe { (self.context.runtime().hipEventCreateWithFlags)(&mut event, flags) };
         self.context.check("an event", code)?;
@@ -200,7 +200,7 @@ impl CommandQueue for Queue {
             let mut places: Vec<*mut c_void> =
                 arguments.iter().map(|argument| argument.bytes().0.cast_mut()).collect();
             let (stream, places, none) = (self.stream, places.as_mut_ptr(), std::ptr::null_mut());
-            self.context.enter()?;
+            self.context.stay()?;
             let launch = self.context.runtime().hipModuleLaunchKernel;
             // SAFETY: as below; the call copies the arguments.
             let code = unsafe { launch(kernel.raw(), bx, by, bz, tx, ty, tz, 0, stream, places, none) };
@@ -219,7 +219,7 @@ impl CommandQueue for Queue {
         ];
         // Before, so that an error of the launch itself has it too.
         self.running.add(what);
-        self.context.enter()?;
+        self.context.stay()?;
         let (stream, extra, none) = (self.stream, extra.as_mut_ptr(), std::ptr::null_mut());
         let launch = self.context.runtime().hipModuleLaunchKernel;
         // SAFETY: the function is of a module that is loaded; the arguments are those of its text, by the caller, and lie
@@ -233,7 +233,7 @@ impl CommandQueue for Queue {
     unsafe fn copy(&mut self, source: *const u8, destination: *mut u8, bytes: usize) -> Result<()> {
         let kind = hiprt::hipMemcpyKind::hipMemcpyDefault;
         self.running.put += 1;
-        self.context.enter()?;
+        self.context.stay()?;
         // SAFETY: by the caller; the runtime knows of both sides what memory they are in.
         let code = unsafe {
             (self.context.runtime().hipMemcpyAsync)(
@@ -257,7 +257,7 @@ impl CommandQueue for Queue {
 
     fn nanoseconds(&self, first: &Mark, second: &Mark) -> Result<i64> {
         let mut milliseconds = 0.0;
-        self.context.enter()?;
+        self.context.stay()?;
         let elapsed = self.context.runtime().hipEventElapsedTime;
         // SAFETY: a number is written; both events live, and have been recorded.
         let code = unsafe { elapsed(&mut milliseconds, first.event(), second.event()) };
@@ -284,7 +284,7 @@ impl CommandQueue for Queue {
     unsafe fn write_word(&mut self, word: *const c_void, value: u32) -> Result<()> {
         let operations = self.context.memory_operations().expect("the device has them");
         self.running.put += 1;
-        self.context.enter()?;
+        self.context.stay()?;
         // SAFETY: by the caller. What the stream has stored before is released first.
         let code = unsafe { (operations.write)(self.stream, word.cast_mut(), value, 0) };
         self.check("a signal", code)
@@ -300,7 +300,7 @@ impl CommandQueue for Queue {
             Plan::Kernel => unsafe { self.wait_by_kernel(word, value) },
             plan => {
                 self.running.put += if plan == Plan::CompareBehindWrap { 2 } else { 1 };
-                self.context.enter()?;
+                self.context.stay()?;
                 // SAFETY: by the caller.
                 let code = unsafe { operations.put(plan, self.stream, word.cast_mut(), value) };
                 self.check("a wait", code)
@@ -312,7 +312,7 @@ impl CommandQueue for Queue {
         let functions = self.context.graphs().expect("the device has graphs");
         // Other threads may go on with what waits for the device or allocates.
         let mode = hiprt::hipStreamCaptureMode::hipStreamCaptureModeThreadLocal;
-        self.context.enter()?;
+        self.context.stay()?;
         // SAFETY: the stream lives, and only this thread uses it.
         let code = unsafe { (functions.begin)(self.stream, mode) };
         self.check("a graph", code)?;
@@ -332,7 +332,7 @@ impl CommandQueue for Queue {
 
     unsafe fn launch_graph(&mut self, graph: &mut Graph) -> Result<()> {
         self.running.add_graph(graph.kernels(), graph.length());
-        self.context.enter()?;
+        self.context.stay()?;
         // SAFETY: by the caller; the stream lives.
         let code = unsafe { graph.launch(self.stream) };
         self.check("a graph", code)?;
