@@ -21,7 +21,6 @@ use std::ffi::{CString, c_int, c_void};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 /// While it lives, calls of this thread are for a device; then for the one before again.
 #[must_use]
@@ -169,13 +168,7 @@ impl HipDriver {
         context.set_up = context.new_stream()?;
         context.unshared = processes::try_locking(&context).err();
         let context = Arc::new(context);
-        let tried = memory::allocate(&context, 128, MemoryKind::Pinned)?;
-        let word = |line: usize| {
-            let word = tried.base().as_ptr().wrapping_add(64 * line).cast();
-            // SAFETY: aligned memory of the host that lives until the end of this function, used as an atomic by all.
-            unsafe { AtomicU32::from_ptr(word) }
-        };
-        let has_memory_operations = words::are_there(&context, context.set_up, [word(0), word(1)]);
+        let has_memory_operations = words::are_there(&context)?;
         let traits = Traits {
             compute_units: context.found.compute_units,
             group_threads: BLOCK,

@@ -7,8 +7,12 @@
 
 use super::driver::Context;
 use super::library::{MemoryOperations, NOT_READY, SUCCESS};
+use super::memory;
+use crate::device::driver::MemoryKind;
+use crate::error::{Error, Result};
 use hip_sys::hiprt;
 use std::ffi::c_void;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -72,29 +76,65 @@ impl MemoryOperations {
     }
 }
 
-/// Whether the device stores to words of the host's memory, and waits for them: two that are zero, and nobody else's.
-pub(super) fn are_there(context: &Context, stream: hiprt::hipStream_t, words: [&AtomicU32; 2]) -> bool {
-    let Some(operations) = context.memory_operations() else { return false };
+/// Whether the device stores to words of the host's memory, and waits for them. What it does not come to the end of keeps the
+/// stream and the memory that it was tried with, which are nobody else's.
+///
+/// # Errors
+/// [`Error::DeviceUnavailable`] if the device does nothing else meanwhile either.
+pub(super) fn are_there(context: &Arc<Context>) -> Result<bool> {
+    let Some(operations) = context.memory_operations() else { return Ok(false) };
+    let tried = memory::allocate(context, 192, MemoryKind::Pinned)?;
+    let word = |line: usize| {
+        let word = tried.base().as_ptr().wrapping_add(64 * line).cast();
+        // SAFETY: aligned memory of the host, kept until the device uses it no more, and used as an atomic by all.
+        unsafe { AtomicU32::from_ptr(word) }
+    };
+    let words = [word(0), word(1)];
     let [awaited, told] = words.map(|word| word.as_ptr().cast::<c_void>());
-    // SAFETY: the caller keeps the words.
-    let code = unsafe { operations.put(Plan::Compare, stream, awaited, 3) };
-    if code != SUCCESS {
-        return false;
+    let stream = context.new_stream()?;
+    let _current = context.enter()?;
+    // SAFETY: the words are kept.
+    let mut code = unsafe { operations.put(Plan::Compare, stream, awaited, 3) };
+    if code == SUCCESS {
+        // SAFETY: as above.
+        code = unsafe { (operations.write)(stream, told, 7, 0) };
     }
-    // SAFETY: as above.
-    let code = unsafe { (operations.write)(stream, told, 7, 0) };
     std::thread::sleep(Duration::from_millis(1));
     let is_early = words[1].load(Ordering::Acquire) != 0;
     words[0].store(4, Ordering::Release);
+    let end = comes_to_rest(context, stream);
+    if end != NOT_READY {
+        // SAFETY: nothing is on it any more. There is nobody to tell of a failure.
+        let _ = unsafe { (context.runtime().hipStreamDestroy)(stream) };
+        let has_come = end == SUCCESS && words[1].load(Ordering::Acquire) == 7;
+        return Ok(code == SUCCESS && !is_early && has_come);
+    }
+    let other = tried.base().as_ptr().wrapping_add(128).cast();
+    // With its memory the device stays, whose end would wait for what is on it.
+    std::mem::forget(tried);
+    // SAFETY: memory of the runtime that is never given back.
+    let code = unsafe { (context.runtime().hipMemsetAsync)(other, 0, 64, context.set_up) };
+    context.check("clearing memory", code)?;
+    if comes_to_rest(context, context.set_up) != NOT_READY {
+        return Ok(false);
+    }
+    let reason = format!(
+        "it did not answer in {} s; see whether it works on something else without end, or has to be reset",
+        PATIENCE.as_secs()
+    );
+    Err(Error::DeviceUnavailable { device: context.name().into(), reason })
+}
+
+/// What a stream says once it has come to rest, or has not within [`PATIENCE`].
+fn comes_to_rest(context: &Context, stream: hiprt::hipStream_t) -> u32 {
     let since = Instant::now();
-    let has_come = loop {
+    loop {
         // SAFETY: the stream lives.
         match unsafe { (context.runtime().hipStreamQuery)(stream) } {
             NOT_READY if since.elapsed() < PATIENCE => std::thread::sleep(Duration::from_micros(50)),
-            code => break code == SUCCESS,
+            code => return code,
         }
-    };
-    code == SUCCESS && !is_early && has_come && words[1].load(Ordering::Acquire) == 7
+    }
 }
 
 #[cfg(test)]
