@@ -289,6 +289,8 @@ impl Module {
     pub(super) fn function(self: &Arc<Self>, name: &str) -> Result<Function> {
         let mut raw = std::ptr::null_mut();
         let text = CString::new(name).expect("names of kernels have no zero bytes");
+        // The runtime looks for it on the thread's device, which has to be the module's.
+        let _current = self.context.enter()?;
         // SAFETY: a place for the answer, a module that is loaded, and a name that ends in zero.
         let code =
             unsafe { (self.context.runtime().hipModuleGetFunction)(&mut raw, self.raw, text.as_ptr()) };
@@ -299,7 +301,7 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        if !self.raw.is_null() {
+        if let (false, Ok(_current)) = (self.raw.is_null(), self.context.enter()) {
             // SAFETY: loaded, and no function of it is left. There is nobody to tell of a failure.
             let _ = unsafe { (self.context.runtime().hipModuleUnload)(self.raw) };
         }
