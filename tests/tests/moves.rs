@@ -414,9 +414,11 @@ fn what_the_host_looks_at_is_not_moved_to() -> Result<(), HaloError> {
     Ok(())
 }
 
+type Call = Box<dyn FnMut() -> Result<(), Error>>;
+
 thread_local! {
     /// What a kernel finds beside its arguments.
-    static BESIDE: RefCell<Option<Box<dyn FnMut() -> Result<(), Error>>>> = const { RefCell::new(None) };
+    static BESIDE: RefCell<Option<Call>> = const { RefCell::new(None) };
 }
 
 /// What it gives from within a kernel that writes all of an array, on an inline stream. The array keeps what that has written.
