@@ -16,7 +16,7 @@ use streamhalo_tests::start::{self, Ended};
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// What comes of ranks, unless there is no such provider here.
-fn ended(ranks: usize, epochs: u32, environment: &[(&str, &str)]) -> Option<Ended> {
+fn ended(ranks: usize, arguments: &[&str], environment: &[(&str, &str)]) -> Option<Ended> {
     let has_sockets = libfabric_providers()
         .is_ok_and(|known| known.iter().any(|one| one.name == "sockets" && one.unusable.is_none()));
     if !has_sockets {
@@ -28,7 +28,7 @@ fn ended(ranks: usize, epochs: u32, environment: &[(&str, &str)]) -> Option<Ende
     let command = |rank: usize| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_throttled_rank"));
         command
-            .arg(epochs.to_string())
+            .args(arguments)
             .env(ADDRESS_VARIABLE, port.address().to_string())
             .env(KEY_VARIABLE, &key)
             .env(RANK_VARIABLE, rank.to_string())
@@ -42,7 +42,7 @@ fn ended(ranks: usize, epochs: u32, environment: &[(&str, &str)]) -> Option<Ende
 
 /// How many starts were refused on ranks that end well, on all of them.
 fn refused(ranks: usize, epochs: u32, environment: &[(&str, &str)]) -> Option<u32> {
-    let ended = ended(ranks, epochs, environment)?;
+    let ended = ended(ranks, &[&epochs.to_string()], environment)?;
     assert!(ended.is_success(), "{environment:?}: {ended:#?}");
     let count = |line: &str| line.strip_suffix(" refused")?.rsplit(' ').next()?.parse::<u32>().ok();
     Some(ended.said.lines().filter_map(count).sum())
@@ -73,9 +73,47 @@ fn counters_are_set_back_near_their_end() {
 
 #[test]
 fn an_exchange_that_cannot_fit_is_refused_on_all_ranks() {
-    let Some(ended) = ended(2, 1, &[(ENTRIES_VARIABLE, "2")]) else { return };
+    let Some(ended) = ended(2, &["1"], &[(ENTRIES_VARIABLE, "2")]) else { return };
+    assert_refused(&ended, "triggered operations, and 2 may be outstanding");
+}
+
+/// On both ranks.
+fn assert_refused(ended: &Ended, says: &str) {
     let codes: Vec<_> = ended.statuses.iter().map(|status| status.and_then(|status| status.code())).collect();
     assert_eq!(codes, [Some(1); 2], "{ended:#?}");
-    let told = ended.complained.matches("triggered operations, and 2 may be outstanding").count();
+    let told = ended.complained.matches(says).count();
     assert_eq!(told, 2, "{ended:#?}");
+}
+
+/// What begins two exchanges in opposite orders, with so many entries.
+fn opposite(backend: &str, entries: usize) -> Option<Ended> {
+    let ended = ended(2, &["opposite", backend], &[(ENTRIES_VARIABLE, &entries.to_string())])?;
+    // No rank has waited until its time-out.
+    assert!(ended.took < Duration::from_secs(20), "{backend}, {entries}: {ended:#?}");
+    Some(ended)
+}
+
+#[test]
+fn exchanges_that_are_begun_in_opposite_orders_have_room_or_are_refused() {
+    for backend in ["st-send", "notified"] {
+        let Some(none) = opposite(backend, 1) else { return };
+        let takes =
+            none.complained.split("takes ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
+        let takes: usize = takes.unwrap_or_else(|| panic!("it does not say what it takes: {none:#?}"));
+        for entries in [takes, 2 * takes - 1] {
+            let refused = opposite(backend, entries).expect("as before");
+            assert_refused(
+                &refused,
+                &format!("and {entries} may be outstanding, {takes} of which other exchanges"),
+            );
+        }
+        let ended = opposite(backend, 2 * takes).expect("as before");
+        assert!(ended.is_success(), "{backend}: {ended:#?}");
+    }
+}
+
+#[test]
+fn backends_that_are_rehearsed_share_what_room_there_is() {
+    let Some(ended) = opposite("auto", 16) else { return };
+    assert!(ended.is_success(), "{ended:#?}");
 }

@@ -22,7 +22,7 @@ mod triggered;
 use crate::device::{MoveTable, Sharing, Stream};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
-use crate::fabric::{Executor, Place, Region};
+use crate::fabric::{Executor, Place, Region, Terms};
 use crate::world::World;
 use protocol::Protocol;
 use reach::{Reach, Site};
@@ -255,18 +255,23 @@ struct Ground<'a> {
     world: &'a World,
     stream: &'a Stream,
     sharings: Vec<Sharing>,
+    /// Whether exchanges are to be tried one after the other, on all ranks in the same order.
+    is_rehearsal: bool,
 }
 
 impl Ground<'_> {
     /// A backend's exchange. Collective; blocks.
     fn make(&self, row: &'static BackendRow, spec: ExchangeSpec) -> Result<Box<dyn Exchange>> {
-        let Self { world, stream, sharings } = self;
+        let Self { world, stream, sharings, is_rehearsal } = self;
         let peers = spec.sends.iter().map(|message| message.peer);
         let reach = Reach::agree(world, stream, sharings.clone(), (peers, row.puts()))?;
         let site = Site { world, stream, reach: &reach };
         match row.carried {
             Carried::ByHost => Ok(Box::new(Standard::matched(&site, &spec)?)),
-            Carried::Triggered(protocol) => Triggered::matched(&site, &spec, (row.name, protocol)),
+            Carried::Triggered(protocol) => {
+                let terms = Terms { keeps_room: !is_rehearsal, ..protocol.terms };
+                Triggered::matched(&site, &spec, (row.name, Protocol { terms, ..protocol }))
+            }
         }
     }
 }
@@ -300,7 +305,7 @@ pub fn match_exchange(
     }
     check_named(told.iter().map(|(name, ..)| name.as_str()))?;
     let sharings = told.into_iter().map(|(.., sharing)| sharing).collect();
-    let ground = Ground { world, stream, sharings };
+    let ground = Ground { world, stream, sharings, is_rehearsal: false };
     let row = if backend == AUTO { auto::choose(&ground, &spec)? } else { find(backend)? };
     ground.make(row, spec)
 }

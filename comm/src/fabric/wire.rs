@@ -81,6 +81,9 @@ pub(crate) struct Terms {
     pub(crate) buffers: usize,
     /// Whether arrivals are counted in one word, rather than flagged one by one.
     pub(crate) counts: bool,
+    /// Whether the wire has room for an epoch of it at any time, whatever other exchanges have begun: those of which ranks
+    /// begin one after the other share it.
+    pub(crate) keeps_room: bool,
     /// The epoch before the first.
     pub(crate) last_epoch: u32,
 }
@@ -94,6 +97,7 @@ impl Terms {
         waits_for_group: false,
         buffers: 1,
         counts: false,
+        keeps_room: true,
         last_epoch: 0,
     };
 

@@ -2,17 +2,30 @@
 //!
 //! `throttled_rank EPOCHS` takes its place in the job from the environment, as the suite `throttling`
 //! sets it. Where a start is refused it synchronises the stream and starts again; it says how often.
+//! `throttled_rank opposite BACKEND` begins two exchanges in opposite orders on the ranks.
 
 use std::error::Error;
 use streamhalo::comm::Error as CommError;
 use streamhalo::{ElementType, Entity, GlobalGrid, HaloError, Pattern, StreamHalo, StreamKind, World};
-use streamhalo_tests::{FieldSet, FieldSpec, stream_of, watchdog};
+use streamhalo_tests::cases::CELLS;
+use streamhalo_tests::cases::order::opposite_orders;
+use streamhalo_tests::{FieldSet, FieldSpec, Scenario, stream_of, watchdog};
 
 const BACKENDS: [&str; 4] = ["st-send", "st-rsend", "active-rma", "notified"];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let epochs: u32 = std::env::args().nth(1).ok_or("how many epochs?")?.parse()?;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
     let world = World::over("ofi", watchdog())?;
+    if let [opposite, backend] = &arguments[..]
+        && opposite == "opposite"
+    {
+        let backend =
+            BACKENDS.into_iter().chain(["auto"]).find(|known| known == backend).ok_or("which backend?")?;
+        let way = Scenario { backend, kind: StreamKind::Threaded };
+        opposite_orders(&world, way, 20, &[CELLS])?;
+        return Ok(());
+    }
+    let epochs: u32 = arguments.first().ok_or("how many epochs?")?.parse()?;
     for backend in BACKENDS {
         for pattern in [Pattern::All, Pattern::Offsets(vec![vec![1, 0]])] {
             let refused = exchange(&world, backend, &pattern, epochs)?;

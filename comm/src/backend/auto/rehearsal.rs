@@ -35,7 +35,8 @@ pub(super) fn rehearse(
     });
     world.agree("match_exchange", own.as_ref().map(|_| ()))?;
     let (stream, scratch) = own?;
-    let ground = &Ground { world, stream: &stream, sharings: ground.sharings.clone() };
+    let sharings = ground.sharings.clone();
+    let ground = &Ground { world, stream: &stream, sharings, is_rehearsal: true };
     let rehearsals = BACKENDS.iter().map(|row| Rehearsal::new(ground, &scratch, row));
     let mut rehearsals = rehearsals.collect::<Result<Vec<_>>>()?;
     let time = |rehearsal: &mut Rehearsal, times| -> Result<f64> {

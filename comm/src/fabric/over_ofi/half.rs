@@ -67,7 +67,8 @@ impl Half {
         let (load, arm, early, bells, regions) = match self {
             Half::Triggered(terms, half) => {
                 let (built, bells) = half.complete(&core.peers, theirs)?;
-                let (made, regions) = Triggered::new(&core.hub, terms, built, &core.allowance)?;
+                let (made, regions) =
+                    Triggered::new(world.wait_context(), &core.hub, terms, built, &core.allowance)?;
                 let load = core.carrier.carry(Box::new(made.clone()))?;
                 let early = Arc::new(made.clone()) as Arc<dyn Early>;
                 (load, Some(Box::new(made) as Box<dyn Arm>), Some(early), bells, regions)

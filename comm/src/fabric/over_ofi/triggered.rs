@@ -16,7 +16,7 @@ use super::throttling::Allowance;
 use crate::error::Result;
 use crate::fabric::carrier::Carried;
 use crate::fabric::ofi::{Counter, MemoryRegion, Posted};
-use crate::fabric::throttling::Throttling;
+use crate::fabric::throttling::{Budget, Throttling};
 use crate::fabric::{Arm, Early, Terms, WaitContext};
 use crate::locks::lock;
 use std::collections::VecDeque;
@@ -29,6 +29,8 @@ pub(super) const SETS: u64 = 8;
 const STILL: Duration = Duration::from_millis(10);
 /// How often the completion queue, which tells of errors only, is looked at.
 const LOOK: Duration = Duration::from_millis(1);
+/// For how long an exchange that is made waits for the entries of one that has been dropped, and may not be through.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// An exchange, shared by the host, which arms it, and by the thread that looks after it.
 #[derive(Debug, Clone)]
@@ -44,6 +46,11 @@ struct State {
     sets: Vec<Vec<Entry>>,
     /// What each of them takes of the budget.
     entries: usize,
+    /// Epochs whose entries are taken from the budget for as long as the exchange lives: whatever others have queued, it
+    /// comes to its next epoch once the one before is through.
+    kept: usize,
+    /// Epochs that have room: those that are queued, and one that is about to be.
+    placed: usize,
     /// Epochs queued so far, and how many of them before counters were last set back.
     number: u64,
     set_back: u64,
@@ -60,7 +67,11 @@ struct State {
 
 impl Triggered {
     /// An exchange of what was built; and what peers may write to, for as long as they may.
+    ///
+    /// # Errors
+    /// [`crate::Error::FabricUnavailable`] if an epoch of it has no room beside those that other exchanges keep.
     pub(super) fn new(
+        context: &WaitContext,
         hub: &Arc<Hub>,
         terms: Terms,
         built: Built,
@@ -68,14 +79,9 @@ impl Triggered {
     ) -> Result<(Self, Arc<Vec<MemoryRegion>>)> {
         let Built { counters, regions, sets, arrivals } = built;
         let entries = sets.iter().map(Vec::len).max().unwrap_or(0);
-        if entries > allowance.budget.limit() {
-            return Err(super::unavailable(format!(
-                "an epoch of this exchange takes {entries} triggered operations, and {} may be outstanding; \
-                 use fewer neighbours for a rank, fewer ranks for a network interface, or a provider without triggered \
-                 operations ({} says how many there may be)",
-                allowance.budget.limit(),
-                super::ENTRIES_VARIABLE
-            )));
+        reserve(context, allowance, entries)?;
+        if !terms.keeps_room {
+            allowance.budget.release(entries);
         }
         let regions = Arc::new(regions);
         let state = State {
@@ -84,6 +90,8 @@ impl Triggered {
             allowance: allowance.clone(),
             sets,
             entries,
+            kept: usize::from(terms.keeps_room),
+            placed: 0,
             number: 0,
             set_back: 0,
             queued: VecDeque::with_capacity(SETS as usize),
@@ -101,6 +109,31 @@ impl Triggered {
     }
 }
 
+/// Takes room for an epoch.
+fn reserve(context: &WaitContext, allowance: &Allowance, entries: usize) -> Result<()> {
+    let budget = &allowance.budget;
+    if budget.try_reserve(entries) {
+        return Ok(());
+    }
+    let (mut has_room, end) = (false, Instant::now() + PATIENCE);
+    let mut is_settled = || {
+        has_room = budget.try_reserve(entries);
+        Ok(has_room || entries > budget.limit() || Instant::now() > end)
+    };
+    let refusal = || {
+        super::unavailable(format!(
+            "an epoch of this exchange takes {entries} triggered operations, and {} may be outstanding, {} of which other \
+             exchanges have; drop exchanges that are done with, use fewer neighbours for a rank, fewer ranks for a \
+             network interface, or a provider without triggered operations ({} says how many there may be)",
+            budget.limit(),
+            budget.in_use(),
+            super::ENTRIES_VARIABLE
+        ))
+    };
+    context.poll(&mut is_settled, &|_| refusal())?;
+    if has_room { Ok(()) } else { Err(refusal()) }
+}
+
 impl State {
     /// Gives back the entries of epochs that are through.
     fn reap(&mut self) {
@@ -109,7 +142,10 @@ impl State {
                 return;
             }
             self.queued.pop_front();
-            self.allowance.budget.release(self.entries);
+            self.placed -= 1;
+            if self.placed >= self.kept {
+                self.allowance.budget.release(self.entries);
+            }
             self.moved = Instant::now();
         }
     }
@@ -117,7 +153,10 @@ impl State {
     /// Takes room for one more epoch.
     fn take_room(&mut self) -> bool {
         self.reap();
-        self.queued.len() < SETS as usize && self.allowance.budget.try_reserve(self.entries)
+        let has_room = self.queued.len() < SETS as usize
+            && (self.placed < self.kept || self.allowance.budget.try_reserve(self.entries));
+        self.placed += usize::from(has_room);
+        has_room
     }
 
     /// Whether counters must be set back before another epoch.
@@ -168,15 +207,26 @@ impl Drop for State {
     fn drop(&mut self) {
         self.reap();
         // After a failure some never complete: their memory is not freed, but the account is.
-        self.allowance.budget.release(self.entries * self.queued.len());
+        self.allowance.budget.release(self.entries * self.placed.max(self.kept));
     }
 }
 
 impl Triggered {
+    /// What an epoch takes, and of which account.
+    fn account(&self) -> (usize, Arc<Budget>) {
+        let state = self.state();
+        (state.entries, state.allowance.budget.clone())
+    }
+
     /// Waits until something is so, that the thread or the network brings about.
     fn wait(&self, context: &WaitContext, is_so: impl Fn(&mut State) -> Result<bool>) -> Result<()> {
         context.poll(&mut || is_so(&mut self.state()), &|waited| {
-            context.late(None, "room for triggered operations", waited)
+            let (entries, budget) = self.account();
+            let (in_use, limit, variable) = (budget.in_use(), budget.limit(), super::ENTRIES_VARIABLE);
+            let what = format!(
+                "room for {entries} triggered operations where {in_use} of {limit} ({variable}) are outstanding"
+            );
+            context.late(None, what, waited)
         })
     }
 }
@@ -197,10 +247,7 @@ impl Arm for Triggered {
         match throttling {
             _ if has_room => {}
             Throttling::Application => {
-                let (entries, budget) = {
-                    let state = self.state();
-                    (state.entries, state.allowance.budget.clone())
-                };
+                let (entries, budget) = self.account();
                 return Err(budget.refusal("start_recvs", entries));
             }
             Throttling::Static => {
