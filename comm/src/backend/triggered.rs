@@ -3,7 +3,7 @@
 use super::blocks::InBlocks;
 use super::far;
 use super::farewell::Farewell;
-use super::matching::{Plan, PlannedSend, Rules, Target, match_all};
+use super::matching::{Plan, PlannedRecv, PlannedSend, Rules, Target, match_all};
 use super::protocol::Protocol;
 use super::reach::Site;
 use super::step::{BIND, START_RECVS, START_SENDS, Step, WAIT};
@@ -14,7 +14,7 @@ use crate::device::{
     next_group,
 };
 use crate::error::Result;
-use crate::fabric::{Executor, OpenExchange, Place, Role, next_count, phase};
+use crate::fabric::{Executor, OpenExchange, Place, Role, Word, next_count, phase};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -41,6 +41,8 @@ pub(super) struct Triggered {
     /// By phase; blocks that go to the device as they come.
     coming: [Vec<(Arc<WaitSet>, Arc<MoveTable>)>; 2],
     waits: [Arc<WaitSet>; 2],
+    /// By phase; arrivals that are flagged where others are counted.
+    flagged: [Arc<WaitSet>; 2],
     /// Until the payloads that a wire takes have left their staging memory.
     departures: Arc<WaitSet>,
 }
@@ -71,24 +73,39 @@ impl Triggered {
         let guard = far.as_ref().map(|far| far.guard.clone());
         let carried =
             guard.map(|guard| -> Arc<dyn Any + Send + Sync> { Arc::new((guard, plan.listening.clone())) });
-        let waits = [0, 1].map(|phase| {
+        // What a network interface adds to a word is one operation to itself only: near peers' processors add to the counts,
+        // so that it flags what it brings.
+        let flags_far = far.as_ref().is_some_and(|far| far.executor == Executor::Nic);
+        let counts_far = terms.counts && !flags_far;
+        let is_counted = |recv: &&PlannedRecv| if recv.is_far() { counts_far } else { terms.counts };
+        let sets = [0, 1].map(|phase| {
             let buffer = phase % terms.buffers;
             let of_blocks = blocks.recvs.iter().flatten().flat_map(|recv| recv.but_last(buffer));
-            let arrivals = plan.recvs.iter().map(|recv| recv.arrivals[buffer].clone());
-            let arrivals = arrivals.chain(of_blocks).collect();
+            let (counted, flagged): (Vec<_>, Vec<_>) = plan.recvs.iter().partition(is_counted);
+            let words = |recvs: Vec<&PlannedRecv>| -> Vec<Word> {
+                recvs.into_iter().map(|recv| recv.arrivals[buffer].clone()).collect()
+            };
+            let (mut counted, mut flagged) = (words(counted), words(flagged));
+            if counts_far { &mut counted } else { &mut flagged }.extend(of_blocks);
             // Peers that never sleep need no wake-up.
             let signalled = plan.sends.iter().filter(|send| send.peer_sleeps);
             let signalled =
                 signalled.filter_map(|send| protocol.completion_word(&send.target, phase).cloned()).collect();
-            let (words, counted) = if !terms.counts || plan.recvs.is_empty() {
-                (arrivals, None)
+            let (words, counted, flagged) = if counted.is_empty() {
+                (flagged, None, Vec::new())
             } else {
                 let last_epoch = spec.last_epoch.wrapping_sub(phase as u32);
-                (vec![plan.counts[phase].clone()], Some(Counted::new(arrivals, last_epoch)))
+                (vec![plan.counts[phase].clone()], Some(Counted::new(counted, last_epoch)), flagged)
             };
             let _carried = carried.clone();
-            Arc::new(WaitSet { counted, _carried, ..WaitSet::new(words, signalled, group) })
+            let flagged = WaitSet { _carried: carried.clone(), ..WaitSet::new(flagged, Vec::new(), group) };
+            let waits = WaitSet { counted, _carried, ..WaitSet::new(words, signalled, group) };
+            [waits, flagged].map(Arc::new)
         });
+        let [[even, even_flagged], [odd, odd_flagged]] = sets;
+        let (waits, flagged) = ([even, odd], [even_flagged, odd_flagged]);
+        let of_blocks = if counts_far { blocks.more_arrivals() } else { 0 };
+        let arrivals = (plan.recvs.iter().filter(is_counted).count() + of_blocks) as u32;
         let coming = [0, 1].map(|phase| {
             let coming = blocks.coming(phase % terms.buffers).into_iter().map(|([word, last], up)| {
                 // Who lets go says so of the last one.
@@ -118,7 +135,7 @@ impl Triggered {
         Ok(Box::new(Self {
             backend,
             protocol,
-            arrivals: (plan.recvs.len() + blocks.more_arrivals()) as u32,
+            arrivals,
             plan,
             blocks,
             far,
@@ -130,6 +147,7 @@ impl Triggered {
             sends: [Vec::new(), Vec::new()],
             coming,
             waits,
+            flagged,
             departures: Arc::new(departures),
         }))
     }
@@ -311,7 +329,7 @@ impl Exchange for Triggered {
             stream.wait_values(arrived, self.standing.of_epoch(epoch));
             stream.put_move(up);
         }
-        let value = if self.protocol.terms.counts {
+        let value = if self.arrivals > 0 {
             let mut counts = self.standing.get();
             let expected = next_count(counts.expected[phase], self.arrivals);
             counts.expected[phase] = expected;
@@ -321,6 +339,9 @@ impl Exchange for Triggered {
             self.standing.of_epoch(epoch)
         };
         stream.wait_values(&self.waits[phase], value);
+        if !self.flagged[phase].words.is_empty() {
+            stream.wait_values(&self.flagged[phase], self.standing.of_epoch(epoch));
+        }
         if !self.departures.words.is_empty() {
             stream.wait_values(&self.departures, self.standing.of_epoch(epoch));
         }

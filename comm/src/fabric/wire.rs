@@ -79,7 +79,8 @@ pub(crate) struct Terms {
     pub(crate) waits_for_group: bool,
     /// Receive buffers used in turn.
     pub(crate) buffers: usize,
-    /// Whether arrivals are counted in one word, rather than flagged one by one.
+    /// Whether arrivals are counted in one word, rather than flagged one by one, by those that are one operation to all who
+    /// count: processors, and no network interface.
     pub(crate) counts: bool,
     /// Whether the wire has room for an epoch of it at any time, whatever other exchanges have begun: those of which ranks
     /// begin one after the other share it.
@@ -118,7 +119,7 @@ pub struct FarExchange {
     pub(crate) terms: Terms,
     pub(crate) sends: Vec<FarSend>,
     pub(crate) recvs: Vec<FarRecv>,
-    /// Where arrivals are counted, by phase.
+    /// Where arrivals are counted, by phase, unless a network interface brings them.
     pub(crate) counts: [Word; 2],
     /// The device in whose memory payloads lie on this side, if they are not the host's.
     pub(crate) device: Option<Arc<dyn Accelerator>>,

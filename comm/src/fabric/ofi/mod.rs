@@ -32,4 +32,4 @@ pub(crate) use endpoint::{Endpoint, EndpointOptions, PeerAddress};
 pub(crate) use library::Library;
 pub(crate) use memory::{LocalSlice, MemoryRegion, RemotePlace};
 pub use provider::{Provider, providers};
-pub(crate) use work::{Change, DeferredAtomic, DeferredCounterAdd, DeferredWrite};
+pub(crate) use work::{DeferredAtomic, DeferredCounterAdd, DeferredWrite};

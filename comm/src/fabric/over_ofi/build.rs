@@ -5,7 +5,7 @@ use super::target::{Target, register, register_word};
 use super::triggered::SETS;
 use crate::error::Result;
 use crate::fabric::ofi::{
-    Change, Counter, DeferredAtomic, DeferredCounterAdd, DeferredWrite, Endpoint, MemoryRegion, PeerAddress,
+    Counter, DeferredAtomic, DeferredCounterAdd, DeferredWrite, Endpoint, MemoryRegion, PeerAddress,
     RemotePlace,
 };
 use crate::fabric::{Abort, Bells, Doorbell, FarExchange, FarRecv, FarSend, PerMessage, Terms, Word, phase};
@@ -95,24 +95,25 @@ impl Builder {
         Ok(())
     }
 
-    /// An atomic operation on a word, in every set.
+    /// A word is set by an atomic operation, in every set. None is added to: processors may do that at the same time, with
+    /// which the interface's operations are not atomic (fi_atomic(3)).
     fn set_word(
         &mut self,
         of: Option<usize>,
-        (change, value): (Change, Value),
+        value: Value,
         target: RemotePlace,
         (trigger, threshold): (&Counter, Count),
         done: Count,
     ) -> Result<()> {
         let completed = self.counter(done)?;
         self.each_set(of, || {
-            let atomic = DeferredAtomic::new(change, 1, target, trigger, &completed)?;
+            let atomic = DeferredAtomic::new(target, trigger, &completed)?;
             Ok(Entry::new(Work::Atomic(atomic, value), threshold, done))
         })
     }
 
     /// A payload comes to a buffer: its region's counter sets the word that the stream waits for.
-    fn recv(&mut self, recv: &FarRecv, counts: &[Word; 2], buffer: usize) -> Result<Target> {
+    fn recv(&mut self, recv: &FarRecv, buffer: usize) -> Result<Target> {
         let (of, uses) = match self.terms.buffers {
             1 => (None, Count::Epochs(1)),
             _ => (Some(buffer), Count::Phases(1)),
@@ -123,11 +124,7 @@ impl Builder {
         let target = Target::of(&region, 0);
         self.regions.push(region);
         let word = self.own_word(&recv.arrivals[buffer])?;
-        self.set_word(of, (Change::Set, Value::Epoch), word, (&arrived, uses), uses)?;
-        if self.terms.counts {
-            let count = self.own_word(&counts[buffer])?;
-            self.set_word(of, (Change::Add, Value::Fixed), count, (&arrived, uses), uses)?;
-        }
+        self.set_word(of, Value::Epoch, word, (&arrived, uses), uses)?;
         Ok(target)
     }
 
@@ -152,7 +149,7 @@ impl Builder {
         }
         let word = self.own_word(departure)?;
         let each = Count::Epochs(1);
-        self.set_word(None, (Change::Set, Value::Epoch), word, (&sent, each), each)
+        self.set_word(None, Value::Epoch, word, (&sent, each), each)
     }
 }
 
@@ -182,7 +179,7 @@ impl TriggeredHalf {
         mut bells: Bells,
         start: u64,
     ) -> Result<Self> {
-        let FarExchange { terms, sends, recvs, counts, .. } = exchange;
+        let FarExchange { terms, sends, recvs, .. } = exchange;
         let mut builder = Builder {
             endpoint: endpoint.clone(),
             own,
@@ -201,7 +198,7 @@ impl TriggeredHalf {
         }
         let mut buffers = Vec::new();
         for recv in &recvs {
-            let made = (0..terms.buffers).map(|buffer| builder.recv(recv, &counts, buffer));
+            let made = (0..terms.buffers).map(|buffer| builder.recv(recv, buffer));
             buffers.push(made.collect::<Result<Vec<_>>>()?);
         }
         let told = PerMessage { sends: heard, recvs: buffers };
@@ -227,7 +224,7 @@ impl TriggeredHalf {
             bells.start = bells.start.with_doorbell(Arc::new(foundry.bell(ready.clone())));
             for (recv, ears) in recvs.iter().zip(&ears).filter(|(recv, _)| recv.announces) {
                 let target = ears[0].at(peers[recv.peer]);
-                builder.set_word(None, (Change::Set, Value::Announced), target, (&ready, each), each)?;
+                builder.set_word(None, Value::Announced, target, (&ready, each), each)?;
             }
         }
         let Builder { counters, regions, sets, arrivals, .. } = builder;

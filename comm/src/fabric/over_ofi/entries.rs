@@ -32,8 +32,6 @@ impl Count {
 /// What an atomic operation puts into its word.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Value {
-    /// As it was made.
-    Fixed,
     Epoch,
     /// What a receiver announces.
     Announced,
@@ -71,7 +69,6 @@ impl Entry {
             Work::Write(write) => write.arm(threshold, done),
             Work::Atomic(atomic, value) => {
                 match value {
-                    Value::Fixed => {}
                     Value::Epoch => atomic.set_value(epoch)?,
                     Value::Announced => atomic.set_value((terms.announced)(epoch))?,
                 }

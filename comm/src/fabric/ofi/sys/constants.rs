@@ -59,7 +59,6 @@ pub(crate) const FI_THREAD_SAFE: i32 = 1;
 pub(crate) const FI_CQ_FORMAT_TAGGED: i32 = 4;
 pub(crate) const FI_WAIT_NONE: i32 = 0;
 pub(crate) const FI_UINT32: i32 = 5;
-pub(crate) const FI_SUM: i32 = 2;
 pub(crate) const FI_ATOMIC_WRITE: i32 = 11;
 pub(crate) const FI_OP_WRITE: i32 = 5;
 pub(crate) const FI_OP_ATOMIC: i32 = 6;

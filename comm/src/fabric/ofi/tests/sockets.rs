@@ -3,7 +3,7 @@
 
 use super::two::{Meeting, has, run_two};
 use super::*;
-use crate::fabric::ofi::work::{Change, DeferredAtomic, DeferredCounterAdd, DeferredWrite};
+use crate::fabric::ofi::work::{DeferredAtomic, DeferredCounterAdd, DeferredWrite};
 
 const WORDS: usize = 64;
 
@@ -52,14 +52,14 @@ impl Exchange {
         let (sent, flagged, ready) = (counter(), counter(), counter());
         let (noticed, cleared) = (counter(), counter());
         let whole = payload.region.slice(0, 8 * WORDS, "a payload").expect("in bounds");
-        let add = |target, trigger: &Counter, completion: &Counter| {
-            DeferredAtomic::new(Change::Add, 1, target, trigger, completion).expect("an entry")
+        let set = |target, trigger: &Counter, completion: &Counter| {
+            DeferredAtomic::new(target, trigger, completion).expect("an entry")
         };
         Exchange {
             write: DeferredWrite::new(&whole, ghost_there, &trigger, &sent).expect("an entry"),
-            flag_sent: add(word(&send_flag), &sent, &flagged),
-            flag_received: add(word(&receive_flag), &arrived, &noticed),
-            clear_to_send: add(clear_there, &ready, &cleared),
+            flag_sent: set(word(&send_flag), &sent, &flagged),
+            flag_received: set(word(&receive_flag), &arrived, &noticed),
+            clear_to_send: set(clear_there, &ready, &cleared),
             payload,
             send_flag,
             trigger,
@@ -95,6 +95,9 @@ impl Exchange {
         wait("the last epoch's entries", || self.is_done());
         for word in 0..WORDS {
             self.payload.store(word, contents(rank, number, word));
+        }
+        for atomic in [&mut self.flag_sent, &mut self.flag_received, &mut self.clear_to_send] {
+            atomic.set_value(number as u32).expect("not armed");
         }
         self.arm(epoch, start);
         self.ready.add(1).expect("clear to send");
@@ -221,9 +224,8 @@ fn ready_sends() {
         })
         .collect();
     let own = |word: usize| flags.region.remote(PeerAddress(meeting.rank as u64), 8 * word);
-    let mut flag_sent = DeferredAtomic::new(Change::Add, 1, own(0), &sent, &flagged).expect("an entry");
-    let mut flag_received =
-        DeferredAtomic::new(Change::Set, 0, own(1), &arrived, &noticed).expect("an entry");
+    let mut flag_sent = DeferredAtomic::new(own(0), &sent, &flagged).expect("an entry");
+    let mut flag_received = DeferredAtomic::new(own(1), &arrived, &noticed).expect("an entry");
     meet(&meeting, &endpoint, "start");
     for epoch in 1..=100u64 {
         let phase = (epoch % 2) as usize * BATCH;
@@ -231,6 +233,7 @@ fn ready_sends() {
         wait("the last epoch's entries", || flag_received.is_done() && flag_sent.is_done());
         // The value that the flag is set to need not be the epoch: any word that a stream waits for.
         flag_received.set_value(1000 + epoch as u32).expect("not armed");
+        flag_sent.set_value(epoch as u32).expect("not armed");
         queued(flag_sent.arm(counted, epoch));
         queued(flag_received.arm(counted, epoch));
         for message in 0..BATCH {

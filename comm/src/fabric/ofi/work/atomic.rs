@@ -1,4 +1,5 @@
-//! Atomic operations that wait for their trigger.
+//! Atomic operations that wait for their trigger. They set words: additions are atomic with those of the interface itself
+//! only (fi_atomic(3)), and not with a processor's.
 
 use super::{Entry, supported};
 use crate::error::{Error, Result};
@@ -12,24 +13,6 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// What an atomic operation does to the word there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
-    /// Adds the operand.
-    Add,
-    /// Puts the operand in its place.
-    Set,
-}
-
-impl Change {
-    pub(in crate::fabric::ofi) fn operation(self) -> i32 {
-        match self {
-            Change::Add => sys::FI_SUM,
-            Change::Set => sys::FI_ATOMIC_WRITE,
-        }
-    }
-}
-
 /// What an atomic operation reads.
 struct AtomicParts {
     operation: sys::FiOpAtomic,
@@ -39,7 +22,7 @@ struct AtomicParts {
     value: LocalSlice,
 }
 
-/// An atomic operation on a 32-bit word of a peer, or of this side, that waits for its trigger. If the
+/// An atomic operation that sets a 32-bit word of a peer, or of this side, and waits for its trigger. If the
 /// word's region has a counter, that counts it.
 #[derive(Debug)]
 pub(crate) struct DeferredAtomic {
@@ -47,21 +30,15 @@ pub(crate) struct DeferredAtomic {
 }
 
 impl DeferredAtomic {
-    /// Changes the word at `target` by `value` each time that it is armed and `trigger` comes to
+    /// Sets the word at `target` to [the value](Self::set_value) each time that it is armed and `trigger` comes to
     /// the threshold; then adds 1 to `completion`.
     ///
     /// # Errors
     /// [`Error::FabricUnavailable`] if the provider has no deferred work; [`Error::Libfabric`].
-    pub(crate) fn new(
-        change: Change,
-        value: u32,
-        target: RemotePlace,
-        trigger: &Counter,
-        completion: &Counter,
-    ) -> Result<Self> {
+    pub(crate) fn new(target: RemotePlace, trigger: &Counter, completion: &Counter) -> Result<Self> {
         let endpoint = trigger.endpoint();
         supported(endpoint)?;
-        let value = operand(endpoint, value)?;
+        let value = operand(endpoint)?;
         let parts = AtomicParts {
             operation: sys::FiOpAtomic { ep: endpoint.inner.endpoint, ..Zeroed::zeroed() },
             operand: sys::FiIoc { addr: value.pointer(), count: 1 },
@@ -80,7 +57,7 @@ impl DeferredAtomic {
                 rma_iov: &raw const parts.target,
                 rma_iov_count: 1,
                 datatype: sys::FI_UINT32,
-                op: change.operation(),
+                op: sys::FI_ATOMIC_WRITE,
                 context,
                 data: 0,
             };
@@ -92,7 +69,7 @@ impl DeferredAtomic {
         Ok(Self { entry: entry.named(what) })
     }
 
-    /// The operand of the next time that it is armed.
+    /// What the word is set to the next time that it is armed; zero until then.
     ///
     /// # Errors
     /// [`Error::OutOfOrder`] if it is still armed.
@@ -127,14 +104,12 @@ impl DeferredAtomic {
 }
 
 /// A registered word with an operand.
-fn operand(endpoint: &Endpoint, value: u32) -> Result<LocalSlice> {
+fn operand(endpoint: &Endpoint) -> Result<LocalSlice> {
     let word: Arc<OperandWord> = Arc::new(OperandWord(UnsafeCell::new(0)));
     let base = NonNull::new(word.0.get()).expect("a live word has an address").cast();
     // SAFETY: the word lives as long as the region, and only `store` writes to it.
     let region = unsafe { MemoryRegion::register(endpoint, (base, 4), None, word, None) }?;
-    let slice = region.slice(0, 4, "an operand")?;
-    store(&slice, value);
-    Ok(slice)
+    region.slice(0, 4, "an operand")
 }
 
 struct OperandWord(UnsafeCell<u32>);

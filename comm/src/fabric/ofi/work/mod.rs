@@ -14,7 +14,7 @@ mod atomic;
 mod counter_add;
 mod write;
 
-pub(crate) use atomic::{Change, DeferredAtomic};
+pub(crate) use atomic::DeferredAtomic;
 pub(crate) use counter_add::DeferredCounterAdd;
 pub(crate) use write::DeferredWrite;
 
