@@ -1,6 +1,6 @@
 //! Boards: a meeting in memory that all ranks have from the start, one board per rank.
 
-use crate::error::{Error, Result, in_seconds};
+use crate::error::{Error, Result, TIMEOUT_IS, in_seconds};
 use crate::fabric::{Fabric, Region, Role, WaitContext, Word, has_reached, phase};
 use crate::meeting::{Meeting, left};
 use std::cell::{Cell, OnceCell};
@@ -127,7 +127,7 @@ impl Boards {
     fn is_over(call: Call, rank: usize, waited: Duration) -> Error {
         let reason = format!(
             "others had waited {} s for it, and given up, which ends all calls of this world; their time-out is \
-             `WorldOptions::timeout`, `comm.timeout_s` of a configuration",
+             {TIMEOUT_IS}",
             in_seconds(&waited)
         );
         Error::CollectiveFailed { call: call.name(), rank, reason }

@@ -1,15 +1,21 @@
 //! What can go wrong, with the data that a reader of the message needs.
 
+use crate::device::Tile;
 use crate::element::ElementType;
+use crate::names::did_you_mean;
+use std::fmt;
 use std::time::Duration;
 
 /// An error of the communication layer. Every message says what was asked, what was found and
-/// what to do.
-#[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
+/// what to do, and is what `main` prints of an error that it returns.
+#[derive(Clone, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// A backend of that name is not registered.
-    #[error("there is no backend `{name}`; the backends are {known}")]
+    #[error(
+        "there is no backend `{name}`; the backends are {known}{}",
+        did_you_mean(name, known.split(", "))
+    )]
     UnknownBackend {
         /// What was asked for.
         name: String,
@@ -98,16 +104,20 @@ pub enum Error {
     },
     /// A kernel would read points that are not there, or that an exchange may be filling.
     #[error(
-        "kernel `{kernel}` would read the points {tile}, but {bounds} may be read: the others are outside of \
-         the array, or ghosts that have not been exchanged"
+        "kernel `{kernel}` would read the points {tile} of argument {argument}, but {bounds} may be read: {}",
+        why_unreadable(tile, array)
     )]
     ReadOutOfBounds {
         /// The kernel's name.
         kernel: &'static str,
+        /// Which of the arrays that it was given, counted from 0.
+        argument: usize,
+        /// All points of that array.
+        array: Box<Tile>,
         /// The points that it would read.
-        tile: Box<crate::device::Tile>,
+        tile: Box<Tile>,
         /// The points that may be read.
-        bounds: Box<crate::device::Tile>,
+        bounds: Box<Tile>,
     },
     /// Memory of a device was to be used as if it were the host's.
     #[error(
@@ -223,15 +233,25 @@ pub enum Error {
     },
     /// A kernel was to write points that it may not write.
     #[error(
-        "kernel `{kernel}` was launched over the points {tile}, but may write {bounds} only; peers may be filling what is around them, or be sent it by an exchange that has begun"
+        "kernel `{kernel}` was launched over the points {tile}, but may write {bounds} only of argument {argument}: {}",
+        if tile.is_within(**array) {
+            "the others are ghosts that peers may fill, owned entries that an exchange which has begun may still send \
+             (finish it first), or not in what the argument was made for".to_owned()
+        } else {
+            format!("that array has the points {array}")
+        }
     )]
     TileOutOfBounds {
         /// The kernel's name.
         kernel: String,
+        /// Which of the arrays that it was given, counted from 0.
+        argument: usize,
+        /// All points of that array.
+        array: Box<Tile>,
         /// The points of the launch.
-        tile: Box<crate::device::Tile>,
+        tile: Box<Tile>,
         /// The points that may be written.
-        bounds: Box<crate::device::Tile>,
+        bounds: Box<Tile>,
     },
     /// Memory that an operation which has begun still uses was to be used otherwise.
     #[error(
@@ -433,8 +453,8 @@ pub enum Error {
     },
     /// A wait lasted longer than the time-out.
     #[error(
-        "rank {rank} waited {} s for {what} of rank {peer} (wants {wanted}, has {found}); \
-         is that rank alive, and does it make the same calls? The time-out is `WorldOptions::timeout`, `comm.timeout_s` of a configuration",
+        "rank {rank} waited {} s for {what} of rank {peer}; is that rank alive, and does it make the same calls? \
+         The time-out is {TIMEOUT_IS}",
         in_seconds(.waited)
     )]
     TimedOut {
@@ -444,9 +464,9 @@ pub enum Error {
         peer: usize,
         /// What it waits for.
         what: String,
-        /// The value that it waits for.
+        /// The value that it waits for: a count, or the number of an epoch.
         wanted: u32,
-        /// The value that is there.
+        /// The value that is there; it may be that of another epoch than the one before.
         found: u32,
         /// How long it has waited.
         waited: Duration,
@@ -505,6 +525,29 @@ pub enum Error {
     },
 }
 
+/// The message, which `main` and `unwrap` print so.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Why a kernel may not read points of an array, which has those of `array`.
+pub(crate) fn why_unreadable(points: &Tile, array: &Tile) -> String {
+    // A point before the first is a huge number.
+    if (0..3).all(|axis| points.start[axis] <= points.end[axis] && points.end[axis] <= array.end[axis]) {
+        "the others are ghosts that have not been exchanged, or whose exchange has begun and is not finished (finish it \
+         first), or not in what the argument was made for"
+            .to_owned()
+    } else {
+        format!("the array has the points {array}")
+    }
+}
+
+/// What says how long waits last.
+pub(crate) const TIMEOUT_IS: &str =
+    "`WorldOptions::timeout` (the program `streamhalo` has it from `comm.timeout_s`)";
+
 /// As a number of seconds, which is not 0 for a part of one, nor a tenth for what is shorter.
 pub(crate) fn in_seconds(waited: &Duration) -> String {
     match (waited.as_secs(), waited.as_millis()) {
@@ -519,7 +562,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[cfg(test)]
 mod tests {
-    use super::in_seconds;
+    use super::{Error, in_seconds};
     use std::time::Duration;
 
     #[test]
@@ -535,5 +578,13 @@ mod tests {
         ] {
             assert_eq!(in_seconds(&Duration::from_millis(milliseconds)), said);
         }
+    }
+
+    #[test]
+    fn main_prints_the_message() {
+        let error = Error::UnknownBackend { name: "st-rsned".into(), known: "st-send, st-rsend".into() };
+        let said =
+            "there is no backend `st-rsned`; the backends are st-send, st-rsend; did you mean `st-rsend`?";
+        assert_eq!(format!("{error:?}"), said);
     }
 }

@@ -116,6 +116,7 @@ pub mod fabric;
 mod locks;
 mod meeting;
 mod named;
+mod names;
 #[cfg_attr(not(target_os = "linux"), path = "pinning/absent.rs")]
 mod pinning;
 mod primitive;
@@ -132,6 +133,7 @@ pub use communicator::{
 };
 pub use element::{Element, ElementType, Op};
 pub use error::{Error, Result};
+pub use names::nearest;
 pub use pinning::Pinned;
 pub use primitive::{By, PRIMITIVES, PrimitiveRow};
 pub use source::{Source, Status, Tag};

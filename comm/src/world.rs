@@ -258,6 +258,24 @@ impl World {
         crate::meeting::all_gather(&*self.shared.meeting, &self.shared.wait, value)
     }
 
+    /// As [`World::all_gather`], as a part of `call`: what goes wrong names that one, which the application has made.
+    ///
+    /// # Errors
+    /// As [`World::all_gather`].
+    #[doc(hidden)]
+    pub fn all_gather_of<T: serde::Serialize + serde::de::DeserializeOwned>(
+        &self,
+        call: &'static str,
+        value: &T,
+    ) -> Result<Vec<T>> {
+        self.all_gather(value).map_err(|error| match error {
+            Error::CollectiveFailed { call: "all_gather", rank, reason } => {
+                Error::CollectiveFailed { call, rank, reason }
+            }
+            other => other,
+        })
+    }
+
     /// Turns each rank's own result into one verdict: the values of all, or the error of the first
     /// rank that has one. Collective; blocks.
     ///
@@ -269,7 +287,7 @@ impl World {
         T: serde::Serialize + serde::de::DeserializeOwned,
         E: fmt::Display,
     {
-        let told = self.all_gather(&own.map_err(|error| error.to_string()))?;
+        let told = self.all_gather_of(call, &own.map_err(|error| error.to_string()))?;
         told.into_iter()
             .enumerate()
             .map(|(rank, result)| result.map_err(|reason| Error::CollectiveFailed { call, rank, reason }))

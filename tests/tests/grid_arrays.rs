@@ -205,8 +205,11 @@ fn ghosts_that_peers_may_write_are_out_of_reach_until_they_are_exchanged() {
                 let whole = Tile { start: [0; 3], end: [1, 7, 7] };
                 let (now, next) = field.now_and_next()?;
                 let refused = stream.launch("all", whole, (now, next), |_, _| ());
-                let (tile, bounds) = (Box::new(whole), Box::new(writable));
-                assert_eq!(refused, Err(Error::TileOutOfBounds { kernel: "all".into(), tile, bounds }));
+                let (kernel, argument) = ("all".into(), 1);
+                let [tile, array, bounds] = [whole, whole, writable].map(Box::new);
+                let expected = Error::TileOutOfBounds { kernel, argument, array, tile, bounds };
+                assert!(expected.to_string().contains("ghosts that peers may fill"), "{expected}");
+                assert_eq!(refused, Err(expected));
                 let write = field.now_mut().writer()?;
                 let refused = stream.launch("now", whole, (write,), |_, _| ());
                 assert!(matches!(refused, Err(Error::TileOutOfBounds { .. })), "{refused:?}");

@@ -111,6 +111,8 @@ fn kernels_get_no_ghosts_of_others_while_an_exchange_is_in_flight() {
             let refused = stream.launch("write ghosts", whole, (refused,), |_, _| ());
             let expected = Error::TileOutOfBounds {
                 kernel: "write ghosts".into(),
+                argument: 0,
+                array: Box::new(whole),
                 tile: Box::new(whole),
                 bounds: Box::new(inner),
             };

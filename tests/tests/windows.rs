@@ -280,7 +280,7 @@ fn an_origin_that_never_completes_is_named() {
                 }
                 Ok(alone.stream.synchronize()?)
             });
-            times_out(results.first(), 0, 2, "the completion");
+            times_out(results.first(), 0, 2, "the completion of epoch 2");
         }
     }
 }
@@ -306,7 +306,7 @@ fn a_target_that_never_exposes_is_named() {
                 }
                 Ok(alone.stream.synchronize()?)
             });
-            times_out(results.get(1), 1, 0, "the exposure");
+            times_out(results.get(1), 1, 0, "the exposure of epoch 2");
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::select::{self, Numbered};
 use super::{Device, cuda, hip, opencl};
 use crate::error::{Error, Result};
+use crate::names::did_you_mean;
 use crate::shares::Share;
 use crate::world::World;
 
@@ -87,6 +88,7 @@ fn alike(kind: &str, select: &str) -> Result<Vec<Numbered>> {
 }
 
 fn no_such(kind: &str) -> Error {
-    let reason = format!("there is no such kind of device; there are {}", Device::KINDS.join(", "));
+    let near = did_you_mean(kind, Device::KINDS.into_iter());
+    let reason = format!("there is no such kind of device; there are {}{near}", Device::KINDS.join(", "));
     Error::DeviceUnavailable { device: kind.into(), reason }
 }

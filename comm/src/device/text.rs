@@ -275,7 +275,7 @@ impl Stream {
         if tile.points() == 0 {
             return Ok(());
         }
-        for (memory, (name, _)) in arguments.memories().zip(text.parameters()) {
+        for (argument, (memory, (name, _))) in arguments.memories().zip(text.parameters()).enumerate() {
             let readable = match (memory.intent, name) {
                 (Intent::Write, _) => continue,
                 (Intent::Read, TABLE) => memory.array.rows.extents().whole(),
@@ -291,8 +291,13 @@ impl Stream {
                     && readable.end[axis] <= memory.bounds.end[axis]
             });
             if !is_readable {
-                let (tile, bounds) = (Box::new(readable), Box::new(*memory.bounds));
-                return Err(Error::ReadOutOfBounds { kernel: text.name, tile, bounds });
+                return Err(Error::ReadOutOfBounds {
+                    kernel: text.name,
+                    argument,
+                    array: Box::new(memory.array.rows.extents().whole()),
+                    tile: Box::new(readable),
+                    bounds: Box::new(*memory.bounds),
+                });
             }
         }
         let threads = text.threads(tile).map_err(|log| {

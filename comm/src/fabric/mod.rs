@@ -86,6 +86,7 @@ pub(crate) use word::{has_reached, store_fence};
 use crate::device::DeviceMemory;
 use crate::error::{Error, Result};
 use crate::meeting::Meeting;
+use crate::names::did_you_mean;
 use crate::world::WorldOptions;
 use std::fmt;
 use std::sync::Arc;
@@ -240,8 +241,9 @@ pub(crate) fn join(name: &str, options: &WorldOptions) -> Result<Arc<dyn Fabric>
     let row = FABRICS.iter().find(|row| row.name == name).ok_or_else(|| Error::FabricUnavailable {
         name: name.into(),
         reason: format!(
-            "there is none of that name; the fabrics are {}",
-            FABRICS.iter().map(|row| row.name).collect::<Vec<_>>().join(", ")
+            "there is none of that name; the fabrics are {}{}",
+            FABRICS.iter().map(|row| row.name).collect::<Vec<_>>().join(", "),
+            did_you_mean(name, FABRICS.iter().map(|row| row.name))
         ),
     })?;
     (row.join)(options)

@@ -46,6 +46,16 @@ impl Role {
     }
 }
 
+impl Role {
+    /// What a wait for its word to come to `value` waits for: that of an epoch, where words of this role hold epochs.
+    pub(crate) fn of(self, value: u32) -> String {
+        match self {
+            Role::ClearToSend | Role::Exposure | Role::Completion => format!("{self} of epoch {value}"),
+            _ => self.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the {}", self.name())

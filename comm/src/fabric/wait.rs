@@ -239,7 +239,7 @@ impl WaitContext {
             GaveUp::TimedOut(waited) => Error::TimedOut {
                 rank: self.rank,
                 peer: word.from,
-                what: word.role.to_string(),
+                what: word.role.of(wanted),
                 wanted,
                 found: word.cell().load(),
                 waited,

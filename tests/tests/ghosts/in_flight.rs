@@ -183,6 +183,8 @@ fn owned_entries_are_not_lent_for_writing_while_they_may_be_sent() {
             (tile.start[1], tile.end[1]) = (tile.start[1] - side, tile.end[1] + 1 - side);
             let expected = Error::TileOutOfBounds {
                 kernel: "fill".into(),
+                argument: 0,
+                array: Box::new(rank.whole()),
                 tile: Box::new(tile),
                 bounds: Box::new(inner),
             };

@@ -185,7 +185,7 @@ fn tables_are_read_whole_and_blocks_have_numbers() {
     part.start[2] = 1;
     let arguments = (factors.reader(part).expect("ours"), out.writer(part).expect("ours"));
     match stream.launch_either(&BLOCKS, part, arguments, |_, _| ()).expect_err("a part of a table") {
-        Error::ReadOutOfBounds { kernel: "blocks", tile, bounds } => {
+        Error::ReadOutOfBounds { kernel: "blocks", argument: 0, tile, bounds, .. } => {
             assert_eq!((*tile, *bounds), (LINE.whole(), part));
         }
         other => panic!("{other}"),

@@ -355,7 +355,7 @@ fn a_receive_whose_send_is_not_started_ends_with_the_time_out() {
         let Some(Error::TimedOut { rank: 0, peer: 1, what, wanted: 1, found: 0, .. }) = &results[0] else {
             panic!("{results:?}")
         };
-        assert_eq!(what, "the completion");
+        assert_eq!(what, "the completion of epoch 1");
     }
 }
 

@@ -362,7 +362,7 @@ impl Stream {
     ) -> Result<()> {
         let current = self.capture_number();
         for (index, memory) in arguments.memories().enumerate() {
-            let Memory { array: Whole { region, stream, uses, .. }, bounds, capture, intent, .. } = memory;
+            let Memory { array: Whole { region, rows, stream, uses }, bounds, capture, intent, .. } = memory;
             if *stream != self.id() {
                 return Err(Error::WrongStream {
                     what: "an argument of a kernel",
@@ -384,6 +384,8 @@ impl Stream {
             if !tile.is_within(*bounds) {
                 return Err(Error::TileOutOfBounds {
                     kernel: kernel.to_string(),
+                    argument: index,
+                    array: Box::new(rows.extents().whole()),
                     tile: Box::new(tile),
                     bounds: Box::new(*bounds),
                 });

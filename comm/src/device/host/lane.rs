@@ -133,7 +133,7 @@ fn wait_for_words(status: &Status, waits: &WaitSet, value: u32) -> Result<()> {
     let epoch = waits.begin(value);
     for word in &waits.words {
         let waited = context.wait(word, value, &|| waits.gone(epoch), &mut progress);
-        waited.map_err(|error| waits.name_the_late(error, word))?;
+        waited.map_err(|error| waits.name_the_late(error))?;
     }
     while has_pending(waits.group) {
         // A receiver that is not ready: wait for it, serving the others meanwhile.
@@ -149,26 +149,13 @@ fn wait_for_words(status: &Status, waits: &WaitSet, value: u32) -> Result<()> {
 
 impl WaitSet {
     /// Where all sources count in one word, says which of them is late.
-    pub(crate) fn name_the_late(
-        &self,
-        error: crate::error::Error,
-        word: &crate::fabric::Word,
-    ) -> crate::error::Error {
-        let Some(Counted { sources, .. }) = &self.counted else { return error };
-        let crate::error::Error::TimedOut { rank, what, wanted, found, waited, peer } = error else {
-            return error;
-        };
-        let newest = sources.iter().map(|source| source.cell().load()).max();
-        let late = sources.iter().find(|source| Some(source.cell().load()) != newest).or(sources.first());
-        let peer = late.map_or(peer, |source| source.from);
-        crate::error::Error::TimedOut {
-            rank,
-            peer,
-            what: format!("{what} ({} counted)", word.role),
-            wanted,
-            found,
-            waited,
+    pub(crate) fn name_the_late(&self, mut error: Error) -> Error {
+        if let (Some(Counted { sources, .. }), Error::TimedOut { peer, .. }) = (&self.counted, &mut error) {
+            let newest = sources.iter().map(|source| source.cell().load()).max();
+            let late = sources.iter().find(|source| Some(source.cell().load()) != newest).or(sources.first());
+            *peer = late.map_or(*peer, |source| source.from);
         }
+        error
     }
 }
 

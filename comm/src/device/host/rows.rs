@@ -3,6 +3,7 @@
 use crate::device::pitched::Pitched;
 use crate::device::tile::Tile;
 use crate::element::Element;
+use crate::error::why_unreadable;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -31,6 +32,7 @@ impl<'a, T: Element> Rows<'a, T> {
     /// If the points are not in the array, or are ghosts that an exchange may be filling: an
     /// error of the stream, which names the kernel.
     #[inline(always)]
+    #[track_caller]
     pub fn span(&self, i: usize, j: usize, x: Range<usize>) -> &'a [T] {
         let [span] = self.spans(i, j, x);
         span
@@ -42,6 +44,7 @@ impl<'a, T: Element> Rows<'a, T> {
     /// # Panics
     /// As [`Rows::span`], if any of the points may not be read.
     #[inline(always)]
+    #[track_caller]
     pub fn spans<const N: usize>(&self, i: usize, j: usize, x: Range<usize>) -> [&'a [T]; N] {
         self.plane(i, j..j.saturating_add(N), x).rows(0)
     }
@@ -52,22 +55,20 @@ impl<'a, T: Element> Rows<'a, T> {
     /// # Panics
     /// As [`Rows::span`], if any of the points may not be read.
     #[inline(always)]
+    #[track_caller]
     pub fn plane(&self, i: usize, js: Range<usize>, x: Range<usize>) -> Plane<'a, T> {
         let Tile { start, end } = self.bounds;
-        assert!(
-            start[0] <= i
-                && i < end[0]
-                && start[1] <= js.start
-                && js.start <= js.end
-                && js.end <= end[1]
-                && start[2] <= x.start
-                && x.start <= x.end
-                && x.end <= end[2],
-            "points {x:?} of {} row(s) from ({i}, {}) on are not all in {}: they are outside of the array, or ghosts that have not been exchanged",
-            js.len(),
-            js.start,
-            self.bounds
-        );
+        let are_readable = start[0] <= i
+            && i < end[0]
+            && start[1] <= js.start
+            && js.start <= js.end
+            && js.end <= end[1]
+            && start[2] <= x.start
+            && x.start <= x.end
+            && x.end <= end[2];
+        if !are_readable {
+            unreadable(i, js, x, self.bounds, self.rows.extents().whole());
+        }
         let elements = (x.end - x.start) * self.rows.extents().components;
         // Of no rows at the array's end there may be nothing, but it is not read either.
         let first = self.base.wrapping_add(self.rows.offset([i, js.start, x.start]));
@@ -76,9 +77,24 @@ impl<'a, T: Element> Rows<'a, T> {
 
     /// All points of a row that may be read, ghosts included where they may.
     #[inline(always)]
+    #[track_caller]
     pub fn row(&self, i: usize, j: usize) -> &'a [T] {
         self.span(i, j, self.bounds.start[2]..self.bounds.end[2])
     }
+}
+
+/// Panics in the kernel's name: the line that it names is the kernel's.
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn unreadable(i: usize, js: Range<usize>, x: Range<usize>, bounds: Tile, array: Tile) -> ! {
+    let points = Tile { start: [i, js.start, x.start], end: [i.saturating_add(1), js.end, x.end] };
+    panic!(
+        "points {x:?} of {} row(s) from ({i}, {}) on are not all in {bounds}, which may be read: {}",
+        js.len(),
+        js.start,
+        why_unreadable(&points, &array)
+    );
 }
 
 /// Points of rows that lie one behind the other along axis 1, the same of each.
@@ -97,6 +113,7 @@ impl<'a, T: Element> Plane<'a, T> {
     /// # Panics
     /// If there are not so many.
     #[inline(always)]
+    #[track_caller]
     pub fn rows<const N: usize>(&self, from: usize) -> [&'a [T]; N] {
         assert!(
             from <= self.rows && N <= self.rows - from,
@@ -128,6 +145,7 @@ impl<'a, T: Element> Plane<'a, T> {
     /// # Panics
     /// If there are fewer rows than `from`.
     #[inline(always)]
+    #[track_caller]
     pub fn windows<const N: usize>(&self, from: usize) -> Windows<'a, T, N> {
         const { assert!(N > 0, "there is no end to windows of no rows") };
         assert!(from <= self.rows, "row {from} is not among {}", self.rows);
@@ -201,6 +219,7 @@ impl<T: Element> RowsMut<'_, T> {
     /// # Panics
     /// If the row is not in the tile: an error of the stream, which names the kernel.
     #[inline(always)]
+    #[track_caller]
     pub fn row(&mut self, i: usize, j: usize) -> &mut [T] {
         let tile = self.tile;
         assert!(
@@ -216,6 +235,7 @@ impl<T: Element> RowsMut<'_, T> {
     /// # Panics
     /// As [`RowsMut::row`], if any of the rows is not in the tile.
     #[inline(always)]
+    #[track_caller]
     pub fn plane(&mut self, i: usize, js: Range<usize>) -> PlaneMut<'_, T> {
         let tile = self.tile;
         assert!(

@@ -294,7 +294,7 @@ impl<D: Driver> QueueExecutor<D> {
         }
         for word in &waits.words {
             let waited = self.wait_for(word, value, &|| waits.gone(epoch));
-            waited.map_err(|error| waits.name_the_late(error, word))?;
+            waited.map_err(|error| waits.name_the_late(error))?;
         }
         while let Some(Pending { send, epoch, .. }) = self.pending.iter().find(|one| of_group(one)).cloned() {
             for word in &send.conditions {

@@ -381,7 +381,7 @@ impl<D: Driver> Outstanding<D> {
         let late = waits.words.iter().find(|word| !word.cell().reached(value));
         // If all have come meanwhile, any is as good as another.
         let late = late.or(waits.words.first()).expect("a kernel waits for something");
-        waits.name_the_late(status.context.give_up(gave_up, late, value), late)
+        waits.name_the_late(status.context.give_up(gave_up, late, value))
     }
 }
 

@@ -4,7 +4,7 @@ use super::centre::name_ranks;
 use super::frame::{Call, Round, Verdict};
 use super::inbox::{Found, Outcome};
 use super::{GRACE, Rendezvous};
-use crate::error::{Error, Result, in_seconds};
+use crate::error::{Error, Result, TIMEOUT_IS, in_seconds};
 use crate::fabric::GaveUp;
 use crate::fabric::WaitContext;
 use crate::meeting::{Meeting, left};
@@ -82,7 +82,7 @@ impl Star {
             }
             Verdict::Late { missing, waited, .. } if missing.contains(&(context.rank as u32)) => {
                 let reason = format!(
-                    "it came after the others had waited {} s for it, and given up; their time-out is `WorldOptions::timeout`, `comm.timeout_s` of a configuration",
+                    "it came after the others had waited {} s for it, and given up; their time-out is {TIMEOUT_IS}",
                     in_seconds(&waited)
                 );
                 Err(Error::CollectiveFailed { call: call.name(), rank: context.rank, reason })

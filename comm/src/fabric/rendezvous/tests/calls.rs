@@ -133,10 +133,7 @@ fn a_rank_that_does_not_come_is_named_on_all() {
                 let (who, what) = if rank == late {
                     (format!("rank {rank} could not take part in"), "came after the others had waited".into())
                 } else {
-                    (
-                        format!("rank {rank} waited"),
-                        format!("s for the barrier of rank {late} (wants 3, has 2)"),
-                    )
+                    (format!("rank {rank} waited"), format!("s for the barrier of rank {late}; "))
                 };
                 assert_says(&said, &[&who, &what]);
             }
@@ -160,10 +157,7 @@ fn several_that_do_not_come_are_named() {
             String::new()
         });
         for rank in [1, 3] {
-            assert_says(
-                &outcomes[rank],
-                &["the all-gather", "ranks 0 and 2 have not come", "wants 4, has 2"],
-            );
+            assert_says(&outcomes[rank], &["the all-gather", "ranks 0 and 2 have not come"]);
         }
     });
 }
