@@ -1,6 +1,7 @@
 //! Everything that can be wrong with a grid, its partition or its halo.
 
 use crate::{Entity, Side};
+use std::fmt;
 
 /// What is wrong with a grid, its partition or its halo.
 ///
@@ -8,7 +9,7 @@ use crate::{Entity, Side};
 /// one entry per axis, slowest axis first. Errors of the geometry depend only on arguments that all ranks share, so
 /// that all ranks get them or none does. [`GridError::RankOutOfRange`], [`GridError::NoBoundary`],
 /// [`GridError::GhostsInFlight`], [`GridError::OwnedInFlight`] and [`GridError::Communication`] are of one rank.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GridError {
     /// An axis was given no cells.
@@ -193,6 +194,13 @@ pub enum GridError {
     /// The communication layer failed: no memory, or a stream that has failed.
     #[error(transparent)]
     Communication(#[from] streamhalo_comm::Error),
+}
+
+/// The message, which `main` and `unwrap` print so.
+impl fmt::Debug for GridError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// What makes the parts on an axis thicker: one part cannot be fewer.

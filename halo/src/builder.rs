@@ -56,7 +56,7 @@ impl RequestedField {
 impl fmt::Display for RequestedField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { entity, element, components, generation, filled_by } = self;
-        write!(f, "{components} component(s) of {element} per {entity}")?;
+        f.write_str(&values(*components, *element, entity))?;
         if let Some(generation) = generation {
             write!(f, ", in generation {generation}")?;
         }
@@ -72,9 +72,31 @@ impl fmt::Display for RequestedField {
     }
 }
 
+/// What a field has at each entry.
+pub(crate) fn values(components: usize, element: ElementType, entity: impl fmt::Display) -> String {
+    format!("{components} component(s) of {element} per {entity}")
+}
+
+/// What differs between the grids of two fields, those of field 0 last.
+fn grids_apart<const D: usize>(own: &Subdomain<D>, first: &Subdomain<D>) -> String {
+    let items = |of: &Subdomain<D>| {
+        let (partition, grid) = (of.partition(), of.partition().grid());
+        [
+            format!("a grid of {:?} cells", grid.cells()),
+            format!("a grid that is periodic along {:?}", grid.periodic()),
+            format!("a grid in layout {:?}", partition.layout()),
+            format!("rank {}", of.rank()),
+            format!("a halo of {:?}", of.halo_width()),
+        ]
+    };
+    let differing = items(own).into_iter().zip(items(first)).find(|(own, first)| own != first);
+    differing.map_or("it is on another grid".into(), |(own, first)| format!("it has {own}, field 0 {first}"))
+}
+
 /// What ranks compare before they match.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Request {
+    backend: String,
     width: Vec<usize>,
     offsets: Vec<Vec<i32>>,
     fields: Vec<RequestedField>,
@@ -91,9 +113,10 @@ impl Request {
     /// What differs between them, as either has it.
     fn beside(&self, other: &Self) -> [String; 2] {
         let items = |request: &Self| {
-            let Self { width, offsets, fields, layout, cells, periodic, halo_width, scatter, swaps } =
+            let Self { backend, width, offsets, fields, layout, cells, periodic, halo_width, scatter, swaps } =
                 request;
             let items = [
+                format!("backend `{backend}`"),
                 format!("width {width:?}"),
                 format!("{} neighbours, at {offsets:?}", offsets.len()),
                 format!("layout {layout:?}"),
@@ -172,7 +195,7 @@ impl<'a> StreamHaloBuilder<'a> {
         let checked = self.check(width, fields);
         let own = checked.as_ref().map(|checked| (checked.request.clone(), checked.is_filled_ahead));
         let own = own.map_err(ToString::to_string);
-        let told = world.all_gather(&own)?;
+        let told = world.all_gather_of("StreamHalo::new", &own)?;
         if let Some((rank, Err(reason))) = told.iter().enumerate().find(|(_, request)| request.is_err()) {
             return Err(match checked {
                 // The same on all ranks, as errors of geometry are: as it is, not wrapped.
@@ -238,7 +261,7 @@ impl<'a> StreamHaloBuilder<'a> {
             let fits = if first != *info.subdomain {
                 Err(HaloError::MixedFields {
                     index: registered.len(),
-                    reason: "it is on another grid, or has another halo",
+                    reason: grids_apart(info.subdomain, &first),
                 })
             } else if !info.world.has_ranks_of(self.world) {
                 Err(Error::OtherWorld { what: "a field of an exchange" }.into())
@@ -277,6 +300,7 @@ impl<'a> StreamHaloBuilder<'a> {
             _ => legs.clone(),
         };
         let request = Request {
+            backend: self.backend.into(),
             width: width.to_vec(),
             offsets: offsets.iter().map(|offset| offset.to_vec()).collect(),
             fields: registered.iter().map(RequestedField::new).collect(),

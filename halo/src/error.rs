@@ -1,10 +1,11 @@
 //! What can be wrong with a halo exchange.
 
+use std::fmt;
 use streamhalo_grid::GridError;
 
 /// An error of setting up or starting a halo exchange. Set-up is collective: it fails on all ranks
-/// or on none.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// or on none. `main` prints the message of one that it returns.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HaloError {
     /// The communication layer failed.
@@ -38,8 +39,8 @@ pub enum HaloError {
     MixedFields {
         /// The field, counted from 0.
         index: usize,
-        /// What differs.
-        reason: &'static str,
+        /// What differs, as either has it.
+        reason: String,
     },
     /// The generations of an alternating field do not fit each other.
     #[error(
@@ -66,7 +67,7 @@ pub enum HaloError {
     /// A field that alternates is in another generation than the exchange counts on.
     #[error(
         "field {index} is in generation {found}, but exchange {epoch} expects {expected}: it was made for \
-         {swaps} swap(s) between two exchanges (`swaps_per_exchange`)"
+         {swaps} swap(s) of each field between two exchanges (`swaps_per_exchange`); was a `swap()` forgotten, or one too many?"
     )]
     WrongGeneration {
         /// The field, counted from 0.
@@ -119,6 +120,13 @@ pub enum HaloError {
         "this StreamHalo was made without a scatter; ask for one with `StreamHalo::builder(..).scatter(op)`"
     )]
     NoScatter,
+}
+
+/// The message, which `main` and `unwrap` print so.
+impl fmt::Debug for HaloError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// The result of a halo exchange's calls.

@@ -1,6 +1,6 @@
 //! The exchange that applications use.
 
-use crate::builder::StreamHaloBuilder;
+use crate::builder::{StreamHaloBuilder, values};
 use crate::error::{HaloError, Result};
 use crate::exchange::{Compiled, GatherStep};
 use crate::pattern::Pattern;
@@ -108,6 +108,15 @@ impl StreamHalo {
     pub fn enqueue_gather_in_steps<const D: usize>(
         &mut self,
         fields: &mut impl Fields<D>,
+        behind: impl FnMut(GatherStep),
+    ) -> Result<()> {
+        self.whole_gather("enqueue_gather", fields, behind)
+    }
+
+    fn whole_gather<const D: usize>(
+        &mut self,
+        call: &'static str,
+        fields: &mut impl Fields<D>,
         mut behind: impl FnMut(GatherStep),
     ) -> Result<()> {
         let mut panicked = None;
@@ -117,8 +126,7 @@ impl StreamHalo {
                 panicked = catch_unwind(AssertUnwindSafe(|| behind(step))).err();
             }
         };
-        let enqueued =
-            self.begin("enqueue_gather", fields, &mut behind).and_then(|phase| self.end(phase, &mut behind));
+        let enqueued = self.begin(call, fields, &mut behind).and_then(|phase| self.end(phase, &mut behind));
         match panicked {
             Some(panic) => resume_unwind(panic),
             None => enqueued,
@@ -130,7 +138,7 @@ impl StreamHalo {
     /// # Errors
     /// As [`StreamHalo::enqueue_gather`], and what went wrong on the stream.
     pub fn gather<const D: usize>(&mut self, fields: &mut impl Fields<D>) -> Result<()> {
-        self.enqueue_gather(fields)?;
+        self.whole_gather("gather", fields, |_| {})?;
         Ok(self.stream.synchronize()?)
     }
 
@@ -208,9 +216,17 @@ impl StreamHalo {
     /// [`HaloError::NoScatter`] if the exchange was made without; else as
     /// [`StreamHalo::enqueue_gather`].
     pub fn enqueue_scatter<const D: usize>(&mut self, fields: &mut impl Fields<D>) -> Result<()> {
+        self.whole_scatter("enqueue_scatter", fields)
+    }
+
+    fn whole_scatter<const D: usize>(
+        &mut self,
+        call: &'static str,
+        fields: &mut impl Fields<D>,
+    ) -> Result<()> {
         self.finish_what_was_left()?;
         let scatter = self.scatter.as_ref().ok_or(HaloError::NoScatter)?;
-        let phase = self.check_next("enqueue_scatter", fields, scatter.epoch().wrapping_add(1))?;
+        let phase = self.check_next(call, fields, scatter.epoch().wrapping_add(1))?;
         if let Some(scatter) = &mut self.scatter {
             // One that failed before has not come to its end, which is not what there is to say.
             self.stream.check()?;
@@ -243,7 +259,7 @@ impl StreamHalo {
     /// # Errors
     /// As [`StreamHalo::enqueue_scatter`], and what went wrong on the stream.
     pub fn scatter<const D: usize>(&mut self, fields: &mut impl Fields<D>) -> Result<()> {
-        self.enqueue_scatter(fields)?;
+        self.whole_scatter("scatter", fields)?;
         Ok(self.stream.synchronize()?)
     }
 
@@ -382,18 +398,24 @@ impl StreamHalo {
                     }
                 }
                 _ => {
-                    other.get_or_insert(index);
+                    let info = field.info();
+                    let components = info.rows.extents().components;
+                    other.get_or_insert_with(|| (index, values(components, info.element, info.entity)));
                 }
             }
             index += 1;
         });
         let (found, expected) = (index, self.fields.len());
         if other.is_some() || found != expected {
-            let found = match other {
-                Some(index) if found == expected => format!("another array as field {index}"),
-                _ => format!("{found} field(s)"),
+            let (found, expected) = match other {
+                Some((index, has)) if found == expected => {
+                    let Registered { rows, element, entity, .. } = &self.fields[index];
+                    let had = values(rows.extents().components, *element, entity);
+                    (format!("another array as field {index} ({has})"), format!("its own there ({had})"))
+                }
+                _ => (format!("{found} field(s)"), format!("{expected} field(s)")),
             };
-            return Err(HaloError::OtherFields { call, found, expected: format!("{expected} field(s)") });
+            return Err(HaloError::OtherFields { call, found, expected });
         }
         wrong_generation.map_or(Ok(()), Err)
     }

@@ -108,14 +108,16 @@ fn fields_that_cannot_be_exchanged_together() {
         let mut fields = (array(world, stream)?, Array::<u8, 2>::zeros(&other, Entity::Cell, stream)?);
         StreamHalo::new(world, stream, "st-send", Pattern::All, 1, &mut fields)
     });
-    assert!(matches!(other_grid, HaloError::MixedFields { index: 1, .. }), "{other_grid}");
+    let reason = "it has a grid of [8, 10] cells, field 0 a grid of [8, 9] cells".into();
+    assert_eq!(other_grid, HaloError::MixedFields { index: 1, reason });
     let other_halo = refusal(|world, stream| {
         let other = GlobalGrid::new([8, 9], [true; 2])?.partition_as(world, [world.size(), 1])?.local(1)?;
         let first = array(world, stream)?;
         let mut fields = (first, array(world, stream)?, Array::<u8, 2>::zeros(&other, Entity::Cell, stream)?);
         StreamHalo::new(world, stream, "st-send", Pattern::All, 1, &mut fields)
     });
-    assert!(matches!(other_halo, HaloError::MixedFields { index: 2, .. }), "{other_halo}");
+    let reason = "it has a halo of [1, 1], field 0 a halo of [2, 2]".into();
+    assert_eq!(other_halo, HaloError::MixedFields { index: 2, reason });
 }
 
 #[test]
@@ -315,13 +317,15 @@ fn backends_that_are_unknown_or_differ() {
             if name == "st_send" && known.contains("st-send, ")),
         "{unknown}"
     );
+    assert!(unknown.to_string().ends_with("; did you mean `st-send`?"), "{unknown}");
     let differ = same_on_all(on_ranks(3, |world| {
         let stream = stream_of(world, INLINE)?;
         let backend = if world.rank() == 2 { "st-send" } else { "st-rsend" };
         let refused = StreamHalo::new(world, &stream, backend, Pattern::All, 1, &mut array(world, &stream)?);
         Ok(refused.expect_err("backends differ"))
     }));
-    assert!(matches!(differ, HaloError::Communication(Error::BadExchange { rank: 2, .. })), "{differ}");
+    let (found, expected) = ("backend `st-send`".into(), "backend `st-rsend`".into());
+    assert_eq!(differ, HaloError::RanksDisagree { rank: 2, found, expected });
 }
 
 /// Makes an exchange of two fields in every way, and lets `misuse` do what it refuses. Then it must
@@ -356,20 +360,19 @@ const PAIRS: [FieldSpec; 2] =
 #[test]
 fn other_fields_than_those_that_were_matched() {
     in_every_way(ARRAYS, |halo, fields, stream, world, _| {
-        let other = |found: &str, result: Result<(), HaloError>| {
-            let expected = HaloError::OtherFields {
-                call: "enqueue_gather",
-                found: found.into(),
-                expected: "2 field(s)".into(),
-            };
-            assert_eq!(result, Err(expected));
+        let other = |call, found: &str, expected: &str, result: Result<(), HaloError>| {
+            let (found, expected) = (found.into(), expected.into());
+            assert_eq!(result, Err(HaloError::OtherFields { call, found, expected }));
         };
         let mut alike = FieldSet::new(&grid(world)?, stream, &ARRAYS, &Pattern::All, [1, 1])?;
-        other("another array as field 0", halo.enqueue_gather(&mut alike));
-        other("another array as field 0", halo.gather(&mut alike));
-        other("1 field(s)", halo.enqueue_gather(&mut array(world, stream)?));
-        other("3 field(s)", halo.enqueue_gather(&mut (&mut *fields, array(world, stream)?)));
-        other("0 field(s)", halo.enqueue_gather(&mut Vec::<Array<f64, 2>>::new()));
+        let another = "another array as field 0 (1 component(s) of f64 per cell)";
+        let own = "its own there (1 component(s) of f64 per cell)";
+        other("enqueue_gather", another, own, halo.enqueue_gather(&mut alike));
+        other("gather", another, own, halo.gather(&mut alike));
+        let (call, two) = ("enqueue_gather", "2 field(s)");
+        other(call, "1 field(s)", two, halo.enqueue_gather(&mut array(world, stream)?));
+        other(call, "3 field(s)", two, halo.enqueue_gather(&mut (&mut *fields, array(world, stream)?)));
+        other(call, "0 field(s)", two, halo.enqueue_gather(&mut Vec::<Array<f64, 2>>::new()));
         Ok(())
     });
 }

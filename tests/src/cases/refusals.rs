@@ -67,7 +67,7 @@ pub fn wrong_backends(world: &World, way: Scenario) -> Result<Done, HaloError> {
     if world.size() > 1 {
         let asked = if is_last(world) { "another" } else { way.backend };
         match verdict(world, make(asked).expect_err("backends differ"))? {
-            HaloError::Communication(Error::BadExchange { rank, .. }) => assert_eq!(rank, world.size() - 1),
+            HaloError::RanksDisagree { rank, .. } => assert_eq!(rank, world.size() - 1),
             other => panic!("{other}"),
         }
     }

@@ -93,9 +93,9 @@ fn generations_that_are_exchanged_for_themselves() {
         field.now_mut().fill(|_, _| rank.number())?;
         let mut elsewhere = rank.array()?;
         for one in [&mut before, &mut behind] {
-            assert_eq!(one.gather(field.now_mut()), Err(filled_ahead("enqueue_gather")), "{rank:?}");
+            assert_eq!(one.gather(field.now_mut()), Err(filled_ahead("gather")), "{rank:?}");
             std::mem::swap(field.now_mut(), &mut elsewhere);
-            assert_eq!(one.gather(&mut elsewhere), Err(filled_ahead("enqueue_gather")), "{rank:?}");
+            assert_eq!(one.gather(&mut elsewhere), Err(filled_ahead("gather")), "{rank:?}");
             assert_eq!(elsewhere.copy_with_ghosts().map(drop), Err(ghosts_in_flight()), "{rank:?}");
             std::mem::swap(field.now_mut(), &mut elsewhere);
         }
@@ -183,7 +183,7 @@ fn an_exchange_that_one_rank_has_let_go_of_is_there_for_all() {
             let first = Some(new(1, &mut field)?);
             let first = first.filter(|_| world.rank() == 0);
             let mut second = new(2, &mut field)?;
-            assert_eq!(second.gather(&mut field), Err(filled_ahead("enqueue_gather")), "{rank:?}");
+            assert_eq!(second.gather(&mut field), Err(filled_ahead("gather")), "{rank:?}");
             drop((first, second));
             // Now nobody has it, and all know.
             let mut second = new(2, &mut field)?;
@@ -192,7 +192,7 @@ fn an_exchange_that_one_rank_has_let_go_of_is_there_for_all() {
             second.gather(&mut field)?;
             rank.assert_filled(field.now())?;
             let mut third = new(1, &mut field)?;
-            assert_eq!(second.gather(&mut field), Err(filled_ahead("enqueue_gather")), "{rank:?}");
+            assert_eq!(second.gather(&mut field), Err(filled_ahead("gather")), "{rank:?}");
             third.gather(&mut field)?;
             second.gather(&mut field)?;
         }

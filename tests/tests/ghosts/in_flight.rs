@@ -39,7 +39,7 @@ fn what_is_in_flight_is_so_until_it_is_finished() {
         in_flight.swap();
         in_flight.swap();
         let refused = |call| Err(HaloError::FieldInFlight { call, index: 0 });
-        assert_eq!(other.gather(&mut *in_flight), refused("enqueue_gather"), "{rank:?}");
+        assert_eq!(other.gather(&mut *in_flight), refused("gather"), "{rank:?}");
         assert_eq!(new(1, &mut *in_flight).map(drop), refused("StreamHalo::new"), "{rank:?}");
         assert!(in_flight.now().copy_with_ghosts().is_err(), "{rank:?}");
         in_flight.finish()?;
@@ -52,7 +52,7 @@ fn what_is_in_flight_is_so_until_it_is_finished() {
             matches!(captured, Err(HaloError::Communication(Error::NotCapturable { .. }))),
             "{captured:?}"
         );
-        assert_eq!(other.gather(&mut field), refused("enqueue_gather"), "{rank:?}");
+        assert_eq!(other.gather(&mut field), refused("gather"), "{rank:?}");
         before.gather(&mut field)?;
         other.gather(&mut field)?;
         rank.assert_filled(field.now())?;

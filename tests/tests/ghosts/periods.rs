@@ -65,7 +65,7 @@ fn a_period_keeps_what_it_lets_peers_do() {
             assert_eq!(second.gather(&mut field), Ok(()), "nobody is left who could replay, {rank:?}");
             return Ok(());
         };
-        assert_eq!(second.gather(&mut field), Err(filled_ahead("enqueue_gather")), "{rank:?}");
+        assert_eq!(second.gather(&mut field), Err(filled_ahead("gather")), "{rank:?}");
         rank.stream.replay(&period, 3)?;
         rank.stream.synchronize()?;
         drop((period, second));
