@@ -74,6 +74,35 @@ impl<const D: usize> IndexBox<D> {
         Self { start, end }
     }
 
+    /// The boxes that make up this one without `inner`: at most two for each axis, the slowest first. The rim that is
+    /// left when an exchange has ended, where [`inner`](crate::Subdomain::inner) is what was computed meanwhile.
+    ///
+    /// ```
+    /// use streamhalo_grid::IndexBox;
+    /// let owned = IndexBox::new([1, 1], [5, 7]);
+    /// let rim = owned.without(IndexBox::new([1, 2], [4, 6]));
+    /// let [below, left, right] = rim[..] else { panic!("there is nothing above") };
+    /// assert_eq!(below, IndexBox::new([4, 1], [5, 7]));
+    /// assert_eq!(left, IndexBox::new([1, 1], [4, 2]));
+    /// assert_eq!(right, IndexBox::new([1, 6], [4, 7]));
+    /// ```
+    pub fn without(&self, inner: Self) -> Vec<Self> {
+        if !self.meets(&inner) {
+            return if self.is_empty() { Vec::new() } else { vec![*self] };
+        }
+        let mut rest = *self;
+        let mut rim = Vec::with_capacity(2 * D);
+        for axis in 0..D {
+            let (mut low, mut high) = (rest, rest);
+            rest.start[axis] = inner.start[axis].max(rest.start[axis]);
+            rest.end[axis] = inner.end[axis].min(rest.end[axis]);
+            low.end[axis] = rest.start[axis];
+            high.start[axis] = rest.end[axis];
+            rim.extend([low, high].into_iter().filter(|part| !part.is_empty()));
+        }
+        rim
+    }
+
     /// All indices of the box in row-major order: the last axis runs fastest.
     pub fn indices(&self) -> Indices<D> {
         Indices { bounds: *self, next: self.start, remaining: self.len() }

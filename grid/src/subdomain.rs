@@ -1,7 +1,7 @@
 //! One rank's part of a grid, with its ghosts.
 
 use crate::global_grid::check_entry_count;
-use crate::{Entity, GridError, IndexBox, Partition, Side};
+use crate::{Entity, GridError, HaloWidth, IndexBox, Partition, Side};
 use std::array::from_fn;
 
 /// One rank's part of a grid: the entries it owns, and the ghosts around them.
@@ -130,6 +130,42 @@ impl<const D: usize> Subdomain<D> {
         // The low ghosts are as many as the halo is wide for every entity.
         let start = self.halo_width;
         IndexBox::new(start, from_fn(|axis| start[axis] + extents[axis]))
+    }
+
+    /// The owned entries that need no ghosts of other ranks, for a kernel that reads `width` layers around each: to be
+    /// computed between `begin_gather` and `finish`, and [the rest](IndexBox::without) afterwards. Without `width` layers
+    /// on those sides on which another rank is; empty where nothing is left then.
+    ///
+    /// ```
+    /// use streamhalo_grid::{Entity, GlobalGrid, IndexBox, Partition};
+    /// let grid = GlobalGrid::new([8, 8], [false, true])?;
+    /// // Rank 0 has the upper half: below it is rank 1, above it nobody, and beside it is itself.
+    /// let here = Partition::with_layout(&grid, [2, 1], 2)?.subdomain(0, [2, 2])?;
+    /// assert_eq!(here.owned(Entity::Cell), IndexBox::new([2, 2], [6, 10]));
+    /// assert_eq!(here.inner(Entity::Cell, 2), IndexBox::new([2, 2], [4, 10]));
+    /// # Ok::<(), streamhalo_grid::GridError>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Where `entity` names an axis that the grid does not have.
+    pub fn inner(&self, entity: Entity, width: impl HaloWidth<D>) -> IndexBox<D> {
+        let (mut inner, width) = (self.owned(entity), width.widths());
+        for axis in 0..D {
+            let is_other = |side: i32| {
+                let mut offset = [0; D];
+                offset[axis] = side;
+                self.neighbor(offset).is_some_and(|rank| rank != self.rank())
+            };
+            let (start, end) = (inner.start[axis], inner.end[axis]);
+            if is_other(-1) {
+                inner.start[axis] = start.saturating_add(width[axis]).min(end);
+            }
+            if is_other(1) {
+                inner.end[axis] = end.saturating_sub(width[axis]).max(inner.start[axis]);
+            }
+        }
+        inner
     }
 
     /// The ghosts beyond the boundary of the grid on one side of an axis, in local indices and with their corners: the

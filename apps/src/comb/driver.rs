@@ -31,7 +31,7 @@ use super::phases::{PHASES, POST_COMM, PRE_COMM, phase, phases, times};
 use crate::app::values::{Real, checksum_of_owned, shown, whole_state};
 use crate::app::{
     Answer, Application, ApplicationRow, Laps, Outcome, Routes, Tables, Trial, global_grid, mix, of_axes,
-    of_real, shell,
+    of_real,
 };
 use crate::config::{AppSettings, Precision, RunConfig};
 use crate::error::AppError;
@@ -112,7 +112,7 @@ impl<T: Real> Comb<T> {
             .pattern(self.pattern.clone())
             .build(self.halo_width, &mut variables)?;
         let (owned, extents) = (grid.owned(Entity::Cell), grid.extents(Entity::Cell));
-        let ghosts = shell(IndexBox::new([0; 3], extents), owned);
+        let ghosts = IndexBox::new([0; 3], extents).without(owned);
         let here = Whereabouts::of(&grid);
         let places = here.places();
         let places = places.each_ref().map(Vec::as_slice);

@@ -30,7 +30,7 @@ use super::kernel::{SUM, launch_sum};
 use crate::app::values::{checksum_of_owned, encode, shown, whole_of};
 use crate::app::{
     Answer, Application, ApplicationRow, Between, Initial, Outcome, Phase, Replays, Routes, Steps, Stopwatch,
-    Times, Trial, inner_of, of_axes, shell,
+    Times, Trial, inner_of, of_axes,
 };
 use crate::config::{AppSettings, FacesSettings, RunConfig};
 use crate::error::{AppError, counted, ranks_of};
@@ -123,7 +123,7 @@ impl Faces {
         };
         let owned = grid.owned(Entity::Cell);
         let inner = inner_of(&grid, &halo, 1);
-        let surface = shell(owned, inner).into_iter().map(|part| part.tile()).collect();
+        let surface = owned.without(inner).into_iter().map(|part| part.tile()).collect();
         let order_points = self.settings.order + 1;
         let (inner, stream) = (inner.tile(), trial.stream.clone());
         let replays = Replays::new(self.replay, 1);

@@ -11,7 +11,7 @@ use super::driver::Stencil3d;
 use super::kernel::Rule;
 use super::norm::Norm;
 use crate::app::values::Real;
-use crate::app::{Replays, Trial, inner_of, shell, with_ghosts};
+use crate::app::{Replays, Trial, inner_of, with_ghosts};
 use crate::error::AppError;
 
 /// Of the widest vectors that any processor computes with.
@@ -70,7 +70,7 @@ impl<'a, T: Real> Block<'a, T> {
             since_exchange: 0,
             tiles: boxes.iter().map(|cells| cells.tile()).collect(),
             inner: inner.tile(),
-            outer: shell(boxes[0], inner).into_iter().map(|part| part.tile()).collect(),
+            outer: boxes[0].without(inner).into_iter().map(|part| part.tile()).collect(),
             grid,
             cells,
             halo,

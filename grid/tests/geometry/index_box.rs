@@ -37,6 +37,28 @@ fn boxes_are_sets<const D: usize>((one, width): (IndexBox<D>, [usize; D])) -> Te
     Ok(())
 }
 
+#[test]
+fn a_rim_and_what_is_inside_are_the_whole_once() {
+    let whole = IndexBox::new([1, 2, 3], [5, 6, 9]);
+    for inner in [
+        whole.shrink([1, 1, 1]),
+        whole,
+        IndexBox::new([1, 3, 3], [5, 4, 8]),
+        IndexBox::new([2, 2, 2], [2, 3, 3]),
+        IndexBox::new([0, 4, 5], [3, 9, 7]),
+        IndexBox::new([5, 2, 3], [7, 6, 9]),
+    ] {
+        let rim = whole.without(inner);
+        for index in whole.indices() {
+            let times = rim.iter().chain([&inner]).filter(|part| part.contains(index)).count();
+            assert_eq!(times, 1, "{index:?} of {inner:?}");
+        }
+        let inside = whole.indices().filter(|index| inner.contains(*index)).count();
+        assert_eq!(rim.iter().map(IndexBox::len).sum::<usize>() + inside, whole.len());
+    }
+    assert_eq!(whole.shrink([2, 2, 3]).without(whole), []);
+}
+
 in_each_dimension!(indices_are_row_major, 50, boxes);
 fn indices_are_row_major<const D: usize>((one, _): (IndexBox<D>, [usize; D])) -> TestCaseResult {
     let indices: Vec<_> = one.indices().collect();
