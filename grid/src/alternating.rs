@@ -13,6 +13,43 @@ use streamhalo_comm::device::{HostState, Reader, Stream, Writer};
 /// exchanged, and kernels write owned entries only, and ghosts beyond boundaries of the grid; the accessors see to that.
 /// They do not see which ghosts an exchange has filled: corners without the pattern that has them, and layers beyond its
 /// width, hold what they held in that generation.
+///
+/// The owned entries of the next generation hold what they held two swaps ago until a kernel writes them, and it may read
+/// them by the view that it writes them by: so two generations are enough where u(t + 1) is made of u(t) and of the same
+/// entry of u(t - 1). Both are filled first, with a swap in between: before an exchange of them is made, or back in the
+/// generation that it was made for.
+///
+/// ```
+/// use streamhalo_comm::World;
+/// use streamhalo_comm::device::{Device, Rows, RowsMut, Tile};
+/// use streamhalo_grid::{Alternating, Entity, GlobalGrid, GridError};
+///
+/// /// A wave on a string that is held at both ends: u(t + 1, x) = u(t, x - 1) + u(t, x + 1) - u(t - 1, x).
+/// fn wave(tile: Tile, (now, mut next): (Rows<'_, i64>, RowsMut<'_, i64>)) {
+///     let around = now.span(0, 0, tile.start[2] - 1..tile.end[2] + 1);
+///     for (u, near) in next.row(0, 0).iter_mut().zip(around.windows(3)) {
+///         *u = near[0] + near[2] - *u;
+///     }
+/// }
+///
+/// # fn main() -> Result<(), GridError> {
+/// let world = World::alone()?;
+/// let stream = Device::host().stream(&world)?;
+/// let grid = GlobalGrid::new([6], [false])?.partition(&world)?.local(1)?;
+/// let mut u = Alternating::<i64, 1>::zeros(&grid, Entity::Cell, &stream)?;
+/// u.now_mut().fill(|[x], _| i64::from(x == 1))?; // u(-1)
+/// u.swap();
+/// u.now_mut().fill(|[x], _| i64::from(x == 2))?; // u(0)
+/// for _ in 0..7 {
+///     stream.launch("wave", grid.owned(Entity::Cell).tile(), u.now_and_next()?, wave)?;
+///     u.swap();
+/// }
+/// // It has come back from the end, upside down.
+/// assert_eq!(u.now().owned()?.iter().copied().collect::<Vec<_>>(), [0, 0, 0, -1, 0, 0]);
+/// assert_eq!(u.previous().owned()?.iter().copied().collect::<Vec<_>>(), [0, 0, 0, 0, -1, 0]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Alternating<T, const D: usize> {
     generations: [Array<T, D>; 2],
@@ -60,8 +97,13 @@ impl<T: Element, const D: usize> Alternating<T, D> {
         &mut self.generations[index]
     }
 
-    /// For a kernel: read access to the current generation and write access to the next one. Does
-    /// not block.
+    /// The other generation: the one that was current before the last swap, as long as nothing has been written over it.
+    pub fn previous(&self) -> &Array<T, D> {
+        &self.generations[1 - self.index()]
+    }
+
+    /// For a kernel: read access to the current generation and write access to the next one, whose owned entries hold the
+    /// generation before this one until they are written. Does not block.
     ///
     /// # Errors
     /// As [`Array::reader`].

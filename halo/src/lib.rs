@@ -50,14 +50,16 @@
 //! | [`World`] | the ranks that work together, and what they set up together |
 //! | [`Device`], [`Stream`] | what runs work, and in which order |
 //! | [`GlobalGrid`], [`Partition`], [`LocalGrid`] | the cells, how they are split, and a rank's part with its ghosts |
-//! | [`Entity`], [`IndexBox`], [`Tile`] | what a value belongs to, and boxes of indices |
+//! | [`Entity`], [`IndexBox`], [`Side`], [`Tile`] | what a value belongs to, boxes of indices, and their sides |
 //! | [`Array`] | a field's values on a rank, ghosts included |
 //! | [`Alternating`] | two generations of a field, of which a step reads one and writes the other |
 //! | [`Rows`], [`RowsMut`] | arrays as a kernel sees them |
+//! | [`Fields`] | what is exchanged together: a field, a tuple or vector of fields, or a type of an application |
 //! | [`Pattern`] | which neighbours take part in an exchange |
 //! | [`StreamHalo`] | a matched exchange: `gather` fills ghosts from their owners, `scatter` combines ghosts with what their owners have |
 //! | [`InFlight`] | a gather that was begun and not finished, to compute meanwhile |
 //! | [`GatherStep`] | the parts of a gather, to time them one by one |
+//! | [`Buffer`], [`Extents`], [`AllReduce`] | arrays that belong to no grid, and sums and the like of them over all ranks, on a stream |
 //! | [`HaloError`] | everything that can go wrong, with the data that a reader of the message needs |
 //!
 //! **Order.** What is enqueued on a stream runs in order. `enqueue_*` refuses at once what is wrong with the call; the
@@ -89,6 +91,7 @@
 mod builder;
 mod error;
 mod exchange;
+mod in_flight;
 mod legs;
 mod pattern;
 mod registered;
@@ -98,23 +101,28 @@ mod tables;
 pub use builder::StreamHaloBuilder;
 pub use error::{HaloError, Result};
 pub use exchange::GatherStep;
+pub use in_flight::InFlight;
 pub use pattern::Pattern;
-pub use stream_halo::{InFlight, StreamHalo};
+pub use stream_halo::StreamHalo;
 pub use streamhalo_comm as comm;
 pub use streamhalo_grid as grid;
 pub use streamhalo_grid::ndarray;
 
+pub use streamhalo_comm::collective::AllReduce;
 pub use streamhalo_comm::device::{
-    Device, Event, KernelText, MemoryMode, Peers, Period, Rows, RowsMut, Signals, Stream, StreamKind,
-    StreamOptions, Tile, Waits, Wires,
+    Buffer, Device, Event, Extents, KernelText, MemoryMode, Peers, Period, Rows, RowsMut, Signals, Stream,
+    StreamKind, StreamOptions, Tile, Waits, Wires,
 };
 pub use streamhalo_comm::{Element, ElementType, Op, World, WorldOptions};
-pub use streamhalo_grid::{Alternating, Array, Entity, GlobalGrid, IndexBox, LocalGrid, Partition};
+pub use streamhalo_grid::{
+    Alternating, Array, Entity, Fields, GlobalGrid, GridError, HaloWidth, IndexBox, LocalGrid, Partition,
+    Side,
+};
 
 /// What most applications need.
 pub mod prelude {
     pub use crate::{
         Alternating, Array, Device, Element, Entity, GlobalGrid, HaloError, IndexBox, LocalGrid, Op, Pattern,
-        Rows, RowsMut, Stream, StreamHalo, Tile, World,
+        Rows, RowsMut, Side, Stream, StreamHalo, Tile, World,
     };
 }

@@ -3,9 +3,9 @@
 use crate::builder::{StreamHaloBuilder, values};
 use crate::error::{HaloError, Result};
 use crate::exchange::{Compiled, GatherStep};
+use crate::in_flight::InFlight;
 use crate::pattern::Pattern;
 use crate::registered::Registered;
-use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use streamhalo_comm::World;
 use streamhalo_comm::backend::Route;
@@ -24,6 +24,42 @@ use streamhalo_grid::{Fields, HaloWidth, ReadableGhosts};
 /// [section](streamhalo_comm::device::Section) of a field outside of the stream, do not know of exchanges: with an exchange
 /// enqueued `Stream::synchronize` has to come before one of them begins, or it may send ghosts that are not filled yet and
 /// receive into entries that are not packed yet; and it is waited for before the next exchange is enqueued.
+///
+/// Steps that are always the same can be captured once, with their exchanges, and replayed with one call: two at a time,
+/// since generations of fields and receive buffers are used in turn (see [`Stream::capture`]).
+///
+/// ```
+/// use streamhalo::WorldOptions;
+/// use streamhalo::prelude::*;
+///
+/// /// u(x) becomes u(x - 1).
+/// fn shift(tile: Tile, (now, mut next): (Rows<'_, i64>, RowsMut<'_, i64>)) {
+///     next.row(0, 0).copy_from_slice(now.span(0, 0, tile.start[2] - 1..tile.end[2] - 1));
+/// }
+///
+/// let ranks = World::threads(2, WorldOptions::default(), |world| -> Result<Vec<i64>, HaloError> {
+///     let stream = Device::host().stream(&world)?;
+///     let grid = GlobalGrid::new([8], [true])?.partition(&world)?.local(1)?;
+///     let mut cells = Alternating::<i64, 1>::zeros(&grid, Entity::Cell, &stream)?;
+///     cells.now_mut().fill(|[x], _| x as i64)?;
+///     let mut halo = StreamHalo::new(&world, &stream, "st-rsend", Pattern::Faces, 1, &mut cells)?;
+///     let owned = grid.owned(Entity::Cell).tile();
+///
+///     let two_steps = stream.capture(|stream| -> Result<(), HaloError> {
+///         for _ in 0..2 {
+///             halo.enqueue_gather(&mut cells)?;
+///             stream.launch("shift", owned, cells.now_and_next()?, shift)?;
+///             cells.swap();
+///         }
+///         Ok(())
+///     })?;
+///     stream.replay(&two_steps, 5)?;
+///     Ok(cells.now().owned()?.iter().copied().collect()) // waits for the stream
+/// })?;
+/// let ranks = ranks.into_iter().collect::<Result<Vec<_>, _>>()?;
+/// assert_eq!(ranks.concat(), [6, 7, 0, 1, 2, 3, 4, 5]);
+/// # Ok::<(), HaloError>(())
+/// ```
 #[derive(Debug)]
 pub struct StreamHalo {
     pub(crate) stream: Stream,
@@ -46,7 +82,13 @@ impl StreamHalo {
     /// `fields` are an [`Array`](crate::Array) or an [`Alternating`](crate::Alternating) field, or a
     /// tuple of them; their element types may differ. An alternating field is swapped once between
     /// two exchanges, by kernels that write owned entries only; see
-    /// [`StreamHaloBuilder::swaps_per_exchange`] for others. Of such fields it waits for what is on the stream, since peers
+    /// [`StreamHaloBuilder::swaps_per_exchange`] for others.
+    ///
+    /// **Give it all that kernels read.** That ghosts are read before they are exchanged is an error, but not that an exchange
+    /// does not fill them: layers beyond `width`, and those at corners (and edges) with [`Pattern::Faces`], may be read, and
+    /// hold what they held. A kernel that reads two layers needs a width of 2, one that reads diagonally [`Pattern::All`].
+    ///
+    /// Of fields that all alternate it waits for what is on the stream, since peers
     /// may fill their ghosts from then on.
     ///
     /// # Errors
@@ -186,6 +228,8 @@ impl StreamHalo {
     /// # Ok::<(), HaloError>(())
     /// ```
     ///
+    /// [`InFlight`] shows the same with several fields, and for any number of axes.
+    ///
     /// What leaves these bounds is detected: a launch that would write outside of them is refused
     /// ([`TileOutOfBounds`](streamhalo_comm::Error::TileOutOfBounds)), a kernel that reads ghosts fails as it runs (a
     /// kernel's text by what it says that it reads, as it is launched), and the host is refused both. The bound for writing
@@ -201,7 +245,7 @@ impl StreamHalo {
         self.begin("begin_gather", fields, &mut |_| {})?;
         self.gather.flush(&self.stream);
         self.comes_in_halves = true;
-        Ok(InFlight { halo: self, fields, has_ended: false })
+        Ok(InFlight::new(self, fields))
     }
 
     /// Enqueues combining the ghosts of `fields` with what their owners have, by the operation that
@@ -312,7 +356,7 @@ impl StreamHalo {
     }
 
     /// The second half, whatever has become of the fields.
-    fn end(&mut self, phase: usize, behind: &mut impl FnMut(GatherStep)) -> Result<()> {
+    pub(crate) fn end(&mut self, phase: usize, behind: &mut impl FnMut(GatherStep)) -> Result<()> {
         self.gather.finish(&self.stream, phase, behind)?;
         for field in &self.fields {
             field.ghosts(phase, self.swaps).finish(&self.stream);
@@ -370,7 +414,7 @@ impl StreamHalo {
     }
 
     /// Whether these are the fields of the exchange, in the generation that it is about in that epoch.
-    fn check<const D: usize>(
+    pub(crate) fn check<const D: usize>(
         &self,
         call: &'static str,
         fields: &mut dyn Fields<D>,
@@ -427,61 +471,5 @@ impl Drop for StreamHalo {
             // As if its `InFlight` had been dropped.
             let _ = self.finish_what_was_left();
         }
-    }
-}
-
-/// A gather whose messages are on their way; the fields can be used through it. Dropped without
-/// [`InFlight::finish`], as by a `?` in between, it is finished all the same, for other ranks need what this one sends;
-/// what goes wrong then is the stream's error. Only a thread that panics leaves it as it is. One that was forgotten, or
-/// finished within a [capture](Stream::capture), is finished before the next call of its [`StreamHalo`], or with it.
-#[derive(Debug)]
-#[must_use = "ghosts are undefined until the exchange is finished"]
-pub struct InFlight<'a, F: Fields<D>, const D: usize> {
-    halo: &'a mut StreamHalo,
-    fields: &'a mut F,
-    has_ended: bool,
-}
-
-impl<F: Fields<D>, const D: usize> InFlight<'_, F, D> {
-    /// Enqueues the second half: the rest is sent, and the stream waits for all messages and
-    /// unpacks them. Blocks as [`StreamHalo::enqueue_gather`] does.
-    ///
-    /// # Errors
-    /// With `standard`, what went wrong; else errors surface at `Stream::synchronize`.
-    /// [`HaloError::WrongGeneration`] or [`HaloError::OtherFields`] if the fields were swapped or replaced meanwhile: the
-    /// exchange is finished, as other ranks need it, but the ghosts of what is there now are not those that it has filled.
-    pub fn finish(mut self) -> Result<()> {
-        self.end()
-    }
-
-    fn end(&mut self) -> Result<()> {
-        self.has_ended = true;
-        let epoch = self.halo.gather.epoch();
-        self.halo.end(phase(epoch), &mut |_| {})?;
-        // Last: it asks the application for its fields.
-        self.halo.check("finish", self.fields, epoch)
-    }
-}
-
-impl<F: Fields<D>, const D: usize> Drop for InFlight<'_, F, D> {
-    fn drop(&mut self) {
-        if !self.has_ended && !std::thread::panicking() {
-            // What it was asked for is gone with it; what went wrong on the stream stays there.
-            let _ = self.end();
-        }
-    }
-}
-
-impl<F: Fields<D>, const D: usize> Deref for InFlight<'_, F, D> {
-    type Target = F;
-
-    fn deref(&self) -> &F {
-        self.fields
-    }
-}
-
-impl<F: Fields<D>, const D: usize> DerefMut for InFlight<'_, F, D> {
-    fn deref_mut(&mut self) -> &mut F {
-        self.fields
     }
 }
