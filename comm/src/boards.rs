@@ -99,13 +99,13 @@ impl Boards {
     /// A rank that a barrier waits for: its word only counts them.
     fn missing(&self) -> usize {
         let rounds = |rank: usize| self.board(rank).rounds.load(Ordering::Relaxed);
-        (0..self.size).find(|rank| rounds(*rank) != self.rounds.get()).unwrap_or(self.rank)
+        (0..self.size).find(|rank| !has_reached(rounds(*rank), self.rounds.get())).unwrap_or(self.rank)
     }
 
     /// Ends this barrier, and all that would follow, for every rank: a rank that came to it later would take the count of
     /// the one for that of another. The rank that it was for; `None` if all have come meanwhile.
     fn give_up(&self, all: u32, waited: Duration) -> Option<usize> {
-        let missing = self.missing();
+        let missing = self.late().map_or_else(|| self.missing(), |(rank, _)| rank);
         if self.arrived.cell().take_back(all.wrapping_sub(self.size as u32), all) {
             self.head().waited_ms.store(waited.as_millis() as u64, Ordering::Relaxed);
             self.head().late.store(missing as u32 + 1, Ordering::Release);

@@ -164,3 +164,20 @@ fn a_barrier_that_a_rank_has_left_is_not_made_up_for_by_trying_again() {
     let left = |result: &Result<()>| matches!(result, Err(Error::PeerFailed { .. }));
     assert!(told[0].iter().chain(&told[1]).all(left), "{told:?}");
 }
+
+/// A rank that has given up, and tries again, is ahead of the others, and not missing.
+#[test]
+fn whoever_gives_up_as_well_names_the_rank_that_has_not_come() {
+    let ends = LocalFabric::ends(3).expect("there is memory");
+    let region = ends[0].allocate(Boards::bytes(3)).expect("there is memory");
+    let of_rank = |end: Arc<LocalFabric>| Boards::new(end, region.clone(), 3).expect("it is long enough");
+    let boards: Vec<Boards> = ends.into_iter().map(of_rank).collect();
+    for (rank, round) in [(0, 1), (1, 1), (0, 2)] {
+        boards[rank].rounds.set(round);
+        boards[rank].board(rank).rounds.store(round, Ordering::Relaxed);
+    }
+    assert_eq!([0, 1].map(|rank| boards[rank].missing()), [1, 2]);
+    // What others have said stands.
+    boards[0].head().late.store(2 + 1, Ordering::Release);
+    assert_eq!([0, 1].map(|rank| boards[rank].give_up(3, Duration::ZERO)), [Some(2); 2]);
+}
