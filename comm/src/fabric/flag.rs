@@ -1,7 +1,7 @@
 //! The least that two ranks can tell each other: a floor for measurements.
 
 use super::{Role, WaitContext, Word};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::world::World;
 use std::sync::Arc;
 
@@ -27,12 +27,16 @@ impl FlagPair {
     /// Collective over `world`; blocks.
     ///
     /// # Errors
-    /// [`crate::Error::CollectiveFailed`], on all ranks, if one has no memory for it.
+    /// [`Error::CollectiveFailed`], on all ranks, if one has no memory for it, or names a peer that is not there.
     pub fn connect(world: &World, peer: usize) -> Result<Option<Self>> {
-        let fabric = world.fabric();
-        let region = fabric.allocate(BYTES);
+        const CALL: &str = "FlagPair::connect";
+        let (fabric, size) = (world.fabric(), world.size());
+        let region = match peer < size {
+            true => fabric.allocate(BYTES),
+            false => Err(Error::WrongRank { what: CALL, rank: peer, size }),
+        };
         let sleeps = world.wait_context().policy.sleeps;
-        let told = world.agree("FlagPair::connect", region.as_ref().map(|own| (own.key(), sleeps)))?;
+        let told = world.agree(CALL, region.as_ref().map(|own| (own.key(), sleeps)))?;
         let own = region?;
         let pair = if fabric.is_mapped(peer) {
             let rank = world.rank();
@@ -48,7 +52,7 @@ impl FlagPair {
             Ok(None)
         };
         // Nobody lets go of what another has still to map.
-        world.agree("FlagPair::connect", pair.as_ref().map(|_| ()))?;
+        world.agree(CALL, pair.as_ref().map(|_| ()))?;
         pair
     }
 
@@ -66,10 +70,32 @@ impl FlagPair {
     /// Blocks until the peer's next number is in this rank's line.
     ///
     /// # Errors
-    /// [`crate::Error::PeerFailed`], [`crate::Error::TimedOut`].
+    /// [`Error::PeerFailed`], [`Error::TimedOut`].
     #[inline]
     pub fn wait(&mut self) -> Result<()> {
         self.seen = self.seen.wrapping_add(1);
         self.context.wait(&self.own, self.seen, &|| None, &mut || false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::WorldOptions;
+
+    #[test]
+    fn a_peer_that_is_not_there_is_refused_on_all_ranks() {
+        let refused = World::threads(2, WorldOptions::default(), |world| {
+            let refused = FlagPair::connect(&world, 1 + world.rank()).map(drop);
+            // The right call still works.
+            let mut pair = FlagPair::connect(&world, 1 - world.rank())?.expect("their memory is mapped");
+            pair.raise();
+            pair.wait()?;
+            Ok::<_, Error>(refused)
+        });
+        let wrong = Error::WrongRank { what: "FlagPair::connect", rank: 2, size: 2 };
+        let expected =
+            Error::CollectiveFailed { call: "FlagPair::connect", rank: 1, reason: wrong.to_string() };
+        assert_eq!(refused, Ok(vec![Ok(Err(expected.clone())), Ok(Err(expected))]));
     }
 }
