@@ -4,26 +4,28 @@ use crate::error::{Error, Result};
 use crate::shares::Share;
 use crate::world::World;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Display;
-use std::marker::PhantomData;
+use std::rc::Rc;
+use std::thread::available_parallelism;
 
 #[cfg(test)]
 mod tests;
 
 thread_local! {
-    /// What the thread could use before it was pinned.
-    static BEFORE: Cell<Option<CpuSet>> = const { Cell::new(None) };
+    /// What the thread could use before it was pinned, and the time of how many.
+    static BEFORE: Cell<Option<(CpuSet, usize)>> = const { Cell::new(None) };
+    /// Where the guards of the thread keep it, the newest last, where it is.
+    static KEPT: RefCell<Vec<Rc<CpuSet>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Keeps the thread that has made it on one core. Once it is dropped the thread may use those again that it could use before.
+/// Keeps the thread that has made it on one core, until a newer one keeps it on another. Once the last is dropped, in any
+/// order, the thread may use those again that it could use before.
 #[derive(Debug)]
 #[must_use = "the thread is pinned until this is dropped"]
 pub struct Pinned {
-    allowed: CpuSet,
-    before: Option<CpuSet>,
-    /// It is about its own thread.
-    _stays: PhantomData<*const ()>,
+    /// Not sent to other threads: it is about its own.
+    core: Rc<CpuSet>,
 }
 
 impl Pinned {
@@ -32,21 +34,30 @@ impl Pinned {
     /// # Errors
     /// [`Error::System`] if the system refuses.
     fn to_core(core: usize) -> Result<Self> {
-        let allowed = sched_getaffinity(None).map_err(failed("sched_getaffinity"))?;
+        let before = (may_use()?, usable());
         let mut one = CpuSet::new();
         one.set(core);
         sched_setaffinity(None, &one).map_err(failed("sched_setaffinity"))?;
-        let before = BEFORE.get();
-        BEFORE.set(before.or(Some(allowed)));
-        Ok(Self { allowed, before, _stays: PhantomData })
+        BEFORE.set(Some(before));
+        let core = Rc::new(one);
+        KEPT.with_borrow_mut(|kept| kept.push(core.clone()));
+        Ok(Self { core })
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // A thread that stays where it is works too.
-        let _ = sched_setaffinity(None, &self.allowed);
-        BEFORE.set(self.before);
+        let newest = KEPT.try_with(|kept| {
+            let mut kept = kept.borrow_mut();
+            kept.retain(|other| !Rc::ptr_eq(other, &self.core));
+            kept.last().map(|core| **core)
+        });
+        // A thread that ends needs none.
+        let Ok(newest) = newest else { return };
+        if let Some(allowed) = newest.or_else(|| BEFORE.take().map(|(before, _)| before)) {
+            // A thread that stays where it is works too.
+            let _ = sched_setaffinity(None, &allowed);
+        }
     }
 }
 
@@ -66,7 +77,7 @@ pub(crate) fn pin(world: &World) -> Result<Pinned> {
 pub(crate) fn unpinned() -> impl Fn() + Send + Sync {
     let before = BEFORE.get();
     move || {
-        if let Some(before) = before {
+        if let Some((before, _)) = before {
             // A thread that stays where it is works too.
             let _ = sched_setaffinity(None, &before);
         }
@@ -78,11 +89,21 @@ pub(crate) fn unpinned() -> impl Fn() + Send + Sync {
 /// # Errors
 /// [`Error::System`] if the system refuses.
 pub(crate) fn allowed() -> Result<Vec<usize>> {
-    let allowed = match BEFORE.get() {
-        Some(before) => before,
-        None => sched_getaffinity(None).map_err(failed("sched_getaffinity"))?,
-    };
+    let allowed = may_use()?;
     Ok((0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect())
+}
+
+/// Of how many cores the calling thread gets the time if it is not pinned.
+pub(crate) fn usable() -> usize {
+    BEFORE.get().map_or_else(|| available_parallelism().map_or(1, usize::from), |(_, usable)| usable)
+}
+
+/// What the calling thread may use if it is not pinned.
+fn may_use() -> Result<CpuSet> {
+    match BEFORE.get() {
+        Some((before, _)) => Ok(before),
+        None => sched_getaffinity(None).map_err(failed("sched_getaffinity")),
+    }
 }
 
 fn failed<E: Display>(call: &'static str) -> impl Fn(E) -> Error {

@@ -3,7 +3,7 @@
 use super::Abort;
 use super::claims::OF_THIS_PROCESS;
 use super::mpi::Launched;
-use super::{Executor, Fabric, Region};
+use super::{Executor, Fabric, Region, WaitPolicy};
 use crate::boards::Boards;
 use crate::device::DeviceMemory;
 use crate::error::{Error, Result};
@@ -17,6 +17,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::thread::available_parallelism;
 
 /// Bytes of an ordinary page, and of a large one where systems have them.
 const PAGE_BYTES: usize = 4096;
@@ -57,6 +58,8 @@ struct Hub {
 }
 
 /// Memory that goes with a key, for as long as anyone has mapped it.
+    /// How many cores the ranks may use together, each of which may be pinned to its own afterwards.
+    cores: usize,
 #[derive(Debug)]
 struct Shared {
     base: NonNull<u8>,
@@ -73,7 +76,9 @@ impl LocalFabric {
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub fn ends(size: usize) -> Result<Vec<Arc<LocalFabric>>> {
-        let hub = Arc::new(Hub::new(size)?);
+        // Threads inherit what the one that starts them may use, also where that is pinned.
+        let cores = available_parallelism().map_or(1, usize::from);
+        let hub = Arc::new(Hub::new(size, cores)?);
         Ok((0..size).map(|rank| Arc::new(LocalFabric { hub: hub.clone(), rank })).collect())
     }
 
@@ -102,9 +107,9 @@ impl LocalFabric {
 }
 
 impl Hub {
-    fn new(size: usize) -> Result<Self> {
+    fn new(size: usize, cores: usize) -> Result<Self> {
         let roots = [Arc::new(Block::new(Abort::BYTES, 0)?), Arc::new(Block::new(Boards::bytes(size), 0)?)];
-        Ok(Self { size, shared: Mutex::default(), next_key: AtomicU64::new(1), roots })
+        Ok(Self { size, shared: Mutex::default(), next_key: AtomicU64::new(1), roots, cores })
     }
 }
 
@@ -169,6 +174,10 @@ impl Fabric for LocalFabric {
 }
 
 /// Memory of the heap that lives while anyone has mapped it.
+
+    fn wait_policy(&self) -> WaitPolicy {
+        WaitPolicy::for_threads(self.hub.size, self.hub.cores)
+    }
 #[derive(Debug)]
 struct Block {
     start: NonNull<u8>,

@@ -6,10 +6,10 @@ use super::{
 };
 use crate::error::Result;
 use crate::meeting::Meeting;
+use crate::pinning::usable;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 /// What ranks of any machines start from: they know each other, meet, and hear of failures.
@@ -118,7 +118,7 @@ impl Spanning {
             engine: None,
             memory: LocalFabric::alone(rank)?,
             mapped: (0..size).map(|peer| peer == rank).collect(),
-            cores: available_parallelism().map_or(1, usize::from),
+            cores: usable(),
             farewell: None,
             wire: None,
             executor: Executor::Host,

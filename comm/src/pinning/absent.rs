@@ -15,6 +15,11 @@ pub(crate) fn pin(_world: &World) -> Result<Pinned> {
     Ok(Pinned { _private: () })
 }
 
+/// Of how many cores the calling thread gets the time.
+pub(crate) fn usable() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Threads are not pinned here.
 pub(crate) fn unpinned() -> impl Fn() + Send + Sync {
     || ()

@@ -58,6 +58,53 @@ fn worlds_on_one_thread_find_the_same_cores_and_wait_alike() {
     });
 }
 
+/// What each is pinned to afterwards counts for nobody: they have not become more than there are cores.
+#[test]
+fn ranks_that_are_pinned_wait_as_before() {
+    let policies = World::threads(2, WorldOptions::default(), |world| {
+        let _pinned = world.pin()?;
+        let part = world.first_with(2, WorldOptions::default())?.expect("both ranks are in it");
+        Ok::<_, Error>([&world, &part].map(|world| world.wait_context().policy))
+    });
+    for policies in policies.expect("threads can be started") {
+        assert_eq!(policies, Ok([WaitPolicy::for_ranks(2); 2]));
+    }
+}
+
+/// The newest of a thread's guards keeps it, whichever of the others go.
+#[test]
+fn guards_may_go_in_any_order() {
+    aside(|| {
+        let all = own_cores();
+        let [first, last] = [all[0], all[all.len() - 1]];
+        let to = |core: usize| Pinned::to_core(core).expect("it may");
+        let here = || {
+            let allowed = sched_getaffinity(None).expect("it is told");
+            (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect::<Vec<_>>()
+        };
+        // As `pin = world.pin()?` has it, over and over.
+        let mut pin = to(first);
+        for core in [last, first, last] {
+            pin = to(core);
+            assert_eq!(here(), [core], "{pin:?}");
+        }
+        drop(pin);
+        assert_eq!(here(), all);
+
+        let [one, two, three] = [first, last, first].map(to);
+        drop(one);
+        assert_eq!(here(), [first]);
+        drop(three);
+        assert_eq!(here(), [last]);
+        assert_eq!(own_cores(), all);
+        drop(two);
+        assert_eq!(here(), all);
+        // Nothing is left of them.
+        drop(to(last));
+        assert_eq!((here(), own_cores()), (all.clone(), all));
+    });
+}
+
 #[test]
 fn ranks_of_one_process_take_one_core_after_the_other() {
     let all = own_cores();

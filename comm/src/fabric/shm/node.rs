@@ -7,13 +7,12 @@ use super::super::spanning::Spanning;
 use super::super::{Executor, Fabric, unavailable};
 use super::segment::{Segment, ShmFabric};
 use crate::error::Result;
-use crate::pinning::allowed;
+use crate::pinning::{allowed, usable};
 use crate::world::{World, WorldOptions};
 use rustix::fs::MemfdFlags;
 use std::collections::BTreeSet;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::thread::available_parallelism;
 
 /// The fabric `name`: that of a wire between nodes, with mapped memory within them. Collective.
 pub(in super::super) fn within_nodes(
@@ -59,7 +58,7 @@ pub(in super::super) fn within_nodes(
         bootstrap: wire.bootstrap.clone(),
         engine: wire.engine.clone(),
         memory: Arc::new(memory?),
-        cores: cores_of(rank, &mapped, &allowed, available_parallelism().map_or(1, usize::from)),
+        cores: cores_of(rank, &mapped, &allowed, usable()),
         mapped,
         farewell: wire.farewell.clone(),
         wire: wire.wire.clone().filter(|_| executor != Executor::Stream),
