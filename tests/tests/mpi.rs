@@ -304,6 +304,27 @@ fn an_application_that_has_initialised_mpi_is_not_alone_unnoticed() {
     });
 }
 
+/// Each of several ranks that an MPI launcher has not started would be.
+#[test]
+fn ranks_of_another_launcher_are_not_alone_over_mpi_unnoticed() {
+    with_all_launchers_at_once(|launcher| {
+        let Some(library) = library(launcher) else {
+            println!("skipped: {}: its library is not in its own folder", launcher.library);
+            return;
+        };
+        for (size, is_alone) in [("1", true), ("2", false)] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_tried_rank"));
+            command.arg("world").env("STREAMHALO_MPI", &library).env("STREAMHALO_FABRIC", "mpi");
+            command.env("STREAMHALO_RANK", "0").env("STREAMHALO_SIZE", size);
+            let ended = run(vec![command], LIMIT);
+            assert_eq!(ended.is_success(), is_alone, "{}: {ended:#?}", launcher.library);
+            if !is_alone {
+                assert_says(&ended, &["fabric `mpi`", "STREAMHALO_SIZE=2", "use `ofi` or `shm+ofi`"]);
+            }
+        }
+    });
+}
+
 #[test]
 fn a_communicator_of_an_mpi_that_is_not_initialised_is_refused() {
     with_all_launchers_at_once(|launcher| {

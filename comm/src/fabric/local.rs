@@ -44,7 +44,10 @@ pub(super) fn join(_options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
                  ({evidence}); use `mpi`, or start one process"
             ),
         )),
-        _ => Ok(LocalFabric::ends(1)?.remove(0)),
+        _ => {
+            super::check_alone("local")?;
+            Ok(LocalFabric::ends(1)?.remove(0))
+        }
     }
 }
 
@@ -55,11 +58,11 @@ struct Hub {
     shared: Mutex<HashMap<u64, Shared>>,
     next_key: AtomicU64,
     roots: [Arc<Block>; 2],
+    /// How many cores the ranks may use together, each of which may be pinned to its own afterwards.
+    cores: usize,
 }
 
 /// Memory that goes with a key, for as long as anyone has mapped it.
-    /// How many cores the ranks may use together, each of which may be pinned to its own afterwards.
-    cores: usize,
 #[derive(Debug)]
 struct Shared {
     base: NonNull<u8>,
@@ -84,7 +87,7 @@ impl LocalFabric {
 
     /// The memory of a rank that shares none with others.
     pub(crate) fn alone(rank: usize) -> Result<Arc<Self>> {
-        Ok(Arc::new(Self { hub: Arc::new(Hub::new(1)?), rank }))
+        Ok(Arc::new(Self { hub: Arc::new(Hub::new(1, 1)?), rank }))
     }
 
     /// Lets peers map memory of this rank.
@@ -171,13 +174,13 @@ impl Fabric for LocalFabric {
         let size = self.hub.size;
         Ok(Box::new(Boards::new(self, boards, size)?))
     }
-}
-
-/// Memory of the heap that lives while anyone has mapped it.
 
     fn wait_policy(&self) -> WaitPolicy {
         WaitPolicy::for_threads(self.hub.size, self.hub.cores)
     }
+}
+
+/// Memory of the heap that lives while anyone has mapped it.
 #[derive(Debug)]
 struct Block {
     start: NonNull<u8>,

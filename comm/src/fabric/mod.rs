@@ -214,18 +214,16 @@ pub const FABRIC_VARIABLE: &str = "STREAMHALO_FABRIC";
 /// The name of the fabric that this process was started for.
 pub(crate) fn of_launcher() -> String {
     if std::env::var_os(shm::SEGMENT_VARIABLE).is_some() {
+/// What tells a process its place among others: those of `streamhalo launch`, or those that meet at an address.
+const OF_A_RANK: [&str; 4] =
+    [shm::SIZE_VARIABLE, shm::SEGMENT_VARIABLE, shm::RANK_VARIABLE, rendezvous::ADDRESS_VARIABLE];
+
         return "shm".into();
     }
     match (std::env::var(FABRIC_VARIABLE), mpi::launched()) {
         (Ok(name), _) => name,
         // One of several is not left alone where it is not said where they meet.
-        (Err(_), _)
-            if [rendezvous::ADDRESS_VARIABLE, shm::SIZE_VARIABLE, shm::RANK_VARIABLE]
-                .iter()
-                .any(|variable| std::env::var_os(variable).is_some()) =>
-        {
-            "ofi".into()
-        }
+        (Err(_), _) if OF_A_RANK.iter().any(|variable| std::env::var_os(variable).is_some()) => "ofi".into(),
         // MPI knows how many there are where its launcher does not say so.
         (Err(_), Some(launched)) if launched.ranks != Some(1) => "mpi".into(),
         (Err(_), _) => "local".into(),
@@ -235,6 +233,23 @@ pub(crate) fn of_launcher() -> String {
 /// The fabric of that name, between the ranks that a launcher has started. Collective over them.
 ///
 /// # Errors
+/// Refuses to leave a process alone, over the fabric of that name, that was started as one of several.
+pub(crate) fn check_alone(name: &str) -> Result<()> {
+    let value = |variable: &str| Some(std::env::var_os(variable)?.to_string_lossy().into_owned());
+    let told = OF_A_RANK.iter().find_map(|variable| Some((variable, value(variable)?)));
+    let Some((variable, told)) = told.filter(|told| *told != (&shm::SIZE_VARIABLE, "1".into())) else {
+        return Ok(());
+    };
+    let theirs = if value(shm::SEGMENT_VARIABLE).is_some() { "`shm`" } else { "`ofi` or `shm+ofi`" };
+    Err(unavailable(
+        name,
+        format!(
+            "this process was started as one of several ({variable}={told}), each of which would be alone over it; \
+             use {theirs}, or take that variable out of its environment"
+        ),
+    ))
+}
+
 /// [`Error::FabricUnavailable`] if there is no such fabric, if it cannot be used here, or if nothing
 /// has started ranks for it.
 pub(crate) fn join(name: &str, options: &WorldOptions) -> Result<Arc<dyn Fabric>> {

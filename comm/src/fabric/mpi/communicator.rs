@@ -27,13 +27,18 @@ impl Mpi {
     /// would be alone.
     ///
     /// # Errors
-    /// [`Error::FabricUnavailable`] if those of [`Mpi::world`] are more or fewer; as there.
+    /// [`Error::FabricUnavailable`] if those of [`Mpi::world`] are more or fewer, or one alone of which the environment says
+    /// that it is one of several; as there.
     pub(crate) fn launched_world(&'static self) -> Result<Communicator> {
         let world = self.world()?;
-        match self.launcher.wrong_size(self.path(), world.size()?) {
-            Some(reason) => Err(unavailable(reason)),
-            None => Ok(world),
+        let size = world.size()?;
+        if let Some(reason) = self.launcher.wrong_size(self.path(), size) {
+            return Err(unavailable(reason));
         }
+        if size == 1 {
+            crate::fabric::check_alone("mpi")?;
+        }
+        Ok(world)
     }
 
     fn communicator(&'static self, handle: Handle) -> Result<Communicator> {
