@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use streamhalo::comm::fabric::MOST_RANKS;
 use streamhalo::comm::fabric::rendezvous::{
     ADDRESS_VARIABLE, JobKey, KEY_FILE_VARIABLE, KEY_VARIABLE, ReservedPort,
 };
@@ -96,6 +97,10 @@ fn variables(args: &RendezvousArgs) -> Result<Option<[(&'static str, OsString); 
         let message = format!("`{address}` is not HOST:PORT, as in node1:7000");
         return Err(AppError::usage("--rank-zero", message));
     }
+    if size.get() > MOST_RANKS {
+        let message = format!("{size} are too many: no more than {MOST_RANKS} ranks can meet");
+        return Err(AppError::usage("--world-size", message));
+    }
     if rank >= size.get() {
         return Err(AppError::usage(
             "--rank",
@@ -158,6 +163,7 @@ mod tests {
             assert!(refused(&args(address, 2, 0)).contains("HOST:PORT"), "{address}");
         }
         assert!(refused(&args("node1:7000", 2, 2)).contains("2 is none of the 2 ranks"));
+        assert!(refused(&args("node1:7000", usize::MAX, 0)).contains("no more than 1048576"));
     }
 
     #[test]

@@ -208,6 +208,9 @@ pub struct FabricRow {
     join: fn(&WorldOptions) -> Result<Arc<dyn Fabric>>,
 }
 
+/// A job of more ranks is refused: it is a slip, and what is made for each of them would take more memory than there is.
+pub const MOST_RANKS: usize = 1 << 20;
+
 /// Names the fabric to use, where a launcher leaves the choice.
 pub const FABRIC_VARIABLE: &str = "STREAMHALO_FABRIC";
 

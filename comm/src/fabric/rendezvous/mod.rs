@@ -26,7 +26,7 @@ pub use options::{ADDRESS_VARIABLE, KEY_FILE_VARIABLE, KEY_VARIABLE, RendezvousO
 pub use port::ReservedPort;
 
 use crate::error::{Error, Result};
-use crate::fabric::{Parted, Partings};
+use crate::fabric::{MOST_RANKS, Parted, Partings};
 use crate::meeting::Meeting;
 use centre::Centre;
 use frame::{Call, Head, Round};
@@ -236,10 +236,13 @@ fn close_links(links: &[Arc<Link>]) {
 }
 
 fn check_rank(options: &RendezvousOptions) -> Result<()> {
-    if options.rank < options.size {
+    let reason = if options.size > MOST_RANKS {
+        format!("no more than {MOST_RANKS} ranks can meet")
+    } else if options.rank >= options.size {
+        format!("rank {} cannot be one of them: ranks run from 0", options.rank)
+    } else {
         return Ok(());
-    }
-    let reason = format!("rank {} cannot be one of them: ranks run from 0", options.rank);
+    };
     Err(Error::BadWorldSize { asked: options.size, reason })
 }
 

@@ -2,6 +2,7 @@
 
 use super::key::JobKey;
 use crate::error::{Error, Result};
+use crate::fabric::MOST_RANKS;
 use crate::fabric::shm::{RANK_VARIABLE, SIZE_VARIABLE};
 use std::time::Duration;
 
@@ -57,6 +58,15 @@ impl RendezvousOptions {
             })
         };
         let size = number(SIZE_VARIABLE, "the number of ranks, the same for all")?;
+        if size > MOST_RANKS {
+            return Err(Error::BadEnvironment {
+                variable: SIZE_VARIABLE,
+                value: size.to_string(),
+                reason: format!(
+                    "no more than {MOST_RANKS} ranks can meet; set it to the number of processes"
+                ),
+            });
+        }
         let rank = number(RANK_VARIABLE, "the rank of this process, from 0")?;
         if rank >= size {
             return Err(Error::BadEnvironment {

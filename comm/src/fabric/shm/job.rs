@@ -3,6 +3,7 @@
 use super::segment::Segment;
 use super::{Exit, LAUNCHER_VARIABLE, RANK_VARIABLE, SEGMENT_VARIABLE, SIZE_VARIABLE};
 use crate::error::{Error, Result};
+use crate::fabric::MOST_RANKS;
 use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::fs;
@@ -31,7 +32,7 @@ impl Job {
     /// main thread.
     ///
     /// # Errors
-    /// [`Error::BadWorldSize`] for no processes; [`Error::OutOfMemory`] or [`Error::System`] if the
+    /// [`Error::BadWorldSize`] for no processes, or more than [`MOST_RANKS`]; [`Error::OutOfMemory`] or [`Error::System`] if the
     /// memory file or a process cannot be made. Those already started are ended.
     pub fn start(size: usize, command: &mut dyn FnMut(usize) -> Command) -> Result<Self> {
         Self::start_as(size, command, None)
@@ -58,6 +59,10 @@ impl Job {
     ) -> Result<Self> {
         if size == 0 {
             return Err(Error::BadWorldSize { asked: 0, reason: "a job has at least one rank".into() });
+        }
+        if size > MOST_RANKS {
+            let reason = format!("a job has no more than {MOST_RANKS}");
+            return Err(Error::BadWorldSize { asked: size, reason });
         }
         let segment = Segment::create(size, MemfdFlags::empty())?;
         let mut job = Self { segment, ranks: Vec::with_capacity(size), others };

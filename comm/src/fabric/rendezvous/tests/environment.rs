@@ -54,6 +54,7 @@ fn what_cannot_be_used_is_named() {
         (&[(ADDRESS_VARIABLE, "node-1:0"), SIZE, RANK, secret], ADDRESS_VARIABLE, "1 to 65535"),
         (&[(ADDRESS_VARIABLE, ":4711"), SIZE, RANK, secret], ADDRESS_VARIABLE, "HOST:PORT"),
         (&[ADDRESS, RANK, secret], SIZE_VARIABLE, "number of ranks"),
+        (&[ADDRESS, (SIZE_VARIABLE, "100000000000"), RANK, secret], SIZE_VARIABLE, "no more than 1048576"),
         (&[ADDRESS, SIZE, secret], RANK_VARIABLE, "rank of this process"),
         (&[ADDRESS, SIZE, (RANK_VARIABLE, "4"), secret], RANK_VARIABLE, "STREAMHALO_SIZE is 4"),
         (&[ADDRESS, SIZE, RANK], KEY_VARIABLE, "make one with `head -c 32 /dev/urandom"),
