@@ -8,7 +8,7 @@ use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::fs;
 use std::os::fd::AsRawFd;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -73,6 +73,7 @@ impl Job {
                 .env(RANK_VARIABLE, rank.to_string())
                 .env(SIZE_VARIABLE, size.to_string())
                 .env(LAUNCHER_VARIABLE, std::process::id().to_string());
+            end_with_this_process(&mut command);
             let child = command.spawn().map_err(|error| Error::System {
                 call: "starting a rank",
                 reason: format!("`{}`: {error}", command.get_program().display()),
@@ -206,6 +207,23 @@ fn describe(status: ExitStatus) -> (String, i32) {
         (None, Some(signal)) => (format!("its process was ended by signal {signal}"), 128 + signal),
         (None, None) => ("its process ended for a reason that the system did not give".into(), 1),
     }
+}
+
+/// Makes what the command starts end with this process, also a script around a rank: the rank, which sees to itself, has that
+/// one as its parent.
+fn end_with_this_process(command: &mut Command) {
+    let launcher = rustix::process::getpid();
+    let before = move || {
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        // It may have gone before the call.
+        if rustix::process::getppid() != Some(launcher) {
+            return Err(rustix::io::Errno::SRCH.into());
+        }
+        Ok(())
+    };
+    // SAFETY: in the new process it makes two system calls and nothing else: it takes no lock, and neither allocates nor
+    // frees.
+    unsafe { command.pre_exec(before) };
 }
 
 /// Makes the calling process end when its parent does, so that no rank outlives its launcher.

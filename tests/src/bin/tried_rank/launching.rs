@@ -4,15 +4,20 @@ use std::error::Error;
 use std::process::Command;
 use streamhalo::comm::fabric::shm::{Exit, Job};
 
-/// Starts ranks, says which processes they are, and waits for them.
-pub(crate) fn launch(ranks: &str, mode: &str) -> Result<(), Box<dyn Error>> {
+/// Starts ranks, each from a script if so, says which processes they are, and waits for them.
+pub(crate) fn launch(ranks: &str, mode: &str, by_script: bool) -> Result<(), Box<dyn Error>> {
     let program = std::env::current_exe()?;
     let mut job = Job::start(ranks.parse()?, &mut |_rank| {
+        if by_script {
+            let mut command = Command::new("sh");
+            command.args(["-c", "\"$0\" \"$1\" & echo process $!; wait $!"]).arg(&program).arg(mode);
+            return command;
+        }
         let mut command = Command::new(&program);
         command.arg(mode);
         command
     })?;
-    for child in job.ranks() {
+    for child in job.ranks().iter().filter(|_| !by_script) {
         println!("process {}", child.id());
     }
     match job.wait(&|| false)? {
