@@ -1,8 +1,8 @@
 //! Boards: a meeting in memory that all ranks have from the start, one board per rank.
 
-use crate::error::{Error, Result, TIMEOUT_IS, in_seconds};
+use crate::error::{Error, Result};
 use crate::fabric::{Fabric, Region, Role, WaitContext, Word, has_reached, phase};
-use crate::meeting::{Meeting, left};
+use crate::meeting::{Meeting, is_over, left};
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -122,21 +122,10 @@ impl Boards {
         Some((late as usize, Duration::from_millis(self.head().waited_ms.load(Ordering::Relaxed))))
     }
 
-    /// The error of a call that a rank comes to after others have given up.
-    #[cold]
-    fn is_over(call: Call, rank: usize, waited: Duration) -> Error {
-        let reason = format!(
-            "others had waited {} s for it, and given up, which ends all calls of this world; their time-out is \
-             {TIMEOUT_IS}",
-            in_seconds(&waited)
-        );
-        Error::CollectiveFailed { call: call.name(), rank, reason }
-    }
-
     /// Why a rank will not come to this barrier: others have given up, or it has left.
     fn gone(&self, call: Call) -> Option<Error> {
         if let Some((rank, waited)) = self.late() {
-            return Some(Self::is_over(call, rank, waited));
+            return Some(is_over(call.name(), rank, waited));
         }
         let rank = (0..self.size).find(|rank| {
             let board = self.board(*rank);
@@ -162,7 +151,7 @@ impl Boards {
         self.arrived.wake();
         // Behind the count, whose line it shares: this rank has it now.
         if let Some((rank, waited)) = self.late() {
-            return Err(Self::is_over(call, rank, waited));
+            return Err(is_over(call.name(), rank, waited));
         }
         let all = round.wrapping_mul(self.size as u32);
         match context.wait(&self.arrived, all, &|| self.gone(call), &mut crate::device::progress) {

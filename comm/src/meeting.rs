@@ -2,11 +2,12 @@
 //!
 //! Nothing here is on the exchange path.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TIMEOUT_IS, in_seconds};
 use crate::fabric::WaitContext;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
+use std::time::Duration;
 
 /// Where the ranks of a world meet. Every call is collective, and every rank makes the same calls
 /// in the same order. Whoever drops it comes to no more calls: those of the others fail, and name it.
@@ -24,6 +25,17 @@ pub trait Meeting: fmt::Debug + Send {
 pub(crate) fn left(rank: usize) -> Error {
     let operation = "it has left the world, and comes to no more calls of all its ranks".into();
     Error::PeerFailed { rank, operation }
+}
+
+/// The error of a call that a rank comes to after others have given up one, which ends all calls of their world.
+#[cold]
+pub(crate) fn is_over(call: &'static str, rank: usize, waited: Duration) -> Error {
+    let reason = format!(
+        "others had waited {} s for it, and given up, which ends all calls of this world; their time-out is \
+         {TIMEOUT_IS}",
+        in_seconds(&waited)
+    );
+    Error::CollectiveFailed { call, rank, reason }
 }
 
 /// Every rank's value, by rank, on all of them. Collective; blocks.

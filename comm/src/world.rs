@@ -240,8 +240,8 @@ impl World {
     ///
     /// # Errors
     /// [`Error::PeerFailed`] if a rank has failed, or one of this rank's streams, [`Error::TimedOut`] if one does not come.
-    /// Whoever comes when others have given up is told so by [`Error::CollectiveFailed`], at the calls that follow as well, or
-    /// over MPI runs out of time too.
+    /// Whoever comes when others have given up is told so by [`Error::CollectiveFailed`], as are all at the calls that follow,
+    /// or over MPI runs out of time too.
     pub fn barrier(&self) -> Result<()> {
         self.check()?;
         self.shared.meeting.barrier(&self.shared.wait)

@@ -7,8 +7,8 @@ use super::{GRACE, Rendezvous};
 use crate::error::{Error, Result, TIMEOUT_IS, in_seconds};
 use crate::fabric::GaveUp;
 use crate::fabric::WaitContext;
-use crate::meeting::{Meeting, left};
-use std::cell::Cell;
+use crate::meeting::{Meeting, is_over, left};
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,15 +21,20 @@ pub(super) struct Star {
     ranks: usize,
     /// Calls that this rank has made.
     calls: Cell<u64>,
+    /// For whom ranks have given up a call, having waited so long: all of them know the same one, and make no other.
+    late: OnceCell<(usize, Duration)>,
 }
 
 impl Star {
     pub(super) fn new(rendezvous: Arc<Rendezvous>, meeting: u64, ranks: usize) -> Self {
-        Self { rendezvous, meeting, ranks, calls: Cell::new(0) }
+        Self { rendezvous, meeting, ranks, calls: Cell::new(0), late: OnceCell::new() }
     }
 
     /// Tells the others `data` and gives what each has told, by rank. Blocks.
     fn call(&self, context: &WaitContext, call: Call, data: &[u8]) -> Result<Vec<Vec<u8>>> {
+        if let Some((rank, waited)) = self.late.get() {
+            return Err(is_over(call.name(), *rank, *waited));
+        }
         let round = Round { meeting: self.meeting, sequence: self.calls.replace(self.calls.get() + 1) };
         self.rendezvous.arrive(round, self.ranks, call, data);
         let found = match self.wait(context, round) {
@@ -75,6 +80,10 @@ impl Star {
     }
 
     fn conclude(&self, context: &WaitContext, call: Call, (verdict, body): Outcome) -> Result<Vec<Vec<u8>>> {
+        if let Verdict::Late { missing, waited, .. } = &verdict {
+            let first = missing.first().map_or(0, |rank| *rank as usize);
+            self.late.get_or_init(|| (first, *waited));
+        }
         match verdict {
             Verdict::Gathered { bytes } => Ok(split(&body, &bytes)),
             Verdict::Mismatch { call, rank, reason } => {

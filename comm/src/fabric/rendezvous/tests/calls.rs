@@ -124,8 +124,13 @@ fn a_rank_that_does_not_come_is_named_on_all() {
                         std::thread::sleep(Duration::from_millis(5));
                     }
                 }
-                let outcome = rendezvous.meeting().barrier(context);
+                let meeting = rendezvous.meeting();
+                let outcome = meeting.barrier(context);
                 done.fetch_add(1, Ordering::SeqCst);
+                // All have come by now, but not to the same calls.
+                let later = meeting.all_gather(context, &[]).expect_err("that ended the meeting");
+                assert!(matches!(&later, Error::CollectiveFailed { rank, .. } if *rank == late), "{later}");
+                assert_says(&later.to_string(), &["given up, which ends all calls"]);
                 outcome
             });
             for (rank, outcome) in outcomes.into_iter().enumerate() {
