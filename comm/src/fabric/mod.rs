@@ -214,13 +214,13 @@ pub const MOST_RANKS: usize = 1 << 20;
 /// Names the fabric to use, where a launcher leaves the choice.
 pub const FABRIC_VARIABLE: &str = "STREAMHALO_FABRIC";
 
-/// The name of the fabric that this process was started for.
-pub(crate) fn of_launcher() -> String {
-    if std::env::var_os(shm::SEGMENT_VARIABLE).is_some() {
 /// What tells a process its place among others: those of `streamhalo launch`, or those that meet at an address.
 const OF_A_RANK: [&str; 4] =
     [shm::SIZE_VARIABLE, shm::SEGMENT_VARIABLE, shm::RANK_VARIABLE, rendezvous::ADDRESS_VARIABLE];
 
+/// The name of the fabric that this process was started for.
+pub(crate) fn of_launcher() -> String {
+    if std::env::var_os(shm::SEGMENT_VARIABLE).is_some() {
         return "shm".into();
     }
     match (std::env::var(FABRIC_VARIABLE), mpi::launched()) {
@@ -233,9 +233,6 @@ const OF_A_RANK: [&str; 4] =
     }
 }
 
-/// The fabric of that name, between the ranks that a launcher has started. Collective over them.
-///
-/// # Errors
 /// Refuses to leave a process alone, over the fabric of that name, that was started as one of several.
 pub(crate) fn check_alone(name: &str) -> Result<()> {
     let value = |variable: &str| Some(std::env::var_os(variable)?.to_string_lossy().into_owned());
@@ -253,6 +250,9 @@ pub(crate) fn check_alone(name: &str) -> Result<()> {
     ))
 }
 
+/// The fabric of that name, between the ranks that a launcher has started. Collective over them.
+///
+/// # Errors
 /// [`Error::FabricUnavailable`] if there is no such fabric, if it cannot be used here, or if nothing
 /// has started ranks for it.
 pub(crate) fn join(name: &str, options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
@@ -335,5 +335,8 @@ pub const FABRICS: &[FabricRow] = &[
 /// whose address ends in the same 12 bits.
 pub(crate) fn skew(bytes: usize, index: u64) -> usize {
     const STEP: u64 = 33 * 64;
-    if bytes < 4096 { 0 } else { (index * STEP % 4096) as usize }
+    if bytes < SKEWED_BYTES { 0 } else { (index * STEP % SKEWED_BYTES as u64) as usize }
 }
+
+/// What begins so far apart looks alike to a processor. Smaller memory is not skewed, and none by as much.
+pub(crate) const SKEWED_BYTES: usize = 4096;

@@ -9,12 +9,9 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 
-/// A page; regions begin on one.
-pub(crate) const PAGE: usize = 4096;
-
-/// As many bytes as the pages have that so many lie on.
+/// As many bytes as the system's pages have that so many lie on.
 pub(crate) fn whole_pages(bytes: usize) -> usize {
-    bytes.next_multiple_of(PAGE)
+    bytes.next_multiple_of(rustix::param::page_size())
 }
 
 /// A mapped piece of the file.
@@ -30,7 +27,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps bytes of a file, from a multiple of the page's on.
+    /// Maps bytes of a file, from a multiple of the system's pages on.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -70,8 +67,8 @@ impl Mapping {
 
     /// What is at its beginning, which consists of atomics.
     pub(super) fn header<T: Sync>(&self) -> &T {
-        assert!(size_of::<T>() <= self.bytes && align_of::<T>() <= PAGE, "a header must fit its mapping");
-        // SAFETY: in bounds and aligned by the assertion; headers consist of atomics, and the
+        assert!(size_of::<T>() <= self.bytes && align_of::<T>() <= 64, "a header must fit its mapping");
+        // SAFETY: in bounds by the assertion, and aligned, as a page is; headers consist of atomics, and the
         // mapping lives as long as `self`.
         unsafe { self.start.cast::<T>().as_ref() }
     }

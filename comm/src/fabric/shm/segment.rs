@@ -2,14 +2,15 @@
 
 use super::super::Abort;
 use super::super::claims::Claims;
-use super::super::{Executor, Fabric, Region, shared_struct, skew};
-use super::mapping::{Mapping, PAGE, give_back, out_of_memory, reserve, whole_pages};
+use super::super::{Executor, Fabric, Region, SKEWED_BYTES, shared_struct, skew};
+use super::mapping::{Mapping, give_back, out_of_memory, reserve};
 use super::{RANK_VARIABLE, SEGMENT_VARIABLE, SIZE_VARIABLE};
 use crate::boards::Boards;
 use crate::error::{Error, Result};
 use crate::meeting::Meeting;
 use rustix::fs::MemfdFlags;
 use rustix::io::FdFlags;
+use rustix::param::page_size;
 use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -84,6 +85,8 @@ pub struct ShmFabric {
 pub(super) struct Segment {
     file: OwnedFd,
     header: Mapping,
+    /// Bytes of a page, on which every piece begins: as the system has them.
+    page: usize,
 }
 
 /// A region's piece of the file; the last process to drop it gives the memory back.
@@ -107,25 +110,29 @@ const ABORT_OFFSET: usize = size_of::<FileHeader>().next_multiple_of(64);
 const MEMBERS_OFFSET: usize = (ABORT_OFFSET + Abort::BYTES).next_multiple_of(64);
 
 fn root_bytes(size: usize) -> usize {
-    whole_pages(MEMBERS_OFFSET + size * size_of::<Member>())
+    MEMBERS_OFFSET + size * size_of::<Member>()
 }
 
 impl Segment {
     /// Makes the file for a job of `size` ranks: as `flags` say, it stays open across `exec`, for the ranks to inherit, or
     /// does not.
     pub(super) fn create(size: usize, flags: MemfdFlags) -> Result<Arc<Self>> {
+        Self::with_pages(size, flags, page_size())
+    }
+
+    fn with_pages(size: usize, flags: MemfdFlags, page: usize) -> Result<Arc<Self>> {
         let failed = |call: &'static str| {
             move |error: rustix::io::Errno| Error::System { call, reason: error.to_string() }
         };
         let file = rustix::fs::memfd_create(c"streamhalo", flags).map_err(failed("memfd_create"))?;
-        let bytes = root_bytes(size);
+        let bytes = root_bytes(size).next_multiple_of(page);
         reserve(&file, 0, bytes, &Claims::none())?;
         let header = Mapping::new(&file, 0, bytes)?;
         let fields = header.header::<FileHeader>();
         fields.size.store(size as u64, Ordering::Relaxed);
         fields.next.store(bytes as u64, Ordering::Relaxed);
         fields.magic.store(MAGIC, Ordering::Release);
-        Ok(Arc::new(Self { file, header }))
+        Ok(Arc::new(Self { file, header, page }))
     }
 
     /// Opens the file that this process has inherited as descriptor `fd`.
@@ -155,18 +162,19 @@ impl Segment {
         let file = File::options().read(true).write(true).open(path).map_err(|error| error.to_string())?;
         let bytes = file.metadata().map_err(|error| error.to_string())?.len() as usize;
         let foreign = || "it is not a memory file of StreamHalo".to_owned();
-        if bytes < root_bytes(1) {
+        let page = page_size();
+        if bytes < page {
             return Err(foreign());
         }
         let file = OwnedFd::from(file);
         let mapped = |bytes| Mapping::new(&file, 0, bytes).map_err(|error| error.to_string());
-        let first = mapped(PAGE)?;
+        let first = mapped(page)?;
         if first.header::<FileHeader>().magic.load(Ordering::Acquire) != MAGIC {
             return Err(foreign());
         }
         let size = first.header::<FileHeader>().size.load(Ordering::Relaxed) as usize;
-        let header = mapped(root_bytes(size))?;
-        Ok((Arc::new(Self { file, header }), size))
+        let header = mapped(root_bytes(size).next_multiple_of(page))?;
+        Ok((Arc::new(Self { file, header, page }), size))
     }
 
     pub(super) fn descriptor(&self) -> &OwnedFd {
@@ -211,21 +219,36 @@ impl Segment {
 
     /// The boards that `link` leads to, which the first to ask for them makes.
     fn boards_at(&self, link: &AtomicU64, size: usize) -> Result<Mapping> {
-        let bytes = whole_pages(size_of::<BoardsHeader>() + Boards::bytes(size));
+        let bytes = (size_of::<BoardsHeader>() + Boards::bytes(size)).next_multiple_of(self.page);
         let mut offset = link.load(Ordering::Acquire);
         if offset == 0 {
-            let header = self.header.header::<FileHeader>();
-            let own = header.next.fetch_add(bytes as u64, Ordering::Relaxed);
-            reserve(&self.file, own, bytes, &header.claims)?;
+            let (own, mapping) = self.take(bytes)?;
             offset = match link.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => own,
-                Err(first) => {
-                    give_back(&self.file, own, bytes);
-                    first
-                }
+                Ok(_) => return Ok(mapping),
+                Err(first) => first,
             };
+            give_back(&self.file, own, bytes);
         }
         Mapping::new(&self.file, offset, bytes)
+    }
+
+    /// Whole pages of the file that nobody else has or had, and where they begin.
+    fn take(&self, bytes: usize) -> Result<(u64, Mapping)> {
+        let header = self.header.header::<FileHeader>();
+        let offset = header.next.fetch_add(bytes as u64, Ordering::Relaxed);
+        // Reserving grows the file and never shrinks it, whichever rank comes first; and memory
+        // that is not there is an error now instead of a bus error at the first store.
+        reserve(&self.file, offset, bytes, &header.claims)?;
+        let mapping = Mapping::new(&self.file, offset, bytes);
+        let mapping = mapping.inspect_err(|_| give_back(&self.file, offset, bytes))?;
+        Ok((offset, mapping))
+    }
+
+    /// What a region of that size takes of the file: with its header, and room for its skew. `None`
+    /// beyond any address space, so that sums of offsets do not overflow.
+    fn piece_bytes(&self, bytes: usize) -> Option<usize> {
+        let skewed = if bytes < SKEWED_BYTES { 0 } else { SKEWED_BYTES };
+        (bytes < 1 << 47).then(|| (HEADER_BYTES + bytes + skewed).next_multiple_of(self.page))
     }
 
     fn root(self: &Arc<Self>, offset: usize, bytes: usize) -> Region {
@@ -253,13 +276,6 @@ impl Segment {
         // until `piece` is dropped.
         unsafe { Region::new(base, bytes, owner, offset, piece) }
     }
-}
-
-/// What a region of that size takes of the file: with its header, and room for its skew. `None`
-/// beyond any address space, so that sums of offsets do not overflow.
-fn piece_bytes(bytes: usize) -> Option<usize> {
-    let total = whole_pages(HEADER_BYTES + bytes.min(1 << 48) + if bytes < PAGE { 0 } else { PAGE });
-    (bytes < 1 << 47).then_some(total)
 }
 
 impl ShmFabric {
@@ -335,15 +351,11 @@ impl Fabric for ShmFabric {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Region> {
-        let total = piece_bytes(bytes).ok_or_else(|| out_of_memory(bytes, "no machine has that much"))?;
-        let header = self.segment.header.header::<FileHeader>();
-        let offset = header.next.fetch_add(total as u64, Ordering::Relaxed);
-        // Reserving grows the file and never shrinks it, whichever rank comes first; and memory
-        // that is not there is an error now instead of a bus error at the first store.
-        reserve(&self.segment.file, offset, total, &header.claims)?;
-        let mapping = Mapping::new(&self.segment.file, offset, total)?;
+        let total = self.segment.piece_bytes(bytes);
+        let total = total.ok_or_else(|| out_of_memory(bytes, "no machine has that much"))?;
+        let (offset, mapping) = self.segment.take(total)?;
         let header = mapping.header::<RegionHeader>();
-        header.skew.store(skew(bytes, offset / PAGE as u64) as u32, Ordering::Relaxed);
+        header.skew.store(skew(bytes, offset / self.segment.page as u64) as u32, Ordering::Relaxed);
         header.bytes.store(bytes as u64, Ordering::Relaxed);
         header.key.store(offset, Ordering::Relaxed);
         header.users.store(1, Ordering::Release);
@@ -361,9 +373,9 @@ impl Fabric for ShmFabric {
         };
         // Beyond what was ever allocated a look at the header would be a bus error.
         let end = self.segment.header.header::<FileHeader>().next.load(Ordering::Relaxed);
-        let total = piece_bytes(bytes).ok_or_else(gone)?;
+        let total = self.segment.piece_bytes(bytes).ok_or_else(gone)?;
         let fits = key.checked_add(total as u64).is_some_and(|piece_end| piece_end <= end);
-        if !fits || !key.is_multiple_of(PAGE as u64) {
+        if !fits || !key.is_multiple_of(self.segment.page as u64) {
             return Err(gone());
         }
         let mapping = Mapping::new(&self.segment.file, key, total)?;
@@ -380,5 +392,31 @@ impl Fabric for ShmFabric {
     fn meeting(self: Arc<Self>) -> Result<Box<dyn Meeting>> {
         let (boards, size) = (self.boards.clone(), self.size);
         Ok(Box::new(Boards::new(self, boards, size)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As some systems have: where a file is mapped from is one of their multiples.
+    #[test]
+    fn pieces_begin_on_pages_of_any_size() {
+        for page in [page_size(), 16 * page_size()] {
+            let segment = Segment::with_pages(2, MemfdFlags::CLOEXEC, page).expect("there is memory");
+            let ends =
+                [0, 1].map(|rank| ShmFabric::of_segment(segment.clone(), rank, 2).expect("there is memory"));
+            let boards = segment.header.header::<FileHeader>().boards.load(Ordering::Relaxed);
+            assert!(boards.is_multiple_of(page as u64), "the boards begin at {boards}");
+            for bytes in [1, 4095, 4096, 5000, page - 64, page, 3 * page + 1] {
+                for _ in 0..3 {
+                    let own = ends[0].allocate(bytes).expect("there is memory");
+                    assert!(own.key().is_multiple_of(page as u64), "{bytes} bytes begin at {}", own.key());
+                    own.write_bytes(bytes - 1, &[7]).expect("it is as long");
+                    let theirs = ends[1].map(0, own.key(), bytes).expect("it is there");
+                    assert_eq!(theirs.read_bytes(bytes - 1, 1), Ok(vec![7]), "{bytes} bytes");
+                }
+            }
+        }
     }
 }

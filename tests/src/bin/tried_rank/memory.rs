@@ -1,5 +1,6 @@
 //! Whether memory of a job lives as long as anyone has mapped it, and no longer.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::error::Error;
 use std::os::linux::fs::MetadataExt;
 use streamhalo::StreamKind;
@@ -138,6 +139,27 @@ pub(crate) fn is_refused(world: &World) -> Result<(), Box<dyn Error>> {
     drop(world.fabric().allocate(MIB)?);
     world.barrier()?;
     println!("rank {}: memory is refused", world.rank());
+    Ok(())
+}
+
+/// A rank that cannot address what it asks for has an error, and keeps none of it.
+pub(crate) fn is_given_back(world: &World) -> Result<(), Box<dyn Error>> {
+    let before = job_mib()?;
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let addressed = status.lines().find_map(|line| line.strip_prefix("VmSize:")?.trim().strip_suffix(" kB"));
+    let addressed = addressed.ok_or("the kernel says how much it addresses")?.parse::<usize>()? * 1024;
+    let limit = getrlimit(Resource::As);
+    setrlimit(Resource::As, Rlimit { current: Some((addressed + LARGE / 2) as u64), ..limit })?;
+    let refused = [(); 3].map(|()| world.fabric().allocate(LARGE));
+    setrlimit(Resource::As, limit)?;
+    for refused in refused {
+        match refused {
+            Err(error) if error.to_string().contains("mapping it failed") => {}
+            other => return Err(format!("{LARGE} bytes gave {other:?}").into()),
+        }
+    }
+    expect("after mapping has failed", job_mib()?, before..=before + 2)?;
+    drop(world.fabric().allocate(LARGE)?);
     Ok(())
 }
 
