@@ -44,9 +44,9 @@ pub const LAUNCHER_VARIABLE: &str = "STREAMHALO_LAUNCHER";
 
 /// The fabric of a rank that `streamhalo run` or `streamhalo launch` has started.
 #[cfg(target_os = "linux")]
-pub(super) fn join(_options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
+pub(super) fn join(options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
     job::end_with_parent()?;
-    Ok(ShmFabric::from_env()?)
+    node::of_job(options)
 }
 
 /// Makes this process end with the one that started it by a [`Job`], if one did. [`World`](crate::World)s over

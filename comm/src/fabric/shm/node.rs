@@ -66,6 +66,14 @@ pub(in super::super) fn within_nodes(
     }))
 }
 
+/// The fabric of the ranks of a job, each of which a script may have bound to its own core. Collective.
+pub(super) fn of_job(options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
+    let world = World::new(ShmFabric::from_env()?, *options)?;
+    let allowed = world.agree("joining the ranks of a job", allowed())?;
+    let cores = cores_of(world.rank(), &vec![true; world.size()], &allowed, usable());
+    Ok(ShmFabric::of_env(cores)?)
+}
+
 /// How many cores the ranks of the node of `rank` may use together, which are those that each of them may, unless the system
 /// gives this one, by `usable`, the time of fewer.
 fn cores_of(rank: usize, mapped: &[bool], allowed: &[Vec<usize>], usable: usize) -> usize {

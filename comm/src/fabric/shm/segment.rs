@@ -2,12 +2,13 @@
 
 use super::super::Abort;
 use super::super::claims::Claims;
-use super::super::{Executor, Fabric, Region, SKEWED_BYTES, shared_struct, skew};
+use super::super::{Executor, Fabric, Region, SKEWED_BYTES, WaitPolicy, shared_struct, skew};
 use super::mapping::{Mapping, give_back, out_of_memory, reserve};
 use super::{RANK_VARIABLE, SEGMENT_VARIABLE, SIZE_VARIABLE};
 use crate::boards::Boards;
 use crate::error::{Error, Result};
 use crate::meeting::Meeting;
+use crate::pinning::usable;
 use rustix::fs::MemfdFlags;
 use rustix::io::FdFlags;
 use rustix::param::page_size;
@@ -78,6 +79,8 @@ pub struct ShmFabric {
     size: usize,
     abort: Abort,
     boards: Region,
+    /// How many cores the ranks may use together.
+    cores: usize,
 }
 
 /// The file, as this process has it.
@@ -284,6 +287,11 @@ impl ShmFabric {
     /// # Errors
     /// [`Error::BadEnvironment`] if the launcher's variables are not there or do not fit the job.
     pub fn from_env() -> Result<Arc<Self>> {
+        Self::of_env(usable())
+    }
+
+    /// As [`ShmFabric::from_env`], of ranks that may use so many cores together.
+    pub(super) fn of_env(cores: usize) -> Result<Arc<Self>> {
         let variable = |name: &'static str| {
             std::env::var(name).map_err(|_| Error::BadEnvironment {
                 variable: name,
@@ -308,7 +316,9 @@ impl ShmFabric {
                 reason: format!("the job has {file_size} ranks"),
             });
         }
-        Self::of_segment(segment, rank, size).map(Arc::new)
+        let mut fabric = Self::of_segment(segment, rank, size)?;
+        fabric.cores = cores;
+        Ok(Arc::new(fabric))
     }
 
     /// The end of a rank, in a file that all the ranks with whom it shares memory have open.
@@ -323,7 +333,7 @@ impl ShmFabric {
             member.ends.fetch_add(1, Ordering::AcqRel);
             member.worlds.fetch_add(1, Ordering::AcqRel);
         });
-        Ok(Self { segment, rank, size, abort, boards })
+        Ok(Self { segment, rank, size, abort, boards, cores: usable() })
     }
 }
 
@@ -392,6 +402,10 @@ impl Fabric for ShmFabric {
     fn meeting(self: Arc<Self>) -> Result<Box<dyn Meeting>> {
         let (boards, size) = (self.boards.clone(), self.size);
         Ok(Box::new(Boards::new(self, boards, size)?))
+    }
+
+    fn wait_policy(&self) -> WaitPolicy {
+        WaitPolicy::for_threads(self.size, self.cores)
     }
 }
 

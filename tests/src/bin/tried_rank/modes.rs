@@ -1,5 +1,6 @@
 //! What a rank does.
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::cell::Cell;
 use std::error::Error;
 use std::io::Write;
@@ -22,7 +23,9 @@ pub(super) type Outcome = Result<(), Box<dyn Error>>;
 /// - `exchange SEED EPOCHS`: all backends with arrays and alternating fields on either kind of stream,
 ///   checked in every epoch.
 /// - `wake`: how soon a rank that sleeps goes on once what it waits for is there.
-/// - `memory`, `kept`, `refused`: see [`super::memory`].
+/// - `over FABRIC`: does so over that fabric.
+/// - `bound`: binds itself to a core of its own before. Prints how ranks wait.
+/// - `memory`, `kept`, `refused`, `unmapped`: see [`super::memory`].
 /// - `forever`: exchanges until something ends it, and says when it has begun.
 /// - `kernel`, `main`: the last rank panics in a kernel, or in its own code, and the others exchange.
 /// - `exit`, `quit`: the last rank ends its process with status 1, or 0, while the others exchange.
@@ -56,11 +59,14 @@ pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
             run(mode, arguments)
         }
         ("world", []) => Ok(World::from_env()?.barrier()?),
+        ("over", [fabric]) => Ok(World::over(fabric, WorldOptions::default())?.barrier()?),
+        ("bound", []) => bound(),
         ("exchange", [seed, epochs]) => exchange(&World::from_env()?, seed.parse()?, epochs.parse()?),
         ("wake", []) => wake(),
         ("memory", []) => super::memory::comes_back(&World::from_env()?),
         ("kept", []) => super::memory::is_kept(&World::from_env()?),
         ("refused", []) => super::memory::is_refused(&World::from_env()?),
+        ("unmapped", []) => super::memory::is_given_back(&World::from_env()?),
         ("forever", []) => forever(&World::from_env()?, &mut |_, _| Ok(())),
         ("kernel", []) => forever(&World::from_env()?, &mut panic_in_kernel),
         ("main", []) => {
@@ -131,6 +137,17 @@ fn use_all_of(world: &World) -> Outcome {
     let mut request = window.notify_init(Source::Any, Tag::Any, 1)?;
     request.start()?;
     request.wait()?;
+    Ok(())
+}
+
+fn bound() -> Outcome {
+    let rank: usize = std::env::var(RANK_VARIABLE)?.parse()?;
+    let allowed = sched_getaffinity(None)?;
+    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
+    let mut one = CpuSet::new();
+    one.set(cores[rank % cores.len()]);
+    sched_setaffinity(None, &one)?;
+    println!("{:?}", World::from_env()?.fabric().wait_policy());
     Ok(())
 }
 
