@@ -8,9 +8,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use streamhalo::comm::backend::backend_names;
+use streamhalo::comm::fabric::rendezvous::ADDRESS_VARIABLE;
 use streamhalo::comm::fabric::shm::{
     Exit, Job, LAUNCHER_VARIABLE, RANK_VARIABLE, SEGMENT_VARIABLE, SIZE_VARIABLE,
 };
+use streamhalo::comm::fabric::{FABRIC_VARIABLE, WaitPolicy};
 
 /// After how long a job is given up.
 const WATCHDOG: Duration = Duration::from_secs(60);
@@ -123,6 +125,20 @@ fn memory_is_kept_for_peers_that_have_mapped_it() {
 #[test]
 fn memory_that_is_not_there_is_refused() {
     run(2, &["refused"]);
+}
+
+#[test]
+fn memory_that_cannot_be_mapped_is_given_back() {
+    run(1, &["unmapped"]);
+}
+
+/// Ranks that scripts bind to a core each do not share one.
+#[test]
+fn bound_ranks_wait_as_those_that_have_all_cores() {
+    if std::thread::available_parallelism().is_ok_and(|cores| cores.get() < 2) {
+        return println!("skipped: two ranks share the one core here");
+    }
+    assert_eq!(run(2, &["bound"]), vec![format!("{:?}\n", WaitPolicy::for_ranks(2)); 2]);
 }
 
 /// The others' errors name the rank, and what became of it.
@@ -252,8 +268,14 @@ fn named_memory() -> Vec<String> {
 
 #[test]
 fn no_rank_outlives_its_launcher() {
+    for mode in ["launch", "launch-scripts"] {
+        end_launcher(mode);
+    }
+}
+
+fn end_launcher(mode: &str) {
     let before = named_memory();
-    let mut launcher = helper(&["launch", "3", "forever"]).spawn().expect("the launcher starts");
+    let mut launcher = helper(&[mode, "3", "forever"]).spawn().expect("the launcher starts");
     let output = BufReader::new(launcher.stdout.take().expect("piped"));
     let mut processes = Vec::new();
     let mut running = 0;
@@ -261,17 +283,16 @@ fn no_rank_outlives_its_launcher() {
         let line = line.expect("it writes text");
         processes.extend(line.strip_prefix("process ").map(ToString::to_string));
         running += usize::from(line.ends_with("runs"));
-        if running == 3 {
+        if running == 3 && processes.len() == 3 {
             break;
         }
     }
-    assert_eq!(processes.len(), 3);
     assert!(processes.iter().all(|process| is_alive(process)), "{processes:?}");
     launcher.kill().expect("it runs");
     launcher.wait().expect("it has ended");
     let killed = Instant::now();
     while processes.iter().any(|process| is_alive(process)) {
-        assert!(killed.elapsed() < SOON, "ranks outlive their launcher: {processes:?}");
+        assert!(killed.elapsed() < SOON, "ranks outlive their launcher ({mode}): {processes:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
     let left: Vec<String> = named_memory().into_iter().filter(|name| !before.contains(name)).collect();
@@ -335,6 +356,21 @@ fn an_environment_without_a_job_is_refused() {
     let with = |descriptor| [rank[0], rank[1], (SEGMENT_VARIABLE, descriptor)];
     // Not left alone either.
     assert_says(&complaint(null, &rank), &["nobody has started ranks", "rendezvous"]);
+    // Nor over a fabric that leaves each of several alone, which one process may be.
+    let over = |fabric| [&rank[..], &[(FABRIC_VARIABLE, fabric)]].concat();
+    let several = ["fabric `local`", "one of several", "STREAMHALO_SIZE=2", "use `ofi` or `shm+ofi`"];
+    assert_says(&complaint(null, &over("local")), &several);
+    for variable in [(RANK_VARIABLE, "1"), (ADDRESS_VARIABLE, "127.0.0.1:7000")] {
+        let told = format!("{}={}", variable.0, variable.1);
+        assert_says(&complaint(null, &[variable, (FABRIC_VARIABLE, "local")]), &[&told]);
+    }
+    let (_, ended) = wait(&mut start(2, &["over", "local"]));
+    for ended in ended {
+        assert_says(&ended.complained, &["fabric `local`", "STREAMHALO_SIZE=2", "use `shm`"]);
+    }
+    run(1, &["over", "local"]);
+    // Where there is a library.
+    assert_says(&complaint(null, &over("mpi")), &["fabric `mpi`"]);
     // A launcher that tells a rank its number, and not of how many.
     let of_pmix = [("PMIX_RANK", "1"), ("STREAMHALO_MPI", "/nowhere/libmpi.so")];
     assert_says(&complaint(null, &of_pmix), &["fabric `mpi`", "/nowhere/libmpi.so"]);
@@ -381,6 +417,8 @@ fn variables_of_a_rank_must_fit_the_job() {
 fn jobs_that_cannot_be_started_say_why() {
     let error = Job::start(0, &mut |_| helper(&["world"])).unwrap_err().to_string();
     assert_says(&error, &["a world of 0 ranks was asked for", "at least one rank"]);
+    let error = Job::start(usize::MAX, &mut |_| helper(&["world"])).unwrap_err().to_string();
+    assert_says(&error, &["was asked for", "no more than 1048576"]);
     let error = Job::start(2, &mut |_| Command::new("/no/such/program")).unwrap_err().to_string();
     assert_says(&error, &["starting a rank", "/no/such/program", "No such file"]);
 }
