@@ -32,8 +32,8 @@ impl Job {
     /// main thread.
     ///
     /// # Errors
-    /// [`Error::BadWorldSize`] for no processes, or more than [`MOST_RANKS`]; [`Error::OutOfMemory`] or [`Error::System`] if the
-    /// memory file or a process cannot be made. Those already started are ended.
+    /// [`Error::BadWorldSize`] for no processes, or more than [`MOST_RANKS`]; [`Error::OutOfMemory`] or [`Error::System`]
+    /// if the memory file or a process cannot be made. Those already started are ended.
     pub fn start(size: usize, command: &mut dyn FnMut(usize) -> Command) -> Result<Self> {
         Self::start_as(size, command, None)
     }
@@ -209,8 +209,8 @@ fn describe(status: ExitStatus) -> (String, i32) {
     }
 }
 
-/// Makes what the command starts end with this process, also a script around a rank: the rank, which sees to itself, has that
-/// one as its parent.
+/// Makes what the command starts end with this process, also a script around a rank: the rank, which sees to itself, has
+/// that one as its parent.
 fn end_with_this_process(command: &mut Command) {
     let launcher = rustix::process::getpid();
     let before = move || {
