@@ -99,6 +99,11 @@ pub(super) fn check(config: &RunConfig, application: &dyn Application) -> Result
         );
         return refused("device.wires", message);
     }
+    if config.device.wires == Some(Wires::Direct) && config.device.peers == Some(Peers::Staged) {
+        let message = "`direct` gives wires the device's memory, but `device.peers` is `staged`, which has all messages go \
+                       through the host's; choose `auto` or `staged`, or leave `device.peers` out";
+        return refused("device.wires", message.to_owned());
+    }
     if let Some(reason) = unreached_because(config) {
         let unreached = |instead: &str| {
             format!(
@@ -118,5 +123,13 @@ pub(super) fn check(config: &RunConfig, application: &dyn Application) -> Result
     {
         return refused("comm.signal", message);
     }
-    ahead(config).map(|_| ())
+    let Some(device) = ahead(config)? else { return Ok(()) };
+    if config.device.wires == Some(Wires::Direct)
+        && let Some(reason) = device.unknown_to_wires()
+    {
+        let message =
+            format!("wires cannot be given the device's memory: {reason}; choose `auto` or `staged`");
+        return refused("device.wires", message);
+    }
+    Ok(())
 }

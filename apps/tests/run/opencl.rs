@@ -241,6 +241,14 @@ fn what_a_device_cannot_do_is_refused_before_anything_runs() {
             &["comm.fabric=shm", "device.wires=direct"],
             "`shm` go over no wire that could take the device's memory",
         ),
+        (
+            &["comm.fabric=ofi", "device.wires=direct", "device.peers=staged"],
+            "device.wires: `direct` gives wires the device's memory, but `device.peers` is `staged`",
+        ),
+        (
+            &["comm.fabric=ofi", "device.wires=direct", "device.memory=separate"],
+            "device.wires: wires cannot be given the device's memory: the host does not address",
+        ),
         (&["device.wires=straight"], "`auto`, `direct`"),
         (&["device.select=nobody's"], "no device is meant by it; the devices are 0: "),
         (&["device.select=77"], "no device is meant by it; the devices are 0: "),

@@ -174,6 +174,12 @@ impl Device {
         self.accelerator.as_ref().and_then(|accelerator| accelerator.identity().err())
     }
 
+    /// Why no wire takes the addresses of its arrays, whichever library carries it, if so.
+    pub fn unknown_to_wires(&self) -> Option<&'static str> {
+        let is_opencls = |accelerator: &Arc<dyn Accelerator>| accelerator.addresses() == Addresses::Opencl;
+        self.accelerator.as_ref().filter(|accelerator| is_opencls(accelerator)).map(|_| wires::OF_OPENCL)
+    }
+
     /// The same device, with arrays where `mode` says. Ranks that exchange have one mode. On the host it changes
     /// nothing.
     ///

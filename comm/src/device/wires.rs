@@ -39,6 +39,10 @@ pub(crate) enum Addresses {
     Of(Vendor),
 }
 
+/// Why no library takes addresses of OpenCL's.
+pub(super) const OF_OPENCL: &str =
+    "the host does not address its arrays, and libraries take addresses of CUDA or HIP, none of OpenCL";
+
 /// One whose addresses libraries of networks may know, with the device's number for its library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Vendor {
@@ -111,10 +115,7 @@ impl Wiring {
             Addresses::Hosts => {
                 return Ok(Wiring::Direct { because: "the host addresses its arrays".into(), no_puts: None });
             }
-            Addresses::Opencl => Takes::No(
-                "the host does not address its arrays, and libraries take addresses of CUDA or HIP, none of OpenCL"
-                    .into(),
-            ),
+            Addresses::Opencl => Takes::No(OF_OPENCL.into()),
             Addresses::Of(vendor) => wire.takes(vendor),
         };
         Self::where_told(wires, takes).or_else(|because| refused(&because))
