@@ -2,7 +2,7 @@
 
 mod threads;
 
-use crate::backend::Measured;
+use crate::backend::Known;
 use crate::communicator::{Exchanges, Staging};
 use crate::error::{Error, Result};
 use crate::fabric::{self, Fabric, HostRounds, LocalFabric, WaitContext, WaitPolicy, register, to_blame};
@@ -39,7 +39,7 @@ struct Shared {
     /// What carries the messages of exchanges by the host, once there is one.
     messages: OnceCell<Rc<Exchanges>>,
     /// What exchanges take, by shape: of this world and of those of its first ranks.
-    measured: Rc<RefCell<Vec<Measured>>>,
+    measured: Rc<RefCell<Known>>,
     /// The thread's waits make progress on it.
     carrier: Option<Rc<HostRounds>>,
 }
@@ -141,7 +141,7 @@ impl World {
         meeting: Box<dyn Meeting>,
         size: usize,
         wait: Arc<WaitContext>,
-        (carrier, measured): (Option<Rc<HostRounds>>, Rc<RefCell<Vec<Measured>>>),
+        (carrier, measured): (Option<Rc<HostRounds>>, Rc<RefCell<Known>>),
     ) -> Self {
         let rank = fabric.rank();
         let (next_tag, staging, last_epoch) = (Cell::new(0), Cell::default(), Cell::new(0));
@@ -367,7 +367,7 @@ impl World {
         &self.shared.fabric
     }
 
-    pub(crate) fn all_measured(&self) -> &RefCell<Vec<Measured>> {
+    pub(crate) fn known_to_auto(&self) -> &RefCell<Known> {
         &self.shared.measured
     }
 

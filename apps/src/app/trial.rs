@@ -13,6 +13,9 @@ use crate::config::Primitive;
 use crate::error::AppError;
 use crate::run::executors_or;
 
+/// The key of results that says which backend `auto` was.
+pub(crate) const CHOSEN_BACKEND: &str = "chosen_backend";
+
 /// What one rank needs to run an application once.
 #[derive(Debug)]
 pub struct Trial<'a> {
@@ -101,7 +104,7 @@ impl Trial<'_> {
         let messages = (halo.bytes_per_exchange(), routes.len());
         let mut outcome = self.outcome_of(setup_s, times, messages, executor, answer)?;
         if self.backend == AUTO {
-            outcome.measured.insert("chosen_backend".to_owned(), halo.backend().into());
+            outcome.measured.insert(CHOSEN_BACKEND.to_owned(), halo.backend().into());
         }
         Ok(outcome)
     }

@@ -221,15 +221,19 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
                     progress.begin(&running);
                 }
                 RunReport::Measured(one) => {
+                    let read = measured.path_of(&one);
                     if !quiet {
-                        let sentence = format!("auto:     {one}");
+                        let from = read.map(|path| format!(" (read from {})", path.display()));
+                        let sentence = format!("auto:     {one}{}", from.unwrap_or_default());
                         if *is_watched {
                             screen.say_later(sentence)
                         } else {
                             progress.say(&filled(&sentence))
                         }
                     }
-                    newly_measured.push(one);
+                    if read.is_none() {
+                        newly_measured.push(one);
+                    }
                 }
                 RunReport::Says(sentence) if *is_watched => screen.say_later(sentence),
                 RunReport::Says(sentence) => progress.say(&(sentence + "\n")),

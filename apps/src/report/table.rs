@@ -6,7 +6,8 @@ use super::results::Results;
 use super::summary::{Group, Spread, Summary, Verification};
 use super::text::{bytes, significant, time, time_unit};
 use super::wrap::{COLUMNS, filled};
-use crate::app::{REPLAYED_BY, cell_of};
+use crate::app::{CHOSEN_BACKEND, REPLAYED_BY, cell_of};
+use crate::error::ranks_of;
 
 /// Rules above, below and under the header; columns are separated by their padding.
 pub(crate) const RULED: TableStyle = TableStyle::new()
@@ -32,13 +33,17 @@ pub fn table(results: &Results) -> String {
         first.device,
         by_executor(results.runs.iter().map(|run| (run.executor.clone(), run.backend.as_str()))),
     );
-    let replayed = results
-        .runs
-        .iter()
-        .filter_map(|run| Some((run.result.get(REPLAYED_BY)?.as_str()?.to_owned(), run.backend.as_str())));
-    let replayed = by_executor(replayed);
+    let said = |key| {
+        results.runs.iter().filter_map(move |run| Some((run.result.get(key)?.as_str()?.to_owned(), run)))
+    };
+    let replayed = by_executor(said(REPLAYED_BY).map(|(by, run)| (by, run.backend.as_str())));
     if !replayed.is_empty() {
         head.push_str(&format!("\nreplayed by {replayed}"));
+    }
+    let chosen: Vec<_> = said(CHOSEN_BACKEND).map(|(backend, run)| (backend, ranks_of(run.ranks))).collect();
+    if let Some((_, run)) = said(CHOSEN_BACKEND).next() {
+        let chosen = by_executor(chosen.iter().map(|(backend, ranks)| (backend.clone(), ranks.as_str())));
+        head.push_str(&format!("\n{} is {chosen}", run.backend));
     }
     let over = match summary.groups.iter().any(|group| group.has_steps) {
         true => format!("over {}, {} (medians)", baseline.describe(), time(baseline.solve_s)),

@@ -50,6 +50,12 @@ impl MeasuredFile {
         &self.known
     }
 
+    /// The file, where what was measured of exchanges of that shape is from there.
+    pub(crate) fn path_of(&self, measured: &Measured) -> Option<&Path> {
+        let is_known = self.known.iter().any(|known| known.shape() == measured.shape());
+        self.path.as_deref().filter(|_| is_known)
+    }
+
     /// Whether the file can be written at the end, which the first second can tell. Its folder is made then, where there is
     /// anything to write.
     ///

@@ -62,7 +62,7 @@ pub(crate) enum RunReport {
         /// Counted from 0; `None` for a warm-up.
         trial: Option<u32>,
     },
-    /// The backend `auto` has measured something.
+    /// What the backend `auto` is chosen by, measured by this run or an earlier one.
     Measured(Measured),
     /// Something that the user is to know.
     Says(String),
@@ -186,9 +186,9 @@ impl OnRank<'_> {
         lookers.extend(checkpoints.as_ref().map(|checkpoints| checkpoints as &dyn Looker));
         let between = Between { lookers: &lookers, from, patient: Some(patient) };
         let trial = Trial { world, stream, backend, layout, wants_state, between };
-        let known = world.measured().len();
+        let known = world.chosen_by().len();
         let mut outcome = application.run_trial(&trial)?;
-        world.measured().drain(known..).for_each(|measured| report(RunReport::Measured(measured)));
+        world.chosen_by().drain(known..).for_each(|measured| report(RunReport::Measured(measured)));
         if from.is_some() {
             outcome.measured.insert("restarted_at".to_owned(), first.into());
             outcome.timed_steps = Some(config.app.steps - first);

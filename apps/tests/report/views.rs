@@ -193,6 +193,22 @@ fn the_table_fits_its_width_whatever_is_in_it() {
 }
 
 #[test]
+fn the_table_says_what_auto_was() {
+    let auto = |ranks: usize, backend: &str| {
+        let mut auto = run("auto", ranks, 0, 1.0);
+        auto.result.insert("chosen_backend".to_owned(), backend.into());
+        auto
+    };
+    let table = table(&results(vec![
+        run("standard", 1, 0, 1.0),
+        auto(1, "st-send"),
+        auto(2, "notified"),
+        auto(4, "notified"),
+    ]));
+    assert!(table.contains("\nauto is st-send (1 rank), notified (2 ranks, 4 ranks)\n"), "{table}");
+}
+
+#[test]
 fn the_plot_has_a_line_a_backend_and_the_ideal_one() {
     let svg = svg(&typical());
     assert_eq!(lines(&svg), ["#0072B2", "#D55E00"]);

@@ -77,7 +77,15 @@ fn what_was_measured_is_kept_and_holds_in_the_next_run() {
         said_to_be["measured"][0]["microseconds"][name] = 1e-3.into();
         fs::write(&path, said_to_be.to_string()).expect("can write");
         let output = folder.run(SMALL, &[AUTO, &kept, two]);
-        assert!(!text(&output.stderr).contains("auto: "), "{}", text(&output.stderr));
+        let said = text(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(said.matches("auto: ").count(), 1, "{said}");
+        let [choice, from] = [format!("auto: `{name}` for "), format!("(read from {})", path.display())];
+        assert!(said.contains(&choice) && said.contains(&from), "{said}");
+        assert!(
+            text(&output.stdout).contains(&format!("auto is {name} (2 ranks)")),
+            "{}",
+            text(&output.stdout)
+        );
         assert_eq!(chosen(&folder.records_there()), [name]);
         assert_eq!(read(), said_to_be.to_string());
         let config = folder.path().join("config.toml").display().to_string();

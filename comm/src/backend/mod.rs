@@ -31,6 +31,7 @@ use std::fmt;
 use std::sync::Arc;
 use triggered::Triggered;
 
+pub(crate) use auto::Known;
 pub use auto::{AUTO, ExchangeShape, Measured};
 
 /// Whether, and when, a sender may write straight into the ghosts of a receiver.

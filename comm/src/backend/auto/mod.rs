@@ -45,29 +45,46 @@ pub(super) fn choose(ground: &Ground<'_>, spec: &ExchangeSpec) -> Result<&'stati
     row
 }
 
+/// What a world knows of exchanges with the backend `auto`.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    all: Vec<Measured>,
+    /// Of the exchanges that were matched.
+    matched: Vec<Measured>,
+}
+
 impl World {
     /// What exchanges with the backend `auto` are known to take in this world and in those of its
     /// [first](World::first) ranks: by shape, in the order in which they were matched first, behind what
     /// [`World::set_measured`] has said.
     pub fn measured(&self) -> Vec<Measured> {
-        self.all_measured().borrow().clone()
+        self.known_to_auto().borrow().all.clone()
+    }
+
+    /// What the backend `auto` was chosen by for exchanges of this world and of those of its [first](World::first) ranks, be it
+    /// measured here or [said](World::set_measured): by shape, in the order in which they were matched first.
+    pub fn chosen_by(&self) -> Vec<Measured> {
+        self.known_to_auto().borrow().matched.clone()
     }
 
     /// Says what exchanges take, such as an earlier run has measured: those of these shapes are not measured again. Does
     /// not communicate; what rank 0 says counts.
     pub fn set_measured(&self, measured: Vec<Measured>) {
-        self.all_measured().replace(measured);
+        self.known_to_auto().borrow_mut().all = measured;
     }
 
     fn find_measured(&self, shape: &ExchangeShape) -> Option<Measured> {
-        self.all_measured().borrow().iter().find(|measured| measured.shape() == shape).cloned()
+        self.known_to_auto().borrow().all.iter().find(|measured| measured.shape() == shape).cloned()
     }
 
     fn note_measured(&self, measured: Measured) {
-        let mut all = self.all_measured().borrow_mut();
-        match all.iter_mut().find(|known| known.shape() == measured.shape()) {
-            Some(known) => *known = measured,
-            None => all.push(measured),
+        let mut known = self.known_to_auto().borrow_mut();
+        let Known { all, matched } = &mut *known;
+        for list in [all, matched] {
+            match list.iter_mut().find(|known| known.shape() == measured.shape()) {
+                Some(known) => known.clone_from(&measured),
+                None => list.push(measured.clone()),
+            }
         }
     }
 }
