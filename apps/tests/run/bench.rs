@@ -313,6 +313,8 @@ fn files_are_written_also_where_nobody_listens() {
         let output = command.stdout(full).output().expect("the program starts");
         refused(&output, 1, &["cannot print: No space left"]);
         assert!(folder.read_out(&format!("bench-{}.json", bench[0])).contains("median_us"));
+        let plot = folder.read_out(&format!("bench-{}.svg", bench[0]));
+        assert!(plot.contains(if bench[0] == "halo" { "st-rsend" } else { "two-sided" }), "{plot}");
     }
 }
 

@@ -4,11 +4,11 @@ use crate::bench::halo::{HaloBench, HaloFigures};
 use crate::cli::{BenchHaloArgs, Neighbours};
 use crate::error::{AppError, counted};
 use crate::ranks::Ranks;
-use crate::report::{self, right};
+use crate::report::{self, ChartLine, LineChart, OutputFile, lines_svg, right};
 use crate::run::check_ranks;
 use comfy_table::{Cell, ContentArrangement, Table};
 
-use super::files::{files_of, lines};
+use super::files::{files_of, lines, names_of};
 use super::{NO_GPU, Planned, backends_of, meet, streams_of};
 use crate::report::wrap::{COLUMNS, filled};
 
@@ -34,7 +34,7 @@ fn measure(ranks: &Ranks, planned: &Planned<HaloBench>, prints_json: bool) -> Re
     if !ranks.lead_here() {
         return Ok(0);
     }
-    let written = out.as_deref().map_or(Ok(()), |dir| report::replace_files(dir, &files_of(NAME, &figures)));
+    let written = out.as_deref().map_or(Ok(()), |dir| report::replace_files(dir, &files(bench, &figures)?));
     // What was measured is shown also where there is no room for its files.
     report::print(&if prints_json { lines(&figures) } else { table(bench, &figures) })?;
     written.map(|()| 0)
@@ -90,6 +90,52 @@ fn bench_of(args: &BenchHaloArgs) -> Result<HaloBench, AppError> {
     })
 }
 
+fn files(bench: &HaloBench, figures: &[HaloFigures]) -> Result<Vec<OutputFile>, AppError> {
+    let mut files = files_of(NAME, figures);
+    let [_, _, svg] = names_of(NAME);
+    files.push(OutputFile::new(svg, lines_svg(&chart(bench, figures))?));
+    Ok(files)
+}
+
+/// A point for each contestant, at what rank 0 sends.
+fn chart(bench: &HaloBench, figures: &[HaloFigures]) -> LineChart {
+    let line = |one: &HaloFigures| ChartLine {
+        name: label(bench, one),
+        points: vec![(one.bytes as f64, [one.median_us, one.min_us, one.median_us])],
+    };
+    LineChart {
+        title: format!("halo exchange: {:?} cells of {} a rank", bench.cells, bench.element.name()),
+        below: format!(
+            "width {}, layout {:?}, {}, fabric {}; medians, whiskers to the best{}",
+            bench.width,
+            bench.layout,
+            if bench.faces { "faces" } else { "all neighbours" },
+            bench.fabric,
+            if is_no_gpu(figures) { "; no GPU, but the host's cores" } else { "" },
+        ),
+        x: "bytes that rank 0 sends".to_owned(),
+        in_bytes: true,
+        y: "us".to_owned(),
+        lines: figures.iter().map(line).collect(),
+        ..LineChart::default()
+    }
+}
+
+fn label(bench: &HaloBench, one: &HaloFigures) -> String {
+    let mut label = bench.streams.label(&one.backend, one.signal.as_deref());
+    if let Some(chosen) = &one.chosen_backend {
+        label += &format!(" ({chosen})");
+    }
+    if bench.streams.replay > 0 && one.replayed.is_none() {
+        label += " (enqueued)";
+    }
+    label
+}
+
+fn is_no_gpu(figures: &[HaloFigures]) -> bool {
+    figures.first().is_some_and(|one| one.is_gpu == Some(false))
+}
+
 fn table(bench: &HaloBench, figures: &[HaloFigures]) -> String {
     let mut table = Table::new();
     table
@@ -98,15 +144,8 @@ fn table(bench: &HaloBench, figures: &[HaloFigures]) -> String {
         .set_width(COLUMNS as u16);
     table.set_header(["backend", "median us", "min us", "bytes", "messages", "path of the first message"]);
     for one in figures {
-        let mut label = bench.streams.label(&one.backend, one.signal.as_deref());
-        if let Some(chosen) = &one.chosen_backend {
-            label += &format!(" ({chosen})");
-        }
-        if bench.streams.replay > 0 && one.replayed.is_none() {
-            label += " (enqueued)";
-        }
         table.add_row([
-            Cell::new(label),
+            Cell::new(label(bench, one)),
             right(format!("{:.2}", one.median_us)),
             right(format!("{:.2}", one.min_us)),
             right(one.bytes),
@@ -129,6 +168,6 @@ fn table(bench: &HaloBench, figures: &[HaloFigures]) -> String {
         bench.streams.waits_name().map_or(String::new(), |waits| format!(", waits {waits}")),
     );
     let end = "Times are per exchange, the slowest rank's; bytes and messages are what rank 0 sends.";
-    let no_gpu = if first.is_some_and(|one| one.is_gpu == Some(false)) { NO_GPU } else { "" };
+    let no_gpu = if is_no_gpu(figures) { NO_GPU } else { "" };
     format!("{}\n{table}\n\n{}{}", filled(&head), filled(end), filled(no_gpu))
 }
