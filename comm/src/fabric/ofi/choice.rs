@@ -15,11 +15,15 @@ fn rank(provider: &str) -> usize {
     match (place(&GOOD), place(&ANYWHERE)) {
         (Some(place), _) => place,
         (_, Some(place)) => 10 + place,
-        // They do not leave the machine.
-        _ if ["shm", "sm2"].contains(&provider) => usize::MAX,
+        _ if stays_on_the_machine(provider) => usize::MAX,
         // One for a network that is not known here.
         _ => 9,
     }
+}
+
+/// Whether no other machine is reached by a provider.
+fn stays_on_the_machine(provider: &str) -> bool {
+    ["shm", "sm2"].contains(&provider)
 }
 
 /// What every endpoint can do.
@@ -44,6 +48,8 @@ fn best(library: &'static Library, options: &EndpointOptions) -> Result<Option<O
         offers.retain(|(_, offer)| is_domain(&offer.domain, domain));
     }
     if options.provider.is_none() {
+        // Those of one machine register any memory, and are no network of that machine's.
+        offers.retain(|(_, offer)| !options.needs_hmem || !stays_on_the_machine(&offer.provider));
         offers.sort_by_key(|(_, offer)| rank(&offer.provider));
     }
     let Some((first, best)) = offers.first() else { return Ok(None) };
@@ -133,8 +139,10 @@ fn refusal(library: &'static Library, options: &EndpointOptions) -> crate::Error
         ));
     }
     if options.needs_hmem && is_had(EndpointOptions { needs_hmem: false, ..options.clone() }) {
-        let asked =
-            options.provider.as_ref().map_or("no provider".into(), |name| format!("provider `{name}`"));
+        let asked = options
+            .provider
+            .as_ref()
+            .map_or("no provider that reaches other machines".into(), |name| format!("provider `{name}`"));
         let verb = if options.provider.is_some() { "does not offer" } else { "offers" };
         return unavailable(format!(
             "{asked} of libfabric {} {verb} to register memory of GPUs (FI_HMEM) here; do not ask for it, and messages \
@@ -285,6 +293,20 @@ mod tests {
         match Endpoint::open(&options) {
             Err(Error::FabricUnavailable { reason, .. }) => {
                 assert!(reason.contains("`sockets`") && reason.contains("FI_HMEM"), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn memory_of_gpus_leads_to_no_provider_that_stays_on_the_machine() {
+        if let Err(error) = Library::load() {
+            return println!("skipped: {error}");
+        }
+        match Endpoint::open(&EndpointOptions { needs_hmem: true, ..Default::default() }) {
+            Ok(endpoint) => assert!(!stays_on_the_machine(endpoint.provider()), "{}", endpoint.provider()),
+            Err(Error::FabricUnavailable { reason, .. }) => {
+                assert!(reason.starts_with("no provider that reaches other machines"), "{reason}");
             }
             other => panic!("{other:?}"),
         }
