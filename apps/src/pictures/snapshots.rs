@@ -14,12 +14,11 @@
 use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
-use std::iter;
 use std::path::PathBuf;
 
 use super::image::{self, Colours, MOST_PIXELS};
 use super::{Mosaic, vti};
-use crate::app::{Look, Looker};
+use crate::app::{APPLICATIONS, Look, Looker};
 use crate::config::{AppSettings, OnFullDisk, RunConfig};
 use crate::error::AppError;
 use crate::occupied::unfinished;
@@ -64,21 +63,24 @@ impl<'a> Snapshots<'a> {
         })
     }
 
-    /// Makes the folder, and rids it once of what an earlier run has drawn of the steps that this one takes, of what runs
-    /// that were killed have left unfinished, and of its series, which names what goes.
+    /// Makes the folder, and rids it once of what an earlier run has drawn of the steps that this one takes, or of another
+    /// application, of what runs that were killed have left unfinished, and of their series, which name what goes.
     fn prepare(&self) -> Result<(), Unwritten> {
         fs::create_dir_all(&self.folder).map_err(|error| Unwritten::new(&self.folder, &error))?;
         if self.has_begun.replace(true) {
             return Ok(());
         }
-        let series = self.series();
+        let series: Vec<String> = APPLICATIONS.iter().map(|row| series_of(row.name)).collect();
+        let step_of_any = |file: &str| APPLICATIONS.iter().find_map(|row| step_of(row.name, file));
+        let of_others = |file: &str| step_of_any(file).filter(|_| self.step_of(file).is_none());
         let unfinished = self.files_of(|file| {
             let name = left_in_replacing(file)?;
-            self.step_of(name).or((name == series).then_some(0))
+            step_of_any(name).or(series.iter().any(|one| one == name).then_some(0))
         })?;
         let drawn = self.files()?.into_iter().filter(|(step, _)| *step >= self.first);
-        // The series first: it never names what is gone.
-        for (_, name) in iter::once((0, series)).chain(drawn).chain(unfinished) {
+        let drawn = drawn.chain(self.files_of(of_others)?).chain(unfinished).map(|(_, name)| name);
+        // The series first: they never name what is gone.
+        for name in series.into_iter().chain(drawn) {
             let path = self.folder.join(name);
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -115,19 +117,8 @@ impl<'a> Snapshots<'a> {
         read().map_err(|error| Unwritten::new(&self.folder, &error))
     }
 
-    /// The step of a picture that a file belongs to, if its name is one of ours.
     fn step_of(&self, file: &str) -> Option<u64> {
-        let (stem, kind) = file.strip_prefix(self.name)?.strip_prefix('_')?.split_once('.')?;
-        let (step, rank) = match stem.split_once('_') {
-            Some((step, rank)) => (step, Some(rank)),
-            None => (stem, None),
-        };
-        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let is_ours = match rank {
-            Some(rank) => kind == "vti" && is_number(rank),
-            None => kind == "pvti" || kind == "png",
-        };
-        if is_ours && is_number(step) { step.parse().ok() } else { None }
+        step_of(self.name, file)
     }
 
     fn piece(&self, step: u64, rank: usize) -> String {
@@ -136,10 +127,6 @@ impl<'a> Snapshots<'a> {
 
     fn whole(&self, step: u64, kind: &str) -> String {
         format!("{}_{step:06}.{kind}", self.name)
-    }
-
-    fn series(&self) -> String {
-        format!("{}.pvd", self.name)
     }
 
     /// Writes this rank's piece, and on rank 0 the image.
@@ -196,7 +183,7 @@ impl<'a> Snapshots<'a> {
         let files = self.files()?;
         let wholes = files.iter().filter(|(_, name)| name.ends_with(".pvti"));
         let series = vti::series(wholes.map(|(step, name)| (*step, &**name)));
-        let series = OutputFile::new(self.series(), series);
+        let series = OutputFile::new(series_of(self.name), series);
         replace_files(&self.folder, &[series]).map_err(|error| match error {
             AppError::Replace { path, source } | AppError::NotWritable { dir: path, source } => {
                 Unwritten::new(&path, &source)
@@ -219,6 +206,26 @@ impl<'a> Snapshots<'a> {
         }
         Ok(false)
     }
+}
+
+/// The step of a picture of an application that a file belongs to, if its name is one of ours.
+fn step_of(app: &str, file: &str) -> Option<u64> {
+    let (stem, kind) = file.strip_prefix(app)?.strip_prefix('_')?.split_once('.')?;
+    let (step, rank) = match stem.split_once('_') {
+        Some((step, rank)) => (step, Some(rank)),
+        None => (stem, None),
+    };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_ours = match rank {
+        Some(rank) => kind == "vti" && is_number(rank),
+        None => kind == "pvti" || kind == "png",
+    };
+    if is_ours && is_number(step) { step.parse().ok() } else { None }
+}
+
+/// The file that lists an application's pictures.
+fn series_of(app: &str) -> String {
+    format!("{app}.pvd")
 }
 
 impl Looker for Snapshots<'_> {

@@ -75,6 +75,11 @@ fn a_run_takes_away_the_pictures_of_the_one_before() {
     let folder = Folder::new();
     let text = "grid.cells = [7, 10]\napp.pattern = 'random:3'\noutput.snapshot_every = 1\napp.steps = ";
     drawn(&folder.config(&format!("{text}3")), &[2, 2]).expect("nothing fails");
+    // Those of another application are of an earlier run too.
+    let other = "app = { name = 'stencil3d', steps = 9 }\ngrid.cells = [4, 4, 4]\noutput.snapshot_every = 3";
+    drawn(&folder.config(other), &[1, 1, 2]).expect("nothing fails");
+    assert!(folder.names().iter().all(|name| name.starts_with("stencil3d")), "{:?}", folder.names());
+    std::fs::write(folder.snapshots().join(".stencil3d.pvd.unfinished"), "half").expect("can write");
     for name in ["notes.txt", "life_1.pvti.txt", "other_000001.png", "life_x.png", "life_000001_a.vti"] {
         std::fs::write(folder.snapshots().join(name), "mine").expect("can write");
     }
