@@ -106,8 +106,9 @@ impl Occupied {
             };
             if is_there(fs::metadata(&path)) {
                 let written = file.set_len(0).and_then(|()| file.write_all(this_process().as_bytes()));
-                written.map_err(failed)?;
-                return Ok(Self { path, _lock: file });
+                // Where it cannot be written, this goes, and the file with it.
+                let occupied = Self { path, _lock: file };
+                return written.map(|()| occupied).map_err(failed);
             }
         }
     }

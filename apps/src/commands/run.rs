@@ -38,8 +38,11 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, AppError> {
         Err(error) => Err(places.locate(error)),
     });
     let (ranks, planned) = Ranks::gather(COMMAND, fabric.as_deref(), planned)?;
-    let outcome =
-        if ranks.lead_here() { lead(&ranks, &planned, args.quiet) } else { follow(&ranks, &planned) };
+    let outcome = match ranks.lead_here() {
+        // Ranks that are threads may be in the middle of a file, which ends with the program.
+        true => lead(&ranks, &planned, args.quiet).inspect_err(|_| _ = planned.remove_unfinished()),
+        false => follow(&ranks, &planned),
+    };
     ranks.conclude(outcome)
 }
 
@@ -90,6 +93,14 @@ impl Planned {
         let measured = MeasuredFile::open(&config)?;
         let (places, is_watched) = (Places::default(), args.watch);
         Ok(Self { config, places, parts, timeline, is_watched, measured, from, passed_over, _occupied: None })
+    }
+
+    /// Removes pictures and checkpoints that nobody will finish.
+    fn remove_unfinished(&self) -> Result<(), AppError> {
+        let folders = [checkpoint::FOLDER, pictures::FOLDER].into_iter();
+        folders
+            .map(|folder| self.config.output.dir.join(folder))
+            .try_for_each(|folder| remove_unfinished(&folder))
     }
 
     /// What the ranks of each entry do, and the terminal that shows it, if one does.
@@ -148,11 +159,8 @@ impl Prepared for Planned {
             let first = self.from.as_ref().map_or(0, Checkpoint::step);
             checkpoint::prepare(config, &**application, first).map_err(|error| self.places.locate(error))?;
         }
-        // Whether this run writes there or not: it may be as large as the grid, and nobody will finish it.
-        [checkpoint::FOLDER, pictures::FOLDER]
-            .iter()
-            .try_for_each(|folder| remove_unfinished(&dir.join(folder)))?;
-        Ok(())
+        // Whether this run writes there or not: it may be as large as the grid.
+        self.remove_unfinished()
     }
 }
 

@@ -8,7 +8,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::errors::refused;
-use super::{BACKENDS, Folder, SMALL, assert_verified, checksums, finish, pattern, signal, text, until};
+use super::{
+    BACKENDS, FABRICS, Folder, OCCUPIED, SMALL, assert_verified, checksums, finish, pattern, signal, text, until,
+};
 
 pub(super) const STENCIL: &str = "
 app = { name = 'stencil3d', steps = 9, equation = 'jacobi', residual_every = 2 }
@@ -249,6 +251,28 @@ fn runs_that_are_killed_go_on_from_their_last_checkpoint() {
     assert_eq!(left, [""; 0]);
 }
 
+/// Whenever it is interrupted, nothing is left that is half-written.
+#[test]
+fn runs_that_are_interrupted_leave_no_part_of_a_checkpoint() {
+    for fabric in FABRICS {
+        let folder = Folder::new();
+        let fabric = format!("comm.fabric={fabric}");
+        // As long as it takes to write them there is one that is unfinished.
+        let large = ["grid.cells=[4096, 4096]", "run.ranks=2", "app.steps=1000000", "run.verify=false"];
+        let child = folder.start(SMALL, &[&large[..], &["output.checkpoint_every=1", &fabric]].concat());
+        until("a checkpoint is begun", || {
+            folder.checkpoint_folder().is_dir()
+                && folder.checkpoints().iter().any(|name| name.ends_with(".unfinished"))
+        });
+        signal("-INT", child.id());
+        let output = finish(Ok(child));
+        assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+        until("all processes have ended", || folder.processes().is_empty());
+        let left: Vec<_> = folder.checkpoints().into_iter().filter(|name| name.starts_with('.')).collect();
+        assert_eq!(left, [""; 0]);
+    }
+}
+
 /// As one that is none at all: by the line that names it.
 #[test]
 fn a_damaged_checkpoint_is_refused_where_it_is_named() {
@@ -318,6 +342,12 @@ fn results_that_cannot_be_written_are_shown() {
     refused(&output, 1, &["results.json: File too large"]);
     let table = text(&output.stdout);
     assert!(table.contains("st-send") && table.contains("yes"), "{table}");
+    // Nor is anything left where not even the name of the process that writes there has room.
+    let mut command = folder.command("sh");
+    command.args(["-c", &script.replace("ulimit -f 1;", "ulimit -f 0;")]);
+    let output = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn());
+    refused(&output, 1, &["File too large"]);
+    assert!(!folder.out().join(OCCUPIED).exists());
 }
 
 /// The same in the middle of the file, where the disk is a small one of our own, if the system lets us have one.
