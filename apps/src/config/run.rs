@@ -127,7 +127,7 @@ pub(super) fn read(
     folder: &Path,
 ) -> Result<RunSettings, Fault> {
     let ranks = read_ranks(section)?;
-    let layout = read_layout(section, &ranks.values, grid.config.cells.len())?;
+    let layout = read_layout(section, &ranks, grid.config.cells.len())?;
     let scaling = section.value("scaling")?.unwrap_or_default();
     let trials = section.integer("trials", 1)?;
     let warmup = section.integer("warmup", 0)?;
@@ -162,7 +162,7 @@ fn read_ranks(section: &Section<'_>) -> Result<List<usize>, Fault> {
 const LAYOUT_EXPECTED: &str =
     "`\"auto\"`, or a list with one layout for each entry of `run.ranks`, as in `[[1, 1], [2, 1]]`";
 
-fn read_layout(section: &Section<'_>, ranks: &[usize], axes: usize) -> Result<Layout, Fault> {
+fn read_layout(section: &Section<'_>, ranks: &List<usize>, axes: usize) -> Result<Layout, Fault> {
     let Some(node) = section.node("layout") else {
         return Ok(Layout::Auto);
     };
@@ -182,23 +182,51 @@ fn read_layout(section: &Section<'_>, ranks: &[usize], axes: usize) -> Result<La
             .expected(LAYOUT_EXPECTED)
             .hint(format!("for one entry of `run.ranks` it is `[{layout:?}]`")));
     }
+    let mut items: Vec<&Node> = items.iter().collect();
+    let List { values: ranks, origin, .. } = ranks;
+    let flag = match (origin, &node.origin) {
+        (Origin::Flag(flag), Origin::File(_)) => Some(flag),
+        _ => None,
+    };
+    if flag.is_some() {
+        items = of_these_ranks(&items, ranks).unwrap_or(items);
+    }
     if items.len() != ranks.len() {
         let message = format!(
-            "{subject} has {} for {} of `run.ranks`, {ranks:?}",
+            "{subject} has {} for {} of `run.ranks`, {ranks:?}{}",
             counted(items.len(), "layout"),
-            counted(ranks.len(), "entry")
+            counted(ranks.len(), "entry"),
+            flag.map_or(String::new(), |flag| format!(" by `{flag}`")),
         );
         return Err(Fault::new(&node.origin, message)
             .expected(LAYOUT_EXPECTED)
             .hint("`--set run.layout=auto` lets the program choose"));
     }
-    let entries = items.iter().zip(ranks).enumerate();
+    let entries = items.into_iter().zip(ranks).enumerate();
     let layouts = entries
         .map(|(index, (item, ranks))| {
             one_layout(&format!("{subject} entry {}", index + 1), item, *ranks, axes)
         })
         .collect::<Result<_, _>>()?;
     Ok(Layout::PerEntry(layouts))
+}
+
+/// Of the layouts of a file those for the ranks that a flag asks for in place of the file's, where each number has one.
+fn of_these_ranks<'n>(items: &[&'n Node], ranks: &[usize]) -> Option<Vec<&'n Node>> {
+    let product = |item: &Node| match &item.value {
+        Value::Array(axes) => product_of(axes.iter().map(|axis| as_integer(&axis.value, 1))),
+        _ => None,
+    };
+    let only = |ranks: &usize| {
+        let mut fitting = items.iter().filter(|item| product(item) == Some(*ranks));
+        fitting.next().filter(|_| fitting.next().is_none()).copied()
+    };
+    ranks.iter().map(only).collect()
+}
+
+/// The product of numbers, where all are there and 64 bits hold it.
+fn product_of(numbers: impl IntoIterator<Item = Option<usize>>) -> Option<usize> {
+    numbers.into_iter().try_fold(1_usize, |product, number| product.checked_mul(number?))
 }
 
 fn one_layout(subject: &str, node: &Node, ranks: usize, axes: usize) -> Result<Vec<usize>, Fault> {
@@ -218,7 +246,7 @@ fn one_layout(subject: &str, node: &Node, ranks: usize, axes: usize) -> Result<V
         );
         return Err(Fault::new(&node.origin, message).expected(expected));
     }
-    let product = layout.iter().try_fold(1_usize, |product, axis| product.checked_mul(*axis));
+    let product = product_of(layout.iter().copied().map(Some));
     if product != Some(ranks) {
         let product = product.map_or("more ranks than 64 bits hold".to_owned(), ranks_of);
         let message =

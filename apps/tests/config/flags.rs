@@ -305,9 +305,28 @@ fn ranks_that_no_longer_fit_the_layout_point_at_it() {
     let flags = Overrides { ranks: Some("4".to_owned()), ..Overrides::default() };
     let error = parse_with(text, &flags).expect_err("layouts are for others");
     assert!(
-        printed(&error)
-            .starts_with("f.toml:3:10: `run.layout` has 2 layouts for 1 entry of `run.ranks`, [4]"),
+        printed(&error).starts_with(
+            "f.toml:3:10: `run.layout` has 2 layouts for 1 entry of `run.ranks`, [4] by `--ranks 4`"
+        ),
         "{error}"
     );
     assert!(error.hint.expect("has a remedy").contains("--set run.layout=auto"));
+}
+
+#[test]
+fn ranks_of_a_flag_take_the_layouts_that_the_file_has_for_them() {
+    let text = "[run]\nranks = [1, 2, 4]\nlayout = [[1, 1], [2, 1], [2, 2]]\n";
+    let with = |text: &str, ranks: &str| {
+        parse_with(text, &Overrides { ranks: Some(ranks.to_owned()), ..Overrides::default() })
+    };
+    for (ranks, layouts) in
+        [("4", "[[2, 2]]"), ("4,1", "[[2, 2], [1, 1]]"), ("1,4,2", "[[1, 1], [2, 2], [2, 1]]")]
+    {
+        let expected = with_set("", &[&format!("run.ranks=[{ranks}]"), &format!("run.layout={layouts}")]);
+        assert_eq!(with(text, ranks).expect("has them").run.layout, expected.run.layout, "{ranks}");
+    }
+    // Of two for as many ranks nobody knows which is meant.
+    with(&text.replace("[1, 1]", "[1, 4]"), "4").expect_err("has two");
+    // The file's own numbers have theirs in order.
+    parse_with(&text.replace("[1, 2, 4]", "[1, 4, 2]"), &Overrides::default()).expect_err("in another order");
 }
