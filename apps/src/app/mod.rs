@@ -78,6 +78,9 @@ pub struct ApplicationRow {
     /// Whether each step computes each cell of the grid, so that a time for each cell and step says something. Not so
     /// where cells are leaves that are added up before, or rows of a matrix.
     pub steps_cells: bool,
+    /// To which power of its cells the work of a step grows: with weak scaling that of each rank grows by one less with
+    /// the ranks.
+    pub work_power: i32,
     /// The only axis that can be cut, if there is only one: then the layout that the program chooses has all
     /// ranks along it. It is the application that refuses others.
     pub cut: Option<usize>,
@@ -181,6 +184,11 @@ impl ApplicationRow {
 /// What an application calls an entry of its `grid.cells`; results may be of one that this program does not have.
 pub(crate) fn cell_of(app: &str) -> &'static str {
     APPLICATIONS.iter().find(|row| row.name == app).map_or("cell", |row| row.cell)
+}
+
+/// To which power of an application's cells the work of a step grows; of one that this program does not have, to the first.
+pub(crate) fn work_power_of(app: &str) -> i32 {
+    APPLICATIONS.iter().find(|row| row.name == app).map_or(1, |row| row.work_power)
 }
 
 /// The product of some sizes, or the largest number if that is larger: nobody has room for either.

@@ -38,6 +38,7 @@ pub(crate) const ROW: ApplicationRow = ApplicationRow {
     dimensions: &[1],
     cell: "cell",
     steps_cells: false,
+    work_power: 3,
     cut: None,
     open: |config| Ok(Box::new(Cholesky::open(config)?)),
 };

@@ -43,6 +43,7 @@ pub(crate) const ROW: ApplicationRow = ApplicationRow {
     dimensions: &[3],
     cell: "element",
     steps_cells: true,
+    work_power: 1,
     cut: None,
     open: |config| Ok(Box::new(Faces::open(config)?)),
 };

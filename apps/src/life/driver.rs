@@ -43,6 +43,7 @@ pub(crate) const ROW: ApplicationRow = ApplicationRow {
     dimensions: &[2],
     cell: "cell",
     steps_cells: true,
+    work_power: 1,
     cut: None,
     open: |config| {
         let AppSettings::Life(settings) = &config.app.settings else {

@@ -33,6 +33,7 @@ pub(crate) const ROW: ApplicationRow = ApplicationRow {
     dimensions: &[2],
     cell: "cell",
     steps_cells: true,
+    work_power: 1,
     cut: Some(COLUMNS),
     open: |config| Ok(Box::new(Pipeline::open(config)?)),
 };

@@ -2,6 +2,7 @@
 //! baseline. The table and the plot are two views of it.
 
 use super::results::{Results, RunRecord};
+use crate::app::work_power_of;
 use crate::error::ranks_of;
 
 /// Median and extremes of the trials of a group.
@@ -111,6 +112,8 @@ pub struct Summary {
     pub baseline: Option<Baseline>,
     /// Whether the cells of each rank stayed the same: what stands for speed-up is then the efficiency.
     pub is_weak_scaling: bool,
+    /// To which power of the cells the work grows.
+    work_power: i32,
 }
 
 impl Summary {
@@ -141,7 +144,8 @@ impl Summary {
                 group.speedup = group.solve_s.speedup_from(baseline.solve_s);
             }
         }
-        Self { groups, backends, baseline, is_weak_scaling: results.is_weak_scaling() }
+        let work_power = runs.first().map_or(1, |run| work_power_of(&run.app));
+        Self { groups, backends, baseline, is_weak_scaling: results.is_weak_scaling(), work_power }
     }
 
     /// What a time of the baseline over another one is.
@@ -151,10 +155,8 @@ impl Summary {
 
     /// What it would be at that many ranks if they did not have to wait for each other.
     pub(crate) fn ideal(&self, ranks: usize) -> f64 {
-        match &self.baseline {
-            Some(baseline) if !self.is_weak_scaling => ranks as f64 / baseline.ranks as f64,
-            _ => 1.0,
-        }
+        let times = self.baseline.as_ref().map_or(1.0, |baseline| ranks as f64 / baseline.ranks as f64);
+        if self.is_weak_scaling { times.powi(1 - self.work_power) } else { times }
     }
 }
 

@@ -41,6 +41,7 @@ pub(crate) const ROW: ApplicationRow = ApplicationRow {
     dimensions: &[3],
     cell: "cell",
     steps_cells: true,
+    work_power: 1,
     cut: None,
     open: |config| {
         let AppSettings::Stencil3d(settings) = &config.app.settings else {

@@ -37,6 +37,7 @@ pub(crate) const ROW: ApplicationRow = ApplicationRow {
     dimensions: &[1],
     cell: "cell",
     steps_cells: false,
+    work_power: 1,
     cut: None,
     open: |config| Ok(Box::new(Tree::open(config)?)),
 };

@@ -212,7 +212,7 @@ fn the_table_says_what_auto_was() {
 fn the_plot_has_a_line_a_backend_and_the_ideal_one() {
     let svg = svg(&typical());
     assert_eq!(lines(&svg), ["#0072B2", "#D55E00"]);
-    assert_eq!(ideal(&svg).len(), 2);
+    assert_eq!(ideal(&svg).len(), 3);
     let texts = texts(&svg);
     for wanted in [
         "life: 2048 × 1024 cells, fabric local",
@@ -241,10 +241,30 @@ fn points_lie_where_the_ideal_line_says() {
         .find(|line| line.starts_with("<polyline") && line.contains("stroke-width=\"2\""))
         .map(|line| attribute(line, "points"));
     let points: Vec<&str> = measured.expect("has a line").split_whitespace().collect();
-    let [(x0, y0), (x1, y1)] = ideal(&svg)[..] else { panic!("two ends") };
+    let [(x0, y0), _, (x1, y1)] = ideal(&svg)[..] else { panic!("one a rank count") };
     assert_eq!(points[0], format!("{x0},{y0}"));
     assert_eq!(points[2], format!("{x1},{y1}"));
     assert!(x0 < x1 && y1 < y0, "the page grows downwards");
+}
+
+/// Where the rows of each rank stay the same the work of a factorisation grows with the cube of the ranks.
+#[test]
+fn the_ideal_efficiency_is_that_of_the_work() {
+    for (app, power) in [("life", 0), ("cholesky", 2)] {
+        let of_ranks = |ranks: usize| RunRecord {
+            app: app.to_owned(),
+            cells: vec![1024 * ranks],
+            layout: vec![ranks],
+            ..run("standard", ranks, 0, (ranks as f64).powi(power))
+        };
+        let mut results = results([1, 2, 4].map(of_ranks).to_vec());
+        results.config["run"]["scaling"] = "weak".into();
+        let svg = svg(&results);
+        assert!(texts(&svg).contains(&"efficiency over standard at 1 rank"), "{svg}");
+        let of_line = |line: &&str| line.starts_with("<polyline") && line.contains("stroke-width=\"2\"");
+        let measured = svg.lines().find(of_line).map(pixels).expect("has a line");
+        assert_eq!(measured, ideal(&svg), "{app}");
+    }
 }
 
 /// A line falls by as much for each doubling of ranks as it grows along x, which has one tick a rank count.

@@ -120,13 +120,12 @@ fn draw_chart(
     let over = format!("{} over {}", summary.word().to_lowercase(), baseline.describe());
     let chart = framed(area, [x.clone(), y], ["ranks", &over], [&format, &format])?;
     let place = |x: f64, y: f64| chart.backend_coord(&(x, y));
-    let (first, last) = (ranks[0], ranks[ranks.len() - 1]);
     // At one rank count the ideal is a level, drawn across the chart.
-    let ends = match first == last {
-        true => [(x.range.start, ideal(first)), (x.range.end, ideal(first))],
-        false => [first, last].map(|count| (scale.position(count as f64), ideal(count))),
+    let ideals: Vec<(f64, f64)> = match ranks[..] {
+        [only] => [x.range.start, x.range.end].map(|x| (x, ideal(only))).into(),
+        _ => ranks.iter().map(|count| (scale.position(*count as f64), ideal(*count))).collect(),
     };
-    let ideal_line = ends.map(|(x, value)| place(x, scale.position(value)));
+    let ideal_line: Vec<_> = ideals.into_iter().map(|(x, value)| place(x, scale.position(value))).collect();
     root.draw(&PathElement::new(ideal_line, IDEAL))?;
     let apart = pixels_apart(&place, scale, &ranks, backends.len());
     for (index, backend) in backends.iter().enumerate() {
