@@ -7,7 +7,7 @@ use super::checkpoint;
 use super::fault::{Fault, Origin};
 use super::names::nearest;
 use super::section::{Shape, belongs_to};
-use super::value::{Entry, Node, Table, Value, no_value, parse_value};
+use super::value::{Entry, Node, Table, Value, no_value, parse_value, too_large};
 
 /// What the flags of the command line say, as typed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,9 +106,7 @@ fn lay(root: &mut Table, section: &str, key: &str, node: Node) -> Result<(), Fau
 fn bare(item: &str, origin: &Origin) -> Result<Node, Fault> {
     let value = match item.parse() {
         Ok(number) => Value::Integer(number),
-        Err(_) if is_integer(item) => {
-            return Err(Fault::new(origin, format!("{item} does not fit into 64 bits")));
-        }
+        Err(_) if is_integer(item) => return Err(too_large(origin, item)),
         Err(_) => Value::String(item.to_owned()),
     };
     Ok(Node { value, origin: origin.clone() })

@@ -107,6 +107,15 @@ pub(crate) fn no_value(origin: &Origin) -> Fault {
         .hint("leave it out for the default; an empty text is `''`")
 }
 
+/// The fault of an integer that is none of TOML's.
+pub(super) fn too_large(origin: &Origin, digits: &str) -> Fault {
+    Fault::new(origin, format!("{digits} does not fit into 64 bits with a sign")).expected(format!(
+        "an integer from {} to {}",
+        i64::MIN,
+        i64::MAX
+    ))
+}
+
 fn first_line(error: &toml::de::Error) -> String {
     error.message().lines().collect::<Vec<_>>().join(", ")
 }
@@ -140,10 +149,7 @@ fn node(source: &Spanned<DeValue<'_>>, locate: Locate<'_>) -> Result<Node, Fault
         DeValue::String(text) => Value::String(text.to_string()),
         DeValue::Integer(digits) => match i64::from_str_radix(digits.as_str(), digits.radix()) {
             Ok(number) => Value::Integer(number),
-            Err(_) => {
-                let message = format!("{digits} does not fit into 64 bits");
-                return Err(Fault::new(&origin, message));
-            }
+            Err(_) => return Err(too_large(&origin, digits.as_str())),
         },
         DeValue::Float(digits) => match digits.as_str().parse() {
             Ok(number) => Value::Float(number),

@@ -177,7 +177,9 @@ fn errors_name_the_flag() {
         ),
         (
             set(&["app.steps=18446744073709551615"]),
-            "--set app.steps=18446744073709551615: 18446744073709551615 does not fit into 64 bits".to_owned(),
+            "--set app.steps=18446744073709551615: 18446744073709551615 does not fit into 64 bits with a sign\n  \
+             = expected an integer from -9223372036854775808 to 9223372036854775807"
+                .to_owned(),
         ),
         (
             Overrides { ranks: Some("1,two".to_owned()), ..Overrides::default() },
@@ -187,7 +189,9 @@ fn errors_name_the_flag() {
         ),
         (
             Overrides { ranks: Some("1,99999999999999999999".to_owned()), ..Overrides::default() },
-            "--ranks 1,99999999999999999999: 99999999999999999999 does not fit into 64 bits".to_owned(),
+            "--ranks 1,99999999999999999999: 99999999999999999999 does not fit into 64 bits with a sign\n  \
+             = expected an integer from -9223372036854775808 to 9223372036854775807"
+                .to_owned(),
         ),
         (
             set(&["run.ranks=1,2"]),
