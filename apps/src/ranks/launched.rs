@@ -5,6 +5,7 @@
 //! it alone verifies, prints and writes. The others do their part of each work, or wait for the next one
 //! where a work is for fewer ranks.
 
+use std::fmt;
 use std::time::Duration;
 
 use streamhalo::comm::Error;
@@ -95,11 +96,6 @@ impl Launched {
         self.world.rank() == 0
     }
 
-    /// How many ranks there are.
-    pub(crate) fn size(&self) -> usize {
-        self.world.size()
-    }
-
     /// Has the first `ranks` ranks do a work; returns on the others once they have begun. Collective.
     ///
     /// # Errors
@@ -158,6 +154,17 @@ impl Launched {
             std::thread::sleep(since + BETWEEN * own.min(LAST_BETWEEN) as u32);
         }
         error
+    }
+}
+
+/// Who has started them: a line of what a run uses.
+impl fmt::Display for Launched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ranks = ranks_of(self.world.size());
+        match rendezvous::ranks() {
+            Some(_) => write!(f, "ranks:    {ranks}, started one by one"),
+            None => write!(f, "launcher: has started {ranks}"),
+        }
     }
 }
 

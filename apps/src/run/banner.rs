@@ -11,7 +11,7 @@ use super::device::{has_wire, unreached_because};
 use super::{device, executors_of};
 use crate::app::ApplicationRow;
 use crate::config::{Means, RunConfig};
-use crate::error::{counted, ranks_of};
+use crate::error::counted;
 use crate::ranks::Ranks;
 use crate::report::{self, MachineInfo};
 
@@ -50,7 +50,7 @@ impl fmt::Display for Banner<'_> {
         }
         writeln!(f, "fabric:   {}, {}", row.name, row.summary)?;
         if let Ranks::Launched(launched) = ranks {
-            writeln!(f, "launcher: has started {}", ranks_of(launched.size()))?;
+            writeln!(f, "{launched}")?;
         }
         writeln!(f, "backends: {}", config.comm.backend.join(", "))?;
         Ok(())

@@ -181,7 +181,11 @@ fn processes_that_were_started_one_by_one_are_ranks() {
         (second.status.code(), text(&second.stdout), text(&second.stderr)),
         (Some(0), String::new(), String::new())
     );
-    assert!(text(&first.stderr).contains("launcher: has started 2 ranks"), "{}", text(&first.stderr));
+    assert!(
+        text(&first.stderr).contains("\nranks:    2 ranks, started one by one\n"),
+        "{}",
+        text(&first.stderr)
+    );
     assert_verified(&folder.records_there());
 
     // So are those that are asked how their messages travel, over what they really run over.
