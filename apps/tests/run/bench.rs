@@ -405,5 +405,6 @@ fn tables_fit_a_terminal_of_80_columns() {
         }
         // Names are broken where they have a hyphen.
         assert!(!table.contains("put-activ "), "{table}");
+        assert_eq!(table.contains("neighbour-"), table.contains("alltoall"), "{table}");
     }
 }

@@ -170,15 +170,15 @@ impl View<'_> {
         let mut header = if has_operations { vec![Cell::new(ways)] } else { Vec::new() };
         header.push(right(self.row().varies.unwrap_or("size")));
         // Where values are on two lines, names may be too: they would be broken anywhere else.
-        header.extend(columns.iter().map(|name| {
-            right(match between {
-                "\n" => name.replacen('-', "-\n", 1),
-                _ => (*name).to_owned(),
-            })
-        }));
+        let named = |name: &str| match between {
+            "\n" => name.replacen('-', "-\n", 1),
+            _ => name.to_owned(),
+        };
+        header.extend(columns.iter().map(|name| right(named(name))));
         table.set_header(header);
         for (operation, point) in rows {
-            let mut row = if has_operations { vec![Cell::new(operation.unwrap_or(""))] } else { Vec::new() };
+            let mut row =
+                if has_operations { vec![Cell::new(named(operation.unwrap_or("")))] } else { Vec::new() };
             row.push(right(match self.row().varies {
                 None => whole_bytes(point as u64),
                 Some(_) => point.to_string(),
