@@ -198,6 +198,7 @@ pub struct CollectivesArgs {
                         Example:\n  streamhalo bench throttle --entries 2..64 --policy static,adaptive")]
 // The host runs ahead of a stream of its own only where that has a thread; those of a device are of no kind that is named.
 #[command(mut_arg("stream", |stream| {
+    let stream = stream.help("Stream of the host: threaded");
     let on_host = stream.default_value("threaded").default_value_if("device", "host", "threaded");
     on_host.default_value_if("device", ArgPredicate::IsPresent, "inline")
 }))]

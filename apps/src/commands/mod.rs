@@ -51,6 +51,9 @@ pub fn dispatch(cli: Cli) -> Result<u8, AppError> {
 /// What is wrong with the command line, where a launcher has started several processes.
 pub fn refuse(mut error: clap::Error) -> Result<u8, AppError> {
     suggest_command(&mut error);
+    if error.kind() == clap::error::ErrorKind::InvalidUtf8 {
+        error = Cli::command().error(error.kind(), no_text());
+    }
     let launcher = fabric::launched();
     match launcher {
         Some(fabric::Launched { ranks: Some(2..), rank, .. }) => {
@@ -66,6 +69,13 @@ pub fn refuse(mut error: clap::Error) -> Result<u8, AppError> {
         }
         _ => error.exit(),
     }
+}
+
+/// Which arguments are no text, one of which has to be.
+fn no_text() -> String {
+    let arguments = std::env::args_os().skip(1).filter(|argument| argument.to_str().is_none());
+    let shown: Vec<String> = arguments.map(|argument| format!("{argument:?}")).collect();
+    format!("{} is not UTF-8; what is no path has to be", shown.join(" or "))
 }
 
 /// A folder that can take files of these names, so that no run ends in what its first second could have told.

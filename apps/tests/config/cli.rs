@@ -288,5 +288,6 @@ fn arguments_that_are_no_text_are_errors() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.starts_with("error: "), "{said}");
+        assert!(said.contains(r"r\xFFn") || said.contains('\u{fffd}'), "{said}");
     }
 }
