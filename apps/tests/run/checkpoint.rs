@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::errors::refused;
 use super::{
-    BACKENDS, FABRICS, Folder, OCCUPIED, SMALL, assert_verified, checksums, finish, pattern, signal, text, until,
+    BACKENDS, FABRICS, Folder, OCCUPIED, SMALL, assert_verified, checksums, finish, pattern, signal, text,
+    until,
 };
 
 pub(super) const STENCIL: &str = "
