@@ -87,10 +87,7 @@ fn assert_refused(ended: &Ended, says: &str) {
 
 /// What begins two exchanges in opposite orders, with so many entries.
 fn opposite(backend: &str, entries: usize) -> Option<Ended> {
-    let ended = ended(2, &["opposite", backend], &[(ENTRIES_VARIABLE, &entries.to_string())])?;
-    // No rank has waited until its time-out.
-    assert!(ended.took < Duration::from_secs(20), "{backend}, {entries}: {ended:#?}");
-    Some(ended)
+    ended(2, &["opposite", backend], &[(ENTRIES_VARIABLE, &entries.to_string())])
 }
 
 #[test]
@@ -113,7 +110,10 @@ fn exchanges_that_are_begun_in_opposite_orders_have_room_or_are_refused() {
 }
 
 #[test]
-fn backends_that_are_rehearsed_share_what_room_there_is() {
-    let Some(ended) = opposite("auto", 16) else { return };
-    assert!(ended.is_success(), "{ended:#?}");
+fn backends_that_are_rehearsed_share_what_room_there_is_or_are_left_out() {
+    // With one there is none for any but `standard`.
+    for entries in [16, 1] {
+        let Some(ended) = opposite("auto", entries) else { return };
+        assert!(ended.is_success(), "{entries}: {ended:#?}");
+    }
 }

@@ -22,7 +22,7 @@ mod triggered;
 use crate::device::{MoveTable, Sharing, Stream};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
-use crate::fabric::{Executor, Place, Region, Terms};
+use crate::fabric::{Executor, Place, Region, Room, Terms};
 use crate::world::World;
 use protocol::Protocol;
 use reach::{Reach, Site};
@@ -270,7 +270,8 @@ impl Ground<'_> {
         match row.carried {
             Carried::ByHost => Ok(Box::new(Standard::matched(&site, &spec)?)),
             Carried::Triggered(protocol) => {
-                let terms = Terms { keeps_room: !is_rehearsal, ..protocol.terms };
+                let room = if *is_rehearsal { Room::Found } else { Room::Kept };
+                let terms = Terms { room, ..protocol.terms };
                 Triggered::matched(&site, &spec, (row.name, Protocol { terms, ..protocol }))
             }
         }

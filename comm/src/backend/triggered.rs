@@ -307,9 +307,11 @@ impl Exchange for Triggered {
     }
 
     fn start_sends(&mut self, stream: &Stream) -> Result<()> {
-        let sends = &self.sends[phase(self.epoch())];
-        stream
-            .check_views(sends.iter().flat_map(|send| send.messages.iter().map(|message| &message.moves)))?;
+        let phase_of_epoch = phase(self.epoch());
+        let sends = self.sends[phase_of_epoch].iter().flat_map(|send| &send.messages);
+        // What is staged in blocks is packed first.
+        let packs = &self.packs[phase_of_epoch];
+        stream.check_views(packs.iter().chain(sends.map(|message| &message.moves)))?;
         let epoch = self.step(stream, &START_SENDS)?;
         self.packs[phase(epoch)].iter().for_each(|pack| stream.put_move(pack));
         for send in &self.sends[phase(epoch)] {

@@ -18,7 +18,8 @@ use std::sync::Arc;
 /// while one has begun that reads it nothing may write it: views, kernels and operations that would are
 /// refused with [`Error::InUse`]. What is on the stream already, such as a kernel that writes it, is waited for instead, by
 /// whatever does not go on the stream itself. From within an operation that its stream runs inline, none begins on it
-/// ([`Error::OutOfOrder`]).
+/// ([`Error::OutOfOrder`]). Where the operation is one of a window's epoch on a stream, kernels and replays of that stream
+/// may use its section until the epoch is completed.
 ///
 /// Tables of moves ([`Stream::enqueue_move`]) and exchanges, those of `StreamHalo` too, are in none of this: nothing keeps
 /// track of what they pack and fill. Whoever begins an operation on a section of that synchronises the stream first, and waits

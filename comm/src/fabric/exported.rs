@@ -103,7 +103,8 @@ thread_local! {
     static CLOSES_LATER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Lets go of things on a thread that watches kernels.
+/// Lets go of things on the thread of a stream, where kernels may be watched, or those of another stream may wait for what
+/// this one does next.
 pub(crate) fn closing_later(let_go: impl FnOnce()) {
     CLOSES_LATER.set(true);
     let_go();
@@ -111,7 +112,7 @@ pub(crate) fn closing_later(let_go: impl FnOnce()) {
 }
 
 /// Closes what was to be closed later. May come to a rest of all kernels of this process.
-pub(crate) fn close_unused() {
+fn close_unused() {
     // Outside of the lock, which those who watch these kernels take.
     let unused = std::mem::take(&mut *lock(&UNUSED));
     drop(unused);

@@ -47,7 +47,7 @@ pub(crate) use bells::Bells;
 pub(crate) use bytes::{bytes_of, bytes_of_mut, elements_of_mut};
 pub use carrier::Carrier;
 pub(crate) use carrier::HostRounds;
-pub(crate) use exported::{close_unused, closing_later, export, import, register as register_for};
+pub(crate) use exported::{closing_later, export, import, register as register_for};
 pub use flag::FlagPair;
 pub(crate) use futex::Futex;
 pub(crate) use grace::Grace;
@@ -79,7 +79,7 @@ pub(crate) use wait::{GaveUp, WaitContext};
 pub use wire::Wire;
 pub(crate) use wire::{
     Arm, Early, FarExchange, FarMessage, FarMessages, FarRecv, FarSend, HalfOpen, OpenExchange, Persistent,
-    Terms,
+    Room, Terms,
 };
 pub(crate) use word::{has_reached, store_fence};
 

@@ -64,18 +64,40 @@ named!(Throttling { Application = "application", Static = "static", Adaptive = "
 pub(crate) struct Budget {
     limit: usize,
     in_use: AtomicUsize,
+    /// Of these, or of those that are given back next: what somebody has for as long as he wants.
+    kept: AtomicUsize,
 }
 
 impl Budget {
     /// Of that many entries.
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, in_use: AtomicUsize::new(0) }
+        Self { limit, in_use: AtomicUsize::new(0), kept: AtomicUsize::new(0) }
     }
 
     /// Takes `entries` of them, all or none, and says whether it could.
     pub(crate) fn try_reserve(&self, entries: usize) -> bool {
-        let fits = |in_use: usize| in_use.checked_add(entries).filter(|sum| *sum <= self.limit);
-        self.in_use.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).is_ok()
+        self.try_add(&self.in_use, entries)
+    }
+
+    fn try_add(&self, to: &AtomicUsize, entries: usize) -> bool {
+        let fits = |before: usize| before.checked_add(entries).filter(|sum| *sum <= self.limit);
+        to.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).is_ok()
+    }
+
+    /// Whether there is room for `entries` beside those that others keep, whatever is in use now: then they are kept, and may
+    /// be reserved once that has completed.
+    pub(crate) fn try_keep(&self, entries: usize) -> bool {
+        self.try_add(&self.kept, entries)
+    }
+
+    /// Keeps `entries` no longer. They are to be released besides.
+    pub(crate) fn let_go(&self, entries: usize) {
+        self.kept.fetch_sub(entries, Ordering::AcqRel);
+    }
+
+    /// How many are kept.
+    pub(crate) fn kept(&self) -> usize {
+        self.kept.load(Ordering::Acquire)
     }
 
     /// Gives back `entries` that have completed.
@@ -116,5 +138,21 @@ mod tests {
         assert!(budget.try_reserve(2));
         assert_eq!((budget.in_use(), budget.limit()), (3, 3));
         assert!(!budget.try_reserve(usize::MAX));
+    }
+
+    #[test]
+    fn what_is_kept_has_room_whatever_is_in_use() {
+        let budget = Budget::new(5);
+        assert!(budget.try_keep(2) && budget.try_reserve(2));
+        // Ahead of what is kept.
+        assert!(budget.try_reserve(2));
+        assert!(budget.try_keep(2) && !budget.try_reserve(2));
+        assert!(!budget.try_keep(2));
+        budget.release(2);
+        assert!(budget.try_reserve(2));
+        budget.let_go(2);
+        budget.release(2);
+        assert!(budget.try_keep(3));
+        assert_eq!((budget.kept(), budget.in_use()), (5, 2));
     }
 }

@@ -82,11 +82,20 @@ pub(crate) struct Terms {
     /// Whether arrivals are counted in one word, rather than flagged one by one, by those that are one operation to all who
     /// count: processors, and no network interface.
     pub(crate) counts: bool,
-    /// Whether the wire has room for an epoch of it at any time, whatever other exchanges have begun: those of which ranks
-    /// begin one after the other share it.
-    pub(crate) keeps_room: bool,
+    pub(crate) room: Room,
     /// The epoch before the first.
     pub(crate) last_epoch: u32,
+}
+
+/// What a wire keeps free for an exchange, if there are a few entries only for what it has queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// An epoch of it, at any time, whatever other exchanges have begun. It is refused where there is no room for that.
+    Kept,
+    /// Nothing, as ranks begin one such exchange after the other. It is refused where there would be no room now.
+    Found,
+    /// Nothing: it waits until others leave room. One side cannot refuse it, as the other may have been made by then.
+    Shared,
 }
 
 impl Terms {
@@ -98,7 +107,7 @@ impl Terms {
         waits_for_group: false,
         buffers: 1,
         counts: false,
-        keeps_room: true,
+        room: Room::Kept,
         last_epoch: 0,
     };
 

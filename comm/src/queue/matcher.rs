@@ -5,7 +5,7 @@ use super::record::{Direction, Record, Said, Side, check};
 use super::words::{End, Words};
 use crate::device::Mirror;
 use crate::error::{Error, Result};
-use crate::fabric::{FarExchange, FarRecv, FarSend, HalfOpen, Listening, Place, Role, Terms, Word};
+use crate::fabric::{FarExchange, FarRecv, FarSend, HalfOpen, Listening, Place, Role, Room, Terms, Word};
 use crate::world::World;
 use std::cell::RefCell;
 use std::collections::hash_map::Entry;
@@ -272,7 +272,7 @@ fn begin(
         operation: format!("the match of a {}", side.describe()),
         message: "nothing carries messages to that rank".into(),
     })?;
-    let terms = Terms { last_epoch: world.last_epoch(), ..Terms::CLEAR_TO_SEND };
+    let terms = Terms { last_epoch: world.last_epoch(), room: Room::Shared, ..Terms::CLEAR_TO_SEND };
     let with_clearance = send.direction != Direction::Send { ready: true };
     let (peer, bytes) = (side.peer, send.bytes());
     let (sends, recvs) = match side.direction {

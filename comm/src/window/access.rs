@@ -26,10 +26,10 @@ impl Window {
     }
 
     /// Puts a section into the part of `target`, from its element `offset` on, in this access epoch. Nothing may
-    /// write the section until the epoch is completed, but that in an epoch of [`Mode::Stream`] kernels of the section's
-    /// stream may up to there (2023, section 4.4): what they have written is put. Does not block: it is recorded, and carried
-    /// out where the epoch is completed, in no order with the epoch's other operations. Where puts overlap, what is there
-    /// afterwards is undefined. A section on a device is copied to the host where the epoch is completed. `MPI_Put`.
+    /// write the section until the epoch is completed, but that in an epoch of [`Mode::Stream`] kernels and replays of the
+    /// section's stream may up to there (2023, section 4.4): what they have written is put. Does not block: it is recorded, and
+    /// carried out where the epoch is completed, in no order with the epoch's other operations. Where puts overlap, what is
+    /// there afterwards is undefined. A section on a device is copied to the host where the epoch is completed. `MPI_Put`.
     ///
     /// # Errors
     /// [`Error::OutOfOrder`] without an access epoch, [`Error::NotInGroup`], [`Error::OtherWorld`] if the section is of

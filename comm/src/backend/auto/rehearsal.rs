@@ -37,8 +37,12 @@ pub(super) fn rehearse(
     let (stream, scratch) = own?;
     let sharings = ground.sharings.clone();
     let ground = &Ground { world, stream: &stream, sharings, is_rehearsal: true };
-    let rehearsals = BACKENDS.iter().map(|row| Rehearsal::new(ground, &scratch, row));
-    let mut rehearsals = rehearsals.collect::<Result<Vec<_>>>()?;
+    let mut rehearsals = Vec::with_capacity(BACKENDS.len());
+    for row in BACKENDS {
+        if let Some(rehearsal) = fitting(world, Rehearsal::new(ground, &scratch, row))? {
+            rehearsals.push((row.name, rehearsal));
+        }
+    }
     let time = |rehearsal: &mut Rehearsal, times| -> Result<f64> {
         world.barrier()?;
         // Caches are full of what the one before has moved.
@@ -53,15 +57,15 @@ pub(super) fn rehearse(
     };
     // The first time touches all memory of both phases, the second one shows how long a turn is.
     let mut slowest: f64 = 0.0;
-    for rehearsal in &mut rehearsals {
+    for (_, rehearsal) in &mut rehearsals {
         time(rehearsal, 1)?;
         slowest = slowest.max(time(rehearsal, 1)?);
     }
     let times = (TURN_SECONDS / world.all_max(slowest)?) as usize;
     let times = times.clamp(1, MOST_EXCHANGES);
-    let mut seconds = vec![[0.0; TURNS]; BACKENDS.len()];
+    let mut seconds = vec![[0.0; TURNS]; rehearsals.len()];
     for turn in 0..TURNS {
-        for (rehearsal, seconds) in rehearsals.iter_mut().zip(&mut seconds) {
+        for ((_, rehearsal), seconds) in rehearsals.iter_mut().zip(&mut seconds) {
             seconds[turn] = time(rehearsal, times)?;
         }
     }
@@ -72,7 +76,24 @@ pub(super) fn rehearse(
     let own: Vec<f64> = seconds.iter_mut().map(median).collect();
     let all = world.all_gather(&own)?;
     let slowest = |backend: usize| all.iter().map(|rank| rank[backend]).fold(0.0, f64::max);
-    Ok(BACKENDS.iter().enumerate().map(|(index, row)| (row.name.into(), 1e6 * slowest(index))).collect())
+    let names = rehearsals.iter().map(|(name, _)| *name).enumerate();
+    Ok(names.map(|(index, name)| (name.into(), 1e6 * slowest(index))).collect())
+}
+
+/// What was made, unless the fabric does not take it, as a network interface that has no room for its operations: then it is
+/// left out on all ranks. `standard` needs none. Collective.
+fn fitting(world: &World, made: Result<Rehearsal>) -> Result<Option<Rehearsal>> {
+    let error = match made {
+        Ok(rehearsal) => return Ok(Some(rehearsal)),
+        Err(error) => error,
+    };
+    // As that was collective, all ranks have an error: their own, or what another one has failed with.
+    let is_refused = matches!(error, Error::FabricUnavailable { .. });
+    let is_of_another = matches!(error, Error::CollectiveFailed { .. });
+    let all = world.all_gather(&[is_refused, is_of_another])?;
+    let is_left_out = all.iter().any(|[is_refused, _]| *is_refused)
+        && all.iter().flatten().filter(|is| **is).count() == all.len();
+    if is_left_out { Ok(None) } else { Err(error) }
 }
 
 /// Memory that is exchanged, and how.

@@ -20,7 +20,7 @@ use crate::device::operation::{Operation, TriggeredSend, WaitSet};
 use crate::device::status::Status;
 use crate::device::text::Launch;
 use crate::error::{Error, Result};
-use crate::fabric::{WaitContext, Word, close_unused, closing_later, progress_all};
+use crate::fabric::{WaitContext, Word, closing_later, progress_all};
 use std::any::Any;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -448,8 +448,10 @@ impl<D: Driver> QueueExecutor<D> {
             (Ok(()), Ok(())) => self.pay(),
             _ => self.owed.clear(),
         }
-        self.held.clear();
-        self.passing.clear();
+        closing_later(|| {
+            self.held.clear();
+            self.passing.clear();
+        });
         waited.and(finished)?;
         // What a stream of another rank has sent behind a wait that was stopped is not to be taken for an answer.
         if self.by_queue && self.status.context.abort.failure().is_some() {
@@ -513,10 +515,8 @@ impl<D: Driver> Drop for QueueExecutor<D> {
     fn drop(&mut self) {
         // Before what is held: the device may still use it. Other ranks are to hear of an error.
         self.finish().unwrap_or_else(|error| self.status.fail(error));
-        // Nothing on this queue waits any more.
-        close_unused();
         // Marks go before the queue.
-        self.passing.clear();
+        closing_later(|| self.passing.clear());
         (self.times, self.readings) = (None, None);
     }
 }

@@ -13,11 +13,11 @@ use super::build::Built;
 use super::entries::{Count, Entry};
 use super::hub::Hub;
 use super::throttling::Allowance;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fabric::carrier::Carried;
 use crate::fabric::ofi::{Counter, MemoryRegion, Posted};
 use crate::fabric::throttling::{Budget, Throttling};
-use crate::fabric::{Arm, Early, Terms, WaitContext};
+use crate::fabric::{Arm, Early, Room, Terms, WaitContext};
 use crate::locks::lock;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -69,7 +69,8 @@ impl Triggered {
     /// An exchange of what was built; and what peers may write to, for as long as they may.
     ///
     /// # Errors
-    /// [`crate::Error::FabricUnavailable`] if an epoch of it has no room beside those that other exchanges keep.
+    /// [`crate::Error::FabricUnavailable`] if an epoch of it has no room: beside those that other exchanges keep, or, where it
+    /// shares room with them, ever.
     pub(super) fn new(
         context: &WaitContext,
         hub: &Arc<Hub>,
@@ -79,9 +80,15 @@ impl Triggered {
     ) -> Result<(Self, Arc<Vec<MemoryRegion>>)> {
         let Built { counters, regions, sets, arrivals } = built;
         let entries = sets.iter().map(Vec::len).max().unwrap_or(0);
-        reserve(context, allowance, entries)?;
-        if !terms.keeps_room {
-            allowance.budget.release(entries);
+        match terms.room {
+            Room::Shared if entries <= allowance.budget.limit() => {}
+            Room::Shared => return Err(refusal(allowance, entries)),
+            Room::Found => {
+                reserve(context, allowance, entries)?;
+                allowance.budget.let_go(entries);
+                allowance.budget.release(entries);
+            }
+            Room::Kept => reserve(context, allowance, entries)?,
         }
         let regions = Arc::new(regions);
         let state = State {
@@ -90,7 +97,7 @@ impl Triggered {
             allowance: allowance.clone(),
             sets,
             entries,
-            kept: usize::from(terms.keeps_room),
+            kept: usize::from(terms.room == Room::Kept),
             placed: 0,
             number: 0,
             set_back: 0,
@@ -109,29 +116,37 @@ impl Triggered {
     }
 }
 
-/// Takes room for an epoch.
+/// Keeps room for an epoch, and waits until it is there: what others have queued ahead passes.
 fn reserve(context: &WaitContext, allowance: &Allowance, entries: usize) -> Result<()> {
     let budget = &allowance.budget;
-    if budget.try_reserve(entries) {
-        return Ok(());
+    let late = |waited| context.late(None, room_for(entries, budget), waited);
+    let (mut is_kept, begun) = (false, Instant::now());
+    let mut is_decided = || {
+        is_kept = budget.try_keep(entries);
+        Ok(is_kept || entries > budget.limit() || begun.elapsed() > PATIENCE)
+    };
+    context.poll(&mut is_decided, &late)?;
+    if !is_kept {
+        return Err(refusal(allowance, entries));
     }
-    let (mut has_room, end) = (false, Instant::now() + PATIENCE);
-    let mut is_settled = || {
-        has_room = budget.try_reserve(entries);
-        Ok(has_room || entries > budget.limit() || Instant::now() > end)
-    };
-    let refusal = || {
-        super::unavailable(format!(
-            "an epoch of this exchange takes {entries} triggered operations, and {} may be outstanding, {} of which other \
-             exchanges have; drop exchanges that are done with, use fewer neighbours for a rank, fewer ranks for a \
-             network interface, or a provider without triggered operations ({} says how many there may be)",
-            budget.limit(),
-            budget.in_use(),
-            super::ENTRIES_VARIABLE
-        ))
-    };
-    context.poll(&mut is_settled, &|_| refusal())?;
-    if has_room { Ok(()) } else { Err(refusal()) }
+    context.poll(&mut || Ok(budget.try_reserve(entries)), &late).inspect_err(|_| budget.let_go(entries))
+}
+
+fn room_for(entries: usize, budget: &Budget) -> String {
+    let (in_use, limit, variable) = (budget.in_use(), budget.limit(), super::ENTRIES_VARIABLE);
+    format!("room for {entries} triggered operations where {in_use} of {limit} ({variable}) are outstanding")
+}
+
+fn refusal(allowance: &Allowance, entries: usize) -> Error {
+    let budget = &allowance.budget;
+    super::unavailable(format!(
+        "an epoch of this exchange takes {entries} triggered operations, and {} may be outstanding, {} of which other exchanges \
+         keep; drop exchanges that are done with, use fewer neighbours for a rank, fewer ranks for a network interface, or a \
+         provider without triggered operations ({} says how many there may be)",
+        budget.limit(),
+        budget.kept(),
+        super::ENTRIES_VARIABLE
+    ))
 }
 
 impl State {
@@ -207,6 +222,7 @@ impl Drop for State {
     fn drop(&mut self) {
         self.reap();
         // After a failure some never complete: their memory is not freed, but the account is.
+        self.allowance.budget.let_go(self.entries * self.kept);
         self.allowance.budget.release(self.entries * self.placed.max(self.kept));
     }
 }
@@ -222,11 +238,7 @@ impl Triggered {
     fn wait(&self, context: &WaitContext, is_so: impl Fn(&mut State) -> Result<bool>) -> Result<()> {
         context.poll(&mut || is_so(&mut self.state()), &|waited| {
             let (entries, budget) = self.account();
-            let (in_use, limit, variable) = (budget.in_use(), budget.limit(), super::ENTRIES_VARIABLE);
-            let what = format!(
-                "room for {entries} triggered operations where {in_use} of {limit} ({variable}) are outstanding"
-            );
-            context.late(None, what, waited)
+            context.late(None, room_for(entries, &budget), waited)
         })
     }
 }

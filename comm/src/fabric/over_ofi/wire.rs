@@ -210,8 +210,10 @@ impl Wire for OfiWire {
         let theirs = tell(world, CALL, &sides, told)?;
         let opened = half.and_then(|half| half.complete(world, core, theirs, false));
         // Nobody sends before all can receive.
-        world.agree(CALL, opened.as_ref().map(|_| ()))?;
+        let agreed = world.agree(CALL, opened.as_ref().map(|_| ()));
+        // Its own error first: whoever asked can tell by its kind that there is no room.
         let (opened, regions) = opened?;
+        agreed?;
         core.keep.add(world.size(), regions);
         Ok(opened)
     }

@@ -118,7 +118,8 @@ impl Queue {
         drop(events);
         let flags = if is_timed { hiprt::hipEventDefault } else { hiprt::hipEventDisableTiming };
         let mut event = std::ptr::null_mut();
-        self.context.stay()?;
+        // Also for the copies of messages, which are begun on threads of the application.
+        let _current = self.context.enter()?;
         // SAFETY: a place for the answer.
         let code = unsafe { (self.context.runtime().hipEventCreateWithFlags)(&mut event, flags) };
         self.context.check("an event", code)?;
@@ -233,7 +234,7 @@ impl CommandQueue for Queue {
     unsafe fn copy(&mut self, source: *const u8, destination: *mut u8, bytes: usize) -> Result<()> {
         let kind = hiprt::hipMemcpyKind::hipMemcpyDefault;
         self.running.put += 1;
-        self.context.stay()?;
+        let _current = self.context.enter()?;
         // SAFETY: by the caller; the runtime knows of both sides what memory they are in.
         let code = unsafe {
             (self.context.runtime().hipMemcpyAsync)(
