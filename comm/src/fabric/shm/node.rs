@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::pinning::{allowed, usable};
 use crate::world::{World, WorldOptions};
 use rustix::fs::MemfdFlags;
+use rustix::thread::{CpuSet, sched_setaffinity};
 use std::collections::BTreeSet;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -25,7 +26,6 @@ pub(in super::super) fn within_nodes(
     let (rank, size) = (world.rank(), world.size());
     let nodes = world.agree(CALL, node())?;
     let mapped: Vec<bool> = nodes.iter().map(|node| *node == nodes[rank]).collect();
-    let allowed = world.agree(CALL, allowed())?;
     let leader = nodes.iter().position(|node| *node == nodes[rank]).expect("this rank is on its node");
     // What a rank starts may outlive the job, and is not to keep its memory.
     let made = (leader == rank).then(|| Segment::create(size, MemfdFlags::CLOEXEC));
@@ -52,13 +52,14 @@ pub(in super::super) fn within_nodes(
     let memory = opened.and_then(|segment| ShmFabric::of_segment(segment, rank, size));
     // Rank `leader` keeps the file open until all have it.
     world.agree(CALL, memory.as_ref().map(|_| ()))?;
+    let memory = memory?;
     let executor = if mapped.iter().all(|mapped| *mapped) { Executor::Stream } else { wire.executor };
     Ok(Arc::new(Spanning {
         name,
         bootstrap: wire.bootstrap.clone(),
         engine: wire.engine.clone(),
-        memory: Arc::new(memory?),
-        cores: cores_of(rank, &mapped, &allowed, usable()),
+        cores: memory.cores_of_all(),
+        memory: Arc::new(memory),
         mapped,
         farewell: wire.farewell.clone(),
         wire: wire.wire.clone().filter(|_| executor != Executor::Stream),
@@ -66,22 +67,44 @@ pub(in super::super) fn within_nodes(
     }))
 }
 
-/// The fabric of the ranks of a job, each of which a script may have bound to its own core. Collective.
+/// The fabric of the ranks of a job, each of which a script may have bound to its own core. Collective, unless the options
+/// say how to wait.
 pub(super) fn of_job(options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
-    let world = World::new(ShmFabric::from_env()?, *options)?;
-    let allowed = world.agree("joining the ranks of a job", allowed())?;
-    let cores = cores_of(world.rank(), &vec![true; world.size()], &allowed, usable());
-    Ok(ShmFabric::of_env(cores)?)
+    match options.policy {
+        Some(_) => Ok(ShmFabric::from_env()?),
+        None => Ok(ShmFabric::of_all(options.timeout)?),
+    }
 }
 
-/// How many cores the ranks of the node of `rank` may use together, which are those that each of them may, unless the system
-/// gives this one, by `usable`, the time of fewer.
-fn cores_of(rank: usize, mapped: &[bool], allowed: &[Vec<usize>], usable: usize) -> usize {
-    if usable < allowed[rank].len() {
-        return usable;
+/// How many cores ranks have that may use these together: as many, unless the system gives them the time of fewer, as in a
+/// container with a quota.
+pub(super) fn together(cores: &BTreeSet<usize>) -> usize {
+    let counted = || allowed().ok().map(|allowed| (allowed.len(), usable()));
+    let is_own = allowed().is_ok_and(|own| own.iter().eq(cores));
+    // Of a thread that is bound to fewer than a quota the system does not tell it: another one is let onto all of them.
+    let counted = if is_own { counted() } else { on_cores(cores, counted).flatten() };
+    match counted {
+        _ if cores.is_empty() => usable(),
+        Some((allowed, usable)) => within_quota(cores.len(), allowed, usable),
+        None => cores.len(),
     }
-    let here = allowed.iter().zip(mapped).filter(|(_, mapped)| **mapped).flat_map(|(cores, _)| cores);
-    here.collect::<BTreeSet<_>>().len()
+}
+
+/// What becomes of so many cores where a thread that `allowed` of them are open to gets the time of `usable`.
+fn within_quota(cores: usize, allowed: usize, usable: usize) -> usize {
+    if usable < allowed { usable.min(cores) } else { cores }
+}
+
+/// What it gives in a thread that may run on these cores, of those that the system leaves to this process; `None` if
+/// there cannot be one.
+pub(super) fn on_cores<T: Send>(cores: &BTreeSet<usize>, what: impl FnOnce() -> T + Send) -> Option<T> {
+    let mut set = CpuSet::new();
+    cores.iter().for_each(|core| set.set(*core));
+    let run = || {
+        sched_setaffinity(None, &set).ok()?;
+        Some(what())
+    };
+    std::thread::scope(|scope| std::thread::Builder::new().spawn_scoped(scope, run).ok()?.join().ok()?)
 }
 
 /// Names the node of a rank, where ranks of one system are to keep their memory apart.
@@ -103,16 +126,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_quota_is_kept_to_and_a_binding_is_none() {
+        assert_eq!(within_quota(4, 4, 4), 4);
+        // A container that has the time of two.
+        assert_eq!(within_quota(64, 64, 2), 2);
+        // What the system leaves to the process may be some of them, or more.
+        assert_eq!([within_quota(4, 1, 1), within_quota(2, 8, 4), within_quota(8, 4, 2)], [4, 2, 2]);
+    }
+
+    #[test]
     fn ranks_that_are_bound_have_the_cores_of_all_of_their_node() {
-        let one_each: Vec<_> = (0..4).map(|rank| vec![rank]).collect();
-        assert_eq!(cores_of(1, &[true; 4], &one_each, 1), 4);
-        assert_eq!(cores_of(1, &[false, true, true, false], &one_each, 1), 2);
-        let some_each = [vec![0, 1], vec![0, 1], vec![2, 3], vec![2, 3]];
-        assert_eq!(cores_of(0, &[true; 4], &some_each, 2), 4);
-        let the_same = vec![vec![0, 1]; 4];
-        assert_eq!(cores_of(3, &[true; 4], &the_same, 2), 2);
-        // A container that has the time of two of them.
-        let many = vec![(0..64).collect(); 4];
-        assert_eq!(cores_of(3, &[true; 4], &many, 2), 2);
+        let own: BTreeSet<_> = allowed().expect("the system tells them").into_iter().collect();
+        assert_eq!(together(&own), usable());
+        let bound = on_cores(&own.iter().copied().take(1).collect(), || (usable(), together(&own)));
+        assert_eq!(bound, Some((1, usable())));
+        // Where no rank was told its own.
+        assert_eq!(together(&BTreeSet::new()), usable());
     }
 }

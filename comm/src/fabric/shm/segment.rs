@@ -2,20 +2,24 @@
 
 use super::super::Abort;
 use super::super::claims::Claims;
-use super::super::{Executor, Fabric, Region, SKEWED_BYTES, WaitPolicy, shared_struct, skew};
+use super::super::{Executor, Fabric, Region, SKEWED_BYTES, WaitContext, WaitPolicy, shared_struct, skew};
 use super::mapping::{Mapping, give_back, out_of_memory, reserve};
+use super::node::together;
 use super::{RANK_VARIABLE, SEGMENT_VARIABLE, SIZE_VARIABLE};
 use crate::boards::Boards;
 use crate::error::{Error, Result};
 use crate::meeting::Meeting;
-use crate::pinning::usable;
+use crate::pinning::{allowed, usable};
 use rustix::fs::MemfdFlags;
 use rustix::io::FdFlags;
 use rustix::param::page_size;
+use rustix::thread::CpuSet;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// In front of each region: how many processes map it, and where it starts.
 const HEADER_BYTES: usize = 64;
@@ -47,6 +51,8 @@ struct Member {
     ends: AtomicU32,
     /// Those that it has had.
     worlds: AtomicU32,
+    /// The cores that it could use as it made the last one, a bit for each.
+    cores: [AtomicU64; CpuSet::MAX_CPU / 64],
 }
 
 /// The beginning of a region.
@@ -79,7 +85,7 @@ pub struct ShmFabric {
     size: usize,
     abort: Abort,
     boards: Region,
-    /// How many cores the ranks may use together.
+    /// How many cores the ranks may use together, as far as this one knows.
     cores: usize,
 }
 
@@ -205,6 +211,22 @@ impl Segment {
         self.with_member(rank, |member| member.worlds.load(Ordering::Acquire))
     }
 
+    /// The cores that ranks may use together, of those that have had a world.
+    pub(super) fn cores(self: &Arc<Self>) -> BTreeSet<usize> {
+        let size = self.header.header::<FileHeader>().size.load(Ordering::Relaxed) as usize;
+        let of_rank = |rank| {
+            self.with_member(rank, |member| {
+                member.cores.each_ref().map(|cores| cores.load(Ordering::Relaxed))
+            })
+        };
+        let of_all = (0..size).flat_map(|rank| of_rank(rank).into_iter().enumerate());
+        of_all
+            .flat_map(|(word, cores)| {
+                (0..64).filter(move |bit| cores >> bit & 1 == 1).map(move |bit| 64 * word + bit)
+            })
+            .collect()
+    }
+
     /// The boards of the worlds that have this number on each rank. They stay until the job ends: a rank may come to them
     /// when others have left.
     fn boards(&self, number: u32, size: usize) -> Result<Region> {
@@ -282,16 +304,18 @@ impl Segment {
 }
 
 impl ShmFabric {
-    /// The end of the rank that this process was started as.
+    /// The end of the rank that this process was started as. Does not wait for the others, so that it counts only the cores
+    /// of which the calling thread gets the time, and takes a rank that a script has bound to one of its own for one of more
+    /// ranks than cores. Worlds of [`World::over`](crate::World::over), whose ranks wait for each other, count those that
+    /// all of them may use together.
     ///
     /// # Errors
-    /// [`Error::BadEnvironment`] if the launcher's variables are not there or do not fit the job.
+    /// [`Error::BadEnvironment`] if the launcher's variables are not there or do not fit the job; [`Error::OutOfMemory`].
     pub fn from_env() -> Result<Arc<Self>> {
-        Self::of_env(usable())
+        Ok(Arc::new(Self::of_env()?))
     }
 
-    /// As [`ShmFabric::from_env`], of ranks that may use so many cores together.
-    pub(super) fn of_env(cores: usize) -> Result<Arc<Self>> {
+    fn of_env() -> Result<Self> {
         let variable = |name: &'static str| {
             std::env::var(name).map_err(|_| Error::BadEnvironment {
                 variable: name,
@@ -316,9 +340,34 @@ impl ShmFabric {
                 reason: format!("the job has {file_size} ranks"),
             });
         }
-        let mut fabric = Self::of_segment(segment, rank, size)?;
-        fabric.cores = cores;
-        Ok(Arc::new(fabric))
+        Self::of_segment(segment, rank, size)
+    }
+
+    /// As [`ShmFabric::from_env`], but waits for the others, and counts the cores of all.
+    ///
+    /// # Errors
+    /// As there; and [`Error::PeerFailed`], [`Error::TimedOut`].
+    pub(super) fn of_all(timeout: Option<Duration>) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self::of_env()?.with_all(timeout)?))
+    }
+
+    /// Waits until all ranks have as many worlds, however they make them, and counts the cores of all.
+    fn with_all(mut self, timeout: Option<Duration>) -> Result<Self> {
+        let worlds = self.segment.worlds_of(self.rank);
+        let missing = || (0..self.size).find(|other| self.segment.worlds_of(*other) < worlds);
+        // Nobody wakes it.
+        let policy = WaitPolicy { spins: 64, yields: 64, sleeps: false };
+        let (rank, abort) = (self.rank, self.abort());
+        let context = WaitContext { rank, policy, timeout, abort, calls: false };
+        let late = |waited| context.late(missing(), "the world", waited);
+        context.poll(&mut || Ok(missing().is_none()), &late)?;
+        self.cores = self.cores_of_all();
+        Ok(self)
+    }
+
+    /// How many cores the ranks may use together that have come.
+    pub(super) fn cores_of_all(&self) -> usize {
+        together(&self.segment.cores())
     }
 
     /// The end of a rank, in a file that all the ranks with whom it shares memory have open.
@@ -329,7 +378,14 @@ impl ShmFabric {
         // No other process has this rank.
         let number = segment.with_member(rank, |member| member.worlds.load(Ordering::Acquire));
         let (abort, boards) = (segment.abort(), segment.boards(number, size)?);
+        // Who cannot tell them counts as one that has none.
+        let own = allowed().unwrap_or_default();
         segment.with_member(rank, |member| {
+            for (word, cores) in member.cores.iter().enumerate() {
+                let here = own.iter().filter(|core| **core / 64 == word);
+                cores.store(here.fold(0, |bits, core| bits | 1 << (core % 64)), Ordering::Relaxed);
+            }
+            // Behind them: whoever has seen it come sees its cores.
             member.ends.fetch_add(1, Ordering::AcqRel);
             member.worlds.fetch_add(1, Ordering::AcqRel);
         });
@@ -411,6 +467,7 @@ impl Fabric for ShmFabric {
 
 #[cfg(test)]
 mod tests {
+    use super::super::node::on_cores;
     use super::*;
 
     /// As some systems have: where a file is mapped from is one of their multiples.
@@ -432,5 +489,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Also with one that does not wait itself.
+    #[test]
+    fn ranks_count_the_cores_of_all_in_the_world_that_they_have() {
+        let segment = Segment::create(2, MemfdFlags::CLOEXEC).expect("there is memory");
+        let end = |rank| ShmFabric::of_segment(segment.clone(), rank, 2).expect("there is memory");
+        let bound = || end(0).with_all(Some(Duration::from_secs(60)));
+        let one = allowed().expect("the system tells them").into_iter().take(1).collect();
+        let (_other, bound) = std::thread::scope(|scope| {
+            let bound = scope.spawn(|| on_cores(&one, bound).expect("a thread can be bound"));
+            std::thread::sleep(Duration::from_millis(20));
+            (end(1), bound.join().expect("it does not panic").expect("the other rank comes"))
+        });
+        assert_eq!(bound.cores, usable());
+        assert_eq!([0, 1].map(|rank| segment.worlds_of(rank)), [1, 1]);
+        let late = end(1).with_all(Some(Duration::from_millis(20))).expect_err("rank 0 has no second one");
+        assert!(matches!(late, Error::TimedOut { rank: 1, peer: 0, .. }), "{late}");
     }
 }
